@@ -11,9 +11,9 @@ use taper_data::Task;
 use taper_run::checks::computation::describe_operations;
 use taper_run::checks::cost::bytes;
 use taper_run::checks::device;
-use taper_run::training::{Outcome, TrainingLimits};
+use taper_run::training::{Further, Outcome, TrainingLimits};
 use taper_run::{RunEvent, RunObserver};
-use taper_trainer::{Event, ProcessTime, Scores, StopReason};
+use taper_trainer::{Event, ProcessTime, Scores};
 
 use crate::arguments::TrainOutput;
 use crate::bars::{TICK, bar_style, clock, sentence_bar};
@@ -86,8 +86,8 @@ pub(crate) struct Reporter<'a> {
     limits: Option<TrainingLimits>,
     /// What speed is counted in.
     answers: &'static str,
-    /// Why training ended, and after how many updates.
-    ended: Option<(StopReason, u64)>,
+    /// How a training that has ended goes on.
+    further: Option<Further>,
     tests: TestReporter,
     tokenising: TokenisingReporter,
 }
@@ -97,10 +97,22 @@ impl<'a> Reporter<'a> {
     pub(crate) fn new(style: Style, signals: &'a Signals) -> Self {
         let (bar, tests) = (ProgressBar::hidden(), TestReporter::default());
         let (latest, best) = (String::new(), String::new());
-        let (start, limits, ended) = (None, None, None);
+        let (start, limits, further) = (None, None, None);
         let tokenising = TokenisingReporter::default();
         let answers = Task::default().answers();
-        Self { style, signals, bar, latest, best, start, limits, answers, ended, tests, tokenising }
+        Self {
+            style,
+            signals,
+            bar,
+            latest,
+            best,
+            start,
+            limits,
+            answers,
+            further,
+            tests,
+            tokenising,
+        }
     }
 
     /// Shows the bar of a training that goes from `first_step` to its `limits`.
@@ -310,9 +322,9 @@ impl RunObserver for Reporter<'_> {
                 let folder = quoted(folder);
                 say(&format!("interrupted at step {step}; continue with: taper resume {folder}"));
             }
-            RunEvent::Trained { reason, step, seconds } => {
+            RunEvent::Trained { reason, step, seconds, further } => {
                 self.finish();
-                self.ended = Some((*reason, *step));
+                self.further = Some(*further);
                 self.signals.training_is_saved();
                 if !json {
                     let time = clock(Duration::from_secs_f64(seconds.max(0.0)));
@@ -330,7 +342,7 @@ impl RunObserver for Reporter<'_> {
             } => {
                 report_tests(checkpoint, results, *samples);
                 let scored = has_test_sets.then_some(!results.is_empty());
-                report_next(&quoted(folder), *task, scored, self.ended);
+                report_next(&quoted(folder), *task, scored, self.further);
             }
             // The bar is not to be torn.
             RunEvent::Notice(notice) => self.bar.suspend(|| say(&notice.to_string())),

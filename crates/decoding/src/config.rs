@@ -9,6 +9,9 @@ use crate::{DecodingError, Result, length_penalty};
 /// Errors: Cat Got Your Tongue?").
 const WIDEST_BEAM: usize = 1 << 16;
 
+/// Largest factor in use; beyond it scores leave the range of numbers.
+const MOST: f64 = 1e6;
+
 /// Search for translations.
 ///
 /// The penalty of 0.6 is that of Vaswani et al. 2017, "Attention Is All You Need", section 6.1.
@@ -24,7 +27,7 @@ pub struct DecodingConfig {
     pub n_best: usize,
     /// Exponent `α` of the length penalty; 0 compares plain log-probabilities, which favours short
     /// output.
-    #[schemars(range(min = 0.0))]
+    #[schemars(range(min = 0.0, max = 100.0))]
     pub length_penalty: f64,
     /// Base of the length penalty's exponent.
     pub length_penalty_form: LengthPenaltyForm,
@@ -163,11 +166,12 @@ impl DecodingConfig {
         at_least_one("max_length", self.max_length)?;
         at_least_one("batch_tokens", self.batch_tokens)?;
         at_least_one("batch_rows", self.batch_rows)?;
-        not_negative("length_penalty", self.length_penalty)?;
-        not_negative("length_reward", self.length_reward)?;
-        not_negative("max_length_ratio", self.max_length_ratio)?;
-        not_negative("patience", self.patience)?;
-        not_negative("sampling.temperature", self.sampling.temperature)?;
+        // An exponent.
+        from_0("length_penalty", self.length_penalty, 100.0)?;
+        from_0("length_reward", self.length_reward, MOST)?;
+        from_0("max_length_ratio", self.max_length_ratio, f64::MAX)?;
+        from_0("patience", self.patience, f64::MAX)?;
+        from_0("sampling.temperature", self.sampling.temperature, MOST)?;
         if !(self.sampling.top_p > 0.0 && self.sampling.top_p <= 1.0) {
             return Err(refused(
                 "sampling.top_p",
@@ -232,9 +236,13 @@ fn at_least_one(key: &'static str, value: usize) -> Result<()> {
     Ok(())
 }
 
-fn not_negative(key: &'static str, value: f64) -> Result<()> {
-    if !value.is_finite() || value < 0.0 {
-        return Err(refused(key, value, "a finite number from 0 up".to_owned()));
+fn from_0(key: &'static str, value: f64, most: f64) -> Result<()> {
+    if (0.0..=most).contains(&value) {
+        return Ok(());
     }
-    Ok(())
+    let expected = match most == f64::MAX {
+        true => "a finite number from 0 up".to_owned(),
+        false => format!("from 0 to {most}"),
+    };
+    Err(refused(key, value, expected))
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::model::step::{Few, Logits, select_if_changed, step_rows};
+use crate::model::step::{Logits, TopK, select_if_changed, step_rows};
 use crate::search::candidates::{Row, candidate_of};
 use crate::tokens::{END, START};
 use crate::{DecodingConfig, DecodingError, Result, StepModel};
@@ -85,8 +85,8 @@ pub fn forced_scores<M: StepModel>(
             })
             .collect();
         let next = |&sentence: &usize| targets[sentence].get(position).copied().unwrap_or(END);
-        let few = Few::tokens(model, active.iter().map(next).collect());
-        let step_scores: Vec<f64> = step_rows(model, &mut state, &inputs, few, |row, logits| {
+        let top_k = TopK::single(model, active.iter().map(next).collect());
+        let step_scores: Vec<f64> = step_rows(model, &mut state, &inputs, top_k, |row, logits| {
             let (sentence, token) = (active[row], next(&active[row]));
             let no_distribution = DecodingError::NotADistribution { sentence, position };
             let log_probability = match logits {

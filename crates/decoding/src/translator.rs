@@ -173,7 +173,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
                 .collect();
             let found = || chunk_results(&chunk);
             // Within the pool from here on: no operation has to be handed over to it.
-            let found = if self.model.steps_apart() { rayon::scope(|_| found()) } else { found() };
+            let found =
+                if self.model.gains_from_workers() { rayon::scope(|_| found()) } else { found() };
             found.map_err(|error| error.in_batch(indices))
         };
         in_order(&batches, workers, one_batch, |batch, results| {
@@ -187,7 +188,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
     /// A step of a small model is a hundred short operations. To share each of them among threads
     /// costs about as much as it brings, and sentences have nothing to do with each other.
     fn workers(&self, rows: usize) -> usize {
-        if !self.model.steps_apart() {
+        if !self.model.gains_from_workers() {
             return 1;
         }
         (rows.min(self.config.batch_rows) / LEAST_ROWS).clamp(1, rayon::current_num_threads())

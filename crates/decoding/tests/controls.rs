@@ -119,11 +119,11 @@ fn a_samples_score_is_the_models() {
     let (model, sources) = (model(45), random_sources(20, 45));
     let config = sampled(SamplingConfig { top_k: 3, ..sampling(2.5, 5) }, 1);
     let translator = Translator::new(&model, config).expect("valid");
-    let found = translator.translate(&sources).expect("decodes");
-    let targets: Vec<Vec<u32>> = found.iter().map(|list| list[0].tokens.clone()).collect();
+    let translations = translator.translate(&sources).expect("decodes");
+    let targets: Vec<Vec<u32>> = translations.iter().map(|list| list[0].tokens.clone()).collect();
     let forced = translator.score(&sources, &targets).expect("scores");
-    for (forced, found) in forced.iter().zip(found.iter().map(|list| &list[0])) {
-        assert_eq!(forced.log_probability, found.log_probability);
+    for (forced, translations) in forced.iter().zip(translations.iter().map(|list| &list[0])) {
+        assert_eq!(forced.log_probability, translations.log_probability);
     }
 }
 
@@ -132,13 +132,13 @@ fn an_output_as_prefix_gives_that_output() {
     let (model, sources) = (model(46), random_sources(30, 46));
     for config in [greedy(), DecodingConfig::default(), sampled(sampling(1.0, 9), 1)] {
         let translator = Translator::new(&model, config.clone()).expect("valid");
-        let found = translator.translate(&sources).expect("decodes");
+        let translations = translator.translate(&sources).expect("decodes");
         // A beam may find a longer output that beats the whole output and that its search had
         // pruned.
         let shares: &[usize] =
             if config.beam_size == 1 || config.sampling.is_active() { &[0, 1, 2] } else { &[0] };
         for share in shares {
-            let prefixes: Vec<Vec<u32>> = found
+            let prefixes: Vec<Vec<u32>> = translations
                 .iter()
                 .map(|list| list[0].tokens[..list[0].tokens.len() * share / 2].to_vec())
                 .collect();
@@ -146,7 +146,7 @@ fn an_output_as_prefix_gives_that_output() {
                 translator
                     .translate_sentences(&prefixed(&sources, &prefixes), |_| {})
                     .expect("decodes"),
-                found
+                translations
             );
         }
     }
@@ -164,10 +164,10 @@ fn every_output_begins_with_its_prefix() {
         sampled(sampling(1.0, 9), 4),
     ] {
         let translator = Translator::new(&model, config).expect("valid");
-        let found = translator
+        let translations = translator
             .translate_sentences(&prefixed(&sources, &prefixes), |_| {})
             .expect("decodes");
-        for (list, prefix) in found.iter().zip(&prefixes) {
+        for (list, prefix) in translations.iter().zip(&prefixes) {
             assert!(!list.is_empty());
             assert!(list.iter().all(|hypothesis| hypothesis.tokens.starts_with(prefix)));
         }
@@ -175,11 +175,11 @@ fn every_output_begins_with_its_prefix() {
     // A prefix may be longer than the usual limit on outputs.
     let short = DecodingConfig { max_length: 2, ..greedy() };
     let long = vec![vec![4, 5, 6, 7, 4, 5]];
-    let found = Translator::new(&model, short)
+    let translations = Translator::new(&model, short)
         .expect("valid")
         .translate_sentences(&prefixed(&sources[..1], &long), |_| {})
         .expect("decodes");
-    assert_eq!(found[0][0].tokens, long[0]);
+    assert_eq!(translations[0][0].tokens, long[0]);
 }
 
 #[test]
@@ -381,11 +381,12 @@ fn a_repetition_penalty_makes_outputs_more_varied_and_one_leaves_them() {
         assert!(repeats(&penalised) < repeats(&base), "{} {}", repeats(&penalised), repeats(&base));
         // Log-probabilities stay the model's, although the search ranks by others.
         let translator = Translator::new(&model, penalised).expect("valid");
-        let found = translator.translate(&sources).expect("decodes");
-        let targets: Vec<Vec<u32>> = found.iter().map(|list| list[0].tokens.clone()).collect();
+        let translations = translator.translate(&sources).expect("decodes");
+        let targets: Vec<Vec<u32>> =
+            translations.iter().map(|list| list[0].tokens.clone()).collect();
         let forced = translator.score(&sources, &targets).expect("scores");
-        for (forced, found) in forced.iter().zip(&found) {
-            assert_eq!(forced.log_probability, found[0].log_probability);
+        for (forced, translations) in forced.iter().zip(&translations) {
+            assert_eq!(forced.log_probability, translations[0].log_probability);
         }
     }
 }

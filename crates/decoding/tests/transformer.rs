@@ -163,12 +163,12 @@ fn the_forced_score_is_the_beams() {
     each(|model, name| {
         let inference = model.inference();
         let translator = Translator::new(&inference, config(4)).expect("valid");
-        let found = translator.translate(&sources()).expect("decodes");
+        let translations = translator.translate(&sources()).expect("decodes");
         for rank in 0..4 {
             let targets: Vec<Vec<u32>> =
-                found.iter().map(|hypotheses| hypotheses[rank].tokens.clone()).collect();
+                translations.iter().map(|hypotheses| hypotheses[rank].tokens.clone()).collect();
             let forced = translator.score(&sources(), &targets).expect("scores");
-            for (forced, hypotheses) in forced.iter().zip(&found) {
+            for (forced, hypotheses) in forced.iter().zip(&translations) {
                 let expected = hypotheses[rank].log_probability;
                 assert!(
                     (forced.log_probability - expected).abs() < 1e-4,

@@ -186,7 +186,7 @@ impl StepModel for Diverged {
         self.inner.longest_output()
     }
 
-    fn steps_apart(&self) -> bool {
+    fn gains_from_workers(&self) -> bool {
         self.inner.apart
     }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ahash::AHashMap;
-use taper_data::LineReader;
+use taper_data::{LineReader, words};
 
 use crate::{Error, Result, WordVectors};
 
@@ -103,7 +103,7 @@ fn pair_of(line: &str) -> Option<(String, String, f64)> {
     } else if line.contains(',') {
         line.split(',').map(str::trim).collect()
     } else {
-        line.split_whitespace().collect()
+        words(line).collect()
     };
     let (words, rest) = fields.split_at_checked(2)?;
     let judgement =

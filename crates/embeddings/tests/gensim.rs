@@ -56,6 +56,35 @@ fn glove_files_without_a_head_are_read() {
     assert_eq!((read.words(), bits(&read)), (whole.words(), bits(&whole)));
 }
 
+#[test]
+fn a_mark_before_the_head_is_dropped_and_what_follows_the_last_vector_is_refused() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("changed");
+    let read = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).expect("write");
+        WordVectors::read(&path)
+    };
+    let whole = vectors("vectors.txt").0;
+    for name in ["vectors.txt", "vectors.bin", "lines.bin"] {
+        let file = std::fs::read(golden(name)).expect("golden");
+        let marked = read(&["\u{feff}".as_bytes(), &file].concat()).expect("vectors");
+        assert_eq!((marked.words(), bits(&marked)), (whole.words(), bits(&whole)), "{name}");
+        // The head promises one vector less than the file has.
+        let head = file.iter().position(|&byte| byte == b'\n').expect("a head");
+        let (count, dimensions) = (whole.words().len() - 1, whole.row(0).len());
+        let fewer = [format!("{count} {dimensions}").as_bytes(), &file[head..]].concat();
+        let error = read(&fewer).expect_err("more follows").to_string();
+        assert!(error.contains(&format!("more follows after the {count} vectors")), "{error}");
+        read(&[&file, &b"\n\n\r\n"[..]].concat()).expect("line ends alone");
+        let error = read(&[&file, &b"\n\nmore"[..]].concat()).expect_err("more follows");
+        assert!(error.to_string().contains("more follows"), "{error}");
+    }
+    let marked = std::fs::read(golden("vectors.txt")).expect("golden");
+    let utf_16: Vec<u8> = [0xFF, 0xFE].into_iter().chain(marked).collect();
+    let error = read(&utf_16).expect_err("another encoding").to_string();
+    assert!(error.contains("UTF-16"), "{error}");
+}
+
 /// Compares words and similarities with a list of gensim's, up to 1e-5: gensim normalises first.
 fn same(ours: Vec<(&str, f64)>, theirs: &Value, question: &Value) {
     let theirs = theirs.as_array().expect("a list");

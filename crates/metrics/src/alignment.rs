@@ -30,11 +30,11 @@ impl AlignmentCounts {
     /// Counts the links of a sentence: the predicted ones, each once, and those of the reference,
     /// each with whether it is sure.
     #[must_use]
-    pub fn of(found: &[Link], reference: &[(Link, bool)]) -> Self {
+    pub fn count(predicted: &[Link], reference: &[(Link, bool)]) -> Self {
         let reference: HashMap<Link, bool> = reference.iter().copied().collect();
-        let known = found.iter().filter_map(|link| reference.get(link));
+        let known = predicted.iter().filter_map(|link| reference.get(link));
         Self {
-            found: found.len() as u64,
+            found: predicted.len() as u64,
             found_sure: known.clone().filter(|sure| **sure).count() as u64,
             found_possible: known.count() as u64,
             sure: reference.values().filter(|sure| **sure).count() as u64,
@@ -91,19 +91,19 @@ mod tests {
     fn possible_links_cost_no_precision_and_sure_ones_have_to_be_found() {
         // By hand: A has four links, of which two are sure and one is possible; S has three.
         let reference = [((0, 0), true), ((1, 1), true), ((2, 2), true), ((2, 3), false)];
-        let mut counts = AlignmentCounts::of(&[(0, 0), (1, 1), (2, 3), (5, 5)], &reference);
+        let mut counts = AlignmentCounts::count(&[(0, 0), (1, 1), (2, 3), (5, 5)], &reference);
         let score = counts.score().unwrap();
         assert_eq!((score.precision, score.recall.round()), (75.0, 67.0));
         assert!((score.error_rate - 100.0 * (1.0 - (2.0 + 3.0) / (4.0 + 3.0))).abs() < 1e-12);
         // Counts are summed over sentences.
-        counts += AlignmentCounts::of(&[(0, 0)], &[((0, 0), true)]);
+        counts += AlignmentCounts::count(&[(0, 0)], &[((0, 0), true)]);
         assert!((counts.score().unwrap().error_rate - 100.0 * (1.0 - 7.0 / 9.0)).abs() < 1e-12);
     }
 
     #[test]
     fn without_links_there_is_no_score() {
-        assert_eq!(AlignmentCounts::of(&[], &[]).score(), None);
-        let nothing = AlignmentCounts::of(&[], &[((0, 0), true)]).score().unwrap();
+        assert_eq!(AlignmentCounts::count(&[], &[]).score(), None);
+        let nothing = AlignmentCounts::count(&[], &[((0, 0), true)]).score().unwrap();
         assert_eq!((nothing.precision, nothing.recall, nothing.error_rate), (100.0, 0.0, 100.0));
     }
 }

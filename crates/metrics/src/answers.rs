@@ -52,7 +52,7 @@ pub struct AnswerScore {
 impl AnswerScore {
     /// Scores the answer `given` to a question with these `right` ones. If none of these has a
     /// word, the question has no answer, and the empty one is right.
-    pub fn of<S: AsRef<str>>(right: &[S], given: &str) -> Self {
+    pub fn new<S: AsRef<str>>(right: &[S], given: &str) -> Self {
         let given = normalized_answer(given);
         let mut right: Vec<String> =
             right.iter().map(|answer| normalized_answer(answer.as_ref())).collect();
@@ -109,7 +109,7 @@ pub struct AnswerReport {
 impl AnswerReport {
     /// Counts the answer `given` to a question with these `right` ones.
     pub fn add<S: AsRef<str>>(&mut self, right: &[S], given: &str) {
-        let score = AnswerScore::of(right, given);
+        let score = AnswerScore::new(right, given);
         let part = &mut self.parts[usize::from(right.is_empty())];
         part.questions += 1;
         part.exact_match += score.exact_match;
@@ -117,7 +117,7 @@ impl AnswerReport {
     }
 
     fn means(parts: &[AnswerMeans]) -> AnswerMeans {
-        let sum = |of: fn(&AnswerMeans) -> f64| parts.iter().map(of).sum::<f64>();
+        let sum = |value: fn(&AnswerMeans) -> f64| parts.iter().map(value).sum::<f64>();
         let questions: u64 = parts.iter().map(|part| part.questions).sum();
         let mean = |sum: f64| 100.0 * sum / questions.max(1) as f64;
         AnswerMeans {

@@ -19,7 +19,7 @@ fn parts(tag: &str) -> (&str, &str) {
 
 /// Entities of a sequence of tags, in their order.
 pub fn entities<'t, S: AsRef<str>>(tags: &'t [S]) -> Vec<Entity<'t>> {
-    let mut found = Vec::new();
+    let mut entities = Vec::new();
     let (mut before, mut type_before, mut start) = ("O", "", 0);
     let ended = std::iter::once("O");
     for (at, tag) in tags.iter().map(AsRef::as_ref).chain(ended).enumerate() {
@@ -28,7 +28,7 @@ pub fn entities<'t, S: AsRef<str>>(tags: &'t [S]) -> Vec<Entity<'t>> {
         if before != "O"
             && (is_other || matches!(before, "E" | "S") || matches!(prefix, "B" | "S" | "O"))
         {
-            found.push((type_before, start, at - 1));
+            entities.push((type_before, start, at - 1));
         }
         if prefix != "O"
             && (is_other || matches!(prefix, "B" | "S") || matches!(before, "O" | "E" | "S"))
@@ -37,7 +37,7 @@ pub fn entities<'t, S: AsRef<str>>(tags: &'t [S]) -> Vec<Entity<'t>> {
         }
         (before, type_before) = (prefix, kind);
     }
-    found
+    entities
 }
 
 /// Numbers of entities: right ones, given ones, and those in both.
@@ -68,7 +68,7 @@ impl EntityCounts {
     /// Scores from these counts.
     #[must_use]
     pub fn score(&self) -> EntityScore {
-        let share = |of: u64| if of == 0 { 0.0 } else { self.both as f64 / of as f64 };
+        let share = |total: u64| if total == 0 { 0.0 } else { self.both as f64 / total as f64 };
         let (precision, recall) = (share(self.given), share(self.right));
         let sum = precision + recall;
         let f1 = if sum == 0.0 { 0.0 } else { 2.0 * precision * recall / sum };
@@ -87,17 +87,17 @@ impl EntityReport {
     pub fn add<S: AsRef<str>, T: AsRef<str>>(&mut self, right: &[S], given: &[T]) {
         let (right, given) = (entities(right), entities(given));
         for entity in &right {
-            self.of(entity.0).right += 1;
+            self.counts(entity.0).right += 1;
         }
         for entity in &given {
             let is_right = right.contains(entity);
-            let counts = self.of(entity.0);
+            let counts = self.counts(entity.0);
             counts.given += 1;
             counts.both += u64::from(is_right);
         }
     }
 
-    fn of(&mut self, kind: &str) -> &mut EntityCounts {
+    fn counts(&mut self, kind: &str) -> &mut EntityCounts {
         self.of_types.entry(kind.to_owned()).or_default()
     }
 

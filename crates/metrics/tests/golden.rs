@@ -238,7 +238,7 @@ fn answers_are_scored_as_by_the_official_script() -> TestResult {
     let mut report = AnswerReport::default();
     for one in &file.questions {
         assert_eq!(normalized_answer(&one.given), one.normalized, "{:?}", one.given);
-        let score = AnswerScore::of(&one.answers, &one.given);
+        let score = AnswerScore::new(&one.answers, &one.given);
         assert_eq!(score.exact_match, one.exact_match, "{:?} {:?}", one.answers, one.given);
         assert!((score.f1 - one.f1).abs() < 1e-15, "{:?} {:?} {score:?}", one.answers, one.given);
         report.add(&one.answers, &one.given);

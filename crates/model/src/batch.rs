@@ -55,12 +55,12 @@ impl Batch {
     ) -> Result<[&Sequences; N], ModelError> {
         let refuse = |message: String| ModelError::Batch(message);
         let streams: [&Sequences; N] =
-            self.streams.iter().collect::<Vec<_>>().try_into().map_err(|found: Vec<_>| {
+            self.streams.iter().collect::<Vec<_>>().try_into().map_err(|streams: Vec<_>| {
                 refuse(format!(
                     "the model reads {} stream(s), {}, but the batch has {}",
                     N,
                     names.join(" and "),
-                    found.len()
+                    streams.len()
                 ))
             })?;
         for stream in streams {
@@ -156,8 +156,8 @@ impl Batch {
             let before = |stream: Option<&Sequences>| stream.map_or(0, |one| one.ids.len() as u32);
             let (targets, sources) = (before(part.streams.last()), before(part.streams.first()));
             let first_source = rows.first().map_or(0, |rows| rows.start as u32);
-            let own = self.links.iter().filter(|(row, _)| asked_rows.contains(&(*row as usize)));
-            part.links.extend(own.map(|(target, source)| {
+            let links = self.links.iter().filter(|(row, _)| asked_rows.contains(&(*row as usize)));
+            part.links.extend(links.map(|(target, source)| {
                 (target - asked_rows.start as u32 + targets, source - first_source + sources)
             }));
             for ((to, from), rows) in part.streams.iter_mut().zip(&self.streams).zip(rows) {

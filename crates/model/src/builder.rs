@@ -24,7 +24,7 @@ pub struct Builder {
 
 /// Parts that all models have.
 #[derive(Debug, Clone)]
-pub struct Core {
+pub struct ModelCore {
     pub(crate) store: ParameterStore,
     pub(crate) activations: DType,
     pub(crate) width: usize,
@@ -51,7 +51,7 @@ impl Builder {
     }
 
     fn over(store: ParameterStore, seed: Option<u64>, compute: DType) -> Self {
-        let products = Products::of(compute, store.device());
+        let products = Products::for_model(compute, store.device());
         // If only the operands of products are rounded, everything else is f32.
         let activations = if products == Products::Bf16 { DType::F32 } else { compute };
         Self { store, seed, biases: true, products, activations }
@@ -76,8 +76,8 @@ impl Builder {
     }
 
     /// Finishes the model once all its layers are made; `width` is that of its residual stream.
-    pub(crate) fn finish(self, width: usize) -> Core {
-        Core { store: self.store, activations: self.activations, width }
+    pub(crate) fn finish(self, width: usize) -> ModelCore {
+        ModelCore { store: self.store, activations: self.activations, width }
     }
 
     /// Adds a parameter whose values are a function of random numbers, keyed by its name, and of
@@ -98,7 +98,7 @@ impl Builder {
             None if self.store.is_outline() => Vec::new(),
             None => vec![0.0; count],
         };
-        Ok(Weight::of(self.store.add(name, shape, values)?))
+        Ok(Weight::new(self.store.add(name, shape, values)?))
     }
 
     /// Adds a matrix drawn from Xavier uniform (Glorot and Bengio 2010):
@@ -135,9 +135,9 @@ impl Builder {
         &mut self,
         name: &str,
         shape: &[usize],
-        of: impl Fn(f32) -> f32,
+        value: impl Fn(f32) -> f32,
     ) -> Result<Weight> {
-        self.add(name, shape, |counter, i| of(counter.f32_at(i)))
+        self.add(name, shape, |counter, i| value(counter.f32_at(i)))
     }
 
     pub(crate) fn constant(&mut self, name: &str, shape: &[usize], value: f32) -> Result<Weight> {

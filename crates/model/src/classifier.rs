@@ -5,7 +5,7 @@ use crate::config::ModelConfig;
 use crate::cost::{Cost, LayerCost, PartCost};
 use crate::layers::encoders::text::{TextEncoder, TextPooling, first_rows};
 use crate::layers::head::ClassHead;
-use crate::{Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Sequences};
+use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{Device, Tensor};
 
 /// A classifier with its parameters. The encoder's have the same names as in a
@@ -13,7 +13,7 @@ use candle_core::{Device, Tensor};
 #[derive(Debug, Clone)]
 pub struct TextClassifier {
     config: ModelConfig,
-    core: Core,
+    core: ModelCore,
     vocabulary: usize,
     classes: usize,
     encoder: TextEncoder,
@@ -50,7 +50,7 @@ impl TextClassifier {
         let parts = TextEncoder::cost_with_embedding(config, vocabulary)
             + TextPooling::cost(config)
             + PartCost::table(classes, config.d_model + 1);
-        Cost::of([("text", parts)])
+        Cost::from_streams([("text", parts)])
     }
 
     /// Cost of one of its layers, counted from 0.
@@ -97,12 +97,16 @@ impl TextClassifier {
 
 /// Reads the segments and the text; the class is predicted at the first token of each text.
 impl Model for TextClassifier {
-    fn core(&self) -> &Core {
+    fn core(&self) -> &ModelCore {
         &self.core
     }
 
     fn cost(&self) -> Cost {
         Self::cost_of(&self.config, self.vocabulary, self.classes, self.device())
+    }
+
+    fn answer_classes(&self) -> Option<usize> {
+        Some(self.classes)
     }
 
     fn loss_of_pass(

@@ -91,7 +91,7 @@ impl PartCost {
 
     /// Cost per token between the projections, for a sequence of [`USUAL_LENGTH`] tokens;
     /// `flops_and_kept` gives the arithmetic and the kept scalars of a sequence.
-    pub(crate) fn of_sequence(flops_and_kept: impl Fn(usize) -> (f64, f64)) -> Self {
+    pub(crate) fn per_token(flops_and_kept: impl Fn(usize) -> (f64, f64)) -> Self {
         let (flops, kept) = flops_and_kept(USUAL_LENGTH);
         let (flops, kept) = (flops / USUAL_LENGTH as f64, kept / USUAL_LENGTH as f64);
         Self { flops, mixing_flops: flops, kept, ..Self::default() }
@@ -181,7 +181,7 @@ pub struct LayerCost {
 }
 
 impl LayerCost {
-    pub(crate) fn of(part: PartCost) -> Self {
+    pub(crate) fn from_part(part: PartCost) -> Self {
         Self {
             parameters: part.parameters as u64,
             forward_flops: part.flops as u64,
@@ -242,7 +242,7 @@ impl Cost {
     }
 
     /// Sum over streams, each with its name and its parts.
-    pub(crate) fn of<const N: usize>(streams: [(&'static str, PartCost); N]) -> Self {
+    pub(crate) fn from_streams<const N: usize>(streams: [(&'static str, PartCost); N]) -> Self {
         Self {
             parameters: streams.iter().map(|(_, part)| part.parameters).sum::<f64>() as u64,
             streams: streams

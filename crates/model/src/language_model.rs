@@ -8,7 +8,7 @@ use crate::layers::embedding::TokenEmbedding;
 use crate::layers::head::Head;
 use crate::layers::stack::{Stack, StackKind};
 use crate::translation::in_blocks;
-use crate::{Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Sequences};
+use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{Device, Tensor};
 
 /// A language model with its parameters: embedding, causal layers, projection to the vocabulary.
@@ -18,7 +18,7 @@ use candle_core::{Device, Tensor};
 #[derive(Debug, Clone)]
 pub struct LanguageModel {
     config: ModelConfig,
-    core: Core,
+    core: ModelCore,
     vocabulary: usize,
     pub(crate) embedding: TokenEmbedding,
     pub(crate) decoder: Stack,
@@ -65,13 +65,13 @@ impl LanguageModel {
             + TokenEmbedding::cost(config)
             + layers
             + Head::cost(config, vocabulary, device);
-        Cost::of([("text", parts)])
+        Cost::from_streams([("text", parts)])
     }
 
     /// Cost of one of its layers, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        LayerCost::of(Block::cost(config, StackKind::DecoderOnly, layer))
+        LayerCost::from_part(Block::cost(config, StackKind::DecoderOnly, layer))
     }
 
     /// Shape of the model.
@@ -131,28 +131,32 @@ impl LanguageModel {
         }
         let hidden = || self.hidden(text, &Pass::evaluate());
         let hidden = taper_ops::threads::in_pool(self.core.store.device(), hidden)?;
-        let mut found = Vec::with_capacity(rows);
+        let mut log_probabilities = Vec::with_capacity(rows);
         let logits = |rows: &Tensor| self.logits(rows, &Pass::evaluate());
         for block in in_blocks(hidden, rows, self.vocabulary, logits) {
             for row in block?.to_vec2::<f32>()? {
                 let highest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
                 let sum: f64 = row.iter().map(|&x| f64::from(x - highest).exp()).sum();
-                let answer = answers[found.len()] as usize;
-                found.push(f64::from(row[answer] - highest) - sum.ln());
+                let answer = answers[log_probabilities.len()] as usize;
+                log_probabilities.push(f64::from(row[answer] - highest) - sum.ln());
             }
         }
-        Ok(found)
+        Ok(log_probabilities)
     }
 }
 
 /// Reads one stream, the text; each of its tokens predicts the next.
 impl Model for LanguageModel {
-    fn core(&self) -> &Core {
+    fn core(&self) -> &ModelCore {
         &self.core
     }
 
     fn cost(&self) -> Cost {
         Self::cost_of(&self.config, self.vocabulary, self.device())
+    }
+
+    fn answer_classes(&self) -> Option<usize> {
+        Some(self.vocabulary)
     }
 
     fn loss_of_pass(

@@ -49,7 +49,7 @@ mod translation;
 mod vision;
 
 pub use batch::Batch;
-pub use builder::{Builder, Core};
+pub use builder::{Builder, ModelCore};
 pub use classifier::TextClassifier;
 pub use config::{
     ActivationKind, Architecture, AttentionConfig, AttentionKind, CellKind, ContrastiveConfig,

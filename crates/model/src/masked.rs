@@ -6,7 +6,7 @@ use crate::cost::{Cost, LayerCost, PartCost};
 use crate::layers::encoders::text::{Pooler, TextEncoder, first_rows};
 use crate::layers::head::{BiasedHead, asked_rows};
 use crate::layers::weight::{LayerNorm, Linear};
-use crate::{Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Sequences};
+use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{Device, Tensor};
 use taper_ops::{Activation, Dropout, composed};
 
@@ -20,7 +20,7 @@ const ASKED: f64 = 0.15;
 #[derive(Debug, Clone)]
 pub struct MaskedLanguageModel {
     config: ModelConfig,
-    core: Core,
+    core: ModelCore,
     vocabulary: usize,
     encoder: TextEncoder,
     transform: Linear,
@@ -106,7 +106,7 @@ impl MaskedLanguageModel {
             + output
             + BiasedHead::cost(config, vocabulary, ASKED, device)
             + next;
-        Cost::of([("text", parts)])
+        Cost::from_streams([("text", parts)])
     }
 
     /// Number of parameters of embeddings, encoder and pooler, as in published counts of BERT's
@@ -224,13 +224,17 @@ impl MaskedLanguageModel {
 /// Reads the segments and the text, and predicts the hidden tokens. With a head for next sentences,
 /// the first answers are one for each pair: 0 if the second text follows the first, otherwise 1.
 impl Model for MaskedLanguageModel {
-    fn core(&self) -> &Core {
+    fn core(&self) -> &ModelCore {
         &self.core
     }
 
     fn cost(&self) -> Cost {
         let follows = self.next_sentence.is_some();
         Self::cost_of(&self.config, self.vocabulary, follows, self.device())
+    }
+
+    fn answer_classes(&self) -> Option<usize> {
+        Some(self.vocabulary)
     }
 
     fn loss_of_pass(

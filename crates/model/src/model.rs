@@ -3,7 +3,7 @@
 use candle_core::{DType, Device, Tensor};
 use taper_ops::{ParameterStore, composed};
 
-use crate::{Batch, Core, Cost, ModelError, Pass, Routing};
+use crate::{Batch, Cost, ModelCore, ModelError, Pass, Routing};
 
 /// Factor of the loss of f16 models in training. Without it the gradients of single tokens, each
 /// divided by the number of tokens, would underflow to zero (Micikevicius et al. 2018, "Mixed
@@ -117,10 +117,16 @@ pub trait Model: Send + Sync {
     const PREDICTS_CLASSES: bool = true;
 
     /// Parts that all models have, as its [`Builder`](crate::Builder) made them.
-    fn core(&self) -> &Core;
+    fn core(&self) -> &ModelCore;
 
     /// Cost of the model, by formula.
     fn cost(&self) -> Cost;
+
+    /// Number of classes from which an answer is chosen: the loss of guessing is its logarithm.
+    /// `None` if it differs between answers, or answers are no classes.
+    fn answer_classes(&self) -> Option<usize> {
+        None
+    }
 
     /// Computes the objective in one pass over `batch`, which for R-Drop holds each example twice;
     /// `loss` is `scale` times its sum. Implemented for [`Model::loss`], which handles passes and

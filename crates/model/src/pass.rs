@@ -118,7 +118,7 @@ impl Pass {
 
     /// The same pass with a tape of its own, for a segment of layers; `None` if nothing is to be
     /// recomputed.
-    pub(crate) fn of_segment(&self) -> Option<Self> {
+    pub(crate) fn for_segment(&self) -> Option<Self> {
         (self.checkpoints && self.tape.is_some()).then(|| Self {
             dropout_key: self.dropout_key,
             step: self.step,
@@ -313,16 +313,16 @@ impl Pass {
             ),
             // Candle has the graph for devices and types without fused operations.
             _ => {
-                let mut found = loss.backward()?;
+                let mut by_parameter = loss.backward()?;
                 if *loss_scale != 1.0 {
                     for parameter in store.parameters() {
-                        if let Some(scaled) = found.remove(parameter.var()) {
+                        if let Some(scaled) = by_parameter.remove(parameter.var()) {
                             let gradient = (scaled.to_dtype(DType::F32)? / *loss_scale)?;
-                            found.insert(parameter.var(), gradient);
+                            by_parameter.insert(parameter.var(), gradient);
                         }
                     }
                 }
-                gradients.accumulate(store, &found)
+                gradients.accumulate(store, &by_parameter)
             }
         }
     }

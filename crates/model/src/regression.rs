@@ -14,7 +14,7 @@ use crate::layers::positions::{Added, to_compute};
 use crate::layers::stack::{Stack, StackKind};
 use crate::layers::weight::Linear;
 use crate::{
-    Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Routing, Sequences,
+    Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Routing, Sequences,
 };
 use candle_core::{DType, Device, Result, Tensor};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use taper_ops::{Dropout, EmbeddingSpec, composed};
 pub struct InContextRegressor {
     config: ModelConfig,
     dimensions: usize,
-    core: Core,
+    core: ModelCore,
     read_in: Linear,
     positions: Added,
     decoder: Stack,
@@ -87,13 +87,13 @@ impl InContextRegressor {
             + Added::cost(config)
             + layers
             + PartCost::linear(width, 1, config.biases).keeping(width);
-        Cost::of([("function", parts)])
+        Cost::from_streams([("function", parts)])
     }
 
     /// Cost of one of its layers, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        LayerCost::of(Block::cost(config, StackKind::DecoderOnly, layer))
+        LayerCost::from_part(Block::cost(config, StackKind::DecoderOnly, layer))
     }
 
     /// Shape of the model.
@@ -186,7 +186,7 @@ impl InContextRegressor {
 impl Model for InContextRegressor {
     const PREDICTS_CLASSES: bool = false;
 
-    fn core(&self) -> &Core {
+    fn core(&self) -> &ModelCore {
         &self.core
     }
 

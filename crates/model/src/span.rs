@@ -6,7 +6,7 @@ use crate::cost::{Cost, LayerCost, PartCost};
 use crate::layers::encoders::text::{TextEncoder, first_rows};
 use crate::layers::head::BiasedHead;
 use crate::layers::places::loss_of_places;
-use crate::{Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Sequences};
+use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{Device, Tensor};
 
 /// Number of logits per token: for the first and for the last token of an answer.
@@ -20,7 +20,7 @@ const ENDS: usize = 2;
 #[derive(Debug, Clone)]
 pub struct SpanExtractor {
     config: ModelConfig,
-    core: Core,
+    core: ModelCore,
     vocabulary: usize,
     encoder: TextEncoder,
     head: BiasedHead,
@@ -49,7 +49,7 @@ impl SpanExtractor {
         let head = PartCost::linear(config.d_model, ENDS, true);
         // Keeps the logits, padded and shifted, and their exponentials.
         let parts = TextEncoder::cost_with_embedding(config, vocabulary) + head.keeping(8 * ENDS);
-        Cost::of([("text", parts)])
+        Cost::from_streams([("text", parts)])
     }
 
     /// Cost of one of its layers, counted from 0.
@@ -99,7 +99,7 @@ impl SpanExtractor {
 /// Reads the segments and the text. The first token of each text has two answers: the places of the
 /// first and of the last token of its span, counted from 0 in the text.
 impl Model for SpanExtractor {
-    fn core(&self) -> &Core {
+    fn core(&self) -> &ModelCore {
         &self.core
     }
 

@@ -5,7 +5,7 @@ use crate::config::ModelConfig;
 use crate::cost::{Cost, LayerCost, PartCost};
 use crate::layers::encoders::text::TextEncoder;
 use crate::layers::head::{BiasedHead, ClassHead};
-use crate::{Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Sequences};
+use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{Device, Tensor};
 
 /// A tagger with its parameters. The encoder's have the same names as in a
@@ -13,7 +13,7 @@ use candle_core::{Device, Tensor};
 #[derive(Debug, Clone)]
 pub struct TokenTagger {
     config: ModelConfig,
-    core: Core,
+    core: ModelCore,
     vocabulary: usize,
     tags: usize,
     encoder: TextEncoder,
@@ -43,7 +43,7 @@ impl TokenTagger {
         let parts = TextEncoder::cost_with_embedding(config, vocabulary)
             + PartCost::table(tags, config.d_model)
             + BiasedHead::cost(config, tags, 1.0, device).keeping(2 * config.d_model);
-        Cost::of([("text", parts)])
+        Cost::from_streams([("text", parts)])
     }
 
     /// Cost of one of its layers, counted from 0.
@@ -79,12 +79,16 @@ impl TokenTagger {
 
 /// Reads the segments and the text, and predicts the tags of some tokens.
 impl Model for TokenTagger {
-    fn core(&self) -> &Core {
+    fn core(&self) -> &ModelCore {
         &self.core
     }
 
     fn cost(&self) -> Cost {
         Self::cost_of(&self.config, self.vocabulary, self.tags, self.device())
+    }
+
+    fn answer_classes(&self) -> Option<usize> {
+        Some(self.tags)
     }
 
     fn loss_of_pass(

@@ -170,8 +170,8 @@ fn longformer_and_big_bird_agree() -> TestResult {
         ("global", Sparse { first: 3, ..Sparse::window(4) }),
         ("random", Sparse { block: 4, first: 1, last: 1, random: 2, seed: 7, ..Sparse::window(2) }),
     ] {
-        let of = |name: &str| file[&format!("{case}.{name}")].to_dtype(DType::F64).unwrap();
-        let var = |name: &str| Var::from_tensor(&of(name)).unwrap();
+        let tensor = |name: &str| file[&format!("{case}.{name}")].to_dtype(DType::F64).unwrap();
+        let var = |name: &str| Var::from_tensor(&tensor(name)).unwrap();
         let (input, weight, bias) = (var("input"), var("qkv.weight"), var("qkv.bias"));
         let length = input.dim(0)?;
         let spec = AttentionSpec {
@@ -188,15 +188,15 @@ fn longformer_and_big_bird_agree() -> TestResult {
         let tape = Tape::new();
         let qkv = linear(Some(&tape), &input, &weight, Some(&bias), None, &LinearSpec::default())?;
         let output = self_attention(Some(&tape), &qkv, None, &spec)?;
-        let gradients = tape.differentiate(&output, &of("output_gradient"))?;
-        let error = relative(&output, &of("output"));
+        let gradients = tape.differentiate(&output, &tensor("output_gradient"))?;
+        let error = relative(&output, &tensor("output"));
         assert!(error < 1e-6, "{case}: {error}");
         for (x, name) in [(&input, "input"), (&weight, "qkv.weight"), (&bias, "qkv.bias")] {
             let gradient = gradients.get(x)?.ok_or("no gradient")?;
-            let error = relative(&gradient, &of(&format!("grad.{name}")));
+            let error = relative(&gradient, &tensor(&format!("grad.{name}")));
             assert!(error < 1e-6, "{case}: gradient of {name}: {error}");
         }
-        let error = relative(&composed::self_attention(&qkv, None, &spec)?, &of("output"));
+        let error = relative(&composed::self_attention(&qkv, None, &spec)?, &tensor("output"));
         assert!(error < 1e-6, "{case}, composed: {error}");
     }
     Ok(())
@@ -294,20 +294,21 @@ fn the_tape_gives_the_gradients_of_candle() -> TestResult {
         let model = transformer(config);
         let streams = vec![Sequences::pack(&SOURCES), Sequences::pack(&TARGETS)];
         let batch = Batch::new(streams, (0..21).map(|i| i % 19).collect());
-        let of = |pass: Pass| {
+        let gradients_in = |pass: Pass| {
             let output = model.loss(&batch, &Objective::smoothed(0.1), 0.1, &pass).unwrap();
             let mut gradients = Gradients::new(model.parameters()).unwrap();
             common::backward(pass, &output, model.parameters(), &mut gradients).unwrap();
             gradients.flat().unwrap().clone()
         };
-        let (ours, theirs) = (of(Pass::train(1, 1, 0)), of(Pass::train(1, 1, 0).composed()));
+        let (ours, theirs) =
+            (gradients_in(Pass::train(1, 1, 0)), gradients_in(Pass::train(1, 1, 0).composed()));
         let error = relative(&ours, &theirs);
         assert!(error < 1e-5, "{name}: {error}");
-        let again = of(Pass::train(1, 1, 0).checkpointed(true));
+        let again = gradients_in(Pass::train(1, 1, 0).checkpointed(true));
         assert_eq!(again.to_vec1::<f32>()?, ours.to_vec1::<f32>()?, "{name}: layers again");
         for parameter in model.parameters().parameters() {
-            let own = ours.narrow(0, parameter.offset(), parameter.len())?;
-            let norm = own.sqr()?.sum_all()?.to_scalar::<f32>()?;
+            let gradient = ours.narrow(0, parameter.offset(), parameter.len())?;
+            let norm = gradient.sqr()?.sum_all()?.to_scalar::<f32>()?;
             assert!(norm > 0.0, "{name}: no gradient of {}", parameter.name());
         }
         Ok(())
@@ -362,16 +363,16 @@ fn texts_of_any_length_go_on_together_as_they_do_alone() -> TestResult {
             for at in 0..12 {
                 let rows = text_step(&inference, &mut together, &tokens(at));
                 for (row, state) in alone.iter_mut().enumerate() {
-                    let own = text_step(&inference, state, &[tokens(at)[row]]);
-                    let error = largest_difference(&rows.get(row)?, &own.get(0)?);
+                    let alone_logits = text_step(&inference, state, &[tokens(at)[row]]);
+                    let error = largest_difference(&rows.get(row)?, &alone_logits.get(0)?);
                     assert!(error < 2e-5, "{name}: step {at}, row {row}: {error}");
                 }
             }
             together.select(&[2, 0, 0])?;
             let rows = text_step(&inference, &mut together, &[9, 8, 7]);
             for (row, (state, token)) in [(2, 9), (0, 8)].into_iter().enumerate() {
-                let own = text_step(&inference, &mut alone[state].clone(), &[token]);
-                let error = largest_difference(&rows.get(row)?, &own.get(0)?);
+                let alone_logits = text_step(&inference, &mut alone[state].clone(), &[token]);
+                let error = largest_difference(&rows.get(row)?, &alone_logits.get(0)?);
                 assert!(error < 2e-5, "{name}: selected row {row}: {error}");
             }
         }

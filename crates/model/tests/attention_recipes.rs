@@ -41,25 +41,26 @@ fn logits(model: &Transformer) -> Result<Vec<Vec<f32>>, taper_model::ModelError>
 /// Checks that each layer has the kind that the list names, by comparison with models of one kind.
 #[test]
 fn layers_are_of_the_kinds_that_are_named() -> TestResult {
-    let own = |kinds: &[AttentionKind]| AttentionConfig {
+    let attention = |kinds: &[AttentionKind]| AttentionConfig {
         kinds: LayerKinds::new(kinds),
         window: 2,
         ..AttentionConfig::default()
     };
     let logits = |kinds: &[AttentionKind]| {
         let full = AttentionConfig::default();
-        logits(&transformer(full, own(kinds), Positions::Sinusoidal).unwrap()).unwrap()
+        logits(&transformer(full, attention(kinds), Positions::Sinusoidal).unwrap()).unwrap()
     };
     use AttentionKind::{Full, Linear, Sparse};
     assert_eq!(logits(&[Full, Full]), logits(&[]));
-    let found = [[Full, Full], [Full, Sparse], [Sparse, Full], [Linear, Sparse], [Sparse, Sparse]]
+    let ours = [[Full, Full], [Full, Sparse], [Sparse, Full], [Linear, Sparse], [Sparse, Sparse]]
         .map(|kinds| logits(&kinds));
-    for (i, one) in found.iter().enumerate() {
-        assert!(found[..i].iter().all(|other| other != one), "list {i} is as another");
+    for (i, one) in ours.iter().enumerate() {
+        assert!(ours[..i].iter().all(|other| other != one), "list {i} is as another");
     }
     let groups = |kinds: &[AttentionKind], every, layers| {
         let experts = ExpertsConfig { count: 2, every, ..ExpertsConfig::default() };
-        let model = ModelConfig { decoder_attention: own(kinds), experts, ..Default::default() };
+        let model =
+            ModelConfig { decoder_attention: attention(kinds), experts, ..Default::default() };
         model.groups(true, layers)
     };
     assert_eq!(groups(&[Linear, Full, Linear], 1, 3), [(0, 2), (1, 1)]);
@@ -139,7 +140,7 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
     let kinds = LayerKinds::new(&[AttentionKind::Mamba, AttentionKind::Full]);
     let mixed = AttentionConfig { kinds, ..full() };
     assert!(transformer(full(), mixed.clone(), Positions::Rotary).is_ok());
-    let of = |experts: ExpertsConfig, state_space: StateSpaceConfig| {
+    let cost = |experts: ExpertsConfig, state_space: StateSpaceConfig| {
         let decoder_attention = mixed.clone();
         let shape = ModelConfig { decoder_attention, experts, state_space, ..tiny() };
         Transformer::new(&shape, 19, 19, Builder::seeded(7, &Device::Cpu, DType::F32))
@@ -149,11 +150,11 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
         every,
         ..ExpertsConfig::default()
     });
-    let error = of(every(1), one.clone()).map(|_| ()).unwrap_err().to_string();
+    let error = cost(every(1), one.clone()).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("and layer 1 of model.decoder_attention has none"), "{error}");
-    assert!(of(every(2), one.clone()).is_ok());
-    assert!(of(every(1), StateSpaceConfig { feed_forward: true, ..one.clone() }).is_ok());
-    let error = of(every(2), StateSpaceConfig { states: 0, ..one }).map(|_| ()).unwrap_err();
+    assert!(cost(every(2), one.clone()).is_ok());
+    assert!(cost(every(1), StateSpaceConfig { feed_forward: true, ..one.clone() }).is_ok());
+    let error = cost(every(2), StateSpaceConfig { states: 0, ..one }).map(|_| ()).unwrap_err();
     assert_eq!(error.to_string(), "model.state_space.states = 0: it must be at least 1");
     let same_length = AttentionConfig {
         kind: AttentionKind::TransformerXl,

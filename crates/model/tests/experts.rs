@@ -109,15 +109,16 @@ fn a_text_does_not_depend_on_its_neighbours_nor_on_a_cache() {
         let mut first = 0;
         let inference = model.inference(50);
         for text in TEXTS {
-            let own = together.narrow(0, first, text.len()).unwrap();
+            let in_batch = together.narrow(0, first, text.len()).unwrap();
             first += text.len();
-            let error = largest_difference(&logits(&[text]), &own);
+            let error = largest_difference(&logits(&[text]), &in_batch);
             assert!(error < 2e-5, "alone: {error}");
             let mut state = inference.start(&[&text[..1]]).unwrap();
             for (t, &token) in text.iter().enumerate().skip(1) {
                 let blocks = inference.step(&mut state, std::slice::from_ref(&token)).unwrap();
                 let blocks: Vec<Tensor> = blocks.map(Result::unwrap).collect();
-                let error = largest_difference(&blocks[0].get(0).unwrap(), &own.get(t).unwrap());
+                let error =
+                    largest_difference(&blocks[0].get(0).unwrap(), &in_batch.get(t).unwrap());
                 assert!(error < 2e-5, "token {t} from a cache: {error}");
             }
         }

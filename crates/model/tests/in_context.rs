@@ -202,9 +202,9 @@ fn agrees(name: &str, config: &ModelConfig) -> TestResult {
     common::backward(pass, &output, model.parameters(), &mut gradients)?;
     let flat = gradients.flat()?.copy()?;
     for parameter in model.parameters().parameters() {
-        let own = flat.narrow(0, parameter.offset(), parameter.len())?;
+        let gradient = flat.narrow(0, parameter.offset(), parameter.len())?;
         let theirs = &file[&format!("grad.{}", parameter.name())];
-        let error = relative(&own.reshape(parameter.shape())?, theirs);
+        let error = relative(&gradient.reshape(parameter.shape())?, theirs);
         assert!(error < 1e-5, "{name}: gradient of {}: {error}", parameter.name());
     }
     Ok(())

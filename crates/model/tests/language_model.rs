@@ -178,9 +178,9 @@ fn what_a_transformer_xl_knows_reaches_back_by_one_memory_a_layer() {
     for (changed, is_known) in [(12, true), (11, false), (19, true), (0, false)] {
         let mut other = text.clone();
         other[changed] = 35;
-        let found = logits(&model, &[&other]);
+        let changed_logits = logits(&model, &[&other]);
         let last = |x: &Tensor| x.narrow(0, 20, 4).unwrap();
-        let apart = largest_difference(&last(&found), &last(&whole));
+        let apart = largest_difference(&last(&changed_logits), &last(&whole));
         assert_eq!(apart > 0.0, is_known, "token {changed}: {apart}");
     }
 }
@@ -238,9 +238,9 @@ fn gradients_are_finite_differences() -> TestResult {
         let model = model(&config);
         let (_, _, gradients) = trained(&model, &batch, 0.1);
         for parameter in model.parameters().parameters() {
-            let of = gradients.narrow(0, parameter.offset(), parameter.len())?;
-            let of = of.reshape(parameter.shape())?;
-            let norm = f64::from(of.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt();
+            let gradient = gradients.narrow(0, parameter.offset(), parameter.len())?;
+            let gradient = gradient.reshape(parameter.shape())?;
+            let norm = f64::from(gradient.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt();
             assert!(norm > 0.0, "{positions:?}: nothing reaches {}", parameter.name());
             // A loss in f32 resolves only larger steps; the gradient of a key's bias is nothing but
             // rounding.
@@ -248,7 +248,7 @@ fn gradients_are_finite_differences() -> TestResult {
                 continue;
             }
             let before = parameter.var().as_tensor().copy()?;
-            let (h, direction) = (2e-2, (&of / norm)?);
+            let (h, direction) = (2e-2, (&gradient / norm)?);
             let loss_at = |step: f64| -> Result<f64, Box<dyn std::error::Error>> {
                 parameter.var().set(&(&before + (&direction * step)?)?)?;
                 Ok(trained(&model, &batch, 0.1).0)

@@ -43,11 +43,11 @@ fn ratio(model: &impl Model, batch: &Batch) -> f64 {
 }
 
 fn shapes() -> Vec<ModelConfig> {
-    let mut found = Vec::new();
+    let mut ratios = Vec::new();
     for activation in [ActivationKind::Relu, ActivationKind::Gelu] {
         for norm in [NormPlacement::Pre, NormPlacement::Post] {
             for dropout in [0.0, 0.1] {
-                found.push(ModelConfig {
+                ratios.push(ModelConfig {
                     d_model: 64,
                     d_ff: 192,
                     heads: 4,
@@ -64,7 +64,7 @@ fn shapes() -> Vec<ModelConfig> {
             }
         }
     }
-    found
+    ratios
 }
 
 fn build() -> Builder {
@@ -72,20 +72,20 @@ fn build() -> Builder {
 }
 
 /// Ratio for translation, with sources and targets of `length` tokens.
-fn of_pairs(shape: &ModelConfig, length: usize) -> f64 {
+fn translation_ratio(shape: &ModelConfig, length: usize) -> f64 {
     let model = TranslationModel::new(shape, 90, 90, build()).unwrap();
     let streams = vec![sequences(length), sequences(length)];
     ratio(&model, &Batch::new(streams, sequences(length).ids))
 }
 
 /// Ratio for a language model, on texts of 1,024 tokens.
-fn of_text(shape: &ModelConfig) -> f64 {
+fn language_model_ratio(shape: &ModelConfig) -> f64 {
     let model = LanguageModel::new(shape, 90, build()).unwrap();
     ratio(&model, &Batch::new(vec![sequences(1024)], sequences(1024).ids))
 }
 
 /// Ratio for a classifier of texts of 128 tokens.
-fn of_classes(shape: &ModelConfig) -> f64 {
+fn classifier_ratio(shape: &ModelConfig) -> f64 {
     let model = TextClassifier::new(shape, 90, 3, build()).unwrap();
     let text = sequences(128);
     let segments = Sequences { ids: vec![0; TOKENS], ..text.clone() };
@@ -106,14 +106,14 @@ fn what_a_model_keeps_is_known_by_formula() {
     };
     for shape in shapes() {
         let what = format!("{:?}, {:?}, {}", shape.activation, shape.norm, shape.residual_dropout);
-        check(of_pairs(&shape, 256), &format!("translation, {what}"));
+        check(translation_ratio(&shape, 256), &format!("translation, {what}"));
         for positions in [Positions::Rotary, Positions::Sinusoidal] {
             let shape = ModelConfig { positions, ..shape.clone() };
-            check(of_text(&shape), &format!("text, {positions:?}, {what}"));
+            check(language_model_ratio(&shape), &format!("text, {positions:?}, {what}"));
         }
         for pooling in [Pooling::ClassToken, Pooling::Mean] {
             let shape = ModelConfig { pooling, ..shape.clone() };
-            check(of_classes(&shape), &format!("classes, {pooling:?}, {what}"));
+            check(classifier_ratio(&shape), &format!("classes, {pooling:?}, {what}"));
         }
     }
     let shape = || shapes().remove(1);
@@ -126,11 +126,17 @@ fn what_a_model_keeps_is_known_by_formula() {
             AttentionKind::TransformerXl => Positions::None,
             _ => Positions::Sinusoidal,
         };
-        check(of_text(&ModelConfig { decoder_attention, positions, ..shape() }), kind.name());
+        check(
+            language_model_ratio(&ModelConfig { decoder_attention, positions, ..shape() }),
+            kind.name(),
+        );
     }
     for per_token in [1, 2] {
         let experts = ExpertsConfig { count: 4, per_token, ..ExpertsConfig::default() };
-        check(of_text(&ModelConfig { experts, ..shape() }), &format!("{per_token} of 4 experts"));
+        check(
+            language_model_ratio(&ModelConfig { experts, ..shape() }),
+            &format!("{per_token} of 4 experts"),
+        );
     }
     for attention in
         [RecurrentAttention::None, RecurrentAttention::Additive, RecurrentAttention::Dot]
@@ -138,9 +144,9 @@ fn what_a_model_keeps_is_known_by_formula() {
         let recurrent = RecurrentConfig { attention, width: 64, ..RecurrentConfig::default() };
         let architecture = Architecture::Recurrent;
         let shape = ModelConfig { architecture, recurrent, ..shape() };
-        check(of_pairs(&shape, 16), &format!("recurrent, {attention:?}"));
+        check(translation_ratio(&shape, 16), &format!("recurrent, {attention:?}"));
     }
     let convolutional = ModelConfig { architecture: Architecture::Convolutional, ..shape() };
-    check(of_pairs(&convolutional, 16), "convolutional");
+    check(translation_ratio(&convolutional, 16), "convolutional");
     assert!(wrong.is_empty(), "{wrong:#?}");
 }

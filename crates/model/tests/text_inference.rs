@@ -88,16 +88,16 @@ fn texts_of_any_length_go_on_together_as_they_do_alone() {
         for at in 0..20 {
             let rows = step(&inference, &mut together, &tokens(at));
             for (row, state) in alone.iter_mut().enumerate() {
-                let own = step(&inference, state, &[tokens(at)[row]]);
-                same(&rows[row], &own[0], &format!("{positions:?}, step {at}, row {row}"));
+                let ours = step(&inference, state, &[tokens(at)[row]]);
+                same(&rows[row], &ours[0], &format!("{positions:?}, step {at}, row {row}"));
             }
         }
         // Rows that are dropped, repeated and reordered keep their own past.
         together.select(&[2, 0, 0]).unwrap();
         let rows = step(&inference, &mut together, &[9, 8, 7]);
         for (row, (state, token)) in [(2, 9), (0, 8)].into_iter().enumerate() {
-            let own = step(&inference, &mut alone[state].clone(), &[token]);
-            same(&rows[row], &own[0], &format!("{positions:?}, selected row {row}"));
+            let ours = step(&inference, &mut alone[state].clone(), &[token]);
+            same(&rows[row], &ours[0], &format!("{positions:?}, selected row {row}"));
         }
         assert!(together.select(&[3]).is_err());
     }

@@ -69,7 +69,7 @@ pub(crate) const SERIES: [Colour; 8] = [
 ];
 
 /// Colour of the series with this number.
-pub(crate) const fn of_series(number: usize) -> Colour {
+pub(crate) const fn series_colour(number: usize) -> Colour {
     SERIES[number % SERIES.len()]
 }
 
@@ -96,8 +96,8 @@ mod tests {
         for theme in [Theme::Light, Theme::Dark] {
             let ground = luminance(&GROUND.hex(theme));
             for colour in SERIES.into_iter().chain([INK, AXIS]) {
-                let own = luminance(&colour.hex(theme));
-                let contrast = (own.max(ground) + 0.05) / (own.min(ground) + 0.05);
+                let ours = luminance(&colour.hex(theme));
+                let contrast = (ours.max(ground) + 0.05) / (ours.min(ground) + 0.05);
                 assert!(contrast >= 4.5, "{} has a contrast of {contrast}", colour.variable);
             }
         }

@@ -109,7 +109,7 @@ fn scores(sets: &[&SentenceSet], names: &[String]) -> Result<Vec<SystemScores>> 
     let scoring = sets[0].scoring;
     let bleu = test(&scoring.bleu(), sets)?;
     let chrf = test(&scoring.chrf(), sets)?;
-    let mut found = Vec::new();
+    let mut systems = Vec::new();
     for (number, set) in sets.iter().enumerate() {
         let mut sentences = [0; 3];
         for (own, first) in set.sentences.iter().zip(&sets[0].sentences) {
@@ -124,15 +124,15 @@ fn scores(sets: &[&SentenceSet], names: &[String]) -> Result<Vec<SystemScores>> 
             sentences[place] += 1;
         }
         let (bleu, chrf) = (bleu[number], chrf[number]);
-        found.push(SystemScores { name: names[number].clone(), bleu, chrf, sentences });
+        systems.push(SystemScores { name: names[number].clone(), bleu, chrf, sentences });
     }
-    Ok(found)
+    Ok(systems)
 }
 
 /// Tests each set against the first.
 fn test(metric: &dyn Metric, sets: &[&SentenceSet]) -> Result<Vec<Tested>> {
     let count = |set: &&SentenceSet| {
-        let text = |of: fn(&crate::Sentence) -> &str| set.sentences.iter().map(of).collect();
+        let text = |field: fn(&crate::Sentence) -> &str| set.sentences.iter().map(field).collect();
         let translations: Vec<&str> = text(|one| &one.translation);
         let references = [text(|one| &one.reference)];
         Statistics::count(metric, &segments(&translations, &references)?)

@@ -1,7 +1,7 @@
 //! Curves of training.
 
 use taper_plots::{Axis, Chart, Figure, Heatmap, Language, Series};
-use taper_trainer::LayerNorms;
+use taper_trainer::NormsPerLayer;
 
 use crate::record::Record;
 use crate::run_data::NamedFigure;
@@ -126,7 +126,7 @@ pub fn curves(runs: &[(&str, &Record)], language: Language) -> Vec<NamedFigure> 
 }
 
 /// Reads one of the norms of a layer.
-type Norm = fn(&LayerNorms) -> f32;
+type Norm = fn(&NormsPerLayer) -> f32;
 
 /// Largest number of columns in a heatmap of layers.
 const MOST_COLUMNS: usize = 60;
@@ -157,7 +157,7 @@ pub fn layer_figures(record: &Record, language: Language) -> Vec<NamedFigure> {
     let mut figures = Vec::new();
     for (name, title, of) in kinds {
         let value =
-            |layer: &String, norms: &LayerNorms| (layer.clone(), f64::from(of(norms)).log10());
+            |layer: &String, norms: &NormsPerLayer| (layer.clone(), f64::from(of(norms)).log10());
         let row = |layer: &&String| {
             let norm = |one: &&&crate::Logged| {
                 one.layers.get(*layer).map_or(f64::NAN, |norms| value(layer, norms).1)

@@ -27,7 +27,7 @@ impl Flaw {
 
     /// First flaw of a translation.
     #[must_use]
-    pub fn of(source: &str, reference: &str, translation: &str) -> Option<Self> {
+    pub fn first(source: &str, reference: &str, translation: &str) -> Option<Self> {
         let [source, reference, translation] = [source, reference, translation].map(words);
         if translation.is_empty() {
             return (!reference.is_empty()).then_some(Self::Empty);
@@ -95,9 +95,9 @@ mod tests {
                 Some(Flaw::TooLong),
             ),
         ] {
-            assert_eq!(Flaw::of(source, reference, translation), flaw, "{translation}");
+            assert_eq!(Flaw::first(source, reference, translation), flaw, "{translation}");
         }
-        assert_eq!(Flaw::of("Nein, nein, nein!", "No, no, no!", "No, no, no!"), None);
-        assert_eq!(Flaw::of("Berlin", "Berlin", "Berlin"), None, "names stay");
+        assert_eq!(Flaw::first("Nein, nein, nein!", "No, no, no!", "No, no, no!"), None);
+        assert_eq!(Flaw::first("Berlin", "Berlin", "Berlin"), None, "names stay");
     }
 }

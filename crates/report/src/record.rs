@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use taper_data::read_regular;
-use taper_trainer::{Event, LayerNorms, ProcessTime, Sample, Scores};
+use taper_trainer::{Event, NormsPerLayer, ProcessTime, Sample, Scores};
 
 /// Limit on the bytes of a record.
 const MOST_BYTES: u64 = 1 << 32;
@@ -34,7 +34,7 @@ pub struct Logged {
     /// Seconds of training so far.
     pub seconds: f64,
     /// Norms of each layer, if `training.log_layers` asked for them.
-    pub layers: BTreeMap<String, LayerNorms>,
+    pub layers: BTreeMap<String, NormsPerLayer>,
     /// Times of each process, if there are several.
     pub processes: Vec<ProcessTime>,
 }

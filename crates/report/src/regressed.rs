@@ -11,9 +11,10 @@ pub(crate) fn figure(result: &Value, language: Language) -> Option<NamedFigure> 
     let say = |english, chinese| language.choose(english, chinese);
     let split = result["split"].as_str().unwrap_or("test").replace(['/', '\\', ' '], "-");
     let (after, noise) = (result.get("after")?.as_array()?, result["noise"].as_f64()?);
-    let points = |of: &str| -> Vec<(f64, f64)> {
-        let point =
-            |at: &Value| Some((at["examples"].as_f64()?, at.get("of_answers")?.get(of)?.as_f64()?));
+    let points = |name: &str| -> Vec<(f64, f64)> {
+        let point = |at: &Value| {
+            Some((at["examples"].as_f64()?, at.get("of_answers")?.get(name)?.as_f64()?))
+        };
         after.iter().filter_map(point).collect()
     };
     let last = after.last()?["examples"].as_f64()?;

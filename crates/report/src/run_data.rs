@@ -77,8 +77,8 @@ impl RunData {
             Some(Value::Array(results)) => results,
             Some(_) => anyhow::bail!("{} does not hold scores", folder.scores().display()),
         };
-        let own = root.canonicalize().unwrap_or_else(|_| root.to_owned());
-        let name = own.file_name().unwrap_or(root.as_os_str()).to_string_lossy().into_owned();
+        let path = root.canonicalize().unwrap_or_else(|_| root.to_owned());
+        let name = path.file_name().unwrap_or(root.as_os_str()).to_string_lossy().into_owned();
         let mut data = Self {
             name,
             summary: RunSummary::of(&folder),

@@ -41,7 +41,7 @@ impl Point {
     ///
     /// # Errors
     /// When the run has another task, or has not been validated.
-    pub fn of_run(root: &Path) -> Result<Self> {
+    pub fn from_run(root: &Path) -> Result<Self> {
         let folder = RunFolder::open(root)?;
         let shown = root.display();
         let config = folder.load_config(&[])?;
@@ -73,7 +73,7 @@ impl Point {
     ///
     /// # Errors
     /// When a column is missing, or a cell is not a number.
-    pub fn of_table(path: &Path) -> Result<Vec<Self>> {
+    pub fn from_table(path: &Path) -> Result<Vec<Self>> {
         let shown = path.display();
         let bytes =
             read_regular(path, MOST_BYTES).with_context(|| format!("cannot read {shown}"))?;
@@ -146,12 +146,12 @@ impl Study {
     ///
     /// # Errors
     /// When there are too few points for any law.
-    pub fn of(mut points: Vec<Point>, leave_out: usize, resamples: usize) -> Result<Self> {
+    pub fn fit(mut points: Vec<Point>, leave_out: usize, resamples: usize) -> Result<Self> {
         points.sort_by(|left, right| left.loss.total_cmp(&right.loss));
         points.truncate(points.len().saturating_sub(leave_out));
         points.sort_by(|left, right| left.parameters.total_cmp(&right.parameters));
-        let distinct = |of: fn(&Point) -> f64| {
-            let mut values: Vec<f64> = points.iter().map(of).collect();
+        let distinct = |value: fn(&Point) -> f64| {
+            let mut values: Vec<f64> = points.iter().map(value).collect();
             values.sort_by(f64::total_cmp);
             values.dedup();
             values.len()
@@ -320,8 +320,8 @@ fn numbers<const K: usize>(
         let [value, low, high] = [value, low, high].map(|one| number(one, decimals));
         format!("  {name} {value}  [{low}, {high}]")
     };
-    let own = intervals.irreducible;
-    let mut lines = vec![line("E", law.irreducible, own.low, own.high, 3)];
+    let irreducible = intervals.irreducible;
+    let mut lines = vec![line("E", law.irreducible, irreducible.low, irreducible.high, 3)];
     for at in 0..K {
         let (factor, exponent) = (intervals.factors[at], intervals.exponents[at]);
         let term = law.terms[at];

@@ -95,7 +95,7 @@ impl SentenceSet {
                 bleu: bleu.sentence(translation, &[reference])?.score,
                 length: words(source).len(),
                 rarest: frequencies.and_then(|counted| counted.rarest(source)),
-                flaw: Flaw::of(source, reference, translation),
+                flaw: Flaw::first(source, reference, translation),
                 source: source.clone(),
                 reference: reference.clone(),
                 translation: translation.clone(),
@@ -127,7 +127,7 @@ impl SentenceSet {
                 groups[kind].push(sentence);
             }
         }
-        let mut found = Vec::new();
+        let mut scores = Vec::new();
         for (name, group) in kinds.into_iter().zip(groups) {
             if group.is_empty() {
                 continue;
@@ -137,9 +137,9 @@ impl SentenceSet {
             let references = [group.iter().map(|one| one.reference.as_str()).collect::<Vec<_>>()];
             let bleu = self.scoring.bleu().corpus(&translations, &references)?.score;
             let chrf = self.scoring.chrf().corpus(&translations, &references)?.score;
-            found.push((name.to_owned(), group.len(), bleu, chrf));
+            scores.push((name.to_owned(), group.len(), bleu, chrf));
         }
-        Ok(found)
+        Ok(scores)
     }
 
     /// Scores by the number of words of the source.

@@ -13,12 +13,12 @@ fn stands_alone(character: char) -> bool {
 /// Words of a text in lower case: runs of letters and digits with their marks and inner
 /// apostrophes, and single characters of Chinese and Japanese.
 pub(crate) fn words(text: &str) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut words = Vec::new();
     let mut word = String::new();
     let mut end = |word: &mut String| {
         let trimmed = word.trim_end_matches(['\'', '’', '-']);
         if !trimmed.is_empty() {
-            found.push(trimmed.to_owned());
+            words.push(trimmed.to_owned());
         }
         word.clear();
     };
@@ -36,7 +36,7 @@ pub(crate) fn words(text: &str) -> Vec<String> {
         }
     }
     end(&mut word);
-    found
+    words
 }
 
 /// Whether a character is a combining mark; Latin, Devanagari and Arabic have them.

@@ -152,7 +152,7 @@ fn a_table_of_points_gives_the_law_that_made_it() {
         }
     }
     fs::write(&path, &table).expect("write");
-    let study = Study::of(Point::of_table(&path).expect("a table"), 0, 20).expect("a law");
+    let study = Study::fit(Point::from_table(&path).expect("a table"), 0, 20).expect("a law");
     let (fit, _) = study.joint.as_ref().expect("both inputs vary");
     assert!((fit.law.irreducible - 1.7).abs() < 1e-3, "{:?}", fit.law);
     assert!((fit.law.terms[0].exponent - 0.34).abs() < 1e-3, "{:?}", fit.law);
@@ -161,9 +161,9 @@ fn a_table_of_points_gives_the_law_that_made_it() {
     let figures = study.figures(Language::English);
     assert!(figures.iter().all(|one| one.figure.draw().is_ok()) && figures.len() >= 3);
     fs::write(&path, table.replace("1000000,", "many,")).expect("write");
-    let error = format!("{:#}", Point::of_table(&path).expect_err("no number"));
+    let error = format!("{:#}", Point::from_table(&path).expect_err("no number"));
     assert!(error.contains("line 2: \"many\" is no number above 0"), "{error}");
     fs::write(&path, "loss\n1\n").expect("write");
-    let error = format!("{:#}", Point::of_table(&path).expect_err("no column"));
+    let error = format!("{:#}", Point::from_table(&path).expect_err("no column"));
     assert!(error.contains("no column `parameters` or `model size`"), "{error}");
 }

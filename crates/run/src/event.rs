@@ -11,7 +11,7 @@ use taper_trainer::{StopReason, WarmStart};
 use crate::checks::computation::DtypeChoice;
 use crate::checks::cost::{Cost, bytes};
 use crate::evaluation::TestSetResult;
-use crate::training::{DataSummary, TrainingLimits};
+use crate::training::{DataSummary, Further, TrainingLimits};
 use crate::word_vectors::TakenVectors;
 
 /// What happens in a run, in the order of the variants.
@@ -91,6 +91,8 @@ pub enum RunEvent<'a> {
         step: u64,
         /// Seconds that this process trained.
         seconds: f64,
+        /// How it goes on.
+        further: Further,
     },
     /// A trained model is about to be measured.
     Measuring {
@@ -151,6 +153,13 @@ pub enum Notice {
         folder: PathBuf,
         /// Why not.
         cause: String,
+    },
+    /// Files of the run were removed while it was trained, and are there again.
+    WrittenAgain {
+        /// The folder.
+        folder: PathBuf,
+        /// Their names in there.
+        names: Vec<String>,
     },
     /// Training ends before the wanted direction is trained alone.
     DirectionsOnly {
@@ -230,6 +239,12 @@ impl fmt::Display for Notice {
             Self::NotRemoved { folder, cause } => {
                 write!(formatter, "warning: cannot remove {}: {cause}", folder.display())
             }
+            Self::WrittenAgain { folder, names } => write!(
+                formatter,
+                "warning: gone from {} while the run was trained, and written again: {}",
+                folder.display(),
+                names.join(", ")
+            ),
             Self::DirectionsOnly { epochs, updates } => write!(
                 formatter,
                 "warning: training ends before the wanted direction is trained alone: \

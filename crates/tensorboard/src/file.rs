@@ -200,8 +200,8 @@ mod tests {
         let steps: Vec<u64> =
             EventFile::read(&path).expect("read").into_iter().map(|one| one.step).collect();
         assert_eq!(steps, [0, 1, 2, 3]);
-        let found = EventFile::read(&path).expect("read");
-        assert_eq!(found[1].tags, ["train/loss", "sample"]);
+        let records = EventFile::read(&path).expect("read");
+        assert_eq!(records[1].tags, ["train/loss", "sample"]);
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub struct Histogram {
 
 impl Histogram {
     /// Counts `values` in bins; leaves out those that are not finite.
-    pub fn of(values: impl IntoIterator<Item = f32>) -> Self {
+    pub fn count(values: impl IntoIterator<Item = f32>) -> Self {
         let mut counts = vec![0_u64; 2 * BINS as usize + 1];
         let mut histogram =
             Self { least: f64::INFINITY, greatest: f64::NEG_INFINITY, ..Self::default() };
@@ -85,11 +85,11 @@ mod tests {
 
     #[test]
     fn counts_and_moments_are_those_of_the_values() {
-        let histogram = Histogram::of([1.0, 1.0, -2.0, 0.0, f32::NAN, f32::INFINITY]);
+        let histogram = Histogram::count([1.0, 1.0, -2.0, 0.0, f32::NAN, f32::INFINITY]);
         assert_eq!((histogram.least, histogram.greatest), (-2.0, 1.0));
         assert_eq!((histogram.count, histogram.sum, histogram.squares), (4.0, 0.0, 6.0));
         assert_eq!(histogram.bins.iter().map(|bin| bin.1).sum::<f64>(), 4.0);
         assert!(histogram.bins.is_sorted_by(|left, right| left.0 < right.0));
-        assert_eq!(Histogram::of([]), Histogram::default());
+        assert_eq!(Histogram::count([]), Histogram::default());
     }
 }

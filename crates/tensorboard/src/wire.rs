@@ -114,9 +114,9 @@ mod tests {
         let inner = Message::default().bytes(1, "é".as_bytes());
         let message =
             Message::default().integer(2, 300).double(1, 0.5).float(3, 1.0).message(5, &inner);
-        let found: Vec<_> = fields(&message.0).collect();
+        let read: Vec<_> = fields(&message.0).collect();
         assert_eq!(
-            found,
+            read,
             [
                 (2, Field::Integer(300)),
                 (1, Field::Fixed),

@@ -53,6 +53,6 @@ pub use optimizers::{Optimizer, OptimizerConfig, OptimizerKind, Step};
 pub use process_time::ProcessTime;
 pub use schedule::{ScheduleConfig, ScheduleKind};
 pub use source::{Position, Source};
-pub use trainer::{Trainer, Unsaved};
-pub use updates::{DueUpdate, Fault, LayerNorms, Measured, Outcome, Updater, rehearse};
+pub use trainer::{Astray, Trainer, Unsaved};
+pub use updates::{DueUpdate, Fault, Measured, NormsPerLayer, Outcome, Updater, rehearse};
 pub use validation::{NoValidation, TeacherForced, Validate, evaluate, evaluate_under};

@@ -44,7 +44,11 @@ fn settings(arguments: &Init) -> Result<InitSettings> {
             let (source, target) = columns
                 .split_once(',')
                 .with_context(|| format!("--columns {columns}: give two, as in 1,2 or en,de"))?;
-            FieldsConfig { source: source.to_owned(), target: target.to_owned() }
+            FieldsConfig {
+                source: source.to_owned(),
+                target: target.to_owned(),
+                ..FieldsConfig::default()
+            }
         }
         None => FieldsConfig::default(),
     };

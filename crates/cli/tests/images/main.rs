@@ -171,5 +171,16 @@ fn folders_of_pictures_are_trained_on_and_damage_is_named() {
     workspace.succeed(&train("run"));
     workspace.write("data/pictures/row/0.png", b"no picture");
     workspace.fail(&train("other"), &["pictures/row/0.png: is no PNG or JPEG"]);
+    // A JPEG without its end, whatever its name.
+    let picture = image::GrayImage::from_raw(8, 8, pixels(0)).expect("an image");
+    let mut jpeg = std::io::Cursor::new(Vec::new());
+    picture.write_to(&mut jpeg, image::ImageFormat::Jpeg).expect("written");
+    let jpeg = jpeg.into_inner();
+    workspace.write("data/pictures/row/0.png", &jpeg[..jpeg.len() - 2]);
+    let said = ["pictures/row/0.png: is a JPEG that is cut off", "copy it again"];
+    workspace.fail(&train("other"), &said);
+    workspace.fail(&["predict", "run", "data/pictures/row/0.png"], &said);
+    workspace.write("data/pictures/row/0.png", &jpeg);
+    workspace.succeed(&["predict", "run", "data/pictures/row/0.png"]);
     workspace.fail(&["resume", "run", "--set", "training.max_updates=20"], &["--accept-changes"]);
 }

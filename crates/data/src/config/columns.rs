@@ -6,7 +6,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// Names the columns or fields of single-file formats.
+use crate::tables::Named;
+
+/// Names the columns or fields of tables: those of sentence pairs, and of running text and of texts
+/// with labels where their files are tables.
 ///
 /// In TSV and CSV a number is a column counted from 1 and a name is looked up in the first line,
 /// which is then a header. In JSON lines, Parquet and hub data a dot enters a nested object:
@@ -23,6 +26,18 @@ pub struct FieldsConfig {
     #[serde(deserialize_with = "column")]
     #[schemars(schema_with = "column_schema")]
     pub target: String,
+    /// The text of language models and classifiers. Empty: `text`.
+    #[serde(deserialize_with = "column", skip_serializing_if = "String::is_empty")]
+    #[schemars(schema_with = "column_schema")]
+    pub text: String,
+    /// The second text of classifiers of two. Empty: `text_pair`.
+    #[serde(deserialize_with = "column", skip_serializing_if = "String::is_empty")]
+    #[schemars(schema_with = "column_schema")]
+    pub text_pair: String,
+    /// The label of classifiers, which may be a number. Empty: `label`.
+    #[serde(deserialize_with = "column", skip_serializing_if = "String::is_empty")]
+    #[schemars(schema_with = "column_schema")]
+    pub label: String,
 }
 
 /// A name, or the number of a column.
@@ -63,7 +78,25 @@ fn column_schema(_: &mut SchemaGenerator) -> Schema {
 }
 
 impl FieldsConfig {
-    /// Whether neither side is named.
+    /// The text of records.
+    pub(crate) fn text(&self) -> Named<'_> {
+        let (key, usual) = ("data.fields.text", "text");
+        Named { key, chosen: &self.text, usual, may_be_number: false }
+    }
+
+    /// The second of two texts.
+    pub(crate) fn text_pair(&self) -> Named<'_> {
+        let (key, usual) = ("data.fields.text_pair", "text_pair");
+        Named { key, chosen: &self.text_pair, usual, may_be_number: false }
+    }
+
+    /// The label of records.
+    pub(crate) fn label(&self) -> Named<'_> {
+        let (key, usual) = ("data.fields.label", "label");
+        Named { key, chosen: &self.label, usual, may_be_number: true }
+    }
+
+    /// Whether nothing is named.
     pub(crate) fn is_default(&self) -> bool {
         *self == Self::default()
     }

@@ -58,7 +58,7 @@ pub struct DataConfig {
     /// batches of either (Ding, Wu and Tao 2021, section 3). Those that follow go in the
     /// direction that is wanted. Needs `tokenizer.joint`.
     pub bidirectional_epochs: u64,
-    /// Which columns or fields hold the two sides, for every format but text.
+    /// Which columns or fields of tables are read: those of the two sides, of texts and of labels.
     pub fields: FieldsConfig,
     /// The data set on the Hugging Face hub, for `format = "hub"`.
     pub hub: HubConfig,

@@ -57,7 +57,7 @@ pub struct Corpus {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub tag: String,
     /// A file with the word links of each pair, a line for each, such as `0-0 1-2`: words of the
-    /// source and of the target, counted from 0 and divided by white space. For
+    /// source and of the target, counted from 0 and divided by spaces and tabs. For
     /// `training.guided_alignment`.
     #[serde(skip_serializing_if = "is_empty")]
     pub links: FileList,

@@ -9,14 +9,22 @@ pub(crate) mod augmentation;
 mod cifar;
 mod folders;
 mod idx;
+mod metadata;
 mod picture;
+mod preparation;
+mod raster;
 mod records;
+mod resampling;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use std::fmt::Debug;
 use std::path::PathBuf;
 
 pub use picture::{Pixels, write_png};
+pub use preparation::Resize;
+pub use resampling::Resampling;
 
 use crate::{Corpora, DataConfig, Error, ImageFormat, Result};
 

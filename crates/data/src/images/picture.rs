@@ -1,15 +1,17 @@
 //! PNG and JPEG files as pixels of the size and the channels that a model reads.
 
-use std::io::{BufRead, BufReader, Cursor, Seek};
+use std::io::Cursor;
 use std::path::Path;
 
-use image::imageops::FilterType;
 use image::{DynamicImage, ImageReader, Limits};
 
-use crate::files::{not_a_file, write_atomically};
+use super::metadata::{is_jpeg, is_whole, orientation};
+use super::preparation::prepared;
+use super::raster::Raster;
+use crate::files::{not_a_file, read_regular, write_atomically};
 use crate::{Error, ImagesConfig, Result};
 
-/// A picture may be as wide and as high as this, and take so many bytes while it is decoded.
+/// A picture may be as wide and as high as this, and take so many bytes on disk and decoded.
 const MOST_PIXELS: u32 = 16_384;
 const MOST_BYTES: u64 = 256 << 20;
 
@@ -18,21 +20,19 @@ const MOST_BYTES: u64 = 256 << 20;
 pub struct Pixels(pub Vec<u8>);
 
 impl Pixels {
-    /// Decodes a PNG or JPEG file, scaled to the size of `settings`, in its channels.
-    ///
-    /// Scaling goes to the square whatever the shape was, by triangles as wide as a pixel of the
-    /// result.
+    /// Decodes a PNG or JPEG file, turned as its metadata say, and brings it to the size of
+    /// `settings` in its channels.
     ///
     /// # Errors
     ///
-    /// If the file is neither, is damaged, or is larger than 16,384 pixels on a side.
+    /// If the file is neither, is cut off or damaged, is larger than 16,384 pixels on a side, or
+    /// comes out in another size than the model reads.
     pub fn of_file(path: &Path, settings: &ImagesConfig) -> Result<Self> {
         if let Some(kind) = not_a_file(path) {
-            let message = format!("is {kind}, where an image is expected");
-            return Err(Error::Malformed { path: path.to_owned(), message });
+            return Err(malformed(path, format!("is {kind}, where an image is expected")));
         }
-        let file = std::fs::File::open(path).map_err(|error| Error::io(path, error))?;
-        Self::read(BufReader::new(file), path, settings)
+        let bytes = read_regular(path, MOST_BYTES).map_err(|error| Error::io(path, error))?;
+        Self::read(&bytes, path, settings)
     }
 
     /// As [`Pixels::of_file`], of the bytes of such a file.
@@ -41,39 +41,46 @@ impl Pixels {
     ///
     /// As for [`Pixels::of_file`].
     pub fn of_bytes(bytes: &[u8], settings: &ImagesConfig) -> Result<Self> {
-        Self::read(Cursor::new(bytes), Path::new("the picture"), settings)
+        Self::read(bytes, Path::new("the picture"), settings)
     }
 
-    fn read(file: impl BufRead + Seek, path: &Path, settings: &ImagesConfig) -> Result<Self> {
-        let malformed = |message: String| Error::Malformed { path: path.to_owned(), message };
-        let mut reader =
-            ImageReader::new(file).with_guessed_format().map_err(|error| Error::io(path, error))?;
-        let mut limits = Limits::default();
-        limits.max_image_width = Some(MOST_PIXELS);
-        limits.max_image_height = Some(MOST_PIXELS);
-        limits.max_alloc = Some(MOST_BYTES);
-        reader.limits(limits);
-        let picture = reader
-            .decode()
-            .map_err(|error| malformed(format!("is no PNG or JPEG that can be read: {error}")))?;
-        Ok(Self::of_picture(picture, settings))
+    fn read(bytes: &[u8], path: &Path, settings: &ImagesConfig) -> Result<Self> {
+        let raster = Raster::of(turned(bytes, path)?, settings.channels);
+        let prepared = prepared(raster, settings).map_err(|message| malformed(path, message))?;
+        Ok(Self(prepared.planes()))
     }
+}
 
-    fn of_picture(picture: DynamicImage, settings: &ImagesConfig) -> Self {
-        let size = settings.size as u32;
-        let scaled = |picture: DynamicImage| match (picture.width(), picture.height()) {
-            (width, height) if [width, height] == [size; 2] => picture,
-            _ => picture.resize_exact(size, size, FilterType::Triangle),
-        };
-        if settings.channels == 1 {
-            return Self(
-                scaled(DynamicImage::ImageLuma8(picture.to_luma8())).to_luma8().into_raw(),
-            );
-        }
-        let interleaved = scaled(DynamicImage::ImageRgb8(picture.to_rgb8())).to_rgb8().into_raw();
-        let channel = |channel| interleaved.iter().skip(channel).step_by(3).copied();
-        Self((0..3).flat_map(channel).collect())
+fn malformed(path: &Path, message: String) -> Error {
+    Error::Malformed { path: path.to_owned(), message }
+}
+
+/// The picture of the file that has these `bytes`, upright; errors name `path`.
+///
+/// # Errors
+///
+/// If it is no PNG or JPEG, is cut off, damaged or too large.
+pub(super) fn turned(bytes: &[u8], path: &Path) -> Result<DynamicImage> {
+    if is_jpeg(bytes) && !is_whole(bytes) {
+        let message = "is a JPEG that is cut off: its end is missing; fetch or copy it again, or \
+                       leave it out";
+        return Err(malformed(path, message.to_owned()));
     }
+    let mut picture = decoded(bytes)
+        .map_err(|error| malformed(path, format!("is no PNG or JPEG that can be read: {error}")))?;
+    picture.apply_orientation(orientation(bytes));
+    Ok(picture)
+}
+
+/// The picture of a file, as it is stored there.
+fn decoded(bytes: &[u8]) -> image::ImageResult<DynamicImage> {
+    let mut limits = Limits::default();
+    limits.max_image_width = Some(MOST_PIXELS);
+    limits.max_image_height = Some(MOST_PIXELS);
+    limits.max_alloc = Some(MOST_BYTES);
+    let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
+    reader.limits(limits);
+    reader.decode()
 }
 
 /// Writes rows of red, green and blue as a PNG file.
@@ -82,7 +89,7 @@ impl Pixels {
 ///
 /// If there are not as many values as the picture has, or the file cannot be written.
 pub fn write_png(path: &Path, width: u32, height: u32, values: &[u8]) -> Result<()> {
-    let mut bytes = std::io::Cursor::new(Vec::new());
+    let mut bytes = Cursor::new(Vec::new());
     image::write_buffer_with_format(
         &mut bytes,
         values,

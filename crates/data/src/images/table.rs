@@ -42,6 +42,11 @@ fn read(tables: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<Vec<String>>)> {
             let Some((path, caption)) = line.split_once('\t') else {
                 return Err(wrong("has no tab; expected the path of an image, a tab, a caption"));
             };
+            if caption.contains('\t') {
+                let message = "has more than one tab; expected the path of an image, a tab, and a \
+                               caption without any";
+                return Err(wrong(message));
+            }
             if path.is_empty() || caption.trim().is_empty() {
                 return Err(wrong("has an empty path or caption"));
             }

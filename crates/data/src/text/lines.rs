@@ -4,11 +4,12 @@
 //! text: splitting there, as some libraries do, would silently misalign a parallel corpus.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::text::encoding::without_mark;
 use crate::{Error, Result};
 
 /// Bytes read from the disk at a time.
@@ -30,6 +31,19 @@ pub(crate) fn is_compressed(path: &Path) -> bool {
 /// If the file is missing or cannot be opened.
 pub fn open_stream(path: &Path) -> Result<Box<dyn BufRead + Send>> {
     open_counted(path).map(|(stream, _)| stream)
+}
+
+/// As [`open_stream`], of a text: a byte-order mark at its beginning is passed over.
+///
+/// # Errors
+///
+/// As there, and if the mark is that of another encoding than UTF-8.
+pub fn open_text(path: &Path) -> Result<Box<dyn BufRead + Send>> {
+    let mut stream = open_stream(path)?;
+    let mut begin = Vec::new();
+    stream.by_ref().take(4).read_to_end(&mut begin).map_err(|error| Error::io(path, error))?;
+    let begin = without_mark(&begin, path)?.to_vec();
+    Ok(Box::new(Cursor::new(begin).chain(stream)))
 }
 
 /// As [`open_stream`], with the number of bytes that have been read of the file as it lies on disk.
@@ -116,7 +130,8 @@ impl LineReader {
     ///
     /// # Errors
     ///
-    /// If the line is not UTF-8 or longer than 64 MiB, or the file cannot be read or decompressed.
+    /// If the line is not UTF-8 or longer than 64 MiB, the first begins with the mark of another
+    /// encoding, or the file cannot be read or decompressed.
     pub fn next_line(&mut self) -> Result<Option<String>> {
         if !self.fill()? {
             return Ok(None);
@@ -126,7 +141,7 @@ impl LineReader {
             bytes = rest.strip_suffix(b"\r").unwrap_or(rest);
         }
         if self.line == 1 {
-            bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
+            bytes = without_mark(bytes, &self.path)?;
         }
         match std::str::from_utf8(bytes) {
             Ok(text) => Ok(Some(text.to_owned())),

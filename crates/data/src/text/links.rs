@@ -3,8 +3,10 @@
 
 use std::fmt;
 
-/// A word of a source and a word of its target, each counted from 0 among those that white space
-/// divides.
+use super::words::words;
+
+/// A word of a source and a word of its target, each counted from 0 among those that spaces and tabs
+/// divide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WordLink {
     /// The word of the source.
@@ -39,7 +41,7 @@ pub fn parse_links(line: &str) -> Result<Vec<WordLink>, String> {
         Some(WordLink { source: number(source)?, target: number(target)?, is_sure })
     };
     let mut links = Vec::new();
-    for text in line.split_whitespace() {
+    for text in words(line) {
         links.push(link(text).ok_or_else(|| {
             let shown: String = text.chars().take(40).collect();
             format!(
@@ -54,19 +56,19 @@ pub fn parse_links(line: &str) -> Result<Vec<WordLink>, String> {
 }
 
 /// The bytes of each word of a text.
-fn words(text: &str) -> Vec<std::ops::Range<usize>> {
+fn spans(text: &str) -> Vec<std::ops::Range<usize>> {
     let start = |word: &str| word.as_ptr() as usize - text.as_ptr() as usize;
-    text.split_whitespace().map(|word| start(word)..start(word) + word.len()).collect()
+    words(text).map(|word| start(word)..start(word) + word.len()).collect()
 }
 
 /// What stands for no word.
 pub const NO_WORD: u32 = u32::MAX;
 
 /// The word of each token of a text, given the bytes of each: the first word that ends behind the
-/// token's beginning, so that a mark of a blank belongs to the word that follows. White space at the
-/// end is of [no word](NO_WORD).
+/// token's beginning, so that a mark of a blank belongs to the word that follows. Spaces at the end are
+/// of [no word](NO_WORD).
 pub(crate) fn words_of_tokens(text: &str, tokens: &[(usize, usize)]) -> Vec<u32> {
-    let words = words(text);
+    let words = spans(text);
     let word_of = |&(start, _): &(usize, usize)| {
         let word = words.partition_point(|word| word.end <= start);
         if word < words.len() { word as u32 } else { NO_WORD }
@@ -91,9 +93,10 @@ mod tests {
 
     #[test]
     fn tokens_are_of_the_word_they_begin_in() {
+        // A space that does not break a line is of its word.
         let text = " ab  c\u{a0}d ";
         let spans = [(0, 1), (0, 2), (2, 3), (3, 4), (4, 6), (6, 9), (9, 10)];
-        assert_eq!(words_of_tokens(text, &spans), [0, 0, 0, 1, 1, 2, NO_WORD]);
+        assert_eq!(words_of_tokens(text, &spans), [0, 0, 0, 1, 1, 1, NO_WORD]);
         assert!(words_of_tokens("", &[]).is_empty());
     }
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod bpe_dropout;
 pub(crate) mod cache;
+pub(crate) mod encoding;
 pub(crate) mod fingerprint;
 pub(crate) mod hub;
 pub(crate) mod lines;
@@ -16,3 +17,4 @@ pub(crate) mod tokenizer;
 pub(crate) mod tokenizer_training;
 pub(crate) mod tokenizers;
 pub(crate) mod unigram_sampling;
+pub(crate) mod words;

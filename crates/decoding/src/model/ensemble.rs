@@ -49,8 +49,8 @@ impl<M: StepModel> StepModel for Ensemble<'_, M> {
         self.models.first().map_or(crate::START, |model| model.first_input(source))
     }
 
-    fn steps_apart(&self) -> bool {
-        self.models.iter().all(StepModel::steps_apart)
+    fn gains_from_workers(&self) -> bool {
+        self.models.iter().all(StepModel::gains_from_workers)
     }
 
     fn start(&self, sources: &[&[u32]]) -> Result<Self::State> {

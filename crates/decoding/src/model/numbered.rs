@@ -49,8 +49,8 @@ where
         self.model.longest_output()
     }
 
-    fn steps_apart(&self) -> bool {
-        self.model.steps_apart()
+    fn gains_from_workers(&self) -> bool {
+        self.model.gains_from_workers()
     }
 
     fn start(&self, sources: &[&[u32]]) -> Result<Self::State> {

@@ -36,7 +36,7 @@ pub trait StepModel: Sync {
     /// Whether several threads, each with a state of its own, are faster than one that divides
     /// every operation among threads: usually on a CPU, and not on a device that runs one operation
     /// at a time.
-    fn steps_apart(&self) -> bool {
+    fn gains_from_workers(&self) -> bool {
         false
     }
 
@@ -100,19 +100,19 @@ pub trait StepModel: Sync {
 
 /// Largest k of top-k; above it all logits are copied. Each of the k tokens takes about as many GPU
 /// kernels as a layer.
-const MOST_LIKELIEST: usize = 32;
+const LARGEST_K: usize = 32;
 
 /// The few tokens of each row that a search needs: the likeliest, and one more.
-pub(crate) struct Few {
+pub(crate) struct TopK {
     count: usize,
     also: Vec<u32>,
 }
 
-impl Few {
+impl TopK {
     /// Makes the request for the `count` likeliest tokens of each row that its constraints admit,
     /// and those that the constraints need; `None` if the model cannot find them, or they are too
     /// many.
-    pub(crate) fn of<'a, M: StepModel>(
+    pub(crate) fn under<'a, M: StepModel>(
         model: &M,
         count: usize,
         rows: impl Iterator<Item = Constraints<'a>>,
@@ -125,15 +125,15 @@ impl Few {
             refused = constraints.refused().max(refused);
             also.push(constraints.asked());
             if !constraints.repeated.is_empty() {
-                return None; // What is penalised may be anywhere in the row.
+                return None; // Penalised tokens may be anywhere in the row.
             }
         }
         let count = count.saturating_add(refused);
-        (count <= MOST_LIKELIEST).then_some(Self { count, also })
+        (count <= LARGEST_K).then_some(Self { count, also })
     }
 
     /// Makes the request for one token of each row.
-    pub(crate) fn tokens<M: StepModel>(model: &M, also: Vec<u32>) -> Option<Self> {
+    pub(crate) fn single<M: StepModel>(model: &M, also: Vec<u32>) -> Option<Self> {
         model.finds_likeliest().then_some(Self { count: 0, also })
     }
 }
@@ -143,7 +143,7 @@ impl Few {
 pub(crate) enum Logits<'a> {
     /// All `V`.
     All(&'a [f32]),
-    /// Only the [requested](Few) ones.
+    /// Only the [requested](TopK) ones.
     Likeliest(&'a Likeliest),
 }
 
@@ -152,23 +152,23 @@ pub(crate) fn step_rows<M: StepModel, T: Send>(
     model: &M,
     state: &mut M::State,
     tokens: &[u32],
-    few: Option<Few>,
+    top_k: Option<TopK>,
     of_row: impl Fn(usize, Logits<'_>) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
     let (rows, vocabulary) = (tokens.len(), model.vocabulary_size());
     let wrong =
         |got| DecodingError::WrongShape { rows, vocabulary, expected: rows * vocabulary, got };
-    if let Some(Few { count, also }) = few {
-        let found = model.step_likeliest(state, tokens, count, &also)?;
-        if found.len() != rows {
-            return Err(wrong(found.len() * vocabulary));
+    if let Some(TopK { count, also }) = top_k {
+        let likeliest = model.step_likeliest(state, tokens, count, &also)?;
+        if likeliest.len() != rows {
+            return Err(wrong(likeliest.len() * vocabulary));
         }
-        let of_row = |(row, found)| of_row(row, Logits::Likeliest(found));
-        return found.par_iter().enumerate().map(of_row).collect();
+        let of_row = |(row, likeliest)| of_row(row, Logits::Likeliest(likeliest));
+        return likeliest.par_iter().enumerate().map(of_row).collect();
     }
-    let mut found = Vec::with_capacity(rows);
+    let mut results = Vec::with_capacity(rows);
     model.step(state, tokens, |logits| {
-        let (first, all) = (found.len(), found.len() * vocabulary + logits.len());
+        let (first, all) = (results.len(), results.len() * vocabulary + logits.len());
         if !logits.len().is_multiple_of(vocabulary) || all > rows * vocabulary {
             return Err(wrong(all));
         }
@@ -177,10 +177,10 @@ pub(crate) fn step_rows<M: StepModel, T: Send>(
             .enumerate()
             .map(|(row, logits)| of_row(first + row, Logits::All(logits)))
             .collect();
-        found.extend(new?);
+        results.extend(new?);
         Ok(())
     })?;
-    if found.len() == rows { Ok(found) } else { Err(wrong(found.len() * vocabulary)) }
+    if results.len() == rows { Ok(results) } else { Err(wrong(results.len() * vocabulary)) }
 }
 
 /// Selects `rows`, unless the state of `old_rows` rows would stay the same.

@@ -9,7 +9,7 @@ use crate::{DecodingError, Result, START, StepModel};
 
 /// Whether the number of batches may depend on the number of threads without changing a bit: on a
 /// CPU with a kernel that packs, so that the result of a row does not depend on the number of rows.
-fn steps_apart(device: &Device) -> bool {
+fn gains_from_workers(device: &Device) -> bool {
     device.is_cpu() && Kernel::best(Products::F32) != Kernel::Gemm
 }
 
@@ -41,8 +41,8 @@ impl StepModel for Inference {
         lend(blocks, &mut read)
     }
 
-    fn steps_apart(&self) -> bool {
-        steps_apart(self.model().device())
+    fn gains_from_workers(&self) -> bool {
+        gains_from_workers(self.model().device())
     }
 
     fn finds_likeliest(&self) -> bool {
@@ -103,8 +103,8 @@ impl StepModel for TextInference {
         lend(blocks, &mut read)
     }
 
-    fn steps_apart(&self) -> bool {
-        steps_apart(self.model().device())
+    fn gains_from_workers(&self) -> bool {
+        gains_from_workers(self.model().device())
     }
 
     fn finds_likeliest(&self) -> bool {
@@ -159,14 +159,14 @@ fn likeliest(
     count: usize,
     also: &[u32],
 ) -> Result<Vec<Likeliest>> {
-    let mut found = Vec::with_capacity(also.len());
+    let mut likeliest = Vec::with_capacity(also.len());
     for block in blocks {
         let logits = block.map_err(|error| DecodingError::model("step", error))?; // (rows, V)
         let of_block = logits.dim(0).and_then(|rows| {
-            let also = also.get(found.len()..found.len() + rows).unwrap_or_default();
+            let also = also.get(likeliest.len()..likeliest.len() + rows).unwrap_or_default();
             composed::likeliest(&logits, count, also)
         });
-        found.extend(of_block.map_err(|error| DecodingError::model("step", error))?);
+        likeliest.extend(of_block.map_err(|error| DecodingError::model("step", error))?);
     }
-    Ok(found)
+    Ok(likeliest)
 }

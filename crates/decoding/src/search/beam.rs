@@ -17,7 +17,7 @@
 //! best, and when that is settled. So one search can find the lists under several of them: it goes
 //! on until each is settled.
 
-use crate::model::step::{Few, select_if_changed, step_rows};
+use crate::model::step::{TopK, select_if_changed, step_rows};
 use crate::search::candidates::{Candidate, best_tokens};
 use crate::search::constraints::{Constraints, looks_back};
 use crate::search::hypothesis::Path;
@@ -333,8 +333,8 @@ fn beam_traced<M: StepModel>(
             .flat_map(|search| search.live.iter().map(move |live| (search, live.node)))
             .collect();
         let constraints = |&row| constraints(row, special, position, config);
-        let few = Few::of(model, enough, rows.iter().map(constraints));
-        let candidates = step_rows(model, &mut state, &inputs, few, |row, logits| {
+        let top_k = TopK::under(model, enough, rows.iter().map(constraints));
+        let candidates = step_rows(model, &mut state, &inputs, top_k, |row, logits| {
             let constraints = constraints(&rows[row]);
             let sentence = rows[row].0.index;
             best_tokens(logits, enough, &constraints)

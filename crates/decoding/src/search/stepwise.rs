@@ -1,6 +1,6 @@
 //! Following one token after another without looking back: what greedy search and sampling share.
 
-use crate::model::step::{Few, Logits, select_if_changed, step_rows};
+use crate::model::step::{Logits, TopK, select_if_changed, step_rows};
 use crate::search::candidates::Candidate;
 use crate::search::constraints::Constraints;
 use crate::search::hypothesis::Path;
@@ -127,8 +127,9 @@ pub(crate) fn decode_stepwise<M: StepModel>(
             None => model.first_input(row.sentence.source),
         };
         let inputs: Vec<u32> = active.iter().map(input).collect();
-        let few = Few::of(model, enough, active.iter().map(|row| row.constraints(special, config)));
-        let chosen = step_rows(model, &mut state, &inputs, few, |row, logits| {
+        let top_k =
+            TopK::under(model, enough, active.iter().map(|row| row.constraints(special, config)));
+        let chosen = step_rows(model, &mut state, &inputs, top_k, |row, logits| {
             next(logits, &active[row], special, config, &choose)
         })?;
 

@@ -76,7 +76,7 @@ impl StepModel for HashModel {
         self.longest
     }
 
-    fn steps_apart(&self) -> bool {
+    fn gains_from_workers(&self) -> bool {
         self.apart
     }
 

@@ -8,7 +8,7 @@ use std::io::{BufRead, Read};
 use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
-use taper_data::{not_a_file, open_stream};
+use taper_data::{not_a_file, open_text, require_plain_text};
 
 use crate::{Error, Result};
 
@@ -22,7 +22,7 @@ const LONGEST_WORD: usize = 1 << 16;
 pub(super) struct Place {
     /// Which of the files.
     pub(super) file: usize,
-    /// Bytes of it that have been read, decompressed.
+    /// Bytes of it that have been read, decompressed and behind a byte-order mark.
     pub(super) bytes: u64,
     /// Lines of it that have been read.
     pub(super) lines: u64,
@@ -103,7 +103,10 @@ impl<'a> Sentences<'a> {
                     let message = format!("{kind}, where a text file is expected");
                     return Err(Error::malformed(path, "", message));
                 }
-                None => open_stream(path)?,
+                None => {
+                    require_plain_text(path)?;
+                    open_text(path)?
+                }
             },
         };
         Ok(())

@@ -3,7 +3,7 @@
 use std::io::{BufRead, Read};
 use std::path::Path;
 
-use taper_data::{not_a_file, open_stream};
+use taper_data::{not_a_file, open_text};
 
 use crate::{Error, Format, Result, WordVectors};
 
@@ -50,7 +50,7 @@ impl WordVectors {
         if let Some(kind) = not_a_file(path) {
             return Err(Error::malformed(path, "", format!("{kind}, where a file is expected")));
         }
-        let mut file = VectorFile { path, stream: open_stream(path)?, line: 0 };
+        let mut file = VectorFile { path, stream: open_text(path)?, line: 0 };
         let first = file.line()?;
         let mut rows = Rows::default();
         let Some((words, dimensions)) = head(&first) else {
@@ -223,12 +223,17 @@ impl VectorFile<'_> {
 
     /// Nothing but line ends may follow.
     fn expect_end(&mut self, words: usize) -> Result<()> {
-        let rest = self.line()?;
-        if rest.iter().all(u8::is_ascii_whitespace) && rest.len() < 3 {
-            return Ok(());
+        loop {
+            let rest = self.line()?;
+            if rest.is_empty() {
+                return Ok(());
+            }
+            if !rest.iter().all(u8::is_ascii_whitespace) {
+                let message =
+                    format!("more follows after the {words} vectors that the head promises");
+                return Err(self.fault("", message));
+            }
         }
-        let message = format!("more follows after the {words} vectors that the head promises");
-        Err(self.fault("", message))
     }
 
     fn vectors(&self, rows: Rows) -> Result<WordVectors> {

@@ -181,10 +181,10 @@ impl ModelConfig {
     pub fn architecture_without_effect(
         &self,
     ) -> Vec<(bool, &'static str, &'static [&'static str])> {
-        let own = self.architecture;
+        let architecture = self.architecture;
         vec![
             (
-                own != Architecture::Recurrent,
+                architecture != Architecture::Recurrent,
                 "model.architecture is not \"recurrent\"",
                 &[
                     "model.recurrent.cell",
@@ -194,17 +194,17 @@ impl ModelConfig {
                 ],
             ),
             (
-                own != Architecture::Convolutional,
+                architecture != Architecture::Convolutional,
                 "model.architecture is not \"convolutional\"",
                 &["model.convolutional.kernel"],
             ),
             (
-                own == Architecture::Recurrent,
+                architecture == Architecture::Recurrent,
                 "model.architecture is \"recurrent\", which tells positions by its steps",
                 &["model.positions", "model.max_positions"],
             ),
             (
-                own != Architecture::Transformer,
+                architecture != Architecture::Transformer,
                 "model.architecture is not \"transformer\"",
                 &[
                     "model.d_ff",
@@ -220,7 +220,7 @@ impl ModelConfig {
                 ],
             ),
             (
-                own == Architecture::Recurrent,
+                architecture == Architecture::Recurrent,
                 "model.architecture is \"recurrent\", whose attention has no dropout of its own",
                 &["model.attention_dropout"],
             ),

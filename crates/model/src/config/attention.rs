@@ -1,6 +1,6 @@
 //! Kinds of self-attention, and settings that they exclude.
 
-use super::{ModelConfig, Positions};
+use super::{ModelConfig, Positions, bounds};
 use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -286,9 +286,7 @@ impl AttentionConfig {
             ("levels", self.levels),
             ("segment", self.segment),
         ] {
-            if value == 0 {
-                return refuse(format!("{section}.{name} = 0: it must be at least 1"));
-            }
+            bounds::size(&format!("{section}.{name}"), value, bounds::TOKENS)?;
         }
         if self.hash_buckets > 1 && !self.hash_buckets.is_multiple_of(2) {
             return refuse(format!(
@@ -437,18 +435,18 @@ impl ModelConfig {
             ),
             (&[Sparse, Performer, Reformer], of_both!["kind draws nothing": "seed"]),
         ];
-        let mut found: Vec<(bool, &'static str, &'static [&'static str])> = Vec::new();
+        let mut without_effect: Vec<(bool, &'static str, &'static [&'static str])> = Vec::new();
         let stacks = [&self.encoder_attention, &self.decoder_attention];
-        for (own, (why, keys)) in
+        for (stack, (why, keys)) in
             stacks.into_iter().zip(of_both!["kinds names one for each layer": "kind"])
         {
-            found.push((!own.kinds.0.is_empty(), why, keys));
+            without_effect.push((!stack.kinds.0.is_empty(), why, keys));
         }
         for (kinds, of_stacks) in rules {
-            for (own, (why, keys)) in stacks.into_iter().zip(of_stacks) {
-                found.push((!kinds.iter().any(|&kind| own.has(kind)), why, keys));
+            for (stack, (why, keys)) in stacks.into_iter().zip(of_stacks) {
+                without_effect.push((!kinds.iter().any(|&kind| stack.has(kind)), why, keys));
             }
         }
-        found
+        without_effect
     }
 }

@@ -1,6 +1,6 @@
 //! Shape of a model that embeds images and texts in one space.
 
-use super::ModelConfig;
+use super::{ModelConfig, bounds};
 use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -39,19 +39,16 @@ impl ContrastiveConfig {
     /// # Errors
     /// Names the key, its value and what it must be.
     pub(super) fn validate(&self) -> Result<(), ModelError> {
-        if self.dimensions == 0 {
-            return Err(ModelError::Config(
-                "model.contrastive.dimensions = 0: it must be at least 1".to_owned(),
-            ));
+        bounds::size("model.contrastive.dimensions", self.dimensions, bounds::WIDTHS)?;
+        for (key, value) in [
+            ("model.contrastive.text_d_model", self.text_d_model),
+            ("model.contrastive.text_d_ff", self.text_d_ff),
+            ("model.contrastive.text_heads", self.text_heads),
+        ] {
+            bounds::size(key, value, 0..=*bounds::WIDTHS.end())?;
         }
-        if !(0.01..=f64::MAX).contains(&self.temperature) {
-            return Err(ModelError::Config(format!(
-                "model.contrastive.temperature = {:?}: it must be at least 0.01, by which no \
-                 similarity is multiplied by more than 100",
-                self.temperature
-            )));
-        }
-        Ok(())
+        // By the least no similarity is multiplied by more than 100.
+        bounds::number("model.contrastive.temperature", self.temperature, 0.01..=1e6)
     }
 
     /// Configuration of the encoder of text, from that of the whole model.

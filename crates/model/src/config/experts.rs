@@ -1,6 +1,6 @@
 //! Mixtures of experts in place of feed-forward layers.
 
-use super::ModelConfig;
+use super::{ModelConfig, bounds};
 use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -67,29 +67,19 @@ impl ExpertsConfig {
 
     pub(super) fn validate(&self) -> Result<(), ModelError> {
         let refuse = |message: String| Err(ModelError::Config(message));
-        for (name, value) in [("per_token", self.per_token), ("every", self.every)] {
-            if value == 0 {
-                return refuse(format!("model.experts.{name} = 0: it must be at least 1"));
-            }
-        }
+        bounds::size("model.experts.count", self.count, 0..=*bounds::COUNTS.end())?;
+        bounds::size("model.experts.per_token", self.per_token, bounds::COUNTS)?;
+        bounds::size("model.experts.every", self.every, bounds::COUNTS)?;
         if self.count > 0 && self.per_token > self.count {
             return refuse(format!(
                 "model.experts.per_token = {} is more than model.experts.count = {}",
                 self.per_token, self.count
             ));
         }
-        if !(self.capacity >= 1.0 && self.capacity.is_finite()) {
-            return refuse(format!(
-                "model.experts.capacity = {:?}: it must be at least 1, or experts would drop \
-                 tokens of even loads",
-                self.capacity
-            ));
-        }
-        for (name, value) in [("balance_loss", self.balance_loss), ("z_loss", self.z_loss)] {
-            if !(value >= 0.0 && value.is_finite()) {
-                return refuse(format!("model.experts.{name} = {value:?}: it must be at least 0"));
-            }
-        }
+        // With less, experts would drop tokens of even loads.
+        bounds::number("model.experts.capacity", self.capacity, 1.0..=1e6)?;
+        bounds::number("model.experts.balance_loss", self.balance_loss, bounds::FACTORS)?;
+        bounds::number("model.experts.z_loss", self.z_loss, bounds::FACTORS)?;
         if !(0.0..1.0).contains(&self.jitter) {
             return refuse(format!(
                 "model.experts.jitter = {:?}: it must be at least 0 and below 1",

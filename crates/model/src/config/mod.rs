@@ -2,6 +2,7 @@
 
 mod architecture;
 mod attention;
+mod bounds;
 mod contrastive;
 mod embeddings;
 mod experts;
@@ -172,8 +173,8 @@ pub struct ModelConfig {
     pub activation: ActivationKind,
     /// Position of layer norms.
     pub norm: NormPlacement,
-    /// Number added to the variance in layer norms.
-    #[schemars(extend("exclusiveMinimum" = 0.0))]
+    /// Number added to the variance in layer norms; at most 1.
+    #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
     pub norm_epsilon: f64,
     /// Encoding of positions.
     pub positions: Positions,
@@ -281,10 +282,10 @@ impl ModelConfig {
     /// Linformer has a limit of its own.
     #[must_use]
     pub fn longest_encoded(&self) -> Option<(usize, &'static str)> {
-        let own = &self.encoder_attention;
-        let has_end =
-            self.architecture == Architecture::Transformer && own.has(AttentionKind::Linformer);
-        let of_kind = has_end.then_some((own.length, "model.encoder_attention.length"));
+        let attention = &self.encoder_attention;
+        let has_end = self.architecture == Architecture::Transformer
+            && attention.has(AttentionKind::Linformer);
+        let of_kind = has_end.then_some((attention.length, "model.encoder_attention.length"));
         let of_positions = self.longest_sequence().map(|most| (most, "model.max_positions"));
         of_positions.into_iter().chain(of_kind).min_by_key(|&(most, _)| most)
     }
@@ -341,10 +342,9 @@ impl ModelConfig {
             Architecture::Transformer => self.validate_blocks()?,
             Architecture::Recurrent | Architecture::Convolutional => self.validate_layers()?,
         }
+        bounds::size("model.encoder_layers", self.encoder_layers, bounds::COUNTS)?;
+        bounds::size("model.decoder_layers", self.decoder_layers, bounds::COUNTS)?;
         let refuse = |message: &str| Err(ModelError::Config(message.to_owned()));
-        if self.encoder_layers == 0 || self.decoder_layers == 0 {
-            return refuse("model.encoder_layers and model.decoder_layers must both be at least 1");
-        }
         if self.tied == Tied::All && !joint_vocabulary {
             return refuse(
                 "model.tied = \"all\" needs one vocabulary for both languages: set \
@@ -358,11 +358,8 @@ impl ModelConfig {
     pub(crate) fn validate_blocks(&self) -> Result<(), ModelError> {
         self.validate_streams()?;
         let refuse = |message: String| Err(ModelError::Config(message));
-        for (name, value) in [("d_ff", self.d_ff), ("heads", self.heads)] {
-            if value == 0 {
-                return refuse(format!("model.{name} = 0: it must be at least 1"));
-            }
-        }
+        bounds::size("model.d_ff", self.d_ff, bounds::WIDTHS)?;
+        bounds::size("model.heads", self.heads, bounds::WIDTHS)?;
         if !self.d_model.is_multiple_of(self.heads) {
             return refuse(format!(
                 "model.heads = {} does not divide model.d_model = {}",
@@ -376,12 +373,7 @@ impl ModelConfig {
                  model.heads is {head}"
             ));
         }
-        if !(self.norm_epsilon > 0.0 && self.norm_epsilon.is_finite()) {
-            return refuse(format!(
-                "model.norm_epsilon = {:?}: it must be a small positive number",
-                self.norm_epsilon
-            ));
-        }
+        bounds::number("model.norm_epsilon", self.norm_epsilon, bounds::EPSILONS)?;
         self.experts.validate()?;
         self.rotary.validate()?;
         for (name, causal, layers) in [
@@ -397,15 +389,13 @@ impl ModelConfig {
     /// Checks the fields of every architecture: widths, positions and dropout rates.
     fn validate_streams(&self) -> Result<(), ModelError> {
         let refuse = |message: String| Err(ModelError::Config(message));
-        for (name, value) in [
-            ("d_model", self.d_model),
-            ("max_positions", self.max_positions),
-            ("recurrent.width", self.recurrent.width),
-            ("convolutional.kernel", self.convolutional.kernel),
+        for (key, value, bounds) in [
+            ("model.d_model", self.d_model, bounds::WIDTHS),
+            ("model.max_positions", self.max_positions, bounds::TOKENS),
+            ("model.recurrent.width", self.recurrent.width, bounds::WIDTHS),
+            ("model.convolutional.kernel", self.convolutional.kernel, bounds::COUNTS),
         ] {
-            if value == 0 {
-                return refuse(format!("model.{name} = 0: it must be at least 1"));
-            }
+            bounds::size(key, value, bounds)?;
         }
         if self.architecture != Architecture::Recurrent
             && matches!(self.positions, Positions::Sinusoidal | Positions::SinusoidalHalves)

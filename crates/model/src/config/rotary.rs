@@ -1,6 +1,6 @@
 //! Rotary positions beyond the sequences of training.
 
-use super::{ModelConfig, Positions};
+use super::{ModelConfig, Positions, bounds};
 use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ pub struct RotaryConfig {
     /// Scaling of the rotary angles.
     pub scaling: RotaryScaling,
     /// Length of sequences, as a multiple of those in training.
-    #[schemars(range(min = 1.0))]
+    #[schemars(range(min = 1.0, max = 1e6))]
     pub factor: f64,
 }
 
@@ -49,13 +49,7 @@ impl RotaryConfig {
     }
 
     pub(super) fn validate(self) -> Result<(), ModelError> {
-        if self.factor >= 1.0 && self.factor.is_finite() {
-            return Ok(());
-        }
-        Err(ModelError::Config(format!(
-            "model.rotary.factor = {:?}: sequences are at least 1 times as long as those of training",
-            self.factor
-        )))
+        bounds::number("model.rotary.factor", self.factor, 1.0..=1e6)
     }
 }
 

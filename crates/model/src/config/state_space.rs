@@ -1,6 +1,6 @@
 //! State-space layers, and settings that they exclude.
 
-use super::{AttentionKind, ModelConfig, Positions};
+use super::{AttentionKind, ModelConfig, Positions, bounds};
 use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -76,13 +76,14 @@ impl ModelConfig {
         layers: usize,
     ) -> Result<(), ModelError> {
         let refuse = |message: String| Err(ModelError::Config(message));
-        let own = &self.state_space;
-        for (name, value) in
-            [("expand", own.expand), ("states", own.states), ("convolution", own.convolution)]
-        {
-            if value == 0 {
-                return refuse(format!("model.state_space.{name} = 0: it must be at least 1"));
-            }
+        let config = &self.state_space;
+        for (key, value, bounds) in [
+            ("model.state_space.expand", config.expand, bounds::COUNTS),
+            ("model.state_space.states", config.states, bounds::COUNTS),
+            ("model.state_space.convolution", config.convolution, bounds::COUNTS),
+            ("model.state_space.step_rank", config.step_rank, 0..=*bounds::WIDTHS.end()),
+        ] {
+            bounds::size(key, value, bounds)?;
         }
         let attention = self.attention(causal);
         // In a stack of one kind, the first layer stands for all.
@@ -103,7 +104,7 @@ impl ModelConfig {
                 self.positions.name()
             ));
         }
-        if self.experts.count > 0 && !own.feed_forward {
+        if self.experts.count > 0 && !config.feed_forward {
             let every = self.experts.every.max(1);
             let mut with_experts = (every - 1..layers).step_by(every);
             let first = if attention.kinds.is_empty() {

@@ -1,7 +1,7 @@
 //! A Transformer layer, for encoders and decoders.
 
 use super::attention::{CrossAttention, LayerPast, PastRows, Texts};
-use super::feed_forward::Inner;
+use super::feed_forward::FeedForward;
 use super::guidance::Guide;
 use super::mixer::Mixer;
 use super::positions::PreparedPositions;
@@ -72,7 +72,7 @@ pub(crate) struct Attended<'a> {
 pub(crate) struct Block {
     mixer: (Sublayer, Mixer),
     cross_attention: Option<(Sublayer, CrossAttention)>,
-    feed_forward: Option<(Sublayer, Inner)>,
+    feed_forward: Option<(Sublayer, FeedForward)>,
 }
 
 impl Block {
@@ -95,7 +95,10 @@ impl Block {
         };
         let feed_forward = if config.has_feed_forward(kind.is_causal(), layer) {
             let name = named("feed_forward");
-            Some((Sublayer::new(build, &name, config)?, Inner::new(build, &name, config, layer)?))
+            Some((
+                Sublayer::new(build, &name, config)?,
+                FeedForward::new(build, &name, config, layer)?,
+            ))
         } else {
             None
         };
@@ -106,7 +109,7 @@ impl Block {
     pub(crate) fn cost(config: &ModelConfig, kind: StackKind, layer: usize) -> PartCost {
         let mut cost = Sublayer::cost(config) + Mixer::cost(config, kind.is_causal(), layer);
         if config.has_feed_forward(kind.is_causal(), layer) {
-            cost = cost + Sublayer::cost(config) + Inner::cost(config, layer);
+            cost = cost + Sublayer::cost(config) + FeedForward::cost(config, layer);
         }
         match kind.attends_to_encoder() {
             true => cost + Sublayer::cost(config) + CrossAttention::cost(config),

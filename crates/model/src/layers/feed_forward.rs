@@ -10,7 +10,7 @@ use taper_ops::rng::name_key;
 
 /// Computes `W₂ dropout(activation(W₁ x + b₁)) + b₂` (Vaswani et al. 2017, section 3.3).
 #[derive(Debug, Clone)]
-pub(crate) struct FeedForward {
+pub(crate) struct DenseFeedForward {
     up: Linear,
     down: Linear,
     activation: Activation,
@@ -18,7 +18,7 @@ pub(crate) struct FeedForward {
     site: u64,
 }
 
-impl FeedForward {
+impl DenseFeedForward {
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,
@@ -74,12 +74,12 @@ impl FeedForward {
 
 /// Feed-forward part of a layer, after attention.
 #[derive(Debug, Clone)]
-pub(crate) enum Inner {
-    Dense(FeedForward),
+pub(crate) enum FeedForward {
+    Dense(DenseFeedForward),
     Experts(Experts),
 }
 
-impl Inner {
+impl FeedForward {
     /// Makes that of a layer of a stack, counted from 0.
     pub(crate) fn new(
         build: &mut Builder,
@@ -90,12 +90,16 @@ impl Inner {
         Ok(if config.experts.are_in(layer) {
             Self::Experts(Experts::new(build, name, config)?)
         } else {
-            Self::Dense(FeedForward::new(build, name, name_key(name), config)?)
+            Self::Dense(DenseFeedForward::new(build, name, name_key(name), config)?)
         })
     }
 
     pub(crate) fn cost(config: &ModelConfig, layer: usize) -> PartCost {
-        if config.experts.are_in(layer) { Experts::cost(config) } else { FeedForward::cost(config) }
+        if config.experts.are_in(layer) {
+            Experts::cost(config)
+        } else {
+            DenseFeedForward::cost(config)
+        }
     }
 
     /// Runs the layer and adds the result to the residual.

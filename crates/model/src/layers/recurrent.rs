@@ -29,18 +29,18 @@ impl Shape {
     /// product of a GRU; with attention also a query, and the context twice, once beside the state.
     pub(crate) fn cost(self) -> PartCost {
         let (width, gates) = (self.width, self.gates());
-        let own = PartCost::linear(self.inputs, gates, self.biases)
+        let cell = PartCost::linear(self.inputs, gates, self.biases)
             + PartCost::linear(width, gates, self.biases).unkept();
-        let own = own.keeping(width.saturating_mul(2));
+        let cell = cell.keeping(width.saturating_mul(2));
         match self.attended {
-            0 => own,
+            0 => cell,
             attended => {
                 let attention = PartCost::linear(width, width, false)
                     + PartCost::linear(attended, gates, false).unkept()
                     + PartCost::table(1, width);
                 // A multiplication and an addition for each column of a score, and of a value.
                 let pair_flops = 2.0 * (width as f64 + attended as f64);
-                own + PartCost { pair_flops, ..attention }
+                cell + PartCost { pair_flops, ..attention }
                     .with_heads(1)
                     .keeping(attended.saturating_mul(2))
             }

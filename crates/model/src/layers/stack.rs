@@ -91,9 +91,9 @@ impl Stack {
         let most = groups.iter().map(|&(layer, _)| cost(layer).kept).fold(0.0, f64::max);
         let inputs = (config.d_model * layers.div_ceil(length.max(1))) as f64;
         let blocks = blocks.saving(blocks.kept - (inputs + most * length as f64).min(blocks.kept));
-        let own = Relative::cost(config) + blocks + final_norm;
+        let stack = Relative::cost(config) + blocks + final_norm;
         let encoder = Block::encoder_cost(config, kind);
-        (own, (encoder * layers).saving(encoder.kept * (layers - length) as f64))
+        (stack, (encoder * layers).saving(encoder.kept * (layers - length) as f64))
     }
 
     /// Runs whole sequences; a decoder attends to `encoded`.
@@ -188,8 +188,9 @@ impl Segment {
     /// # Shapes
     /// `(N, D)` → `(N, D)`.
     fn checkpointed(self, x: Tensor, pass: &Pass) -> Result<Tensor> {
-        let inner = pass.of_segment().filter(|_| x.device().is_cpu());
-        let (Some(tape), Some(inner), Some(again)) = (pass.tape(), inner, pass.of_segment()) else {
+        let inner = pass.for_segment().filter(|_| x.device().is_cpu());
+        let (Some(tape), Some(inner), Some(again)) = (pass.tape(), inner, pass.for_segment())
+        else {
             return self.run(x, pass);
         };
         let out = self.run(x.clone(), &inner)?;

@@ -13,7 +13,7 @@ pub(crate) struct Weight {
 }
 
 impl Weight {
-    pub(crate) fn of(tracked: Tensor) -> Self {
+    pub(crate) fn new(tracked: Tensor) -> Self {
         Self { detached: tracked.detach(), tracked }
     }
 
@@ -101,7 +101,7 @@ impl Linear {
     }
 
     /// Makes a layer from existing parameters.
-    pub(crate) fn of(weight: Weight, bias: Option<Weight>, products: Products) -> Self {
+    pub(crate) fn from_parts(weight: Weight, bias: Option<Weight>, products: Products) -> Self {
         Self { weight, bias, products }
     }
 

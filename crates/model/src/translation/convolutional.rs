@@ -15,7 +15,7 @@ use crate::{Builder, ModelConfig, Pass, Sequences};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 use taper_ops::rng::name_key;
-use taper_ops::{AttentionSpec, Dropout, Products, Seen, composed};
+use taper_ops::{AttentionSpec, Dropout, Products, VisibleKeys, composed};
 
 /// An encoder and a decoder of gated convolutions.
 #[derive(Debug)]
@@ -224,7 +224,7 @@ impl EncoderDecoder for ConvolutionalLayers {
             let (state, next) = layer.convolution.step(&x, running, pass)?;
             past.running = Some(next);
             let attend = |query: &Tensor| {
-                let seen = Seen::Source { key_value, rows: sources };
+                let seen = VisibleKeys::Source { key_value, rows: sources };
                 let contexts = taper_ops::decoding_attention(query, seen, 1)?;
                 scaled_contexts(&contexts, sources.iter().map(|range| (1, range.len())), pass)
             };

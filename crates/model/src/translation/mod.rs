@@ -17,7 +17,8 @@ use crate::layers::encoders::vision::PatchEmbedding;
 use crate::layers::guidance::Guide;
 use crate::layers::head::Head;
 use crate::{
-    Batch, Builder, Core, ImageShape, LossOutput, Model, ModelError, Objective, Pass, Sequences,
+    Batch, Builder, ImageShape, LossOutput, Model, ModelCore, ModelError, Objective, Pass,
+    Sequences,
 };
 use candle_core::{Device, Tensor};
 use encoder_decoder::EncoderDecoder;
@@ -57,7 +58,7 @@ impl Encoded {
 #[derive(Debug, Clone)]
 pub struct TranslationModel {
     config: ModelConfig,
-    core: Core,
+    core: ModelCore,
     source: SourceKind,
     vocab_target: usize,
     source_embedding: SourceEmbedding,
@@ -116,11 +117,11 @@ impl TranslationModel {
         vocab_target: usize,
         builder: Builder,
     ) -> Result<Self, ModelError> {
-        Self::of(config, (SourceKind::Text(vocab_source), vocab_target), builder)
+        Self::with_source(config, (SourceKind::Text(vocab_source), vocab_target), builder)
     }
 
     /// Makes a model with sources of either kind; see [`TranslationModel::new`].
-    pub(crate) fn of(
+    pub(crate) fn with_source(
         config: &ModelConfig,
         (source, vocab_target): (SourceKind, usize),
         builder: Builder,
@@ -205,7 +206,7 @@ impl TranslationModel {
         };
         let target_tables = if tied == Tied::None { 2 } else { 1 };
         let head = Head::cost(config, vocab_target, device);
-        Cost::of([
+        Cost::from_streams([
             (name, of_embedding + of_source),
             ("target", table(vocab_target) * target_tables + embedding + of_target + head),
         ])
@@ -214,7 +215,7 @@ impl TranslationModel {
     /// Cost of a layer of the decoder, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        LayerCost::of(encoder_decoder::layer_cost(config, layer))
+        LayerCost::from_part(encoder_decoder::layer_cost(config, layer))
     }
 
     /// Shape of the model.
@@ -309,12 +310,16 @@ impl TranslationModel {
 
 /// Reads two streams, the source and the target shifted right, each target beginning with `<s>`.
 impl Model for TranslationModel {
-    fn core(&self) -> &Core {
+    fn core(&self) -> &ModelCore {
         &self.core
     }
 
     fn cost(&self) -> Cost {
         Self::cost_from(&self.config, &self.source, self.vocab_target, self.device())
+    }
+
+    fn answer_classes(&self) -> Option<usize> {
+        Some(self.vocab_target)
     }
 
     fn loss_of_pass(

@@ -20,7 +20,7 @@ use candle_core::{Result, Tensor};
 use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::rng::name_key;
-use taper_ops::{Activation, AttentionSpec, Dropout, Products, Seen};
+use taper_ops::{Activation, AttentionSpec, Dropout, Products, VisibleKeys};
 
 /// An encoder and a decoder of recurrent layers.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    fn of(config: &'a ModelConfig) -> Self {
+    fn new(config: &'a ModelConfig) -> Self {
         let RecurrentConfig { width, attention, bidirectional, .. } = config.recurrent;
         let directions = if bidirectional { 2 } else { 1 };
         let annotation = width.saturating_mul(directions);
@@ -67,8 +67,8 @@ impl<'a> Plan<'a> {
     }
 
     fn shape(&self, inputs: usize, attended: usize) -> Shape {
-        let (own, biases) = (&self.config.recurrent, self.config.biases);
-        Shape { cell: own.cell.into(), inputs, width: own.width, attended, biases }
+        let (recurrent, biases) = (&self.config.recurrent, self.config.biases);
+        Shape { cell: recurrent.cell.into(), inputs, width: recurrent.width, attended, biases }
     }
 
     /// Shape of an encoder layer in each direction.
@@ -100,7 +100,7 @@ struct From<'a> {
 
 impl RecurrentLayers {
     pub(super) fn new(build: &mut Builder, config: &ModelConfig) -> Result<Self> {
-        let plan = Plan::of(config);
+        let plan = Plan::new(config);
         let mut encoder = Vec::new();
         for layer in 0..config.encoder_layers {
             let shape = plan.encoder(layer);
@@ -139,7 +139,7 @@ impl RecurrentLayers {
 
     /// Costs of a token of the source, and of one of the target.
     pub(super) fn cost(config: &ModelConfig) -> (PartCost, PartCost) {
-        let (plan, biases, width) = (Plan::of(config), config.biases, config.recurrent.width);
+        let (plan, biases, width) = (Plan::new(config), config.biases, config.recurrent.width);
         let encoder = |layer| plan.encoder(layer).cost() * plan.directions;
         let last = plan.decoder(config.decoder_layers.saturating_sub(1));
         // The result of attention by dot products, and this beside the state in place of the state
@@ -167,7 +167,7 @@ impl RecurrentLayers {
 
     /// Cost of a layer with its bridge, which runs once per sentence: negligible per token.
     pub(super) fn layer_cost(config: &ModelConfig, layer: usize) -> PartCost {
-        let (plan, width) = (Plan::of(config), config.recurrent.width);
+        let (plan, width) = (Plan::new(config), config.recurrent.width);
         let shape = plan.decoder(layer);
         let state = shape.cell.vectors().saturating_mul(width);
         let bridge = PartCost::linear(plan.ends, state, config.biases);
@@ -209,17 +209,17 @@ impl RecurrentLayers {
     }
 
     /// Computes what annotations are used for once: keys and values.
-    fn of_sources(&self, annotations: &Tensor, pass: &Pass) -> Result<Vec<Tensor>> {
+    fn keys_and_values(&self, annotations: &Tensor, pass: &Pass) -> Result<Vec<Tensor>> {
         if let Some(behind) = &self.behind {
             return Ok(vec![behind.forward(annotations, pass)?]); // (M, 2·H)
         }
-        let mut found = Vec::new();
+        let mut tensors = Vec::new();
         for layer in &self.decoder {
             if let Some(keys) = layer.keys(annotations, pass)? {
-                found.extend([keys, annotations.clone()]); // (M, A), (M, V)
+                tensors.extend([keys, annotations.clone()]); // (M, A), (M, V)
             }
         }
-        Ok(found)
+        Ok(tensors)
     }
 
     /// Runs all layers over rows `(N, D)`. Returns the inputs of the output projection, `(N, D)`,
@@ -295,7 +295,7 @@ impl EncoderDecoder for RecurrentLayers {
     ) -> Result<Tensor> {
         let lengths: Arc<[usize]> = target.lengths.as_slice().into();
         let initial = self.initial(encoded, pass)?;
-        let of_sources = self.of_sources(&encoded.hidden, pass)?;
+        let of_sources = self.keys_and_values(&encoded.hidden, pass)?;
         let ranges = encoded.ranges().into();
         let from = From { initial: &initial, of_sources: &of_sources, ranges: &ranges };
         let attend = |query: &Tensor, key_value: &Tensor| {
@@ -323,7 +323,7 @@ impl EncoderDecoder for RecurrentLayers {
     fn start(&self, encoded: &Encoded, pass: &Pass) -> Result<(Vec<Tensor>, Vec<LayerPast>)> {
         let past = |state| LayerPast { running: Some(state), ..LayerPast::default() };
         let layers = self.initial(encoded, pass)?.into_iter().map(past).collect();
-        Ok((self.of_sources(&encoded.hidden, pass)?, layers))
+        Ok((self.keys_and_values(&encoded.hidden, pass)?, layers))
     }
 
     fn step(
@@ -339,7 +339,7 @@ impl EncoderDecoder for RecurrentLayers {
         let ranges = state.sources.as_slice().into();
         let from = From { initial: &initial, of_sources: &state.of_sources, ranges: &ranges };
         let attend = |query: &Tensor, key_value: &Tensor| {
-            let seen = Seen::Source { key_value, rows: &ranges };
+            let seen = VisibleKeys::Source { key_value, rows: &ranges };
             taper_ops::decoding_attention(query, seen, 1)
         };
         let (hidden, states) = self.run(x, &lengths, &from, attend, pass)?;

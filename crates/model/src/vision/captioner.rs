@@ -11,7 +11,7 @@ use crate::cost::{Cost, LayerCost};
 use crate::layers::encoders::vision::validate;
 use crate::translation::SourceKind;
 use crate::{
-    Batch, Builder, Core, ImageShape, LossOutput, Model, ModelError, Objective, Pass,
+    Batch, Builder, ImageShape, LossOutput, Model, ModelCore, ModelError, Objective, Pass,
     TranslationModel,
 };
 use candle_core::Device;
@@ -35,7 +35,7 @@ impl ImageCaptioner {
         shape.validate()?;
         require_patches(config)?;
         let source = SourceKind::Images(shape.clone());
-        TranslationModel::of(config, (source, vocabulary), builder).map(Self)
+        TranslationModel::with_source(config, (source, vocabulary), builder).map(Self)
     }
 
     /// Cost per token, which in images is a patch, of a model of this shape on `device`, known
@@ -92,12 +92,16 @@ pub(super) fn require_patches(config: &ModelConfig) -> Result<(), ModelError> {
 
 /// Reads two streams, the values of images and captions shifted right, each beginning with `<s>`.
 impl Model for ImageCaptioner {
-    fn core(&self) -> &Core {
+    fn core(&self) -> &ModelCore {
         self.0.core()
     }
 
     fn cost(&self) -> Cost {
         self.0.cost()
+    }
+
+    fn answer_classes(&self) -> Option<usize> {
+        self.0.answer_classes()
     }
 
     fn loss_of_pass(

@@ -15,7 +15,7 @@ use crate::layers::encoders::vision::PatchEmbedding;
 use crate::layers::head::{last_rows, loss_of_rows, picked};
 use crate::layers::stack::{Stack, StackKind};
 use crate::layers::weight::{LayerNorm, Linear, Weight};
-use crate::{Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Sequences};
+use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{DType, Device, Result, Tensor};
 use taper_ops::{CrossEntropySpec, Dropout, Products, composed};
 
@@ -28,7 +28,7 @@ const MOST: f64 = 100.0;
 pub struct ContrastiveModel {
     config: ModelConfig,
     shape: ImageShape,
-    core: Core,
+    core: ModelCore,
     vocabulary: usize,
     patches: PatchEmbedding,
     embedding_norm: LayerNorm,
@@ -115,13 +115,13 @@ impl ContrastiveModel {
             + TokenEmbedding::cost(&of_text)
             + Stack::cost(&of_text, config.decoder_layers, StackKind::DecoderOnly).0
             + projection(of_text.d_model);
-        Cost::of([("image", image), ("text", text)])
+        Cost::from_streams([("image", image), ("text", text)])
     }
 
     /// Cost of a layer of the encoder of images, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        LayerCost::of(Block::cost(config, StackKind::Encoder, layer))
+        LayerCost::from_part(Block::cost(config, StackKind::Encoder, layer))
     }
 
     /// Shape of the model.
@@ -156,7 +156,7 @@ impl ContrastiveModel {
         let x = self.embedding_norm.forward(&x, pass)?;
         let hidden = self.encoder.forward(x, &divided, None, pass)?; // (N, D)
         let pooled = self.patches.pooled(&hidden, images.lengths.len(), pass)?; // (B, D)
-        Ok(of_length_one(&self.image_projection.forward(&pooled, pass)?, pass)?)
+        Ok(unit_rows(&self.image_projection.forward(&pooled, pass)?, pass)?)
     }
 
     /// Embeds texts by the states of their last tokens: rows of length 1, in f32.
@@ -175,7 +175,7 @@ impl ContrastiveModel {
         let x = self.tokens.forward(texts, pass)?;
         let hidden = self.text.forward(x, texts, None, pass)?; // (N, D)
         let last = picked(&hidden, last_rows(&texts.lengths), Dropout::none(), pass)?; // (B, D)
-        Ok(of_length_one(&self.text_projection.forward(&last, pass)?, pass)?)
+        Ok(unit_rows(&self.text_projection.forward(&last, pass)?, pass)?)
     }
 
     /// Multiplies `rows` by the factor of similarities.
@@ -195,7 +195,7 @@ impl ContrastiveModel {
         scale: f64,
         pass: &Pass,
     ) -> Result<LossOutput> {
-        let own: Vec<u32> = (0..rows.dim(0)? as u32).collect();
+        let answers: Vec<u32> = (0..rows.dim(0)? as u32).collect();
         let spec = CrossEntropySpec {
             smoothing: objective.label_smoothing,
             r_drop: 0.0,
@@ -203,12 +203,12 @@ impl ContrastiveModel {
             // Similarities times 100 have few digits to spare.
             products: Products::F32,
         };
-        loss_of_rows(&self.scaled(rows, pass)?, others, &own, &spec, pass)
+        loss_of_rows(&self.scaled(rows, pass)?, others, &answers, &spec, pass)
     }
 }
 
 /// Divides each row by its length, in f32.
-fn of_length_one(rows: &Tensor, pass: &Pass) -> Result<Tensor> {
+fn unit_rows(rows: &Tensor, pass: &Pass) -> Result<Tensor> {
     composed::on_tape(pass.tape(), "length of 1", &[rows], |inputs| {
         let rows = inputs[0].to_dtype(DType::F32)?;
         rows.broadcast_div(&rows.sqr()?.sum_keepdim(1)?.sqrt()?)
@@ -218,7 +218,7 @@ fn of_length_one(rows: &Tensor, pass: &Pass) -> Result<Tensor> {
 /// Reads images and as many texts. Predicts at the last token of each text, whose answer follows
 /// from its place in the batch.
 impl Model for ContrastiveModel {
-    fn core(&self) -> &Core {
+    fn core(&self) -> &ModelCore {
         &self.core
     }
 
@@ -253,7 +253,7 @@ impl Model for ContrastiveModel {
         let loss = composed::on_tape(pass.tape(), "sum of losses", &losses, |losses| {
             &losses[0] + &losses[1]
         })?;
-        let mean = |of: fn(&LossOutput) -> f64| (of(&to_text) + of(&to_image)) / 2.0;
+        let mean = |sum: fn(&LossOutput) -> f64| (sum(&to_text) + sum(&to_image)) / 2.0;
         Ok(LossOutput {
             loss,
             smoothed_sum: mean(|half| half.smoothed_sum),

@@ -20,7 +20,7 @@ use crate::layers::encoders::vision::{VisionEncoder, validate};
 use crate::layers::head::BiasedHead;
 use crate::layers::stack::StackKind;
 use crate::{
-    AttentionRecord, Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass,
+    AttentionRecord, Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass,
     Sequences,
 };
 use candle_core::{Device, Tensor};
@@ -34,7 +34,7 @@ pub use shape::ImageShape;
 pub struct ImageClassifier {
     config: ModelConfig,
     shape: ImageShape,
-    core: Core,
+    core: ModelCore,
     classes: usize,
     encoder: Encoder,
     head: BiasedHead,
@@ -108,13 +108,13 @@ impl ImageClassifier {
             ImageEncoder::Convolutional => Convolutions::cost(config, shape),
         };
         let head = PartCost::table(classes, head_width(config, shape) + 1);
-        Cost::of([("image", encoder + head)])
+        Cost::from_streams([("image", encoder + head)])
     }
 
     /// Cost of one of its layers, counted from 0; for convolutions that of the last.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, shape: &ImageShape, layer: usize) -> LayerCost {
-        LayerCost::of(match config.image_encoder {
+        LayerCost::from_part(match config.image_encoder {
             ImageEncoder::Transformer => Block::cost(config, StackKind::Encoder, layer),
             ImageEncoder::Convolutional => {
                 Convolutions::layer_costs(config, shape).last().unwrap_or_default()
@@ -186,12 +186,16 @@ impl ImageClassifier {
 
 /// Reads one stream, the values of images; the class is predicted at the first value of each.
 impl Model for ImageClassifier {
-    fn core(&self) -> &Core {
+    fn core(&self) -> &ModelCore {
         &self.core
     }
 
     fn cost(&self) -> Cost {
         Self::cost_of(&self.config, &self.shape, self.classes, self.device())
+    }
+
+    fn answer_classes(&self) -> Option<usize> {
+        Some(self.classes)
     }
 
     fn loss_of_pass(

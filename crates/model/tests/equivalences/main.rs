@@ -99,7 +99,7 @@ fn layers_that_are_computed_again_give_the_same_bits() -> TestResult {
         let model = Transformer::new(&own, 19, 19, Builder::seeded(7, &Device::Cpu, DType::F32))?;
         let streams = vec![Sequences::pack(&SOURCES), Sequences::pack(&TARGETS)];
         let batch = Batch::new(streams, (0..15).collect());
-        let of = |checkpoints| -> Result<(f32, Vec<f32>), ModelError> {
+        let gradients_with = |checkpoints| -> Result<(f32, Vec<f32>), ModelError> {
             let pass = Pass::train(1, 1, 0).checkpointed(checkpoints);
             let output = model.loss(&batch, &Objective::smoothed(0.1), 0.1, &pass)?;
             let mut gradients = Gradients::new(model.parameters())?;
@@ -107,7 +107,7 @@ fn layers_that_are_computed_again_give_the_same_bits() -> TestResult {
             common::backward(pass, &output, model.parameters(), &mut gradients)?;
             Ok((loss, gradients.flat()?.to_vec1()?))
         };
-        assert_eq!(of(true)?, of(false)?, "{positions:?}");
+        assert_eq!(gradients_with(true)?, gradients_with(false)?, "{positions:?}");
     }
     Ok(())
 }

@@ -44,8 +44,11 @@ fn a_masked_head_is_one_that_is_not_read() -> TestResult {
             let output = model.loss(&batch, &Objective::smoothed(0.1), 1.0, &pass)?;
             let mut gradients = Gradients::new(model.parameters())?;
             common::backward(pass, &output, model.parameters(), &mut gradients)?;
-            let values =
-                model.parameters().parameters().iter().find(|own| own.name().contains(layer));
+            let values = model
+                .parameters()
+                .parameters()
+                .iter()
+                .find(|parameter| parameter.name().contains(layer));
             let first = values.expect("a parameter of the layer");
             Ok(gradients.flat()?.narrow(0, first.offset(), first.len())?.to_vec1()?)
         };
@@ -55,7 +58,7 @@ fn a_masked_head_is_one_that_is_not_read() -> TestResult {
         assert!(apart < 1e-4, "{layer}: gradients are {apart} apart");
         // Columns of the second of three heads in the output projection.
         let name = format!("{layer}.out.weight");
-        let out = model.parameters().parameters().iter().find(|own| own.name() == name);
+        let out = model.parameters().parameters().iter().find(|parameter| parameter.name() == name);
         let out = out.expect("the output projection");
         let mut values = out.var().as_tensor().to_vec2::<f32>()?;
         values.iter_mut().for_each(|row| row[8..16].fill(0.0));

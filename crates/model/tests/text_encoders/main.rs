@@ -187,9 +187,9 @@ fn gradients_are_finite_differences() -> TestResult {
 fn slopes(model: &impl Model, batch: &Batch) -> TestResult {
     let (_, gradients) = trained(model, batch, false);
     for parameter in model.parameters().parameters() {
-        let of = gradients.narrow(0, parameter.offset(), parameter.len())?;
-        let of = of.reshape(parameter.shape())?;
-        let norm = f64::from(of.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt();
+        let gradient = gradients.narrow(0, parameter.offset(), parameter.len())?;
+        let gradient = gradient.reshape(parameter.shape())?;
+        let norm = f64::from(gradient.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt();
         // A constant added at all places changes no softmax over them.
         if parameter.name() == "span.bias" {
             assert!(norm < 1e-6, "{norm}");
@@ -201,7 +201,7 @@ fn slopes(model: &impl Model, batch: &Batch) -> TestResult {
             continue;
         }
         let before = parameter.var().as_tensor().copy()?;
-        let (h, direction) = (1e-2, (&of / norm)?);
+        let (h, direction) = (1e-2, (&gradient / norm)?);
         let loss_at = |step: f64| -> Result<f64, Box<dyn std::error::Error>> {
             parameter.var().set(&(&before + (&direction * step)?)?)?;
             Ok(trained(model, batch, false).0)

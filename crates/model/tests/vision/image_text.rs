@@ -185,16 +185,16 @@ fn gradients_are_finite_differences() -> TestResult {
     for (loss, store, batch) in both() {
         let (_, gradients) = loss(&batch);
         for parameter in store.parameters() {
-            let of = gradients.narrow(0, parameter.offset(), parameter.len())?;
-            let of = of.reshape(parameter.shape())?;
-            let norm = f64::from(of.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt();
+            let gradient = gradients.narrow(0, parameter.offset(), parameter.len())?;
+            let gradient = gradient.reshape(parameter.shape())?;
+            let norm = f64::from(gradient.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt();
             assert!(norm > 0.0, "nothing reaches {}", parameter.name());
             // A loss in f32 resolves only larger steps.
             if norm < 1e-2 {
                 continue;
             }
             let before = parameter.var().as_tensor().copy()?;
-            let (h, direction) = (3e-3, (&of / norm)?);
+            let (h, direction) = (3e-3, (&gradient / norm)?);
             let loss_at = |step: f64| -> Result<f64, Box<dyn std::error::Error>> {
                 parameter.var().set(&(&before + (&direction * step)?)?)?;
                 Ok(loss(&batch).0)

@@ -64,11 +64,11 @@ fn images(count: usize, seed: u32) -> Sequences {
 }
 
 fn batch(images: Sequences, answers: Vec<u32>) -> Batch {
-    of_size(images, answers, shape().values())
+    batch_of_values(images, answers, shape().values())
 }
 
 /// A batch of images with `values` values each.
-fn of_size(images: Sequences, answers: Vec<u32>, values: usize) -> Batch {
+fn batch_of_values(images: Sequences, answers: Vec<u32>, values: usize) -> Batch {
     let asked = (0..answers.len()).map(|image| (image * values) as u32).collect();
     Batch { asked: Some(asked), ..Batch::new(vec![images], answers) }
 }
@@ -118,7 +118,7 @@ fn agrees(model: &ImageClassifier, name: &str) -> TestResult {
     let error = relative(&model.logits(&images)?, &file["logits"]);
     assert!(error < 1e-5, "logits {error}");
     for composed in [false, true] {
-        let batch = of_size(images.clone(), classes.clone(), values);
+        let batch = batch_of_values(images.clone(), classes.clone(), values);
         let (loss, gradients) = trained(model, &batch, composed);
         let theirs = f64::from(file["loss"].to_scalar::<f32>()?);
         assert!((loss / theirs - 1.0).abs() < 1e-5, "loss {loss} {theirs}");
@@ -178,16 +178,16 @@ fn gradients_are_finite_differences() -> TestResult {
         let (model, batch) = (model(&config), batch(images(3, 2), vec![4, 0, 2]));
         let (_, gradients) = trained(&model, &batch, false);
         for parameter in model.parameters().parameters() {
-            let of = gradients.narrow(0, parameter.offset(), parameter.len())?;
-            let of = of.reshape(parameter.shape())?;
-            let norm = f64::from(of.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt();
+            let gradient = gradients.narrow(0, parameter.offset(), parameter.len())?;
+            let gradient = gradient.reshape(parameter.shape())?;
+            let norm = f64::from(gradient.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt();
             assert!(norm > 0.0, "nothing reaches {}", parameter.name());
             // A loss in f32 resolves only larger steps.
             if norm < 1e-3 {
                 continue;
             }
             let before = parameter.var().as_tensor().copy()?;
-            let (h, direction) = (1e-2, (&of / norm)?);
+            let (h, direction) = (1e-2, (&gradient / norm)?);
             let loss_at = |step: f64| -> Result<f64, Box<dyn std::error::Error>> {
                 parameter.var().set(&(&before + (&direction * step)?)?)?;
                 Ok(trained(&model, &batch, false).0)
@@ -242,7 +242,7 @@ fn what_is_no_image_of_the_model_is_refused() {
     };
     let whole = batch(images(2, 1), vec![1, 2]);
     assert_eq!(refused(&whole), "");
-    let short = of_size(Sequences::pack(&[vec![0; 100], vec![0; 100]]), vec![1, 2], 100);
+    let short = batch_of_values(Sequences::pack(&[vec![0; 100], vec![0; 100]]), vec![1, 2], 100);
     assert!(refused(&short).contains("100 values, where the model reads 432"));
     let mut bright = whole.clone();
     bright.streams[0].ids[7] = 256;

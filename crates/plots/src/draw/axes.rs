@@ -23,7 +23,7 @@ pub(super) struct Scale {
 
 impl Scale {
     /// Scale of an axis for these values; `None` if it can show none of them.
-    pub(super) fn of(axis: &Axis, values: impl Iterator<Item = f64>) -> Option<Self> {
+    pub(super) fn new(axis: &Axis, values: impl Iterator<Item = f64>) -> Option<Self> {
         let place = |value: f64| if axis.logarithmic { value.log10() } else { value };
         let usable = |&value: &f64| axis.takes(value);
         let (mut low, mut high) = values
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     fn labels(axis: &Axis, values: &[f64]) -> Vec<String> {
-        let scale = Scale::of(axis, values.iter().copied()).expect("values");
+        let scale = Scale::new(axis, values.iter().copied()).expect("values");
         scale.ticks.iter().map(|&tick| scale.label(tick)).collect()
     }
 
@@ -195,8 +195,8 @@ mod tests {
     #[test]
     fn what_has_no_place_is_left_out() {
         let axis = Axis::log("");
-        assert!(Scale::of(&axis, [0.0, -1.0, f64::NAN].into_iter()).is_none());
-        let scale = Scale::of(&axis, [0.0, 1.0, 100.0].into_iter()).expect("two values");
+        assert!(Scale::new(&axis, [0.0, -1.0, f64::NAN].into_iter()).is_none());
+        let scale = Scale::new(&axis, [0.0, 1.0, 100.0].into_iter()).expect("two values");
         assert_eq!((scale.place(0.0), scale.place(f64::NAN), scale.place(1e9)), (None, None, None));
         assert_eq!(scale.place(10.0), Some(1.0));
     }

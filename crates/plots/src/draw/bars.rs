@@ -9,7 +9,7 @@ use super::chart::plane;
 use super::legend::{self, Sample};
 use super::text::{Anchor, Label, shortened, width};
 use super::{Area, Data, Pen, SCALE, TITLE, units};
-use crate::colours::{AXIS, Colour, of_series};
+use crate::colours::{AXIS, Colour, series_colour};
 use crate::error::PlotError;
 use crate::figure::{Axis, Bars};
 
@@ -30,23 +30,24 @@ pub(super) fn draw(pen: &Pen<'_>, root: &Area<'_>, bars: &Bars) -> Result<Data, 
     }
     // Bars begin at 0, where the axis has one.
     let foot = (!bars.y.logarithmic).then_some(0.0);
-    let y = Scale::of(&bars.y, values().chain(foot)).ok_or_else(|| pen.nothing())?;
+    let y = Scale::new(&bars.y, values().chain(foot)).ok_or_else(|| pen.nothing())?;
     let x_axis = Axis::linear(&bars.label).between(0.0, count as f64);
-    let mut x = Scale::of(&x_axis, [0.0, count as f64].into_iter()).ok_or_else(|| pen.nothing())?;
+    let mut x =
+        Scale::new(&x_axis, [0.0, count as f64].into_iter()).ok_or_else(|| pen.nothing())?;
     x.ticks.clear();
     let entries: Vec<(&str, Colour, Sample)> = bars
         .series
         .iter()
         .enumerate()
         .filter(|(_, (name, _))| !name.is_empty())
-        .map(|(number, (name, _))| (name.as_str(), of_series(number), Sample::Square))
+        .map(|(number, (name, _))| (name.as_str(), series_colour(number), Sample::Square))
         .collect();
     let top = legend::draw(pen, root, &entries, TITLE)?;
     let mut plane = plane(pen, root, (&x, &y), (&x_axis, &bars.y), top)?;
     let one = FILLED / bars.series.len() as f64;
     let base = foot.and_then(|foot| y.place(foot)).unwrap_or(y.range.start);
     for (number, (_, values)) in bars.series.iter().enumerate() {
-        let ink = of_series(number).drawn();
+        let ink = series_colour(number).drawn();
         let bar = |(category, &value): (usize, &f64)| {
             let left = category as f64 + (1.0 - FILLED) / 2.0 + one * number as f64;
             let high = y.place(value)?;
@@ -64,12 +65,12 @@ pub(super) fn draw(pen: &Pen<'_>, root: &Area<'_>, bars: &Bars) -> Result<Data, 
     for (category, name) in bars.categories.iter().enumerate().step_by(every.max(1)) {
         let at = across.start + ((category as f64 + 0.5) * each) as i32;
         let name = shortened(name, SIZE, room * every as i32);
-        let label = Label { size: SIZE, colour: AXIS, anchor: Anchor::MIDDLE, ..Label::of(&name) };
+        let label = Label { size: SIZE, colour: AXIS, anchor: Anchor::MIDDLE, ..Label::new(&name) };
         pen.write(root, &label, (at, down.end + units(13)))?;
     }
     let pixels = |value: i32| f64::from(value) / f64::from(SCALE);
     let series = bars.series.iter().enumerate().map(|(number, (name, values))| {
-        json!({ "name": name, "colour": of_series(number).variable, "values": values })
+        json!({ "name": name, "colour": series_colour(number).variable, "values": values })
     });
     Ok(json!({
         "kind": "bars",

@@ -9,7 +9,7 @@ use super::legend::{self, Sample};
 use super::text::style;
 use super::thinning::thinned;
 use super::{Area, Data, MARGIN, Pen, SCALE, TITLE, units};
-use crate::colours::{AXIS, Colour, GRID, INK, of_series};
+use crate::colours::{AXIS, Colour, GRID, INK, series_colour};
 use crate::error::PlotError;
 use crate::figure::{Axis, Chart, Mark, Series};
 use crate::svg::DASHED_WIDTH;
@@ -26,8 +26,8 @@ pub(super) type Plane<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Scale, 
 pub(super) fn draw<'a>(pen: &Pen<'_>, root: &Area<'a>, chart: &Chart) -> Result<Data, PlotError> {
     let all = || chart.series.iter().flat_map(|series| &series.points);
     let whole = || all().filter(|at| chart.x.takes(at.0) && chart.y.takes(at.1));
-    let x = Scale::of(&chart.x, whole().map(|at| at.0)).ok_or_else(|| pen.nothing())?;
-    let y = Scale::of(&chart.y, whole().map(|at| at.1)).ok_or_else(|| pen.nothing())?;
+    let x = Scale::new(&chart.x, whole().map(|at| at.0)).ok_or_else(|| pen.nothing())?;
+    let y = Scale::new(&chart.y, whole().map(|at| at.1)).ok_or_else(|| pen.nothing())?;
     let entries: Vec<(&str, Colour, Sample)> = chart
         .series
         .iter()
@@ -77,7 +77,7 @@ pub(super) fn draw<'a>(pen: &Pen<'_>, root: &Area<'a>, chart: &Chart) -> Result<
 
 /// Colour of the `number`th series.
 fn colour_of(series: &Series, number: usize) -> Colour {
-    of_series(series.colour.unwrap_or(number))
+    series_colour(series.colour.unwrap_or(number))
 }
 
 /// Points that a page can show under the pointer: those drawn, thinned to a limit.

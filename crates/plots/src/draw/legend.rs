@@ -57,7 +57,7 @@ pub(super) fn draw(
             )),
         }
         .map_err(|error| pen.failed(error))?;
-        let label = Label { size: SIZE, anchor: Anchor::START, ..Label::of(&name) };
+        let label = Label { size: SIZE, anchor: Anchor::START, ..Label::new(&name) };
         pen.write(root, &label, (units(left + MARK), middle))?;
         left += needed + GAP;
     }

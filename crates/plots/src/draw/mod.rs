@@ -78,16 +78,16 @@ impl Pen<'_> {
     }
 
     /// Checks that there are as many values as rows, columns or categories.
-    fn check(&self, what: &'static str, expected: usize, found: usize) -> Result<(), PlotError> {
+    fn check(&self, what: &'static str, expected: usize, given: usize) -> Result<(), PlotError> {
         let title = || self.figure.title.clone();
-        match expected == found {
+        match expected == given {
             true => Ok(()),
-            false => Err(PlotError::Shape { title: title(), what, expected, found }),
+            false => Err(PlotError::Shape { title: title(), what, expected, found: given }),
         }
     }
 
     fn title(&self, root: &Area<'_>) -> Result<(), PlotError> {
-        let label = Label { size: 15, anchor: Anchor::START, ..Label::of(&self.figure.title) };
+        let label = Label { size: 15, anchor: Anchor::START, ..Label::new(&self.figure.title) };
         self.write(root, &label, (units(MARGIN), units(TITLE / 2)))
     }
 

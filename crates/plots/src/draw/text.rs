@@ -32,7 +32,7 @@ pub(super) struct Label<'a> {
 }
 
 impl<'a> Label<'a> {
-    pub(super) const fn of(text: &'a str) -> Self {
+    pub(super) const fn new(text: &'a str) -> Self {
         Self { text, size: 12, colour: INK, anchor: Anchor::MIDDLE, upwards: false }
     }
 

@@ -3,8 +3,8 @@
 //!
 //! Each target token is linked with the source token that it attends to most, and words are linked
 //! that have linked tokens (Zenkel, Wuebker and DeNero 2019, "Adding Interpretable Attention to
-//! Neural Translation Models Improves Word Alignment", section 4.1). Words are what white space
-//! divides, and a token is of the word that it begins in.
+//! Neural Translation Models Improves Word Alignment", section 4.1). Words are what spaces and tabs
+//! divide, and a token is of the word that it begins in.
 
 use anyhow::{Context, Result, bail};
 use taper_data::{END, NO_WORD, Tokenizer, WordLink};
@@ -151,7 +151,7 @@ pub fn count_links(found: &[Vec<Link>], reference: &[Vec<WordLink>]) -> Alignmen
     for (found, reference) in found.iter().zip(reference) {
         let known: Vec<(Link, bool)> =
             reference.iter().map(|link| ((link.source, link.target), link.is_sure)).collect();
-        counts += AlignmentCounts::of(found, &known);
+        counts += AlignmentCounts::count(found, &known);
     }
     counts
 }

@@ -155,6 +155,16 @@ const NAMES: &str = "
     validation_data valid_data
 `data.test`:
     test_file test_set test_data testpref testset
+`data.images.resample`:
+    interpolation
+`data.images.center_crop`:
+    do_center_crop crop_size
+`data.images.rescale`:
+    rescale_factor
+`data.images.mean`:
+    image_mean
+`data.images.deviation`:
+    image_std
 `data.lowercase`:
     do_lower_case lower_case uncased to_lower
 `data.cleaning.max_tokens`:

@@ -22,7 +22,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taper_data::{Corpora, DataConfig, Task, read_regular};
+use taper_data::{Corpora, DataConfig, Task, read_regular, text_of};
 use taper_decoding::DecodingConfig;
 use taper_model::{Architecture, Model, ModelConfig};
 use taper_trainer::{Metric, TrainingConfig};
@@ -41,6 +41,7 @@ pub use keys::schema;
 pub use logging::LoggingConfig;
 pub(crate) use nearest::nearest;
 use overrides::Override;
+pub(crate) use without_effect::is_idle;
 pub use without_effect::without_effect;
 
 /// More bytes than any recipe has.
@@ -102,7 +103,24 @@ impl RunConfig {
     /// # Errors
     /// One that names the file (or the override), line and key.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
-        Self::read(path, overrides, |table, folder| {
+        Self::load_recipe(path, overrides, None)
+    }
+
+    /// As [`load`](Self::load), for a run that begins with the weights of another one: what the
+    /// recipe does not say of `[model]` is as it is there.
+    ///
+    /// # Errors
+    /// As for [`load`](Self::load).
+    pub fn load_beginning_as(
+        path: &Path,
+        overrides: &[String],
+        model: &ModelConfig,
+    ) -> Result<Self> {
+        Self::load_recipe(path, overrides, Some(model))
+    }
+
+    fn load_recipe(path: &Path, overrides: &[String], model: Option<&ModelConfig>) -> Result<Self> {
+        Self::read(path, overrides, model, |table, folder| {
             let data = table.entry("data").or_insert_with(|| toml::Table::new().into());
             if let Some(data) = data.as_table_mut() {
                 let usual = DataConfig::default().dir.display().to_string();
@@ -119,7 +137,7 @@ impl RunConfig {
     /// # Errors
     /// As for [`load`](Self::load).
     pub(crate) fn load_of_run(path: &Path, overrides: &[String]) -> Result<Self> {
-        Self::read(path, overrides, |table, folder| {
+        Self::read(path, overrides, None, |table, folder| {
             if let Some(data) = table.get_mut("data").and_then(toml::Value::as_table_mut) {
                 paths::resolve_corpora(data, folder);
             }
@@ -129,6 +147,7 @@ impl RunConfig {
     fn read(
         path: &Path,
         overrides: &[String],
+        model: Option<&ModelConfig>,
         resolve: impl FnOnce(&mut toml::Table, &Path),
     ) -> Result<Self> {
         let text = read_text(path)?;
@@ -141,6 +160,9 @@ impl RunConfig {
             parse(&change.to_table().to_string(), &format!("--set {text}"), false)?;
             change.resolve_paths();
             change.apply(&mut table)?;
+        }
+        if let Some(model) = model {
+            complete_model(&mut table, model)?;
         }
         let names = |key: &str| table.get("data").and_then(|data| data.get(key)).is_some();
         let (names_validation, names_test) = (names("validation"), names("test"));
@@ -284,6 +306,27 @@ impl RunConfig {
     }
 }
 
+/// Gives the keys of `[model]` that a recipe does not set the values that they have in `model`.
+fn complete_model(recipe: &mut toml::Table, model: &ModelConfig) -> Result<()> {
+    fn complete(table: &mut toml::Table, with: toml::Table) {
+        for (key, value) in with {
+            match (table.get_mut(&key), value) {
+                (None, value) => drop(table.insert(key, value)),
+                (Some(toml::Value::Table(own)), toml::Value::Table(value)) => complete(own, value),
+                (Some(_), _) => {}
+            }
+        }
+    }
+    let mut model = toml::Table::try_from(model).context("[model] cannot be written as TOML")?;
+    // What embeddings began with there is in the weights.
+    model.remove("embeddings");
+    let own = recipe.entry("model").or_insert_with(|| toml::Table::new().into());
+    if let Some(own) = own.as_table_mut() {
+        complete(own, model);
+    }
+    Ok(())
+}
+
 /// File name without its extension.
 fn stem(path: &Path) -> String {
     path.file_stem().map_or_else(|| "run".to_owned(), |stem| stem.to_string_lossy().into_owned())
@@ -292,11 +335,7 @@ fn stem(path: &Path) -> String {
 fn read_text(path: &Path) -> Result<String> {
     let bytes = read_regular(path, MOST_BYTES)
         .with_context(|| format!("cannot read {}", path.display()))?;
-    String::from_utf8(bytes).map_err(|error| {
-        let valid = error.utf8_error().valid_up_to();
-        let line = 1 + error.as_bytes()[..valid].iter().filter(|&&b| b == b'\n').count();
-        anyhow!("{}:{line}: not valid UTF-8", path.display())
-    })
+    Ok(text_of(&bytes, path)?)
 }
 
 /// Parses `text`, which came from `origin`; line numbers are given only where

@@ -1,39 +1,112 @@
-//! What becomes of images before a model sees them: `preprocessor_config.json`, between a folder of
-//! the library Transformers and `[data.images]`.
+//! What becomes of images before a model sees them: `preprocessor_config.json`, or the key
+//! `image_processor` of `processor_config.json`, between a folder of the library Transformers and
+//! `[data.images]`.
 //!
-//! A folder without the file has 0.5 for mean and deviation, which Transformers takes for a ViT
-//! then.
+//! Which values a file may leave out depends on its image processor. A folder without any file has
+//! 0.5 for mean and deviation, and is resized to the model's size. Resizing follows the processors
+//! that use Pillow; those that use torchvision round otherwise.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use serde::{Deserialize, Serialize};
-use serde_json::json;
-use taper_data::ImagesConfig;
+use serde_json::{Value, json};
+use taper_data::{ImagesConfig, Resampling, Resize};
 
 use super::export::write_json;
 use super::import::read_keys;
 
 /// The file of the settings.
 const PREPROCESSOR: &str = "preprocessor_config.json";
+/// The file that has them in place of it, if under this key.
+const PROCESSOR: (&str, &str) = ("processor_config.json", "image_processor");
 
-/// The keys that change what a model sees.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub(super) struct Preprocessor {
-    image_mean: Vec<f64>,
-    image_std: Vec<f64>,
-    do_normalize: bool,
-    do_rescale: bool,
-    rescale_factor: f64,
+/// Keys that would change images in ways that are not known here, unless they are off.
+const UNKNOWN_HERE: [&str; 6] =
+    ["max_size", "crop_pct", "rescale_offset", "offset", "use_square_size", "size_divisor"];
+/// Keys that begin with `do_` and change no image, or are read below.
+const KNOWN_STEPS: [&str; 6] = [
+    "do_resize",
+    "do_center_crop",
+    "do_rescale",
+    "do_normalize",
+    "do_convert_rgb",
+    "do_reduce_labels",
+];
+
+/// What an image processor does where a file says nothing.
+struct Defaults {
+    /// Its name, without what comes before `ImageProcessor` or `FeatureExtractor`.
+    name: &'static str,
+    resample: Resampling,
+    /// Whether a single number as `size` is height and width, or else the shorter edge.
+    is_square: bool,
+    /// Resizes to the first and cuts out the second; or resizes to the size of the model.
+    sizes: Option<(usize, usize)>,
+    mean: [f64; 3],
+    deviation: [f64; 3],
 }
 
-impl Default for Preprocessor {
-    fn default() -> Self {
-        let (image_mean, image_std) = (vec![0.5; 3], vec![0.5; 3]);
-        let rescale_factor = 1.0 / 255.0;
-        Self { image_mean, image_std, do_normalize: true, do_rescale: true, rescale_factor }
-    }
+const HALF: [f64; 3] = [0.5; 3];
+const CLIP_MEAN: [f64; 3] = [0.481_454_66, 0.457_827_5, 0.408_210_73];
+const CLIP_DEVIATION: [f64; 3] = [0.268_629_54, 0.261_302_58, 0.275_777_11];
+
+/// The image processors that are known.
+static PROCESSORS: [Defaults; 6] = [
+    Defaults {
+        name: "ViT",
+        resample: Resampling::Bilinear,
+        is_square: true,
+        sizes: None,
+        mean: HALF,
+        deviation: HALF,
+    },
+    Defaults {
+        name: "DeiT",
+        resample: Resampling::Bicubic,
+        is_square: true,
+        sizes: Some((256, 224)),
+        mean: HALF,
+        deviation: HALF,
+    },
+    Defaults {
+        name: "Beit",
+        resample: Resampling::Bicubic,
+        is_square: true,
+        sizes: None,
+        mean: HALF,
+        deviation: HALF,
+    },
+    Defaults {
+        name: "Siglip",
+        resample: Resampling::Bicubic,
+        is_square: true,
+        sizes: None,
+        mean: HALF,
+        deviation: HALF,
+    },
+    Defaults {
+        name: "CLIP",
+        resample: Resampling::Bicubic,
+        is_square: false,
+        sizes: Some((224, 224)),
+        mean: CLIP_MEAN,
+        deviation: CLIP_DEVIATION,
+    },
+    Defaults {
+        name: "Bit",
+        resample: Resampling::Bicubic,
+        is_square: false,
+        sizes: Some((224, 224)),
+        mean: CLIP_MEAN,
+        deviation: CLIP_DEVIATION,
+    },
+];
+
+/// The settings of a folder.
+pub(super) struct Preprocessor {
+    /// The file that they are from.
+    path: PathBuf,
+    keys: Value,
 }
 
 impl Preprocessor {
@@ -42,12 +115,20 @@ impl Preprocessor {
     /// # Errors
     /// When the file is damaged.
     pub(super) fn read(source: &Path) -> Result<Self> {
-        let path = source.join(PREPROCESSOR);
-        if !path.exists() {
-            return Ok(Self::default());
+        let (file, key) = PROCESSOR;
+        let path = source.join(file);
+        if path.exists() {
+            let keys = read_keys(&path)?[key].take();
+            if keys.is_object() {
+                return Ok(Self { path, keys });
+            }
         }
-        serde_json::from_value(read_keys(&path)?)
-            .with_context(|| format!("{}: not of an image processor", path.display()))
+        let path = source.join(PREPROCESSOR);
+        let keys = if path.exists() { read_keys(&path)? } else { json!({}) };
+        if !keys.is_object() {
+            bail!("{}: not of an image processor", path.display());
+        }
+        Ok(Self { path, keys })
     }
 
     /// Puts the settings into `images`, whose size and channels are set.
@@ -55,21 +136,179 @@ impl Preprocessor {
     /// # Errors
     /// When images cannot be prepared so here, with the key.
     pub(super) fn describe(&self, images: &mut ImagesConfig) -> Result<()> {
-        if !self.do_rescale || (self.rescale_factor * 255.0 - 1.0).abs() > 1e-9 {
-            bail!("{PREPROCESSOR}: do_rescale is false or rescale_factor is not 1/255");
-        }
+        self.put_into(images).with_context(|| self.path.display().to_string())
+    }
+
+    fn put_into(&self, images: &mut ImagesConfig) -> Result<()> {
+        let defaults = self.defaults()?;
+        self.refuse_unknown()?;
         let channels = images.channels;
-        let (mean, deviation) = match self.do_normalize {
-            true => (self.image_mean.clone(), self.image_std.clone()),
+        if channels == 1 && self.flag("do_convert_rgb", false)? {
+            bail!("do_convert_rgb is true, but the model's num_channels is 1");
+        }
+        images.center_crop = self.flag("do_center_crop", defaults.sizes.is_some())?;
+        if images.center_crop {
+            self.require_crop(defaults, images.size)?;
+        }
+        images.resample = self.resample(defaults)?;
+        (images.resize, images.resize_to) = match self.flag("do_resize", true)? {
+            true => self.resize(defaults, images)?,
+            false => (Resize::None, Vec::new()),
+        };
+        images.rescale = match self.flag("do_rescale", true)? {
+            true => self.number("rescale_factor")?.unwrap_or(1.0 / 255.0),
+            false => 1.0,
+        };
+        let (mean, deviation) = match self.flag("do_normalize", true)? {
+            true => (
+                self.numbers("image_mean")?.unwrap_or(defaults.mean.into()),
+                self.numbers("image_std")?.unwrap_or(defaults.deviation.into()),
+            ),
             false => (vec![0.0; channels], vec![1.0; channels]),
         };
         images.mean = for_channels(mean, channels);
         images.deviation = for_channels(deviation, channels);
         Ok(())
     }
+
+    /// What the image processor of these settings takes for granted.
+    fn defaults(&self) -> Result<&'static Defaults> {
+        let named = ["image_processor_type", "feature_extractor_type"]
+            .iter()
+            .find_map(|key| self.keys[*key].as_str().map(|name| (*key, name)));
+        let Some((key, name)) = named else { return Ok(&PROCESSORS[0]) };
+        let family = name
+            .split_once("ImageProcessor")
+            .or_else(|| name.split_once("FeatureExtractor"))
+            .map_or(name, |(family, _)| family);
+        PROCESSORS.iter().find(|known| known.name == family).with_context(|| {
+            let known: Vec<&str> = PROCESSORS.iter().map(|known| known.name).collect();
+            format!(
+                "{key} is {name:?}, which is not known here: known are those of {}",
+                known.join(", ")
+            )
+        })
+    }
+
+    /// Refuses steps that are not taken here.
+    fn refuse_unknown(&self) -> Result<()> {
+        for (key, value) in self.keys.as_object().into_iter().flatten() {
+            let is_off = matches!(value, Value::Null | Value::Bool(false));
+            let is_step = key.starts_with("do_") && !KNOWN_STEPS.contains(&key.as_str());
+            if !is_off && (is_step || UNKNOWN_HERE.contains(&key.as_str())) {
+                bail!("{key} is {value}, which is not done here");
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses to cut out anything but the square that the model reads.
+    fn require_crop(&self, defaults: &Defaults, size: usize) -> Result<()> {
+        let given = &self.keys["crop_size"];
+        let crop = match (given, defaults.sizes) {
+            (Value::Null, Some((_, crop))) => Some([crop; 2]),
+            (Value::Null, None) => bail!("do_center_crop is true, but there is no crop_size"),
+            (given, _) => both(given).or_else(|| whole(given).map(|side| [side; 2])),
+        };
+        match crop {
+            Some(crop) if crop == [size; 2] => Ok(()),
+            Some([height, width]) => {
+                bail!("crop_size is {height} x {width}, but the model's image_size is {size}")
+            }
+            None => bail!("crop_size is {given}: expected a height and a width"),
+        }
+    }
+
+    fn resample(&self, defaults: &Defaults) -> Result<Resampling> {
+        let given = &self.keys["resample"];
+        if given.is_null() {
+            return Ok(defaults.resample);
+        }
+        let number = given.as_u64().and_then(|number| usize::try_from(number).ok());
+        number
+            .and_then(|number| Resampling::ALL.get(number).copied())
+            .with_context(|| format!("resample is {given}: expected a filter of Pillow, 0 to 5"))
+    }
+
+    /// How `size` resizes, and to what.
+    fn resize(&self, defaults: &Defaults, images: &ImagesConfig) -> Result<(Resize, Vec<usize>)> {
+        let size = &self.keys["size"];
+        let edge = |name: &str| whole(&size[name]);
+        let is_square = self.flag("default_to_square", defaults.is_square)?;
+        let single = match (size, defaults.sizes) {
+            (Value::Null, sizes) => Some(sizes.map_or(images.size, |(size, _)| size)),
+            _ => whole(size),
+        };
+        let (resize, mut to) = match (single, both(size), edge("shortest_edge")) {
+            (Some(side), ..) if is_square => (Resize::Stretch, vec![side; 2]),
+            (Some(side), ..) => (Resize::ShortestEdge, vec![side]),
+            (None, Some(both), _) => (Resize::Stretch, both.into()),
+            (None, None, Some(shortest)) => {
+                let longest = edge("longest_edge");
+                (Resize::ShortestEdge, [Some(shortest), longest].into_iter().flatten().collect())
+            }
+            _ => match (edge("max_height"), edge("max_width")) {
+                (Some(height), Some(width)) => (Resize::Fit, vec![height, width]),
+                _ => bail!(
+                    "size is {size}: expected height and width, shortest_edge, or max_height and \
+                     max_width"
+                ),
+            },
+        };
+        if resize == Resize::Stretch && !images.center_crop && to != [images.size; 2] {
+            bail!(
+                "size is {} x {} and do_center_crop is off, but the model's image_size is {}",
+                to[0],
+                to[1],
+                images.size
+            );
+        }
+        if resize == Resize::Stretch && to == [images.size; 2] {
+            to.clear();
+        }
+        Ok((resize, to))
+    }
+
+    fn flag(&self, key: &str, default: bool) -> Result<bool> {
+        match &self.keys[key] {
+            Value::Null => Ok(default),
+            Value::Bool(flag) => Ok(*flag),
+            other => bail!("{key} is {other}: expected true or false"),
+        }
+    }
+
+    fn number(&self, key: &str) -> Result<Option<f64>> {
+        let given = &self.keys[key];
+        match given.as_f64() {
+            None if !given.is_null() => bail!("{key} is {given}: expected a number"),
+            number => Ok(number),
+        }
+    }
+
+    /// A list of numbers, or one for all channels.
+    fn numbers(&self, key: &str) -> Result<Option<Vec<f64>>> {
+        let Value::Array(list) = &self.keys[key] else {
+            return Ok(self.number(key)?.map(|number| vec![number]));
+        };
+        let numbers: Option<Vec<f64>> = list.iter().map(Value::as_f64).collect();
+        numbers.map(Some).with_context(|| format!("{key} is not a list of numbers"))
+    }
 }
 
-/// One number for each channel; three that are all alike become as many as there are channels.
+/// A whole number of pixels.
+fn whole(value: &Value) -> Option<usize> {
+    value.as_u64().and_then(|number| usize::try_from(number).ok()).filter(|number| *number > 0)
+}
+
+/// Height and width, by name or in this order.
+fn both(size: &Value) -> Option<[usize; 2]> {
+    match size {
+        Value::Array(list) if list.len() == 2 => Some([whole(&list[0])?, whole(&list[1])?]),
+        _ => Some([whole(&size["height"])?, whole(&size["width"])?]),
+    }
+}
+
+/// One number for each channel; those that are all alike become as many as there are channels.
 fn for_channels(numbers: Vec<f64>, channels: usize) -> Vec<f64> {
     let alike = numbers.windows(2).all(|pair| pair[0] == pair[1]);
     match numbers.first() {
@@ -83,16 +322,105 @@ fn for_channels(numbers: Vec<f64>, channels: usize) -> Vec<f64> {
 /// # Errors
 /// When the file cannot be written.
 pub(super) fn write_preprocessor(images: &ImagesConfig, folder: &Path) -> Result<()> {
-    let settings = json!({
-        "image_processor_type": "ViTImageProcessor",
-        "do_normalize": true,
-        "do_rescale": true,
-        "do_resize": true,
+    write_json(&folder.join(PREPROCESSOR), &settings(images))
+}
+
+fn settings(images: &ImagesConfig) -> Value {
+    let first = images.resize_to.first().copied().unwrap_or(images.size);
+    let second = images.resize_to.get(1).copied();
+    let square = second.unwrap_or(first);
+    let size = match (images.resize, second) {
+        (Resize::Stretch | Resize::None, _) => json!({ "height": first, "width": square }),
+        (Resize::ShortestEdge, None) => json!({ "shortest_edge": first }),
+        (Resize::ShortestEdge, Some(longest)) => {
+            json!({ "shortest_edge": first, "longest_edge": longest })
+        }
+        (Resize::Fit, _) => json!({ "max_height": first, "max_width": square }),
+    };
+    // Those that have the steps in older versions of Transformers too.
+    let processor = match (images.resize, images.center_crop) {
+        (Resize::ShortestEdge, _) => "CLIPImageProcessor",
+        (Resize::Stretch, true) => "DeiTImageProcessor",
+        _ => "ViTImageProcessor",
+    };
+    let mut settings = json!({
+        "image_processor_type": processor,
+        "do_center_crop": images.center_crop,
+        "do_normalize": images.mean.iter().any(|mean| *mean != 0.0)
+            || images.deviation.iter().any(|deviation| *deviation != 1.0),
+        "do_rescale": images.rescale != 1.0,
+        "do_resize": images.resize != Resize::None,
         "image_mean": images.mean,
         "image_std": images.deviation,
-        "resample": 2,
-        "rescale_factor": 1.0 / 255.0,
-        "size": { "height": images.size, "width": images.size },
+        "resample": Resampling::ALL.iter().position(|known| *known == images.resample),
+        "rescale_factor": if images.rescale == 1.0 { 1.0 / 255.0 } else { images.rescale },
+        "size": size,
     });
-    write_json(&folder.join(PREPROCESSOR), &settings)
+    if images.center_crop {
+        settings["crop_size"] = json!({ "height": images.size, "width": images.size });
+    }
+    if images.channels == 3 {
+        settings["do_convert_rgb"] = json!(true);
+    }
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn described(keys: Value) -> Result<ImagesConfig> {
+        let mut images = ImagesConfig { size: 32, channels: 3, ..ImagesConfig::default() };
+        Preprocessor { path: "p.json".into(), keys }.describe(&mut images)?;
+        Ok(images)
+    }
+
+    #[test]
+    fn settings_survive_a_round_trip() {
+        let crop = json!({ "height": 32, "width": 32 });
+        for keys in [
+            json!({ "size": crop, "resample": 3 }),
+            json!({ "size": 32, "resample": 0, "do_normalize": false }),
+            json!({ "size": { "shortest_edge": 40 }, "do_center_crop": true, "crop_size": crop }),
+            json!({ "size": { "shortest_edge": 40, "longest_edge": 50 }, "resample": 5 }),
+            json!({ "size": { "max_height": 32, "max_width": 40 }, "resample": 1 }),
+            json!({ "size": [40, 48], "do_center_crop": true, "crop_size": 32, "resample": 4 }),
+            json!({ "do_resize": false, "do_center_crop": true, "crop_size": 32 }),
+            json!({ "do_rescale": false, "image_mean": [127.5, 127.0, 1.0], "image_std": 64 }),
+            json!({ "rescale_factor": 0.5, "image_mean": 0.25 }),
+            json!({ "image_processor_type": "CLIPImageProcessor", "size": 36, "crop_size": 32 }),
+            json!({ "feature_extractor_type": "DeiTFeatureExtractor", "size": 36, "crop_size": 32 }),
+        ] {
+            let images = described(keys.clone()).expect("known");
+            let written = settings(&images);
+            assert_eq!(described(written.clone()).expect("known"), images, "{keys} {written}");
+            for key in ["resample", "rescale_factor", "do_rescale", "do_resize", "do_normalize"] {
+                if !keys[key].is_null() {
+                    assert_eq!(written[key], keys[key], "{keys}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_done_here_is_refused_by_its_name() {
+        for (keys, said) in [
+            (json!({ "resample": 6 }), "resample is 6"),
+            (json!({ "size": { "longest_edge": 32 } }), "size is {\"longest_edge\":32}"),
+            (json!({ "size": 40 }), "size is 40 x 40 and do_center_crop is off"),
+            (json!({ "size": 40, "do_center_crop": true }), "no crop_size"),
+            (
+                json!({ "size": 40, "do_center_crop": true, "crop_size": 36 }),
+                "crop_size is 36 x 36",
+            ),
+            (json!({ "do_pad": true }), "do_pad is true"),
+            (json!({ "do_flip_channel_order": true }), "do_flip_channel_order is true"),
+            (json!({ "crop_pct": 0.875 }), "crop_pct is 0.875"),
+            (json!({ "do_resize": "yes" }), "do_resize is \"yes\""),
+            (json!({ "image_processor_type": "LevitImageProcessor" }), "\"LevitImageProcessor\""),
+        ] {
+            let error = format!("{:#}", described(keys).expect_err("refused"));
+            assert!(error.starts_with("p.json: ") && error.contains(said), "{said}: {error}");
+        }
+    }
 }

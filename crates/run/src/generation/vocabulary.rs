@@ -47,8 +47,8 @@ impl StepModel for WithTokens {
         self.model.first_input(source)
     }
 
-    fn steps_apart(&self) -> bool {
-        self.model.steps_apart()
+    fn gains_from_workers(&self) -> bool {
+        self.model.gains_from_workers()
     }
 
     fn start(&self, sources: &[&[u32]]) -> Result<TextState> {

@@ -92,7 +92,11 @@ mod tests {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("mine.toml");
         let machine = Machine { cores: 2, memory: Some(4 << 30), has_gpu: false };
-        let fields = FieldsConfig { source: "the \"source\"".into(), target: "2".into() };
+        let fields = FieldsConfig {
+            source: "the \"source\"".into(),
+            target: "2".into(),
+            ..FieldsConfig::default()
+        };
         for (pairs, format) in
             [(900, Format::Text), (60_000, Format::Jsonl), (5_000_000, Format::Tsv)]
         {

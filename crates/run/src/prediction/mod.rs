@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use candle_core::Tensor;
 use serde::Serialize;
-use taper_data::{LabelledConfig, Pixels, Row, Tokenizer, rows_of_each, rows_of_words};
+use taper_data::{LabelledConfig, Pixels, Row, Tokenizer, rows_of_each, rows_of_words, words};
 use taper_metrics::entities;
 use taper_model::{ImageClassifier, Model, Sequences, TextClassifier, TokenTagger};
 
@@ -65,7 +65,7 @@ pub fn predict(
 /// The words of a text, with a tag for each.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TaggedText {
-    /// The words, as white space divides them.
+    /// The words, as spaces and tabs divide them.
     pub words: Vec<String>,
     /// The likeliest tag of each; `O` beyond the tokens that the model reads.
     pub tags: Vec<String>,
@@ -73,7 +73,7 @@ pub struct TaggedText {
     pub entities: Vec<(String, usize, usize)>,
 }
 
-/// Tags the words of texts, as white space divides them, and tells `done` of the number so far.
+/// Tags the words of texts, as spaces and tabs divide them in training too, and tells `done` of the number so far.
 ///
 /// # Errors
 /// When the model fails.
@@ -82,8 +82,8 @@ pub fn predict_tags(
     texts: &[String],
     done: impl FnMut(usize),
 ) -> Result<Vec<TaggedText>> {
-    let words = |text: &String| text.split_whitespace().map(str::to_owned).collect();
-    let words: Vec<Vec<String>> = texts.iter().map(words).collect();
+    let of = |text: &String| words(text).map(str::to_owned).collect();
+    let words: Vec<Vec<String>> = texts.iter().map(of).collect();
     let labels = &run.config.data.labelled;
     let found = tags_of(&run.model, run.tokenizers.target(), labels, &words, done)?;
     let tagged = |(words, tags): (Vec<String>, Vec<String>)| {

@@ -14,14 +14,17 @@ use crate::evaluation::{ClassifiedTestSet, TestSetResult};
 use crate::event::RunObserver;
 use crate::training::in_order;
 
-/// What the images of a recipe are to a model.
+/// What the images of a recipe are to a model, which divides their values by 255: another factor goes
+/// into mean and deviation.
 pub(super) fn image_shape(images: &ImagesConfig) -> ImageShape {
+    let factor = 255.0 * images.rescale;
+    let scaled = |numbers: &[f64]| numbers.iter().map(|number| number / factor).collect();
     ImageShape {
         size: images.size,
         channels: images.channels,
         patch: images.patch,
-        mean: images.mean.clone(),
-        deviation: images.deviation.clone(),
+        mean: scaled(&images.mean),
+        deviation: scaled(&images.deviation),
     }
 }
 

@@ -37,7 +37,7 @@ pub fn round_to_int8(checkpoint: &Path) -> Result<Rounded, CheckpointError> {
     checkpoints::open_tensors(checkpoint, &state, MODEL_FILE)?.each(|tensor| {
         match tensor.shape[..] {
             [_, width] if width > 0 && Int8Matrix::holds(&tensor.name, &tensor.shape) => {
-                let matrix = Int8Matrix::of(&tensor.values, width);
+                let matrix = Int8Matrix::round(&tensor.values, width);
                 if !matrix.scales().iter().all(|scale| scale.is_finite()) {
                     let (path, name) = (path.clone(), tensor.name);
                     return Err(CheckpointError::NotFinite { path, name });

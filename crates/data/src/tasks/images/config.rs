@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
+use crate::{Error, Resampling, Resize, Result};
 
 /// What a model of images is trained on.
 ///
@@ -20,9 +20,20 @@ pub struct ImagesConfig {
     /// The labels, in the order of the classes: what the numbers in files mean, and the names of
     /// folders.
     pub labels: Vec<String>,
-    /// Height and width in pixels. Pictures in folders are scaled to it, whatever their shape.
+    /// Height and width in pixels, as the model reads them. Pictures in folders and tables are
+    /// brought to it by `resize` and `center_crop`.
     #[schemars(range(min = 1, max = 4096))]
     pub size: usize,
+    /// How pictures in folders and tables are resized.
+    pub resize: Resize,
+    /// What they are resized to, in pixels: two numbers, or one for both; empty for `size`.
+    #[schemars(extend("x-values" = "a list of at most two whole numbers"))]
+    pub resize_to: Vec<usize>,
+    /// By which filter they are resized, as Pillow has it.
+    pub resample: Resampling,
+    /// Whether the middle of a resized picture is cut out, `size` by `size`; what is smaller gets a
+    /// black margin.
+    pub center_crop: bool,
     /// Channels: 1 for grey, 3 for red, green and blue.
     #[schemars(range(min = 1, max = 3))]
     pub channels: usize,
@@ -30,6 +41,10 @@ pub struct ImagesConfig {
     /// the size.
     #[schemars(range(min = 1))]
     pub patch: usize,
+    /// What values from 0 to 255 are multiplied by before `mean` and `deviation`: 1/255 unless a model
+    /// was made otherwise.
+    #[schemars(extend("exclusiveMinimum" = 0.0))]
+    pub rescale: f64,
     /// What is taken off each channel, whose values are from 0 to 1: one number for each.
     #[schemars(extend("x-values" = "a list of numbers"))]
     pub mean: Vec<f64>,
@@ -77,6 +92,11 @@ impl Default for ImagesConfig {
             format: ImageFormat::Idx,
             labels: (0..10).map(|digit| digit.to_string()).collect(),
             size: 28,
+            resize: Resize::Stretch,
+            resize_to: Vec::new(),
+            resample: Resampling::Bilinear,
+            center_crop: false,
+            rescale: 1.0 / 255.0,
             channels: 1,
             patch: 4,
             mean: vec![0.5],
@@ -125,6 +145,10 @@ impl ImagesConfig {
             let message = format!("must divide data.images.size = {}", self.size);
             return wrong("data.images.patch", message);
         }
+        self.validate_resizing()?;
+        if !(self.rescale > 0.0 && self.rescale.is_finite()) {
+            return wrong("data.images.rescale", "must be a positive number".to_owned());
+        }
         let [is_mean, is_deviation] =
             [|x: &f64| x.is_finite(), |x: &f64| *x > 0.0 && x.is_finite()];
         if self.mean.len() != self.channels || !self.mean.iter().all(is_mean) {
@@ -160,5 +184,31 @@ impl ImagesConfig {
             return wrong("data.images.labels", "must be names of folders".to_owned());
         }
         Ok(())
+    }
+
+    fn validate_resizing(&self) -> Result<()> {
+        let wrong = |key, message: String| Err(Error::Config { key, message });
+        let to = &self.resize_to;
+        if to.len() > 2 || !to.iter().all(|side| (1..=LARGEST).contains(side)) {
+            let message = format!("must be at most two numbers from 1 to {LARGEST}");
+            return wrong("data.images.resize_to", message);
+        }
+        match self.resize {
+            Resize::None if !to.is_empty() => {
+                wrong("data.images.resize_to", "must be empty with resize = \"none\"".to_owned())
+            }
+            Resize::ShortestEdge if matches!(to[..], [shorter, longer] if longer < shorter) => {
+                let message = "must have the shorter edge first, and then the most of the longer";
+                wrong("data.images.resize_to", message.to_owned())
+            }
+            Resize::Stretch if !self.center_crop && to.iter().any(|side| *side != self.size) => {
+                let message = format!(
+                    "must be data.images.size = {} unless data.images.center_crop = true",
+                    self.size
+                );
+                wrong("data.images.resize_to", message)
+            }
+            _ => Ok(()),
+        }
     }
 }

@@ -6,9 +6,11 @@ use serde::{Deserialize, Serialize};
 /// What a classifier is trained on.
 ///
 /// A split named `train` is the file `{dir}/train.tsv`, which may end in `.gz` or `.zst`: a label, a
-/// tab and a text on each line, or two texts with a tab between them. For a tagger it is
-/// `{dir}/train.conll` or `{dir}/train.txt`: a word, white space and its tag on each line, and a blank
-/// line after each sentence; columns between the first and the last are not read.
+/// tab and a text on each line, or two texts with a tab between them. Of files called `.jsonl`, `.csv`
+/// or `.parquet`, and of `.tsv` where `data.fields` names columns, the fields `label`, `text` and
+/// `text_pair` are read. For a tagger it is `{dir}/train.conll` or `{dir}/train.txt`: a word, spaces or
+/// a tab and its tag on each line, and a blank line after each sentence; columns between the first and
+/// the last are not read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LabelledConfig {

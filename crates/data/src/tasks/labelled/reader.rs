@@ -1,11 +1,15 @@
 //! Texts with labels, line by line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use crate::tables::{Table, table_format};
 use crate::tasks::running_text;
+use crate::tasks::running_text::reader::refuse_json;
 use crate::text::segmentation::Layout;
 use crate::text::special::MARKS;
-use crate::{Corpora, DataConfig, Error, LineReader, Result, TokenizerPair};
+use crate::{
+    Corpora, DataConfig, Error, Format, LabelledConfig, LineReader, Result, TokenizerPair,
+};
 
 /// What the name of a file of such texts may end in.
 pub(crate) const ENDINGS: [&str; 4] = ["", ".tsv", ".tsv.gz", ".tsv.zst"];
@@ -26,11 +30,11 @@ pub(crate) struct Labelled {
     pub(crate) texts: Vec<String>,
 }
 
+/// A row, or what is wrong with it, in words.
+type RowResult<T> = std::result::Result<T, String>;
+
 /// The text of a line, or the two texts with a tab between them; or what is wrong with it.
-pub(crate) fn texts_of(
-    line: &str,
-    pairs: bool,
-) -> std::result::Result<(&str, Option<&str>), String> {
+pub(crate) fn texts_of(line: &str, pairs: bool) -> RowResult<(&str, Option<&str>)> {
     let (first, second) = match line.split_once('\t') {
         Some((first, second)) if pairs => (first, Some(second)),
         None if pairs => {
@@ -46,38 +50,98 @@ pub(crate) fn texts_of(
     Ok((first, second))
 }
 
-/// Reads a split; lines that are blank are passed over.
-///
-/// # Errors
-///
-/// For a line without a tab or text, or with a label that the configuration does not list.
-pub(crate) fn read(config: &DataConfig, split: &Corpora) -> Result<Labelled> {
-    let labels = &config.labelled.labels;
-    let mut found = Labelled::default();
-    for path in files(config, split)? {
-        let mut lines = LineReader::open(&path)?;
+/// The label of a line and what stands behind it.
+fn columns_of(line: &str, pairs: bool) -> RowResult<(&str, &str)> {
+    let (label, texts) =
+        line.split_once('\t').ok_or("has no tab; expected a label, a tab and a text")?;
+    match texts.split('\t').count() {
+        1 => Ok((label, texts)),
+        2 if pairs => Ok((label, texts)),
+        2 => Err(
+            "has two texts behind its label; set data.labelled.pairs = true, or write the text \
+                  without a tab"
+                .to_owned(),
+        ),
+        count => Err(format!(
+            "has {count} texts behind its label, with tabs between them; write each without a tab"
+        )),
+    }
+}
+
+impl Labelled {
+    /// Takes a text, or two with a tab between them, with its label.
+    fn push(&mut self, config: &LabelledConfig, label: &str, texts: String) -> RowResult<()> {
+        let Some(class) = config.labels.iter().position(|known| known == label) else {
+            let known = config.labels.join(", ");
+            return Err(format!("has the label {label:?}, but data.labelled.labels has {known}"));
+        };
+        texts_of(&texts, config.pairs)?;
+        self.classes.push(class as u32);
+        self.texts.push(texts);
+        Ok(())
+    }
+
+    /// Reads a file of lines; those that are blank are passed over.
+    fn read_lines(&mut self, config: &LabelledConfig, path: &Path) -> Result<()> {
+        let mut lines = LineReader::open(path)?;
         while let Some(line) = lines.next_line()? {
             if line.trim().is_empty() {
                 continue;
             }
-            let wrong = |message: String| Error::Record {
-                path: path.clone(),
-                unit: "line",
-                line: lines.line(),
-                message,
-            };
-            let Some((label, text)) = line.split_once('\t') else {
-                return Err(wrong("has no tab; expected a label, a tab and a text".to_owned()));
-            };
-            let Some(class) = labels.iter().position(|known| known == label) else {
-                let known = labels.join(", ");
-                return Err(wrong(format!(
-                    "has the label {label:?}, but data.labelled.labels has {known}"
-                )));
-            };
-            texts_of(text, config.labelled.pairs).map_err(wrong)?;
-            found.classes.push(class as u32);
-            found.texts.push(text.to_owned());
+            columns_of(&line, config.pairs)
+                .and_then(|(label, texts)| self.push(config, label, texts.to_owned()))
+                .map_err(|message| Error::Record {
+                    path: path.to_owned(),
+                    unit: "line",
+                    line: lines.line(),
+                    message,
+                })?;
+        }
+        Ok(())
+    }
+
+    /// Reads a table by its fields.
+    fn read_table(&mut self, config: &DataConfig, path: &Path, format: Format) -> Result<()> {
+        let fields = &config.fields;
+        let mut named = vec![fields.label(), fields.text()];
+        if config.labelled.pairs {
+            named.push(fields.text_pair());
+        }
+        let mut table = Table::open_named(path, format, &named)?;
+        let mut record = 0;
+        while let Some(mut texts) = table.next_record()? {
+            record += 1;
+            let label = texts.remove(0);
+            if config.labelled.pairs {
+                // A tab stands between the two.
+                texts.iter_mut().for_each(|text| *text = text.replace('\t', " "));
+            }
+            self.push(&config.labelled, &label, texts.join("\t")).map_err(|message| {
+                let path = path.to_owned();
+                Error::Record { path, unit: "record", line: record, message }
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads a split, lines and tables.
+///
+/// # Errors
+///
+/// For a line or record without a label or text, with more columns than it should have, or with a
+/// label that the configuration does not list.
+pub(crate) fn read(config: &DataConfig, split: &Corpora) -> Result<Labelled> {
+    let mut found = Labelled::default();
+    let fields = &config.fields;
+    let names_columns = [&fields.label, &fields.text, &fields.text_pair];
+    let names_columns = names_columns.iter().any(|name| !name.is_empty());
+    for path in files(config, split)? {
+        refuse_json(&path)?;
+        match table_format(&path) {
+            Some(Format::Tsv) if !names_columns => found.read_lines(&config.labelled, &path)?,
+            Some(format) => found.read_table(config, &path, format)?,
+            None => found.read_lines(&config.labelled, &path)?,
         }
     }
     if found.texts.is_empty() {

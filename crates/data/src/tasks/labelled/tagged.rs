@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::tasks::running_text;
-use crate::{Corpora, DataConfig, Error, LineReader, Result};
+use crate::{Corpora, DataConfig, Error, LineReader, Result, words};
 
 /// What the name of a file of tags may end in.
 pub(crate) const ENDINGS: [&str; 7] =
@@ -45,35 +45,46 @@ pub fn tagged_words(
 }
 
 /// Reads a split: a word a line, of which the first column is the word and the last its tag, with
-/// white space between them; a blank line ends a sentence.
+/// spaces or tabs between them; a blank line ends a sentence.
 ///
 /// # Errors
 ///
-/// For a line of one column, or with a tag that the configuration does not list.
+/// For a line of one column or of another number of columns than the first of its file, or with a
+/// tag that the configuration does not list.
 pub(crate) fn read(config: &DataConfig, split: &Corpora) -> Result<Vec<Tagged>> {
     let labels = &config.labelled.labels;
     let (mut found, mut sentence) = (Vec::new(), Tagged::default());
     for path in files(config, split)? {
         let mut lines = LineReader::open(&path)?;
+        // The number of columns, and the line that has them first.
+        let mut first = None;
         while let Some(line) = lines.next_line()? {
-            let mut columns = line.split_whitespace();
+            let columns: Vec<&str> = words(&line).collect();
             let wrong = |message: String| Error::Record {
                 path: path.clone(),
                 unit: "line",
                 line: lines.line(),
                 message,
             };
-            match (columns.next(), columns.next_back()) {
-                (None | Some(DOCUMENT), _) => {
+            match columns[..] {
+                [] | [DOCUMENT, ..] => {
                     if !sentence.words.is_empty() {
                         found.push(std::mem::take(&mut sentence));
                     }
                 }
-                (Some(word), None) => {
+                [word] => {
                     let message = format!("has {word:?} alone; expected a word and a tag");
                     return Err(wrong(message));
                 }
-                (Some(word), Some(tag)) => {
+                [word, .., tag] => {
+                    let (count, of_line) = *first.get_or_insert((columns.len(), lines.line()));
+                    if columns.len() != count {
+                        return Err(wrong(format!(
+                            "has {} columns, but line {of_line} has {count}; spaces and tabs divide \
+                             columns, so that a word cannot hold any",
+                            columns.len()
+                        )));
+                    }
                     let Some(number) = labels.iter().position(|known| known == tag) else {
                         let known = labels.join(", ");
                         return Err(wrong(format!(

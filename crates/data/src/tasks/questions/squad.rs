@@ -3,7 +3,6 @@
 //! never in memory as a whole.
 
 use std::fmt;
-use std::io::BufRead;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +12,7 @@ use serde::de::{
 };
 
 use crate::tasks::running_text;
-use crate::text::lines::open_stream;
+use crate::text::lines::open_text;
 use crate::{Corpora, DataConfig, Error, Result};
 
 /// What the name of a file of questions may end in.
@@ -155,11 +154,7 @@ fn read_file(
     unanswerable: bool,
     visit: &mut dyn FnMut(Paragraph) -> Result<()>,
 ) -> Result<()> {
-    let mut stream = open_stream(path)?;
-    let begin = stream.fill_buf().map_err(|error| Error::io(path, error))?;
-    if begin.starts_with("\u{feff}".as_bytes()) {
-        stream.consume("\u{feff}".len());
-    }
+    let stream = open_text(path)?;
     let mut file = File { path, unanswerable, visit, article: 0, paragraph: 0, failed: None };
     let mut json = serde_json::Deserializer::from_reader(stream);
     let read = Whole(&mut file).deserialize(&mut json).and_then(|()| json.end());

@@ -40,7 +40,7 @@ impl<'a> TextBlocks<'a> {
                 (portion, format!("{}, held out", config.train.name()))
             }
         };
-        let passages = TextReader::new(&files, config.text.documents, portion);
+        let passages = TextReader::new(&files, config, portion);
         let report = TextReport { split: name, ..TextReport::default() };
         let pending = Vec::new();
         Ok(Self { config, tokenizer, passages, pending, start: 0, report, failed: false })

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 /// How running text becomes what a language model is trained and validated on.
 ///
 /// A split named `train` is the file `{dir}/train.txt`, or every file of the folder `{dir}/train`
-/// in the order of their names; each may end in `.gz` or `.zst`.
+/// in the order of their names; each may end in `.gz` or `.zst`. Of files called `.jsonl`, `.csv`,
+/// `.tsv` or `.parquet` the field that `data.fields.text` names is read, and each record is a document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunningTextConfig {

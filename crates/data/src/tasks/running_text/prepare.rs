@@ -234,7 +234,7 @@ impl<'a> Portions<'a> {
         }
         let text = &self.config.text;
         let found = if text.hold_out > 0.0 {
-            let all = TextReader::new(self.files, text.documents, Portion::WHOLE).characters()?;
+            let all = TextReader::new(self.files, self.config, Portion::WHOLE).characters()?;
             let kept = (all as f64 * (1.0 - text.hold_out)) as u64;
             (Portion(0, kept), Portion(kept, u64::MAX))
         } else {
@@ -257,7 +257,7 @@ pub(crate) fn train_tokenizer(config: &DataConfig) -> Result<TokenizerPair> {
     let files = files(config, &config.train)?;
     let portion = Portions::of(config, &files).get()?.0;
     let mut is_empty = true;
-    let lines = TextReader::new(&files, config.text.documents, portion)
+    let lines = TextReader::new(&files, config, portion)
         .flat_map(|passage| match passage {
             Ok(passage) => {
                 passage.text.split_inclusive('\n').map(|line| Ok(line.to_owned())).collect()
@@ -310,7 +310,7 @@ impl<'a> Text<'a> {
     fn cache(&self, config: &DataConfig, tokenizers: &TokenizerPair, run: &Path) -> (PathBuf, Key) {
         let ending = if self.part == Part::HeldOut { ".held-out.bin" } else { ".bin" };
         let name = format!("{}{ending}", split_name(&self.split.name));
-        let facts = serde_json::json!({
+        let mut facts = serde_json::json!({
             "split": self.split.name,
             "part": format!("{:?}", self.part),
             "hold_out": config.text.hold_out,
@@ -318,6 +318,9 @@ impl<'a> Text<'a> {
             "text": self.split.text.text_hash,
             "tokenizer": tokenizers.target().hash(),
         });
+        if !config.fields.text.is_empty() {
+            facts["field"] = serde_json::json!(config.fields.text);
+        }
         (run.join(CACHE_FOLDER).join(name), Sha256::digest(facts.to_string().as_bytes()).into())
     }
 

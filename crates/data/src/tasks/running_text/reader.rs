@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::corpora::{NO_MATCH, is_pattern};
+use crate::tables::{Table, is_json, table_format};
 use crate::tasks::running_text::config::Documents;
+use crate::text::encoding::without_mark;
 use crate::text::lines::open_counted;
-use crate::{Corpora, Corpus, DataConfig, Error, LineReader, Result};
+use crate::{Corpora, Corpus, DataConfig, Error, FieldsConfig, LineReader, Result};
 
 /// What the name of a file may end in.
 pub(crate) const ENDINGS: [&str; 4] = ["", ".txt", ".txt.gz", ".txt.zst"];
@@ -121,10 +123,27 @@ fn files_at(
     })
 }
 
+/// Refuses a file that is one JSON value by its name: its syntax would be taken for text.
+///
+/// # Errors
+///
+/// [`Error::Malformed`] with what to do.
+pub(crate) fn refuse_json(path: &Path) -> Result<()> {
+    if !is_json(path) {
+        return Ok(());
+    }
+    let message = "is JSON, and would be learned with its braces and names; write an object a line \
+                   and call it .jsonl, of which data.fields.text is read, or call it .txt if its \
+                   letters are meant as they are";
+    Err(Error::Malformed { path: path.to_owned(), message: message.to_owned() })
+}
+
 /// Streams the passages of a split; stops after the first error.
 pub(crate) struct TextReader {
     files: std::vec::IntoIter<PathBuf>,
     documents: Documents,
+    /// Where the text stands in files that are tables.
+    fields: FieldsConfig,
     current: Option<Current>,
     portion: Portion,
     /// Bytes of the files that are behind.
@@ -137,12 +156,22 @@ pub(crate) struct TextReader {
 enum Current {
     Whole(Chunks),
     Lines(LineReader),
+    Table(Table),
 }
 
 impl TextReader {
-    pub(crate) fn new(files: &[PathBuf], documents: Documents, portion: Portion) -> Self {
-        let files = Vec::from(files).into_iter();
-        Self { files, documents, current: None, portion, behind: 0, at: 0, failed: false }
+    /// Reads `files` as `config` has it.
+    pub(crate) fn new(files: &[PathBuf], config: &DataConfig, portion: Portion) -> Self {
+        Self {
+            files: Vec::from(files).into_iter(),
+            documents: config.text.documents,
+            fields: config.fields.clone(),
+            current: None,
+            portion,
+            behind: 0,
+            at: 0,
+            failed: false,
+        }
     }
 
     /// Bytes of the files, as they lie on disk, that have been read so far.
@@ -150,6 +179,7 @@ impl TextReader {
         let current = match &self.current {
             Some(Current::Whole(chunks)) => chunks.count.load(Ordering::Relaxed),
             Some(Current::Lines(lines)) => lines.bytes_read(),
+            Some(Current::Table(table)) => table.bytes_read(),
             None => 0,
         };
         self.behind + current
@@ -166,10 +196,7 @@ impl TextReader {
             match &mut self.current {
                 None => {
                     let Some(path) = self.files.next() else { return Ok(None) };
-                    self.current = Some(match self.documents {
-                        Documents::Files => Current::Whole(Chunks::open(&path)?),
-                        Documents::Lines => Current::Lines(LineReader::open(&path)?),
-                    });
+                    self.current = Some(self.open(&path)?);
                 }
                 Some(Current::Whole(chunks)) => {
                     let begins_document = chunks.lines == 0 && chunks.is_at_start;
@@ -187,8 +214,28 @@ impl TextReader {
                         self.current = None;
                     }
                 },
+                // A record is a document, whatever its lines are.
+                Some(Current::Table(table)) => match table.next_record()?.map(|of| of.concat()) {
+                    Some(text) if text.trim().is_empty() => {}
+                    Some(text) => return Ok(Some(Passage { text, begins_document: true })),
+                    None => {
+                        self.behind = self.bytes_read();
+                        self.current = None;
+                    }
+                },
             }
         }
+    }
+
+    fn open(&self, path: &Path) -> Result<Current> {
+        refuse_json(path)?;
+        Ok(match (table_format(path), self.documents) {
+            (Some(format), _) => {
+                Current::Table(Table::open_named(path, format, &[self.fields.text()])?)
+            }
+            (None, Documents::Files) => Current::Whole(Chunks::open(path)?),
+            (None, Documents::Lines) => Current::Lines(LineReader::open(path)?),
+        })
     }
 
     fn next_passage(&mut self) -> Result<Option<Passage>> {
@@ -253,8 +300,9 @@ impl Chunks {
     /// The next piece, in which a line ends with `\n` alone.
     fn next_chunk(&mut self) -> Result<Option<String>> {
         let is_last = self.fill()?;
-        if self.is_at_start && self.pending.starts_with("\u{feff}".as_bytes()) {
-            self.pending.drain(..3);
+        if self.is_at_start {
+            let text = without_mark(&self.pending, &self.path)?.len();
+            self.pending.drain(..self.pending.len() - text);
         }
         self.is_at_start = false;
         if self.pending.is_empty() {
@@ -317,7 +365,9 @@ mod tests {
         for (file, text) in files.iter().zip(texts) {
             std::fs::write(file, text).expect("write");
         }
-        TextReader::new(&files, documents, portion).collect::<Result<_>>().expect("read")
+        let mut config = DataConfig::default();
+        config.text.documents = documents;
+        TextReader::new(&files, &config, portion).collect::<Result<_>>().expect("read")
     }
 
     fn texts(passages: &[Passage]) -> String {
@@ -371,7 +421,7 @@ mod tests {
         let mut bytes = "fine\n".repeat(50_000).into_bytes();
         bytes.extend(b"b\xffd\n");
         std::fs::write(&path, bytes).expect("write");
-        let error = TextReader::new(&[path], Documents::Files, Portion::WHOLE)
+        let error = TextReader::new(&[path], &DataConfig::default(), Portion::WHOLE)
             .collect::<Result<Vec<_>>>()
             .expect_err("not UTF-8")
             .to_string();

@@ -80,8 +80,7 @@ impl<'a> TextShards<'a> {
         let all: u64 = self.split.files.iter().map(size).sum::<Result<u64>>()?;
         // Where a portion begins is known to who reads all before it: the files are shared by all.
         let owners = share.owners(&[all]);
-        let mut reader =
-            TextReader::new(&self.split.files, self.config.text.documents, (self.portion)()?);
+        let mut reader = TextReader::new(&self.split.files, self.config, (self.portion)()?);
         let mut tokenised = 0;
         let mut tell = |reader: &TextReader, text: u64| {
             tokenised += text;

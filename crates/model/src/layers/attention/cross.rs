@@ -7,7 +7,9 @@ use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use std::ops::Range;
 use taper_ops::rng::name_key;
-use taper_ops::{AttentionSpec, Products, Seen, composed, cross_attention, decoding_attention};
+use taper_ops::{
+    AttentionSpec, Products, VisibleKeys, composed, cross_attention, decoding_attention,
+};
 
 /// Attention from the decoder to the encoder's output: one projection makes key and value.
 #[derive(Debug, Clone)]
@@ -76,7 +78,7 @@ impl CrossAttention {
     ) -> Result<Tensor> {
         let query = self.q.forward(x, pass)?;
         self.out.onto(
-            &decoding_attention(&query, Seen::Source { key_value, rows }, self.heads)?,
+            &decoding_attention(&query, VisibleKeys::Source { key_value, rows }, self.heads)?,
             residual,
             pass,
         )

@@ -17,7 +17,7 @@
 
 use super::super::positions::PreparedPositions;
 use super::past::padded_rows;
-use super::{Kind, LayerPast, PastRows, Site, Texts};
+use super::{LayerPast, Mechanism, PastRows, Site, Texts};
 use crate::Pass;
 use crate::cost::PartCost;
 use candle_core::{Result, Tensor};
@@ -43,12 +43,12 @@ pub(super) struct Hierarchical {
 
 impl Hierarchical {
     pub(super) fn new(site: &Site<'_>) -> Self {
-        let own = site.config.attention(site.causal);
+        let config = site.config.attention(site.causal);
         Self {
             heads: site.config.heads,
             causal: site.causal,
-            chunk: own.chunk,
-            levels: own.levels,
+            chunk: config.chunk,
+            levels: config.levels,
             dropout: site.config.attention_dropout,
             products: site.products,
             site: name_key(site.name),
@@ -56,8 +56,10 @@ impl Hierarchical {
     }
 
     pub(super) fn cost(site: &Site<'_>) -> PartCost {
-        let (own, width) = (Self::new(site), site.config.d_model);
-        PartCost::of_sequence(|length| (own.flops(width, length), own.kept(width, length)))
+        let (attention, width) = (Self::new(site), site.config.d_model);
+        PartCost::per_token(|length| {
+            (attention.flops(width, length), attention.kept(width, length))
+        })
     }
 
     pub(super) fn spec(&self, lengths: &Arc<[usize]>, dropout: Dropout) -> HierarchicalSpec {
@@ -73,7 +75,7 @@ impl Hierarchical {
     }
 }
 
-impl Kind for Hierarchical {
+impl Mechanism for Hierarchical {
     fn attend(
         &self,
         qkv: &Tensor,

@@ -15,7 +15,7 @@
 
 use super::super::positions::PreparedPositions;
 use super::performer::RandomFeatures;
-use super::{Kind, LayerPast, PastRows, Texts};
+use super::{LayerPast, Mechanism, PastRows, Texts};
 use crate::Pass;
 use crate::cost::PartCost;
 use candle_core::{Result, Tensor};
@@ -56,7 +56,7 @@ impl LinearAttention {
     }
 
     pub(super) fn cost(&self, width: usize) -> PartCost {
-        PartCost::of_sequence(|length| (self.flops(width, length), self.kept(width, length)))
+        PartCost::per_token(|length| (self.flops(width, length), self.kept(width, length)))
     }
 
     pub(super) fn spec(&self, lengths: &Arc<[usize]>) -> LinearAttentionSpec {
@@ -93,7 +93,7 @@ impl LinearAttention {
     }
 }
 
-impl Kind for LinearAttention {
+impl Mechanism for LinearAttention {
     fn attend(
         &self,
         qkv: &Tensor,

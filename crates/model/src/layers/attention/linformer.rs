@@ -15,7 +15,7 @@
 
 use super::super::positions::PreparedPositions;
 use super::super::weight::Weight;
-use super::{Kind, LayerPast, PastRows, Site, Texts};
+use super::{LayerPast, Mechanism, PastRows, Site, Texts};
 use crate::cost::PartCost;
 use crate::{AttentionConfig, Builder, Pass};
 use candle_core::{Result, Tensor, bail};
@@ -60,7 +60,7 @@ impl Linformer {
         let (width, heads) = (site.config.d_model, site.config.heads);
         let AttentionConfig { rank, length, .. } = *site.config.attention(site.causal);
         PartCost::table(2 * rank, length)
-            + PartCost::of_sequence(|length| {
+            + PartCost::per_token(|length| {
                 (flops((width, heads), rank, length), kept((width, heads), rank, length))
             })
     }
@@ -122,7 +122,7 @@ fn kept((width, heads): (usize, usize), rank: usize, length: usize) -> f64 {
     (2 * rank * width + kept_by_attention(&spec, width)) as f64
 }
 
-impl Kind for Linformer {
+impl Mechanism for Linformer {
     fn attend(
         &self,
         qkv: &Tensor,

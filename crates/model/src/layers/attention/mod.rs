@@ -1,46 +1,46 @@
 //! Multi-head attention layers (Vaswani et al. 2017, section 3.2.2) with fused projections.
 //!
-//! The computation between the projections of self-attention is a [`Kind`]: a file in this folder,
-//! which [`choose`] names. It may be written in plain Candle, on the tape through
-//! [`composed::on_tape`](taper_ops::composed::on_tape), as [`recurrent_segments`] is.
+//! The computation between the projections of self-attention is a [`Mechanism`]: a file in this
+//! folder, which [`choose`] names. It may be written in plain Candle, on the tape through
+//! [`composed::on_tape`](taper_ops::composed::on_tape), as [`transformer_xl`] is.
 //!
-//! **Decision.** A kind sees packed projections and the past that its layer keeps. None but
+//! **Decision.** A mechanism sees packed projections and the past that its layer keeps. None but
 //! Linformer has parameters of its own, so that weights trained with one kind can be tried with
 //! another.
 
 mod cross;
-mod hashed;
 mod hierarchical;
 mod linear;
 mod linformer;
 mod past;
 mod performer;
-mod recurrent_segments;
+mod reformer;
 mod softmax;
 #[cfg(test)]
 mod tests;
+mod transformer_xl;
 
 pub(crate) use cross::CrossAttention;
 pub(crate) use past::{LayerPast, PastRows, Texts};
 
 use super::mixer::Mixer;
 use super::positions::PreparedPositions;
-use super::state_space::Core;
+use super::state_space::StateSpaceMechanism;
 use super::weight::{Linear, Residual};
 use crate::config::{AttentionKind, ModelConfig};
 use crate::cost::PartCost;
 use crate::{Builder, ModelError, Pass};
 use candle_core::{DType, Device, Result, Tensor};
-use hashed::Hashed;
 use hierarchical::Hierarchical;
 use linear::LinearAttention;
 use linformer::Linformer;
 use performer::RandomFeatures;
-use recurrent_segments::Recurrent;
+use reformer::Reformer;
 use softmax::Softmax;
 use std::fmt::Debug;
 use std::sync::Arc;
 use taper_ops::{Products, composed, rotary};
+use transformer_xl::TransformerXl;
 
 /// A layer of self-attention that is being built.
 pub(crate) struct Site<'a> {
@@ -70,7 +70,7 @@ impl Site<'_> {
 /// `qkv (N, 3·D)` has query, key and value of each token side by side, each `(H, Dh)`. With two
 /// projections, `(N, 2·D)` has the query, which is also the key, and the value. With rotary
 /// positions, queries and keys are rotated already.
-pub(crate) trait Kind: Debug + Send + Sync {
+pub(crate) trait Mechanism: Debug + Send + Sync {
     /// Whether tokens are also seen as a memory, without a gradient to the states below: then `qkv`
     /// has a second key and value after the others.
     fn remembers(&self) -> bool {
@@ -137,16 +137,16 @@ pub(crate) trait Kind: Debug + Send + Sync {
     ) -> Result<Tensor>;
 }
 
-/// Chooses the kind that the recipe names for this layer.
-fn choose(build: &mut Builder, site: &Site<'_>) -> Result<Arc<dyn Kind>> {
+/// Chooses the mechanism that the recipe names for this layer.
+fn choose(build: &mut Builder, site: &Site<'_>) -> Result<Arc<dyn Mechanism>> {
     Ok(match site.kind() {
         AttentionKind::Full | AttentionKind::Sparse => Arc::new(Softmax::new(site)),
         AttentionKind::Linear => Arc::new(linear(site)),
         AttentionKind::Performer => Arc::new(performer(site)),
         AttentionKind::Linformer => Arc::new(Linformer::new(build, site)?),
-        AttentionKind::Reformer => Arc::new(Hashed::new(site)),
+        AttentionKind::Reformer => Arc::new(Reformer::new(site)),
         AttentionKind::Hierarchical => Arc::new(Hierarchical::new(site)),
-        AttentionKind::TransformerXl => Arc::new(Recurrent::new(build, site)?),
+        AttentionKind::TransformerXl => Arc::new(TransformerXl::new(build, site)?),
         kind @ (AttentionKind::Mamba | AttentionKind::S4d) => {
             candle_core::bail!("{} is no kind of attention, but a layer", kind.name())
         }
@@ -163,16 +163,16 @@ fn performer(site: &Site<'_>) -> LinearAttention {
 }
 
 /// Cost of a token between the projections.
-fn cost_of_kind(site: &Site<'_>) -> PartCost {
+fn cost_of_mechanism(site: &Site<'_>) -> PartCost {
     let width = site.config.d_model;
     match site.kind() {
         AttentionKind::Full | AttentionKind::Sparse => Softmax::cost(site),
         AttentionKind::Linear => linear(site).cost(width),
         AttentionKind::Performer => performer(site).cost(width),
         AttentionKind::Linformer => Linformer::cost(site),
-        AttentionKind::Reformer => Hashed::cost(site),
+        AttentionKind::Reformer => Reformer::cost(site),
         AttentionKind::Hierarchical => Hierarchical::cost(site),
-        AttentionKind::TransformerXl => Recurrent::cost(site),
+        AttentionKind::TransformerXl => TransformerXl::cost(site),
         AttentionKind::Mamba | AttentionKind::S4d => PartCost::default(),
     }
 }
@@ -188,8 +188,8 @@ pub struct UnprojectedAttention {
 #[derive(Debug, Clone)]
 enum Unprojected {
     /// The mechanism, with its number of projections.
-    Attention(Arc<dyn Kind>, usize),
-    StateSpace(Core),
+    Attention(Arc<dyn Mechanism>, usize),
+    StateSpace(StateSpaceMechanism),
 }
 
 impl UnprojectedAttention {
@@ -210,7 +210,7 @@ impl UnprojectedAttention {
         let mut builder = Builder::seeded(1, &Device::Cpu, DType::F32).with_biases(false);
         let build = &mut builder;
         let kind = if config.attention(causal).kind_of(layer).is_state_space() {
-            Unprojected::StateSpace(Core::new(build, name, config, (causal, layer))?)
+            Unprojected::StateSpace(StateSpaceMechanism::new(build, name, config, (causal, layer))?)
         } else {
             let site = Site { config, name, layer, causal, products: build.products };
             Unprojected::Attention(choose(build, &site)?, site.parts())
@@ -224,7 +224,7 @@ impl UnprojectedAttention {
     pub fn input_width(&self) -> usize {
         match &self.kind {
             Unprojected::Attention(_, parts) => parts * self.width,
-            Unprojected::StateSpace(core) => core.input_width(),
+            Unprojected::StateSpace(mechanism) => mechanism.input_width(),
         }
     }
 
@@ -243,10 +243,10 @@ impl UnprojectedAttention {
         pass: &Pass,
     ) -> std::result::Result<Tensor, ModelError> {
         Ok(match &self.kind {
-            Unprojected::Attention(kind, _) => {
-                kind.attend(inputs, lengths, &PreparedPositions::default(), pass)?
+            Unprojected::Attention(mechanism, _) => {
+                mechanism.attend(inputs, lengths, &PreparedPositions::default(), pass)?
             }
-            Unprojected::StateSpace(core) => core.run(inputs, lengths, pass)?,
+            Unprojected::StateSpace(mechanism) => mechanism.run(inputs, lengths, pass)?,
         })
     }
 
@@ -256,8 +256,8 @@ impl UnprojectedAttention {
     #[must_use]
     pub fn kept_bytes(&self, length: usize) -> f64 {
         let kept = match &self.kind {
-            Unprojected::Attention(kind, _) => kind.kept(self.width, length),
-            Unprojected::StateSpace(core) => core.kept(length),
+            Unprojected::Attention(mechanism, _) => mechanism.kept(self.width, length),
+            Unprojected::StateSpace(mechanism) => mechanism.kept(length),
         };
         size_of::<f32>() as f64 * kept
     }
@@ -270,8 +270,8 @@ impl UnprojectedAttention {
     #[must_use]
     pub fn forward_flops(&self, length: usize) -> f64 {
         match &self.kind {
-            Unprojected::Attention(kind, _) => kind.flops(self.width, length),
-            Unprojected::StateSpace(core) => core.flops(length),
+            Unprojected::Attention(mechanism, _) => mechanism.flops(self.width, length),
+            Unprojected::StateSpace(mechanism) => mechanism.flops(length),
         }
     }
 }
@@ -285,7 +285,7 @@ pub(crate) struct SelfAttention {
     heads: usize,
     /// Number of projections in `qkv`; the last is the value's.
     parts: usize,
-    kind: Arc<dyn Kind>,
+    mechanism: Arc<dyn Mechanism>,
 }
 
 impl SelfAttention {
@@ -310,7 +310,7 @@ impl SelfAttention {
             out,
             heads: config.heads,
             parts,
-            kind: choose(build, &site)?,
+            mechanism: choose(build, &site)?,
             name: name.to_owned(),
         })
     }
@@ -320,13 +320,13 @@ impl SelfAttention {
         let width = config.d_model;
         let site = Site { config, name: "", layer, causal, products: Products::F32 };
         let linear = PartCost::linear(width, width, config.has_attention_biases());
-        linear * site.parts() + cost_of_kind(&site) + linear
+        linear * site.parts() + cost_of_mechanism(&site) + linear
     }
 
     /// Projects, and rotates query and key if positions are rotary: `(N, D)` → `(N, 3·D)`.
     fn project(&self, x: &Tensor, positions: &PreparedPositions, pass: &Pass) -> Result<Tensor> {
         let mut qkv = self.qkv.forward(x, pass)?;
-        if pass.is_training() && self.kind.remembers() {
+        if pass.is_training() && self.mechanism.remembers() {
             // The projection's weights get their gradient, and the layers below do not.
             let seen_again = self.qkv.forward(&x.detach().copy()?, pass)?;
             qkv = composed::on_tape(pass.tape(), "memory", &[&qkv, &seen_again], |inputs| {
@@ -354,9 +354,9 @@ impl SelfAttention {
     ) -> Result<Tensor> {
         let qkv = self.project(x, positions, pass)?;
         if pass.records_attention(&self.name) {
-            pass.record(&self.name, self.kind.weights(&qkv, lengths, positions, pass)?);
+            pass.record(&self.name, self.mechanism.weights(&qkv, lengths, positions, pass)?);
         }
-        let attended = self.kind.attend(&qkv, lengths, positions, pass)?;
+        let attended = self.mechanism.attend(&qkv, lengths, positions, pass)?;
         self.out.onto(&pass.unmasked(&self.name, attended, self.heads)?, residual, pass)
     }
 
@@ -371,7 +371,7 @@ impl SelfAttention {
         pass: &Pass,
     ) -> Result<Tensor> {
         let qkv = self.project(x, positions, pass)?;
-        self.out.onto(&self.kind.step(&qkv, past, rows, positions)?, residual, pass)
+        self.out.onto(&self.mechanism.step(&qkv, past, rows, positions)?, residual, pass)
     }
 
     /// Attends within whole texts at once, as [`SelfAttention::step`] would token by token:
@@ -385,6 +385,6 @@ impl SelfAttention {
         pass: &Pass,
     ) -> Result<Tensor> {
         let qkv = self.project(x, positions, pass)?;
-        self.out.onto(&self.kind.read(&qkv, past, texts, positions)?, residual, pass)
+        self.out.onto(&self.mechanism.read(&qkv, past, texts, positions)?, residual, pass)
     }
 }

@@ -51,8 +51,8 @@ impl LayerPast {
         count: usize,
     ) -> Result<(Tensor, Vec<Vec<u32>>)> {
         let Some(kept) = self.cache.kept() else { candle_core::bail!("a step has no token") };
-        let all = kept.in_one()?;
-        let of_row = |row| all.of_query(row, rows.read, rows.history).collect();
+        let all = kept.joined()?;
+        let of_row = |row| all.visible_to(row, rows.read, rows.history).collect();
         let of_rows = (0..count).map(of_row).collect();
         Ok((all.rows, of_rows))
     }

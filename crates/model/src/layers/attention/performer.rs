@@ -34,24 +34,24 @@ impl RandomFeatures {
         let AttentionConfig { features, redraw_every, seed, .. } =
             *site.config.attention(site.causal);
         let head = site.config.d_model / site.config.heads;
-        Self::of(head, features, mix(seed, &[name_key(site.name)]), redraw_every)
+        Self::with_key(head, features, mix(seed, &[name_key(site.name)]), redraw_every)
     }
 
-    fn of(head: usize, count: usize, key: u64, redraw_every: usize) -> Self {
+    fn with_key(head: usize, count: usize, key: u64, redraw_every: usize) -> Self {
         Self { head, count, key, redraw_every, own: OnceLock::new() }
     }
 
     /// Vectors of a seed, never redrawn.
     #[cfg(test)]
     pub(super) fn drawn(head: usize, count: usize, key: u64) -> Self {
-        Self::of(head, count, key, 0)
+        Self::with_key(head, count, key, 0)
     }
 
     /// Uses these vectors, `(M, Dh)`, never redrawn.
     #[cfg(test)]
     pub(super) fn given(vectors: &Tensor) -> Self {
         let (count, head) = vectors.dims2().unwrap();
-        Self { own: OnceLock::from(vectors.clone()), ..Self::of(head, count, 0, 0) }
+        Self { own: OnceLock::from(vectors.clone()), ..Self::with_key(head, count, 0, 0) }
     }
 
     /// Number of features of a head.
@@ -126,7 +126,7 @@ mod tests {
         let (width, count) = (6, 15);
         let mut squares = 0.0;
         for seed in 0..200 {
-            let rows = rows(&RandomFeatures::of(width, count, seed, 0));
+            let rows = rows(&RandomFeatures::with_key(width, count, seed, 0));
             for (i, row) in rows.iter().enumerate() {
                 squares += inner(row, row);
                 for other in &rows[i - i % width..i] {
@@ -155,7 +155,7 @@ mod tests {
         for count in [1, 4] {
             let (mut error, mut mean) = (0.0, 0.0);
             for seed in 0..draws {
-                let rows = rows(&RandomFeatures::of(width, count, seed, 0));
+                let rows = rows(&RandomFeatures::with_key(width, count, seed, 0));
                 let feature = |row: &[f64], x: &[f64]| (inner(row, x) - inner(x, x) / 2.0).exp();
                 let products = rows.iter().map(|row| feature(row, &x) * feature(row, &y));
                 let estimate = products.sum::<f64>() / count as f64;
@@ -178,14 +178,14 @@ mod tests {
 
     #[test]
     fn features_are_drawn_anew_in_training_alone() {
-        let of = |every, pass: &Pass| {
-            let features = RandomFeatures::of(4, 6, 3, every);
+        let vectors = |every, pass: &Pass| {
+            let features = RandomFeatures::with_key(4, 6, 3, every);
             features.of_pass(pass).unwrap().to_vec2::<f64>().unwrap()
         };
-        let own = of(0, &Pass::evaluate());
-        assert_eq!(of(0, &Pass::train(1, 70, 0)), own);
-        assert_eq!(of(10, &Pass::evaluate()), own);
-        let at = |step| of(10, &Pass::train(1, step, 0));
+        let fixed = vectors(0, &Pass::evaluate());
+        assert_eq!(vectors(0, &Pass::train(1, 70, 0)), fixed);
+        assert_eq!(vectors(10, &Pass::evaluate()), fixed);
+        let at = |step| vectors(10, &Pass::train(1, step, 0));
         assert_eq!(at(70), at(79));
         assert_ne!(at(70), at(80));
     }

@@ -2,7 +2,7 @@
 //! pattern lets a query see: fused in [`taper_ops`].
 
 use super::super::positions::PreparedPositions;
-use super::{Kind, LayerPast, PastRows, Site, Texts};
+use super::{LayerPast, Mechanism, PastRows, Site, Texts};
 use crate::Pass;
 use crate::config::AttentionKind;
 use crate::cost::PartCost;
@@ -11,8 +11,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::rng::{mix, name_key};
 use taper_ops::{
-    AttentionSpec, Kept, Products, Seen, Sparse, composed, computed_pairs, decoding_attention,
-    kept_by_attention, self_attention,
+    AttentionSpec, CachedRows, Products, Sparse, VisibleKeys, composed, computed_pairs,
+    decoding_attention, kept_by_attention, self_attention,
 };
 
 #[derive(Debug)]
@@ -28,15 +28,15 @@ pub(super) struct Softmax {
 
 impl Softmax {
     pub(super) fn new(site: &Site<'_>) -> Self {
-        let (own, key) = (site.config.attention(site.causal), name_key(site.name));
+        let (config, key) = (site.config.attention(site.causal), name_key(site.name));
         let rule = Sparse {
-            block: own.block,
-            window: own.window,
-            dilation: own.dilation,
-            first: own.global_first,
-            last: own.global_last,
-            random: own.random,
-            seed: mix(own.seed, &[key]),
+            block: config.block,
+            window: config.window,
+            dilation: config.dilation,
+            first: config.global_first,
+            last: config.global_last,
+            random: config.random,
+            seed: mix(config.seed, &[key]),
         };
         Self {
             heads: site.config.heads,
@@ -82,11 +82,11 @@ impl Softmax {
     /// Keys of the cache that queries see.
     fn seen<'a>(
         &self,
-        kept: Kept<'a>,
+        kept: CachedRows<'a>,
         (text, history): (&'a [Range<usize>], &'a [Vec<u32>]),
         positions: &'a PreparedPositions,
-    ) -> Seen<'a> {
-        Seen::Past {
+    ) -> VisibleKeys<'a> {
+        VisibleKeys::Past {
             kept,
             text,
             history,
@@ -104,7 +104,7 @@ impl Softmax {
     }
 }
 
-impl Kind for Softmax {
+impl Mechanism for Softmax {
     fn attend(
         &self,
         qkv: &Tensor,
@@ -165,7 +165,7 @@ impl Kind for Softmax {
         positions: &PreparedPositions,
     ) -> Result<Tensor> {
         let (query, key_value) = Self::apart(qkv)?;
-        let kept = Kept::Apart { text: Some(&key_value), steps: &[] };
+        let kept = CachedRows::Apart { text: Some(&key_value), steps: &[] };
         let seen = self.seen(kept, (texts.seen, &[]), positions);
         let out = decoding_attention(&query, seen, self.heads)?;
         past.cache.add_text(key_value)?;

@@ -2,12 +2,12 @@
 //! `scripts/golden/attention/low_rank_attention.py`) and finite differences.
 #![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
-use super::hashed::{Chunks, Hashed, Rotations};
 use super::hierarchical::Hierarchical;
 use super::linear::LinearAttention;
 use super::linformer::{attended, to_sums};
 use super::performer::RandomFeatures;
-use super::recurrent_segments::Segments;
+use super::reformer::{Chunks, Reformer, Rotations};
+use super::transformer_xl::Segments;
 use candle_core::{DType, Device, Result, Tensor, Var};
 use std::collections::HashMap;
 use taper_ops::rng::Counter;
@@ -74,13 +74,13 @@ fn linear_attention_is_the_equation() {
         for length in LENGTHS {
             for i in 0..length {
                 for column in 0..6 {
-                    let own = column / head * head;
+                    let start = column / head * head;
                     let last = if causal { i + 1 } else { length };
                     let (mut sum, mut total) = (0.0, 1e-6);
                     for j in 0..last {
                         let (query, key) = (&rows[first + i], &rows[first + j]);
                         let products =
-                            (own..own + head).map(|d| feature(query[d]) * feature(key[6 + d]));
+                            (start..start + head).map(|d| feature(query[d]) * feature(key[6 + d]));
                         let weight: f64 = products.sum();
                         sum += weight * key[12 + column];
                         total += weight;
@@ -159,16 +159,16 @@ fn golden(name: &str) -> HashMap<String, Tensor> {
 fn performers_of_others_agree() {
     let file = golden("attention/low-rank-attention");
     for (case, causal) in [("performer", false), ("performer_causal", true)] {
-        let of = |name: &str| &file[&format!("{case}.{name}")];
-        let qkv = Var::from_tensor(of("qkv")).unwrap();
-        let vectors = RandomFeatures::given(of("omega"));
+        let tensor = |name: &str| &file[&format!("{case}.{name}")];
+        let qkv = Var::from_tensor(tensor("qkv")).unwrap();
+        let vectors = RandomFeatures::given(tensor("omega"));
         let kind = LinearAttention::performer(4, causal, Products::F32, vectors);
         let length = qkv.dim(0).unwrap();
         let check = |tape: Tape, out: Tensor, way: &str| {
-            let gradients = tape.differentiate(&out, of("output_gradient")).unwrap();
-            let error = relative(&out, of("output"));
+            let gradients = tape.differentiate(&out, tensor("output_gradient")).unwrap();
+            let error = relative(&out, tensor("output"));
             assert!(error < 1e-6, "{case}, {way}: {error}");
-            let error = relative(&gradients.get(&qkv).unwrap().unwrap(), of("grad.qkv"));
+            let error = relative(&gradients.get(&qkv).unwrap().unwrap(), tensor("grad.qkv"));
             assert!(error < 1e-6, "{case}, {way}, gradient: {error}");
         };
         let tape = Tape::new();
@@ -185,19 +185,19 @@ fn performers_of_others_agree() {
 fn linformers_of_others_agree() {
     let file = golden("attention/low-rank-attention");
     for case in ["linformer", "linformer_short"] {
-        let of = |name: &str| &file[&format!("{case}.{name}")];
+        let tensor = |name: &str| &file[&format!("{case}.{name}")];
         let names = ["input", "key_sums", "value_sums"];
-        let inputs = names.map(|name| Var::from_tensor(of(name)).unwrap());
+        let inputs = names.map(|name| Var::from_tensor(tensor(name)).unwrap());
         let given = [inputs[0].as_tensor(), inputs[1].as_tensor(), inputs[2].as_tensor()];
         let lengths = [given[0].dim(0).unwrap()];
-        let project = |x: &Tensor| x.matmul(&of("qkv.weight").t()?);
+        let project = |x: &Tensor| x.matmul(&tensor("qkv.weight").t()?);
         let check = |tape: Tape, out: Tensor, way: &str| {
-            let gradients = tape.differentiate(&out, of("output_gradient")).unwrap();
-            let error = relative(&out, of("output"));
+            let gradients = tape.differentiate(&out, tensor("output_gradient")).unwrap();
+            let error = relative(&out, tensor("output"));
             assert!(error < 1e-6, "{case}, {way}: {error}");
             for (input, name) in given.iter().zip(names) {
                 let gradient = gradients.get(input).unwrap().unwrap();
-                let error = relative(&gradient, of(&format!("grad.{name}")));
+                let error = relative(&gradient, tensor(&format!("grad.{name}")));
                 assert!(error < 1e-6, "{case}, {way}, gradient of {name}: {error}");
             }
         };
@@ -271,13 +271,13 @@ fn a_performer_nears_full_attention() {
 /// neighbouring sequence change nothing.
 #[test]
 fn a_sentence_does_not_depend_on_loud_neighbours() {
-    let (own, loud) = (random(20, 18, 10), (random(30, 18, 11).as_tensor() * 12.0).unwrap());
-    let (own, loud) = (own.to_dtype(DType::F32).unwrap(), loud.to_dtype(DType::F32).unwrap());
+    let (quiet, loud) = (random(20, 18, 10), (random(30, 18, 11).as_tensor() * 12.0).unwrap());
+    let (quiet, loud) = (quiet.to_dtype(DType::F32).unwrap(), loud.to_dtype(DType::F32).unwrap());
     let vectors = random(8, 3, 12);
     for causal in [false, true] {
         let kind = performer(causal, &vectors);
-        let alone = run(&kind, &own, &[20]).unwrap().to_dtype(DType::F64).unwrap();
-        let both = Tensor::cat(&[&own, &loud], 0).unwrap();
+        let alone = run(&kind, &quiet, &[20]).unwrap().to_dtype(DType::F64).unwrap();
+        let both = Tensor::cat(&[&quiet, &loud], 0).unwrap();
         let both = run(&kind, &both, &[20, 30]).unwrap().to_dtype(DType::F64).unwrap();
         let error = relative(&both.narrow(0, 0, 20).unwrap(), &alone);
         assert!(error < 1e-6, "causal {causal}: {error}");
@@ -337,7 +337,7 @@ fn hierarchical_attention_of_single_tokens_or_one_chunk_is_full_attention() {
             products: Products::F32,
         };
         let full = composed::self_attention(&qkv, None, &spec).unwrap();
-        let of = |qkv: &Tensor, chunk, levels| {
+        let run_levels = |qkv: &Tensor, chunk, levels| {
             let kind = Hierarchical { levels, ..hierarchical(causal, HEADS, chunk) };
             let spec = kind.spec(&lengths.into(), Dropout::none());
             relative(&hierarchical_attention(None, qkv, &spec).unwrap(), &full)
@@ -345,10 +345,10 @@ fn hierarchical_attention_of_single_tokens_or_one_chunk_is_full_attention() {
         // Composed, since Candle tracks the first, and fused.
         for qkv in [qkv.as_tensor(), &qkv.detach()] {
             for (chunk, levels) in [(1, 1), (1, 3), (14, 1), (100, 2)] {
-                let error = of(qkv, chunk, levels);
+                let error = run_levels(qkv, chunk, levels);
                 assert!(error < 1e-12, "causal {causal}, {levels} × {chunk}: {error}");
             }
-            let (one, two) = (of(qkv, 3, 1), of(qkv, 3, 2));
+            let (one, two) = (run_levels(qkv, 3, 1), run_levels(qkv, 3, 2));
             assert!(one > 1e-3 && two > 1e-3 && one != two, "causal {causal}: {one}, {two}");
         }
     }
@@ -386,22 +386,22 @@ fn reformers_of_others_agree() {
     let file = golden("attention/reformer");
     let rotations = Rotations::given(&file["rotations"]);
     for (case, causal) in [("causal", true), ("both", false)] {
-        let of = |name: &str| &file[&format!("{case}.{name}")];
-        let inputs = ["input", "weight"].map(|name| Var::from_tensor(of(name)).unwrap());
+        let tensor = |name: &str| &file[&format!("{case}.{name}")];
+        let inputs = ["input", "weight"].map(|name| Var::from_tensor(tensor(name)).unwrap());
         let given = [inputs[0].as_tensor(), inputs[1].as_tensor()];
-        let kind = Hashed::given(causal, Chunks::Sorted(8), rotations.clone());
+        let kind = Reformer::given(causal, Chunks::Sorted(8), rotations.clone());
         let lengths = [given[0].dim(0).unwrap()];
         let tape = Tape::new();
         let out = composed::on_tape(Some(&tape), "reformer", &given, |x| {
             kind.run(&x[0].matmul(&x[1].t()?)?, &lengths, Dropout::none())
         })
         .unwrap();
-        let gradients = tape.differentiate(&out, of("output_gradient")).unwrap();
-        let error = relative(&out, of("output"));
+        let gradients = tape.differentiate(&out, tensor("output_gradient")).unwrap();
+        let error = relative(&out, tensor("output"));
         assert!(error < 1e-6, "{case}: {error}");
         for (input, name) in given.iter().zip(["input", "weight"]) {
             let gradient = gradients.get(input).unwrap().unwrap();
-            let error = relative(&gradient, of(&format!("grad.{name}")));
+            let error = relative(&gradient, tensor(&format!("grad.{name}")));
             assert!(error < 1e-6, "{case}, gradient of {name}: {error}");
         }
     }
@@ -442,7 +442,7 @@ fn one_bucket_is_full_attention_with_shared_queries_and_keys() {
         for chunks in [Chunks::Sorted(32), Chunks::OfBuckets(32), Chunks::OfBuckets(16)] {
             for rounds in [1, 3] {
                 let rotations = Rotations::drawn((HEADS, 3), (rounds, 1), 5);
-                let kind = Hashed::given(causal, chunks, rotations);
+                let kind = Reformer::given(causal, chunks, rotations);
                 let out = kind.run(&qv, &[29], Dropout::none()).unwrap();
                 let error = relative(&out, &full);
                 let sees_all = chunks != Chunks::OfBuckets(16) || causal;
@@ -457,7 +457,7 @@ fn hashed_attention_has_gradients_of_finite_differences() {
     // Buckets do not change under the differences, as long as no token changes its own.
     let qv = random(50, 12, 14);
     for (causal, chunks) in [(true, Chunks::OfBuckets(4)), (false, Chunks::Sorted(8))] {
-        let kind = Hashed::given(causal, chunks, Rotations::drawn((HEADS, 3), (3, 4), 6));
+        let kind = Reformer::given(causal, chunks, Rotations::drawn((HEADS, 3), (3, 4), 6));
         check_gradients("reformer", std::slice::from_ref(&qv), |x| {
             kind.run(&x[0], &[31, 1, 18], Dropout::none())
         });

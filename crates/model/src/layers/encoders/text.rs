@@ -71,7 +71,7 @@ impl TextEncoder {
 
     /// Cost of one of its layers, counted from 0.
     pub(crate) fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        LayerCost::of(Block::cost(config, StackKind::Encoder, layer))
+        LayerCost::from_part(Block::cost(config, StackKind::Encoder, layer))
     }
 
     /// Cost without the embedding of the tokens.

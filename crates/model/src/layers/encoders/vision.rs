@@ -228,7 +228,7 @@ impl PatchEmbedding {
 fn grid_sinusoids(side: usize, width: usize, halves: bool) -> Vec<f32> {
     let half = width / 2;
     let line = sinusoids(side, half, halves);
-    let of = |at: usize| &line[at * half..(at + 1) * half];
+    let sinusoid = |at: usize| &line[at * half..(at + 1) * half];
     let places = (0..side).flat_map(|row| (0..side).map(move |column| (row, column)));
-    places.flat_map(|(row, column)| [of(row), of(column)].concat()).collect()
+    places.flat_map(|(row, column)| [sinusoid(row), sinusoid(column)].concat()).collect()
 }

@@ -19,7 +19,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::feed_forward::FeedForward;
+use super::feed_forward::DenseFeedForward;
 use super::head::picked;
 use super::weight::{Residual, Weight};
 use crate::config::ExpertsConfig;
@@ -35,7 +35,7 @@ use taper_ops::{Dropout, composed};
 #[derive(Debug, Clone)]
 pub(crate) struct Experts {
     router: Weight,
-    experts: Vec<FeedForward>,
+    experts: Vec<DenseFeedForward>,
     config: ExpertsConfig,
     site: u64,
 }
@@ -75,10 +75,10 @@ impl Plan {
         for of_choice in &plan.experts {
             let mut of_tokens = Vec::with_capacity(of_choice.len());
             for (token, &expert) in of_choice.iter().enumerate() {
-                let own = &mut plan.tokens[expert as usize];
-                of_tokens.push((own.len() < capacity).then_some(own.len()));
-                if own.len() < capacity {
-                    own.push(token as u32);
+                let tokens = &mut plan.tokens[expert as usize];
+                of_tokens.push((tokens.len() < capacity).then_some(tokens.len()));
+                if tokens.len() < capacity {
+                    tokens.push(token as u32);
                 } else {
                     plan.dropped += 1;
                 }
@@ -89,9 +89,9 @@ impl Plan {
         let firsts: Vec<usize> = plan
             .tokens
             .iter()
-            .map(|own| {
-                first += own.len();
-                first - own.len()
+            .map(|tokens| {
+                first += tokens.len();
+                first - tokens.len()
             })
             .collect();
         for (of_choice, places) in plan.experts.iter().zip(places) {
@@ -125,16 +125,21 @@ impl Plan {
 
 impl Experts {
     pub(crate) fn new(build: &mut Builder, name: &str, config: &ModelConfig) -> Result<Self> {
-        let own = config.experts.clone();
+        let experts = config.experts.clone();
         let expert = |build: &mut Builder, index: usize| {
             // A single expert drops the same elements as a dense layer.
             let site = name_key(name).wrapping_add(index as u64);
-            FeedForward::new(build, &format!("{name}.experts.{index}"), site, config)
+            DenseFeedForward::new(build, &format!("{name}.experts.{index}"), site, config)
         };
         Ok(Self {
-            router: build.matrix(&format!("{name}.router.weight"), own.count, config.d_model, 1)?,
-            experts: (0..own.count).map(|index| expert(build, index)).collect::<Result<_>>()?,
-            config: own,
+            router: build.matrix(
+                &format!("{name}.router.weight"),
+                experts.count,
+                config.d_model,
+                1,
+            )?,
+            experts: (0..experts.count).map(|index| expert(build, index)).collect::<Result<_>>()?,
+            config: experts,
             site: name_key(&format!("{name}.router")),
         })
     }
@@ -145,7 +150,7 @@ impl Experts {
     pub(crate) fn cost(config: &ModelConfig) -> PartCost {
         let ExpertsConfig { count, per_token, jitter, .. } = config.experts;
         let drawn = usize::from(jitter > 0.0) + usize::from(config.residual_dropout > 0.0);
-        let one = FeedForward::cost(config);
+        let one = DenseFeedForward::cost(config);
         let router = PartCost::linear(config.d_model, count, false);
         let met = one * per_token;
         PartCost { parameters: (one * count).parameters, ..met }
@@ -162,8 +167,8 @@ impl Experts {
         let noise = match pass.noise(self.site) {
             Some(key) if self.config.jitter > 0.0 => {
                 let (counter, jitter) = (Counter::new(key), self.config.jitter);
-                let of = |i| 1.0 + jitter * (2.0 * counter.f64_at(i) - 1.0);
-                let noise: Vec<f64> = (0..x.elem_count() as u64).map(of).collect();
+                let factor = |i| 1.0 + jitter * (2.0 * counter.f64_at(i) - 1.0);
+                let noise: Vec<f64> = (0..x.elem_count() as u64).map(factor).collect();
                 Some(Tensor::from_vec(noise, x.shape(), &Device::Cpu)?)
             }
             _ => None,
@@ -232,15 +237,16 @@ impl Experts {
                 .iter()
                 .map(|of_choice| routed.gather(&index(of_choice)?, 1))
                 .collect::<Result<_>>()?; // (N, 1) each
-            let weighed =
-                |gate: &Tensor, own: &Tensor| own.broadcast_mul(&gate.to_dtype(own.dtype())?);
+            let weighed = |gate: &Tensor, result: &Tensor| {
+                result.broadcast_mul(&gate.to_dtype(result.dtype())?)
+            };
             let mut sum = weighed(&gates[0], &brought[0])?;
             if let [first, others @ ..] = gates.as_slice()
                 && !others.is_empty()
             {
                 let total = others.iter().try_fold(first.clone(), |total, gate| total + gate)?;
-                for (gate, own) in others.iter().zip(&brought[1..]) {
-                    sum = (sum + weighed(gate, own)?)?;
+                for (gate, result) in others.iter().zip(&brought[1..]) {
+                    sum = (sum + weighed(gate, result)?)?;
                 }
                 sum = sum.broadcast_div(&total.to_dtype(sum.dtype())?)?;
             }
@@ -259,8 +265,8 @@ impl Experts {
                 continue;
             }
             let rows: Arc<[u32]> = if is_idle { [0].into() } else { tokens.as_slice().into() };
-            let own = picked(x, rows, Dropout::none(), pass)?;
-            results.push((expert.alone(&own, pass)?, is_idle));
+            let inputs = picked(x, rows, Dropout::none(), pass)?;
+            results.push((expert.alone(&inputs, pass)?, is_idle));
         }
         let (rows, width) = x.dims2()?;
         if rows == 0 {
@@ -269,11 +275,11 @@ impl Experts {
         // The results of idle experts stand after the row of zeros.
         results.sort_by_key(|(_, is_idle)| *is_idle);
         let busy = results.iter().filter(|(_, is_idle)| !is_idle).count();
-        let inputs: Vec<&Tensor> = results.iter().map(|(own, _)| own).collect();
+        let inputs: Vec<&Tensor> = results.iter().map(|(result, _)| result).collect();
         let all = composed::on_tape(pass.tape(), "rows of experts", &inputs, |inputs| {
             let zeros = Tensor::zeros((1, width), x.dtype(), x.device())?;
-            let (own, idle) = inputs.split_at(busy);
-            let parts: Vec<&Tensor> = own.iter().chain([&zeros]).chain(idle).collect();
+            let (busy, idle) = inputs.split_at(busy);
+            let parts: Vec<&Tensor> = busy.iter().chain([&zeros]).chain(idle).collect();
             Tensor::cat(&parts, 0)
         })?;
         let of_choice =

@@ -130,7 +130,7 @@ fn gradients_are_finite_differences() {
         let (made, _) = layer(&ModelConfig { activation, ..config(6, 8, own) });
         let experts = Experts {
             router: made.router.in_f64(),
-            experts: made.experts.iter().map(FeedForward::in_f64).collect(),
+            experts: made.experts.iter().map(DenseFeedForward::in_f64).collect(),
             ..made
         };
         let random = |shape: &[usize], key| {
@@ -156,7 +156,7 @@ fn gradients_are_finite_differences() {
         let one = root.ones_like().unwrap();
         let gradients = pass.into_tape().unwrap().differentiate(&root, &one).unwrap();
         let train = Pass::train(1, 1, 0);
-        let matrices = experts.experts.iter().flat_map(FeedForward::matrices);
+        let matrices = experts.experts.iter().flat_map(DenseFeedForward::matrices);
         let weights = [&experts.router].into_iter().chain(matrices).map(|it| it.get(&train));
         for (index, variable) in [x.as_tensor()].into_iter().chain(weights).enumerate() {
             let direction = random(variable.dims(), 3);

@@ -46,13 +46,13 @@ const KEPT_EVERY: usize = 32;
 #[derive(Debug, Clone)]
 pub(crate) struct StateSpace {
     input: Linear,
-    core: Core,
+    mechanism: StateSpaceMechanism,
     output: Linear,
 }
 
 /// Computation between the projections.
 #[derive(Debug, Clone)]
-pub(crate) struct Core {
+pub(crate) struct StateSpaceMechanism {
     /// From the first token to the last; in an encoder also from the last to the first.
     directions: Vec<Direction>,
     channels: usize,
@@ -93,7 +93,7 @@ impl StateSpace {
         let (width, channels) = (config.d_model, config.state_space.expand * config.d_model);
         Ok(Self {
             input: Linear::new(build, &format!("{name}.in"), width, 2 * channels, 2)?,
-            core: Core::new(build, name, config, (causal, layer))?,
+            mechanism: StateSpaceMechanism::new(build, name, config, (causal, layer))?,
             output: Linear::new(build, &format!("{name}.out"), channels, width, 1)?,
         })
     }
@@ -102,7 +102,7 @@ impl StateSpace {
     pub(crate) fn cost(config: &ModelConfig, causal: bool, layer: usize) -> PartCost {
         let (width, channels) = (config.d_model, config.state_space.expand * config.d_model);
         PartCost::linear(width, channels, config.biases) * 2
-            + Core::cost(config, causal, layer)
+            + StateSpaceMechanism::cost(config, causal, layer)
             + PartCost::linear(channels, width, config.biases)
     }
 
@@ -115,7 +115,7 @@ impl StateSpace {
         pass: &Pass,
     ) -> Result<Tensor> {
         let gated = self.input.forward(x, pass)?; // (N, 2·E)
-        self.output.onto(&self.core.run(&gated, lengths, pass)?, residual, pass)
+        self.output.onto(&self.mechanism.run(&gated, lengths, pass)?, residual, pass)
     }
 
     /// Runs one new token in each row: `(R, D)` → `(R, D)`.
@@ -128,7 +128,8 @@ impl StateSpace {
     ) -> Result<Tensor> {
         let gated = self.input.forward(x, pass)?; // (R, 2·E)
         let lengths: Arc<[usize]> = vec![1; x.dim(0)?].into();
-        let (out, remembered) = self.core.go_on(&gated, &lengths, past.running.as_ref(), pass)?;
+        let (out, remembered) =
+            self.mechanism.go_on(&gated, &lengths, past.running.as_ref(), pass)?;
         past.running = Some(remembered);
         self.output.onto(&out, residual, pass)
     }
@@ -142,13 +143,13 @@ impl StateSpace {
         pass: &Pass,
     ) -> Result<Tensor> {
         let gated = self.input.forward(x, pass)?; // (N, 2·E)
-        let (out, remembered) = self.core.go_on(&gated, &texts.lengths.into(), None, pass)?;
+        let (out, remembered) = self.mechanism.go_on(&gated, &texts.lengths.into(), None, pass)?;
         past.put_running(remembered, texts)?;
         self.output.onto(&out, residual, pass)
     }
 }
 
-impl Core {
+impl StateSpaceMechanism {
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,
@@ -182,12 +183,12 @@ impl Core {
     }
 
     fn cost(config: &ModelConfig, causal: bool, layer: usize) -> PartCost {
-        let own = &config.state_space;
-        let (channels, states) = (own.expand * config.d_model, own.states);
+        let shape = &config.state_space;
+        let (channels, states) = (shape.expand * config.d_model, shape.states);
         let selective = is_selective(config, causal, layer);
         let convolution = PartCost {
-            flops: 2.0 * (own.convolution * channels) as f64,
-            ..PartCost::table(own.convolution + 1, channels)
+            flops: 2.0 * (shape.convolution * channels) as f64,
+            ..PartCost::table(shape.convolution + 1, channels)
         };
         let scan = PartCost {
             flops: (channels * (7 * states + 8)) as f64,
@@ -196,7 +197,7 @@ impl Core {
             ..PartCost::table(states + 1, channels)
         };
         let steps = if selective {
-            let rank = own.rank(config.d_model);
+            let rank = shape.rank(config.d_model);
             PartCost::linear(channels, rank, false)
                 + PartCost::linear(rank, channels, true)
                 + PartCost::linear(channels, 2 * states, false)
@@ -281,9 +282,9 @@ impl Direction {
             let bias = build.uniform(&format!("{name}.step_up.bias"), &[channels], step)?;
             let in_out = build.matrix(&format!("{name}.in_out.weight"), 2 * states, channels, 2)?;
             Steps::Selective {
-                down: Linear::of(down, None, build.products),
-                up: Linear::of(up, Some(bias), build.products),
-                in_out: Linear::of(in_out, None, build.products),
+                down: Linear::from_parts(down, None, build.products),
+                up: Linear::from_parts(up, Some(bias), build.products),
+                in_out: Linear::from_parts(in_out, None, build.products),
             }
         } else {
             Steps::Fixed {
@@ -405,15 +406,15 @@ fn window_after(
     if kept == 0 {
         return Ok(window.clone());
     }
-    let own = gated.narrow(1, 0, channels)?.to_dtype(window.dtype())?.contiguous()?;
+    let inputs = gated.narrow(1, 0, channels)?.to_dtype(window.dtype())?.contiguous()?;
     // Inputs of the window stand after those of the sequences.
-    let rows = Tensor::cat(&[own, window.reshape((batch * kept, channels))?], 0)?;
+    let rows = Tensor::cat(&[inputs, window.reshape((batch * kept, channels))?], 0)?;
     let (mut first, all) = (0, gated.dim(0)?);
     let mut index = Vec::with_capacity(batch * kept);
     for (sequence, &length) in lengths.iter().enumerate() {
         for place in 0..kept {
             index.push(match (length + place).checked_sub(kept) {
-                Some(own) => first + own,
+                Some(inputs) => first + inputs,
                 None => all + sequence * kept + place + length,
             } as u32);
         }

@@ -1,8 +1,9 @@
 //! Which columns of a table hold the two sides, and whether its first line is a header.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::{Corpus, DataConfig, Error, Result, Side};
+use crate::tables::{Columns, Field, Table, Wanted};
+use crate::{Corpus, DataConfig, Error, Format, Result, Side};
 
 /// Words that head a column of text; no sentence of a corpus is one of them alone in both columns.
 const HEADINGS: [&str; 24] = [
@@ -60,29 +61,37 @@ const LANGUAGES: [&str; 24] = [
     "中文",
 ];
 
-/// Columns, counted from 0, of the two sides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Columns {
-    pub(crate) source: usize,
-    pub(crate) target: usize,
+/// Opens the table of a corpus, whose records have source and target.
+///
+/// # Errors
+///
+/// If a file cannot be opened, or lacks the columns that the configuration names.
+pub(crate) fn open(
+    config: &DataConfig,
+    corpus: &Corpus,
+    format: Format,
+    files: &[PathBuf],
+) -> Result<Table> {
+    let field = |side| Field { paths: field_paths(config, corpus, side), may_be_number: false };
+    let path = files.first().map_or(Path::new(""), PathBuf::as_path);
+    let columns = |first: &[&str]| columns(config, corpus, path, first);
+    let fields = [Side::Source, Side::Target].map(field).into();
+    Table::open(format, files, Wanted { fields, columns: &columns })
 }
 
-impl Columns {
-    /// The two texts of a row of cells that a `separator` stands between.
-    ///
-    /// # Errors
-    ///
-    /// In words, where the row is too short.
-    pub(crate) fn of(self, row: &[&str], separator: &str) -> Result<(String, String), String> {
-        match (row.get(self.source), row.get(self.target)) {
-            (Some(source), Some(target)) => Ok(((*source).to_owned(), (*target).to_owned())),
-            _ => Err(format!(
-                "has {} {separator}-separated columns but data.fields needs column {}",
-                row.len(),
-                self.source.max(self.target) + 1
-            )),
-        }
+/// Where a side may stand in a record with named fields: where the configuration says, or else
+/// under the language, at the top or within `translation` as many published corpora have it.
+fn field_paths(config: &DataConfig, corpus: &Corpus, side: Side) -> Vec<String> {
+    let fields = corpus.fields(config);
+    let chosen = match side {
+        Side::Source => &fields.source,
+        Side::Target => &fields.target,
+    };
+    if !chosen.is_empty() {
+        return vec![chosen.clone()];
     }
+    let language = config.language(side);
+    vec![language.to_owned(), format!("translation.{language}")]
 }
 
 /// The columns of the table at `path` whose first row is `first`, and whether that row is a header
@@ -92,7 +101,7 @@ impl Columns {
 ///
 /// [`Error::Record`] where a named column is not there, or where the first row looks like a header
 /// and nothing says which columns are meant.
-pub(crate) fn columns(
+fn columns(
     config: &DataConfig,
     corpus: &Corpus,
     path: &Path,
@@ -104,12 +113,13 @@ pub(crate) fn columns(
     let named = |name: &str| {
         first.iter().position(|cell| cell.trim().to_lowercase() == name.to_lowercase())
     };
-    if fields.is_default() {
+    let count = Some(first.len());
+    if fields.source.is_empty() && fields.target.is_empty() {
         let [source, target] =
             [Side::Source, Side::Target].map(|side| named(config.language(side)));
         return match (source, target) {
             (Some(source), Some(target)) if source != target => {
-                Ok((Columns { source, target }, true))
+                Ok((Columns { places: vec![source, target], count }, true))
             }
             _ if looks_like_a_header(first, config) => Err(wrong(format!(
                 "looks like a header ({}); name the columns of both sides, for example \
@@ -119,7 +129,7 @@ pub(crate) fn columns(
                 first.first().unwrap_or(&""),
                 first.get(1).unwrap_or(&""),
             ))),
-            _ => Ok((Columns { source: 0, target: 1 }, false)),
+            _ => Ok((Columns { places: vec![0, 1], count }, false)),
         };
     }
     // Numbers need no header; a name says that there is one.
@@ -140,9 +150,9 @@ pub(crate) fn columns(
             ))
         })
     };
-    let columns =
-        Columns { source: column(&fields.source, 0)?, target: column(&fields.target, 1)? };
-    Ok((columns, has_header))
+    let (source, target) = (column(&fields.source, 0)?, column(&fields.target, 1)?);
+    let (places, count) = (vec![source, target], count.filter(|_| has_header));
+    Ok((Columns { places, count }, has_header))
 }
 
 /// Whether the cells that would be text are names of columns.

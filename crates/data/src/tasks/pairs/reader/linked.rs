@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{Error, LineReader, Result, WordLink, parse_links};
+use crate::{Error, LineReader, Result, WordLink, parse_links, words};
 
 /// Reads the links of one pair after the other.
 pub(crate) struct LinkReader {
@@ -36,14 +36,13 @@ impl LinkReader {
             message,
         };
         let links = parse_links(&line).map_err(wrong)?;
-        let words = |text: &str| text.split_whitespace().count();
-        let (sources, targets) = (words(source), words(target));
+        let (sources, targets) = (words(source).count(), words(target).count());
         let is_beyond =
             |link: &&WordLink| link.source as usize >= sources || link.target as usize >= targets;
         match links.iter().find(is_beyond) {
             Some(link) => Err(wrong(format!(
                 "{link} is beyond the pair, which has {sources} words and {targets} words; words \
-                 are counted from 0 and divided by white space"
+                 are counted from 0 and divided by spaces and tabs"
             ))),
             None => Ok(links),
         }

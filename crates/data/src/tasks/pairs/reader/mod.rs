@@ -1,21 +1,16 @@
 //! Sentence pairs of a split, streamed in file order from whichever format holds them.
 
-pub(crate) mod csv;
-pub(crate) mod header;
-pub(crate) mod linked;
-pub(crate) mod parquet;
-pub(crate) mod records;
+mod header;
+mod linked;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use crate::corpora::{NO_MATCH, is_pattern};
 use crate::files::not_a_file;
+use crate::tables::Table;
 use crate::tasks::pairs::hold_out::{fingerprint, held_out_sentences};
-use crate::tasks::pairs::reader::csv::CsvPairs;
 use crate::tasks::pairs::reader::linked::LinkReader;
-use crate::tasks::pairs::reader::parquet::ParquetPairs;
-use crate::tasks::pairs::reader::records::RecordPairs;
 use sha2::{Digest, Sha256};
 
 use crate::text::hub::hub_files;
@@ -82,9 +77,7 @@ pub(crate) struct FileReader {
 
 enum Sides {
     Text { source: LineReader, target: LineReader },
-    Records(RecordPairs),
-    Csv(CsvPairs),
-    Parquet(ParquetPairs),
+    Table(Table),
 }
 
 impl Sides {
@@ -94,20 +87,19 @@ impl Sides {
             (Format::Text, [source, target]) => {
                 Self::Text { source: LineReader::open(source)?, target: LineReader::open(target)? }
             }
-            (Format::Csv, [file]) => Self::Csv(CsvPairs::open(config, corpus, file)?),
-            (Format::Tsv | Format::Jsonl, [file]) => {
-                Self::Records(RecordPairs::open(config, corpus, format, file)?)
-            }
-            (_, files) => Self::Parquet(ParquetPairs::new(config, corpus, files.to_vec())),
+            (format, files) => Self::Table(header::open(config, corpus, format, files)?),
         })
     }
 
     fn next_sides(&mut self) -> Result<Option<(String, String)>> {
         match self {
             Self::Text { source, target } => next_lines(source, target),
-            Self::Records(records) => records.next_sides(),
-            Self::Csv(rows) => rows.next_sides(),
-            Self::Parquet(rows) => rows.next_sides(),
+            Self::Table(table) => {
+                let record = table.next_record()?;
+                Ok(record
+                    .and_then(|texts| texts.try_into().ok())
+                    .map(|[source, target]: [_; 2]| (source, target)))
+            }
         }
     }
 
@@ -180,8 +172,7 @@ impl FileReader {
     pub(crate) fn bytes_read(&self) -> u64 {
         match &self.sides {
             Sides::Text { source, target } => source.bytes_read() + target.bytes_read(),
-            Sides::Records(records) => records.bytes_read(),
-            Sides::Csv(_) | Sides::Parquet(_) => 0,
+            Sides::Table(table) => table.bytes_read(),
         }
     }
 }

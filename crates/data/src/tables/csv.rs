@@ -1,4 +1,4 @@
-//! Pairs from a file of comma-separated columns (RFC 4180): a field in quotes may hold commas,
+//! Records of a file of comma-separated columns (RFC 4180): a field in quotes may hold commas,
 //! quotes and line breaks.
 
 use std::io::{self, BufRead, Read};
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::tasks::pairs::reader::header::{Columns, columns};
-use crate::text::lines::{LONGEST_LINE, open_stream};
-use crate::{Corpus, DataConfig, Error, Result};
+use super::{Columns, Wanted};
+use crate::text::lines::{LONGEST_LINE, open_text};
+use crate::{Error, Result};
 
-/// Reads pairs from a CSV file.
-pub(crate) struct CsvPairs {
+/// Reads records from a CSV file.
+pub(crate) struct CsvRecords {
     path: PathBuf,
     reader: csv::Reader<Bounded>,
     read_since: Arc<AtomicU64>,
@@ -21,17 +21,17 @@ pub(crate) struct CsvPairs {
     row: csv::StringRecord,
 }
 
-impl CsvPairs {
+impl CsvRecords {
     /// Opens the file and looks at its first row.
-    pub(crate) fn open(config: &DataConfig, corpus: &Corpus, path: &Path) -> Result<Self> {
+    pub(super) fn open(path: &Path, wanted: &Wanted<'_>) -> Result<Self> {
         let read_since = Arc::new(AtomicU64::new(0));
-        let bounded = Bounded { inner: open_stream(path)?, read_since: Arc::clone(&read_since) };
+        let bounded = Bounded { inner: open_text(path)?, read_since: Arc::clone(&read_since) };
         let mut reader =
             csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bounded);
         let mut first = csv::StringRecord::new();
         let found = reader.read_record(&mut first).map_err(|error| fault(path, error))?;
         let cells: Vec<&str> = first.iter().collect();
-        let (columns, is_header) = columns(config, corpus, path, &cells)?;
+        let (columns, is_header) = (wanted.columns)(&cells)?;
         Ok(Self {
             path: path.to_owned(),
             reader,
@@ -42,8 +42,8 @@ impl CsvPairs {
         })
     }
 
-    /// The two sides of the next row.
-    pub(crate) fn next_sides(&mut self) -> Result<Option<(String, String)>> {
+    /// The texts of the next row.
+    pub(super) fn next_record(&mut self) -> Result<Option<Vec<String>>> {
         match self.first.take() {
             Some(first) => self.row = first,
             None => {

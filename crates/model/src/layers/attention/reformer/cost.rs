@@ -2,7 +2,7 @@
 
 /// Mean of `⌈X / size⌉` for binomial X: computed by the ratio of neighbouring probabilities, from
 /// the likeliest X on as far as they count.
-pub(super) fn of_bucket(length: usize, share: f64, size: usize) -> f64 {
+pub(super) fn chunks_of_bucket(length: usize, share: f64, size: usize) -> f64 {
     if share <= 0.0 || share >= 1.0 {
         return if share <= 0.0 { 0.0 } else { length.div_ceil(size) as f64 };
     }

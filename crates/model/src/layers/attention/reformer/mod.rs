@@ -23,7 +23,7 @@ mod plan;
 mod rotations;
 
 use super::super::positions::PreparedPositions;
-use super::{Kind, LayerPast, PastRows, Site, Texts};
+use super::{LayerPast, Mechanism, PastRows, Site, Texts};
 use crate::Pass;
 use crate::cost::PartCost;
 use candle_core::{D, DType, Device, Result, Tensor};
@@ -43,7 +43,7 @@ const ITSELF: f32 = -1e5;
 const HIDDEN: f32 = -1e9;
 
 #[derive(Debug)]
-pub(super) struct Hashed {
+pub(super) struct Reformer {
     heads: usize,
     causal: bool,
     chunks: Chunks,
@@ -52,17 +52,17 @@ pub(super) struct Hashed {
     site: u64,
 }
 
-impl Hashed {
+impl Reformer {
     pub(super) fn new(site: &Site<'_>) -> Self {
-        let own = site.config.attention(site.causal);
+        let config = site.config.attention(site.causal);
         let (heads, key) = (site.config.heads, name_key(site.name));
         let head = site.config.d_model / heads;
-        let hashes = (own.hash_rounds, own.hash_buckets);
+        let hashes = (config.hash_rounds, config.hash_buckets);
         Self {
             heads,
             causal: site.causal,
-            chunks: Chunks::new(site.causal, own.hash_chunk),
-            rotations: Rotations::drawn((heads, head), hashes, mix(own.seed, &[key])),
+            chunks: Chunks::new(site.causal, config.hash_chunk),
+            rotations: Rotations::drawn((heads, head), hashes, mix(config.seed, &[key])),
             dropout: site.config.attention_dropout,
             site: key,
         }
@@ -74,17 +74,17 @@ impl Hashed {
     }
 
     pub(super) fn cost(site: &Site<'_>) -> PartCost {
-        let (own, width) = (site.config.attention(site.causal), site.config.d_model);
+        let (config, width) = (site.config.attention(site.causal), site.config.d_model);
         let (heads, drops) = (site.config.heads, site.config.attention_dropout > 0.0);
-        let chunks = Chunks::new(site.causal, own.hash_chunk);
-        let hashes = (own.hash_rounds, own.hash_chunk);
+        let chunks = Chunks::new(site.causal, config.hash_chunk);
+        let hashes = (config.hash_rounds, config.hash_chunk);
         // Count as if all buckets held equally many tokens.
-        let buckets = if site.causal { own.hash_buckets } else { 1 };
-        let all = own.hash_rounds as f64 * heads as f64 * buckets as f64;
-        PartCost::of_sequence(|length| {
+        let buckets = if site.causal { config.hash_buckets } else { 1 };
+        let all = config.hash_rounds as f64 * heads as f64 * buckets as f64;
+        PartCost::per_token(|length| {
             let chunks = all * chunks.expected(length, &[1.0 / buckets as f64]);
-            let rotated = width * own.hash_rounds * (own.hash_buckets / 2);
-            let flops = flops(width / heads, own.hash_chunk, (length * rotated, chunks));
+            let rotated = width * config.hash_rounds * (config.hash_buckets / 2);
+            let flops = flops(width / heads, config.hash_chunk, (length * rotated, chunks));
             (flops, kept((width, heads), hashes, drops, (length, chunks)))
         })
     }
@@ -112,7 +112,7 @@ impl Hashed {
             return Ok(value.clone());
         }
         let query = qv.narrow(1, 0, width / 2)?.contiguous()?.reshape((rows, head))?;
-        let buckets = self.rotations.of_rows(qv)?;
+        let buckets = self.rotations.buckets_of_rows(qv)?;
         let plan = Plan::new(&buckets, lengths, &self.rotations, (self.chunks, self.causal));
         let size = plan.size;
         let count = plan.queries.len() / size;
@@ -120,8 +120,8 @@ impl Hashed {
         let gathered = |x: &Tensor, index: &[u32], per: usize| {
             let zero = Tensor::zeros((1, x.dim(1)?), x.dtype(), x.device())?;
             let index = Tensor::from_slice(index, index.len(), device)?;
-            let found = Tensor::cat(&[x, &zero], 0)?.index_select(&index, 0)?;
-            found.reshape((count, per, x.dim(1)?))
+            let selected = Tensor::cat(&[x, &zero], 0)?.index_select(&index, 0)?;
+            selected.reshape((count, per, x.dim(1)?))
         };
         let queries = gathered(&query, &plan.queries, size)?; // (K, C, Dh)
         let keys = gathered(&normalised(&query)?, &plan.keys, 2 * size)?; // (K, 2·C, Dh)
@@ -163,7 +163,7 @@ fn normalised(x: &Tensor) -> Result<Tensor> {
     x.broadcast_div(&((mean + 1e-6)?.sqrt()? * width.sqrt())?)
 }
 
-impl Kind for Hashed {
+impl Mechanism for Reformer {
     fn attend(
         &self,
         qv: &Tensor,
@@ -223,7 +223,7 @@ impl Kind for Hashed {
         let (heads, head) = (self.heads, width / 2 / self.heads);
         let (rounds, size) = (self.rotations.rounds, self.chunks.size());
         let Some(kept) = past.cache.kept() else { candle_core::bail!("a step has no token") };
-        let cached = kept.in_one()?;
+        let cached = kept.joined()?;
         let all = &cached.rows;
         let hashes = all.narrow(1, width, heads * rounds)?.to_device(&Device::Cpu)?;
         let hashes = hashes.to_dtype(DType::F32)?.to_vec2::<f32>()?;
@@ -231,7 +231,7 @@ impl Kind for Hashed {
         let mut keys = Vec::with_capacity(count * heads * rounds * 2 * size);
         let mut mask = Vec::with_capacity(keys.capacity());
         for row in 0..count {
-            let tokens = cached.of_query(row, rows.read, rows.history);
+            let tokens = cached.visible_to(row, rows.read, rows.history);
             let tokens: Vec<usize> = tokens.map(|token| token as usize).collect();
             let Some((&own, _)) = tokens.split_last() else {
                 candle_core::bail!("a row has no token of its own");
@@ -293,7 +293,7 @@ impl Kind for Hashed {
     }
 }
 
-impl Hashed {
+impl Reformer {
     /// Expected number of chunks of all heads and rounds, for a sequence of tokens with normally
     /// distributed queries.
     fn expected_chunks(&self, length: usize) -> f64 {
@@ -303,7 +303,7 @@ impl Hashed {
 
     /// Appends the buckets to each row: `(N, 2·D)` → `(N, 2·D + H·rounds)`.
     fn with_buckets(&self, qv: &Tensor) -> Result<Tensor> {
-        let rows = self.rotations.of_rows(qv)?;
+        let rows = self.rotations.buckets_of_rows(qv)?;
         let (count, width) = (rows.len(), self.heads * self.rotations.rounds);
         let buckets: Vec<f32> = rows.into_iter().flatten().map(|bucket| bucket as f32).collect();
         let buckets = Tensor::from_vec(buckets, (count, width), qv.device())?;

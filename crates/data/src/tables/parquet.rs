@@ -1,4 +1,4 @@
-//! Pairs from Parquet files, row by row, reading the wanted columns only.
+//! Records of Parquet files, row by row, reading the wanted columns only.
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,44 +10,38 @@ use parquet::record::reader::RowIter;
 use parquet::record::{Field, Row};
 use parquet::schema::types::Type;
 
-use crate::tasks::pairs::reader::records::field_paths;
-use crate::{Corpus, DataConfig, Error, Result, Side};
+use super::Field as Wanted;
+use crate::{Error, Result};
 
-/// Reads pairs from one Parquet file after another.
-pub(crate) struct ParquetPairs {
+/// Reads records from one Parquet file after another.
+pub(crate) struct ParquetRecords {
     /// The files still to read, the next one last.
     files: Vec<PathBuf>,
     current: Option<(PathBuf, RowIter<'static>, u64)>,
-    source: Vec<String>,
-    target: Vec<String>,
+    wanted: Vec<Wanted>,
 }
 
-impl ParquetPairs {
-    pub(crate) fn new(config: &DataConfig, corpus: &Corpus, mut files: Vec<PathBuf>) -> Self {
+impl ParquetRecords {
+    pub(super) fn new(mut files: Vec<PathBuf>, wanted: Vec<Wanted>) -> Self {
         files.reverse();
-        Self {
-            files,
-            current: None,
-            source: field_paths(config, corpus, Side::Source),
-            target: field_paths(config, corpus, Side::Target),
-        }
+        Self { files, current: None, wanted }
     }
 
-    /// The two sides of the next row.
-    pub(crate) fn next_sides(&mut self) -> Result<Option<(String, String)>> {
+    /// The texts of the next row.
+    pub(super) fn next_record(&mut self) -> Result<Option<Vec<String>>> {
         loop {
             if let Some((path, rows, number)) = &mut self.current {
                 if let Some(row) = surviving(path, || rows.next().transpose())? {
                     *number += 1;
-                    let text = |paths: &[String]| {
-                        row_text(&row, paths).map_err(|message| Error::Record {
+                    let text = |wanted: &Wanted| {
+                        row_text(&row, wanted).map_err(|message| Error::Record {
                             path: path.clone(),
                             unit: "row",
                             line: *number,
                             message,
                         })
                     };
-                    return Ok(Some((text(&self.source)?, text(&self.target)?)));
+                    return self.wanted.iter().map(text).collect::<Result<_>>().map(Some);
                 }
                 self.current = None;
             }
@@ -64,7 +58,8 @@ impl ParquetPairs {
         let reader = surviving(path, || SerializedFileReader::new(file))?;
         let schema = reader.metadata().file_metadata().schema();
         // Whole top-level columns: a group such as `translation` is kept with both its languages.
-        let roots: Vec<&str> = self.source.iter().chain(&self.target).map(|p| root(p)).collect();
+        let paths = self.wanted.iter().flat_map(|wanted| &wanted.paths);
+        let roots: Vec<&str> = paths.map(|path| root(path)).collect();
         let wanted: Vec<Arc<Type>> = schema
             .get_fields()
             .iter()
@@ -108,17 +103,29 @@ fn root(path: &str) -> &str {
     path.split('.').next().unwrap_or(path)
 }
 
-fn row_text(row: &Row, paths: &[String]) -> Result<String, String> {
-    for path in paths {
+fn row_text(row: &Row, wanted: &Wanted) -> Result<String, String> {
+    for path in &wanted.paths {
         match field(row, path) {
             Some(Field::Str(text)) => return Ok(text.clone()),
             // A missing sentence is an empty one, for cleaning to count.
             Some(Field::Null) => return Ok(String::new()),
-            Some(other) => return Err(format!("field {path:?} is {other}, not a string")),
+            Some(
+                value @ (Field::Bool(_)
+                | Field::Byte(_)
+                | Field::Short(_)
+                | Field::Int(_)
+                | Field::Long(_)
+                | Field::UByte(_)
+                | Field::UShort(_)
+                | Field::UInt(_)
+                | Field::ULong(_)),
+            ) if wanted.may_be_number => return Ok(value.to_string()),
+            Some(other) => return Err(Wanted::no_text(path, other)),
             None => {}
         }
     }
-    Err(format!("no field {}; name it in data.fields", paths.join(" or ")))
+    let present: Vec<&str> = row.get_column_iter().map(|(name, _)| name.as_str()).collect();
+    Err(wanted.missing(&present))
 }
 
 /// The field at a dotted path.

@@ -1,6 +1,6 @@
 //! Plan of the tokens that meet: sorted by bucket and cut into chunks.
 
-use super::cost::of_bucket;
+use super::cost::chunks_of_bucket;
 use super::rotations::Rotations;
 use super::{HIDDEN, ITSELF};
 
@@ -24,7 +24,7 @@ impl Chunks {
     pub(super) fn expected(self, length: usize, shares: &[f64]) -> f64 {
         match self {
             Self::OfBuckets(size) => {
-                shares.iter().map(|&share| of_bucket(length, share, size)).sum()
+                shares.iter().map(|&share| chunks_of_bucket(length, share, size)).sum()
             }
             Self::Sorted(size) => length.div_ceil(size) as f64,
         }
@@ -73,19 +73,22 @@ impl Plan {
         for &length in lengths {
             for head in 0..heads {
                 let row = |token: usize| ((first + token) * heads + head) as u32;
-                let of = |token: usize, round: usize| buckets[first + token][head * rounds + round];
+                let bucket =
+                    |token: usize, round: usize| buckets[first + token][head * rounds + round];
                 // Chunks of tokens, each with the one that it looks back on.
                 let mut cut: Vec<Vec<(usize, usize)>> = Vec::new();
                 let mut before: Vec<Option<usize>> = Vec::new();
                 for round in 0..rounds {
                     let mut order: Vec<usize> = (0..length).collect();
-                    order.sort_by_key(|&token| (of(token, round), token));
+                    order.sort_by_key(|&token| (bucket(token, round), token));
                     let of_round =
                         |part: &[usize]| part.iter().map(|&t| (round, t)).collect::<Vec<_>>();
                     match chunks {
                         Chunks::Sorted(_) => cut.extend(order.chunks(size).map(of_round)),
                         Chunks::OfBuckets(_) => {
-                            for same in order.chunk_by(|&a, &b| of(a, round) == of(b, round)) {
+                            for same in
+                                order.chunk_by(|&a, &b| bucket(a, round) == bucket(b, round))
+                            {
                                 for (number, part) in same.chunks(size).enumerate() {
                                     before.push((number > 0).then(|| cut.len() - 1));
                                     cut.push(of_round(part));
@@ -97,12 +100,13 @@ impl Plan {
                 if let Chunks::Sorted(_) = chunks {
                     let count = cut.len();
                     // A single chunk does not look back on itself.
-                    let of = |number: usize| (count > 1).then(|| (number + count - 1) % count);
-                    before.extend((0..count).map(of));
+                    let previous =
+                        |number: usize| (count > 1).then(|| (number + count - 1) % count);
+                    before.extend((0..count).map(previous));
                 }
-                for (own, before) in cut.iter().zip(before) {
+                for (chunk, before) in cut.iter().zip(before) {
                     let earlier = before.map_or(&[][..], |number| &cut[number][..]);
-                    plan.add(own, earlier, rows, &row, causal);
+                    plan.add(chunk, earlier, rows, &row, causal);
                 }
             }
             first += length;
@@ -118,7 +122,7 @@ impl Plan {
     /// Adds a chunk and the one that it looks back on: rounds and tokens.
     fn add(
         &mut self,
-        own: &[(usize, usize)],
+        chunk: &[(usize, usize)],
         before: &[(usize, usize)],
         rows: usize,
         row: &dyn Fn(usize) -> u32,
@@ -127,10 +131,10 @@ impl Plan {
         let size = self.size;
         let at = |part: &[(usize, usize)], place: usize| part.get(place).map(|&(_, token)| token);
         let met: Vec<Option<usize>> =
-            (0..size).map(|p| at(before, p)).chain((0..size).map(|p| at(own, p))).collect();
+            (0..size).map(|p| at(before, p)).chain((0..size).map(|p| at(chunk, p))).collect();
         for place in 0..size {
-            let query = at(own, place);
-            if let Some(&(round, token)) = own.get(place) {
+            let query = at(chunk, place);
+            if let Some(&(round, token)) = chunk.get(place) {
                 self.places[round * rows + row(token) as usize] = self.queries.len() as u32;
             }
             self.queries.push(query.map_or(rows as u32, row));

@@ -21,7 +21,7 @@
 use super::super::positions::{PreparedPositions, sinusoids};
 use super::super::weight::Weight;
 use super::past::padded_rows;
-use super::{Kind, LayerPast, PastRows, Site, Texts};
+use super::{LayerPast, Mechanism, PastRows, Site, Texts};
 use crate::cost::PartCost;
 use crate::{Builder, Pass};
 use candle_core::{D, DType, Result, Tensor};
@@ -34,7 +34,7 @@ use taper_ops::{Dropout, composed};
 const HIDDEN: f64 = -3.0e4;
 
 #[derive(Debug)]
-pub(super) struct Recurrent {
+pub(super) struct TransformerXl {
     segments: Segments,
     /// `W_R (D, D)`, `u` and `v`, `(H, Dh)` each.
     weights: [Weight; 3],
@@ -65,13 +65,13 @@ struct Attended {
 
 impl Segments {
     fn new(site: &Site<'_>) -> Self {
-        let own = site.config.attention(site.causal);
+        let config = site.config.attention(site.causal);
         Self {
             heads: site.config.heads,
-            segment: own.segment,
-            memory: own.memory,
-            same_length: own.same_length,
-            clamp: own.clamp_distance,
+            segment: config.segment,
+            memory: config.memory,
+            same_length: config.same_length,
+            clamp: config.clamp_distance,
         }
     }
 
@@ -117,7 +117,7 @@ impl Segments {
         let (heads, head) = (self.heads, width / self.heads);
         let (segment, count, memory) = self.cut(longest);
         let padded = padded.pad_with_zeros(1, 0, count * segment - longest)?;
-        let own = |part: usize| {
+        let segments = |part: usize| {
             padded
                 .narrow(2, part * width, width)?
                 .reshape((batch, count, segment, heads, head))?
@@ -131,9 +131,9 @@ impl Segments {
             .collect();
         let before = Tensor::from_vec(before, count * memory, padded.device())?;
         let with_memory = |part: usize| -> Result<Tensor> {
-            let own = own(part)?;
+            let segments = segments(part)?;
             if memory == 0 {
-                return Ok(own);
+                return Ok(segments);
             }
             let part = if columns == 5 * width { part + 2 } else { part };
             let remembered = padded
@@ -143,9 +143,9 @@ impl Segments {
                 .index_select(&before, 1)?
                 .reshape((batch, count, memory, heads, head))?
                 .permute((0, 3, 1, 2, 4))?;
-            Tensor::cat(&[remembered.contiguous()?, own], 3)
+            Tensor::cat(&[remembered.contiguous()?, segments], 3)
         };
-        let (query, keys, values) = (own(0)?, with_memory(1)?, with_memory(2)?);
+        let (query, keys, values) = (segments(0)?, with_memory(1)?, with_memory(2)?);
         let seen = memory + segment;
         let [u, v] = [given[1], given[2]].map(|bias| {
             query.broadcast_add(&bias.to_dtype(query.dtype())?.reshape((1, heads, 1, 1, head))?)
@@ -228,7 +228,7 @@ impl Segments {
     }
 }
 
-impl Recurrent {
+impl TransformerXl {
     pub(super) fn new(build: &mut Builder, site: &Site<'_>) -> Result<Self> {
         let (width, heads, name) = (site.config.d_model, site.config.heads, site.name);
         let mut bias = |bias: &str| {
@@ -247,13 +247,13 @@ impl Recurrent {
     /// Cost between the projections, including the keys and values of the memory, which training
     /// projects separately.
     pub(super) fn cost(site: &Site<'_>) -> PartCost {
-        let (width, own) = (site.config.d_model, site.config.attention(site.causal));
+        let (width, config) = (site.config.d_model, site.config.attention(site.causal));
         let biases = PartCost::table(2, width);
         let matrix = PartCost::table(width, width);
         let segments = Segments::new(site);
         let drops = site.config.attention_dropout > 0.0;
-        let remembered = if own.memory > 0 { width.saturating_mul(16 + 3 * 2) } else { 0 };
-        let between = PartCost::of_sequence(|length| {
+        let remembered = if config.memory > 0 { width.saturating_mul(16 + 3 * 2) } else { 0 };
+        let between = PartCost::per_token(|length| {
             (segments.flops(width, length), segments.kept(width, drops, length))
         });
         (biases + matrix + between).keeping(remembered)
@@ -279,7 +279,7 @@ fn softmax(scores: &Tensor) -> Result<Tensor> {
     weights.broadcast_div(&weights.sum_keepdim(D::Minus1)?)
 }
 
-impl Kind for Recurrent {
+impl Mechanism for TransformerXl {
     fn remembers(&self) -> bool {
         self.segments.memory > 0
     }
@@ -347,8 +347,8 @@ impl Kind for Recurrent {
         let (all, mut of_rows) = past.tokens(rows, count)?;
         let Segments { heads, segment, memory, same_length, .. } = self.segments;
         for tokens in &mut of_rows {
-            let own = (tokens.len().saturating_sub(1) / segment) * segment;
-            let seen_by_all = if same_length { tokens.len() } else { own };
+            let before_segment = (tokens.len().saturating_sub(1) / segment) * segment;
+            let seen_by_all = if same_length { tokens.len() } else { before_segment };
             tokens.drain(..seen_by_all.saturating_sub(memory));
         }
         let (longest, head) = (of_rows.iter().map(Vec::len).max().unwrap_or(0), width / heads);

@@ -1,0 +1,136 @@
+//! What a JPEG or PNG file tells before a pixel is decoded: whether a JPEG goes on to its end, and how
+//! the picture is to be turned.
+
+use image::metadata::Orientation;
+
+/// The bytes with which PNG and TIFF files, and what EXIF data and XMP packets in a JPEG, begin.
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
+const EXIF: &[u8] = b"Exif\0\0";
+const XMP: &[u8] = b"http://ns.adobe.com/xap/1.0/\0";
+
+/// Markers of a JPEG that are looked at, each behind a byte `0xFF`.
+const END: u8 = 0xD9;
+const SCAN: u8 = 0xDA;
+const APPLICATION_1: u8 = 0xE1;
+
+/// The tag of EXIF data that tells the orientation.
+const ORIENTATION: u16 = 0x0112;
+
+/// Whether a file is a JPEG.
+pub(super) fn is_jpeg(bytes: &[u8]) -> bool {
+    bytes.starts_with(&[0xFF, 0xD8, 0xFF])
+}
+
+/// Whether a JPEG has the marker that ends it.
+///
+/// libjpeg, and so Pillow, waits for it; the decoder here gives what is missing in grey. What follows
+/// the marker counts for nothing.
+pub(super) fn is_whole(jpeg: &[u8]) -> bool {
+    segments(jpeg).any(|(marker, _)| marker == END)
+}
+
+/// The orientation of a picture by its EXIF data or, where these do not tell it, by its XMP packet, as
+/// Pillow's `exif_transpose` finds it.
+pub(super) fn orientation(bytes: &[u8]) -> Orientation {
+    let mut exif = None;
+    let mut xmp = None;
+    if bytes.starts_with(PNG) {
+        for (kind, content) in chunks(bytes) {
+            match kind {
+                b"eXIf" => exif = exif.or(Some(content)),
+                b"iTXt" if content.starts_with(b"XML:com.adobe.xmp\0") => {
+                    xmp = xmp.or(Some(content))
+                }
+                _ => {}
+            }
+        }
+    } else {
+        let before_pixels = segments(bytes).take_while(|(marker, _)| *marker != SCAN);
+        for (_, content) in before_pixels.filter(|(marker, _)| *marker == APPLICATION_1) {
+            exif = exif.or_else(|| content.strip_prefix(EXIF));
+            xmp = xmp.or_else(|| content.strip_prefix(XMP));
+        }
+    }
+    let number = exif.and_then(in_exif).or_else(|| xmp.and_then(in_xmp));
+    let number = number.and_then(|number| u8::try_from(number).ok());
+    number.and_then(Orientation::from_exif).unwrap_or(Orientation::NoTransforms)
+}
+
+/// The markers of a JPEG in order, each with the content of its segment; those between entropy-coded
+/// data too, up to where the file is cut off.
+fn segments(jpeg: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    let mut rest = jpeg;
+    std::iter::from_fn(move || {
+        loop {
+            let at = rest.iter().position(|&byte| byte == 0xFF)?;
+            let marker = *rest.get(at + 1)?;
+            match marker {
+                // A byte 0xFF of the data is followed by 0, and one that fills up by another.
+                0 => rest = &rest[at + 2..],
+                0xFF => rest = &rest[at + 1..],
+                // Restarts, the beginning and the end have no content.
+                0x01 | 0xD0..=END => {
+                    rest = &rest[at + 2..];
+                    return Some((marker, &[][..]));
+                }
+                _ => {
+                    let length =
+                        usize::from(u16::from_be_bytes([*rest.get(at + 2)?, *rest.get(at + 3)?]));
+                    let content = rest.get(at + 4..at + 2 + length)?;
+                    rest = &rest[at + 2 + length..];
+                    return Some((marker, content));
+                }
+            }
+        }
+    })
+}
+
+/// The chunks of a PNG file, each by its type and content.
+fn chunks(png: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut rest = &png[PNG.len()..];
+    std::iter::from_fn(move || {
+        let (length, tail) = rest.split_first_chunk::<4>()?;
+        let (kind, tail) = tail.split_at_checked(4)?;
+        let (content, tail) = tail.split_at_checked(u32::from_be_bytes(*length) as usize)?;
+        // A checksum follows.
+        rest = tail.get(4..)?;
+        Some((kind, content))
+    })
+}
+
+/// The number of the orientation in EXIF data, which are a TIFF file.
+fn in_exif(exif: &[u8]) -> Option<u32> {
+    let is_big = match exif.get(..4)? {
+        b"II*\0" => false,
+        b"MM\0*" => true,
+        _ => return None,
+    };
+    let short = |at: usize| {
+        let bytes = *exif.get(at..)?.first_chunk()?;
+        Some(if is_big { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) })
+    };
+    let long = |at: usize| {
+        let bytes = *exif.get(at..)?.first_chunk()?;
+        Some(if is_big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
+    };
+    let directory = long(4)? as usize;
+    let entries = usize::from(short(directory)?);
+    // An entry has a tag, a type, a count and the value.
+    let mut entries = (0..entries).map(|number| directory + 2 + 12 * number);
+    let entry = entries.find(|&at| short(at) == Some(ORIENTATION))?;
+    match (short(entry + 2)?, long(entry + 4)?) {
+        (1, 1) => exif.get(entry + 8).map(|&byte| u32::from(byte)),
+        (3, 1) => short(entry + 8).map(u32::from),
+        (4, 1) => long(entry + 8),
+        _ => None,
+    }
+}
+
+/// The number of the orientation in an XMP packet: an attribute or the text of an element.
+fn in_xmp(xmp: &[u8]) -> Option<u32> {
+    let digit = |name: &[u8]| {
+        let at = xmp.windows(name.len()).position(|window| window == name)?;
+        char::from(*xmp.get(at + name.len())?).to_digit(10)
+    };
+    digit(b"tiff:Orientation=\"").or_else(|| digit(b"tiff:Orientation>"))
+}

@@ -1,0 +1,93 @@
+//! From a picture of any shape to the square that a model reads, in the order of Transformers' image
+//! processors: resize, then cut out the middle.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::raster::Raster;
+use crate::ImagesConfig;
+
+/// To which height and width pictures are resized.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Resize {
+    /// To the height and width of `resize_to`, whatever the shape.
+    Stretch,
+    /// In its shape, so that the shorter edge becomes the first number of `resize_to`; a second
+    /// number is the most of the longer edge, for which the shorter gives way.
+    ShortestEdge,
+    /// In its shape, as large as it fits into the height and width of `resize_to`.
+    Fit,
+    /// Not at all.
+    None,
+}
+
+/// A side is at most so long, and a picture has at most so many pixels, while it is resized.
+const LONGEST_SIDE: usize = 1 << 16;
+const MOST_PIXELS: usize = 1 << 26;
+
+/// A picture as the model reads it.
+///
+/// # Errors
+///
+/// In words, if it comes out in another size.
+pub(super) fn prepared(picture: Raster, settings: &ImagesConfig) -> Result<Raster, String> {
+    let (height, width) = resized_shape((picture.height, picture.width), settings);
+    let sides = 1..=LONGEST_SIDE;
+    if !sides.contains(&height) || !sides.contains(&width) || height * width > MOST_PIXELS {
+        return Err(format!(
+            "has {} x {} pixels, which data.images.resize makes {height} x {width}: leave it out, or \
+             cut it into another shape",
+            picture.height, picture.width
+        ));
+    }
+    let mut picture = picture.resized(height, width, settings.resample);
+    let size = settings.size;
+    if settings.center_crop {
+        picture = picture.middle(size, size);
+    }
+    if (picture.height, picture.width) == (size, size) {
+        return Ok(picture);
+    }
+    Err(format!(
+        "comes out with {} x {} pixels, but the model reads {size} x {size}: set \
+         data.images.center_crop = true or data.images.resize = \"stretch\", or bring the picture \
+         into shape",
+        picture.height, picture.width
+    ))
+}
+
+/// The height and width of a picture once it is resized; roundings are those of Transformers.
+fn resized_shape((height, width): (usize, usize), settings: &ImagesConfig) -> (usize, usize) {
+    let whole = |share: f64| share as usize;
+    let (first, second) = match settings.resize_to[..] {
+        [] => (settings.size, None),
+        [first] => (first, None),
+        [first, second, ..] => (first, Some(second)),
+    };
+    match settings.resize {
+        Resize::None => (height, width),
+        Resize::Stretch => (first, second.unwrap_or(first)),
+        Resize::Fit => {
+            let [height, width] = [height as f64, width as f64];
+            let scale = (first as f64 / height).min(second.unwrap_or(first) as f64 / width);
+            (whole(height * scale), whole(width * scale))
+        }
+        Resize::ShortestEdge => {
+            let (shorter, longer) = (height.min(width), height.max(width));
+            let mut edge = first;
+            let mut exact = first as f64;
+            if let Some(most) = second
+                && longer as f64 / shorter as f64 * exact > most as f64
+            {
+                exact = most as f64 * shorter as f64 / longer as f64;
+                edge = exact.round_ties_even() as usize;
+            }
+            let other = match (second, edge == shorter) {
+                (Some(_), true) => longer,
+                _ => whole(exact * longer as f64 / shorter as f64),
+            };
+            if width <= height { (other, edge) } else { (edge, other) }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Pictures against Pillow and the image processors of Transformers.
+//!
+//! `pictures.json.gz` is made by `scripts/golden/images/pictures.py`.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::Pixels;
+use super::picture::turned;
+use super::raster::Raster;
+use crate::{ImageFormat, ImagesConfig, Resampling, Resize};
+
+/// Bytes that are written as hexadecimal digits.
+#[derive(Deserialize)]
+#[serde(try_from = "String")]
+struct Bytes(Vec<u8>);
+
+impl TryFrom<String> for Bytes {
+    type Error = std::num::ParseIntError;
+
+    fn try_from(digits: String) -> Result<Self, Self::Error> {
+        let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16);
+        (0..digits.len()).step_by(2).map(byte).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+#[derive(Deserialize)]
+struct Golden {
+    decoded: Vec<Decoded>,
+    resized: Resized,
+    whole: Vec<Whole>,
+}
+
+#[derive(Deserialize)]
+struct Decoded {
+    name: String,
+    file: Bytes,
+    height: usize,
+    width: usize,
+    rgb: Bytes,
+    grey: Bytes,
+}
+
+#[derive(Deserialize)]
+struct Resized {
+    file: Bytes,
+    size: usize,
+    cases: Vec<ResizedCase>,
+}
+
+#[derive(Deserialize)]
+struct ResizedCase {
+    resize: Resize,
+    resize_to: Vec<usize>,
+    resample: Resampling,
+    center_crop: bool,
+    planes: Bytes,
+}
+
+#[derive(Deserialize)]
+struct Whole {
+    name: String,
+    file: Bytes,
+    taken: bool,
+}
+
+fn golden() -> Golden {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/pictures.json.gz");
+    let file = std::fs::File::open(path).expect("golden file");
+    serde_json::from_reader(flate2::read::GzDecoder::new(file)).expect("JSON")
+}
+
+#[test]
+fn pictures_are_turned_and_converted_as_pillow_does_it() {
+    for Decoded { name, file, height, width, rgb, grey } in golden().decoded {
+        let turned = |channels| {
+            let picture = turned(&file.0, Path::new(&name)).expect("a picture");
+            Raster::of(picture, channels)
+        };
+        // Decoders of JPEG round otherwise, and more so where colours are halved.
+        let most = match name.as_str() {
+            "colours.jpg" | "grey.jpg" | "cmyk.jpg" | "untransformed.jpg" => 3,
+            name if name.ends_with(".jpg") => 6,
+            _ => 0,
+        };
+        for (channels, expected) in [(3, rgb), (1, grey)] {
+            let found = turned(channels);
+            assert_eq!((found.height, found.width), (height, width), "{name}");
+            assert_eq!(found.values.len(), expected.0.len(), "{name}");
+            let apart = found.values.iter().zip(&expected.0).map(|(a, b)| a.abs_diff(*b)).max();
+            assert!(apart <= Some(most), "{name}, {channels} channels: {apart:?}");
+        }
+    }
+}
+
+#[test]
+fn resizing_and_cropping_give_the_pixels_of_transformers() {
+    let Resized { file, size, cases } = golden().resized;
+    for ResizedCase { resize, resize_to, resample, center_crop, planes } in cases {
+        let settings = ImagesConfig {
+            format: ImageFormat::Folders,
+            size,
+            channels: 3,
+            resize,
+            resize_to,
+            resample,
+            center_crop,
+            ..ImagesConfig::default()
+        };
+        let found = Pixels::of_bytes(&file.0, &settings).expect("a picture");
+        assert!(found.0 == planes.0, "{resize:?} {:?} {resample:?}", settings.resize_to);
+    }
+}
+
+#[test]
+fn a_jpeg_is_taken_or_refused_as_pillow_does_it() {
+    let settings = ImagesConfig { channels: 3, ..ImagesConfig::default() };
+    for Whole { name, file: Bytes(file), taken } in golden().whole {
+        let found = Pixels::of_bytes(&file, &settings);
+        assert_eq!(found.is_ok(), taken, "{name}: {found:?}");
+        if !name.ends_with("whole") {
+            continue;
+        }
+        for part in 0..file.len() {
+            let error = Pixels::of_bytes(&file[..part], &settings).expect_err("cut off");
+            let said = if part < 3 { "is no PNG or JPEG" } else { "is a JPEG that is cut off" };
+            assert!(error.to_string().contains(said), "{name}, {part} bytes: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_picture_that_comes_out_in_another_size_is_refused() {
+    let file = golden().resized.file.0;
+    let of = |resize, resize_to: &[usize]| {
+        let resize_to = resize_to.to_vec();
+        let settings =
+            ImagesConfig { size: 16, channels: 3, resize, resize_to, ..ImagesConfig::default() };
+        Pixels::of_bytes(&file, &settings).expect_err("refused").to_string()
+    };
+    let error = of(Resize::ShortestEdge, &[16]);
+    assert!(error.contains("25 x 16 pixels, but the model reads 16 x 16"), "{error}");
+    let error = of(Resize::None, &[]);
+    assert!(error.contains("37 x 23 pixels"), "{error}");
+}

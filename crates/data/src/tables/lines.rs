@@ -1,0 +1,91 @@
+//! Records of a file with one a line: tab-separated columns or JSON objects.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::{Columns, Field, Wanted};
+use crate::{Error, LineReader, Result};
+
+/// Reads records from a TSV or JSON-lines file.
+pub(crate) struct LineRecords {
+    lines: LineReader,
+    shape: Shape,
+    /// The first line, where it has been looked at and is text.
+    first: Option<String>,
+}
+
+enum Shape {
+    Tsv(Columns),
+    Jsonl(Vec<Field>),
+}
+
+impl LineRecords {
+    /// Opens a file of columns and looks at its first line.
+    pub(super) fn open_columns(path: &Path, wanted: &Wanted<'_>) -> Result<Self> {
+        let mut lines = LineReader::open(path)?;
+        let first = lines.next_line()?;
+        let cells: Vec<&str> = first.as_deref().unwrap_or_default().split('\t').collect();
+        let (columns, is_header) = (wanted.columns)(&cells)?;
+        Ok(Self { lines, shape: Shape::Tsv(columns), first: first.filter(|_| !is_header) })
+    }
+
+    /// Opens a file of JSON objects.
+    pub(super) fn open_json(path: &Path, fields: Vec<Field>) -> Result<Self> {
+        Ok(Self { lines: LineReader::open(path)?, shape: Shape::Jsonl(fields), first: None })
+    }
+
+    /// Bytes of the file that have been read so far.
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.lines.bytes_read()
+    }
+
+    /// The texts of the next record. An empty line of JSON lines is skipped, as its readers do.
+    pub(super) fn next_record(&mut self) -> Result<Option<Vec<String>>> {
+        loop {
+            let line = match self.first.take() {
+                Some(first) => first,
+                None => match self.lines.next_line()? {
+                    Some(line) => line,
+                    None => return Ok(None),
+                },
+            };
+            let texts = match &self.shape {
+                Shape::Tsv(columns) => columns.of(&line.split('\t').collect::<Vec<_>>(), "tab"),
+                Shape::Jsonl(_) if line.trim().is_empty() => continue,
+                Shape::Jsonl(fields) => json_texts(&line, fields),
+            };
+            return texts.map(Some).map_err(|message| Error::Record {
+                path: self.lines.path().to_owned(),
+                unit: "line",
+                line: self.lines.line(),
+                message,
+            });
+        }
+    }
+}
+
+fn json_texts(line: &str, fields: &[Field]) -> Result<Vec<String>, String> {
+    let record: Value = serde_json::from_str(line).map_err(|error| format!("not JSON: {error}"))?;
+    fields.iter().map(|field| json_text(&record, field)).collect()
+}
+
+fn json_text(record: &Value, field: &Field) -> Result<String, String> {
+    for path in &field.paths {
+        // A key may itself hold a dot; it wins over a nested one.
+        let found = record
+            .get(path)
+            .or_else(|| path.split('.').try_fold(record, |value, key| value.get(key)));
+        match found {
+            Some(Value::String(text)) => return Ok(text.clone()),
+            Some(value @ (Value::Number(_) | Value::Bool(_))) if field.may_be_number => {
+                return Ok(value.to_string());
+            }
+            Some(other) => return Err(Field::no_text(path, other)),
+            None => {}
+        }
+    }
+    let present: Vec<&str> =
+        record.as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
+    Err(field.missing(&present))
+}

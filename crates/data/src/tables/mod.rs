@@ -1,0 +1,162 @@
+//! Files of records with named fields: tab- and comma-separated columns, JSON lines and Parquet.
+
+mod csv;
+mod lines;
+mod named;
+mod parquet;
+
+use std::path::{Path, PathBuf};
+
+use crate::corpora::uncompressed;
+use crate::{Error, Format, Result};
+
+use self::csv::CsvRecords;
+use self::lines::LineRecords;
+pub(crate) use self::named::Named;
+use self::parquet::ParquetRecords;
+
+/// What is asked of each record: some of its fields, in this order.
+pub(crate) struct Wanted<'a> {
+    /// Where each stands in records with named fields.
+    pub(crate) fields: Vec<Field>,
+    /// Finds their columns in a table of this first row, and says whether the row is a header.
+    pub(crate) columns: &'a FindColumns<'a>,
+}
+
+/// Of the first row of a table, the columns that are wanted, and whether the row is a header.
+pub(crate) type FindColumns<'a> = dyn Fn(&[&str]) -> Result<(Columns, bool)> + 'a;
+
+/// A field of records with names.
+#[derive(Debug, Clone)]
+pub(crate) struct Field {
+    /// Dotted paths to try, in order.
+    pub(crate) paths: Vec<String>,
+    /// Whether a number or a truth value counts as its text, as it does for labels.
+    pub(crate) may_be_number: bool,
+}
+
+impl Field {
+    /// The error of a record without this field, which has those that are `present`.
+    fn missing(&self, present: &[&str]) -> String {
+        let paths = self.paths.join(" or ");
+        format!("no field {paths}; it has {}; name it in data.fields", present.join(", "))
+    }
+
+    fn no_text(path: &str, found: &dyn std::fmt::Display) -> String {
+        format!("field {path:?} is {found}, not a string")
+    }
+}
+
+/// Columns that are wanted, counted from 0.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Columns {
+    pub(crate) places: Vec<usize>,
+    /// As many as the first line has, and so every other; `None` where columns are asked for by
+    /// their numbers and nothing says how many there are.
+    pub(crate) count: Option<usize>,
+}
+
+impl Columns {
+    /// The texts of a row of cells that a `separator` stands between.
+    ///
+    /// # Errors
+    ///
+    /// In words, where the row is too short, or has more or fewer columns than the first line.
+    fn of(&self, row: &[&str], separator: &str) -> Result<Vec<String>, String> {
+        let last = self.places.iter().max().copied().unwrap_or(0);
+        if last >= row.len() {
+            return Err(format!(
+                "has {} {separator}-separated columns but data.fields needs column {}",
+                row.len(),
+                last + 1
+            ));
+        }
+        match self.count {
+            Some(count) if row.len() != count => Err(format!(
+                "has {} {separator}-separated columns, but the first line has {count}: a text with a \
+                 {separator} in it has to be {}",
+                row.len(),
+                if separator == "comma" { "in quotes" } else { "written without it" }
+            )),
+            _ => Ok(self.places.iter().map(|&place| row[place].to_owned()).collect()),
+        }
+    }
+}
+
+/// The kind of table that a file is by its name, which may end in `.gz` or `.zst`; `None` for others.
+pub(crate) fn table_format(path: &Path) -> Option<Format> {
+    let plain = uncompressed(path);
+    let ending = plain.extension()?.to_string_lossy().to_lowercase();
+    match ending.as_str() {
+        "tsv" | "tab" => Some(Format::Tsv),
+        "csv" => Some(Format::Csv),
+        "jsonl" | "ndjson" => Some(Format::Jsonl),
+        "parquet" => Some(Format::Parquet),
+        _ => None,
+    }
+}
+
+/// Refuses a file whose syntax would be taken for text: JSON, comma-separated columns and Parquet by
+/// their names.
+///
+/// # Errors
+///
+/// [`Error::Malformed`] with what to do.
+pub fn require_plain_text(path: &Path) -> Result<()> {
+    let is_tsv = table_format(path) == Some(Format::Tsv);
+    if is_tsv || table_format(path).is_none() && !is_json(path) {
+        return Ok(());
+    }
+    let message = "is called as a file of records, whose syntax would be learned as words; write its \
+                   texts into a file of lines, and call it .txt";
+    Err(Error::Malformed { path: path.to_owned(), message: message.to_owned() })
+}
+
+/// Whether a file is one JSON value by its name.
+pub(crate) fn is_json(path: &Path) -> bool {
+    uncompressed(path).extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json"))
+}
+
+/// Reads the records of a table one after the other.
+pub(crate) enum Table {
+    Lines(LineRecords),
+    Csv(CsvRecords),
+    Parquet(ParquetRecords),
+}
+
+impl Table {
+    /// Opens a table, which for Parquet may be several files.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be opened, or lacks columns that are wanted.
+    pub(crate) fn open(format: Format, files: &[PathBuf], wanted: Wanted<'_>) -> Result<Self> {
+        Ok(match (format, files) {
+            (Format::Csv, [file]) => Self::Csv(CsvRecords::open(file, &wanted)?),
+            (Format::Tsv, [file]) => Self::Lines(LineRecords::open_columns(file, &wanted)?),
+            (Format::Jsonl, [file]) => Self::Lines(LineRecords::open_json(file, wanted.fields)?),
+            (_, files) => Self::Parquet(ParquetRecords::new(files.to_vec(), wanted.fields)),
+        })
+    }
+
+    /// The texts that are wanted of the next record; `None` after the last.
+    ///
+    /// # Errors
+    ///
+    /// If the record lacks one, with its place.
+    pub(crate) fn next_record(&mut self) -> Result<Option<Vec<String>>> {
+        match self {
+            Self::Lines(records) => records.next_record(),
+            Self::Csv(records) => records.next_record(),
+            Self::Parquet(records) => records.next_record(),
+        }
+    }
+
+    /// Bytes of the file that have been read so far, of formats of lines.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        match self {
+            Self::Lines(records) => records.bytes_read(),
+            Self::Csv(_) | Self::Parquet(_) => 0,
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Tables whose fields have a usual name, or the one that `[data.fields]` gives them.
+
+use std::path::Path;
+
+use super::{Columns, Field, Table, Wanted};
+use crate::{Error, Format, Result};
+
+/// A field of a table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Named<'a> {
+    /// Its key in a recipe.
+    pub(crate) key: &'static str,
+    /// What the recipe says: a name, the number of a column from 1, or nothing.
+    pub(crate) chosen: &'a str,
+    /// Its name where the recipe says nothing.
+    pub(crate) usual: &'static str,
+    /// Whether it may be a number or a truth value.
+    pub(crate) may_be_number: bool,
+}
+
+impl Named<'_> {
+    fn name(&self) -> &str {
+        if self.chosen.is_empty() { self.usual } else { self.chosen }
+    }
+
+    /// The place of a column that is chosen by its number.
+    fn number(&self) -> Option<usize> {
+        self.chosen.parse::<usize>().ok()?.checked_sub(1)
+    }
+}
+
+impl Table {
+    /// Opens a table of one file for these fields.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be opened, or has a header without one of them.
+    pub(crate) fn open_named(path: &Path, format: Format, named: &[Named<'_>]) -> Result<Self> {
+        let field = |named: &Named<'_>| Field {
+            paths: vec![named.name().to_owned()],
+            may_be_number: named.may_be_number,
+        };
+        let columns = |first: &[&str]| columns(path, named, first);
+        let wanted = Wanted { fields: named.iter().map(field).collect(), columns: &columns };
+        Self::open(format, &[path.to_owned()], wanted)
+    }
+}
+
+/// The columns of a table whose first row is `first`; it is a header unless all are chosen by number.
+fn columns(path: &Path, named: &[Named<'_>], first: &[&str]) -> Result<(Columns, bool)> {
+    let has_header = !named.iter().all(|named| named.number().is_some());
+    let place = |named: &Named<'_>| {
+        let is_it = |cell: &&str| cell.trim().to_lowercase() == named.name().to_lowercase();
+        let found = named.number().or_else(|| first.iter().position(is_it));
+        found.ok_or_else(|| Error::Record {
+            path: path.to_owned(),
+            unit: "line",
+            line: 1,
+            message: format!(
+                "no column {:?} in the header ({}); set {} to a name there, or to the number of a \
+                 column from 1",
+                named.name(),
+                first.join(", "),
+                named.key
+            ),
+        })
+    };
+    let places = named.iter().map(place).collect::<Result<_>>()?;
+    Ok((Columns { places, count: has_header.then_some(first.len()) }, has_header))
+}

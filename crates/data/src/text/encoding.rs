@@ -1,0 +1,81 @@
+//! Marks with which a text may begin: the one of UTF-8 is no part of it, and those of other encodings
+//! say that it cannot be read here.
+
+use std::path::Path;
+
+use crate::files::read_regular;
+use crate::{Error, Result};
+
+/// The byte-order mark in UTF-8.
+pub(crate) const MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// Marks of other encodings, the longer ones first.
+const OTHERS: [(&[u8], &str); 4] = [
+    (&[0xFF, 0xFE, 0, 0], "UTF-32"),
+    (&[0, 0, 0xFE, 0xFF], "UTF-32"),
+    (&[0xFF, 0xFE], "UTF-16"),
+    (&[0xFE, 0xFF], "UTF-16"),
+];
+
+/// The bytes at the beginning of the text at `path`, behind a byte-order mark.
+///
+/// # Errors
+///
+/// If the mark is that of another encoding than UTF-8.
+pub(crate) fn without_mark<'a>(begin: &'a [u8], path: &Path) -> Result<&'a [u8]> {
+    if let Some((_, encoding)) = OTHERS.iter().find(|(mark, _)| begin.starts_with(mark)) {
+        let message = format!(
+            "is a text in {encoding} by its byte-order mark, and UTF-8 is expected; convert it, for \
+             example with iconv -f {encoding} -t UTF-8"
+        );
+        return Err(Error::Malformed { path: path.to_owned(), message });
+    }
+    Ok(begin.strip_prefix(MARK).unwrap_or(begin))
+}
+
+/// The text that a file has, behind a byte-order mark; errors call it `path`.
+///
+/// # Errors
+///
+/// If it is not UTF-8, with the first line that is not.
+pub fn text_of(bytes: &[u8], path: &Path) -> Result<String> {
+    let bytes = without_mark(bytes, path)?;
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let valid = &bytes[..error.valid_up_to()];
+        let line = 1 + valid.iter().filter(|&&byte| byte == b'\n').count() as u64;
+        Error::InvalidUtf8 { path: path.to_owned(), line }
+    })?;
+    Ok(text.to_owned())
+}
+
+/// Reads a text file of at most `most` bytes whole.
+///
+/// # Errors
+///
+/// As [`read_regular`] and [`text_of`].
+pub fn read_text(path: &Path, most: u64) -> Result<String> {
+    text_of(&read_regular(path, most).map_err(|error| Error::io(path, error))?, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_of_utf_8_is_dropped_and_others_are_refused() {
+        let read = |bytes: &[u8]| text_of(bytes, Path::new("file"));
+        assert_eq!(read(b"\xef\xbb\xbfa\n").expect("UTF-8"), "a\n");
+        assert_eq!(read("a\u{feff}b".as_bytes()).expect("UTF-8"), "a\u{feff}b");
+        for (bytes, encoding) in [
+            (&b"\xff\xfea\0"[..], "UTF-16"),
+            (b"\xfe\xff\0a", "UTF-16"),
+            (b"\xff\xfe\0\0a\0\0\0", "UTF-32"),
+            (b"\0\0\xfe\xff\0\0\0a", "UTF-32"),
+        ] {
+            let error = read(bytes).expect_err("refused").to_string();
+            assert!(error.starts_with(&format!("file: is a text in {encoding} ")), "{error}");
+        }
+        let error = read(b"fine\n\xff").expect_err("refused").to_string();
+        assert!(error.starts_with("file, line 2: not valid UTF-8"), "{error}");
+    }
+}
