@@ -84,7 +84,7 @@ fn transformers_agrees_on_classification_and_texts_get_its_labels() {
     assert_eq!(rows[2][1..rows[2].len() - 1], reads.encode(texts[2]).unwrap());
     let texts: Vec<String> = texts[..2].iter().map(|&text| text.to_owned()).collect();
     // The last row is a pair: a tab tells.
-    let texts = [texts, vec!["Nothing is lost!\\tCafé unlost".to_owned()]].concat();
+    let texts = [texts, vec!["Nothing is lost!\tCafé unlost".to_owned()]].concat();
     let found: Vec<_> =
         predict(&run, &texts, |_| {}).unwrap().into_iter().map(Result::unwrap).collect();
     let logits = expected["logits"].to_vec2::<f32>().unwrap();
