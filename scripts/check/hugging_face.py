@@ -113,12 +113,18 @@ def write_data(folder):
     """A text, labels of texts and pairs, and questions, made of the corpus that the project has."""
     sentences = (ROOT / "data/everyday-en-zh/train.en").read_text().splitlines()[:600]
     (folder / "text.txt").write_text("".join(line + "\n" for line in sentences))
+
+    def write(name, text):
+        stem, ending = name.split(".")
+        for split in (stem, f"{stem}-held"):
+            (folder / f"{split}.{ending}").write_text(text)
+
     label = ["odd", "even"]
     texts = [f"{label[i % 2]}\t{line}\n" for i, line in enumerate(sentences[:200])]
-    (folder / "texts.tsv").write_text("".join(texts))
+    write("texts.tsv", "".join(texts))
     pairs = zip(sentences[:200], sentences[200:400])
     pairs = [f"{label[i % 2]}\t{a}\t{b}\n" for i, (a, b) in enumerate(pairs)]
-    (folder / "pairs.tsv").write_text("".join(pairs))
+    write("pairs.tsv", "".join(pairs))
     paragraphs = []
     for number, context in enumerate(sentences[:100]):
         answer = context.split()[-1]
@@ -126,7 +132,7 @@ def write_data(folder):
         asked = [{"id": str(number), "question": "What is last?", "answers": answers}]
         paragraphs.append({"context": context, "qas": asked})
     data = {"version": "1.1", "data": [{"title": "check", "paragraphs": paragraphs}]}
-    (folder / "questions.json").write_text(json.dumps(data))
+    write("questions.json", json.dumps(data))
 
 
 def train(taper, data):
@@ -136,7 +142,7 @@ def train(taper, data):
             writes = task == "language-model"
             recipe = RECIPE.format(
                 task=task, kind=kind, section=section, data=data, train=split,
-                validation="" if "text" in section else split,
+                validation="" if split == "text" else f"{split}-held",
                 layers="decoder_layers" if writes else "encoder_layers",
                 norm="pre" if writes else "post")
             run = f"{kind}-{name}"

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget};
+use taper_data::Task;
 use taper_run::checks::computation::describe_operations;
 use taper_run::checks::cost::bytes;
 use taper_run::checks::device;
@@ -83,6 +84,8 @@ pub(crate) struct Reporter<'a> {
     /// The first update of this process, and when it was made.
     start: Option<(u64, f64)>,
     limits: Option<TrainingLimits>,
+    /// Unit in which speed is counted.
+    answers: &'static str,
     /// How a training that has ended goes on.
     further: Option<Further>,
     tests: TestReporter,
@@ -96,7 +99,20 @@ impl<'a> Reporter<'a> {
         let (latest, best) = (String::new(), String::new());
         let (start, limits, further) = (None, None, None);
         let tokenising = TokenisingReporter::default();
-        Self { style, signals, bar, latest, best, start, limits, further, tests, tokenising }
+        let answers = Task::default().answers();
+        Self {
+            style,
+            signals,
+            bar,
+            latest,
+            best,
+            start,
+            limits,
+            answers,
+            further,
+            tests,
+            tokenising,
+        }
     }
 
     /// Shows the bar of a training that goes from `first_step` to its `limits`.
@@ -168,6 +184,7 @@ impl<'a> Reporter<'a> {
                 ..
             } => {
                 let rate = timing.tokens_per_second.unwrap_or(0.0);
+                let rate = format!("{rate:.0} {}/s", self.answers);
                 let divergence = divergence
                     .map_or_else(String::new, |divergence| format!("  KL {divergence:.4}"));
                 let experts = experts.map_or_else(String::new, |load| {
@@ -186,14 +203,14 @@ impl<'a> Reporter<'a> {
                     let memory = resident_memory("self").map(bytes).unwrap_or_default();
                     self.latest = format!(
                         "epoch {epoch}  {name} {loss:.3}{perplexity}{divergence}{experts}  \
-                         lr {learning_rate:.2e}  |g| {gradient_norm:.2}  {rate:.0} tok/s  {memory}"
+                         lr {learning_rate:.2e}  |g| {gradient_norm:.2}  {rate}  {memory}"
                     );
                     self.update(*step, timing.elapsed_seconds);
                 } else {
                     let eta = self.remaining(*step, timing.elapsed_seconds);
                     report_line(&format!(
                         "step {step}  epoch {epoch}  {name} {loss:.4}{divergence}{perplexity}\
-                         {right}{experts}  lr {learning_rate:.3e}  {rate:.0} tok/s{eta}"
+                         {right}{experts}  lr {learning_rate:.3e}  {rate}{eta}"
                     ));
                 }
             }
@@ -287,7 +304,8 @@ impl RunObserver for Reporter<'_> {
                 data.lines().iter().for_each(|line| report_line(line));
                 report_line(&cost.summary());
             }
-            RunEvent::Begins { folder, step, limits, device, dtype } => {
+            RunEvent::Begins { folder, task, step, limits, device, dtype } => {
+                self.answers = task.answers();
                 if !json {
                     report_line(&format!("operations: {}", describe_operations(device, dtype)));
                     let (folder, device) = (folder.display(), device::describe(device));

@@ -69,7 +69,8 @@ pub struct Alignment {
 /// The weights are those of `attention`, at the position that predicts the token.
 ///
 /// # Errors
-/// [`DecodingError::UnequalCounts`], [`DecodingError::NoAttention`], and whatever the model reports.
+/// [`DecodingError::UnequalCounts`], [`DecodingError::NoAttention`], [`DecodingError::NotFinite`],
+/// and whatever the model reports.
 pub fn align(
     model: &TranslationModel,
     attention: AlignedAttention,
@@ -103,9 +104,14 @@ pub fn align_with(
     while done < sources.len() {
         let (sources, targets) = (&sources[done..], &targets[done..]);
         let count = fitting(sources, targets);
-        align_batch(model, attention, &sources[..count], &targets[..count])?
-            .into_iter()
-            .for_each(&mut each);
+        let aligned = align_batch(model, attention, &sources[..count], &targets[..count])?;
+        for (index, alignment) in aligned.into_iter().enumerate() {
+            if !alignment.weights.iter().flatten().all(|weight| weight.is_finite()) {
+                let (what, sentence) = ("the alignment", done + index);
+                return Err(DecodingError::NotFinite { what, sentence });
+            }
+            each(alignment);
+        }
         done += count;
     }
     Ok(())

@@ -65,7 +65,8 @@ pub struct DecodingConfig {
     /// The same, once for each occurrence in the output.
     #[serde(skip)]
     pub frequency_penalty: f64,
-    /// Length of runs of tokens that may not occur twice in an output; 0 allows all.
+    /// Length of runs of tokens that may not occur twice in an output, or in a prompt and its
+    /// continuation; 0 allows all.
     pub no_repeat_ngram: usize,
     /// Random sampling of translations in place of search.
     pub sampling: SamplingConfig,

@@ -121,6 +121,19 @@ pub enum DecodingError {
         position: usize,
     },
 
+    /// A number of the answer is NaN or infinite.
+    #[error(
+        "the computation gave a value that is not finite (NaN or infinite) in {what} of sentence \
+         {sentence}; the weights may have diverged, or the text be unlike all that they learned \
+         from: look at both, or try an earlier checkpoint"
+    )]
+    NotFinite {
+        /// What was computed.
+        what: &'static str,
+        /// Of which sentence.
+        sentence: usize,
+    },
+
     /// Every continuation that the search may take has probability zero.
     #[error(
         "no translation of sentence {sentence} has a probability above zero within its limits; \
@@ -163,6 +176,7 @@ impl DecodingError {
     pub fn sentence_mut(&mut self) -> Option<&mut usize> {
         match self {
             Self::NotADistribution { sentence, .. }
+            | Self::NotFinite { sentence, .. }
             | Self::DeadEnd { sentence }
             | Self::SourceWithoutEnd { sentence, .. }
             | Self::Target { sentence, .. }

@@ -49,7 +49,8 @@ impl ForcedScore {
 ///
 /// # Errors
 /// [`DecodingError::UnequalCounts`], [`DecodingError::Target`],
-/// [`DecodingError::NotADistribution`], and whatever the model reports.
+/// [`DecodingError::NotADistribution`], [`DecodingError::NotFinite`] where a token has no
+/// probability at all, and whatever the model reports.
 pub fn forced_scores<M: StepModel>(
     model: &M,
     sources: &[&[u32]],
@@ -104,14 +105,16 @@ pub(crate) fn scores_of<M: StepModel>(
         let step_scores: Vec<f64> = step_rows(model, &mut state, &inputs, top_k, |row, logits| {
             let (sentence, token) = (active[row], next(&active[row]));
             let no_distribution = DecodingError::NotADistribution { sentence, position };
-            match logits {
-                Logits::All(logits) => {
-                    Ok(Row::new(logits).ok_or(no_distribution)?.log_probability(token))
+            let log_probability = match logits {
+                Logits::All(logits) => Row::new(logits).map(|row| row.log_probability(token)),
+                Logits::Likeliest(found) => {
+                    let is_distribution = found.normalizer.is_finite();
+                    is_distribution.then(|| candidate_of(found, token, found.also).log_probability)
                 }
-                Logits::Likeliest(found) if found.normalizer.is_finite() => {
-                    Ok(candidate_of(found, token, found.also).log_probability)
-                }
-                Logits::Likeliest(_) => Err(no_distribution),
+            };
+            match log_probability.ok_or(no_distribution)? {
+                found if found.is_finite() => Ok(found),
+                _ => Err(DecodingError::NotFinite { what: "the log-probability", sentence }),
             }
         })?;
         for (&sentence, step_score) in active.iter().zip(step_scores) {

@@ -1,5 +1,5 @@
-//! Which tokens a search treats apart: those of the vocabularies of this project, which are the same
-//! in each, or those that a model of others came with.
+//! Ids with a special role in a search: the same in every vocabulary of this project, and other ones
+//! in the vocabularies of imported models.
 
 use std::borrow::Cow;
 
@@ -12,36 +12,39 @@ pub const START: u32 = 2;
 /// `</s>`: end of a sentence; every finished hypothesis ends with it.
 pub const END: u32 = 3;
 
-/// The tokens of a vocabulary that a search treats apart.
+/// Ids of a vocabulary with a special role in the search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecialIds {
-    /// The end that is forced at the length limit.
+    /// End that is forced at the length limit.
     end: u32,
-    /// Further tokens that end an output where they come.
+    /// Further ends.
     other_ends: Cow<'static, [u32]>,
-    /// Stands for text that the vocabulary cannot spell; produced only where configured.
+    /// Ends that stand for text, and are part of the output.
+    text_ends: Cow<'static, [u32]>,
+    /// Placeholder for text that the vocabulary cannot spell; produced only where configured.
     unknown: Option<u32>,
-    /// Tokens that are never produced, ascending.
+    /// Ids that are never produced, ascending.
     never: Cow<'static, [u32]>,
 }
 
-/// Those of the vocabularies of this project.
+/// Ids of the vocabularies of this project.
 pub(crate) static OURS: SpecialIds = SpecialIds {
     end: END,
     other_ends: Cow::Borrowed(&[]),
+    text_ends: Cow::Borrowed(&[]),
     unknown: Some(UNKNOWN),
     never: Cow::Borrowed(&[PAD, START]),
 };
 
 impl SpecialIds {
-    /// Those of the vocabularies of this project; the tokens in `never` are never produced either.
+    /// Ids of the vocabularies of this project; `never` is never produced either.
     #[must_use]
     pub fn ours(never: impl IntoIterator<Item = u32>) -> Self {
         let never = [PAD, START].into_iter().chain(never);
         Self { unknown: Some(UNKNOWN), ..Self::of(END, &[], never) }
     }
 
-    /// Those of a vocabulary in which `end` and each of `other_ends` end an output, and none of
+    /// Ids of a vocabulary in which `end` and each of `other_ends` end an output, and none of
     /// `never` is produced.
     #[must_use]
     pub fn of(end: u32, other_ends: &[u32], never: impl IntoIterator<Item = u32>) -> Self {
@@ -50,10 +53,22 @@ impl SpecialIds {
         never.dedup();
         let mut other_ends = other_ends.to_vec();
         other_ends.retain(|&other| other != end);
-        Self { end, other_ends: other_ends.into(), unknown: None, never: never.into() }
+        Self {
+            end,
+            other_ends: other_ends.into(),
+            text_ends: Cow::Borrowed(&[]),
+            unknown: None,
+            never: never.into(),
+        }
     }
 
-    /// The end that is forced at the length limit.
+    /// Makes the ends in `text_ends` part of the outputs that they end.
+    #[must_use]
+    pub fn with_text_ends(self, text_ends: Vec<u32>) -> Self {
+        Self { text_ends: text_ends.into(), ..self }
+    }
+
+    /// End that is forced at the length limit.
     #[must_use]
     pub fn end(&self) -> u32 {
         self.end
@@ -65,7 +80,12 @@ impl SpecialIds {
         token == self.end || self.other_ends.contains(&token)
     }
 
-    /// How many tokens end an output.
+    /// Whether an output that a token ends contains it.
+    pub(crate) fn is_text_end(&self, token: u32) -> bool {
+        self.text_ends.contains(&token)
+    }
+
+    /// Number of ends.
     pub(crate) fn ends(&self) -> usize {
         1 + self.other_ends.len()
     }
@@ -79,7 +99,7 @@ impl SpecialIds {
         self.never.binary_search(&token).is_ok()
     }
 
-    /// How many tokens may be likelier than one that a search takes, and are themselves refused.
+    /// Largest number of special ids that are likelier than an admitted token and refused.
     pub(crate) fn count(&self) -> usize {
         self.ends() + self.never.len() + usize::from(self.unknown.is_some())
     }

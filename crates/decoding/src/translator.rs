@@ -9,6 +9,7 @@ use crate::forced::{check_target, scores_of};
 use crate::search::beam::{beam, beam_under};
 use crate::search::greedy::greedy;
 use crate::search::sampling::sample;
+use crate::search::stepwise::Output;
 use crate::tokens::END;
 use crate::{
     Control, DecodingConfig, DecodingError, ForcedScore, Hypothesis, Renumbered, Result, Sentence,
@@ -267,12 +268,13 @@ impl<'m, M: StepModel> Translator<'m, M> {
         control: &dyn Control,
     ) -> Result<Vec<Vec<Hypothesis>>> {
         let (model, config) = (self.model, &self.config);
+        let translated = (sentences, Output::Translation);
         let to_the_end = &mut |_| ControlFlow::Continue(());
         match config.beam_size {
             _ if config.sampling.is_active() => {
-                sample(model, sentences, config, control, to_the_end)
+                sample(model, translated, config, control, to_the_end)
             }
-            1 => greedy(model, sentences, config, control, to_the_end),
+            1 => greedy(model, translated, config, control, to_the_end),
             _ => beam(model, sentences, config, control),
         }
     }

@@ -266,6 +266,99 @@ fn no_run_comes_twice() {
     }
 }
 
+/// Outputs of prompts, as a language model goes on with them.
+fn continued(
+    model: &HashModel,
+    config: &DecodingConfig,
+    prompts: &[Vec<u32>],
+) -> Vec<Vec<Hypothesis>> {
+    let sentences = Sentence::plain(prompts);
+    generate(model, &sentences, config, |_| ControlFlow::Continue(())).expect("goes on")
+}
+
+/// As in `NoRepeatNGramLogitsProcessor` of Transformers, whose rows begin with the prompt; or of an
+/// encoder-decoder with what the target begins with.
+#[test]
+fn no_run_of_a_prompt_or_prefix_comes_again() {
+    let mut model = model(53);
+    model.end_bias = -3.0;
+    let prompts: Vec<Vec<u32>> = random_sources(20, 53)
+        .into_iter()
+        .map(|source| source.iter().map(|&token| 4 + token % 8).collect())
+        .collect();
+    // Whether an output goes on with a run of so many tokens that stood before.
+    let repeats = |before: &[u32], output: &[u32], size: usize| {
+        let all = [before, output].concat();
+        (before.len()..all.len()).any(|end| {
+            end + 1 >= size && {
+                let run = &all[end + 1 - size..=end];
+                all[..end].windows(size).any(|earlier| earlier == run)
+            }
+        })
+    };
+    let base = DecodingConfig { max_length_ratio: 0.0, max_length_offset: 12, ..greedy() };
+    for size in [2, 3] {
+        let free = continued(&model, &base, &prompts);
+        let mut found = prompts.iter().zip(&free);
+        assert!(found.any(|(prompt, outputs)| repeats(prompt, &outputs[0].tokens, size)));
+        for config in [base.clone(), sampled(sampling(1.0, 3), 3)] {
+            let config = DecodingConfig { no_repeat_ngram: size, ..config };
+            for (prompt, outputs) in prompts.iter().zip(continued(&model, &config, &prompts)) {
+                for output in outputs {
+                    assert!(!repeats(prompt, &output.tokens, size), "{prompt:?} {output:?}");
+                }
+            }
+        }
+        // What a translation begins with is part of it; its source is not.
+        let sources = random_sources(20, 54);
+        let sentences = prefixed(&sources, &prompts);
+        for config in [base.clone(), DecodingConfig { beam_size: 3, ..base.clone() }] {
+            let config = DecodingConfig { no_repeat_ngram: size, max_length: 30, ..config };
+            let config = DecodingConfig { max_length_offset: 30, ..config };
+            let translator = Translator::new(&model, config).expect("valid");
+            let found = translator.translate_sentences(&sentences, |_| {}).expect("decodes");
+            for (prefix, outputs) in prompts.iter().zip(found) {
+                let (begin, rest) = outputs[0].tokens.split_at(prefix.len());
+                assert_eq!(begin, prefix);
+                assert!(!repeats(begin, rest, size), "{prefix:?} {rest:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_cut_has_no_end_and_what_ends_has_one() {
+    let (model, prompts) = (model(55), random_sources(30, 55));
+    let most = |tokens: usize| {
+        let config = DecodingConfig { max_length_ratio: 0.0, max_length: tokens, ..greedy() };
+        continued(&model, &DecodingConfig { max_length_offset: tokens, ..config }, &prompts)
+    };
+    let (short, long) = (most(2), most(40));
+    let (mut cut, mut ended) = (0, 0);
+    for (short, long) in short.iter().flatten().zip(long.iter().flatten()) {
+        let sum = |output: &Hypothesis| output.token_log_probabilities.iter().sum::<f64>();
+        assert!((sum(short) - short.log_probability).abs() < 1e-12);
+        assert!((sum(long) - long.log_probability).abs() < 1e-12);
+        let of_tokens = &long.token_log_probabilities[..short.tokens.len()];
+        if short.truncated {
+            // The same tokens, as likely as in the longer output, and nothing behind them.
+            assert_eq!((short.tokens.len(), &short.tokens[..]), (2, &long.tokens[..2]));
+            assert_eq!(short.token_log_probabilities, of_tokens);
+            cut += 1;
+        } else {
+            assert_eq!(short, long);
+            assert_eq!(short.token_log_probabilities.len(), short.tokens.len() + 1);
+            ended += 1;
+        }
+    }
+    assert!(cut > 3 && ended > 3, "{cut} {ended}");
+    // A translation is a whole sentence in either case.
+    let config = DecodingConfig { max_length_ratio: 0.0, max_length_offset: 2, ..greedy() };
+    for output in translate(&model, &config, &prompts).iter().flatten() {
+        assert_eq!(output.token_log_probabilities.len(), output.tokens.len() + 1);
+    }
+}
+
 #[test]
 fn a_repetition_penalty_makes_outputs_more_varied_and_one_leaves_them() {
     let mut model = model(50);

@@ -82,12 +82,12 @@ impl Batch {
         let asked = self.asked.as_ref().map_or(rows, Vec::len);
         if asked != self.answers.len() {
             return Err(refuse(format!(
-                "a batch asks for {asked} rows, but has {} answers",
+                "a batch predicts at {asked} rows, but has {} answers",
                 self.answers.len()
             )));
         }
         if let Some(row) = self.asked.iter().flatten().find(|&&row| row as usize >= rows) {
-            return Err(refuse(format!("a batch asks for row {row} of {rows}")));
+            return Err(refuse(format!("a batch predicts at row {row}, but has {rows} rows")));
         }
         let sources = streams.first().map_or(0, |stream| stream.ids.len());
         let is_beyond = |link: &&(u32, u32)| link.0 as usize >= rows || link.1 as usize >= sources;

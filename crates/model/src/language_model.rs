@@ -124,7 +124,7 @@ impl LanguageModel {
         let rows = text.ids.len();
         if answers.len() != rows || answers.iter().any(|&id| id as usize >= self.vocabulary) {
             return Err(ModelError::Batch(format!(
-                "{rows} answers below {} are wanted for as many tokens, not {}",
+                "{rows} tokens need {rows} answers below {}, not {}",
                 self.vocabulary,
                 answers.len()
             )));

@@ -69,7 +69,7 @@ impl TokenTagger {
     ) -> Result<Tensor, ModelError> {
         if let Some(row) = rows.iter().find(|&&row| row as usize >= text.ids.len()) {
             let count = text.ids.len();
-            return Err(ModelError::Batch(format!("token {row} of {count} is asked for its tag")));
+            return Err(ModelError::Batch(format!("there is no token {row} to tag among {count}")));
         }
         let pass = Pass::evaluate();
         let states = self.encoder.states((segments, text), &pass)?; // (N, D)

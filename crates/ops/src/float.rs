@@ -10,6 +10,16 @@ use std::ops::{AddAssign, MulAssign, SubAssign};
 #[cfg(target_arch = "x86_64")]
 use std::sync::OnceLock;
 
+/// Whether no value is NaN or infinite.
+///
+/// The exponent of such values, and of no others, has all bits set: the largest of the bits tells,
+/// in a loop that vectorises.
+#[must_use]
+pub fn all_finite(values: &[f32]) -> bool {
+    let largest = values.iter().fold(0, |most, value| value.abs().to_bits().max(most));
+    largest < f32::INFINITY.to_bits()
+}
+
 /// A floating-point type with fused kernels: `f32` or `f64`.
 pub(crate) trait Float:
     WithDType

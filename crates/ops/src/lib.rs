@@ -44,6 +44,7 @@ mod sums;
 mod tape;
 pub mod threads;
 
+pub use float::all_finite;
 pub use loss::smoothed_cross_entropy;
 pub use nn::{
     Cache, causal_convolution, causal_convolution_after, columns, computed_pairs, cross_attention,

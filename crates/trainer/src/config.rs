@@ -14,8 +14,8 @@ use crate::{Metric, OptimizerConfig, ScheduleConfig, ScheduleKind};
 /// More micro-batches than any update in use has; all of them are in memory at once.
 const MOST_MICRO_BATCHES: usize = 65_536;
 
-/// More than any rate or factor in use is; beyond it f32 comes to its end.
-const MOST: f64 = 1e6;
+/// The largest number of f32, beyond which rates and factors would be infinite.
+const MOST: f64 = f32::MAX as f64;
 
 /// Which validation score decides what is best, and when to give up on improving it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -271,14 +271,14 @@ impl TrainingConfig {
             "it must be at least 1.2e-38, the least number of f32, and at most 1",
         )?;
         let decay = optimizer.weight_decay;
-        let requirement = "it must be 0 or more, and at most 1e6";
+        let requirement = "it must be 0 or more, and at most 3.4e38";
         require(not_negative(decay), "optimizer.weight_decay", decay, requirement)?;
-        let requirement = "it must be above 0, and at most 1e6";
+        let requirement = "it must be above 0, and at most 3.4e38";
         require(positive(schedule.scale), "schedule.scale", schedule.scale, requirement)?;
         let peak = schedule.learning_rate;
         require(positive(peak), "schedule.learning_rate", peak, requirement)?;
         let minimum = schedule.minimum;
-        let requirement = "it must be 0 or more, and at most 1e6";
+        let requirement = "it must be 0 or more, and at most 3.4e38";
         require(not_negative(minimum), "schedule.minimum", minimum, requirement)?;
         require(
             schedule.kind == ScheduleKind::Noam || minimum <= peak,
@@ -302,7 +302,7 @@ impl TrainingConfig {
             not_negative(self.r_drop),
             "r_drop",
             self.r_drop,
-            "it must be 0 (one pass) or more, and at most 1e6",
+            "it must be 0 (one pass) or more, and at most 3.4e38",
         )?;
         require(
             self.layer_decay > 0.0 && self.layer_decay <= 1.0,
@@ -315,14 +315,14 @@ impl TrainingConfig {
             not_negative(guided.weight),
             "guided_alignment.weight",
             guided.weight,
-            "it must be 0 (nothing is guided) or more, and at most 1e6",
+            "it must be 0 (nothing is guided) or more, and at most 3.4e38",
         )?;
         require(guided.head > 0, "guided_alignment.head", guided.head, "heads are counted from 1")?;
         require(
-            (0.0..=f64::from(f32::MAX)).contains(&self.clip_norm),
+            not_negative(self.clip_norm),
             "clip_norm",
             self.clip_norm,
-            "it must be 0 (no clipping) or more, and a number of f32",
+            "it must be 0 (no clipping) or more, and at most 3.4e38",
         )?;
         require(
             (1..=MOST_MICRO_BATCHES).contains(&self.accumulation),
@@ -361,7 +361,7 @@ impl TrainingConfig {
             not_negative(change),
             "early_stopping.minimum_change",
             change,
-            "it must be 0 or more, and at most 1e6",
+            "it must be 0 or more, and at most 3.4e38",
         )?;
         require(
             early.patience == 0 || self.validate_every > 0,
@@ -432,11 +432,10 @@ mod tests {
         assert_eq!(cosine.check().unwrap_err().key, "max_updates");
         for r_drop in [-0.5, f64::NAN, f64::INFINITY] {
             let config = TrainingConfig { r_drop, ..TrainingConfig::default() };
+            let requirement = "it must be 0 (one pass) or more, and at most 3.4e38";
             assert_eq!(
                 config.check().unwrap_err().to_string(),
-                format!(
-                    "training.r_drop is {r_drop}: it must be 0 (one pass) or more, and at most 1e6"
-                )
+                format!("training.r_drop is {r_drop}: {requirement}")
             );
         }
         for absurd in [-1.0, 0.0, 1e300, f64::NAN, f64::INFINITY] {

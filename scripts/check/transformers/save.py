@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import torch
+import transformers
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers import processors, trainers
 from transformers import (
@@ -97,6 +98,7 @@ def fast(tokenizer, **names):
 
 
 def main(folder):
+    transformers.logging.disable_progress_bar()
     folder.mkdir(parents=True)
     saved = Saved(folder)
     plain = byte_pairs(["<|endoftext|>"])

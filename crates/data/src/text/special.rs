@@ -1,5 +1,5 @@
-//! Which tokens of a vocabulary are special: ours, or those of the models of others, as the file of
-//! their tokenizer implies them or the folder that it came with says.
+//! Special tokens of a vocabulary: those of this project, or those of an imported model, implied by
+//! the file of its tokenizer or named by the folder that it came in.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -38,43 +38,43 @@ impl Marks {
     }
 }
 
-/// The special tokens of a vocabulary, by what they are for.
+/// Special tokens of a vocabulary, by their roles.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpecialTokens {
-    /// Fills rows up; nothing here is filled up.
+    /// Padding, which Taper never needs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pad: Option<u32>,
-    /// Stands for text that the vocabulary cannot spell.
+    /// Placeholder for text that the vocabulary cannot spell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown: Option<u32>,
-    /// Begins a text; where `None`, a text begins after the end of another.
+    /// Beginning of a text; `None` if a text begins after the end of another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<u32>,
-    /// Whether a prompt begins with `start` too.
+    /// Whether prompts begin with `start` too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub starts_prompts: bool,
-    /// End a text; the first ends a document.
+    /// Ends of a text; the first ends a document.
     #[serde(default)]
     pub ends: Vec<u32>,
-    /// Begins what an encoder reads.
+    /// First token of a row of an encoder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<u32>,
-    /// Ends each text that an encoder reads.
+    /// Token behind each text of a row of an encoder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub separator: Option<u32>,
-    /// Stands for a hidden token.
+    /// Placeholder for a hidden token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<u32>,
-    /// All tokens that stand for no text, ascending. An end may be missing here: any token can end
-    /// what a model writes.
+    /// All tokens that stand for no text, ascending. An end may be missing here: any token can be
+    /// one.
     #[serde(default)]
     pub no_text: Vec<u32>,
 }
 
 impl SpecialTokens {
-    /// Those that the file of a tokenizer implies, and whether they are ours, which are then to be
-    /// [required](Error::SpecialToken): the spelling of others tells what they are.
+    /// Special tokens implied by the spellings in a tokenizer, and whether they are those of this
+    /// project, which must then be [required](Error::SpecialToken).
     pub(crate) fn implied(inner: &tokenizers::Tokenizer) -> (Self, bool) {
         let ours = || Self {
             pad: Some(PAD),
@@ -115,12 +115,12 @@ impl SpecialTokens {
         self.no_text.binary_search(&id).is_ok()
     }
 
-    /// The marks among them.
+    /// Marks, if all are known.
     pub(crate) fn marks(&self) -> Option<Marks> {
         Some(Marks { class: self.class?, separator: self.separator?, mask: self.mask? })
     }
 
-    /// The largest id among them.
+    /// Largest id.
     fn largest(&self) -> Option<u32> {
         let Self { pad, unknown, start, class, separator, mask, .. } = self;
         let roles = [pad, unknown, start, class, separator, mask].into_iter().flatten();
@@ -128,13 +128,13 @@ impl SpecialTokens {
     }
 }
 
-/// What the model of a tokenizer makes of text that it cannot spell.
+/// Placeholder for text that the model of a tokenizer cannot spell.
 pub(crate) fn unknown_of(inner: &tokenizers::Tokenizer) -> Option<u32> {
     match inner.get_model() {
         ModelWrapper::BPE(model) => inner.token_to_id(model.unk_token.as_deref()?),
         ModelWrapper::WordPiece(model) => inner.token_to_id(&model.unk_token),
         ModelWrapper::WordLevel(model) => inner.token_to_id(&model.unk_token),
-        // The library shows it in its file alone.
+        // The library has no getter for it.
         ModelWrapper::Unigram(model) => {
             let id = serde_json::to_value(model).ok()?["unk_id"].as_u64()?;
             u32::try_from(id).ok()
@@ -142,30 +142,30 @@ pub(crate) fn unknown_of(inner: &tokenizers::Tokenizer) -> Option<u32> {
     }
 }
 
-/// What the folder of a model says of its tokens beside the file of their tokenizer. It is kept
-/// beside that file, and belongs to what tells a tokenizer from others.
+/// Facts about tokens from the folder of an imported model that `tokenizer.json` lacks. They are kept
+/// in a file beside it, and are part of the identity of the tokenizer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FolderTokens {
-    /// Rows of the model's embedding, which may be more than there are tokens.
+    /// Rows of the model's embedding, which may exceed the number of tokens.
     pub vocabulary_size: usize,
-    /// The special tokens.
+    /// Special tokens.
     pub special: SpecialTokens,
-    /// The ids of tokens as the configuration of the model has them, by their keys.
+    /// Keys of the model's configuration that hold ids of tokens.
     #[serde(default)]
     pub ids: BTreeMap<String, serde_json::Value>,
-    /// Files about the tokens, by name, as they were: an export gives them back.
+    /// Contents of files about tokens, by name, for a later export.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
 }
 
 impl FolderTokens {
-    /// The file beside that of a tokenizer.
+    /// Path of the file for the tokenizer at a path.
     pub(crate) fn path(tokenizer: &Path) -> PathBuf {
         tokenizer.with_extension("special.json")
     }
 
-    /// As its file has them.
+    /// Content of the file.
     pub(crate) fn to_json(&self) -> Result<String> {
         let written = serde_json::to_string_pretty(self);
         written.map(|json| json + "\n").map_err(|error| Error::Tokenizer {
@@ -174,7 +174,7 @@ impl FolderTokens {
         })
     }
 
-    /// Reads the content `json` of the file `path`.
+    /// Parses the content `json` of the file `path`.
     ///
     /// # Errors
     ///

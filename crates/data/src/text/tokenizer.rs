@@ -1,14 +1,14 @@
 //! Text to ids and back, by the `tokenizers` library and its `tokenizer.json`.
 //!
 //! The special tokens have fixed ids, on which batches and decoding rely: `<pad>` 0, `<unk>` 1,
-//! `<s>` 2, `</s>` 3. None of them is ever made from text, even from text that spells one. Models of
-//! others bring tokenizers with [special tokens of their own](super::special), which are for tasks
-//! other than translation.
+//! `<s>` 2, `</s>` 3. None of them is made from text, even from text that spells one, unless
+//! [that is asked for](crate::SpelledSpecial). Models of others bring tokenizers with
+//! [special tokens of their own](super::special), which are for tasks other than translation.
 
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
@@ -19,6 +19,7 @@ use crate::text::links::words_of_tokens;
 use crate::text::panics::{caught, of_text};
 use crate::text::segmentation::Layout;
 use crate::text::special::{FolderTokens, MARKS, Marks, SpecialTokens, unknown_of};
+use crate::text::spelled::Spelling;
 use crate::text::tokenizer_training::train;
 use crate::{Error, Result, TokenizerConfig};
 
@@ -42,23 +43,22 @@ pub(crate) const FILE: &str = "tokenizer.json";
 /// A tokenizer of one language, or of both. Cheap to clone.
 #[derive(Clone)]
 pub struct Tokenizer {
-    inner: Arc<tokenizers::Tokenizer>,
-    /// The same for text that spells special tokens, once it is asked for.
-    marked: Arc<OnceLock<tokenizers::Tokenizer>>,
+    pub(super) inner: Arc<tokenizers::Tokenizer>,
     json: Arc<str>,
     hash: Arc<str>,
     vocabulary_size: usize,
-    special: Arc<SpecialTokens>,
+    pub(super) special: Arc<SpecialTokens>,
+    pub(super) spelling: Spelling,
     /// Whether it has the special tokens of this project at their ids.
     is_ours: bool,
     folder: Option<Arc<Folder>>,
 }
 
-/// What the folder that a tokenizer came with says of it.
+/// Facts about the tokens of an imported folder.
 #[derive(Debug)]
 struct Folder {
     tokens: FolderTokens,
-    /// The file in which it is kept.
+    /// Content of the file with them.
     json: String,
 }
 
@@ -141,7 +141,7 @@ impl Tokenizer {
         self.replaced(&inner)
     }
 
-    /// What this tokenizer becomes when `inner` has more tokens.
+    /// Replaces the library's tokenizer by one with more tokens.
     fn replaced(&self, inner: &tokenizers::Tokenizer) -> Result<Self> {
         let json = inner.to_string(true).map_err(fault("write its file"))?;
         let folder = self.folder.as_ref().map(|folder| folder.json.clone());
@@ -163,8 +163,8 @@ impl Tokenizer {
         })
     }
 
-    /// The ids of what begins a row of an encoder, what ends each of its texts, and what stands for a
-    /// hidden token, of those that there are.
+    /// Ids of the first token of a row of an encoder, of the token behind each of its texts, and of the
+    /// placeholder for a hidden token; `None` for a token that the vocabulary lacks.
     pub fn mark_ids(&self) -> [Option<u32>; 3] {
         match self.marks() {
             Ok(Marks { class, separator, mask }) => [Some(class), Some(separator), Some(mask)],
@@ -172,7 +172,7 @@ impl Tokenizer {
         }
     }
 
-    /// Loads a `tokenizer.json`, and what is kept beside it of a folder that it came with.
+    /// Loads a `tokenizer.json`, and the facts of an imported folder beside it.
     ///
     /// # Errors
     ///
@@ -186,9 +186,8 @@ impl Tokenizer {
         Self::from_json(&json, read_json(&FolderTokens::path(path))?, path)
     }
 
-    /// The tokenizer of a folder of others: `json` is the content of its file `path`, which need
-    /// not have the special tokens of this project. What the folder says of its tokens is then to
-    /// be [added](Tokenizer::with_folder).
+    /// Makes a tokenizer for an import from the content `json` of the file `path`, which need not have
+    /// the special tokens of this project: its roles are to be [added](Tokenizer::with_folder).
     ///
     /// # Errors
     ///
@@ -199,7 +198,7 @@ impl Tokenizer {
         Self::new(inner, json, special, None)
     }
 
-    /// This tokenizer with what its folder says of it.
+    /// Adds the facts of an imported folder.
     ///
     /// # Errors
     ///
@@ -259,16 +258,16 @@ impl Tokenizer {
                 .zip(SPECIAL_TOKENS)
                 .all(|(id, token)| inner.token_to_id(token) == Some(id)),
             inner: Arc::new(inner),
-            marked: Arc::default(),
             json: json.into(),
             hash: hexadecimal(&hash.finalize()).into(),
             special: Arc::new(special),
+            spelling: Spelling::default(),
             folder: folder.map(Arc::new),
         })
     }
 
-    /// Writes the `tokenizer.json`, exactly as it was loaded or trained, and beside it what the
-    /// folder that it came with says of it.
+    /// Writes the `tokenizer.json`, exactly as it was loaded or trained, and beside it the facts of
+    /// an imported folder.
     ///
     /// # Errors
     ///
@@ -289,8 +288,8 @@ impl Tokenizer {
         write_atomically(path, self.json.as_bytes())
     }
 
-    /// The content of a `tokenizer.json` with this post-processor, the library's JSON for what puts
-    /// special tokens around texts; `None` where it has one already.
+    /// Content of the `tokenizer.json` with the post-processor `json`, which puts special tokens
+    /// around texts; `None` if it has one already.
     ///
     /// # Errors
     ///
@@ -312,42 +311,21 @@ impl Tokenizer {
         &self.json
     }
 
-    /// What the folder that it came with says of its tokens.
+    /// Facts of the imported folder.
     pub fn folder(&self) -> Option<&FolderTokens> {
         self.folder.as_deref().map(|folder| &folder.tokens)
     }
 
-    /// The ids of a text, without special tokens.
+    /// The ids of a text; of special tokens that it spells by [the rule](crate::SpelledSpecial), and
+    /// else without special tokens.
     ///
     /// # Errors
     ///
-    /// If the library refuses the text.
+    /// If the library or the rule refuses the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        let encoding = of_text("encode", text, || self.inner.encode_fast(text, false))?;
+        let reader = self.reader_of(text)?;
+        let encoding = of_text("encode", text, || reader.encode_fast(text, false))?;
         Ok(self.plain(encoding.get_ids()))
-    }
-
-    /// The ids of a text in which special tokens that it spells are these tokens: of what a chat
-    /// template made, and of nothing that others may write unseen.
-    ///
-    /// # Errors
-    ///
-    /// If the library refuses the text.
-    pub fn encode_marked(&self, text: &str) -> Result<Vec<u32>> {
-        let marked = self.marked.get_or_init(|| {
-            let mut inner = (*self.inner).clone();
-            inner.set_encode_special_tokens(false);
-            inner
-        });
-        let encoding = marked.encode_fast(text, false).map_err(fault("encode a text"))?;
-        Ok(encoding.get_ids().to_vec())
-    }
-
-    /// The first special token that a text spells, which [`Tokenizer::encode_marked`] would read.
-    pub fn special_token_in(&self, text: &str) -> Option<String> {
-        let added = self.inner.get_added_tokens_decoder().into_values();
-        let special = added.filter(|token| token.special && text.contains(&token.content));
-        special.map(|token| token.content).min_by_key(|token| text.find(token.as_str()))
     }
 
     /// The ids of a text as [`Tokenizer::encode`] has them, and for each the word that it is of:
@@ -359,7 +337,8 @@ impl Tokenizer {
     ///
     /// If the library refuses the text.
     pub fn encode_words(&self, text: &str) -> Result<(Vec<u32>, Vec<u32>)> {
-        let encoding = of_text("encode", text, || self.inner.encode(text, false))?;
+        let reader = self.reader_of(text)?;
+        let encoding = of_text("encode", text, || reader.encode(text, false))?;
         let words = words_of_tokens(text, encoding.get_offsets());
         Ok((self.plain(encoding.get_ids()), words))
     }
@@ -372,7 +351,8 @@ impl Tokenizer {
     ///
     /// If the library refuses the text.
     pub fn encode_bytes(&self, text: &str) -> Result<(Vec<u32>, Vec<Range<usize>>)> {
-        let encoding = of_text("encode", text, || self.inner.encode(text, false))?;
+        let reader = self.reader_of(text)?;
+        let encoding = of_text("encode", text, || reader.encode(text, false))?;
         let whole = |&(start, end): &(usize, usize)| {
             let start = text.floor_char_boundary(start);
             start..text.ceil_char_boundary(end).max(start)
@@ -389,7 +369,7 @@ impl Tokenizer {
     /// Ids that the library made of text.
     fn plain(&self, ids: &[u32]) -> Vec<u32> {
         // In a foreign model the special tokens may be pieces like any other, which text may spell.
-        let plain = |&id: &u32| match self.special.contains(id) {
+        let plain = |&id: &u32| match self.special.contains(id) && !self.reads_special() {
             true => self.special.unknown.unwrap_or(id),
             false => id,
         };
@@ -468,12 +448,12 @@ impl Tokenizer {
         is_byte
     }
 
-    /// The id of a token.
+    /// Id of a token.
     pub fn id(&self, token: &str) -> Option<u32> {
         self.inner.token_to_id(token)
     }
 
-    /// The special tokens.
+    /// Special tokens, by their roles.
     pub fn special_tokens(&self) -> &SpecialTokens {
         &self.special
     }
@@ -484,7 +464,7 @@ impl Tokenizer {
         self.special.ends.first().copied().unwrap_or(END)
     }
 
-    /// The ids that no token has: rows of a model beyond its vocabulary, or gaps in it.
+    /// Ids without a token: rows of a model beyond its vocabulary, or gaps in it.
     pub fn ids_without_token(&self) -> Vec<u32> {
         let all = 0..self.vocabulary_size as u32;
         all.filter(|&id| self.inner.id_to_token(id).is_none()).collect()

@@ -19,7 +19,7 @@ pub trait StepModel: Sync {
     /// Number of target tokens `V`, the length of one row of [`step`](StepModel::step).
     fn vocabulary_size(&self) -> usize;
 
-    /// Tokens that a search treats apart.
+    /// Ids with a special role in the search.
     fn special(&self) -> &SpecialIds {
         &OURS
     }

@@ -20,6 +20,7 @@
 use crate::model::step::{TopK, drop_cancelled, select_if_changed, step_rows, wanted};
 use crate::search::candidates::{Candidate, best_tokens};
 use crate::search::constraints::{Constraints, looks_back};
+use crate::search::hypothesis::Path;
 use crate::{
     Control, DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, Sentence, SpecialIds,
     StepModel,
@@ -32,6 +33,8 @@ const ROOT: usize = usize::MAX;
 struct Node {
     parent: usize,
     token: u32,
+    /// The log-probability of the token alone.
+    log_probability: f64,
 }
 
 /// A hypothesis that is still growing.
@@ -53,6 +56,8 @@ struct Continuation {
     /// Which live hypothesis.
     live: usize,
     token: u32,
+    /// The log-probability of the token alone.
+    of_token: f64,
     /// The totals with this token.
     log_probability: f64,
     rank: f64,
@@ -146,6 +151,7 @@ impl<'a> Search<'a> {
                 candidates.iter().map(move |candidate| Continuation {
                     live,
                     token: candidate.token,
+                    of_token: candidate.log_probability,
                     log_probability: hypothesis.log_probability + candidate.log_probability,
                     rank: hypothesis.rank + candidate.rank,
                 })
@@ -158,7 +164,7 @@ impl<'a> Search<'a> {
         let mut origins = Vec::with_capacity(beam_size);
         for (place, continuation) in continuations.into_iter().enumerate() {
             let node = former[continuation.live].node;
-            let Continuation { token, log_probability, rank, .. } = continuation;
+            let Continuation { token, of_token, log_probability, rank, .. } = continuation;
             let is_end = special.is_end(token);
             let fate = match is_end {
                 true if place < beam_size => BeamFate::Finished,
@@ -176,15 +182,14 @@ impl<'a> Search<'a> {
             if is_end {
                 if place < beam_size {
                     self.finished_count += 1;
-                    let tokens = self.tokens(node);
-                    let limits = self.limits;
+                    let path = self.path(node, of_token, log_probability, rank);
                     for (list, config) in self.finished.iter_mut().zip(settings) {
-                        keep(list, &tokens, log_probability, rank, limits, config);
+                        keep(list, &path, self.limits, config);
                     }
                 }
             } else if self.live.len() < beam_size {
                 self.live.push(Live { node: self.nodes.len(), token, log_probability, rank });
-                self.nodes.push(Node { parent: node, token });
+                self.nodes.push(Node { parent: node, token, log_probability: of_token });
                 origins.push(continuation.live);
             }
         }
@@ -208,32 +213,33 @@ impl<'a> Search<'a> {
         })
     }
 
+    /// The nodes from `node` back to the first.
+    fn back_from(&self, node: usize) -> impl Iterator<Item = &Node> {
+        std::iter::successors(self.nodes.get(node), |node| self.nodes.get(node.parent))
+    }
+
     /// The tokens up to `node`, in order.
-    fn tokens(&self, mut node: usize) -> Vec<u32> {
-        let mut tokens = Vec::new();
-        while let Some(Node { parent, token }) = self.nodes.get(node) {
-            tokens.push(*token);
-            node = *parent;
-        }
+    fn tokens(&self, node: usize) -> Vec<u32> {
+        let mut tokens: Vec<u32> = self.back_from(node).map(|node| node.token).collect();
         tokens.reverse();
         tokens
+    }
+
+    /// The path through `node` to `</s>`, whose own log-probability is `of_end`, with its totals.
+    fn path(&self, node: usize, of_end: f64, log_probability: f64, rank: f64) -> Path {
+        let own = self.back_from(node).map(|node| node.log_probability);
+        let mut token_log_probabilities: Vec<f64> = std::iter::once(of_end).chain(own).collect();
+        token_log_probabilities.reverse();
+        Path { tokens: self.tokens(node), token_log_probabilities, log_probability, rank }
     }
 }
 
 /// Adds a finished hypothesis to a list, best first, where it is among the `n_best`.
-fn keep(
-    list: &mut Vec<Hypothesis>,
-    tokens: &[u32],
-    log_probability: f64,
-    rank: f64,
-    limits: OutputLimits,
-    config: &DecodingConfig,
-) {
-    let score = config.score(rank, tokens.len() + 1);
+fn keep(list: &mut Vec<Hypothesis>, path: &Path, limits: OutputLimits, config: &DecodingConfig) {
+    let score = config.score(path.rank, path.tokens.len() + 1);
     let position = list.partition_point(|kept| kept.score >= score);
     if position < config.n_best {
-        let tokens = tokens.to_vec();
-        list.insert(position, Hypothesis::finished(tokens, log_probability, rank, limits, config));
+        list.insert(position, Hypothesis::of(path.clone(), limits, config));
         list.truncate(config.n_best);
     }
 }

@@ -6,7 +6,7 @@ use crate::{DecodingConfig, OutputLimits, Sentence};
 /// What may come next, for one hypothesis.
 #[derive(Clone, Debug)]
 pub(crate) struct Constraints<'a> {
-    /// The tokens that are treated apart.
+    /// Ids with a special role.
     special: &'a SpecialIds,
     /// An end may come.
     end: bool,
@@ -27,11 +27,12 @@ pub(crate) struct Constraints<'a> {
 }
 
 impl<'a> Constraints<'a> {
-    /// What may come after `length` output tokens, given by `history` where the configuration
-    /// [looks back](looks_back).
+    /// Makes the constraints after `length` output tokens. `history` ends with them where the
+    /// configuration [looks back](looks_back); tokens before them count for runs of tokens that may
+    /// not occur twice.
     ///
     /// At the maximum length the end is forced and its log-probability counted, so that every
-    /// hypothesis is a whole sentence with a true score.
+    /// translation is a whole sentence with a true score.
     pub(crate) fn after(
         special: &'a SpecialIds,
         length: usize,
@@ -134,6 +135,20 @@ mod tests {
         assert!(run_ends(&[7, 8, 9, 7, 8], 4).is_empty());
         assert!(run_ends(&[7, 8], 3).is_empty());
         assert!(run_ends(&[7, 7, 7], 0).is_empty());
+    }
+
+    #[test]
+    fn what_was_said_before_the_output_counts_for_runs_alone() {
+        let config = DecodingConfig {
+            repetition_penalty: 2.0,
+            no_repeat_ngram: 2,
+            ..DecodingConfig::default()
+        };
+        let sentence = Sentence { source: &[7, 8, 9], prefix: &[], number: 0 };
+        let limits = sentence.limits(&config, None);
+        let constraints = Constraints::after(&OURS, 1, &[7, 8, 9, 7], &sentence, limits, &config);
+        assert_eq!(constraints.banned, [8]);
+        assert_eq!(constraints.repeated, [7]);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use crate::search::greedy::greedy;
 use crate::search::sampling::sample;
+use crate::search::stepwise::Output;
 use crate::translator::batches;
 use crate::{
     Control, DecodingConfig, DecodingError, Hypothesis, NewToken, Renumbered, Result, Sentence,
@@ -12,8 +13,9 @@ use crate::{
 
 /// Goes on with each prompt, the source of a sentence, `config.n_best` times where tokens are drawn
 /// and otherwise once with the likeliest tokens, and tells `on_token` of each token as it comes. An
-/// output ends with an end, where `on_token` breaks it off, or at the length limit, where an end is
-/// forced. A repetition penalty and a ban of repeated runs look at the output alone.
+/// output ends with an end, where `on_token` breaks it off, or at the length limit; an end is part
+/// of its probability in the first case alone. A ban of repeated runs counts those of the prompt,
+/// as the processors of Transformers do; a repetition penalty looks at the output alone.
 ///
 /// Prompts are taken in order, as many at once as `config.batch_tokens` and `config.batch_rows`
 /// allow; which ones are together changes no output. Outputs of a prompt come best score first;
@@ -41,9 +43,10 @@ pub fn generate<M: StepModel>(
             |new: NewToken| on_token(NewToken { sentence: first + new.sentence, ..new });
         let indices: Vec<usize> = batch.clone().collect();
         let control = Renumbered::new(control, &indices);
+        let sentences = (&prompts[batch], Output::Continuation);
         let found = match draws {
-            true => sample(model, &prompts[batch], config, &control, &mut observe),
-            false => greedy(model, &prompts[batch], config, &control, &mut observe),
+            true => sample(model, sentences, config, &control, &mut observe),
+            false => greedy(model, sentences, config, &control, &mut observe),
         };
         outputs.extend(found.map_err(|error| error.in_batch(&indices))?);
     }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use crate::model::step::Logits;
 use crate::search::candidates::best_tokens;
 use crate::search::constraints::Constraints;
-use crate::search::stepwise::{Growing, Growth, NewToken, decode_stepwise};
+use crate::search::stepwise::{Growing, Growth, NewToken, Output, decode_stepwise};
 use crate::{Control, DecodingConfig, Hypothesis, Result, Sentence, StepModel};
 
 /// Translates one batch by taking the likeliest allowed token at each position, the lowest id
@@ -27,14 +27,16 @@ pub fn greedy_search<M: StepModel>(
     sources: &[&[u32]],
     config: &DecodingConfig,
 ) -> Result<Vec<Hypothesis>> {
+    let sentences = Sentence::plain(sources);
+    let translated = (sentences.as_slice(), Output::Translation);
     let to_the_end = &mut |_| ControlFlow::Continue(());
-    let mut found = greedy(model, &Sentence::plain(sources), config, &(), to_the_end)?;
-    Ok(found.drain(..).flatten().collect())
+    let found = greedy(model, translated, config, &(), to_the_end)?;
+    Ok(found.into_iter().flatten().collect())
 }
 
 pub(crate) fn greedy<M: StepModel>(
     model: &M,
-    sentences: &[Sentence<'_>],
+    sentences: (&[Sentence<'_>], Output),
     config: &DecodingConfig,
     control: &dyn Control,
     observe: &mut dyn FnMut(NewToken) -> ControlFlow<()>,

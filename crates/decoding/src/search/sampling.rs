@@ -13,13 +13,13 @@ use taper_ops::rng::{Counter, mix};
 use crate::model::step::Logits;
 use crate::search::candidates::{Candidate, Weighed, admitted, candidate_of};
 use crate::search::constraints::Constraints;
-use crate::search::stepwise::{Growing, Growth, NewToken, decode_stepwise};
+use crate::search::stepwise::{Growing, Growth, NewToken, Output, decode_stepwise};
 use crate::{Control, DecodingConfig, Hypothesis, Result, SamplingConfig, Sentence, StepModel};
 
-/// Draws `n_best` translations of each sentence, best score first.
+/// Draws `n_best` outputs for each sentence, best score first.
 pub(crate) fn sample<M: StepModel>(
     model: &M,
-    sentences: &[Sentence<'_>],
+    sentences: (&[Sentence<'_>], Output),
     config: &DecodingConfig,
     control: &dyn Control,
     observe: &mut dyn FnMut(NewToken) -> ControlFlow<()>,
@@ -27,7 +27,7 @@ pub(crate) fn sample<M: StepModel>(
     let sampling = &config.sampling;
     let drawn = |logits: Logits<'_>, constraints: &Constraints<'_>, row: &Growing<'_>| {
         let draws = Counter::new(mix(sampling.seed, &[row.sentence.number, row.copy as u64]));
-        draw(logits, constraints, sampling, draws.f64_at(row.tokens.len() as u64))
+        draw(logits, constraints, sampling, draws.f64_at(row.tokens().len() as u64))
     };
     // Without a number of tokens that may be drawn, any may.
     let enough = if sampling.top_k > 0 { sampling.top_k } else { usize::MAX };

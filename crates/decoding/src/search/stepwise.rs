@@ -3,12 +3,24 @@
 use crate::model::step::{Logits, TopK, drop_cancelled, select_if_changed, step_rows, wanted};
 use crate::search::candidates::Candidate;
 use crate::search::constraints::Constraints;
+use crate::search::hypothesis::Path;
 use crate::{
     Control, DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, Sentence, SpecialIds,
     StepModel,
 };
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
+
+/// What an output is to its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// Its translation, a whole sentence: `</s>` is forced where it may have no more tokens.
+    Translation,
+    /// What follows it: where it may have no more tokens it is cut, and runs of tokens that may not
+    /// come twice are those of both.
+    Continuation,
+}
 
 /// An output that is still growing; its place among the active ones is its model row.
 pub(crate) struct Growing<'a> {
@@ -17,17 +29,43 @@ pub(crate) struct Growing<'a> {
     /// Which of the sentence's outputs, counted from 0.
     pub(crate) copy: usize,
     pub(crate) sentence: Sentence<'a>,
+    output: Output,
     limits: OutputLimits,
-    pub(crate) tokens: Vec<u32>,
-    log_probability: f64,
-    rank: f64,
+    path: Path,
 }
 
 impl Growing<'_> {
+    /// The tokens so far.
+    pub(crate) fn tokens(&self) -> &[u32] {
+        &self.path.tokens
+    }
+
     /// What may come next.
     fn constraints<'a>(&self, special: &'a SpecialIds, config: &DecodingConfig) -> Constraints<'a> {
-        let (tokens, sentence) = (&self.tokens, &self.sentence);
-        Constraints::after(special, tokens.len(), tokens, sentence, self.limits, config)
+        let tokens = self.tokens();
+        let history = match self.output {
+            Output::Continuation if config.no_repeat_ngram > 0 => {
+                Cow::Owned([self.sentence.source, tokens].concat())
+            }
+            _ => Cow::Borrowed(tokens),
+        };
+        let (sentence, limits) = (&self.sentence, self.limits);
+        Constraints::after(special, tokens.len(), &history, sentence, limits, config)
+    }
+
+    /// Adds a token; tells whether the output ends with it.
+    fn push(&mut self, candidate: Candidate, special: &SpecialIds) -> bool {
+        let path = &mut self.path;
+        path.log_probability += candidate.log_probability;
+        path.rank += candidate.rank;
+        path.token_log_probabilities.push(candidate.log_probability);
+        let is_continuation = self.output == Output::Continuation;
+        let is_end = special.is_end(candidate.token);
+        if is_end && !(is_continuation && special.is_text_end(candidate.token)) {
+            return true;
+        }
+        path.tokens.push(candidate.token);
+        is_end || (is_continuation && path.tokens.len() >= self.limits.max_length)
     }
 }
 
@@ -38,8 +76,10 @@ pub struct NewToken {
     pub sentence: usize,
     /// Which of its outputs, counted from 0.
     pub copy: usize,
-    /// The token; [an end](SpecialIds::is_end) ends the output.
+    /// The token.
     pub token: u32,
+    /// Whether the output ends with it: it is an end, or there may be no more.
+    pub is_last: bool,
 }
 
 /// How outputs grow.
@@ -54,11 +94,11 @@ pub(crate) struct Growth<F> {
 }
 
 /// Grows outputs of each sentence until all have ended, and tells `observe` of each token, which may
-/// break an output off. Returns the outputs of each sentence, best score first; of one that `control`
-/// cancels those that had ended.
+/// break an output off. What is cut or broken off has no `</s>`. Returns the outputs of each
+/// sentence, best score first; of one that `control` cancels those that had ended.
 pub(crate) fn decode_stepwise<M: StepModel, F>(
     model: &M,
-    sentences: &[Sentence<'_>],
+    (sentences, output): (&[Sentence<'_>], Output),
     config: &DecodingConfig,
     growth: Growth<F>,
     control: &dyn Control,
@@ -82,10 +122,9 @@ where
                 index,
                 copy,
                 sentence,
+                output,
                 limits: sentence.limits(config, longest),
-                tokens: Vec::new(),
-                log_probability: 0.0,
-                rank: 0.0,
+                path: Path::default(),
             })
         })
         .collect();
@@ -98,7 +137,7 @@ where
         if active.is_empty() {
             break;
         }
-        let input = |row: &Growing<'_>| match row.tokens.last() {
+        let input = |row: &Growing<'_>| match row.tokens().last() {
             Some(&token) => token,
             None => model.first_input(row.sentence.source),
         };
@@ -113,29 +152,14 @@ where
         let mut kept_rows = Vec::with_capacity(old_rows);
         let mut still_active = Vec::with_capacity(old_rows);
         for (old_row, (mut row, candidate)) in active.into_iter().zip(chosen).enumerate() {
-            let new = NewToken { sentence: row.index, copy: row.copy, token: candidate.token };
-            let is_broken_off = observe(new).is_break();
-            row.log_probability += candidate.log_probability;
-            row.rank += candidate.rank;
-            let is_end = special.is_end(candidate.token);
-            if is_broken_off && !is_end {
-                row.tokens.push(candidate.token);
-                finished[row.index].push(Hypothesis::broken_off(
-                    row.tokens,
-                    row.log_probability,
-                    row.rank,
-                    config,
-                ));
-            } else if is_end {
-                finished[row.index].push(Hypothesis::finished(
-                    row.tokens,
-                    row.log_probability,
-                    row.rank,
-                    row.limits,
-                    config,
-                ));
+            let (sentence, copy, token) = (row.index, row.copy, candidate.token);
+            let is_last = row.push(candidate, special);
+            let is_broken_off = observe(NewToken { sentence, copy, token, is_last }).is_break();
+            if is_last || is_broken_off {
+                let mut hypothesis = Hypothesis::of(row.path, row.limits, config);
+                hypothesis.truncated &= !special.is_text_end(token);
+                finished[sentence].push(hypothesis);
             } else {
-                row.tokens.push(candidate.token);
                 kept_rows.push(old_row);
                 still_active.push(row);
             }
@@ -160,7 +184,7 @@ fn next(
     config: &DecodingConfig,
     choose: &impl Fn(Logits<'_>, &Constraints<'_>, &Growing<'_>) -> Option<Option<Candidate>>,
 ) -> Result<Candidate> {
-    let (sentence, position) = (row.index, row.tokens.len());
+    let (sentence, position) = (row.index, row.tokens().len());
     let constraints = row.constraints(special, config);
     choose(logits, &constraints, row)
         .ok_or(DecodingError::NotADistribution { sentence, position })?

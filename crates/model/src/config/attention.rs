@@ -313,15 +313,15 @@ impl AttentionConfig {
         if self.has(AttentionKind::Linformer) {
             if causal {
                 return refuse(format!(
-                    "{section}.{} = \"linformer\" sums keys over the whole sequence, of which a \
-                     decoder must not see what follows: use \"linear\" or \"performer\" there",
+                    "{section}.{} = \"linformer\" sums keys over the whole sequence, but a \
+                     decoder must not see later tokens: use \"linear\" or \"performer\" there",
                     self.key()
                 ));
             }
             if self.rank > self.length {
                 return refuse(format!(
-                    "{section}.rank = {} is more than the {} tokens of {section}.length: sums of \
-                     keys are to be fewer than keys",
+                    "{section}.rank = {} is more than the {} tokens of {section}.length: there \
+                     must be fewer sums than keys",
                     self.rank, self.length
                 ));
             }
@@ -329,8 +329,8 @@ impl AttentionConfig {
         if self.has(AttentionKind::TransformerXl) {
             if !causal {
                 return refuse(format!(
-                    "{section}.{} = \"transformer-xl\" remembers what was before a segment, and an \
-                     encoder sees all at once: it is for decoders",
+                    "{section}.{} = \"transformer-xl\" keeps a memory of earlier segments, but \
+                     an encoder sees all tokens at once: use it in decoders",
                     self.key()
                 ));
             }
@@ -342,7 +342,7 @@ impl AttentionConfig {
             }
             if positions != Positions::None {
                 return refuse(format!(
-                    "{section}.{} = \"transformer-xl\" has distances for positions in its scores: \
+                    "{section}.{} = \"transformer-xl\" has relative positions of its own: \
                      set model.positions = \"none\", not \"{}\"",
                     self.key(),
                     positions.name()

@@ -5,8 +5,9 @@ use std::ops::RangeInclusive;
 
 use crate::ModelError;
 
-/// Widths: sixteen millions.
-pub(super) const WIDTHS: RangeInclusive<usize> = 1..=1 << 24;
+/// Widths. What no memory holds is told with the memory that it would take; beyond this, sizes
+/// themselves could not be added up.
+pub(super) const WIDTHS: RangeInclusive<usize> = 1..=usize::MAX >> 8;
 /// Layers, experts, and what else is counted.
 pub(super) const COUNTS: RangeInclusive<usize> = 1..=1 << 16;
 /// Tokens and positions, whose numbers have 32 bits.
@@ -69,11 +70,10 @@ mod tests {
             assert_eq!(said, format!("model.a = {value:?}: it must be at least 1.2e-38"));
         }
         let said = |value: usize| size("model.b", value, WIDTHS).map_err(|e| e.to_string());
-        assert_eq!((said(1), said(1 << 24)), (Ok(()), Ok(())));
+        assert_eq!((said(1), said(1 << 20)), (Ok(()), Ok(())));
         assert_eq!(said(0).unwrap_err(), "model.b = 0: it must be at least 1");
-        assert_eq!(
-            said(1 << 40).unwrap_err(),
-            "model.b = 1099511627776: it must be at most 16777216"
-        );
+        let most = usize::MAX >> 8;
+        let refusal = format!("model.b = {}: it must be at most {most}", usize::MAX);
+        assert_eq!(said(usize::MAX).unwrap_err(), refusal);
     }
 }

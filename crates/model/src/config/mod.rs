@@ -173,7 +173,7 @@ pub struct ModelConfig {
     pub activation: ActivationKind,
     /// Position of layer norms.
     pub norm: NormPlacement,
-    /// Number added to the variance in layer norms; at most 1.
+    /// Number added to the variance in layer norms.
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
     pub norm_epsilon: f64,
     /// Encoding of positions.

@@ -114,8 +114,8 @@ impl ModelConfig {
             };
             if let Some(layer) = first {
                 return refuse(format!(
-                    "model.experts would stand in place of a feed-forward layer, and layer {} of \
-                     {section} has none: set model.state_space.feed_forward = true, or \
+                    "model.experts would replace feed-forward layers, but layer {} of {section} \
+                     has none: set model.state_space.feed_forward = true, or \
                      model.experts.count = 0",
                     layer + 1
                 ));

@@ -196,8 +196,8 @@ impl Segment {
         let out = self.run(x.clone(), &inner)?;
         if !inner.take_auxiliary().0.is_empty() {
             candle_core::bail!(
-                "layers with experts or guided attention add to the loss, which layers that are \
-                 computed again cannot: set training.checkpoint_activations = false"
+                "layers with experts or guided attention add to the loss, which recomputed layers \
+                 cannot: set training.checkpoint_activations = false"
             );
         }
         let Some(first) = inner.into_tape() else {

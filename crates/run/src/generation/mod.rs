@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
-use taper_data::{Documents, Tokenizer};
-use taper_decoding::{Control, DecodingConfig, Sentence, generate};
+use taper_data::{Documents, SpelledSpecial, Tokenizer};
+use taper_decoding::{Control, DecodingConfig, Hypothesis, Sentence, generate};
 use taper_model::LanguageModel;
 
 use crate::LoadedRun;
@@ -32,6 +32,8 @@ pub struct GenerationSettings {
     pub max_tokens: usize,
     /// The most tokens that a prediction looks back on.
     pub context: usize,
+    /// What becomes of special tokens that a prompt spells.
+    pub special_tokens: SpelledSpecial,
 }
 
 impl GenerationSettings {
@@ -40,7 +42,8 @@ impl GenerationSettings {
     pub fn of(config: &RunConfig) -> Self {
         let decoding = config.decoding.clone();
         let max_tokens = decoding.max_length;
-        Self { decoding, max_tokens, context: config.data.text.block_length }
+        let (context, special_tokens) = (config.data.text.block_length, SpelledSpecial::default());
+        Self { decoding, max_tokens, context, special_tokens }
     }
 
     /// As the search has them.
@@ -62,13 +65,53 @@ pub struct GeneratedText {
     pub text: String,
     /// How many tokens that is.
     pub tokens: usize,
-    /// The natural logarithm of its probability after the prompt, the end included.
+    /// The natural logarithm of its probability after the prompt: of its tokens, and of the end
+    /// where the model ended it. What was cut or stopped has no end.
     pub log_probability: f64,
     /// Whether it ends because it had as many tokens as it may have.
     pub truncated: bool,
+    /// Why it ends.
+    pub finish_reason: FinishReason,
+    /// The text that stopped it; none where the model ended it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<String>,
+    /// The natural logarithm of the probability of each token after those before it; that of the
+    /// end is the last where the model ended the text.
+    #[serde(skip)]
+    pub token_log_probabilities: Vec<f64>,
     /// The tokens.
     #[serde(skip)]
     pub ids: Vec<u32>,
+    /// Where the text of each token ends, in bytes of `text`.
+    #[serde(skip)]
+    pub token_ends: Vec<usize>,
+}
+
+/// Why a text ends, as other servers of language models name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FinishReason {
+    /// The model ended it, or a text came that stops it.
+    Stop,
+    /// It had as many tokens as it may have, and was cut.
+    Length,
+}
+
+impl GeneratedText {
+    /// Stops the text before `stop`, which begins at this byte of it. What is left has the tokens
+    /// that begin before there, and their probability.
+    pub fn stop_at(&mut self, at: usize, stop: &str) {
+        self.text.truncate(at);
+        let ends = &self.token_ends;
+        let begins = std::iter::once(0).chain(ends.iter().copied()).take(ends.len());
+        self.tokens = begins.take_while(|&begin| begin < at).count();
+        self.token_ends.truncate(self.tokens);
+        self.ids.truncate(self.tokens);
+        self.token_log_probabilities.truncate(self.tokens);
+        self.log_probability = self.token_log_probabilities.iter().sum();
+        (self.truncated, self.finish_reason) = (false, FinishReason::Stop);
+        self.stop_reason = Some(stop.to_owned());
+    }
 }
 
 /// A piece of text that has just been added.
@@ -111,6 +154,8 @@ pub struct Generator<'a> {
     model: Arc<WithTokens>,
     context: usize,
     tokenizer: &'a Tokenizer,
+    /// The same, as it reads prompts.
+    of_prompts: Tokenizer,
     documents: Documents,
     decoding: DecodingConfig,
     control: &'a dyn Control,
@@ -129,6 +174,7 @@ impl<'a> Generator<'a> {
             model: Arc::new(WithTokens::new(run.model.inference(settings.context), tokenizer)),
             context: settings.context,
             tokenizer,
+            of_prompts: tokenizer.with_spelled(settings.special_tokens),
             documents: run.config.data.text.documents,
             decoding,
             control: &(),
@@ -153,15 +199,15 @@ impl<'a> Generator<'a> {
                 Arc::new(WithTokens::new(inference, self.tokenizer))
             }
         };
-        Ok(Generator { model, context, decoding, control, ..*self })
+        let of_prompts = self.tokenizer.with_spelled(settings.special_tokens);
+        Ok(Generator { model, context, of_prompts, decoding, control, ..*self })
     }
 
     /// Goes on with each prompt, and tells `on_piece` of the text as it comes. Without prompts
     /// there is one, the beginning of a document or of a line.
     ///
     /// # Errors
-    /// For an empty prompt, one with characters that the vocabulary cannot spell, and when the
-    /// model or the tokenizer fails.
+    /// For a prompt that is [refused](Self::require), and when the model or the tokenizer fails.
     pub fn generate(
         &self,
         prompts: &[String],
@@ -208,11 +254,7 @@ impl<'a> Generator<'a> {
         let outputs = generate(&*self.model, &sentences, &self.decoding, self.control, |new| {
             let (prompt, sample) = (new.sentence, new.copy);
             let pieces = &mut pieces[prompt][sample];
-            let piece = match self.model.is_end(new.token) {
-                true => pieces.end(self.tokenizer),
-                false => pieces.push(new.token, self.tokenizer),
-            };
-            match piece {
+            match pieces.push(new.token, new.is_last, self.tokenizer) {
                 Ok(text) if text.is_empty() => ControlFlow::Continue(()),
                 Ok(text) => on_piece(NewPiece { prompt, sample, text: &text }),
                 Err(error) => {
@@ -229,26 +271,40 @@ impl<'a> Generator<'a> {
             .into_iter()
             .zip(&ids)
             .map(|(outputs, prompt)| {
-                let text = |output: taper_decoding::Hypothesis| {
-                    Ok(GeneratedText {
-                        text: pieces::continuation(prompt, &output.tokens, self.tokenizer)?,
-                        tokens: output.tokens.len(),
-                        log_probability: output.log_probability,
-                        truncated: output.truncated,
-                        ids: output.tokens,
-                    })
-                };
-                outputs.into_iter().map(text).collect()
+                outputs.into_iter().map(|output| self.text_of(prompt, output)).collect()
             })
             .collect()
+    }
+
+    /// What was found to follow a prompt, as text.
+    fn text_of(&self, prompt: &[u32], output: Hypothesis) -> Result<GeneratedText> {
+        let Hypothesis { tokens, log_probability, token_log_probabilities, truncated, .. } = output;
+        let (mut pieces, mut length) = (Pieces::after(prompt), 0);
+        let mut end_of = |(index, &token): (usize, &u32)| -> Result<usize> {
+            length += pieces.push(token, index + 1 == tokens.len(), self.tokenizer)?.len();
+            Ok(length)
+        };
+        let token_ends = tokens.iter().enumerate().map(&mut end_of).collect::<Result<_>>()?;
+        Ok(GeneratedText {
+            text: pieces::continuation(prompt, &tokens, self.tokenizer)?,
+            tokens: tokens.len(),
+            log_probability,
+            truncated,
+            finish_reason: if truncated { FinishReason::Length } else { FinishReason::Stop },
+            stop_reason: None,
+            token_log_probabilities,
+            ids: tokens,
+            token_ends,
+        })
     }
 
     /// Refuses a prompt that cannot be gone on with.
     ///
     /// # Errors
-    /// For an empty one, and one with characters that the vocabulary cannot spell.
+    /// For an empty one, one with characters that the vocabulary cannot spell, and one with special
+    /// tokens where they are refused.
     pub fn require(&self, prompt: &str) -> Result<()> {
-        self.encode(prompt).context("the prompt").map(|_| ())
+        self.encode(prompt).map(|_| ())
     }
 
     /// The tokens that the model reads of a prompt.
@@ -260,7 +316,7 @@ impl<'a> Generator<'a> {
             PromptContent::Beginning => beginning(self.tokenizer, self.documents),
             PromptContent::Text(text) => self.encode(text),
             PromptContent::Marked(text) => {
-                let ids = self.tokenizer.encode_marked(text)?;
+                let ids = self.tokenizer.with_spelled(SpelledSpecial::Read).encode(text)?;
                 if ids.is_empty() { bail!("is empty") } else { Ok(ids) }
             }
             PromptContent::Tokens([]) => bail!("is empty: begin with at least one token"),
@@ -275,7 +331,7 @@ impl<'a> Generator<'a> {
     }
 
     fn encode(&self, prompt: &str) -> Result<Vec<u32>> {
-        encode(self.tokenizer, prompt)
+        encode(&self.of_prompts, prompt)
     }
 }
 
@@ -302,6 +358,9 @@ fn encode(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>> {
             tokenizer.encode(&character.to_string()).is_ok_and(|ids| is_unknown(&ids))
         });
         unknown.dedup();
+        if unknown.is_empty() {
+            bail!("spells the token of what the model has never seen; leave it out");
+        }
         bail!(
             "has characters that the model has never seen: {}; leave them out",
             unknown.iter().map(|character| format!("{character:?}")).collect::<Vec<_>>().join(", ")

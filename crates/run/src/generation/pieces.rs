@@ -23,21 +23,18 @@ impl Pieces {
         Self { written: tokens.len(), tokens }
     }
 
-    /// Adds a token, and gives the text that is complete with it.
-    pub(super) fn push(&mut self, token: u32, tokenizer: &Tokenizer) -> Result<String> {
+    /// Adds a token, and gives the text that is complete with it; after the last one all there is.
+    pub(super) fn push(
+        &mut self,
+        token: u32,
+        is_last: bool,
+        tokenizer: &Tokenizer,
+    ) -> Result<String> {
         self.tokens.push(token);
-        self.complete(tokenizer, tokenizer.is_special(token))
-    }
-
-    /// The text that no token has completed.
-    pub(super) fn end(&mut self, tokenizer: &Tokenizer) -> Result<String> {
-        self.complete(tokenizer, true)
-    }
-
-    /// The text of what has not been written; at its end what is incomplete is written as it is.
-    fn complete(&mut self, tokenizer: &Tokenizer, is_end: bool) -> Result<String> {
         let text =
             continuation(&self.tokens[..self.written], &self.tokens[self.written..], tokenizer)?;
+        // At the end what is incomplete is written as it is.
+        let is_end = is_last || tokenizer.is_special(token);
         if text.is_empty() || (text.ends_with(INCOMPLETE) && !is_end) {
             return Ok(String::new());
         }
@@ -54,7 +51,7 @@ impl Pieces {
 /// When the tokenizer fails.
 pub fn pieces_of(tokenizer: &Tokenizer, ids: &[u32]) -> Result<Vec<String>> {
     let mut pieces = Pieces::after(&[]);
-    ids.iter().map(|&id| pieces.push(id, tokenizer)).collect()
+    ids.iter().map(|&id| pieces.push(id, false, tokenizer)).collect()
 }
 
 /// The text that `tokens` add to those `before`.
@@ -75,7 +72,7 @@ pub(super) fn continuation(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use taper_data::{TokenizerConfig, TokenizerKind};
+    use taper_data::{END, TokenizerConfig, TokenizerKind};
 
     #[test]
     fn pieces_are_the_text_and_never_half_a_character() {
@@ -89,12 +86,11 @@ mod tests {
             let (prompt, rest) = ids.split_at(3);
             let mut pieces = Pieces::after(prompt);
             let mut written = tokenizer.decode(prompt).expect("text");
-            for &id in rest {
-                let piece = pieces.push(id, &tokenizer).expect("text");
+            for &id in rest.iter().chain(&[END]) {
+                let piece = pieces.push(id, false, &tokenizer).expect("text");
                 assert!(!piece.contains(INCOMPLETE), "{piece:?}");
                 written += &piece;
             }
-            written += &pieces.end(&tokenizer).expect("text");
             assert_eq!(written, text, "{kind:?}");
         }
     }

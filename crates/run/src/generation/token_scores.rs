@@ -9,7 +9,7 @@ use taper_data::Tokenizer;
 use taper_decoding::StepModel;
 
 use super::pieces::{INCOMPLETE, continuation};
-use super::{Generator, WithTokens};
+use super::{Generator, WithTokens, before_prompts};
 
 /// A token and how likely it was.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -43,11 +43,14 @@ impl Generator<'_> {
         whole: bool,
         most: usize,
     ) -> Result<Vec<Vec<TokenScore>>> {
+        // What the model reads before every prompt is no part of it.
+        let begins = before_prompts(self.tokenizer);
         let rows: Vec<(&[u32], Vec<u32>)> = texts
             .iter()
             .map(|&(prompt, text)| match whole {
                 true => {
-                    let (first, rest) = prompt.split_at(1.min(prompt.len()));
+                    let known = if prompt.starts_with(&begins) { begins.len().max(1) } else { 1 };
+                    let (first, rest) = prompt.split_at(known.min(prompt.len()));
                     (first, [rest, text].concat())
                 }
                 false => (prompt, text.to_vec()),
@@ -56,7 +59,10 @@ impl Generator<'_> {
         let places = places(&self.model, &rows, most)?;
         let scores = |((before, tokens), places): (&(&[u32], Vec<u32>), Vec<Place>)| {
             let mut scores = Vec::with_capacity(tokens.len() + 1);
-            if whole && let [first] = **before {
+            if whole
+                && begins.is_empty()
+                && let [first] = **before
+            {
                 let text = spelled(self.tokenizer, &[], first)?;
                 let likeliest = Vec::new();
                 scores.push(TokenScore { id: first, text, log_probability: None, likeliest });

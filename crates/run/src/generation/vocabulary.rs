@@ -4,9 +4,8 @@ use taper_data::{END, Tokenizer};
 use taper_decoding::{Result, SpecialIds, StepModel};
 use taper_model::{TextInference, TextState};
 
-/// A language model that ends with the ends of its tokenizer. Rows of its embedding that no token
-/// has are never drawn, and keep their part of the probability: what is said has the probability
-/// that it has in the model.
+/// A language model with the ends of its tokenizer. Rows of its embedding without a token are never
+/// drawn, but count in the sum of probabilities, as they do when a text is scored.
 #[derive(Debug)]
 pub(super) struct WithTokens {
     model: TextInference,
@@ -19,14 +18,13 @@ impl WithTokens {
         let ends = &tokenizer.special_tokens().ends;
         let special = match tokenizer.has_special_tokens() && *ends == [END] {
             true => SpecialIds::ours(never),
-            false => SpecialIds::of(tokenizer.end(), ends, never),
+            false => {
+                let is_text = |end: &u32| !tokenizer.is_special(*end);
+                let text_ends = ends.iter().copied().filter(is_text).collect();
+                SpecialIds::of(tokenizer.end(), ends, never).with_text_ends(text_ends)
+            }
         };
         Self { model, special }
-    }
-
-    /// Whether a token ends a text.
-    pub(super) fn is_end(&self, token: u32) -> bool {
-        self.special.is_end(token)
     }
 }
 

@@ -9,9 +9,11 @@ use taper_data::{END, Pixels, START, Tokenizer, prompts};
 use taper_model::{ContrastiveModel, Model, Pass, Sequences};
 use taper_ops::composed::CountedProduct;
 
-use super::describe::values;
+use super::{values, values_of};
 use crate::LoadedRun;
 use crate::config::RunConfig;
+use crate::finite::require_finite;
+use crate::items::answer_each;
 use crate::prediction::{Prediction, normalised};
 
 /// Images or texts that pass through the model together.
@@ -41,7 +43,18 @@ impl Placed {
             rows.push(taper_ops::threads::in_pool(model.device(), place)?);
             progress(numbers.last().map_or(0, |last| last + 1));
         }
-        Ok(Self(Tensor::cat(&rows, 0)?))
+        Self::of(&rows)
+    }
+
+    /// Rows that a model has placed.
+    fn of(rows: &[Tensor]) -> Result<Self> {
+        let all = Tensor::cat(rows, 0)?;
+        // All lie at length 1: no sum overflows that has no such number in it.
+        require_finite(
+            "where the model puts images and texts",
+            [all.sum_all()?.to_scalar::<f32>()?],
+        )?;
+        Ok(Self(all))
     }
 
     /// Of texts.
@@ -68,7 +81,7 @@ impl Placed {
             let place = || model.texts(&texts, &Pass::evaluate());
             rows.push(taper_ops::threads::in_pool(model.device(), place)?);
         }
-        Ok(Self(Tensor::cat(&rows, 0)?))
+        Self::of(&rows)
     }
 
     /// The similarities of rows `first` and those after it with all rows of `others`.
@@ -128,6 +141,12 @@ impl PlacedLabels {
         Ok(Self { texts: Placed(Tensor::cat(&rows, 0)?), of_texts, labels: sentences.len() })
     }
 
+    /// Texts that are labels themselves.
+    fn named(texts: Placed) -> Result<Self> {
+        let labels = texts.0.dim(0)?;
+        Ok(Self { texts, of_texts: (0..labels).collect(), labels })
+    }
+
     /// The probability of each label for each image: that of its texts together.
     ///
     /// # Errors
@@ -178,22 +197,25 @@ pub(crate) fn recalls<const N: usize>(
 }
 
 /// Which of `prompts` fits each PNG or JPEG file best, or without any which of the recipe's labels;
-/// `progress` is called with the images done so far.
+/// `progress` is called with the images done so far. A file that is no such picture has an error in
+/// its place.
 ///
 /// # Errors
-/// For a file that is no such picture, without prompts where the recipe has no labels, and when the
-/// model fails.
+/// Without prompts where the recipe has no labels, and when the model fails.
 pub fn match_images(
     run: &LoadedRun<ContrastiveModel>,
     files: &[PathBuf],
     prompts: &[String],
-    progress: impl FnMut(usize),
-) -> Result<Vec<Prediction>> {
-    let read = |numbers: &[usize]| -> Result<Vec<Vec<u32>>> {
-        let of = |&at: &usize| Ok(Pixels::of_file(&files[at], &run.config.data.images)?);
-        numbers.iter().map(of).map(|pixels| pixels.map(|pixels| values(&pixels))).collect()
-    };
-    matched(run, (files.len(), read), prompts, progress)
+    mut progress: impl FnMut(usize),
+) -> Result<Vec<Result<Prediction>>> {
+    let choice = Choice::of(run, prompts)?;
+    let mut found = Vec::with_capacity(files.len());
+    for files in files.chunks(TOGETHER) {
+        let images = files.iter().map(|file| values_of(file, &run.config.data.images));
+        found.extend(answer_each(images, |images| choice.among(&images))?);
+        progress(found.len());
+    }
+    Ok(found)
 }
 
 /// Which of `prompts` fits each image best, or without any which of the recipe's labels.
@@ -202,34 +224,43 @@ pub fn match_images(
 /// Without prompts where the recipe has no labels, and when the model fails.
 pub fn match_pixels(
     run: &LoadedRun<ContrastiveModel>,
-    images: &[Pixels],
+    images: Vec<Pixels>,
     prompts: &[String],
 ) -> Result<Vec<Prediction>> {
-    let read = |numbers: &[usize]| Ok(numbers.iter().map(|&at| values(&images[at])).collect());
-    matched(run, (images.len(), read), prompts, |_| {})
+    let images: Vec<Vec<u32>> = images.into_iter().map(values).collect();
+    Choice::of(run, prompts)?.among(&images)
 }
 
-/// The same of `count` images, whose values `read` gives by their numbers.
-fn matched(
-    run: &LoadedRun<ContrastiveModel>,
-    (count, read): (usize, impl Fn(&[usize]) -> Result<Vec<Vec<u32>>>),
-    prompts: &[String],
-    progress: impl FnMut(usize),
-) -> Result<Vec<Prediction>> {
-    let (data, tokenizer) = (&run.config.data, run.tokenizers.target());
-    if prompts.is_empty() && data.images.format == taper_data::ImageFormat::Table {
-        bail!("the run has no labels: name the texts to choose from with --prompt");
+/// What images are compared with.
+struct Choice<'a> {
+    model: &'a ContrastiveModel,
+    names: &'a [String],
+    labels: PlacedLabels,
+    scale: f64,
+}
+
+impl<'a> Choice<'a> {
+    /// The `prompts`, or without any the recipe's labels.
+    fn of(run: &'a LoadedRun<ContrastiveModel>, prompts: &'a [String]) -> Result<Self> {
+        let (data, tokenizer) = (&run.config.data, run.tokenizers.target());
+        if prompts.is_empty() && data.images.format == taper_data::ImageFormat::Table {
+            bail!("the run has no labels: name the texts to choose from with --prompt");
+        }
+        let (names, labels) = if prompts.is_empty() {
+            (&data.images.labels[..], PlacedLabels::of(&run.model, tokenizer, &run.config)?)
+        } else {
+            (prompts, PlacedLabels::named(Placed::texts(&run.model, tokenizer, prompts)?)?)
+        };
+        Ok(Self { model: &run.model, names, labels, scale: run.model.scale()? })
     }
-    let images = Placed::images(&run.model, (count, read), progress)?;
-    let scale = run.model.scale()?;
-    let (names, found) = if prompts.is_empty() {
-        let labels = PlacedLabels::of(&run.model, tokenizer, &run.config)?;
-        (&data.images.labels[..], labels.probabilities(&images, scale)?)
-    } else {
-        let texts = Placed::texts(&run.model, tokenizer, prompts)?;
-        (prompts, images.probabilities(&texts, scale)?)
-    };
-    Ok(found.into_iter().map(|of| Prediction::of(of, names)).collect())
+
+    /// Which of them fits each of some images best.
+    fn among(&self, images: &[Vec<u32>]) -> Result<Vec<Prediction>> {
+        let read = |places: &[usize]| Ok(places.iter().map(|&at| images[at].clone()).collect());
+        let placed = Placed::images(self.model, (images.len(), read), |_| {})?;
+        let probabilities = self.labels.probabilities(&placed, self.scale)?;
+        Ok(probabilities.into_iter().map(|of| Prediction::of(of, self.names)).collect())
+    }
 }
 
 #[cfg(test)]

@@ -210,7 +210,15 @@ fn train<M: TaskModel>(
     };
     validation = Watched::boxed(validation, events.as_ref(), tokenizers);
     let (root, dtype) = (folder.root(), config.dtype.as_str());
-    observer.observe(&RunEvent::Begins { folder: root, step, limits, device: &device, dtype })?;
+    let task = config.task;
+    observer.observe(&RunEvent::Begins {
+        folder: root,
+        task,
+        step,
+        limits,
+        device: &device,
+        dtype,
+    })?;
     let mut recorder = Recorder { log, files, events, observer };
     let began = Instant::now();
     let ended = trainer.train(&mut batches, validation.as_mut(), &mut recorder, stop);

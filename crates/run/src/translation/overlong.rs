@@ -1,12 +1,13 @@
 //! Lines with more tokens than training saw: refused, cut, or translated in parts.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
 use taper_data::Tokenizer;
 use taper_decoding::Control;
 use taper_model::ModelConfig;
 
 use super::punctuation::{ends_phrase, ends_sentence};
+use crate::items::BadItem;
 
 /// The most bytes of a line that are tokenised at once to count its tokens.
 const PIECE: usize = 1 << 16;
@@ -69,7 +70,7 @@ impl LineLimit {
     /// only the parts until then.
     ///
     /// # Errors
-    /// For an overlong line, when the rule is to refuse; and when the tokenizer fails.
+    /// [`BadItem`] for an overlong line, when the rule is to refuse; and when the tokenizer fails.
     pub fn apply<'a>(
         &self,
         tokenizer: &Tokenizer,
@@ -106,12 +107,15 @@ impl LineLimit {
             match self.rule {
                 OverlongRule::Split => {}
                 OverlongRule::Cut => break,
-                OverlongRule::Error => bail!(
-                    "line {number} has {tokens} tokens, more than {}; allow it with --overlong \
-                     split or --overlong cut, or {}",
-                    self.tokens,
-                    self.more_by("raise --max-source-tokens")
-                ),
+                OverlongRule::Error => {
+                    let error = anyhow!(
+                        "line {number} has {tokens} tokens, more than {}; allow it with --overlong \
+                         split or --overlong cut, or {}",
+                        self.tokens,
+                        self.more_by("raise --max-source-tokens")
+                    );
+                    return Err(BadItem::of(&error));
+                }
             }
         }
         let overlong = Overlong { tokens, limit: self.tokens, rule: self.rule, parts: parts.len() };

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
-use taper_data::Tokenizer;
+use taper_data::{SpelledSpecial, Tokenizer};
 use taper_decoding::{Control, Renumbered};
 use taper_model::LanguageModel;
 use taper_run::attention::AttentionMap;
@@ -44,6 +44,8 @@ pub(crate) struct GenerateOptions {
     pub(crate) samples: usize,
     /// A text ends before the first of these.
     pub(crate) stop: Vec<String>,
+    /// What becomes of special tokens that a prompt spells.
+    pub(crate) special_tokens: SpelledSpecial,
     /// Whether the probability of each token is wanted.
     pub(crate) scoring: Option<Scoring>,
 }
@@ -93,6 +95,7 @@ impl Generates<'_> {
     fn settings(&self, options: &GenerateOptions) -> Result<GenerationSettings> {
         let mut settings = self.settings.clone();
         settings.max_tokens = options.max_tokens;
+        settings.special_tokens = options.special_tokens;
         let decoding = &mut settings.decoding;
         let sampling = &mut decoding.sampling;
         sampling.temperature = options.temperature.unwrap_or(sampling.temperature);
@@ -188,7 +191,7 @@ impl Generates<'_> {
 /// could speak for another.
 fn plain_messages(tokenizer: &Tokenizer, messages: &[String]) -> Result<(), Refusal> {
     for (index, message) in messages.iter().enumerate() {
-        if let Some(token) = tokenizer.special_token_in(message) {
+        if let Some(token) = tokenizer.spelled(message) {
             return Err(Refusal::Unfit(format!(
                 "message {} has the special token {token:?}: leave it out",
                 index + 1
@@ -200,9 +203,9 @@ fn plain_messages(tokenizer: &Tokenizer, messages: &[String]) -> Result<(), Refu
 
 /// Ends a text before what was to stop it.
 fn cut(output: &mut GeneratedText, stop: &[String]) {
-    if let Some(at) = stop.iter().filter_map(|stop| output.text.find(stop)).min() {
-        output.text.truncate(at);
-        output.truncated = false;
+    let found = stop.iter().filter_map(|stop| Some((output.text.find(stop)?, stop)));
+    if let Some((at, stop)) = found.min_by_key(|(at, _)| *at) {
+        output.stop_at(at, stop);
     }
 }
 

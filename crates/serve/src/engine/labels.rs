@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use taper_data::{ImagesConfig, Pixels};
+use taper_data::{ImagesConfig, Pairs, Pixels};
 use taper_decoding::Control;
 use taper_model::{ImageClassifier, TextClassifier};
 use taper_run::attention::AttentionMap;
@@ -39,7 +39,7 @@ impl LabelsTexts<'_> {
         let settings = &run.config.data.labelled;
         let info = RunInfo {
             labels: settings.labels.clone(),
-            pairs: settings.pairs,
+            pairs: settings.pairs != Pairs::No,
             ..RunInfo::of(&run, name)
         };
         serve(&LabelsTexts { run: &run, limits }, info);
@@ -75,9 +75,10 @@ impl Service for LabelsTexts<'_> {
         let texts: Vec<Vec<String>> = works.iter().map(|work| texts_of(work)).collect();
         let mut found =
             predict(self.run, &texts.concat(), |_| control.between_steps())?.into_iter();
-        let of_work =
-            |own: &Vec<String>| Answer::Labelled(found.by_ref().take(own.len()).collect());
-        Ok(texts.iter().map(of_work).collect())
+        let of_work = |own: &Vec<String>| {
+            Ok(Answer::Labelled(found.by_ref().take(own.len()).collect::<Result<_>>()?))
+        };
+        texts.iter().map(of_work).collect()
     }
 }
 

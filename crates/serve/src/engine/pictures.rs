@@ -57,7 +57,7 @@ impl Service for DescribesImages<'_> {
             _ => Pixels::of_bytes(&[], &self.run.config.data.images),
         };
         let images = works.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-        let found = describe_pixels(self.run, &images)?;
+        let found = describe_pixels(self.run, images)?;
         Ok(found.into_iter().map(|caption| Answer::Described(Box::new(caption))).collect())
     }
 }
@@ -122,7 +122,7 @@ impl Service for MatchesImages<'_> {
             images.push(Pixels::of_bytes(file, &self.run.config.data.images)?);
             choice = texts;
         }
-        let found = match_pixels(self.run, &images, choice)?;
+        let found = match_pixels(self.run, images, choice)?;
         Ok(found.into_iter().map(|one| Answer::Labelled(vec![one])).collect())
     }
 }

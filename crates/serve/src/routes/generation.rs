@@ -6,7 +6,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::json;
-use taper_data::{Task, with_newlines};
+use taper_data::{SpelledSpecial, Task, with_newlines};
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::app::{App, wrong_answer};
@@ -39,6 +39,8 @@ struct Asked {
     #[serde(default)]
     stop: Vec<String>,
     #[serde(default)]
+    special_tokens: SpelledSpecial,
+    #[serde(default)]
     stream: bool,
 }
 
@@ -68,6 +70,7 @@ pub(super) async fn generate(
         seed: asked.seed,
         samples: asked.samples,
         stop: asked.stop,
+        special_tokens: asked.special_tokens,
         scoring: None,
     };
     check(&app, &options)?;

@@ -71,12 +71,14 @@ fn pictures_are_described_and_compared() {
     let send =
         |path: &str, bytes: &[u8]| server.send("POST", path, "Content-Type: image/png\r\n", bytes);
     let run = loaded::<ImageCaptioner>("captions");
-    let expected = json!(describe_images(&run, &files, |_| {}).expect("captions"));
+    let expected = describe_images(&run, &files, |_| {}).expect("captions").remove(0);
     let found = send("/api/caption", &bytes).expect(200);
-    assert_eq!(found, json!({ "run": "captions", "captions": expected }));
+    let expected = expected.expect("a caption");
+    assert_eq!(found, json!({ "run": "captions", "captions": [expected] }));
     let run = loaded::<ContrastiveModel>("matches");
     let told = |path: &str, prompts: &[String]| {
         let expected = match_images(&run, &files, prompts, |_| {}).expect("matched").remove(0);
+        let expected = expected.expect("a label");
         let found = send(path, &bytes).expect(200)["predictions"][0].clone();
         assert_eq!(found["label"], expected.label.as_str());
         let probabilities: Vec<f64> = found["probabilities"]

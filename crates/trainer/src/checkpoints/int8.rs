@@ -80,8 +80,8 @@ impl Rounded {
     /// # Errors
     /// The directory cannot be written.
     pub fn save(&self, directory: &Path) -> Result<(), CheckpointError> {
-        let encode = |_: &Path| self.encode();
-        super::checkpoint::write_encoded(directory, &self.state, [(MODEL_FILE, encode)].into_iter())
+        let write = |file: &Path| super::files::write_synced(file, &self.encode()?);
+        super::checkpoint::write_files(directory, &self.state, [(MODEL_FILE, write)].into_iter())
     }
 
     /// The bytes of the safetensors file, which has f32 before int8, and so scales before values.

@@ -1,5 +1,5 @@
 //! When training has gone astray although every number is finite: validations far above the loss of
-//! guessing, that do not fall.
+//! guessing that do not fall, or that are there still when training ends.
 //!
 //! A model that overfits may come to such a loss too, of answers that it is sure of and wrong about;
 //! its loss in training is low, which tells the two apart. One that begins there, as with vectors of
@@ -63,29 +63,29 @@ impl<M: Model> Trainer<M> {
         astray.is_some()
     }
 
-    /// Ends a training that has gone astray: at its end by the last validation, before it by several
-    /// in a row.
+    /// Ends a training that has gone astray: by several validations in a row, and at its end by the
+    /// last one, wherever it was going.
     ///
     /// # Errors
     /// It has.
     pub(super) fn require_convergence(&self, is_complete: bool) -> Result<(), TrainError> {
-        let most = if is_complete { 1 } else { MOST_VALIDATIONS };
+        let most = if is_complete { 0 } else { MOST_VALIDATIONS };
         let Some(astray) = self.state.astray.filter(|astray| astray.validations >= most) else {
             return Ok(());
         };
-        let guessing = match self.model.answer_classes() {
-            Some(classes) => format!(
-                ", far above the {:.2} of guessing among {classes} classes",
-                (classes as f64).ln()
-            ),
-            None => String::new(),
-        };
+        let mut place = self.model.answer_classes().map_or_else(String::new, |classes| {
+            let guessing = (classes as f64).ln();
+            format!(", far above the {guessing:.2} of guessing among {classes} classes")
+        });
+        if astray.validations > 0 {
+            place += ", and not on its way down";
+        }
         let best = self.state.early_stopping.best;
         let best = best.and_then(|best| Some((best, self.checkpoints.resolve(BEST).ok()?)));
         Err(TrainError::Astray {
             step: self.state.step,
             loss: astray.last,
-            guessing,
+            place,
             best: best.map(|(best, path)| (best.step, path)),
         })
     }

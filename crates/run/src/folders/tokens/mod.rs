@@ -1,9 +1,9 @@
-//! The tokens of a folder of the library Transformers: its tokenizer, which of its tokens are
-//! special, and the files that say so, both ways.
+//! Tokenizers in folders of the library Transformers, read and written: the tokenizer itself, its
+//! special tokens, and the files that name them.
 //!
-//! What a folder says is kept with the run, and an export gives it back. A tokenizer of ours is
-//! exported so that `AutoTokenizer` makes the same ids of a text: it gets the files that name its
-//! special tokens, and for an encoder what puts the marks around texts.
+//! An import keeps these files with the run, and an export writes them again. For a tokenizer that
+//! was trained here an export writes new ones, so that `AutoTokenizer` gives the same ids as Taper,
+//! and for an encoder the post-processor that puts marks around texts.
 
 mod read;
 mod vocabulary;
@@ -12,21 +12,21 @@ mod write;
 pub(super) use read::read;
 pub(super) use write::{Exported, write};
 
-/// The file of a fast tokenizer.
+/// File of a fast tokenizer.
 const TOKENIZER: &str = "tokenizer.json";
-/// The file of what the tokenizer is made with.
+/// File of the class and the arguments of a tokenizer.
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
-/// The file that names the special tokens, in older folders all by itself.
+/// File of the names of special tokens, which older folders have nowhere else.
 const SPECIAL_TOKENS_MAP: &str = "special_tokens_map.json";
-/// The file of how texts are written.
+/// File of the settings of generation.
 const GENERATION_CONFIG: &str = "generation_config.json";
-/// The file of tokens that a slow tokenizer has beside its vocabulary.
+/// File of tokens that a slow tokenizer adds to its vocabulary.
 const ADDED_TOKENS: &str = "added_tokens.json";
-/// The file of how a conversation becomes a text.
+/// File of the template that turns a conversation into text.
 const CHAT_TEMPLATE: &str = "chat_template.jinja";
 
-/// The files that an export gives back.
+/// Files that an export writes again as they were.
 const KEPT: [&str; 4] = [TOKENIZER_CONFIG, SPECIAL_TOKENS_MAP, GENERATION_CONFIG, CHAT_TEMPLATE];
 
-/// The end of the keys of `config.json` that hold ids of tokens.
+/// Suffix of the keys of `config.json` that hold ids of tokens.
 const ID_KEY: &str = "_token_id";

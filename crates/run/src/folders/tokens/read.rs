@@ -1,4 +1,4 @@
-//! The tokenizer of a folder, with what the folder says of its tokens.
+//! Reading the tokenizer of a folder, and its special tokens.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,15 +17,15 @@ use super::{
 /// More bytes than the file of any tokenizer has.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// Spellings by which a special token is known where no file names it.
+/// Spellings of special tokens, for folders that do not name them.
 const PADS: [&str; 2] = ["[PAD]", "<pad>"];
 const ENDS: [&str; 2] = ["<|endoftext|>", "</s>"];
 const CLASSES: [&str; 3] = ["[CLS]", "<cls>", "<s>"];
 const SEPARATORS: [&str; 3] = ["[SEP]", "<sep>", "</s>"];
 const MASKS: [&str; 2] = ["[MASK]", "<mask>"];
 
-/// The tokenizer of the folder `source`, for a vocabulary of `size` tokens: rows of the model that
-/// no token has are kept, and no text has them.
+/// Reads the tokenizer of the folder `source` for a model with `size` rows in its embedding, which may
+/// be more than there are tokens.
 ///
 /// # Errors
 /// When it is missing or damaged, has more tokens than the model, or none that ends a text.
@@ -71,7 +71,7 @@ pub(in super::super) fn read(source: &Path, size: usize) -> Result<TokenizerPair
     Ok(TokenizerPair::joint(tokenizer.with_folder(&folder)?))
 }
 
-/// The text of a file; `None` where there is no such file.
+/// Reads a file; `None` if there is no such file.
 pub(super) fn read_text(path: &Path) -> Result<Option<String>> {
     match read_regular(path, MOST_BYTES) {
         Ok(bytes) => String::from_utf8(bytes)
@@ -82,7 +82,7 @@ pub(super) fn read_text(path: &Path) -> Result<Option<String>> {
     }
 }
 
-/// The files of a folder that say something of its tokens.
+/// Files of a folder about its tokens.
 pub(super) struct Files {
     texts: BTreeMap<&'static str, String>,
     keys: BTreeMap<&'static str, Value>,
@@ -108,25 +108,25 @@ impl Files {
         Ok(Self { texts, keys })
     }
 
-    /// The keys of a file of JSON; null where there is no such file.
+    /// Content of a JSON file; null if there is no such file.
     pub(super) fn keys(&self, file: &str) -> &Value {
         self.keys.get(file).unwrap_or(&Value::Null)
     }
 
-    /// What an export gives back.
+    /// Files for a later export.
     fn kept(&self) -> BTreeMap<String, String> {
         let kept = self.texts.iter().filter(|(name, _)| KEPT.contains(name));
         kept.map(|(name, text)| ((*name).to_owned(), text.clone())).collect()
     }
 
-    /// The class of Transformers that the folder asks for.
+    /// Class of the tokenizer in Transformers; empty if it is not named.
     pub(super) fn class(&self) -> &str {
         let named = self.keys(TOKENIZER_CONFIG)["tokenizer_class"].as_str();
         named.or_else(|| self.keys(CONFIG)["tokenizer_class"].as_str()).unwrap_or_default()
     }
 
-    /// The spelling of a special token that is named, as `cls_token` is. Where a folder describes its
-    /// added tokens in full, Transformers does not ask the file that only names them.
+    /// Spelling of the special token with a role such as `cls_token`. As in Transformers,
+    /// `special_tokens_map.json` comes first unless `tokenizer_config.json` describes its added tokens.
     pub(super) fn named(&self, role: &str) -> Option<&str> {
         let (config, map) = (self.keys(TOKENIZER_CONFIG), self.keys(SPECIAL_TOKENS_MAP));
         let [first, later] = match config["added_tokens_decoder"].is_object() {
@@ -136,7 +136,7 @@ impl Files {
         spelling(&first[role]).or_else(|| spelling(&later[role]))
     }
 
-    /// All special tokens that are named.
+    /// Spellings of all special tokens that are named.
     pub(super) fn all_named(&self) -> BTreeSet<&str> {
         let mut names = BTreeSet::new();
         for file in [TOKENIZER_CONFIG, SPECIAL_TOKENS_MAP] {
@@ -159,8 +159,8 @@ impl Files {
         names
     }
 
-    /// The content of a `tokenizer.json`, with the added tokens and the settings that stand in other
-    /// files of the folder; as it is where these say nothing new.
+    /// Adds the added tokens and the arguments of other files to the content of a `tokenizer.json`,
+    /// which stays as it is if they say nothing new.
     fn completed(&self, json: String, path: &Path) -> Result<String> {
         let not_json = || format!("{}: not JSON", path.display());
         let mut file: Value = serde_json::from_str(&json).with_context(not_json)?;
@@ -171,7 +171,7 @@ impl Files {
         Ok(if changed.contains(&true) { serde_json::to_string_pretty(&file)? } else { json })
     }
 
-    /// Adds the tokens that other files have, and says whether there are any.
+    /// Adds the added tokens of other files; tells whether there were any.
     fn add_tokens(&self, file: &mut Value, path: &Path) -> Result<bool> {
         let known: BTreeSet<String> = file["added_tokens"]
             .as_array()
@@ -224,8 +224,8 @@ impl Files {
         Ok(true)
     }
 
-    /// Sets what a BERT's or a GPT-2's tokenizer is made with, which Transformers puts above what
-    /// stands in `tokenizer.json`, and says whether that was otherwise.
+    /// Sets the arguments of BERT's and GPT-2's tokenizers, which take precedence over
+    /// `tokenizer.json` in Transformers; tells whether any of them differed.
     fn set_arguments(&self, file: &mut Value) -> bool {
         let arguments: [(&str, &str, &[_]); 2] = [
             (
@@ -257,15 +257,15 @@ impl Files {
         changed
     }
 
-    /// Whether Transformers makes a tokenizer whose class begins so: it is named, or it is the
-    /// usual one of the model.
+    /// Whether the class of the tokenizer begins with `class`: the named class, or else the default
+    /// one of the model type `model`.
     pub(super) fn is_of(&self, class: &str, model: &str) -> bool {
         let named = self.class();
         named.starts_with(class) || (named.is_empty() && self.keys(CONFIG)["model_type"] == model)
     }
 }
 
-/// An added token as `tokenizer.json` has it.
+/// Entry of an added token in `tokenizer.json`.
 pub(super) fn added_token(content: &str, id: u64, special: bool) -> Value {
     json!({
         "id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
@@ -273,12 +273,12 @@ pub(super) fn added_token(content: &str, id: u64, special: bool) -> Value {
     })
 }
 
-/// How a token is spelled that a file has as a text or describes.
+/// Spelling of a token, given as a string or as an object with its content.
 fn spelling(token: &Value) -> Option<&str> {
     token.as_str().or_else(|| token["content"].as_str())
 }
 
-/// What finds out which tokens are special.
+/// Sources for the roles of tokens.
 struct Names<'a> {
     files: &'a Files,
     tokenizer: &'a Tokenizer,
@@ -286,7 +286,7 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    /// The special tokens, given what is in `tokenizer.json`.
+    /// Finds the special tokens; `file` is the content of `tokenizer.json`.
     fn special(&self, file: &Value) -> Result<SpecialTokens> {
         let keys = self.files.keys(CONFIG);
         let generation = self.files.keys(GENERATION_CONFIG);
@@ -320,7 +320,7 @@ impl Names<'_> {
             pad: pad.or_else(|| self.spelled(&PADS)),
             unknown,
             start,
-            // What ends texts too is for encoders, though a model that writes may have it.
+            // A template with a last token too is an encoder's, which some GPT-2s have.
             starts_prompts: start.is_some() && template(file) == [start, None],
             ends,
             class,
@@ -330,8 +330,8 @@ impl Names<'_> {
         })
     }
 
-    /// What begins a row of an encoder, and what ends each of its texts: as the post-processor puts
-    /// them, as they are named, or as they are usually spelled.
+    /// Finds the first token of a row of an encoder, and the token behind each of its texts: those of
+    /// the post-processor, the named ones, or those with a usual spelling.
     fn marks(&self, file: &Value) -> (Option<u32>, Option<u32>) {
         let pair = |value: &Value| value[1].as_u64().and_then(|id| u32::try_from(id).ok());
         let processor = post_processor(file);
@@ -344,7 +344,7 @@ impl Names<'_> {
                 _ => (None, None),
             },
         };
-        // What begins texts and ends none is for a model that writes.
+        // A template without a last token is that of a model that writes.
         let class = class.filter(|_| separator.is_some());
         (
             class.or_else(|| self.id("cls_token")).or_else(|| self.spelled(&CLASSES)),
@@ -352,18 +352,18 @@ impl Names<'_> {
         )
     }
 
-    /// The id of the special token that is named so.
+    /// Id of the special token with a role.
     fn id(&self, role: &str) -> Option<u32> {
         self.tokenizer.id(self.files.named(role)?)
     }
 
-    /// The first of these tokens that there is.
+    /// Id of the first of these tokens in the vocabulary.
     fn spelled(&self, tokens: &[&str]) -> Option<u32> {
         tokens.iter().find_map(|token| self.tokenizer.id(token))
     }
 
-    /// The ids that `value` has, one or a list; what lies beyond the vocabulary comes from
-    /// Transformers' defaults for another one, and names no token.
+    /// Reads one id or a list of ids. Ids beyond the vocabulary, which are defaults of Transformers
+    /// for other models, are left out.
     fn ids(&self, file: &str, value: &Value, key: &str) -> Result<Vec<u32>> {
         let all = match value {
             Value::Null => return Ok(Vec::new()),
@@ -380,7 +380,7 @@ impl Names<'_> {
     }
 }
 
-/// What puts special tokens around texts; of several in a row the one that has a template.
+/// Post-processor of a `tokenizer.json`; in a sequence, the first with special tokens.
 fn post_processor(file: &Value) -> &Value {
     let whole = &file["post_processor"];
     let parts = whole["processors"].as_array().into_iter().flatten();
@@ -388,7 +388,7 @@ fn post_processor(file: &Value) -> &Value {
     if whole["type"] == "Sequence" { wanted.next().unwrap_or(&Value::Null) } else { whole }
 }
 
-/// The template of one text: special tokens by their ids, and `None` for the text.
+/// Template of a single text: ids of special tokens, and `None` for the text.
 fn template(file: &Value) -> Vec<Option<u32>> {
     let processor = post_processor(file);
     let piece = |piece: &Value| {

@@ -1,4 +1,4 @@
-//! The tokenizer of a folder that has the vocabulary of a slow one alone, as Transformers makes it.
+//! Tokenizers of folders that have only the vocabulary files of a slow tokenizer.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,13 @@ use serde_json::{Value, json};
 use super::read::{Files, added_token, read_text};
 use super::{TOKENIZER, TOKENIZER_CONFIG};
 
-/// The vocabulary of WordPiece: a token a line.
+/// Vocabulary of WordPiece: a token a line.
 const WORD_PIECES: &str = "vocab.txt";
-/// The vocabulary of BPE on bytes, and its merges.
+/// Vocabulary of BPE on bytes, and its merges.
 const BYTE_PAIRS: [&str; 2] = ["vocab.json", "merges.txt"];
 
-/// What a `tokenizer.json` would have for the vocabulary of `source`, and where that is from.
+/// Makes the content of a `tokenizer.json` from the vocabulary files of `source`; gives the path of the
+/// vocabulary too.
 ///
 /// # Errors
 /// When there is none, or it is damaged.
@@ -46,8 +47,8 @@ pub(super) fn of(source: &Path, files: &Files) -> Result<(PathBuf, String)> {
     }
 }
 
-/// BERT's tokenizer (Devlin et al. 2019) with these tokens, a line each: text is cut at white space,
-/// punctuation and Chinese characters, and words into the longest pieces from their beginning on.
+/// Makes BERT's tokenizer (Devlin et al. 2019) from a vocabulary with a token a line, with the
+/// defaults of Transformers' `BertTokenizer`.
 fn word_pieces(text: &str, files: &Files) -> Result<String> {
     let ids: BTreeMap<&str, u64> = text.lines().zip(0..).collect();
     let setting = |key: &str, usual: Value| match &files.keys(TOKENIZER_CONFIG)[key] {
@@ -92,8 +93,8 @@ fn word_pieces(text: &str, files: &Files) -> Result<String> {
     Ok(file.to_string())
 }
 
-/// GPT-2's tokenizer (Radford et al. 2019) with these tokens, an object of JSON, and these merges, a
-/// line each.
+/// Makes GPT-2's tokenizer (Radford et al. 2019) from a JSON object of tokens and a list of merges, one
+/// a line, with the defaults of Transformers' `GPT2Tokenizer`.
 fn byte_pairs(tokens: &str, merges: &str, files: &Files) -> Result<String> {
     let ids: BTreeMap<String, u64> =
         serde_json::from_str(tokens).context("not an object of tokens and their ids")?;
@@ -139,7 +140,7 @@ fn byte_pairs(tokens: &str, merges: &str, files: &Files) -> Result<String> {
     Ok(file.to_string())
 }
 
-/// Those tokens of the vocabulary that are special, by the names of the folder or usually.
+/// Entries of the special tokens of a vocabulary: those with a usual spelling, and the named ones.
 fn added<'a>(
     usual: impl Iterator<Item = &'a str>,
     ids: &BTreeMap<&str, u64>,
@@ -152,7 +153,7 @@ fn added<'a>(
     found.into_iter().map(|(id, token)| added_token(token, id, true)).collect()
 }
 
-/// What puts BERT's marks around a text or two; null where the vocabulary has not both.
+/// Post-processor that puts marks around one text or two as BERT has them; null if a mark has no id.
 pub(super) fn template(class: &str, separator: &str, id: impl Fn(&str) -> Option<u64>) -> Value {
     let (Some(class_id), Some(separator_id)) = (id(class), id(separator)) else {
         return Value::Null;

@@ -1,4 +1,4 @@
-//! The tokenizer of a run, as a folder has it that `AutoTokenizer` reads.
+//! Writing the tokenizer of a run into a folder that `AutoTokenizer` reads.
 
 use std::path::Path;
 
@@ -12,24 +12,24 @@ use super::vocabulary::template;
 use super::{GENERATION_CONFIG, SPECIAL_TOKENS_MAP, TOKENIZER, TOKENIZER_CONFIG};
 use crate::folder::files::write_atomically;
 
-/// The class of Transformers that takes a `tokenizer.json` as it is, whatever the model.
+/// Class of Transformers that uses a `tokenizer.json` as it is, for any model.
 const CLASS: &str = "PreTrainedTokenizerFast";
 
-/// What a model that is exported does with tokens.
+/// Use of tokens in an exported model.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) enum Exported<'a> {
-    /// It goes on with texts: after `start` where there is none, and as `sampling` says.
+    /// A language model: a text begins after `start`, and is drawn by `sampling`.
     Writes { start: u32, sampling: &'a SamplingConfig },
-    /// It reads whole texts, between marks.
+    /// An encoder, which reads texts between marks.
     Reads {
-        /// Whether texts have tokens that are hidden.
+        /// Whether texts contain hidden tokens.
         hidden: bool,
     },
 }
 
 impl Exported<'_> {
-    /// The keys of `config.json` that hold ids of tokens: those that the folder of the model came
-    /// with, or those of the tokenizer.
+    /// Keys of `config.json` with ids of tokens: those of the folder that was imported, or those of
+    /// the tokenizer.
     pub(in super::super) fn ids(self, tokenizer: &Tokenizer) -> Map<String, Value> {
         if let Some(folder) = tokenizer.folder() {
             return folder.ids.iter().map(|(key, id)| (key.clone(), id.clone())).collect();
@@ -47,8 +47,8 @@ impl Exported<'_> {
     }
 }
 
-/// Writes `tokenizer.json` and the files that say which of its tokens are special, for a model that
-/// reads at most `longest` tokens. What the tokenizer came with is given back as it was.
+/// Writes `tokenizer.json` and the files that name its special tokens, for a model that reads at most
+/// `longest` tokens. Files of an imported folder are written as they were.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -97,8 +97,8 @@ pub(in super::super) fn write(
     }
 }
 
-/// A `tokenizer_config.json` of Transformers 5 with the names that version 4 has too; `None` where
-/// it has no others.
+/// Replaces names in a `tokenizer_config.json` that only version 5 of Transformers knows by those of
+/// both versions; `None` if there are none.
 fn for_older(text: &str) -> Result<Option<String>> {
     let mut config: Map<String, Value> = serde_json::from_str(text)?;
     let mut changed = false;
@@ -116,7 +116,7 @@ fn for_older(text: &str) -> Result<Option<String>> {
     Ok(if changed { Some(written()?) } else { None })
 }
 
-/// The special tokens, by their names in Transformers.
+/// Spellings of the special tokens, by their roles in Transformers.
 fn names(tokenizer: &Tokenizer, exported: Exported<'_>) -> Map<String, Value> {
     let special = tokenizer.special_tokens();
     let mut roles = vec![("pad_token", special.pad), ("unk_token", special.unknown)];
@@ -137,8 +137,8 @@ fn names(tokenizer: &Tokenizer, exported: Exported<'_>) -> Map<String, Value> {
     roles.into_iter().filter_map(named).collect()
 }
 
-/// The `tokenizer.json` with what puts marks around texts, where the model reads them and the file
-/// has nothing that does.
+/// Content of `tokenizer.json` with a post-processor that puts marks around texts; `None` for a
+/// language model, and for a tokenizer that has a post-processor.
 fn with_marks(tokenizer: &Tokenizer, exported: Exported<'_>) -> Result<Option<String>> {
     let [Some(class), Some(separator), _] = tokenizer.mark_ids() else { return Ok(None) };
     if matches!(exported, Exported::Writes { .. }) {
@@ -152,7 +152,7 @@ fn with_marks(tokenizer: &Tokenizer, exported: Exported<'_>) -> Result<Option<St
     json.context("tokenizer.json: cannot put marks around texts")
 }
 
-/// Tokens that are never written here: special ones but the end, and ids without a token.
+/// Ids that generation never produces: special tokens except the end, and ids without a token.
 fn never_written(tokenizer: &Tokenizer) -> Vec<u32> {
     let special = tokenizer.special_tokens();
     let of_text = special.no_text.iter().copied().filter(|&id| !special.ends.contains(&id));
@@ -160,7 +160,7 @@ fn never_written(tokenizer: &Tokenizer) -> Vec<u32> {
     of_ours.chain(tokenizer.ids_without_token()).collect()
 }
 
-/// How tokens are drawn; Transformers takes the likeliest unless it is told otherwise.
+/// Settings of sampling in `generation_config.json`.
 fn draws(sampling: &SamplingConfig) -> Map<String, Value> {
     let mut keys = Map::new();
     keys.insert("do_sample".to_owned(), json!(sampling.is_active()));

@@ -4,7 +4,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use taper_run::generation::GeneratedText;
+use taper_data::SpelledSpecial;
+use taper_run::generation::{FinishReason, GeneratedText};
 
 use crate::app::App;
 use crate::engine::{Continued, GenerateOptions, Scoring};
@@ -29,6 +30,9 @@ pub(super) struct Shared {
     pub(super) seed: Option<i64>,
     pub(super) presence_penalty: Option<f64>,
     pub(super) frequency_penalty: Option<f64>,
+    /// Not of OpenAI's.
+    #[serde(default)]
+    pub(super) special_tokens: SpelledSpecial,
 }
 
 #[derive(Debug, Deserialize)]
@@ -66,6 +70,7 @@ impl Shared {
             seed: self.seed.map(i64::cast_unsigned),
             samples: self.n.unwrap_or(1),
             stop: self.stop.map(Texts::into_vec).unwrap_or_default(),
+            special_tokens: self.special_tokens,
             scoring,
         }
     }
@@ -139,7 +144,10 @@ impl Head {
 }
 
 pub(super) fn reason(text: &GeneratedText) -> &'static str {
-    if text.truncated { "length" } else { "stop" }
+    match text.finish_reason {
+        FinishReason::Length => "length",
+        FinishReason::Stop => "stop",
+    }
 }
 
 pub(super) fn usage(found: &[Continued]) -> Value {
