@@ -273,7 +273,7 @@ fn continued(
     prompts: &[Vec<u32>],
 ) -> Vec<Vec<Hypothesis>> {
     let sentences = Sentence::plain(prompts);
-    generate(model, &sentences, config, |_| ControlFlow::Continue(())).expect("goes on")
+    generate(model, &sentences, config, &(), |_| ControlFlow::Continue(())).expect("goes on")
 }
 
 /// As in `NoRepeatNGramLogitsProcessor` of Transformers, whose rows begin with the prompt; or of an

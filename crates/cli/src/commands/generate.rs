@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use taper_model::LanguageModel;
-use taper_run::generation::{GeneratedText, Generator, Prompt};
+use taper_run::generation::{GeneratedText, Generator, Prompt, PromptContent};
 use taper_run::{LoadedRun, answer_each};
 
 use crate::arguments::Generate;
@@ -43,8 +43,10 @@ pub(crate) fn run(arguments: &Generate) -> Result<()> {
             generator.require(text).with_context(|| place(index)).map(|()| index)
         };
         let texts = answer_each(prompts.iter().enumerate().map(fit), |fit| {
-            let prompt =
-                |index: usize| Prompt { text: Some(&prompts[index]), number: index as u64 };
+            let prompt = |index: usize| Prompt {
+                content: PromptContent::Text(&prompts[index]),
+                number: index as u64,
+            };
             let fit: Vec<Prompt<'_>> = fit.into_iter().map(prompt).collect();
             generator.generate_until(&fit, |_| ControlFlow::Continue(()))
         })?;

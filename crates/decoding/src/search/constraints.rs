@@ -148,7 +148,7 @@ mod tests {
         let limits = sentence.limits(&config, None);
         let constraints = Constraints::after(&OURS, 1, &[7, 8, 9, 7], &sentence, limits, &config);
         assert_eq!(constraints.banned, [8]);
-        assert_eq!(constraints.repeated, [7]);
+        assert_eq!(constraints.repeated, [(7, 1)]);
     }
 
     #[test]
