@@ -157,7 +157,7 @@ fn columns_of_tags_are_divided_by_spaces_and_tabs_alone() {
     for (text, place) in [
         ("a O\nNew York B\n", "line 2: has 3 columns, but line 1 has 2"),
         ("a x O\nb O\n", "line 2: has 2 columns, but line 1 has 3"),
-        ("a O\nb\u{a0}O\n", "line 2: has \"b\u{a0}O\" alone"),
+        ("a O\nb\u{a0}O\n", "line 2: has \"b\\u{a0}O\" alone"),
     ] {
         let error = said(words(text));
         assert!(error.contains(place), "{error}");
