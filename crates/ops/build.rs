@@ -1,4 +1,4 @@
-//! Compiles the kernels for CUDA, where there is that feature.
+//! Compiles the CUDA kernels, if the feature is enabled.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -6,7 +6,7 @@ fn main() {
     compile();
 }
 
-/// Leaves `kernels.ptx` in the folder of the build.
+/// Writes `kernels.ptx` to the build folder.
 #[cfg(feature = "cuda")]
 fn compile() {
     println!("cargo::rerun-if-changed=src/cuda/kernels.cu");

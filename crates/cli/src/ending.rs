@@ -4,6 +4,7 @@ use std::path::Path;
 
 use taper_data::Task;
 use taper_run::evaluation::TestSetResult;
+use taper_run::training::{Further, Seam};
 use taper_trainer::StopReason;
 
 use crate::text::report_line;
@@ -27,12 +28,7 @@ pub(crate) fn report_tests(checkpoint: &Path, results: &[TestSetResult], samples
 }
 
 /// What can be done with the run next. Whether test sets were `scored` is told where there are any.
-pub(crate) fn report_next(
-    run: &str,
-    task: Task,
-    scored: Option<bool>,
-    ended: Option<(StopReason, u64)>,
-) {
+pub(crate) fn report_next(run: &str, task: Task, scored: Option<bool>, further: Option<Further>) {
     let mut lines = vec![use_of(run, task)];
     lines.extend(scored.map(|scored| {
         let what = match scored {
@@ -42,8 +38,9 @@ pub(crate) fn report_next(
         format!("taper evaluate {run}           {what}")
     }));
     lines.push(format!("taper inspect {run}            what the model is made of"));
-    lines.extend(ended.map(|(reason, step)| {
-        format!("taper resume {run} --set {}   train on", further(reason, step))
+    lines.extend(further.map(|further| {
+        let (change, seam) = further_words(further);
+        format!("taper resume {run} --set {change}   train on{seam}")
     }));
     report_line(&format!("\nnext:\n  {}", lines.join("\n  ")));
 }
@@ -78,14 +75,21 @@ fn use_of(run: &str, task: Task) -> String {
     }
 }
 
-/// The change of a recipe by which a training that has ended goes on.
-fn further(reason: StopReason, step: u64) -> String {
-    match reason {
-        StopReason::MaxEpochs => "training.max_epochs=N".to_owned(),
-        StopReason::MaxMinutes => "training.max_minutes=N".to_owned(),
-        StopReason::EarlyStopping => "training.early_stopping.patience=N".to_owned(),
-        StopReason::MaxUpdates | StopReason::Interrupted => {
-            format!("training.max_updates={}", 2 * step)
+/// The change of a recipe by which a training that has ended goes on, and what becomes of its
+/// learning rate where that does not simply go on.
+fn further_words(further: Further) -> (String, String) {
+    match further {
+        Further::Epochs => ("training.max_epochs=N".to_owned(), String::new()),
+        Further::Minutes => ("training.max_minutes=N".to_owned(), String::new()),
+        Further::Patience => ("training.early_stopping.patience=N".to_owned(), String::new()),
+        Further::Updates { updates, seam } => {
+            let seam = seam.map_or_else(String::new, |Seam { before, after }| {
+                format!(
+                    "; the learning rate jumps from {before:.2e} to {after:.2e} and falls again, \
+                     until update {updates}"
+                )
+            });
+            (format!("training.max_updates={updates}"), seam)
         }
     }
 }

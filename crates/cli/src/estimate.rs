@@ -4,6 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::Result;
+use taper_data::Task;
 use taper_run::checks::cost::{bytes, grouped};
 use taper_run::training::{DryRun, dry_run};
 use taper_run::{RunConfig, RunEvent, RunFolder, RunObserver, TrainSettings};
@@ -43,20 +44,24 @@ pub(crate) fn estimate(
         record["event"] = "dry_run".into();
         return print_line(&record.to_string());
     }
-    lines(&measured).iter().for_each(|line| report_line(line));
+    lines(&measured, config.task).iter().for_each(|line| report_line(line));
     Ok(())
 }
 
 /// What was measured, for a reader.
-fn lines(measured: &DryRun) -> Vec<String> {
+fn lines(measured: &DryRun, task: Task) -> Vec<String> {
     let memory = measured
         .peak_memory
         .map_or_else(String::new, |peak| format!("{} of memory at most, ", bytes(peak)));
     let mut lines = vec![format!(
-        "measured: {} updates, {:.3} s each, {} target tokens/s; {memory}{} for checkpoints",
+        "measured: {} updates, {:.3} s each, {} {}/s; {memory}{} for checkpoints",
         measured.measured_updates,
         measured.seconds_per_update,
         grouped(measured.tokens_per_second as u64),
+        match task.answers() {
+            "tok" => "target tokens",
+            others => others,
+        },
         bytes(measured.checkpoint_bytes),
     )];
     let time = |seconds: f64| {

@@ -16,6 +16,7 @@ mod commands;
 mod ending;
 mod error;
 mod estimate;
+mod items;
 mod processes;
 mod progress;
 mod resident;

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget};
+use taper_data::Task;
 use taper_run::checks::computation::describe_operations;
 use taper_run::checks::cost::bytes;
 use taper_run::checks::device;
-use taper_run::training::{Outcome, TrainingLimits};
+use taper_run::training::{Further, Outcome, TrainingLimits};
 use taper_run::{RunEvent, RunObserver};
-use taper_trainer::{Event, ProcessTime, Scores, StopReason};
+use taper_trainer::{Event, ProcessTime, Scores};
 
 use crate::arguments::TrainOutput;
 use crate::bars::{TICK, bar_style, clock, sentence_bar};
@@ -83,8 +84,10 @@ pub(crate) struct Reporter<'a> {
     /// The first update of this process, and when it was made.
     start: Option<(u64, f64)>,
     limits: Option<TrainingLimits>,
-    /// Why training ended, and after how many updates.
-    ended: Option<(StopReason, u64)>,
+    /// Unit in which speed is counted.
+    answers: &'static str,
+    /// How a training that has ended goes on.
+    further: Option<Further>,
     tests: TestReporter,
     tokenising: TokenisingReporter,
 }
@@ -94,9 +97,22 @@ impl<'a> Reporter<'a> {
     pub(crate) fn new(style: Style, signals: &'a Signals) -> Self {
         let (bar, tests) = (ProgressBar::hidden(), TestReporter::default());
         let (latest, best) = (String::new(), String::new());
-        let (start, limits, ended) = (None, None, None);
+        let (start, limits, further) = (None, None, None);
         let tokenising = TokenisingReporter::default();
-        Self { style, signals, bar, latest, best, start, limits, ended, tests, tokenising }
+        let answers = Task::default().answers();
+        Self {
+            style,
+            signals,
+            bar,
+            latest,
+            best,
+            start,
+            limits,
+            answers,
+            further,
+            tests,
+            tokenising,
+        }
     }
 
     /// Shows the bar of a training that goes from `first_step` to its `limits`.
@@ -168,6 +184,7 @@ impl<'a> Reporter<'a> {
                 ..
             } => {
                 let rate = timing.tokens_per_second.unwrap_or(0.0);
+                let rate = format!("{rate:.0} {}/s", self.answers);
                 let divergence = divergence
                     .map_or_else(String::new, |divergence| format!("  KL {divergence:.4}"));
                 let experts = experts.map_or_else(String::new, |load| {
@@ -186,14 +203,14 @@ impl<'a> Reporter<'a> {
                     let memory = resident_memory("self").map(bytes).unwrap_or_default();
                     self.latest = format!(
                         "epoch {epoch}  {name} {loss:.3}{perplexity}{divergence}{experts}  \
-                         lr {learning_rate:.2e}  |g| {gradient_norm:.2}  {rate:.0} tok/s  {memory}"
+                         lr {learning_rate:.2e}  |g| {gradient_norm:.2}  {rate}  {memory}"
                     );
                     self.update(*step, timing.elapsed_seconds);
                 } else {
                     let eta = self.remaining(*step, timing.elapsed_seconds);
                     report_line(&format!(
                         "step {step}  epoch {epoch}  {name} {loss:.4}{divergence}{perplexity}\
-                         {right}{experts}  lr {learning_rate:.3e}  {rate:.0} tok/s{eta}"
+                         {right}{experts}  lr {learning_rate:.3e}  {rate}{eta}"
                     ));
                 }
             }
@@ -287,7 +304,8 @@ impl RunObserver for Reporter<'_> {
                 data.lines().iter().for_each(|line| report_line(line));
                 report_line(&cost.summary());
             }
-            RunEvent::Begins { folder, step, limits, device, dtype } => {
+            RunEvent::Begins { folder, task, step, limits, device, dtype } => {
+                self.answers = task.answers();
                 if !json {
                     report_line(&format!("operations: {}", describe_operations(device, dtype)));
                     let (folder, device) = (folder.display(), device::describe(device));
@@ -304,9 +322,9 @@ impl RunObserver for Reporter<'_> {
                 let folder = quoted(folder);
                 say(&format!("interrupted at step {step}; continue with: taper resume {folder}"));
             }
-            RunEvent::Trained { reason, step, seconds } => {
+            RunEvent::Trained { reason, step, seconds, further } => {
                 self.finish();
-                self.ended = Some((*reason, *step));
+                self.further = Some(*further);
                 self.signals.training_is_saved();
                 if !json {
                     let time = clock(Duration::from_secs_f64(seconds.max(0.0)));
@@ -324,7 +342,7 @@ impl RunObserver for Reporter<'_> {
             } => {
                 report_tests(checkpoint, results, *samples);
                 let scored = has_test_sets.then_some(!results.is_empty());
-                report_next(&quoted(folder), *task, scored, self.ended);
+                report_next(&quoted(folder), *task, scored, self.further);
             }
             // The bar is not to be torn.
             RunEvent::Notice(notice) => self.bar.suspend(|| say(&notice.to_string())),

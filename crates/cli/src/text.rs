@@ -23,6 +23,11 @@ pub(crate) fn is_standard_stream(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
+/// What a file is called in messages.
+pub(crate) fn name_of(path: &Path) -> String {
+    if is_standard_stream(path) { "standard input".to_owned() } else { path.display().to_string() }
+}
+
 /// Standard input, line by line, as files are read.
 pub(crate) fn standard_input() -> LineReader {
     LineReader::new(BufReader::new(std::io::stdin()), "standard input")

@@ -5,7 +5,7 @@ mod common;
 
 use std::fs;
 
-use common::{LONG, Workspace, metrics, refused, stderr};
+use common::{LONG, Workspace, metrics, refused, signal, stderr, wait_for};
 
 /// Resumes `rescued`, and demands that its end is that of `whole`, which nothing happened to.
 fn equals_an_undisturbed_run(workspace: &Workspace, rescued: &str, whole: &str) {
@@ -123,6 +123,7 @@ fn a_run_folder_that_is_removed_is_saved_elsewhere() {
     fs::rename(&run, workspace.path("moved")).expect("move");
     let output = child.wait_with_output().expect("ended");
     refused(&output, &["run/checkpoints", "nothing is lost", "safe/run"]);
+    assert!(!stderr(&output).contains("stay in"), "nothing is left there: {}", stderr(&output));
     assert!(!run.exists());
     let record = metrics(&workspace.path("safe/run"));
     assert!(
@@ -131,6 +132,56 @@ fn a_run_folder_that_is_removed_is_saved_elsewhere() {
     );
     let step = record.last().expect("lines")["step"].as_u64().expect("step") + 1;
     workspace.succeed(&["resume", "safe/run", "--set", &format!("training.max_updates={step}")]);
+}
+
+#[test]
+fn files_that_are_removed_from_a_run_are_written_again() {
+    let workspace = Workspace::new();
+    let child = workspace.spawn(&[&["train", "tiny.toml", "--run", "run"], &LONG[..]].concat());
+    workspace.wait_for_checkpoint("run");
+    let files = ["config.toml", "tokenizer.json", "data.json", "metrics.jsonl", "text/train.json"];
+    let path = |name: &str| workspace.path("run").join(name);
+    let before = files.map(|name| fs::read(path(name)).expect(name));
+    for name in &files[..4] {
+        fs::remove_file(path(name)).expect(name);
+    }
+    fs::remove_dir_all(path("text")).expect("text");
+    wait_for("the files", || files.iter().all(|name| path(name).is_file()));
+    signal("-INT", &child);
+    let output = child.wait_with_output().expect("ended");
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    for (name, before) in files.iter().zip(before) {
+        let now = fs::read(path(name)).expect(name);
+        // The record has gone on.
+        assert!(now.starts_with(&before), "{name}");
+        assert!(*name == "metrics.jsonl" || now.len() == before.len(), "{name}");
+        let warns = |line: &str| line.contains("written again") && line.contains(name);
+        assert!(said.lines().any(warns), "{name}: {said}");
+    }
+    let step = metrics(&workspace.path("run")).last().expect("lines")["step"].clone();
+    workspace.succeed(&["resume", "run", "--set", &format!("training.max_updates={step}")]);
+    workspace.checkpoints_are_whole("run");
+}
+
+#[test]
+fn a_run_that_cannot_be_loaded_any_more_is_not_called_complete() {
+    let workspace = Workspace::new();
+    let child = workspace.spawn(
+        &[&["train", "tiny.toml", "--run", "run"], &["--set", "training.max_updates=600"][..]]
+            .concat(),
+    );
+    workspace.wait_for_checkpoint("run");
+    // Something else is in its place, which is not the run's to remove.
+    let tokenizer = workspace.path("run/tokenizer.json");
+    let kept = fs::read(&tokenizer).expect("a tokenizer");
+    workspace.write("run/tokenizer.json", "{}");
+    refused(
+        &child.wait_with_output().expect("ended"),
+        &["training is complete and saved", "run cannot be loaded", "tokenizer.json"],
+    );
+    fs::write(&tokenizer, kept).expect("write");
+    workspace.succeed(&["resume", "run"]);
 }
 
 #[test]

@@ -1,7 +1,11 @@
 //! What can go wrong with data, each with the file, line or key it concerns and what to do about
 //! it.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+
+use crate::text::lines::is_compressed;
 
 /// The result of every fallible function here.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -155,6 +159,15 @@ pub enum Error {
         /// The tokenizer's reason.
         message: String,
     },
+    /// A text spells a special token, and that is not allowed.
+    #[error(
+        "spells the special token {token}, which is refused here: leave it out, or have special \
+         tokens taken as text (text) or as what they are (read)"
+    )]
+    SpelledSpecial {
+        /// The token.
+        token: String,
+    },
     /// A tokenizer lacks a special token or has it under another id.
     #[error(
         "{path}: the token {token} must have id {expected} but {found}; train a tokenizer here or renumber the file", path = .path.display()
@@ -172,8 +185,65 @@ pub enum Error {
 }
 
 impl Error {
+    /// What is wrong with a line that is not UTF-8: the file may be none of text at all.
+    pub fn not_text(path: &Path, line: u64) -> Self {
+        match kind_of(path) {
+            Some((kind, remedy)) => {
+                let message = format!("is {kind}, where lines of text are expected; {remedy}");
+                Self::Malformed { path: path.to_owned(), message }
+            }
+            None => Self::InvalidUtf8 { path: path.to_owned(), line },
+        }
+    }
+
     /// An error of the operating system about `path`.
     pub(crate) fn io(path: &Path, source: std::io::Error) -> Self {
         Self::Io { path: path.to_owned(), source }
+    }
+}
+
+/// What a file is that begins as no text does, and what to do about it; `None` of what is
+/// decompressed on the way, of streams and of files of no known kind.
+fn kind_of(path: &Path) -> Option<(&'static str, &'static str)> {
+    const NAME_TEXT: &str = "name a file of text";
+    const KINDS: [(&[u8], &str, &str); 9] = [
+        (b"PAR1", "a Parquet file", "write the column of texts to a file, one a line"),
+        (b"\x1f\x8b", "compressed by gzip", "end its name with .gz"),
+        (b"\x28\xb5\x2f\xfd", "compressed by zstd", "end its name with .zst"),
+        (b"PK\x03\x04", "a ZIP archive, or a document of an office program", NAME_TEXT),
+        (b"%PDF", "a PDF", NAME_TEXT),
+        (b"\x89PNG", "a PNG image", NAME_TEXT),
+        (b"\xff\xd8\xff", "a JPEG image", NAME_TEXT),
+        (b"\xff\xfe", "UTF-16", "convert it to UTF-8, for example with iconv"),
+        (b"\xfe\xff", "UTF-16", "convert it to UTF-8, for example with iconv"),
+    ];
+    if is_compressed(path) || !path.is_file() {
+        return None;
+    }
+    let mut begin = Vec::new();
+    File::open(path).and_then(|file| file.take(8).read_to_end(&mut begin)).ok()?;
+    let found = KINDS.into_iter().find(|(magic, ..)| begin.starts_with(magic));
+    found.map(|(_, kind, remedy)| (kind, remedy))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_no_text_is_named_for_what_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let said = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            let mut lines = crate::LineReader::open(&path).unwrap();
+            lines.find_map(Result::err).unwrap().to_string()
+        };
+        let parquet = said("texts", b"PAR1\x15\x04\n\xff\xfe\n");
+        assert!(parquet.contains("is a Parquet file") && !parquet.contains("iconv"), "{parquet}");
+        let utf16 = said("texts", b"\xff\xfeh\0i\0\n\0");
+        assert!(utf16.contains("is UTF-16") && utf16.contains("iconv"), "{utf16}");
+        let latin = said("texts", b"sch\xf6n\n");
+        assert!(latin.contains("line 1: not valid UTF-8"), "{latin}");
     }
 }

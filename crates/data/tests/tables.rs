@@ -7,7 +7,7 @@ use std::path::Path;
 
 use common::write_parquet;
 use taper_data::{
-    DataConfig, Documents, Format, LabelOf, Result, Task, TokenizerKind, prepare_labelled,
+    DataConfig, Documents, Format, LabelOf, Pairs, Result, Task, TokenizerKind, prepare_labelled,
     prepare_text, read_pairs, tagged_words,
 };
 
@@ -102,13 +102,13 @@ fn texts_with_labels_are_read_from_tables_by_their_fields() {
     assert!(error.contains("line 2: has two texts") && error.contains("pairs"), "{error}");
 
     let mut named = file(&plain, "named.tsv", "grade\tpremise\thypothesis\n1\ta\tb\n0\tc\td\n");
-    named.labelled.pairs = true;
+    named.labelled.pairs = Pairs::Yes;
     named.fields.label = "grade".to_owned();
     named.fields.text = "premise".to_owned();
     named.fields.text_pair = "hypothesis".to_owned();
     assert_eq!(classes(&named).unwrap(), [1, 0]);
     let mut pairs = file(&plain, "pairs.tsv", "1\ta\tb\n0\tc\td\te\n");
-    pairs.labelled.pairs = true;
+    pairs.labelled.pairs = Pairs::Yes;
     let error = said(classes(&pairs));
     assert!(error.contains("pairs.tsv, line 2: has 3 texts behind its label"), "{error}");
 }

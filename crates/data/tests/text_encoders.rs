@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use taper_data::{
-    Batch, BatchingConfig, DataConfig, Dataset, Documents, END, LabelOf, MaskedDataset, Prepared,
-    Result, Task, TokenizerKind, TokenizerPair, masked_split, prepare_labelled, prepare_masked,
-    rows_of,
+    Batch, BatchingConfig, DataConfig, Dataset, Documents, END, LabelOf, MaskedDataset, Pairs,
+    Prepared, Result, Task, TokenizerKind, TokenizerPair, masked_split, prepare_labelled,
+    prepare_masked, rows_of,
 };
 
 fn lines(count: usize) -> String {
@@ -296,7 +296,7 @@ fn pairs_have_two_segments_and_the_longer_text_is_shortened() {
     config.text.hold_out = 0.0;
     config.tokenizer.vocabulary_size = 290;
     config.labelled.labels = vec!["no".to_owned(), "yes".to_owned()];
-    config.labelled.pairs = true;
+    config.labelled.pairs = Pairs::Yes;
     config.labelled.max_tokens = 16;
     let path = folder.path().join("pairs.tsv");
     let long = "the birds of the sea ".repeat(5);

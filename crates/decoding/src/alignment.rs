@@ -1,4 +1,4 @@
-//! Which source tokens each target token was made from, by the decoder's attention to the encoder.
+//! Alignment of target tokens with source tokens, by the decoder's attention to the encoder.
 
 use candle_core::{DType, Device, Tensor};
 use serde::Serialize;
@@ -7,27 +7,26 @@ use taper_model::{Architecture, Pass, Sequences, TranslationModel};
 use crate::tokens::START;
 use crate::{DecodingError, Result};
 
-/// The most weights of a head that are computed at once, padding counted: 2^18 are 1 MiB a head,
-/// and enough for hundreds of sentences of usual length. A translation with more of its own is
-/// aligned alone.
+/// Largest number of weights of a head that are computed at once, padding included: 2^18 are 1 MiB
+/// per head, and enough for hundreds of sentences of usual length. A translation with more weights
+/// is aligned alone.
 const AT_ONCE: usize = 1 << 18;
 
-/// Whose weights are read as an alignment.
+/// Attention whose weights are read as an alignment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AlignedAttention {
-    /// The decoder layer, counted from 0; none for the one that the architecture says aligns best, in
-    /// a Transformer the last but one, or the only one.
+    /// Number of the decoder layer, from 0; `None` for the one that aligns best in the
+    /// architecture: in a Transformer the last but one, or the only one.
     pub layer: Option<usize>,
-    /// The head, counted from 0; none for the mean of all.
+    /// Number of the head, from 0; `None` for the mean of all.
     pub head: Option<usize>,
 }
 
 impl AlignedAttention {
-    /// Refuses a layer or a head that `model` does not have, and a model without attention to the
-    /// source.
+    /// Checks that `model` has attention to the source, and this layer and head.
     ///
     /// # Errors
-    /// With what it has.
+    /// When it does not; the error says what it has.
     pub fn check(self, model: &TranslationModel) -> Result<()> {
         let config = model.config();
         if self == Self::default() {
@@ -58,10 +57,10 @@ impl AlignedAttention {
 /// The alignment of one translation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Alignment {
-    /// The source token that each target token attends to most, as (source, target) positions from
-    /// 0; `</s>` of either side takes no part.
+    /// Pairs of each target token with the source token that it attends to most, as (source,
+    /// target) positions from 0, without the `</s>` of either side.
     pub pairs: Vec<(usize, usize)>,
-    /// For each target token the weight of each source token, `</s>` last; they sum to 1.
+    /// Weights of the source tokens for each target token, `</s>` last; they sum to 1.
     pub weights: Vec<Vec<f32>>,
 }
 
@@ -70,7 +69,8 @@ pub struct Alignment {
 /// The weights are those of `attention`, at the position that predicts the token.
 ///
 /// # Errors
-/// [`DecodingError::UnequalCounts`], [`DecodingError::NoAttention`], and whatever the model reports.
+/// [`DecodingError::UnequalCounts`], [`DecodingError::NoAttention`], [`DecodingError::NotFinite`],
+/// and whatever the model reports.
 pub fn align(
     model: &TranslationModel,
     attention: AlignedAttention,
@@ -82,8 +82,8 @@ pub fn align(
     Ok(aligned)
 }
 
-/// As [`align`], calling `each` with one alignment after the other, so that only what it keeps of
-/// them is held in memory.
+/// Aligns like [`align`], but passes the alignments to `each` one after the other, so that not all
+/// of them are held in memory.
 ///
 /// # Errors
 /// As [`align`].
@@ -104,16 +104,21 @@ pub fn align_with(
     while done < sources.len() {
         let (sources, targets) = (&sources[done..], &targets[done..]);
         let count = fitting(sources, targets);
-        align_batch(model, attention, &sources[..count], &targets[..count])?
-            .into_iter()
-            .for_each(&mut each);
+        let aligned = align_batch(model, attention, &sources[..count], &targets[..count])?;
+        for (index, alignment) in aligned.into_iter().enumerate() {
+            if !alignment.weights.iter().flatten().all(|weight| weight.is_finite()) {
+                let (what, sentence) = ("the alignment", done + index);
+                return Err(DecodingError::NotFinite { what, sentence });
+            }
+            each(alignment);
+        }
         done += count;
     }
     Ok(())
 }
 
-/// How many sentences, at least one, may be aligned together: each takes as much as one with the
-/// longest source and target would.
+/// Number of sentences, at least one, that may be aligned together: each takes as much memory as
+/// one with the longest source and the longest target.
 fn fitting(sources: &[&[u32]], targets: &[&[u32]]) -> usize {
     let (mut longest_source, mut longest_target) = (0, 0);
     let fits = |(before, (source, target)): &(usize, (&&[u32], &&[u32]))| {
@@ -131,7 +136,7 @@ fn align_batch(
     targets: &[&[u32]],
 ) -> Result<Vec<Alignment>> {
     let weights = attention(model, chosen, sources, targets)?;
-    // (B, T, S) row-major, with the lengths of the longest.
+    // (B, T, S) row-major, padded to the longest lengths.
     let (_, queries, keys) = weights.dims3().map_err(failed)?;
     let values: Vec<f32> = weights.flatten_all().and_then(|all| all.to_vec1()).map_err(failed)?;
     let rows: Vec<&[f32]> = values.chunks(keys).collect();
@@ -155,8 +160,8 @@ fn align_batch(
         .collect())
 }
 
-/// The weights of the chosen layer, the only ones that are kept, of the chosen head or the mean over
-/// heads: `(B, T, S)`.
+/// Computes the weights of the chosen layer, the only ones kept, for the chosen head or as the mean
+/// over heads: `(B, T, S)`.
 fn attention(
     model: &TranslationModel,
     chosen: AlignedAttention,
@@ -195,7 +200,7 @@ fn failed(error: candle_core::Error) -> DecodingError {
     DecodingError::model("align", error)
 }
 
-/// The place of the largest weight, the first among equals.
+/// Position of the largest weight, the first among equals.
 fn heaviest(weights: &[f32]) -> Option<usize> {
     (0..weights.len())
         .reduce(|best, place| if weights[place] > weights[best] { place } else { best })
@@ -210,7 +215,7 @@ mod tests {
         let (short, long): (&[u32], &[u32]) = (&[4; 20], &[4; 400]);
         let count = fitting(&[short; 1000], &[short; 1000]);
         assert!(count > 100 && count * 20 * 21 <= AT_ONCE, "{count}");
-        // A long sentence makes all beside it as large as itself.
+        // A long sentence makes all others in its batch as large as itself.
         let mut mixed = [short; 100];
         mixed[50] = long;
         assert_eq!(fitting(&mixed, &[short; 100]), 50);

@@ -1,15 +1,18 @@
-//! The settings of a search and the limits that follow from them.
+//! Settings of a search, and the limits that follow from them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{DecodingError, Result, length_penalty};
 
-/// Far wider than any beam is of use (Stahlberg and Byrne 2019, "On NMT Search Errors and Model
+/// Largest beam size, far beyond any use (Stahlberg and Byrne 2019, "On NMT Search Errors and Model
 /// Errors: Cat Got Your Tongue?").
 const WIDEST_BEAM: usize = 1 << 16;
 
-/// How to search for translations.
+/// Largest factor in use; beyond it scores leave the range of numbers.
+const MOST: f64 = 1e6;
+
+/// Search for translations.
 ///
 /// The penalty of 0.6 is that of Vaswani et al. 2017, "Attention Is All You Need", section 6.1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -22,21 +25,21 @@ pub struct DecodingConfig {
     /// drawn. The fewer, the earlier the search can stop.
     #[schemars(range(min = 1, max = 65_536))]
     pub n_best: usize,
-    /// The exponent `α` of the length penalty; 0 compares plain log-probabilities, which favours
-    /// short output.
-    #[schemars(range(min = 0.0))]
+    /// Exponent `α` of the length penalty; 0 compares plain log-probabilities, which favours short
+    /// output.
+    #[schemars(range(min = 0.0, max = 100.0))]
     pub length_penalty: f64,
-    /// What the exponent is applied to.
+    /// Base of the length penalty's exponent.
     pub length_penalty_form: LengthPenaltyForm,
-    /// Added to the score for each token, `</s>` counted: for models whose output is too short
-    /// whatever `α` is, because their probabilities are flat (He et al. 2016, "Improved Neural
+    /// Reward added to the score for each token, including `</s>`: for models whose output is too
+    /// short for any `α`, because their probabilities are flat (He et al. 2016, "Improved Neural
     /// Machine Translation with SMT Features", section 3; Murray and Chiang 2018, "Correcting
     /// Length Bias in Neural Machine Translation").
     #[schemars(range(min = 0.0))]
     pub length_reward: f64,
-    /// A sentence's beam stops once `beam_size * patience` hypotheses have finished (Kasai et al.
-    /// 2024, "A Call for Clarity in Beam Search: How It Works and When It Stops"), or earlier
-    /// where nothing can change the result any more. 0 stops only then.
+    /// A sentence's search stops once `beam_size * patience` hypotheses have finished (Kasai et al.
+    /// 2024, "A Call for Clarity in Beam Search: How It Works and When It Stops"), or earlier if
+    /// nothing can change the result any more. 0 stops only then.
     #[schemars(range(min = 0.0))]
     pub patience: f64,
     /// Output tokens allowed per source token; both counted without `</s>`.
@@ -44,28 +47,29 @@ pub struct DecodingConfig {
     pub max_length_ratio: f64,
     /// Output tokens allowed on top of `max_length_ratio` times the source length.
     pub max_length_offset: usize,
-    /// Output tokens allowed whatever the source length.
+    /// Output tokens allowed for any source length.
     #[schemars(range(min = 1))]
     pub max_length: usize,
-    /// Output tokens required, without `</s>`; gives way to the maximum where they conflict.
+    /// Output tokens required, without `</s>`; the maximum prevails if the two conflict.
     pub min_length: usize,
-    /// Whether the output may hold `<unk>`.
+    /// Whether the output may contain `<unk>`.
     pub allow_unknown: bool,
-    /// Divides the positive logits of tokens that the output already holds, and multiplies their
-    /// negative ones (after Keskar et al. 2019, "CTRL"); 1 leaves them alone.
+    /// Penalty on tokens that the output already contains: divides their positive logits and
+    /// multiplies their negative ones (after Keskar et al. 2019, "CTRL"); 1 changes nothing.
     #[schemars(range(min = 0.01, max = 100.0))]
     pub repetition_penalty: f64,
-    /// No run of this many tokens comes twice in an output; 0 allows all.
+    /// Length of runs of tokens that may not occur twice in an output, or in a prompt and its
+    /// continuation; 0 allows all.
     pub no_repeat_ngram: usize,
-    /// Drawing translations at random in place of searching for the best.
+    /// Random sampling of translations in place of search.
     pub sampling: SamplingConfig,
-    /// The most source tokens that are decoded at a time, each counted once per hypothesis: of one
-    /// batch, or on a CPU of those that threads have side by side. A sentence that is longer on its
-    /// own makes a batch of one.
+    /// Largest number of source tokens decoded at a time, each counted once per hypothesis: in one
+    /// batch, or on a CPU in the batches of all threads together. A longer sentence is a batch by
+    /// itself.
     #[schemars(range(min = 1))]
     pub batch_tokens: usize,
-    /// The most hypotheses that are decoded at a time; a batch has at least one sentence. On a CPU
-    /// threads take batches of their own where there are 32 hypotheses for each.
+    /// Largest number of hypotheses decoded at a time; a batch has at least one sentence. On a CPU,
+    /// threads take batches of their own if there are 32 hypotheses for each.
     #[schemars(range(min = 1))]
     pub batch_rows: usize,
 }
@@ -93,32 +97,33 @@ impl Default for DecodingConfig {
     }
 }
 
-/// What the exponent of the length penalty is applied to, for `n` tokens with `</s>`.
+/// Base of the length penalty, for `n` tokens including `</s>`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LengthPenaltyForm {
     /// `(5 + n) / 6` (Wu et al. 2016, equation 14).
     #[default]
     Gnmt,
-    /// `n` itself, so that an exponent of 1 compares means, as fairseq and CTranslate2 do.
+    /// `n` itself, so that an exponent of 1 compares means, as in fairseq and CTranslate2.
     Power,
 }
 
-/// How translations are drawn.
+/// Random sampling of translations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SamplingConfig {
-    /// What logits are divided by before drawing: below 1 favours likely tokens, above 1 evens
-    /// them out. 0 draws nothing: translations are searched for.
+    /// Divisor of logits before drawing: below 1 favours likely tokens, above 1 makes probabilities
+    /// more equal. 0 draws nothing, but searches.
     #[schemars(range(min = 0.0))]
     pub temperature: f64,
-    /// Draw among this many of the likeliest tokens; 0 among all.
+    /// Number of the likeliest tokens to draw from; 0 for all.
     pub top_k: usize,
-    /// Draw among the fewest likeliest tokens that together have at least this probability
-    /// (Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration"); 1 among all.
+    /// Total probability of the tokens to draw from: the smallest set of likeliest tokens with at
+    /// least this probability (Holtzman et al. 2020, "The Curious Case of Neural Text
+    /// Degeneration"); 1 for all.
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
     pub top_p: f64,
-    /// A draw is a function of this seed, the sentence's number, the sample and the position.
+    /// Seed of draws, which depend on it, the sentence's number, the sample and the position.
     pub seed: u64,
 }
 
@@ -135,12 +140,12 @@ impl SamplingConfig {
     }
 }
 
-/// How long the output for one source may be, in tokens without `</s>`.
+/// Limits on the length of the output for one source, in tokens without `</s>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputLimits {
-    /// `</s>` may not follow fewer tokens.
+    /// Smallest number of tokens before `</s>`.
     pub min_length: usize,
-    /// Only `</s>` may follow this many tokens.
+    /// Number of tokens after which `</s>` is forced.
     pub max_length: usize,
 }
 
@@ -161,11 +166,12 @@ impl DecodingConfig {
         at_least_one("max_length", self.max_length)?;
         at_least_one("batch_tokens", self.batch_tokens)?;
         at_least_one("batch_rows", self.batch_rows)?;
-        not_negative("length_penalty", self.length_penalty)?;
-        not_negative("length_reward", self.length_reward)?;
-        not_negative("max_length_ratio", self.max_length_ratio)?;
-        not_negative("patience", self.patience)?;
-        not_negative("sampling.temperature", self.sampling.temperature)?;
+        // An exponent.
+        from_0("length_penalty", self.length_penalty, 100.0)?;
+        from_0("length_reward", self.length_reward, MOST)?;
+        from_0("max_length_ratio", self.max_length_ratio, f64::MAX)?;
+        from_0("patience", self.patience, f64::MAX)?;
+        from_0("sampling.temperature", self.sampling.temperature, MOST)?;
         if !(self.sampling.top_p > 0.0 && self.sampling.top_p <= 1.0) {
             return Err(refused(
                 "sampling.top_p",
@@ -173,7 +179,7 @@ impl DecodingConfig {
                 "above 0 and at most 1".to_owned(),
             ));
         }
-        // Beyond these, logits would be more than a float holds.
+        // Beyond these bounds, logits would overflow a float.
         if !(0.01..=100.0).contains(&self.repetition_penalty) {
             return Err(refused(
                 "repetition_penalty",
@@ -192,9 +198,9 @@ impl DecodingConfig {
         Ok(())
     }
 
-    /// What hypotheses of different lengths are compared by: a log-probability of `length` tokens,
-    /// `</s>` counted, over the length penalty, and the length reward of each token. Of a total
-    /// that is not above 0 it grows with the length.
+    /// Score by which hypotheses of different lengths are compared: a log-probability of `length`
+    /// tokens, including `</s>`, over the length penalty, plus the length reward of each token. For
+    /// a total that is at most 0 it grows with the length.
     pub fn score(&self, log_probability: f64, length: usize) -> f64 {
         let penalty = match self.length_penalty_form {
             LengthPenaltyForm::Gnmt => length_penalty(length, self.length_penalty),
@@ -203,12 +209,12 @@ impl DecodingConfig {
         log_probability / penalty + self.length_reward * length as f64
     }
 
-    /// Hypotheses per sentence that are stepped together, at most.
+    /// Largest number of hypotheses per sentence that are stepped together.
     pub(crate) fn rows_per_sentence(&self) -> usize {
         if self.sampling.is_active() { self.n_best } else { self.beam_size }
     }
 
-    /// The limits for a source of `source_length` tokens, its `</s>` not counted.
+    /// Limits for a source of `source_length` tokens, without its `</s>`.
     pub fn output_limits(&self, source_length: usize) -> OutputLimits {
         // A float-to-integer cast saturates, so a huge ratio means "no limit by ratio".
         let by_ratio = (self.max_length_ratio * source_length as f64).floor() as usize;
@@ -218,7 +224,7 @@ impl DecodingConfig {
 }
 
 fn refused(key: &'static str, value: impl std::fmt::Debug, expected: String) -> DecodingError {
-    // With an exponent where all digits would be hundreds.
+    // Exponents keep huge numbers from being written with hundreds of digits.
     let value = format!("{value:?}");
     DecodingError::Config { key, value, expected }
 }
@@ -230,9 +236,13 @@ fn at_least_one(key: &'static str, value: usize) -> Result<()> {
     Ok(())
 }
 
-fn not_negative(key: &'static str, value: f64) -> Result<()> {
-    if !value.is_finite() || value < 0.0 {
-        return Err(refused(key, value, "a finite number from 0 up".to_owned()));
+fn from_0(key: &'static str, value: f64, most: f64) -> Result<()> {
+    if (0.0..=most).contains(&value) {
+        return Ok(());
     }
-    Ok(())
+    let expected = match most == f64::MAX {
+        true => "a finite number from 0 up".to_owned(),
+        false => format!("from 0 to {most}"),
+    };
+    Err(refused(key, value, expected))
 }

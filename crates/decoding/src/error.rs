@@ -1,9 +1,9 @@
-//! Everything that can go wrong while decoding.
+//! Errors of decoding.
 
 use thiserror::Error;
 
-/// Why decoding failed. A `sentence` is a 0-based index into the sources of the call that failed,
-/// unless a caller has put its own number there.
+/// A failure of decoding. `sentence` is a 0-based index into the sources of the failed call, unless
+/// a caller has replaced it by its own number.
 #[derive(Debug, Error)]
 pub enum DecodingError {
     /// A configuration value is out of range.
@@ -11,9 +11,9 @@ pub enum DecodingError {
     Config {
         /// The key, as written in a configuration file.
         key: &'static str,
-        /// The refused value.
+        /// The rejected value.
         value: String,
-        /// What would be accepted.
+        /// Values that are accepted.
         expected: String,
     },
 
@@ -23,7 +23,7 @@ pub enum DecodingError {
          <pad> 0, <unk> 1, <s> 2 and </s> 3"
     )]
     Vocabulary {
-        /// The size that the model reported.
+        /// Size that the model reported.
         size: usize,
     },
 
@@ -33,16 +33,16 @@ pub enum DecodingError {
          append </s> to every source before decoding"
     )]
     SourceWithoutEnd {
-        /// Which source.
+        /// Index of the source.
         sentence: usize,
         /// Its last token.
         last: u32,
     },
 
-    /// There is nothing to go on with.
+    /// The prompt has no tokens to continue.
     #[error("prompt {sentence} has no token; begin with at least one")]
     EmptyPrompt {
-        /// Which prompt.
+        /// Index of the prompt.
         sentence: usize,
     },
 
@@ -55,40 +55,40 @@ pub enum DecodingError {
         targets: usize,
     },
 
-    /// The model attends to nothing, so that nothing says which tokens belong together.
+    /// The model has no attention to the source, from which alignments could be read.
     #[error(
         "the model has no attention to the source, by which tokens are aligned; ask for no \
          alignments"
     )]
     NoAttention,
 
-    /// A target to score, or to begin with, holds an id that no translation can hold.
+    /// A target to score, or a prefix, contains an id that no translation can contain.
     #[error(
         "target {sentence} holds token {token} at position {position}; give ids below {vocabulary} \
          without <pad> (0), <s> (2) and </s> (3), which decoding adds itself"
     )]
     Target {
-        /// Which target.
+        /// Index of the target.
         sentence: usize,
         /// The 0-based position of the token.
         position: usize,
-        /// The refused token.
+        /// The rejected token.
         token: u32,
-        /// The size of the target vocabulary.
+        /// Size of the target vocabulary.
         vocabulary: usize,
     },
 
-    /// A target to begin with is longer than the model's outputs can be.
+    /// A prefix is longer than the model's outputs can be.
     #[error(
         "the prefix of sentence {sentence} has {tokens} tokens, but the model has positions for \
          outputs of {longest}; shorten it"
     )]
     LongPrefix {
-        /// Which sentence.
+        /// Index of the sentence.
         sentence: usize,
-        /// The prefix's tokens.
+        /// Number of tokens of the prefix.
         tokens: usize,
-        /// The most that an output can have.
+        /// Largest number of tokens of an output.
         longest: usize,
     },
 
@@ -98,27 +98,40 @@ pub enum DecodingError {
          expected {expected}"
     )]
     WrongShape {
-        /// Rows that were stepped.
+        /// Number of rows that were stepped.
         rows: usize,
         /// The vocabulary size.
         vocabulary: usize,
         /// `rows * vocabulary`.
         expected: usize,
-        /// Values returned.
+        /// Number of values returned.
         got: usize,
     },
 
-    /// The model's output cannot be normalised: it holds a NaN or `+inf`, or only `-inf`.
+    /// The model's output cannot be normalised: it contains a NaN or `+inf`, or only `-inf`.
     #[error(
         "the model's output for sentence {sentence} at target position {position} is not a \
          distribution (NaN, +inf, or nothing possible); the weights may have diverged: try an \
          earlier checkpoint"
     )]
     NotADistribution {
-        /// Which sentence.
+        /// Index of the sentence.
         sentence: usize,
         /// The 0-based target position being predicted.
         position: usize,
+    },
+
+    /// A number of the answer is NaN or infinite.
+    #[error(
+        "the computation gave a value that is not finite (NaN or infinite) in {what} of sentence \
+         {sentence}; the weights may have diverged, or the text be unlike all that they learned \
+         from: look at both, or try an earlier checkpoint"
+    )]
+    NotFinite {
+        /// What was computed.
+        what: &'static str,
+        /// Of which sentence.
+        sentence: usize,
     },
 
     /// Every continuation that the search may take has probability zero.
@@ -127,23 +140,23 @@ pub enum DecodingError {
          lower decoding.min_length, raise decoding.no_repeat_ngram or set it to 0, allow <unk>, or shorten the forced prefix"
     )]
     DeadEnd {
-        /// Which sentence.
+        /// Index of the sentence.
         sentence: usize,
     },
 
-    /// Models that cannot decide together.
+    /// Models that cannot be combined in an ensemble.
     #[error("an ensemble needs models with one target vocabulary; these have {sizes:?} tokens")]
     Ensemble {
-        /// The size of each model's target vocabulary.
+        /// Size of each model's target vocabulary.
         sizes: Vec<usize>,
     },
 
     /// The model itself failed.
     #[error("the model failed to {action}")]
     Model {
-        /// What it was asked to do, as in "failed to step".
+        /// Action that failed, as in "failed to step".
         action: &'static str,
-        /// Its own error.
+        /// Error of the model.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
@@ -158,11 +171,12 @@ impl DecodingError {
         Self::Model { action, source }
     }
 
-    /// Which sentence it is about, where it is about one; a caller puts the number there that its
-    /// own reader knows the sentence by.
+    /// Index of the sentence that the error is about, if any. A caller can replace it by the number
+    /// that its own reader knows.
     pub fn sentence_mut(&mut self) -> Option<&mut usize> {
         match self {
             Self::NotADistribution { sentence, .. }
+            | Self::NotFinite { sentence, .. }
             | Self::DeadEnd { sentence }
             | Self::SourceWithoutEnd { sentence, .. }
             | Self::Target { sentence, .. }
@@ -172,7 +186,7 @@ impl DecodingError {
         }
     }
 
-    /// Translates a sentence index within a batch to one within the whole call.
+    /// Converts a sentence index within a batch to one within the whole call.
     pub(crate) fn in_batch(mut self, indices: &[usize]) -> Self {
         if let Some(sentence) = self.sentence_mut() {
             *sentence = indices.get(*sentence).copied().unwrap_or(*sentence);

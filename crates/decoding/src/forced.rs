@@ -1,23 +1,23 @@
-//! Scores of given translations: how likely the model finds them.
+//! Scores of given translations: their probabilities under the model.
 
 use serde::Serialize;
 
-use crate::model::step::{Few, Logits, select_if_changed, step_rows};
+use crate::model::step::{Logits, TopK, select_if_changed, step_rows};
 use crate::search::candidates::{Row, candidate_of};
 use crate::tokens::{END, START};
 use crate::{DecodingConfig, DecodingError, Result, StepModel};
 
-/// How likely the model finds a given translation.
+/// Probability of a given translation under the model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ForcedScore {
     /// Natural logarithm of the probability of each token given those before it; the last entry
     /// is that of the closing `</s>`. Empty only for an empty translation of an empty source.
     pub token_log_probabilities: Vec<f64>,
-    /// Their sum, added from the first to the last as a search adds them.
+    /// Sum of these, added from the first to the last, as in a search.
     pub log_probability: f64,
     /// Its [score](DecodingConfig::score).
     pub score: f64,
-    /// The number of scored tokens, with the closing `</s>`.
+    /// Number of scored tokens, including the closing `</s>`.
     pub length: usize,
 }
 
@@ -33,22 +33,24 @@ impl ForcedScore {
         }
     }
 
-    /// The score of no output for an empty source, which is certain without a model.
+    /// Score of an empty output for an empty source, which is certain without a model.
     pub(crate) fn empty() -> Self {
         Self { token_log_probabilities: Vec::new(), log_probability: 0.0, score: 0.0, length: 0 }
     }
 }
 
 /// Scores one batch: `targets[i]`, without `<s>` and `</s>`, as a translation of `sources[i]`,
-/// which ends with `</s>`. Targets may hold tokens that a search would not produce, as `<unk>`.
+/// which ends with `</s>`. Targets may contain tokens that a search would not produce, such as
+/// `<unk>`.
 ///
-/// Tokens go through the same steps and the same normalisation as in a search, so that the result
-/// for a search's own output is the search's own number (but for a repetition penalty, which is the
-/// search's alone). A row leaves the batch when it ends.
+/// Tokens go through the same steps and the same normalisation as in a search, so that the output
+/// of a search gets the same score as in that search (except for a repetition penalty, which only
+/// searches have). A row leaves the batch when it ends.
 ///
 /// # Errors
 /// [`DecodingError::UnequalCounts`], [`DecodingError::Target`],
-/// [`DecodingError::NotADistribution`], and whatever the model reports.
+/// [`DecodingError::NotADistribution`], [`DecodingError::NotFinite`] where a token has no
+/// probability at all, and whatever the model reports.
 pub fn forced_scores<M: StepModel>(
     model: &M,
     sources: &[&[u32]],
@@ -70,7 +72,7 @@ pub fn forced_scores<M: StepModel>(
 
     let mut scores: Vec<Vec<f64>> =
         targets.iter().map(|target| Vec::with_capacity(target.len() + 1)).collect();
-    // The sentence that each model row belongs to.
+    // Sentence of each model row.
     let mut active: Vec<usize> = (0..sources.len()).collect();
     let mut state = model.start(sources)?;
     let mut position = 0;
@@ -83,18 +85,20 @@ pub fn forced_scores<M: StepModel>(
             })
             .collect();
         let next = |&sentence: &usize| targets[sentence].get(position).copied().unwrap_or(END);
-        let few = Few::tokens(model, active.iter().map(next).collect());
-        let step_scores: Vec<f64> = step_rows(model, &mut state, &inputs, few, |row, logits| {
+        let top_k = TopK::single(model, active.iter().map(next).collect());
+        let step_scores: Vec<f64> = step_rows(model, &mut state, &inputs, top_k, |row, logits| {
             let (sentence, token) = (active[row], next(&active[row]));
             let no_distribution = DecodingError::NotADistribution { sentence, position };
-            match logits {
-                Logits::All(logits) => {
-                    Ok(Row::new(logits).ok_or(no_distribution)?.log_probability(token))
+            let log_probability = match logits {
+                Logits::All(logits) => Row::new(logits).map(|row| row.log_probability(token)),
+                Logits::Likeliest(found) => {
+                    let is_distribution = found.normalizer.is_finite();
+                    is_distribution.then(|| candidate_of(found, token, found.also).log_probability)
                 }
-                Logits::Likeliest(found) if found.normalizer.is_finite() => {
-                    Ok(candidate_of(found, token, found.also).log_probability)
-                }
-                Logits::Likeliest(_) => Err(no_distribution),
+            };
+            match log_probability.ok_or(no_distribution)? {
+                found if found.is_finite() => Ok(found),
+                _ => Err(DecodingError::NotFinite { what: "the log-probability", sentence }),
             }
         })?;
         for (&sentence, step_score) in active.iter().zip(step_scores) {
@@ -113,7 +117,7 @@ pub fn forced_scores<M: StepModel>(
     Ok(scores.into_iter().map(|token_scores| ForcedScore::new(token_scores, config)).collect())
 }
 
-/// Refuses ids that cannot stand inside a translation.
+/// Refuses ids that no translation can contain.
 pub(crate) fn check_target(sentence: usize, target: &[u32], vocabulary: usize) -> Result<()> {
     let refused = target.iter().enumerate().find(|&(_, &token)| {
         token as usize >= vocabulary || matches!(token, crate::PAD | START | END)

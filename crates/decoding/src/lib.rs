@@ -8,11 +8,11 @@
 //! and step.
 //!
 //! Four promises hold throughout:
-//! - The outcome for a sentence does not depend on which sentences share its batch, as far as the
-//!   model's own rows do not: every decision here is taken per sentence, in `f64`, with ties broken
+//! - The outcome for a sentence does not depend on the other sentences of its batch, provided that
+//!   the model's rows do not: every decision here is taken per sentence, in `f64`, with ties broken
 //!   by the order of hypotheses and then by the lowest token id.
 //! - A hypothesis' log-probability is that of the model's full distribution, whatever tokens the
-//!   search forbids, so [`Translator::score`] of an output gives the number the search gave it.
+//!   search forbids, so that [`Translator::score`] gives an output the same number as the search.
 //! - Stopping is exact, unless `patience` asks for less: the result is the one that running the
 //!   beam to its maximum length gives.
 //! - Nothing random has state: a draw is a function of the seed, the sentence's number, the sample
@@ -93,7 +93,7 @@ pub use search::{
     length_penalty,
 };
 pub use sentence::Sentence;
-pub use tokens::{END, PAD, START, UNKNOWN};
+pub use tokens::{END, PAD, START, SpecialIds, UNKNOWN};
 pub use translator::{FinishedChunk, Translator};
 
 /// A result whose error is a [`DecodingError`].

@@ -1,4 +1,4 @@
-//! What a search is asked to translate.
+//! Input of a search.
 
 use crate::{DecodingConfig, OutputLimits};
 
@@ -7,14 +7,14 @@ use crate::{DecodingConfig, OutputLimits};
 pub struct Sentence<'a> {
     /// Its tokens, `</s>` last; empty or only `</s>` for an empty line.
     pub source: &'a [u32],
-    /// What every translation must begin with, without `<s>`; empty for anything.
+    /// Tokens with which every translation must begin, without `<s>`; empty for no constraint.
     pub prefix: &'a [u32],
-    /// What tells its draws from those of other sentences.
+    /// Number that distinguishes its draws from those of other sentences.
     pub number: u64,
 }
 
 impl<'a> Sentence<'a> {
-    /// Sentences without prefixes, numbered from 0.
+    /// Makes sentences without prefixes, numbered from 0.
     pub fn plain<S: AsRef<[u32]>>(sources: &'a [S]) -> Vec<Self> {
         sources
             .iter()
@@ -23,8 +23,8 @@ impl<'a> Sentence<'a> {
             .collect()
     }
 
-    /// How long the output may be, of a model that takes at most `longest` tokens; a prefix may
-    /// exceed the configuration's limits.
+    /// Limits on the length of the output, for a model that takes at most `longest` tokens; a
+    /// prefix may exceed the configuration's limits.
     pub(crate) fn limits(&self, config: &DecodingConfig, longest: Option<usize>) -> OutputLimits {
         let limits = config.output_limits(self.source.len().saturating_sub(1));
         let max_length =

@@ -1,10 +1,106 @@
-//! The special token ids, the same in every vocabulary of the project.
+//! Ids with a special role in a search: the same in every vocabulary of this project, and other ones
+//! in the vocabularies of imported models.
 
-/// `<pad>`: fills nothing at decoding time and is never produced.
+use std::borrow::Cow;
+
+/// `<pad>`: padding; unused in decoding and never produced.
 pub const PAD: u32 = 0;
-/// `<unk>`: stands for text that the vocabulary cannot spell; produced only where configured.
+/// `<unk>`: text that the vocabulary cannot spell; produced only if the configuration allows it.
 pub const UNKNOWN: u32 = 1;
-/// `<s>`: the first decoder input; never produced.
+/// `<s>`: first input of the decoder; never produced.
 pub const START: u32 = 2;
-/// `</s>`: ends a sentence; every finished hypothesis ends with it.
+/// `</s>`: end of a sentence; every finished hypothesis ends with it.
 pub const END: u32 = 3;
+
+/// Ids of a vocabulary with a special role in the search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpecialIds {
+    /// End that is forced at the length limit.
+    end: u32,
+    /// Further ends.
+    other_ends: Cow<'static, [u32]>,
+    /// Ends that stand for text, and are part of the output.
+    text_ends: Cow<'static, [u32]>,
+    /// Placeholder for text that the vocabulary cannot spell; produced only where configured.
+    unknown: Option<u32>,
+    /// Ids that are never produced, ascending.
+    never: Cow<'static, [u32]>,
+}
+
+/// Ids of the vocabularies of this project.
+pub(crate) static OURS: SpecialIds = SpecialIds {
+    end: END,
+    other_ends: Cow::Borrowed(&[]),
+    text_ends: Cow::Borrowed(&[]),
+    unknown: Some(UNKNOWN),
+    never: Cow::Borrowed(&[PAD, START]),
+};
+
+impl SpecialIds {
+    /// Ids of the vocabularies of this project; `never` is never produced either.
+    #[must_use]
+    pub fn ours(never: impl IntoIterator<Item = u32>) -> Self {
+        let never = [PAD, START].into_iter().chain(never);
+        Self { unknown: Some(UNKNOWN), ..Self::of(END, &[], never) }
+    }
+
+    /// Ids of a vocabulary in which `end` and each of `other_ends` end an output, and none of
+    /// `never` is produced.
+    #[must_use]
+    pub fn of(end: u32, other_ends: &[u32], never: impl IntoIterator<Item = u32>) -> Self {
+        let mut never: Vec<u32> = never.into_iter().collect();
+        never.sort_unstable();
+        never.dedup();
+        let mut other_ends = other_ends.to_vec();
+        other_ends.retain(|&other| other != end);
+        Self {
+            end,
+            other_ends: other_ends.into(),
+            text_ends: Cow::Borrowed(&[]),
+            unknown: None,
+            never: never.into(),
+        }
+    }
+
+    /// Makes the ends in `text_ends` part of the outputs that they end.
+    #[must_use]
+    pub fn with_text_ends(self, text_ends: Vec<u32>) -> Self {
+        Self { text_ends: text_ends.into(), ..self }
+    }
+
+    /// End that is forced at the length limit.
+    #[must_use]
+    pub fn end(&self) -> u32 {
+        self.end
+    }
+
+    /// Whether a token ends an output.
+    #[must_use]
+    pub fn is_end(&self, token: u32) -> bool {
+        token == self.end || self.other_ends.contains(&token)
+    }
+
+    /// Whether an output that a token ends contains it.
+    pub(crate) fn is_text_end(&self, token: u32) -> bool {
+        self.text_ends.contains(&token)
+    }
+
+    /// Number of ends.
+    pub(crate) fn ends(&self) -> usize {
+        1 + self.other_ends.len()
+    }
+
+    pub(crate) fn is_unknown(&self, token: u32) -> bool {
+        self.unknown == Some(token)
+    }
+
+    /// Whether a token is never produced.
+    pub(crate) fn is_never(&self, token: u32) -> bool {
+        self.never.binary_search(&token).is_ok()
+    }
+
+    /// Largest number of special ids that are likelier than an admitted token and refused.
+    pub(crate) fn count(&self) -> usize {
+        self.ends() + self.never.len() + usize::from(self.unknown.is_some())
+    }
+}

@@ -9,6 +9,7 @@ use crate::forced::check_target;
 use crate::search::beam::{beam, beam_under};
 use crate::search::greedy::greedy;
 use crate::search::sampling::sample;
+use crate::search::stepwise::Output;
 use crate::tokens::END;
 use crate::{
     DecodingConfig, DecodingError, ForcedScore, Hypothesis, Result, Sentence, StepModel,
@@ -172,7 +173,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
                 .collect();
             let found = || chunk_results(&chunk);
             // Within the pool from here on: no operation has to be handed over to it.
-            let found = if self.model.steps_apart() { rayon::scope(|_| found()) } else { found() };
+            let found =
+                if self.model.gains_from_workers() { rayon::scope(|_| found()) } else { found() };
             found.map_err(|error| error.in_batch(indices))
         };
         in_order(&batches, workers, one_batch, |batch, results| {
@@ -186,7 +188,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
     /// A step of a small model is a hundred short operations. To share each of them among threads
     /// costs about as much as it brings, and sentences have nothing to do with each other.
     fn workers(&self, rows: usize) -> usize {
-        if !self.model.steps_apart() {
+        if !self.model.gains_from_workers() {
             return 1;
         }
         (rows.min(self.config.batch_rows) / LEAST_ROWS).clamp(1, rayon::current_num_threads())
@@ -247,11 +249,13 @@ impl<'m, M: StepModel> Translator<'m, M> {
     }
 
     fn translate_chunk(&self, sentences: &[Sentence<'_>]) -> Result<Vec<Vec<Hypothesis>>> {
+        let translated = (sentences, Output::Translation);
+        let observe = &mut |_| ControlFlow::Continue(());
         match self.config.beam_size {
             _ if self.config.sampling.is_active() => {
-                sample(self.model, sentences, &self.config, &mut |_| ControlFlow::Continue(()))
+                sample(self.model, translated, &self.config, observe)
             }
-            1 => greedy(self.model, sentences, &self.config, &mut |_| ControlFlow::Continue(())),
+            1 => greedy(self.model, translated, &self.config, observe),
             _ => beam(self.model, sentences, &self.config),
         }
     }

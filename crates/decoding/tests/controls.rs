@@ -1,13 +1,16 @@
-//! What steers an output: prefixes, sampling, control of repetition, ensembles.
+//! Control of outputs: prefixes, sampling, repetition, ensembles.
 
 mod common;
 
+use std::ops::ControlFlow;
+
 use common::{HashModel, random_sources};
 use taper_decoding::{
-    DecodingConfig, DecodingError, END, Ensemble, Hypothesis, SamplingConfig, Sentence, Translator,
+    DecodingConfig, DecodingError, END, Ensemble, Hypothesis, Result, SamplingConfig, Sentence,
+    SpecialIds, StepModel, Translator, generate,
 };
 
-/// A model whose outputs are long enough to steer.
+/// A model whose outputs are long enough to control.
 fn model(seed: u64) -> HashModel {
     let mut model = HashModel::new(seed);
     model.vocabulary = 12;
@@ -17,6 +20,14 @@ fn model(seed: u64) -> HashModel {
 
 fn translate(
     model: &HashModel,
+    config: &DecodingConfig,
+    sources: &[Vec<u32>],
+) -> Vec<Vec<Hypothesis>> {
+    translate_with(model, config, sources)
+}
+
+fn translate_with(
+    model: &impl StepModel,
     config: &DecodingConfig,
     sources: &[Vec<u32>],
 ) -> Vec<Vec<Hypothesis>> {
@@ -59,8 +70,7 @@ fn a_low_temperature_and_one_candidate_are_greedy_search() {
 fn cuts_that_cut_nothing_change_nothing() {
     let (model, sources) = (model(42), random_sources(30, 42));
     let expected = translate(&model, &sampled(sampling(1.0, 5), 1), &sources);
-    // The largest share that is not all: tokens are put in another order to be cut, and all of them
-    // stay.
+    // The largest share below 1: tokens are sorted as for a cut, and all of them stay.
     for (top_k, top_p) in [(12, 1.0), (0, 1.0 - f64::EPSILON)] {
         let all = SamplingConfig { top_k, top_p, ..sampling(1.0, 5) };
         assert_eq!(translate(&model, &sampled(all, 1), &sources), expected, "{top_k} {top_p}");
@@ -78,7 +88,7 @@ fn samples_depend_on_seed_and_sentence_alone() {
             together
         );
     }
-    // A sentence by itself, with the number that it has in the file.
+    // A sentence by itself, with its number in the file.
     let translator = Translator::new(&model, config).expect("valid");
     for (number, (source, expected)) in sources.iter().zip(&together).enumerate() {
         let sentence = Sentence { source, prefix: &[], number: number as u64 };
@@ -109,11 +119,11 @@ fn a_samples_score_is_the_models() {
     let (model, sources) = (model(45), random_sources(20, 45));
     let config = sampled(SamplingConfig { top_k: 3, ..sampling(2.5, 5) }, 1);
     let translator = Translator::new(&model, config).expect("valid");
-    let found = translator.translate(&sources).expect("decodes");
-    let targets: Vec<Vec<u32>> = found.iter().map(|list| list[0].tokens.clone()).collect();
+    let translations = translator.translate(&sources).expect("decodes");
+    let targets: Vec<Vec<u32>> = translations.iter().map(|list| list[0].tokens.clone()).collect();
     let forced = translator.score(&sources, &targets).expect("scores");
-    for (forced, found) in forced.iter().zip(found.iter().map(|list| &list[0])) {
-        assert_eq!(forced.log_probability, found.log_probability);
+    for (forced, translations) in forced.iter().zip(translations.iter().map(|list| &list[0])) {
+        assert_eq!(forced.log_probability, translations.log_probability);
     }
 }
 
@@ -122,12 +132,13 @@ fn an_output_as_prefix_gives_that_output() {
     let (model, sources) = (model(46), random_sources(30, 46));
     for config in [greedy(), DecodingConfig::default(), sampled(sampling(1.0, 9), 1)] {
         let translator = Translator::new(&model, config.clone()).expect("valid");
-        let found = translator.translate(&sources).expect("decodes");
-        // Of a beam, the whole output may be beaten by a longer one that the search had pruned.
+        let translations = translator.translate(&sources).expect("decodes");
+        // A beam may find a longer output that beats the whole output and that its search had
+        // pruned.
         let shares: &[usize] =
             if config.beam_size == 1 || config.sampling.is_active() { &[0, 1, 2] } else { &[0] };
         for share in shares {
-            let prefixes: Vec<Vec<u32>> = found
+            let prefixes: Vec<Vec<u32>> = translations
                 .iter()
                 .map(|list| list[0].tokens[..list[0].tokens.len() * share / 2].to_vec())
                 .collect();
@@ -135,7 +146,7 @@ fn an_output_as_prefix_gives_that_output() {
                 translator
                     .translate_sentences(&prefixed(&sources, &prefixes), |_| {})
                     .expect("decodes"),
-                found
+                translations
             );
         }
     }
@@ -153,22 +164,22 @@ fn every_output_begins_with_its_prefix() {
         sampled(sampling(1.0, 9), 4),
     ] {
         let translator = Translator::new(&model, config).expect("valid");
-        let found = translator
+        let translations = translator
             .translate_sentences(&prefixed(&sources, &prefixes), |_| {})
             .expect("decodes");
-        for (list, prefix) in found.iter().zip(&prefixes) {
+        for (list, prefix) in translations.iter().zip(&prefixes) {
             assert!(!list.is_empty());
             assert!(list.iter().all(|hypothesis| hypothesis.tokens.starts_with(prefix)));
         }
     }
-    // A prefix may be longer than outputs otherwise get.
+    // A prefix may be longer than the usual limit on outputs.
     let short = DecodingConfig { max_length: 2, ..greedy() };
     let long = vec![vec![4, 5, 6, 7, 4, 5]];
-    let found = Translator::new(&model, short)
+    let translations = Translator::new(&model, short)
         .expect("valid")
         .translate_sentences(&prefixed(&sources[..1], &long), |_| {})
         .expect("decodes");
-    assert_eq!(found[0][0].tokens, long[0]);
+    assert_eq!(translations[0][0].tokens, long[0]);
 }
 
 #[test]
@@ -198,7 +209,7 @@ fn no_output_is_longer_than_the_model_takes() {
         DecodingConfig { n_best: 4, ..DecodingConfig::default() },
         sampled(sampling(1.0, 9), 4),
     ] {
-        // The end gives way to no minimum.
+        // The forced end overrides the minimum length.
         let config = DecodingConfig { min_length: 7, ..config };
         let alone = translate(short, &config, &sources);
         let together = Translator::new(&ensemble, config)
@@ -224,7 +235,7 @@ fn no_output_is_longer_than_the_model_takes() {
     assert!(prefixed(2, &long).expect("no limit")[1][0].tokens.starts_with(&prefixes[1]));
 }
 
-/// The longest run of tokens that comes twice.
+/// Longest run of tokens that occurs twice.
 fn longest_repeated_run(tokens: &[u32]) -> usize {
     let twice = |size: usize| {
         let runs: Vec<&[u32]> = tokens.windows(size).collect();
@@ -255,6 +266,99 @@ fn no_run_comes_twice() {
     }
 }
 
+/// Outputs of prompts, as a language model goes on with them.
+fn continued(
+    model: &HashModel,
+    config: &DecodingConfig,
+    prompts: &[Vec<u32>],
+) -> Vec<Vec<Hypothesis>> {
+    let sentences = Sentence::plain(prompts);
+    generate(model, &sentences, config, |_| ControlFlow::Continue(())).expect("goes on")
+}
+
+/// As in `NoRepeatNGramLogitsProcessor` of Transformers, whose rows begin with the prompt; or of an
+/// encoder-decoder with what the target begins with.
+#[test]
+fn no_run_of_a_prompt_or_prefix_comes_again() {
+    let mut model = model(53);
+    model.end_bias = -3.0;
+    let prompts: Vec<Vec<u32>> = random_sources(20, 53)
+        .into_iter()
+        .map(|source| source.iter().map(|&token| 4 + token % 8).collect())
+        .collect();
+    // Whether an output goes on with a run of so many tokens that stood before.
+    let repeats = |before: &[u32], output: &[u32], size: usize| {
+        let all = [before, output].concat();
+        (before.len()..all.len()).any(|end| {
+            end + 1 >= size && {
+                let run = &all[end + 1 - size..=end];
+                all[..end].windows(size).any(|earlier| earlier == run)
+            }
+        })
+    };
+    let base = DecodingConfig { max_length_ratio: 0.0, max_length_offset: 12, ..greedy() };
+    for size in [2, 3] {
+        let free = continued(&model, &base, &prompts);
+        let mut found = prompts.iter().zip(&free);
+        assert!(found.any(|(prompt, outputs)| repeats(prompt, &outputs[0].tokens, size)));
+        for config in [base.clone(), sampled(sampling(1.0, 3), 3)] {
+            let config = DecodingConfig { no_repeat_ngram: size, ..config };
+            for (prompt, outputs) in prompts.iter().zip(continued(&model, &config, &prompts)) {
+                for output in outputs {
+                    assert!(!repeats(prompt, &output.tokens, size), "{prompt:?} {output:?}");
+                }
+            }
+        }
+        // What a translation begins with is part of it; its source is not.
+        let sources = random_sources(20, 54);
+        let sentences = prefixed(&sources, &prompts);
+        for config in [base.clone(), DecodingConfig { beam_size: 3, ..base.clone() }] {
+            let config = DecodingConfig { no_repeat_ngram: size, max_length: 30, ..config };
+            let config = DecodingConfig { max_length_offset: 30, ..config };
+            let translator = Translator::new(&model, config).expect("valid");
+            let found = translator.translate_sentences(&sentences, |_| {}).expect("decodes");
+            for (prefix, outputs) in prompts.iter().zip(found) {
+                let (begin, rest) = outputs[0].tokens.split_at(prefix.len());
+                assert_eq!(begin, prefix);
+                assert!(!repeats(begin, rest, size), "{prefix:?} {rest:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_cut_has_no_end_and_what_ends_has_one() {
+    let (model, prompts) = (model(55), random_sources(30, 55));
+    let most = |tokens: usize| {
+        let config = DecodingConfig { max_length_ratio: 0.0, max_length: tokens, ..greedy() };
+        continued(&model, &DecodingConfig { max_length_offset: tokens, ..config }, &prompts)
+    };
+    let (short, long) = (most(2), most(40));
+    let (mut cut, mut ended) = (0, 0);
+    for (short, long) in short.iter().flatten().zip(long.iter().flatten()) {
+        let sum = |output: &Hypothesis| output.token_log_probabilities.iter().sum::<f64>();
+        assert!((sum(short) - short.log_probability).abs() < 1e-12);
+        assert!((sum(long) - long.log_probability).abs() < 1e-12);
+        let of_tokens = &long.token_log_probabilities[..short.tokens.len()];
+        if short.truncated {
+            // The same tokens, as likely as in the longer output, and nothing behind them.
+            assert_eq!((short.tokens.len(), &short.tokens[..]), (2, &long.tokens[..2]));
+            assert_eq!(short.token_log_probabilities, of_tokens);
+            cut += 1;
+        } else {
+            assert_eq!(short, long);
+            assert_eq!(short.token_log_probabilities.len(), short.tokens.len() + 1);
+            ended += 1;
+        }
+    }
+    assert!(cut > 3 && ended > 3, "{cut} {ended}");
+    // A translation is a whole sentence in either case.
+    let config = DecodingConfig { max_length_ratio: 0.0, max_length_offset: 2, ..greedy() };
+    for output in translate(&model, &config, &prompts).iter().flatten() {
+        assert_eq!(output.token_log_probabilities.len(), output.tokens.len() + 1);
+    }
+}
+
 #[test]
 fn a_repetition_penalty_makes_outputs_more_varied_and_one_leaves_them() {
     let mut model = model(50);
@@ -275,13 +379,14 @@ fn a_repetition_penalty_makes_outputs_more_varied_and_one_leaves_them() {
     for base in [greedy(), DecodingConfig::default()] {
         let penalised = DecodingConfig { repetition_penalty: 3.0, ..base.clone() };
         assert!(repeats(&penalised) < repeats(&base), "{} {}", repeats(&penalised), repeats(&base));
-        // Log-probabilities stay the model's, whatever the search ordered by.
+        // Log-probabilities stay the model's, although the search ranks by others.
         let translator = Translator::new(&model, penalised).expect("valid");
-        let found = translator.translate(&sources).expect("decodes");
-        let targets: Vec<Vec<u32>> = found.iter().map(|list| list[0].tokens.clone()).collect();
+        let translations = translator.translate(&sources).expect("decodes");
+        let targets: Vec<Vec<u32>> =
+            translations.iter().map(|list| list[0].tokens.clone()).collect();
         let forced = translator.score(&sources, &targets).expect("scores");
-        for (forced, found) in forced.iter().zip(&found) {
-            assert_eq!(forced.log_probability, found[0].log_probability);
+        for (forced, translations) in forced.iter().zip(&translations) {
+            assert_eq!(forced.log_probability, translations[0].log_probability);
         }
     }
 }
@@ -298,8 +403,7 @@ fn an_ensemble_is_the_mean_of_log_probabilities() {
             .score(sources, targets)
             .expect("scores")
     };
-    // Per token, the sum over the vocabulary of the geometric means normalises the one of the
-    // token.
+    // The probability of a token is its geometric mean, normalised by the sum over the vocabulary.
     let single = |model: &HashModel, target: &[u32]| {
         let translator = Translator::new(model, greedy()).expect("valid");
         translator.score(&sources[..1], &[target.to_vec()]).expect("scores")[0]
@@ -324,4 +428,86 @@ fn an_ensemble_is_the_mean_of_log_probabilities() {
     odd.vocabulary = 9;
     let error = Ensemble::new(&[model(51), odd]).map(|_| ()).expect_err("two vocabularies");
     assert!(error.to_string().contains("[12, 9]"), "{error}");
+}
+
+/// A model with other special tokens.
+struct Special(HashModel, SpecialIds);
+
+impl StepModel for Special {
+    type State = Vec<u64>;
+
+    fn vocabulary_size(&self) -> usize {
+        self.0.vocabulary_size()
+    }
+
+    fn special(&self) -> &SpecialIds {
+        &self.1
+    }
+
+    fn longest_output(&self) -> Option<usize> {
+        self.0.longest_output()
+    }
+
+    fn start(&self, sources: &[&[u32]]) -> Result<Vec<u64>> {
+        self.0.start(sources)
+    }
+
+    fn step(
+        &self,
+        state: &mut Vec<u64>,
+        tokens: &[u32],
+        read: impl FnMut(&[f32]) -> Result<()>,
+    ) -> Result<()> {
+        self.0.step(state, tokens, read)
+    }
+
+    fn select(&self, state: &mut Vec<u64>, rows: &[usize]) -> Result<()> {
+        self.0.select(state, rows)
+    }
+}
+
+#[test]
+fn any_end_ends_and_what_is_never_produced_keeps_its_probability() {
+    let ends = [5, 9];
+    let never = [1, 11];
+    let special = Special(model(61), SpecialIds::of(5, &ends, never));
+    let (sources, mut ended) = (random_sources(60, 61), [0, 0]);
+    let sentences = Sentence::plain(&sources);
+    for config in [greedy(), sampled(sampling(1.0, 5), 2)] {
+        let mut written: Vec<[Vec<u32>; 2]> = vec![Default::default(); sources.len()];
+        let found = generate(&special, &sentences, &config, |new| {
+            written[new.sentence][new.copy].push(new.token);
+            ControlFlow::Continue(())
+        })
+        .expect("decodes");
+        for ((found, written), source) in found.iter().zip(&written).zip(&sources) {
+            for hypothesis in found {
+                // With the end, which is told and not part of the output.
+                let whole = written
+                    .iter()
+                    .find(|tokens| {
+                        tokens.split_last().is_some_and(|(_, all)| *all == hypothesis.tokens)
+                    })
+                    .expect("told");
+                let last = whole[whole.len() - 1];
+                ended[ends.iter().position(|&end| end == last).expect("an end")] += 1;
+                assert!(
+                    hypothesis.tokens.iter().all(|id| !ends.contains(id) && !never.contains(id))
+                );
+                let (mut history, mut total) = (special.0.history_of_source(source), 0.0);
+                let inputs = [special.first_input(source)].into_iter().chain(whole.iter().copied());
+                for (input, &token) in inputs.zip(whole) {
+                    history = common::mix(history, u64::from(input));
+                    let logits = special.0.logits(history);
+                    let sum: f64 = logits.iter().map(|&logit| f64::from(logit).exp()).sum();
+                    total += f64::from(logits[token as usize]) - sum.ln();
+                }
+                assert!((hypothesis.log_probability - total).abs() < 1e-4);
+            }
+        }
+    }
+    assert!(ended.iter().all(|&count| count > 5), "{ended:?}");
+    for list in translate_with(&special, &DecodingConfig::default(), &sources) {
+        assert!(list[0].tokens.iter().all(|id| !ends.contains(id) && !never.contains(id)));
+    }
 }

@@ -15,7 +15,7 @@ fn slices(sources: &[Vec<u32>]) -> Vec<&[u32]> {
     sources.iter().map(Vec::as_slice).collect()
 }
 
-/// The natural log-softmax of the row after `prefix`, in f64 and by the textbook.
+/// Textbook natural log-softmax of the row after `prefix`, in f64.
 fn log_softmax(model: &HashModel, source: &[u32], prefix: &[u32]) -> Vec<f64> {
     let mut state = model.start(&[source]).expect("starts");
     let mut logits = Vec::new();
@@ -34,7 +34,7 @@ fn log_softmax(model: &HashModel, source: &[u32], prefix: &[u32]) -> Vec<f64> {
 /// A whole sentence with its total log-probability.
 type Scored = (Vec<u32>, f64);
 
-/// Every translation within the limits, in no particular order.
+/// All translations within the limits, in no particular order.
 fn enumerate(model: &HashModel, source: &[u32], min: usize, max: usize) -> Vec<Scored> {
     let mut open: Vec<Scored> = vec![(Vec::new(), 0.0)];
     let mut whole = Vec::new();
@@ -54,7 +54,7 @@ fn enumerate(model: &HashModel, source: &[u32], min: usize, max: usize) -> Vec<S
 }
 
 /// Beam search written for clarity: one sentence, whole prefixes, no early stopping. Returns the
-/// n-best list and how many rows it took to find.
+/// n-best list and the number of rows it took.
 fn patient_beam(
     model: &HashModel,
     source: &[u32],
@@ -91,8 +91,7 @@ fn patient_beam(
         live = going_on
             .map(|(prefix, token, total)| ([prefix, vec![token]].concat(), total))
             .collect();
-        // What patience asks for, where it does; the rest of the time this runs to the maximum
-        // length.
+        // With patience it stops here; otherwise it runs to the maximum length.
         if config.patience > 0.0 && finished.len() >= config.beam_size {
             break;
         }
@@ -119,8 +118,8 @@ fn a_full_beam_finds_what_exhaustive_enumeration_finds() {
                 // 4 ordinary tokens: at most 4^4 live hypotheses with 5 continuations each.
                 ..short_outputs(4_usize.pow(MAX_LENGTH as u32) * 5, MAX_LENGTH)
             };
-            let found = beam_search(&model, &slices(&sources), &config).expect("decodes");
-            for (source, found) in sources.iter().zip(found) {
+            let ours = beam_search(&model, &slices(&sources), &config).expect("decodes");
+            for (source, ours) in sources.iter().zip(ours) {
                 let mut all: Vec<(f64, f64, Vec<u32>)> =
                     enumerate(&model, source, min_length, MAX_LENGTH)
                         .into_iter()
@@ -134,8 +133,8 @@ fn a_full_beam_finds_what_exhaustive_enumeration_finds() {
                         })
                         .collect();
                 all.sort_by(|a, b| b.0.total_cmp(&a.0));
-                assert_eq!(found.len(), 7);
-                for (hypothesis, (score, total, tokens)) in found.iter().zip(all) {
+                assert_eq!(ours.len(), 7);
+                for (hypothesis, (score, total, tokens)) in ours.iter().zip(all) {
                     assert_eq!(hypothesis.tokens, tokens);
                     assert_eq!(hypothesis.length, tokens.len() + 1);
                     assert!((hypothesis.log_probability - total).abs() < 1e-5);
@@ -169,12 +168,12 @@ fn early_stopping_gives_what_running_to_the_maximum_length_gives() {
                 max_length_ratio: 1.0,
                 ..short_outputs(beam_size, 8)
             };
-            let found = beam_search(&model, &slices(&sources), &config).expect("decodes");
+            let ours = beam_search(&model, &slices(&sources), &config).expect("decodes");
             rows += model.rows_stepped.swap(0, Ordering::Relaxed);
-            for (source, found) in sources.iter().zip(found) {
-                let found: Vec<Vec<u32>> = found.into_iter().map(|h| h.tokens).collect();
+            for (source, ours) in sources.iter().zip(ours) {
+                let ours: Vec<Vec<u32>> = ours.into_iter().map(|h| h.tokens).collect();
                 let (expected, patient) = patient_beam(&model, source, &config);
-                assert_eq!(found, expected);
+                assert_eq!(ours, expected);
                 patient_rows += patient;
             }
         }
@@ -199,11 +198,11 @@ fn patience_stops_when_enough_have_finished() {
             let config = DecodingConfig { patience: 1.0, ..exact.clone() };
             beam_search(&model, &slices(&sources), &exact).expect("decodes");
             exact_rows += model.rows_stepped.swap(0, Ordering::Relaxed);
-            let found = beam_search(&model, &slices(&sources), &config).expect("decodes");
+            let ours = beam_search(&model, &slices(&sources), &config).expect("decodes");
             rows += model.rows_stepped.swap(0, Ordering::Relaxed);
-            for (source, found) in sources.iter().zip(found) {
-                let found: Vec<Vec<u32>> = found.into_iter().map(|h| h.tokens).collect();
-                assert_eq!(found, patient_beam(&model, source, &config).0);
+            for (source, ours) in sources.iter().zip(ours) {
+                let ours: Vec<Vec<u32>> = ours.into_iter().map(|h| h.tokens).collect();
+                assert_eq!(ours, patient_beam(&model, source, &config).0);
             }
         }
     }
@@ -235,15 +234,15 @@ fn forced_scores_of_an_output_are_the_scores_of_its_search_to_the_bit() {
     let model = HashModel::new(5);
     let sources = random_sources(12, 5);
     let config = DecodingConfig { n_best: 5, ..DecodingConfig::default() };
-    let found = beam_search(&model, &slices(&sources), &config).expect("decodes");
+    let ours = beam_search(&model, &slices(&sources), &config).expect("decodes");
     for rank in 0..5 {
-        let targets: Vec<&[u32]> = found.iter().map(|n| n[rank].tokens.as_slice()).collect();
+        let targets: Vec<&[u32]> = ours.iter().map(|n| n[rank].tokens.as_slice()).collect();
         let forced = forced_scores(&model, &slices(&sources), &targets, &config).expect("scores");
-        for (forced, found) in forced.iter().zip(found.iter().map(|n| &n[rank])) {
-            assert_eq!(forced.log_probability.to_bits(), found.log_probability.to_bits());
-            assert_eq!(forced.score.to_bits(), found.score.to_bits());
-            assert_eq!(forced.length, found.length);
-            assert_eq!(forced.token_log_probabilities.len(), found.length);
+        for (forced, ours) in forced.iter().zip(ours.iter().map(|n| &n[rank])) {
+            assert_eq!(forced.log_probability.to_bits(), ours.log_probability.to_bits());
+            assert_eq!(forced.score.to_bits(), ours.score.to_bits());
+            assert_eq!(forced.length, ours.length);
+            assert_eq!(forced.token_log_probabilities.len(), ours.length);
         }
     }
 }
@@ -295,20 +294,21 @@ fn lengths_stay_within_their_limits_and_special_tokens_never_come() {
         max_length: 12,
         ..DecodingConfig::default()
     };
-    // `</s>` is very unlikely here: outputs reach their maximum and end there with their score.
-    let found = beam_search(&model, &slices(&sources), &config).expect("decodes");
-    for (source, list) in sources.iter().zip(found) {
+    // `</s>` is very unlikely here: outputs reach their maximum length and end there with their
+    // score.
+    let ours = beam_search(&model, &slices(&sources), &config).expect("decodes");
+    for (source, list) in sources.iter().zip(ours) {
         let most = (source.len() - 1) * 3 / 2 + 2;
         assert_eq!(list[0].tokens.len(), most.min(12));
         assert!(list[0].log_probability < -15.0);
         assert!(list[0].tokens.iter().all(|&token| token > END));
     }
 
-    // Here it is very likely, and the minimum holds it back.
+    // Here it is very likely, and the minimum length holds it back.
     model.end_bias = 20.0;
     config.min_length = 5;
-    let found = beam_search(&model, &slices(&sources), &config).expect("decodes");
-    for (source, list) in sources.iter().zip(found) {
+    let ours = beam_search(&model, &slices(&sources), &config).expect("decodes");
+    for (source, list) in sources.iter().zip(ours) {
         let limits = config.output_limits(source.len() - 1);
         assert_eq!(list[0].tokens.len(), limits.min_length);
     }
@@ -320,8 +320,8 @@ fn unknown_comes_only_where_it_is_allowed() {
     let model = HashModel::new(11);
     let count = |allow_unknown| {
         let config = DecodingConfig { allow_unknown, ..DecodingConfig::default() };
-        let found = beam_search(&model, &slices(&sources), &config).expect("decodes");
-        let tokens = found.iter().flatten().flat_map(|h| &h.tokens);
+        let ours = beam_search(&model, &slices(&sources), &config).expect("decodes");
+        let tokens = ours.iter().flatten().flat_map(|h| &h.tokens);
         tokens.filter(|&&token| token == UNKNOWN).count()
     };
     assert_eq!(count(false), 0);

@@ -1,4 +1,4 @@
-//! The equivalences of search, with real Transformers behind it.
+//! Equivalences of searches with real Transformers.
 
 use candle_core::{DType, Device, Tensor};
 use taper_decoding::{
@@ -9,8 +9,7 @@ use taper_model::{Builder, ModelConfig, NormPlacement, Positions, Transformer};
 use taper_ops::composed::{self, Likeliest};
 use taper_ops::{Kernel, Products};
 
-/// A model with random weights: its outputs are varied, and what search does to them must still be
-/// consistent.
+/// A model with random weights: its outputs are varied, and searches must be consistent even so.
 fn model(norm: NormPlacement, positions: Positions) -> Transformer {
     let config = ModelConfig {
         d_model: 32,
@@ -64,7 +63,7 @@ fn translate(
     Translator::new(&model.inference(), config).expect("valid").translate(sources).expect("decodes")
 }
 
-/// In int8 no bit depends on the sentences beside one, whatever kernel multiplies.
+/// In int8 no bit depends on the other sentences of a batch, for any kernel.
 #[test]
 fn in_int8_a_batch_is_its_sentences_to_the_bit() {
     let mut model = model(NormPlacement::Pre, Positions::Sinusoidal);
@@ -77,7 +76,7 @@ fn in_int8_a_batch_is_its_sentences_to_the_bit() {
             let alone = translate(&model, config(beam_size), std::slice::from_ref(source));
             assert_eq!(&alone[0], together);
         }
-        // Rounding is seen, in scores at least.
+        // Rounding is visible, at least in scores.
         let exact = Translator::new(&before, config(beam_size)).expect("valid");
         assert_ne!(exact.translate(&sources).expect("decodes"), together);
     }
@@ -116,7 +115,7 @@ fn a_beam_of_one_is_greedy() {
     each(|model, name| {
         let sources = sources();
         let slices: Vec<&[u32]> = sources.iter().map(Vec::as_slice).collect();
-        // With a length penalty the beam may go on past the likeliest end.
+        // With a length penalty the beam may continue past the likeliest end.
         let config = DecodingConfig { length_penalty: 0.0, ..config(1) };
         let beam = beam_search(&model.inference(), &slices, &config).expect("decodes");
         let greedy = greedy_search(&model.inference(), &slices, &config).expect("decodes");
@@ -144,7 +143,7 @@ fn outputs_end_where_learned_positions_do() {
     let sources: Vec<Vec<u32>> = sources().into_iter().filter(|source| source.len() <= 8).collect();
     let drawn = SamplingConfig { temperature: 1.0, ..SamplingConfig::default() };
     for config in [config(1), config(4), DecodingConfig { sampling: drawn, ..config(2) }] {
-        // A minimum that no position is left for, so that all outputs reach the end.
+        // A minimum that leaves no position, so that all outputs reach the maximum length.
         let config = DecodingConfig { min_length: 20, max_length_offset: 30, ..config };
         let alone = Translator::new(&members[0], config.clone())
             .expect("valid")
@@ -164,12 +163,12 @@ fn the_forced_score_is_the_beams() {
     each(|model, name| {
         let inference = model.inference();
         let translator = Translator::new(&inference, config(4)).expect("valid");
-        let found = translator.translate(&sources()).expect("decodes");
+        let translations = translator.translate(&sources()).expect("decodes");
         for rank in 0..4 {
             let targets: Vec<Vec<u32>> =
-                found.iter().map(|hypotheses| hypotheses[rank].tokens.clone()).collect();
+                translations.iter().map(|hypotheses| hypotheses[rank].tokens.clone()).collect();
             let forced = translator.score(&sources(), &targets).expect("scores");
-            for (forced, hypotheses) in forced.iter().zip(&found) {
+            for (forced, hypotheses) in forced.iter().zip(&translations) {
                 let expected = hypotheses[rank].log_probability;
                 assert!(
                     (forced.log_probability - expected).abs() < 1e-4,
@@ -229,7 +228,7 @@ fn an_alignment_has_a_source_token_for_each_target_token() {
     });
 }
 
-/// So many sentences, one of them so long, that they are aligned in several batches.
+/// Enough sentences, one of them long enough, that they are aligned in several batches.
 #[test]
 fn alignments_keep_their_order_over_batches() {
     let model = model(NormPlacement::Pre, Positions::Sinusoidal);
@@ -259,7 +258,7 @@ fn alignments_keep_their_order_over_batches() {
     }
 }
 
-/// A model whose likeliest tokens are found where its logits are, as on a GPU.
+/// A model that finds the likeliest tokens on its own device, as on a GPU.
 struct Finding<M>(M);
 
 impl<M: StepModel> StepModel for Finding<M> {
@@ -313,8 +312,8 @@ impl<M: StepModel> StepModel for Finding<M> {
     }
 }
 
-/// Every search finds with a few tokens of each row what it finds with all logits, with kernels of
-/// our own and without.
+/// Every search gives the same result with a few tokens of each row as with all logits, with our
+/// own kernels and without.
 #[test]
 fn a_few_tokens_of_each_row_are_enough() {
     let sources = sources();

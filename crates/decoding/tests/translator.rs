@@ -90,7 +90,7 @@ fn empty_sources_give_empty_output_without_the_model() {
     assert_eq!(found[1], alone[0]);
     assert!(found[0][0].tokens.is_empty() && found[2][0].tokens.is_empty());
 
-    // Something said for nothing is scored by the model, and finitely.
+    // A non-empty target of an empty source is scored by the model, and finitely.
     let scores = translator.score(&[Vec::new(), vec![END]], &[vec![5], vec![5]]);
     let scores = scores.expect("scores");
     assert_eq!(scores[0], scores[1]);
@@ -121,7 +121,7 @@ fn progress_covers_each_sentence_once() {
     assert_eq!(seen, found);
 }
 
-/// What `work` gives on a pool of so many threads.
+/// Runs `work` on a pool of `count` threads.
 fn on_threads<R: Send>(count: usize, work: impl FnOnce() -> R + Send) -> R {
     rayon::ThreadPoolBuilder::new().num_threads(count).build().expect("a pool").install(work)
 }
@@ -147,7 +147,7 @@ fn threads_with_batches_of_their_own_find_the_same() {
         for threads in [1, 2, 4, 16] {
             let (same, same_order, starts) = translate(true, threads);
             assert_eq!(found, same);
-            // News comes in the order of the batches, whoever is done first.
+            // Progress comes in the order of the batches, whichever finishes first.
             assert_eq!(order, same_order);
             // All threads together hold no more rows than one would.
             let shares = threads.min(256 / 32);
@@ -169,7 +169,7 @@ fn finished_sentences_leave_the_batch() {
     assert_eq!(model.rows_stepped.load(Ordering::Relaxed), tokens);
 }
 
-/// Answers as [`HashModel`] does, but NaN for one source, at the given position.
+/// A [`HashModel`] that returns NaN for one source, at the given position.
 struct Diverged {
     inner: HashModel,
     history: u64,
@@ -186,7 +186,7 @@ impl StepModel for Diverged {
         self.inner.longest_output()
     }
 
-    fn steps_apart(&self) -> bool {
+    fn gains_from_workers(&self) -> bool {
         self.inner.apart
     }
 
@@ -261,13 +261,13 @@ fn unusable_input_is_refused_with_its_place() {
     let error = Translator::new(&tiny, DecodingConfig::default()).map(|_| ());
     assert!(matches!(error, Err(DecodingError::Vocabulary { size: 3 })));
 
-    // A vocabulary of special tokens alone cannot reach a minimum length.
+    // A vocabulary of only special tokens cannot reach a minimum length.
     tiny.vocabulary = 4;
     let config = DecodingConfig { min_length: 1, ..DecodingConfig::default() };
     let translator = Translator::new(&tiny, config).expect("valid");
     let error = translator.translate(&[vec![5, END]]).expect_err("dead end");
     assert!(matches!(error, DecodingError::DeadEnd { sentence: 0 }));
-    // What is advised must make more possible, not less.
+    // The advice must permit more, not less.
     assert!(error.to_string().contains("raise decoding.no_repeat_ngram or set it to 0"), "{error}");
 }
 

@@ -84,11 +84,11 @@ pub fn run(root: &Path, file: &str, bytes: &[u8]) {
 /// If it is not.
 pub fn points(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).unwrap();
-    match Point::of_table(path) {
+    match Point::from_table(path) {
         Ok(points) => {
             assert!(points.iter().all(|point| point.loss > 0.0 && point.loss.is_finite()));
             // Too few points, or points that determine nothing, are refused with words.
-            if let Ok(study) = Study::of(points, 0, 2) {
+            if let Ok(study) = Study::fit(points, 0, 2) {
                 assert!(!study.lines(&study.usual_flops()).is_empty());
             }
         }

@@ -1,12 +1,12 @@
-//! Word alignments against those of people (Och and Ney 2003, "A Systematic Comparison of Various
+//! Word alignments compared with human ones (Och and Ney 2003, "A Systematic Comparison of Various
 //! Statistical Alignment Models", section 3):
 //!
 //! ```text
 //! precision = |A ∩ P| / |A|     recall = |A ∩ S| / |S|     AER = 1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|)
 //! ```
 //!
-//! where A are the links that were found, S those that people were sure of, and P these with those
-//! that they thought possible. Counts are summed over the corpus. Where all are sure, 1 − AER is the
+//! where A are the predicted links, S the sure links of the reference, and P its sure and possible
+//! links. Counts are summed over the corpus. If all links of the reference are sure, 1 − AER is the
 //! harmonic mean of precision and recall.
 
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use serde::Serialize;
 /// A word of the source and a word of the target.
 pub type Link = (u32, u32);
 
-/// Counts of links, over sentences.
+/// Counts of links, summed over sentences.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AlignmentCounts {
     found: u64,
@@ -27,21 +27,21 @@ pub struct AlignmentCounts {
 }
 
 impl AlignmentCounts {
-    /// Those of a sentence: the links that were `found`, each once, and those of people with whether
-    /// they were sure.
+    /// Counts the links of a sentence: the predicted ones, each once, and those of the reference,
+    /// each with whether it is sure.
     #[must_use]
-    pub fn of(found: &[Link], reference: &[(Link, bool)]) -> Self {
+    pub fn count(predicted: &[Link], reference: &[(Link, bool)]) -> Self {
         let reference: HashMap<Link, bool> = reference.iter().copied().collect();
-        let known = found.iter().filter_map(|link| reference.get(link));
+        let known = predicted.iter().filter_map(|link| reference.get(link));
         Self {
-            found: found.len() as u64,
+            found: predicted.len() as u64,
             found_sure: known.clone().filter(|sure| **sure).count() as u64,
             found_possible: known.count() as u64,
             sure: reference.values().filter(|sure| **sure).count() as u64,
         }
     }
 
-    /// The scores, in percent; none where there is no sure link and none was found.
+    /// Scores in percent; `None` if there is no sure link and none was predicted.
     #[must_use]
     pub fn score(&self) -> Option<AlignmentScore> {
         let share = |part: u64, whole: u64| match whole {
@@ -68,18 +68,18 @@ impl AddAssign for AlignmentCounts {
     }
 }
 
-/// How well words were aligned, in percent.
+/// Quality of word alignments, in percent.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct AlignmentScore {
-    /// Links that are possible, of those found.
+    /// Share of predicted links that are possible.
     pub precision: f64,
-    /// Links that were found, of the sure ones.
+    /// Share of sure links that were predicted.
     pub recall: f64,
-    /// The alignment error rate.
+    /// Alignment error rate.
     pub error_rate: f64,
-    /// Links found.
+    /// Number of predicted links.
     pub found: u64,
-    /// Sure links of the reference.
+    /// Number of sure links of the reference.
     pub sure: u64,
 }
 
@@ -89,21 +89,21 @@ mod tests {
 
     #[test]
     fn possible_links_cost_no_precision_and_sure_ones_have_to_be_found() {
-        // By hand: A has four, of which two are sure and one is possible; S has three.
+        // By hand: A has four links, of which two are sure and one is possible; S has three.
         let reference = [((0, 0), true), ((1, 1), true), ((2, 2), true), ((2, 3), false)];
-        let mut counts = AlignmentCounts::of(&[(0, 0), (1, 1), (2, 3), (5, 5)], &reference);
+        let mut counts = AlignmentCounts::count(&[(0, 0), (1, 1), (2, 3), (5, 5)], &reference);
         let score = counts.score().unwrap();
         assert_eq!((score.precision, score.recall.round()), (75.0, 67.0));
         assert!((score.error_rate - 100.0 * (1.0 - (2.0 + 3.0) / (4.0 + 3.0))).abs() < 1e-12);
-        // Sentences are summed.
-        counts += AlignmentCounts::of(&[(0, 0)], &[((0, 0), true)]);
+        // Counts are summed over sentences.
+        counts += AlignmentCounts::count(&[(0, 0)], &[((0, 0), true)]);
         assert!((counts.score().unwrap().error_rate - 100.0 * (1.0 - 7.0 / 9.0)).abs() < 1e-12);
     }
 
     #[test]
     fn without_links_there_is_no_score() {
-        assert_eq!(AlignmentCounts::of(&[], &[]).score(), None);
-        let nothing = AlignmentCounts::of(&[], &[((0, 0), true)]).score().unwrap();
+        assert_eq!(AlignmentCounts::count(&[], &[]).score(), None);
+        let nothing = AlignmentCounts::count(&[], &[((0, 0), true)]).score().unwrap();
         assert_eq!((nothing.precision, nothing.recall, nothing.error_rate), (100.0, 0.0, 100.0));
     }
 }

@@ -1,10 +1,10 @@
-//! Answers to questions about a text, scored as SQuAD scores them (Rajpurkar et al. 2016, "SQuAD:
-//! 100,000+ Questions for Machine Comprehension of Text", section 6.1): exact match, and F1 of
-//! words, after case, punctuation and articles are gone.
+//! Answers to questions about a text, scored as in SQuAD (Rajpurkar et al. 2016, "SQuAD: 100,000+
+//! Questions for Machine Comprehension of Text", section 6.1): exact match, and F1 of words,
+//! without case, punctuation and articles.
 //!
 //! The rules are those of the official `evaluate-v2.0.py` (Rajpurkar et al. 2018, "Know What You
-//! Don't Know"). The script for version 1.1 gives the same figures wherever an answer has a word
-//! beside its articles.
+//! Don't Know"). The script for version 1.1 gives the same figures unless an answer consists of
+//! articles only.
 
 use std::collections::HashMap;
 
@@ -13,10 +13,10 @@ use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
 use crate::text::split;
 
-/// Words that count for nothing.
+/// Words that are ignored.
 const ARTICLES: [&str; 3] = ["a", "an", "the"];
 
-/// Whether a character is of a word: `\w` of Python's regular expressions.
+/// Whether a character belongs to a word: `\w` of Python's regular expressions.
 fn is_of_word(character: char) -> bool {
     let group = character.general_category_group();
     character == '_' || matches!(group, GeneralCategoryGroup::Letter | GeneralCategoryGroup::Number)
@@ -40,20 +40,19 @@ pub fn normalized_answer(text: &str) -> String {
     split(&kept).collect::<Vec<_>>().join(" ")
 }
 
-/// How well an answer was given.
+/// Score of one answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AnswerScore {
-    /// 1 where it is one of the right ones, and else 0.
+    /// if it is one of the right answers, otherwise 0.
     pub exact_match: f64,
-    /// The harmonic mean of precision and recall of its words, with the right answer for which that
-    /// is highest.
+    /// Harmonic mean of precision and recall of its words, for the right answer with the highest.
     pub f1: f64,
 }
 
 impl AnswerScore {
-    /// Of a `given` answer, where the `right` ones are known; none, and none that has a word, are
-    /// for a question without an answer, to which the empty one is right.
-    pub fn of<S: AsRef<str>>(right: &[S], given: &str) -> Self {
+    /// Scores the answer `given` to a question with these `right` ones. If none of these has a
+    /// word, the question has no answer, and the empty one is right.
+    pub fn new<S: AsRef<str>>(right: &[S], given: &str) -> Self {
         let given = normalized_answer(given);
         let mut right: Vec<String> =
             right.iter().map(|answer| normalized_answer(answer.as_ref())).collect();
@@ -89,28 +88,28 @@ fn f1_of_words(right: &str, given: &str) -> f64 {
     2.0 * precision * recall / (precision + recall)
 }
 
-/// Means over questions, in per cent; 0 of none.
+/// Means over questions, in percent; 0 without questions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct AnswerMeans {
-    /// Questions.
+    /// Number of questions.
     pub questions: u64,
-    /// The share of answers that match exactly.
+    /// Share of answers that match exactly.
     pub exact_match: f64,
-    /// The mean F1 of answers.
+    /// Mean F1 of answers.
     pub f1: f64,
 }
 
 /// Scores of answers, summed over questions.
 #[derive(Debug, Clone, Default)]
 pub struct AnswerReport {
-    /// Those of questions that have an answer, and of those that have none: questions, and sums.
+    /// Number and sums for questions with an answer, and for those without.
     parts: [AnswerMeans; 2],
 }
 
 impl AnswerReport {
-    /// Counts the answer that was `given`, where the `right` ones are known.
+    /// Counts the answer `given` to a question with these `right` ones.
     pub fn add<S: AsRef<str>>(&mut self, right: &[S], given: &str) {
-        let score = AnswerScore::of(right, given);
+        let score = AnswerScore::new(right, given);
         let part = &mut self.parts[usize::from(right.is_empty())];
         part.questions += 1;
         part.exact_match += score.exact_match;
@@ -118,7 +117,7 @@ impl AnswerReport {
     }
 
     fn means(parts: &[AnswerMeans]) -> AnswerMeans {
-        let sum = |of: fn(&AnswerMeans) -> f64| parts.iter().map(of).sum::<f64>();
+        let sum = |value: fn(&AnswerMeans) -> f64| parts.iter().map(value).sum::<f64>();
         let questions: u64 = parts.iter().map(|part| part.questions).sum();
         let mean = |sum: f64| 100.0 * sum / questions.max(1) as f64;
         AnswerMeans {
@@ -128,19 +127,19 @@ impl AnswerReport {
         }
     }
 
-    /// Of all questions.
+    /// Means over all questions.
     #[must_use]
     pub fn all(&self) -> AnswerMeans {
         Self::means(&self.parts)
     }
 
-    /// Of the questions that have an answer.
+    /// Means over questions that have an answer.
     #[must_use]
     pub fn with_answer(&self) -> AnswerMeans {
         Self::means(&self.parts[..1])
     }
 
-    /// Of the questions that have none.
+    /// Means over questions that have none.
     #[must_use]
     pub fn without_answer(&self) -> AnswerMeans {
         Self::means(&self.parts[1..])

@@ -1,4 +1,4 @@
-//! What can go wrong when scoring, and what to do about it.
+//! Errors of scoring, with advice.
 
 use thiserror::Error;
 
@@ -17,7 +17,7 @@ pub enum MetricError {
         /// One-based number of the segment.
         segment: usize,
     },
-    /// A reference stream is not as long as the hypotheses.
+    /// The length of a reference stream differs from that of the hypotheses.
     #[error(
         "reference {reference} has {found} lines but the hypotheses have {expected}; \
          line i of each must be the same segment"
@@ -35,29 +35,29 @@ pub enum MetricError {
     InvalidOption {
         /// Name of the option.
         option: &'static str,
-        /// The refused value.
+        /// The rejected value.
         value: String,
-        /// What is allowed.
+        /// Values that are allowed.
         expected: &'static str,
     },
-    /// A name is not among those known.
+    /// An unknown name.
     #[error("unknown {kind} {name:?}; choose one of {choices}")]
     UnknownName {
-        /// What kind of thing was named.
+        /// Kind of thing that was named.
         kind: &'static str,
         /// The name as given.
         name: String,
-        /// The names that exist.
+        /// Names that exist.
         choices: &'static str,
     },
-    /// A tokenizer of sacreBLEU that rests on a model or a dictionary.
+    /// A tokenizer of sacreBLEU that needs a model or a dictionary.
     #[error("the tokenizer {name} needs {needs}, which taper does not carry; {instead}")]
     UnsupportedTokenizer {
         /// The tokenizer.
         name: &'static str,
-        /// What it needs.
+        /// Model or dictionary that it needs.
         needs: &'static str,
-        /// What to do.
+        /// Advice.
         instead: &'static str,
     },
     /// Statistics of another metric, or counted with other options.
@@ -66,12 +66,12 @@ pub enum MetricError {
          count every part with the same metric and options"
     )]
     StatisticsMismatch {
-        /// What should have been counted.
+        /// Metric and options that were expected.
         expected: String,
-        /// What was counted.
+        /// Metric and options that were given.
         found: String,
     },
-    /// Two systems to compare do not have the same segments.
+    /// Two systems to compare have different numbers of segments.
     #[error(
         "system {system} has {found} segments but the baseline has {expected}; compare \
          translations of the same text"
@@ -79,14 +79,15 @@ pub enum MetricError {
     SegmentCount {
         /// One-based number of the system.
         system: usize,
-        /// Segments of the baseline.
+        /// Number of segments of the baseline.
         expected: usize,
-        /// Segments of this system.
+        /// Number of segments of this system.
         found: usize,
     },
 }
 
-/// Checks that every reference stream is as long as the hypotheses, and that both exist.
+/// Checks that there are hypotheses and references, and that every reference stream is as long as
+/// the hypotheses.
 pub(crate) fn check_line_counts<H, R>(
     hypotheses: &[H],
     references: &[Vec<R>],

@@ -1,9 +1,9 @@
-//! The shape that all metrics share: each segment gives a row of statistics, rows add up,
-//! and a sum of rows gives a score.
+//! Interface of all metrics: each segment gives a row of statistics, rows add up, and a sum of rows
+//! gives a score.
 //!
-//! Everything that is not particular to one metric works on that shape alone: counting in
-//! parallel ([`crate::Statistics`]), confidence intervals and significance tests
-//! ([`crate::resampling`]), signatures and printing ([`crate::Score`]).
+//! Everything that is not particular to one metric uses this interface alone: counting in parallel
+//! ([`crate::Statistics`]), confidence intervals and significance tests ([`crate::resampling`]),
+//! signatures and printing ([`crate::Score`]).
 
 use crate::error::{MetricError, check_line_counts};
 use crate::real::ResampledScore;
@@ -11,7 +11,7 @@ use crate::signature::Field;
 
 /// A metric with its options.
 pub trait Metric: Send + Sync {
-    /// `BLEU`, `chrF2++`, `TER`.
+    /// Name, such as `BLEU`, `chrF2++` or `TER`.
     fn name(&self) -> String;
 
     /// The metric's own fields of a signature, in order.
@@ -20,35 +20,35 @@ pub trait Metric: Send + Sync {
     /// Refuses options outside their ranges.
     ///
     /// # Errors
-    /// Names the option, its value and what is allowed.
+    /// When one is; names the option, its value and the allowed values.
     fn check(&self) -> Result<(), MetricError>;
 
-    /// How many statistics a segment has.
+    /// Number of statistics of a segment.
     fn columns(&self) -> usize;
 
-    /// What is counted: the metric, and those of its options by which a segment's statistics may be
-    /// others.
+    /// Text that identifies the statistics: the metric, and those of its options that change what
+    /// is counted.
     fn counted(&self) -> String {
         let fields: String = self.fields().iter().map(|field| format!("|{field}")).collect();
         self.name() + &fields
     }
 
-    /// Working space to count segments with, one for each thread.
+    /// Makes the working space for counting segments, one for each thread.
     fn counter(&self) -> Box<dyn SegmentCounter + '_>;
 
-    /// The score that the sums of a corpus make.
+    /// Computes the score from the sums of a corpus.
     fn value(&self, sums: &[f64]) -> f64;
 
-    /// The score that the sums of a shuffle make, where it is another for the same sums.
+    /// Computes the score from the sums of a shuffle, which may differ for the same sums.
     fn shuffled_value(&self, sums: &[f64]) -> f64 {
         self.value(sums)
     }
 
-    /// The score that single-precision sums of a resample make, as precise as the reference
-    /// implementation leaves it.
+    /// Computes the score from single-precision sums of a resample, in the precision of the
+    /// reference implementation.
     fn sample(&self, sums: &[f32]) -> ResampledScore;
 
-    /// What is printed after the score: the quantities it was made from, or nothing.
+    /// Text to print after the score: the quantities that it was made from, or nothing.
     fn details(&self, sums: &[f64]) -> String;
 }
 
@@ -58,12 +58,12 @@ pub trait SegmentCounter {
     fn count(&mut self, segment: &Segment<'_>, row: &mut [f64]);
 }
 
-/// A hypothesis with the references that it has.
+/// A hypothesis with its references.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment<'a> {
-    /// What is scored.
+    /// Text that is scored.
     pub hypothesis: &'a str,
-    /// What it is compared with.
+    /// Texts that it is compared with.
     pub references: Vec<&'a str>,
 }
 

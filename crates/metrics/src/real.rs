@@ -1,13 +1,12 @@
 //! Arithmetic at two precisions, and as NumPy mixes them.
 //!
-//! Scores of a corpus are computed in double precision. Those of a bootstrap resample are
-//! computed from single-precision sums, and there the reference implementation mixes NumPy's
-//! numbers with Python's, which take the precision of what they meet. One formula serves
-//! both.
+//! Scores of a corpus are computed in double precision. Those of a bootstrap resample are computed
+//! from single-precision sums, and there the reference implementation mixes NumPy's numbers with
+//! Python's, which adopt the precision of the other operand. One formula serves both.
 
 use std::ops::{Add, AddAssign, Div, Mul, Sub};
 
-/// A number that formulas compute with.
+/// A floating-point number in formulas.
 pub(crate) trait Real:
     Copy
     + PartialOrd
@@ -44,17 +43,17 @@ impl Real for f32 {
     }
 }
 
-/// A number in the type that the reference implementation has at that point.
+/// A number in the type that the reference implementation has at the same point.
 #[derive(Debug, Clone, Copy)]
 pub enum ResampledScore {
     /// NumPy's single precision.
     Single(f32),
-    /// Python's double precision, which gives way to single where the two meet.
+    /// Python's double precision, which becomes single when combined with single.
     Double(f64),
 }
 
 impl ResampledScore {
-    /// Computes in double precision between two doubles, else in single.
+    /// Computes in double precision for two doubles, otherwise in single.
     fn combine(
         self,
         other: Self,

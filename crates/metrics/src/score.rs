@@ -6,23 +6,23 @@ use crate::resampling::{Confidence, confidence};
 use crate::signature::{Signature, Trials};
 use crate::statistics::Statistics;
 
-/// A corpus-level score with all that is printed about it.
+/// A corpus-level score with everything that is printed about it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Score {
-    /// The metric's name.
+    /// Name of the metric.
     pub name: String,
     /// The score.
     pub value: f64,
-    /// The quantities it was made from, as text; empty for metrics that show none.
+    /// Quantities from which it was computed, as text; empty for metrics without.
     pub details: String,
-    /// How it was computed.
+    /// Settings and data that the score depends on.
     pub signature: Signature,
-    /// Confidence interval, where one was asked for.
+    /// Confidence interval, if one was requested.
     pub confidence: Option<Confidence>,
 }
 
 impl Score {
-    /// The score of a corpus.
+    /// Computes the score of a corpus.
     ///
     /// # Errors
     /// When there are no segments, or other options counted them.
@@ -37,7 +37,8 @@ impl Score {
         })
     }
 
-    /// The score of a corpus with a confidence interval from this many bootstrap resamples.
+    /// Computes the score of a corpus with a confidence interval from this many bootstrap
+    /// resamples.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -55,7 +56,7 @@ impl Score {
         })
     }
 
-    /// The score alone, with its confidence interval if it has one: `38.2 (μ = 36.2 ± 24.4)`.
+    /// Formats the score with its confidence interval, if it has one: `38.2 (μ = 36.2 ± 24.4)`.
     pub fn number(&self, decimals: usize) -> String {
         match self.shown_confidence() {
             Some(confidence) => {
@@ -65,7 +66,7 @@ impl Score {
         }
     }
 
-    /// The line that reports the score, with its long signature or the short one.
+    /// Formats the line that reports the score, with its long or short signature.
     pub fn line(&self, decimals: usize, short: bool) -> String {
         let signature =
             if short { format!("{:#}", self.signature) } else { self.signature.to_string() };
@@ -73,7 +74,7 @@ impl Score {
         format!("{}|{signature} = {}{separator}{}", self.name, self.number(decimals), self.details)
     }
 
-    /// The confidence interval, unless its mean is zero: then there is nothing to say.
+    /// Confidence interval, unless its mean is zero, which says nothing.
     pub fn shown_confidence(&self) -> Option<Confidence> {
         self.confidence.filter(|confidence| confidence.mean > 0.0)
     }

@@ -1,4 +1,4 @@
-//! Signatures: what a score depends on, as text that two papers can compare.
+//! Signatures: the settings and data that a score depends on, as text that two papers can compare.
 
 use std::fmt;
 
@@ -8,24 +8,24 @@ use crate::metric::Metric;
 
 /// Value of the `version` field of every signature.
 ///
-/// The other fields follow sacreBLEU, so that two signatures compare field by field; this
-/// one says which implementation computed the score.
+/// The other fields follow sacreBLEU, so that two signatures compare field by field; this one names
+/// the implementation that computed the score.
 pub const SIGNATURE_VERSION: &str = concat!("taper-", env!("CARGO_PKG_VERSION"));
 
-/// How many references each segment had: the `nrefs` field of a signature.
+/// Number of references of each segment: the `nrefs` field of a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum ReferenceCount {
     /// No segment has been counted.
     #[default]
     Unknown,
-    /// Every segment had this many.
+    /// All segments have this many.
     Fixed(usize),
-    /// The number differed between segments.
+    /// The number differs between segments.
     Variable,
 }
 
 impl ReferenceCount {
-    /// The count that describes both groups of segments.
+    /// Count that describes both groups of segments.
     pub fn combine(self, other: Self) -> Self {
         match (self, other) {
             (Self::Unknown, count) | (count, Self::Unknown) => count,
@@ -57,23 +57,23 @@ pub struct Field {
 }
 
 impl Field {
-    /// A field with a printed value.
+    /// Makes a field with a printed value.
     pub fn new(name: &'static str, short: &'static str, value: impl ToString) -> Self {
         Self { name, short, value: value.to_string() }
     }
 
-    /// A field that is `yes` or `no`.
+    /// Makes a field that is `yes` or `no`.
     pub(crate) fn flag(name: &'static str, short: &'static str, value: bool) -> Self {
         Self::new(name, short, if value { "yes" } else { "no" })
     }
 
-    /// The `case` field.
+    /// Makes the `case` field.
     pub(crate) fn case(lowercase: bool) -> Self {
         Self::new("case", "c", if lowercase { "lc" } else { "mixed" })
     }
 }
 
-/// Displays as `name:value`; with the alternate flag, under its short name.
+/// Displays as `name:value`; with the alternate flag, under the short name.
 impl fmt::Display for Field {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -85,12 +85,12 @@ impl fmt::Display for Field {
     }
 }
 
-/// The random trials that a result rests on, besides the corpus.
+/// Random trials behind a result, in addition to the corpus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Trials {
-    /// Bootstrap resamples.
+    /// Number of bootstrap resamples.
     pub bootstrap: Option<usize>,
-    /// Trials of approximate randomisation.
+    /// Number of trials of approximate randomisation.
     pub randomization: Option<usize>,
     /// Seed of the random numbers.
     pub seed: Option<u64>,
@@ -104,7 +104,7 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// The signature of a metric's score over segments with this many references.
+    /// Makes the signature of a metric's score over segments with this many references.
     pub fn new(metric: &dyn Metric, references: ReferenceCount, trials: Trials) -> Self {
         let mut fields = vec![Field::new("nrefs", "#", references)];
         fields.extend(trials.bootstrap.map(|count| Field::new("bs", "bs", count)));

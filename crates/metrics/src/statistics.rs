@@ -6,27 +6,27 @@ use crate::error::MetricError;
 use crate::metric::{Metric, Segment, SegmentCounter};
 use crate::signature::ReferenceCount;
 
-/// Segments that one thread counts before it looks for more.
+/// Number of segments that a thread counts before it takes more.
 const SEGMENTS_PER_TASK: usize = 128;
 
 /// Number of hypotheses ending in a detached full stop that suggests tokenized input.
 const TOKENIZED_ENDINGS: u64 = 100;
 
-/// What a metric counted in each segment of a corpus. Statistics of parts of a corpus,
-/// appended in order, are those of the whole; they are summed, never averaged.
+/// Counts of a metric for each segment of a corpus. The statistics of parts of a corpus, appended
+/// in order, are those of the whole; they are summed, never averaged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Statistics {
-    /// What was counted, by the name that the metric has for it.
+    /// Text that identifies what was counted, from the metric.
     counted: String,
     columns: usize,
-    /// Row by row. Counts are whole numbers, which doubles hold exactly.
+    /// Values, row by row. Counts are integers, which doubles represent exactly.
     values: Vec<f64>,
     references: ReferenceCount,
     tokenized_endings: u64,
 }
 
 impl Statistics {
-    /// The statistics of no segment.
+    /// Makes empty statistics.
     pub fn new(metric: &dyn Metric) -> Self {
         Self {
             counted: metric.counted(),
@@ -57,7 +57,7 @@ impl Statistics {
         if segments.len() <= SEGMENTS_PER_TASK {
             count(&mut metric.counter(), (segments, &mut values));
         } else {
-            // Each row has its place, so the threads' order leaves no trace.
+            // Each row has a fixed place, so that the order of threads does not matter.
             let rows = values.par_chunks_mut(SEGMENTS_PER_TASK * columns);
             segments
                 .par_chunks(SEGMENTS_PER_TASK)
@@ -77,7 +77,7 @@ impl Statistics {
         })
     }
 
-    /// Appends the statistics of further segments.
+    /// Appends the statistics of more segments.
     ///
     /// # Errors
     /// When they were counted with other options.
@@ -94,12 +94,12 @@ impl Statistics {
         Ok(())
     }
 
-    /// How many segments were counted.
+    /// Number of segments counted.
     pub fn segments(&self) -> usize {
         self.values.len() / self.columns
     }
 
-    /// How many references the segments have.
+    /// Number of references of the segments.
     pub fn references(&self) -> ReferenceCount {
         self.references
     }
@@ -110,12 +110,12 @@ impl Statistics {
         self.tokenized_endings >= TOKENIZED_ENDINGS
     }
 
-    /// The rows, one for each segment.
+    /// Rows, one for each segment.
     pub fn rows(&self) -> impl Iterator<Item = &[f64]> {
         self.values.chunks_exact(self.columns)
     }
 
-    /// The sums over all segments, added in their order.
+    /// Sums over all segments, added in their order.
     ///
     /// # Errors
     /// When there are no segments, or they were counted with other options.

@@ -133,7 +133,7 @@ fn statistics_of_other_metrics_and_options_are_refused() {
         assert_eq!(Statistics::new(&bleu).append(&found), Err(mismatch.clone()), "{index}");
         assert_eq!(bleu.score(&found), Err(mismatch), "{index}");
     }
-    // Of as many columns as BLEU of order 5.
+    // As many columns as BLEU of order 5.
     let order_5 = Bleu { max_order: 5, ..bleu };
     assert!(matches!(
         order_5.score(&Statistics::new(&chrf)),

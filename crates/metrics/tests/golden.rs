@@ -1,4 +1,4 @@
-//! Scores against those that sacreBLEU gave the same corpora.
+//! Scores compared with those of sacreBLEU on the same corpora.
 //!
 //! The files are made by `scripts/golden/scores/metrics.py` and `ter.py`, which record sacreBLEU's
 //! version. Scores must be the same doubles, lines and signatures the same text.
@@ -52,7 +52,7 @@ struct TokenizedLine {
 }
 
 impl Corpus {
-    /// The reference streams, if no line of any is missing.
+    /// Reference streams, if no line of any is missing.
     fn complete_references(&self) -> Option<Vec<Vec<String>>> {
         let complete = |stream: &Vec<Option<String>>| stream.iter().cloned().collect();
         self.references.iter().map(complete).collect()
@@ -60,7 +60,7 @@ impl Corpus {
 }
 
 impl<Options: std::fmt::Debug> Case<Options> {
-    /// An explanation of how a result differs from this case, if it does.
+    /// Difference between a result and this case, in words, if there is any.
     fn difference(
         &self,
         corpus: &Corpus,
@@ -159,7 +159,7 @@ fn tokens_equal_sacrebleu() -> TestResult {
     Ok(())
 }
 
-/// What seqeval gave sequences of tags.
+/// Scores by seqeval for sequences of tags.
 #[derive(Deserialize)]
 struct Tagged {
     seqeval: String,
@@ -218,7 +218,7 @@ fn entities_and_their_scores_are_those_of_seqeval() -> TestResult {
 struct Answers {
     torchmetrics: String,
     questions: Vec<Answered>,
-    /// Questions, exact match and F1.
+    /// Number of questions, exact match and F1.
     means: BTreeMap<String, (u64, f64, f64)>,
 }
 
@@ -238,7 +238,7 @@ fn answers_are_scored_as_by_the_official_script() -> TestResult {
     let mut report = AnswerReport::default();
     for one in &file.questions {
         assert_eq!(normalized_answer(&one.given), one.normalized, "{:?}", one.given);
-        let score = AnswerScore::of(&one.answers, &one.given);
+        let score = AnswerScore::new(&one.answers, &one.given);
         assert_eq!(score.exact_match, one.exact_match, "{:?} {:?}", one.answers, one.given);
         assert!((score.f1 - one.f1).abs() < 1e-15, "{:?} {:?} {score:?}", one.answers, one.given);
         report.add(&one.answers, &one.given);

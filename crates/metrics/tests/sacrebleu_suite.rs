@@ -1,4 +1,4 @@
-//! Each score that sacreBLEU's own test suite computes.
+//! Scores that sacreBLEU's own test suite computes.
 //!
 //! The file is made by `scripts/golden/scores/sacrebleu_suite.py`, which runs that suite.
 

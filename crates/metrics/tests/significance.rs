@@ -34,7 +34,7 @@ struct Case {
     metric: String,
     options: Value,
     seed: u64,
-    /// Missing where sacreBLEU cannot say.
+    /// Missing where sacreBLEU gives none.
     single: Option<Interval>,
     bootstrap: Paired,
     randomization: Paired,
@@ -75,7 +75,7 @@ impl From<Comparison> for Expected {
 }
 
 impl Expected {
-    /// The same but for trials that tie with the actual difference.
+    /// Whether two results agree, except for trials that tie with the actual difference.
     fn is_within_ties(&self, other: &Self) -> bool {
         let p_values = self.p_value.zip(other.p_value);
         self.score == other.score
@@ -84,8 +84,9 @@ impl Expected {
 }
 
 impl Case {
-    /// Mean lengths of three references are thirds, whose sums depend on the order in which
-    /// the BLAS under NumPy adds them; ties with the actual difference fall either way.
+    /// Whether sums are inexact: mean lengths of three references are thirds, whose sums depend on
+    /// the order in which the BLAS under NumPy adds them, so that ties with the actual difference
+    /// fall either way.
     fn has_inexact_sums(&self) -> bool {
         self.metric.starts_with("ter") && self.set.ends_with("3 references")
     }

@@ -1,65 +1,66 @@
-//! What one pass through a model reads and what it is asked, packed on the host.
+//! Inputs of one pass through a model with the expected answers, packed on the host.
 
 use std::sync::Arc;
 
 use crate::{ModelError, Sequences};
 
-/// What one pass reads and should answer: the same for every model and task.
+/// Inputs and expected answers of one pass: one type for every model and task.
 ///
-/// A model says which streams it reads ([`Model::cost`](crate::Model::cost) names them): a
-/// translation model the source and the target shifted right, a language model its text, a
-/// classifier of images the values of their pixels, a model of functions the bits of their numbers.
-/// Rows of the last stream are asked for an id, and `answers` has the true ones.
+/// Each model names the streams that it reads ([`Model::cost`](crate::Model::cost)): a translation
+/// model reads the source and the target shifted right, a language model its text, a classifier of
+/// images the values of their pixels, a model of functions the bits of their numbers. The model
+/// predicts an id at rows of the last stream; `answers` holds the true ids.
 ///
 /// The alternative, a type of batch for each model, would make the training loop, the memory check
-/// and the exchange between processes generic over it for no gain: all they ask is how many answers
-/// there are.
+/// and the exchange between processes generic over it for no gain: they only need the number of
+/// answers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Batch {
-    /// The packed ids that the model reads, in its order of streams. Each stream has one sequence
-    /// for each example.
+    /// Packed ids, one entry for each stream, in the model's order. Each stream has one sequence
+    /// per example.
     pub streams: Vec<Sequences>,
-    /// The rows of the last stream that are asked, ascending; none where each row is. A masked
-    /// language model asks for few.
+    /// Rows of the last stream at which an id is predicted, ascending; `None`: every row. A masked
+    /// language model predicts at few.
     pub asked: Option<Vec<u32>>,
-    /// The true id of each row that is asked.
+    /// True id of each predicted row.
     pub answers: Vec<u32>,
-    /// Which tokens of a source the answers of a translation are linked with, where attention is
-    /// guided: rows of the last stream, ascending, with rows of the first. Elsewhere empty.
+    /// Word links for guided attention: pairs of a row of the last stream and a row of the first,
+    /// ascending. Empty without guidance.
     pub links: Vec<(u32, u32)>,
 }
 
 impl Batch {
-    /// Every row of the last of `streams` is asked, and `answers` has one id for each.
+    /// Makes a batch that predicts at every row of the last of `streams`; `answers` has one id for
+    /// each.
     #[must_use]
     pub fn new(streams: Vec<Sequences>, answers: Vec<u32>) -> Self {
         Self { streams, answers, ..Self::default() }
     }
 
-    /// The number of answers, by which losses and gradients are weighted: target tokens of a
+    /// Number of answers, by which losses and gradients are weighted: target tokens of a
     /// translation.
     #[must_use]
     pub fn tokens(&self) -> usize {
         self.answers.len()
     }
 
-    /// The streams of a model that reads those called `names`, checked.
+    /// Streams of a model that reads those called `names`, checked.
     ///
     /// # Errors
     /// When there are more or fewer, lengths do not describe the ids, the streams differ in their
-    /// number of sequences, or there is not one answer for each row that is asked.
+    /// number of sequences, or there is not one answer for each predicted row.
     pub fn read<const N: usize>(
         &self,
         names: [&'static str; N],
     ) -> Result<[&Sequences; N], ModelError> {
         let refuse = |message: String| ModelError::Batch(message);
         let streams: [&Sequences; N] =
-            self.streams.iter().collect::<Vec<_>>().try_into().map_err(|found: Vec<_>| {
+            self.streams.iter().collect::<Vec<_>>().try_into().map_err(|streams: Vec<_>| {
                 refuse(format!(
                     "the model reads {} stream(s), {}, but the batch has {}",
                     N,
                     names.join(" and "),
-                    found.len()
+                    streams.len()
                 ))
             })?;
         for stream in streams {
@@ -81,12 +82,12 @@ impl Batch {
         let asked = self.asked.as_ref().map_or(rows, Vec::len);
         if asked != self.answers.len() {
             return Err(refuse(format!(
-                "a batch asks for {asked} rows, but has {} answers",
+                "a batch predicts at {asked} rows, but has {} answers",
                 self.answers.len()
             )));
         }
         if let Some(row) = self.asked.iter().flatten().find(|&&row| row as usize >= rows) {
-            return Err(refuse(format!("a batch asks for row {row} of {rows}")));
+            return Err(refuse(format!("a batch predicts at row {row}, but has {rows} rows")));
         }
         let sources = streams.first().map_or(0, |stream| stream.ids.len());
         let is_beyond = |link: &&(u32, u32)| link.0 as usize >= rows || link.1 as usize >= sources;
@@ -98,7 +99,7 @@ impl Batch {
         Ok(streams)
     }
 
-    /// The examples, and then the same ones again: the two passes of R-Drop as one.
+    /// The batch followed by itself: both passes of R-Drop as one.
     pub(crate) fn twice(&self) -> Self {
         let count = |stream: Option<&Sequences>| stream.map_or(0, |stream| stream.ids.len()) as u32;
         let (rows, sources) = (count(self.streams.last()), count(self.streams.first()));
@@ -115,8 +116,8 @@ impl Batch {
         }
     }
 
-    /// The examples in batches of at most `most` answers each; an example that has more is a batch
-    /// by itself.
+    /// Divides the examples into batches of at most `most` answers each; an example with more
+    /// answers is a batch by itself.
     ///
     /// # Panics
     /// Never on a batch that a model accepts.
@@ -155,8 +156,8 @@ impl Batch {
             let before = |stream: Option<&Sequences>| stream.map_or(0, |one| one.ids.len() as u32);
             let (targets, sources) = (before(part.streams.last()), before(part.streams.first()));
             let first_source = rows.first().map_or(0, |rows| rows.start as u32);
-            let own = self.links.iter().filter(|(row, _)| asked_rows.contains(&(*row as usize)));
-            part.links.extend(own.map(|(target, source)| {
+            let links = self.links.iter().filter(|(row, _)| asked_rows.contains(&(*row as usize)));
+            part.links.extend(links.map(|(target, source)| {
                 (target - asked_rows.start as u32 + targets, source - first_source + sources)
             }));
             for ((to, from), rows) in part.streams.iter_mut().zip(&self.streams).zip(rows) {
@@ -169,7 +170,7 @@ impl Batch {
         parts
     }
 
-    /// The rows that are asked, as the operations take them; none where each row is.
+    /// Predicted rows as the operations take them; `None`: every row.
     pub(crate) fn asked_rows(&self) -> Option<Arc<[u32]>> {
         self.asked.as_deref().map(Into::into)
     }

@@ -1,67 +1,68 @@
-//! How a model is made: where its parameters live, how they begin, what it computes in.
+//! Construction of models: parameters, their first values, their device and type.
 
 use crate::layers::weight::Weight;
 use candle_core::{DType, Device, Result};
 use taper_ops::rng::{Counter, mix, name_key};
 use taper_ops::{ParameterStore, Products};
 
-/// Makes the parameters of a model under their full names.
+/// Builder of a model's parameters, under their full names.
 ///
-/// A drawn value is a function of (seed, name, index), so that one seed gives one model on any
-/// device, whatever the order in which its layers are made, and on any number of threads.
+/// A drawn value is a function of (seed, name, index). So one seed gives one model on any device,
+/// on any number of threads, and whatever the order in which layers are made.
 ///
-/// `compute` is the type of activations, or on the CPU that of the operands of matrix products, with
-/// everything else in f32. Parameters are f32.
+/// `compute` is the type of activations; on the CPU it is only the type of the operands of matrix
+/// products, and everything else is f32. Parameters are f32.
 #[derive(Debug)]
 pub struct Builder {
     pub(crate) store: ParameterStore,
-    /// Without one, values are zero.
+    /// Seed of drawn values; `None`: all values are zero.
     seed: Option<u64>,
     pub(crate) biases: bool,
     pub(crate) products: Products,
     pub(crate) activations: DType,
 }
 
-/// What all models have.
+/// Parts that all models have.
 #[derive(Debug, Clone)]
-pub struct Core {
+pub struct ModelCore {
     pub(crate) store: ParameterStore,
     pub(crate) activations: DType,
     pub(crate) width: usize,
 }
 
 impl Builder {
-    /// Parameters drawn from `seed`.
+    /// Builder whose parameters are drawn from `seed`.
     #[must_use]
     pub fn seeded(seed: u64, device: &Device, compute: DType) -> Self {
         Self::over(ParameterStore::new(device), Some(seed), compute)
     }
 
-    /// Parameters that are zero, to be loaded: drawing takes longer than reading.
+    /// Builder whose parameters are zero, to be loaded afterwards: drawing takes longer than
+    /// reading.
     #[must_use]
     pub fn zeroed(device: &Device, compute: DType) -> Self {
         Self::over(ParameterStore::new(device), None, compute)
     }
 
-    /// Names and shapes of parameters, for which no memory is taken.
+    /// Builder that makes only the names and shapes of parameters, without memory for values.
     #[must_use]
     pub fn outline() -> Self {
         Self::over(ParameterStore::outline(&Device::Cpu), None, DType::F32)
     }
 
     fn over(store: ParameterStore, seed: Option<u64>, compute: DType) -> Self {
-        let products = Products::of(compute, store.device());
-        // Where the products alone are rounded, everything else is in f32.
+        let products = Products::for_model(compute, store.device());
+        // If only the operands of products are rounded, everything else is f32.
         let activations = if products == Products::Bf16 { DType::F32 } else { compute };
         Self { store, seed, biases: true, products, activations }
     }
 
-    /// The same, with biases in linear layers or without.
+    /// Sets whether linear layers have biases.
     pub(crate) fn with_biases(self, biases: bool) -> Self {
         Self { biases, ..self }
     }
 
-    /// What `make` makes where linear layers have no biases, unless `has`.
+    /// Runs `make` with linear layers that have biases only if `has` is true.
     pub(crate) fn with_biases_if<T>(
         &mut self,
         has: bool,
@@ -74,13 +75,13 @@ impl Builder {
         made
     }
 
-    /// What the model has of it, once all its layers are made; `width` is that of its residual
-    /// stream.
-    pub(crate) fn finish(self, width: usize) -> Core {
-        Core { store: self.store, activations: self.activations, width }
+    /// Finishes the model once all its layers are made; `width` is that of its residual stream.
+    pub(crate) fn finish(self, width: usize) -> ModelCore {
+        ModelCore { store: self.store, activations: self.activations, width }
     }
 
-    /// Values by a function of the numbers of this name, and of their place.
+    /// Adds a parameter whose values are a function of random numbers, keyed by its name, and of
+    /// the index.
     pub(crate) fn add(
         &mut self,
         name: &str,
@@ -97,10 +98,11 @@ impl Builder {
             None if self.store.is_outline() => Vec::new(),
             None => vec![0.0; count],
         };
-        Ok(Weight::of(self.store.add(name, shape, values)?))
+        Ok(Weight::new(self.store.add(name, shape, values)?))
     }
 
-    /// Xavier uniform (Glorot and Bengio 2010): `±√(6 / (fan_in + fan_out))`.
+    /// Adds a matrix drawn from Xavier uniform (Glorot and Bengio 2010):
+    /// `±√(6 / (fan_in + fan_out))`.
     ///
     /// A fused projection of `parts` matrices is drawn as those matrices would be, each with its
     /// own fan-out.
@@ -115,26 +117,27 @@ impl Builder {
         self.add(name, &[outputs, inputs], |counter, i| (2.0 * counter.f32_at(i) - 1.0) * bound)
     }
 
-    /// Normal with deviation `1/√width`, so that scaled embeddings have unit variance.
+    /// Adds a table drawn from a normal distribution with deviation `1/√width`, so that scaled
+    /// embeddings have unit variance.
     pub(crate) fn embedding(&mut self, name: &str, rows: usize, width: usize) -> Result<Weight> {
         let deviation = (width as f64).powf(-0.5);
         self.add(name, &[rows, width], |counter, i| (counter.normal_at(i) * deviation) as f32)
     }
 
-    /// Uniform like a matrix with one output.
+    /// Adds a vector drawn uniformly like a matrix with one output.
     pub(crate) fn vector(&mut self, name: &str, width: usize) -> Result<Weight> {
         let bound = (6.0 / (width + 1) as f32).sqrt();
         self.add(name, &[width], |counter, i| (2.0 * counter.f32_at(i) - 1.0) * bound)
     }
 
-    /// Values by a function of uniform numbers in `[0, 1)`.
+    /// Adds a parameter whose values are a function of uniform numbers in `[0, 1)`.
     pub(crate) fn uniform(
         &mut self,
         name: &str,
         shape: &[usize],
-        of: impl Fn(f32) -> f32,
+        value: impl Fn(f32) -> f32,
     ) -> Result<Weight> {
-        self.add(name, shape, |counter, i| of(counter.f32_at(i)))
+        self.add(name, shape, |counter, i| value(counter.f32_at(i)))
     }
 
     pub(crate) fn constant(&mut self, name: &str, shape: &[usize], value: f32) -> Result<Weight> {

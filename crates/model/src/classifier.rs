@@ -1,19 +1,19 @@
-//! A classifier of texts (Devlin et al. 2019, section 4): an encoder, and classes told from the state
-//! of the first token or from the mean of all.
+//! A classifier of texts (Devlin et al. 2019, section 4): an encoder, and a head on the state of
+//! the first token or on the mean of all states.
 
 use crate::config::ModelConfig;
 use crate::cost::{Cost, LayerCost, PartCost};
 use crate::layers::encoders::text::{TextEncoder, TextPooling, first_rows};
 use crate::layers::head::ClassHead;
-use crate::{Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Sequences};
+use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{Device, Tensor};
 
-/// A classifier with its parameters. Those of the encoder are called as a
-/// [`MaskedLanguageModel`](crate::MaskedLanguageModel) calls them, whose weights it can begin with.
+/// A classifier with its parameters. The encoder's have the same names as in a
+/// [`MaskedLanguageModel`](crate::MaskedLanguageModel), whose weights it can begin with.
 #[derive(Debug, Clone)]
 pub struct TextClassifier {
     config: ModelConfig,
-    core: Core,
+    core: ModelCore,
     vocabulary: usize,
     classes: usize,
     encoder: TextEncoder,
@@ -22,7 +22,7 @@ pub struct TextClassifier {
 }
 
 impl TextClassifier {
-    /// Makes a model for so many classes, as `builder` says.
+    /// Makes a model with `classes` classes from `builder`.
     ///
     /// # Errors
     /// When the configuration is impossible, or the device has no memory left.
@@ -39,7 +39,7 @@ impl TextClassifier {
         Ok(Self { config, core, vocabulary, classes, encoder, pooling, head })
     }
 
-    /// What a model of this shape would cost on `device`, known before memory is taken for it.
+    /// Cost of a model of this shape on `device`, known before memory is allocated.
     #[must_use]
     pub fn cost_of(
         config: &ModelConfig,
@@ -50,22 +50,22 @@ impl TextClassifier {
         let parts = TextEncoder::cost_with_embedding(config, vocabulary)
             + TextPooling::cost(config)
             + PartCost::table(classes, config.d_model + 1);
-        Cost::of([("text", parts)])
+        Cost::from_streams([("text", parts)])
     }
 
-    /// What one of its layers costs, counted from 0.
+    /// Cost of one of its layers, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
         TextEncoder::layer_cost(config, layer)
     }
 
-    /// The number of classes.
+    /// Number of classes.
     #[must_use]
     pub fn classes(&self) -> usize {
         self.classes
     }
 
-    /// The state of each text, from which its class is told: `(B, D)`.
+    /// State of each text from which its class is predicted: `(B, D)`.
     fn pooled(
         &self,
         (segments, text): (&Sequences, &Sequences),
@@ -78,8 +78,8 @@ impl TextClassifier {
         Ok(self.pooling.forward(&hidden, &text.lengths, pass)?)
     }
 
-    /// The logits of the classes of each text, in f32; `segments` has 0 for the tokens of a first
-    /// text and 1 for those of a second.
+    /// Logits of the classes of each text, in f32; `segments` has 0 for the tokens of a first text
+    /// and 1 for those of a second.
     ///
     /// # Shapes
     /// B texts → `(B, C)`.
@@ -95,14 +95,18 @@ impl TextClassifier {
     }
 }
 
-/// Reads the segments and the text; the first token of each text is asked for its class.
+/// Reads the segments and the text; the class is predicted at the first token of each text.
 impl Model for TextClassifier {
-    fn core(&self) -> &Core {
+    fn core(&self) -> &ModelCore {
         &self.core
     }
 
     fn cost(&self) -> Cost {
         Self::cost_of(&self.config, self.vocabulary, self.classes, self.device())
+    }
+
+    fn answer_classes(&self) -> Option<usize> {
+        Some(self.classes)
     }
 
     fn loss_of_pass(

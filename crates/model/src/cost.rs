@@ -1,8 +1,8 @@
-//! What a model costs, by formula: trained scalars, arithmetic and memory, known before memory is
-//! taken for any of it.
+//! Costs of models by formula: parameters, arithmetic and memory, known before memory is allocated.
 //!
 //! Each part of a model states its own cost beside the code that builds it; a model adds them up,
-//! stream by stream. The memory check, `inspect` and reports ask for the sum, and derive nothing.
+//! stream by stream. The memory check, `inspect` and reports use the sum, and derive nothing
+//! themselves.
 
 use std::iter::Sum;
 use std::ops::{Add, Mul};
@@ -12,47 +12,46 @@ use taper_ops::keeps_scores;
 /// Bytes of one f32.
 const F32: f64 = 4.0;
 
-/// What the composed operations have at the height of a pass for each result of a layer:
-/// Candle's graph holds the result of every step of an operation, and on the way back the gradients
-/// of the last ones. Counted with dropout and rotary positions; without, it is a third less
-/// (`trainer/tests/composed_memory.rs`).
+/// Number of results that the composed operations hold, at the peak of a pass, for each result of a
+/// layer. Candle's graph holds the result of every step of an operation, and during the backward
+/// pass the gradients of the last ones. Counted with dropout and rotary positions; without them it
+/// is a third less (`trainer/tests/composed_memory.rs`).
 const COMPOSED: f64 = 9.0;
-/// And for each score, which the fused operations keep for short sequences alone: the scores as
-/// they are, masked, shifted, exponentials, weights, those with dropout and its mask, and on the way
-/// back as many gradients as are needed at a time.
+/// Number of results that they hold for each score: raw, masked and shifted scores, exponentials,
+/// weights, weights after dropout and its mask, and during the backward pass as many gradients as
+/// are needed at a time. The fused operations keep scores of short sequences only.
 const COMPOSED_SCORES: f64 = 14.0;
 
-/// Tokens of the sequence by which a token's part is told, where what is kept of a sequence is not as
-/// much for each of its tokens.
+/// Length of sequence for which the cost per token is stated, where it depends on the length.
 const USUAL_LENGTH: usize = 1024;
 
-/// What a part of a model costs. In f64, which is exact for all that fits into a machine, and has
-/// no overflow for what does not.
+/// Cost of a part of a model. In f64, which is exact for everything that fits into a machine, and
+/// does not overflow for what does not.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct PartCost {
-    /// Trained scalars.
+    /// Number of trained scalars.
     pub(crate) parameters: f64,
-    /// Forward arithmetic for one token: two operations for each weight of a matrix that it meets.
+    /// Forward arithmetic per token: two operations for each weight of a matrix that it meets.
     pub(crate) flops: f64,
-    /// Of that, what is between the projections of self-attention of a kind without scores of pairs,
-    /// or of a state-space layer.
+    /// Part of `flops` between the projections of self-attention without pairwise scores, or of a
+    /// state-space layer.
     pub(crate) mixing_flops: f64,
     /// Forward arithmetic for one query and one key that it may see.
     pub(crate) pair_flops: f64,
-    /// Scalars that the fused operations keep of one token for the backward pass.
+    /// Scalars per token that the fused operations keep for the backward pass.
     pub(crate) kept: f64,
-    /// Results of a token that they do not keep, and the composed operations do.
+    /// Results per token that the fused operations do not keep, and the composed ones do.
     pub(crate) forgotten: f64,
-    /// Of them, those that are not kept where layers are computed again.
+    /// Part of `kept` that is not kept if layers are recomputed.
     pub(crate) saved: f64,
-    /// Scores of one query and one key: the heads of all layers.
+    /// Scores of one query and one key: one for each head of each layer.
     pub(crate) scores: f64,
-    /// Of them, those of attention that sees a part of its sequence.
+    /// Part of `scores` from attention that sees only a part of its sequence.
     pub(crate) masked_scores: f64,
 }
 
 impl PartCost {
-    /// `x Wᵀ + b`, of which the result is kept.
+    /// Cost of `x Wᵀ + b`, whose result is kept.
     pub(crate) fn linear(inputs: usize, outputs: usize, biases: bool) -> Self {
         let (inputs, outputs) = (inputs as f64, outputs as f64);
         let bias = if biases { outputs } else { 0.0 };
@@ -64,51 +63,51 @@ impl PartCost {
         }
     }
 
-    /// Parameters that no token is multiplied with: tables, and the scales of norms.
+    /// Cost of parameters that no token is multiplied with: tables, and the scales of norms.
     pub(crate) fn table(rows: usize, width: usize) -> Self {
         Self { parameters: rows as f64 * width as f64, ..Self::default() }
     }
 
-    /// Scores of all heads, whose widths sum to `width`, and the sums of values that they weigh: a
-    /// multiplication and an addition each.
+    /// Cost of the scores of all heads, whose widths sum to `width`, and of the weighted sums of
+    /// values: a multiplication and an addition each.
     pub(crate) fn scores(width: usize) -> Self {
         Self { pair_flops: 4.0 * width as f64, ..Self::default() }
     }
 
-    /// With so many of the scalars that are kept computed again, where the pass says so.
+    /// Counts `scalars` of the kept scalars as recomputed, if the pass recomputes layers.
     pub(crate) fn saving(self, scalars: f64) -> Self {
         Self { saved: scalars, ..self }
     }
 
-    /// With the scores of so many heads.
+    /// Adds the scores of `heads` heads.
     pub(crate) fn with_heads(self, heads: usize) -> Self {
         Self { scores: self.scores + heads as f64, ..self }
     }
 
-    /// With all scores those of attention under a mask.
+    /// Counts all scores as those of masked attention.
     pub(crate) fn masked(self) -> Self {
         Self { masked_scores: self.scores, ..self }
     }
 
-    /// A token's part in what is between the projections of a sequence of [`USUAL_LENGTH`] tokens, of
-    /// which the arithmetic and the kept scalars are given.
-    pub(crate) fn of_sequence(flops_and_kept: impl Fn(usize) -> (f64, f64)) -> Self {
+    /// Cost per token between the projections, for a sequence of [`USUAL_LENGTH`] tokens;
+    /// `flops_and_kept` gives the arithmetic and the kept scalars of a sequence.
+    pub(crate) fn per_token(flops_and_kept: impl Fn(usize) -> (f64, f64)) -> Self {
         let (flops, kept) = flops_and_kept(USUAL_LENGTH);
         let (flops, kept) = (flops / USUAL_LENGTH as f64, kept / USUAL_LENGTH as f64);
         Self { flops, mixing_flops: flops, kept, ..Self::default() }
     }
 
-    /// Keeps this many scalars of a token besides.
+    /// Adds `scalars` kept scalars per token.
     pub(crate) fn keeping(self, scalars: usize) -> Self {
         Self { kept: self.kept + scalars as f64, ..self }
     }
 
-    /// The same, of which the fused operations keep nothing.
+    /// The same cost, if the fused operations keep nothing.
     pub(crate) fn unkept(self) -> Self {
         Self { kept: 0.0, forgotten: self.forgotten + self.kept, ..self }
     }
 
-    /// Has this many scalars of a token besides that the fused operations do not keep.
+    /// Adds `scalars` scalars per token that the fused operations do not keep.
     pub(crate) fn forgetting(self, scalars: usize) -> Self {
         Self { forgotten: self.forgotten + scalars as f64, ..self }
     }
@@ -157,32 +156,32 @@ impl Sum for PartCost {
     }
 }
 
-/// What a model costs.
+/// Cost of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cost {
-    /// Trained scalars.
+    /// Number of trained scalars.
     pub parameters: u64,
-    /// What a token costs in each of the streams that the model reads, in their order.
+    /// Cost of a token in each of the streams that the model reads, in their order.
     pub streams: Vec<StreamCost>,
 }
 
-/// What a layer of a stack costs, by formula.
+/// Cost of a layer of a stack, by formula.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LayerCost {
-    /// Trained scalars.
+    /// Number of trained scalars.
     pub parameters: u64,
-    /// Forward arithmetic of the matrix products for one token; of self-attention without scores of
-    /// pairs, by what it takes for 1,024 tokens.
+    /// Forward arithmetic of the matrix products for one token; of self-attention without pairwise
+    /// scores, its share of a sequence of 1,024 tokens.
     pub forward_flops: u64,
-    /// The same without what is between the projections of self-attention, or those of a state-space
-    /// layer.
+    /// Forward arithmetic for one token, without what lies between the projections of
+    /// self-attention or of a state-space layer.
     pub flops_around_attention: u64,
     /// Forward arithmetic of self-attention for one query and one key.
     pub pair_flops: u64,
 }
 
 impl LayerCost {
-    pub(crate) fn of(part: PartCost) -> Self {
+    pub(crate) fn from_part(part: PartCost) -> Self {
         Self {
             parameters: part.parameters as u64,
             forward_flops: part.flops as u64,
@@ -191,15 +190,15 @@ impl LayerCost {
         }
     }
 
-    /// Forward arithmetic of self-attention for a sequence of so many tokens, each with each.
+    /// Forward arithmetic of self-attention for a sequence of `tokens` tokens, every pair of them.
     #[must_use]
     pub fn pair_flops_of(&self, tokens: usize) -> u64 {
         let tokens = tokens as u64;
         self.pair_flops.saturating_mul(tokens).saturating_mul(tokens)
     }
 
-    /// Forward arithmetic for a sequence of so many tokens, each with each: what a counter of the
-    /// products of a dense implementation gives, whatever a causal mask hides.
+    /// Forward arithmetic for a sequence of `tokens` tokens, every pair of them: as counted in the
+    /// products of a dense implementation, whatever a causal mask hides.
     #[must_use]
     pub fn forward_flops_of(&self, tokens: usize) -> u64 {
         let of_tokens = self.forward_flops.saturating_mul(tokens as u64);
@@ -207,33 +206,33 @@ impl LayerCost {
     }
 }
 
-/// What one token of a stream costs.
+/// Cost of one token of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamCost {
-    /// The stream, in one word.
+    /// Name of the stream, one word.
     pub name: &'static str,
     /// Forward multiplications and additions of the matrix products: two for each weight that the
-    /// token meets. Attention scores, which grow with the sequence, are left out; below 100 tokens
-    /// they are a few per cent.
+    /// token meets. Excludes attention scores, which grow with the sequence; below 100 tokens they
+    /// are a few per cent.
     pub forward_flops: u64,
     /// Bytes that a training pass of the fused operations, which run on the CPU, keeps until its
-    /// backward pass, without scores of attention.
+    /// backward pass, without attention scores.
     pub activation_bytes: u64,
-    /// Bytes of the scores for one query and one key, which they keep of short sequences: of attention
-    /// that sees all, and of attention under a mask.
+    /// Bytes of the scores for one query and one key, which the fused operations keep for short
+    /// sequences: of attention that sees all tokens, and of masked attention.
     pub score_bytes: [u64; 2],
-    /// The same with `training.checkpoint_activations`.
+    /// `activation_bytes` with `training.checkpoint_activations`.
     pub checkpointed_bytes: u64,
-    /// Bytes that the composed operations, which run on a GPU, have for one token at the height of a
+    /// Bytes per token that the composed operations, which run on a GPU, hold at the peak of a
     /// pass.
     pub composed_bytes: u64,
-    /// Bytes that the composed operations have for one query and one key of
-    /// attention at the height of a pass.
+    /// Bytes per query and key of attention that the composed operations hold at the peak of a
+    /// pass.
     pub pair_bytes: u64,
 }
 
 impl Cost {
-    /// The cost with or without layers that are computed again on the way back.
+    /// The cost with or without layers that are recomputed during the backward pass.
     #[must_use]
     pub fn checkpointed(mut self, checkpoints: bool) -> Self {
         for stream in self.streams.iter_mut().filter(|_| checkpoints) {
@@ -242,8 +241,8 @@ impl Cost {
         self
     }
 
-    /// The sum over streams, each with its name and its parts.
-    pub(crate) fn of<const N: usize>(streams: [(&'static str, PartCost); N]) -> Self {
+    /// Sum over streams, each with its name and its parts.
+    pub(crate) fn from_streams<const N: usize>(streams: [(&'static str, PartCost); N]) -> Self {
         Self {
             parameters: streams.iter().map(|(_, part)| part.parameters).sum::<f64>() as u64,
             streams: streams
@@ -270,8 +269,8 @@ impl Cost {
         forward.fold(0, u64::saturating_add).saturating_mul(3)
     }
 
-    /// The bytes that a training pass of the fused operations keeps for its backward pass, over so
-    /// many tokens of each stream in sequences of `length` tokens.
+    /// Bytes that a training pass of the fused operations keeps for its backward pass; `tokens` has
+    /// the tokens of each stream, in sequences of `length` tokens.
     #[must_use]
     pub fn activation_bytes(&self, tokens: &[usize], length: usize) -> u64 {
         let of_scores = |stream: &StreamCost| {
@@ -290,9 +289,9 @@ impl Cost {
         .fold(0, u64::saturating_add)
     }
 
-    /// Estimate of the bytes at the height of a training pass of the composed operations, as on a
-    /// GPU, over so many tokens of each stream in sequences padded to `longest` tokens: an upper
-    /// bound, in f32.
+    /// Estimate of the bytes at the peak of a training pass of the composed operations, as on a
+    /// GPU: an upper bound, in f32. `tokens` has the tokens of each stream, in sequences padded to
+    /// `longest` tokens.
     #[must_use]
     pub fn composed_bytes(&self, tokens: &[usize], longest: usize) -> u64 {
         let of_pairs = |stream: &StreamCost| stream.pair_bytes.saturating_mul(longest as u64);

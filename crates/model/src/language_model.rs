@@ -1,5 +1,5 @@
-//! The decoder-only Transformer (Liu et al. 2018, section 4.2.3; Radford et al. 2018): each token of
-//! a text is predicted from those before it.
+//! The decoder-only Transformer (Liu et al. 2018, section 4.2.3; Radford et al. 2018): it predicts
+//! each token of a text from those before it.
 
 use crate::config::{ModelConfig, Tied};
 use crate::cost::{Cost, LayerCost, PartCost};
@@ -8,17 +8,17 @@ use crate::layers::embedding::TokenEmbedding;
 use crate::layers::head::Head;
 use crate::layers::stack::{Stack, StackKind};
 use crate::translation::in_blocks;
-use crate::{Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Sequences};
+use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{Device, Tensor};
 
 /// A language model with its parameters: embedding, causal layers, projection to the vocabulary.
 ///
-/// Of a [`ModelConfig`] it has the decoder without attention to an encoder; its one embedding is
-/// the output projection too, unless `tied` is [`Tied::None`].
+/// It is the decoder of a [`ModelConfig`], without attention to an encoder. Its one embedding is
+/// also the output projection, unless `tied` is [`Tied::None`].
 #[derive(Debug, Clone)]
 pub struct LanguageModel {
     config: ModelConfig,
-    core: Core,
+    core: ModelCore,
     vocabulary: usize,
     pub(crate) embedding: TokenEmbedding,
     pub(crate) decoder: Stack,
@@ -28,7 +28,7 @@ pub struct LanguageModel {
 }
 
 impl LanguageModel {
-    /// Makes a model as `builder` says.
+    /// Makes a model from `builder`.
     ///
     /// # Errors
     /// When the configuration is impossible, or the device has no memory left.
@@ -56,7 +56,7 @@ impl LanguageModel {
         Ok(Self { config, core, vocabulary, embedding, decoder, output, is_int8 })
     }
 
-    /// What a model of this shape would cost on `device`, known before memory is taken for it.
+    /// Cost of a model of this shape on `device`, known before memory is allocated.
     #[must_use]
     pub fn cost_of(config: &ModelConfig, vocabulary: usize, device: &Device) -> Cost {
         let tables = if config.tied == Tied::None { 2 } else { 1 };
@@ -65,16 +65,16 @@ impl LanguageModel {
             + TokenEmbedding::cost(config)
             + layers
             + Head::cost(config, vocabulary, device);
-        Cost::of([("text", parts)])
+        Cost::from_streams([("text", parts)])
     }
 
-    /// What one of its layers costs, counted from 0.
+    /// Cost of one of its layers, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        LayerCost::of(Block::cost(config, StackKind::DecoderOnly, layer))
+        LayerCost::from_part(Block::cost(config, StackKind::DecoderOnly, layer))
     }
 
-    /// The shape of the model.
+    /// Shape of the model.
     #[must_use]
     pub fn config(&self) -> &ModelConfig {
         &self.config
@@ -86,7 +86,7 @@ impl LanguageModel {
         self.vocabulary
     }
 
-    /// Runs the layers over whole texts, each token seeing itself and those before it.
+    /// Runs the layers over whole texts; each token sees itself and those before it.
     ///
     /// # Shapes
     /// N tokens → packed `(N, D)`.
@@ -99,7 +99,7 @@ impl LanguageModel {
         Ok(self.decoder.forward(x, text, None, pass)?) // (N, D)
     }
 
-    /// The output projection, in f32.
+    /// Applies the output projection, in f32.
     ///
     /// # Shapes
     /// `(N, D)` → `(N, V)`.
@@ -110,8 +110,8 @@ impl LanguageModel {
         Ok(self.output.logits(hidden, pass)?)
     }
 
-    /// The natural logarithm of the probability of each of `answers`, one for each token of `text`,
-    /// after the tokens up to that one.
+    /// Natural logarithms of the probabilities of `answers`, one for each token of `text`, given
+    /// the tokens up to that one.
     ///
     /// # Errors
     /// As [`LanguageModel::hidden`], and when there is not one answer for each token or one is not
@@ -124,35 +124,39 @@ impl LanguageModel {
         let rows = text.ids.len();
         if answers.len() != rows || answers.iter().any(|&id| id as usize >= self.vocabulary) {
             return Err(ModelError::Batch(format!(
-                "{rows} answers below {} are wanted for as many tokens, not {}",
+                "{rows} tokens need {rows} answers below {}, not {}",
                 self.vocabulary,
                 answers.len()
             )));
         }
         let hidden = || self.hidden(text, &Pass::evaluate());
         let hidden = taper_ops::threads::in_pool(self.core.store.device(), hidden)?;
-        let mut found = Vec::with_capacity(rows);
+        let mut log_probabilities = Vec::with_capacity(rows);
         let logits = |rows: &Tensor| self.logits(rows, &Pass::evaluate());
         for block in in_blocks(hidden, rows, self.vocabulary, logits) {
             for row in block?.to_vec2::<f32>()? {
                 let highest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
                 let sum: f64 = row.iter().map(|&x| f64::from(x - highest).exp()).sum();
-                let answer = answers[found.len()] as usize;
-                found.push(f64::from(row[answer] - highest) - sum.ln());
+                let answer = answers[log_probabilities.len()] as usize;
+                log_probabilities.push(f64::from(row[answer] - highest) - sum.ln());
             }
         }
-        Ok(found)
+        Ok(log_probabilities)
     }
 }
 
-/// Reads one stream, the text; each of its tokens is asked for the next.
+/// Reads one stream, the text; each of its tokens predicts the next.
 impl Model for LanguageModel {
-    fn core(&self) -> &Core {
+    fn core(&self) -> &ModelCore {
         &self.core
     }
 
     fn cost(&self) -> Cost {
         Self::cost_of(&self.config, self.vocabulary, self.device())
+    }
+
+    fn answer_classes(&self) -> Option<usize> {
+        Some(self.vocabulary)
     }
 
     fn loss_of_pass(

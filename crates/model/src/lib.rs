@@ -3,7 +3,7 @@
 //!
 //! **Decision.** A model owns its parameters in an ordered store, and layers hold two views of
 //! each: one tracked by autodiff for training, one detached for evaluation, in the same storage.
-//! The alternative, two copies of the model, would let them drift apart.
+//! The alternative, two copies of the model, could drift apart.
 //!
 //! **Initialisation.** Linear layers are Xavier uniform with fused projections drawn as their
 //! parts, biases are zero, embeddings are normal with deviation `1/√d_model`, layer norms are one
@@ -49,7 +49,7 @@ mod translation;
 mod vision;
 
 pub use batch::Batch;
-pub use builder::{Builder, Core};
+pub use builder::{Builder, ModelCore};
 pub use classifier::TextClassifier;
 pub use config::{
     ActivationKind, Architecture, AttentionConfig, AttentionKind, CellKind, ContrastiveConfig,
@@ -72,7 +72,7 @@ pub use text_inference::{TextInference, TextState};
 pub use translation::{DecodeState, Encoded, Inference, Transformer, TranslationModel};
 pub use vision::{ContrastiveModel, ImageCaptioner, ImageClassifier, ImageShape};
 
-/// What can go wrong in a model.
+/// Errors of models.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
     /// A configuration that cannot be built.
@@ -81,31 +81,31 @@ pub enum ModelError {
     /// Lengths that do not describe the ids.
     #[error("a batch has {ids} ids, but its lengths sum to {lengths}")]
     Lengths {
-        /// Ids there are.
+        /// Number of ids.
         ids: usize,
-        /// What the lengths sum to.
+        /// Sum of the lengths.
         lengths: usize,
     },
-    /// A batch that is not what the model reads.
+    /// A batch that does not fit the model.
     #[error("{0}")]
     Batch(String),
-    /// Not one token for each row.
+    /// A wrong number of tokens: there must be one for each row.
     #[error("a decoding step got {tokens} tokens for {rows} rows")]
     Tokens {
-        /// Tokens given.
+        /// Number of tokens given.
         tokens: usize,
-        /// Rows of the state.
+        /// Number of rows of the state.
         rows: usize,
     },
     /// A row that does not exist.
     #[error("row {row} was selected of {rows}")]
     Row {
-        /// The row asked for.
+        /// Number of the row.
         row: usize,
-        /// Rows of the state.
+        /// Number of rows of the state.
         rows: usize,
     },
-    /// The tensor library refused.
+    /// The tensor library failed.
     #[error(transparent)]
     Tensor(#[from] candle_core::Error),
 }

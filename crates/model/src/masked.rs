@@ -1,26 +1,26 @@
-//! The masked language model (Devlin et al. 2019, section 3.1): tokens that were hidden are predicted
-//! from those on both sides, and, where wanted, whether one text follows another.
+//! The masked language model (Devlin et al. 2019, section 3.1): it predicts hidden tokens from
+//! those on both sides and, optionally, whether one text follows another.
 
 use crate::config::{ModelConfig, Tied};
 use crate::cost::{Cost, LayerCost, PartCost};
 use crate::layers::encoders::text::{Pooler, TextEncoder, first_rows};
 use crate::layers::head::{BiasedHead, asked_rows};
 use crate::layers::weight::{LayerNorm, Linear};
-use crate::{Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Sequences};
+use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{Device, Tensor};
 use taper_ops::{Activation, Dropout, composed};
 
-/// The share of tokens that are asked, for costs.
+/// Share of tokens that are predicted, for costs.
 const ASKED: f64 = 0.15;
 
 /// A masked language model with its parameters.
 ///
-/// Of a [`ModelConfig`] it has the encoder; its embedding is the output projection too, unless
+/// It is the encoder of a [`ModelConfig`]. Its embedding is also the output projection, unless
 /// `tied` is [`Tied::None`].
 #[derive(Debug, Clone)]
 pub struct MaskedLanguageModel {
     config: ModelConfig,
-    core: Core,
+    core: ModelCore,
     vocabulary: usize,
     encoder: TextEncoder,
     transform: Linear,
@@ -31,8 +31,8 @@ pub struct MaskedLanguageModel {
 }
 
 impl MaskedLanguageModel {
-    /// Makes a model, with a head that tells whether the second of two
-    /// texts follows the first where `next_sentence` is wanted.
+    /// Makes a model; with `next_sentence`, it has a head that predicts whether the second of two
+    /// texts follows the first.
     ///
     /// # Errors
     /// When the configuration is impossible, or the device has no memory left.
@@ -77,7 +77,7 @@ impl MaskedLanguageModel {
         })
     }
 
-    /// What a model of this shape would cost on `device`, known before memory is taken for it.
+    /// Cost of a model of this shape on `device`, known before memory is allocated.
     #[must_use]
     pub fn cost_of(
         config: &ModelConfig,
@@ -106,24 +106,24 @@ impl MaskedLanguageModel {
             + output
             + BiasedHead::cost(config, vocabulary, ASKED, device)
             + next;
-        Cost::of([("text", parts)])
+        Cost::from_streams([("text", parts)])
     }
 
-    /// The trained scalars of embeddings, encoder and pooler, which is what a published count of
-    /// BERT's parameters counts: the heads of pretraining are left out.
+    /// Number of parameters of embeddings, encoder and pooler, as in published counts of BERT's
+    /// parameters, which leave out the pretraining heads.
     #[must_use]
     pub fn body_parameters(config: &ModelConfig, vocabulary: usize) -> u64 {
         let encoder = TextEncoder::cost_with_embedding(config, vocabulary);
         (encoder + Pooler::cost(config)).parameters as u64
     }
 
-    /// What one of its layers costs, counted from 0.
+    /// Cost of one of its layers, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
         TextEncoder::layer_cost(config, layer)
     }
 
-    /// The shape of the model.
+    /// Shape of the model.
     #[must_use]
     pub fn config(&self) -> &ModelConfig {
         &self.config
@@ -153,13 +153,13 @@ impl MaskedLanguageModel {
         Ok(self.encoder.forward(text, segments.into(), pass)?)
     }
 
-    /// What goes into the output projection, of the rows that are asked: `(A, D)` → `(A, D)`.
+    /// Transforms predicted rows to inputs of the output projection: `(A, D)` → `(A, D)`.
     fn transformed(&self, rows: &Tensor, pass: &Pass) -> Result<Tensor, ModelError> {
         let x = self.transform.activated(rows, self.activation, Dropout::none(), pass)?;
         Ok(self.norm.forward(&x, pass)?)
     }
 
-    /// The logits of the tokens that stand at the rows of `hidden`, in f32.
+    /// Computes the logits of tokens at the given rows of hidden states, in f32.
     ///
     /// # Shapes
     /// `(A, D)` → `(A, V)`.
@@ -170,8 +170,8 @@ impl MaskedLanguageModel {
         Ok(self.output.logits(&self.transformed(rows, pass)?, pass)?)
     }
 
-    /// The logits of "follows" and "does not follow" for each of the texts that `hidden` is of, in
-    /// f32; none without that head.
+    /// Computes the logits of "follows" and "does not follow" for each text of `hidden`, in f32;
+    /// `None` without that head.
     ///
     /// # Shapes
     /// `(N, D)`, B lengths → `(B, 2)`.
@@ -189,9 +189,9 @@ impl MaskedLanguageModel {
         Ok(Some(head.logits(&pooled, pass)?))
     }
 
-    /// The loss of the hidden tokens, and where there is such a head of whether texts follow, as the
-    /// mean over texts times the number of hidden tokens: in a mean over those both count the same,
-    /// as in the paper.
+    /// Computes the loss of the hidden tokens. With a head for next sentences, adds its mean loss
+    /// over texts times the number of hidden tokens: in a mean over hidden tokens both count the
+    /// same, as in the paper.
     fn loss_of(
         &self,
         (text, segments, follows): (&Sequences, &Sequences, Option<&Sequences>),
@@ -221,16 +221,20 @@ impl MaskedLanguageModel {
     }
 }
 
-/// Reads the segments and the text, whose hidden tokens are asked; with the head for it, before them
-/// a 0 for each pair whose second text follows the first, and else a 1.
+/// Reads the segments and the text, and predicts the hidden tokens. With a head for next sentences,
+/// the first answers are one for each pair: 0 if the second text follows the first, otherwise 1.
 impl Model for MaskedLanguageModel {
-    fn core(&self) -> &Core {
+    fn core(&self) -> &ModelCore {
         &self.core
     }
 
     fn cost(&self) -> Cost {
         let follows = self.next_sentence.is_some();
         Self::cost_of(&self.config, self.vocabulary, follows, self.device())
+    }
+
+    fn answer_classes(&self) -> Option<usize> {
+        Some(self.vocabulary)
     }
 
     fn loss_of_pass(

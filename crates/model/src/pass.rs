@@ -1,4 +1,4 @@
-//! What one run through the model is for: training, with dropout and gradients, or evaluation.
+//! One pass through the model: training, with dropout and gradients, or evaluation.
 
 use crate::LossOutput;
 use candle_core::{DType, Device, Result, Tensor};
@@ -12,39 +12,38 @@ use taper_ops::{
     Dropout, Gradients, PackedWeights, ParameterStore, StateGradients, Tape, WhenFinal, composed,
 };
 
-/// One run through the model.
+/// One pass through a model.
 #[derive(Debug, Default)]
 pub struct Pass {
-    /// The dropout key of this pass; none when evaluating.
+    /// Dropout key of this pass; `None` in evaluation.
     dropout_key: Option<u64>,
-    /// The update of this pass; none when evaluating.
+    /// Number of this pass's update; `None` in evaluation.
     step: Option<u64>,
-    /// What the fused operations note on the way, when training.
+    /// Tape of the fused operations, in training.
     tape: Option<Tape>,
-    /// Whether stacks keep what goes into some of their layers alone, and compute the rest again.
+    /// Whether stacks keep only the inputs of some layers, and recompute the rest.
     checkpoints: bool,
-    /// Weights that do not change, in the layout of the matrix kernels.
+    /// Constant weights, in the layout of the matrix kernels.
     packs: Option<Arc<PackedWeights>>,
     recorder: Option<Recorder>,
-    /// What recurrent layers note of the gradients by their states, by the name of the layer; none
-    /// where nobody asks.
+    /// Gradients by the states of recurrent layers, by name of the layer; `None` if not recorded.
     states: Option<RefCell<Vec<(String, StateGradients)>>>,
-    /// Heads that give nothing, by the full name of their layer.
+    /// Heads that are masked, by the full name of their layer.
     masked: HashMap<String, Vec<usize>>,
-    /// What layers add to the loss, scalars, and how they routed tokens.
+    /// Losses that layers add, as scalars, and their routing of tokens.
     auxiliary: RefCell<(Vec<Tensor>, Routing)>,
 }
 
-/// How tokens were sent to experts, summed over layers.
+/// Statistics of tokens sent to experts, summed over layers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Routing {
-    /// Tokens times the experts that each was sent to.
+    /// Number of tokens times the experts that each was sent to.
     pub routed: u64,
-    /// Of them, those that were beyond the capacity of an expert and were dropped.
+    /// Number of these that exceeded the capacity of an expert and were dropped.
     pub dropped: u64,
-    /// Those of the busiest expert of each layer, times the number of experts: `routed` where loads
-    /// are even.
+    /// Tokens of the busiest expert, times the number of experts, summed over layers: equal to
+    /// `routed` if loads are even.
     pub busiest: u64,
 }
 
@@ -64,41 +63,41 @@ impl AddAssign for Routing {
     }
 }
 
-/// The attention weights that layers have noted.
+/// Recorder of attention weights and states.
 #[derive(Debug, Default)]
 struct Recorder {
-    /// The only layer whose weights are kept; none for all.
+    /// The only layer whose weights are kept; `None` for all.
     only: Option<String>,
     records: RefCell<Vec<AttentionRecord>>,
-    /// Whether states of tokens are kept too.
+    /// Whether states of tokens are kept as well.
     keeps_states: bool,
     states: RefCell<Vec<StateRecord>>,
 }
 
-/// The states of all tokens before or after a layer.
+/// States of all tokens before or after a layer.
 #[derive(Debug, Clone)]
 pub struct StateRecord {
-    /// The stack, such as `encoder`.
+    /// Name of the stack, such as `encoder`.
     pub stack: String,
-    /// How many layers of it they have passed.
+    /// Number of layers of the stack that they have passed.
     pub layers: usize,
-    /// `(N, D)`.
+    /// The states, `(N, D)`.
     pub rows: Tensor,
 }
 
-/// The attention weights of one layer.
+/// Attention weights of one layer.
 #[derive(Debug, Clone)]
 pub struct AttentionRecord {
-    /// The layer's full name, such as `decoder.layers.0.cross_attention`.
+    /// Full name of the layer, such as `decoder.layers.0.cross_attention`.
     pub layer: String,
-    /// `(B, H, Tq, Tk)`, zero for keys beyond their sequence; the rows of queries beyond theirs
-    /// mean nothing.
+    /// `(B, H, Tq, Tk)`, zero for keys beyond the end of their sequence; rows of queries beyond the
+    /// end are meaningless.
     pub weights: Tensor,
 }
 
 impl Pass {
-    /// A training pass: dropout is drawn from (seed, step, micro-batch, layer), so that it can be
-    /// repeated.
+    /// Makes a training pass: dropout is drawn from (seed, step, micro-batch, layer), so that it
+    /// can be repeated.
     #[must_use]
     pub fn train(seed: u64, step: u64, micro_batch: u64) -> Self {
         Self {
@@ -109,17 +108,17 @@ impl Pass {
         }
     }
 
-    /// The same pass, of which stacks keep what goes into each of about √n segments of n layers, and
-    /// compute the rest again on the way back, with the same bits. It takes a further forward pass,
-    /// and changes nothing where Candle differentiates.
+    /// Sets whether stacks keep only the input of each of about √n segments of n layers, and
+    /// recompute the rest during the backward pass, with the same bits. It takes an additional
+    /// forward pass, and has no effect if Candle differentiates.
     #[must_use]
     pub fn checkpointed(self, checkpoints: bool) -> Self {
         Self { checkpoints, ..self }
     }
 
-    /// The same pass once more with a tape of its own, for a segment of layers; none where nothing
-    /// is to be computed again.
-    pub(crate) fn of_segment(&self) -> Option<Self> {
+    /// The same pass with a tape of its own, for a segment of layers; `None` if nothing is to be
+    /// recomputed.
+    pub(crate) fn for_segment(&self) -> Option<Self> {
         (self.checkpoints && self.tape.is_some()).then(|| Self {
             dropout_key: self.dropout_key,
             step: self.step,
@@ -130,27 +129,27 @@ impl Pass {
     }
 
     /// The same pass with the composed operations and Candle's autodiff: slow, and the oracle of
-    /// the fused ones.
+    /// the fused operations.
     #[must_use]
     pub fn composed(self) -> Self {
         Self { tape: None, ..self }
     }
 
-    /// The same pass, on whose way back each recurrent layer notes how long the gradient by each of
-    /// its states is.
+    /// The same pass, whose backward pass also records the norm of the gradient by each state of
+    /// recurrent layers.
     #[must_use]
     pub fn noting_states(self) -> Self {
         Self { states: Some(RefCell::default()), ..self }
     }
 
-    /// Where recurrent layers note the gradients by their states, by the name of the layer in the
-    /// order in which they ran: filled by [`Pass::backward`].
+    /// Gradients by the states of recurrent layers, by the name of the layer, in the order in which
+    /// they ran: filled by [`Pass::backward`].
     #[must_use]
     pub fn state_gradients(&self) -> Vec<(String, StateGradients)> {
         self.states.as_ref().map(|states| states.borrow().clone()).unwrap_or_default()
     }
 
-    /// Where a recurrent layer notes them; none where nobody asks.
+    /// Record for the state gradients of a recurrent layer; `None` if they are not recorded.
     pub(crate) fn notes_states(&self, layer: &str) -> Option<StateGradients> {
         let states = self.states.as_ref()?;
         let noted = StateGradients::default();
@@ -158,13 +157,13 @@ impl Pass {
         Some(noted)
     }
 
-    /// A pass without dropout and without gradients.
+    /// Makes a pass without dropout and without gradients.
     #[must_use]
     pub fn evaluate() -> Self {
         Self::default()
     }
 
-    /// As [`Pass::evaluate`], with weights that have been packed for many passes.
+    /// Makes an evaluation pass with weights that have been packed for many passes.
     pub(crate) fn infer(packs: &Arc<PackedWeights>) -> Self {
         Self { packs: Some(packs.clone()), ..Self::default() }
     }
@@ -173,13 +172,13 @@ impl Pass {
         self.packs.as_deref()
     }
 
-    /// As [`Pass::evaluate`], and every layer's attention weights are kept.
+    /// Makes an evaluation pass that keeps every layer's attention weights.
     #[must_use]
     pub fn evaluate_with_attention() -> Self {
         Self { recorder: Some(Recorder::default()), ..Self::default() }
     }
 
-    /// As [`Pass::evaluate`], and the attention weights of the layer of this full name are kept.
+    /// Makes an evaluation pass that keeps the attention weights of the layer with this full name.
     #[must_use]
     pub fn evaluate_with_attention_of(layer: &str) -> Self {
         Self {
@@ -188,15 +187,16 @@ impl Pass {
         }
     }
 
-    /// The same pass, in which a head, counted from 0, gives zeros: that of the attention layer of
-    /// this full name. May be called for several heads; of names that no layer has nothing comes.
+    /// The same pass with one head masked: head number `head`, from 0, of the attention layer with
+    /// this full name outputs zeros. May be called for several heads; names of no layer have no
+    /// effect.
     #[must_use]
     pub fn without_head(mut self, layer: &str, head: usize) -> Self {
         self.masked.entry(layer.to_owned()).or_default().push(head);
         self
     }
 
-    /// What the heads of a layer give, without those that are masked.
+    /// Sets the outputs of a layer's masked heads to zero.
     ///
     /// # Shapes
     /// `(N, D)` → `(N, D)`, each head having its columns.
@@ -211,22 +211,22 @@ impl Pass {
         })
     }
 
-    /// As [`Pass::evaluate_with_attention`], and the states of tokens are kept before and after every
-    /// layer.
+    /// Makes an evaluation pass that keeps every layer's attention weights, and the states of
+    /// tokens before and after every layer.
     #[must_use]
     pub fn evaluate_with_states() -> Self {
         let recorder = Recorder { keeps_states: true, ..Recorder::default() };
         Self { recorder: Some(recorder), ..Self::default() }
     }
 
-    /// The attention weights and the states that were recorded, in the order in which layers ran.
+    /// Recorded attention weights and states, in the order in which layers ran.
     #[must_use]
     pub fn into_records(self) -> (Vec<AttentionRecord>, Vec<StateRecord>) {
         let recorder = self.recorder.unwrap_or_default();
         (recorder.records.into_inner(), recorder.states.into_inner())
     }
 
-    /// Keeps states of tokens, where they are wanted.
+    /// Keeps states of tokens, if the pass records them.
     pub(crate) fn record_state(&self, stack: &str, layers: usize, rows: &Tensor) {
         if let Some(recorder) = self.recorder.as_ref().filter(|recorder| recorder.keeps_states) {
             let record = StateRecord { stack: stack.to_owned(), layers, rows: rows.clone() };
@@ -234,48 +234,48 @@ impl Pass {
         }
     }
 
-    /// Whether gradients are wanted.
+    /// Whether this is a training pass, with gradients.
     #[must_use]
     pub fn is_training(&self) -> bool {
         self.dropout_key.is_some()
     }
 
-    /// Adds a scalar to the loss of each answer, and what was routed to what the pass tells.
+    /// Adds a scalar to the loss of each answer, and `routing` to the statistics of the pass.
     pub(crate) fn add_auxiliary(&self, loss: Tensor, routing: Routing) {
         let mut auxiliary = self.auxiliary.borrow_mut();
         auxiliary.0.push(loss);
         auxiliary.1 += routing;
     }
 
-    /// What layers have added to the loss so far, which is not told again.
+    /// Takes the losses and statistics that layers have added so far.
     pub(crate) fn take_auxiliary(&self) -> (Vec<Tensor>, Routing) {
         self.auxiliary.take()
     }
 
-    /// The key of random numbers of a site; none when evaluating.
+    /// Key of random numbers for a site; `None` in evaluation.
     pub(crate) fn noise(&self, site: u64) -> Option<u64> {
         self.dropout_key.map(|key| mix(key, &[site]))
     }
 
-    /// The number of the update that this pass is for; none when evaluating.
+    /// Number of the update that this pass belongs to; `None` in evaluation.
     pub(crate) fn updates(&self) -> Option<u64> {
         self.step
     }
 
-    /// Where the fused operations of this pass note how to go back; none when evaluating.
+    /// Tape of the fused operations; `None` in evaluation.
     #[must_use]
     pub fn tape(&self) -> Option<&Tape> {
         self.tape.as_ref()
     }
 
-    /// The same for those who go back from something else than a loss.
+    /// The tape by value, for backward passes that begin elsewhere than at a loss.
     #[must_use]
     pub fn into_tape(self) -> Option<Tape> {
         self.tape
     }
 
-    /// Adds the gradient of `output.loss` by every parameter to `gradients`, and forgets the pass.
-    /// What f16 needs its loss multiplied by is no part of the gradient.
+    /// Adds the gradient of `output.loss` by every parameter to `gradients`, and consumes the pass.
+    /// The loss factor of f16 is divided out of the gradient.
     ///
     /// # Errors
     /// When a parameter gets no gradient, or the device has no memory left.
@@ -288,8 +288,8 @@ impl Pass {
         self.backward_watched(output, store, gradients, None)
     }
 
-    /// As [`Pass::backward`]; where the operations are fused, `when_final` is told on the way what
-    /// is final of the gradient, see [`Tape::backward_watched`].
+    /// Runs [`Pass::backward`]; with fused operations, calls `when_final` as parts of the gradient
+    /// become final, see [`Tape::backward_watched`].
     ///
     /// # Errors
     /// As [`Pass::backward`], and those of `when_final`.
@@ -305,29 +305,29 @@ impl Pass {
             Some(tape) if tape.knows(loss) => {
                 tape.backward_watched(loss, store, gradients, when_final)
             }
-            // Its graph would end at the first fused operation, and the gradients before that be
+            // Candle's graph would end at the first fused operation, and earlier gradients would be
             // lost.
             Some(tape) if !tape.is_empty() => candle_core::bail!(
                 "the loss does not follow from the fused operations before it: use bf16 or f32 \
                  on the CPU, or composed operations"
             ),
-            // Devices and types without fused operations: Candle has the graph.
+            // Candle has the graph for devices and types without fused operations.
             _ => {
-                let mut found = loss.backward()?;
+                let mut by_parameter = loss.backward()?;
                 if *loss_scale != 1.0 {
                     for parameter in store.parameters() {
-                        if let Some(scaled) = found.remove(parameter.var()) {
+                        if let Some(scaled) = by_parameter.remove(parameter.var()) {
                             let gradient = (scaled.to_dtype(DType::F32)? / *loss_scale)?;
-                            found.insert(parameter.var(), gradient);
+                            by_parameter.insert(parameter.var(), gradient);
                         }
                     }
                 }
-                gradients.accumulate(store, &found)
+                gradients.accumulate(store, &by_parameter)
             }
         }
     }
 
-    /// The weights that layers recorded, in the order in which they ran.
+    /// Recorded attention weights, in the order in which layers ran.
     #[must_use]
     pub fn into_attention(self) -> Vec<AttentionRecord> {
         self.recorder.map(|recorder| recorder.records.into_inner()).unwrap_or_default()
@@ -348,7 +348,7 @@ impl Pass {
         }
     }
 
-    /// The dropout of a site, which is a number that no other place in the model has.
+    /// Dropout of a site: a number that no other place in the model has.
     pub(crate) fn dropout(&self, rate: f64, site: u64) -> Dropout {
         match self.dropout_key {
             Some(key) if rate > 0.0 => Dropout::new(rate, mix(key, &[site])),

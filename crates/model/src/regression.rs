@@ -1,10 +1,10 @@
 //! In-context regression (Garg et al. 2022, "What Can Transformers Learn In-Context?", section 2):
-//! a causal stack reads the points of a function one after the other, and tells at each x what y
-//! will be, from the points before it.
+//! a causal stack reads the points of a function one after the other, and predicts y at each x from
+//! the points before it.
 //!
-//! **Decision.** A function is a sequence of numbers as an image is one of values: ids, here the
-//! bits of f32, so that batches, their division and the exchange between processes need not know
-//! what they hold.
+//! **Decision.** A function is a sequence of ids, as texts and images are: here the ids are the
+//! bits of f32. So batches, their division and the exchange between processes need no case for
+//! numbers.
 
 use crate::config::ModelConfig;
 use crate::cost::{Cost, LayerCost, PartCost};
@@ -14,7 +14,7 @@ use crate::layers::positions::{Added, to_compute};
 use crate::layers::stack::{Stack, StackKind};
 use crate::layers::weight::Linear;
 use crate::{
-    Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Routing, Sequences,
+    Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Routing, Sequences,
 };
 use candle_core::{DType, Device, Result, Tensor};
 use std::sync::Arc;
@@ -24,32 +24,32 @@ use taper_ops::{Dropout, EmbeddingSpec, composed};
 /// A model that continues functions, with its parameters: a linear layer in, causal layers, a linear
 /// layer to one number.
 ///
-/// Of a [`ModelConfig`] it has the decoder without attention to an encoder, as a language model. An
-/// x is the token `(0, x)` and a y the token `(y, 0)`, so that they are told apart whatever positions
-/// there are (Akyürek et al. 2023, "What learning algorithm is in-context learning?", section 3.1).
+/// It is the decoder of a [`ModelConfig`] without attention to an encoder, like a language model.
+/// An x is the token `(0, x)` and a y the token `(y, 0)`, so that the two differ whatever the
+/// positions (Akyürek et al. 2023, "What learning algorithm is in-context learning?", section 3.1).
 #[derive(Debug, Clone)]
 pub struct InContextRegressor {
     config: ModelConfig,
     dimensions: usize,
-    core: Core,
+    core: ModelCore,
     read_in: Linear,
     positions: Added,
     decoder: Stack,
     read_out: Linear,
 }
 
-/// The numbers of a batch as tokens.
+/// Numbers of a batch as tokens.
 struct Tokens {
     /// `(N, d + 1)`, one token after the other.
     rows: Vec<f32>,
-    /// How the tokens divide into functions.
+    /// Division of the tokens into functions.
     divided: Sequences,
-    /// The tokens that are an x.
+    /// Numbers of the tokens that are an x.
     inputs: Arc<[u32]>,
 }
 
 impl InContextRegressor {
-    /// Makes a model of functions of so many dimensions, as `builder` says.
+    /// Makes a model of functions of `dimensions` dimensions from `builder`.
     ///
     /// # Errors
     /// When the configuration is impossible, or the device has no memory left.
@@ -74,41 +74,41 @@ impl InContextRegressor {
         Ok(Self { config, dimensions, core, read_in, positions, decoder, read_out })
     }
 
-    /// What a model of this shape would cost on `device`, known before memory is taken for it: by
-    /// the token, which is an x or a y.
+    /// Cost per token, an x or a y, of a model of this shape on `device`, known before memory is
+    /// allocated.
     #[must_use]
     pub fn cost_of(config: &ModelConfig, dimensions: usize, _device: &Device) -> Cost {
         let width = config.d_model;
         let (layers, _) = Stack::cost(config, config.decoder_layers, StackKind::DecoderOnly);
-        // Tokens are kept for the gradient of their projection, to whose rows positions are added.
+        // Tokens are kept for the gradient of their projection; positions are added to its result.
         let read_in =
             PartCost::linear(dimensions + 1, width, config.biases).keeping(dimensions + 1 + width);
         let parts = read_in
             + Added::cost(config)
             + layers
             + PartCost::linear(width, 1, config.biases).keeping(width);
-        Cost::of([("function", parts)])
+        Cost::from_streams([("function", parts)])
     }
 
-    /// What one of its layers costs, counted from 0.
+    /// Cost of one of its layers, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        LayerCost::of(Block::cost(config, StackKind::DecoderOnly, layer))
+        LayerCost::from_part(Block::cost(config, StackKind::DecoderOnly, layer))
     }
 
-    /// The shape of the model.
+    /// Shape of the model.
     #[must_use]
     pub fn config(&self) -> &ModelConfig {
         &self.config
     }
 
-    /// The numbers of an x.
+    /// Number of dimensions of x.
     #[must_use]
     pub fn dimensions(&self) -> usize {
         self.dimensions
     }
 
-    /// Cuts rows of x₁, y₁, x₂ … up to the last x into tokens.
+    /// Splits rows of x₁, y₁, x₂ … up to the last x into tokens.
     fn tokens(&self, functions: &Sequences) -> std::result::Result<Tokens, ModelError> {
         functions.check()?;
         let (dimensions, width) = (self.dimensions, self.dimensions + 1);
@@ -143,7 +143,7 @@ impl InContextRegressor {
         Ok(Tokens { rows, divided, inputs: inputs.into() })
     }
 
-    /// What y will be at each x, in f32, from the points before it.
+    /// Predicts y at each x from the points before it, in f32.
     ///
     /// # Shapes
     /// Functions of P points in all, see [`Tokens`] → `(P, 1)`.
@@ -169,11 +169,11 @@ impl InContextRegressor {
         to_compute(self.read_out.forward(&asked, pass)?, DType::F32)
     }
 
-    /// What y will be at each x of `functions`, one function after the other; a row has the bits of
-    /// the numbers x₁, y₁, x₂ … up to the last x.
+    /// Predicts y at each x of `functions`, one function after the other; a row has the bits of the
+    /// numbers x₁, y₁, x₂ … up to the last x.
     ///
     /// # Errors
-    /// When a row has another number of numbers, or is longer than learned positions reach.
+    /// When a row has a wrong number of numbers, or is longer than learned positions reach.
     pub fn predict(&self, functions: &Sequences) -> std::result::Result<Vec<f32>, ModelError> {
         let tokens = self.tokens(functions)?;
         let predicted = || self.predicted(tokens, &Pass::evaluate());
@@ -182,11 +182,11 @@ impl InContextRegressor {
     }
 }
 
-/// Reads one stream, the numbers of functions; the first of each x is asked for the number y.
+/// Reads one stream, the numbers of functions, and predicts y at the first number of each x.
 impl Model for InContextRegressor {
     const PREDICTS_CLASSES: bool = false;
 
-    fn core(&self) -> &Core {
+    fn core(&self) -> &ModelCore {
         &self.core
     }
 
@@ -194,7 +194,7 @@ impl Model for InContextRegressor {
         Self::cost_of(&self.config, self.dimensions, self.device())
     }
 
-    /// `Σ (ŷ − y)²` over all points.
+    /// Computes `Σ (ŷ − y)²` over all points.
     fn loss_of_pass(
         &self,
         batch: &Batch,
@@ -237,7 +237,7 @@ impl Model for InContextRegressor {
 }
 
 impl InContextRegressor {
-    /// The place of the first number of each x.
+    /// Places of the first number of each x.
     fn first_numbers(&self, functions: &Sequences) -> Vec<u32> {
         let (mut first, mut found) = (0, Vec::new());
         for &length in &functions.lengths {

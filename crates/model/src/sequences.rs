@@ -23,12 +23,12 @@ impl Sequences {
         }
     }
 
-    /// The sequences, and then the same ones again.
+    /// The sequences followed by themselves.
     pub(crate) fn twice(&self) -> Self {
         Self { ids: self.ids.repeat(2), lengths: self.lengths.repeat(2) }
     }
 
-    /// Ids in the longest sequence.
+    /// Number of ids in the longest sequence.
     #[must_use]
     pub fn longest(&self) -> usize {
         self.lengths.iter().copied().max().unwrap_or(0)
@@ -44,7 +44,7 @@ impl Sequences {
         }
     }
 
-    /// The position of each id in its sequence, from 0.
+    /// Position of each id in its sequence, from 0.
     #[must_use]
     pub fn positions(&self) -> Arc<[u32]> {
         self.lengths.iter().flat_map(|&length| 0..length as u32).collect()

@@ -1,33 +1,33 @@
-//! A reader of spans (Devlin et al. 2019, section 4.2): an encoder, and from the state of each token
-//! two logits, by which it is the first and the last of the span that answers a question.
+//! An extractor of spans (Devlin et al. 2019, section 4.2): an encoder, and two logits from the
+//! state of each token, for being the first and the last of the span that answers a question.
 
 use crate::config::ModelConfig;
 use crate::cost::{Cost, LayerCost, PartCost};
 use crate::layers::encoders::text::{TextEncoder, first_rows};
 use crate::layers::head::BiasedHead;
 use crate::layers::places::loss_of_places;
-use crate::{Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Sequences};
+use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{Device, Tensor};
 
-/// What is told of each token: that an answer starts with it, and that it ends with it.
+/// Number of logits per token: for the first and for the last token of an answer.
 const ENDS: usize = 2;
 
-/// A reader of spans with its parameters. Those of the encoder are called as a
-/// [`MaskedLanguageModel`](crate::MaskedLanguageModel) calls them, whose weights it can begin with.
+/// An extractor of spans with its parameters. The encoder's have the same names as in a
+/// [`MaskedLanguageModel`](crate::MaskedLanguageModel), whose weights it can begin with.
 ///
-/// A softmax over all tokens of a text makes probabilities of the logits of each end, as in BERT;
+/// The logits of each end become probabilities by a softmax over all tokens of a text, as in BERT;
 /// `<cls>`, the first token, stands for no answer.
 #[derive(Debug, Clone)]
 pub struct SpanExtractor {
     config: ModelConfig,
-    core: Core,
+    core: ModelCore,
     vocabulary: usize,
     encoder: TextEncoder,
     head: BiasedHead,
 }
 
 impl SpanExtractor {
-    /// Makes a model, as `builder` says.
+    /// Makes a model from `builder`.
     ///
     /// # Errors
     /// When the configuration is impossible, or the device has no memory left.
@@ -43,22 +43,22 @@ impl SpanExtractor {
         Ok(Self { config: config.clone(), core, vocabulary, encoder, head })
     }
 
-    /// What a model of this shape would cost on `device`, known before memory is taken for it.
+    /// Cost of a model of this shape on `device`, known before memory is allocated.
     #[must_use]
     pub fn cost_of(config: &ModelConfig, vocabulary: usize, _device: &Device) -> Cost {
         let head = PartCost::linear(config.d_model, ENDS, true);
-        // The logits, padded, shifted, and their exponentials.
+        // Keeps the logits, padded and shifted, and their exponentials.
         let parts = TextEncoder::cost_with_embedding(config, vocabulary) + head.keeping(8 * ENDS);
-        Cost::of([("text", parts)])
+        Cost::from_streams([("text", parts)])
     }
 
-    /// What one of its layers costs, counted from 0.
+    /// Cost of one of its layers, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
         TextEncoder::layer_cost(config, layer)
     }
 
-    /// The shape of the model.
+    /// Shape of the model.
     #[must_use]
     pub fn config(&self) -> &ModelConfig {
         &self.config
@@ -82,8 +82,8 @@ impl SpanExtractor {
         Ok(self.head.logits(&states, pass)?) // (N, 2)
     }
 
-    /// The logits, in f32, of each token being the first and the last of the answer; `segments` has
-    /// 0 for the tokens of the question and 1 for those of the context.
+    /// Computes the logits, in f32, of each token being the first and the last of the answer;
+    /// `segments` has 0 for the tokens of the question and 1 for those of the context.
     ///
     /// # Shapes
     /// N tokens → `(N, 2)`.
@@ -96,10 +96,10 @@ impl SpanExtractor {
     }
 }
 
-/// Reads the segments and the text; the first token of each text is asked twice, for the places of
-/// the first and of the last token of its answer, counted from 0 in the text.
+/// Reads the segments and the text. The first token of each text has two answers: the places of the
+/// first and of the last token of its span, counted from 0 in the text.
 impl Model for SpanExtractor {
-    fn core(&self) -> &Core {
+    fn core(&self) -> &ModelCore {
         &self.core
     }
 
@@ -107,8 +107,8 @@ impl Model for SpanExtractor {
         Self::cost_of(&self.config, self.vocabulary, self.device())
     }
 
-    /// `Σ (CE(start) + CE(end))` over the texts: half of that is what BERT calls the loss of a text,
-    /// as a mean over answers is.
+    /// Computes `Σ (CE(start) + CE(end))` over the texts. Half of it is BERT's loss of a text, and
+    /// so is the mean over answers.
     fn loss_of_pass(
         &self,
         batch: &Batch,

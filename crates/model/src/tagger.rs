@@ -1,19 +1,19 @@
-//! A tagger of tokens (Devlin et al. 2019, section 5.3): an encoder, and a class told from the state
-//! of each token that is asked.
+//! A tagger of tokens (Devlin et al. 2019, section 5.3): an encoder, and a head that predicts
+//! classes from the states of tokens.
 
 use crate::config::ModelConfig;
 use crate::cost::{Cost, LayerCost, PartCost};
 use crate::layers::encoders::text::TextEncoder;
 use crate::layers::head::{BiasedHead, ClassHead};
-use crate::{Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Sequences};
+use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{Device, Tensor};
 
-/// A tagger with its parameters. Those of the encoder are called as a
-/// [`MaskedLanguageModel`](crate::MaskedLanguageModel) calls them, whose weights it can begin with.
+/// A tagger with its parameters. The encoder's have the same names as in a
+/// [`MaskedLanguageModel`](crate::MaskedLanguageModel), whose weights it can begin with.
 #[derive(Debug, Clone)]
 pub struct TokenTagger {
     config: ModelConfig,
-    core: Core,
+    core: ModelCore,
     vocabulary: usize,
     tags: usize,
     encoder: TextEncoder,
@@ -21,7 +21,7 @@ pub struct TokenTagger {
 }
 
 impl TokenTagger {
-    /// Makes a model for so many tags, as `builder` says.
+    /// Makes a model with `tags` tags from `builder`.
     ///
     /// # Errors
     /// When the configuration is impossible, or the device has no memory left.
@@ -37,29 +37,30 @@ impl TokenTagger {
         Ok(Self { config: config.clone(), core, vocabulary, tags, encoder, head })
     }
 
-    /// What a model of this shape would cost on `device`, known before memory is taken for it.
+    /// Cost of a model of this shape on `device`, known before memory is allocated.
     #[must_use]
     pub fn cost_of(config: &ModelConfig, vocabulary: usize, tags: usize, device: &Device) -> Cost {
         let parts = TextEncoder::cost_with_embedding(config, vocabulary)
             + PartCost::table(tags, config.d_model)
             + BiasedHead::cost(config, tags, 1.0, device).keeping(2 * config.d_model);
-        Cost::of([("text", parts)])
+        Cost::from_streams([("text", parts)])
     }
 
-    /// What one of its layers costs, counted from 0.
+    /// Cost of one of its layers, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
         TextEncoder::layer_cost(config, layer)
     }
 
-    /// The logits of the tags of the tokens at `rows`, in f32; `segments` has 0 for each token.
+    /// Computes the logits of the tags of the tokens at `rows`, in f32; `segments` has 0 for each
+    /// token.
     ///
     /// # Shapes
     /// A rows of N tokens → `(A, C)`.
     ///
     /// # Errors
     /// When an id is not in the vocabulary, a segment is neither 0 nor 1 or there is not one for
-    /// each token, a row is of no token, or a text is longer than learned positions reach.
+    /// each token, a row does not exist, or a text is longer than learned positions reach.
     pub fn logits(
         &self,
         segments: &Sequences,
@@ -68,7 +69,7 @@ impl TokenTagger {
     ) -> Result<Tensor, ModelError> {
         if let Some(row) = rows.iter().find(|&&row| row as usize >= text.ids.len()) {
             let count = text.ids.len();
-            return Err(ModelError::Batch(format!("token {row} of {count} is asked for its tag")));
+            return Err(ModelError::Batch(format!("there is no token {row} to tag among {count}")));
         }
         let pass = Pass::evaluate();
         let states = self.encoder.states((segments, text), &pass)?; // (N, D)
@@ -76,14 +77,18 @@ impl TokenTagger {
     }
 }
 
-/// Reads the segments and the text, of which some tokens are asked for their tags.
+/// Reads the segments and the text, and predicts the tags of some tokens.
 impl Model for TokenTagger {
-    fn core(&self) -> &Core {
+    fn core(&self) -> &ModelCore {
         &self.core
     }
 
     fn cost(&self) -> Cost {
         Self::cost_of(&self.config, self.vocabulary, self.tags, self.device())
+    }
+
+    fn answer_classes(&self) -> Option<usize> {
+        Some(self.tags)
     }
 
     fn loss_of_pass(

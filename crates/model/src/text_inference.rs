@@ -1,4 +1,4 @@
-//! Going on with texts one token at a time: what was read and said is cached, and weights are packed.
+//! Generation of texts token by token: past tokens are cached, and weights are packed.
 
 use crate::layers::attention::{LayerPast, PastRows, Texts};
 use crate::translation::{in_blocks, packs};
@@ -8,11 +8,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::{ABSENT, PackedWeights};
 
-/// A language model made ready to go on with texts.
+/// A language model prepared for generation.
 ///
-/// It shares the model's weights, and packs each when it is first used: a model that is trained on
-/// needs a new one. A text that grows beyond the context is read anew from its last half on, which
-/// depends on that text alone.
+/// It shares the model's weights, and packs each on first use; after further training, prepare the
+/// model anew. When a text grows beyond the context, its last half is read anew; this depends on
+/// that text alone.
 #[derive(Debug)]
 pub struct TextInference {
     model: LanguageModel,
@@ -20,22 +20,23 @@ pub struct TextInference {
     packs: Arc<PackedWeights>,
 }
 
-/// What the model remembers of texts, one a row.
+/// State of the texts that are being generated, one per row.
 ///
-/// Keys and values are written once and stay where they are: ranges tell which of those that were
-/// read as a whole a row has, and `history` which of those that came token by token. Linear
-/// attention keeps sums for each row instead.
+/// Keys and values are written once and never move: `ranges` says which of those read as a whole
+/// belong to a row, and `history` which of those that came token by token. Linear attention keeps
+/// sums for each row instead.
 #[derive(Debug, Clone)]
 pub struct TextState {
-    /// What each layer remembers.
+    /// State of each layer.
     layers: Vec<LayerPast>,
-    /// Tokens that were read as a whole and are remembered.
+    /// Number of tokens that were read as a whole and are kept.
     read: usize,
-    /// For each row, its range of them.
+    /// Range of these tokens for each row.
     ranges: Vec<Range<usize>>,
-    /// For each step and row, the row of its block; absent where the row has read since.
+    /// Row in its block for each step and row; absent for steps before the row's text was read
+    /// anew.
     history: Vec<Vec<u32>>,
-    /// For each row, the tokens that it remembers.
+    /// Tokens that each row remembers.
     texts: Vec<Vec<u32>>,
 }
 
@@ -67,8 +68,8 @@ impl TextState {
 }
 
 impl LanguageModel {
-    /// The model made ready to go on with texts, of which it remembers the last `context` tokens at
-    /// most; learned positions may set a lower limit.
+    /// Prepares the model for generation; it remembers at most the last `context` tokens of a text,
+    /// and learned positions may set a lower limit.
     #[must_use]
     pub fn inference(&self, context: usize) -> TextInference {
         let most = self.config().longest_sequence().unwrap_or(usize::MAX);
@@ -79,7 +80,8 @@ impl LanguageModel {
         }
     }
 
-    /// As [`Transformer::round_to_int8`](crate::Transformer::round_to_int8).
+    /// Rounds the weights to int8; see
+    /// [`Transformer::round_to_int8`](crate::Transformer::round_to_int8).
     ///
     /// # Errors
     /// When a weight is not finite.
@@ -96,13 +98,13 @@ impl TextInference {
         &self.model
     }
 
-    /// The most tokens that a prediction looks back on, the last one counted.
+    /// Largest number of tokens that a prediction sees, including the last one.
     #[must_use]
     pub fn context(&self) -> usize {
         self.context
     }
 
-    /// Reads texts in one pass, each as far as the context reaches back, and makes a state with one
+    /// Reads texts in one pass, each as far back as the context reaches, and makes a state with one
     /// row for each. A text may be empty.
     ///
     /// # Errors
@@ -114,7 +116,7 @@ impl TextInference {
             read: 0,
             ranges: vec![0..0; texts.len()],
             history: Vec::new(),
-            // The next token has to fit in as well.
+            // Leaves room for the next token.
             texts: texts.iter().map(|text| self.last(text.as_ref(), self.context - 1)).collect(),
         };
         let rows: Vec<usize> = (0..texts.len()).collect();
@@ -126,8 +128,8 @@ impl TextInference {
         text[text.len().saturating_sub(count)..].to_vec()
     }
 
-    /// Feeds the last token of each row and returns the logits of the next, f32, in blocks `(rows,
-    /// V)` that are computed as they are asked for.
+    /// Feeds the last token of each row and returns the logits of the next, f32, in blocks
+    /// `(rows, V)` that are computed lazily.
     ///
     /// # Errors
     /// When there is not one token for each row, or a token is not in the vocabulary.
@@ -149,7 +151,7 @@ impl TextInference {
         }))
     }
 
-    /// Has the rows that are full read the last half of what they remember anew.
+    /// Rereads the last half of every row that is full.
     fn make_room(&self, state: &mut TextState) -> Result<(), ModelError> {
         let full: Vec<usize> =
             (0..state.rows()).filter(|&row| state.texts[row].len() >= self.context).collect();
@@ -162,7 +164,7 @@ impl TextInference {
         if full.is_empty() { Ok(()) } else { self.read(state, &full) }
     }
 
-    /// Reads the texts of these rows as a whole: what they remember is that from then on.
+    /// Reads the texts of these rows as a whole; this becomes their state.
     fn read(&self, state: &mut TextState, rows: &[usize]) -> Result<(), ModelError> {
         let text = Sequences::pack(&rows.iter().map(|&row| &state.texts[row]).collect::<Vec<_>>());
         let before = state.read;
@@ -196,11 +198,11 @@ impl TextInference {
         Ok(())
     }
 
-    /// Drops what was read and no row remembers any more.
+    /// Drops tokens that were read and that no row remembers any more.
     fn compact(state: &mut TextState) -> Result<(), ModelError> {
         let rows: Vec<u32> =
             state.ranges.iter().flat_map(|r| r.start as u32..r.end as u32).collect();
-        // Steps that no row remembers either.
+        // Drops steps that no row remembers any more.
         let is_seen = |rows: &Vec<u32>| rows.iter().any(|&row| row != ABSENT);
         let kept: Vec<bool> = state.history.iter().map(is_seen).collect();
         for layer in &mut state.layers {

@@ -1,5 +1,5 @@
-//! The products of each kind of attention by formula, as they are counted while it runs, and as torch
-//! counts those of implementations of others (`scripts/golden/attention/attention_flops.py`).
+//! Products of each attention kind by formula, compared with those counted while it runs, and with
+//! torch's counts of other implementations (`scripts/golden/attention/attention_flops.py`).
 
 mod common;
 
@@ -36,8 +36,8 @@ fn attention(
     UnprojectedAttention::new(&model, causal, 0).unwrap()
 }
 
-/// What is counted while it attends to one sequence of normal numbers. The count is of all threads:
-/// no other test here multiplies.
+/// Counts the products while it attends to one sequence of normally distributed numbers. The count
+/// includes all threads: no other test here multiplies.
 fn counted(attention: &UnprojectedAttention, length: usize) -> f64 {
     let (width, counter) = (attention.input_width(), Counter::new(7));
     let values = (0..length * width).map(|i| counter.normal_at(i as u64) as f32);
@@ -49,7 +49,7 @@ fn counted(attention: &UnprojectedAttention, length: usize) -> f64 {
     profile::stop().flops as f64
 }
 
-/// Each kind, in small chunks, segments and windows, and in large ones.
+/// Every kind, with small chunks, segments and windows, and with large ones.
 fn kinds(size: usize) -> Vec<AttentionConfig> {
     let of = |kind| AttentionConfig {
         kind,
@@ -93,7 +93,7 @@ fn products_are_as_many_as_the_formula_says() {
                 for length in [1, 50, 256, 1000, 1024, 4096] {
                     let ratio = counted(&attention, length) / attention.forward_flops(length);
                     checked += 1;
-                    // Chunks of buckets are few in a short sequence, and how many depends on it.
+                    // A short sequence has few chunks of buckets, and their number depends on it.
                     let hashes = own.kind == AttentionKind::Reformer && causal;
                     let bound = if hashes && length < 256 { 0.5 } else { 0.05 };
                     if (ratio - 1.0).abs() > bound {

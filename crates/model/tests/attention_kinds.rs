@@ -1,6 +1,6 @@
 //! Kinds of self-attention: sparse attention against Longformer and BigBird (golden files of
-//! `scripts/golden/attention/sparse_attention.py`), and of every kind what holds whatever the
-//! numbers are.
+//! `scripts/golden/attention/sparse_attention.py`), and properties that every kind has for any
+//! numbers.
 
 mod common;
 
@@ -18,7 +18,7 @@ use taper_ops::{
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-/// What kinds a model may have in its two stacks, and the positions that go with them.
+/// Attention kinds of a model's two stacks, with positions that fit them.
 struct Kinds {
     name: &'static str,
     encoder: AttentionConfig,
@@ -133,7 +133,7 @@ fn language_model(config: &ModelConfig) -> LanguageModel {
     LanguageModel::new(config, 19, Builder::seeded(7, &Device::Cpu, DType::F32)).unwrap()
 }
 
-/// Calls `check` with each kind and position, and their names.
+/// Calls `check` with each combination of kinds and positions, and its name.
 fn every(check: impl Fn(&ModelConfig, &str) -> TestResult) -> TestResult {
     for kinds in kinds() {
         for &positions in kinds.positions {
@@ -170,8 +170,8 @@ fn longformer_and_big_bird_agree() -> TestResult {
         ("global", Sparse { first: 3, ..Sparse::window(4) }),
         ("random", Sparse { block: 4, first: 1, last: 1, random: 2, seed: 7, ..Sparse::window(2) }),
     ] {
-        let of = |name: &str| file[&format!("{case}.{name}")].to_dtype(DType::F64).unwrap();
-        let var = |name: &str| Var::from_tensor(&of(name)).unwrap();
+        let tensor = |name: &str| file[&format!("{case}.{name}")].to_dtype(DType::F64).unwrap();
+        let var = |name: &str| Var::from_tensor(&tensor(name)).unwrap();
         let (input, weight, bias) = (var("input"), var("qkv.weight"), var("qkv.bias"));
         let length = input.dim(0)?;
         let spec = AttentionSpec {
@@ -188,15 +188,15 @@ fn longformer_and_big_bird_agree() -> TestResult {
         let tape = Tape::new();
         let qkv = linear(Some(&tape), &input, &weight, Some(&bias), None, &LinearSpec::default())?;
         let output = self_attention(Some(&tape), &qkv, None, &spec)?;
-        let gradients = tape.differentiate(&output, &of("output_gradient"))?;
-        let error = relative(&output, &of("output"));
+        let gradients = tape.differentiate(&output, &tensor("output_gradient"))?;
+        let error = relative(&output, &tensor("output"));
         assert!(error < 1e-6, "{case}: {error}");
         for (x, name) in [(&input, "input"), (&weight, "qkv.weight"), (&bias, "qkv.bias")] {
             let gradient = gradients.get(x)?.ok_or("no gradient")?;
-            let error = relative(&gradient, &of(&format!("grad.{name}")));
+            let error = relative(&gradient, &tensor(&format!("grad.{name}")));
             assert!(error < 1e-6, "{case}: gradient of {name}: {error}");
         }
-        let error = relative(&composed::self_attention(&qkv, None, &spec)?, &of("output"));
+        let error = relative(&composed::self_attention(&qkv, None, &spec)?, &tensor("output"));
         assert!(error < 1e-6, "{case}, composed: {error}");
     }
     Ok(())
@@ -220,7 +220,7 @@ fn kinds_have_the_parameters_of_full_attention() -> TestResult {
         }
         let names = |model: &Transformer| -> Vec<String> {
             let names = model.parameters().parameters().iter().map(|it| it.name().to_owned());
-            // A Linformer has two matrices more.
+            // A Linformer has two additional matrices.
             names.filter(|name| !name.contains("_sums.")).collect()
         };
         assert_eq!(names(&model), names(&full), "{name}");
@@ -287,41 +287,42 @@ fn a_batch_is_its_sentences() -> TestResult {
     })
 }
 
-/// Gradients of a training pass on the tape, with dropout, against those of Candle alone.
+/// Compares the gradients of a training pass on the tape, with dropout, with those of Candle.
 #[test]
 fn the_tape_gives_the_gradients_of_candle() -> TestResult {
     every(|config, name| {
         let model = transformer(config);
         let streams = vec![Sequences::pack(&SOURCES), Sequences::pack(&TARGETS)];
         let batch = Batch::new(streams, (0..21).map(|i| i % 19).collect());
-        let of = |pass: Pass| {
+        let gradients_in = |pass: Pass| {
             let output = model.loss(&batch, &Objective::smoothed(0.1), 0.1, &pass).unwrap();
             let mut gradients = Gradients::new(model.parameters()).unwrap();
             common::backward(pass, &output, model.parameters(), &mut gradients).unwrap();
             gradients.flat().unwrap().clone()
         };
-        let (ours, theirs) = (of(Pass::train(1, 1, 0)), of(Pass::train(1, 1, 0).composed()));
+        let (ours, theirs) =
+            (gradients_in(Pass::train(1, 1, 0)), gradients_in(Pass::train(1, 1, 0).composed()));
         let error = relative(&ours, &theirs);
         assert!(error < 1e-5, "{name}: {error}");
-        let again = of(Pass::train(1, 1, 0).checkpointed(true));
+        let again = gradients_in(Pass::train(1, 1, 0).checkpointed(true));
         assert_eq!(again.to_vec1::<f32>()?, ours.to_vec1::<f32>()?, "{name}: layers again");
         for parameter in model.parameters().parameters() {
-            let own = ours.narrow(0, parameter.offset(), parameter.len())?;
-            let norm = own.sqr()?.sum_all()?.to_scalar::<f32>()?;
+            let gradient = ours.narrow(0, parameter.offset(), parameter.len())?;
+            let norm = gradient.sqr()?.sum_all()?.to_scalar::<f32>()?;
             assert!(norm > 0.0, "{name}: no gradient of {}", parameter.name());
         }
         Ok(())
     })
 }
 
-/// The logits of all rows.
+/// Logits of all rows.
 fn text_step(model: &TextInference, state: &mut TextState, tokens: &[u32]) -> Tensor {
     let blocks: Vec<Tensor> =
         model.step(state, tokens).unwrap().collect::<Result<_, ModelError>>().unwrap();
     Tensor::cat(&blocks, 0).unwrap()
 }
 
-/// A text that is read and then stepped, at every place between, and long enough for several chunks
+/// Reads a text up to every place and steps through the rest; it is long enough for several chunks
 /// of linear attention.
 #[test]
 fn reading_is_stepping_and_the_full_forward_pass() -> TestResult {
@@ -349,7 +350,7 @@ fn texts_of_any_length_go_on_together_as_they_do_alone() -> TestResult {
         let model = language_model(config);
         let text: Vec<u32> = (4..16).collect();
         for context in [8, 1] {
-            // Each is full at another step, and reads the last half of its text anew.
+            // Each row is full at a different step, and then rereads the last half of its text.
             let inference = model.inference(context);
             let texts: [&[u32]; 4] = [&text[..3], &[], &text, &text[5..6]];
             let tokens =
@@ -362,16 +363,16 @@ fn texts_of_any_length_go_on_together_as_they_do_alone() -> TestResult {
             for at in 0..12 {
                 let rows = text_step(&inference, &mut together, &tokens(at));
                 for (row, state) in alone.iter_mut().enumerate() {
-                    let own = text_step(&inference, state, &[tokens(at)[row]]);
-                    let error = largest_difference(&rows.get(row)?, &own.get(0)?);
+                    let alone_logits = text_step(&inference, state, &[tokens(at)[row]]);
+                    let error = largest_difference(&rows.get(row)?, &alone_logits.get(0)?);
                     assert!(error < 2e-5, "{name}: step {at}, row {row}: {error}");
                 }
             }
             together.select(&[2, 0, 0])?;
             let rows = text_step(&inference, &mut together, &[9, 8, 7]);
             for (row, (state, token)) in [(2, 9), (0, 8)].into_iter().enumerate() {
-                let own = text_step(&inference, &mut alone[state].clone(), &[token]);
-                let error = largest_difference(&rows.get(row)?, &own.get(0)?);
+                let alone_logits = text_step(&inference, &mut alone[state].clone(), &[token]);
+                let error = largest_difference(&rows.get(row)?, &alone_logits.get(0)?);
                 assert!(error < 2e-5, "{name}: selected row {row}: {error}");
             }
         }
@@ -400,7 +401,8 @@ fn a_window_as_long_as_the_text_is_full_attention() -> TestResult {
     Ok(())
 }
 
-/// The weights of linear attention are positive and sum to one, and in a decoder are of the past.
+/// Checks that the weights of linear attention are positive, sum to one, and in a decoder cover the
+/// past only.
 #[test]
 fn linear_attention_has_weights_that_can_be_seen() -> TestResult {
     let linear = kinds().into_iter().find(|kinds| kinds.name == "linear").ok_or("no such kind")?;

@@ -1,4 +1,4 @@
-//! Recipes of attention: lists of kinds, what is refused with its reason, and arithmetic by formula.
+//! Recipes of attention: lists of kinds, refusals with their reasons, and arithmetic by formula.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{
@@ -38,28 +38,29 @@ fn logits(model: &Transformer) -> Result<Vec<Vec<f32>>, taper_model::ModelError>
     Ok(model.logits(&hidden, &pass)?.to_vec2()?)
 }
 
-/// Each layer has the kind that the list names for it: what one kind computes, the layers of it do.
+/// Checks that each layer has the kind that the list names, by comparison with models of one kind.
 #[test]
 fn layers_are_of_the_kinds_that_are_named() -> TestResult {
-    let own = |kinds: &[AttentionKind]| AttentionConfig {
+    let attention = |kinds: &[AttentionKind]| AttentionConfig {
         kinds: LayerKinds::new(kinds),
         window: 2,
         ..AttentionConfig::default()
     };
     let logits = |kinds: &[AttentionKind]| {
         let full = AttentionConfig::default();
-        logits(&transformer(full, own(kinds), Positions::Sinusoidal).unwrap()).unwrap()
+        logits(&transformer(full, attention(kinds), Positions::Sinusoidal).unwrap()).unwrap()
     };
     use AttentionKind::{Full, Linear, Sparse};
     assert_eq!(logits(&[Full, Full]), logits(&[]));
-    let found = [[Full, Full], [Full, Sparse], [Sparse, Full], [Linear, Sparse], [Sparse, Sparse]]
+    let ours = [[Full, Full], [Full, Sparse], [Sparse, Full], [Linear, Sparse], [Sparse, Sparse]]
         .map(|kinds| logits(&kinds));
-    for (i, one) in found.iter().enumerate() {
-        assert!(found[..i].iter().all(|other| other != one), "list {i} is as another");
+    for (i, one) in ours.iter().enumerate() {
+        assert!(ours[..i].iter().all(|other| other != one), "list {i} is as another");
     }
     let groups = |kinds: &[AttentionKind], every, layers| {
         let experts = ExpertsConfig { count: 2, every, ..ExpertsConfig::default() };
-        let model = ModelConfig { decoder_attention: own(kinds), experts, ..Default::default() };
+        let model =
+            ModelConfig { decoder_attention: attention(kinds), experts, ..Default::default() };
         model.groups(true, layers)
     };
     assert_eq!(groups(&[Linear, Full, Linear], 1, 3), [(0, 2), (1, 1)]);
@@ -113,7 +114,7 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
     assert!(error.ends_with("or \"rotary\""), "{error}");
     let linformer = || AttentionConfig { kind: AttentionKind::Linformer, ..full() };
     let error = refused(full(), linformer(), Positions::Sinusoidal);
-    assert!(error.contains("of which a decoder must not see what follows"), "{error}");
+    assert!(error.contains("but a decoder must not see later tokens"), "{error}");
     let error = refused(linformer(), full(), Positions::Rotary);
     assert!(error.contains("sums keys over all positions before they meet a query"), "{error}");
     let wide = AttentionConfig { rank: 9, length: 8, ..linformer() };
@@ -139,7 +140,7 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
     let kinds = LayerKinds::new(&[AttentionKind::Mamba, AttentionKind::Full]);
     let mixed = AttentionConfig { kinds, ..full() };
     assert!(transformer(full(), mixed.clone(), Positions::Rotary).is_ok());
-    let of = |experts: ExpertsConfig, state_space: StateSpaceConfig| {
+    let cost = |experts: ExpertsConfig, state_space: StateSpaceConfig| {
         let decoder_attention = mixed.clone();
         let shape = ModelConfig { decoder_attention, experts, state_space, ..tiny() };
         Transformer::new(&shape, 19, 19, Builder::seeded(7, &Device::Cpu, DType::F32))
@@ -149,11 +150,11 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
         every,
         ..ExpertsConfig::default()
     });
-    let error = of(every(1), one.clone()).map(|_| ()).unwrap_err().to_string();
+    let error = cost(every(1), one.clone()).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("and layer 1 of model.decoder_attention has none"), "{error}");
-    assert!(of(every(2), one.clone()).is_ok());
-    assert!(of(every(1), StateSpaceConfig { feed_forward: true, ..one.clone() }).is_ok());
-    let error = of(every(2), StateSpaceConfig { states: 0, ..one }).map(|_| ()).unwrap_err();
+    assert!(cost(every(2), one.clone()).is_ok());
+    assert!(cost(every(1), StateSpaceConfig { feed_forward: true, ..one.clone() }).is_ok());
+    let error = cost(every(2), StateSpaceConfig { states: 0, ..one }).map(|_| ()).unwrap_err();
     assert_eq!(error.to_string(), "model.state_space.states = 0: it must be at least 1");
     let same_length = AttentionConfig {
         kind: AttentionKind::TransformerXl,
@@ -163,14 +164,14 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
     };
     let error = refused(full(), same_length, Positions::None);
     assert!(error.starts_with("model.decoder_attention.same_length = true lets"), "{error}");
-    // A sequence that is longer than it has weights for.
+    // A sequence longer than it has weights for.
     let short = AttentionConfig { rank: 2, length: 7, ..linformer() };
     let model = transformer(short, full(), Positions::Sinusoidal).unwrap();
     let error = logits(&model).unwrap_err().to_string();
     assert!(error.contains("a sequence of 8 tokens is longer than the 7"), "{error}");
 }
 
-/// Arithmetic by formula against what the products count, and by hand.
+/// Compares the arithmetic by formula with the counted products, and with counts by hand.
 #[test]
 fn arithmetic_is_counted_before_it_is_done() -> TestResult {
     let full = AttentionConfig::default();
@@ -188,9 +189,9 @@ fn arithmetic_is_counted_before_it_is_done() -> TestResult {
     };
     let n = 4096.0;
     assert_eq!(of(&full, false).forward_flops(4096), 4.0 * n * n * 64.0);
-    // Panels of 32 queries go over the keys that the last of them sees.
+    // Panels of 32 queries cover the keys that their last query sees.
     assert_eq!(of(&full, true).forward_flops(4096), 4.0 * n * (n + 32.0) / 2.0 * 64.0);
-    // A panel begins with the panel in which the first key of its window lies. The first 16 panels
+    // The keys of a panel begin at the panel with the first key of its window. The first 16 panels
     // see fewer.
     let pairs = n * 544.0 - 32.0 * 32.0 * (16.0 * 17.0 / 2.0);
     assert_eq!(of(&sparse, true).forward_flops(4096), 4.0 * pairs * 64.0);
@@ -201,7 +202,7 @@ fn arithmetic_is_counted_before_it_is_done() -> TestResult {
     let (vectors, sums) = (2.0 * 2.0 * 50.0 * 32.0, 2.0 * 2.0 * 50.0 * 33.0);
     assert_eq!(of(&random, false).forward_flops(4096), 2.0 * n * (vectors + sums));
     let within = 2.0 * 64.0 * (50.0 + 33.0);
-    // Nothing is read in the first chunk, and nothing kept of the last one.
+    // The first chunk reads no sums, and the last one stores none.
     let causal = 2.0 * (n * (vectors + within) + (n - 64.0) * sums);
     assert_eq!(of(&random, true).forward_flops(4096), causal);
     let levels = |chunk, levels| AttentionConfig {
@@ -210,14 +211,14 @@ fn arithmetic_is_counted_before_it_is_done() -> TestResult {
         levels,
         ..full.clone()
     };
-    // The tokens of the own chunk, and the summaries of 63 others; under a mask half as many.
+    // The tokens of the same chunk, and the summaries of 63 others; under a mask half as many.
     assert_eq!(of(&levels(64, 1), false).forward_flops(4096), 4.0 * n * (64.0 + 63.0) * 64.0);
     assert_eq!(of(&levels(64, 1), true).forward_flops(4096), 4.0 * n * (64.0 + 31.5) * 64.0);
-    // 16 tokens, and 15 summaries of each of two levels: 4,096 is 16³.
+    // 16 tokens, and 15 summaries at each of two levels: 4,096 is 16³.
     assert_eq!(of(&levels(16, 9), false).forward_flops(4096), 4.0 * n * (16.0 + 30.0) * 64.0);
     let low = AttentionConfig { kind: AttentionKind::Linformer, rank: 10, ..full.clone() };
     assert_eq!(of(&low, false).forward_flops(512), 4.0 * 2.0 * 512.0 * 10.0 * 64.0);
-    // Other tests multiply meanwhile, but far less.
+    // Other tests multiply at the same time, but far less.
     let wide = AttentionConfig { window: 2048, ..sparse };
     for (own, causal) in [(&full, false), (&full, true), (&wide, true), (&wide, false)] {
         let attention = of(own, causal);

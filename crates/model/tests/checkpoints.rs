@@ -1,4 +1,4 @@
-//! Memory of a pass that computes layers again on the way back.
+//! Memory of a pass that recomputes layers during the backward pass.
 
 use candle_core::{DType, Device};
 use std::alloc::System;
@@ -11,8 +11,8 @@ static ALLOCATOR: Explaining<System> = Explaining(System);
 
 const TOKENS: usize = 512;
 
-/// Bytes in use at most in a pass and its way back, with so many layers; and those that are kept by
-/// formula.
+/// Peak bytes in use during a pass and its backward pass with this many layers, and the kept bytes
+/// by formula.
 fn peak(decoder_layers: usize, checkpoints: bool) -> (f64, f64) {
     let shape = ModelConfig { d_model: 64, d_ff: 256, heads: 2, ..ModelConfig::default() };
     let shape = ModelConfig { decoder_layers, ..shape };
@@ -31,7 +31,7 @@ fn peak(decoder_layers: usize, checkpoints: bool) -> (f64, f64) {
     (bytes.expect("the allocator counts").most as f64, formula as f64)
 }
 
-/// A chain of four times as many layers takes twice the memory, and without that four times.
+/// Four times as many layers take twice the memory; without checkpoints, four times.
 #[test]
 fn memory_grows_with_the_root_of_the_layers() {
     peak(2, true); // What threads keep for themselves.
@@ -42,7 +42,7 @@ fn memory_grows_with_the_root_of_the_layers() {
     assert!(long_kept.0 > 3.4 * short_kept.0, "{found}");
     let (few, all) = (peak(24, true), peak(24, false));
     assert!(3.0 * few.0 < all.0, "24 layers: {few:?}, all kept {all:?}");
-    // The formula is a bound on what is kept, beside which a layer has room for its adjoints.
+    // The formula bounds the kept bytes; a layer needs additional room for its adjoints.
     for (bytes, formula) in [short, long, few, long_kept, all] {
         assert!((0.6..1.5).contains(&(bytes / formula)), "{bytes} bytes, {formula}: {found}");
     }

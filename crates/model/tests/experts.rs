@@ -1,4 +1,4 @@
-//! Models with experts in place of feed-forward layers, by what they must be equal to.
+//! Models with experts in place of feed-forward layers, compared with equivalent models.
 
 mod common;
 
@@ -79,7 +79,7 @@ fn one_expert_is_the_dense_layer() {
     }
 }
 
-/// With dropout, jitter, dropped tokens, both losses of the router, and with R-Drop.
+/// With dropout, jitter, dropped tokens, both losses of the router, and R-Drop.
 #[test]
 fn the_tape_gives_the_gradients_of_candle() {
     for own in [several(), ExpertsConfig { count: 12, per_token: 1, capacity: 1.0, ..several() }] {
@@ -109,22 +109,23 @@ fn a_text_does_not_depend_on_its_neighbours_nor_on_a_cache() {
         let mut first = 0;
         let inference = model.inference(50);
         for text in TEXTS {
-            let own = together.narrow(0, first, text.len()).unwrap();
+            let in_batch = together.narrow(0, first, text.len()).unwrap();
             first += text.len();
-            let error = largest_difference(&logits(&[text]), &own);
+            let error = largest_difference(&logits(&[text]), &in_batch);
             assert!(error < 2e-5, "alone: {error}");
             let mut state = inference.start(&[&text[..1]]).unwrap();
             for (t, &token) in text.iter().enumerate().skip(1) {
                 let blocks = inference.step(&mut state, std::slice::from_ref(&token)).unwrap();
                 let blocks: Vec<Tensor> = blocks.map(Result::unwrap).collect();
-                let error = largest_difference(&blocks[0].get(0).unwrap(), &own.get(t).unwrap());
+                let error =
+                    largest_difference(&blocks[0].get(0).unwrap(), &in_batch.get(t).unwrap());
                 assert!(error < 2e-5, "token {t} from a cache: {error}");
             }
         }
     }
 }
 
-/// The losses of the router are in the objective and in nothing else; what is dropped is counted.
+/// The losses of the router are in the objective and nowhere else; dropped tokens are counted.
 #[test]
 fn losses_of_the_router_join_the_objective() {
     let of = |balance_loss, z_loss| {
@@ -136,7 +137,7 @@ fn losses_of_the_router_join_the_objective() {
     let (without, with) = (of(0.0, 0.0), of(1.0, 0.0));
     assert_eq!(without.objective_sum, without.smoothed_sum);
     assert_eq!(without.smoothed_sum, with.smoothed_sum);
-    // Even loads would add one nat a token and layer.
+    // Even loads would add one nat per token and layer.
     let added = (with.objective_sum - with.smoothed_sum) / with.tokens as f64;
     assert!((2.0..8.0).contains(&added), "{added}");
     let difference =
@@ -175,7 +176,7 @@ fn parameters_are_counted_and_what_makes_no_sense_is_refused() {
     }
 }
 
-/// What experts add to the loss would be lost where their layers are computed again.
+/// The losses that experts add would be lost if their layers were recomputed.
 #[test]
 fn layers_with_experts_are_not_computed_again() {
     let model = model(&config(several()));

@@ -1,6 +1,6 @@
-//! Learning within the context: what attention does with examples that stand before a question, in
-//! f64 on Taper's own operations (`docs/mathematics.md` derives each claim), and the model that is
-//! trained to do so, against PyTorch and in what holds whatever the numbers are.
+//! Learning within the context: attention to examples before a question, in f64 on Taper's own
+//! operations (`docs/mathematics.md` derives each claim); and the model that is trained for it,
+//! against PyTorch and by properties that hold for any numbers.
 #![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
 mod common;
@@ -16,7 +16,7 @@ use taper_ops::{Gradients, LinearSpec, Tape, linear};
 
 type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
 
-/// Examples, their inputs' and their answers' width.
+/// Number of examples, and widths of their inputs and answers.
 const SIZES: (usize, usize, usize) = (12, 5, 2);
 
 /// Independent standard normal values.
@@ -34,12 +34,12 @@ fn distance(a: &Tensor, b: &Tensor) -> Result<f64> {
     (a - b)?.abs()?.flatten_all()?.max(0)?.to_scalar()
 }
 
-/// `x · wᵀ`, as layers compute it.
+/// Computes `x · wᵀ`, as layers do.
 fn times(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     linear(None, x, weight, None, None, &LinearSpec::default())
 }
 
-/// One step of gradient descent on `L(W) = Σ |W xᵢ − yᵢ|² / 2N` at the rate η, by the tape.
+/// Takes one step of gradient descent on `L(W) = Σ |W xᵢ − yᵢ|² / 2N` at rate η, on the tape.
 fn descend(weight: &Tensor, x: &Tensor, y: &Tensor, rate: f64) -> Result<Tensor> {
     let weight = Var::from_tensor(weight)?;
     let tape = Tape::new();
@@ -49,8 +49,8 @@ fn descend(weight: &Tensor, x: &Tensor, y: &Tensor, rate: f64) -> Result<Tensor>
     weight.as_tensor().detach() - (gradient * rate)?
 }
 
-/// `e + P Σᵢ (V eᵢ)(K eᵢ)ᵀ(Q e)` of each token `e`, the sum going over `examples`: self-attention
-/// without a softmax.
+/// Computes `e + P Σᵢ (V eᵢ)(K eᵢ)ᵀ(Q e)` for each token `e`, summing over `examples`:
+/// self-attention without a softmax.
 fn attend(
     tokens: &Tensor,
     examples: &Tensor,
@@ -61,8 +61,9 @@ fn attend(
     tokens + times(&heads, out)?
 }
 
-/// The weights of von Oswald et al. 2023, proposition 1: queries and keys are the inputs, a value is
-/// the error of W₀ on an example, and the rate over the number of examples projects it.
+/// Weights of von Oswald et al. 2023, proposition 1: queries and keys are the inputs, a value is
+/// the error of W₀ on an example, and the projection multiplies by the rate over the number of
+/// examples.
 fn construction(first: &Tensor, rate: f64) -> Result<[Tensor; 3]> {
     let (count, inputs, answers) = SIZES;
     let eye = |width| Tensor::eye(width, DType::F64, &Device::Cpu);
@@ -84,21 +85,21 @@ fn linear_self_attention_is_a_step_of_gradient_descent() -> TestResult {
     let (y, asked, rate) = (times(&x, &truth)?, normal(4, inputs, 4)?, 0.3);
     let stepped = descend(&first, &x, &y, rate)?;
     let examples = Tensor::cat(&[&x, &y], 1)?;
-    // A question's answer begins as what W₀ says, negative.
+    // The answer part of a question begins with the negated prediction of W₀.
     let questions = Tensor::cat(&[&asked, &times(&asked, &first)?.neg()?], 1)?;
     let [look, value, out] = construction(&first, rate)?;
     let attended = attend(&questions, &examples, [&look, &look, &value, &out])?;
     let predicted = attended.narrow(1, inputs, answers)?.neg()?;
     assert!(distance(&predicted, &times(&asked, &stepped)?)? < 1e-12);
-    // It is a step: neither where it began nor the truth.
+    // The step is real: the result is neither the initial prediction nor the truth.
     assert!(distance(&predicted, &times(&asked, &first)?)? > 0.1);
     assert!(distance(&predicted, &times(&asked, &truth)?)? > 0.1);
     assert!(distance(&attended.narrow(1, 0, inputs)?, &asked)? == 0.0, "inputs stay");
     Ok(())
 }
 
-/// The same, appendix A.1: layers of the same weights are steps from W₀ = 0, each on what the steps
-/// before it left to explain.
+/// Von Oswald et al., appendix A.1: layers with equal weights are steps from W₀ = 0, each on the
+/// residual that the steps before it left.
 #[test]
 fn layers_of_linear_self_attention_are_steps_of_gradient_descent() -> TestResult {
     let (count, inputs, answers) = SIZES;
@@ -124,7 +125,7 @@ fn layers_of_linear_self_attention_are_steps_of_gradient_descent() -> TestResult
     Ok(())
 }
 
-/// Dimensions of the functions of the golden files.
+/// Dimensions of the functions in the golden files.
 const DIMENSIONS: usize = 3;
 
 fn small(positions: Positions) -> ModelConfig {
@@ -153,7 +154,7 @@ fn bits(numbers: &[f32]) -> Vec<u32> {
     numbers.iter().map(|number| number.to_bits()).collect()
 }
 
-/// A batch of functions of so many points: x₁, y₁, x₂ … and all y.
+/// Makes a batch of functions with these numbers of points: x₁, y₁, x₂ … and all y.
 fn batch_of(points: &[usize], numbers: &[f32], answers: &[f32]) -> Batch {
     let lengths: Vec<usize> = points.iter().map(|&points| points * (DIMENSIONS + 1) - 1).collect();
     let mut first = 0;
@@ -166,7 +167,7 @@ fn batch_of(points: &[usize], numbers: &[f32], answers: &[f32]) -> Batch {
     Batch { asked: Some(asked), ..Batch::new(vec![stream], bits(answers)) }
 }
 
-/// Functions of random numbers, which are enough where nothing is learnt.
+/// Functions of random numbers, sufficient where nothing is learnt.
 fn drawn(points: &[usize]) -> (Vec<f32>, Vec<f32>) {
     let counter = Counter::new(mix(7, &[3]));
     let count: usize = points.iter().map(|points| points * (DIMENSIONS + 1) - 1).sum();
@@ -201,15 +202,15 @@ fn agrees(name: &str, config: &ModelConfig) -> TestResult {
     common::backward(pass, &output, model.parameters(), &mut gradients)?;
     let flat = gradients.flat()?.copy()?;
     for parameter in model.parameters().parameters() {
-        let own = flat.narrow(0, parameter.offset(), parameter.len())?;
+        let gradient = flat.narrow(0, parameter.offset(), parameter.len())?;
         let theirs = &file[&format!("grad.{}", parameter.name())];
-        let error = relative(&own.reshape(parameter.shape())?, theirs);
+        let error = relative(&gradient.reshape(parameter.shape())?, theirs);
         assert!(error < 1e-5, "{name}: gradient of {}: {error}", parameter.name());
     }
     Ok(())
 }
 
-/// Golden files of `scripts/golden/decoders/in_context.py`.
+/// Compares with golden files of `scripts/golden/decoders/in_context.py`.
 #[test]
 fn pytorch_agrees_on_regression() -> TestResult {
     agrees("decoders/in-context-learned", &small(Positions::Learned))?;
@@ -221,8 +222,8 @@ fn pytorch_agrees_on_regression() -> TestResult {
     agrees("decoders/in-context-sinusoidal", &post)
 }
 
-/// A prediction depends on the points before it alone: those that follow, and the functions beside
-/// it in a batch, change nothing.
+/// A prediction depends only on the points before it: later points and other functions in the batch
+/// change nothing.
 #[test]
 fn a_prediction_is_of_the_points_before_it() -> TestResult {
     let linear = AttentionConfig { kind: AttentionKind::Linear, ..Default::default() };

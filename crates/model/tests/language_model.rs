@@ -1,5 +1,5 @@
-//! The decoder-only model: loss, logits and every gradient against PyTorch, and what holds
-//! whatever the numbers are.
+//! The decoder-only model: loss, logits and every gradient against PyTorch, and properties that
+//! hold for any numbers.
 
 mod common;
 
@@ -33,7 +33,7 @@ fn model(config: &ModelConfig) -> LanguageModel {
     LanguageModel::new(config, 37, Builder::seeded(5, &Device::Cpu, DType::F32)).unwrap()
 }
 
-/// Loss and gradients of `batch` in a training pass, which without dropout is deterministic.
+/// Loss and gradients of `batch` in a training pass, which is deterministic without dropout.
 fn trained(model: &LanguageModel, batch: &Batch, smoothing: f64) -> (f64, f64, Tensor) {
     let scale = 1.0 / batch.tokens() as f64;
     let pass = Pass::train(1, 1, 0);
@@ -73,7 +73,7 @@ fn check(name: &str, config: &ModelConfig) -> TestResult {
     Ok(())
 }
 
-/// Golden files of `scripts/golden/decoders/language_model.py`.
+/// Compares with golden files of `scripts/golden/decoders/language_model.py`.
 #[test]
 fn pytorch_agrees() -> TestResult {
     let learned = ModelConfig {
@@ -91,8 +91,9 @@ fn pytorch_agrees() -> TestResult {
     check("decoders/language-model-sinusoidal", &sinusoidal)
 }
 
-/// Segment after segment, as `scripts/golden/attention/chunked_attention.py` reads them: here all
-/// segments of a text go through a layer at once.
+/// Compares with segments read one after the other, as by
+/// `scripts/golden/attention/chunked_attention.py`; here all segments of a text go through a layer
+/// at once.
 #[test]
 fn a_transformer_xl_is_the_recurrence_of_its_paper() -> TestResult {
     let segments = AttentionConfig {
@@ -116,8 +117,9 @@ fn a_transformer_xl_is_the_recurrence_of_its_paper() -> TestResult {
     Ok(())
 }
 
-/// The library's model (`scripts/golden/attention/transformer_xl.py`), with the memories that it
-/// returns: of training, and of an evaluation with more memory, of which each token sees as many.
+/// Compares with the library's model (`scripts/golden/attention/transformer_xl.py`) and the
+/// memories that it returns: in training, and in an evaluation with a longer memory and
+/// `same_length`.
 #[test]
 fn the_transformer_xl_of_others_agrees() -> TestResult {
     let name = "attention/transformer-xl-library";
@@ -159,7 +161,7 @@ fn the_transformer_xl_of_others_agrees() -> TestResult {
     Ok(())
 }
 
-/// A token knows what is as far away as one memory a layer reaches, and nothing beyond.
+/// The context of a token reaches back by one memory per layer, and not beyond.
 #[test]
 fn what_a_transformer_xl_knows_reaches_back_by_one_memory_a_layer() {
     let own = AttentionConfig {
@@ -176,9 +178,9 @@ fn what_a_transformer_xl_knows_reaches_back_by_one_memory_a_layer() {
     for (changed, is_known) in [(12, true), (11, false), (19, true), (0, false)] {
         let mut other = text.clone();
         other[changed] = 35;
-        let found = logits(&model, &[&other]);
+        let changed_logits = logits(&model, &[&other]);
         let last = |x: &Tensor| x.narrow(0, 20, 4).unwrap();
-        let apart = largest_difference(&last(&found), &last(&whole));
+        let apart = largest_difference(&last(&changed_logits), &last(&whole));
         assert_eq!(apart > 0.0, is_known, "token {changed}: {apart}");
     }
 }
@@ -225,7 +227,8 @@ fn the_cost_is_known_before_the_model_is_made() {
     }
 }
 
-/// `(L(p + h d) - L(p - h d)) / 2h` along the direction `d` of each parameter's own gradient.
+/// Compares with `(L(p + h d) - L(p - h d)) / 2h` along the direction `d` of each parameter's own
+/// gradient.
 #[test]
 fn gradients_are_finite_differences() -> TestResult {
     let answers: Vec<u32> = (0..13).map(|i| 36 - 2 * i).collect();
@@ -235,16 +238,17 @@ fn gradients_are_finite_differences() -> TestResult {
         let model = model(&config);
         let (_, _, gradients) = trained(&model, &batch, 0.1);
         for parameter in model.parameters().parameters() {
-            let of = gradients.narrow(0, parameter.offset(), parameter.len())?;
-            let of = of.reshape(parameter.shape())?;
-            let norm = f64::from(of.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt();
+            let gradient = gradients.narrow(0, parameter.offset(), parameter.len())?;
+            let gradient = gradient.reshape(parameter.shape())?;
+            let norm = f64::from(gradient.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt();
             assert!(norm > 0.0, "{positions:?}: nothing reaches {}", parameter.name());
-            // The steps that a loss in f32 resolves; a key's bias has no gradient but rounding.
+            // A loss in f32 resolves only larger steps; the gradient of a key's bias is nothing but
+            // rounding.
             if norm < 1e-4 {
                 continue;
             }
             let before = parameter.var().as_tensor().copy()?;
-            let (h, direction) = (2e-2, (&of / norm)?);
+            let (h, direction) = (2e-2, (&gradient / norm)?);
             let loss_at = |step: f64| -> Result<f64, Box<dyn std::error::Error>> {
                 parameter.var().set(&(&before + (&direction * step)?)?)?;
                 Ok(trained(&model, &batch, 0.1).0)

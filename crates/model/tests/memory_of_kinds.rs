@@ -1,5 +1,5 @@
-//! What a pass keeps for its way back, by formula and in the allocator's bytes: every kind of
-//! attention, in f32 on a CPU.
+//! Memory that a pass keeps for its backward pass, by formula and in the allocator's bytes: every
+//! attention kind, in f32 on a CPU.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use taper_model::{
 use taper_ops::composed;
 use taper_ops::rng::Counter;
 
-/// The system's allocator, counting what is in use.
+/// The system's allocator, counting the bytes in use.
 struct Counting;
 
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: everything is left to the system's allocator.
+// SAFETY: all calls go to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         IN_USE.fetch_add(layout.size(), Ordering::Relaxed);
@@ -35,7 +35,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Tokens of a chunk, a segment, a memory, and sums of keys.
+/// Tokens of a chunk, a segment and a memory, and number of sums of keys.
 const CHUNK: usize = 32;
 
 fn shape(own: AttentionConfig, causal: bool, dropout: f64) -> ModelConfig {
@@ -60,7 +60,7 @@ fn shape(own: AttentionConfig, causal: bool, dropout: f64) -> ModelConfig {
     }
 }
 
-/// Each kind, for each stack that can have it, and another of those that are not of one form.
+/// Every kind, for each stack that supports it, and variants of the kinds that have several forms.
 fn kinds() -> Vec<(AttentionConfig, bool)> {
     let mut found = Vec::new();
     for kind in AttentionKind::ALL {
@@ -103,9 +103,8 @@ fn kinds() -> Vec<(AttentionConfig, bool)> {
     found
 }
 
-/// Bytes that are in use after `work` beside those before, while its result lives: the median of
-/// several times, as another thread may be late to give something back, or makes what it keeps for
-/// itself when it first works.
+/// Bytes in use after `work` in addition to those before, while its result lives: the median of
+/// several runs, as another thread may be late to free memory, or allocates its own on first use.
 fn kept<R>(work: impl Fn() -> R) -> f64 {
     let mut bytes = [0; 7].map(|_| {
         let before = IN_USE.load(Ordering::Relaxed);
@@ -135,7 +134,7 @@ fn what_attention_keeps_is_known_by_formula() {
             let lengths: Arc<[usize]> = [length].into();
             let run = |attends: bool| {
                 let pass = Pass::train(1, 1, 0);
-                // As a projection's result is, it is the tape's.
+                // The input is on the tape, like the result of a projection.
                 let input = composed::on_tape(pass.tape(), "input", &[&input], |inputs| {
                     inputs[0].affine(1.0, 0.0)
                 });

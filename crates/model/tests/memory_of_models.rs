@@ -1,5 +1,5 @@
-//! What a pass of a whole model keeps for its way back, by the formula that `inspect` prints and in
-//! the allocator's bytes: f32 on a CPU.
+//! Memory that a whole model keeps for its backward pass, by the formula that `inspect` prints and
+//! in the allocator's bytes: f32 on a CPU.
 
 use std::alloc::System;
 
@@ -25,7 +25,8 @@ fn sequences(length: usize) -> Sequences {
     Sequences::pack(&ids.chunks(length).collect::<Vec<_>>())
 }
 
-/// Bytes that are in use behind a pass over `batch`, by those of the formula: the median of several.
+/// Bytes in use after a pass over `batch`, divided by those of the formula: the median of several
+/// runs.
 fn ratio(model: &impl Model, batch: &Batch) -> f64 {
     let length = batch.streams[0].longest();
     let mut bytes = [0; 5].map(|_| {
@@ -42,11 +43,11 @@ fn ratio(model: &impl Model, batch: &Batch) -> f64 {
 }
 
 fn shapes() -> Vec<ModelConfig> {
-    let mut found = Vec::new();
+    let mut ratios = Vec::new();
     for activation in [ActivationKind::Relu, ActivationKind::Gelu] {
         for norm in [NormPlacement::Pre, NormPlacement::Post] {
             for dropout in [0.0, 0.1] {
-                found.push(ModelConfig {
+                ratios.push(ModelConfig {
                     d_model: 64,
                     d_ff: 192,
                     heads: 4,
@@ -63,28 +64,28 @@ fn shapes() -> Vec<ModelConfig> {
             }
         }
     }
-    found
+    ratios
 }
 
 fn build() -> Builder {
     Builder::seeded(1, &Device::Cpu, DType::F32)
 }
 
-/// Of translation, with sources and targets of so many tokens.
-fn of_pairs(shape: &ModelConfig, length: usize) -> f64 {
+/// Ratio for translation, with sources and targets of `length` tokens.
+fn translation_ratio(shape: &ModelConfig, length: usize) -> f64 {
     let model = TranslationModel::new(shape, 90, 90, build()).unwrap();
     let streams = vec![sequences(length), sequences(length)];
     ratio(&model, &Batch::new(streams, sequences(length).ids))
 }
 
-/// Of a language model, on texts of 1,024 tokens.
-fn of_text(shape: &ModelConfig) -> f64 {
+/// Ratio for a language model, on texts of 1,024 tokens.
+fn language_model_ratio(shape: &ModelConfig) -> f64 {
     let model = LanguageModel::new(shape, 90, build()).unwrap();
     ratio(&model, &Batch::new(vec![sequences(1024)], sequences(1024).ids))
 }
 
-/// Of a classifier of texts of 128 tokens.
-fn of_classes(shape: &ModelConfig) -> f64 {
+/// Ratio for a classifier of texts of 128 tokens.
+fn classifier_ratio(shape: &ModelConfig) -> f64 {
     let model = TextClassifier::new(shape, 90, 3, build()).unwrap();
     let text = sequences(128);
     let segments = Sequences { ids: vec![0; TOKENS], ..text.clone() };
@@ -105,30 +106,37 @@ fn what_a_model_keeps_is_known_by_formula() {
     };
     for shape in shapes() {
         let what = format!("{:?}, {:?}, {}", shape.activation, shape.norm, shape.residual_dropout);
-        check(of_pairs(&shape, 256), &format!("translation, {what}"));
+        check(translation_ratio(&shape, 256), &format!("translation, {what}"));
         for positions in [Positions::Rotary, Positions::Sinusoidal] {
             let shape = ModelConfig { positions, ..shape.clone() };
-            check(of_text(&shape), &format!("text, {positions:?}, {what}"));
+            check(language_model_ratio(&shape), &format!("text, {positions:?}, {what}"));
         }
         for pooling in [Pooling::ClassToken, Pooling::Mean] {
             let shape = ModelConfig { pooling, ..shape.clone() };
-            check(of_classes(&shape), &format!("classes, {pooling:?}, {what}"));
+            check(classifier_ratio(&shape), &format!("classes, {pooling:?}, {what}"));
         }
     }
     let shape = || shapes().remove(1);
     for kind in AttentionKind::ALL.into_iter().filter(|&kind| kind != AttentionKind::Linformer) {
-        // Into how many chunks a Reformer's buckets divide depends on the text, the less the smaller.
+        // The number of chunks in a Reformer's buckets depends on the text, less so if chunks are
+        // small.
         let decoder_attention =
             AttentionConfig { kind, hash_chunk: 16, ..AttentionConfig::default() };
         let positions = match kind {
             AttentionKind::TransformerXl => Positions::None,
             _ => Positions::Sinusoidal,
         };
-        check(of_text(&ModelConfig { decoder_attention, positions, ..shape() }), kind.name());
+        check(
+            language_model_ratio(&ModelConfig { decoder_attention, positions, ..shape() }),
+            kind.name(),
+        );
     }
     for per_token in [1, 2] {
         let experts = ExpertsConfig { count: 4, per_token, ..ExpertsConfig::default() };
-        check(of_text(&ModelConfig { experts, ..shape() }), &format!("{per_token} of 4 experts"));
+        check(
+            language_model_ratio(&ModelConfig { experts, ..shape() }),
+            &format!("{per_token} of 4 experts"),
+        );
     }
     for attention in
         [RecurrentAttention::None, RecurrentAttention::Additive, RecurrentAttention::Dot]
@@ -136,9 +144,9 @@ fn what_a_model_keeps_is_known_by_formula() {
         let recurrent = RecurrentConfig { attention, width: 64, ..RecurrentConfig::default() };
         let architecture = Architecture::Recurrent;
         let shape = ModelConfig { architecture, recurrent, ..shape() };
-        check(of_pairs(&shape, 16), &format!("recurrent, {attention:?}"));
+        check(translation_ratio(&shape, 16), &format!("recurrent, {attention:?}"));
     }
     let convolutional = ModelConfig { architecture: Architecture::Convolutional, ..shape() };
-    check(of_pairs(&convolutional, 16), "convolutional");
+    check(translation_ratio(&convolutional, 16), "convolutional");
     assert!(wrong.is_empty(), "{wrong:#?}");
 }

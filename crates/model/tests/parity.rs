@@ -103,7 +103,8 @@ fn all(device: &Device) -> TestResult {
     check("transformer-decoder-tied-swish", swish, 41, device)
 }
 
-/// The layers of before the Transformer: `torch.nn.GRU`, `LSTM` and their cells, `conv1d` and `glu`.
+/// Compares the layers that preceded the Transformer: `torch.nn.GRU`, `LSTM` and their cells,
+/// `conv1d` and `glu`.
 fn others(device: &Device) -> TestResult {
     let (gru, lstm) = (CellKind::Gru, CellKind::Lstm);
     let recurrent = |cell, attention| ModelConfig {
@@ -149,8 +150,8 @@ fn pytorch_agrees_on_layers_of_before_the_transformer() -> TestResult {
     others(&Device::Cpu)
 }
 
-/// The loss of guided alignment and all gradients
-/// (`scripts/golden/translation/guided_alignment.py`): fused, on plain Candle, in parts, and of a
+/// Compares the loss of guided alignment and all gradients
+/// (`scripts/golden/translation/guided_alignment.py`): fused, on plain Candle, in parts, and for a
 /// batch that passes twice.
 #[test]
 fn pytorch_agrees_on_guided_alignment() -> TestResult {
@@ -202,14 +203,14 @@ fn pytorch_agrees_on_guided_alignment() -> TestResult {
             assert!(error < 1e-5, "{case}: gradient of {}: {error}", parameter.name());
         }
     }
-    // Nothing else is minimised where nothing is linked, nor when a model is measured.
+    // Without links, and in evaluation, the objective is unchanged.
     let loss = |batch: &Batch, objective: Objective| {
         let output = model.loss(batch, &objective, scale, &Pass::evaluate());
         output.map(|output| output.objective_sum)
     };
     let plain = loss(&batch, Objective::smoothed(0.1))?;
     assert_eq!(loss(&Batch { links: Vec::new(), ..batch.clone() }, once)?, plain);
-    // What cannot be is said.
+    // Impossible guidance is refused.
     let refused = |batch: &Batch, guidance| {
         let objective = Objective { guidance: Some(guidance), ..once };
         loss(batch, objective).expect_err("refused").to_string()
@@ -222,7 +223,7 @@ fn pytorch_agrees_on_guided_alignment() -> TestResult {
     Ok(())
 }
 
-/// The same on a GPU, where this machine and this build have one.
+/// Compares on a GPU, if this machine and this build have one.
 #[test]
 #[cfg(feature = "cuda")]
 fn pytorch_agrees_on_cuda() -> TestResult {

@@ -1,4 +1,4 @@
-//! R-Drop: two passes that differ in nothing but what they drop.
+//! R-Drop: two passes that differ only in the elements that they drop.
 
 use candle_core::{DType, Device};
 use taper_model::{
@@ -10,7 +10,7 @@ const SOURCES: [&[u32]; 3] = [&[4, 5, 6, 7, 3], &[8, 3], &[9, 10, 11, 3]];
 const TARGETS: [&[u32]; 3] = [&[2, 12, 13, 14, 15], &[2, 5], &[2, 16, 17]];
 const OUT: [u32; 10] = [12, 13, 14, 15, 3, 5, 3, 16, 17, 3];
 
-/// Rates of dropout on embeddings, attention weights, feed-forward layers and residuals.
+/// Dropout rates of embeddings, attention weights, feed-forward layers and residuals.
 type Rates = [f64; 4];
 
 fn model(
@@ -32,7 +32,7 @@ fn model(
     Transformer::new(&config, 19, 19, Builder::seeded(7, &Device::Cpu, compute)).unwrap()
 }
 
-/// The loss, a mean over the tokens, and its gradient.
+/// Loss, as a mean over the tokens, and its gradient.
 fn run(model: &Transformer, r_drop: f64, pass: Pass) -> (LossOutput, Vec<f32>) {
     let (source, target) = (Sequences::pack(&SOURCES), Sequences::pack(&TARGETS));
     let objective = Objective { r_drop, ..Objective::smoothed(0.1) };

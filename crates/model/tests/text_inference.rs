@@ -1,5 +1,5 @@
-//! Going on with texts: a text that was read in one pass is one that was stepped, rows do not see
-//! one another, and what is beyond the context is forgotten.
+//! Generation of texts: reading at once equals stepping, rows do not affect one another, and tokens
+//! beyond the context are forgotten.
 
 mod common;
 
@@ -38,7 +38,7 @@ fn step(inference: &TextInference, state: &mut TextState, tokens: &[u32]) -> Vec
     Tensor::cat(&blocks, 0).unwrap().to_vec2().unwrap()
 }
 
-/// The logits after a text that is read up to `read` and then stepped.
+/// Logits after a text whose first `read` tokens are read at once and the rest stepped.
 fn after(inference: &TextInference, text: &[u32], read: usize) -> Vec<f32> {
     let mut state = inference.start(&[&text[..read]]).unwrap();
     let rows = text[read..].iter().map(|&token| step(inference, &mut state, &[token]));
@@ -49,7 +49,7 @@ fn distance(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
 }
 
-/// Equal to the bit where the kernel packs, and nearly so elsewhere.
+/// Checks for equality to the bit if the kernel packs, and for near equality otherwise.
 fn same(ours: &[f32], theirs: &[f32], what: &str) {
     match Kernel::best(Products::F32) {
         Kernel::Gemm => assert!(distance(ours, theirs) < 2e-5, "{what}"),
@@ -78,7 +78,7 @@ fn reading_is_stepping_and_the_full_forward_pass() {
 fn texts_of_any_length_go_on_together_as_they_do_alone() {
     for positions in ALL_POSITIONS {
         let model = model(positions);
-        // Each is full at another step: the context is of eight tokens.
+        // Each row is full at a different step: the context is eight tokens.
         let inference = model.inference(8);
         let texts: [&[u32]; 4] = [&TEXT[..3], &[], &TEXT, &TEXT[5..6]];
         let tokens =
@@ -88,16 +88,16 @@ fn texts_of_any_length_go_on_together_as_they_do_alone() {
         for at in 0..20 {
             let rows = step(&inference, &mut together, &tokens(at));
             for (row, state) in alone.iter_mut().enumerate() {
-                let own = step(&inference, state, &[tokens(at)[row]]);
-                same(&rows[row], &own[0], &format!("{positions:?}, step {at}, row {row}"));
+                let ours = step(&inference, state, &[tokens(at)[row]]);
+                same(&rows[row], &ours[0], &format!("{positions:?}, step {at}, row {row}"));
             }
         }
-        // Rows that are dropped, repeated and turned round keep their own past.
+        // Rows that are dropped, repeated and reordered keep their own past.
         together.select(&[2, 0, 0]).unwrap();
         let rows = step(&inference, &mut together, &[9, 8, 7]);
         for (row, (state, token)) in [(2, 9), (0, 8)].into_iter().enumerate() {
-            let own = step(&inference, &mut alone[state].clone(), &[token]);
-            same(&rows[row], &own[0], &format!("{positions:?}, selected row {row}"));
+            let ours = step(&inference, &mut alone[state].clone(), &[token]);
+            same(&rows[row], &ours[0], &format!("{positions:?}, selected row {row}"));
         }
         assert!(together.select(&[3]).is_err());
     }
@@ -120,8 +120,8 @@ fn what_is_beyond_the_context_is_forgotten() {
     assert_eq!(model(Positions::Rotary).inference(100).context(), 100);
 }
 
-/// What a GPU runs: keys and values in one tensor that grows, composed operations, weights in the type
-/// of the activations.
+/// The path of a GPU: keys and values in one tensor that grows, composed operations, weights in the
+/// type of the activations.
 #[test]
 fn without_kernels_of_our_own_texts_go_on_as_with_them() {
     for positions in ALL_POSITIONS {
@@ -138,7 +138,7 @@ fn without_kernels_of_our_own_texts_go_on_as_with_them() {
                     assert!(distance(ours, theirs) < 2e-2, "{positions:?}, {kind:?}, step {at}");
                 }
                 if at % 5 == 4 {
-                    // A copy that goes on elsewhere changes nothing here.
+                    // A copy that continues differently changes nothing here.
                     let mut copy = states.clone();
                     step(&half, &mut copy[0], &[4, 4, 4]);
                     for state in &mut states {

@@ -1,4 +1,4 @@
-//! What theory says of a Transformer, claim by claim, checked on Taper's own operations in f64.
+//! Theorems about Transformers, claim by claim, checked on Taper's own operations in f64.
 //! `docs/mathematics.md` derives each claim; the source stands above its test.
 #![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
@@ -33,7 +33,7 @@ fn values(x: &Tensor) -> Vec<f64> {
     x.flatten_all().unwrap().to_vec1().unwrap()
 }
 
-/// The largest difference between two tensors of one shape.
+/// Largest difference between two tensors of one shape.
 fn distance(left: &Tensor, right: &Tensor) -> f64 {
     assert_eq!(left.dims(), right.dims());
     values(left).iter().zip(values(right)).map(|(l, r)| (l - r).abs()).fold(0.0, f64::max)
@@ -59,19 +59,19 @@ fn spec(heads: usize, queries: &[usize], keys: &[usize], causal: bool) -> Attent
     }
 }
 
-/// One head of attention of `query (n, d)` to `key` and `value (m, d)`.
+/// Applies one head of attention of `query (n, d)` to `key` and `value (m, d)`.
 fn attend(query: &Tensor, key: &Tensor, value: &Tensor, causal: bool) -> Result<Tensor> {
     let spec = spec(1, &[query.dim(0)?], &[key.dim(0)?], causal);
     cross_attention(None, query, &Tensor::cat(&[key, value], 1)?, None, &spec)
 }
 
-/// The table of sinusoids `(count, width)`. Taper keeps it in f32, hence bounds of 1e-6 below.
+/// Table of sinusoids `(count, width)`. Taper keeps it in f32, hence bounds of 1e-6 below.
 fn positions(count: usize, width: usize) -> Tensor {
     let table = sinusoids(count, width, false).into_iter().map(f64::from).collect();
     matrix(table, count, width)
 }
 
-/// The matrix that moves sinusoids by `distance` positions: a rotation of each pair of columns.
+/// Matrix that shifts sinusoids by `distance` positions: a rotation of each pair of columns.
 fn shift(width: usize, distance: f64) -> Tensor {
     let mut values = vec![0.0; width * width];
     for pair in 0..width / 2 {
@@ -97,8 +97,8 @@ fn scores_have_variance_d_before_scaling_and_1_after() -> TestResult {
         let ratio = variance(&products) / width as f64;
         assert!((ratio - 1.0).abs() < 0.05, "width {width}: {ratio} d before scaling");
 
-        // Taper's attention shows its scores as weights: the logarithm of the ratio of two weights
-        // is the difference of two scores, whose variance is twice that of one.
+        // Taper's attention exposes its weights, not its scores: the logarithm of the ratio of two
+        // weights is the difference of two scores, whose variance is twice that of one.
         let spec = spec(1, &vec![1; count], &vec![2; count], false);
         let weights = composed::attention_weights(&query, &key, None, &spec)?; // (B, 1, 1, 2)
         let differences: Vec<f64> =
@@ -109,9 +109,9 @@ fn scores_have_variance_d_before_scaling_and_1_after() -> TestResult {
     Ok(())
 }
 
-/// Lee et al. 2019, "Set Transformer", property 1: attention that knows no positions commutes with
-/// permutations of its input, and with a mean over the tokens the result does not depend on their
-/// order. Positions break this, and so does a causal mask.
+/// Lee et al. 2019, "Set Transformer", property 1: attention without positions commutes with
+/// permutations of its input, and its mean over the tokens does not depend on their order.
+/// Positions break this, and so does a causal mask.
 #[test]
 fn attention_without_positions_is_equivariant_and_its_mean_invariant() -> TestResult {
     let order = Tensor::new(&[3_u32, 0, 6, 1, 5, 2, 4], &Device::Cpu)?;
@@ -194,14 +194,15 @@ fn a_temperature_towards_zero_gives_one_hot_weights() -> TestResult {
     }
     let cold = softmax(None, &matrix(scores.to_vec(), 1, count), 0.005)?;
     assert!(distance(&cold, &matrix(vec![0.0, 1.0, 0.0, 0.0, 0.0], 1, count)) < 1e-15);
-    // At the other end all scores are alike.
+    // At the other extreme all weights are equal.
     let hot = softmax(None, &matrix(scores.to_vec(), 1, count), 1e9)?;
     assert!(distance(&hot, &matrix(vec![0.2; 5], 1, count)) < 1e-8);
     Ok(())
 }
 
-/// `softmax(scores / T)` by Taper's attention: keys that are `√n / T` times the unit vectors make
-/// the query the scores, and values that are the unit vectors make the output the weights.
+/// Computes `softmax(scores / T)` by Taper's attention: with keys that are `√n / T` times the unit
+/// vectors, the query is the scores; with values that are the unit vectors, the output is the
+/// weights.
 fn softmax(tape: Option<&Tape>, scores: &Tensor, temperature: f64) -> Result<Tensor> {
     let width = scores.dim(1)?;
     let key = identity(width, (width as f64).sqrt() / temperature);
@@ -231,7 +232,7 @@ fn the_jacobian_of_softmax() -> TestResult {
     Ok(())
 }
 
-/// Where the layer norm of a layer stands; the layer is `W relu(V x)` with its residual path.
+/// A layer `W relu(V x)` with its residual path, and a layer norm before or after.
 fn layer(
     tape: &Tape,
     x: &Tensor,
@@ -252,8 +253,8 @@ fn layer(
 
 /// He et al. 2016, "Identity Mappings in Deep Residual Networks", section 2, and Xiong et al. 2020,
 /// "On Layer Normalization in the Transformer Architecture": the Jacobian of x + f(x) is the
-/// identity and that of f, so that the gradient of any depth arrives also without passing through a
-/// layer. Pre-LN keeps this path clear; Post-LN puts a norm on it.
+/// identity plus that of f, so that a part of the gradient reaches any depth without passing
+/// through a layer. Pre-LN keeps this path clear; Post-LN puts a norm on it.
 #[test]
 fn residual_paths_carry_the_gradient_unchanged() -> TestResult {
     let (rows, width, depth) = (3, 8, 24);
@@ -269,13 +270,13 @@ fn residual_paths_carry_the_gradient_unchanged() -> TestResult {
         Ok(tape.differentiate(&out, &adjoint)?.get(&x)?.expect("a gradient"))
     };
 
-    // One layer: with the path and without it, gradients differ by the one that came in.
+    // One layer: gradients with and without the path differ by the incoming gradient.
     let through_path = (gradient(&down, 1, true, true)? - gradient(&down, 1, true, false)?)?;
     assert!(distance(&through_path, &adjoint) < 1e-12);
-    // Twenty-four layers whose branches are silent: the gradient comes through as it is.
+    // Twenty-four layers with zero branches: the gradient passes unchanged.
     let silent = down.zeros_like()?;
     assert!(distance(&gradient(&silent, depth, true, true)?, &adjoint) < 1e-12);
-    // Under Post-LN it does not, even so: a norm takes away what shifts or scales its input.
+    // Under Post-LN it does not, even so: a norm removes shifts and scales of its input.
     let after_norms = gradient(&silent, depth, false, true)?;
     assert!(distance(&after_norms, &adjoint) > 0.1);
     for (gradient, x) in after_norms.to_vec2::<f64>()?.iter().zip(x.to_vec2::<f64>()?) {
@@ -286,7 +287,7 @@ fn residual_paths_carry_the_gradient_unchanged() -> TestResult {
 }
 
 /// Weiss, Goldberg and Yahav 2021, "Thinking Like Transformers", section 3 (select and aggregate):
-/// a head whose scores are all alike gives each token the mean of all that it sees.
+/// a head whose scores are all equal outputs, for each token, the mean of all that it sees.
 #[test]
 fn a_head_that_averages() -> TestResult {
     let (length, width) = (9, 4);
@@ -309,14 +310,15 @@ fn a_head_that_copies_the_previous_token() -> TestResult {
     let tokens = normal(length, width, 13);
     let out = attend(&query, &place, &tokens, true)?;
     assert!(distance(&out.narrow(0, 1, length - 1)?, &tokens.narrow(0, 0, length - 1)?) < 1e-12);
-    // The first token has nothing before it, and sees itself.
+    // The first token has none before it, and attends to itself.
     assert!(distance(&out.narrow(0, 0, 1)?, &tokens.narrow(0, 0, 1)?) < 1e-12);
     Ok(())
 }
 
 /// Weiss, Goldberg and Yahav 2021, section 3 (the selector `==`): one-hot tokens are queries and
-/// keys, so that a score is 1 for equal tokens and 0 for others; a first key with half of that takes
-/// what finds no equal. The head says of each token whether the other sequence has it.
+/// keys, so that a score is 1 for equal tokens and 0 for others; a first key with half that score
+/// receives the weight of tokens without an equal. The head tells for each token whether the other
+/// sequence contains it.
 #[test]
 fn a_head_that_compares_for_equality() -> TestResult {
     let (vocabulary, sharpness) = (8, 400.0);
@@ -331,7 +333,7 @@ fn a_head_that_compares_for_equality() -> TestResult {
     let (asked, known) = ([4, 1, 7, 1, 0], [1, 2, 4, 2]);
     let query = (one_hot(&asked, None) * sharpness)?;
     let key = one_hot(&known, Some(0.5));
-    // The first key says no, the others yes.
+    // The value of the first key means no, those of the others yes.
     let said: Vec<f64> =
         (0..5 * vocabulary).map(|i| f64::from(u8::from(i >= vocabulary))).collect();
     let out = attend(&query, &key, &matrix(said, 5, vocabulary), false)?.to_vec2::<f64>()?;
@@ -372,7 +374,7 @@ fn parameters_of_attention_and_operations_of_a_block() -> TestResult {
 
     // Each element of a matrix multiplies and adds once for each token.
     let matrices: usize = block("").filter(|p| p.is_matrix()).map(|p| 2 * n * p.len()).sum();
-    // Each attention weight is a product over a head's width, and weighs a value as wide.
+    // Each attention weight is a product over a head's width, and multiplies a value of that width.
     let pass = Pass::evaluate_with_attention_of("encoder.layers.0.self_attention");
     model.encode(&Sequences::pack(&[vec![5_u32; n]]), &pass)?;
     let weights = pass.into_attention()[0].weights.elem_count(); // H · n · n

@@ -1,9 +1,10 @@
-//! The time of attention by the length of a sequence, forward and backward, as lines of JSON: what
-//! `scripts/bench/attention.py` runs in turn with PyTorch.
+//! Time of attention by the length of a sequence, forward and backward, as lines of JSON.
+//! `scripts/bench/attention.py` runs it in turn with PyTorch.
 //!
 //! `cargo bench -p taper-ops --bench attention -- --lengths 512,2048 --causal`; `--heads`,
 //! `--width` (of a head), `--tokens` (of a batch of short sequences), `--dtype bf16`, `--dropout`
-//! and `--seconds` (for each length) are the other options. Threads are `RAYON_NUM_THREADS`.
+//! and `--seconds` (for each length) are the other options. `RAYON_NUM_THREADS` sets the number of
+//! threads.
 
 use candle_core::{Device, Result, Tensor, Var};
 use std::time::Instant;
@@ -13,7 +14,7 @@ use taper_ops::{AttentionSpec, Dropout, Products, Tape, self_attention};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The value of an option of the command line.
+/// Value of a command-line option.
 fn option(name: &str) -> Option<String> {
     let mut arguments = std::env::args().skip_while(|argument| argument != name);
     arguments.next().and_then(|_| arguments.next())
@@ -30,7 +31,7 @@ fn random(shape: &[usize], key: u64) -> Tensor {
     Tensor::from_vec(values, shape, &Device::Cpu).expect("memory")
 }
 
-/// Seconds of all threads together.
+/// Processor time of all threads together, in seconds.
 #[cfg(unix)]
 fn processor_time() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -44,7 +45,7 @@ fn processor_time() -> f64 {
     f64::NAN
 }
 
-/// The least wall and processor time so far.
+/// Smallest wall and processor time so far.
 #[derive(Clone, Copy)]
 struct Least(f64, f64);
 

@@ -1,10 +1,9 @@
-//! The time of every operation, forward and backward, in the sizes of the tiny and the base model;
+//! Time of every operation, forward and backward, in the sizes of the tiny and the base model:
 //! fused beside composed of Candle's primitives, and matrix products by each kernel that the
 //! machine has.
 //!
 //! `cargo bench -p taper-ops` runs all, `cargo bench -p taper-ops -- attention` those whose name
-//! has the word in it, and `--threads` is not an option: `RAYON_NUM_THREADS=1` in the environment
-//! is.
+//! contains the word. There is no option for threads; set `RAYON_NUM_THREADS=1` in the environment.
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 use divan::counter::ItemsCount;
@@ -25,13 +24,13 @@ fn main() {
     taper_ops::threads::in_pool(&Device::Cpu, divan::main);
 }
 
-/// Tokens of a batch, and of each of its sentences.
+/// Tokens of a batch.
 const TOKENS: usize = 2048;
 const SENTENCE: usize = 16;
-/// Entries of the vocabulary.
+/// Size of the vocabulary.
 const CLASSES: usize = 10_000;
 
-/// The layers of a model.
+/// Size of the layers of a model.
 #[derive(Clone, Copy)]
 struct Size {
     name: &'static str,
@@ -45,7 +44,7 @@ const SIZES: [Size; 2] = [
     Size { name: "base", width: 512, hidden: 2048, heads: 8 },
 ];
 
-/// How an operation is computed.
+/// Implementation of an operation.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
     Fused(Products),
@@ -75,13 +74,13 @@ impl Case {
     }
 }
 
-/// Every size in every way.
+/// Every size with every implementation.
 fn all() -> Vec<Case> {
     let ways = [Way::Fused(Products::F32), Way::Fused(Products::Bf16), Way::Composed];
     SIZES.into_iter().flat_map(|size| ways.map(|way| Case { size, way })).collect()
 }
 
-/// The same for operations without a matrix product.
+/// Every size and implementation, for operations without a matrix product.
 fn without_products() -> Vec<Case> {
     all().into_iter().filter(|case| case.way != Way::Fused(Products::Bf16)).collect()
 }
@@ -100,7 +99,7 @@ fn lengths() -> std::sync::Arc<[usize]> {
     vec![SENTENCE; TOKENS / SENTENCE].into()
 }
 
-/// Forward and backward. The adjoint of the result is all ones.
+/// Runs forward and backward. The adjoint of the result is all ones.
 fn run(
     bencher: Bencher<'_, '_>,
     case: &Case,
@@ -308,7 +307,7 @@ impl std::fmt::Display for Product {
     }
 }
 
-/// Each product by each kernel that serves.
+/// Each product with each kernel that supports it.
 fn products() -> Vec<Product> {
     let shapes = [(TOKENS, 128, 256), (TOKENS, 512, 2048), (512, TOKENS, 2048)];
     let ways = [Products::F32, Products::Bf16]
@@ -323,7 +322,7 @@ fn products() -> Vec<Product> {
         .collect()
 }
 
-/// The count is of multiplications and additions.
+/// Counts multiplications and additions.
 #[divan::bench(args = products(), max_time = 1)]
 fn matrix_product(bencher: Bencher<'_, '_>, case: &Product) {
     let (m, k, n) = case.shape;

@@ -1,42 +1,41 @@
-//! What becomes of freed memory, where mimalloc is the program's allocator, and what happens where
-//! there is none left.
+//! Handling of freed memory if mimalloc is the program's allocator, and of exhausted memory.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::io::Write;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-/// `mi_option_purge_delay` of mimalloc.h, the same number in its versions 2 and 3: milliseconds; −1
-/// is never.
+/// Number of `mi_option_purge_delay` in mimalloc.h, the same in versions 2 and 3. The value is in
+/// milliseconds; −1 means never.
 const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 
-/// Keeps the pages of freed memory from now on: for training.
+/// Keeps the pages of freed memory from now on, for training.
 ///
-/// A step allocates what the one before it freed. Given back to the system, pages fault in again
-/// one by one and cleared: a tenth of a small model's step. The price is that the process stays as
-/// large as it once was.
+/// A step allocates what the previous one freed. If pages were returned to the system, each would
+/// fault and be cleared again, which takes a tenth of a small model's step. The price is that the
+/// process never shrinks.
 pub fn keep_freed_pages() {
     set_purge_delay(-1);
 }
 
-/// Gives the pages of freed memory back, a tenth of a second later or when [`collect`] is called,
-/// and asks for no huge ones from now on: for decoding.
+/// Returns the pages of freed memory from now on, a tenth of a second later or when [`collect`] is
+/// called, and uses no huge pages, for decoding.
 ///
-/// Huge pages, which Linux gives where half of one is asked for, make a small model's process a
-/// quarter larger, and neither it nor a base model quicker.
+/// Huge pages, which Linux uses when half of one is requested, make a small model's process a
+/// quarter larger, and neither it nor a base model faster.
 pub fn return_freed_pages() {
     set_purge_delay(100);
-    // Where the kernel does not know how, memory is larger.
+    // A kernel without this call only uses more memory.
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 
-/// Makes what this thread and those of the pool have freed ready for other uses: between batches of
-/// different shapes.
+/// Makes memory that this thread and those of the pool have freed available for other uses; called
+/// between batches of different shapes.
 ///
-/// An allocator keeps what was freed for the next of the same size on the same thread. What a batch
-/// of long sentences needs is of other sizes than what one of short sentences does, and either
-/// thread may ask for it: without this, translating 2,000 lines took half as much memory again.
+/// An allocator keeps freed blocks for the next request of the same size on the same thread. But
+/// batches of long and of short sentences need different sizes, on any thread: without this call,
+/// translating 2,000 lines took half as much memory again.
 pub fn collect() {
     // SAFETY: looks after what the calling thread has freed; it touches nothing that is in use.
     let of_this_thread = || unsafe { libmimalloc_sys::mi_collect(true) };
@@ -44,9 +43,9 @@ pub fn collect() {
     rayon::broadcast(|_| of_this_thread());
 }
 
-/// Where addresses are limited (`ulimit -v`), keeps the C library's own allocator to one arena. It
-/// reserves 64 MiB of addresses for each thread otherwise, as long as there are any, and uses next
-/// to nothing of them: memory goes through mimalloc.
+/// Limits the C library's own allocator to one arena if the address space is limited (`ulimit -v`).
+/// Otherwise it reserves 64 MiB of addresses for each thread while there are any, and uses almost
+/// none of them, since memory comes from mimalloc.
 ///
 /// Call it before any other thread exists.
 pub fn spare_addresses() {
@@ -57,27 +56,27 @@ pub fn spare_addresses() {
     }
 }
 
-/// Whether [`Explaining`] counts.
+/// Whether [`Explaining`] is counting.
 static COUNTS: AtomicBool = AtomicBool::new(false);
-/// Bytes in use beyond those at the beginning of the count, and the most there were.
+/// Bytes in use beyond those at the start of counting, and their maximum.
 static IN_USE: AtomicI64 = AtomicI64::new(0);
 static MOST_IN_USE: AtomicI64 = AtomicI64::new(0);
 
-/// Bytes that a piece of work had in use.
+/// Bytes that a piece of work used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InUse {
-    /// At one time, at most.
+    /// Largest number in use at any time.
     pub most: u64,
-    /// When it had its result.
+    /// Number in use when it had its result.
     pub kept: u64,
 }
 
-/// What `work` returns, and the bytes that it had in use; nothing where [`Explaining`] is not the
-/// program's allocator.
+/// Runs `work`, and returns its result and the bytes that it used; `None` if [`Explaining`] is not
+/// the program's allocator.
 ///
-/// What the process has resident also depends on which thread computed what, since each keeps what
-/// it freed. This does not, but for the little that threads take for themselves. One count goes on
-/// at a time.
+/// The resident memory of a process also depends on which thread computed what, since each keeps
+/// what it freed. This count does not, except for the little that threads allocate for themselves.
+/// Only one count runs at a time.
 pub fn counted<R>(work: impl FnOnce() -> R) -> (R, Option<InUse>) {
     IN_USE.store(0, Ordering::Relaxed);
     MOST_IN_USE.store(0, Ordering::Relaxed);
@@ -89,7 +88,7 @@ pub fn counted<R>(work: impl FnOnce() -> R) -> (R, Option<InUse>) {
     (result, (most > 0).then_some(InUse { most, kept }))
 }
 
-/// Counts a change of the bytes in use, while something is counted.
+/// Counts a change of the bytes in use, if counting.
 fn count(change: i64) {
     if COUNTS.load(Ordering::Relaxed) {
         let now = IN_USE.fetch_add(change, Ordering::Relaxed) + change;
@@ -104,20 +103,20 @@ fn set_purge_delay(milliseconds: std::ffi::c_long) {
     unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, milliseconds) };
 }
 
-/// An allocator that ends the process with an error message and exit code 2 where there is no
-/// memory left, in place of an abort without a word: the figures of a recipe or an option may ask
-/// for any amount, and it is their writer who has to know.
+/// An allocator that ends the process with an error message and exit code 2 when memory is
+/// exhausted, instead of aborting silently. Recipes and options can request any amount, and their
+/// writer has to know.
 ///
-/// Sizes from 8 KiB up to 512 KiB it asks for as powers of two.
+/// It rounds sizes from 8 KiB up to 512 KiB to powers of two.
 #[derive(Debug, Clone, Copy)]
 pub struct Explaining<A>(pub A);
 
 /// Sizes that are rounded up to powers of two.
 ///
-/// As hypotheses end, each step of a search asks for blocks a little smaller than the one before.
-/// mimalloc has eight sizes between two powers of two, and for each on each thread pages of half a
-/// MiB, or of four from 64 KiB on, whose freed blocks serve that size alone: a beam search held a
-/// quarter more memory than it now does. The room behind what was asked for is never touched.
+/// As hypotheses end, each step of a search requests slightly smaller blocks than the one before.
+/// mimalloc has eight sizes between two powers of two. For each of them, each thread has pages of
+/// half a MiB, or of four MiB from 64 KiB on, whose freed blocks serve that size alone: without
+/// rounding, a beam search held a quarter more memory. The additional room is never touched.
 const UNEVEN: Range<usize> = 8 * 1024..512 * 1024;
 
 fn rounded(layout: Layout) -> Layout {
@@ -128,9 +127,9 @@ fn rounded(layout: Layout) -> Layout {
     unsafe { Layout::from_size_align_unchecked(layout.size().next_power_of_two(), layout.align()) }
 }
 
-// SAFETY: every method hands its arguments on to the allocator inside and returns what that
-// returns, unless it ends the process. A block is as large there as its rounded size says, whoever
-// asks, and never smaller than it should be.
+// SAFETY: every method passes its arguments to the inner allocator and returns its result, unless
+// it ends the process. A block there has its rounded size, which depends only on the requested one
+// and is never smaller.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Explaining<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);
@@ -167,7 +166,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Explaining<A> {
     }
 }
 
-/// `memory`, if there is any.
+/// Returns `memory`, or ends the process if it is null.
 fn had(memory: *mut u8, size: usize) -> *mut u8 {
     if memory.is_null() {
         out_of_memory(size);
@@ -181,7 +180,7 @@ fn out_of_memory(size: usize) -> ! {
     let mut text = [0; 256];
     let room = text.len();
     let mut left = &mut text[..];
-    // What does not fit is cut off, and a message that nobody reads is no loss.
+    // A message that does not fit is truncated, and a failed write is no loss.
     let _ = writeln!(
         left,
         "\nerror: out of memory: {size} bytes more cannot be had of the system, the container or ulimit -v; \
@@ -189,7 +188,7 @@ fn out_of_memory(size: usize) -> ! {
     );
     let length = room - left.len();
     let _ = std::io::stderr().write_all(&text[..length]);
-    // At once: what is done at an orderly end may allocate.
+    // Exits at once, since an orderly exit may allocate.
     #[cfg(unix)]
     // SAFETY: ends the process without running anything.
     unsafe {
@@ -206,7 +205,8 @@ mod tests {
     use std::collections::HashMap;
     use std::sync::Mutex;
 
-    /// The system's, which remembers with which layout each block was asked for.
+    /// The system's allocator, which checks that each block is freed with the layout that it was
+    /// allocated with.
     #[derive(Default)]
     struct Strict(Mutex<HashMap<usize, Layout>>);
 

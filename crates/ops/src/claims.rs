@@ -1,13 +1,13 @@
-//! What tasks of a parallel loop promise each other: that no element is written by two of them. No
-//! compiler checks it. With the feature `claims` each task says what it is about to write, and where
-//! another has said the same, it panics:
+//! Checks that no two tasks of a parallel loop write the same element, which no compiler does. With
+//! the feature `claims` each task claims the elements that it is about to write, and panics if
+//! another has claimed them:
 //!
 //! ```sh
 //! RAYON_NUM_THREADS=8 cargo test --release -p taper-ops --features claims -- --test-threads 1
 //! ```
 //!
-//! Tasks are told apart by their threads alone, so that it takes more of these than there are cores:
-//! hardly any then has two tasks. Tests run one after another, since all loops share what is noted.
+//! Tasks are distinguished by their threads only. So use more threads than cores: then hardly any
+//! thread has two tasks. Tests run one after another, since all loops share the claims.
 
 #[cfg(feature = "claims")]
 pub(crate) use noted::{begin, claim, disclaim};
@@ -16,15 +16,15 @@ pub(crate) use unheard::{begin, claim, disclaim};
 
 #[cfg(not(feature = "claims"))]
 mod unheard {
-    /// A parallel loop begins: what was written before is as if nobody had.
+    /// Begins a parallel loop: drops all earlier claims.
     #[inline(always)]
     pub(crate) fn begin() {}
 
-    /// The elements from `_first` on are nobody's yet: other memory was there before.
+    /// Drops claims on the elements from `_first` on, whose memory has been allocated anew.
     #[inline(always)]
     pub(crate) fn disclaim<T>(_first: *const T, _count: usize) {}
 
-    /// This thread alone writes the elements from `_first` on.
+    /// Claims the elements from `_first` on for this thread.
     #[inline(always)]
     pub(crate) fn claim<T>(_first: *const T, _count: usize) {}
 }
@@ -36,7 +36,7 @@ mod noted {
     use std::thread::ThreadId;
     use std::time::Duration;
 
-    /// Whose an element is, by its address.
+    /// Thread that claimed an element, by the element's address.
     type Claims = HashMap<usize, ThreadId>;
 
     static CLAIMS: LazyLock<Mutex<Claims>> = LazyLock::new(Mutex::default);
@@ -58,15 +58,16 @@ mod noted {
     }
 
     pub(crate) fn claim<T>(first: *const T, count: usize) {
-        let own = std::thread::current().id();
+        let this_thread = std::thread::current().id();
         let mut claims = claims();
         let is_first = claims.is_empty();
         let mut addresses = (0..count).map(|element| first.wrapping_add(element).addr());
-        let is_contested = addresses.any(|address| *claims.entry(address).or_insert(own) != own);
+        let is_contested =
+            addresses.any(|address| *claims.entry(address).or_insert(this_thread) != this_thread);
         drop(claims);
         assert!(!is_contested, "two tasks write the same element");
         if is_first {
-            // So that the others have begun before this thread takes its next task.
+            // Gives other threads time to begin before this one takes its next task.
             std::thread::sleep(Duration::from_micros(100));
         }
     }

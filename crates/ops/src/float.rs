@@ -1,4 +1,4 @@
-//! The scalar types that the fused kernels are written for.
+//! Scalar types of the fused kernels.
 //!
 //! Training runs in `f32`; `f64` exists so that finite differences can check every backward pass.
 
@@ -9,6 +9,16 @@ use candle_core::WithDType;
 use std::ops::{AddAssign, MulAssign, SubAssign};
 #[cfg(target_arch = "x86_64")]
 use std::sync::OnceLock;
+
+/// Whether no value is NaN or infinite.
+///
+/// The exponent of such values, and of no others, has all bits set: the largest of the bits tells,
+/// in a loop that vectorises.
+#[must_use]
+pub fn all_finite(values: &[f32]) -> bool {
+    let largest = values.iter().fold(0, |most, value| value.abs().to_bits().max(most));
+    largest < f32::INFINITY.to_bits()
+}
 
 /// A floating-point type with fused kernels: `f32` or `f64`.
 pub(crate) trait Float:
@@ -27,19 +37,19 @@ pub(crate) trait Float:
     fn of(value: f64) -> Self;
     fn wide(self) -> f64;
     fn sqrt(self) -> Self;
-    /// `e^self`, for arguments at most 88; vectorises where it can.
+    /// Computes `e^self`, for arguments of at most 88; vectorised for f32.
     fn exp(self) -> Self;
-    /// The error function; vectorises where it can.
+    /// Computes the error function; vectorised for f32.
     fn erf(self) -> Self;
-    /// The hyperbolic tangent; vectorises where it can.
+    /// Computes the hyperbolic tangent; vectorised for f32.
     fn tanh(self) -> Self;
     fn ln(self) -> Self;
-    /// The slice itself, where this type is `f32`.
+    /// The slice itself, if this type is `f32`.
     fn as_f32(values: &[Self]) -> Option<&[f32]>;
-    /// As [`Float::as_f32`], for memory that threads share.
+    /// The shared memory itself, if this type is `f32`.
     fn shared_f32(values: Shared<Self>) -> Option<Shared<f32>>;
-    /// From f32, where this type is that.
-    fn of_f32_mut(values: &mut [f32]) -> Option<&mut [Self]>;
+    /// The f32 slice as one of this type, if the two are the same.
+    fn from_f32_mut(values: &mut [f32]) -> Option<&mut [Self]>;
 }
 
 impl Float for f32 {
@@ -56,9 +66,9 @@ impl Float for f32 {
     fn sqrt(self) -> Self {
         f32::sqrt(self)
     }
-    /// Cody–Waite range reduction and a degree-6 polynomial (Cephes' `expf` scheme): within 2 ulp
-    /// of libm on [-87, 88], branch-free so that loops over it vectorise. Below -87 the result
-    /// is 0.
+    /// Computes the exponential by Cody–Waite range reduction and a degree-6 polynomial (the scheme
+    /// of Cephes' `expf`): within 2 ulp of libm on [-87, 88], and without branches, so that loops
+    /// over it vectorise. Below -87 the result is 0.
     #[inline(always)]
     fn exp(self) -> Self {
         let clamped = self.clamp(-87.0, 88.0);
@@ -74,15 +84,15 @@ impl Float for f32 {
         poly = poly * rest + 4.166_579_6e-2;
         poly = poly * rest + 1.666_666_5e-1;
         poly = poly * rest + 0.5;
-        // A NaN stays one through here.
+        // A NaN stays NaN here.
         let value = poly * rest * rest + rest + 1.0;
         let scaled = value * f32::from_bits(rounded.to_bits().wrapping_add(127) << 23);
         if self < -87.0 { 0.0 } else { scaled }
     }
-    /// Near zero `x · p(x²)`, further out `1 - e^-q(|x|)`, both polynomials fitted by weighted least
-    /// squares to the error function in f64 until their largest error was least (Lawson 1961).
-    /// Within 1.2e-7, and within 3e-7 of the value near zero. Both are computed for every argument,
-    /// so that loops vectorise.
+    /// Computes the error function: near zero `x · p(x²)`, further out `1 - e^-q(|x|)`, with
+    /// polynomials fitted in f64 by weighted least squares until their largest error was minimal
+    /// (Lawson 1961). The error is at most 1.2e-7, and near zero at most 3e-7 of the value. Both
+    /// are computed for every argument, so that loops vectorise.
     #[inline(always)]
     fn erf(self) -> Self {
         let square = self * self;
@@ -93,7 +103,7 @@ impl Float for f32 {
         near = near * square - 3.761_252_5e-1;
         near = near * square + 1.283_791e-1;
         let near = near * self + self;
-        // From 4 on it is 1 in f32.
+        // From 4 on the result is 1 in f32.
         let size = self.abs().clamp(0.0, 4.0);
         let mut far = -1.971_816e-4_f32;
         far = far * size + 3.055_606_3e-3;
@@ -105,9 +115,9 @@ impl Float for f32 {
         let far = (1.0 - Float::exp(-far)).copysign(self);
         if size < 0.9 { near } else { far }
     }
-    /// Near zero `x + x³ p(x²)` with the polynomial of Cephes' `tanhf`, further out
-    /// `1 - 2 / (e^2|x| + 1)`: within 2e-7 of the value. Both are computed for every argument, so
-    /// that loops vectorise.
+    /// Computes the hyperbolic tangent: near zero `x + x³ p(x²)` with the polynomial of Cephes'
+    /// `tanhf`, further out `1 - 2 / (e^2|x| + 1)`: within 2e-7 of the value. Both are computed for
+    /// every argument, so that loops vectorise.
     #[inline(always)]
     fn tanh(self) -> Self {
         let square = self * self;
@@ -117,12 +127,12 @@ impl Float for f32 {
         near = near * square + 1.333_144_2e-1;
         near = near * square - 3.333_328e-1;
         let near = near * square * self + self;
-        // From 10 on it is 1 in f32.
+        // From 10 on the result is 1 in f32.
         let size = self.abs();
         let twice = size + size;
         let far =
             (1.0 - 2.0 / (Float::exp(if size > 10.0 { 20.0 } else { twice }) + 1.0)).copysign(self);
-        // A NaN stays one.
+        // A NaN stays NaN.
         if size < 0.625 {
             near
         } else if size.is_nan() {
@@ -141,7 +151,7 @@ impl Float for f32 {
     fn shared_f32(values: Shared<Self>) -> Option<Shared<f32>> {
         Some(values)
     }
-    fn of_f32_mut(values: &mut [f32]) -> Option<&mut [Self]> {
+    fn from_f32_mut(values: &mut [f32]) -> Option<&mut [Self]> {
         Some(values)
     }
 }
@@ -182,12 +192,12 @@ impl Float for f64 {
     fn shared_f32(_values: Shared<Self>) -> Option<Shared<f32>> {
         None
     }
-    fn of_f32_mut(_values: &mut [f32]) -> Option<&mut [Self]> {
+    fn from_f32_mut(_values: &mut [f32]) -> Option<&mut [Self]> {
         None
     }
 }
 
-/// Registers for which loops are compiled.
+/// Vector registers that loops are compiled for.
 #[cfg(target_arch = "x86_64")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Registers {
@@ -198,14 +208,14 @@ pub(crate) enum Registers {
 
 #[cfg(target_arch = "x86_64")]
 impl Registers {
-    /// Those that loops use: the widest ones of this processor, but for a user who
-    /// [chose](Kernel::chosen) less for the matrix products.
+    /// Registers of loops: the widest ones of this processor, unless the user
+    /// [chose](Kernel::chosen) a kernel with narrower ones for matrix products.
     pub(crate) fn widest() -> Self {
         static WIDEST: OnceLock<Registers> = OnceLock::new();
         *WIDEST.get_or_init(|| Self::within(Kernel::chosen().ok().flatten()))
     }
 
-    /// The widest ones that such a kernel has too.
+    /// Widest registers of the processor that the chosen kernel uses too.
     fn within(chosen: Option<Kernel>) -> Self {
         let has_fma = std::arch::is_x86_feature_detected!("fma");
         if chosen != Some(Kernel::Fma256)
@@ -224,8 +234,8 @@ impl Registers {
     }
 }
 
-/// Defines a function whose body is compiled for AVX-512, AVX2 and the baseline, chosen at run
-/// time.
+/// Defines a function whose body is compiled for AVX-512, AVX2 and the baseline; the variant is
+/// chosen at run time.
 macro_rules! vectorised {
     ($(#[$meta:meta])* fn $name:ident<$T:ident>($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?
         $body:block
@@ -270,7 +280,7 @@ pub(crate) use vectorised;
 mod tests {
     use super::*;
 
-    /// A processor that is held to AVX2 does not use more in its loops either.
+    /// With a kernel for AVX2, loops use no wider registers either.
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn the_registers_of_loops_are_no_wider_than_those_of_the_chosen_kernel() {

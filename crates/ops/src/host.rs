@@ -8,13 +8,15 @@ use std::ops::Deref;
 
 /// Read access to the elements of a tensor on the host, in row-major order.
 pub(crate) struct Host<'a> {
-    /// Candle's read guard, whose type it does not export.
+    /// Read guard of Candle, whose type is private.
     storage: Box<dyn Deref<Target = Storage> + 'a>,
     start: usize,
     end: usize,
 }
 
 impl<'a> Host<'a> {
+    /// Locks a tensor for reading.
+    ///
     /// # Errors
     /// When the elements are not contiguous.
     pub(crate) fn new(tensor: &'a Tensor) -> Result<Self> {
@@ -33,7 +35,7 @@ impl<'a> Host<'a> {
     }
 }
 
-/// What has an element type: a tensor, or its storage.
+/// Element type of a tensor, or of its storage.
 pub(crate) trait Typed {
     fn data_type(&self) -> DType;
 }
@@ -50,8 +52,8 @@ impl Typed for CpuStorage {
     }
 }
 
-/// Runs a function generic over [`Float`] for the element type of a tensor that
-/// [has a kernel](crate::tape::is_fused).
+/// Runs a function that is generic over [`Float`] with the element type of a tensor that [has a
+/// kernel](crate::tape::is_fused).
 macro_rules! for_float {
     ($tensor:expr, $T:ident => $body:expr) => {
         match $crate::host::Typed::data_type($tensor) {
@@ -69,7 +71,7 @@ macro_rules! for_float {
 }
 pub(crate) use for_float;
 
-/// Mutable access to a contiguous f32 tensor on the host.
+/// Runs a function with mutable access to the elements of a contiguous f32 tensor on the host.
 pub(crate) fn update_elements(
     tensor: &Tensor,
     update: impl FnMut(&mut [f32]) -> Result<()>,

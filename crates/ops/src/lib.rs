@@ -1,22 +1,23 @@
 //! Differentiable operations for training Transformers on Candle: fused on the CPU, with backward
-//! passes, each beside the composition of Candle primitives that is its oracle and its fallback.
+//! passes, and each also composed of Candle primitives, as oracle and fallback.
 //!
 //! **Decision.** Sequences are packed: an activation is `(N, D)` with one row for each real token,
-//! and lengths say where sequences end. Every pass then costs what the tokens cost, and nothing
-//! that is computed depends on padding. The alternative, padded `(B, T, D)` tensors with masks,
-//! spends up to half of the work on padding and makes a result depend on its batch.
+//! and lengths say where sequences end. So no pass computes padding, and no result depends on it.
+//! The alternative, padded `(B, T, D)` tensors with masks, spends up to half of the work on padding
+//! and makes a result depend on its batch.
 //!
-//! **Decision.** On the host, a tape of our own carries the graph ([`Tape`]); elsewhere Candle's
-//! autodiff does, through the composed operations. Hung into Candle's graph as custom ops, the same
+//! **Decision.** On the host, our own tape records the graph ([`Tape`]); elsewhere Candle's
+//! autodiff does, through the composed operations. As custom ops in Candle's graph, the same
 //! kernels spent a third of a step on zeros, copies and additions at its edges, and every
-//! activation lived until the end. The functions are the same on both ways, so that a model is
+//! activation lived until the end. The functions are the same in both cases, so that a model is
 //! written once.
 //!
-//! What is not fused yet can stand on the tape in plain Candle ([`composed::on_tape`]).
+//! Operations that are not fused yet can be recorded on the tape in plain Candle
+//! ([`composed::on_tape`]).
 //!
 //! All `unsafe` of the project is here: raw products, threads that write to disjoint parts of a
-//! slice, calls of functions compiled for processor features found at run time, and of those of the
-//! system and of CUDA that no library makes safe.
+//! slice, calls of functions compiled for processor features detected at run time, and calls of
+//! system and CUDA functions without a safe library.
 
 pub mod allocator;
 mod claims;
@@ -43,6 +44,7 @@ mod sums;
 mod tape;
 pub mod threads;
 
+pub use float::all_finite;
 pub use loss::smoothed_cross_entropy;
 pub use nn::{
     Cache, causal_convolution, causal_convolution_after, columns, computed_pairs, cross_attention,
@@ -60,9 +62,9 @@ pub use packed_weights::PackedWeights;
 pub use products::int8::{Int8Kernel, Int8Matrix};
 pub use products::{Kernel, KernelError, Products};
 pub use spec::{
-    ABSENT, Activation, AdamStep, AdditiveAttention, AttentionSpec, Cell, ConvolutionSpec,
-    CrossEntropySpec, Dropout, EmbeddingSpec, HierarchicalSpec, InOne, Kept, LinearAttentionSpec,
-    LinearSpec, LossSums, Recurred, Recurrence, RecurrenceSpec, ScanInputs, ScanSpec, Seen, Sparse,
-    StateGradients, Turns,
+    ABSENT, Activation, AdamStep, AdditiveAttention, AttentionSpec, CachedRows, Cell,
+    ConvolutionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, HierarchicalSpec, JoinedRows,
+    LinearAttentionSpec, LinearSpec, LossSums, Recurred, Recurrence, RecurrenceSpec, ScanInputs,
+    ScanSpec, Sparse, StateGradients, Turns, VisibleKeys,
 };
 pub use tape::{Adjoints, Gradients, Parameter, ParameterStore, Tape, WhenFinal};

@@ -1,4 +1,4 @@
-//! Weights in the layout that the matrix kernels read, kept for as long as they do not change.
+//! Weights in the layout of the matrix kernels, kept as long as they do not change.
 
 use crate::host::Host;
 use crate::products::int8::{Int8Kernel, Int8Matrix, PackedInt8};
@@ -7,34 +7,34 @@ use candle_core::{DType, Result, Tensor, TensorId};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The weights of a model that decodes: each is packed when it is first multiplied with.
+/// Packed weights of a decoding model; each is packed on its first product.
 ///
-/// Packing costs about as much as a product with thirty rows, which a step of decoding would pay
-/// for every weight. It takes the memory of the weight again, more or less: for AMX's f32 products one
-/// and a half times as much, for bf16 products of bf16 kernels half as much, for int8 a quarter, and
-/// nothing on a processor whose kernel does not pack. On a GPU in half precision each is converted
-/// once, which takes half of its memory again.
+/// Packing costs about as much as a product with thirty rows, which otherwise each step of decoding
+/// would pay for every weight. It takes additional memory, as a multiple of the weight's: one and a
+/// half for AMX's f32 products, a half for bf16 products of bf16 kernels, a quarter for int8, one
+/// otherwise, and none on a processor whose kernel does not pack. On a GPU in half precision each
+/// weight is converted once, which takes half of its memory in addition.
 ///
-/// What is kept does not follow a weight that changes: training goes on without this.
+/// Packed weights do not follow changes of the original, so that training does not use them.
 #[derive(Debug, Default)]
 pub struct PackedWeights {
     is_int8: bool,
     packed: Mutex<HashMap<(TensorId, Products), PackedWeight>>,
-    /// Where no kernel packs: in the type of the activations.
+    /// Weights in the type of the activations, if no kernel packs.
     converted: Mutex<HashMap<(TensorId, DType), Tensor>>,
 }
 
-/// One of them.
+/// A packed weight.
 #[derive(Debug, Clone)]
 pub(crate) enum PackedWeight {
-    /// For products of f32 or bf16.
+    /// Packed for products in f32 or bf16.
     Float(Arc<Packed>),
-    /// Rounded, for products of int8.
+    /// Rounded and packed for products in int8.
     Int8(Arc<PackedInt8>),
 }
 
 impl PackedWeight {
-    /// As the right operand of a product.
+    /// The weight as the right operand of a product.
     pub(crate) fn right<T>(&self) -> Right<'_, T> {
         match self {
             Self::Float(packed) => Right::Packed(packed),
@@ -44,15 +44,15 @@ impl PackedWeight {
 }
 
 impl PackedWeights {
-    /// Weights that are rounded to int8 when they are packed, and multiplied by activations that are
-    /// rounded to int8 too: whatever the type of products, where tensors are f32 on the host.
+    /// Makes packs that round weights to int8, and multiply them by activations that are rounded to
+    /// int8 too, whatever the type of products, if tensors are f32 on the host.
     #[must_use]
     pub fn int8() -> Self {
         Self { is_int8: true, ..Self::default() }
     }
 
-    /// The weight `(O, I)` of a linear layer as a right operand `(I, O)`; none where the kernel for
-    /// it does not pack.
+    /// Weight `(O, I)` of a linear layer as a right operand `(I, O)`; `None` if its kernel does not
+    /// pack.
     pub(crate) fn get(&self, weight: &Tensor, products: Products) -> Result<Option<PackedWeight>> {
         if weight.dtype() != DType::F32 {
             return Ok(None);
@@ -62,13 +62,13 @@ impl PackedWeights {
         if let Some(packed) = lock().get(&key) {
             return Ok(Some(packed.clone()));
         }
-        // Packing is shared between threads, and a thread that waits may take up work that asks
-        // here too: the lock must not be held.
+        // Packing runs on several threads, and a waiting thread may take up work that calls this
+        // too; so the lock must not be held.
         let Some(new) = self.pack(weight, products)? else { return Ok(None) };
         Ok(Some(lock().entry(key).or_insert(new).clone()))
     }
 
-    /// The weight itself in another type.
+    /// The weight, converted to another type.
     pub(crate) fn converted(&self, weight: &Tensor, dtype: DType) -> Result<Tensor> {
         if weight.dtype() == dtype {
             return Ok(weight.clone());
@@ -87,7 +87,7 @@ impl PackedWeights {
         let host = Host::new(weight)?;
         let values = host.elements::<f32>()?;
         if self.is_int8 && inputs > 0 {
-            let packed = PackedInt8::new(&Int8Matrix::of(values, inputs), Int8Kernel::best());
+            let packed = PackedInt8::new(&Int8Matrix::round(values, inputs), Int8Kernel::best());
             if let Some(packed) = packed {
                 return Ok(Some(PackedWeight::Int8(Arc::new(packed))));
             }

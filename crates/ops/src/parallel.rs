@@ -1,22 +1,21 @@
-//! Work split over threads in pieces of fixed size, so that no result depends on the number of
-//! threads.
+//! Parallel work in pieces of fixed size, so that no result depends on the number of threads.
 //!
-//! Rayon hands out several pieces at a time, as many as a fourth of all where there are two
-//! threads, and whoever is done first waits. `with_max_len(1)` hands them out one by one, where a
-//! piece is worth the tenth of a microsecond that it costs.
+//! Rayon hands out several pieces at a time, with two threads up to a fourth of all, so that the
+//! first thread to finish waits. `with_max_len(1)` hands them out one by one, at a cost of a tenth
+//! of a microsecond each, for pieces that are worth it.
 
 use crate::float::{Float, vectorised};
 use crate::profile::{even, region};
 use rayon::prelude::*;
 
-/// Elements in a piece of an elementwise pass.
+/// Number of elements in a piece of an elementwise pass.
 pub(crate) const CHUNK: usize = 16 * 1024;
 
-/// Rows in a piece of a pass over rows that also sums over them.
+/// Number of rows in a piece of a pass over rows that also sums over them.
 pub(crate) const ROWS: usize = 64;
 
 vectorised! {
-    /// `total[i] += values[i]`.
+    /// Computes `total[i] += values[i]`.
     fn add<T>(total: &mut [T], values: &[T]) {
         for (total, value) in total.iter_mut().zip(values) {
             *total += *value;
@@ -25,7 +24,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// `out[i] *= factors[i]`.
+    /// Computes `out[i] *= factors[i]`.
     fn multiply<T>(out: &mut [T], factors: &[T]) {
         for (out, factor) in out.iter_mut().zip(factors) {
             *out *= *factor;
@@ -44,8 +43,7 @@ vectorised! {
     }
 }
 
-/// Sums of the columns of a row-major matrix: pieces of [`ROWS`] rows in parallel, combined in
-/// order.
+/// Sums the columns of a row-major matrix: pieces of [`ROWS`] rows in parallel, combined in order.
 pub(crate) fn column_sums<T: Float>(values: &[T], width: usize) -> Vec<T> {
     let sums = |rows: &[T]| {
         let mut sums = vec![T::default(); width];
@@ -59,7 +57,7 @@ pub(crate) fn column_sums<T: Float>(values: &[T], width: usize) -> Vec<T> {
     combined(partial, width)
 }
 
-/// The elementwise sum of equally long vectors, in their order.
+/// Sums equally long vectors elementwise, in their order.
 pub(crate) fn combined<T: Float>(parts: Vec<Vec<T>>, width: usize) -> Vec<T> {
     let mut total = vec![T::default(); width];
     for part in parts {

@@ -1,10 +1,9 @@
-//! Counter-based randomness: a number is a function of (seed, what, where), never of what was drawn
-//! before.
+//! Counter-based randomness: a number is a function of (seed, what, where), never of earlier draws.
 //!
 //! A stateful generator makes a run depend on the order in which threads, devices and restarts draw
 //! from it. Here each draw hashes its own coordinates (Salmon et al. 2011, "Parallel random
-//! numbers: as easy as 1, 2, 3" gives the argument), so there is no generator state to save and a
-//! step can be repeated.
+//! numbers: as easy as 1, 2, 3" gives the argument), so that there is no generator state to save,
+//! and a step can be repeated.
 //!
 //! The hash is the finaliser of SplitMix64 (Steele et al. 2014), which passes BigCrush as a
 //! counter-based generator when its input advances by an odd constant.
@@ -16,7 +15,7 @@
 //! assert!((0.0..1.0).contains(&counter.f32_at(7)));
 //! ```
 
-/// The odd constant by which SplitMix64 advances: 2⁶⁴ divided by the golden ratio.
+/// Odd constant by which SplitMix64 advances: 2⁶⁴ divided by the golden ratio.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// SplitMix64's finaliser: a bijection whose output bits each depend on every input bit.
@@ -27,7 +26,7 @@ pub(crate) const fn finalise(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Folds `words` into `seed`: a key that differs whenever any word or their order does.
+/// Folds `words` into `seed`: a key that changes with any word and with their order.
 #[must_use]
 pub fn mix(seed: u64, words: &[u64]) -> u64 {
     let mut key = finalise(seed.wrapping_add(GOLDEN));
@@ -37,7 +36,7 @@ pub fn mix(seed: u64, words: &[u64]) -> u64 {
     key
 }
 
-/// A key for a name, such as a parameter's: FNV-1a, finalised.
+/// Key of a name, such as a parameter's: FNV-1a, finalised.
 #[must_use]
 pub fn name_key(name: &str) -> u64 {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -46,40 +45,41 @@ pub fn name_key(name: &str) -> u64 {
     finalise(hash)
 }
 
-/// The infinite sequence of one key, addressed by index.
+/// Infinite sequence of random numbers of one key, addressed by index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counter {
     key: u64,
 }
 
 impl Counter {
-    /// The sequence of `key`.
+    /// Makes the sequence of `key`.
     #[must_use]
     pub const fn new(key: u64) -> Self {
         Self { key }
     }
 
-    /// 64 uniform bits.
+    /// Returns 64 uniform bits.
     #[inline(always)]
     #[must_use]
     pub const fn u64_at(&self, index: u64) -> u64 {
         finalise(self.key.wrapping_add(index.wrapping_mul(GOLDEN)))
     }
 
-    /// Uniform in `[0, 1)`, a multiple of 2⁻²⁴.
+    /// Returns a uniform number in `[0, 1)`, a multiple of 2⁻²⁴.
     #[inline(always)]
     #[must_use]
     pub fn f32_at(&self, index: u64) -> f32 {
         (self.u64_at(index) >> 40) as f32 * (1.0 / (1u64 << 24) as f32)
     }
 
-    /// Uniform in `[0, 1)`, a multiple of 2⁻⁵³.
+    /// Returns a uniform number in `[0, 1)`, a multiple of 2⁻⁵³.
     #[must_use]
     pub fn f64_at(&self, index: u64) -> f64 {
         (self.u64_at(index) >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// Standard normal, by Box and Muller (1958) from draws `2·index` and `2·index + 1`.
+    /// Returns a standard normal number, by Box and Muller (1958) from draws `2·index` and
+    /// `2·index + 1`.
     #[must_use]
     pub fn normal_at(&self, index: u64) -> f64 {
         let radius = (-2.0 * (1.0 - self.f64_at(2 * index)).ln()).sqrt();
@@ -87,7 +87,8 @@ impl Counter {
     }
 }
 
-/// 32 uniform bits for an element of a dropout mask; 32-bit arithmetic so that it vectorises.
+/// Returns 32 uniform bits for an element of a dropout mask; computed in 32 bits so that it
+/// vectorises.
 ///
 /// The finaliser is Chris Wellons' `lowbias32` over the index, keyed before and after.
 #[inline(always)]
@@ -101,8 +102,8 @@ pub(crate) const fn mask_bits(key: u64, index: u32) -> u32 {
     round(x, ROUNDS[4])
 }
 
-/// How far the rounds of [`mask_bits`] shift, and what they multiply by; the second half of the key
-/// is added before the fourth.
+/// Shift and multiplier of each round of [`mask_bits`]; the second half of the key is added before
+/// the fourth round.
 pub(crate) const ROUNDS: [(u32, u32); 5] =
     [(16, 0x7feb_352d), (15, 0x846c_a68b), (16, 1), (16, 0x7feb_352d), (15, 1)];
 

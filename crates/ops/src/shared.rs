@@ -1,25 +1,26 @@
-//! Memory that several threads write to, each to a part of its own.
+//! Memory that several threads write to, each to its own part.
 
 use crate::claims::{claim, disclaim};
 
-/// What a result does to the memory that it is written to.
+/// Effect of writing a result to memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Write {
-    /// Replaces what is there, which need not be initialised.
+    /// Replaces the values there, which need not be initialised.
     Replace,
-    /// Adds to what is there.
+    /// Adds to the values there.
     Add,
 }
 
-/// A vector of `count` elements that `write` fills, and what it returns. Zeros first would be a
-/// serial pass over memory.
+/// Makes a vector of `count` elements that `write` fills; also returns the result of `write`.
+/// Filling it with zeros first would be a serial pass over memory.
 ///
 /// # Safety
 /// `write` writes every element.
 pub(crate) unsafe fn filled<T, R>(count: usize, write: impl FnOnce(Shared<T>) -> R) -> (Vec<T>, R) {
     let mut values = Vec::with_capacity(count);
     let result = write(Shared::spare(&mut values, count));
-    // SAFETY: there is room for them, and by the caller's promise they have been written.
+    // SAFETY: there is capacity for the elements, and by the caller's promise they have been
+    // written.
     unsafe { values.set_len(count) };
     (values, result)
 }
@@ -39,8 +40,8 @@ impl<T> Shared<T> {
         Self(slice.as_mut_ptr(), slice.len())
     }
 
-    /// Room for `count` elements behind those of `vector`, not initialised: to be written, and not
-    /// to be read before.
+    /// Spare capacity for `count` elements after those of `vector`, not initialised: it must be
+    /// written before it is read.
     pub(crate) fn spare(vector: &mut Vec<T>, count: usize) -> Self {
         let spare = vector.spare_capacity_mut();
         assert!(count <= spare.len());
@@ -48,10 +49,10 @@ impl<T> Shared<T> {
         Self(spare.as_mut_ptr().cast(), count)
     }
 
-    /// Writes `values` from `start` on, whether or not anything is there.
+    /// Writes `values` from `start` on; the memory need not be initialised.
     ///
     /// # Safety
-    /// As [`Shared::range`], for the elements that are written.
+    /// As for [`Shared::range`], for the elements that are written.
     pub(crate) unsafe fn write(&self, start: usize, values: &[T])
     where
         T: Copy,
@@ -62,31 +63,31 @@ impl<T> Shared<T> {
         unsafe { self.0.add(start).copy_from_nonoverlapping(values.as_ptr(), values.len()) };
     }
 
-    /// Elements.
+    /// Number of elements.
     pub(crate) fn len(&self) -> usize {
         self.1
     }
 
-    /// Where the element at `index` is or would be, for hints about it.
+    /// Address of the element at `index`, which need not exist, for prefetching.
     pub(crate) fn address(&self, index: usize) -> *const T {
         self.0.wrapping_add(index)
     }
 
-    /// The first element of `range`, for reads and writes by address.
+    /// Address of the first element of `range`, for reads and writes.
     ///
     /// # Safety
-    /// As [`Shared::range`], for the elements that are written.
+    /// As for [`Shared::range`], for the elements that are written.
     pub(crate) unsafe fn pointer(&self, range: std::ops::Range<usize>) -> *mut T {
         assert!(range.start <= range.end && range.end <= self.1);
         // SAFETY: in bounds by the assertion.
         unsafe { self.0.add(range.start) }
     }
 
-    /// The elements of `range`.
+    /// Elements of `range`.
     ///
     /// # Safety
-    /// No two live results may overlap, the memory that `self` was made from must outlive them, and
-    /// it must be initialised there.
+    /// No two live results may overlap, the memory behind `self` must outlive them, and the
+    /// elements must be initialised.
     #[allow(
         clippy::mut_from_ref,
         reason = "threads write disjoint parts through one shared reference"

@@ -1,7 +1,7 @@
-//! What the process was told to do about signals, and one that it must not die of.
+//! Signals that the process was started with ignored, and one that must not kill it.
 
-/// Whether the process was started with a signal ignored: `nohup` ignores SIGHUP so that a program
-/// outlives its terminal, and a handler would undo that.
+/// Whether the process was started with this signal ignored: `nohup` ignores SIGHUP so that a
+/// program outlives its terminal, and installing a handler would undo that.
 #[cfg(unix)]
 pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: the structure is plain integers and addresses, for which zeros are valid; the call
@@ -13,11 +13,11 @@ pub fn is_ignored(signal: i32) -> bool {
     }
 }
 
-/// Lets a write beyond the limit on file sizes (`ulimit -f`, a quota) fail like one on a full disk,
-/// with an error to report and act upon, instead of ending the process by SIGXFSZ.
+/// Makes a write beyond the limit on file sizes (`ulimit -f`, a quota) fail with an error, as on a
+/// full disk, instead of ending the process by SIGXFSZ.
 pub fn survive_file_size_limit() {
     #[cfg(unix)]
-    // SAFETY: no code runs for a signal that is ignored.
+    // SAFETY: no code runs for an ignored signal.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
     }

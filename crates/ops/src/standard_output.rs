@@ -1,8 +1,8 @@
 //! Whether this process was started with its standard output closed (`>&-`).
 //!
-//! Rust's runtime opens `/dev/null` in its place before `main`, so that no file opened later takes
-//! its number: what is printed then vanishes without an error. Only code that runs before the
-//! runtime can tell, which is what the dynamic linker is asked for here.
+//! In this case Rust's runtime opens `/dev/null` in its place before `main`, so that no later file
+//! gets its number, and printed text vanishes without an error. Only code that runs before the
+//! runtime can tell the difference; the dynamic linker runs it here.
 
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 mod at_start {
@@ -16,9 +16,9 @@ mod at_start {
         CLOSED.store(flags == -1, Ordering::Relaxed);
     }
 
-    /// The linker calls what stands in this section before `main`.
-    // SAFETY: the section holds addresses of functions that take nothing they use and return
-    // nothing; `look` neither allocates nor needs anything of Rust's runtime.
+    /// The linker calls functions in this section before `main`.
+    // SAFETY: the section holds addresses of functions without arguments or results; `look` neither
+    // allocates nor needs anything of Rust's runtime.
     #[used]
     #[unsafe(link_section = ".init_array")]
     static LOOK: extern "C" fn() = look;
@@ -28,8 +28,7 @@ mod at_start {
     }
 }
 
-/// Whether standard output was closed when the process started; false where the system does not
-/// let it be known.
+/// Whether standard output was closed when the process started; false if the system cannot tell.
 pub fn was_closed_at_start() -> bool {
     #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
     return at_start::was_closed();

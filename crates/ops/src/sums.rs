@@ -3,10 +3,10 @@
 use crate::float::Float;
 use std::array::from_fn;
 
-/// Lanes of the blocked sums: a fixed number, so that a sum is the same on every vector width.
+/// Number of lanes of the blocked sums: fixed, so that a sum is the same on every vector width.
 const LANES: usize = 16;
 
-/// The sum of `f` over the elements of equally long slices, in [`LANES`] interleaved partial sums:
+/// Sums `f` over the elements of equally long slices, in [`LANES`] interleaved partial sums: this
 /// vectorises, and adds in a fixed order.
 #[inline(always)]
 pub(crate) fn blocked_sum<T: Float, const N: usize>(
@@ -17,7 +17,7 @@ pub(crate) fn blocked_sum<T: Float, const N: usize>(
     sum
 }
 
-/// As [`blocked_sum`], of several functions at once.
+/// Sums several functions at once, as [`blocked_sum`].
 #[inline(always)]
 pub(crate) fn blocked_sums<T: Float, const N: usize, const M: usize>(
     slices: [&[T]; N],
@@ -39,7 +39,7 @@ pub(crate) fn blocked_sums<T: Float, const N: usize, const M: usize>(
     if rest.is_empty() {
         return lanes.map(total);
     }
-    // A copy: lanes that are numbered at run time lie in memory, and the others in registers.
+    // A copy: lanes with a run-time index live in memory, and the others in registers.
     let mut in_memory = lanes;
     for (lane, i) in rest.enumerate() {
         let values = f(slices.map(|slice| slice[i]));
@@ -50,7 +50,7 @@ pub(crate) fn blocked_sums<T: Float, const N: usize, const M: usize>(
     in_memory.map(total)
 }
 
-/// The largest element; −∞ of none. A NaN is passed over.
+/// Finds the largest element; −∞ of none. NaN is skipped.
 #[inline(always)]
 pub(crate) fn blocked_max<T: Float>(values: &[T]) -> T {
     let mut lanes = [T::NEGATIVE_INFINITY; LANES];
@@ -63,13 +63,13 @@ pub(crate) fn blocked_max<T: Float>(values: &[T]) -> T {
     rest.iter().fold(largest(lanes), |largest, &value| larger(largest, value))
 }
 
-/// The larger one; the first where the second is NaN.
+/// Returns the larger number; the first if the second is NaN.
 #[inline(always)]
 fn larger<T: Float>(a: T, b: T) -> T {
     if b > a { b } else { a }
 }
 
-/// The sum of all lanes, halves onto halves.
+/// Sums all lanes, halves onto halves.
 #[inline(always)]
 fn total<T: Float>(lanes: [T; LANES]) -> T {
     #[cfg(target_arch = "x86_64")]
@@ -79,7 +79,7 @@ fn total<T: Float>(lanes: [T; LANES]) -> T {
     halved(lanes, |a, b| a + b)
 }
 
-/// The largest of all lanes, none of which is NaN.
+/// Finds the largest of all lanes, none of which is NaN.
 #[inline(always)]
 fn largest<T: Float>(lanes: [T; LANES]) -> T {
     #[cfg(target_arch = "x86_64")]
@@ -96,8 +96,8 @@ fn halved<T: Copy>(lanes: [T; LANES], f: impl Fn(T, T) -> T) -> T {
     f(f(four[0], four[2]), f(four[1], four[3]))
 }
 
-/// The same of f32, by instructions that every x86-64 has: left to itself, the compiler takes lanes
-/// out of registers two by two, and a short sum four times as long.
+/// Sums and maxima of f32 lanes, by instructions that every x86-64 has: by itself, the compiler
+/// takes lanes out of registers two by two, and a short sum takes four times as long.
 #[cfg(target_arch = "x86_64")]
 mod halves {
     use super::LANES;
@@ -136,7 +136,7 @@ mod tests {
         (0..count).map(|i| ((i * 7919) % 1000) as f32 * 0.013 - 6.0).collect()
     }
 
-    /// The same bits of f32, which has instructions of its own, whatever is left over.
+    /// f32, which has its own instructions, gives the same bits, whatever is left over.
     #[test]
     fn sums_are_added_lane_by_lane_and_halves_onto_halves() {
         for count in 0..=70 {

@@ -1,4 +1,4 @@
-//! How work enters the pool of threads, and how Candle's own pool is kept out of its way.
+//! Entry of work into the pool of threads, and the restriction of Candle's own pool.
 
 use candle_core::Device;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,19 +8,20 @@ use std::time::{Duration, Instant};
 /// Runs `work` for `device` on a thread of the pool, and waits for it.
 ///
 /// A parallel operation that is called from outside the pool hands its work over and sleeps until
-/// it is done: two wake-ups, which a small model's step pays hundreds of times. From inside, the
-/// caller takes part. Work for a GPU stays on the calling thread, which [owns](crate::device) it.
+/// it is done: two wake-ups, which cost a small model's step hundreds of times. From inside the
+/// pool, the caller takes part. Work for a GPU stays on the calling thread, which
+/// [owns](crate::device) it.
 pub fn in_pool<R: Send>(device: &Device, work: impl FnOnce() -> R + Send) -> R {
     if device.is_cpu() { rayon::scope(|_| work()) } else { work() }
 }
 
-/// As [`in_pool`], and the other threads stay awake until `work` is done: for long work of many
-/// short parallel operations.
+/// Runs `work` as [`in_pool`], and keeps the other threads awake until it is done: for long work of
+/// many short parallel operations.
 ///
-/// A thread that finds nothing to do for some microseconds goes to sleep, and waking it takes as
-/// long as a small operation. Here it goes on looking, until `work` is done or leaves it without
-/// anything for [`PATIENCE`]. It is always the same thread that does `work` itself, so that its
-/// allocator has what the last step freed.
+/// A thread without work goes to sleep after some microseconds, and waking it takes as long as a
+/// small operation. Here it keeps looking for work, until `work` is done or [`PATIENCE`] has
+/// passed. The same thread always runs `work` itself, so that its allocator has the memory that the
+/// last step freed.
 pub fn in_waking_pool<R: Send>(device: &Device, work: impl FnOnce() -> R + Send) -> R {
     if !device.is_cpu() {
         return work();
@@ -45,13 +46,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How long a thread looks for work that does not come.
+/// Time for which a thread looks for work in vain.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-/// Looks from one time to the next, before the thread offers its core to others.
+/// Number of looks before the thread offers its core to others.
 const LOOKS: usize = 64;
 
-/// Does what work there is in the pool, until `done`.
+/// Executes work of the pool until `done`.
 fn stay_awake(done: &AtomicBool) {
     let mut idle_since = Instant::now();
     loop {
@@ -72,7 +73,7 @@ fn stay_awake(done: &AtomicBool) {
     }
 }
 
-/// Ends the waiting of the others, also where the work panics.
+/// Ends the waiting of the other threads, even if the work panics.
 struct SetOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {
@@ -85,16 +86,16 @@ impl Drop for SetOnDrop<'_> {
 /// already.
 ///
 /// Candle runs them on a pool whose workers spin while they wait for each other. The fused
-/// operations leave Candle only short passes, and the spinning takes the cores from the products:
-/// on two busy cores a training step took 1.27 times as long with it. Candle reads the variable
-/// once, at its first parallel operation.
+/// operations leave only short passes to Candle, and spinning takes cores away from the products:
+/// on two busy cores a training step took 1.27 times as long. Candle reads the variable once, at
+/// its first parallel operation.
 ///
-/// Call it first thing in `main`, before any other thread exists: it sets an environment variable.
+/// Call it first in `main`, before any other thread exists, since it sets an environment variable.
 pub fn keep_candle_on_one_thread() {
     const VARIABLE: &str = "CANDLE_NUM_THREADS";
     if std::env::var_os(VARIABLE).is_none() {
-        // SAFETY: no other thread exists yet, as the documentation demands, so none can be reading
-        // the environment.
+        // SAFETY: no other thread exists yet, as the documentation requires, so that none can be
+        // reading the environment.
         unsafe { std::env::set_var(VARIABLE, "1") };
     }
 }

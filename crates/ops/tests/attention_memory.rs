@@ -1,17 +1,17 @@
-//! The memory of attention on long sequences, forward and backward, grows with the length alone.
+//! Memory of attention on long sequences, forward and backward, grows linearly with the length.
 
 use candle_core::{Device, Tensor, Var};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use taper_ops::{AttentionSpec, Dropout, Products, Sparse, Tape, self_attention};
 
-/// The system's allocator, counting what is in use.
+/// The system's allocator, counting the bytes in use.
 struct Counting;
 
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: everything is left to the system's allocator.
+// SAFETY: all calls go to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let size = IN_USE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
@@ -33,7 +33,8 @@ static ALLOCATOR: Counting = Counting;
 const HEADS: usize = 2;
 const WIDTH: usize = 32;
 
-/// Bytes in use at most, beside the input, while a sequence of this length goes there and back.
+/// Peak number of bytes in use, beside the input, during the forward and backward pass of a
+/// sequence of this length.
 fn peak(length: usize, products: Products, sparse: Option<Sparse>) -> usize {
     let spec = AttentionSpec {
         heads: HEADS,
@@ -66,7 +67,7 @@ fn memory_grows_with_the_length() {
         peak(300, products, sparse); // What threads keep for themselves.
         let (short, long) = (peak(2048, products, sparse), peak(8192, products, sparse));
         assert!(long * 10 < short * 42, "{products:?}: {short} and {long} bytes");
-        // One matrix of weights would be eight times as much as all of this.
+        // One matrix of weights would be eight times as large.
         assert!(long * 8 < HEADS * 8192 * 8192 * 4, "{products:?}: {long} bytes");
     }
 }

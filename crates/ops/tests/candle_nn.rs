@@ -1,4 +1,5 @@
-//! The operations against the layers, losses and optimizer of candle-nn, which others wrote.
+//! Operations compared with the layers, losses and optimizer of candle-nn, an independent
+//! implementation.
 #![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
 mod common;
@@ -49,7 +50,7 @@ fn a_layer_norm_is_that_of_candle_nn() {
         |tape, v| taper_ops::layer_norm(Some(tape), &v[0], &v[1], &v[2], 1e-5).unwrap(),
         |v| {
             let (weight, bias) = (v[1].as_tensor().clone(), v[2].as_tensor().clone());
-            // The fused one of candle-nn has no f64.
+            // candle-nn's fused layer norm does not support f64.
             candle_nn::ops::layer_norm_slow(&v[0], &weight, &bias, 1e-5).unwrap()
         },
     );
@@ -165,7 +166,7 @@ fn steps_of_adamw_are_those_of_candle_nn() {
     let zeros = || Tensor::zeros(total, DType::F32, &Device::Cpu).unwrap();
     let mut moments = [zeros(), zeros()];
     for step in 1..=5 {
-        // The gradient of the sum of squares.
+        // The loss is the sum of squares.
         let loss = theirs.sqr().unwrap().sum_all().unwrap();
         let gradient = (store.flat().unwrap() * 2.0).unwrap();
         optimizer.backward_step(&loss).unwrap();

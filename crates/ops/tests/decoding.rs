@@ -1,4 +1,4 @@
-//! What decoding uses, against the composed operations: attention of single queries, and linear
+//! Operations of decoding compared with the composed ones: attention of single queries, and linear
 //! layers with packed weights.
 
 mod common;
@@ -8,8 +8,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
-    ABSENT, Activation, AttentionSpec, Cache, Dropout, Int8Matrix, Kept, LinearSpec, PackedWeights,
-    Products, Seen, Sparse, composed, cross_attention, decoding_attention, packed_linear,
+    ABSENT, Activation, AttentionSpec, Cache, CachedRows, Dropout, Int8Matrix, LinearSpec,
+    PackedWeights, Products, Sparse, VisibleKeys, composed, cross_attention, decoding_attention,
+    packed_linear,
 };
 
 fn random(shape: &[usize], key: u64, dtype: DType) -> Tensor {
@@ -31,11 +32,11 @@ const HEADS: usize = 2;
 
 #[test]
 fn queries_see_their_source() -> Result<()> {
-    // Rows that share a source, in any order, and one that sees nothing but a single key.
+    // Rows that share a source, in any order, and one that sees a single key.
     let rows: [Range<usize>; 5] = [3..9, 0..3, 3..9, 9..10, 0..3];
     for (dtype, bound) in [(DType::F64, 1e-12), (DType::F32, 1e-6)] {
         let (query, key_value) = (random(&[5, 34], 1, dtype), random(&[10, 68], 2, dtype));
-        let seen = Seen::Source { key_value: &key_value, rows: &rows };
+        let seen = VisibleKeys::Source { key_value: &key_value, rows: &rows };
         let difference = largest_difference(
             &decoding_attention(&query, seen, HEADS)?,
             &composed::decoding_attention(&query, seen, HEADS)?,
@@ -57,14 +58,14 @@ fn joined(text: Option<&Tensor>, steps: &[Tensor]) -> Result<Cache> {
     Ok(cache)
 }
 
-/// What queries see where all rows are in one tensor.
-fn in_one<'a>(seen: Seen<'a>, cache: &'a Cache) -> Seen<'a> {
+/// Keys that queries see, with all rows in one tensor.
+fn in_one<'a>(seen: VisibleKeys<'a>, cache: &'a Cache) -> VisibleKeys<'a> {
     match seen {
-        Seen::Past { text, history, bias, slopes, sparse, .. } => {
+        VisibleKeys::Past { text, history, bias, slopes, sparse, .. } => {
             let kept = cache.kept().expect("rows");
-            Seen::Past { kept, text, history, bias, slopes, sparse }
+            VisibleKeys::Past { kept, text, history, bias, slopes, sparse }
         }
-        Seen::Source { .. } => seen,
+        VisibleKeys::Source { .. } => seen,
     }
 }
 
@@ -81,8 +82,8 @@ fn queries_see_their_past() -> Result<()> {
             [(None, None), (Some(&bias), None), (None, Some(&slopes)), (Some(&bias), Some(&slopes))]
         {
             let bias = bias.map(|bias| bias.narrow(2, 0, 3)?.contiguous()).transpose()?;
-            let seen = Seen::Past {
-                kept: Kept::Apart { text: None, steps: &blocks },
+            let seen = VisibleKeys::Past {
+                kept: CachedRows::Apart { text: None, steps: &blocks },
                 text: &[],
                 history: &history,
                 bias: bias.as_ref(),
@@ -101,8 +102,8 @@ fn queries_see_their_past() -> Result<()> {
     Ok(())
 }
 
-/// Texts of different lengths that were read as a whole, and the tokens after them: what a query
-/// gets is what it would get if it had all been stepped.
+/// Texts of different lengths that were read as a whole, and the tokens after them, give the same
+/// results as if all tokens had been stepped.
 #[test]
 fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
     let slopes: Arc<[f64]> = [0.5, 0.25].into();
@@ -113,8 +114,8 @@ fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
         let history = [vec![2, 0, ABSENT], vec![1, ABSENT, 0]];
         let (query, bias) = (random(&[3, 6], 4, dtype), random(&[HEADS, 1, 8], 5, dtype));
         for (bias, slopes) in [(None, None), (Some(&bias), None), (None, Some(&slopes))] {
-            let seen = Seen::Past {
-                kept: Kept::Apart { text: Some(&text), steps: &blocks },
+            let seen = VisibleKeys::Past {
+                kept: CachedRows::Apart { text: Some(&text), steps: &blocks },
                 text: &ranges,
                 history: &history,
                 bias,
@@ -129,15 +130,15 @@ fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
             let cache = joined(Some(&text), &blocks)?;
             let in_one = decoding_attention(&query, in_one(seen, &cache), HEADS)?;
             assert_eq!(values(&in_one), values(&composed), "to the bit");
-            // The first query alone, each of its tokens a block of its own.
+            // The first query alone, with each of its tokens in a block of its own.
             let rows = [2, 3, 4, 5].map(|row| text.narrow(0, row, 1));
             let stepped = [blocks[0].narrow(0, 2, 1), blocks[1].narrow(0, 1, 1)];
             let stepped: Vec<Tensor> = rows.into_iter().chain(stepped).collect::<Result<_>>()?;
             let contiguous = stepped.iter().map(Tensor::contiguous).collect::<Result<Vec<_>>>()?;
             let history = vec![vec![0]; 6];
-            let kept = Kept::Apart { text: None, steps: &contiguous };
+            let kept = CachedRows::Apart { text: None, steps: &contiguous };
             let (text, sparse) = ([].as_slice(), None);
-            let seen = Seen::Past { kept, text, history: &history, bias, slopes, sparse };
+            let seen = VisibleKeys::Past { kept, text, history: &history, bias, slopes, sparse };
             let alone = decoding_attention(&query.narrow(0, 0, 1)?, seen, HEADS)?;
             assert_eq!(values(&alone), values(&ours.narrow(0, 0, 1)?), "to the bit");
         }
@@ -145,8 +146,8 @@ fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
     Ok(())
 }
 
-/// A query that sees a part of its past: by the composed operation, and as the last query of a whole
-/// sequence.
+/// A query that sees a part of its past: compared with the composed operation, and with the last
+/// query of a whole sequence.
 #[test]
 fn queries_see_a_part_of_their_past() -> Result<()> {
     let window = Sparse::window(3);
@@ -167,8 +168,8 @@ fn queries_see_a_part_of_their_past() -> Result<()> {
             [(0, None, None), (1, Some(&bias), None), (2, None, Some(&slopes)), (3, None, None)]
         {
             let sparse = Some(rules[rule]);
-            let seen = |sparse| Seen::Past {
-                kept: Kept::Apart { text: Some(&text), steps: &blocks },
+            let seen = |sparse| VisibleKeys::Past {
+                kept: CachedRows::Apart { text: Some(&text), steps: &blocks },
                 text: &ranges,
                 history: &history,
                 bias,
@@ -201,8 +202,8 @@ fn queries_see_a_part_of_their_past() -> Result<()> {
             };
             let query = query.narrow(0, 0, 1)?.contiguous()?;
             let whole = cross_attention(None, &query, &keys, None, &spec)?;
-            let seen = Seen::Past {
-                kept: Kept::Apart { text: Some(&keys), steps: &[] },
+            let seen = VisibleKeys::Past {
+                kept: CachedRows::Apart { text: Some(&keys), steps: &[] },
                 text: std::slice::from_ref(&(0..7)),
                 history: &[],
                 bias: None,
@@ -216,7 +217,8 @@ fn queries_see_a_part_of_their_past() -> Result<()> {
     Ok(())
 }
 
-/// Rows with ties across and within blocks, a row of equals, and rows of few or no possible tokens.
+/// Rows with ties across and within blocks, a row of equal values, and rows with few or no possible
+/// tokens.
 fn rows_of_logits(vocabulary: usize) -> Vec<Vec<f32>> {
     let drawn = values(&random(&[vocabulary], 5, DType::F32));
     let drawn: Vec<f32> = drawn.into_iter().map(|value| value as f32).collect();
@@ -233,19 +235,19 @@ fn the_likeliest_are_those_of_a_sort_on_the_host() -> Result<()> {
         let logits = Tensor::new(rows.clone(), &Device::Cpu)?;
         let also: Vec<u32> = (0..4).map(|row| (row * 977 + 3) % vocabulary as u32).collect();
         for count in [0, 1, 5, 32, 100] {
-            let found = composed::likeliest(&logits, count, &also)?;
-            for (row, (values, found)) in rows.iter().zip(&found).enumerate() {
+            let ours = composed::likeliest(&logits, count, &also)?;
+            for (row, (values, ours)) in rows.iter().zip(&ours).enumerate() {
                 let mut order: Vec<u32> = (0..vocabulary as u32).collect();
                 let logit = |token: u32| values[token as usize];
                 order.sort_by(|&a, &b| logit(b).total_cmp(&logit(a)).then(a.cmp(&b)));
                 let order = order.into_iter().take(count).map(|token| (token, logit(token)));
-                // Tokens that are impossible follow in any order.
+                // Impossible tokens follow in any order.
                 let possible = |&(_, logit): &(u32, f32)| logit != f32::NEG_INFINITY;
-                let ours = found.tokens.iter().copied().filter(possible);
-                assert!(ours.eq(order.filter(possible)), "{vocabulary}, {count}, row {row}");
-                assert_eq!(found.also, logit(also[row]));
+                let tokens = ours.tokens.iter().copied().filter(possible);
+                assert!(tokens.eq(order.filter(possible)), "{vocabulary}, {count}, row {row}");
+                assert_eq!(ours.also, logit(also[row]));
                 let exact: f64 = values.iter().map(|&x| f64::from(x).exp()).sum();
-                let error = (found.normalizer - exact.ln()).abs();
+                let error = (ours.normalizer - exact.ln()).abs();
                 assert!(error < 2e-6 * exact.ln().abs().max(1.0), "{vocabulary}: {error}");
             }
         }
@@ -256,8 +258,8 @@ fn the_likeliest_are_those_of_a_sort_on_the_host() -> Result<()> {
 #[test]
 fn rows_that_are_no_distribution_have_no_normaliser() -> Result<()> {
     let rows = [[0.0, f32::NAN, 1.0], [0.0, f32::INFINITY, 1.0], [f32::NEG_INFINITY; 3]];
-    let found = composed::likeliest(&Tensor::new(&rows, &Device::Cpu)?, 2, &[0; 3])?;
-    assert!(found.iter().all(|row| !row.normalizer.is_finite()), "{found:?}");
+    let ours = composed::likeliest(&Tensor::new(&rows, &Device::Cpu)?, 2, &[0; 3])?;
+    assert!(ours.iter().all(|row| !row.normalizer.is_finite()), "{ours:?}");
     let logits = Tensor::zeros((2, 3), DType::F32, &Device::Cpu)?;
     assert!(composed::likeliest(&logits, 2, &[0]).is_err(), "one token for two rows");
     assert!(composed::likeliest(&logits, 2, &[0, 3]).is_err(), "a token that is not there");
@@ -268,7 +270,7 @@ fn rows_that_are_no_distribution_have_no_normaliser() -> Result<()> {
 fn what_does_not_fit_is_an_error() {
     let (query, key_value) = (random(&[2, 6], 1, DType::F32), random(&[4, 12], 2, DType::F32));
     let source = |rows: &[Range<usize>], heads| {
-        decoding_attention(&query, Seen::Source { key_value: &key_value, rows }, heads)
+        decoding_attention(&query, VisibleKeys::Source { key_value: &key_value, rows }, heads)
     };
     assert!(source(&[0..2, 2..4], HEADS).is_ok());
     assert!(source(&[0..2, 2..5], HEADS).is_err());
@@ -276,8 +278,8 @@ fn what_does_not_fit_is_an_error() {
     assert!(source(std::slice::from_ref(&one), HEADS).is_err());
     assert!(source(&[0..2, 2..4], 4).is_err());
     let past = |history: &[Vec<u32>]| {
-        let seen = Seen::Past {
-            kept: Kept::Apart { text: None, steps: std::slice::from_ref(&key_value) },
+        let seen = VisibleKeys::Past {
+            kept: CachedRows::Apart { text: None, steps: std::slice::from_ref(&key_value) },
             text: &[],
             history,
             bias: None,
@@ -295,7 +297,7 @@ fn what_does_not_fit_is_an_error() {
         let history = [vec![row, 0]];
         let kept = cache.kept().expect("rows");
         let (bias, slopes, sparse) = (None, None, None);
-        let seen = Seen::Past { kept, text, history: &history, bias, slopes, sparse };
+        let seen = VisibleKeys::Past { kept, text, history: &history, bias, slopes, sparse };
         decoding_attention(&query, seen, HEADS)
     };
     assert!(in_one(&[0..4, 1..2], 3).is_ok());
@@ -318,20 +320,20 @@ fn packed_weights_give_what_plain_ones_do() -> Result<()> {
         let packs = PackedWeights::default();
         let expected = composed::linear(&x, &weight, Some(&bias), Some(&residual), &spec)?;
         for _ in 0..2 {
-            let found = packed_linear(&packs, &x, &weight, Some(&bias), Some(&residual), &spec)?;
-            let difference = largest_difference(&found, &expected);
+            let ours = packed_linear(&packs, &x, &weight, Some(&bias), Some(&residual), &spec)?;
+            let difference = largest_difference(&ours, &expected);
             assert!(difference < bound, "{products:?}: {difference}");
         }
     }
     Ok(())
 }
 
-/// What the operation does in int8 is what it does in f32 on operands that were rounded before.
+/// In int8 the operation gives the same as in f32 on operands that were rounded before.
 #[test]
 fn int8_weights_give_what_rounded_operands_do() -> Result<()> {
     let rounded = |x: &Tensor| -> Result<Tensor> {
         let values = x.flatten_all()?.to_vec1::<f32>()?;
-        Tensor::from_vec(Int8Matrix::of(&values, x.dim(1)?).to_f32(), x.shape(), x.device())
+        Tensor::from_vec(Int8Matrix::round(&values, x.dim(1)?).to_f32(), x.shape(), x.device())
     };
     for (rows, inputs, outputs) in [(1, 5, 3), (70, 1100, 333), (300, 64, 40)] {
         let (x, weight, bias) = (
@@ -350,8 +352,8 @@ fn int8_weights_give_what_rounded_operands_do() -> Result<()> {
             let expected = composed::linear(&x_rounded, &weight_rounded, bias, residual, &in_f32)?;
             let packs = PackedWeights::int8();
             for _ in 0..2 {
-                let found = packed_linear(&packs, &x, &weight, bias, residual, &spec)?;
-                let difference = largest_difference(&found, &expected);
+                let ours = packed_linear(&packs, &x, &weight, bias, residual, &spec)?;
+                let difference = largest_difference(&ours, &expected);
                 assert!(difference < 2e-4, "{rows}×{inputs}×{outputs}: {difference}");
             }
         }
@@ -359,7 +361,7 @@ fn int8_weights_give_what_rounded_operands_do() -> Result<()> {
     Ok(())
 }
 
-/// A row's result is the same to the bit, whatever rows are beside it: where a kernel packs.
+/// If a kernel packs, a row's result is the same to the bit, whatever the other rows.
 #[test]
 fn rows_do_not_see_each_other() -> Result<()> {
     let int8 = [(Products::F32, true)];

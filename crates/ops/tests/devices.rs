@@ -1,16 +1,16 @@
-//! Every operation on the device that TAPER_TEST_DEVICE names (`cpu`, which it is by default, `cuda`
-//! or `metal`), in each type, on odd shapes, with its gradients: against the same in f64 on the host.
+//! Every operation on the device that TAPER_TEST_DEVICE names (`cpu` by default, `cuda` or
+//! `metal`), in each type, on odd shapes, with its gradients, compared with f64 on the host.
 //!
-//! On the host it is the composed operations that run, as they do on a GPU. A GPU belongs to one
-//! thread, so that all of it is one test.
+//! On the host the composed operations run, as on a GPU. A GPU belongs to one thread, so that
+//! everything is one test.
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
-    Activation, AdamStep, AttentionSpec, Cache, CrossEntropySpec, Dropout, EmbeddingSpec, Kept,
-    LinearSpec, ParameterStore, Products, Seen, Sparse, Turns, adam_step, composed,
-    cross_attention, decoding_attention, device, embedding, global_norm, layer_norm, linear,
-    relative_bias, rotary, self_attention, smoothed_cross_entropy,
+    Activation, AdamStep, AttentionSpec, Cache, CachedRows, CrossEntropySpec, Dropout,
+    EmbeddingSpec, LinearSpec, ParameterStore, Products, Sparse, Turns, VisibleKeys, adam_step,
+    composed, cross_attention, decoding_attention, device, embedding, global_norm, layer_norm,
+    linear, relative_bias, rotary, self_attention, smoothed_cross_entropy,
 };
 
 fn test_device() -> Result<Device> {
@@ -21,7 +21,7 @@ fn test_device() -> Result<Device> {
     }
 }
 
-/// Values that all types hold exactly.
+/// Values that all types represent exactly.
 fn values(shape: &[usize], key: u64) -> Result<Tensor> {
     let counter = Counter::new(mix(9, &[key]));
     let count = shape.iter().product::<usize>() as u64;
@@ -34,7 +34,7 @@ fn on_host(x: &Tensor) -> Result<Vec<f64>> {
     x.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.flatten_all()?.to_vec1()
 }
 
-/// The largest difference, relative to the largest value; not a number if one of them is none.
+/// Largest difference, relative to the largest value; NaN if any value is NaN.
 fn distance(ours: &[f64], exact: &[f64]) -> f64 {
     assert_eq!(ours.len(), exact.len());
     let largest = exact.iter().fold(1e-3, |largest: f64, x| largest.max(x.abs()));
@@ -52,7 +52,8 @@ struct Check {
 }
 
 impl Check {
-    /// The first `halves` inputs are activations, in the type; the others are parameters, in f32.
+    /// Checks an operation. The first `halves` inputs are activations, in the tested type; the
+    /// others are parameters, in f32.
     fn operation(
         &self,
         name: &str,
@@ -67,14 +68,14 @@ impl Check {
             });
             let vars = vars.collect::<Result<Vec<_>>>()?;
             let out = operation(&vars)?;
-            // A weight for each element, so that no gradient can hide.
+            // A different weight for each element, so that every gradient matters.
             let weights: Vec<f32> =
                 (0..out.elem_count()).map(|i| (i as f32 * 0.7).sin() + 0.3).collect();
             let weights = Tensor::from_vec(weights, out.shape(), &Device::Cpu)?;
             let weights = weights.to_dtype(out.dtype())?.to_device(device)?;
             let gradients = out.mul(&weights)?.to_dtype(types[1])?.sum_all()?.backward()?;
-            let of = |var: &Var| on_host(gradients.get(var).expect("a gradient"));
-            [on_host(&out)].into_iter().chain(vars.iter().map(of)).collect()
+            let gradient = |var: &Var| on_host(gradients.get(var).expect("a gradient"));
+            [on_host(&out)].into_iter().chain(vars.iter().map(gradient)).collect()
         };
         let ours = run(&self.device, [self.dtype, DType::F32])?;
         let exact = run(&Device::Cpu, [DType::F64; 2])?;
@@ -117,7 +118,7 @@ impl Check {
         };
         let tables = [values(&[11, inner], 1)?, values(&[5, inner], 2)?];
         self.operation("embedding", &tables, 0, &|v| embedding(None, &v[0], Some(&v[1]), &spec))?;
-        // Rows of activations, with those of a table added to them.
+        // Rows of activations, to which those of a table are added.
         self.operation("rows", &tables, 1, &|v| embedding(None, &v[0], Some(&v[1]), &spec))?;
         let positions = (0..rows as u32).map(|row| row * 13 % 29).collect();
         let turned = [values(&[rows, 3 * 12], 1)?];
@@ -174,14 +175,14 @@ impl Check {
         self.operation("attention across", &inputs, 2, &|v| {
             cross_attention(None, &v[0], &v[1], None, &across)
         })?;
-        // Three hypotheses after two steps, the last two of one parent.
+        // Three hypotheses after two steps, the last two with the same parent.
         let inputs =
             [values(&[3, width], 5)?, values(&[2, 2 * width], 6)?, values(&[3, 2 * width], 7)?];
         let history = [vec![0, 1, 1], vec![0, 1, 2]];
         self.operation("attention to a cache", &inputs, 3, &|v| {
             let blocks = [v[1].as_tensor().clone(), v[2].as_tensor().clone()];
-            let seen = Seen::Past {
-                kept: Kept::Apart { text: None, steps: &blocks },
+            let seen = VisibleKeys::Past {
+                kept: CachedRows::Apart { text: None, steps: &blocks },
                 text: &[],
                 history: &history,
                 bias: None,
@@ -192,7 +193,7 @@ impl Check {
         })
     }
 
-    /// A cache that grows on the device, and the tokens that a search looks at, found there.
+    /// Checks a cache that grows on the device, and the likeliest tokens, which are found there.
     fn decoding(&self) -> Result<()> {
         let (heads, width, slopes) = (3, 21, [0.5, 0.25, 0.1].into());
         let run = |device: &Device, dtype: DType, mut cache: Cache| -> Result<Vec<f64>> {
@@ -203,7 +204,7 @@ impl Check {
             for step in 0..40 {
                 cache.add_step(on(values(&[3, 2 * width], 10 + step)?)?)?;
                 history.push((0..3).map(|row| (row + step as u32) % 3).collect());
-                let seen = Seen::Past {
+                let seen = VisibleKeys::Past {
                     kept: cache.kept().expect("rows"),
                     text: &[0..1, 1..4, 4..6],
                     history: &history,
@@ -219,14 +220,14 @@ impl Check {
         let ours = run(&self.device, self.dtype, Cache::joined())?;
         let error = distance(&ours, &run(&Device::Cpu, DType::F64, Cache::default())?);
         assert!(error < self.tolerance, "a cache that grows in {:?}: {error}", self.dtype);
-        // Ties everywhere.
+        // Many ties.
         let logits: Vec<f32> = (0..3 * 50_021_u64).map(|i| (i * i % 1009) as f32 / 64.0).collect();
         let logits = Tensor::from_vec(logits, (3, 50_021), &Device::Cpu)?;
         let host = composed::likeliest(&logits, 9, &[3, 50_020, 7])?;
-        let found = composed::likeliest(&logits.to_device(&self.device)?, 9, &[3, 50_020, 7])?;
-        for (found, host) in found.iter().zip(&host) {
-            assert_eq!((&found.tokens, found.also), (&host.tokens, host.also));
-            assert!((found.normalizer - host.normalizer).abs() < 1e-5, "{found:?}");
+        let ours = composed::likeliest(&logits.to_device(&self.device)?, 9, &[3, 50_020, 7])?;
+        for (ours, host) in ours.iter().zip(&host) {
+            assert_eq!((&ours.tokens, ours.also), (&host.tokens, host.also));
+            assert!((ours.normalizer - host.normalizer).abs() < 1e-5, "{ours:?}");
         }
         Ok(())
     }
@@ -245,7 +246,8 @@ impl Check {
         Ok(())
     }
 
-    /// Steps of Adam, and the norm of a gradient, are in f32 whatever activations are.
+    /// Checks steps of Adam and the norm of a gradient, which are in f32 for any type of
+    /// activations.
     fn optimizer(&self) -> Result<()> {
         let run = |device: &Device| -> Result<(Vec<f64>, f64)> {
             let mut store = ParameterStore::new(device);
@@ -280,7 +282,7 @@ impl Check {
 #[test]
 fn every_operation_is_that_of_the_host() -> Result<()> {
     let device = test_device()?;
-    // A spacing of the type, and what several in a row add up to.
+    // Bounds of a few roundings in each type.
     for (dtype, tolerance) in [(DType::F32, 2e-5), (DType::BF16, 3e-2), (DType::F16, 4e-3)] {
         let check = Check { device: device.clone(), dtype, tolerance };
         check.layers()?;

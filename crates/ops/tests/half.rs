@@ -1,5 +1,5 @@
-//! The composed operations in bf16 and f16, which are what GPUs compute with, against f64: a result
-//! is rounded once, and no sum stops growing, on the way forward and back.
+//! The composed operations in bf16 and f16, the types of GPUs, compared with f64: a result is
+//! rounded once, and no sum stagnates, forward and backward.
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 use taper_ops::rng::{Counter, mix};
@@ -7,14 +7,14 @@ use taper_ops::{
     Activation, AttentionSpec, CrossEntropySpec, Dropout, LinearSpec, Products, Turns, composed,
 };
 
-/// The relative distance from one number to the next.
+/// Relative distance between neighbouring numbers.
 fn spacing(dtype: DType) -> f64 {
     if dtype == DType::BF16 { 2f64.powi(-8) } else { 2f64.powi(-11) }
 }
 
 const HALVES: [DType; 2] = [DType::BF16, DType::F16];
 
-/// Values around `mean`, such as both half types and f32 hold exactly.
+/// Values around `mean` that both half types and f32 represent exactly.
 fn values(shape: &[usize], mean: f64, key: u64) -> Result<Tensor> {
     let counter = Counter::new(mix(5, &[key]));
     let count = shape.iter().product::<usize>() as u64;
@@ -23,18 +23,19 @@ fn values(shape: &[usize], mean: f64, key: u64) -> Result<Tensor> {
     exact.to_dtype(DType::F16)?.to_dtype(DType::F64)
 }
 
-/// The largest difference, relative to the largest value.
+/// Largest difference, relative to the largest value.
 fn distance(ours: &Tensor, exact: &Tensor) -> Result<f64> {
     let ours = ours.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>()?;
     let exact = exact.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>()?;
     let largest = exact.iter().fold(0.0, |largest: f64, x| largest.max(x.abs()));
     let apart = ours.iter().zip(&exact).map(|(ours, exact)| (ours - exact).abs());
-    // A NaN is no largest value.
+    // A comparison with NaN keeps the NaN.
     Ok(apart.fold(0.0, |most, apart| if apart <= most { most } else { apart }) / largest)
 }
 
-/// Of an operation on activations, the first `halves` inputs, and parameters, the others: its result
-/// and all gradients of its sum, in half precision and exactly. Errors are in spacings of the type.
+/// Errors of an operation on activations, the first `halves` inputs, and parameters, the others: of
+/// its result and all gradients of its sum, in half precision against exact ones, in spacings of
+/// the type.
 fn errors(
     dtype: DType,
     inputs: &[Tensor],
@@ -48,8 +49,8 @@ fn errors(
         let vars = vars.collect::<Result<Vec<_>>>()?;
         let out = operation(&vars)?;
         let gradients = out.to_dtype(DType::F64)?.sum_all()?.backward()?;
-        let of = |var: &Var| gradients.get(var).expect("a gradient").clone();
-        Ok([out].into_iter().chain(vars.iter().map(of)).collect())
+        let gradient = |var: &Var| gradients.get(var).expect("a gradient").clone();
+        Ok([out].into_iter().chain(vars.iter().map(gradient)).collect())
     };
     let (ours, exact) = (run([dtype, DType::F32])?, run([DType::F64; 2])?);
     let pairs = ours.iter().zip(&exact);
@@ -58,7 +59,7 @@ fn errors(
 
 #[test]
 fn what_follows_a_product_is_rounded_once_and_bias_gradients_keep_growing() -> Result<()> {
-    // Enough rows that a sum in either type would stop early: the gradient of a bias is 5000.
+    // Enough rows that a sum in either type would stagnate: the gradient of a bias is 5000.
     let inputs = [
         values(&[5000, 16], 0.0, 1)?,
         values(&[24, 16], 0.0, 2)?,
@@ -79,7 +80,7 @@ fn what_follows_a_product_is_rounded_once_and_bias_gradients_keep_growing() -> R
             let linear = |v: &[Var]| composed::linear(&v[0], &v[1], Some(&v[2]), None, &spec);
             let mut errors = errors(dtype, without, 1, &linear)?;
             if activation == Activation::Relu {
-                // A sum close to zero may be rounded to its other side.
+                // A sum close to zero may be rounded to the other sign.
                 errors.remove(1);
             }
             for error in errors {
@@ -103,7 +104,7 @@ fn norms_are_taken_in_f32() -> Result<()> {
     for dtype in HALVES {
         let norm = |v: &[Var]| composed::layer_norm(&v[0], &v[1], &v[2], 1e-5);
         let errors = errors(dtype, &inputs, 1, &norm)?;
-        // The gradient by the input of the sum over all is a small difference of large numbers.
+        // The gradient of the total sum by the input is a small difference of large numbers.
         for error in [errors[0], errors[2], errors[3]] {
             assert!(error < 2.0, "{dtype:?}: {error} spacings");
         }
@@ -134,7 +135,7 @@ fn a_softmax_over_many_keys_sums_to_one() -> Result<()> {
         assert!(sums.iter().all(|sum| (sum - 1.0).abs() < 1e-5), "{dtype:?}");
         let attend = |v: &[Var]| composed::self_attention(&v[0], Some(&v[1]), &spec);
         let errors = errors(dtype, &inputs, 1, &attend)?;
-        // Scores are products, and rounded as such before the softmax.
+        // Scores are products, and are rounded before the softmax.
         assert!(errors[0] < 6.0, "{dtype:?}: {errors:?} spacings");
     }
     Ok(())
@@ -156,7 +157,7 @@ fn the_loss_of_many_tokens_and_classes_is_taken_in_f32() -> Result<()> {
         let exact = sums(DType::F64)?;
         for dtype in HALVES {
             for (ours, exact) in sums(dtype)?.into_iter().zip(exact) {
-                // Logits are products, and rounded as such; their errors cancel in the sum.
+                // Logits are products, and are rounded; their errors cancel in the sum.
                 let error = (ours - exact).abs() / (1.0 + exact.abs());
                 assert!(error < spacing(dtype), "{dtype:?}: {ours}, exactly {exact}");
             }

@@ -1,6 +1,6 @@
-//! Hierarchical attention of one level of summaries and of several: against the equation, composed
-//! and finite differences, in f32 and with products in bf16 against f64, alone and in a batch, on any
-//! number of threads and through every matrix kernel.
+//! Hierarchical attention with one level of summaries and with several: compared with the equation,
+//! the composed operation and finite differences, in f32 and with bf16 products against f64, alone
+//! and in a batch, on any number of threads and with every matrix kernel.
 
 mod common;
 
@@ -9,7 +9,7 @@ use common::{adjoint, again_through_every_kernel, check, random, scalar, values}
 use taper_ops::{Dropout, HierarchicalSpec, Products, Tape, composed, hierarchical_attention};
 
 const HEADS: usize = 2;
-/// Elements of a head.
+/// Width of a head.
 const WIDTH: usize = 3;
 const LENGTHS: [usize; 5] = [300, 0, 1, 128, 77];
 
@@ -25,8 +25,8 @@ fn spec(lengths: &[usize], causal: bool, (chunk, levels): (usize, usize)) -> Hie
     }
 }
 
-/// Chunks, and levels of summaries: more than there are, and chunks longer than what is worked on at
-/// a time.
+/// Chunks, and levels of summaries: also more levels than there are, and chunks longer than a block
+/// of queries.
 fn kinds() -> impl Iterator<Item = (bool, (usize, usize))> {
     let sizes = [(4, 1), (4, 2), (4, 9), (1, 2), (64, 1), (150, 2), (1000, 1)];
     sizes.into_iter().flat_map(|sizes| [(false, sizes), (true, sizes)])
@@ -42,8 +42,8 @@ fn relative(ours: &Tensor, theirs: &Tensor) -> f64 {
     (square(&(&ours - &theirs).unwrap()) / square(&theirs)).sqrt()
 }
 
-/// One query at a time: from its own token outwards, each further token joins the summary of the
-/// largest chunk that the query is not in, up to the last level.
+/// Computes one query at a time: from its own token outwards, each further token joins the summary
+/// of the largest chunk that the query is not in, up to the last level.
 #[test]
 fn it_is_the_equation() -> Result<()> {
     let (length, size) = (75, 3);
@@ -54,8 +54,8 @@ fn it_is_the_equation() -> Result<()> {
             hierarchical_attention(None, &qkv.detach(), &spec(&[length], causal, (size, levels)))?;
         let fused = fused.to_vec2::<f64>()?;
         for (i, head) in (0..length).flat_map(|i| (0..HEADS).map(move |head| (i, head))) {
-            // The level and number of the chunk as which a query sees a token, which is 0 and the
-            // token in its own chunk.
+            // Level and number of the chunk as which a query sees a token; 0 and the token itself
+            // in its own chunk.
             let seen_as = |j: usize| {
                 (0..levels)
                     .find(|&level| j / size.pow(level as u32 + 1) == i / size.pow(level as u32 + 1))
@@ -65,21 +65,21 @@ fn it_is_the_equation() -> Result<()> {
             };
             let mut groups = std::collections::BTreeMap::<(usize, usize), Vec<usize>>::new();
             (0..length).for_each(|j| groups.entry(seen_as(j)).or_default().push(j));
-            let of = |part: usize, tokens: &[usize]| -> Vec<f64> {
+            let mean = |part: usize, tokens: &[usize]| -> Vec<f64> {
                 let column = |d: usize| part * HEADS * WIDTH + head * WIDTH + d;
                 let sum = |d| tokens.iter().map(|&j| rows[j][column(d)]).sum::<f64>();
                 (0..WIDTH).map(|d| sum(d) / tokens.len() as f64).collect()
             };
-            let (query, mut out, mut total) = (of(0, &[i]), [0.0; WIDTH], 0.0);
+            let (query, mut out, mut total) = (mean(0, &[i]), [0.0; WIDTH], 0.0);
             for tokens in groups.values() {
                 if causal && tokens[0] > i {
                     continue;
                 }
-                let products = query.iter().zip(of(1, tokens)).map(|(a, b)| a * b);
+                let products = query.iter().zip(mean(1, tokens)).map(|(a, b)| a * b);
                 let score = products.sum::<f64>() / (WIDTH as f64).sqrt();
                 let weight = tokens.len() as f64 * score.exp();
                 total += weight;
-                out.iter_mut().zip(of(2, tokens)).for_each(|(out, value)| *out += weight * value);
+                out.iter_mut().zip(mean(2, tokens)).for_each(|(out, value)| *out += weight * value);
             }
             for d in 0..WIDTH {
                 let error = (fused[i][head * WIDTH + d] - out[d] / total).abs();
@@ -167,7 +167,7 @@ fn neither_threads_nor_neighbours_change_a_bit() -> Result<()> {
     Ok(())
 }
 
-/// Token by token as at once; and weights that sum to one, of which the result is made.
+/// Steps equal the whole pass; weights sum to one and give the result.
 #[test]
 fn steps_and_weights_are_those_of_the_whole() -> Result<()> {
     let (length, width) = (60, HEADS * WIDTH);

@@ -1,6 +1,6 @@
-//! Linear attention, with and without random features: fused against composed and finite
-//! differences, in f32 and with products in bf16 against f64, alone and in a batch, on any number of
-//! threads and through every matrix kernel.
+//! Linear attention, with and without random features: fused compared with composed and finite
+//! differences, in f32 and with bf16 products against f64, alone and in a batch, on any number of
+//! threads and with every matrix kernel.
 
 mod common;
 
@@ -11,16 +11,16 @@ use taper_ops::{
 };
 
 const HEADS: usize = 2;
-/// Elements of a head.
+/// Width of a head.
 const WIDTH: usize = 5;
-/// On both sides of multiples of a chunk and of a group of these.
+/// Lengths on both sides of multiples of a chunk and of a group of chunks.
 const LENGTHS: [usize; 6] = [700, 0, 64, 1, 1025, 512];
 
 fn spec(lengths: &[usize], causal: bool) -> LinearAttentionSpec {
     LinearAttentionSpec { heads: HEADS, lengths: lengths.into(), causal, products: Products::F32 }
 }
 
-/// Vectors of random features, and none; more than a panel of these, and few.
+/// Vectors of random features, and none; more than a panel of them, and few.
 fn kinds() -> Vec<(&'static str, Option<Tensor>)> {
     let vectors = |count| Some(random(&[count, WIDTH], 2).as_tensor().detach());
     vec![("elu", None), ("7 features", vectors(7)), ("40 features", vectors(40))]
@@ -36,7 +36,7 @@ fn relative(ours: &Tensor, theirs: &Tensor) -> f64 {
     (square(&(&ours - &theirs).unwrap()) / square(&theirs)).sqrt()
 }
 
-/// The result and the gradient of the input.
+/// Computes the result and the gradient of the input.
 fn both(
     qkv: &Var,
     vectors: Option<&Tensor>,
@@ -64,7 +64,8 @@ fn every_element_has_its_gradient() {
     }
 }
 
-/// Sequences of several groups of chunks, against the composed operation and along a direction.
+/// Sequences of several groups of chunks, compared with the composed operation and along a
+/// direction.
 #[test]
 fn long_sequences_have_the_gradients_of_the_composed_operation() -> Result<()> {
     let qkv = input(LENGTHS.iter().sum());
@@ -95,8 +96,8 @@ fn long_sequences_have_the_gradients_of_the_composed_operation() -> Result<()> {
     Ok(())
 }
 
-/// What is left out of keys grows on the way, and shrinks on the way back: keys that are ever
-/// larger, and ones that are ever smaller.
+/// The exponent factored out of keys grows in the forward pass, and shrinks in the backward pass:
+/// keys that become ever larger, and ones that become ever smaller.
 #[test]
 fn exponents_may_grow_and_shrink() -> Result<()> {
     let (tokens, vectors) = (300, random(&[40, WIDTH], 2).as_tensor().detach());
@@ -177,7 +178,7 @@ fn neither_threads_nor_neighbours_change_a_bit() -> Result<()> {
     Ok(())
 }
 
-/// Sums after whole sequences, and tokens that follow one by one.
+/// Sums after whole sequences, followed by single tokens.
 #[test]
 fn steps_go_on_from_the_sums() -> Result<()> {
     let (read, all) = (130, 140);

@@ -1,6 +1,5 @@
-//! Attention of sequences that are long enough to be attended to in tiles: against the composed
-//! oracle, finite differences along random directions, itself on other threads and in other
-//! batches.
+//! Attention on sequences long enough for tiles: compared with the composed oracle, finite
+//! differences along random directions, and itself on other threads and in other batches.
 
 mod common;
 
@@ -9,12 +8,12 @@ use common::{adjoint, has_fused_multiply_adds, random, scalar, values};
 use std::sync::Arc;
 use taper_ops::{AttentionSpec, Dropout, Products, Sparse, Tape, composed};
 
-/// One kind of attention, with two heads.
+/// A setting of attention, with two heads.
 #[derive(Clone, Default)]
 struct Kind {
     name: &'static str,
     queries: Vec<usize>,
-    /// The same as the queries' for self-attention.
+    /// Lengths of the keys; `None` for those of the queries, in self-attention.
     keys: Option<Vec<usize>>,
     causal: bool,
     alibi: bool,
@@ -29,12 +28,12 @@ impl Kind {
         Self { name, queries, ..Self::default() }
     }
 
-    /// With a rule of what is seen.
+    /// Adds a sparse pattern.
     fn sparse(self, sparse: Sparse) -> Self {
         Self { sparse: Some(sparse), ..self }
     }
 
-    /// Lengths on both sides of multiples of a panel and of a block, and short ones among them.
+    /// Lengths on both sides of multiples of a panel and of a block, with short ones among them.
     fn all() -> Vec<Self> {
         let of = Self::new;
         vec![
@@ -146,7 +145,7 @@ fn distance(ours: &Tensor, theirs: &Tensor) -> f64 {
     norm(&(ours - theirs).unwrap()) / norm(theirs)
 }
 
-/// The distances of the result and of each gradient from the composed ones.
+/// Distances of the result and of each gradient from the composed ones.
 fn distances(kind: &Kind, inputs: &[Var], products: Products) -> Vec<f64> {
     let tape = Tape::new();
     let (ours, theirs) =
@@ -182,7 +181,7 @@ fn in_f32_it_is_the_composed_attention_to_rounding() {
     }
 }
 
-/// `Σ gradient ⊙ direction` against the central difference along that direction.
+/// Compares `Σ gradient ⊙ direction` with the central difference along that direction.
 #[test]
 fn gradients_are_finite_differences() {
     for kind in Kind::all() {
@@ -213,7 +212,7 @@ fn gradients_are_finite_differences() {
     }
 }
 
-/// Result and gradients, in f32.
+/// Bits of the result and gradients, in f32.
 fn all_bits(kind: &Kind, inputs: &[Var], products: Products) -> Vec<Vec<u32>> {
     let bits = |x: &Tensor| {
         let values = x.flatten_all().unwrap().to_vec1::<f32>().unwrap();
@@ -232,7 +231,7 @@ fn results_do_not_depend_on_threads() {
     let kinds = [
         Kind { causal: true, rate: 0.1, ..Kind::new("causal", &[560, 20, 300]) },
         Kind { bias: true, ..Kind::new("bias", &[530, 520]) },
-        // Sequences of unlike lengths add to the gradient of one bias.
+        // Sequences of different lengths add to the gradient of one bias.
         Kind { bias: true, ..Kind::new("unlike lengths, bias", &[1100, 700, 900, 1100]) },
         Kind { bias: true, ..Kind::new("sparse", &[530, 820]) }.sparse(Sparse {
             block: 40,
@@ -257,7 +256,7 @@ fn results_do_not_depend_on_threads() {
     }
 }
 
-/// A sequence's result and gradients are the same to the bit whatever is beside it.
+/// The result and gradients of a sequence are the same to the bit in any batch.
 #[test]
 fn a_batch_is_its_sequences() {
     let lengths = [300, 40, 560];
@@ -292,7 +291,7 @@ fn check_batch(batch: &Kind, lengths: &[usize]) {
     }
 }
 
-/// A window that reaches over the whole sequence is no window, to the bit.
+/// A window as long as the sequence gives the same bits as none.
 #[test]
 fn a_window_as_long_as_the_sequence_is_full_attention() {
     for (causal, block) in [(true, 1), (false, 1), (true, 7)] {

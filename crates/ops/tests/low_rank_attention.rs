@@ -1,6 +1,6 @@
-//! What a Linformer is made of: sums over the tokens of sequences, and attention to those from
-//! queries that lie beside keys and values. Fused against composed and finite differences, on any
-//! number of threads and through every matrix kernel.
+//! Operations of a Linformer: sums over the tokens of sequences, and attention to them from queries
+//! stored beside keys and values. Fused compared with composed and finite differences, on any
+//! number of threads and with every matrix kernel.
 
 mod common;
 
@@ -10,11 +10,11 @@ use std::sync::Arc;
 use taper_ops::{AttentionSpec, Dropout, Products, Tape, composed, cross_attention, sequence_sums};
 
 const HEADS: usize = 2;
-/// Elements of all heads.
+/// Width of all heads together.
 const WIDTH: usize = 6;
 const RANK: usize = 3;
 
-/// Query, key and value, and E and F, for sequences of at most so many tokens.
+/// Query, key and value, and E and F, for sequences of at most `longest` tokens.
 fn inputs(tokens: usize, longest: usize, rank: usize) -> [Var; 3] {
     [random(&[tokens, 3 * WIDTH], 1), random(&[rank, longest], 2), random(&[rank, longest], 3)]
 }
@@ -75,34 +75,35 @@ fn relative(ours: &Tensor, theirs: &Tensor) -> f64 {
     (square(&(&ours - &theirs).unwrap()) / square(&theirs)).sqrt()
 }
 
-/// Long enough for tiles, and for several pieces of a sum: f64, f32 and products in bf16, and in f32
-/// on three threads as on one.
+/// Long enough for tiles, and for several pieces of a sum: in f64, f32 and with bf16 products, and
+/// in f32 on three threads as on one.
 #[test]
 fn long_sequences_are_those_of_the_composed_operation() -> Result<()> {
     let (lengths, rank) = ([2050, 5, 300], 130);
-    // Larger sums would make a softmax that rounding moves.
-    let of = inputs(lengths.iter().sum(), 2100, rank);
-    let of = of.map(|x| Var::from_tensor(&(x.as_tensor() * 0.1).unwrap()).unwrap());
+    // With larger sums, rounding would change the softmax.
+    let tensors = inputs(lengths.iter().sum(), 2100, rank);
+    let tensors = tensors.map(|x| Var::from_tensor(&(x.as_tensor() * 0.1).unwrap()).unwrap());
     let spec = to_sums(&lengths, rank, Dropout::none());
-    let theirs = attend_composed([&of[0], &of[1], &of[2]], &spec)?;
+    let theirs = attend_composed([&tensors[0], &tensors[1], &tensors[2]], &spec)?;
     let their_gradients = scalar(&theirs)?.backward()?;
-    let run = |of: &[Var; 3], spec: &AttentionSpec| -> Result<(Tensor, [Tensor; 3])> {
+    let run = |tensors: &[Var; 3], spec: &AttentionSpec| -> Result<(Tensor, [Tensor; 3])> {
         let tape = Tape::new();
-        let out = attend(Some(&tape), [&of[0], &of[1], &of[2]], spec)?;
+        let out = attend(Some(&tape), [&tensors[0], &tensors[1], &tensors[2]], spec)?;
         let adjoint = adjoint(&theirs).to_dtype(out.dtype())?;
         let gradients = tape.differentiate(&out, &adjoint)?;
-        Ok((out, of.each_ref().map(|x| gradients.get(x).unwrap().expect("reached"))))
+        Ok((out, tensors.each_ref().map(|x| gradients.get(x).unwrap().expect("reached"))))
     };
-    let single = of.each_ref().map(|x| Var::from_tensor(&x.to_dtype(DType::F32).unwrap()).unwrap());
+    let single =
+        tensors.each_ref().map(|x| Var::from_tensor(&x.to_dtype(DType::F32).unwrap()).unwrap());
     let rounded = AttentionSpec { products: Products::Bf16, ..spec.clone() };
     for (name, found, bound) in [
-        ("f64", run(&of, &spec)?, 1e-12),
+        ("f64", run(&tensors, &spec)?, 1e-12),
         ("f32", run(&single, &spec)?, 3e-6),
         ("bf16", run(&single, &rounded)?, 3e-2),
     ] {
         let error = relative(&found.0, &theirs);
         assert!(error < bound, "{name}: {error}");
-        for (i, (ours, input)) in found.1.iter().zip(&of).enumerate() {
+        for (i, (ours, input)) in found.1.iter().zip(&tensors).enumerate() {
             let error = relative(ours, their_gradients.get(input).expect("reached"));
             assert!(error < bound, "{name}, gradient {i}: {error}");
         }
@@ -120,8 +121,14 @@ fn long_sequences_are_those_of_the_composed_operation() -> Result<()> {
 #[test]
 fn what_does_not_fit_is_refused() {
     let refused = |lengths: &[usize], longest: usize| {
-        let of = inputs(14, longest, RANK);
-        let sums = sequence_sums(None, &of[0], [&of[1], &of[2]], &lengths.into(), Products::F32);
+        let tensors = inputs(14, longest, RANK);
+        let sums = sequence_sums(
+            None,
+            &tensors[0],
+            [&tensors[1], &tensors[2]],
+            &lengths.into(),
+            Products::F32,
+        );
         sums.map(|_| ()).unwrap_err().to_string()
     };
     assert!(refused(&[9, 4], 11).contains("13 tokens"));

@@ -1,5 +1,5 @@
-//! Operations in plain Candle on the tape: the gradients of the fused ones, and of finite
-//! differences.
+//! Operations in plain Candle on the tape: their gradients equal those of the fused operations, and
+//! finite differences.
 #![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
 mod common;
@@ -25,7 +25,7 @@ fn spec() -> AttentionSpec {
     }
 }
 
-/// The composed attention between two fused layers, which is fused itself for the oracle.
+/// Composed attention between two fused layers, compared with fused attention.
 #[test]
 fn attention_in_candle_between_fused_layers() {
     let inputs =
@@ -67,7 +67,7 @@ fn attention_in_candle_between_fused_layers() {
     }
 }
 
-/// Attention that weighs by squared ReLU in place of softmax: nothing fused does that.
+/// Attention with squared ReLU in place of softmax, which no fused operation computes.
 fn squared_relu_attention(qkv: &Tensor) -> Result<Tensor> {
     let width = qkv.dim(1)? / 3;
     let part = |i: usize| qkv.narrow(1, i * width, width)?.contiguous(); // (N, D)
@@ -87,7 +87,7 @@ fn a_new_attention_has_the_gradients_of_finite_differences() {
     );
 }
 
-/// An input that is given twice, and used by fused operations too, gets the sum of all.
+/// An input that is passed twice, and used by fused operations too, gets the sum of all gradients.
 #[test]
 fn an_input_of_several_uses_gets_their_sum() {
     let inputs = [random(&[4, 4], 1), random(&[4, 4], 2)];
@@ -110,7 +110,8 @@ fn an_input_of_several_uses_gets_their_sum() {
     );
 }
 
-/// A store with two matrices, and the tape's gradient by each where `operation` has its inputs.
+/// Makes a store with two matrices, and computes the tape's gradient by each if `operation` gets
+/// its inputs.
 fn gradients_of(
     operation: impl Fn(&Tape, &Tensor, &[Tensor; 2]) -> Result<Tensor>,
 ) -> Result<Vec<f32>> {
@@ -158,7 +159,7 @@ fn what_is_captured_is_not_lost_in_silence() {
     assert!(message.contains("the result of another operation"), "{message}");
 }
 
-/// Without a tape Candle has the whole graph, and with constants alone there is nothing to note.
+/// Without a tape Candle has the whole graph, and with only constants nothing is recorded.
 #[test]
 fn without_a_tape_it_is_the_operation_itself() {
     let x = random(&[3, 2], 1);

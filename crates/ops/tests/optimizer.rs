@@ -1,4 +1,4 @@
-//! The fused optimizer passes against their composed oracle.
+//! The fused optimizer passes compared with their composed oracle.
 
 use candle_core::{DType, Device, Tensor};
 use taper_ops::rng::Counter;
@@ -64,7 +64,7 @@ fn adam_is_the_composed_adam() {
     }
 }
 
-/// Cut anywhere, in the middle of a parameter too, each way gives the same bits as in one.
+/// Steps on parts, cut anywhere, even within a parameter, give the same bits as one step.
 #[test]
 fn steps_on_parts_are_one_step() {
     let (whole, parts, plain, plain_parts) = (store(), store(), store(), store());
@@ -145,7 +145,7 @@ fn frozen_parameters_stay_as_they_are_to_the_bit() {
             let mut moments = [zeros(47), zeros(47)];
             let mut average = store.flat().unwrap();
             for step in 1..=5 {
-                // From the free store, so that both get the same.
+                // Both use the gradients of the free store.
                 let gradients = gradient(&free, step).copy().unwrap();
                 let numbers = numbers(step, true);
                 match composed {

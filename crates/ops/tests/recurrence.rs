@@ -1,5 +1,5 @@
-//! Recurrent layers, and what stands beside them: fused against composed and finite differences, in
-//! every matrix kernel, on any number of threads.
+//! Recurrent layers and related operations: fused compared with composed and finite differences,
+//! with every matrix kernel, on any number of threads.
 
 mod common;
 
@@ -44,14 +44,14 @@ fn tensors(cell: Cell, width: usize) -> Vec<Var> {
     ]
 }
 
-/// The layer on the first of such tensors: four of them, or all nine.
+/// Runs the layer on the first of these tensors: four of them, or all nine.
 fn given<T: AsRef<Tensor>>(v: &[T]) -> Recurrence<'_> {
-    let of = |at: usize| v.get(at).map(AsRef::as_ref);
+    let tensor = |at: usize| v.get(at).map(AsRef::as_ref);
     Recurrence {
         inputs: v[0].as_ref(),
         weight: v[1].as_ref(),
-        bias: of(2),
-        initial: of(3),
+        bias: tensor(2),
+        initial: tensor(3),
         attention: (v.len() > 4).then(|| AdditiveAttention {
             query: v[4].as_ref(),
             energy: v[5].as_ref(),
@@ -62,7 +62,7 @@ fn given<T: AsRef<Tensor>>(v: &[T]) -> Recurrence<'_> {
     }
 }
 
-/// A tensor, as `given` takes it.
+/// A tensor in the form that `given` takes.
 struct Held(Tensor);
 
 impl AsRef<Tensor> for Held {
@@ -117,7 +117,7 @@ fn last_states_and_weights_are_the_composed_ones() {
     }
 }
 
-/// One step after the other, each from the last state, is the whole.
+/// Single steps, each from the last state, equal the whole pass.
 #[test]
 fn steps_are_the_whole() {
     for cell in [Cell::Gru, Cell::Lstm] {
@@ -130,15 +130,15 @@ fn steps_are_the_whole() {
         };
         let whole = RecurrenceSpec { lengths, ..spec(cell, false) };
         let inputs = picked((0..12).map(|row| row % 11).collect());
-        let of = |inputs: Tensor, initial: Tensor, spec: &RecurrenceSpec| {
+        let run = |inputs: Tensor, initial: Tensor, spec: &RecurrenceSpec| {
             let given = Recurrence { inputs: &inputs, initial: Some(&initial), ..given(&all) };
             taper_ops::recurrence(None, None, &given, spec).unwrap()
         };
-        let expected = of(inputs, all[3].0.clone(), &whole);
+        let expected = run(inputs, all[3].0.clone(), &whole);
         let mut state = all[3].0.clone();
         let one = RecurrenceSpec { lengths: [1; 4].into(), ..whole.clone() };
         for step in 0..3_u32 {
-            let found = of(picked((0..4).map(|i| (i * 3 + step) % 11).collect()), state, &one);
+            let found = run(picked((0..4).map(|i| (i * 3 + step) % 11).collect()), state, &one);
             for sequence in 0..4 {
                 let row = |x: &Tensor, row| x.get(row).unwrap().to_vec1::<f32>().unwrap();
                 let ours = row(&found.rows, sequence);
@@ -152,7 +152,8 @@ fn steps_are_the_whole() {
     }
 }
 
-/// The gradient by a state is what moving it changes, which bias of the last gate of one row shows.
+/// The gradient by a state is the effect of moving it, measured with the bias of the last gate in
+/// one row.
 #[test]
 fn gradients_by_states_are_noted() {
     let inputs = tensors(Cell::Gru, WIDTH);
@@ -163,7 +164,7 @@ fn gradients_by_states_are_noted() {
     let adjoints = tape.differentiate(&out, &common::adjoint(&out)).unwrap();
     let norms = noted.norms();
     assert_eq!(norms.len(), 11);
-    // The last row of a sequence has nothing behind it: its gradient is the adjoint itself.
+    // Nothing follows the last row of a sequence: its gradient is the adjoint itself.
     let own = values(&common::adjoint(&out));
     for last in [2, 3, 8, 10] {
         let square: f64 = own[last * WIDTH..(last + 1) * WIDTH].iter().map(|x| x * x).sum();
@@ -213,12 +214,12 @@ fn no_bit_depends_on_the_number_of_threads() {
             let tape = Tape::new();
             let out = fused(Some(&tape), &all, &spec(Cell::Lstm, true)).unwrap().rows;
             let adjoint = out.ones_like().unwrap();
-            let found = tape.differentiate(&out, &adjoint).unwrap();
+            let gradients = tape.differentiate(&out, &adjoint).unwrap();
             let bits = |x: &Tensor| -> Vec<u32> {
                 let values = x.flatten_all().unwrap().to_vec1::<f32>().unwrap();
                 values.into_iter().map(f32::to_bits).collect()
             };
-            let gradients = all.iter().map(|x| bits(&found.get(x).unwrap().unwrap()));
+            let gradients = all.iter().map(|x| bits(&gradients.get(x).unwrap().unwrap()));
             std::iter::once(bits(&out)).chain(gradients).collect::<Vec<_>>()
         })
     };

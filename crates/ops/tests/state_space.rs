@@ -1,4 +1,4 @@
-//! The operations of state-space layers: fused against composed and finite differences, against the
+//! Operations of state-space layers: fused compared with composed and finite differences, with the
 //! recurrence, in parts, as a convolution, and on any number of threads.
 
 mod common;
@@ -13,18 +13,18 @@ use taper_ops::{
 
 const LENGTHS: [usize; 4] = [2, 0, 34, 1];
 
-fn inputs<T: std::ops::Deref<Target = Tensor>>(of: &[T]) -> ScanInputs<'_> {
+fn inputs<T: std::ops::Deref<Target = Tensor>>(tensors: &[T]) -> ScanInputs<'_> {
     ScanInputs {
-        x: &of[0],
-        delta: &of[1],
-        in_out: &of[2],
-        log_decay: &of[3],
-        skip: &of[4],
-        gated: &of[5],
+        x: &tensors[0],
+        delta: &tensors[1],
+        in_out: &tensors[2],
+        log_decay: &tensors[3],
+        skip: &tensors[4],
+        gated: &tensors[5],
     }
 }
 
-/// The tensors of a scan over so many tokens.
+/// Tensors of a scan over `tokens` tokens.
 fn variables(tokens: usize, channels: usize, states: usize, selective: bool) -> [Var; 6] {
     let rows = if selective { tokens } else { channels };
     let steps: &[usize] = if selective { &[tokens, channels] } else { &[channels] };
@@ -73,12 +73,12 @@ fn scans_have_their_gradients() {
     }
 }
 
-/// Token by token, number by number.
-fn recurrence(of: &[Var; 6], channels: usize, states: usize, spec: &ScanSpec) -> Vec<f64> {
-    let of: Vec<Vec<f64>> = of.iter().map(|x| values(x)).collect();
+/// Computes the scan token by token, number by number.
+fn recurrence(tensors: &[Var; 6], channels: usize, states: usize, spec: &ScanSpec) -> Vec<f64> {
+    let tensors: Vec<Vec<f64>> = tensors.iter().map(|x| values(x)).collect();
     let softplus = |x: f64| x.exp().ln_1p();
     let silu = |x: f64| x / (1.0 + (-x).exp());
-    let mut out = vec![0.0; of[0].len()];
+    let mut out = vec![0.0; tensors[0].len()];
     let mut first = 0;
     for &length in spec.lengths.iter() {
         for channel in 0..channels {
@@ -87,15 +87,15 @@ fn recurrence(of: &[Var; 6], channels: usize, states: usize, spec: &ScanSpec) ->
                 let token = first + if spec.reverse { length - 1 - step } else { step };
                 let at = token * channels + channel;
                 let row = if spec.selective { token } else { channel };
-                let delta = softplus(of[1][if spec.selective { at } else { channel }]);
-                let mut sum = of[4][channel] * of[0][at];
+                let delta = softplus(tensors[1][if spec.selective { at } else { channel }]);
+                let mut sum = tensors[4][channel] * tensors[0][at];
                 for (index, state) in state.iter_mut().enumerate() {
-                    let decay = -of[3][channel * states + index].exp();
-                    let side = &of[2][row * 2 * states..][..2 * states];
-                    *state = (delta * decay).exp() * *state + delta * side[index] * of[0][at];
+                    let decay = -tensors[3][channel * states + index].exp();
+                    let side = &tensors[2][row * 2 * states..][..2 * states];
+                    *state = (delta * decay).exp() * *state + delta * side[index] * tensors[0][at];
                     sum += side[states + index] * *state;
                 }
-                out[at] = sum * silu(of[5][token * 2 * channels + channels + channel]);
+                out[at] = sum * silu(tensors[5][token * 2 * channels + channels + channel]);
             }
         }
         first += length;
@@ -114,10 +114,10 @@ fn scans_are_the_recurrence() -> Result<()> {
     for spec in specs() {
         let variables = variables(37, 18, 2, spec.selective);
         let expected = recurrence(&variables, 18, 2, &spec);
-        let of = variables.each_ref().map(|x| x.detach());
-        let of: Vec<&Tensor> = of.iter().collect();
-        let fused = selective_scan(None, inputs(&of), &spec)?;
-        let (associative, _) = composed::selective_scan(inputs(&of), &spec, None)?;
+        let tensors = variables.each_ref().map(|x| x.detach());
+        let tensors: Vec<&Tensor> = tensors.iter().collect();
+        let fused = selective_scan(None, inputs(&tensors), &spec)?;
+        let (associative, _) = composed::selective_scan(inputs(&tensors), &spec, None)?;
         for (name, ours) in [("fused", fused), ("associative", associative)] {
             let error = largest(&ours, &expected);
             assert!(error < 1e-12, "{name}, {spec:?}: {error}");
@@ -126,7 +126,7 @@ fn scans_are_the_recurrence() -> Result<()> {
     Ok(())
 }
 
-/// Two sequences in two parts, the second from what the first left behind.
+/// Two sequences in two parts, the second continuing from the state after the first.
 #[test]
 fn parts_are_the_whole() -> Result<()> {
     let (channels, states, taps) = (18, 3, 4);
@@ -138,13 +138,15 @@ fn parts_are_the_whole() -> Result<()> {
     let (first, second) = ([(0, 35), (40, 2)], [(35, 5), (42, 5)]);
     let spec =
         |lengths: [usize; 2]| ScanSpec { lengths: lengths.into(), selective: true, reverse: false };
-    let of = variables(47, channels, states, true).map(|x| x.detach());
+    let tensors = variables(47, channels, states, true).map(|x| x.detach());
     let part = |ranges| -> Result<Vec<Tensor>> {
         (0..6)
-            .map(|i| if [3, 4].contains(&i) { Ok(of[i].clone()) } else { cut(&of[i], ranges) })
+            .map(|i| {
+                if [3, 4].contains(&i) { Ok(tensors[i].clone()) } else { cut(&tensors[i], ranges) }
+            })
             .collect()
     };
-    let whole = selective_scan(None, inputs(&of.iter().collect::<Vec<_>>()), &spec([40, 7]))?;
+    let whole = selective_scan(None, inputs(&tensors.iter().collect::<Vec<_>>()), &spec([40, 7]))?;
     let (before, after) = (part(first)?, part(second)?);
     let (before, after) = (before.iter().collect::<Vec<_>>(), after.iter().collect::<Vec<_>>());
     let (out, state) = selective_scan_after(inputs(&before), &spec([35, 2]), None)?;
@@ -161,7 +163,7 @@ fn parts_are_the_whole() -> Result<()> {
     assert!(largest(&last, &values(&state)) < 1e-12);
 
     let (weight, bias) = (random(&[channels, taps], 8).detach(), random(&[channels], 9).detach());
-    let x = &of[0];
+    let x = &tensors[0];
     let lengths = |lengths: [usize; 2]| ConvolutionSpec { lengths: lengths.into(), reverse: false };
     let whole = causal_convolution(None, x, &weight, &bias, &lengths([40, 7]))?;
     // The three tokens before each cut; the second sequence has only two.
@@ -176,14 +178,14 @@ fn parts_are_the_whole() -> Result<()> {
     Ok(())
 }
 
-/// `y = K * u` with `K_l = Σ_s C_s exp(l Δ A_s) Δ B_s` (Gu and Dao 2023, equation 3), D and the
-/// gate beside it.
+/// Compares with `y = K * u`, `K_l = Σ_s C_s exp(l Δ A_s) Δ B_s` (Gu and Dao 2023, equation 3),
+/// with D and the gate in addition.
 #[test]
 fn a_scan_that_does_not_select_is_a_convolution() -> Result<()> {
     let (tokens, channels, states) = (50, 5, 4);
-    let of = variables(tokens, channels, states, false);
+    let tensors = variables(tokens, channels, states, false);
     let spec = ScanSpec { lengths: [tokens].into(), selective: false, reverse: false };
-    let of_values: Vec<Vec<f64>> = of.iter().map(|x| values(x)).collect();
+    let of_values: Vec<Vec<f64>> = tensors.iter().map(|x| values(x)).collect();
     let [u, delta, sides, log_decay, skip, gated] = of_values.as_slice() else { panic!("six") };
     let mut expected = vec![0.0; tokens * channels];
     for channel in 0..channels {
@@ -202,32 +204,33 @@ fn a_scan_that_does_not_select_is_a_convolution() -> Result<()> {
             expected[token * channels + channel] = sum * gate / (1.0 + (-gate).exp());
         }
     }
-    let of = of.each_ref().map(|x| x.detach());
-    let of: Vec<&Tensor> = of.iter().collect();
-    let error = largest(&selective_scan(None, inputs(&of), &spec)?, &expected);
+    let tensors = tensors.each_ref().map(|x| x.detach());
+    let tensors: Vec<&Tensor> = tensors.iter().collect();
+    let error = largest(&selective_scan(None, inputs(&tensors), &spec)?, &expected);
     assert!(error < 1e-12, "{error}");
     Ok(())
 }
 
-/// In f32, results and all gradients on one thread and on three.
+/// In f32, results and all gradients are the same on one thread and on three.
 #[test]
 fn threads_change_no_bit() -> Result<()> {
     let lengths: Arc<[usize]> = [300, 40, 517, 1].into();
     let tokens = lengths.iter().sum();
     for selective in [true, false] {
-        let of = variables(tokens, 150, 16, selective)
+        let tensors = variables(tokens, 150, 16, selective)
             .map(|x| Var::from_tensor(&x.to_dtype(DType::F32).unwrap()).unwrap());
         let spec = ScanSpec { lengths: lengths.clone(), selective, reverse: false };
         let convolution = ConvolutionSpec { lengths: lengths.clone(), reverse: false };
         let filter = Var::from_tensor(&random(&[150, 4], 7).to_dtype(DType::F32)?)?;
         let run = || -> Result<Vec<Vec<f32>>> {
             let tape = Tape::new();
-            let x = causal_convolution(Some(&tape), &of[5], &filter, &of[4], &convolution)?;
-            let scanned = ScanInputs { x: &x, ..inputs(&of) };
+            let x =
+                causal_convolution(Some(&tape), &tensors[5], &filter, &tensors[4], &convolution)?;
+            let scanned = ScanInputs { x: &x, ..inputs(&tensors) };
             let out = selective_scan(Some(&tape), scanned, &spec)?;
             let gradients = tape.differentiate(&out, &adjoint(&out).to_dtype(DType::F32)?)?;
             let mut found = vec![out.flatten_all()?.to_vec1()?];
-            for variable in of[1..].iter().chain([&filter]) {
+            for variable in tensors[1..].iter().chain([&filter]) {
                 let gradient = gradients.get(variable)?.expect("reached");
                 found.push(gradient.flatten_all()?.to_vec1()?);
             }
@@ -244,19 +247,20 @@ fn threads_change_no_bit() -> Result<()> {
 
 #[test]
 fn what_does_not_fit_is_refused() -> Result<()> {
-    let of = variables(4, 6, 3, true);
+    let tensors = variables(4, 6, 3, true);
     let spec = |lengths: &[usize], selective| ScanSpec {
         lengths: lengths.into(),
         selective,
         reverse: false,
     };
     let refused = |spec: ScanSpec| {
-        selective_scan(None, inputs(&of), &spec).map(|_| ()).unwrap_err().to_string()
+        selective_scan(None, inputs(&tensors), &spec).map(|_| ()).unwrap_err().to_string()
     };
     assert!(refused(spec(&[3], true)).contains("3 tokens in sequences"));
     assert!(refused(spec(&[4], false)).starts_with("scan: "));
     let own = ConvolutionSpec { lengths: [4].into(), reverse: false };
-    let error = causal_convolution(None, &of[0], &random(&[7, 2], 1), &of[4], &own).unwrap_err();
+    let error =
+        causal_convolution(None, &tensors[0], &random(&[7, 2], 1), &tensors[4], &own).unwrap_err();
     assert!(error.to_string().starts_with("convolution: "), "{error}");
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! The colours of figures: one name for each use, with a value for light and one for dark pages.
+//! Colours of figures: one name for each use, with a value for light and one for dark pages.
 //!
-//! Each light value is drawn as it is and stands for one name alone, so that a finished drawing can
-//! be given variables, or the values of the other theme, by replacing text.
+//! Drawings are made in the light values. Each of these belongs to one name only, so that in a
+//! finished drawing they can be replaced, as text, by CSS variables or by the dark values.
 
 use plotters::style::RGBColor;
 
-/// Whether a picture is for a light or a dark page.
+/// Theme of the page that a picture is for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Theme {
     /// Dark on white.
@@ -18,7 +18,7 @@ pub enum Theme {
 /// A colour of figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Colour {
-    /// The name of its CSS variable.
+    /// Name of its CSS variable.
     pub(crate) variable: &'static str,
     light: RGBColor,
     dark: RGBColor,
@@ -31,12 +31,12 @@ impl Colour {
         Self { variable, light, dark }
     }
 
-    /// What it is drawn with.
+    /// Its light value, which drawings are made with.
     pub(crate) const fn drawn(&self) -> RGBColor {
         self.light
     }
 
-    /// `#RRGGBB` for a theme.
+    /// Its value in a theme, as `#RRGGBB`.
     pub(crate) fn hex(&self, theme: Theme) -> String {
         let RGBColor(red, green, blue) = match theme {
             Theme::Light => self.light,
@@ -46,17 +46,17 @@ impl Colour {
     }
 }
 
-/// What is behind a picture; drawings have nothing there.
+/// Background of a picture; drawings themselves are transparent.
 pub(crate) const GROUND: Colour =
     Colour::new("--plot-ground", [0xFF, 0xFF, 0xFE], [0x14, 0x17, 0x1C]);
 /// Titles and labels.
 pub(crate) const INK: Colour = Colour::new("--plot-ink", [0x1B, 0x1F, 0x24], [0xE6, 0xE9, 0xED]);
 /// Axes and the numbers beside them.
 pub(crate) const AXIS: Colour = Colour::new("--plot-axis", [0x57, 0x60, 0x6A], [0xA3, 0xAB, 0xB6]);
-/// Lines of the grid.
+/// Grid lines.
 pub(crate) const GRID: Colour = Colour::new("--plot-grid", [0xDF, 0xE3, 0xE8], [0x2D, 0x33, 0x3B]);
 
-/// One for each series. Every one has a contrast of at least 4.5 with its ground.
+/// Colours of series. Each has a contrast of at least 4.5 with the background.
 pub(crate) const SERIES: [Colour; 8] = [
     Colour::new("--plot-series-1", [0x1B, 0x5F, 0xAA], [0x6C, 0xB0, 0xF5]),
     Colour::new("--plot-series-2", [0xB8, 0x4A, 0x0A], [0xF2, 0x9A, 0x5B]),
@@ -68,8 +68,8 @@ pub(crate) const SERIES: [Colour; 8] = [
     Colour::new("--plot-series-8", [0xB0, 0x2E, 0x7A], [0xF2, 0x90, 0xC4]),
 ];
 
-/// The colour of the series of this number.
-pub(crate) const fn of_series(number: usize) -> Colour {
+/// Colour of the series with this number.
+pub(crate) const fn series_colour(number: usize) -> Colour {
     SERIES[number % SERIES.len()]
 }
 
@@ -96,8 +96,8 @@ mod tests {
         for theme in [Theme::Light, Theme::Dark] {
             let ground = luminance(&GROUND.hex(theme));
             for colour in SERIES.into_iter().chain([INK, AXIS]) {
-                let own = luminance(&colour.hex(theme));
-                let contrast = (own.max(ground) + 0.05) / (own.min(ground) + 0.05);
+                let ours = luminance(&colour.hex(theme));
+                let contrast = (ours.max(ground) + 0.05) / (ours.min(ground) + 0.05);
                 assert!(contrast >= 4.5, "{} has a contrast of {contrast}", colour.variable);
             }
         }

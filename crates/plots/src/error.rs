@@ -1,4 +1,4 @@
-//! What can be wrong with a figure.
+//! Errors of figures.
 
 use thiserror::Error;
 
@@ -6,33 +6,33 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PlotError {
-    /// No point of the figure has a place on its axes.
+    /// No point of the figure lies on its axes.
     #[error("the figure `{title}` has nothing to show: no value is finite and fits its axes")]
     Nothing {
-        /// The title of the figure.
+        /// Title of the figure.
         title: String,
     },
     /// Rows, columns or categories do not match the values.
     #[error("the figure `{title}` has {expected} {what}, but {found} values for them")]
     Shape {
-        /// The title of the figure.
+        /// Title of the figure.
         title: String,
-        /// What is counted: rows, columns, categories.
+        /// Things counted: rows, columns or categories.
         what: &'static str,
-        /// How many there are.
+        /// Expected number of values.
         expected: usize,
-        /// How many values were given.
+        /// Number of values given.
         found: usize,
     },
     /// The drawing library failed.
     #[error("the figure `{title}` cannot be drawn: {cause}")]
     Drawing {
-        /// The title of the figure.
+        /// Title of the figure.
         title: String,
-        /// What it says.
+        /// Message of the library.
         cause: String,
     },
-    /// The picture cannot be made of the drawing.
+    /// The picture cannot be made from the drawing.
     #[error("the figure cannot be made a PNG: {0}")]
     Picture(String),
     /// The system has no fonts, without which a picture would have no labels.

@@ -3,21 +3,21 @@
 use crate::error::PlotError;
 use crate::svg::Svg;
 
-/// What is to be drawn, with its title.
+/// A plot with its title and size.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
-    /// Above the drawing.
+    /// Title above the drawing.
     pub title: String,
-    /// What it shows in words, for those who do not see it.
+    /// Description in words, for readers who cannot see the drawing.
     pub description: String,
     /// Width and height, in CSS pixels.
     pub size: (u32, u32),
-    /// What is drawn.
+    /// Content of the drawing.
     pub plot: Plot,
 }
 
 impl Figure {
-    /// A figure of the usual size.
+    /// Makes a figure of the usual size.
     pub fn new(
         title: impl Into<String>,
         description: impl Into<String>,
@@ -28,14 +28,14 @@ impl Figure {
         Self { title: title.into(), description: description.into(), size, plot }
     }
 
-    /// The same in another size.
+    /// The same figure in another size, in CSS pixels.
     #[must_use]
     pub const fn sized(mut self, width: u32, height: u32) -> Self {
         self.size = (width, height);
         self
     }
 
-    /// Draws it.
+    /// Draws the figure.
     ///
     /// # Errors
     /// When there is nothing to show, or rows and columns do not match the values.
@@ -44,19 +44,19 @@ impl Figure {
     }
 }
 
-/// The kinds of drawings.
+/// Kinds of drawings.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Plot {
     /// Lines and points between two axes.
     Chart(Chart),
     /// Bars over categories.
     Bars(Bars),
-    /// A table as shades.
+    /// A table as a heatmap.
     Heatmap(Heatmap),
 }
 
 impl Plot {
-    /// As large as it is readable, in CSS pixels.
+    /// Size at which it is readable, in CSS pixels.
     fn usual_size(&self) -> (u32, u32) {
         match self {
             Self::Chart(_) => (720, 400),
@@ -90,79 +90,79 @@ impl From<Heatmap> for Plot {
 /// An axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
-    /// What is measured, with its unit.
+    /// Quantity on the axis, with its unit.
     pub label: String,
-    /// Whether equal distances are equal ratios.
+    /// Whether equal distances mean equal ratios.
     pub logarithmic: bool,
-    /// The values at its ends; none: those of the points, with some room.
+    /// Values at its ends; `None`: those of the points, with some room.
     pub range: Option<(f64, f64)>,
 }
 
 impl Axis {
-    /// Equal distances are equal differences.
+    /// A linear axis.
     pub fn linear(label: impl Into<String>) -> Self {
         Self { label: label.into(), logarithmic: false, range: None }
     }
 
-    /// Equal distances are equal ratios; points that are not positive are left out.
+    /// A logarithmic axis; points that are not positive are left out.
     pub fn log(label: impl Into<String>) -> Self {
         Self { logarithmic: true, ..Self::linear(label) }
     }
 
-    /// The same between these values.
+    /// The same axis between these values.
     #[must_use]
     pub const fn between(mut self, low: f64, high: f64) -> Self {
         self.range = Some((low, high));
         self
     }
 
-    /// Whether a value has a place on it.
+    /// Whether the axis can show a value.
     pub(crate) fn takes(&self, value: f64) -> bool {
         value.is_finite() && (!self.logarithmic || value > 0.0)
     }
 }
 
-/// How points are marked.
+/// Marks of points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     /// Joined by a line.
     Line,
     /// Joined by a broken line.
     Dashes,
-    /// A dot each.
+    /// Single dots.
     Dots,
 }
 
 /// Points that belong together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// What the legend calls them; without a name they are not in it.
+    /// Name in the legend; a series without a name is not listed there.
     pub name: String,
-    /// The points, in the order of the line. Those that are not finite are left out.
+    /// Points in the order of the line. Those that are not finite are left out.
     pub points: Vec<(f64, f64)>,
-    /// How they are marked.
+    /// Marks of the points.
     pub mark: Mark,
-    /// The number of the colour; none: that of the series' own place.
+    /// Number of the colour; `None`: the position of the series.
     pub colour: Option<usize>,
 }
 
 impl Series {
-    /// Joined by a line.
+    /// Makes points joined by a line.
     pub fn line(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Self { name: name.into(), points, mark: Mark::Line, colour: None }
     }
 
-    /// A dot each.
+    /// Makes single dots.
     pub fn dots(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Self { mark: Mark::Dots, ..Self::line(name, points) }
     }
 
-    /// Joined by a broken line.
+    /// Makes points joined by a broken line.
     pub fn dashes(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Self { mark: Mark::Dashes, ..Self::line(name, points) }
     }
 
-    /// The same in the colour of this number: a fit has that of its points.
+    /// The same series in the colour of this number, so that a fit can share that of its points.
     #[must_use]
     pub const fn coloured(mut self, number: usize) -> Self {
         self.colour = Some(number);
@@ -173,16 +173,16 @@ impl Series {
 /// Lines and points between two axes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chart {
-    /// From left to right.
+    /// Horizontal axis.
     pub x: Axis,
-    /// From bottom to top.
+    /// Vertical axis.
     pub y: Axis,
-    /// What is drawn, the first at the bottom.
+    /// Series; the first is drawn at the bottom.
     pub series: Vec<Series>,
 }
 
 impl Chart {
-    /// Series between two axes.
+    /// Makes a chart of series between two axes.
     #[must_use]
     pub const fn new(x: Axis, y: Axis, series: Vec<Series>) -> Self {
         Self { x, y, series }
@@ -192,29 +192,31 @@ impl Chart {
 /// Bars over categories, side by side where there are several series.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bars {
-    /// What the categories are.
+    /// Title of the categories.
     pub label: String,
-    /// Under each group of bars.
+    /// Names of the categories, written under each group of bars.
     pub categories: Vec<String>,
-    /// How high they are.
+    /// Axis of the heights.
     pub y: Axis,
-    /// Names and one value for each category. A value that is not finite has no bar.
+    /// Series, each with its name and one value for each category. A value that is not finite has
+    /// no bar.
     pub series: Vec<(String, Vec<f64>)>,
 }
 
-/// A table as shades: the larger a value, the stronger its colour; negative ones have another.
+/// A table as shades: the larger a value, the stronger its colour. Negative values have a colour of
+/// their own.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Heatmap {
-    /// What the rows are.
+    /// Title of the rows.
     pub row_label: String,
-    /// What the columns are.
+    /// Title of the columns.
     pub column_label: String,
-    /// Left of each row, the first at the top.
+    /// Labels of the rows, the first at the top.
     pub rows: Vec<String>,
-    /// Above each column.
+    /// Labels of the columns.
     pub columns: Vec<String>,
-    /// A value for each column of each row. Those that are not finite are left empty.
+    /// One value for each column of each row. Values that are not finite leave their cell empty.
     pub values: Vec<Vec<f64>>,
-    /// The amount that has the full colour; none: the largest there is.
+    /// Absolute value that has the full colour; `None`: the largest in the table.
     pub strongest: Option<f64>,
 }

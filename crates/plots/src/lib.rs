@@ -1,8 +1,8 @@
 //! Figures as data, drawn as SVG and PNG, and pages of one file that hold them.
 //!
-//! A [`Figure`] says what is to be seen: lines, points, bars or a heatmap, with titles and axes.
-//! [`Figure::draw`] makes an [`Svg`] of it, whose colours are CSS variables: it suits light and
-//! dark pages alike. [`Page`] puts figures and text into one HTML file that needs no network.
+//! A [`Figure`] describes lines, points, bars or a heatmap, with titles and axes. [`Figure::draw`]
+//! makes an [`Svg`] of it, whose colours are CSS variables: it suits light and dark pages alike.
+//! [`Page`] puts figures and text into one HTML file that needs no network.
 //!
 //! ```
 //! use taper_plots::{Axis, Chart, Figure, Series};
@@ -14,9 +14,9 @@
 //! # Ok::<(), taper_plots::PlotError>(())
 //! ```
 //!
-//! Drawing is done by the library `plotters`. Charts of a JavaScript library were rejected: they
-//! would weigh hundreds of kilobytes in each page, and could not be written as pictures without a
-//! browser. This crate knows no model and no run.
+//! The library `plotters` draws. A JavaScript charting library was rejected: it would add hundreds
+//! of kilobytes to each page, and its charts could not be written as pictures without a browser.
+//! This crate knows no model and no run.
 #![forbid(unsafe_code)]
 
 mod colours;

@@ -9,8 +9,8 @@ use resvg::usvg::{Options, Tree};
 use crate::draw::SCALE;
 use crate::error::PlotError;
 
-/// Fonts without serifs that systems have, the most usual first. What a font lacks is taken from
-/// any other that has it.
+/// Common sans-serif fonts, the most usual first. A glyph that a font lacks is taken from any other
+/// that has it.
 const SANS_SERIF: [&str; 8] = [
     "Noto Sans",
     "DejaVu Sans",
@@ -22,7 +22,7 @@ const SANS_SERIF: [&str; 8] = [
     "Noto Sans CJK SC",
 ];
 
-/// The fonts of this system, found on first use.
+/// Fonts of this system, searched for on first use.
 static FONTS: LazyLock<Arc<Database>> = LazyLock::new(|| {
     let mut fonts = Database::new();
     fonts.load_system_fonts();
@@ -37,7 +37,7 @@ static FONTS: LazyLock<Arc<Database>> = LazyLock::new(|| {
     Arc::new(fonts)
 });
 
-/// The picture of an SVG of so many CSS pixels, of `zoom` pixels each.
+/// Renders an SVG of `size` CSS pixels, each of which becomes `zoom` pixels.
 ///
 /// # Errors
 /// When the system has no fonts, or the picture is too large.

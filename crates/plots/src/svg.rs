@@ -1,4 +1,4 @@
-//! Finished drawings, and what suits them to where they are shown.
+//! Finished drawings as SVG, for pages, files and pictures.
 
 use std::fmt::Write as _;
 
@@ -9,26 +9,26 @@ use crate::draw::SCALE;
 use crate::figure::Figure;
 use crate::page::escape;
 
-/// The width by which the drawing knows a broken line: no other line has it.
+/// Line width that marks a line as broken: no other line has it.
 pub(crate) const DASHED_WIDTH: u32 = 9;
 
 /// A drawing.
 ///
-/// Each element has its colour twice: as an attribute, for programs that know nothing else, and as
-/// a class, which gives it a CSS variable such as `--plot-series-1`.
+/// Each element has its colour twice: as an attribute, for programs that do not read CSS, and as a
+/// class, which sets it from a CSS variable such as `--plot-series-1`.
 #[derive(Debug, Clone)]
 pub struct Svg {
     title: String,
     description: String,
     size: (u32, u32),
-    /// What is within `<svg>`.
+    /// Elements within `<svg>`.
     elements: String,
-    /// What a page tells of it under a pointer.
+    /// Values that a page shows under the pointer.
     data: Value,
 }
 
 impl Svg {
-    /// Of what `plotters` has written.
+    /// Makes a drawing from the output of `plotters`.
     pub(crate) fn new(figure: &Figure, written: &str, data: Value) -> Self {
         let inner = written.split_once('>').map_or("", |(_, rest)| rest);
         let inner = inner.trim_end().trim_end_matches("</svg>");
@@ -38,13 +38,13 @@ impl Svg {
             title: figure.title.clone(),
             description: figure.description.clone(),
             size: figure.size,
-            // Text has line breaks around it, which would be spaces.
+            // `plotters` writes line breaks around text, which would be shown as spaces.
             elements: inner.replace(&dashed, broken).replace(">\n", ">").replace("\n<", "<"),
             data,
         }
     }
 
-    /// A file of its own: light or dark as its reader prefers, with a transparent ground.
+    /// A file of its own: light or dark as its reader prefers, with a transparent background.
     #[must_use]
     pub fn standalone(&self) -> String {
         let (width, height) = self.size;
@@ -67,7 +67,7 @@ impl Svg {
         )
     }
 
-    /// A part of a [`Page`](crate::Page), whose style and script it relies on.
+    /// A part of a [`Page`](crate::Page), which needs the page's style and script.
     #[must_use]
     pub fn inline(&self) -> String {
         let (width, height) = self.size;
@@ -83,7 +83,7 @@ impl Svg {
         )
     }
 
-    /// A picture of `theme` on a ground, `zoom` pixels for each CSS pixel.
+    /// PNG in the colours of `theme`, with a background, `zoom` pixels for each CSS pixel.
     ///
     /// # Errors
     /// When the system has no fonts, or the picture is too large.
@@ -92,7 +92,7 @@ impl Svg {
         crate::png::picture(&self.with_ground(theme), self.size, zoom)
     }
 
-    /// With the colours of a theme, and its ground.
+    /// The drawing in the colours of a theme, with its background.
     #[cfg(feature = "png")]
     fn with_ground(&self, theme: Theme) -> String {
         let (width, height) = (self.size.0 * SCALE as u32, self.size.1 * SCALE as u32);
@@ -130,7 +130,7 @@ fn class_of(attribute: &str, variable: &str) -> String {
     format!("{attribute}{}", variable.trim_start_matches("--plot"))
 }
 
-/// What the classes of a drawing mean.
+/// CSS rules for the classes of a drawing.
 pub(crate) fn class_rules() -> String {
     let rule = |attribute: &str, colour: colours::Colour| {
         let (class, hex) = (class_of(attribute, colour.variable), colour.hex(Theme::Light));

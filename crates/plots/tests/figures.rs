@@ -1,4 +1,4 @@
-//! Figures and pages, as files of which others read every part.
+//! Figures and pages, each read back by a library for its format.
 
 use taper_plots::{Axis, Bars, Chart, Figure, Heatmap, Page, PlotError, Series, Svg, escape};
 
@@ -47,7 +47,7 @@ fn all() -> Vec<(&'static str, Svg)> {
         .to_vec()
 }
 
-/// The files, for a person to look at: `TAPER_FIGURES=FOLDER cargo test -p taper-plots`.
+/// Keeps the files for a person to look at: `TAPER_FIGURES=FOLDER cargo test -p taper-plots`.
 fn keep(name: &str, bytes: &[u8]) {
     if let Some(folder) = std::env::var_os("TAPER_FIGURES") {
         std::fs::write(std::path::Path::new(&folder).join(name), bytes).expect("a folder");
@@ -129,7 +129,7 @@ fn a_picture_has_its_labels_and_its_ground() {
     for (name, drawing) in all() {
         for (theme, ground) in [(taper_plots::Theme::Light, 254), (taper_plots::Theme::Dark, 28)] {
             let png = match drawing.png(theme, 2.0) {
-                // A machine for builds may have none.
+                // A build machine may have no fonts.
                 Err(PlotError::NoFonts) => return,
                 png => png.expect(name),
             };
@@ -137,7 +137,7 @@ fn a_picture_has_its_labels_and_its_ground() {
             let picture = image::load_from_memory(&png).expect("a PNG").to_rgb8();
             assert_eq!(picture.get_pixel(0, 0)[2], ground, "{name}, {theme:?}");
             let (width, _) = picture.dimensions();
-            // The title.
+            // Ink in the rows of the title.
             let is_ink = |at: &image::Rgb<u8>| at[2].abs_diff(ground) > 100;
             let inked = (0..width).filter(|&x| (16..48).any(|y| is_ink(picture.get_pixel(x, y))));
             assert!(inked.count() > 80, "{name}, {theme:?}");

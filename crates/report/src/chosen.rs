@@ -1,4 +1,4 @@
-//! Sentences of a test set of which the attention is shown.
+//! Sentences of a test set whose attention is shown.
 
 use std::str::FromStr;
 
@@ -10,12 +10,12 @@ use taper_run::{LoadSettings, LoadedRun};
 use crate::page::note;
 use crate::run_data::{NamedFigure, RunData};
 
-/// Where a sentence stands: `LINE` of the first test set, or `SPLIT:LINE`.
+/// Address of a sentence: `LINE` of the first test set, or `SPLIT:LINE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SentenceAddress {
-    /// The split; none for the first that was translated.
+    /// Split of the sentence; `None`: the first that was translated.
     pub split: Option<String>,
-    /// Its line, from 1.
+    /// Line of the sentence, from 1.
     pub line: usize,
 }
 
@@ -23,7 +23,7 @@ impl FromStr for SentenceAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // Names of splits may have colons; lines have none.
+        // Names of splits may contain colons; line numbers do not.
         let (split, line) = match text.rsplit_once(':') {
             Some((split, line)) => (Some(split.to_owned()), line),
             None => (None, text),
@@ -35,20 +35,20 @@ impl FromStr for SentenceAddress {
     }
 }
 
-/// A sentence of a test set, and where the model looks in it while it is told the translation that
+/// A sentence of a test set with the attention of the model, which is given the translation that
 /// the run keeps.
 #[derive(Debug, Clone)]
 pub struct ChosenSentence {
-    /// The name of the split.
+    /// Name of the split.
     pub split: String,
-    /// Its line, from 1.
+    /// Line of the sentence, from 1.
     pub line: usize,
-    /// The weights.
+    /// Attention weights.
     pub attention: AttentionMap,
 }
 
 impl RunData {
-    /// Loads the model, and keeps where it looks in these sentences.
+    /// Loads the model, and keeps its attention for these sentences.
     ///
     /// # Errors
     /// When the run has no such translations, or the model cannot be loaded or has no attention.
@@ -86,7 +86,7 @@ impl RunData {
     }
 }
 
-/// The weights of each sentence, chosen from lists.
+/// Views of the weights of each sentence, with lists to choose a layer and head from.
 ///
 /// # Errors
 /// When one cannot be drawn.

@@ -16,21 +16,21 @@ use crate::run_data::{NamedFigure, RunData};
 use crate::sentences::SentenceSet;
 use crate::translated::systems_by_length;
 
-/// Resamples of a paired bootstrap, as many as sacreBLEU draws.
+/// Resamples of a paired bootstrap: sacreBLEU's default.
 const RESAMPLES: usize = 1000;
-/// A difference in chrF2 below which a sentence is neither won nor lost.
+/// Smallest difference in chrF2 by which a sentence counts as won or lost.
 const EVEN: f64 = 1.0;
 
-/// The scores of one run on a split, beside the first run's.
+/// Scores of one run on a split, beside the first run's.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SystemScores {
-    /// The run.
+    /// Name of the run.
     pub name: String,
     /// BLEU.
     pub bleu: Tested,
     /// chrF2.
     pub chrf: Tested,
-    /// Sentences of a chrF2 higher, lower, and within 1 of the first run's.
+    /// Sentences whose chrF2 is higher than, lower than, and within 1 of the first run's.
     pub sentences: [usize; 3],
 }
 
@@ -39,18 +39,18 @@ pub struct SystemScores {
 pub struct Comparison<'a> {
     runs: &'a [RunData],
     names: Vec<String>,
-    /// For each split that all runs have translated, the scores of each.
+    /// Scores of each run, for every split that all runs have translated.
     pub splits: Vec<(String, Vec<SystemScores>)>,
-    /// Keys of which the runs have other values, with the value of each.
+    /// Keys whose values differ between the runs, with the value in each run.
     pub recipes: Vec<(String, Vec<String>)>,
     /// Splits that cannot be compared, and why.
     pub missing: Vec<String>,
 }
 
-/// Compares runs with the first of them.
+/// Compares each run with the first.
 ///
 /// # Errors
-/// When there are fewer than two runs, or a score cannot be counted.
+/// When there are fewer than two runs, or a score cannot be computed.
 pub fn compare(runs: &[RunData]) -> Result<Comparison<'_>> {
     let [first, others @ ..] = runs else { bail!("name two or more runs to compare") };
     if others.is_empty() {
@@ -87,7 +87,7 @@ pub fn compare(runs: &[RunData]) -> Result<Comparison<'_>> {
     Ok(comparison)
 }
 
-/// The names of runs, with their folders where two have the same.
+/// Names of runs, with their folders where two have the same name.
 fn distinct_names(runs: &[RunData]) -> Vec<String> {
     let is_alone = |name: &str| runs.iter().filter(|run| run.name == name).count() == 1;
     let name = |run: &RunData| match is_alone(&run.name) {
@@ -109,7 +109,7 @@ fn scores(sets: &[&SentenceSet], names: &[String]) -> Result<Vec<SystemScores>> 
     let scoring = sets[0].scoring;
     let bleu = test(&scoring.bleu(), sets)?;
     let chrf = test(&scoring.chrf(), sets)?;
-    let mut found = Vec::new();
+    let mut systems = Vec::new();
     for (number, set) in sets.iter().enumerate() {
         let mut sentences = [0; 3];
         for (own, first) in set.sentences.iter().zip(&sets[0].sentences) {
@@ -124,15 +124,15 @@ fn scores(sets: &[&SentenceSet], names: &[String]) -> Result<Vec<SystemScores>> 
             sentences[place] += 1;
         }
         let (bleu, chrf) = (bleu[number], chrf[number]);
-        found.push(SystemScores { name: names[number].clone(), bleu, chrf, sentences });
+        systems.push(SystemScores { name: names[number].clone(), bleu, chrf, sentences });
     }
-    Ok(found)
+    Ok(systems)
 }
 
 /// Tests each set against the first.
 fn test(metric: &dyn Metric, sets: &[&SentenceSet]) -> Result<Vec<Tested>> {
     let count = |set: &&SentenceSet| {
-        let text = |of: fn(&crate::Sentence) -> &str| set.sentences.iter().map(of).collect();
+        let text = |field: fn(&crate::Sentence) -> &str| set.sentences.iter().map(field).collect();
         let translations: Vec<&str> = text(|one| &one.translation);
         let references = [text(|one| &one.reference)];
         Statistics::count(metric, &segments(&translations, &references)?)
@@ -142,7 +142,7 @@ fn test(metric: &dyn Metric, sets: &[&SentenceSet]) -> Result<Vec<Tested>> {
     Ok(paired_bootstrap(metric, &counted, RESAMPLES, DEFAULT_SEED)?)
 }
 
-/// Keys of which the runs have other values.
+/// Keys whose values differ between the runs.
 fn recipes(runs: &[RunData]) -> Result<Vec<(String, Vec<String>)>> {
     let mut keys: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let show = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
@@ -156,7 +156,7 @@ fn recipes(runs: &[RunData]) -> Result<Vec<(String, Vec<String>)>> {
     Ok(keys.into_iter().collect())
 }
 
-/// A score with its interval, and how likely the difference is by chance.
+/// Cells for a score with its interval, and for the p-value of its difference.
 fn cells(tested: &Tested) -> [String; 2] {
     let interval =
         tested.confidence.map_or_else(String::new, |one| format!(" ± {:.2}", one.half_width));
@@ -165,7 +165,7 @@ fn cells(tested: &Tested) -> [String; 2] {
 }
 
 impl Comparison<'_> {
-    /// The rows of a split: name, BLEU, its p-value, chrF2, its p-value, won, lost, even.
+    /// Rows of a split: name, BLEU, its p-value, chrF2, its p-value, won, lost, even.
     fn rows(scores: &[SystemScores]) -> Vec<Vec<String>> {
         let row = |(number, one): (usize, &SystemScores)| {
             let counts = one.sentences.map(|count| match number {
@@ -181,7 +181,7 @@ impl Comparison<'_> {
         scores.iter().enumerate().map(row).collect()
     }
 
-    /// The lines that a reader wants.
+    /// Comparison as lines for a terminal.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
@@ -214,7 +214,7 @@ impl Comparison<'_> {
     /// All figures: the curves of the runs, and their scores by the length of the source.
     ///
     /// # Errors
-    /// When a score cannot be counted.
+    /// When a score cannot be computed.
     pub fn figures(&self, language: Language) -> Result<Vec<NamedFigure>> {
         let mut figures = self.curves(language);
         for (split, _) in &self.splits {
@@ -223,19 +223,19 @@ impl Comparison<'_> {
         Ok(figures)
     }
 
-    /// The scores of all runs on a split, by the length of the source.
+    /// Scores of all runs on a split, by the length of the source.
     fn by_length(&self, split: &str, language: Language) -> Result<NamedFigure> {
         let names = self.names.iter().map(String::as_str);
         let systems: Vec<(&str, &SentenceSet)> = names.zip(self.sets(split)).collect();
         systems_by_length(&systems, language)
     }
 
-    /// The sentences of a split, of each run.
+    /// Sentences of a split, for each run.
     fn sets(&self, split: &str) -> impl Iterator<Item = &SentenceSet> {
         self.runs.iter().filter_map(move |run| run.sets.iter().find(|one| one.split == split))
     }
 
-    /// The curves of all runs in each figure.
+    /// Curves of training, each figure with those of all runs.
     fn curves(&self, language: Language) -> Vec<NamedFigure> {
         let records: Vec<(&str, &Record)> = self
             .names
@@ -246,7 +246,7 @@ impl Comparison<'_> {
         curves(&records, language)
     }
 
-    /// The page.
+    /// HTML page of the comparison.
     ///
     /// # Errors
     /// When a figure cannot be drawn.
@@ -295,8 +295,8 @@ impl Comparison<'_> {
             .html())
     }
 
-    /// The sentences of a split for the script: in place of a score, the difference between the
-    /// second run and the first.
+    /// Sentences of a split for the script, with the difference between the second run's score and
+    /// the first's in place of a score.
     fn rows_of(&self, split: &str) -> Value {
         let sets: Vec<&SentenceSet> = self.sets(split).collect();
         let round = |score: f64| (score * 10.0).round() / 10.0;
@@ -324,7 +324,7 @@ impl Comparison<'_> {
     }
 }
 
-/// Cells in columns, the first to the left and the others to the right.
+/// Aligns cells in columns: the first to the left, the others to the right.
 fn aligned(head: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());

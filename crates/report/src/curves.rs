@@ -1,12 +1,12 @@
-//! What training recorded, as curves.
+//! Curves of training.
 
 use taper_plots::{Axis, Chart, Figure, Heatmap, Language, Series};
-use taper_trainer::LayerNorms;
+use taper_trainer::NormsPerLayer;
 
 use crate::record::Record;
 use crate::run_data::NamedFigure;
 
-/// A curve of each run, under its name, where there is anything to draw.
+/// Figure with one curve for each run, under its name; `None` if there is nothing to draw.
 fn curve(
     runs: &[(&str, &Record)],
     (x, y): (Axis, Axis),
@@ -28,7 +28,7 @@ fn curve(
     series.iter().any(is_drawn).then(|| Chart::new(x, y, series))
 }
 
-/// The first and the last value of a series, in words.
+/// First and last value of a series, in words.
 fn described(chart: &Chart, language: Language) -> String {
     let describe = |series: &Series| {
         let (first, last) = (series.points.first()?, series.points.last()?);
@@ -42,7 +42,7 @@ fn described(chart: &Chart, language: Language) -> String {
     chart.series.iter().filter_map(describe).collect::<Vec<_>>().join("; ")
 }
 
-/// The curves of some runs: loss, scores of validations, learning rate, norm of gradients, speed.
+/// Curves of some runs: loss, scores of validations, learning rate, norm of gradients, speed.
 #[must_use]
 pub fn curves(runs: &[(&str, &Record)], language: Language) -> Vec<NamedFigure> {
     let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
@@ -125,14 +125,14 @@ pub fn curves(runs: &[(&str, &Record)], language: Language) -> Vec<NamedFigure> 
     figures
 }
 
-/// One of the norms of a layer.
-type Norm = fn(&LayerNorms) -> f32;
+/// Reads one of the norms of a layer.
+type Norm = fn(&NormsPerLayer) -> f32;
 
-/// The most updates that a heatmap of layers has a column for.
+/// Largest number of columns in a heatmap of layers.
 const MOST_COLUMNS: usize = 60;
 
-/// Norms of gradients and weights by layer and update, as logarithms, where the run has recorded
-/// them.
+/// Heatmaps of the norms of gradients and weights by layer and update, as logarithms; empty if the
+/// run has not recorded them.
 #[must_use]
 pub fn layer_figures(record: &Record, language: Language) -> Vec<NamedFigure> {
     let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
@@ -157,7 +157,7 @@ pub fn layer_figures(record: &Record, language: Language) -> Vec<NamedFigure> {
     let mut figures = Vec::new();
     for (name, title, of) in kinds {
         let value =
-            |layer: &String, norms: &LayerNorms| (layer.clone(), f64::from(of(norms)).log10());
+            |layer: &String, norms: &NormsPerLayer| (layer.clone(), f64::from(of(norms)).log10());
         let row = |layer: &&String| {
             let norm = |one: &&&crate::Logged| {
                 one.layers.get(*layer).map_or(f64::NAN, |norms| value(layer, norms).1)
@@ -184,7 +184,7 @@ pub fn layer_figures(record: &Record, language: Language) -> Vec<NamedFigure> {
     figures
 }
 
-/// By which names of layers are in order: numbers count as numbers.
+/// Sort key for names of layers, in which numbers compare as numbers.
 fn in_order(name: &str) -> Vec<(usize, String)> {
     name.split('.').map(|part| (part.parse().unwrap_or(usize::MAX), part.to_owned())).collect()
 }

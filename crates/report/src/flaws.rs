@@ -1,33 +1,33 @@
-//! What is wrong with a translation by its look: kinds of errors that need no reader.
+//! Flaws that a translation shows without a reader: empty, repeated, copied, too short or too long.
 
 use serde::Serialize;
 
 use crate::words::words;
 
-/// A kind of error.
+/// A kind of flaw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Flaw {
-    /// There is nothing where the reference has words.
+    /// The translation is empty where the reference has words.
     Empty,
-    /// Words are repeated one after the other, and are not so in the reference.
+    /// Words are repeated one after the other, unlike in the reference.
     Repeated,
-    /// More than half of the words are those of the source, and not of the reference.
+    /// More than half of the words are in the source, and not in the reference.
     Copied,
-    /// Less than half as many words as the reference, which has at least four.
+    /// The translation has fewer than half the words of the reference, which has at least four.
     TooShort,
-    /// More than twice as many words as the reference, and at least four more.
+    /// The translation has more than twice as many words as the reference, and at least four more.
     TooLong,
 }
 
 impl Flaw {
-    /// All of them, in the order in which they are looked for.
+    /// All flaws, in the order in which they are looked for.
     pub const ALL: [Self; 5] =
         [Self::Empty, Self::Repeated, Self::Copied, Self::TooShort, Self::TooLong];
 
-    /// The flaw of a translation, the first that it has.
+    /// First flaw of a translation.
     #[must_use]
-    pub fn of(source: &str, reference: &str, translation: &str) -> Option<Self> {
+    pub fn first(source: &str, reference: &str, translation: &str) -> Option<Self> {
         let [source, reference, translation] = [source, reference, translation].map(words);
         if translation.is_empty() {
             return (!reference.is_empty()).then_some(Self::Empty);
@@ -62,7 +62,7 @@ impl Flaw {
     }
 }
 
-/// How often some one to four words stand one after the other at most.
+/// Largest number of times that the same one to four words follow themselves.
 fn repeats(words: &[String]) -> usize {
     let mut most = 1;
     for length in 1..=4 {
@@ -95,9 +95,9 @@ mod tests {
                 Some(Flaw::TooLong),
             ),
         ] {
-            assert_eq!(Flaw::of(source, reference, translation), flaw, "{translation}");
+            assert_eq!(Flaw::first(source, reference, translation), flaw, "{translation}");
         }
-        assert_eq!(Flaw::of("Nein, nein, nein!", "No, no, no!", "No, no, no!"), None);
-        assert_eq!(Flaw::of("Berlin", "Berlin", "Berlin"), None, "names stay");
+        assert_eq!(Flaw::first("Nein, nein, nein!", "No, no, no!", "No, no, no!"), None);
+        assert_eq!(Flaw::first("Berlin", "Berlin", "Berlin"), None, "names stay");
     }
 }

@@ -1,10 +1,9 @@
-//! What a run has recorded, as figures and pages.
+//! Figures and pages of the records of runs.
 //!
-//! [`RunData`] reads a run: its record, its recipe, what its data is and what it scored.
-//! [`report`] makes a page of it, [`compare`] a page of several; [`RunData::figures`] are the same
-//! pictures one by one. No model is loaded, but for the attention of sentences that are asked for
-//! ([`RunData::look`]): a report of a run that still trains may be made at any time, on any machine
-//! that has the run's folder and its text.
+//! [`RunData`] reads a run: its record, recipe, data and scores. [`report`] makes a page of one
+//! run, [`compare`] a page of several; [`RunData::figures`] gives the same figures one by one. A
+//! model is loaded only for the attention of chosen sentences ([`RunData::look`]). So a report can
+//! be made while a run still trains, on any machine that has its folder and its text.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

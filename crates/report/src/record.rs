@@ -1,73 +1,73 @@
-//! `metrics.jsonl`, read back.
+//! Reads `metrics.jsonl`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use taper_data::read_regular;
-use taper_trainer::{Event, LayerNorms, ProcessTime, Sample, Scores};
+use taper_trainer::{Event, NormsPerLayer, ProcessTime, Sample, Scores};
 
-/// More bytes than any record has.
+/// Limit on the bytes of a record.
 const MOST_BYTES: u64 = 1 << 32;
 
-/// Averages over the updates since the entry before.
+/// Averages over the updates since the previous entry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Logged {
-    /// Updates made.
+    /// Number of updates made.
     pub step: u64,
-    /// The pass over the data, from 0.
+    /// Number of the pass over the data, from 0.
     pub epoch: u64,
     /// Label-smoothed cross entropy per target token.
     pub loss: f64,
     /// Cross entropy per target token, in nats.
     pub nll: f64,
-    /// Share of target tokens predicted right; none where answers are numbers.
+    /// Share of target tokens predicted right; `None` for models that predict numbers.
     pub accuracy: Option<f64>,
-    /// The learning rate of the last update.
+    /// Learning rate of the last update.
     pub learning_rate: f64,
     /// Mean norm of the gradients before clipping.
     pub gradient_norm: f64,
     /// Target tokens trained on since the start of the run.
     pub tokens: u64,
-    /// Target tokens a second.
+    /// Target tokens per second.
     pub tokens_per_second: Option<f64>,
     /// Seconds of training so far.
     pub seconds: f64,
-    /// Norms of each layer, where `training.log_layers` asked for them.
-    pub layers: BTreeMap<String, LayerNorms>,
-    /// What each process did, where there are several.
+    /// Norms of each layer, if `training.log_layers` asked for them.
+    pub layers: BTreeMap<String, NormsPerLayer>,
+    /// Times of each process, if there are several.
     pub processes: Vec<ProcessTime>,
 }
 
 /// A validation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Validated {
-    /// Updates made.
+    /// Number of updates made.
     pub step: u64,
-    /// What was measured.
+    /// Scores of the validation.
     pub scores: Scores,
     /// Whether it was the best so far.
     pub improved: bool,
-    /// Examples of what the model made of the text.
+    /// Examples of the model's output.
     pub samples: Vec<Sample>,
 }
 
-/// What a run has recorded of its training.
+/// Record of a run's training.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Record {
-    /// The entries of `training.log_every`.
+    /// Entries of `training.log_every`.
     pub logged: Vec<Logged>,
     /// The validations.
     pub validated: Vec<Validated>,
-    /// Updates that were not made, with the reason.
+    /// Skipped updates, with the reason.
     pub skipped: Vec<(u64, String)>,
-    /// Lines that are no records.
+    /// Number of lines that are no records.
     pub unreadable: u64,
 }
 
 impl Record {
-    /// Reads the record at `path`; an empty one where there is none yet. A last line that is being
-    /// written is left for the next time.
+    /// Reads the record at `path`; an empty one if the file does not exist yet. An incomplete last
+    /// line, which is still being written, is left for the next read.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -81,7 +81,7 @@ impl Record {
         Ok(record)
     }
 
-    /// Takes the whole lines of `bytes`; returns how many bytes those are.
+    /// Takes the complete lines of `bytes`; returns the number of bytes in them.
     pub fn append(&mut self, bytes: &[u8]) -> usize {
         let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
         for line in bytes[..whole].split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
@@ -129,7 +129,7 @@ impl Record {
         }
     }
 
-    /// What each process did since the run had as many as now; nothing where that is one alone.
+    /// Times of each process since their number last changed; empty for a single process.
     #[must_use]
     pub fn processes(&self) -> Vec<ProcessTime> {
         let Some(last) = self.logged.last() else { return Vec::new() };
@@ -146,7 +146,7 @@ impl Record {
         all
     }
 
-    /// The name of each score of the validations, in the order of their first appearance.
+    /// Name of each score of the validations, in the order of their first appearance.
     #[must_use]
     pub fn score_names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
@@ -158,20 +158,20 @@ impl Record {
         names
     }
 
-    /// A score of the validations, by update.
+    /// Values of a score of the validations, by update.
     #[must_use]
     pub fn scores(&self, name: &str) -> Vec<(f64, f64)> {
         let score = |one: &Validated| Some((one.step as f64, one.scores.get(name)?));
         self.validated.iter().filter_map(score).collect()
     }
 
-    /// Whether what was trained predicts numbers, whose loss is the squared error.
+    /// Whether the model predicts numbers, so that its loss is the squared error.
     #[must_use]
     pub fn is_of_numbers(&self) -> bool {
         self.logged.last().is_some_and(|last| last.accuracy.is_none())
     }
 
-    /// A measurement of the log, by update.
+    /// Values of a measurement of the log, by update.
     #[must_use]
     pub fn measured(&self, value: impl Fn(&Logged) -> Option<f64>) -> Vec<(f64, f64)> {
         self.logged.iter().filter_map(|one| Some((one.step as f64, value(one)?))).collect()

@@ -1,19 +1,20 @@
-//! The figure of functions that a model has continued, from what `scores.json` keeps.
+//! Figure of functions that a model has continued, from what `scores.json` keeps.
 
 use serde_json::Value;
 use taper_plots::{Axis, Chart, Figure, Language, Series};
 
 use crate::run_data::NamedFigure;
 
-/// The errors of the model, of ridge regression and of least squares by the number of examples;
-/// nothing of another task's test set.
+/// Errors of the model, of ridge regression and of least squares, by the number of examples; `None`
+/// for test sets of other tasks.
 pub(crate) fn figure(result: &Value, language: Language) -> Option<NamedFigure> {
     let say = |english, chinese| language.choose(english, chinese);
     let split = result["split"].as_str().unwrap_or("test").replace(['/', '\\', ' '], "-");
     let (after, noise) = (result.get("after")?.as_array()?, result["noise"].as_f64()?);
-    let points = |of: &str| -> Vec<(f64, f64)> {
-        let point =
-            |at: &Value| Some((at["examples"].as_f64()?, at.get("of_answers")?.get(of)?.as_f64()?));
+    let points = |name: &str| -> Vec<(f64, f64)> {
+        let point = |at: &Value| {
+            Some((at["examples"].as_f64()?, at.get("of_answers")?.get(name)?.as_f64()?))
+        };
         after.iter().filter_map(point).collect()
     };
     let last = after.last()?["examples"].as_f64()?;

@@ -1,4 +1,4 @@
-//! A run as it lies on disk, with all that a report needs.
+//! A run as it lies on disk, with everything that a report needs.
 
 use std::fs;
 use std::path::Path;
@@ -18,15 +18,15 @@ use crate::sentences::{Scoring, SentenceSet};
 use crate::words::Frequencies;
 use crate::{classified, regressed, translated};
 
-/// More bytes than any JSON file or set of translations of a run has.
+/// Limit on the bytes of a run's JSON files and translations.
 const MOST_BYTES: u64 = 1 << 31;
 
 /// A figure with the name of its file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NamedFigure {
-    /// The name, without an ending.
+    /// Name of the file, without an extension.
     pub name: String,
-    /// What is drawn.
+    /// The figure.
     pub figure: Figure,
 }
 
@@ -39,33 +39,33 @@ impl NamedFigure {
 /// A run as it lies on disk.
 #[derive(Debug)]
 pub struct RunData {
-    /// What it is called.
+    /// Name of the run.
     pub name: String,
-    /// Its folder.
+    /// Folder of the run.
     pub folder: RunFolder,
-    /// How far it has come.
+    /// State and progress of the run.
     pub summary: RunSummary,
-    /// Its recipe.
+    /// Recipe of the run.
     pub config: RunConfig,
-    /// What training recorded.
+    /// Record of its training.
     pub record: Record,
-    /// `data.json`, where there is one.
+    /// Content of `data.json`, if the file exists.
     pub data: Option<Value>,
-    /// The test sets as `scores.json` has them.
+    /// Test sets, as in `scores.json`.
     pub scores: Vec<Value>,
-    /// The commands that were given to it.
+    /// Commands that the run was given.
     pub commands: Vec<Command>,
-    /// The test sets with a translation of each sentence.
+    /// Test sets with a translation of each sentence.
     pub sets: Vec<SentenceSet>,
-    /// Sentences of which the attention is shown, by [`RunData::look`].
+    /// Sentences whose attention is shown, added by [`RunData::look`].
     pub chosen: Vec<ChosenSentence>,
-    /// What a reader would look for and why it is not there.
+    /// Parts that a reader would look for, and why they are missing.
     pub missing: Vec<String>,
 }
 
 impl RunData {
-    /// Reads the run in `root`. What has not been made yet, or is gone, is missing from it and
-    /// named in `missing`.
+    /// Reads the run in `root`. Parts that have not been made yet, or are gone, are listed in
+    /// `missing`.
     ///
     /// # Errors
     /// When there is no run, or a file of it is damaged.
@@ -77,8 +77,8 @@ impl RunData {
             Some(Value::Array(results)) => results,
             Some(_) => anyhow::bail!("{} does not hold scores", folder.scores().display()),
         };
-        let own = root.canonicalize().unwrap_or_else(|_| root.to_owned());
-        let name = own.file_name().unwrap_or(root.as_os_str()).to_string_lossy().into_owned();
+        let path = root.canonicalize().unwrap_or_else(|_| root.to_owned());
+        let name = path.file_name().unwrap_or(root.as_os_str()).to_string_lossy().into_owned();
         let mut data = Self {
             name,
             summary: RunSummary::of(&folder),
@@ -96,7 +96,7 @@ impl RunData {
         Ok(data)
     }
 
-    /// The splits that have translations of this run.
+    /// Reads the splits that this run has translated.
     fn read_sets(&mut self) {
         if self.config.task != Task::Translation || self.scores.is_empty() {
             return;
@@ -131,7 +131,7 @@ impl RunData {
         SentenceSet::new(split, (&text.sources, &text.references), &lines, scoring, frequencies)
     }
 
-    /// How often each word stands in the source of the training text.
+    /// Frequency of each word in the source of the training text.
     fn frequencies(&self) -> Result<Option<Frequencies>> {
         let mut frequencies = Frequencies::default();
         for pair in read_pairs(&self.config.data, &self.config.data.train)? {
@@ -165,7 +165,7 @@ pub(crate) fn test_set_figures(result: &Value, language: Language) -> Vec<NamedF
     figures
 }
 
-/// The JSON of a file; none where there is no file.
+/// Content of a JSON file; `None` if there is no file.
 pub(crate) fn json(path: &Path) -> Result<Option<Value>> {
     if !fs::exists(path).unwrap_or(false) {
         return Ok(None);

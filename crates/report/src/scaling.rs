@@ -14,34 +14,34 @@ use taper_run::tasks::outline;
 use crate::record::Record;
 use crate::run_data::{NamedFigure, json};
 
-/// More bytes than any table of points has.
+/// Limit on the bytes of a table of points.
 const MOST_BYTES: u64 = 1 << 28;
-/// The confidence of intervals.
+/// Confidence level of intervals.
 const CONFIDENCE: f64 = 0.95;
-/// The fewest points that determine the numbers of a law of one input, with its scale.
+/// Fewest points that determine the parameters of a law of one input.
 const FEWEST: usize = 4;
-/// The fewest points for a law of two inputs.
+/// Fewest points that determine a law of two inputs.
 const FEWEST_JOINT: usize = 6;
 
 /// A trained model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Point {
-    /// What it is called.
+    /// Name of the model.
     pub name: String,
-    /// N, all of its parameters.
+    /// N, its number of parameters.
     pub parameters: f64,
-    /// D, the tokens that it was trained on.
+    /// D, the number of tokens that it was trained on.
     pub tokens: f64,
-    /// Its loss on text that it was not trained on, in nats a token.
+    /// Its loss on held-out text, in nats per token.
     pub loss: f64,
 }
 
 impl Point {
-    /// Of a run of a language model: its last validation.
+    /// Reads the last validation of a run of a language model.
     ///
     /// # Errors
-    /// When it is another task's, or has not been validated.
-    pub fn of_run(root: &Path) -> Result<Self> {
+    /// When the run has another task, or has not been validated.
+    pub fn from_run(root: &Path) -> Result<Self> {
         let folder = RunFolder::open(root)?;
         let shown = root.display();
         let config = folder.load_config(&[])?;
@@ -67,12 +67,13 @@ impl Point {
         Ok(Self { name, parameters, tokens, loss })
     }
 
-    /// Those of a table with a head (CSV): columns `parameters` or `Model Size`; `tokens`, or
-    /// `flops` or `Training FLOP`, of which tokens are FLOPs / 6N; and `loss`.
+    /// Reads points from a CSV file with a header line. Its columns are `parameters` or
+    /// `Model Size`; `tokens`, or `flops` or `Training FLOP`, from which tokens are computed as
+    /// FLOPs / 6N; and `loss`.
     ///
     /// # Errors
-    /// When a column is missing, or a cell is no number.
-    pub fn of_table(path: &Path) -> Result<Vec<Self>> {
+    /// When a column is missing, or a cell is not a number.
+    pub fn from_table(path: &Path) -> Result<Vec<Self>> {
         let shown = path.display();
         let bytes =
             read_regular(path, MOST_BYTES).with_context(|| format!("cannot read {shown}"))?;
@@ -118,39 +119,39 @@ impl Point {
         Ok(points)
     }
 
-    /// What its training took, by 6ND.
+    /// Floating-point operations of its training: 6ND.
     fn flops(&self) -> f64 {
         6.0 * self.parameters * self.tokens
     }
 }
 
-/// A law with its intervals.
+/// A law with the intervals of its parameters.
 type Fitted<const K: usize> = (Fit<K>, Intervals<K>);
 
-/// The laws that points determine.
+/// Laws that the points determine.
 #[derive(Debug)]
 pub struct Study {
-    /// The points, the largest models last.
+    /// Points, the largest models last.
     pub points: Vec<Point>,
     /// L(N, D).
     pub joint: Option<Fitted<2>>,
-    /// L(N), where models differ in size.
+    /// L(N), if the models differ in size.
     pub of_size: Option<Fitted<1>>,
-    /// L(D), where they differ in data.
+    /// L(D), if the models differ in data.
     pub of_data: Option<Fitted<1>>,
 }
 
 impl Study {
-    /// Fits the laws to points, without those of the `leave_out` highest losses.
+    /// Fits the laws to points, leaving out those with the `leave_out` highest losses.
     ///
     /// # Errors
     /// When there are too few points for any law.
-    pub fn of(mut points: Vec<Point>, leave_out: usize, resamples: usize) -> Result<Self> {
+    pub fn fit(mut points: Vec<Point>, leave_out: usize, resamples: usize) -> Result<Self> {
         points.sort_by(|left, right| left.loss.total_cmp(&right.loss));
         points.truncate(points.len().saturating_sub(leave_out));
         points.sort_by(|left, right| left.parameters.total_cmp(&right.parameters));
-        let distinct = |of: fn(&Point) -> f64| {
-            let mut values: Vec<f64> = points.iter().map(of).collect();
+        let distinct = |value: fn(&Point) -> f64| {
+            let mut values: Vec<f64> = points.iter().map(value).collect();
             values.sort_by(f64::total_cmp);
             values.dedup();
             values.len()
@@ -176,7 +177,7 @@ impl Study {
         Ok(Self { points, joint, of_size, of_data })
     }
 
-    /// What a reader wants: the laws, and the best model of some amounts of arithmetic.
+    /// Lines for a terminal: the laws, and the best model for each number of FLOPs.
     #[must_use]
     pub fn lines(&self, flops: &[f64]) -> Vec<String> {
         let mut lines = vec![format!("{} points", self.points.len())];
@@ -209,14 +210,14 @@ impl Study {
         lines
     }
 
-    /// The arithmetic of the largest training, and ten and a hundred times as much.
+    /// FLOPs of the largest training, and ten and a hundred times as many.
     #[must_use]
     pub fn usual_flops(&self) -> Vec<f64> {
         let most = self.points.iter().map(Point::flops).fold(0.0, f64::max);
         vec![most, 10.0 * most, 100.0 * most]
     }
 
-    /// The points with the laws.
+    /// Figures of the points with the laws.
     #[must_use]
     pub fn figures(&self, language: Language) -> Vec<NamedFigure> {
         let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
@@ -303,14 +304,14 @@ fn fitted<const K: usize>(
     Ok((fit, intervals))
 }
 
-/// The numbers of a law, each with its interval.
+/// Parameters of a law, each with its interval.
 fn numbers<const K: usize>(
     law: &Law<K>,
     intervals: &Intervals<K>,
     factors: [&str; K],
     exponents: [&str; K],
 ) -> Vec<String> {
-    // What few points leave open may be of any size.
+    // Parameters that few points leave undetermined may be huge.
     let number = |value: f64, decimals: usize| match value.abs() < 1e6 {
         true => format!("{value:.decimals$}"),
         false => format!("{value:.1e}"),
@@ -319,8 +320,8 @@ fn numbers<const K: usize>(
         let [value, low, high] = [value, low, high].map(|one| number(one, decimals));
         format!("  {name} {value}  [{low}, {high}]")
     };
-    let own = intervals.irreducible;
-    let mut lines = vec![line("E", law.irreducible, own.low, own.high, 3)];
+    let irreducible = intervals.irreducible;
+    let mut lines = vec![line("E", law.irreducible, irreducible.low, irreducible.high, 3)];
     for at in 0..K {
         let (factor, exponent) = (intervals.factors[at], intervals.exponents[at]);
         let term = law.terms[at];
@@ -334,7 +335,7 @@ fn numbers<const K: usize>(
     lines
 }
 
-/// Values at equal ratios from the least to the greatest.
+/// Values at equal ratios from the smallest to the largest.
 fn spread(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let (low, high) = values
         .fold((f64::INFINITY, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));

@@ -7,57 +7,57 @@ use taper_metrics::{Bleu, Chrf, Tokenizer};
 use crate::flaws::Flaw;
 use crate::words::{Frequencies, words};
 
-/// A sentence, its translation, and what is known of it.
+/// A sentence with its translation, scores and flaw.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Sentence {
-    /// Its line, from 1.
+    /// Line of the sentence, from 1.
     pub line: usize,
-    /// What was translated.
+    /// Source text.
     pub source: String,
-    /// What it should have become.
+    /// Reference translation.
     pub reference: String,
-    /// What it became.
+    /// Translation by the run.
     pub translation: String,
     /// chrF2 of the sentence.
     pub chrf: f64,
     /// BLEU of the sentence, with the effective order.
     pub bleu: f64,
-    /// Words of the source.
+    /// Number of words of the source.
     pub length: usize,
-    /// How often the rarest word of the source stands in the training text, with the word.
+    /// Rarest word of the source, after its frequency in the training text.
     pub rarest: Option<(u64, String)>,
-    /// What is wrong by its look.
+    /// First flaw of the translation.
     pub flaw: Option<Flaw>,
 }
 
 /// The sentences of a test set.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SentenceSet {
-    /// The name of the split.
+    /// Name of the split.
     pub split: String,
-    /// In the order of the file.
+    /// Sentences in the order of the file.
     pub sentences: Vec<Sentence>,
-    /// How they are scored.
+    /// Settings of its scores.
     pub scoring: Scoring,
 }
 
-/// How text is scored.
+/// Settings for scoring text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scoring {
     /// BLEU's tokenizer.
     pub tokenizer: Tokenizer,
-    /// Whether case counts for nothing.
+    /// Whether case is ignored.
     pub lowercase: bool,
 }
 
 impl Scoring {
-    /// BLEU so.
+    /// BLEU with these settings.
     #[must_use]
     pub fn bleu(&self) -> Bleu {
         Bleu { tokenizer: self.tokenizer, lowercase: self.lowercase, ..Bleu::default() }
     }
 
-    /// chrF2 so.
+    /// chrF2 with these settings.
     #[must_use]
     pub fn chrf(&self) -> Chrf {
         Chrf { lowercase: self.lowercase, ..Chrf::default() }
@@ -65,10 +65,10 @@ impl Scoring {
 }
 
 impl SentenceSet {
-    /// Scores each of some translations.
+    /// Scores each translation.
     ///
     /// # Errors
-    /// When there are not as many translations as sources and references.
+    /// When the numbers of sources, references and translations differ.
     pub(crate) fn new(
         split: &str,
         (sources, references): (&[String], &[String]),
@@ -95,7 +95,7 @@ impl SentenceSet {
                 bleu: bleu.sentence(translation, &[reference])?.score,
                 length: words(source).len(),
                 rarest: frequencies.and_then(|counted| counted.rarest(source)),
-                flaw: Flaw::of(source, reference, translation),
+                flaw: Flaw::first(source, reference, translation),
                 source: source.clone(),
                 reference: reference.clone(),
                 translation: translation.clone(),
@@ -104,15 +104,15 @@ impl SentenceSet {
         Ok(Self { split: split.to_owned(), sentences, scoring })
     }
 
-    /// How many sentences have each flaw.
+    /// Number of sentences with each flaw.
     #[must_use]
     pub fn flaws(&self) -> Vec<(Flaw, usize)> {
         let count = |flaw| self.sentences.iter().filter(|one| one.flaw == Some(flaw)).count();
         Flaw::ALL.map(|flaw| (flaw, count(flaw))).to_vec()
     }
 
-    /// Scores of the sentences of some kinds: a name, how many they are, BLEU and chrF2 of all of
-    /// them together. Kinds without sentences are left out.
+    /// Scores of groups of sentences: name, number of sentences, BLEU and chrF2 over the group.
+    /// Groups without sentences are left out.
     ///
     /// # Errors
     /// When they cannot be scored.
@@ -127,7 +127,7 @@ impl SentenceSet {
                 groups[kind].push(sentence);
             }
         }
-        let mut found = Vec::new();
+        let mut scores = Vec::new();
         for (name, group) in kinds.into_iter().zip(groups) {
             if group.is_empty() {
                 continue;
@@ -137,12 +137,12 @@ impl SentenceSet {
             let references = [group.iter().map(|one| one.reference.as_str()).collect::<Vec<_>>()];
             let bleu = self.scoring.bleu().corpus(&translations, &references)?.score;
             let chrf = self.scoring.chrf().corpus(&translations, &references)?.score;
-            found.push((name.to_owned(), group.len(), bleu, chrf));
+            scores.push((name.to_owned(), group.len(), bleu, chrf));
         }
-        Ok(found)
+        Ok(scores)
     }
 
-    /// Scores by words of the source.
+    /// Scores by the number of words of the source.
     ///
     /// # Errors
     /// When they cannot be scored.
@@ -154,7 +154,7 @@ impl SentenceSet {
         })
     }
 
-    /// Scores by how often the rarest word of the source stands in the training text.
+    /// Scores by the frequency, in the training text, of the rarest word of the source.
     ///
     /// # Errors
     /// When they cannot be scored.

@@ -9,11 +9,11 @@ use crate::sentences::SentenceSet;
 /// The n-gram orders of BLEU.
 const ORDERS: usize = 4;
 
-/// Bars of two scores over kinds of sentences.
-fn of_kinds(
+/// Bars of two scores over groups of sentences.
+fn bars_by_group(
     (name, title): (String, &str),
     label: &str,
-    found: &[(String, usize, f64, f64)],
+    groups: &[(String, usize, f64, f64)],
     language: Language,
 ) -> NamedFigure {
     let describe = |(kind, count, bleu, chrf): &(String, usize, f64, f64)| match language {
@@ -22,19 +22,19 @@ fn of_kinds(
     };
     let bars = Bars {
         label: label.to_owned(),
-        categories: found.iter().map(|(kind, count, ..)| format!("{kind} ({count})")).collect(),
+        categories: groups.iter().map(|(kind, count, ..)| format!("{kind} ({count})")).collect(),
         y: Axis::linear(language.choose("score", "得分")),
         series: vec![
-            ("BLEU".to_owned(), found.iter().map(|one| one.2).collect()),
-            ("chrF2".to_owned(), found.iter().map(|one| one.3).collect()),
+            ("BLEU".to_owned(), groups.iter().map(|one| one.2).collect()),
+            ("chrF2".to_owned(), groups.iter().map(|one| one.3).collect()),
         ],
     };
-    let description = found.iter().map(describe).collect::<Vec<_>>().join("; ");
+    let description = groups.iter().map(describe).collect::<Vec<_>>().join("; ");
     NamedFigure::new(name, Figure::new(title, description, bars))
 }
 
-/// Figures of a test set: scores by length and by the rarest word, n-gram precisions, flaws, how
-/// scores are spread.
+/// Figures of a test set: scores by length and by the rarest word, n-gram precisions, flaws, and
+/// the distribution of scores.
 ///
 /// # Errors
 /// When the sentences cannot be scored.
@@ -43,7 +43,7 @@ pub(crate) fn figures(set: &SentenceSet, language: Language) -> Result<Vec<Named
     let file = |name: &str| file_name(&set.split, name);
     let mut figures = Vec::new();
     let by_length = set.by_length()?;
-    figures.push(of_kinds(
+    figures.push(bars_by_group(
         (file("length"), say("Scores by length of the source", "按原文长度的得分")),
         say("words of the source (sentences)", "原文词数（句数）"),
         &by_length,
@@ -51,7 +51,7 @@ pub(crate) fn figures(set: &SentenceSet, language: Language) -> Result<Vec<Named
     ));
     let by_rarest = set.by_rarest_word()?;
     if !by_rarest.is_empty() {
-        figures.push(of_kinds(
+        figures.push(bars_by_group(
             (
                 file("rarest-word"),
                 say("Scores by the rarest word of the source", "按原文最罕见词的得分"),
@@ -85,7 +85,7 @@ pub(crate) fn figures(set: &SentenceSet, language: Language) -> Result<Vec<Named
     Ok(figures)
 }
 
-/// BLEU of several systems' translations of the same sentences, by words of the source.
+/// BLEU of several systems on the same sentences, by the number of words of the source.
 ///
 /// # Errors
 /// When the sentences cannot be scored.
@@ -120,12 +120,12 @@ pub(crate) fn systems_by_length(
     Ok(NamedFigure::new(file_name(split, "length"), Figure::new(&title, description, bars)))
 }
 
-/// The name of a file of a figure of a split.
+/// Name of a figure's file, from its split.
 fn file_name(split: &str, figure: &str) -> String {
     format!("{}-{figure}", split.replace(['/', '\\', ' '], "-"))
 }
 
-/// How many sentences have which chrF2.
+/// Histogram of the chrF2 of sentences.
 fn spread(set: &SentenceSet, name: String, language: Language) -> NamedFigure {
     let say = |english, chinese| language.choose(english, chinese);
     let mut counts = [0.0; 10];

@@ -1,23 +1,24 @@
-//! Words, where they are counted rather than scored: for lengths, frequencies and flaws.
+//! Words as they are counted for lengths, frequencies and flaws; scores have tokenizers of their
+//! own.
 
 use std::collections::HashMap;
 
-/// Whether a character is a word of its own, as texts without spaces have them.
+/// Whether a character counts as a word by itself, as in scripts without spaces.
 fn stands_alone(character: char) -> bool {
     matches!(character,
         '\u{3040}'..='\u{30FF}' | '\u{3400}'..='\u{4DBF}' | '\u{4E00}'..='\u{9FFF}'
         | '\u{F900}'..='\u{FAFF}' | '\u{20000}'..='\u{3FFFF}')
 }
 
-/// The words of a text in lower case: runs of letters and digits with their marks and inner
+/// Words of a text in lower case: runs of letters and digits with their marks and inner
 /// apostrophes, and single characters of Chinese and Japanese.
 pub(crate) fn words(text: &str) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut words = Vec::new();
     let mut word = String::new();
     let mut end = |word: &mut String| {
         let trimmed = word.trim_end_matches(['\'', '’', '-']);
         if !trimmed.is_empty() {
-            found.push(trimmed.to_owned());
+            words.push(trimmed.to_owned());
         }
         word.clear();
     };
@@ -35,28 +36,28 @@ pub(crate) fn words(text: &str) -> Vec<String> {
         }
     }
     end(&mut word);
-    found
+    words
 }
 
-/// Whether a character is a mark over the one before it: Latin, Devanagari and Arabic have them.
+/// Whether a character is a combining mark; Latin, Devanagari and Arabic have them.
 fn is_mark(character: char) -> bool {
     matches!(character, '\u{300}'..='\u{36F}' | '\u{610}'..='\u{61A}' | '\u{64B}'..='\u{65F}'
         | '\u{900}'..='\u{903}' | '\u{93A}'..='\u{94F}' | '\u{E31}'..='\u{E3A}')
 }
 
-/// How often each word stands in a text.
+/// Frequency of each word in a text.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Frequencies(HashMap<String, u64>);
 
 impl Frequencies {
-    /// Counts the words of further text.
+    /// Counts the words of more text.
     pub(crate) fn add(&mut self, text: &str) {
         for word in words(text) {
             *self.0.entry(word).or_default() += 1;
         }
     }
 
-    /// How often the rarest word of a text was counted, with the word; none where it has no words.
+    /// Rarest word of a text, after its frequency; `None` if the text has no words.
     pub(crate) fn rarest(&self, text: &str) -> Option<(u64, String)> {
         let count = |word: String| (self.0.get(&word).copied().unwrap_or(0), word);
         words(text).into_iter().map(count).min()

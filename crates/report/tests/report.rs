@@ -1,4 +1,4 @@
-//! Reports, comparisons and scaling laws of runs that were written by hand.
+//! Reports, comparisons and scaling laws of runs written by hand.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ const REFERENCES: [&str; 4] = [
     "Niemand weiß es.",
 ];
 
-/// A run of `name` that made these translations.
+/// Writes a run `name` that made these translations.
 fn run(folder: &Path, name: &str, translations: [&str; 4], updates: u64) -> PathBuf {
     let text = folder.join("text");
     fs::create_dir_all(&text).expect("folder");
@@ -88,7 +88,7 @@ fn a_report_has_every_sentence_its_flaw_and_what_differs_from_the_defaults() {
         assert!(html.contains(summary) && html.contains("training.max_updates"), "{summary}");
         assert!(html.contains("\\u003cyou\\u003e") && !html.contains("<you>"), "escaped");
         assert_eq!(html.matches("<script").count(), 2);
-        // Which process the others wait for.
+        // The process that the others wait for.
         assert!(html.contains("40%, 2%") && html.contains("two"), "{summary}");
     }
 }
@@ -152,7 +152,7 @@ fn a_table_of_points_gives_the_law_that_made_it() {
         }
     }
     fs::write(&path, &table).expect("write");
-    let study = Study::of(Point::of_table(&path).expect("a table"), 0, 20).expect("a law");
+    let study = Study::fit(Point::from_table(&path).expect("a table"), 0, 20).expect("a law");
     let (fit, _) = study.joint.as_ref().expect("both inputs vary");
     assert!((fit.law.irreducible - 1.7).abs() < 1e-3, "{:?}", fit.law);
     assert!((fit.law.terms[0].exponent - 0.34).abs() < 1e-3, "{:?}", fit.law);
@@ -161,9 +161,9 @@ fn a_table_of_points_gives_the_law_that_made_it() {
     let figures = study.figures(Language::English);
     assert!(figures.iter().all(|one| one.figure.draw().is_ok()) && figures.len() >= 3);
     fs::write(&path, table.replace("1000000,", "many,")).expect("write");
-    let error = format!("{:#}", Point::of_table(&path).expect_err("no number"));
+    let error = format!("{:#}", Point::from_table(&path).expect_err("no number"));
     assert!(error.contains("line 2: \"many\" is no number above 0"), "{error}");
     fs::write(&path, "loss\n1\n").expect("write");
-    let error = format!("{:#}", Point::of_table(&path).expect_err("no column"));
+    let error = format!("{:#}", Point::from_table(&path).expect_err("no column"));
     assert!(error.contains("no column `parameters` or `model size`"), "{error}");
 }

@@ -11,7 +11,7 @@ use taper_trainer::{StopReason, WarmStart};
 use crate::checks::computation::DtypeChoice;
 use crate::checks::cost::{Cost, bytes};
 use crate::evaluation::TestSetResult;
-use crate::training::{DataSummary, TrainingLimits};
+use crate::training::{DataSummary, Further, TrainingLimits};
 use crate::word_vectors::TakenVectors;
 
 /// What happens in a run, in the order of the variants.
@@ -56,6 +56,8 @@ pub enum RunEvent<'a> {
     Begins {
         /// The run's folder.
         folder: &'a Path,
+        /// What the model is for.
+        task: Task,
         /// Updates that were made before.
         step: u64,
         /// Where training ends at the latest.
@@ -89,6 +91,8 @@ pub enum RunEvent<'a> {
         step: u64,
         /// Seconds that this process trained.
         seconds: f64,
+        /// How it goes on.
+        further: Further,
     },
     /// A trained model is about to be measured.
     Measuring {
@@ -150,6 +154,13 @@ pub enum Notice {
         /// Why not.
         cause: String,
     },
+    /// Files of the run were removed while it was trained, and are there again.
+    WrittenAgain {
+        /// The folder.
+        folder: PathBuf,
+        /// Their names in there.
+        names: Vec<String>,
+    },
     /// Training ends before the wanted direction is trained alone.
     DirectionsOnly {
         /// `data.bidirectional_epochs`.
@@ -201,6 +212,29 @@ pub enum Notice {
         /// Where it is kept as it was.
         aside: PathBuf,
     },
+    /// A text has a tab, though its model reads one text a line.
+    TabInText {
+        /// The file.
+        path: PathBuf,
+        /// The first such line, counted from 1.
+        line: u64,
+    },
+    /// Tensors of a folder that is imported are no weights, or the model has no use for them.
+    TensorsLeftOut(Vec<String>),
+    /// A folder that is imported has another output projection than its configuration says.
+    Untied {
+        /// The tensor of the projection.
+        tensor: String,
+        /// The tensor of the embedding.
+        embedding: String,
+    },
+    /// A folder that is imported has a model without a head.
+    HeadDrawn {
+        /// The model.
+        architecture: String,
+        /// The parameters of the head that was drawn.
+        parameters: Vec<String>,
+    },
 }
 
 impl fmt::Display for Notice {
@@ -228,6 +262,12 @@ impl fmt::Display for Notice {
             Self::NotRemoved { folder, cause } => {
                 write!(formatter, "warning: cannot remove {}: {cause}", folder.display())
             }
+            Self::WrittenAgain { folder, names } => write!(
+                formatter,
+                "warning: gone from {} while the run was trained, and written again: {}",
+                folder.display(),
+                names.join(", ")
+            ),
             Self::DirectionsOnly { epochs, updates } => write!(
                 formatter,
                 "warning: training ends before the wanted direction is trained alone: \
@@ -270,7 +310,40 @@ impl fmt::Display for Notice {
                 path.display(),
                 aside.display()
             ),
+            Self::TabInText { path, line } => write!(
+                formatter,
+                "warning: {}, line {line}: has a tab, but the run labels one text a line, and reads \
+                 the tab as part of it; a run of pairs has data.labelled.pairs = true",
+                path.display()
+            ),
+            Self::TensorsLeftOut(names) => write!(
+                formatter,
+                "note: left out, since they are no weights or the model has no use for them: {}",
+                some_of(names)
+            ),
+            Self::Untied { tensor, embedding } => write!(
+                formatter,
+                "note: {tensor} differs from {embedding}, though config.json says that they are \
+                 tied: each is read (model.tied = \"none\")"
+            ),
+            Self::HeadDrawn { architecture, parameters } => write!(
+                formatter,
+                "warning: a {architecture} has no head: {} are drawn, and what they tell means \
+                 nothing before training; begin a model for your data with `taper train CONFIG \
+                 --from RUN`",
+                some_of(parameters)
+            ),
         }
+    }
+}
+
+/// The first few names, and how many more there are.
+fn some_of(names: &[String]) -> String {
+    const SHOWN: usize = 3;
+    let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().checked_sub(SHOWN) {
+        Some(more) if more > 0 => format!("{shown} and {more} more"),
+        _ => shown,
     }
 }
 

@@ -11,7 +11,7 @@ use taper_trainer::{State, load_model, read_state};
 use crate::checks::{device, use_threads};
 use crate::config::{RunConfig, differences, is_fixed, trained_with};
 use crate::folder::{RunFolder, quoted};
-use crate::tasks::{TaskModel, build_model, require_task};
+use crate::tasks::{TaskModel, build_model, require_decoding, require_task};
 
 /// The type of the weights of matrix products where a model is used.
 ///
@@ -82,6 +82,10 @@ impl<M: TaskModel> LoadedRun<M> {
         let folder = RunFolder::open(root)?;
         let mut config = folder.load_config(&settings.overrides)?;
         require_task(&config, M::TASK).with_context(|| root.display().to_string())?;
+        if settings.weights == Some(WeightType::Int8) {
+            let instead = "--weights int8: leave it out, or give f32 or bf16";
+            require_decoding(M::TASK).context(instead)?;
+        }
         use_threads(config.threads)?;
         if !config.task.has_tokenizers(root) {
             bail!("{}: the run has no tokenizer.json", root.display());

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use taper_decoding::DecodingError;
+
 /// Why a request is not fulfilled, for the client.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Refusal {
@@ -78,7 +80,13 @@ impl Refusal {
 /// What an error of a run's model or text means for who asked.
 pub(crate) fn refusal(error: &anyhow::Error) -> Refusal {
     let is_internal = error.chain().any(|cause| {
+        let of_search = matches!(
+            cause.downcast_ref(),
+            Some(DecodingError::NotADistribution { .. } | DecodingError::NotFinite { .. })
+        );
         cause.is::<candle_core::Error>()
+            || cause.is::<taper_run::NotFinite>()
+            || of_search
             || matches!(cause.downcast_ref(), Some(taper_model::ModelError::Tensor(_)))
     });
     let message = taper_run::one_line(error);

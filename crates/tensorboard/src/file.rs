@@ -8,11 +8,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::value::Value;
 use crate::wire::{Field, Message, fields};
 
-/// What the first record of a file says.
+/// Content of the first record of a file.
 const VERSION: &str = "brain.Event:2";
 /// Bytes before the data of a record: its length, and the checksum of that.
 const HEAD: usize = 12;
-/// Bytes after it: its checksum.
+/// Bytes after the data of a record: its checksum.
 const TAIL: usize = 4;
 
 /// An event file that is appended to.
@@ -20,23 +20,23 @@ const TAIL: usize = 4;
 pub struct EventFile {
     path: PathBuf,
     file: File,
-    /// What the disk has not taken yet.
+    /// Bytes that the disk has not taken yet.
     pending: Vec<u8>,
 }
 
-/// What a record of a file is, without its values.
+/// A record of a file, without its values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Record {
-    /// The step.
+    /// Update that the values were measured at.
     pub step: u64,
-    /// The tags of its values.
+    /// Tags of the values.
     pub tags: Vec<String>,
 }
 
 impl EventFile {
-    /// Opens the file at `path` for appending, made if missing. Its records are kept up to the
-    /// first that is damaged or not `known` by step and tags; where something has to go, the file
-    /// is replaced whole.
+    /// Opens the file at `path` for appending; creates it if missing. Keeps the records up to the
+    /// first that is damaged or that `known` rejects by its step and tags. If later records have to
+    /// go, the whole file is replaced.
     ///
     /// # Errors
     /// When the file cannot be read, replaced or opened.
@@ -68,7 +68,7 @@ impl EventFile {
         Ok(events)
     }
 
-    /// The records of the file at `path`, up to the first that is damaged.
+    /// Reads the records of the file at `path`, up to the first damaged one.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -76,22 +76,22 @@ impl EventFile {
         Ok(records(&fs::read(path)?).map(|(_, record)| record).collect())
     }
 
-    /// Where it is.
+    /// Path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Appends a record, now if the disk takes it and else with the next.
+    /// Appends a record: written at once if the disk accepts it, otherwise together with the next.
     pub fn append(&mut self, step: u64, values: &[Value]) {
         let summary = values.iter().fold(Message::default(), |all, one| all.message(1, &one.0));
         self.record(&Message::default().double(1, now()).integer(2, step).message(5, &summary));
     }
 
-    /// Puts every record on the disk, durably.
+    /// Writes every pending record to the disk, durably.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// When the disk refuses a write.
     pub fn flush(&mut self) -> io::Result<()> {
         self.write_pending()?;
         self.file.sync_data()
@@ -103,7 +103,7 @@ impl EventFile {
         self.pending.extend(masked(&length));
         self.pending.extend(&message.0);
         self.pending.extend(masked(&message.0));
-        // A disk that refuses is reported by the flush before the next checkpoint.
+        // A write that fails here is reported by the flush before the next checkpoint.
         let _ = self.write_pending();
     }
 
@@ -111,7 +111,7 @@ impl EventFile {
         while !self.pending.is_empty() {
             match self.file.write(&self.pending) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                // A full disk may take a part of a record.
+                // A full disk may accept a part of a record.
                 Ok(count) => drop(self.pending.drain(..count)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -121,7 +121,7 @@ impl EventFile {
     }
 }
 
-/// The records of a file with the places at which they end, up to the first that is damaged.
+/// Records of a file, each with the offset of its end, up to the first damaged one.
 fn records(bytes: &[u8]) -> impl Iterator<Item = (usize, Record)> {
     let mut at = 0_usize;
     std::iter::from_fn(move || {
@@ -167,7 +167,7 @@ fn tags(summary: &[u8]) -> impl Iterator<Item = String> {
     })
 }
 
-/// The checksum of a record, turned so that a checksum of checksums is no weaker.
+/// Checksum of a record, rotated so that a checksum computed over checksums is no weaker.
 fn masked(bytes: &[u8]) -> [u8; 4] {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xA282_EAD8).to_le_bytes()
 }
@@ -191,7 +191,7 @@ mod tests {
         }
         events.flush().expect("flush");
         let whole = fs::read(&path).expect("read");
-        // Killed while it wrote the fourth record.
+        // The process was killed while it wrote the fourth record.
         fs::write(&path, &whole[..whole.len() - 3]).expect("write");
         assert_eq!(EventFile::read(&path).expect("read").len(), 4, "the version, and three");
         let mut events = EventFile::resume(&path, |step, _| step <= 2).expect("resume");
@@ -200,8 +200,8 @@ mod tests {
         let steps: Vec<u64> =
             EventFile::read(&path).expect("read").into_iter().map(|one| one.step).collect();
         assert_eq!(steps, [0, 1, 2, 3]);
-        let found = EventFile::read(&path).expect("read");
-        assert_eq!(found[1].tags, ["train/loss", "sample"]);
+        let records = EventFile::read(&path).expect("read");
+        assert_eq!(records[1].tags, ["train/loss", "sample"]);
     }
 
     #[test]

@@ -1,13 +1,13 @@
-//! How values are spread, in the bins that TensorBoard's own histograms have.
+//! Histograms in the bins that TensorBoard's own histograms have.
 
-/// Bins between neighbouring powers of this (TensorFlow's `histogram.cc`).
+/// Ratio of neighbouring bin limits (TensorFlow's `histogram.cc`).
 const RATIO: f64 = 1.1;
-/// The limit of the first bin above 0.
+/// Upper limit of the first bin above 0.
 const FIRST: f64 = 1e-12;
 /// Bins on each side of 0, up to about 10²⁰.
 const BINS: i32 = 774;
 
-/// How values are spread.
+/// Numbers of values in bins.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Histogram {
     pub(crate) least: f64,
@@ -15,13 +15,13 @@ pub struct Histogram {
     pub(crate) count: f64,
     pub(crate) sum: f64,
     pub(crate) squares: f64,
-    /// Upper limits of bins, in order, and how many values are in each.
+    /// Upper limits of bins in ascending order, each with its number of values.
     pub(crate) bins: Vec<(f64, f64)>,
 }
 
 impl Histogram {
-    /// Of these values; those that are not finite are left out.
-    pub fn of(values: impl IntoIterator<Item = f32>) -> Self {
+    /// Counts `values` in bins; leaves out those that are not finite.
+    pub fn count(values: impl IntoIterator<Item = f32>) -> Self {
         let mut counts = vec![0_u64; 2 * BINS as usize + 1];
         let mut histogram =
             Self { least: f64::INFINITY, greatest: f64::NEG_INFINITY, ..Self::default() };
@@ -49,7 +49,8 @@ impl Histogram {
     }
 }
 
-/// The bin of a value: 0 for those near 0, and further on both sides the larger it is.
+/// Number of a value's bin: 0 for values near 0, and further from it on both sides the larger they
+/// are.
 fn place(value: f64) -> i32 {
     let size = value.abs();
     if size < FIRST {
@@ -60,7 +61,7 @@ fn place(value: f64) -> i32 {
     if value < 0.0 { -bin } else { bin }
 }
 
-/// The upper limit of a bin.
+/// Upper limit of a bin.
 fn limit(bin: i32) -> f64 {
     match bin {
         0 => FIRST,
@@ -84,11 +85,11 @@ mod tests {
 
     #[test]
     fn counts_and_moments_are_those_of_the_values() {
-        let histogram = Histogram::of([1.0, 1.0, -2.0, 0.0, f32::NAN, f32::INFINITY]);
+        let histogram = Histogram::count([1.0, 1.0, -2.0, 0.0, f32::NAN, f32::INFINITY]);
         assert_eq!((histogram.least, histogram.greatest), (-2.0, 1.0));
         assert_eq!((histogram.count, histogram.sum, histogram.squares), (4.0, 0.0, 6.0));
         assert_eq!(histogram.bins.iter().map(|bin| bin.1).sum::<f64>(), 4.0);
         assert!(histogram.bins.is_sorted_by(|left, right| left.0 < right.0));
-        assert_eq!(Histogram::of([]), Histogram::default());
+        assert_eq!(Histogram::count([]), Histogram::default());
     }
 }

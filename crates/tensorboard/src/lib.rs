@@ -1,8 +1,8 @@
 //! Event files that TensorBoard reads: scalars, histograms, text, pictures, hyper-parameters.
 //!
 //! An [`EventFile`] is appended to, record by record; each [`Value`] of a record has a tag, under
-//! which TensorBoard draws it by step. A run that goes on from an earlier state first drops the
-//! records that the state does not know ([`EventFile::resume`]), so that no step is there twice.
+//! which TensorBoard draws it by step. A run that resumes from an earlier state first drops the
+//! records written after that state ([`EventFile::resume`]), so that no step appears twice.
 //!
 //! ```
 //! use taper_tensorboard::{EventFile, Value};
@@ -17,8 +17,8 @@
 //! ```
 //!
 //! The messages are five of TensorFlow's (`event.proto`, `summary.proto`, `tensor.proto` and the
-//! plugin's `plugin_data.proto`), written field by field: a generator of code would be more than
-//! what it makes.
+//! plugin's `plugin_data.proto`), written field by field: a code generator would be larger than the
+//! code it makes.
 #![forbid(unsafe_code)]
 
 mod file;

@@ -1,26 +1,26 @@
-//! What a record holds.
+//! Values of a record.
 
 use crate::histogram::Histogram;
 use crate::wire::Message;
 
-/// TensorFlow's numbers of types.
+/// TensorFlow's numbers of data types.
 const FLOAT: u64 = 1;
 const STRING: u64 = 7;
-/// The version of what the plugin of hyper-parameters reads.
+/// Version of the data that the plugin for hyper-parameters reads.
 const PARAMETERS_VERSION: u64 = 0;
 
-/// A hyper-parameter.
+/// Value of a hyper-parameter.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Parameter {
     /// A number.
     Number(f64),
-    /// Yes or no.
+    /// A boolean.
     Switch(bool),
     /// Anything else.
     Text(String),
 }
 
-/// Something under a tag.
+/// A value with its tag.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Value(pub(crate) Message);
 
@@ -29,13 +29,13 @@ impl Value {
         Message::default().bytes(1, tag.as_bytes())
     }
 
-    /// A number.
+    /// Makes a number.
     #[must_use]
     pub fn scalar(tag: &str, value: f64) -> Self {
         Self(Self::tagged(tag).float(2, value as f32))
     }
 
-    /// How values are spread.
+    /// Makes a histogram.
     #[must_use]
     pub fn histogram(tag: &str, histogram: &Histogram) -> Self {
         let limits: Vec<f64> = histogram.bins.iter().map(|bin| bin.0).collect();
@@ -51,7 +51,7 @@ impl Value {
         Self(Self::tagged(tag).message(5, &message))
     }
 
-    /// A text, which is shown as Markdown.
+    /// Makes a text, which is shown as Markdown.
     #[must_use]
     pub fn text(tag: &str, text: &str) -> Self {
         let shape = Message::default().message(2, &Message::default().integer(1, 1));
@@ -60,7 +60,7 @@ impl Value {
         Self(Self::tagged(tag).message(8, &tensor).message(9, &plugin("text", &[])))
     }
 
-    /// A picture as PNG.
+    /// Makes a picture from PNG bytes.
     #[must_use]
     pub fn image(tag: &str, (width, height): (u32, u32), png: &[u8]) -> Self {
         let image = Message::default()
@@ -71,8 +71,8 @@ impl Value {
         Self(Self::tagged(tag).message(4, &image))
     }
 
-    /// The hyper-parameters of a run, for the plugin that compares them; `began` in seconds since
-    /// 1970.
+    /// Makes the hyper-parameters of a run, for the plugin that compares runs; `began` in seconds
+    /// since 1970.
     #[must_use]
     pub fn parameters(began: f64, parameters: &[(String, Parameter)]) -> Self {
         let mut start = Message::default();
@@ -97,7 +97,7 @@ impl Value {
     }
 }
 
-/// What says which plugin shows a value.
+/// Metadata that names the plugin which shows a value.
 fn plugin(name: &str, content: &[u8]) -> Message {
     let data = Message::default().bytes(1, name.as_bytes()).bytes(2, content);
     Message::default().message(1, &data)

@@ -1,6 +1,6 @@
-//! The wire format of protocol buffers, as much as event files need.
+//! Wire format of protocol buffers, as much of it as event files need.
 
-/// A message that is being written.
+/// A message being written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Message(pub(crate) Vec<u8>);
 
@@ -17,28 +17,28 @@ impl Message {
         self.0.push(value as u8);
     }
 
-    /// A whole number.
+    /// Appends an integer.
     pub(crate) fn integer(mut self, field: u32, value: u64) -> Self {
         self.key(field, 0);
         self.number(value);
         self
     }
 
-    /// A number of 64 bits.
+    /// Appends a 64-bit float.
     pub(crate) fn double(mut self, field: u32, value: f64) -> Self {
         self.key(field, 1);
         self.0.extend(value.to_le_bytes());
         self
     }
 
-    /// A number of 32 bits.
+    /// Appends a 32-bit float.
     pub(crate) fn float(mut self, field: u32, value: f32) -> Self {
         self.key(field, 5);
         self.0.extend(value.to_le_bytes());
         self
     }
 
-    /// Text, or any bytes.
+    /// Appends text, or any bytes.
     pub(crate) fn bytes(mut self, field: u32, value: &[u8]) -> Self {
         self.key(field, 2);
         self.number(value.len() as u64);
@@ -46,30 +46,30 @@ impl Message {
         self
     }
 
-    /// A message within this one.
+    /// Appends a nested message.
     pub(crate) fn message(self, field: u32, value: &Self) -> Self {
         self.bytes(field, &value.0)
     }
 
-    /// Numbers of 64 bits in one field.
+    /// Appends 64-bit floats, packed into one field.
     pub(crate) fn doubles(self, field: u32, values: &[f64]) -> Self {
         let packed: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         self.bytes(field, &packed)
     }
 }
 
-/// A field of a message that is read.
+/// A field of a message being read.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Field<'a> {
-    /// A whole number.
+    /// An integer.
     Integer(u64),
-    /// A number of 64 or 32 bits.
+    /// A 64-bit or 32-bit number, without its value.
     Fixed,
     /// Text, bytes or a message.
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message with their numbers, up to the first that is damaged.
+/// Fields of a message with their numbers, up to the first damaged one.
 pub(crate) fn fields(mut bytes: &[u8]) -> impl Iterator<Item = (u64, Field<'_>)> {
     std::iter::from_fn(move || {
         let key = number(&mut bytes)?;
@@ -114,9 +114,9 @@ mod tests {
         let inner = Message::default().bytes(1, "é".as_bytes());
         let message =
             Message::default().integer(2, 300).double(1, 0.5).float(3, 1.0).message(5, &inner);
-        let found: Vec<_> = fields(&message.0).collect();
+        let read: Vec<_> = fields(&message.0).collect();
         assert_eq!(
-            found,
+            read,
             [
                 (2, Field::Integer(300)),
                 (1, Field::Fixed),

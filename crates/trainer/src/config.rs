@@ -14,6 +14,9 @@ use crate::{Metric, OptimizerConfig, ScheduleConfig, ScheduleKind};
 /// More micro-batches than any update in use has; all of them are in memory at once.
 const MOST_MICRO_BATCHES: usize = 65_536;
 
+/// The largest number of f32, beyond which rates and factors would be infinite.
+const MOST: f64 = f32::MAX as f64;
+
 /// Which validation score decides what is best, and when to give up on improving it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -254,24 +257,29 @@ impl TrainingConfig {
     /// The first key that is out of range or contradicts another.
     pub fn check(&self) -> Result<(), ConfigError> {
         let unit = |x: f64| (0.0..1.0).contains(&x);
-        let not_negative = |x: f64| x.is_finite() && x >= 0.0;
+        let not_negative = |x: f64| (0.0..=MOST).contains(&x);
         let (optimizer, schedule, early) = (&self.optimizer, &self.schedule, &self.early_stopping);
         require(unit(optimizer.beta1), "optimizer.beta1", optimizer.beta1, "it must be in [0, 1)")?;
         require(unit(optimizer.beta2), "optimizer.beta2", optimizer.beta2, "it must be in [0, 1)")?;
-        let positive = |x: f64| x.is_finite() && x > 0.0;
+        let positive = |x: f64| x > 0.0 && x <= MOST;
+        // What is less would be 0 in f32, and divide nothing by nothing.
+        let epsilon = optimizer.epsilon;
         require(
-            positive(optimizer.epsilon),
+            (f64::from(f32::MIN_POSITIVE)..=1.0).contains(&epsilon),
             "optimizer.epsilon",
-            optimizer.epsilon,
-            "it must be above 0",
+            epsilon,
+            "it must be at least 1.2e-38, the least number of f32, and at most 1",
         )?;
         let decay = optimizer.weight_decay;
-        require(not_negative(decay), "optimizer.weight_decay", decay, "it must be 0 or more")?;
-        require(positive(schedule.scale), "schedule.scale", schedule.scale, "it must be above 0")?;
+        let requirement = "it must be 0 or more, and at most 3.4e38";
+        require(not_negative(decay), "optimizer.weight_decay", decay, requirement)?;
+        let requirement = "it must be above 0, and at most 3.4e38";
+        require(positive(schedule.scale), "schedule.scale", schedule.scale, requirement)?;
         let peak = schedule.learning_rate;
-        require(positive(peak), "schedule.learning_rate", peak, "it must be above 0")?;
+        require(positive(peak), "schedule.learning_rate", peak, requirement)?;
         let minimum = schedule.minimum;
-        require(not_negative(minimum), "schedule.minimum", minimum, "it must be 0 or more")?;
+        let requirement = "it must be 0 or more, and at most 3.4e38";
+        require(not_negative(minimum), "schedule.minimum", minimum, requirement)?;
         require(
             schedule.kind == ScheduleKind::Noam || minimum <= peak,
             "schedule.minimum",
@@ -294,7 +302,7 @@ impl TrainingConfig {
             not_negative(self.r_drop),
             "r_drop",
             self.r_drop,
-            "it must be 0 (one pass) or more",
+            "it must be 0 (one pass) or more, and at most 3.4e38",
         )?;
         require(
             self.layer_decay > 0.0 && self.layer_decay <= 1.0,
@@ -307,14 +315,14 @@ impl TrainingConfig {
             not_negative(guided.weight),
             "guided_alignment.weight",
             guided.weight,
-            "it must be 0 (nothing is guided) or more",
+            "it must be 0 (nothing is guided) or more, and at most 3.4e38",
         )?;
         require(guided.head > 0, "guided_alignment.head", guided.head, "heads are counted from 1")?;
         require(
             not_negative(self.clip_norm),
             "clip_norm",
             self.clip_norm,
-            "it must be 0 (no clipping) or more",
+            "it must be 0 (no clipping) or more, and at most 3.4e38",
         )?;
         require(
             (1..=MOST_MICRO_BATCHES).contains(&self.accumulation),
@@ -336,7 +344,7 @@ impl TrainingConfig {
             "it must be 0 (none) or in (0, 1)",
         )?;
         require(
-            not_negative(self.max_minutes),
+            self.max_minutes >= 0.0 && self.max_minutes.is_finite(),
             "max_minutes",
             self.max_minutes,
             "it must be 0 (no limit) or more",
@@ -353,7 +361,7 @@ impl TrainingConfig {
             not_negative(change),
             "early_stopping.minimum_change",
             change,
-            "it must be 0 or more",
+            "it must be 0 or more, and at most 3.4e38",
         )?;
         require(
             early.patience == 0 || self.validate_every > 0,
@@ -424,10 +432,32 @@ mod tests {
         assert_eq!(cosine.check().unwrap_err().key, "max_updates");
         for r_drop in [-0.5, f64::NAN, f64::INFINITY] {
             let config = TrainingConfig { r_drop, ..TrainingConfig::default() };
+            let requirement = "it must be 0 (one pass) or more, and at most 3.4e38";
             assert_eq!(
                 config.check().unwrap_err().to_string(),
-                format!("training.r_drop is {r_drop}: it must be 0 (one pass) or more")
+                format!("training.r_drop is {r_drop}: {requirement}")
             );
+        }
+        for absurd in [-1.0, 0.0, 1e300, f64::NAN, f64::INFINITY] {
+            let key = |change: &dyn Fn(&mut TrainingConfig)| {
+                let mut config = TrainingConfig::default();
+                change(&mut config);
+                config.check().unwrap_err().key
+            };
+            assert_eq!(
+                key(&|config| config.schedule.learning_rate = absurd),
+                "schedule.learning_rate"
+            );
+            assert_eq!(key(&|config| config.schedule.scale = absurd), "schedule.scale");
+            assert_eq!(key(&|config| config.optimizer.epsilon = absurd), "optimizer.epsilon");
+            if absurd != 0.0 {
+                assert_eq!(key(&|config| config.optimizer.beta2 = absurd), "optimizer.beta2");
+                assert_eq!(
+                    key(&|config| config.optimizer.weight_decay = absurd),
+                    "optimizer.weight_decay"
+                );
+                assert_eq!(key(&|config| config.clip_norm = absurd), "clip_norm");
+            }
         }
         for spike_factor in [-1.0, 0.5, 1.0, f64::NAN, f64::INFINITY] {
             let config = TrainingConfig { spike_factor, ..TrainingConfig::default() };

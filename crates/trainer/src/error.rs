@@ -84,6 +84,24 @@ pub enum TrainError {
         /// The last checkpoint, saved before the first of these updates, in words.
         last_good: String,
     },
+    /// Validations are far above the loss of guessing, or no numbers.
+    #[error(
+        "training diverged: the validation loss after update {step} is {loss:.2}{place}{}; train with \
+         a lower learning rate, a longer warm-up or a smaller clip_norm",
+        best.as_ref().map_or_else(String::new, |(step, path)| format!(
+            "; the best checkpoint, of update {step}, is {}", path.display()
+        ))
+    )]
+    Astray {
+        /// Updates made.
+        step: u64,
+        /// The loss, in nats an answer.
+        loss: f64,
+        /// Where that lies, in words.
+        place: String,
+        /// The best validation before: after which update, and its checkpoint.
+        best: Option<(u64, PathBuf)>,
+    },
     /// Validation failed.
     #[error("validation after update {step} failed")]
     Validation {
@@ -203,7 +221,7 @@ pub enum CheckpointError {
         /// The checkpoint that was rounded.
         parent: PathBuf,
     },
-    /// Weights that were to be rounded to int8 cannot be.
+    /// Weights are no numbers, or infinite, so that nothing can be computed with them.
     #[error("{}: tensor '{name}' has a value that is not finite: use an earlier checkpoint", path.display())]
     NotFinite {
         /// The file.
@@ -272,6 +290,9 @@ pub enum CheckpointError {
         /// The names of its buffers.
         missing: String,
     },
+    /// Whoever gives the values of tensors could not.
+    #[error(transparent)]
+    Values(BoxError),
     /// There was nothing to average.
     #[error("no checkpoints to average: name at least one")]
     NothingToAverage,

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use taper_model::Routing;
 
-use crate::{BoxError, LayerNorms, ProcessTime, Scores};
+use crate::{BoxError, NormsPerLayer, ProcessTime, Scores};
 
 /// Measurements by the clock.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -101,7 +101,7 @@ pub enum Event {
         gradient_norm: f64,
         /// Norms of each layer, where `log_layers` asks for them.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-        layers: BTreeMap<String, LayerNorms>,
+        layers: BTreeMap<String, NormsPerLayer>,
         /// Target tokens trained on since the start of the run.
         tokens: u64,
         /// Target tokens that the averages are over.

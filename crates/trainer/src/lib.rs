@@ -33,7 +33,7 @@ pub use checkpoints::{
     AVERAGED, Averaged, BEST, Checkpoints, FORMAT_VERSION, FileEntry, INT8_FORMAT_VERSION,
     Identity, LAST, LEFT, MODEL_FILE, NotTaken, OPTIMIZER_FILE, Parent, PartlyTaken, Rounded,
     STATE_FILE, Saved, SharedRows, State, Taking, WarmStart, Window, average, checkpoint_name,
-    load_model, read_state, round_to_int8, warm_start,
+    load_model, read_state, round_to_int8, warm_start, write_tensors,
 };
 pub use config::{
     ConfigError, DistributedConfig, EarlyStoppingConfig, GuidedAlignmentConfig, TrainingConfig,
@@ -53,6 +53,6 @@ pub use optimizers::{Optimizer, OptimizerConfig, OptimizerKind, Step};
 pub use process_time::ProcessTime;
 pub use schedule::{ScheduleConfig, ScheduleKind};
 pub use source::{Position, Source};
-pub use trainer::{Trainer, Unsaved};
-pub use updates::{DueUpdate, Fault, LayerNorms, Measured, Outcome, Updater, rehearse};
+pub use trainer::{Astray, Trainer, Unsaved};
+pub use updates::{DueUpdate, Fault, Measured, NormsPerLayer, Outcome, Updater, rehearse};
 pub use validation::{NoValidation, TeacherForced, Validate, evaluate, evaluate_under};

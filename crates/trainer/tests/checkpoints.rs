@@ -10,7 +10,7 @@ use candle_core::{DType, Device};
 use common::{Generated, HeldOut, Task, VOCABULARY, model, short_run, tiny};
 use taper_model::{Builder, Model, ModelConfig, Transformer};
 use taper_trainer::{
-    CheckpointError, Checkpoints, Event, Identity, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE,
+    CheckpointError, Checkpoints, Event, Identity, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE, State,
     TrainError, Trainer, average, load_model, read_state, round_to_int8,
 };
 
@@ -197,6 +197,36 @@ fn the_average_is_the_mean_of_the_weights() {
     assert_ne!(models[0], models[1], "the mean of equal models would prove nothing");
     assert_eq!(read_state(&target).unwrap().step, 10);
     assert!(matches!(average(&[]), Err(CheckpointError::NothingToAverage)));
+}
+
+#[test]
+fn weights_that_are_not_finite_are_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let model = model(&tiny(0.0));
+    let store = model.parameters();
+    let last = store.parameters().last().unwrap().name().to_owned();
+    for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let shapes =
+            store.parameters().iter().map(|one| (one.name().to_owned(), one.shape().to_vec()));
+        let values = |name: &str| {
+            let mut values = vec![0.5; store.get(name).unwrap().len()];
+            if name == last {
+                *values.last_mut().unwrap() = value;
+            }
+            Ok(values.into())
+        };
+        let checkpoints = Checkpoints::new(directory.path());
+        let checkpoint =
+            checkpoints.save_weights(&State::new(1, identity()), shapes, values).unwrap();
+        for error in [
+            load_model(&checkpoint, &model, "7eaf").unwrap_err(),
+            average(std::slice::from_ref(&checkpoint)).unwrap_err(),
+            round_to_int8(&checkpoint).unwrap_err(),
+        ] {
+            let CheckpointError::NotFinite { path, name } = &error else { panic!("{error}") };
+            assert_eq!((path, name), (&checkpoint.join(MODEL_FILE), &last));
+        }
+    }
 }
 
 /// Weights in int8 are a quarter of the size, come back as what they were rounded to, and are not

@@ -1,8 +1,9 @@
-"""Makes the folders bert, bert-classifier and bert-spans: small BERTs with random weights as Transformers saves them, and
-what they give.
+"""Makes the folders bert, bert-classifier, bert-tags and bert-spans: small BERTs with random weights as Transformers saves
+them, and what they give.
 
 `config.json`, `model.safetensors` and `tokenizer.json` are those of `save_pretrained` of a BertForPreTraining, of a
-BertForSequenceClassification and of a BertForQuestionAnswering, and of a WordPiece tokenizer with BERT's special tokens. `expected.safetensors` has token
+BertForSequenceClassification, of a BertForTokenClassification and of a BertForQuestionAnswering, and of a WordPiece
+tokenizer with BERT's special tokens. `expected.safetensors` has token
 ids of several texts, one after another, and from them the logits and the gradient of every parameter under the name that
 Transformers gives it. The reference runs in float64 from the saved weights and is rounded once, on saving; Transformers'
 own float32 has to agree with it.
@@ -16,7 +17,13 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from torch import Tensor
-from transformers import BertConfig, BertForPreTraining, BertForQuestionAnswering, BertForSequenceClassification
+from transformers import (
+    BertConfig,
+    BertForPreTraining,
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+)
 
 from ..common import ROOT, pack, relative_error, save, setup
 from .bert import inputs, padded
@@ -25,6 +32,7 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PIECES = ["the", "no", "##th", "##ing", "##gulls", "sail", "lost"]
 TEXTS = ["The seagulls sail on.", "Nothing is lost!", "Sailing, sailing; [MASK] and 7 ships", "Café unlost"]
 LABELS = {0: "calm", 1: "stormy", 2: "unknown"}
+TAGS = {0: "O", 1: "B-SEA", 2: "I-SEA"}
 TOLERANCE = 3e-6
 LENGTH = 24
 
@@ -63,6 +71,15 @@ def classification(model, rows, segments, labels) -> dict[str, Tensor]:
     output.loss.backward()
     gradients = {f"grad.{name}": parameter.grad for name, parameter in model.named_parameters()}
     return {"logits": output.logits, "loss": output.loss} | gradients
+
+
+def tagging(model, rows, segments, tags) -> dict[str, Tensor]:
+    output = model(**inputs(rows, segments), labels=padded(tags, -100))
+    model.zero_grad()
+    output.loss.backward()
+    asked = pack(padded(tags, -100), [len(row) for row in rows]) != -100
+    gradients = {f"grad.{name}": parameter.grad for name, parameter in model.named_parameters()}
+    return {"logits": pack(output.logits, [len(row) for row in rows])[asked], "loss": output.loss} | gradients
 
 
 def spans(model, rows, segments, ends) -> dict[str, Tensor]:
@@ -136,6 +153,17 @@ def main() -> None:
     names = {label: number for number, label in LABELS.items()}
     model = BertForSequenceClassification(BertConfig(**shape, id2label=LABELS, label2id=names))
     write(out / "bert-classifier", model, words, lambda model: classification(model, rows, segments, classes), data)
+    plain = [words.encode(text) for text in TEXTS]
+    rows, segments = [one.ids for one in plain], [one.type_ids for one in plain]
+    tags = [[-100] + [(3 * at + row) % 3 for at in range(len(ids) - 2)] + [-100] for row, ids in enumerate(rows)]
+    answers = flat(tags)
+    data = {
+        "ids": flat(rows), "segments": flat(segments), "lengths": torch.tensor([len(row) for row in rows]),
+        "answers": answers[answers != -100], "asked": torch.nonzero(answers != -100).flatten(),
+    }
+    names = {tag: number for number, tag in TAGS.items()}
+    model = BertForTokenClassification(BertConfig(**shape, id2label=TAGS, label2id=names))
+    write(out / "bert-tags", model, words, lambda model: tagging(model, rows, segments, tags), data)
     rows, segments, ends = [pair.ids for pair in pairs], [pair.type_ids for pair in pairs], [(13, 15), (0, 0), (9, 9)]
     rows, segments = [row[:LENGTH] for row in rows], [row[:LENGTH] for row in segments]
     lengths = [len(row) for row in rows]

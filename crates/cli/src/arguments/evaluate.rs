@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Overrides, Search, Weights};
+use super::{Overrides, Search, SpecialTokens, Strict, Weights};
 
 /// Arguments of `evaluate`.
 #[derive(Debug, Args)]
@@ -50,7 +50,11 @@ pub(crate) struct Score {
     pub(crate) max_tokens: Option<usize>,
     #[command(flatten)]
     pub(crate) weights: Weights,
-    /// One JSON object a line, with the log-probability of each token
+    #[command(flatten)]
+    pub(crate) special_tokens: SpecialTokens,
+    #[command(flatten)]
+    pub(crate) strict: Strict,
+    /// One JSON object a line, with the log-probability of each token; or error, where there is none
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -9,7 +9,8 @@ use super::Weights;
 /// Arguments of `import`.
 #[derive(Debug, Args)]
 pub(crate) struct Import {
-    /// A folder with config.json, model.safetensors and, where it reads text, tokenizer.json
+    /// A folder with config.json, model.safetensors or pytorch_model.bin, whole or in shards, and,
+    /// where it reads text, tokenizer.json
     pub(crate) folder: PathBuf,
     /// Folder of the run that is made
     pub(crate) run: PathBuf,

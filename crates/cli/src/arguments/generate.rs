@@ -7,7 +7,7 @@ use clap::Args;
 use taper_run::RunConfig;
 use taper_run::generation::GenerationSettings;
 
-use super::{Control, Overrides, Weights};
+use super::{Control, Overrides, SpecialTokens, Strict, Weights};
 
 /// Arguments of `generate`.
 #[derive(Debug, Args)]
@@ -39,7 +39,12 @@ pub(crate) struct Generate {
     pub(crate) weights: Weights,
     #[command(flatten)]
     pub(crate) overrides: Overrides,
-    /// One JSON object a text: prompt, text, tokens, log-probability
+    #[command(flatten)]
+    pub(crate) special_tokens: SpecialTokens,
+    #[command(flatten)]
+    pub(crate) strict: Strict,
+    /// One JSON object a text: prompt, text, tokens, log-probability and why it ends; or error, where
+    /// there is none
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -53,6 +58,7 @@ impl Generate {
         let mut settings = GenerationSettings::of(config);
         self.control.apply(&mut settings.decoding)?;
         settings.max_tokens = self.max_tokens;
+        settings.special_tokens = self.special_tokens.rule.into();
         if let Some(context) = self.context {
             settings.context = context;
         }

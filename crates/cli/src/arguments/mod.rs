@@ -9,6 +9,7 @@ mod exchange;
 mod generate;
 mod init;
 mod inspect;
+mod items;
 mod predict;
 mod search;
 mod seeing;
@@ -40,6 +41,7 @@ pub(crate) use exchange::{Export, Import};
 pub(crate) use generate::Generate;
 pub(crate) use init::Init;
 pub(crate) use inspect::{Average, Completions, ConfigCommand, Inspect, Quantize, Runs};
+pub(crate) use items::{SpecialTokenRule, SpecialTokens, Strict};
 pub(crate) use predict::Predict;
 pub(crate) use search::{Control, Search};
 #[cfg(feature = "serve")]
@@ -177,7 +179,8 @@ pub(crate) enum WeightChoice {
     F32,
     /// Weights and activations rounded to bf16
     Bf16,
-    /// Weights and activations rounded to 8 bits: the fastest on most processors
+    /// Weights and activations rounded to 8 bits, of models that write text: the fastest on most
+    /// processors
     Int8,
 }
 

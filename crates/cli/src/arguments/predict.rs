@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Overrides, Weights};
+use super::{Overrides, SpecialTokens, Strict, Weights};
 
 /// Arguments of `predict`.
 #[derive(Debug, Args)]
@@ -29,8 +29,12 @@ pub(crate) struct Predict {
     pub(crate) overrides: Overrides,
     #[command(flatten)]
     pub(crate) weights: Weights,
+    #[command(flatten)]
+    pub(crate) special_tokens: SpecialTokens,
+    #[command(flatten)]
+    pub(crate) strict: Strict,
     /// One JSON object a line: label, its probability, those of all labels; or caption and score; or
-    /// answer, where it starts and ends, and its probability
+    /// answer, where it starts and ends, and its probability; or error, where there is none
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -72,8 +72,8 @@ pub(crate) struct Control {
     /// ones
     #[arg(long, value_name = "X")]
     pub(crate) repetition_penalty: Option<f64>,
-    /// No run of N tokens comes twice in an output (of a line that is translated in parts: in that
-    /// of a part)
+    /// No run of N tokens comes twice: in a translation (of a line that is translated in parts: in
+    /// that of a part), or in a prompt and what follows it
     #[arg(long, value_name = "N")]
     pub(crate) no_repeat_ngram: Option<usize>,
 }

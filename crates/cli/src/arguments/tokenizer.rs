@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::Overrides;
+use super::{Overrides, SpecialTokens};
 
 /// The commands under `tokenizer`.
 #[derive(Debug, Subcommand)]
@@ -44,6 +44,8 @@ pub(crate) struct TokenizerFile {
 pub(crate) struct TokenizerEncode {
     #[command(flatten)]
     pub(crate) file: TokenizerFile,
+    #[command(flatten)]
+    pub(crate) special_tokens: SpecialTokens,
     /// Print pieces of text instead of ids
     #[arg(long)]
     pub(crate) pieces: bool,

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use taper_run::RunConfig;
 use taper_run::translation::{Detail, OverlongRule, TranslationSettings};
 
-use super::{Control, Overrides, Search, Weights};
+use super::{Control, Overrides, Search, SpecialTokens, Strict, Weights};
 
 /// Arguments of `translate`.
 #[derive(Debug, Args)]
@@ -37,7 +37,12 @@ pub(crate) struct Translate {
     pub(crate) weights: Weights,
     #[command(flatten)]
     pub(crate) overrides: Overrides,
-    /// One JSON object a line: line number, source, translations with scores
+    #[command(flatten)]
+    pub(crate) special_tokens: SpecialTokens,
+    #[command(flatten)]
+    pub(crate) strict: Strict,
+    /// One JSON object a line: line number, source, translations with scores; or error, where there
+    /// are none
     #[arg(long)]
     pub(crate) json: bool,
 }

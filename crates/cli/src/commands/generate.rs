@@ -2,15 +2,17 @@
 
 use std::fs;
 use std::io::{IsTerminal, Read, stdin};
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use serde_json::json;
+use serde_json::{Value, json};
 use taper_model::LanguageModel;
-use taper_run::LoadedRun;
-use taper_run::generation::{GeneratedText, Generator};
+use taper_run::generation::{GeneratedText, Generator, Prompt};
+use taper_run::{LoadedRun, answer_each};
 
 use crate::arguments::Generate;
+use crate::items::{Faults, SpelledLines};
 use crate::text::{is_standard_stream, print_line, print_piece, read_lines};
 
 /// What stands between texts where there are several.
@@ -23,13 +25,33 @@ pub(crate) fn run(arguments: &Generate) -> Result<()> {
         arguments.weights.load(&arguments.run, &arguments.overrides.set)?;
     let settings = arguments.settings(&run.config)?;
     let generator = Generator::new(&run, &settings)?;
+    let place = |index: usize| match prompts.len() {
+        1 => "the prompt".to_owned(),
+        _ => format!("prompt {}", index + 1),
+    };
+    let mut spelled = SpelledLines::new(run.tokenizers.target(), arguments.special_tokens);
+    for (index, prompt) in prompts.iter().enumerate() {
+        spelled.look(prompt, || place(index));
+    }
     let is_single = prompts.len() <= 1 && arguments.samples.unwrap_or(1) == 1;
+    if prompts.is_empty() && (arguments.json || !is_single) {
+        let texts = generator.generate(&[], |_| {})?.into_iter().map(Ok).collect();
+        return print_texts(arguments, &prompts, texts);
+    }
     if arguments.json || !is_single {
-        let texts = generator.generate(&prompts, |_| {})?;
-        return print_texts(arguments, &prompts, &texts);
+        let fit = |(index, text): (usize, &'_ String)| {
+            generator.require(text).with_context(|| place(index)).map(|()| index)
+        };
+        let texts = answer_each(prompts.iter().enumerate().map(fit), |fit| {
+            let prompt =
+                |index: usize| Prompt { text: Some(&prompts[index]), number: index as u64 };
+            let fit: Vec<Prompt<'_>> = fit.into_iter().map(prompt).collect();
+            generator.generate_until(&fit, |_| ControlFlow::Continue(()))
+        })?;
+        return print_texts(arguments, &prompts, texts);
     }
     if let [prompt] = prompts.as_slice() {
-        generator.require(prompt)?;
+        generator.require(prompt).with_context(|| place(0))?;
         print_piece(prompt)?;
     }
     let mut printed = Ok(());
@@ -71,26 +93,33 @@ fn read(path: &Path) -> Result<String> {
 fn print_texts(
     arguments: &Generate,
     prompts: &[String],
-    texts: &[Vec<GeneratedText>],
+    texts: Vec<Result<Vec<GeneratedText>>>,
 ) -> Result<()> {
-    let mut is_first = true;
-    for (index, texts) in texts.iter().enumerate() {
+    let (mut faults, all, mut is_first) = (Faults::new(arguments.strict), texts.len(), true);
+    let mut print = |record: Value, text: String| -> Result<()> {
+        if arguments.json {
+            return print_line(&record.to_string());
+        }
+        if !std::mem::take(&mut is_first) {
+            print_line(RULE)?;
+        }
+        print_line(&text)
+    };
+    for (index, texts) in texts.into_iter().enumerate() {
         let prompt = prompts.get(index).map_or("", String::as_str);
-        for text in texts {
-            if arguments.json {
-                let GeneratedText { text, tokens, log_probability, .. } = text;
-                let record = json!({
-                    "prompt": prompt, "text": text, "tokens": tokens,
-                    "log_probability": log_probability,
-                });
-                print_line(&record.to_string())?;
-                continue;
+        match texts {
+            Ok(texts) => {
+                for text in texts {
+                    let mut record = serde_json::to_value(&text)?;
+                    record["prompt"] = prompt.into();
+                    print(record, format!("{prompt}{}", text.text))?;
+                }
             }
-            if !std::mem::take(&mut is_first) {
-                print_line(RULE)?;
+            Err(error) => {
+                let message = faults.note(error)?;
+                print(json!({ "prompt": prompt, "error": message }), String::new())?;
             }
-            print_line(&format!("{prompt}{}", text.text))?;
         }
     }
-    Ok(())
+    faults.end(all)
 }

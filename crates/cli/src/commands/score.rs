@@ -4,16 +4,19 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
-use taper_decoding::Translator;
+use serde_json::json;
+use taper_data::{END, PAD, START};
+use taper_decoding::{ForcedScore, Translator};
+use taper_model::LanguageModel;
+use taper_run::generation::{ChoiceScore, TextScore, TextScorer};
+use taper_run::tasks::TaskModel;
+use taper_run::translation::{LineLimit, OverlongRule, by_line, encode_sources};
+use taper_run::{BadItem, LoadedRun, answer_each};
 
 use crate::arguments::Score;
 use crate::bars::sentence_bar;
-use crate::text::{print_line, read_lines, say};
-use taper_model::LanguageModel;
-use taper_run::LoadedRun;
-use taper_run::generation::TextScorer;
-use taper_run::translation::{LineLimit, OverlongRule};
-use taper_run::translation::{by_line, encode_sources};
+use crate::items::{Faults, SpelledLines};
+use crate::text::{name_of, print_line, read_lines, say};
 
 /// Runs the command: one line for each pair, text or question, with its log-probability first.
 pub(crate) fn run(arguments: &Score) -> Result<()> {
@@ -23,6 +26,13 @@ pub(crate) fn run(arguments: &Score) -> Result<()> {
         (.., Some(choices)) => continuations(arguments, choices),
         _ => bail!("name what to score: --source and --target, --text or --choices"),
     }
+}
+
+/// The run, which takes special tokens that are written as the arguments say.
+fn load<M: TaskModel>(arguments: &Score) -> Result<LoadedRun<M>> {
+    let mut run = arguments.weights.load(&arguments.run, &[])?;
+    run.tokenizers = run.tokenizers.with_spelled(arguments.special_tokens.rule.into());
+    Ok(run)
 }
 
 /// Pairs of sentences.
@@ -38,69 +48,71 @@ fn pairs(arguments: &Score, source: &Path, target: &Path) -> Result<()> {
             targets.len()
         );
     }
-    let run: LoadedRun = arguments.weights.load(&arguments.run, &[])?;
-    let source_ids = encode_sources(&run.tokenizers, &sources)?;
-    let target_ids = run.tokenizers.target().encode_batch(&targets)?;
+    let run: LoadedRun = load(arguments)?;
+    let (of_source, of_target) = (run.tokenizers.source(), run.tokenizers.target());
+    for (tokenizer, lines, path) in [(of_source, &sources, source), (of_target, &targets, target)] {
+        SpelledLines::new(tokenizer, arguments.special_tokens).look_at_lines(lines, &name_of(path));
+    }
     let most = arguments.max_tokens.unwrap_or(run.config.data.cleaning.max_tokens);
     let limit = LineLimit::new(OverlongRule::Error, most).within(&run.config.model);
-    let most = limit.tokens;
-    // A source ends with </s>; a target has as many positions, the first of which `<s>` takes.
-    for (path, ids, ends) in [(source, &source_ids, 1), (target, &target_ids, 0)] {
-        if let Some((index, line)) =
-            ids.iter().enumerate().find(|(_, line)| line.len() > most + ends)
-        {
-            let tokens = line.len() - ends;
-            let remedy = limit.more_by("--max-tokens N allows more");
-            bail!(
-                "{}, line {}: {tokens} tokens, more than {most}; {remedy}",
-                path.display(),
-                index + 1
-            );
+    let pair = |index: usize| -> Result<(usize, Vec<u32>, Vec<u32>)> {
+        let place = |path: &Path| format!("{}, line {}", path.display(), index + 1);
+        let source_ids = encode_sources(&run.tokenizers, &sources[index..=index])
+            .with_context(|| place(source))?
+            .concat();
+        let target_ids = of_target.encode(&targets[index]).with_context(|| place(target))?;
+        // A source ends with </s>; a target has as many positions, the first of which `<s>` takes.
+        for (path, tokens) in [(source, source_ids.len() - 1), (target, target_ids.len())] {
+            if tokens > limit.tokens {
+                let remedy = limit.more_by("--max-tokens N allows more");
+                bail!("{}: {tokens} tokens, more than {}; {remedy}", place(path), limit.tokens);
+            }
         }
-    }
+        if target_ids.iter().any(|id| [PAD, START, END].contains(id)) {
+            bail!("{}: has special tokens, which are scored without being written", place(target));
+        }
+        Ok((index, source_ids, target_ids))
+    };
     let model = run.model.inference();
-    let bar = sentence_bar(Some(source_ids.len() as u64), "scoring");
-    let scores = Translator::new(&model, run.config.decoding.clone())?
-        .score_with(&source_ids, &target_ids, |chunk| bar.set_position(chunk.sentences_done as u64))
-        .map_err(|error| by_line(error, "scoring", |index| index + 1))?;
+    let translator = Translator::new(&model, run.config.decoding.clone())?;
+    let bar = sentence_bar(Some(sources.len() as u64), "scoring");
+    let scores = answer_each((0..sources.len()).map(pair), |pairs| {
+        let lines: Vec<usize> = pairs.iter().map(|(index, ..)| index + 1).collect();
+        let (sources, targets): (Vec<_>, Vec<_>) =
+            pairs.into_iter().map(|(_, source, target)| (source, target)).unzip();
+        translator
+            .score_with(&sources, &targets, |chunk| bar.set_position(chunk.sentences_done as u64))
+            .map_err(|error| by_line(error, "scoring", |index| lines[index]))
+    })?;
     bar.finish_and_clear();
-    for (index, score) in scores.iter().enumerate() {
-        if arguments.json {
-            print_line(
-                &serde_json::json!({
-                    "line": index + 1,
-                    "log_probability": score.log_probability,
-                    "score": score.score,
-                    "token_log_probabilities": score.token_log_probabilities,
-                })
-                .to_string(),
-            )?;
-        } else {
-            print_line(&format!("{:.6}\t{:.6}", score.log_probability, score.score))?;
-        }
-    }
-    Ok(())
+    let text = |score: &ForcedScore| format!("{:.6}\t{:.6}", score.log_probability, score.score);
+    let record = |score: &ForcedScore| {
+        Ok(json!({
+            "log_probability": score.log_probability,
+            "score": score.score,
+            "token_log_probabilities": score.token_log_probabilities,
+        }))
+    };
+    print(scores, arguments, text, record)
 }
 
 /// Texts, each with the log-probability and the perplexity of a token.
 fn texts(arguments: &Score, path: &Path) -> Result<()> {
     let lines = read_lines(path)?;
-    let run: LoadedRun<LanguageModel> = arguments.weights.load(&arguments.run, &[])?;
+    let run: LoadedRun<LanguageModel> = load(arguments)?;
+    SpelledLines::new(run.tokenizers.target(), arguments.special_tokens)
+        .look_at_lines(&lines, &name_of(path));
     let bar = sentence_bar(Some(lines.len() as u64), "scoring");
     let scores = TextScorer::new(&run)?
         .texts(&lines, |done| bar.set_position(done as u64))
-        .with_context(|| path.display().to_string())?;
+        .with_context(|| name_of(path))?;
     bar.finish_and_clear();
-    for (index, score) in scores.iter().enumerate() {
-        if arguments.json {
-            let mut record = serde_json::to_value(score)?;
-            record["line"] = (index + 1).into();
-            print_line(&record.to_string())?;
-        } else {
-            print_line(&format!("{:.6}\t{:.4}", score.log_probability, score.perplexity))?;
-        }
-    }
-    Ok(())
+    let named = scores.into_iter().map(|score| score.with_context(|| name_of(path)));
+    let text = |score: &TextScore| {
+        let TextScore { log_probability, perplexity, .. } = score;
+        format!("{log_probability:.6}\t{perplexity:.4}")
+    };
+    print(named.collect(), arguments, text, |score| Ok(serde_json::to_value(score)?))
 }
 
 /// A line of `--choices`.
@@ -113,38 +125,48 @@ struct Question {
     answer: Option<usize>,
 }
 
+impl Question {
+    fn of(line: &str) -> Result<Self> {
+        let question: Self = serde_json::from_str(line)?;
+        if question.answer.is_some_and(|answer| answer >= question.choices.len()) {
+            bail!("`answer` is not the number of a choice, counted from 0");
+        }
+        Ok(question)
+    }
+}
+
 /// Continuations to choose from.
 fn continuations(arguments: &Score, path: &Path) -> Result<()> {
-    let place = |index: usize| format!("{}, line {}", path.display(), index + 1);
-    let mut questions = Vec::new();
-    for (index, line) in read_lines(path)?.iter().enumerate() {
-        let question: Question = serde_json::from_str(line).with_context(|| place(index))?;
-        if question.answer.is_some_and(|answer| answer >= question.choices.len()) {
-            bail!("{}: `answer` is not the number of a choice, counted from 0", place(index));
-        }
-        questions.push(question);
-    }
-    let run: LoadedRun<LanguageModel> = arguments.weights.load(&arguments.run, &[])?;
+    let lines = read_lines(path)?;
+    let run: LoadedRun<LanguageModel> = load(arguments)?;
+    SpelledLines::new(run.tokenizers.target(), arguments.special_tokens)
+        .look_at_lines(&lines, &name_of(path));
     let scorer = TextScorer::new(&run)?;
     let (mut asked, mut right, mut right_per_byte) = (0_u32, 0_u32, 0_u32);
-    for (index, question) in questions.iter().enumerate() {
-        let score =
-            scorer.choices(&question.prompt, &question.choices).with_context(|| place(index))?;
+    let mut answered = |line: &String| -> Result<(ChoiceScore, String)> {
+        let question = Question::of(line).map_err(|error| BadItem::of(&error))?;
+        let score = scorer.choices(&question.prompt, &question.choices)?;
         if let Some(answer) = question.answer {
             asked += 1;
             right += u32::from(score.best == answer);
             right_per_byte += u32::from(score.best_per_byte == answer);
         }
-        if arguments.json {
-            let mut record = serde_json::to_value(&score)?;
-            record["line"] = (index + 1).into();
-            print_line(&record.to_string())?;
-        } else {
-            print_line(&format!(
-                "{:.6}\t{}",
-                score.log_probabilities[score.best], question.choices[score.best]
-            ))?;
-        }
+        let best = question.choices[score.best].clone();
+        Ok((score, best))
+    };
+    let mut faults = Faults::new(arguments.strict);
+    for (index, line) in lines.iter().enumerate() {
+        let place = || format!("{}, line {}", name_of(path), index + 1);
+        let found = match answered(line).with_context(place) {
+            // What is wrong with one question is no matter of the others.
+            Err(error) if error.is::<BadItem>() => Err(error),
+            found => Ok(found?),
+        };
+        let text = |(score, best): &(ChoiceScore, String)| {
+            format!("{:.6}\t{best}", score.log_probabilities[score.best])
+        };
+        let record = |(score, _): &(ChoiceScore, String)| Ok(serde_json::to_value(score)?);
+        print_one(index, found, &mut faults, arguments.json, text, record)?;
     }
     if asked > 0 {
         let share = |count: u32| 100.0 * f64::from(count) / f64::from(asked);
@@ -155,5 +177,37 @@ fn continuations(arguments: &Score, path: &Path) -> Result<()> {
             share(right_per_byte)
         ));
     }
-    Ok(())
+    faults.end(lines.len())
+}
+
+/// One line for each score, as [`print_one`] has it.
+fn print<T>(
+    scores: Vec<Result<T>>,
+    arguments: &Score,
+    text: impl Fn(&T) -> String,
+    record: impl Fn(&T) -> Result<serde_json::Value>,
+) -> Result<()> {
+    let (mut faults, all) = (Faults::new(arguments.strict), scores.len());
+    for (index, score) in scores.into_iter().enumerate() {
+        print_one(index, score, &mut faults, arguments.json, &text, &record)?;
+    }
+    faults.end(all)
+}
+
+/// The line of a score: its record with the number of the line, or its text; where there is none,
+/// why not, or nothing.
+fn print_one<T>(
+    index: usize,
+    score: Result<T>,
+    faults: &mut Faults,
+    as_json: bool,
+    text: impl Fn(&T) -> String,
+    record: impl Fn(&T) -> Result<serde_json::Value>,
+) -> Result<()> {
+    let (mut record, text) = match score {
+        Ok(score) => (record(&score)?, text(&score)),
+        Err(error) => (json!({ "error": faults.note(error)? }), String::new()),
+    };
+    record["line"] = (index + 1).into();
+    print_line(&if as_json { record.to_string() } else { text })
 }

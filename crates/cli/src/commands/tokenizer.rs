@@ -4,6 +4,7 @@ use anyhow::{Context, Result, bail};
 use taper_data::{Tokenizer, TokenizerPair};
 
 use crate::arguments::{TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerTrain};
+use crate::items::SpelledLines;
 use crate::text::{print_line, standard_input};
 use taper_run::config::RunConfig;
 use taper_run::translation::single_line;
@@ -61,8 +62,13 @@ fn load(file: &TokenizerFile) -> Result<Tokenizer> {
 }
 
 fn encode(arguments: &TokenizerEncode) -> Result<()> {
-    let tokenizer = load(&arguments.file)?;
-    for_each_line(|_, line| {
+    let special = arguments.special_tokens;
+    let tokenizer = load(&arguments.file)?.with_spelled(special.rule.into());
+    let mut spelled = SpelledLines::new(&tokenizer, special);
+    for_each_line(|number, line| {
+        let place = || format!("standard input, line {number}");
+        spelled.look(line, place);
+        tokenizer.check_spelled(line).with_context(place)?;
         let words = if arguments.pieces {
             tokenizer.tokens(line)?
         } else {

@@ -3,6 +3,7 @@
 use std::path::{Component, Path};
 
 use anyhow::{Result, bail};
+use taper_model::ModelConfig;
 use taper_run::checks::choose_threads;
 use taper_run::{RunConfig, RunFolder, training};
 
@@ -13,7 +14,11 @@ use crate::text::print_line;
 
 /// Runs the command, with so many threads if they are given.
 pub(crate) fn run(arguments: &Train, threads: Option<usize>) -> Result<()> {
-    let mut config = RunConfig::load(&arguments.config, &arguments.overrides.set)?;
+    let (recipe, set) = (&arguments.config, &arguments.overrides.set);
+    let mut config = match model_of_parent(arguments)? {
+        Some(model) => RunConfig::load_beginning_as(recipe, set, &model)?,
+        None => RunConfig::load(recipe, set)?,
+    };
     config.training.freeze.extend_from_slice(&arguments.freeze);
     let config = config;
     let root = match &arguments.run {
@@ -58,6 +63,16 @@ pub(crate) fn run(arguments: &Train, threads: Option<usize>) -> Result<()> {
         let recipes = (&config, Some(&config));
         training::resume_among(exchange, &folder, recipes, &settings, None, observer, stop)
     })
+}
+
+/// The `[model]` of the run that the new one begins with; of a run that goes on, its own.
+fn model_of_parent(arguments: &Train) -> Result<Option<ModelConfig>> {
+    let Some(from) = &arguments.from else { return Ok(None) };
+    let own = arguments.run.as_deref().filter(|_| arguments.resume).map(RunFolder::new);
+    match own.filter(|folder| folder.config().is_file()) {
+        Some(folder) => folder.load_config(&[]).map(|config| Some(config.model)),
+        None => training::model_of(from).map(Some),
+    }
 }
 
 /// `name`, by which a folder may be called.

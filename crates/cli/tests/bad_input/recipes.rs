@@ -193,6 +193,49 @@ fn figures_beyond_all_measure_are_refused() {
     }
 }
 
+/// Figures that no model has, or that are 0 or infinite in f32, come to numbers that are none.
+#[test]
+fn absurd_figures_are_refused_with_their_key() {
+    let workspace = Workspace::new();
+    let check = |key: &str, value: &str| {
+        let set = format!("{key}={value}");
+        workspace.fail(&["config", "check", "tiny.toml", "--set", &set], &[key]);
+    };
+    for key in [
+        "model.norm_epsilon",
+        "model.residual_dropout",
+        "training.optimizer.epsilon",
+        "training.optimizer.beta1",
+        "training.optimizer.weight_decay",
+        "training.schedule.learning_rate",
+        "training.label_smoothing",
+        "training.clip_norm",
+        "training.r_drop",
+        "decoding.length_penalty",
+        "decoding.sampling.temperature",
+        "data.batching.length_noise",
+        "data.cleaning.max_ratio",
+    ] {
+        for value in ["-1.0", "nan", "inf"] {
+            check(key, value);
+        }
+        if key != "data.cleaning.max_ratio" {
+            check(key, "1e300");
+        }
+    }
+    check("model.norm_epsilon", "1e-300");
+    for key in ["model.d_model", "model.d_ff", "model.encoder_layers", "model.max_positions"] {
+        check(key, "0");
+        check(key, "9223372036854775806");
+    }
+    // So is a run's configuration that was written to.
+    workspace.train("run");
+    let config = std::fs::read_to_string(workspace.path("run/config.toml")).expect("a recipe");
+    workspace
+        .write("run/config.toml", config.replace("norm_epsilon = 1e-5", "norm_epsilon = 1e300"));
+    workspace.fail(&["translate", "run"], &["run/config.toml", "model.norm_epsilon = 1e300"]);
+}
+
 #[test]
 fn a_name_that_leads_elsewhere() {
     let workspace = Workspace::new();

@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod imported;
 mod questions;
 
 use std::fs;

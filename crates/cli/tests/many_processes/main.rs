@@ -276,6 +276,11 @@ fn a_full_disk_of_the_first_process_is_told_once_and_loses_nothing() {
 
 /// Two processes started by hand, as a launcher on two machines would: what each came to.
 fn started(workspace: &Workspace, commands: [Command; 2]) -> [Output; 2] {
+    started_at("127.0.0.1", workspace, commands)
+}
+
+/// As [`started`], meeting at the machine `host`.
+fn started_at(host: &str, workspace: &Workspace, commands: [Command; 2]) -> [Output; 2] {
     let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it").port();
     let children: Vec<Child> = commands
         .into_iter()
@@ -285,7 +290,7 @@ fn started(workspace: &Workspace, commands: [Command; 2]) -> [Output; 2] {
                 .current_dir(workspace.path(""))
                 .env("RANK", rank.to_string())
                 .env("WORLD_SIZE", "2")
-                .env("MASTER_ADDR", "127.0.0.1")
+                .env("MASTER_ADDR", host)
                 .env("MASTER_PORT", port.to_string())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
@@ -332,6 +337,23 @@ fn processes_that_are_not_alike_are_told_so() {
         outputs.iter().map(stderr).filter(|said| said.contains("error:")).collect();
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert!(!workspace.path("run").exists(), "nothing has begun");
+}
+
+#[test]
+fn processes_that_strangers_could_call_need_a_key() {
+    let workspace = Workspace::new();
+    let commands = || ["near", "far"].map(|run| workspace.command(&train(run, &[])));
+    for output in started_at("0.0.0.0", &workspace, commands()) {
+        refused(&output, &["TAPER_KEY", "0.0.0.0"]);
+    }
+    assert!(!workspace.path("near").exists(), "nothing has begun");
+    let with_key = commands().map(|mut command| {
+        command.env("TAPER_KEY", "secret");
+        command
+    });
+    for output in started_at("0.0.0.0", &workspace, with_key) {
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
 }
 
 #[test]

@@ -239,3 +239,22 @@ fn a_run_that_goes_on_with_other_text_forgets_the_old_best() {
     let said = on("54", &["--set", "evaluation.tokenize=char"]);
     assert!(said.contains("evaluation.tokenize"), "{said}");
 }
+
+/// What more updates do to a learning rate is told where they are proposed.
+#[test]
+fn a_schedule_that_has_fallen_to_its_end_jumps_when_the_run_goes_on() {
+    let workspace = Workspace::new();
+    let proposal = |kind: &str| {
+        let set = format!("training.schedule.kind={kind}");
+        let said = workspace.succeed(&["train", "tiny.toml", "--run", kind, "--set", &set]);
+        let mut lines = said.lines().filter(|line| line.contains("taper resume"));
+        lines.next().expect("a proposal").to_owned()
+    };
+    for kind in ["cosine", "linear"] {
+        let line = proposal(kind);
+        for part in ["--set training.max_updates=24 ", "jumps from 0.00e0 to 1.", "update 24"] {
+            assert!(line.contains(part), "{part} is not in {line}");
+        }
+    }
+    assert!(!proposal("inverse_sqrt").contains("learning rate"));
+}

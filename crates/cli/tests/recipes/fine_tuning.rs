@@ -89,6 +89,57 @@ fn what_fits_another_model_is_taken_where_that_is_meant() {
     workspace.succeed(&[&["train", "tiny.toml", "--from", "parent"], &dropout[..]].concat());
 }
 
+/// What a recipe does not say of the model, the run that it begins with does.
+#[test]
+fn the_model_of_the_parent_holds_where_the_recipe_sets_no_key() {
+    let workspace = Workspace::new();
+    let shape = ["model.activation=gelu", "model.norm=post", "model.norm_epsilon=1e-6"];
+    let shape: Vec<&str> = shape.iter().flat_map(|set| ["--set", set]).collect();
+    workspace.succeed(&[&["train", "tiny.toml", "--run", "parent"], &shape[..]].concat());
+    let recipe = fs::read_to_string(workspace.path("tiny.toml")).expect("a recipe");
+    let (before, rest) = recipe.split_once("[model]").expect("a section");
+    let (_, after) = rest.split_once("[training]").expect("a section");
+    workspace.write("bare.toml", format!("{before}[training]{after}"));
+    let train = |run: &str, set: &[&str]| {
+        let set: Vec<&str> = set.iter().flat_map(|set| ["--set", set]).collect();
+        let first = ["train", "bare.toml", "--run", run, "--from", "parent"];
+        workspace.run(&[&first[..], &set[..]].concat())
+    };
+    // Dropout is the recipe's where it is set; what has no effect in this model is refused in none.
+    let output = train(
+        "child",
+        &["model.residual_dropout=0.3", "model.max_positions=77", "model.recurrent.width=9"],
+    );
+    assert!(output.status.success(), "{}", stderr(&output));
+    let model = |run: &str| -> HashMap<String, String> {
+        let text = fs::read_to_string(workspace.path(run).join("config.toml")).expect("a recipe");
+        let (_, section) = text.split_once("\n[model]\n").expect("a section");
+        let keys = section.lines().map_while(|line| line.split_once(" = "));
+        keys.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    };
+    let [parent, child] = ["parent", "child"].map(model);
+    assert!(parent.len() > 20, "{parent:?}");
+    for (key, value) in &parent {
+        let is_set = ["residual_dropout", "max_positions"].contains(&key.as_str());
+        assert_eq!(child[key] == *value, !is_set, "{key}");
+    }
+    // It goes on by itself.
+    let again = ["train", "bare.toml", "--run", "child", "--from", "parent", "--resume"];
+    let set = ["model.residual_dropout=0.3", "training.max_updates=14"];
+    fs::rename(workspace.path("parent"), workspace.path("moved")).expect("rename");
+    workspace.succeed(&[&again[..], &["--set", set[0], "--set", set[1]]].concat());
+    fs::rename(workspace.path("moved"), workspace.path("parent")).expect("rename");
+    // What is set, and shapes the weights, is refused with both values.
+    for (set, says) in [
+        ("model.d_model=32", "model.d_model is 32 but was 16"),
+        ("model.activation=relu", "model.activation is \"relu\" but was \"gelu\""),
+        ("model.decoder_layers=2", "model.decoder_layers is 2 but was 1"),
+    ] {
+        crate::common::refused(&train("other", &[set]), &["--from parent", says]);
+        assert!(!workspace.path("other").exists());
+    }
+}
+
 #[test]
 fn a_parent_that_cannot_be_one_is_refused_before_anything_is_written() {
     let workspace = Workspace::new();

@@ -121,6 +121,22 @@ impl Task {
         Ok(())
     }
 
+    /// What a model of the task answers, in the plural and short: what its speed is counted in.
+    #[must_use]
+    pub fn answers(self) -> &'static str {
+        match self {
+            Self::Translation | Self::LanguageModel | Self::MaskedLanguageModel => "tok",
+            Self::Captions => "tok",
+            Self::Classification => "texts",
+            Self::Tagging => "words",
+            // An answer has a first and a last token.
+            Self::QuestionAnswering => "ends",
+            Self::ImageClassification => "images",
+            Self::ImageText => "pairs",
+            Self::InContextRegression => "points",
+        }
+    }
+
     /// What has a label, of the tasks whose texts have labels.
     fn label_of(self) -> LabelOf {
         match self {

@@ -163,25 +163,6 @@ pub fn recorded_text(run: &Path, split: &str) -> Option<String> {
     Some(record.text_hash)
 }
 
-/// Copies to the folder of run `to` the records by which
-/// [`corpus_changes`](crate::Task::corpus_changes) knows the text of run
-/// `from`.
-///
-/// # Errors
-///
-/// If they cannot be read or written.
-pub fn copy_text_records(from: &Path, to: &Path) -> Result<()> {
-    let (from, to) = (from.join(TEXT_FOLDER), to.join(TEXT_FOLDER));
-    std::fs::create_dir_all(&to).map_err(|error| Error::io(&to, error))?;
-    for entry in std::fs::read_dir(&from).map_err(|error| Error::io(&from, error))? {
-        let record = entry.map_err(|error| Error::io(&from, error))?;
-        let bytes = read_regular(&record.path(), MOST_BYTES)
-            .map_err(|error| Error::io(&record.path(), error))?;
-        write_atomically(&to.join(record.file_name()), &bytes)?;
-    }
-    Ok(())
-}
-
 /// The name of a split's record.
 fn file_name(split: &str) -> String {
     format!("{}.json", split_name(split))

@@ -145,7 +145,7 @@ impl LineReader {
         }
         match std::str::from_utf8(bytes) {
             Ok(text) => Ok(Some(text.to_owned())),
-            Err(_) => Err(Error::InvalidUtf8 { path: self.path.clone(), line: self.line }),
+            Err(_) => Err(Error::not_text(&self.path, self.line)),
         }
     }
 

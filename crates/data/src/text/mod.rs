@@ -11,6 +11,7 @@ pub(crate) mod links;
 pub(crate) mod segmentation;
 pub(crate) mod shards;
 pub(crate) mod special;
+pub(crate) mod spelled;
 pub(crate) mod subwords;
 pub(crate) mod tokenizer;
 pub(crate) mod tokenizer_training;

@@ -1,6 +1,14 @@
-//! Which tokens of a vocabulary stand for no text: ours, or those of the models of others.
+//! Special tokens of a vocabulary: those of this project, or those of an imported model, implied by
+//! the file of its tokenizer or named by the folder that it came in.
 
-use crate::text::tokenizer::{END, SPECIAL_TOKENS, UNKNOWN};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tokenizers::ModelWrapper;
+
+use crate::text::tokenizer::{END, PAD, SPECIAL_TOKENS, UNKNOWN};
+use crate::{Error, Result};
 
 /// The tokens that encoders of texts have besides the special tokens: what begins a row, what ends
 /// each of its texts, and what stands for a hidden token.
@@ -23,78 +31,169 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// Those with these names; none where one is missing.
+    /// Those with these names; `None` where one is missing.
     pub(crate) fn of(inner: &tokenizers::Tokenizer, names: [&str; 3]) -> Option<Self> {
         let [class, separator, mask] = names.map(|name| inner.token_to_id(name));
         Some(Self { class: class?, separator: separator?, mask: mask? })
     }
 }
 
-/// The special tokens of a vocabulary.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum SpecialTokens {
-    /// [`SPECIAL_TOKENS`] at their ids.
-    Ours,
-    /// GPT-2's, which is what ends a document alone.
-    EndOfText(u32),
-    /// BERT's.
-    Bert { pad: u32, unknown: u32, marks: Marks },
+/// Special tokens of a vocabulary, by their roles.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpecialTokens {
+    /// Padding, which Taper never needs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pad: Option<u32>,
+    /// Placeholder for text that the vocabulary cannot spell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<u32>,
+    /// Beginning of a text; `None` if a text begins after the end of another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<u32>,
+    /// Whether prompts begin with `start` too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub starts_prompts: bool,
+    /// Ends of a text; the first ends a document.
+    #[serde(default)]
+    pub ends: Vec<u32>,
+    /// First token of a row of an encoder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<u32>,
+    /// Token behind each text of a row of an encoder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub separator: Option<u32>,
+    /// Placeholder for a hidden token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mask: Option<u32>,
+    /// All tokens that stand for no text, ascending. An end may be missing here: any token can be
+    /// one.
+    #[serde(default)]
+    pub no_text: Vec<u32>,
 }
 
 impl SpecialTokens {
-    /// Those that a vocabulary has; ours, which are to be [required](crate::Error::SpecialToken),
-    /// where it has no others.
-    pub(crate) fn of(inner: &tokenizers::Tokenizer) -> Self {
+    /// Special tokens implied by the spellings in a tokenizer, and whether they are those of this
+    /// project, which must then be [required](Error::SpecialToken).
+    pub(crate) fn implied(inner: &tokenizers::Tokenizer) -> (Self, bool) {
+        let ours = || Self {
+            pad: Some(PAD),
+            unknown: Some(UNKNOWN),
+            ends: vec![END],
+            no_text: (0..SPECIAL_TOKENS.len() as u32).collect(),
+            ..Self::default()
+        };
         if SPECIAL_TOKENS.iter().any(|token| inner.token_to_id(token).is_some()) {
-            return Self::Ours;
+            return (ours(), true);
         }
         if let Some(end) = inner.token_to_id(END_OF_TEXT) {
-            return Self::EndOfText(end);
+            return (Self { ends: vec![end], no_text: vec![end], ..Self::default() }, false);
         }
         let [pad, unknown] = BERT_OTHERS.map(|name| inner.token_to_id(name));
         match (pad, unknown, Marks::of(inner, BERT_MARKS)) {
-            (Some(pad), Some(unknown), Some(marks)) => Self::Bert { pad, unknown, marks },
-            _ => Self::Ours,
-        }
-    }
-
-    pub(crate) fn are_ours(&self) -> bool {
-        *self == Self::Ours
-    }
-
-    pub(crate) fn contains(&self, id: u32) -> bool {
-        match *self {
-            Self::Ours => (id as usize) < SPECIAL_TOKENS.len(),
-            Self::EndOfText(end) => id == end,
-            Self::Bert { pad, unknown, marks: Marks { class, separator, mask } } => {
-                [pad, unknown, class, separator, mask].contains(&id)
+            (Some(pad), Some(unknown), Some(Marks { class, separator, mask })) => {
+                let mut no_text = vec![pad, unknown, class, separator, mask];
+                no_text.sort_unstable();
+                let of_bert = Self {
+                    pad: Some(pad),
+                    unknown: Some(unknown),
+                    ends: vec![separator],
+                    class: Some(class),
+                    separator: Some(separator),
+                    mask: Some(mask),
+                    no_text,
+                    ..Self::default()
+                };
+                (of_bert, false)
             }
+            _ => (ours(), true),
         }
     }
 
-    /// What stands for text that the vocabulary cannot spell.
-    pub(crate) fn unknown(&self) -> Option<u32> {
-        match *self {
-            Self::Ours => Some(UNKNOWN),
-            Self::EndOfText(_) => None,
-            Self::Bert { unknown, .. } => Some(unknown),
-        }
+    /// Whether a token stands for no text.
+    pub(crate) fn contains(&self, id: u32) -> bool {
+        self.no_text.binary_search(&id).is_ok()
     }
 
-    /// What ends a document.
-    pub(crate) fn end(&self) -> u32 {
-        match *self {
-            Self::Ours => END,
-            Self::EndOfText(end) => end,
-            Self::Bert { marks, .. } => marks.separator,
-        }
-    }
-
-    /// The marks that belong to them.
+    /// Marks, if all are known.
     pub(crate) fn marks(&self) -> Option<Marks> {
-        match *self {
-            Self::Bert { marks, .. } => Some(marks),
-            Self::Ours | Self::EndOfText(_) => None,
+        Some(Marks { class: self.class?, separator: self.separator?, mask: self.mask? })
+    }
+
+    /// Largest id.
+    fn largest(&self) -> Option<u32> {
+        let Self { pad, unknown, start, class, separator, mask, .. } = self;
+        let roles = [pad, unknown, start, class, separator, mask].into_iter().flatten();
+        roles.chain(&self.ends).chain(&self.no_text).copied().max()
+    }
+}
+
+/// Placeholder for text that the model of a tokenizer cannot spell.
+pub(crate) fn unknown_of(inner: &tokenizers::Tokenizer) -> Option<u32> {
+    match inner.get_model() {
+        ModelWrapper::BPE(model) => inner.token_to_id(model.unk_token.as_deref()?),
+        ModelWrapper::WordPiece(model) => inner.token_to_id(&model.unk_token),
+        ModelWrapper::WordLevel(model) => inner.token_to_id(&model.unk_token),
+        // The library has no getter for it.
+        ModelWrapper::Unigram(model) => {
+            let id = serde_json::to_value(model).ok()?["unk_id"].as_u64()?;
+            u32::try_from(id).ok()
+        }
+    }
+}
+
+/// Facts about tokens from the folder of an imported model that `tokenizer.json` lacks. They are kept
+/// in a file beside it, and are part of the identity of the tokenizer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FolderTokens {
+    /// Rows of the model's embedding, which may exceed the number of tokens.
+    pub vocabulary_size: usize,
+    /// Special tokens.
+    pub special: SpecialTokens,
+    /// Keys of the model's configuration that hold ids of tokens.
+    #[serde(default)]
+    pub ids: BTreeMap<String, serde_json::Value>,
+    /// Contents of files about tokens, by name, for a later export.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
+}
+
+impl FolderTokens {
+    /// Path of the file for the tokenizer at a path.
+    pub(crate) fn path(tokenizer: &Path) -> PathBuf {
+        tokenizer.with_extension("special.json")
+    }
+
+    /// Content of the file.
+    pub(crate) fn to_json(&self) -> Result<String> {
+        let written = serde_json::to_string_pretty(self);
+        written.map(|json| json + "\n").map_err(|error| Error::Tokenizer {
+            action: "write its special tokens",
+            message: error.to_string(),
+        })
+    }
+
+    /// Parses the content `json` of the file `path`.
+    ///
+    /// # Errors
+    ///
+    /// If it is not that, or names a token beyond the vocabulary.
+    pub(crate) fn from_json(json: &str, path: &Path) -> Result<Self> {
+        let malformed = |message: String| Error::Malformed { path: path.to_owned(), message };
+        let mut read: Self = serde_json::from_str(json)
+            .map_err(|error| malformed(format!("not the special tokens of a run ({error})")))?;
+        read.special.no_text.sort_unstable();
+        read.special.no_text.dedup();
+        match read.special.largest() {
+            Some(id) if id as usize >= read.vocabulary_size => Err(malformed(format!(
+                "names the token {id}, but the vocabulary has {}",
+                read.vocabulary_size
+            ))),
+            _ if read.special.ends.is_empty() => {
+                Err(malformed("names no token that ends a text".to_owned()))
+            }
+            _ => Ok(read),
         }
     }
 }

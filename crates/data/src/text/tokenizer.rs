@@ -1,9 +1,9 @@
 //! Text to ids and back, by the `tokenizers` library and its `tokenizer.json`.
 //!
 //! The special tokens have fixed ids, on which batches and decoding rely: `<pad>` 0, `<unk>` 1,
-//! `<s>` 2, `</s>` 3. None of them is ever made from text, even from text that spells one. Models of
-//! others bring tokenizers with [special tokens of their own](super::special), which are for tasks
-//! other than translation.
+//! `<s>` 2, `</s>` 3. None of them is made from text, even from text that spells one, unless
+//! [that is asked for](crate::SpelledSpecial). Models of others bring tokenizers with
+//! [special tokens of their own](super::special), which are for tasks other than translation.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,12 +12,13 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
-use tokenizers::{AddedToken, ModelWrapper, NormalizedString, Normalizer};
+use tokenizers::{AddedToken, ModelWrapper, NormalizedString, Normalizer, PostProcessorWrapper};
 
 use crate::files::{read_regular, write_atomically};
 use crate::text::links::words_of_tokens;
 use crate::text::segmentation::Layout;
-use crate::text::special::{MARKS, Marks, SpecialTokens};
+use crate::text::special::{FolderTokens, MARKS, Marks, SpecialTokens, unknown_of};
+use crate::text::spelled::Spelling;
 use crate::text::tokenizer_training::train;
 use crate::{Error, Result, TokenizerConfig};
 
@@ -41,11 +42,23 @@ pub(crate) const FILE: &str = "tokenizer.json";
 /// A tokenizer of one language, or of both. Cheap to clone.
 #[derive(Clone)]
 pub struct Tokenizer {
-    inner: Arc<tokenizers::Tokenizer>,
+    pub(super) inner: Arc<tokenizers::Tokenizer>,
     json: Arc<str>,
     hash: Arc<str>,
     vocabulary_size: usize,
-    special: SpecialTokens,
+    pub(super) special: Arc<SpecialTokens>,
+    pub(super) spelling: Spelling,
+    /// Whether it has the special tokens of this project at their ids.
+    is_ours: bool,
+    folder: Option<Arc<Folder>>,
+}
+
+/// Facts about the tokens of an imported folder.
+#[derive(Debug)]
+struct Folder {
+    tokens: FolderTokens,
+    /// Content of the file with them.
+    json: String,
 }
 
 impl fmt::Debug for Tokenizer {
@@ -93,7 +106,7 @@ impl Tokenizer {
     ) -> Result<Self> {
         let trained = train(config, layout, nfkc, lowercase, texts)?;
         let json = trained.to_string(true).map_err(fault("write its file"))?;
-        Self::from_json(&json, Path::new(FILE))
+        Self::from_json(&json, None, Path::new(FILE))
     }
 
     /// This tokenizer with a token for each of `tags`, wherever text spells it.
@@ -109,8 +122,7 @@ impl Tokenizer {
         // As they stand, whatever the normalizer does to text.
         let added = tags.iter().map(|tag| AddedToken::from(tag.as_str(), false).normalized(false));
         inner.add_tokens(added.collect::<Vec<_>>()).map_err(fault("add tags"))?;
-        let json = inner.to_string(true).map_err(fault("write its file"))?;
-        Self::from_json(&json, Path::new(FILE))
+        self.replaced(&inner)
     }
 
     /// This tokenizer with a token for each of [`MARKS`], which no text spells, unless it has them.
@@ -125,8 +137,14 @@ impl Tokenizer {
         let mut inner = (*self.inner).clone();
         let added = MARKS.map(|mark| AddedToken::from(mark, true));
         inner.add_special_tokens(added).map_err(fault("add marks"))?;
+        self.replaced(&inner)
+    }
+
+    /// Replaces the library's tokenizer by one with more tokens.
+    fn replaced(&self, inner: &tokenizers::Tokenizer) -> Result<Self> {
         let json = inner.to_string(true).map_err(fault("write its file"))?;
-        Self::from_json(&json, Path::new(FILE))
+        let folder = self.folder.as_ref().map(|folder| folder.json.clone());
+        Self::from_json(&json, folder, Path::new(FILE))
     }
 
     /// The ids of the marks of encoders.
@@ -136,49 +154,79 @@ impl Tokenizer {
     /// If the vocabulary lacks one.
     pub(crate) fn marks(&self) -> Result<Marks> {
         self.special.marks().or_else(|| Marks::of(&self.inner, MARKS)).ok_or_else(|| {
-            let message = format!("the vocabulary has not all of {}", MARKS.join(", "));
+            let message = format!(
+                "the vocabulary has not all of {}, or what another model has in their place",
+                MARKS.join(", ")
+            );
             Error::Tokenizer { action: "mark a text", message }
         })
     }
 
-    /// Loads a `tokenizer.json`.
+    /// Ids of the first token of a row of an encoder, of the token behind each of its texts, and of the
+    /// placeholder for a hidden token; `None` for a token that the vocabulary lacks.
+    pub fn mark_ids(&self) -> [Option<u32>; 3] {
+        match self.marks() {
+            Ok(Marks { class, separator, mask }) => [Some(class), Some(separator), Some(mask)],
+            Err(_) => [self.special.class, self.special.separator, self.special.mask],
+        }
+    }
+
+    /// Loads a `tokenizer.json`, and the facts of an imported folder beside it.
     ///
     /// # Errors
     ///
     /// If the file is missing or not a tokenizer, or lacks a special token at its id.
     pub fn load(path: &Path) -> Result<Self> {
-        let bytes = read_regular(path, MOST_BYTES).map_err(|source| match source.kind() {
-            std::io::ErrorKind::NotFound => Error::Missing {
-                path: path.to_owned(),
-                tried: String::new(),
-                hint: "name a tokenizer.json, or leave data.tokenizer.path out to train one"
-                    .to_owned(),
-            },
-            _ => Error::io(path, source),
-        })?;
-        let json = String::from_utf8(bytes).map_err(|error| Error::Malformed {
+        let json = read_json(path)?.ok_or_else(|| Error::Missing {
             path: path.to_owned(),
-            message: format!("not a tokenizer.json ({error})"),
+            tried: String::new(),
+            hint: "name a tokenizer.json, or leave data.tokenizer.path out to train one".to_owned(),
         })?;
-        Self::from_json(&json, path)
+        Self::from_json(&json, read_json(&FolderTokens::path(path))?, path)
     }
 
-    fn from_json(json: &str, path: &Path) -> Result<Self> {
-        let malformed = |reason: String| Error::Malformed {
-            path: path.to_owned(),
-            message: format!("not a tokenizer.json of the tokenizers library ({reason})"),
-        };
-        // The library panics where its decoder's part is not JSON, and perhaps elsewhere, instead
-        // of refusing the file.
-        serde_json::from_str::<serde::de::IgnoredAny>(json)
-            .map_err(|error| malformed(error.to_string()))?;
-        let mut inner: tokenizers::Tokenizer = std::panic::catch_unwind(|| json.parse())
-            .map_err(|_| malformed("the library gave up on it".to_owned()))?
-            .map_err(|error: tokenizers::Error| malformed(error.to_string()))?;
-        let special = SpecialTokens::of(&inner);
-        if special.are_ours() {
+    /// Makes a tokenizer for an import from the content `json` of the file `path`, which need not have
+    /// the special tokens of this project: its roles are to be [added](Tokenizer::with_folder).
+    ///
+    /// # Errors
+    ///
+    /// If it is not a tokenizer.
+    pub fn of_others(json: &str, path: &Path) -> Result<Self> {
+        let inner = parsed(json, path)?;
+        let special = SpecialTokens { unknown: unknown_of(&inner), ..SpecialTokens::default() };
+        Self::new(inner, json, special, None)
+    }
+
+    /// Adds the facts of an imported folder.
+    ///
+    /// # Errors
+    ///
+    /// If that names tokens beyond the vocabulary, or none that ends a text.
+    pub fn with_folder(&self, tokens: &FolderTokens) -> Result<Self> {
+        let json = self.json.clone();
+        Self::from_json(&json, Some(tokens.to_json()?), Path::new(FILE))
+    }
+
+    fn from_json(json: &str, folder: Option<String>, path: &Path) -> Result<Self> {
+        let inner = parsed(json, path)?;
+        if let Some(folder) = folder {
+            let tokens = FolderTokens::from_json(&folder, &FolderTokens::path(path))?;
+            let special = tokens.special.clone();
+            return Self::new(inner, json, special, Some(Folder { tokens, json: folder }));
+        }
+        let (special, are_ours) = SpecialTokens::implied(&inner);
+        if are_ours {
             require_special_tokens(&inner, path)?;
         }
+        Self::new(inner, json, special, None)
+    }
+
+    fn new(
+        mut inner: tokenizers::Tokenizer,
+        json: &str,
+        special: SpecialTokens,
+        folder: Option<Folder>,
+    ) -> Result<Self> {
         // Text that spells a special token is text. The library does not store this switch.
         inner.set_encode_special_tokens(true);
         // A foreign file may ask for dropout, which would divide the same text differently each
@@ -193,23 +241,68 @@ impl Tokenizer {
         // Padding and truncation stored in a foreign file would break packed batches.
         inner.with_padding(None);
         inner.with_truncation(None).map_err(fault("switch truncation off"))?;
+        let mut hash = Sha256::new();
+        hash.update(json);
+        if let Some(folder) = &folder {
+            hash.update("\n");
+            hash.update(&folder.json);
+        }
+        // An id may exceed the number of tokens where a foreign file has gaps, and the rows of a
+        // model may exceed all ids.
+        let ids = inner.get_vocab(true).values().max().map_or(0, |id| *id as usize + 1);
+        let rows = folder.as_ref().map_or(0, |folder| folder.tokens.vocabulary_size);
         Ok(Self {
-            // An id may exceed the number of tokens where a foreign file has gaps.
-            vocabulary_size: inner.get_vocab(true).values().max().map_or(0, |id| *id as usize + 1),
+            vocabulary_size: ids.max(rows),
+            is_ours: (0..)
+                .zip(SPECIAL_TOKENS)
+                .all(|(id, token)| inner.token_to_id(token) == Some(id)),
             inner: Arc::new(inner),
             json: json.into(),
-            hash: hexadecimal(&Sha256::digest(json.as_bytes())).into(),
-            special,
+            hash: hexadecimal(&hash.finalize()).into(),
+            special: Arc::new(special),
+            spelling: Spelling::default(),
+            folder: folder.map(Arc::new),
         })
     }
 
-    /// Writes the `tokenizer.json`, exactly as it was loaded or trained.
+    /// Writes the `tokenizer.json`, exactly as it was loaded or trained, and beside it the facts of
+    /// an imported folder.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be written.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        if let Some(folder) = &self.folder {
+            write_atomically(&FolderTokens::path(path), folder.json.as_bytes())?;
+        }
+        self.save_file(path)
+    }
+
+    /// Writes the `tokenizer.json` alone, exactly as it was loaded or trained.
     ///
     /// # Errors
     ///
     /// If the file cannot be written.
-    pub fn save(&self, path: &Path) -> Result<()> {
+    pub fn save_file(&self, path: &Path) -> Result<()> {
         write_atomically(path, self.json.as_bytes())
+    }
+
+    /// Content of the `tokenizer.json` with the post-processor `json`, which puts special tokens
+    /// around texts; `None` if it has one already.
+    ///
+    /// # Errors
+    ///
+    /// If the library refuses it.
+    pub fn with_post_processor(&self, json: &serde_json::Value) -> Result<Option<String>> {
+        if self.inner.get_post_processor().is_some() {
+            return Ok(None);
+        }
+        let fault = fault("put special tokens around texts");
+        let processor: PostProcessorWrapper =
+            serde_json::from_value(json.clone()).map_err(|error| fault(error.into()))?;
+        let mut inner = (*self.inner).clone();
+        inner.with_post_processor(Some(processor));
+        inner.to_string(true).map(Some).map_err(fault)
     }
 
     /// The content of the `tokenizer.json`.
@@ -217,13 +310,20 @@ impl Tokenizer {
         &self.json
     }
 
-    /// The ids of a text, without special tokens.
+    /// Facts of the imported folder.
+    pub fn folder(&self) -> Option<&FolderTokens> {
+        self.folder.as_deref().map(|folder| &folder.tokens)
+    }
+
+    /// The ids of a text; of special tokens that it spells by [the rule](crate::SpelledSpecial), and
+    /// else without special tokens.
     ///
     /// # Errors
     ///
-    /// If the library refuses the text.
+    /// If the library or the rule refuses the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        let encoding = self.inner.encode_fast(text, false).map_err(fault("encode a text"))?;
+        let reader = self.reader_of(text)?;
+        let encoding = reader.encode_fast(text, false).map_err(fault("encode a text"))?;
         Ok(self.plain(encoding.get_ids()))
     }
 
@@ -236,7 +336,8 @@ impl Tokenizer {
     ///
     /// If the library refuses the text.
     pub fn encode_words(&self, text: &str) -> Result<(Vec<u32>, Vec<u32>)> {
-        let encoding = self.inner.encode(text, false).map_err(fault("encode a text"))?;
+        let reader = self.reader_of(text)?;
+        let encoding = reader.encode(text, false).map_err(fault("encode a text"))?;
         let words = words_of_tokens(text, encoding.get_offsets());
         Ok((self.plain(encoding.get_ids()), words))
     }
@@ -249,7 +350,8 @@ impl Tokenizer {
     ///
     /// If the library refuses the text.
     pub fn encode_bytes(&self, text: &str) -> Result<(Vec<u32>, Vec<Range<usize>>)> {
-        let encoding = self.inner.encode(text, false).map_err(fault("encode a text"))?;
+        let reader = self.reader_of(text)?;
+        let encoding = reader.encode(text, false).map_err(fault("encode a text"))?;
         let whole = |&(start, end): &(usize, usize)| {
             let start = text.floor_char_boundary(start);
             start..text.ceil_char_boundary(end).max(start)
@@ -266,8 +368,8 @@ impl Tokenizer {
     /// Ids that the library made of text.
     fn plain(&self, ids: &[u32]) -> Vec<u32> {
         // In a foreign model the special tokens may be pieces like any other, which text may spell.
-        let plain = |&id: &u32| match self.special.contains(id) {
-            true => self.special.unknown().unwrap_or(id),
+        let plain = |&id: &u32| match self.special.contains(id) && !self.reads_special() {
+            true => self.special.unknown.unwrap_or(id),
             false => id,
         };
         ids.iter().map(plain).collect()
@@ -345,14 +447,30 @@ impl Tokenizer {
         is_byte
     }
 
-    /// The id of what ends a document: `</s>`, `<|endoftext|>` in a vocabulary of GPT-2's kind, and
-    /// `[SEP]` in one of BERT's.
+    /// Id of a token.
+    pub fn id(&self, token: &str) -> Option<u32> {
+        self.inner.token_to_id(token)
+    }
+
+    /// Special tokens, by their roles.
+    pub fn special_tokens(&self) -> &SpecialTokens {
+        &self.special
+    }
+
+    /// The id of what ends a document: `</s>`, or what another model has in its place.
     pub fn end(&self) -> u32 {
-        self.special.end()
+        // There is always one: of ours, implied by a file, or required of a folder.
+        self.special.ends.first().copied().unwrap_or(END)
+    }
+
+    /// Ids without a token: rows of a model beyond its vocabulary, or gaps in it.
+    pub fn ids_without_token(&self) -> Vec<u32> {
+        let all = 0..self.vocabulary_size as u32;
+        all.filter(|&id| self.inner.id_to_token(id).is_none()).collect()
     }
 
     /// Whether an id is a special token, which stands for no text.
-    pub(crate) fn is_special(&self, id: u32) -> bool {
+    pub fn is_special(&self, id: u32) -> bool {
         let is_mark = |marks: Marks| [marks.class, marks.separator, marks.mask].contains(&id);
         self.special.contains(id) || self.marks().is_ok_and(is_mark)
     }
@@ -368,12 +486,12 @@ impl Tokenizer {
 
     /// Whether the vocabulary has the special tokens of this project at their ids.
     pub fn has_special_tokens(&self) -> bool {
-        self.special.are_ours()
+        self.is_ours
     }
 
     /// Whether an id stands for text that the vocabulary cannot spell.
     pub fn is_unknown(&self, id: u32) -> bool {
-        self.special.unknown() == Some(id)
+        self.special.unknown == Some(id)
     }
 
     /// This tokenizer, of the file `path`, for a task that needs every special token.
@@ -382,21 +500,51 @@ impl Tokenizer {
     ///
     /// [`Error::SpecialToken`] where it has none.
     pub(crate) fn with_special_tokens(self, path: &Path) -> Result<Self> {
-        if !self.special.are_ours() {
+        if !self.is_ours {
             require_special_tokens(&self.inner, path)?;
         }
         Ok(self)
     }
 
-    /// The number of ids, special tokens included: the rows of an embedding matrix.
+    /// The number of ids, special tokens and those [without a token](Self::ids_without_token)
+    /// included: the rows of an embedding matrix.
     pub fn vocabulary_size(&self) -> usize {
         self.vocabulary_size
     }
 
-    /// The SHA-256 of the `tokenizer.json`, in hexadecimal.
+    /// The SHA-256 of the `tokenizer.json` and of what is kept beside it, in hexadecimal.
     pub fn hash(&self) -> &str {
         &self.hash
     }
+}
+
+/// Reads a file of JSON; `None` where there is no such file.
+fn read_json(path: &Path) -> Result<Option<String>> {
+    let bytes = match read_regular(path, MOST_BYTES) {
+        Ok(bytes) => bytes,
+        Err(source) if source.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(Error::io(path, source)),
+    };
+    let text = String::from_utf8(bytes).map_err(|error| Error::Malformed {
+        path: path.to_owned(),
+        message: format!("not a tokenizer.json ({error})"),
+    })?;
+    Ok(Some(text))
+}
+
+/// Reads the content `json` of the file `path`.
+fn parsed(json: &str, path: &Path) -> Result<tokenizers::Tokenizer> {
+    let malformed = |reason: String| Error::Malformed {
+        path: path.to_owned(),
+        message: format!("not a tokenizer.json of the tokenizers library ({reason})"),
+    };
+    // The library panics where its decoder's part is not JSON, and perhaps elsewhere, instead
+    // of refusing the file.
+    serde_json::from_str::<serde::de::IgnoredAny>(json)
+        .map_err(|error| malformed(error.to_string()))?;
+    std::panic::catch_unwind(|| json.parse())
+        .map_err(|_| malformed("the library gave up on it".to_owned()))?
+        .map_err(|error: tokenizers::Error| malformed(error.to_string()))
 }
 
 /// Refuses a tokenizer without the special tokens at their ids.

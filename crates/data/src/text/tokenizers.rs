@@ -37,6 +37,14 @@ impl TokenizerPair {
         Self { source: Some(source), target: Some(target) }
     }
 
+    /// Those that `change` makes of both.
+    pub(super) fn map(&self, change: impl Fn(&Tokenizer) -> Tokenizer) -> Self {
+        Self {
+            source: self.source.as_ref().map(&change),
+            target: self.target.as_ref().map(&change),
+        }
+    }
+
     /// Whether a folder holds tokenizers.
     pub fn exists(directory: &Path) -> bool {
         // What is there and is no file is for `load` to name.

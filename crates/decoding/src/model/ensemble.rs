@@ -1,12 +1,13 @@
-//! Several models that decide together.
+//! Ensembles of several models.
 
-use crate::{DecodingError, Result, StepModel};
+use crate::tokens::OURS;
+use crate::{DecodingError, Result, SpecialIds, StepModel};
 
-/// Models over one vocabulary, combined log-linearly: a token's probability is proportional to the
-/// geometric mean of the probabilities that the models give it.
+/// Models over one vocabulary, combined log-linearly: the probability of a token is proportional to
+/// the geometric mean of its probabilities under the models.
 ///
 /// The mean of the logits is the mean of the log-probabilities up to a constant of the row, which
-/// normalising takes away; so equal models decide exactly as one of them does.
+/// normalisation removes; so equal models decide exactly as one of them.
 #[derive(Debug)]
 pub struct Ensemble<'m, M> {
     models: &'m [M],
@@ -14,10 +15,10 @@ pub struct Ensemble<'m, M> {
 }
 
 impl<'m, M: StepModel> Ensemble<'m, M> {
-    /// Combines `models`, which must agree on what ids mean.
+    /// Combines `models`, in which equal ids must have equal meanings.
     ///
     /// # Errors
-    /// [`DecodingError::Ensemble`] where there is none, or their vocabularies differ in size.
+    /// [`DecodingError::Ensemble`] if there are none, or their vocabularies differ in size.
     pub fn new(models: &'m [M]) -> Result<Self> {
         let sizes: Vec<usize> = models.iter().map(StepModel::vocabulary_size).collect();
         match sizes.as_slice() {
@@ -36,6 +37,10 @@ impl<M: StepModel> StepModel for Ensemble<'_, M> {
         self.vocabulary_size
     }
 
+    fn special(&self) -> &SpecialIds {
+        self.models.first().map_or(&OURS, StepModel::special)
+    }
+
     fn longest_output(&self) -> Option<usize> {
         self.models.iter().filter_map(StepModel::longest_output).min()
     }
@@ -44,8 +49,8 @@ impl<M: StepModel> StepModel for Ensemble<'_, M> {
         self.models.first().map_or(crate::START, |model| model.first_input(source))
     }
 
-    fn steps_apart(&self) -> bool {
-        self.models.iter().all(StepModel::steps_apart)
+    fn gains_from_workers(&self) -> bool {
+        self.models.iter().all(StepModel::gains_from_workers)
     }
 
     fn start(&self, sources: &[&[u32]]) -> Result<Self::State> {

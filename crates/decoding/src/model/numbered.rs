@@ -1,14 +1,13 @@
-//! Sources that are too large to be passed around, such as images: a search is given their numbers.
+//! Sources that are too large to be passed around, such as images, and are replaced by numbers.
 
 use std::fmt;
 
-use crate::{Result, StepModel};
+use crate::{Result, SpecialIds, StepModel};
 
-/// A model whose sources are known by their numbers: the first id of a source is the number of what
-/// `read` gives for it, when its batch is begun.
+/// A model whose sources are given by numbers: the first id of a source is the number from which
+/// `read` gets the actual source, when its batch begins.
 ///
-/// What a search knows of a source, from its length to its place in a batch, is then that of the
-/// number: two ids, `</s>` counted.
+/// To a search, a source is then its number: two ids, including `</s>`, for lengths and batches.
 pub struct NumberedSources<'m, M, F> {
     model: &'m M,
     read: F,
@@ -25,7 +24,7 @@ where
     M: StepModel,
     F: Fn(&[usize]) -> Result<Vec<Vec<u32>>> + Sync,
 {
-    /// A model whose sources `read` gives by their numbers, in their order.
+    /// Wraps a model; `read` gets the sources for numbers, in their order.
     pub fn new(model: &'m M, read: F) -> Self {
         Self { model, read }
     }
@@ -42,12 +41,16 @@ where
         self.model.vocabulary_size()
     }
 
+    fn special(&self) -> &SpecialIds {
+        self.model.special()
+    }
+
     fn longest_output(&self) -> Option<usize> {
         self.model.longest_output()
     }
 
-    fn steps_apart(&self) -> bool {
-        self.model.steps_apart()
+    fn gains_from_workers(&self) -> bool {
+        self.model.gains_from_workers()
     }
 
     fn start(&self, sources: &[&[u32]]) -> Result<Self::State> {

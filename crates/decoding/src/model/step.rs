@@ -1,34 +1,42 @@
-//! What a search asks of a model.
+//! Interface between a search and a model.
 
 use rayon::prelude::*;
 use taper_ops::composed::Likeliest;
 
 use crate::search::constraints::Constraints;
-use crate::{DecodingError, Result, START};
+use crate::tokens::OURS;
+use crate::{DecodingError, Result, START, SpecialIds};
 
 /// An autoregressive model seen from a search: rows that advance by one token at a time.
 ///
 /// A state holds `R` rows; right after [`start`](StepModel::start) row `i` belongs to source `i`.
-/// Rows must be independent: what a row predicts may depend on its source and its own tokens only.
+/// Rows must be independent: the predictions of a row may depend only on its source and its own
+/// tokens.
 pub trait StepModel: Sync {
-    /// What the model keeps between steps: encoded sources, cached keys and values.
+    /// State that the model keeps between steps: encoded sources, cached keys and values.
     type State;
 
-    /// The number of target tokens `V`, the length of one row of [`step`](StepModel::step).
+    /// Number of target tokens `V`, the length of one row of [`step`](StepModel::step).
     fn vocabulary_size(&self) -> usize;
 
-    /// The most output tokens that a row can take, `</s>` not counted; none where nothing limits
-    /// them. A search forces the end there.
+    /// Ids with a special role in the search.
+    fn special(&self) -> &SpecialIds {
+        &OURS
+    }
+
+    /// Largest number of output tokens of a row, without `</s>`; `None` for no limit. A search
+    /// forces the end there.
     fn longest_output(&self) -> Option<usize>;
 
-    /// The token that the first step of a row with this source is fed: what its output follows.
+    /// Input of the first step for a row with this source: the token that its output follows.
     fn first_input(&self, _source: &[u32]) -> u32 {
         START
     }
 
-    /// Whether several threads, each with a state of its own, get further than one that shares out
-    /// every operation: on a CPU, and not on a device that does one thing after the other.
-    fn steps_apart(&self) -> bool {
+    /// Whether several threads, each with a state of its own, are faster than one that divides
+    /// every operation among threads: usually on a CPU, and not on a device that runs one operation
+    /// at a time.
+    fn gains_from_workers(&self) -> bool {
         false
     }
 
@@ -38,13 +46,13 @@ pub trait StepModel: Sync {
     /// Whatever the model reports, as [`DecodingError::model`](crate::DecodingError::model).
     fn start(&self, sources: &[&[u32]]) -> Result<Self::State>;
 
-    /// Feeds `tokens[r]` to each row `r`, and gives `read` the prediction of the token that follows
-    /// it, in one or several blocks of whole rows, in order. They are lent since together they
-    /// are the largest thing there is at decoding, and a model need not hold them all at a
+    /// Feeds `tokens[r]` to each row `r`, and passes the predictions of the following tokens to
+    /// `read`, in one or several blocks of whole rows, in order. Blocks are borrowed because all
+    /// predictions together are the largest data of decoding; a model need not hold them all at a
     /// time.
     ///
     /// # Shapes
-    /// `tokens`: `R`; `read` gets `R * V` values in all, row-major: log-probabilities up to a
+    /// `tokens`: `R`; `read` gets `R * V` values in total, row-major: log-probabilities up to a
     /// constant per row, so logits will do. `-inf` marks an impossible token.
     ///
     /// # Errors
@@ -57,15 +65,15 @@ pub trait StepModel: Sync {
         read: impl FnMut(&[f32]) -> Result<()>,
     ) -> Result<()>;
 
-    /// Whether [`step_likeliest`](StepModel::step_likeliest) spares a copy of all logits, as where
-    /// they are on a GPU.
+    /// Whether [`step_likeliest`](StepModel::step_likeliest) saves copying all logits, as from a
+    /// GPU.
     fn finds_likeliest(&self) -> bool {
         false
     }
 
-    /// As [`step`](StepModel::step), for a search that looks at the `count` likeliest tokens of each
-    /// row and at `also[r]` of row `r`. Asked only where the model
-    /// [finds them](StepModel::finds_likeliest).
+    /// Steps like [`step`](StepModel::step), for a search that needs only the `count` likeliest
+    /// tokens of each row, and `also[r]` of row `r`. Called only if the model [supports
+    /// it](StepModel::finds_likeliest).
     ///
     /// # Shapes
     /// `tokens`, `also` and the result: `R`.
@@ -82,31 +90,32 @@ pub trait StepModel: Sync {
         Err(DecodingError::model("step", "it finds no likeliest tokens"))
     }
 
-    /// Makes row `i` of the state what row `rows[i]` was. Rows may repeat (a hypothesis that
-    /// branches) and be left out (one that ended).
+    /// Reorders the state: row `i` becomes what row `rows[i]` was. Rows may be repeated (a
+    /// hypothesis that branches) and left out (one that ended).
     ///
     /// # Errors
     /// Whatever the model reports, as [`DecodingError::model`](crate::DecodingError::model).
     fn select(&self, state: &mut Self::State, rows: &[usize]) -> Result<()>;
 }
 
-/// The most tokens a row that are asked for as the likeliest: each takes about as many kernels of a
-/// GPU as a layer does, so that of more tokens all logits are brought.
-const MOST_LIKELIEST: usize = 32;
+/// Largest k of top-k; above it all logits are copied. Each of the k tokens takes about as many GPU
+/// kernels as a layer.
+const LARGEST_K: usize = 32;
 
-/// What a search looks at of each row, where that is little.
-pub(crate) struct Few {
+/// The few tokens of each row that a search needs: the likeliest, and one more.
+pub(crate) struct TopK {
     count: usize,
     also: Vec<u32>,
 }
 
-impl Few {
-    /// The `count` likeliest tokens of each row that its constraints admit, and what these ask for;
-    /// none from a model that finds no such, or where they are too many.
-    pub(crate) fn of<M: StepModel>(
+impl TopK {
+    /// Makes the request for the `count` likeliest tokens of each row that its constraints admit,
+    /// and those that the constraints need; `None` if the model cannot find them, or they are too
+    /// many.
+    pub(crate) fn under<'a, M: StepModel>(
         model: &M,
         count: usize,
-        rows: impl Iterator<Item = Constraints>,
+        rows: impl Iterator<Item = Constraints<'a>>,
     ) -> Option<Self> {
         if !model.finds_likeliest() {
             return None;
@@ -116,50 +125,50 @@ impl Few {
             refused = constraints.refused().max(refused);
             also.push(constraints.asked());
             if !constraints.repeated.is_empty() {
-                return None; // What is penalised may be anywhere in the row.
+                return None; // Penalised tokens may be anywhere in the row.
             }
         }
         let count = count.saturating_add(refused);
-        (count <= MOST_LIKELIEST).then_some(Self { count, also })
+        (count <= LARGEST_K).then_some(Self { count, also })
     }
 
-    /// One token of each row.
-    pub(crate) fn tokens<M: StepModel>(model: &M, also: Vec<u32>) -> Option<Self> {
+    /// Makes the request for one token of each row.
+    pub(crate) fn single<M: StepModel>(model: &M, also: Vec<u32>) -> Option<Self> {
         model.finds_likeliest().then_some(Self { count: 0, also })
     }
 }
 
-/// What a search sees of a row.
+/// Logits of a row, as a search gets them.
 #[derive(Clone, Copy)]
 pub(crate) enum Logits<'a> {
     /// All `V`.
     All(&'a [f32]),
-    /// Those that it [asked for](Few).
+    /// Only the [requested](TopK) ones.
     Likeliest(&'a Likeliest),
 }
 
-/// Steps, and makes something of each row: `of_row` gets its number and its logits.
+/// Steps all rows, and calls `of_row` with the number and the logits of each.
 pub(crate) fn step_rows<M: StepModel, T: Send>(
     model: &M,
     state: &mut M::State,
     tokens: &[u32],
-    few: Option<Few>,
+    top_k: Option<TopK>,
     of_row: impl Fn(usize, Logits<'_>) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
     let (rows, vocabulary) = (tokens.len(), model.vocabulary_size());
     let wrong =
         |got| DecodingError::WrongShape { rows, vocabulary, expected: rows * vocabulary, got };
-    if let Some(Few { count, also }) = few {
-        let found = model.step_likeliest(state, tokens, count, &also)?;
-        if found.len() != rows {
-            return Err(wrong(found.len() * vocabulary));
+    if let Some(TopK { count, also }) = top_k {
+        let likeliest = model.step_likeliest(state, tokens, count, &also)?;
+        if likeliest.len() != rows {
+            return Err(wrong(likeliest.len() * vocabulary));
         }
-        let of_row = |(row, found)| of_row(row, Logits::Likeliest(found));
-        return found.par_iter().enumerate().map(of_row).collect();
+        let of_row = |(row, likeliest)| of_row(row, Logits::Likeliest(likeliest));
+        return likeliest.par_iter().enumerate().map(of_row).collect();
     }
-    let mut found = Vec::with_capacity(rows);
+    let mut results = Vec::with_capacity(rows);
     model.step(state, tokens, |logits| {
-        let (first, all) = (found.len(), found.len() * vocabulary + logits.len());
+        let (first, all) = (results.len(), results.len() * vocabulary + logits.len());
         if !logits.len().is_multiple_of(vocabulary) || all > rows * vocabulary {
             return Err(wrong(all));
         }
@@ -168,13 +177,13 @@ pub(crate) fn step_rows<M: StepModel, T: Send>(
             .enumerate()
             .map(|(row, logits)| of_row(first + row, Logits::All(logits)))
             .collect();
-        found.extend(new?);
+        results.extend(new?);
         Ok(())
     })?;
-    if found.len() == rows { Ok(found) } else { Err(wrong(found.len() * vocabulary)) }
+    if results.len() == rows { Ok(results) } else { Err(wrong(results.len() * vocabulary)) }
 }
 
-/// Selects `rows` unless that would leave the state of `old_rows` rows as it is.
+/// Selects `rows`, unless the state of `old_rows` rows would stay the same.
 pub(crate) fn select_if_changed<M: StepModel>(
     model: &M,
     state: &mut M::State,

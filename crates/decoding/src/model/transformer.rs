@@ -1,4 +1,4 @@
-//! The models of this project as step models.
+//! Models of this project as step models.
 
 use candle_core::{Device, Storage, Tensor};
 use taper_model::{DecodeState, Inference, Model, ModelError, Sequences, TextInference, TextState};
@@ -7,9 +7,9 @@ use taper_ops::{Kernel, Products};
 
 use crate::{DecodingError, Result, START, StepModel};
 
-/// Batches may follow the number of threads where that changes no bit: on a CPU with a kernel that
-/// packs, by which a row's result does not depend on how many there are.
-fn steps_apart(device: &Device) -> bool {
+/// Whether the number of batches may depend on the number of threads without changing a bit: on a
+/// CPU with a kernel that packs, so that the result of a row does not depend on the number of rows.
+fn gains_from_workers(device: &Device) -> bool {
     device.is_cpu() && Kernel::best(Products::F32) != Kernel::Gemm
 }
 
@@ -41,8 +41,8 @@ impl StepModel for Inference {
         lend(blocks, &mut read)
     }
 
-    fn steps_apart(&self) -> bool {
-        steps_apart(self.model().device())
+    fn gains_from_workers(&self) -> bool {
+        gains_from_workers(self.model().device())
     }
 
     fn finds_likeliest(&self) -> bool {
@@ -66,8 +66,8 @@ impl StepModel for Inference {
     }
 }
 
-/// Language models go on with their sources: a source is a prompt, all of which but the last token
-/// is read in one pass at the start.
+/// A language model continues its sources: a source is a prompt, which is read in one pass at the
+/// start, except for its last token.
 impl StepModel for TextInference {
     type State = TextState;
 
@@ -75,7 +75,7 @@ impl StepModel for TextInference {
         self.model().vocabulary()
     }
 
-    /// None: what is beyond the context is forgotten.
+    /// `None`: tokens beyond the context are forgotten.
     fn longest_output(&self) -> Option<usize> {
         None
     }
@@ -103,8 +103,8 @@ impl StepModel for TextInference {
         lend(blocks, &mut read)
     }
 
-    fn steps_apart(&self) -> bool {
-        steps_apart(self.model().device())
+    fn gains_from_workers(&self) -> bool {
+        gains_from_workers(self.model().device())
     }
 
     fn finds_likeliest(&self) -> bool {
@@ -128,7 +128,7 @@ impl StepModel for TextInference {
     }
 }
 
-/// Lends blocks of logits `(rows, V)` to `read` on the host.
+/// Passes blocks of logits `(rows, V)` to `read` on the host.
 fn lend(
     blocks: impl Iterator<Item = std::result::Result<Tensor, ModelError>>,
     read: &mut impl FnMut(&[f32]) -> Result<()>,
@@ -153,20 +153,20 @@ fn lend(
     Ok(())
 }
 
-/// The likeliest tokens of blocks of logits `(rows, V)`, found where they are.
+/// Finds the likeliest tokens of blocks of logits `(rows, V)` on their device.
 fn likeliest(
     blocks: impl Iterator<Item = std::result::Result<Tensor, ModelError>>,
     count: usize,
     also: &[u32],
 ) -> Result<Vec<Likeliest>> {
-    let mut found = Vec::with_capacity(also.len());
+    let mut likeliest = Vec::with_capacity(also.len());
     for block in blocks {
         let logits = block.map_err(|error| DecodingError::model("step", error))?; // (rows, V)
         let of_block = logits.dim(0).and_then(|rows| {
-            let also = also.get(found.len()..found.len() + rows).unwrap_or_default();
+            let also = also.get(likeliest.len()..likeliest.len() + rows).unwrap_or_default();
             composed::likeliest(&logits, count, also)
         });
-        found.extend(of_block.map_err(|error| DecodingError::model("step", error))?);
+        likeliest.extend(of_block.map_err(|error| DecodingError::model("step", error))?);
     }
-    Ok(found)
+    Ok(likeliest)
 }

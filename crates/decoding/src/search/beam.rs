@@ -17,11 +17,14 @@
 //! best, and when that is settled. So one search can find the lists under several of them: it goes
 //! on until each is settled.
 
-use crate::model::step::{Few, Logits, select_if_changed, step_rows};
+use crate::model::step::{TopK, select_if_changed, step_rows};
 use crate::search::candidates::{Candidate, best_tokens};
 use crate::search::constraints::{Constraints, looks_back};
-use crate::tokens::END;
-use crate::{DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, Sentence, StepModel};
+use crate::search::hypothesis::Path;
+use crate::{
+    DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, Sentence, SpecialIds,
+    StepModel,
+};
 
 /// The parent of a hypothesis' first token.
 const ROOT: usize = usize::MAX;
@@ -30,6 +33,8 @@ const ROOT: usize = usize::MAX;
 struct Node {
     parent: usize,
     token: u32,
+    /// The log-probability of the token alone.
+    log_probability: f64,
 }
 
 /// A hypothesis that is still growing.
@@ -51,6 +56,8 @@ struct Continuation {
     /// Which live hypothesis.
     live: usize,
     token: u32,
+    /// The log-probability of the token alone.
+    of_token: f64,
     /// The totals with this token.
     log_probability: f64,
     rank: f64,
@@ -61,7 +68,7 @@ struct Continuation {
 pub enum BeamFate {
     /// It was among the live hypotheses of the next position.
     Kept,
-    /// It ended with `</s>`.
+    /// It ended.
     Finished,
     /// There were better ones.
     Dropped,
@@ -131,6 +138,7 @@ impl<'a> Search<'a> {
     fn advance(
         &mut self,
         candidates: &[Vec<Candidate>],
+        special: &SpecialIds,
         settings: &[DecodingConfig],
     ) -> Vec<usize> {
         let beam_size = settings[0].beam_size;
@@ -143,6 +151,7 @@ impl<'a> Search<'a> {
                 candidates.iter().map(move |candidate| Continuation {
                     live,
                     token: candidate.token,
+                    of_token: candidate.log_probability,
                     log_probability: hypothesis.log_probability + candidate.log_probability,
                     rank: hypothesis.rank + candidate.rank,
                 })
@@ -155,8 +164,9 @@ impl<'a> Search<'a> {
         let mut origins = Vec::with_capacity(beam_size);
         for (place, continuation) in continuations.into_iter().enumerate() {
             let node = former[continuation.live].node;
-            let Continuation { token, log_probability, rank, .. } = continuation;
-            let fate = match token == END {
+            let Continuation { token, of_token, log_probability, rank, .. } = continuation;
+            let is_end = special.is_end(token);
+            let fate = match is_end {
                 true if place < beam_size => BeamFate::Finished,
                 false if self.live.len() < beam_size => BeamFate::Kept,
                 _ => BeamFate::Dropped,
@@ -169,18 +179,17 @@ impl<'a> Search<'a> {
                 let parent = trace.kept.get(node).copied();
                 trace.nodes.push(BeamNode { parent, token, log_probability, fate });
             }
-            if token == END {
+            if is_end {
                 if place < beam_size {
                     self.finished_count += 1;
-                    let tokens = self.tokens(node);
-                    let limits = self.limits;
+                    let path = self.path(node, of_token, log_probability, rank);
                     for (list, config) in self.finished.iter_mut().zip(settings) {
-                        keep(list, &tokens, log_probability, rank, limits, config);
+                        keep(list, &path, self.limits, config);
                     }
                 }
             } else if self.live.len() < beam_size {
                 self.live.push(Live { node: self.nodes.len(), token, log_probability, rank });
-                self.nodes.push(Node { parent: node, token });
+                self.nodes.push(Node { parent: node, token, log_probability: of_token });
                 origins.push(continuation.live);
             }
         }
@@ -204,32 +213,33 @@ impl<'a> Search<'a> {
         })
     }
 
+    /// The nodes from `node` back to the first.
+    fn back_from(&self, node: usize) -> impl Iterator<Item = &Node> {
+        std::iter::successors(self.nodes.get(node), |node| self.nodes.get(node.parent))
+    }
+
     /// The tokens up to `node`, in order.
-    fn tokens(&self, mut node: usize) -> Vec<u32> {
-        let mut tokens = Vec::new();
-        while let Some(Node { parent, token }) = self.nodes.get(node) {
-            tokens.push(*token);
-            node = *parent;
-        }
+    fn tokens(&self, node: usize) -> Vec<u32> {
+        let mut tokens: Vec<u32> = self.back_from(node).map(|node| node.token).collect();
         tokens.reverse();
         tokens
+    }
+
+    /// The path through `node` to `</s>`, whose own log-probability is `of_end`, with its totals.
+    fn path(&self, node: usize, of_end: f64, log_probability: f64, rank: f64) -> Path {
+        let own = self.back_from(node).map(|node| node.log_probability);
+        let mut token_log_probabilities: Vec<f64> = std::iter::once(of_end).chain(own).collect();
+        token_log_probabilities.reverse();
+        Path { tokens: self.tokens(node), token_log_probabilities, log_probability, rank }
     }
 }
 
 /// Adds a finished hypothesis to a list, best first, where it is among the `n_best`.
-fn keep(
-    list: &mut Vec<Hypothesis>,
-    tokens: &[u32],
-    log_probability: f64,
-    rank: f64,
-    limits: OutputLimits,
-    config: &DecodingConfig,
-) {
-    let score = config.score(rank, tokens.len() + 1);
+fn keep(list: &mut Vec<Hypothesis>, path: &Path, limits: OutputLimits, config: &DecodingConfig) {
+    let score = config.score(path.rank, path.tokens.len() + 1);
     let position = list.partition_point(|kept| kept.score >= score);
     if position < config.n_best {
-        let tokens = tokens.to_vec();
-        list.insert(position, Hypothesis::finished(tokens, log_probability, rank, limits, config));
+        list.insert(position, Hypothesis::of(path.clone(), limits, config));
         list.truncate(config.n_best);
     }
 }
@@ -299,7 +309,9 @@ fn beam_traced<M: StepModel>(
     let Some(config) = settings.first().filter(|_| !sentences.is_empty()) else {
         return Ok(results);
     };
-    let longest = model.longest_output();
+    let (special, longest) = (model.special(), model.longest_output());
+    // More than the beam is wide: an end takes no place from the hypotheses that go on.
+    let enough = config.beam_size + special.ends();
     let mut active: Vec<Search<'_>> = sentences
         .iter()
         .enumerate()
@@ -320,10 +332,13 @@ fn beam_traced<M: StepModel>(
             .iter()
             .flat_map(|search| search.live.iter().map(move |live| (search, live.node)))
             .collect();
-        let constraints = |&row| constraints(row, position, config);
-        let few = Few::of(model, config.beam_size + 1, rows.iter().map(constraints));
-        let candidates = step_rows(model, &mut state, &inputs, few, |row, logits| {
-            candidates(logits, rows[row], position, config)
+        let constraints = |&row| constraints(row, special, position, config);
+        let top_k = TopK::under(model, enough, rows.iter().map(constraints));
+        let candidates = step_rows(model, &mut state, &inputs, top_k, |row, logits| {
+            let constraints = constraints(&rows[row]);
+            let sentence = rows[row].0.index;
+            best_tokens(logits, enough, &constraints)
+                .ok_or(DecodingError::NotADistribution { sentence, position })
         })?;
 
         let mut kept_rows = Vec::with_capacity(inputs.len());
@@ -332,7 +347,7 @@ fn beam_traced<M: StepModel>(
         for mut search in active {
             let rows = first_row..first_row + search.live.len();
             first_row = rows.end;
-            let origins = search.advance(&candidates[rows.clone()], settings);
+            let origins = search.advance(&candidates[rows.clone()], special, settings);
             if search.is_over(settings) {
                 if search.finished.iter().any(Vec::is_empty) {
                     let sentence = search.index;
@@ -356,25 +371,13 @@ fn beam_traced<M: StepModel>(
     Ok(results)
 }
 
-/// The best allowed tokens of a live row after `position` output tokens.
-///
-/// One more than the beam is wide: `</s>` takes no place from the hypotheses that go on.
-fn candidates(
-    logits: Logits<'_>,
-    row: (&Search<'_>, usize),
-    position: usize,
-    config: &DecodingConfig,
-) -> Result<Vec<Candidate>> {
-    best_tokens(logits, config.beam_size + 1, &constraints(row, position, config))
-        .ok_or(DecodingError::NotADistribution { sentence: row.0.index, position })
-}
-
 /// What may come next for a live row after `position` output tokens.
-fn constraints(
+fn constraints<'a>(
     (search, node): (&Search<'_>, usize),
+    special: &'a SpecialIds,
     position: usize,
     config: &DecodingConfig,
-) -> Constraints {
+) -> Constraints<'a> {
     let history = if looks_back(config) { search.tokens(node) } else { Vec::new() };
-    Constraints::after(position, &history, &search.sentence, search.limits, config)
+    Constraints::after(special, position, &history, &search.sentence, search.limits, config)
 }

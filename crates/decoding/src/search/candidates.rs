@@ -23,7 +23,7 @@ pub(crate) struct Candidate {
 pub(crate) fn best_tokens(
     logits: Logits<'_>,
     count: usize,
-    constraints: &Constraints,
+    constraints: &Constraints<'_>,
 ) -> Option<Vec<Candidate>> {
     let logits = match logits {
         Logits::All(logits) => logits,
@@ -54,7 +54,7 @@ fn best_from(
     row: &Row<'_>,
     least: f32,
     count: usize,
-    constraints: &Constraints,
+    constraints: &Constraints<'_>,
 ) -> Vec<(f32, u32)> {
     let mut best = Best::new(count);
     for (block, (values, &largest)) in row.logits.chunks(BLOCK).zip(&row.maxima).enumerate() {
@@ -90,7 +90,7 @@ fn nth_largest(values: &[f32], count: usize) -> f32 {
 /// the row is no distribution.
 pub(crate) fn admitted<'a>(
     found: &'a Likeliest,
-    constraints: &'a Constraints,
+    constraints: &'a Constraints<'_>,
 ) -> Option<impl Iterator<Item = (u32, f32)> + 'a> {
     if !found.normalizer.is_finite() {
         return None;
@@ -171,7 +171,7 @@ pub(crate) struct Weighed<'a> {
 
 impl<'a> Weighed<'a> {
     /// `None` where the row is no distribution.
-    pub(crate) fn new(logits: &'a [f32], constraints: &Constraints) -> Option<Self> {
+    pub(crate) fn new(logits: &'a [f32], constraints: &Constraints<'_>) -> Option<Self> {
         let penalised = match constraints.penalised(logits) {
             Some(logits) => Some(Row::new(logits)?),
             None => None,
@@ -206,13 +206,14 @@ impl<'a> Weighed<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tokens::END;
+    use crate::tokens::{END, OURS};
     use crate::{DecodingConfig, Sentence, UNKNOWN};
 
-    fn anything() -> Constraints {
+    fn anything() -> Constraints<'static> {
         let config = DecodingConfig { allow_unknown: true, ..DecodingConfig::default() };
         let sentence = Sentence { source: &[5, END], prefix: &[], number: 0 };
-        Constraints::after(0, &[], &sentence, sentence.limits(&config, None), &config)
+        let limits = sentence.limits(&config, None);
+        Constraints::after(&OURS, 0, &[], &sentence, limits, &config)
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! Which tokens may come next, and how repeated ones are held back.
 
-use crate::tokens::{END, PAD, START, UNKNOWN};
+use crate::tokens::SpecialIds;
 use crate::{DecodingConfig, OutputLimits, Sentence};
 
 /// What may come next, for one hypothesis.
 #[derive(Clone, Debug)]
-pub(crate) struct Constraints {
-    /// `</s>` may come.
+pub(crate) struct Constraints<'a> {
+    /// Ids with a special role.
+    special: &'a SpecialIds,
+    /// An end may come.
     end: bool,
-    /// Anything but `</s>` may come.
+    /// Anything but an end may come.
     others: bool,
     /// `<unk>` may come, where `others` may.
     unknown: bool,
@@ -22,13 +24,15 @@ pub(crate) struct Constraints {
     penalty: f32,
 }
 
-impl Constraints {
-    /// What may come after `length` output tokens, given by `history` where the configuration
-    /// [looks back](looks_back).
+impl<'a> Constraints<'a> {
+    /// Makes the constraints after `length` output tokens. `history` ends with them where the
+    /// configuration [looks back](looks_back); tokens before them count for runs of tokens that may
+    /// not occur twice.
     ///
-    /// At the maximum length `</s>` is forced and its log-probability counted, so that every
-    /// hypothesis is a whole sentence with a true score.
+    /// At the maximum length the end is forced and its log-probability counted, so that every
+    /// translation is a whole sentence with a true score.
     pub(crate) fn after(
+        special: &'a SpecialIds,
         length: usize,
         history: &[u32],
         sentence: &Sentence<'_>,
@@ -37,11 +41,12 @@ impl Constraints {
     ) -> Self {
         let mut repeated = Vec::new();
         if config.repetition_penalty != 1.0 {
-            repeated.extend_from_slice(history);
+            repeated.extend_from_slice(&history[history.len().saturating_sub(length)..]);
             repeated.sort_unstable();
             repeated.dedup();
         }
         Self {
+            special,
             end: length >= limits.min_length,
             others: length < limits.max_length,
             unknown: config.allow_unknown,
@@ -56,24 +61,26 @@ impl Constraints {
         if let Some(forced) = self.forced {
             return token == forced;
         }
-        match token {
-            PAD | START => false,
-            END => self.end,
-            UNKNOWN => self.others && self.unknown && !self.banned.contains(&token),
-            _ => self.others && !self.banned.contains(&token),
+        if self.special.is_end(token) {
+            // Of several ends one is forced, so that nothing has to look for the likeliest.
+            return self.end && (self.others || token == self.special.end());
         }
+        let is_refused = self.special.is_never(token)
+            || (self.special.is_unknown(token) && !self.unknown)
+            || self.banned.contains(&token);
+        self.others && !is_refused
     }
 
     /// At most so many tokens are likelier than one that is admitted and are themselves refused,
     /// where more than the end is admitted.
     pub(crate) fn refused(&self) -> usize {
-        [PAD, START, END, UNKNOWN].len() + self.banned.len()
+        self.special.count() + self.banned.len()
     }
 
     /// The token whose logit is needed however unlikely it is: one that is forced, or the end, which
     /// may be all that is admitted.
     pub(crate) fn asked(&self) -> u32 {
-        self.forced.unwrap_or(END)
+        self.forced.unwrap_or(self.special.end())
     }
 
     /// The logits that the search orders by, where they differ from the model's.
@@ -113,6 +120,7 @@ fn run_ends(history: &[u32], size: usize) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tokens::{END, OURS};
 
     #[test]
     fn a_run_may_not_end_as_it_did_before() {
@@ -125,15 +133,44 @@ mod tests {
     }
 
     #[test]
+    fn what_was_said_before_the_output_counts_for_runs_alone() {
+        let config = DecodingConfig {
+            repetition_penalty: 2.0,
+            no_repeat_ngram: 2,
+            ..DecodingConfig::default()
+        };
+        let sentence = Sentence { source: &[7, 8, 9], prefix: &[], number: 0 };
+        let limits = sentence.limits(&config, None);
+        let constraints = Constraints::after(&OURS, 1, &[7, 8, 9, 7], &sentence, limits, &config);
+        assert_eq!(constraints.banned, [8]);
+        assert_eq!(constraints.repeated, [7]);
+    }
+
+    #[test]
     fn penalised_logits_fall_on_either_side_of_zero() {
         let config = DecodingConfig { repetition_penalty: 2.0, ..DecodingConfig::default() };
         let sentence = Sentence { source: &[5, END], prefix: &[], number: 0 };
-        let constraints =
-            Constraints::after(3, &[4, 5, 4], &sentence, sentence.limits(&config, None), &config);
+        let limits = sentence.limits(&config, None);
+        let constraints = Constraints::after(&OURS, 3, &[4, 5, 4], &sentence, limits, &config);
         let logits = [0.0, 0.0, 0.0, 0.0, 3.0, -3.0, 1.0];
         assert_eq!(
             constraints.penalised(&logits).expect("penalised"),
             [0.0, 0.0, 0.0, 0.0, 1.5, -6.0, 1.0]
         );
+    }
+
+    #[test]
+    fn any_end_may_come_and_one_is_forced() {
+        let config = DecodingConfig::default();
+        let sentence = Sentence { source: &[5, END], prefix: &[], number: 0 };
+        let special = SpecialIds::of(7, &[2, 7], [9, 8]);
+        let limits = OutputLimits { min_length: 1, max_length: 2 };
+        let admitted = |length| -> Vec<u32> {
+            let constraints = Constraints::after(&special, length, &[], &sentence, limits, &config);
+            (0..10).filter(|&token| constraints.admits(token)).collect()
+        };
+        assert_eq!(admitted(0), [0, 1, 3, 4, 5, 6]);
+        assert_eq!(admitted(1), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(admitted(2), [7]);
     }
 }

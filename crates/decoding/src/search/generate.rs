@@ -4,13 +4,15 @@ use std::ops::ControlFlow;
 
 use crate::search::greedy::greedy;
 use crate::search::sampling::sample;
+use crate::search::stepwise::Output;
 use crate::translator::batches;
 use crate::{DecodingConfig, DecodingError, Hypothesis, NewToken, Result, Sentence, StepModel};
 
 /// Goes on with each prompt, the source of a sentence, `config.n_best` times where tokens are drawn
 /// and otherwise once with the likeliest tokens, and tells `on_token` of each token as it comes. An
-/// output ends with `</s>`, where `on_token` breaks it off, or at the length limit, where `</s>` is
-/// forced. A repetition penalty and a ban of repeated runs look at the output alone.
+/// output ends with an end, where `on_token` breaks it off, or at the length limit; an end is part
+/// of its probability in the first case alone. A ban of repeated runs counts those of the prompt,
+/// as the processors of Transformers do; a repetition penalty looks at the output alone.
 ///
 /// Prompts are taken in order, as many at once as `config.batch_tokens` and `config.batch_rows`
 /// allow; which ones are together changes no output. Outputs of a prompt come best score first.
@@ -34,9 +36,10 @@ pub fn generate<M: StepModel>(
         let first = batch.start;
         let mut observe =
             |new: NewToken| on_token(NewToken { sentence: first + new.sentence, ..new });
+        let sentences = (&prompts[batch.clone()], Output::Continuation);
         let found = match draws {
-            true => sample(model, &prompts[batch.clone()], config, &mut observe),
-            false => greedy(model, &prompts[batch.clone()], config, &mut observe),
+            true => sample(model, sentences, config, &mut observe),
+            false => greedy(model, sentences, config, &mut observe),
         };
         let indices: Vec<usize> = batch.collect();
         outputs.extend(found.map_err(|error| error.in_batch(&indices))?);

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use crate::model::step::Logits;
 use crate::search::candidates::best_tokens;
 use crate::search::constraints::Constraints;
-use crate::search::stepwise::{Growing, NewToken, decode_stepwise};
+use crate::search::stepwise::{Growing, NewToken, Output, decode_stepwise};
 use crate::{DecodingConfig, Hypothesis, Result, Sentence, StepModel};
 
 /// Translates one batch by taking the likeliest allowed token at each position, the lowest id
@@ -27,18 +27,19 @@ pub fn greedy_search<M: StepModel>(
     sources: &[&[u32]],
     config: &DecodingConfig,
 ) -> Result<Vec<Hypothesis>> {
-    let mut found =
-        greedy(model, &Sentence::plain(sources), config, &mut |_| ControlFlow::Continue(()))?;
-    Ok(found.drain(..).flatten().collect())
+    let sentences = Sentence::plain(sources);
+    let translated = (sentences.as_slice(), Output::Translation);
+    let found = greedy(model, translated, config, &mut |_| ControlFlow::Continue(()))?;
+    Ok(found.into_iter().flatten().collect())
 }
 
 pub(crate) fn greedy<M: StepModel>(
     model: &M,
-    sentences: &[Sentence<'_>],
+    sentences: (&[Sentence<'_>], Output),
     config: &DecodingConfig,
     observe: &mut dyn FnMut(NewToken) -> ControlFlow<()>,
 ) -> Result<Vec<Vec<Hypothesis>>> {
-    let likeliest = |logits: Logits<'_>, constraints: &Constraints, _: &Growing<'_>| {
+    let likeliest = |logits: Logits<'_>, constraints: &Constraints<'_>, _: &Growing<'_>| {
         Some(best_tokens(logits, 1, constraints)?.first().copied())
     };
     decode_stepwise(model, sentences, 1, config, 1, likeliest, observe)

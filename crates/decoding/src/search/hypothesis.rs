@@ -9,49 +9,55 @@ use crate::{DecodingConfig, OutputLimits};
 pub struct Hypothesis {
     /// The output tokens, without `<s>` and `</s>`.
     pub tokens: Vec<u32>,
-    /// Natural logarithm of the probability of the tokens and the closing `</s>`.
+    /// Natural logarithm of the probability of the tokens, and of the closing `</s>` where the
+    /// output has one.
     pub log_probability: f64,
+    /// That of each token given those before it, `</s>` last.
+    pub token_log_probabilities: Vec<f64>,
     /// The [score](DecodingConfig::score) of [`log_probability`](Self::log_probability), after the
     /// repetition penalty if there is one; what n-best lists are sorted by.
     pub score: f64,
-    /// The number of scored tokens: the output tokens and the closing `</s>`. Zero only for the
-    /// translation of an empty source, which no model scored.
+    /// The number of scored tokens: the output tokens, and `</s>` where it closes them. Zero only
+    /// for the translation of an empty source, which no model scored.
     pub length: usize,
     /// Whether it has as many tokens as it may have: it ends because nothing else was possible, and
     /// mostly in the middle of a sentence or of a repetition.
     pub truncated: bool,
 }
 
-impl Hypothesis {
-    /// Scores `tokens` (without `</s>`). `log_probability` is their total with `</s>`, and `rank`
-    /// what the search made of it, the same where no repetition penalty is asked for.
-    pub(crate) fn finished(
-        tokens: Vec<u32>,
-        log_probability: f64,
-        rank: f64,
-        limits: OutputLimits,
-        config: &DecodingConfig,
-    ) -> Self {
-        let length = tokens.len() + 1;
-        let truncated = tokens.len() >= limits.max_length;
-        Self { tokens, log_probability, score: config.score(rank, length), length, truncated }
-    }
+/// The tokens of an output and how likely they are, `</s>` counted where it closes them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Path {
+    /// Without `</s>`.
+    pub(crate) tokens: Vec<u32>,
+    /// By the model, of each token.
+    pub(crate) token_log_probabilities: Vec<f64>,
+    /// Their sum.
+    pub(crate) log_probability: f64,
+    /// What the search made of it; the same where no repetition penalty is asked for.
+    pub(crate) rank: f64,
+}
 
-    /// Scores `tokens` that no `</s>` follows, since whoever reads them has had enough.
-    pub(crate) fn broken_off(
-        tokens: Vec<u32>,
-        log_probability: f64,
-        rank: f64,
-        config: &DecodingConfig,
-    ) -> Self {
-        let length = tokens.len();
+impl Hypothesis {
+    /// Scores a path, whether `</s>` closes it or not.
+    pub(crate) fn of(path: Path, limits: OutputLimits, config: &DecodingConfig) -> Self {
+        let Path { tokens, token_log_probabilities, log_probability, rank } = path;
+        let length = token_log_probabilities.len();
+        let truncated = tokens.len() >= limits.max_length;
         let score = config.score(rank, length);
-        Self { tokens, log_probability, score, length, truncated: false }
+        Self { tokens, log_probability, token_log_probabilities, score, length, truncated }
     }
 
     /// The translation of an empty source: nothing, for certain.
     pub(crate) fn empty() -> Self {
-        Self { tokens: Vec::new(), log_probability: 0.0, score: 0.0, length: 0, truncated: false }
+        Self {
+            tokens: Vec::new(),
+            log_probability: 0.0,
+            token_log_probabilities: Vec::new(),
+            score: 0.0,
+            length: 0,
+            truncated: false,
+        }
     }
 }
 

@@ -5,9 +5,9 @@ pub(crate) mod candidates;
 pub(crate) mod constraints;
 mod generate;
 pub(crate) mod greedy;
-mod hypothesis;
+pub(crate) mod hypothesis;
 pub(crate) mod sampling;
-mod stepwise;
+pub(crate) mod stepwise;
 
 pub use beam::{BeamFate, BeamNode, beam_search, beam_tree};
 pub use generate::generate;

@@ -13,20 +13,20 @@ use taper_ops::rng::{Counter, mix};
 use crate::model::step::Logits;
 use crate::search::candidates::{Candidate, Weighed, admitted, candidate_of};
 use crate::search::constraints::Constraints;
-use crate::search::stepwise::{Growing, NewToken, decode_stepwise};
+use crate::search::stepwise::{Growing, NewToken, Output, decode_stepwise};
 use crate::{DecodingConfig, Hypothesis, Result, SamplingConfig, Sentence, StepModel};
 
-/// Draws `n_best` translations of each sentence, best score first.
+/// Draws `n_best` outputs for each sentence, best score first.
 pub(crate) fn sample<M: StepModel>(
     model: &M,
-    sentences: &[Sentence<'_>],
+    sentences: (&[Sentence<'_>], Output),
     config: &DecodingConfig,
     observe: &mut dyn FnMut(NewToken) -> ControlFlow<()>,
 ) -> Result<Vec<Vec<Hypothesis>>> {
     let sampling = &config.sampling;
-    let drawn = |logits: Logits<'_>, constraints: &Constraints, row: &Growing<'_>| {
+    let drawn = |logits: Logits<'_>, constraints: &Constraints<'_>, row: &Growing<'_>| {
         let draws = Counter::new(mix(sampling.seed, &[row.sentence.number, row.copy as u64]));
-        draw(logits, constraints, sampling, draws.f64_at(row.tokens.len() as u64))
+        draw(logits, constraints, sampling, draws.f64_at(row.tokens().len() as u64))
     };
     // Without a number of tokens that may be drawn, any may.
     let enough = if sampling.top_k > 0 { sampling.top_k } else { usize::MAX };
@@ -39,7 +39,7 @@ pub(crate) fn sample<M: StepModel>(
 /// `None` where the row is no distribution, `Some(None)` where nothing is possible.
 fn draw(
     logits: Logits<'_>,
-    constraints: &Constraints,
+    constraints: &Constraints<'_>,
     sampling: &SamplingConfig,
     uniform: f64,
 ) -> Option<Option<Candidate>> {
@@ -130,7 +130,7 @@ fn reached(tokens: &[Weight], enough: impl Fn(f64) -> bool) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tokens::END;
+    use crate::tokens::{END, OURS};
 
     const LOGITS: [f32; 8] = [9.0, 9.0, 9.0, -50.0, 2.0, 1.0, 0.0, 1.0];
 
@@ -141,8 +141,8 @@ mod tests {
     fn drawn_from(logits: &[f32], sampling: &SamplingConfig, uniform: f64) -> u32 {
         let config = DecodingConfig::default();
         let sentence = Sentence { source: &[5, END], prefix: &[], number: 0 };
-        let constraints =
-            Constraints::after(0, &[], &sentence, sentence.limits(&config, None), &config);
+        let limits = sentence.limits(&config, None);
+        let constraints = Constraints::after(&OURS, 0, &[], &sentence, limits, &config);
         draw(Logits::All(logits), &constraints, sampling, uniform)
             .expect("a distribution")
             .expect("possible")

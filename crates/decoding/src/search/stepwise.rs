@@ -1,12 +1,26 @@
 //! Following one token after another without looking back: what greedy search and sampling share.
 
-use crate::model::step::{Few, Logits, select_if_changed, step_rows};
+use crate::model::step::{Logits, TopK, select_if_changed, step_rows};
 use crate::search::candidates::Candidate;
 use crate::search::constraints::Constraints;
-use crate::tokens::END;
-use crate::{DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, Sentence, StepModel};
+use crate::search::hypothesis::Path;
+use crate::{
+    DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, Sentence, SpecialIds,
+    StepModel,
+};
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
+
+/// What an output is to its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// Its translation, a whole sentence: `</s>` is forced where it may have no more tokens.
+    Translation,
+    /// What follows it: where it may have no more tokens it is cut, and runs of tokens that may not
+    /// come twice are those of both.
+    Continuation,
+}
 
 /// An output that is still growing; its place among the active ones is its model row.
 pub(crate) struct Growing<'a> {
@@ -15,16 +29,43 @@ pub(crate) struct Growing<'a> {
     /// Which of the sentence's outputs, counted from 0.
     pub(crate) copy: usize,
     pub(crate) sentence: Sentence<'a>,
+    output: Output,
     limits: OutputLimits,
-    pub(crate) tokens: Vec<u32>,
-    log_probability: f64,
-    rank: f64,
+    path: Path,
 }
 
 impl Growing<'_> {
+    /// The tokens so far.
+    pub(crate) fn tokens(&self) -> &[u32] {
+        &self.path.tokens
+    }
+
     /// What may come next.
-    fn constraints(&self, config: &DecodingConfig) -> Constraints {
-        Constraints::after(self.tokens.len(), &self.tokens, &self.sentence, self.limits, config)
+    fn constraints<'a>(&self, special: &'a SpecialIds, config: &DecodingConfig) -> Constraints<'a> {
+        let tokens = self.tokens();
+        let history = match self.output {
+            Output::Continuation if config.no_repeat_ngram > 0 => {
+                Cow::Owned([self.sentence.source, tokens].concat())
+            }
+            _ => Cow::Borrowed(tokens),
+        };
+        let (sentence, limits) = (&self.sentence, self.limits);
+        Constraints::after(special, tokens.len(), &history, sentence, limits, config)
+    }
+
+    /// Adds a token; tells whether the output ends with it.
+    fn push(&mut self, candidate: Candidate, special: &SpecialIds) -> bool {
+        let path = &mut self.path;
+        path.log_probability += candidate.log_probability;
+        path.rank += candidate.rank;
+        path.token_log_probabilities.push(candidate.log_probability);
+        let is_continuation = self.output == Output::Continuation;
+        let is_end = special.is_end(candidate.token);
+        if is_end && !(is_continuation && special.is_text_end(candidate.token)) {
+            return true;
+        }
+        path.tokens.push(candidate.token);
+        is_end || (is_continuation && path.tokens.len() >= self.limits.max_length)
     }
 }
 
@@ -35,31 +76,33 @@ pub struct NewToken {
     pub sentence: usize,
     /// Which of its outputs, counted from 0.
     pub copy: usize,
-    /// The token; `</s>` ends the output.
+    /// The token.
     pub token: u32,
+    /// Whether the output ends with it: it is an end, or there may be no more.
+    pub is_last: bool,
 }
 
 /// Grows `copies` outputs for each sentence until all have ended, taking the token that `choose`
 /// picks from a row of logits at each position, and telling `observe` of each, which may break an
-/// output off. Returns the outputs of each sentence, best score first. The `enough` likeliest
-/// tokens that may come are all that `choose` needs.
+/// output off. What is cut or broken off has no `</s>`. Returns the outputs of each sentence, best
+/// score first. The `enough` likeliest tokens that may come are all that `choose` needs.
 ///
 /// `choose` answers `None` where the row is no distribution, and `Some(None)` where nothing is
 /// possible.
 pub(crate) fn decode_stepwise<M: StepModel>(
     model: &M,
-    sentences: &[Sentence<'_>],
+    (sentences, output): (&[Sentence<'_>], Output),
     copies: usize,
     config: &DecodingConfig,
     enough: usize,
-    choose: impl Fn(Logits<'_>, &Constraints, &Growing<'_>) -> Option<Option<Candidate>> + Sync,
+    choose: impl Fn(Logits<'_>, &Constraints<'_>, &Growing<'_>) -> Option<Option<Candidate>> + Sync,
     observe: &mut dyn FnMut(NewToken) -> ControlFlow<()>,
 ) -> Result<Vec<Vec<Hypothesis>>> {
     let mut finished: Vec<Vec<Hypothesis>> = vec![Vec::with_capacity(copies); sentences.len()];
     if sentences.is_empty() {
         return Ok(finished);
     }
-    let longest = model.longest_output();
+    let (special, longest) = (model.special(), model.longest_output());
     let mut active: Vec<Growing<'_>> = sentences
         .iter()
         .enumerate()
@@ -68,10 +111,9 @@ pub(crate) fn decode_stepwise<M: StepModel>(
                 index,
                 copy,
                 sentence: *sentence,
+                output,
                 limits: sentence.limits(config, longest),
-                tokens: Vec::new(),
-                log_probability: 0.0,
-                rank: 0.0,
+                path: Path::default(),
             })
         })
         .collect();
@@ -80,42 +122,29 @@ pub(crate) fn decode_stepwise<M: StepModel>(
     let rows: Vec<usize> = active.iter().map(|row| row.index).collect();
     select_if_changed(model, &mut state, sentences.len(), &rows)?;
     while !active.is_empty() {
-        let input = |row: &Growing<'_>| match row.tokens.last() {
+        let input = |row: &Growing<'_>| match row.tokens().last() {
             Some(&token) => token,
             None => model.first_input(row.sentence.source),
         };
         let inputs: Vec<u32> = active.iter().map(input).collect();
-        let few = Few::of(model, enough, active.iter().map(|row| row.constraints(config)));
-        let chosen = step_rows(model, &mut state, &inputs, few, |row, logits| {
-            next(logits, &active[row], config, &choose)
+        let top_k =
+            TopK::under(model, enough, active.iter().map(|row| row.constraints(special, config)));
+        let chosen = step_rows(model, &mut state, &inputs, top_k, |row, logits| {
+            next(logits, &active[row], special, config, &choose)
         })?;
 
         let old_rows = active.len();
         let mut kept_rows = Vec::with_capacity(old_rows);
         let mut still_active = Vec::with_capacity(old_rows);
         for (old_row, (mut row, candidate)) in active.into_iter().zip(chosen).enumerate() {
-            let new = NewToken { sentence: row.index, copy: row.copy, token: candidate.token };
-            let is_broken_off = observe(new).is_break();
-            row.log_probability += candidate.log_probability;
-            row.rank += candidate.rank;
-            if candidate.token != END && is_broken_off {
-                row.tokens.push(candidate.token);
-                finished[row.index].push(Hypothesis::broken_off(
-                    row.tokens,
-                    row.log_probability,
-                    row.rank,
-                    config,
-                ));
-            } else if candidate.token == END {
-                finished[row.index].push(Hypothesis::finished(
-                    row.tokens,
-                    row.log_probability,
-                    row.rank,
-                    row.limits,
-                    config,
-                ));
+            let (sentence, copy, token) = (row.index, row.copy, candidate.token);
+            let is_last = row.push(candidate, special);
+            let is_broken_off = observe(NewToken { sentence, copy, token, is_last }).is_break();
+            if is_last || is_broken_off {
+                let mut hypothesis = Hypothesis::of(row.path, row.limits, config);
+                hypothesis.truncated &= !special.is_text_end(token);
+                finished[sentence].push(hypothesis);
             } else {
-                row.tokens.push(candidate.token);
                 kept_rows.push(old_row);
                 still_active.push(row);
             }
@@ -136,11 +165,12 @@ pub(crate) fn decode_stepwise<M: StepModel>(
 fn next(
     logits: Logits<'_>,
     row: &Growing<'_>,
+    special: &SpecialIds,
     config: &DecodingConfig,
-    choose: &impl Fn(Logits<'_>, &Constraints, &Growing<'_>) -> Option<Option<Candidate>>,
+    choose: &impl Fn(Logits<'_>, &Constraints<'_>, &Growing<'_>) -> Option<Option<Candidate>>,
 ) -> Result<Candidate> {
-    let (sentence, position) = (row.index, row.tokens.len());
-    let constraints = row.constraints(config);
+    let (sentence, position) = (row.index, row.tokens().len());
+    let constraints = row.constraints(special, config);
     choose(logits, &constraints, row)
         .ok_or(DecodingError::NotADistribution { sentence, position })?
         .ok_or(DecodingError::DeadEnd { sentence })

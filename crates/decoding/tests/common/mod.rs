@@ -1,5 +1,5 @@
-//! A small step model whose every distribution depends on the whole source and prefix by hash, and
-//! the random sources that the tests feed it.
+//! A small step model whose distributions depend by hash on the whole source and prefix, and the
+//! random sources for tests.
 
 // Each test binary uses its own part of this module.
 #![allow(dead_code)]
@@ -20,13 +20,13 @@ pub(crate) fn mix(a: u64, b: u64) -> u64 {
 pub(crate) struct HashModel {
     pub(crate) vocabulary: usize,
     pub(crate) seed: u64,
-    /// How far apart logits lie.
+    /// Spread of the logits.
     pub(crate) spread: f32,
-    /// What is added to the logit of `</s>`.
+    /// Number added to the logit of `</s>`.
     pub(crate) end_bias: f32,
-    /// Distinct values that a logit may take; few make many ties.
+    /// Number of distinct values of a logit; few make many ties.
     pub(crate) levels: u64,
-    /// The most output tokens that it takes.
+    /// Largest number of output tokens.
     pub(crate) longest: Option<usize>,
     /// Whether threads take batches of their own.
     pub(crate) apart: bool,
@@ -65,7 +65,7 @@ impl HashModel {
 }
 
 impl StepModel for HashModel {
-    /// The hash of source and prefix, per row.
+    /// Hash of source and prefix, per row.
     type State = Vec<u64>;
 
     fn vocabulary_size(&self) -> usize {
@@ -76,7 +76,7 @@ impl StepModel for HashModel {
         self.longest
     }
 
-    fn steps_apart(&self) -> bool {
+    fn gains_from_workers(&self) -> bool {
         self.apart
     }
 
@@ -102,7 +102,7 @@ impl StepModel for HashModel {
             *history = mix(*history, u64::from(token));
             logits.extend(self.logits(*history));
         }
-        // In blocks, the last one smaller.
+        // Blocks of five rows, the last one smaller.
         logits.chunks(5 * self.vocabulary).try_for_each(read)
     }
 
@@ -125,8 +125,8 @@ pub(crate) fn random_sources(count: usize, seed: u64) -> Vec<Vec<u32>> {
         .collect()
 }
 
-/// A configuration whose outputs have at most `max_length` tokens for any source, and whose
-/// searches stop only where nothing can change their result.
+/// Configuration whose outputs have at most `max_length` tokens for any source, and whose searches
+/// stop only when nothing can change their result.
 pub(crate) fn short_outputs(beam_size: usize, max_length: usize) -> DecodingConfig {
     DecodingConfig {
         beam_size,

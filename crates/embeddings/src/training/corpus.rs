@@ -197,7 +197,7 @@ fn give(
 }
 
 fn invalid(path: &std::path::Path, lines: u64) -> Error {
-    taper_data::Error::InvalidUtf8 { path: path.to_owned(), line: lines + 1 }.into()
+    taper_data::Error::not_text(path, lines + 1).into()
 }
 
 /// Bytes in hexadecimal.

@@ -16,7 +16,7 @@ pub(crate) struct BleuCounter<'a> {
 }
 
 impl<'a> BleuCounter<'a> {
-    /// Working space for these options.
+    /// Makes the working space for these options.
     pub(crate) fn new(options: &'a Bleu) -> Self {
         Self {
             options,

@@ -17,25 +17,25 @@ use crate::signature::{Field, Signature, Trials};
 use crate::statistics::Statistics;
 use crate::text::Tokenizer;
 
-/// Stands for the logarithm of a zero precision, so that the score underflows to 0.
+/// Logarithm of a zero precision, so low that the score underflows to 0.
 const LOG_OF_ZERO: f64 = -9_999_999_999.0;
 
-/// The longest n-grams that can be asked for.
+/// Highest order of n-grams that can be requested.
 const HIGHEST_ORDER: usize = 100;
 
 /// Options of BLEU. The defaults are those of WMT.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Bleu {
-    /// How lines become words.
+    /// Tokenizer of lines.
     pub tokenizer: Tokenizer,
-    /// What replaces zero precisions.
+    /// Replacement of zero precisions.
     pub smoothing: Smoothing,
-    /// Leaves out orders that the hypotheses are too short for; meant for single sentences.
+    /// Leaves out orders for which the hypotheses are too short; meant for single sentences.
     pub effective_order: bool,
     /// Ignores case.
     pub lowercase: bool,
-    /// Accepts hypotheses that look tokenized without remark.
+    /// Accepts hypotheses that look tokenized, without a warning.
     pub force: bool,
     /// Longest n-gram counted.
     pub max_order: usize,
@@ -95,7 +95,7 @@ impl Bleu {
         })
     }
 
-    /// The score of sums, not yet signed.
+    /// Score from sums, without its signature.
     fn score_of_sums(&self, sums: &[f64]) -> BleuScore {
         let counts = |values: &[f64]| values.iter().map(|&count| count as u64).collect();
         let (matches, totals) = sums[2..].split_at(self.max_order);
@@ -113,8 +113,7 @@ impl Bleu {
         }
     }
 
-    /// Smoothed precisions in per cent, and the number of orders to average. Without any
-    /// match there is none to average.
+    /// Smoothed precisions in percent, and the number of orders to average: 0 without any match.
     fn precisions<R: Real>(&self, matches: &[R], totals: &[R]) -> (Vec<R>, usize) {
         let zero = R::of(0.0);
         let mut precisions = vec![zero; self.max_order];
@@ -151,7 +150,7 @@ impl Bleu {
         (precisions, order)
     }
 
-    /// The geometric mean of the precisions, times the brevity penalty.
+    /// Geometric mean of the precisions, times the brevity penalty.
     fn combine<R: Real>(&self, sums: &[R], precisions: &[R]) -> f64 {
         if precisions.is_empty() {
             return 0.0;
@@ -203,7 +202,7 @@ impl Metric for Bleu {
         2 + 2 * self.max_order
     }
 
-    /// Smoothing and effective order are about sums.
+    /// Smoothing and effective order change only how sums are scored.
     fn counted(&self) -> String {
         format!(
             "BLEU|{}|tok:{}|order:{}",
@@ -221,7 +220,8 @@ impl Metric for Bleu {
         self.score_of_sums(sums).score
     }
 
-    /// sacreBLEU adds k to NumPy's whole numbers here, which drops the fraction of k.
+    /// Computes the score of a shuffle. sacreBLEU adds k to NumPy's integers here, which drops the
+    /// fraction of k.
     fn shuffled_value(&self, sums: &[f64]) -> f64 {
         match self.smoothing {
             Smoothing::AddK(value) => {
@@ -234,7 +234,7 @@ impl Metric for Bleu {
     fn sample(&self, sums: &[f32]) -> ResampledScore {
         let (matches, totals) = sums[2..].split_at(self.max_order);
         let (precisions, order) = self.precisions(matches, totals);
-        // Logarithms and what follows are in double precision again.
+        // The logarithms and everything after them are in double precision again.
         ResampledScore::Double(self.combine(sums, &precisions[..order]))
     }
 

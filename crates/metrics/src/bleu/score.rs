@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// A BLEU score with the quantities it was made from.
 ///
-/// Displays as sacreBLEU's verbose line, with two decimals or as many as the formatter's
-/// precision asks: `{score:.1}` prints one.
+/// Displays as sacreBLEU's verbose line, with two decimals, or with the formatter's precision:
+/// `{score:.1}` prints one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BleuScore {
     /// BLEU, from 0 to 100.
@@ -24,10 +24,10 @@ pub struct BleuScore {
     pub hypothesis_length: u64,
     /// Words in the references, the closest in length for each segment.
     pub reference_length: u64,
-    /// How the score was computed.
+    /// Settings and data that the score depends on, as text.
     pub signature: String,
-    /// Whether the hypotheses look tokenized, in which case the score is not comparable;
-    /// worth a warning to the reader. Never set where `force` was.
+    /// Whether the hypotheses look tokenized, in which case the score is not comparable and
+    /// deserves a warning. Never set with `force`.
     pub looks_tokenized: bool,
 }
 
@@ -40,12 +40,12 @@ impl BleuScore {
         self.hypothesis_length as f64 / self.reference_length as f64
     }
 
-    /// The verbose line with its signature: `BLEU|nrefs:1|… = 25.31 58.2/… (…)`.
+    /// Verbose line with its signature: `BLEU|nrefs:1|… = 25.31 58.2/… (…)`.
     pub fn line(&self, decimals: usize) -> String {
         format!("BLEU|{} = {:.decimals$} {}", self.signature, self.score, self.details())
     }
 
-    /// What stands after the score: precisions, brevity penalty and lengths.
+    /// Part of the line after the score: precisions, brevity penalty and lengths.
     pub(crate) fn details(&self) -> String {
         let precisions: Vec<String> =
             self.precisions.iter().map(|precision| format!("{precision:.1}")).collect();

@@ -1,4 +1,4 @@
-//! How BLEU smooths n-gram precisions that are zero.
+//! Smoothing of zero n-gram precisions.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::MetricError;
 
-/// What takes the place of a zero n-gram precision (Chen and Cherry, 2014).
+/// Replacement of a zero n-gram precision (Chen and Cherry, 2014).
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Smoothing {
-    /// Nothing: one zero precision makes the score 0.
+    /// None: one zero precision makes the score 0.
     None,
     /// This many matches instead of none; 0.1 by convention.
     Floor(f64),
@@ -23,7 +23,7 @@ pub enum Smoothing {
 }
 
 impl Smoothing {
-    /// The smoothing with its conventional value replaced, where it takes one.
+    /// The same smoothing with another value, if it takes one.
     pub fn with_value(self, value: f64) -> Self {
         match self {
             Self::Floor(_) => Self::Floor(value),

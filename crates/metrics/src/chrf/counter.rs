@@ -20,14 +20,14 @@ pub(crate) struct ChrfCounter<'a> {
     words: NgramMatcher,
     hypothesis: Symbols,
     reference: Symbols,
-    /// Matches by order, characters then words.
+    /// Matches by order, first of characters, then of words.
     matches: Vec<f64>,
-    /// The row of the reference just read.
+    /// Row of the reference just read.
     row: Vec<f64>,
 }
 
 impl<'a> ChrfCounter<'a> {
-    /// Working space for these options.
+    /// Makes the working space for these options.
     pub(crate) fn new(options: &'a Chrf) -> Self {
         let orders = options.char_order + options.word_order;
         Self {
@@ -68,7 +68,7 @@ impl<'a> ChrfCounter<'a> {
 }
 
 impl SegmentCounter for ChrfCounter<'_> {
-    /// Of several references, the one with the best score counts.
+    /// Counts a segment; of several references, the one with the best score counts.
     fn count(&mut self, segment: &Segment<'_>, row: &mut [f64]) {
         read_symbols(segment.hypothesis, self.options, &mut self.vocabulary, &mut self.hypothesis);
         self.characters.start(&self.hypothesis.characters, self.options.char_order);
@@ -104,7 +104,7 @@ fn read_symbols(line: &str, options: &Chrf, vocabulary: &mut Vocabulary, symbols
     }
 }
 
-/// Splits one ASCII punctuation mark off a word: the last, or failing that the first.
+/// Splits one ASCII punctuation mark off a word: the last character or, failing that, the first.
 fn split_punctuation(word: &str) -> (&str, Option<&str>) {
     if word.chars().nth(1).is_none() {
         return (word, None);

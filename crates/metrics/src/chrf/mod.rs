@@ -17,10 +17,10 @@ use crate::statistics::Statistics;
 /// Statistics of each n-gram order: n-grams in the hypothesis, in the reference, in both.
 pub(crate) const COUNTS_PER_ORDER: usize = 3;
 
-/// Stands for an undefined precision or recall under epsilon smoothing.
+/// Value of an undefined precision or recall under epsilon smoothing.
 const EPSILON: f64 = 1e-16;
 
-/// The highest order of n-grams; no sentence has much in common with another there.
+/// Highest order of n-grams; sentences have almost no n-grams of that length in common.
 const HIGHEST_ORDER: usize = 100;
 
 /// Options of chrF. The defaults are chrF2 over character n-grams up to 6.
@@ -37,8 +37,8 @@ pub struct Chrf {
     pub lowercase: bool,
     /// Counts whitespace as characters.
     pub whitespace: bool,
-    /// Averages F-scores over all orders with a small constant for undefined ones, as the
-    /// original implementation does, instead of averaging over the orders that exist.
+    /// Averages F-scores over all orders with a small constant for undefined ones, as in the
+    /// original implementation, instead of averaging over the orders that exist.
     pub eps_smoothing: bool,
 }
 
@@ -56,7 +56,7 @@ impl Default for Chrf {
 }
 
 impl Chrf {
-    /// The options of chrF++: word n-grams up to 2 besides the characters.
+    /// Options of chrF++: word n-grams up to 2 as well as the characters.
     pub fn plus_plus() -> Self {
         Self { word_order: 2, ..Self::default() }
     }
@@ -98,8 +98,7 @@ impl Chrf {
 
     /// The F-score in per cent.
     ///
-    /// The order of the operations is part of the result: it decides ties between
-    /// references.
+    /// The order of the operations matters for the last bits, which decide ties between references.
     pub(crate) fn f_score<R: Real>(&self, sums: &[R]) -> R {
         let factor = R::of(f64::from(self.beta).powi(2));
         let weight = R::of(1.0 + f64::from(self.beta).powi(2));

@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 
 /// A chrF score with its name and signature.
 ///
-/// Displays as sacreBLEU's line, `chrF2++ = 51.90`, with two decimals or as many as the
-/// formatter's precision asks.
+/// Displays as sacreBLEU's line, `chrF2++ = 51.90`, with two decimals, or with the formatter's
+/// precision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChrfScore {
     /// chrF, from 0 to 100.
     pub score: f64,
     /// `chrF`, beta, and a `+` for each word order.
     pub name: String,
-    /// How the score was computed.
+    /// Settings and data that the score depends on, as text.
     pub signature: String,
 }
 

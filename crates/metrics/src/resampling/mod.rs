@@ -1,5 +1,5 @@
-//! How far a score can be trusted: bootstrap confidence intervals of one system, and paired
-//! tests of systems against a baseline (Koehn, 2004; Riezler and Maxwell, 2005).
+//! Significance of scores: bootstrap confidence intervals of one system, and paired tests of
+//! systems against a baseline (Koehn, 2004; Riezler and Maxwell, 2005).
 //!
 //! All of it works on the statistics of any [`Metric`]. Random numbers, the order of sums
 //! and their precision are sacreBLEU's, so intervals and p-values agree digit for digit.
@@ -19,10 +19,11 @@ use crate::error::MetricError;
 use crate::metric::Metric;
 use crate::statistics::Statistics;
 
-/// Seed that sacreBLEU uses unless `SACREBLEU_SEED` says otherwise.
+/// Default seed of sacreBLEU, which `SACREBLEU_SEED` overrides.
 pub const DEFAULT_SEED: u64 = 12345;
 
-/// Resamples or shuffles drawn, one after another, before threads score them side by side.
+/// Number of resamples or shuffles that are drawn sequentially before threads score them in
+/// parallel.
 const TRIALS_PER_BATCH: usize = 32;
 
 /// Mean of resampled scores, and the half-width of their central 95 %.
@@ -30,12 +31,12 @@ const TRIALS_PER_BATCH: usize = 32;
 pub struct Confidence {
     /// The mean.
     pub mean: f64,
-    /// Half the distance between the ends.
+    /// Half the length of the interval.
     pub half_width: f64,
 }
 
 impl Confidence {
-    /// As printed: `μ = 36.2 ± 24.4`.
+    /// Formatted as `μ = 36.2 ± 24.4`.
     pub fn text(&self, decimals: usize) -> String {
         format!("μ = {:.decimals$} ± {:.decimals$}", self.mean, self.half_width)
     }
@@ -44,16 +45,16 @@ impl Confidence {
 /// One system of a paired test.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Comparison {
-    /// Its score.
+    /// Score of the system.
     pub score: f64,
-    /// Probability of a difference from the baseline at least this large by chance; none
-    /// for the baseline itself.
+    /// Probability of a difference from the baseline at least this large by chance; `None` for the
+    /// baseline itself.
     pub p_value: Option<f64>,
     /// Its confidence interval, if the test draws bootstrap resamples.
     pub confidence: Option<Confidence>,
 }
 
-/// The confidence interval of one system's score from bootstrap resamples.
+/// Computes the confidence interval of one system's score from bootstrap resamples.
 ///
 /// # Errors
 /// When `resamples` is zero or there are no segments, or other options counted them.
@@ -87,8 +88,8 @@ pub fn paired_bootstrap(
     Ok(scores.iter().zip(&samples).enumerate().map(compare).collect())
 }
 
-/// Compares systems with the first of them by approximate randomisation: segments of the
-/// two are swapped at random, and the difference of the scores is looked at again.
+/// Compares systems with the first of them by approximate randomisation: segments of the two are
+/// swapped at random, and the difference of the scores is computed again.
 ///
 /// # Errors
 /// As [`paired_bootstrap`].
@@ -112,7 +113,7 @@ pub fn paired_randomization(
     scores.iter().zip(systems).enumerate().map(compare).collect()
 }
 
-/// The scores of the systems, which must have the same segments.
+/// Computes the scores of the systems, which must have the same segments.
 fn scores(metric: &dyn Metric, systems: &[&Statistics]) -> Result<Vec<f64>, MetricError> {
     for (index, system) in systems.iter().enumerate() {
         let (expected, found) = (systems[0].segments(), system.segments());
@@ -123,7 +124,8 @@ fn scores(metric: &dyn Metric, systems: &[&Statistics]) -> Result<Vec<f64>, Metr
     systems.iter().map(|system| Ok(metric.value(&system.sums(metric)?))).collect()
 }
 
-/// Scores of the systems over the same resamples of their segments, drawn with replacement.
+/// Computes the scores of the systems over the same resamples of their segments, drawn with
+/// replacement.
 fn bootstrap(
     metric: &dyn Metric,
     systems: &[&Statistics],
@@ -160,7 +162,7 @@ fn bootstrap(
     Ok(samples.iter().map(|samples| ResampledScores::new(samples)).collect())
 }
 
-/// The sums of some rows of a table, added in their order.
+/// Sums some rows of a table, in their order.
 fn sums_of_rows(table: &[f32], columns: usize, rows: &[u32]) -> Vec<f32> {
     let mut sums = vec![0.0; columns];
     for &row in rows {
@@ -172,7 +174,8 @@ fn sums_of_rows(table: &[f32], columns: usize, rows: &[u32]) -> Vec<f32> {
     sums
 }
 
-/// Absolute differences in score between two systems whose segments are swapped at random.
+/// Computes the absolute differences in score between two systems whose segments are swapped at
+/// random.
 fn shuffled_differences(
     metric: &dyn Metric,
     baseline: &Statistics,
@@ -199,7 +202,7 @@ fn shuffled_differences(
             masks.extend((0..words).map(|word| bits.take(64.min(segments - 64 * word))));
         }
         let difference = |mask: &[u64]| {
-            // Where a bit is set, the first pseudo-system has the baseline's segment.
+            // A set bit gives the first pseudo-system the baseline's segment.
             let mut first = system_sums.clone();
             let mut second = baseline_sums.clone();
             for segment in set_bits(mask) {
@@ -216,7 +219,7 @@ fn shuffled_differences(
     Ok(differences)
 }
 
-/// The positions of the bits that are set, from the lowest of the first word upwards.
+/// Positions of the set bits, from the lowest of the first word upwards.
 fn set_bits(words: &[u64]) -> impl Iterator<Item = usize> {
     words.iter().enumerate().flat_map(|(index, &word)| {
         let mut word = word;
@@ -228,7 +231,7 @@ fn set_bits(words: &[u64]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Random bits as `integers(2, dtype=bool)` draws them: from the lowest of each number up.
+/// Random bits as drawn by `integers(2, dtype=bool)`: from the lowest of each number up.
 struct BitStream {
     generator: Generator,
     /// Bits drawn but not taken, fewer than 64.
@@ -237,7 +240,7 @@ struct BitStream {
 }
 
 impl BitStream {
-    /// The next bits, at most 64 of them, the first in the lowest place.
+    /// Takes the next bits, at most 64, with the first in the lowest place.
     fn take(&mut self, count: usize) -> u64 {
         if self.pending_bits < count {
             self.pending |= u128::from(self.generator.next_u64()) << self.pending_bits;
@@ -250,10 +253,10 @@ impl BitStream {
     }
 }
 
-/// Far more than any test needs; their results are held in memory.
+/// Largest number of trials, far more than any test needs; their results are held in memory.
 const MOST_TRIALS: usize = 100_000_000;
 
-/// Refuses to draw nothing, or more than there is room for.
+/// Checks that the number of trials is at least one, and not too large for memory.
 fn check_trials(option: &'static str, count: usize) -> Result<(), MetricError> {
     if !(1..=MOST_TRIALS).contains(&count) {
         return Err(MetricError::InvalidOption {

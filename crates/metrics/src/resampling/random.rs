@@ -1,4 +1,4 @@
-//! NumPy's default random generator, so that resamples are the reference implementation's.
+//! NumPy's default random generator, for the same resamples as in the reference implementation.
 //!
 //! PCG64 (O'Neill, 2014: the XSL-RR output of a 128-bit linear congruential generator),
 //! seeded through `SeedSequence`, with bounded integers by Lemire's method (2019) on its
@@ -12,7 +12,7 @@ const MULTIPLIER: u128 = 0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645;
 pub(crate) struct Generator {
     state: u128,
     increment: u128,
-    /// Upper half of the last 64 bits, which the next draw of 32 bits takes.
+    /// Upper half of the last 64 bits, which is used by the next draw of 32 bits.
     half: Option<u32>,
 }
 
@@ -50,10 +50,10 @@ impl Generator {
         both as u32
     }
 
-    /// An integer below `bound`, as `choice` and `integers` draw it.
+    /// Draws an integer below `bound`, like `choice` and `integers`.
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
         if bound <= 1 {
-            // One possibility costs no draw.
+            // A single possibility consumes no random number.
             return 0;
         }
         let mut product = u64::from(self.next_u32()) * u64::from(bound);
@@ -67,7 +67,7 @@ impl Generator {
     }
 }
 
-/// The state words that `SeedSequence(seed)` generates.
+/// State words that `SeedSequence(seed)` generates.
 fn seed_words(seed: u64) -> [u64; 4] {
     const POOL: usize = 4;
     let mut constant: u32 = 0x43b0_d7e5;
@@ -100,7 +100,7 @@ fn seed_words(seed: u64) -> [u64; 4] {
 mod tests {
     use super::Generator;
 
-    /// Draws below a bound under a seed.
+    /// Draws numbers below a bound under a seed.
     fn draws<const N: usize>(seed: u64, bound: u32) -> [u32; N] {
         let mut generator = Generator::new(seed);
         std::array::from_fn(|_| generator.below(bound))

@@ -1,11 +1,11 @@
-//! What many trials say together: means, intervals and p-values, in the precision and the
-//! order of sums that NumPy and Python would use.
+//! Statistics of many trials: means, intervals and p-values, with the precision and the order of
+//! sums of NumPy and Python.
 
 use crate::real::{Real, ResampledScore};
 use crate::resampling::Confidence;
 
-/// The scores of resamples, all in the type that NumPy would hold them in: double precision
-/// as soon as one of them is.
+/// Scores of resamples, all in the type of NumPy's array: double precision as soon as one of them
+/// is double.
 #[derive(Debug)]
 pub(crate) enum ResampledScores {
     Single(Vec<f32>),
@@ -13,7 +13,7 @@ pub(crate) enum ResampledScores {
 }
 
 impl ResampledScores {
-    /// Brings samples to one type.
+    /// Converts samples to one type.
     pub(crate) fn new(samples: &[ResampledScore]) -> Self {
         let single = samples.iter().map(|sample| match sample {
             ResampledScore::Single(score) => Some(*score),
@@ -25,7 +25,7 @@ impl ResampledScores {
         }
     }
 
-    /// The interval of a system in a paired test.
+    /// Interval of a system in a paired test.
     pub(crate) fn confidence(&self) -> Confidence {
         match self {
             Self::Single(scores) => interval(&sorted(scores)),
@@ -33,7 +33,7 @@ impl ResampledScores {
         }
     }
 
-    /// The interval of a system alone, whose mean is Python's.
+    /// Interval of a system alone, whose mean is Python's.
     pub(crate) fn confidence_alone(&self) -> Confidence {
         let mean = exact_mean(&self.to_double());
         match self {
@@ -58,7 +58,7 @@ pub(crate) fn bootstrap_p_value(
     system: &ResampledScores,
     actual: f64,
 ) -> f64 {
-    /// Differences are centred on their mean, which stands for no difference.
+    /// Differences, centred on their mean: the null hypothesis is no difference.
     fn centred<R: Real>(baseline: &[R], system: &[R]) -> Vec<R> {
         let differences: Vec<R> =
             baseline.iter().zip(system).map(|(&left, &right)| absolute(right - left)).collect();
@@ -73,8 +73,8 @@ pub(crate) fn bootstrap_p_value(
     }
 }
 
-/// The share of trials that exceed the actual difference, itself counted among them so that
-/// the test never errs on the side of significance.
+/// Share of trials that exceed the actual difference. The actual difference itself counts as one,
+/// so that the test never errs on the side of significance.
 pub(crate) fn p_value<R: Real>(differences: &[R], actual: R) -> f64 {
     let exceeding = differences.iter().filter(|&&difference| difference > actual).count();
     (exceeding + 1) as f64 / (differences.len() + 1) as f64
@@ -97,13 +97,13 @@ fn interval<R: Real>(sorted: &[R]) -> Confidence {
     Confidence { mean: mean(sorted).wide(), half_width: half_width(sorted) }
 }
 
-/// Half of what the central 95 % of sorted scores span.
+/// Half the length of the central 95 % of sorted scores.
 fn half_width<R: Real>(sorted: &[R]) -> f64 {
     let tail = sorted.len() / 40;
     (R::of(0.5) * (sorted[sorted.len() - tail - 1] - sorted[tail])).wide()
 }
 
-/// The mean as NumPy computes it: pairwise sums in the numbers' own precision.
+/// Mean as NumPy computes it: pairwise sums in the numbers' own precision.
 fn mean<R: Real>(values: &[R]) -> R {
     R::of(pairwise_sum(values).wide() / values.len() as f64)
 }
@@ -133,7 +133,7 @@ fn pairwise_sum<R: Real>(values: &[R]) -> R {
     plain(((a + b) + (c + d)) + ((e + f) + (g + h)), rest)
 }
 
-/// The mean rounded once, as Python's `statistics.mean`: the sum is kept in two doubles.
+/// Mean rounded once, like Python's `statistics.mean`: the sum is kept in two doubles.
 fn exact_mean(values: &[f64]) -> f64 {
     let (mut sum, mut error) = (0.0_f64, 0.0_f64);
     for &value in values {

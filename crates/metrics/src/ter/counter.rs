@@ -1,10 +1,9 @@
 //! The counts behind TER: the fewest edits that turn a hypothesis into a reference, where
 //! moving a block of words is one edit.
 //!
-//! Finding the fewest is intractable, so Tercom shifts greedily: of the blocks that the
-//! reference has elsewhere, it moves the one that lowers the edit distance most, until none
-//! does. Which blocks are tried, in what order, and when the search gives up are part of
-//! the definition.
+//! Finding the fewest is intractable, so Tercom shifts greedily: among blocks that the reference
+//! has elsewhere, it moves the one that lowers the edit distance most, until none does. The blocks
+//! that are tried, their order, and the limits of the search are part of the definition.
 
 use std::cmp::Reverse;
 
@@ -18,10 +17,10 @@ use crate::text::rewriting::Buffers;
 /// Longest block that is shifted.
 const MAX_SHIFT_SIZE: usize = 10;
 
-/// Furthest that positions of a block in hypothesis and reference may lie apart.
+/// Largest distance between the positions of a block in hypothesis and reference.
 const MAX_SHIFT_DISTANCE: usize = 50;
 
-/// Shifts tried for one pair of sentences, after which the search gives up.
+/// Number of shifts tried for one pair of sentences, after which the search gives up.
 const MAX_SHIFTS_TRIED: usize = 1000;
 
 /// Counts edits.
@@ -32,13 +31,13 @@ pub(crate) struct TerCounter<'a> {
     distance: EditDistance,
     hypothesis: Vec<u32>,
     reference: Vec<u32>,
-    /// The hypothesis after the shifts made so far, one being tried, and the best tried.
+    /// Hypothesis after the shifts made so far; a shift being tried; the best shift tried.
     shifted: Vec<u32>,
     tried: Vec<u32>,
     best: Vec<u32>,
 }
 
-/// A block of words that hypothesis and reference have in different places.
+/// A block of words at different places in hypothesis and reference.
 #[derive(Debug, Clone, Copy)]
 struct Block {
     hypothesis_start: usize,
@@ -46,12 +45,11 @@ struct Block {
     length: usize,
 }
 
-/// What makes one shift better than another: its gain, then its length, then an early block,
-/// then an early target.
+/// Rank of a shift: by its gain, then its length, then an early block, then an early target.
 type Rank = (i64, usize, Reverse<(usize, usize)>);
 
 impl<'a> TerCounter<'a> {
-    /// Working space for these options.
+    /// Makes the working space for these options.
     pub(crate) fn new(options: &'a Ter) -> Self {
         Self {
             options,
@@ -66,7 +64,7 @@ impl<'a> TerCounter<'a> {
         }
     }
 
-    /// Edits between the two lines just read.
+    /// Number of edits between the two lines just read.
     fn edits(&mut self) -> usize {
         if self.reference.is_empty() {
             return self.hypothesis.len();
@@ -77,7 +75,7 @@ impl<'a> TerCounter<'a> {
         let mut tried = 0;
         while self.distance.total() > 0 {
             let gain = self.best_shift(&mut tried);
-            // A search that gave up does not use what it found last.
+            // When a search gives up, its last shift is not applied.
             if tried >= MAX_SHIFTS_TRIED || gain <= 0 {
                 break;
             }
@@ -88,8 +86,8 @@ impl<'a> TerCounter<'a> {
         shifts + self.distance.total() as usize
     }
 
-    /// Tries shifts of the hypothesis as it stands; leaves the best in `best` and returns by
-    /// how much it lowers the distance.
+    /// Tries all shifts of the current hypothesis; leaves the best in `best` and returns by how
+    /// much it lowers the distance.
     fn best_shift(&mut self, tried: &mut usize) -> i64 {
         let before = i64::from(self.distance.total());
         self.distance.align(&self.shifted, &self.reference);
@@ -135,8 +133,8 @@ impl<'a> TerCounter<'a> {
         best.map_or(0, |(gain, ..)| gain)
     }
 
-    /// Whether the block is wrong where it is, missing where it would go, and would not be
-    /// moved into itself.
+    /// Whether the block is wrong where it is, missing at its target, and the target is not within
+    /// the block.
     fn is_worth_shifting(&self, block: Block) -> bool {
         let Block { hypothesis_start, reference_start, length } = block;
         let target = self.distance.insertion_point(reference_start + 1);
@@ -167,11 +165,11 @@ impl SegmentCounter for TerCounter<'_> {
     }
 }
 
-/// Writes `words` with the block moved before what stands at `target`, and returns the first
-/// position that may have changed. A target within the block moves it that many words on.
+/// Writes `words` with the block moved before the word at `target`, and returns the first position
+/// that may have changed. A target within the block moves it that many words further.
 fn shift(words: &[u32], block: Block, target: usize, shifted: &mut Vec<u32>) -> usize {
     let (start, end) = (block.hypothesis_start, block.hypothesis_start + block.length);
-    // Where the block goes, in terms of the words without it.
+    // Target of the block, as a position among the words without it.
     let place = if target < start {
         target
     } else if target > end {

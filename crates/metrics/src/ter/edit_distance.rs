@@ -1,43 +1,43 @@
-//! Edit distance between a hypothesis, rearranged again and again, and one reference.
+//! Edit distance between many rearrangements of a hypothesis and one reference.
 //!
-//! As in sacreBLEU, each row of the matrix is only computed in a beam around the diagonal.
-//! The beam depends on the two lengths alone, which rearranging does not change, so a row
-//! depends on the words before it alone: a rearrangement starts from the row of the first
-//! word that it changes.
+//! As in sacreBLEU, each row of the matrix is only computed in a beam around the diagonal. The beam
+//! depends only on the two lengths, which rearranging does not change. So a row depends only on the
+//! words before it, and a rearrangement is computed from the row of the first word that it changes.
 
 use std::ops::Range;
 
 /// Half the width of the beam.
 const BEAM_WIDTH: usize = 25;
 
-/// The distance of a cell outside the beam.
+/// Distance of cells outside the beam.
 const UNREACHED: u32 = 1 << 30;
 
 /// A row of the matrix.
 #[derive(Debug)]
 struct Row {
-    /// The columns that are computed.
+    /// Columns that are computed.
     beam: Range<usize>,
-    /// The columns that are kept: those, and what the row below looks at besides.
+    /// Columns that are kept: those computed, and others that the next row reads.
     kept: Range<usize>,
-    /// Where they begin in the matrix.
+    /// Index in the matrix at which they begin.
     start: usize,
 }
 
-/// The matrix of one hypothesis and reference, and space to try rearrangements.
+/// Matrix of one hypothesis and reference, with working space for rearrangements.
 #[derive(Debug, Default)]
 pub(crate) struct EditDistance {
-    /// Columns of the matrix: reference words and one.
+    /// Number of columns of the matrix: reference words plus one.
     columns: usize,
-    /// Row i has seen i words of the hypothesis.
+    /// Rows; row i covers the first i words of the hypothesis.
     rows: Vec<Row>,
-    /// Distances, row by row, of the columns that are kept: a whole matrix of two documents would
-    /// not fit into memory.
+    /// Distances of the kept columns, row by row: the whole matrix of two documents would not fit
+    /// into memory.
     matrix: Vec<u32>,
-    /// Two rows of a rearrangement, of all columns.
+    /// Two rows of a rearrangement, with all columns.
     row: Vec<u32>,
     next_row: Vec<u32>,
-    /// Where a word that follows the first k of the reference goes in the hypothesis, by k.
+    /// Positions in the hypothesis at which to insert a word that follows the first k words of the
+    /// reference, by k.
     insertion_points: Vec<usize>,
     hypothesis_errors: Vec<bool>,
     reference_errors: Vec<bool>,
@@ -63,13 +63,13 @@ impl EditDistance {
         }
     }
 
-    /// The distance between the two.
+    /// Distance between the two.
     pub(crate) fn total(&self) -> u32 {
         self.matrix[self.matrix.len() - 1]
     }
 
-    /// The distance of a rearranged hypothesis that agrees with the matrix's own on the
-    /// words before `first_changed`.
+    /// Distance of a rearranged hypothesis that equals the matrix's own before word
+    /// `first_changed`.
     pub(crate) fn total_from(
         &mut self,
         rearranged: &[u32],
@@ -91,8 +91,8 @@ impl EditDistance {
         self.row[self.columns - 1]
     }
 
-    /// Aligns the two along the cheapest edits, substitutions first, then words of the
-    /// hypothesis dropped, then words of the reference inserted.
+    /// Aligns the two along the cheapest edits. Among equals, substitutions come first, then
+    /// deletions from the hypothesis, then insertions from the reference.
     pub(crate) fn align(&mut self, hypothesis: &[u32], reference: &[u32]) {
         self.insertion_points.clear();
         self.insertion_points.resize(self.columns, 0);
@@ -129,23 +129,24 @@ impl EditDistance {
         }
     }
 
-    /// Where a word that follows the first `count` of the reference goes in the hypothesis.
+    /// Position in the hypothesis at which to insert a word that follows the first `count` words of
+    /// the reference.
     pub(crate) fn insertion_point(&self, count: usize) -> usize {
         self.insertion_points[count]
     }
 
-    /// Which words of the hypothesis have no equal in the alignment.
+    /// Whether each word of the hypothesis lacks an equal in the alignment.
     pub(crate) fn hypothesis_errors(&self) -> &[bool] {
         &self.hypothesis_errors
     }
 
-    /// Which words of the reference have no equal in the alignment.
+    /// Whether each word of the reference lacks an equal in the alignment.
     pub(crate) fn reference_errors(&self) -> &[bool] {
         &self.reference_errors
     }
 
     /// Lays the beam along the diagonal, wide enough that neighbouring rows overlap, and returns
-    /// how many cells are kept. The first row is known in all columns.
+    /// the number of kept cells. The first row has all columns.
     fn lay_beam(&mut self, rows: usize, columns: usize) -> usize {
         let ratio = if rows == 0 { 1.0 } else { columns as f64 / rows as f64 };
         let half_step = ratio / 2.0;
@@ -177,8 +178,8 @@ impl EditDistance {
     }
 }
 
-/// Computes the cells of a row that lie in the beam; the others are unreached already. Each row
-/// comes with its cells, from the first that is kept.
+/// Computes the cells of a row within the beam; the others are unreached already. Each row is
+/// passed with its cells, from the first that is kept.
 fn fill_row(
     word: u32,
     reference: &[u32],

@@ -19,13 +19,12 @@ use crate::statistics::Statistics;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ter {
-    /// Sets punctuation apart and undoes markup; without it, words are what whitespace
-    /// separates.
+    /// Separates punctuation and undoes markup; otherwise, words are separated by whitespace only.
     pub normalized: bool,
     /// Removes punctuation.
     pub no_punct: bool,
-    /// Makes Chinese characters words, and their punctuation part of what `normalized` and
-    /// `no_punct` treat; without effect on its own.
+    /// Makes Chinese characters words, and extends `normalized` and `no_punct` to their
+    /// punctuation; has no effect on its own.
     pub asian_support: bool,
     /// Distinguishes case.
     pub case_sensitive: bool,
@@ -73,8 +72,8 @@ impl Ter {
     }
 }
 
-/// Edits per hundred words of reference. Against empty references everything was inserted,
-/// or nothing at all.
+/// Edits per hundred words of reference. With empty references the rate is that of pure insertion,
+/// or 0 without edits.
 fn rate<R: Real>(edits: R, reference_length: R) -> R {
     let zero = R::of(0.0);
     if reference_length > zero {
@@ -131,22 +130,22 @@ impl Metric for Ter {
 /// A TER score with the quantities it was made from. Lower is better; more edits than
 /// reference words exceed 100.
 ///
-/// Displays as sacreBLEU's line, `TER = 51.90`, with two decimals or as many as the
-/// formatter's precision asks.
+/// Displays as sacreBLEU's line, `TER = 51.90`, with two decimals, or with the formatter's
+/// precision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TerScore {
-    /// TER, from 0 upwards.
+    /// TER, at least 0.
     pub score: f64,
     /// Insertions, deletions, substitutions and shifts.
     pub edits: u64,
-    /// Words in the references; of several references of a segment, their mean.
+    /// Number of words in the references; with several references of a segment, their mean.
     pub reference_length: f64,
-    /// How the score was computed.
+    /// Settings and data that the score depends on, as text.
     pub signature: String,
 }
 
 impl TerScore {
-    /// The line with its signature: `TER|nrefs:1|… = 51.90`.
+    /// Line with its signature: `TER|nrefs:1|… = 51.90`.
     pub fn line(&self, decimals: usize) -> String {
         format!("TER|{} = {:.decimals$}", self.signature, self.score)
     }

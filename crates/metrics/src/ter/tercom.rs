@@ -1,4 +1,4 @@
-//! Tercom's normalisation, which comes before TER compares words.
+//! Tercom's normalisation, before TER compares words.
 
 use std::borrow::Cow;
 
@@ -8,17 +8,17 @@ use crate::text::rewriting::{
     Buffers, ENTITIES, isolate, replace_all, western_marks, western_stops,
 };
 
-/// Line joins, which Tercom writes the other way round than mteval.
+/// Line joins, in which Tercom and mteval swap the order of the characters.
 const LINE_MARKUP: [(&str, &str); 2] = [("\n-", ""), ("\n", " ")];
 
 impl Ter {
-    /// The words of a line.
+    /// Words of a line.
     pub fn tokenize(&self, line: &str) -> Vec<String> {
         let mut buffers = Buffers::default();
         text::split(&self.rewrite(line, &mut buffers)).map(str::to_owned).collect()
     }
 
-    /// The line rewritten so that whitespace separates its words.
+    /// Rewrites the line so that whitespace separates its words.
     pub(crate) fn rewrite<'a>(&self, line: &'a str, buffers: &'a mut Buffers) -> Cow<'a, str> {
         let line = text::fold_case(text::trim_end(line), !self.case_sensitive);
         if line.is_empty() || !(self.normalized || self.no_punct) {
@@ -54,8 +54,8 @@ impl Ter {
         Cow::Borrowed(buffers.text())
     }
 
-    /// The same for a reference, which sacreBLEU rewrites twice: what the first time has set
-    /// apart by unusual space, or taken out of an entity, the second time finds.
+    /// Rewrites a reference; sacreBLEU does this twice, and the second pass finds text that the
+    /// first has separated by unusual space or decoded from an entity.
     pub(crate) fn rewrite_reference<'a>(
         &self,
         line: &'a str,
@@ -70,12 +70,12 @@ impl Ter {
     }
 }
 
-/// The marks that `no_punct` removes from any language.
+/// Whether `no_punct` removes a character, in any language.
 fn is_mark(character: char) -> bool {
     matches!(character, '.' | ',' | '?' | ':' | ';' | '!' | '"' | '(' | ')')
 }
 
-/// East Asian and full-width punctuation.
+/// Whether a character is East Asian or full-width punctuation.
 fn is_asian_mark(character: char) -> bool {
     matches!(
         character,
@@ -86,9 +86,9 @@ fn is_asian_mark(character: char) -> bool {
 
 /// Whether `asian_support` makes a character a word.
 ///
-/// The ranges are those that sacreBLEU in effect tests: the one for enclosed letters runs
-/// from U+3200 to U+3F22, and the rules for kana hold only at the start of a line, which its
-/// padding has taken, so kana stay together.
+/// The ranges are those that sacreBLEU actually tests: the one for enclosed letters runs from
+/// U+3200 to U+3F22, and the rules for kana apply only at the start of a line, where the padding
+/// stands, so that kana stay together.
 fn is_asian(character: char) -> bool {
     matches!(
         character,

@@ -1,8 +1,8 @@
-//! Text handling as the reference implementation's language defines it.
+//! Text functions with the semantics of Python, the language of the reference implementation.
 //!
-//! Scores depend on what counts as whitespace, so it is spelled out here once: Unicode
-//! `White_Space` and the four information separators U+001C to U+001F, which Python's
-//! `str.split` and `str.strip` also treat as space.
+//! Scores depend on what counts as whitespace, so it is defined here once: Unicode `White_Space`
+//! and the four information separators U+001C to U+001F, which Python's `str.split` and `str.strip`
+//! also treat as space.
 
 pub(crate) mod ngrams;
 pub(crate) mod rewriting;
@@ -17,17 +17,17 @@ pub(crate) fn is_space(character: char) -> bool {
     character.is_whitespace() || matches!(character, '\u{1c}'..='\u{1f}')
 }
 
-/// A line without the whitespace at its end, as sacreBLEU's program reads lines.
+/// Removes whitespace at the end of a line, as sacreBLEU's program does on reading.
 pub fn trim_end(line: &str) -> &str {
     line.trim_end_matches(is_space)
 }
 
-/// The non-empty runs between whitespace.
+/// Splits a line at whitespace into its non-empty parts.
 pub(crate) fn split(line: &str) -> impl Iterator<Item = &str> {
     line.split(is_space).filter(|token| !token.is_empty())
 }
 
-/// The line in lower case where asked for; full case mapping, final sigma included.
+/// Converts the line to lower case if `lowercase` is set; full case mapping, including final sigma.
 pub(crate) fn fold_case(line: &str, lowercase: bool) -> Cow<'_, str> {
     if lowercase { Cow::Owned(line.to_lowercase()) } else { Cow::Borrowed(line) }
 }

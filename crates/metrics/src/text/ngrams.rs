@@ -31,14 +31,14 @@ impl Hasher for PairHasher {
     }
 }
 
-/// Gives each distinct word a number, for the life of a counter.
+/// Numbers for distinct words, valid for the life of a counter.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Vocabulary {
     numbers: HashMap<Box<str>, u32>,
 }
 
 impl Vocabulary {
-    /// The number of a word, new if the word is.
+    /// Number of a word; a new word gets a new number.
     pub(crate) fn number(&mut self, word: &str) -> u32 {
         if let Some(&number) = self.numbers.get(word) {
             return number;
@@ -49,7 +49,7 @@ impl Vocabulary {
     }
 }
 
-/// The n-grams of one hypothesis, and how often each reference has them.
+/// N-grams of one hypothesis, with the count of each in the references.
 #[derive(Default, Clone)]
 pub(crate) struct NgramMatcher {
     identifiers: HashMap<u64, u32, BuildHasherDefault<PairHasher>>,

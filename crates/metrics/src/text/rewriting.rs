@@ -1,12 +1,11 @@
-//! Rewriting lines in passes, which the tokenizers of BLEU and TER are made of.
+//! Rewriting of lines in passes, from which the tokenizers of BLEU and TER are made.
 //!
-//! Rewrites run in passes over characters; a pass that matches a pair consumes both
-//! characters, as a substitution by regular expression does, because runs such as `...`
-//! depend on it.
+//! Rewrites run in passes over characters; a pass that matches a pair consumes both characters,
+//! like a substitution by regular expression, because runs such as `...` depend on it.
 
 use std::borrow::Cow;
 
-/// The entities that mteval and Tercom undo, in that order: `&amp;lt;` becomes `<`.
+/// Entities that mteval and Tercom decode, in that order: `&amp;lt;` becomes `<`.
 pub(crate) const ENTITIES: [(&str, &str); 4] =
     [("&quot;", "\""), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">")];
 
@@ -24,7 +23,7 @@ impl Buffers {
         &mut self.front
     }
 
-    /// What the passes have made so far.
+    /// Text after the passes so far.
     pub(crate) fn text(&self) -> &str {
         &self.front
     }
@@ -48,8 +47,8 @@ pub(crate) fn replace_all<'a>(line: &'a str, replacements: &[(&str, &str)]) -> C
     line
 }
 
-/// Sets ASCII punctuation apart that always stands alone: all but the apostrophe, comma,
-/// dash and stop.
+/// Separates ASCII punctuation that always stands alone: all but the apostrophe, comma, dash and
+/// full stop.
 pub(crate) fn western_marks(buffers: &mut Buffers) {
     let is_mark = |character: char| {
         character.is_ascii_punctuation() && !matches!(character, '\'' | ',' | '-' | '.')
@@ -57,7 +56,7 @@ pub(crate) fn western_marks(buffers: &mut Buffers) {
     buffers.pass(|input, output| isolate(input, output, is_mark));
 }
 
-/// Sets full stops and commas apart that are not inside a number, then dashes after a digit.
+/// Separates full stops and commas that are not inside a number, then dashes after a digit.
 pub(crate) fn western_stops(buffers: &mut Buffers) {
     let is_stop = |character| matches!(character, '.' | ',');
     buffers.pass(|input, output| {
@@ -77,7 +76,7 @@ pub(crate) fn western_stops(buffers: &mut Buffers) {
     });
 }
 
-/// Puts a space on both sides of each character that is chosen.
+/// Puts a space on both sides of each chosen character.
 pub(crate) fn isolate(input: &str, output: &mut String, chosen: impl Fn(char) -> bool) {
     for character in input.chars() {
         if chosen(character) {
@@ -90,14 +89,14 @@ pub(crate) fn isolate(input: &str, output: &mut String, chosen: impl Fn(char) ->
     }
 }
 
-/// Which character of a matched pair is the mark to set apart.
+/// Character of a matched pair that is the mark to separate.
 #[derive(Clone, Copy)]
 pub(crate) enum Side {
     First,
     Second,
 }
 
-/// Sets a mark apart from its neighbour in each matching pair, left to right, without overlap.
+/// Separates a mark from its neighbour in each matching pair, left to right, without overlap.
 pub(crate) fn separate(
     input: &str,
     output: &mut String,

@@ -15,7 +15,7 @@ use crate::text::rewriting::{
     Buffers, ENTITIES, Side, isolate, replace_all, separate, western_marks, western_stops,
 };
 
-/// How a line becomes tokens; the `tok` field of a BLEU signature.
+/// Division of a line into tokens; the `tok` field of a BLEU signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub enum Tokenizer {
     /// The mteval-v13a rules used by WMT: Western punctuation, ASCII digits.
@@ -36,7 +36,7 @@ pub enum Tokenizer {
     International,
 }
 
-/// What 13a takes out of a line before anything else: skipped marks and line joins.
+/// Markup that 13a removes from a line first: skipped marks and line joins.
 const LINE_MARKUP: [(&str, &str); 3] = [("<skipped>", ""), ("-\n", ""), ("\n", " ")];
 
 impl Tokenizer {
@@ -44,7 +44,7 @@ impl Tokenizer {
     pub const ALL: [Self; 5] =
         [Self::V13a, Self::None, Self::Character, Self::Chinese, Self::International];
 
-    /// The name that signatures use.
+    /// Name in signatures.
     pub fn name(self) -> &'static str {
         match self {
             Self::V13a => "13a",
@@ -55,13 +55,13 @@ impl Tokenizer {
         }
     }
 
-    /// The tokens of a line.
+    /// Tokens of a line.
     pub fn tokenize(self, line: &str) -> Vec<String> {
         let mut buffers = Buffers::default();
         text::split(self.rewrite(line, &mut buffers)).map(str::to_owned).collect()
     }
 
-    /// The line rewritten so that whitespace separates its tokens.
+    /// Rewrites the line so that whitespace separates its tokens.
     pub(crate) fn rewrite<'a>(self, line: &'a str, buffers: &'a mut Buffers) -> &'a str {
         match self {
             Self::None => return line,
@@ -129,7 +129,7 @@ impl FromStr for Tokenizer {
     }
 }
 
-/// sacreBLEU's other tokenizers: what each needs, and what to do instead.
+/// Other tokenizers of sacreBLEU: name, requirement, and advice.
 const UNSUPPORTED: [(&str, &str, &str); 6] = {
     const MECAB: &str = "split both sides into words with MeCab first and use `none`, use `char`, or score with sacreBLEU itself";
     const PIECES: &str = "split both sides into pieces with that model first and use `none`, use chrF, or score with sacreBLEU itself";
@@ -168,12 +168,12 @@ fn is_ascii_symbol(character: char) -> bool {
     matches!(character, '$' | '+' | '<' | '=' | '>' | '^' | '`' | '|' | '~')
 }
 
-/// Whether zh sets a character apart.
+/// Whether zh separates a character.
 ///
-/// The ranges are those that sacreBLEU in effect tests. It means to list Extension B and
-/// the compatibility supplement, but writes them so that they select U+2001 to U+2A6D and
-/// U+2F81 to U+2FA1; scores only agree if the same is done here, so general punctuation,
-/// arrows and box drawings are set apart and the characters of plane 2 are not.
+/// The ranges are those that sacreBLEU actually tests. It intends to list Extension B and the
+/// compatibility supplement, but writes them so that they select U+2001 to U+2A6D and U+2F81 to
+/// U+2FA1. Scores agree only if the same is done here, so general punctuation, arrows and box
+/// drawings are separated, and the characters of plane 2 are not.
 fn is_chinese(character: char) -> bool {
     matches!(
         character,

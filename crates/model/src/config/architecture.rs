@@ -1,12 +1,12 @@
-//! What stands between the embeddings and the output of a translation model: the kind of layers, and
-//! the shape of those that are no Transformer's.
+//! Architectures of translation models: the kind of layers, and the shape of layers other than the
+//! Transformer's.
 
 use super::{ModelConfig, Positions};
 use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the layers of a translation model are.
+/// Layers of a translation model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum Architecture {
@@ -22,7 +22,7 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    /// As recipes write it.
+    /// Name in recipes.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -33,7 +33,7 @@ impl Architecture {
     }
 }
 
-/// How the state of a recurrent layer goes on.
+/// Cell of a recurrent layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum CellKind {
@@ -45,7 +45,7 @@ pub enum CellKind {
 }
 
 impl CellKind {
-    /// As recipes write it.
+    /// Name in recipes.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -64,24 +64,24 @@ impl From<CellKind> for taper_ops::Cell {
     }
 }
 
-/// What a recurrent decoder sees of the source beside its initial state.
+/// Attention of a recurrent decoder to the source, beside its initial state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum RecurrentAttention {
-    /// Nothing: all that is known of a sentence has to fit into one vector (Sutskever et al. 2014).
+    /// None: everything about a sentence has to fit into one vector (Sutskever et al. 2014).
     None,
-    /// In the last layer, before each step, by scores `vᵀ tanh(W s + U h)` of the state before it
+    /// Before each step, in the last layer, with scores `vᵀ tanh(W s + U h)` of the previous state
     /// (Bahdanau et al. 2015).
     #[default]
     Additive,
-    /// After the last layer, by scores `s · (W h)` of its states, "general" in Luong et al. 2015,
-    /// section 3.1, divided by the root of the width as a Transformer's are. Nothing is fed back,
-    /// so that all positions train at once.
+    /// After the last layer, with scores `s · (W h)` of its states ("general" in Luong et al. 2015,
+    /// section 3.1), divided by the root of the width as in a Transformer. Nothing is fed back, so
+    /// that all positions train at once.
     Dot,
 }
 
 impl RecurrentAttention {
-    /// The word before "attention".
+    /// Name of the kind, as the word before "attention".
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -92,16 +92,16 @@ impl RecurrentAttention {
     }
 }
 
-/// The shape of a recurrent translation model, beside the keys that all architectures have.
+/// Shape of a recurrent translation model, beside the keys of all architectures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RecurrentConfig {
-    /// How states go on.
+    /// Cell of the layers.
     pub cell: CellKind,
     /// Width of the states, in each direction.
     #[schemars(range(min = 1))]
     pub width: usize,
-    /// What the decoder sees of the source.
+    /// Attention of the decoder to the source.
     pub attention: RecurrentAttention,
     /// Whether the encoder also reads from right to left.
     pub bidirectional: bool,
@@ -118,12 +118,12 @@ impl Default for RecurrentConfig {
     }
 }
 
-/// The shape of a convolutional translation model, beside the keys that all architectures have.
+/// Shape of a convolutional translation model, beside the keys of all architectures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ConvolutionalConfig {
-    /// Tokens that a convolution sees: of the encoder around each, an odd number; of the decoder it
-    /// and those before it.
+    /// Tokens that a convolution sees: in the encoder an odd number centred on each token; in the
+    /// decoder the token and those before it.
     #[schemars(range(min = 1))]
     pub kernel: usize,
 }
@@ -135,10 +135,10 @@ impl Default for ConvolutionalConfig {
 }
 
 impl ModelConfig {
-    /// Refuses another architecture than the Transformer, for models that have no other.
+    /// Refuses architectures other than the Transformer, for models that support no other.
     ///
     /// # Errors
-    /// With the key that names it.
+    /// When the architecture is not the Transformer; names the key.
     pub fn require_transformer(&self) -> Result<(), ModelError> {
         match self.architecture {
             Architecture::Transformer => Ok(()),
@@ -149,7 +149,7 @@ impl ModelConfig {
         }
     }
 
-    /// Checks what the layers of [`Self::architecture`] need, which is no Transformer.
+    /// Checks the layers of an architecture other than the Transformer.
     pub(super) fn validate_layers(&self) -> Result<(), ModelError> {
         self.validate_streams()?;
         let refuse = |message: String| Err(ModelError::Config(message));
@@ -175,15 +175,16 @@ impl ModelConfig {
         }
     }
 
-    /// Keys of architectures that change nothing beside others: whether that is so, why, and which.
+    /// Keys of architectures that have no effect beside other settings: whether that is so, why,
+    /// and the keys.
     #[must_use]
     pub fn architecture_without_effect(
         &self,
     ) -> Vec<(bool, &'static str, &'static [&'static str])> {
-        let own = self.architecture;
+        let architecture = self.architecture;
         vec![
             (
-                own != Architecture::Recurrent,
+                architecture != Architecture::Recurrent,
                 "model.architecture is not \"recurrent\"",
                 &[
                     "model.recurrent.cell",
@@ -193,17 +194,17 @@ impl ModelConfig {
                 ],
             ),
             (
-                own != Architecture::Convolutional,
+                architecture != Architecture::Convolutional,
                 "model.architecture is not \"convolutional\"",
                 &["model.convolutional.kernel"],
             ),
             (
-                own == Architecture::Recurrent,
+                architecture == Architecture::Recurrent,
                 "model.architecture is \"recurrent\", which tells positions by its steps",
                 &["model.positions", "model.max_positions"],
             ),
             (
-                own != Architecture::Transformer,
+                architecture != Architecture::Transformer,
                 "model.architecture is not \"transformer\"",
                 &[
                     "model.d_ff",
@@ -219,7 +220,7 @@ impl ModelConfig {
                 ],
             ),
             (
-                own == Architecture::Recurrent,
+                architecture == Architecture::Recurrent,
                 "model.architecture is \"recurrent\", whose attention has no dropout of its own",
                 &["model.attention_dropout"],
             ),

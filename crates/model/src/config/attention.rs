@@ -1,45 +1,49 @@
-//! Kinds of self-attention, and what they do not go with.
+//! Kinds of self-attention, and settings that they exclude.
 
-use super::{ModelConfig, Positions};
+use super::{ModelConfig, Positions, bounds};
 use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The most layers that one entry of a list names.
+/// Largest number of layers in one entry of a list.
 const MOST_LAYERS: usize = 10_000;
 
 /// A kind of self-attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum AttentionKind {
-    /// A softmax over all tokens, or in a decoder all past ones (Vaswani et al. 2017, section 3.2).
+    /// A softmax over all tokens, in a decoder over all past ones (Vaswani et al. 2017, section
+    /// 3.2).
     #[default]
     Full,
     /// A softmax over a window, global tokens and blocks drawn from a seed (Beltagy et al. 2020,
     /// "Longformer"; Zaheer et al. 2020, "Big Bird").
     Sparse,
-    /// No softmax: elu(q) + 1 times elu(k) + 1 weighs a value, so that a sum stands for all past
-    /// tokens (Katharopoulos et al. 2020). There are no weights for `attention_dropout` to drop.
+    /// No softmax: the weight of a value is (elu(q) + 1) · (elu(k) + 1), so that a sum stands for
+    /// all past tokens (Katharopoulos et al. 2020). There are no weights for `attention_dropout` to
+    /// drop.
     Linear,
     /// The softmax over all tokens, estimated with random features, so that a sum stands for all
     /// past tokens (Choromanski et al. 2021). There are no weights for `attention_dropout` to drop.
     Performer,
     /// A softmax over `rank` sums of keys, each over the whole sequence with trained weights (Wang
-    /// et al. 2020). For encoders alone, of sequences up to `length`.
+    /// et al. 2020). Only for encoders, and sequences of up to `length`.
     Linformer,
-    /// A softmax over the tokens that fall into the same buckets of `hash_rounds` random rotations,
-    /// in chunks; queries and keys are one projection (Kitaev et al. 2020).
+    /// A softmax over the tokens in the same buckets of `hash_rounds` random rotations, in chunks;
+    /// queries and keys share one projection (Kitaev et al. 2020).
     Reformer,
-    /// A softmax over the tokens of the own chunk and summaries of others, by default one of each (Zhu
-    /// and Soricut 2021, "H-Transformer-1D").
+    /// A softmax over the tokens of the same chunk and summaries of other chunks, by default one
+    /// summary each (Zhu and Soricut 2021, "H-Transformer-1D").
     Hierarchical,
-    /// A softmax over the tokens of the own segment and of a memory of those before, through which no
-    /// gradient flows, with distances for positions (Dai et al. 2019, "Transformer-XL"). For decoders.
+    /// A softmax over the tokens of the same segment and of a memory of earlier ones, through which
+    /// no gradient flows, with relative positions (Dai et al. 2019, "Transformer-XL"). Only for
+    /// decoders.
     TransformerXl,
-    /// No attention, but a selective state-space layer, which by default takes the place of the
-    /// feed-forward layer too (Gu and Dao 2023, "Mamba").
+    /// A selective state-space layer in place of attention, by default also of the feed-forward
+    /// layer (Gu and Dao 2023, "Mamba").
     Mamba,
-    /// The same without selection: a diagonal S4, which treats all tokens alike (Gu et al. 2022).
+    /// A state-space layer without selection: a diagonal S4, which treats all tokens alike (Gu et
+    /// al. 2022).
     S4d,
 }
 
@@ -58,13 +62,13 @@ impl AttentionKind {
         Self::S4d,
     ];
 
-    /// Whether it is a state-space layer, of `[model.state_space]`, in place of attention.
+    /// Whether it is a state-space layer of `[model.state_space]`, in place of attention.
     #[must_use]
     pub fn is_state_space(self) -> bool {
         matches!(self, Self::Mamba | Self::S4d)
     }
 
-    /// As a recipe has it.
+    /// Name in recipes.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -82,22 +86,22 @@ impl AttentionKind {
     }
 }
 
-/// The kinds of the layers of a stack, first to last.
+/// Attention kinds of the layers of a stack, first to last.
 ///
-/// As text, layers of one kind that follow one another are one entry: `["2 linear", "full"]`.
+/// As text, consecutive layers of one kind are one entry: `["2 linear", "full"]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Vec<String>", into = "Vec<String>")]
 #[schemars(with = "Vec<String>", extend("x-values" = "a list of kinds"))]
 pub struct LayerKinds(Vec<AttentionKind>);
 
 impl LayerKinds {
-    /// These, one for each layer.
+    /// Makes a list with one kind for each layer.
     #[must_use]
     pub fn new(kinds: &[AttentionKind]) -> Self {
         Self(kinds.to_vec())
     }
 
-    /// Whether no layer is named.
+    /// Whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -136,38 +140,37 @@ impl From<LayerKinds> for Vec<String> {
     }
 }
 
-/// What kind of self-attention the layers of a stack have. Attention of a decoder to an encoder is
-/// always full.
+/// Self-attention of the layers of a stack. Attention of a decoder to an encoder is always full.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AttentionConfig {
     /// The kind.
     pub kind: AttentionKind,
-    /// The kind of each layer, first to last, where they differ: `["2 linear", "full"]` for three.
-    /// The other keys say for all layers of a kind what it is like. Empty: all are of `kind`.
+    /// The kind of each layer, first to last, if they differ: `["2 linear", "full"]` for three. The
+    /// other keys apply to all layers of their kind. Empty: all layers are of `kind`.
     pub kinds: LayerKinds,
-    /// Tokens of a block, in which window, dilation, global and random blocks are counted: 1 for a
-    /// window of tokens, 32 or more where blocks are drawn.
+    /// Tokens of a block, the unit of window, dilation, global and random blocks: 1 for a window
+    /// counted in tokens, 32 or more with random blocks.
     #[schemars(range(min = 1))]
     pub block: usize,
-    /// Blocks at less than this distance are seen, the token's own being at 0: in a decoder that
-    /// many, in an encoder twice as many less one.
+    /// Blocks at less than this distance are seen, a token's own block being at 0: this many in a
+    /// decoder, twice as many less one in an encoder.
     #[schemars(range(min = 1))]
     pub window: usize,
     /// Distance from one block of the window to the next.
     #[schemars(range(min = 1))]
     pub dilation: usize,
-    /// Blocks at the beginning of a sequence that see all and are seen by all.
+    /// Blocks at the beginning of a sequence that see all tokens and are seen by all.
     pub global_first: usize,
-    /// The same at the end of a sequence; 0 in a decoder.
+    /// Blocks at the end of a sequence that see all tokens and are seen by all; 0 in a decoder.
     pub global_last: usize,
-    /// Blocks that each block of each head sees besides.
+    /// Additional random blocks that each block of each head sees.
     pub random: usize,
-    /// Random features of a head of a Performer: the error of an estimate falls with their number.
+    /// Random features of a head of a Performer: the error of the estimate falls with their number.
     #[schemars(range(min = 1))]
     pub features: usize,
-    /// In training, a Performer's features are drawn anew after this many updates, and for all else
-    /// they are those of `seed`; 0 never draws others.
+    /// In training, a Performer's features are drawn anew after this many updates; 0 never does.
+    /// Everything else uses the features of `seed`.
     pub redraw_every: usize,
     /// Sums of keys, and of values, that a Linformer attends to.
     #[schemars(range(min = 1))]
@@ -175,22 +178,22 @@ pub struct AttentionConfig {
     /// Tokens of the longest sequence of a Linformer, which has a trained weight for each position.
     #[schemars(range(min = 1))]
     pub length: usize,
-    /// Rounds of hashing of a Reformer: the more, the fewer tokens that are near to each other are
-    /// missed. Each round draws by itself, so that a model can be evaluated with more.
+    /// Rounds of hashing of a Reformer: with more rounds, fewer nearby tokens are missed. Each
+    /// round draws by itself, so that a model can be evaluated with more.
     #[schemars(range(min = 1))]
     pub hash_rounds: usize,
-    /// Buckets of a round: an even number, or 1 for a single one.
+    /// Buckets of a round: an even number, or 1 for a single bucket.
     #[schemars(range(min = 1))]
     pub hash_buckets: usize,
-    /// Tokens of a chunk; each meets those of its own and of the one before.
+    /// Tokens of a chunk; each attends within its own chunk and the one before.
     #[schemars(range(min = 1))]
     pub hash_chunk: usize,
-    /// Tokens of a chunk of hierarchical attention, and chunks of a level in one of the level above.
+    /// Tokens of a chunk of hierarchical attention, and chunks of one level in a chunk of the next.
     #[schemars(range(min = 1))]
     pub chunk: usize,
-    /// Levels of summaries of hierarchical attention: with one, all other chunks are seen, and with
-    /// each further one, chunks that are farther away by summaries of their summaries. As many as
-    /// there can be, such as 10, make its cost grow as n log n.
+    /// Levels of summaries of hierarchical attention: with one, all other chunks are seen by their
+    /// summaries; with each further level, chunks that are farther away are seen by summaries of
+    /// summaries. As many as possible, such as 10, make the cost grow as n log n.
     #[schemars(range(min = 1))]
     pub levels: usize,
     /// Tokens of a segment of a Transformer-XL.
@@ -199,14 +202,14 @@ pub struct AttentionConfig {
     /// Tokens before its segment that a token of a Transformer-XL sees; a trained model can be
     /// evaluated with more.
     pub memory: usize,
-    /// Whether each token of a Transformer-XL sees as many as the next: itself and the `memory - 1`
-    /// before it, in place of its segment and the whole memory. For evaluation (Dai et al. 2019,
-    /// section 4.1).
+    /// Whether every token of a Transformer-XL sees equally many: itself and the `memory - 1`
+    /// tokens before it, in place of its segment and the whole memory. For evaluation (Dai et al.
+    /// 2019, section 4.1).
     pub same_length: bool,
-    /// The farthest distance of a Transformer-XL: what is farther counts as at it, so that a model
-    /// can be evaluated with more memory than it knows distances; 0 sets no bound.
+    /// The largest distance of a Transformer-XL: larger ones count as this one, so that a model can
+    /// be evaluated with more memory than it was trained on; 0 sets no bound.
     pub clamp_distance: usize,
-    /// What random blocks, features and rotations are drawn from.
+    /// Seed of random blocks, features and rotations.
     pub seed: u64,
 }
 
@@ -240,13 +243,13 @@ impl Default for AttentionConfig {
 }
 
 impl AttentionConfig {
-    /// The kind of a layer of the stack, counted from 0.
+    /// Kind of a layer of the stack, counted from 0.
     #[must_use]
     pub fn kind_of(&self, layer: usize) -> AttentionKind {
         self.kinds.0.get(layer).copied().unwrap_or(self.kind)
     }
 
-    /// Whether a layer is of this kind.
+    /// Whether any layer is of this kind.
     #[must_use]
     pub fn has(&self, kind: AttentionKind) -> bool {
         match self.kinds.0.as_slice() {
@@ -255,13 +258,13 @@ impl AttentionConfig {
         }
     }
 
-    /// What to call the place that says which kind there is.
+    /// Name of the key that sets the kind, for messages.
     fn key(&self) -> &'static str {
         if self.kinds.0.is_empty() { "kind" } else { "kinds" }
     }
 
-    /// Checks that the kind can be and goes with the rest of the model; `section` is where it
-    /// stands.
+    /// Checks that the kind is possible and fits the rest of the model; `section` is its section in
+    /// the recipe.
     pub(super) fn validate(
         &self,
         (section, causal): (&str, bool),
@@ -283,9 +286,7 @@ impl AttentionConfig {
             ("levels", self.levels),
             ("segment", self.segment),
         ] {
-            if value == 0 {
-                return refuse(format!("{section}.{name} = 0: it must be at least 1"));
-            }
+            bounds::size(&format!("{section}.{name}"), value, bounds::TOKENS)?;
         }
         if self.hash_buckets > 1 && !self.hash_buckets.is_multiple_of(2) {
             return refuse(format!(
@@ -312,15 +313,15 @@ impl AttentionConfig {
         if self.has(AttentionKind::Linformer) {
             if causal {
                 return refuse(format!(
-                    "{section}.{} = \"linformer\" sums keys over the whole sequence, of which a \
-                     decoder must not see what follows: use \"linear\" or \"performer\" there",
+                    "{section}.{} = \"linformer\" sums keys over the whole sequence, but a \
+                     decoder must not see later tokens: use \"linear\" or \"performer\" there",
                     self.key()
                 ));
             }
             if self.rank > self.length {
                 return refuse(format!(
-                    "{section}.rank = {} is more than the {} tokens of {section}.length: sums of \
-                     keys are to be fewer than keys",
+                    "{section}.rank = {} is more than the {} tokens of {section}.length: there \
+                     must be fewer sums than keys",
                     self.rank, self.length
                 ));
             }
@@ -328,8 +329,8 @@ impl AttentionConfig {
         if self.has(AttentionKind::TransformerXl) {
             if !causal {
                 return refuse(format!(
-                    "{section}.{} = \"transformer-xl\" remembers what was before a segment, and an \
-                     encoder sees all at once: it is for decoders",
+                    "{section}.{} = \"transformer-xl\" keeps a memory of earlier segments, but \
+                     an encoder sees all tokens at once: use it in decoders",
                     self.key()
                 ));
             }
@@ -341,7 +342,7 @@ impl AttentionConfig {
             }
             if positions != Positions::None {
                 return refuse(format!(
-                    "{section}.{} = \"transformer-xl\" has distances for positions in its scores: \
+                    "{section}.{} = \"transformer-xl\" has relative positions of its own: \
                      set model.positions = \"none\", not \"{}\"",
                     self.key(),
                     positions.name()
@@ -391,7 +392,7 @@ impl AttentionConfig {
     }
 }
 
-/// Of both stacks: why keys change nothing, and which.
+/// Keys of both stacks that have no effect, and why.
 macro_rules! of_both {
     ($why:literal: $($key:literal),*) => {
         [
@@ -408,8 +409,8 @@ macro_rules! of_both {
 }
 
 impl ModelConfig {
-    /// Keys of the kinds of attention that change nothing beside others: whether that is so, why,
-    /// and which.
+    /// Keys of the attention kinds that have no effect beside other settings: whether that is so,
+    /// why, and the keys.
     #[must_use]
     pub fn attention_without_effect(&self) -> Vec<(bool, &'static str, &'static [&'static str])> {
         use AttentionKind::{Hierarchical, Linformer, Performer, Reformer, Sparse, TransformerXl};
@@ -434,18 +435,18 @@ impl ModelConfig {
             ),
             (&[Sparse, Performer, Reformer], of_both!["kind draws nothing": "seed"]),
         ];
-        let mut found: Vec<(bool, &'static str, &'static [&'static str])> = Vec::new();
+        let mut without_effect: Vec<(bool, &'static str, &'static [&'static str])> = Vec::new();
         let stacks = [&self.encoder_attention, &self.decoder_attention];
-        for (own, (why, keys)) in
+        for (stack, (why, keys)) in
             stacks.into_iter().zip(of_both!["kinds names one for each layer": "kind"])
         {
-            found.push((!own.kinds.0.is_empty(), why, keys));
+            without_effect.push((!stack.kinds.0.is_empty(), why, keys));
         }
         for (kinds, of_stacks) in rules {
-            for (own, (why, keys)) in stacks.into_iter().zip(of_stacks) {
-                found.push((!kinds.iter().any(|&kind| own.has(kind)), why, keys));
+            for (stack, (why, keys)) in stacks.into_iter().zip(of_stacks) {
+                without_effect.push((!kinds.iter().any(|&kind| stack.has(kind)), why, keys));
             }
         }
-        found
+        without_effect
     }
 }

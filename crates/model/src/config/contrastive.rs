@@ -1,28 +1,29 @@
-//! The shape of a model of images and texts that meet in one space.
+//! Shape of a model that embeds images and texts in one space.
 
-use super::ModelConfig;
+use super::{ModelConfig, bounds};
 use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The encoder of text beside that of images, and the space in which the two meet (Radford et al.
-/// 2021, section 2.4). What reads images has `d_model`, `d_ff`, `heads` and `encoder_layers`; what
-/// reads text has `decoder_layers`, since a token sees those before it alone.
+/// The encoder of text beside that of images, and the space in which both are embedded (Radford et
+/// al. 2021, section 2.4). The encoder of images has `d_model`, `d_ff`, `heads` and
+/// `encoder_layers`; that of text has `decoder_layers`, since its tokens see only those before
+/// them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ContrastiveConfig {
-    /// Dimensions of the space in which images and texts meet.
+    /// Dimensions of the space of images and texts.
     #[schemars(range(min = 1))]
     pub dimensions: usize,
-    /// What similarities, which are from -1 to 1, are divided by at first. It is trained; no
-    /// similarity is multiplied by more than 100.
+    /// Initial divisor of similarities, which are from -1 to 1. It is trained; no similarity is
+    /// multiplied by more than 100.
     #[schemars(range(min = 0.01))]
     pub temperature: f64,
-    /// `d_model` of the encoder of text; 0 for that of images.
+    /// `d_model` of the encoder of text; 0 for that of the encoder of images.
     pub text_d_model: usize,
-    /// `d_ff` of the encoder of text; 0 for that of images.
+    /// `d_ff` of the encoder of text; 0 for that of the encoder of images.
     pub text_d_ff: usize,
-    /// `heads` of the encoder of text; 0 for those of images.
+    /// `heads` of the encoder of text; 0 for those of the encoder of images.
     pub text_heads: usize,
 }
 
@@ -38,22 +39,19 @@ impl ContrastiveConfig {
     /// # Errors
     /// Names the key, its value and what it must be.
     pub(super) fn validate(&self) -> Result<(), ModelError> {
-        if self.dimensions == 0 {
-            return Err(ModelError::Config(
-                "model.contrastive.dimensions = 0: it must be at least 1".to_owned(),
-            ));
+        bounds::size("model.contrastive.dimensions", self.dimensions, bounds::WIDTHS)?;
+        for (key, value) in [
+            ("model.contrastive.text_d_model", self.text_d_model),
+            ("model.contrastive.text_d_ff", self.text_d_ff),
+            ("model.contrastive.text_heads", self.text_heads),
+        ] {
+            bounds::size(key, value, 0..=*bounds::WIDTHS.end())?;
         }
-        if !(0.01..=f64::MAX).contains(&self.temperature) {
-            return Err(ModelError::Config(format!(
-                "model.contrastive.temperature = {:?}: it must be at least 0.01, by which no \
-                 similarity is multiplied by more than 100",
-                self.temperature
-            )));
-        }
-        Ok(())
+        // By the least no similarity is multiplied by more than 100.
+        bounds::number("model.contrastive.temperature", self.temperature, 0.01..=1e6)
     }
 
-    /// The encoder of text, of which `config` is the model.
+    /// Configuration of the encoder of text, from that of the whole model.
     pub(crate) fn text(&self, config: &ModelConfig) -> ModelConfig {
         let or = |own: usize, other: usize| if own == 0 { other } else { own };
         ModelConfig {

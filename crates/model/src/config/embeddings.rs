@@ -1,33 +1,33 @@
-//! What the embeddings of tokens begin with.
+//! Initial values of token embeddings.
 
 use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What the embeddings of tokens begin with in place of drawn numbers, and whether they are
-/// trained.
+/// Initial values of token embeddings in place of drawn numbers, and whether they are trained.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EmbeddingsConfig {
-    /// Vectors of words, of `d_model` dimensions, for the tokens of the source or, where the model
-    /// has one table, of all: a file of word2vec, gensim or GloVe, or the folder of `taper
-    /// embeddings train`. A word gives its vector to the token that the tokenizer makes of it, alone
-    /// or behind a space, where that is one token; the first in the file that does so counts. One
-    /// factor brings all vectors to the mean square of drawn ones; other tokens keep theirs.
+    /// Word vectors of `d_model` dimensions for the tokens of the source or, if the model has one
+    /// table, of all: a file of word2vec, gensim or GloVe, or the folder of
+    /// `taper embeddings train`. The vector of a word goes to the token that the tokenizer makes of
+    /// it, alone or after a space, if it is a single token; the first such word in the file counts.
+    /// One factor brings all vectors to the mean square of drawn ones; other tokens keep drawn
+    /// vectors.
     pub file: PathBuf,
-    /// The same for the tokens of the target, where they have a table of their own.
+    /// Word vectors for the tokens of the target, if they have a table of their own.
     pub target_file: PathBuf,
     /// Whether the embedding of token i is 1 in place i and 0 elsewhere; `d_model` must have a place
     /// for each token.
     pub one_hot: bool,
-    /// Whether the tables that begin with vectors of words, or one-hot, stay as they are, with the
-    /// output projection where it is the same table.
+    /// Whether tables that begin with word vectors, or one-hot, are not trained; this includes the
+    /// output projection if it is the same table.
     pub frozen: bool,
 }
 
 impl EmbeddingsConfig {
-    /// Whether a table begins with something else than drawn numbers.
+    /// Whether any table begins with something other than drawn numbers.
     #[must_use]
     pub fn are_given(&self) -> bool {
         self.one_hot || !self.file.as_os_str().is_empty() || self.has_target()

@@ -1,6 +1,6 @@
 //! Mixtures of experts in place of feed-forward layers.
 
-use super::ModelConfig;
+use super::{ModelConfig, bounds};
 use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,22 +16,23 @@ pub struct ExpertsConfig {
     /// Experts that a token is sent to: 1 as in Switch Transformers, 2 as in GShard.
     #[schemars(range(min = 1))]
     pub per_token: usize,
-    /// One layer of this many has experts, the last of them; 1 for all.
+    /// One layer in every `every` has experts, the last of them; 1 for all layers.
     #[schemars(range(min = 1))]
     pub every: usize,
-    /// In training an expert takes at most this times its even share of the tokens of a
-    /// micro-batch; what is beyond is dropped. At least 1.
+    /// Capacity in training: an expert takes at most this times its even share of the tokens of a
+    /// micro-batch, and tokens beyond that are dropped. At least 1.
     #[schemars(range(min = 1.0))]
     pub capacity: f64,
-    /// What uneven loads add to the loss: 1 adds as many nats a token and layer as there are where
-    /// loads are even, and up to `count` times as many.
+    /// Weight of the loss for uneven loads: with 1 it adds one nat per token and layer if loads are
+    /// even, and up to `count` nats if not.
     #[schemars(range(min = 0.0))]
     pub balance_loss: f64,
-    /// What large scores of the router add to the loss: the mean square of the logarithm of the sum
-    /// of their exponentials counts this much (Zoph et al. 2022, "ST-MoE").
+    /// Weight of the loss for large scores of the router: the mean square of the logarithm of the
+    /// sum of their exponentials (Zoph et al. 2022, "ST-MoE").
     #[schemars(range(min = 0.0))]
     pub z_loss: f64,
-    /// In training the router sees each number times one between 1 less this and 1 and this.
+    /// Noise on the router's inputs in training: each is multiplied by a random number from 1 -
+    /// `jitter` to 1 + `jitter`.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     pub jitter: f64,
 }
@@ -57,7 +58,7 @@ impl ExpertsConfig {
         self.count > 0 && (layer + 1).is_multiple_of(self.every)
     }
 
-    /// The most of so many tokens that an expert takes in training.
+    /// Largest number of `tokens` tokens that an expert takes in training.
     #[must_use]
     pub fn capacity_of(&self, tokens: usize) -> usize {
         let even = (self.per_token * tokens) as f64 / self.count.max(1) as f64;
@@ -66,29 +67,19 @@ impl ExpertsConfig {
 
     pub(super) fn validate(&self) -> Result<(), ModelError> {
         let refuse = |message: String| Err(ModelError::Config(message));
-        for (name, value) in [("per_token", self.per_token), ("every", self.every)] {
-            if value == 0 {
-                return refuse(format!("model.experts.{name} = 0: it must be at least 1"));
-            }
-        }
+        bounds::size("model.experts.count", self.count, 0..=*bounds::COUNTS.end())?;
+        bounds::size("model.experts.per_token", self.per_token, bounds::COUNTS)?;
+        bounds::size("model.experts.every", self.every, bounds::COUNTS)?;
         if self.count > 0 && self.per_token > self.count {
             return refuse(format!(
                 "model.experts.per_token = {} is more than model.experts.count = {}",
                 self.per_token, self.count
             ));
         }
-        if !(self.capacity >= 1.0 && self.capacity.is_finite()) {
-            return refuse(format!(
-                "model.experts.capacity = {:?}: it must be at least 1, or experts would drop \
-                 tokens of even loads",
-                self.capacity
-            ));
-        }
-        for (name, value) in [("balance_loss", self.balance_loss), ("z_loss", self.z_loss)] {
-            if !(value >= 0.0 && value.is_finite()) {
-                return refuse(format!("model.experts.{name} = {value:?}: it must be at least 0"));
-            }
-        }
+        // With less, experts would drop tokens of even loads.
+        bounds::number("model.experts.capacity", self.capacity, 1.0..=1e6)?;
+        bounds::number("model.experts.balance_loss", self.balance_loss, bounds::FACTORS)?;
+        bounds::number("model.experts.z_loss", self.z_loss, bounds::FACTORS)?;
         if !(0.0..1.0).contains(&self.jitter) {
             return refuse(format!(
                 "model.experts.jitter = {:?}: it must be at least 0 and below 1",
@@ -100,7 +91,7 @@ impl ExpertsConfig {
 }
 
 impl ModelConfig {
-    /// Keys of experts that change nothing where there are none: whether that is so, why, and which.
+    /// Keys of experts that have no effect without experts: whether that is so, why, and the keys.
     #[must_use]
     pub fn experts_without_effect(&self) -> (bool, &'static str, &'static [&'static str]) {
         (

@@ -1,7 +1,8 @@
-//! The shape of a model: one type, each field documented, each default stated once.
+//! Shape of a model: one type, each field documented, each default stated once.
 
 mod architecture;
 mod attention;
+mod bounds;
 mod contrastive;
 mod embeddings;
 mod experts;
@@ -22,7 +23,7 @@ use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where the layer norm of a sublayer stands.
+/// Position of the layer norm of a sublayer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum NormPlacement {
@@ -33,12 +34,12 @@ pub enum NormPlacement {
     Post,
 }
 
-/// How a token's position enters the model.
+/// Encoding of a token's position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum Positions {
-    /// Sine and cosine interleaved, added to the embedding (Vaswani et al. 2017, section 3.5); of
-    /// images, half of the width tells the row and half the column.
+    /// Sine and cosine interleaved, added to the embedding (Vaswani et al. 2017, section 3.5); for
+    /// images, half of the width encodes the row and half the column.
     #[default]
     Sinusoidal,
     /// Sines in the first half of the width, cosines in the second, as Tensor2Tensor and Marian lay
@@ -54,14 +55,14 @@ pub enum Positions {
     Rotary,
     /// A fixed bias, linear in the distance, on the scores of self-attention (Press et al. 2022).
     Alibi,
-    /// None. Layers that read in order know it, and so does a causal mask in part (Kazemnejad et
-    /// al. 2023, "The Impact of Positional Encoding on Length Generalization in Transformers"); to
-    /// full attention of an encoder a sentence is a bag of words.
+    /// None. Layers that read in order know the position, and a causal mask reveals it in part
+    /// (Kazemnejad et al. 2023, "The Impact of Positional Encoding on Length Generalization in
+    /// Transformers"); to full attention of an encoder a sentence is a bag of words.
     None,
 }
 
 impl Positions {
-    /// As a recipe has it.
+    /// Name in recipes.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -76,11 +77,11 @@ impl Positions {
     }
 }
 
-/// Which embedding matrices are one.
+/// Embedding matrices that are shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tied {
-    /// Three matrices.
+    /// Three separate matrices.
     None,
     /// The target embedding is the output projection (Press and Wolf 2017).
     Decoder,
@@ -89,33 +90,35 @@ pub enum Tied {
     All,
 }
 
-/// What reads the images of a classifier; beside text it is a Transformer.
+/// Encoder of the images of a classifier; with text it is a Transformer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum ImageEncoder {
     /// Layers of attention over patches (Dosovitskiy et al. 2021).
     #[default]
     Transformer,
-    /// `encoder_layers` convolutions of 3 x 3 pixels, the first with `d_model` channels; each second
-    /// one moves by two pixels and has twice as many. The class is told from the mean of all places.
+    /// `encoder_layers` convolutions of 3 x 3 pixels, the first with `d_model` channels; every
+    /// second one has stride 2 and twice as many channels. The class is predicted from the mean of
+    /// all places.
     Convolutional,
 }
 
-/// What the class of an image or of a text is told from.
+/// State from which the class of an image or of a text is predicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pooling {
-    /// A token of its own before the patches (Dosovitskiy et al. 2021, section 3.1); of a text
-    /// `<cls>`, whose state passes through a further layer (Devlin et al. 2019, section 4.1).
+    /// The state of an additional token before the patches (Dosovitskiy et al. 2021, section 3.1);
+    /// for texts that of `<cls>`, which passes through a further layer (Devlin et al. 2019, section
+    /// 4.1).
     #[default]
     ClassToken,
-    /// The mean of all patches, beside which there is no other token (Beyer et al. 2022, "Better
-    /// plain ViT baselines for ImageNet-1k"); of a text that of all tokens, the marks among them,
+    /// The mean of all patches, without an additional token (Beyer et al. 2022, "Better plain ViT
+    /// baselines for ImageNet-1k"); for texts the mean of all tokens, special ones included,
     /// without a further layer (Reimers and Gurevych 2019, "Sentence-BERT", section 3).
     Mean,
 }
 
-/// The nonlinearity of the feed-forward layers.
+/// Nonlinearity of the feed-forward layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum ActivationKind {
@@ -124,11 +127,11 @@ pub enum ActivationKind {
     Relu,
     /// `x · Φ(x)`, exact.
     Gelu,
-    /// The same by a hyperbolic tangent, as GPT-2 approximates it.
+    /// GELU approximated by a hyperbolic tangent, as in GPT-2.
     GeluTanh,
     /// `x · σ(x)`.
     Swish,
-    /// `x · σ(1.702 x)`, as CLIP approximates GELU.
+    /// `x · σ(1.702 x)`: GELU as CLIP approximates it.
     QuickGelu,
 }
 
@@ -144,12 +147,12 @@ impl From<ActivationKind> for taper_ops::Activation {
     }
 }
 
-/// The shape of a model. The default is the encoder-decoder Transformer "base" of Vaswani et al.
-/// 2017, table 3, in Pre-LN.
+/// Shape of a model. The default is the encoder-decoder Transformer "base" of Vaswani et al. 2017,
+/// table 3, in Pre-LN.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModelConfig {
-    /// What the layers of a translation model are.
+    /// Kind of the layers of a translation model.
     pub architecture: Architecture,
     /// Width of the residual stream, `d_model`.
     #[schemars(range(min = 1))]
@@ -168,29 +171,29 @@ pub struct ModelConfig {
     pub decoder_layers: usize,
     /// Nonlinearity of the feed-forward layers.
     pub activation: ActivationKind,
-    /// Where layer norms stand.
+    /// Position of layer norms.
     pub norm: NormPlacement,
-    /// Added to the variance in layer norms.
-    #[schemars(extend("exclusiveMinimum" = 0.0))]
+    /// Number added to the variance in layer norms.
+    #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
     pub norm_epsilon: f64,
-    /// How positions enter.
+    /// Encoding of positions.
     pub positions: Positions,
-    /// How rotary positions reach beyond the sequences of training.
+    /// Scaling of rotary positions beyond the sequences of training.
     pub rotary: RotaryConfig,
     /// Longest sequence of a learned position table, in tokens.
     #[schemars(range(min = 1))]
     pub max_positions: usize,
-    /// What reads the images of a classifier; beside text it is a Transformer.
+    /// Encoder of the images of a classifier; with text it is a Transformer.
     pub image_encoder: ImageEncoder,
-    /// What the class of an image or of a text is told from.
+    /// State from which the class of an image or of a text is predicted.
     pub pooling: Pooling,
-    /// Which embedding matrices are one.
+    /// Embedding matrices that are shared.
     pub tied: Tied,
     /// Whether embeddings are multiplied by √d_model (Vaswani et al. 2017, section 3.4).
     pub scale_embeddings: bool,
     /// Whether linear layers have biases.
     pub biases: bool,
-    /// Whether projections of attention have them as well, where linear layers do: those of a
+    /// Whether projections of attention have biases too, if linear layers do: those of a
     /// Transformer-XL have none (Dai et al. 2019).
     pub attention_biases: bool,
     /// Dropout on the sum of embedding and position.
@@ -211,15 +214,15 @@ pub struct ModelConfig {
     pub decoder_attention: AttentionConfig,
     /// Experts in place of the feed-forward layers.
     pub experts: ExpertsConfig,
-    /// The shape of recurrent layers.
+    /// Shape of recurrent layers.
     pub recurrent: RecurrentConfig,
-    /// The shape of convolutional layers.
+    /// Shape of convolutional layers.
     pub convolutional: ConvolutionalConfig,
     /// State-space layers in place of attention.
     pub state_space: StateSpaceConfig,
-    /// What token embeddings begin with.
+    /// Initial values of token embeddings.
     pub embeddings: EmbeddingsConfig,
-    /// The encoder of text beside that of images, and what they meet in.
+    /// Encoder of text beside that of images, and the space that they share.
     pub contrastive: ContrastiveConfig,
 }
 
@@ -267,33 +270,34 @@ impl ModelConfig {
         self.biases && self.attention_biases
     }
 
-    /// The most tokens of a sequence, `<s>` or `</s>` counted; none where positions have no end.
+    /// Largest number of tokens of a sequence, including `<s>` or `</s>`; `None` if positions have
+    /// no limit.
     #[must_use]
     pub fn longest_sequence(&self) -> Option<usize> {
         let has_positions = self.architecture != Architecture::Recurrent;
         (has_positions && self.positions == Positions::Learned).then_some(self.max_positions)
     }
 
-    /// The same of a sequence that an encoder reads, with the key that says so: Linformer has an
-    /// end of its own.
+    /// Largest number of tokens of a sequence that an encoder reads, with the key that limits it:
+    /// Linformer has a limit of its own.
     #[must_use]
     pub fn longest_encoded(&self) -> Option<(usize, &'static str)> {
-        let own = &self.encoder_attention;
-        let has_end =
-            self.architecture == Architecture::Transformer && own.has(AttentionKind::Linformer);
-        let of_kind = has_end.then_some((own.length, "model.encoder_attention.length"));
+        let attention = &self.encoder_attention;
+        let has_end = self.architecture == Architecture::Transformer
+            && attention.has(AttentionKind::Linformer);
+        let of_kind = has_end.then_some((attention.length, "model.encoder_attention.length"));
         let of_positions = self.longest_sequence().map(|most| (most, "model.max_positions"));
         of_positions.into_iter().chain(of_kind).min_by_key(|&(most, _)| most)
     }
 
-    /// Self-attention of the stacks that are causal, or of those that are not.
+    /// Self-attention of the decoder if `causal`, otherwise of the encoder.
     #[must_use]
     pub fn attention(&self, causal: bool) -> &AttentionConfig {
         if causal { &self.decoder_attention } else { &self.encoder_attention }
     }
 
-    /// Layers that are alike in a stack of so many, which is causal or not: the first of them,
-    /// counted from 0, and their number.
+    /// Groups of identical layers in a causal or other stack of `layers` layers: the first of each
+    /// group, counted from 0, and their number.
     #[must_use]
     pub fn groups(&self, causal: bool, layers: usize) -> Vec<(usize, usize)> {
         let attention = self.attention(causal);
@@ -301,14 +305,15 @@ impl ModelConfig {
         match (self.architecture, layers) {
             (Architecture::Transformer, _) => {}
             (Architecture::Convolutional, _) | (_, 0) => return vec![(0, layers)],
-            // The first reads embeddings, and the last may attend.
+            // The first layer reads embeddings, and the last may attend.
             (Architecture::Recurrent, 1) => return vec![(0, 1)],
             (Architecture::Recurrent, 2) => return vec![(0, 1), (1, 1)],
             (Architecture::Recurrent, _) => {
                 return vec![(0, 1), (1, layers - 2), (layers - 1, 1)];
             }
         }
-        // Without a list, layers repeat: a recipe may name more of them than there is time to count.
+        // Without a list of kinds, layers repeat: a recipe may ask for more of them than can be
+        // counted in time.
         let period = if self.experts.count == 0 { 1 } else { self.experts.every.max(1) };
         let counted = if attention.kinds.is_empty() { layers.min(period) } else { layers };
         for layer in 0..counted {
@@ -328,7 +333,7 @@ impl ModelConfig {
         groups
     }
 
-    /// Checks that the numbers fit together to an encoder-decoder model.
+    /// Checks that the fields describe a possible encoder-decoder model.
     ///
     /// # Errors
     /// Names the field, its value and what it must be.
@@ -337,10 +342,9 @@ impl ModelConfig {
             Architecture::Transformer => self.validate_blocks()?,
             Architecture::Recurrent | Architecture::Convolutional => self.validate_layers()?,
         }
+        bounds::size("model.encoder_layers", self.encoder_layers, bounds::COUNTS)?;
+        bounds::size("model.decoder_layers", self.decoder_layers, bounds::COUNTS)?;
         let refuse = |message: &str| Err(ModelError::Config(message.to_owned()));
-        if self.encoder_layers == 0 || self.decoder_layers == 0 {
-            return refuse("model.encoder_layers and model.decoder_layers must both be at least 1");
-        }
         if self.tied == Tied::All && !joint_vocabulary {
             return refuse(
                 "model.tied = \"all\" needs one vocabulary for both languages: set \
@@ -350,15 +354,12 @@ impl ModelConfig {
         Ok(())
     }
 
-    /// Checks that the numbers fit together to blocks, whatever model is built of them.
+    /// Checks that the fields describe possible blocks, whatever model is built of them.
     pub(crate) fn validate_blocks(&self) -> Result<(), ModelError> {
         self.validate_streams()?;
         let refuse = |message: String| Err(ModelError::Config(message));
-        for (name, value) in [("d_ff", self.d_ff), ("heads", self.heads)] {
-            if value == 0 {
-                return refuse(format!("model.{name} = 0: it must be at least 1"));
-            }
-        }
+        bounds::size("model.d_ff", self.d_ff, bounds::WIDTHS)?;
+        bounds::size("model.heads", self.heads, bounds::WIDTHS)?;
         if !self.d_model.is_multiple_of(self.heads) {
             return refuse(format!(
                 "model.heads = {} does not divide model.d_model = {}",
@@ -372,12 +373,7 @@ impl ModelConfig {
                  model.heads is {head}"
             ));
         }
-        if !(self.norm_epsilon > 0.0 && self.norm_epsilon.is_finite()) {
-            return refuse(format!(
-                "model.norm_epsilon = {:?}: it must be a small positive number",
-                self.norm_epsilon
-            ));
-        }
+        bounds::number("model.norm_epsilon", self.norm_epsilon, bounds::EPSILONS)?;
         self.experts.validate()?;
         self.rotary.validate()?;
         for (name, causal, layers) in [
@@ -390,18 +386,16 @@ impl ModelConfig {
         Ok(())
     }
 
-    /// Checks what every architecture has: widths, positions and rates of dropout.
+    /// Checks the fields of every architecture: widths, positions and dropout rates.
     fn validate_streams(&self) -> Result<(), ModelError> {
         let refuse = |message: String| Err(ModelError::Config(message));
-        for (name, value) in [
-            ("d_model", self.d_model),
-            ("max_positions", self.max_positions),
-            ("recurrent.width", self.recurrent.width),
-            ("convolutional.kernel", self.convolutional.kernel),
+        for (key, value, bounds) in [
+            ("model.d_model", self.d_model, bounds::WIDTHS),
+            ("model.max_positions", self.max_positions, bounds::TOKENS),
+            ("model.recurrent.width", self.recurrent.width, bounds::WIDTHS),
+            ("model.convolutional.kernel", self.convolutional.kernel, bounds::COUNTS),
         ] {
-            if value == 0 {
-                return refuse(format!("model.{name} = 0: it must be at least 1"));
-            }
+            bounds::size(key, value, bounds)?;
         }
         if self.architecture != Architecture::Recurrent
             && matches!(self.positions, Positions::Sinusoidal | Positions::SinusoidalHalves)

@@ -1,33 +1,34 @@
 //! Rotary positions beyond the sequences of training.
 
-use super::{ModelConfig, Positions};
+use super::{ModelConfig, Positions, bounds};
 use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taper_ops::Turns;
 
-/// What becomes of the angles.
+/// Scaling of the rotary angles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum RotaryScaling {
-    /// Nothing.
+    /// None.
     #[default]
     None,
     /// Positions are divided by the factor (Chen et al. 2023).
     Interpolation,
-    /// Slow angles are, and fast ones are left: the base grows (bloc97 2023, "NTK-aware").
+    /// Slow angles are divided by the factor, and fast ones are kept: the base grows (bloc97 2023,
+    /// "NTK-aware").
     Ntk,
 }
 
-/// How rotary positions reach beyond the sequences of training: set it for a trained model, or train
-/// on with it.
+/// Scaling of rotary positions beyond the sequences of training: set it for a trained model, or
+/// train on with it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RotaryConfig {
-    /// What becomes of the angles.
+    /// Scaling of the rotary angles.
     pub scaling: RotaryScaling,
-    /// How many times as long sequences are as those of training.
-    #[schemars(range(min = 1.0))]
+    /// Length of sequences, as a multiple of those in training.
+    #[schemars(range(min = 1.0, max = 1e6))]
     pub factor: f64,
 }
 
@@ -38,7 +39,7 @@ impl Default for RotaryConfig {
 }
 
 impl RotaryConfig {
-    /// How heads of this width turn.
+    /// Rotation of heads of this width.
     pub(crate) fn turns(self, head: usize) -> Turns {
         match self.scaling {
             RotaryScaling::None => Turns::default(),
@@ -48,19 +49,13 @@ impl RotaryConfig {
     }
 
     pub(super) fn validate(self) -> Result<(), ModelError> {
-        if self.factor >= 1.0 && self.factor.is_finite() {
-            return Ok(());
-        }
-        Err(ModelError::Config(format!(
-            "model.rotary.factor = {:?}: sequences are at least 1 times as long as those of training",
-            self.factor
-        )))
+        bounds::number("model.rotary.factor", self.factor, 1.0..=1e6)
     }
 }
 
 impl ModelConfig {
-    /// Keys of rotary positions that change nothing beside others: whether that is so, why, and
-    /// which.
+    /// Keys of rotary positions that have no effect beside other settings: whether that is so, why,
+    /// and the keys.
     #[must_use]
     pub fn rotary_without_effect(&self) -> [(bool, &'static str, &'static [&'static str]); 2] {
         let is_rotary = self.positions == Positions::Rotary;

@@ -1,28 +1,28 @@
-//! State-space layers, and what they do not go with.
+//! State-space layers, and settings that they exclude.
 
-use super::{AttentionKind, ModelConfig, Positions};
+use super::{AttentionKind, ModelConfig, Positions, bounds};
 use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What state-space layers are like: those of the kinds `mamba` (Gu and Dao 2023) and `s4d` (Gu et
-/// al. 2022), in both stacks.
+/// Shape of state-space layers, of the kinds `mamba` (Gu and Dao 2023) and `s4d` (Gu et al. 2022),
+/// in both stacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StateSpaceConfig {
     /// Channels for each element of `model.d_model`.
     #[schemars(range(min = 1))]
     pub expand: usize,
-    /// Numbers that a channel keeps of the past.
+    /// Numbers of state that a channel keeps.
     #[schemars(range(min = 1))]
     pub states: usize,
-    /// Tokens that the convolution before the scan sees, the token itself counted.
+    /// Tokens that the convolution before the scan sees, including the token itself.
     #[schemars(range(min = 1))]
     pub convolution: usize,
-    /// Rank of the projection to the steps of a `mamba`; 0 for a sixteenth of `model.d_model`.
+    /// Rank of the projection to the step sizes of a `mamba`; 0 for a sixteenth of `model.d_model`.
     pub step_rank: usize,
-    /// Whether a feed-forward layer follows, as it does attention. In the paper none does, and two
-    /// layers stand for attention and feed-forward layer.
+    /// Whether a feed-forward layer follows, as after attention. In the paper there is none, and
+    /// two such layers stand for attention and a feed-forward layer.
     pub feed_forward: bool,
 }
 
@@ -33,7 +33,7 @@ impl Default for StateSpaceConfig {
 }
 
 impl StateSpaceConfig {
-    /// The rank of the steps in a model of this width.
+    /// Rank of the step sizes in a model of this width.
     #[must_use]
     pub fn rank(&self, width: usize) -> usize {
         if self.step_rank == 0 { width.div_ceil(16) } else { self.step_rank }
@@ -47,8 +47,8 @@ impl ModelConfig {
         self.state_space.feed_forward || !self.attention(causal).kind_of(layer).is_state_space()
     }
 
-    /// Keys of state-space layers that change nothing where there are none: whether that is so, why,
-    /// and which.
+    /// Keys of state-space layers that have no effect without such layers: whether that is so, why,
+    /// and the keys.
     #[must_use]
     pub fn state_space_without_effect(&self) -> [(bool, &'static str, &'static [&'static str]); 2] {
         let has = |kind| self.encoder_attention.has(kind) || self.decoder_attention.has(kind);
@@ -68,24 +68,25 @@ impl ModelConfig {
         ]
     }
 
-    /// Refuses what does not go with state-space layers in a stack; `section` is that of its
-    /// attention.
+    /// Refuses settings that state-space layers in a stack exclude; `section` is that of the
+    /// stack's attention.
     pub(super) fn validate_state_space(
         &self,
         (section, causal): (&str, bool),
         layers: usize,
     ) -> Result<(), ModelError> {
         let refuse = |message: String| Err(ModelError::Config(message));
-        let own = &self.state_space;
-        for (name, value) in
-            [("expand", own.expand), ("states", own.states), ("convolution", own.convolution)]
-        {
-            if value == 0 {
-                return refuse(format!("model.state_space.{name} = 0: it must be at least 1"));
-            }
+        let config = &self.state_space;
+        for (key, value, bounds) in [
+            ("model.state_space.expand", config.expand, bounds::COUNTS),
+            ("model.state_space.states", config.states, bounds::COUNTS),
+            ("model.state_space.convolution", config.convolution, bounds::COUNTS),
+            ("model.state_space.step_rank", config.step_rank, 0..=*bounds::WIDTHS.end()),
+        ] {
+            bounds::size(key, value, bounds)?;
         }
         let attention = self.attention(causal);
-        // Of a stack of one kind, one layer says what there is.
+        // In a stack of one kind, the first layer stands for all.
         let counted = if attention.kinds.is_empty() { layers.min(1) } else { layers };
         let is_state_space = |layer| attention.kind_of(layer).is_state_space();
         let acts = match self.positions {
@@ -103,7 +104,7 @@ impl ModelConfig {
                 self.positions.name()
             ));
         }
-        if self.experts.count > 0 && !own.feed_forward {
+        if self.experts.count > 0 && !config.feed_forward {
             let every = self.experts.every.max(1);
             let mut with_experts = (every - 1..layers).step_by(every);
             let first = if attention.kinds.is_empty() {
@@ -113,8 +114,8 @@ impl ModelConfig {
             };
             if let Some(layer) = first {
                 return refuse(format!(
-                    "model.experts would stand in place of a feed-forward layer, and layer {} of \
-                     {section} has none: set model.state_space.feed_forward = true, or \
+                    "model.experts would replace feed-forward layers, but layer {} of {section} \
+                     has none: set model.state_space.feed_forward = true, or \
                      model.experts.count = 0",
                     layer + 1
                 ));

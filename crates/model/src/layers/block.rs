@@ -1,7 +1,7 @@
-//! A Transformer layer, for encoders and decoders alike.
+//! A Transformer layer, for encoders and decoders.
 
 use super::attention::{CrossAttention, LayerPast, PastRows, Texts};
-use super::feed_forward::Inner;
+use super::feed_forward::FeedForward;
 use super::guidance::Guide;
 use super::mixer::Mixer;
 use super::positions::PreparedPositions;
@@ -26,7 +26,7 @@ struct Sublayer {
 }
 
 impl Sublayer {
-    /// `name` is the sublayer's; its norm is `{name}_norm`.
+    /// `name` is that of the sublayer; its norm is `{name}_norm`.
     fn new(build: &mut Builder, name: &str, config: &ModelConfig) -> Result<Self> {
         let norm = format!("{name}_norm");
         Ok(Self {
@@ -37,12 +37,12 @@ impl Sublayer {
         })
     }
 
-    /// The norm. What goes into it another sublayer keeps; what comes out is computed again.
+    /// Cost of the norm. Another sublayer keeps its input, and its output is recomputed.
     fn cost(config: &ModelConfig) -> PartCost {
         LayerNorm::cost(config).forgetting(config.d_model).forgetting(config.d_model)
     }
 
-    /// `f` gets its input, and what its result is to be added to.
+    /// Runs `f`, which gets its input and the residual that its result is added to.
     fn run(
         &self,
         x: &Tensor,
@@ -57,8 +57,8 @@ impl Sublayer {
     }
 }
 
-/// What a decoder layer attends to: keys and values of one layer, with the lengths of both sides,
-/// and what guides it there, if anything does.
+/// Attention of a decoder layer to the encoder: keys and values of one layer, with the lengths of
+/// both sides, and its guide, if any.
 pub(crate) struct Attended<'a> {
     pub(crate) key_value: &'a Tensor,
     pub(crate) query_lengths: &'a Arc<[usize]>,
@@ -66,17 +66,17 @@ pub(crate) struct Attended<'a> {
     pub(crate) guide: Option<&'a Guide>,
 }
 
-/// Self-attention or what takes its place, attention to an encoder where there is one, and
-/// feed-forward, which a state-space layer may do without.
+/// Self-attention or a layer in its place, attention to an encoder if there is one, and the
+/// feed-forward layer, which a state-space layer may omit.
 #[derive(Debug, Clone)]
 pub(crate) struct Block {
     mixer: (Sublayer, Mixer),
     cross_attention: Option<(Sublayer, CrossAttention)>,
-    feed_forward: Option<(Sublayer, Inner)>,
+    feed_forward: Option<(Sublayer, FeedForward)>,
 }
 
 impl Block {
-    /// `layer` is its number in the stack, from 0.
+    /// `layer` is the number in the stack, from 0.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,
@@ -95,18 +95,21 @@ impl Block {
         };
         let feed_forward = if config.has_feed_forward(kind.is_causal(), layer) {
             let name = named("feed_forward");
-            Some((Sublayer::new(build, &name, config)?, Inner::new(build, &name, config, layer)?))
+            Some((
+                Sublayer::new(build, &name, config)?,
+                FeedForward::new(build, &name, config, layer)?,
+            ))
         } else {
             None
         };
         Ok(Self { mixer, cross_attention, feed_forward })
     }
 
-    /// For one token of the layer's own sequence.
+    /// Cost of one token of the layer's own sequence.
     pub(crate) fn cost(config: &ModelConfig, kind: StackKind, layer: usize) -> PartCost {
         let mut cost = Sublayer::cost(config) + Mixer::cost(config, kind.is_causal(), layer);
         if config.has_feed_forward(kind.is_causal(), layer) {
-            cost = cost + Sublayer::cost(config) + Inner::cost(config, layer);
+            cost = cost + Sublayer::cost(config) + FeedForward::cost(config, layer);
         }
         match kind.attends_to_encoder() {
             true => cost + Sublayer::cost(config) + CrossAttention::cost(config),
@@ -114,7 +117,7 @@ impl Block {
         }
     }
 
-    /// For one token of the encoder, where the layer attends to one.
+    /// Cost of one token of the encoder, if the layer attends to one.
     pub(crate) fn encoder_cost(config: &ModelConfig, kind: StackKind) -> PartCost {
         match kind.attends_to_encoder() {
             true => CrossAttention::key_value_cost(config),
@@ -122,7 +125,7 @@ impl Block {
         }
     }
 
-    /// Keys and values for this layer's attention to the encoder, where there is one.
+    /// Computes keys and values for this layer's attention to the encoder, if there is one.
     ///
     /// # Shapes
     /// `(M, D)` → `(M, 2·D)`.
@@ -133,6 +136,8 @@ impl Block {
             .transpose()
     }
 
+    /// Runs the layer over whole sequences.
+    ///
     /// # Shapes
     /// `(N, D)` → `(N, D)`.
     pub(crate) fn forward(
@@ -152,7 +157,7 @@ impl Block {
         self.fed_forward(x, pass)
     }
 
-    /// `(N, D)` → `(N, D)`.
+    /// Runs the feed-forward sublayer: `(N, D)` → `(N, D)`.
     fn fed_forward(&self, x: Tensor, pass: &Pass) -> Result<Tensor> {
         match &self.feed_forward {
             Some((frame, feed_forward)) => {
@@ -162,7 +167,8 @@ impl Block {
         }
     }
 
-    /// One new token for each row; see [`Mixer::step`] and [`CrossAttention::step`].
+    /// Runs the layer on one new token in each row; see [`Mixer::step`] and
+    /// [`CrossAttention::step`].
     pub(crate) fn step(
         &self,
         x: &Tensor,
@@ -182,7 +188,7 @@ impl Block {
         self.fed_forward(x, pass)
     }
 
-    /// Whole texts of a layer without an encoder; see [`Mixer::read`].
+    /// Runs the layer on whole texts, without an encoder; see [`Mixer::read`].
     pub(crate) fn read(
         &self,
         x: &Tensor,

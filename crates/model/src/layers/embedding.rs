@@ -1,4 +1,4 @@
-//! Token embeddings with what positions add to them.
+//! Token embeddings with added positions.
 
 use super::positions::{Added, to_compute};
 use super::weight::Weight;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use taper_ops::EmbeddingSpec;
 use taper_ops::rng::name_key;
 
-/// `dropout(table[token] · √d_model + position)` (Vaswani et al. 2017, section 3.4).
+/// Computes `dropout(table[token] · √d_model + position)` (Vaswani et al. 2017, section 3.4).
 #[derive(Debug, Clone)]
 pub(crate) struct TokenEmbedding {
     table: Weight,
@@ -21,7 +21,7 @@ pub(crate) struct TokenEmbedding {
 }
 
 impl TokenEmbedding {
-    /// `stack` is the name of the stack that it feeds; a learned table of positions is
+    /// `stack` is the name of the stack that it feeds; a learned position table is called
     /// `{stack}.positions`.
     pub(crate) fn new(
         build: &mut Builder,
@@ -39,8 +39,8 @@ impl TokenEmbedding {
         })
     }
 
-    /// The positions, and what goes into the layers; the table, which may be shared, is its model's
-    /// to count.
+    /// Cost of the positions and of the embedded tokens. The model counts the table, which may be
+    /// shared.
     pub(crate) fn cost(config: &ModelConfig) -> PartCost {
         Added::cost(config).keeping(config.d_model)
     }

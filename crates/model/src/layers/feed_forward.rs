@@ -8,9 +8,9 @@ use candle_core::{Result, Tensor};
 use taper_ops::Activation;
 use taper_ops::rng::name_key;
 
-/// `W₂ dropout(activation(W₁ x + b₁)) + b₂` (Vaswani et al. 2017, section 3.3).
+/// Computes `W₂ dropout(activation(W₁ x + b₁)) + b₂` (Vaswani et al. 2017, section 3.3).
 #[derive(Debug, Clone)]
-pub(crate) struct FeedForward {
+pub(crate) struct DenseFeedForward {
     up: Linear,
     down: Linear,
     activation: Activation,
@@ -18,7 +18,7 @@ pub(crate) struct FeedForward {
     site: u64,
 }
 
-impl FeedForward {
+impl DenseFeedForward {
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,
@@ -34,7 +34,8 @@ impl FeedForward {
         })
     }
 
-    /// Both projections, and the slopes of the nonlinearity; those of relu are its result's signs.
+    /// Cost of both projections, and of the slopes of the nonlinearity; those of relu are the signs
+    /// of its result.
     pub(crate) fn cost(config: &ModelConfig) -> PartCost {
         let up = PartCost::linear(config.d_model, config.d_ff, config.biases);
         let up = match Activation::from(config.activation) {
@@ -44,7 +45,7 @@ impl FeedForward {
         up + PartCost::linear(config.d_ff, config.d_model, config.biases)
     }
 
-    /// The same in f64, for finite differences.
+    /// The same layer in f64, for finite differences.
     #[cfg(test)]
     pub(crate) fn in_f64(&self) -> Self {
         Self { up: self.up.in_f64(), down: self.down.in_f64(), ..self.clone() }
@@ -60,26 +61,26 @@ impl FeedForward {
         self.up.activated(x, self.activation, pass.dropout(self.dropout, self.site), pass)
     }
 
-    /// Added to the residual: `(N, D)` → `(N, D)`.
+    /// Runs the layer and adds the result to the residual: `(N, D)` → `(N, D)`.
     fn forward(&self, x: &Tensor, residual: Residual<'_>, pass: &Pass) -> Result<Tensor> {
         self.down.onto(&self.inner(x, pass)?, residual, pass)
     }
 
-    /// By itself: `(N, D)` → `(N, D)`.
+    /// Runs the layer by itself: `(N, D)` → `(N, D)`.
     pub(crate) fn alone(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         self.down.forward(&self.inner(x, pass)?, pass)
     }
 }
 
-/// What stands in a layer behind attention.
+/// Feed-forward part of a layer, after attention.
 #[derive(Debug, Clone)]
-pub(crate) enum Inner {
-    Dense(FeedForward),
+pub(crate) enum FeedForward {
+    Dense(DenseFeedForward),
     Experts(Experts),
 }
 
-impl Inner {
-    /// That of a layer of a stack, counted from 0.
+impl FeedForward {
+    /// Makes that of a layer of a stack, counted from 0.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,
@@ -89,15 +90,19 @@ impl Inner {
         Ok(if config.experts.are_in(layer) {
             Self::Experts(Experts::new(build, name, config)?)
         } else {
-            Self::Dense(FeedForward::new(build, name, name_key(name), config)?)
+            Self::Dense(DenseFeedForward::new(build, name, name_key(name), config)?)
         })
     }
 
     pub(crate) fn cost(config: &ModelConfig, layer: usize) -> PartCost {
-        if config.experts.are_in(layer) { Experts::cost(config) } else { FeedForward::cost(config) }
+        if config.experts.are_in(layer) {
+            Experts::cost(config)
+        } else {
+            DenseFeedForward::cost(config)
+        }
     }
 
-    /// Added to the residual.
+    /// Runs the layer and adds the result to the residual.
     ///
     /// # Shapes
     /// `(N, D)` → `(N, D)`.

@@ -6,17 +6,17 @@ use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 
-/// `a ⊙ σ(b)` of `[a; b] = W [x_{t-before}; …; x_{t+after}] + b`.
+/// Computes `a ⊙ σ(b)` of `[a; b] = W [x_{t-before}; …; x_{t+after}] + b`.
 #[derive(Debug, Clone)]
 pub(crate) struct GatedConvolution {
     linear: Linear,
-    /// Rows of the sequence before and behind each that it sees.
+    /// Rows of the sequence that it sees before and after each row.
     around: (usize, usize),
     width: usize,
 }
 
 impl GatedConvolution {
-    /// Causal ones see each row and those before it, others as many on both sides.
+    /// Causal convolutions see each row and those before it, others equally many on both sides.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,
@@ -24,15 +24,15 @@ impl GatedConvolution {
         causal: bool,
     ) -> Result<Self> {
         let (kernel, width) = (config.convolutional.kernel, config.d_model);
-        // A gate lets through half of the deviation: twice that of the input is what keeps it
-        // (Gehring et al. 2017, appendix A).
+        // A gate halves the standard deviation; weights of twice the deviation preserve it (Gehring
+        // et al. 2017, appendix A).
         let deviation = (4.0 * (1.0 - config.residual_dropout) / (kernel * width) as f64).sqrt();
         let linear = Linear::normal(build, name, (kernel * width, 2 * width), deviation)?;
         let before = if causal { kernel - 1 } else { kernel / 2 };
         Ok(Self { linear, around: (before, kernel - 1 - before), width })
     }
 
-    /// The neighbours, and both halves.
+    /// Cost of the gathered neighbours, and of both halves.
     pub(crate) fn cost(config: &ModelConfig) -> PartCost {
         let inputs = config.convolutional.kernel.saturating_mul(config.d_model);
         PartCost::linear(inputs, config.d_model.saturating_mul(2), config.biases)
@@ -40,6 +40,8 @@ impl GatedConvolution {
             .keeping(config.d_model)
     }
 
+    /// Runs whole sequences.
+    ///
     /// # Shapes
     /// `(N, D)` → `(N, D)`.
     pub(crate) fn forward(
@@ -52,18 +54,18 @@ impl GatedConvolution {
         taper_ops::gated(pass.tape(), &self.linear.forward(&windows, pass)?)
     }
 
-    /// One more row of each sequence, of a causal convolution; `past (R, (K - 1)·D)` has the rows
-    /// before it, zeros before the first.
+    /// Runs a causal convolution on one more row of each sequence; `past (R, (K - 1)·D)` has the
+    /// rows before it, zeros before the first.
     ///
     /// # Shapes
-    /// `(R, D)` → `(R, D)`, and the past of the next.
+    /// `(R, D)` → `(R, D)`, and the past of the next row.
     pub(crate) fn step(&self, x: &Tensor, past: &Tensor, pass: &Pass) -> Result<(Tensor, Tensor)> {
         let window = Tensor::cat(&[past, x], 1)?; // (R, K·D)
         let next = window.narrow(1, self.width, past.dim(1)?)?.contiguous()?;
         Ok((taper_ops::gated(None, &self.linear.forward(&window, pass)?)?, next))
     }
 
-    /// The past of rows that have none.
+    /// Past of rows at the beginning of their sequences.
     pub(crate) fn no_past(&self, like: &Tensor, rows: usize) -> Result<Tensor> {
         Tensor::zeros((rows, self.around.0 * self.width), like.dtype(), like.device())
     }

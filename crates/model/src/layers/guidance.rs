@@ -1,9 +1,9 @@
-//! Guided alignment: attention that learns to look where a word was translated from.
+//! Guided alignment: attention that learns to point at the source word of each target word.
 //!
 //! Chen et al. 2016, "Guided Alignment Training for Topic-Aware Neural Machine Translation",
 //! section 3; Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer Models",
-//! section 4.2. With A the weights of one head of one decoder layer and G the links, each row of
-//! which that has any sums to 1, the loss of a batch of N answers is
+//! section 4.2. Let A be the weights of one head of one decoder layer, and G the links, with rows
+//! that sum to 1 or are empty. The loss of a batch of N answers is
 //!
 //! ```text
 //! − λ/N · Σ_t Σ_s G_ts log A_ts
@@ -11,24 +11,24 @@
 //!
 //! Row t of A is that of the token before the answer t, at the position that predicts it. Answers
 //! without a link, and `</s>`, add nothing. Garg et al. let this head see the whole target in a
-//! second pass; here, as in Chen et al., the loss is that of the pass that translates.
+//! second pass; here, as in Chen et al., the loss belongs to the translating pass itself.
 
 use crate::{Architecture, Batch, Guidance, ModelConfig, ModelError, Pass, Routing};
 use candle_core::{Device, Result, Tensor};
 use taper_ops::{AttentionSpec, Dropout, composed};
 
-/// The links of a batch, for the layer that follows them.
+/// Links of a batch, for the layer that they guide.
 #[derive(Debug, Clone)]
 pub(crate) struct Guide {
-    /// The decoder layer, counted from 0.
+    /// Number of the decoder layer, from 0.
     pub(crate) layer: usize,
     head: usize,
-    /// `−λ/N · G`, padded: `(B, 1, Tq, Tk)`.
+    /// Desired weights `−λ/N · G`, padded: `(B, 1, Tq, Tk)`.
     wanted: Tensor,
 }
 
 impl Guide {
-    /// The guide of a batch that has been read; none where nothing is to be guided.
+    /// Makes the guide of a checked batch; `None` if there is nothing to guide.
     ///
     /// # Errors
     /// When the model has no such layer or head, or a link leads from one sentence to another.
@@ -45,7 +45,7 @@ impl Guide {
                 "attention can be guided in a Transformer alone".to_owned(),
             ));
         }
-        // Unless another is named, the one where alignments are read.
+        // By default the layer from which alignments are read.
         let layer = guidance.layer.unwrap_or(config.decoder_layers.saturating_sub(2));
         if layer >= config.decoder_layers || guidance.head >= config.heads {
             return Err(ModelError::Config(format!(
@@ -69,7 +69,7 @@ impl Guide {
         {
             let is_here = |row: &&[(u32, u32)]| (row[0].0 as usize) < first_target + of_target;
             while let Some(row) = rows.next_if(is_here) {
-                // Each row of links has one at least, and together they weigh 1.
+                // Each row has at least one link, and its links together weigh 1.
                 let share = guidance.weight / (batch.tokens() * row.len()) as f64;
                 let query = row[0].0 as usize - first_target;
                 for (_, key) in row {
@@ -91,7 +91,7 @@ impl Guide {
         Ok(Some(Self { layer, head: guidance.head, wanted }))
     }
 
-    /// Adds the loss of what `query` and `key` attend to.
+    /// Adds the loss of the attention of `query` to the keys.
     ///
     /// # Shapes
     /// `query (N, D)`, `key_value (M, 2·D)`.
@@ -103,7 +103,7 @@ impl Guide {
         pass: &Pass,
     ) -> Result<()> {
         let width = query.dim(1)? / spec.heads;
-        // That of one head, before dropout.
+        // Attention of one head, before dropout.
         let spec = AttentionSpec { heads: 1, dropout: Dropout::none(), ..spec.clone() };
         let inputs = [query, key_value];
         let loss = composed::on_tape(pass.tape(), "guided alignment", &inputs, |inputs| {

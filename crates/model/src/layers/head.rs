@@ -1,4 +1,4 @@
-//! The output projection, and the loss of what it gives.
+//! The output projection, and the loss of its logits.
 
 use super::positions::to_compute;
 use super::weight::Weight;
@@ -22,16 +22,16 @@ impl Head {
         Self { weight, products }
     }
 
-    /// The product, without its matrix, which may be shared. Logits are not kept: the loss is
-    /// computed some rows at a time. Its gradient by the hidden rows is, and but for the CPU what
-    /// Candle makes of it.
+    /// Cost of the product, without its matrix, which may be shared. Logits are not kept: the loss
+    /// is computed some rows at a time. Its gradient by the hidden rows is kept, and on a GPU also
+    /// Candle's results.
     pub(crate) fn cost(config: &ModelConfig, classes: usize, device: &Device) -> PartCost {
         let kept = if device.is_cpu() { 1.0 } else { 4.0 } * config.d_model as f64;
         let product = PartCost::linear(config.d_model, classes, false);
         PartCost { parameters: 0.0, kept, ..product }
     }
 
-    /// The logits, in f32.
+    /// Computes the logits, in f32.
     ///
     /// # Shapes
     /// `(N, D)` → `(N, V)`.
@@ -40,10 +40,10 @@ impl Head {
         to_compute(self.weight.apply(hidden, None, None, &spec, pass)?, DType::F32)
     }
 
-    /// `scale · Σ` of the objective over the rows that `batch` asks.
+    /// Computes `scale · Σ` of the objective over the predicted rows of `batch`.
     ///
     /// # Shapes
-    /// `hidden (N, D)`, one row for each of the last stream → scalar.
+    /// `hidden (N, D)`, the rows of the last stream → scalar.
     pub(crate) fn loss(
         &self,
         hidden: &Tensor,
@@ -58,7 +58,7 @@ impl Head {
     }
 }
 
-/// The rows of `hidden` that `batch` asks: `(N, D)` → `(A, D)`.
+/// Picks the predicted rows of `batch` from `hidden`: `(N, D)` → `(A, D)`.
 pub(crate) fn asked_rows(hidden: &Tensor, batch: &Batch, pass: &Pass) -> Result<Tensor> {
     match batch.asked_rows() {
         Some(rows) => picked(hidden, rows, Dropout::none(), pass),
@@ -66,7 +66,7 @@ pub(crate) fn asked_rows(hidden: &Tensor, batch: &Batch, pass: &Pass) -> Result<
     }
 }
 
-/// Rows of a matrix by their numbers, with dropout on them: `(N, D)` → `(R, D)`.
+/// Picks rows of a matrix by their numbers, with dropout: `(N, D)` → `(R, D)`.
 pub(crate) fn picked(
     x: &Tensor,
     rows: Arc<[u32]>,
@@ -77,7 +77,7 @@ pub(crate) fn picked(
     taper_ops::embedding(pass.tape(), x, None, &spec)
 }
 
-/// The last row of each sequence, none of which is empty.
+/// Number of the last row of each sequence, none of them empty.
 pub(crate) fn last_rows(lengths: &[usize]) -> Arc<[u32]> {
     let mut end = 0;
     let row = |&length: &usize| {
@@ -92,7 +92,7 @@ fn spec(objective: &Objective, scale: f64, products: Products) -> CrossEntropySp
     CrossEntropySpec { smoothing, r_drop, scale, products }
 }
 
-/// `scale · Σ` of the objective over rows `(A, D)`, by a matrix `(V, D)`.
+/// Computes `scale · Σ` of the objective over rows `(A, D)`, with a matrix `(V, D)`.
 pub(crate) fn loss_of_rows(
     rows: &Tensor,
     weight: &Tensor,
@@ -115,7 +115,7 @@ pub(crate) fn loss_of_rows(
     })
 }
 
-/// Projects rows to classes, each with a bias: of a masked language model and of classifiers.
+/// Projects rows to classes, each with a bias: for masked language models and classifiers.
 #[derive(Debug, Clone)]
 pub(crate) struct BiasedHead {
     weight: Weight,
@@ -135,8 +135,8 @@ impl BiasedHead {
         Ok(Self { weight, bias, products: build.products })
     }
 
-    /// The product for `share` of the tokens and the biases, without the matrix, which may be
-    /// shared.
+    /// Cost of the product for `share` of the tokens, and of the biases, without the matrix, which
+    /// may be shared.
     pub(crate) fn cost(
         config: &ModelConfig,
         classes: usize,
@@ -152,7 +152,7 @@ impl BiasedHead {
         }
     }
 
-    /// The logits, in f32.
+    /// Computes the logits, in f32.
     ///
     /// # Shapes
     /// `(R, D)` → `(R, C)`.
@@ -162,10 +162,10 @@ impl BiasedHead {
         to_compute(self.weight.apply(rows, bias, None, &spec, pass)?, DType::F32)
     }
 
-    /// `scale · Σ` of the objective over all rows.
+    /// Computes `scale · Σ` of the objective over all rows.
     ///
-    /// The biases are a further column of the matrix, for rows with a further 1: the loss, which
-    /// never holds all logits, need not know of them.
+    /// The biases are passed as an additional column of the matrix, and each row gets an additional
+    /// 1. So the loss, which never holds all logits, needs no case for biases.
     ///
     /// # Shapes
     /// `(R, D)`, R answers → scalar.
@@ -190,8 +190,8 @@ impl BiasedHead {
     }
 }
 
-/// Tells classes from states, of whole texts or of tokens: dropout, and a [`BiasedHead`] with a
-/// matrix of its own.
+/// Classes from the states of whole texts or of tokens: dropout, and a [`BiasedHead`] with a matrix
+/// of its own.
 #[derive(Debug, Clone)]
 pub(crate) struct ClassHead {
     head: BiasedHead,
@@ -200,7 +200,7 @@ pub(crate) struct ClassHead {
 }
 
 impl ClassHead {
-    /// Its parameters are called `{name}.weight` and `{name}.bias`: `name` says what the classes
+    /// Makes a head with parameters `{name}.weight` and `{name}.bias`; `name` says what the classes
     /// are, in plural.
     ///
     /// # Errors
@@ -221,12 +221,12 @@ impl ClassHead {
         Ok(Self { head, dropout: config.residual_dropout, site: name_key(name) })
     }
 
-    /// The rows of `states` by their numbers, with dropout: `(N, D)` → `(R, D)`.
+    /// Picks rows of `states` by their numbers, with dropout: `(N, D)` → `(R, D)`.
     fn picked(&self, states: &Tensor, rows: Arc<[u32]>, pass: &Pass) -> Result<Tensor> {
         picked(states, rows, pass.dropout(self.dropout, self.site), pass)
     }
 
-    /// The logits that the rows of `states` give, in f32.
+    /// Computes the logits of rows of `states`, in f32.
     ///
     /// # Shapes
     /// `(N, D)`, R rows → `(R, C)`.
@@ -234,7 +234,7 @@ impl ClassHead {
         self.head.logits(&self.picked(states, rows, pass)?, pass)
     }
 
-    /// `scale · Σ` of the objective over the rows of `states`.
+    /// Computes `scale · Σ` of the objective over rows of `states`.
     ///
     /// # Shapes
     /// `(N, D)`, R rows, R answers → scalar.

@@ -1,4 +1,4 @@
-//! What brings tokens of a sequence together in a layer: self-attention, or a state-space layer.
+//! Mixing of a sequence's tokens within a layer: self-attention, or a state-space layer.
 
 use super::attention::{LayerPast, PastRows, SelfAttention, Texts};
 use super::positions::PreparedPositions;
@@ -9,7 +9,7 @@ use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 
-/// What the first sublayer of a layer does.
+/// First sublayer of a layer.
 #[derive(Debug, Clone)]
 pub(crate) enum Mixer {
     Attention(SelfAttention),
@@ -17,7 +17,7 @@ pub(crate) enum Mixer {
 }
 
 impl Mixer {
-    /// What it is called in a layer.
+    /// Name of the sublayer within its layer.
     pub(crate) fn part(config: &ModelConfig, (causal, layer): (bool, usize)) -> &'static str {
         match config.attention(causal).kind_of(layer).is_state_space() {
             true => "state_space",
@@ -25,7 +25,7 @@ impl Mixer {
         }
     }
 
-    /// That of a layer of a stack that is causal or not, counted from 0.
+    /// Makes that of a layer, counted from 0, of a stack that is causal or not.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,
@@ -38,7 +38,7 @@ impl Mixer {
         })
     }
 
-    /// For one token.
+    /// Cost of one token.
     pub(crate) fn cost(config: &ModelConfig, causal: bool, layer: usize) -> PartCost {
         match config.attention(causal).kind_of(layer).is_state_space() {
             true => StateSpace::cost(config, causal, layer),
@@ -46,7 +46,7 @@ impl Mixer {
         }
     }
 
-    /// Whole sequences, added to the residual.
+    /// Runs whole sequences, and adds the result to the residual.
     ///
     /// # Shapes
     /// `(N, D)` → `(N, D)`.
@@ -64,7 +64,7 @@ impl Mixer {
         }
     }
 
-    /// One new token for each row; see [`SelfAttention::step`].
+    /// Runs one new token in each row; see [`SelfAttention::step`].
     ///
     /// # Shapes
     /// `(R, D)` → `(R, D)`.
@@ -82,7 +82,7 @@ impl Mixer {
         }
     }
 
-    /// Whole texts at once; see [`SelfAttention::read`].
+    /// Runs whole texts at once; see [`SelfAttention::read`].
     ///
     /// # Shapes
     /// `(N, D)` → `(N, D)`.

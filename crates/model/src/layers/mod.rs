@@ -1,4 +1,4 @@
-//! What models are built of: embeddings, positions, attention, layers, stacks, output heads.
+//! Parts of models: embeddings, positions, attention, layers, stacks, output heads.
 //!
 //! Each part states its [cost](crate::Cost) beside the code that builds it.
 

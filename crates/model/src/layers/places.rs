@@ -1,23 +1,22 @@
-//! A choice among the tokens of a text: a softmax over its places, of which each text has as many as
-//! it has tokens.
+//! Choice of a token of a text: a softmax over its places, one for each token.
 
 use crate::{LossOutput, Objective, Pass, Routing};
 use candle_core::{D, DType, Device, Result, Tensor};
 use taper_ops::composed;
 
-/// The logarithm that places have which a text does not have: an exponential of 0, and in sums
-/// with a weight of 0 still no more than 0.
+/// Logarithm of missing places: its exponential is 0, and in sums with weight 0 it still counts as
+/// 0.
 const NO_PLACE: f32 = -1e30;
 
-/// Which rows of packed logits are the places of each text.
+/// Rows of packed logits for the places of each text.
 struct Places {
     texts: usize,
     longest: usize,
-    /// For each text and place, the row of its token; where there is none, one row behind all.
+    /// Row of each place's token in each text; a missing place has the row after all others.
     rows: Tensor,
-    /// For each text and place, 1 or, where there is none, 0: `(B, 1, L)`.
+    /// for each place of each text, 0 for missing ones: `(B, 1, L)`.
     exist: Tensor,
-    /// One over the places of each text: `(B, 1)`.
+    /// One over the number of places of each text: `(B, 1)`.
     shares: Tensor,
 }
 
@@ -43,7 +42,7 @@ impl Places {
         })
     }
 
-    /// The logarithms of the probabilities of the places of each text, for each of K questions.
+    /// Computes the log probabilities of the places of each text, for each of K questions.
     ///
     /// # Shapes
     /// `logits (N, K)` of B texts → `(B·K, L)`, text after text.
@@ -59,8 +58,8 @@ impl Places {
         of_all.reshape((self.texts * questions, self.longest)) // (B·K, L)
     }
 
-    /// The sums of the objective: smoothed cross entropy, negative log-likelihood, and divergence
-    /// where rows are the two passes of R-Drop.
+    /// Computes the sums of the objective: smoothed cross entropy, negative log-likelihood, and
+    /// divergence if the rows are the two passes of R-Drop.
     ///
     /// # Shapes
     /// `log_probabilities (B·K, L)`, `answers (B·K, 1)` → three scalars.
@@ -90,11 +89,11 @@ impl Places {
     }
 }
 
-/// `scale · Σ` of the objective over the K questions that each text is asked, whose answers are
-/// places: numbers of its tokens, text after text.
+/// Computes `scale · Σ` of the objective over the K questions about each text. Answers are places:
+/// numbers of its tokens, text after text.
 ///
 /// # Shapes
-/// `logits (N, K)` in f32 of B texts, none of which is empty, `B·K` answers → scalar.
+/// `logits (N, K)` in f32 of B texts, none of them empty, `B·K` answers → scalar.
 pub(crate) fn loss_of_places(
     logits: &Tensor,
     lengths: &[usize],

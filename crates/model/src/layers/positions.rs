@@ -1,4 +1,4 @@
-//! Position encodings: the ones added to embeddings, and the ones that act on attention scores.
+//! Position encodings: those added to embeddings, and those applied to queries and keys or scores.
 
 use super::weight::Weight;
 use crate::config::{Architecture, ModelConfig, Positions};
@@ -10,13 +10,13 @@ use taper_ops::Turns;
 
 /// Buckets of T5's relative bias.
 pub(crate) const BUCKETS: usize = 32;
-/// Distance from which T5 has one bucket.
+/// Distance from which all share T5's last bucket.
 const FAR: usize = 128;
 
 /// `PE(p, 2i) = sin(p / 10000^(2i/D))`, `PE(p, 2i+1) = cos(…)` (Vaswani et al. 2017, section 3.5):
 /// `(count, D)`.
 ///
-/// With `halves`, all sines come first and then all cosines.
+/// With `halves`, all sines come first, then all cosines.
 #[must_use]
 pub fn sinusoids(count: usize, width: usize, halves: bool) -> Vec<f32> {
     let half = width / 2;
@@ -32,8 +32,8 @@ pub fn sinusoids(count: usize, width: usize, halves: bool) -> Vec<f32> {
     out
 }
 
-/// ALiBi's slope of each head (Press et al. 2022, section 3): a geometric sequence from `2^(-8/n)`;
-/// for a number of heads that is no power of two, the sequence of the next lower power, then every
+/// ALiBi's slope of each head (Press et al. 2022, section 3): a geometric sequence from `2^(-8/n)`.
+/// If the number of heads is not a power of two: the sequence of the next lower power, then every
 /// other slope of the next higher.
 #[must_use]
 pub fn alibi_slopes(heads: usize) -> Vec<f64> {
@@ -63,10 +63,10 @@ pub fn t5_bucket(query: usize, key: usize, causal: bool) -> usize {
     side + (exact + (growth * (buckets - exact) as f64) as usize).min(buckets - 1)
 }
 
-/// What is added to the embedding of each token.
+/// Positions that are added to the embedding of each token.
 #[derive(Debug, Clone)]
 pub(crate) enum Added {
-    /// Nothing: positions act in attention, or not at all.
+    /// None: positions act in attention, or not at all.
     Nothing,
     /// A table of constants.
     Sinusoids(Sinusoids),
@@ -102,7 +102,7 @@ impl Added {
         }
     }
 
-    /// The table for at least `longest` positions, or none.
+    /// Table for at least `longest` positions, if there is one.
     pub(crate) fn table(
         &self,
         longest: usize,
@@ -125,8 +125,8 @@ impl Added {
     }
 }
 
-/// The table of [`sinusoids`] for the longest sequence so far. Decoding asks for one more position
-/// at each step.
+/// Table of [`sinusoids`] for the longest sequence so far. Decoding asks for one more position at
+/// each step.
 #[derive(Debug, Clone)]
 pub(crate) struct Sinusoids {
     width: usize,
@@ -141,7 +141,8 @@ impl Sinusoids {
 
     /// A table of at least `longest` positions.
     fn table(&self, longest: usize, device: &Device) -> Result<Tensor> {
-        // Each change is one assignment: what another thread left behind when it ended is whole.
+        // Each change is a single assignment, so that the value is complete even if another thread
+        // panicked.
         let mut made = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(table) = made.as_ref().filter(|table| table.dims()[0] >= longest) {
             return Ok(table.clone());
@@ -157,13 +158,13 @@ impl Sinusoids {
     }
 }
 
-/// What acts on the scores or projections of self-attention in every layer of a stack.
+/// Positions that act on the scores or projections of self-attention in every layer of a stack.
 #[derive(Debug, Clone)]
 pub(crate) enum Relative {
     Nothing,
     Rotary(Turns),
     Alibi(Arc<[f64]>),
-    /// T5's table `(buckets, heads)`, one for a stack.
+    /// T5's table `(buckets, heads)`, one per stack.
     Bias {
         table: Weight,
         causal: bool,
@@ -202,7 +203,7 @@ impl Relative {
         }
     }
 
-    /// What layers need for these sequences.
+    /// Prepares the layers' positions for these sequences.
     pub(crate) fn prepare(&self, sequences: &Sequences, pass: &Pass) -> Result<PreparedPositions> {
         let longest = sequences.longest();
         Ok(match self {
@@ -221,8 +222,8 @@ impl Relative {
         })
     }
 
-    /// What layers need for tokens that each see themselves and what is cached of those before
-    /// them, at these positions.
+    /// Prepares the layers' positions for tokens at `positions`, each of which sees itself and the
+    /// cached tokens before it.
     pub(crate) fn prepare_cached(
         &self,
         positions: &Arc<[u32]>,
@@ -238,8 +239,8 @@ impl Relative {
                 PreparedPositions { slopes: Some(slopes.clone()), ..Default::default() }
             }
             Self::Bias { table, causal } => {
-                // By the distance from the last token: for the longest row, and the end of it for
-                // the others.
+                // The bias by distance from the last token: computed for the longest row; the
+                // others use its end.
                 let last = positions.iter().copied().max().unwrap_or(0) as usize;
                 let row = bias(table.get(pass), last..last + 1, last + 1, *causal, pass)?;
                 PreparedPositions { bias: Some(row), ..Default::default() } // (H, 1, T)
@@ -248,7 +249,7 @@ impl Relative {
     }
 }
 
-/// `(H, queries, keys)` from T5's table, for the given query positions.
+/// Computes the bias `(H, queries, keys)` from T5's table, for the given query positions.
 fn bias(
     table: &Tensor,
     queries: std::ops::Range<usize>,
@@ -263,7 +264,7 @@ fn bias(
     taper_ops::relative_bias(pass.tape(), table, &buckets, count, keys)
 }
 
-/// Positions as the layers of a stack use them, for one batch.
+/// Positions of one batch, as the layers of a stack use them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PreparedPositions {
     pub(crate) rotary: Option<(Arc<[u32]>, Turns)>,
@@ -271,7 +272,7 @@ pub(crate) struct PreparedPositions {
     pub(crate) bias: Option<Tensor>,
 }
 
-/// Converts to the compute type unless it is there already.
+/// Converts to the compute type, if necessary.
 pub(crate) fn to_compute(x: Tensor, dtype: DType) -> Result<Tensor> {
     if x.dtype() == dtype { Ok(x) } else { x.to_dtype(dtype) }
 }

@@ -1,4 +1,4 @@
-//! A recurrent layer in one direction, with additive attention or without.
+//! A recurrent layer in one direction, with or without additive attention.
 
 use super::weight::{Linear, Weight};
 use crate::cost::PartCost;
@@ -8,14 +8,14 @@ use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::{AdditiveAttention, Cell, Products, Recurred, Recurrence, RecurrenceSpec};
 
-/// The size of a layer.
+/// Size of a layer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) cell: Cell,
-    /// Width of its inputs, and of its state.
+    /// Width of its inputs.
     pub(crate) inputs: usize,
     pub(crate) width: usize,
-    /// Width of what it attends to; 0 where it does not.
+    /// Width of the values that it attends to; 0 without attention.
     pub(crate) attended: usize,
     pub(crate) biases: bool,
 }
@@ -25,29 +25,29 @@ impl Shape {
         self.cell.gates().saturating_mul(self.width)
     }
 
-    /// For one row of the layer. What is kept are the gates, the state, and of an LSTM its cell or of
-    /// a GRU one product; with attention also a query, and the context twice, once beside the state.
+    /// Cost of one row of the layer. It keeps the gates, the state, and the cell of an LSTM or one
+    /// product of a GRU; with attention also a query, and the context twice, once beside the state.
     pub(crate) fn cost(self) -> PartCost {
         let (width, gates) = (self.width, self.gates());
-        let own = PartCost::linear(self.inputs, gates, self.biases)
+        let cell = PartCost::linear(self.inputs, gates, self.biases)
             + PartCost::linear(width, gates, self.biases).unkept();
-        let own = own.keeping(width.saturating_mul(2));
+        let cell = cell.keeping(width.saturating_mul(2));
         match self.attended {
-            0 => own,
+            0 => cell,
             attended => {
                 let attention = PartCost::linear(width, width, false)
                     + PartCost::linear(attended, gates, false).unkept()
                     + PartCost::table(1, width);
                 // A multiplication and an addition for each column of a score, and of a value.
                 let pair_flops = 2.0 * (width as f64 + attended as f64);
-                own + PartCost { pair_flops, ..attention }
+                cell + PartCost { pair_flops, ..attention }
                     .with_heads(1)
                     .keeping(attended.saturating_mul(2))
             }
         }
     }
 
-    /// For one row that is attended to: its key.
+    /// Cost of one row that is attended to: its key.
     pub(crate) fn key_cost(self) -> PartCost {
         match self.attended {
             0 => PartCost::default(),
@@ -56,7 +56,7 @@ impl Shape {
     }
 }
 
-/// `h_t = cell(W x_t + b, U h_{t-1} + b')`.
+/// Computes `h_t = cell(W x_t + b, U h_{t-1} + b')`.
 #[derive(Debug, Clone)]
 pub(crate) struct RecurrentLayer {
     name: String,
@@ -76,18 +76,18 @@ struct Attention {
     context: Weight,
 }
 
-/// What a layer attends to.
+/// Keys and values that a layer attends to.
 #[derive(Clone, Copy)]
 pub(crate) struct Attended<'a> {
-    /// `(M, A)`, made by [`RecurrentLayer::keys`].
+    /// Keys `(M, A)`, made by [`RecurrentLayer::keys`].
     pub(crate) keys: &'a Tensor,
-    /// `(M, V)`.
+    /// Values `(M, V)`.
     pub(crate) values: &'a Tensor,
-    /// Which rows of them each sequence attends to.
+    /// Range of their rows that each sequence attends to.
     pub(crate) ranges: &'a Arc<[Range<usize>]>,
 }
 
-/// The sequences that a layer runs over.
+/// Sequences that a layer runs over.
 #[derive(Clone, Copy)]
 pub(crate) struct Run<'a> {
     pub(crate) lengths: &'a Arc<[usize]>,
@@ -98,8 +98,8 @@ pub(crate) struct Run<'a> {
 }
 
 impl RecurrentLayer {
-    /// `name` is the layer's; its parameters are those of PyTorch's `GRU` and `LSTM`, whose
-    /// `weight_ih` is `{name}.input.weight` and `weight_hh` `{name}.recurrent.weight`.
+    /// `name` is that of the layer. Its parameters are those of PyTorch's `GRU` and `LSTM`:
+    /// `{name}.input.weight` is their `weight_ih`, `{name}.recurrent.weight` their `weight_hh`.
     pub(crate) fn new(build: &mut Builder, name: &str, shape: Shape) -> Result<Self> {
         let (gates, width) = (shape.cell.gates(), shape.width);
         let named = |part: &str| format!("{name}.{part}");
@@ -127,16 +127,18 @@ impl RecurrentLayer {
         Ok(Self { name, cell, input, recurrent, bias, attention, products })
     }
 
-    /// The name under which its attention is recorded.
+    /// Name under which its attention is recorded.
     pub(crate) fn attention_name(&self) -> Option<String> {
         self.attention.as_ref().map(|_| format!("{}.attention", self.name))
     }
 
-    /// Keys of what it attends to, where it attends: `(M, V)` → `(M, A)`.
+    /// Computes the keys of the values that it attends to, if it attends: `(M, V)` → `(M, A)`.
     pub(crate) fn keys(&self, values: &Tensor, pass: &Pass) -> Result<Option<Tensor>> {
         self.attention.as_ref().map(|attention| attention.key.forward(values, pass)).transpose()
     }
 
+    /// Runs whole sequences.
+    ///
     /// # Shapes
     /// `x (N, I)` → rows `(N, H)`, with attention `(N, H + V)`, and the last states `(B, S)`.
     pub(crate) fn forward(&self, x: &Tensor, run: Run<'_>, pass: &Pass) -> Result<Recurred> {

@@ -1,4 +1,4 @@
-//! Layers one after the other: an encoder, or a decoder with or without one.
+//! A stack of layers: an encoder, or a decoder with or without an encoder.
 
 use super::block::{Attended, Block};
 use super::guidance::Guide;
@@ -10,7 +10,7 @@ use crate::{Builder, ModelConfig, Pass, Sequences};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 
-/// What the tokens of a stack see.
+/// Tokens that a stack's tokens see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StackKind {
     /// The whole sequence.
@@ -31,11 +31,11 @@ impl StackKind {
     }
 }
 
-/// The output of an encoder `(M, D)`, as a decoder attends to it.
+/// Output of an encoder `(M, D)`, as a decoder attends to it.
 pub(crate) struct AttendedEncoder<'a> {
     pub(crate) hidden: &'a Tensor,
     pub(crate) lengths: &'a Arc<[usize]>,
-    /// What guides one of the layers, if anything does.
+    /// Guide of one of the layers, if any.
     pub(crate) guide: Option<&'a Guide>,
 }
 
@@ -72,7 +72,8 @@ impl Stack {
         Ok(Self { name: name.to_owned(), blocks, relative, final_norm })
     }
 
-    /// For one token of the stack's own sequence, and for one of the encoder that it attends to.
+    /// Costs of one token of the stack's own sequence, and of one token of the encoder that it
+    /// attends to.
     pub(crate) fn cost(
         config: &ModelConfig,
         layers: usize,
@@ -85,17 +86,17 @@ impl Stack {
         let groups = config.groups(kind.is_causal(), layers);
         let cost = |layer| Block::cost(config, kind, layer);
         let blocks: PartCost = groups.iter().map(|&(layer, count)| cost(layer) * count).sum();
-        // With checkpoints: what goes into each segment, and what one of them keeps.
+        // With checkpoints: the input of each segment, and everything that one of them keeps.
         let length = segment_length(layers);
         let most = groups.iter().map(|&(layer, _)| cost(layer).kept).fold(0.0, f64::max);
         let inputs = (config.d_model * layers.div_ceil(length.max(1))) as f64;
         let blocks = blocks.saving(blocks.kept - (inputs + most * length as f64).min(blocks.kept));
-        let own = Relative::cost(config) + blocks + final_norm;
+        let stack = Relative::cost(config) + blocks + final_norm;
         let encoder = Block::encoder_cost(config, kind);
-        (own, (encoder * layers).saving(encoder.kept * (layers - length) as f64))
+        (stack, (encoder * layers).saving(encoder.kept * (layers - length) as f64))
     }
 
-    /// Runs whole sequences; `encoded` is what a decoder attends to.
+    /// Runs whole sequences; a decoder attends to `encoded`.
     ///
     /// # Shapes
     /// `x (N, D)` → `(N, D)`.
@@ -127,7 +128,7 @@ impl Stack {
         self.finish(x, pass)
     }
 
-    /// The final norm, where there is one.
+    /// Applies the final norm, if there is one.
     ///
     /// # Shapes
     /// `(N, D)` → `(N, D)`.
@@ -139,18 +140,18 @@ impl Stack {
     }
 }
 
-/// Layers of a segment of so many: each segment keeps what goes into it, and one at a time all that
-/// its layers keep, so that both are about √n.
+/// Number of layers per segment. Every segment keeps its input, and one at a time all that its
+/// layers keep, so that both are about √n.
 fn segment_length(layers: usize) -> usize {
     (layers as f64).sqrt().ceil() as usize
 }
 
-/// Layers of a stack that follow one another, with all that they see beside their input.
+/// Consecutive layers of a stack, with everything that they see beside their input.
 #[derive(Clone)]
 struct Segment {
-    /// The name of the stack.
+    /// Name of the stack.
     stack: String,
-    /// The number of the first in the stack.
+    /// Number of the first layer in the stack.
     first: usize,
     blocks: Vec<Block>,
     lengths: Arc<[usize]>,
@@ -159,6 +160,8 @@ struct Segment {
 }
 
 impl Segment {
+    /// Runs the layers.
+    ///
     /// # Shapes
     /// `(N, D)` → `(N, D)`.
     fn run(&self, mut x: Tensor, pass: &Pass) -> Result<Tensor> {
@@ -180,20 +183,21 @@ impl Segment {
         Ok(x)
     }
 
-    /// The same; where the pass says so, without keeping anything but the input.
+    /// Runs the layers; if the pass has checkpoints, keeps only the input.
     ///
     /// # Shapes
     /// `(N, D)` → `(N, D)`.
     fn checkpointed(self, x: Tensor, pass: &Pass) -> Result<Tensor> {
-        let inner = pass.of_segment().filter(|_| x.device().is_cpu());
-        let (Some(tape), Some(inner), Some(again)) = (pass.tape(), inner, pass.of_segment()) else {
+        let inner = pass.for_segment().filter(|_| x.device().is_cpu());
+        let (Some(tape), Some(inner), Some(again)) = (pass.tape(), inner, pass.for_segment())
+        else {
             return self.run(x, pass);
         };
         let out = self.run(x.clone(), &inner)?;
         if !inner.take_auxiliary().0.is_empty() {
             candle_core::bail!(
-                "layers with experts or guided attention add to the loss, which layers that are \
-                 computed again cannot: set training.checkpoint_activations = false"
+                "layers with experts or guided attention add to the loss, which recomputed layers \
+                 cannot: set training.checkpoint_activations = false"
             );
         }
         let Some(first) = inner.into_tape() else {

@@ -1,4 +1,4 @@
-//! How layers read their parameters.
+//! Parameters as layers hold them.
 
 use crate::cost::PartCost;
 use crate::{Builder, ModelConfig, Pass};
@@ -13,7 +13,7 @@ pub(crate) struct Weight {
 }
 
 impl Weight {
-    pub(crate) fn of(tracked: Tensor) -> Self {
+    pub(crate) fn new(tracked: Tensor) -> Self {
         Self { detached: tracked.detach(), tracked }
     }
 
@@ -21,7 +21,7 @@ impl Weight {
         if pass.is_training() { &self.tracked } else { &self.detached }
     }
 
-    /// Without gradients.
+    /// The values, without gradients.
     pub(crate) fn value(&self) -> &Tensor {
         &self.detached
     }
@@ -34,7 +34,7 @@ impl Weight {
         Self { detached: tracked.detach(), tracked }
     }
 
-    /// `x Wᵀ` of this matrix, with what `spec` and the rest add to it.
+    /// Computes `x Wᵀ` for this matrix, and whatever `spec` and the other arguments add.
     pub(crate) fn apply(
         &self,
         x: &Tensor,
@@ -50,7 +50,7 @@ impl Weight {
     }
 }
 
-/// `x Wᵀ + b`.
+/// A linear layer: `x Wᵀ + b`.
 #[derive(Debug, Clone)]
 pub(crate) struct Linear {
     weight: Weight,
@@ -58,7 +58,7 @@ pub(crate) struct Linear {
     products: Products,
 }
 
-/// What a sublayer's result is added to, and the dropout on it.
+/// The residual that a sublayer's result is added to, and the dropout on the result.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Residual<'a> {
     pub(crate) x: &'a Tensor,
@@ -77,7 +77,8 @@ impl Linear {
         Self::with(build, name, weight, outputs)
     }
 
-    /// As [`Linear::new`], with normal weights of this deviation.
+    /// Makes a layer with normally distributed weights of this deviation; otherwise as
+    /// [`Linear::new`].
     pub(crate) fn normal(
         build: &mut Builder,
         name: &str,
@@ -99,8 +100,8 @@ impl Linear {
         Ok(Self { weight, bias, products: build.products })
     }
 
-    /// Of parameters that were made otherwise.
-    pub(crate) fn of(weight: Weight, bias: Option<Weight>, products: Products) -> Self {
+    /// Makes a layer from existing parameters.
+    pub(crate) fn from_parts(weight: Weight, bias: Option<Weight>, products: Products) -> Self {
         Self { weight, bias, products }
     }
 
@@ -121,12 +122,12 @@ impl Linear {
         self.run(x, None, Activation::Identity, Dropout::none(), pass)
     }
 
-    /// Where it computes.
+    /// Device that it computes on.
     pub(crate) fn device(&self) -> &Device {
         self.weight.detached.device()
     }
 
-    /// `dropout(activation(x Wᵀ + b))`.
+    /// Computes `dropout(activation(x Wᵀ + b))`.
     pub(crate) fn activated(
         &self,
         x: &Tensor,
@@ -137,7 +138,7 @@ impl Linear {
         self.run(x, None, activation, dropout, pass)
     }
 
-    /// `residual + dropout(x Wᵀ + b)`.
+    /// Computes `residual + dropout(x Wᵀ + b)`.
     pub(crate) fn onto(&self, x: &Tensor, residual: Residual<'_>, pass: &Pass) -> Result<Tensor> {
         self.run(x, Some(residual.x), Activation::Identity, residual.dropout, pass)
     }
@@ -172,7 +173,7 @@ impl LayerNorm {
         })
     }
 
-    /// The scale and the shift.
+    /// Cost of the scale and the shift.
     pub(crate) fn cost(config: &ModelConfig) -> PartCost {
         PartCost::table(2, config.d_model)
     }

@@ -1,8 +1,8 @@
 //! Convolutional layers with gated linear units, and attention in each layer of the decoder (Gehring
 //! et al. 2017, "Convolutional Sequence to Sequence Learning", section 3).
 //!
-//! Departures: embeddings are as wide as the layers, so that nothing projects them; weights are not
-//! normalised; the gradients of the encoder are not scaled.
+//! Differences from the paper: embeddings are as wide as the layers, so that they are not
+//! projected; weights are not normalised; the gradients of the encoder are not scaled.
 
 use super::encoder_decoder::EncoderDecoder;
 use super::{DecodeState, Encoded};
@@ -15,7 +15,7 @@ use crate::{Builder, ModelConfig, Pass, Sequences};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 use taper_ops::rng::name_key;
-use taper_ops::{AttentionSpec, Dropout, Products, Seen, composed};
+use taper_ops::{AttentionSpec, Dropout, Products, VisibleKeys, composed};
 
 /// An encoder and a decoder of gated convolutions.
 #[derive(Debug)]
@@ -66,10 +66,10 @@ impl ConvolutionalLayers {
         })
     }
 
-    /// For a token of the source, and for one of the target.
+    /// Costs of a token of the source, and of one of the target.
     pub(super) fn cost(config: &ModelConfig) -> (PartCost, PartCost) {
         let width = config.d_model;
-        // The sum with the residual, scaled and as it was, and what went into it.
+        // The sum with the residual, before and after scaling, and the layer's input.
         let encoder =
             GatedConvolution::cost(config).keeping(width.saturating_mul(3)) * config.encoder_layers;
         let decoder = Self::layer_cost(config) * config.decoder_layers;
@@ -92,8 +92,8 @@ impl ConvolutionalLayers {
         }
     }
 
-    /// A layer of the decoder behind its convolution: `state (N, D)` is what that gave, `x` its
-    /// input and `target` the embedded targets. `attend` gives the contexts of queries.
+    /// Runs a decoder layer after its convolution: `state (N, D)` is the convolution's result, `x`
+    /// its input, and `target` the embedded targets. `attend` computes the contexts of queries.
     fn behind(
         layer: &DecoderLayer,
         state: &Tensor,
@@ -102,7 +102,7 @@ impl ConvolutionalLayers {
         pass: &Pass,
     ) -> Result<Tensor> {
         let query = layer.query.forward(state, pass)?;
-        // d = W h + b + g. The operation of attention divides scores by √D, the paper does not.
+        // d = W h + b + g. The attention operation divides scores by √D, unlike the paper.
         let factor = (query.dim(1)? as f64).sqrt();
         let query = half(&query, target, factor * ROOT, pass)?;
         let context = layer.out.forward(&attend(&query)?, pass)?;
@@ -124,19 +124,19 @@ impl ConvolutionalLayers {
     }
 }
 
-/// What keeps the variance of a sum of two.
+/// Factor that preserves the variance of a sum of two.
 const ROOT: f64 = std::f64::consts::FRAC_1_SQRT_2;
 
-/// `factor · (a + b)`.
+/// Computes `factor · (a + b)`.
 fn half(a: &Tensor, b: &Tensor, factor: f64, pass: &Pass) -> Result<Tensor> {
     composed::on_tape(pass.tape(), "scaled sum", &[a, b], |inputs| {
         (&inputs[0] + &inputs[1])? * factor
     })
 }
 
-/// Contexts `(N, D)`, those of each sequence times the root of the tokens that it attends to: a sum of
-/// so many values with even weights has a variance that is smaller by their number (Gehring et al.
-/// 2017, section 3.5).
+/// Computes contexts `(N, D)`, each multiplied by the square root of the number of tokens attended
+/// to: averaging m values with even weights divides the variance by m (Gehring et al. 2017, section
+/// 3.5).
 fn scaled_contexts(
     contexts: &Tensor,
     rows: impl Iterator<Item = (usize, usize)>,
@@ -153,8 +153,8 @@ fn scaled_contexts(
 }
 
 impl EncoderDecoder for ConvolutionalLayers {
-    /// Keys `z` and values `(z + e) √½` side by side, where `e` are the embedded sources: `(M, D)` →
-    /// `(M, 2·D)`.
+    /// Computes keys `z` and values `(z + e) √½` side by side, where `e` are the embedded sources:
+    /// `(M, D)` → `(M, 2·D)`.
     fn encode(&self, embedded: Tensor, source: &Sequences, pass: &Pass) -> Result<Tensor> {
         let lengths: Arc<[usize]> = source.lengths.as_slice().into();
         let mut x = embedded.clone();
@@ -224,7 +224,7 @@ impl EncoderDecoder for ConvolutionalLayers {
             let (state, next) = layer.convolution.step(&x, running, pass)?;
             past.running = Some(next);
             let attend = |query: &Tensor| {
-                let seen = Seen::Source { key_value, rows: sources };
+                let seen = VisibleKeys::Source { key_value, rows: sources };
                 let contexts = taper_ops::decoding_attention(query, seen, 1)?;
                 scaled_contexts(&contexts, sources.iter().map(|range| (1, range.len())), pass)
             };

@@ -1,5 +1,5 @@
-//! What an architecture is to a translation model: layers that read embedded sources, and layers that
-//! write targets, whole or token by token.
+//! Interface of architectures of translation models: layers that read embedded sources, and layers
+//! that write targets, whole or token by token.
 
 use super::convolutional::ConvolutionalLayers;
 use super::recurrent::RecurrentLayers;
@@ -14,15 +14,15 @@ use candle_core::{Result, Tensor};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// The layers of a translation model. Embeddings, output and loss are the model's.
+/// Layers of a translation model. Embeddings, output and loss belong to the model.
 pub(crate) trait EncoderDecoder: Debug + Send + Sync {
     /// Reads whole sources.
     ///
     /// # Shapes
-    /// Embedded `(M, D)` → what the decoder attends to, `(M, E)`.
+    /// Embedded `(M, D)` → rows that the decoder attends to, `(M, E)`.
     fn encode(&self, x: Tensor, source: &Sequences, pass: &Pass) -> Result<Tensor>;
 
-    /// Writes whole targets (teacher forcing). Only attention of a Transformer is guided.
+    /// Writes whole targets (teacher forcing). Only a Transformer's attention can be guided.
     ///
     /// # Shapes
     /// Embedded `(N, D)` → `(N, D)`.
@@ -35,10 +35,11 @@ pub(crate) trait EncoderDecoder: Debug + Send + Sync {
         pass: &Pass,
     ) -> Result<Tensor>;
 
-    /// Before the first token: what is made of the sources once, and what each layer remembers.
+    /// Prepares for the first token: what is computed once from the sources, and the state of each
+    /// layer.
     fn start(&self, encoded: &Encoded, pass: &Pass) -> Result<(Vec<Tensor>, Vec<LayerPast>)>;
 
-    /// Writes one token for each row of `state`, which stand at positions `at`.
+    /// Writes one token for each row of `state`, at positions `at`.
     ///
     /// # Shapes
     /// Embedded `(R, D)` → `(R, D)`.
@@ -50,12 +51,12 @@ pub(crate) trait EncoderDecoder: Debug + Send + Sync {
         pass: &Pass,
     ) -> Result<Tensor>;
 
-    /// The layer whose attention says best which source tokens a target token was made from; none
-    /// where nothing attends to the source.
+    /// Layer whose attention shows best from which source tokens a target token was made; `None`
+    /// without attention to the source.
     fn aligning_layer(&self) -> Option<String>;
 }
 
-/// The layers of a model of `config`.
+/// Makes the layers of a model of `config`.
 pub(super) fn layers(build: &mut Builder, config: &ModelConfig) -> Result<Arc<dyn EncoderDecoder>> {
     Ok(match config.architecture {
         Architecture::Transformer => Arc::new(TransformerLayers::new(build, config)?),
@@ -64,7 +65,7 @@ pub(super) fn layers(build: &mut Builder, config: &ModelConfig) -> Result<Arc<dy
     })
 }
 
-/// What they cost for a token of the source, and for one of the target.
+/// Costs of the layers for a token of the source, and for one of the target.
 pub(super) fn cost(config: &ModelConfig) -> (PartCost, PartCost) {
     match config.architecture {
         Architecture::Transformer => TransformerLayers::cost(config),
@@ -73,7 +74,7 @@ pub(super) fn cost(config: &ModelConfig) -> (PartCost, PartCost) {
     }
 }
 
-/// What a layer of the decoder costs, counted from 0.
+/// Cost of a layer of the decoder, counted from 0.
 pub(super) fn layer_cost(config: &ModelConfig, layer: usize) -> PartCost {
     match config.architecture {
         Architecture::Transformer => TransformerLayers::layer_cost(config, layer),

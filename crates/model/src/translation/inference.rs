@@ -8,40 +8,40 @@ use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::PackedWeights;
 
-/// Logits of a block at most, about: 4 MiB, which stay in cache until they have been read.
+/// About the largest number of logits in a block: 4 MiB, which stay in cache until they have been
+/// read.
 const LOGITS: usize = 1 << 20;
-/// Logits of a block for each column of the hidden states: a block of a narrow model, whose few
-/// weights cost little to read again, stays in the cache of one core.
+/// Logits of a block per column of the hidden states. A narrow model has few weights, which are
+/// cheap to read again; its smaller blocks stay in the cache of one core.
 const LOGITS_PER_COLUMN: usize = 1 << 11;
-/// Logits of a block on a device, 64 MiB: each block is a copy to the host of its own.
+/// Logits of a block on a GPU, 64 MiB: each block is copied to the host by itself.
 const DEVICE_LOGITS: usize = 1 << 24;
-/// Rows of which a block has a multiple, as the matrix kernels like it.
+/// Rows of a block are a multiple of this, as the matrix kernels prefer.
 const ROWS: usize = 32;
 
-/// A model made ready to decode.
+/// A translation model prepared for decoding.
 ///
-/// It shares the model's weights, and packs each when it is first used: a model that is trained on
-/// needs a new one.
+/// It shares the model's weights, and packs each on first use; after further training, prepare the
+/// model anew.
 #[derive(Debug)]
 pub struct Inference {
     model: TranslationModel,
     packs: Arc<PackedWeights>,
 }
 
-/// What the decoder remembers of the tokens so far. Rows are hypotheses; several may share a
-/// source.
+/// State of the decoder. Rows are hypotheses; several may share a source.
 ///
-/// Keys and values are written once and stay where they are: `history` tells which of them a row
-/// has for its past. Linear attention keeps sums for each row instead, and recurrent layers states.
+/// Keys and values are written once and never move: `history` says which of them are the past of a
+/// row. Linear attention keeps sums for each row instead, and recurrent layers keep states.
 #[derive(Debug, Clone)]
 pub struct DecodeState {
-    /// What layers made of the sources once, such as keys and values.
+    /// Tensors that are computed once from the sources, such as keys and values.
     pub(super) of_sources: Vec<Tensor>,
-    /// What each layer remembers.
+    /// State of each layer.
     pub(super) layers: Vec<LayerPast>,
-    /// For each position and row, the row of its block.
+    /// Row in its block for each position and row.
     pub(super) history: Vec<Vec<u32>>,
-    /// For each row, the rows of its source in `of_sources`.
+    /// Rows of each row's source in `of_sources`.
     pub(super) sources: Vec<Range<usize>>,
 }
 
@@ -77,7 +77,7 @@ impl DecodeState {
     }
 }
 
-/// The logits of `rows` rows over a vocabulary, in blocks that are computed as they are asked for.
+/// Computes the logits of `rows` rows over a vocabulary, in blocks, lazily.
 pub(crate) fn in_blocks(
     hidden: Tensor,
     rows: usize,
@@ -96,20 +96,20 @@ pub(crate) fn in_blocks(
     })
 }
 
-/// Room for the packed weights of a model.
+/// Makes room for the packed weights of a model.
 pub(crate) fn packs(is_int8: bool) -> Arc<PackedWeights> {
     Arc::new(if is_int8 { PackedWeights::int8() } else { PackedWeights::default() })
 }
 
 impl TranslationModel {
-    /// The model made ready to decode.
+    /// Prepares the model for decoding.
     #[must_use]
     pub fn inference(&self) -> Inference {
         Inference { model: self.clone(), packs: packs(self.is_int8) }
     }
 
-    /// Rounds the weights to int8, and has [`TranslationModel::inference`] multiply in int8 from then
-    /// on. What else passes through the model computes as before, with these weights.
+    /// Rounds the weights to int8, so that [`TranslationModel::inference`] multiplies in int8 from
+    /// then on. Other passes compute as before, with the rounded weights.
     ///
     /// # Errors
     /// When a weight is not finite.
@@ -139,8 +139,8 @@ impl Inference {
         })
     }
 
-    /// Feeds the last token of each row and returns the logits of the next, f32, in blocks `(rows,
-    /// V)` that are computed as they are asked for.
+    /// Feeds the last token of each row and returns the logits of the next, f32, in blocks
+    /// `(rows, V)` that are computed lazily.
     ///
     /// # Errors
     /// When there is not one token for each row, or a token is not in the vocabulary.

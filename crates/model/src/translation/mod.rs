@@ -1,7 +1,7 @@
 //! Translation: a source is read whole, and a target is written token by token.
 //!
-//! [`TranslationModel`] has what every such model has: embeddings, an output and a loss, and the way
-//! in which it decodes. Between them stand the layers of its [`Architecture`](crate::Architecture),
+//! [`TranslationModel`] has the parts of every such model: embeddings, output, loss and decoding.
+//! Between embeddings and output are the layers of its [`Architecture`](crate::Architecture),
 //! behind one trait ([`encoder_decoder`]).
 
 mod convolutional;
@@ -17,7 +17,8 @@ use crate::layers::encoders::vision::PatchEmbedding;
 use crate::layers::guidance::Guide;
 use crate::layers::head::Head;
 use crate::{
-    Batch, Builder, Core, ImageShape, LossOutput, Model, ModelError, Objective, Pass, Sequences,
+    Batch, Builder, ImageShape, LossOutput, Model, ModelCore, ModelError, Objective, Pass,
+    Sequences,
 };
 use candle_core::{Device, Tensor};
 use encoder_decoder::EncoderDecoder;
@@ -28,7 +29,7 @@ use std::sync::Arc;
 pub use inference::{DecodeState, Inference};
 pub(crate) use inference::{in_blocks, packs};
 
-/// The output of an encoder, as a decoder attends to it.
+/// Output of an encoder, as a decoder attends to it.
 #[derive(Debug, Clone)]
 pub struct Encoded {
     pub(crate) hidden: Tensor,
@@ -36,13 +37,13 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    /// Packed rows `(M, E)`, one for each source token; of a Transformer as wide as the model.
+    /// Packed rows `(M, E)`, one for each source token; a Transformer's are as wide as the model.
     #[must_use]
     pub fn hidden(&self) -> &Tensor {
         &self.hidden
     }
 
-    /// The rows of each source.
+    /// Rows of each source.
     pub(crate) fn ranges(&self) -> Vec<Range<usize>> {
         let mut first = 0;
         let of_length = |&length: &usize| {
@@ -57,7 +58,7 @@ impl Encoded {
 #[derive(Debug, Clone)]
 pub struct TranslationModel {
     config: ModelConfig,
-    core: Core,
+    core: ModelCore,
     source: SourceKind,
     vocab_target: usize,
     source_embedding: SourceEmbedding,
@@ -68,17 +69,17 @@ pub struct TranslationModel {
     is_int8: bool,
 }
 
-/// What a model translates from.
+/// Kind of the sources of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum SourceKind {
-    /// Text of a vocabulary of this size.
+    /// Text, with a vocabulary of this size.
     Text(usize),
     /// Images.
     Images(ImageShape),
 }
 
 impl SourceKind {
-    /// The number of ids that a source may hold.
+    /// Number of different ids that a source may have.
     fn vocabulary(&self) -> usize {
         match self {
             Self::Text(size) => *size,
@@ -86,7 +87,7 @@ impl SourceKind {
         }
     }
 
-    /// The embedding matrices that are one: an image has none of its own.
+    /// Embedding matrices that are shared; images have none.
     fn tied(&self, config: &ModelConfig) -> Tied {
         match (self, config.tied) {
             (Self::Images(_), Tied::All) => Tied::Decoder,
@@ -95,18 +96,18 @@ impl SourceKind {
     }
 }
 
-/// What the layers read in place of ids.
+/// Input of the layers in place of ids.
 #[derive(Debug, Clone)]
 enum SourceEmbedding {
     Tokens(TokenEmbedding),
     Patches(PatchEmbedding),
 }
 
-/// A translation model by the name of its usual architecture (Vaswani et al. 2017, figure 1).
+/// A translation model, under the name of its usual architecture (Vaswani et al. 2017, figure 1).
 pub type Transformer = TranslationModel;
 
 impl TranslationModel {
-    /// Makes a model as `builder` says.
+    /// Makes a model from `builder`.
     ///
     /// # Errors
     /// When the configuration is impossible, or the device has no memory left.
@@ -116,11 +117,11 @@ impl TranslationModel {
         vocab_target: usize,
         builder: Builder,
     ) -> Result<Self, ModelError> {
-        Self::of(config, (SourceKind::Text(vocab_source), vocab_target), builder)
+        Self::with_source(config, (SourceKind::Text(vocab_source), vocab_target), builder)
     }
 
-    /// As [`TranslationModel::new`], of sources of either kind.
-    pub(crate) fn of(
+    /// Makes a model with sources of either kind; see [`TranslationModel::new`].
+    pub(crate) fn with_source(
         config: &ModelConfig,
         (source, vocab_target): (SourceKind, usize),
         builder: Builder,
@@ -178,7 +179,7 @@ impl TranslationModel {
         })
     }
 
-    /// What a model of this shape would cost on `device`, known before memory is taken for it.
+    /// Cost of a model of this shape on `device`, known before memory is allocated.
     #[must_use]
     pub fn cost_of(
         config: &ModelConfig,
@@ -205,25 +206,25 @@ impl TranslationModel {
         };
         let target_tables = if tied == Tied::None { 2 } else { 1 };
         let head = Head::cost(config, vocab_target, device);
-        Cost::of([
+        Cost::from_streams([
             (name, of_embedding + of_source),
             ("target", table(vocab_target) * target_tables + embedding + of_target + head),
         ])
     }
 
-    /// What a layer of the decoder costs, counted from 0.
+    /// Cost of a layer of the decoder, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        LayerCost::of(encoder_decoder::layer_cost(config, layer))
+        LayerCost::from_part(encoder_decoder::layer_cost(config, layer))
     }
 
-    /// The shape of the model.
+    /// Shape of the model.
     #[must_use]
     pub fn config(&self) -> &ModelConfig {
         &self.config
     }
 
-    /// Size of the source vocabulary; of images the number of values that a pixel may have.
+    /// Size of the source vocabulary; for images the number of values of a pixel.
     #[must_use]
     pub fn vocab_source(&self) -> usize {
         self.source.vocabulary()
@@ -235,8 +236,8 @@ impl TranslationModel {
         self.vocab_target
     }
 
-    /// The layer whose attention, which a [`Pass`] records under this name, says best from which
-    /// source tokens a target token was made; none where nothing attends to the source.
+    /// Layer whose attention shows best from which source tokens a target token was made, under the
+    /// name that a [`Pass`] records; `None` without attention to the source.
     #[must_use]
     pub fn aligning_layer(&self) -> Option<String> {
         self.layers.aligning_layer()
@@ -282,7 +283,7 @@ impl TranslationModel {
         self.decode_guided(target, encoded, None, pass)
     }
 
-    /// [`TranslationModel::decode`], which may be guided.
+    /// Runs [`TranslationModel::decode`], optionally with a guide.
     fn decode_guided(
         &self,
         target: &Sequences,
@@ -295,7 +296,7 @@ impl TranslationModel {
         Ok(self.layers.decode(x, target, encoded, guide, pass)?) // (N, D)
     }
 
-    /// The output projection, in f32.
+    /// Applies the output projection, in f32.
     ///
     /// # Shapes
     /// `(N, D)` → `(N, V)`.
@@ -309,12 +310,16 @@ impl TranslationModel {
 
 /// Reads two streams, the source and the target shifted right, each target beginning with `<s>`.
 impl Model for TranslationModel {
-    fn core(&self) -> &Core {
+    fn core(&self) -> &ModelCore {
         &self.core
     }
 
     fn cost(&self) -> Cost {
         Self::cost_from(&self.config, &self.source, self.vocab_target, self.device())
+    }
+
+    fn answer_classes(&self) -> Option<usize> {
+        Some(self.vocab_target)
     }
 
     fn loss_of_pass(

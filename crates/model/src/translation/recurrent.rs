@@ -1,10 +1,10 @@
 //! Recurrent layers: an encoder that reads in one direction or both, and a decoder that begins with
-//! what the encoder ended with (Sutskever et al. 2014) and may attend to every token of it (Bahdanau
+//! the encoder's last states (Sutskever et al. 2014) and may attend to each of its tokens (Bahdanau
 //! et al. 2015; Luong et al. 2015).
 //!
-//! Departures: the decoder begins with `tanh(W [h_1; h_M])` of the annotations of the first and the
-//! last token, where Bahdanau et al. take the backward state of the first alone; and what is
-//! projected to the vocabulary is `tanh(W [s; c])`, as Luong et al. have it, with each attention.
+//! Differences from the papers: the decoder begins with `tanh(W [h_1; h_M])` of the annotations of
+//! the first and the last token, where Bahdanau et al. take the backward state of the first alone;
+//! and `tanh(W [s; c])` is projected to the vocabulary, as in Luong et al., with either attention.
 
 use super::encoder_decoder::EncoderDecoder;
 use super::{DecodeState, Encoded};
@@ -20,40 +20,40 @@ use candle_core::{Result, Tensor};
 use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::rng::name_key;
-use taper_ops::{Activation, AttentionSpec, Dropout, Products, Seen};
+use taper_ops::{Activation, AttentionSpec, Dropout, Products, VisibleKeys};
 
 /// An encoder and a decoder of recurrent layers.
 #[derive(Debug)]
 pub(super) struct RecurrentLayers {
-    /// Forwards and, where it reads both ways, backwards.
+    /// Layers of the encoder: forwards and, if it is bidirectional, backwards.
     encoder: Vec<(RecurrentLayer, Option<RecurrentLayer>)>,
-    /// The initial state of each layer of the decoder.
+    /// Projections to the initial state of each layer of the decoder.
     bridges: Vec<Linear>,
     decoder: Vec<RecurrentLayer>,
-    /// Keys and values of attention behind the last layer.
+    /// Projection to keys and values of attention after the last layer.
     behind: Option<Linear>,
     readout: Linear,
     dropout: f64,
     products: Products,
 }
 
-/// The name of attention behind the last layer.
+/// Name of the attention after the last layer.
 const BEHIND: &str = "decoder.attention";
 
-/// Sizes of everything.
+/// Sizes of the layers.
 struct Plan<'a> {
     config: &'a ModelConfig,
     directions: usize,
-    /// Width of an annotation, which is what the encoder gives of a token.
+    /// Width of an annotation: the encoder's output for a token.
     annotation: usize,
-    /// Width of what the decoder begins with.
+    /// Width of the states that the decoder begins with.
     ends: usize,
-    /// Width of what the output is read from.
+    /// Width of the input of the output projection.
     read: usize,
 }
 
 impl<'a> Plan<'a> {
-    fn of(config: &'a ModelConfig) -> Self {
+    fn new(config: &'a ModelConfig) -> Self {
         let RecurrentConfig { width, attention, bidirectional, .. } = config.recurrent;
         let directions = if bidirectional { 2 } else { 1 };
         let annotation = width.saturating_mul(directions);
@@ -67,16 +67,16 @@ impl<'a> Plan<'a> {
     }
 
     fn shape(&self, inputs: usize, attended: usize) -> Shape {
-        let (own, biases) = (&self.config.recurrent, self.config.biases);
-        Shape { cell: own.cell.into(), inputs, width: own.width, attended, biases }
+        let (recurrent, biases) = (&self.config.recurrent, self.config.biases);
+        Shape { cell: recurrent.cell.into(), inputs, width: recurrent.width, attended, biases }
     }
 
-    /// A layer of the encoder in each direction.
+    /// Shape of an encoder layer in each direction.
     fn encoder(&self, layer: usize) -> Shape {
         self.shape(if layer == 0 { self.config.d_model } else { self.annotation }, 0)
     }
 
-    /// A layer of the decoder, of which the last one attends.
+    /// Shape of a decoder layer, of which the last one attends.
     fn decoder(&self, layer: usize) -> Shape {
         let attended = match self.config.recurrent.attention {
             RecurrentAttention::Additive if self.is_last(layer) => self.annotation,
@@ -91,7 +91,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Where a decoder stands: states before its first rows, and what it attends to.
+/// State of a decoder: states before its first rows, and the keys and values that it attends to.
 struct From<'a> {
     initial: &'a [Tensor],
     of_sources: &'a [Tensor],
@@ -100,7 +100,7 @@ struct From<'a> {
 
 impl RecurrentLayers {
     pub(super) fn new(build: &mut Builder, config: &ModelConfig) -> Result<Self> {
-        let plan = Plan::of(config);
+        let plan = Plan::new(config);
         let mut encoder = Vec::new();
         for layer in 0..config.encoder_layers {
             let shape = plan.encoder(layer);
@@ -137,19 +137,21 @@ impl RecurrentLayers {
         })
     }
 
-    /// For a token of the source, and for one of the target.
+    /// Costs of a token of the source, and of one of the target.
     pub(super) fn cost(config: &ModelConfig) -> (PartCost, PartCost) {
-        let (plan, biases, width) = (Plan::of(config), config.biases, config.recurrent.width);
+        let (plan, biases, width) = (Plan::new(config), config.biases, config.recurrent.width);
         let encoder = |layer| plan.encoder(layer).cost() * plan.directions;
         let last = plan.decoder(config.decoder_layers.saturating_sub(1));
-        // What attention by dot products gives, and with the state beside it in place of the state.
+        // The result of attention by dot products, and this beside the state in place of the state
+        // alone.
         let both = width.saturating_mul(2);
         let (key_values, joined) = match config.recurrent.attention {
             RecurrentAttention::None => (PartCost::default(), 0),
             RecurrentAttention::Additive => (last.key_cost(), 0),
             RecurrentAttention::Dot => (PartCost::linear(plan.annotation, both, biases), both),
         };
-        // The states of both directions side by side are kept for the next layer and for attention.
+        // The states of both directions, side by side, are kept for the next layer and for
+        // attention.
         let above = config.encoder_layers.saturating_sub(1);
         let attends = config.recurrent.attention != RecurrentAttention::None;
         let side_by_side = plan.annotation.saturating_mul(above + usize::from(attends));
@@ -163,9 +165,9 @@ impl RecurrentLayers {
         (source, decoder + readout)
     }
 
-    /// With its bridge, which runs once for a sentence: next to nothing for a token.
+    /// Cost of a layer with its bridge, which runs once per sentence: negligible per token.
     pub(super) fn layer_cost(config: &ModelConfig, layer: usize) -> PartCost {
-        let (plan, width) = (Plan::of(config), config.recurrent.width);
+        let (plan, width) = (Plan::new(config), config.recurrent.width);
         let shape = plan.decoder(layer);
         let state = shape.cell.vectors().saturating_mul(width);
         let bridge = PartCost::linear(plan.ends, state, config.biases);
@@ -177,7 +179,7 @@ impl RecurrentLayers {
         shape.cost().keeping(width) + scores + bridge
     }
 
-    /// Dropout on what a layer hands on, where it drops anything.
+    /// Applies dropout, if any, to the output of a layer.
     fn handed_on(&self, parts: &[&Tensor], name: &str, pass: &Pass) -> Result<Tensor> {
         let dropout = pass.dropout(self.dropout, name_key(name));
         match parts {
@@ -186,7 +188,7 @@ impl RecurrentLayers {
         }
     }
 
-    /// The states with which each layer of the decoder begins: `(B, S)`.
+    /// Computes the states with which each layer of the decoder begins: `(B, S)`.
     fn initial(&self, encoded: &Encoded, pass: &Pass) -> Result<Vec<Tensor>> {
         let mut first = 0;
         let (mut firsts, mut lasts) = (Vec::new(), Vec::new());
@@ -206,22 +208,22 @@ impl RecurrentLayers {
         self.bridges.iter().map(of_layer).collect()
     }
 
-    /// What is made of annotations once: keys and values.
-    fn of_sources(&self, annotations: &Tensor, pass: &Pass) -> Result<Vec<Tensor>> {
+    /// Computes what annotations are used for once: keys and values.
+    fn keys_and_values(&self, annotations: &Tensor, pass: &Pass) -> Result<Vec<Tensor>> {
         if let Some(behind) = &self.behind {
             return Ok(vec![behind.forward(annotations, pass)?]); // (M, 2·H)
         }
-        let mut found = Vec::new();
+        let mut tensors = Vec::new();
         for layer in &self.decoder {
             if let Some(keys) = layer.keys(annotations, pass)? {
-                found.extend([keys, annotations.clone()]); // (M, A), (M, V)
+                tensors.extend([keys, annotations.clone()]); // (M, A), (M, V)
             }
         }
-        Ok(found)
+        Ok(tensors)
     }
 
-    /// All layers over rows `(N, D)`: what is projected to the vocabulary, `(N, D)`, and the last
-    /// states of each layer. `attend` gives the contexts behind the last layer.
+    /// Runs all layers over rows `(N, D)`. Returns the inputs of the output projection, `(N, D)`,
+    /// and the last states of each layer. `attend` computes the contexts after the last layer.
     fn run(
         &self,
         x: Tensor,
@@ -293,7 +295,7 @@ impl EncoderDecoder for RecurrentLayers {
     ) -> Result<Tensor> {
         let lengths: Arc<[usize]> = target.lengths.as_slice().into();
         let initial = self.initial(encoded, pass)?;
-        let of_sources = self.of_sources(&encoded.hidden, pass)?;
+        let of_sources = self.keys_and_values(&encoded.hidden, pass)?;
         let ranges = encoded.ranges().into();
         let from = From { initial: &initial, of_sources: &of_sources, ranges: &ranges };
         let attend = |query: &Tensor, key_value: &Tensor| {
@@ -321,7 +323,7 @@ impl EncoderDecoder for RecurrentLayers {
     fn start(&self, encoded: &Encoded, pass: &Pass) -> Result<(Vec<Tensor>, Vec<LayerPast>)> {
         let past = |state| LayerPast { running: Some(state), ..LayerPast::default() };
         let layers = self.initial(encoded, pass)?.into_iter().map(past).collect();
-        Ok((self.of_sources(&encoded.hidden, pass)?, layers))
+        Ok((self.keys_and_values(&encoded.hidden, pass)?, layers))
     }
 
     fn step(
@@ -337,7 +339,7 @@ impl EncoderDecoder for RecurrentLayers {
         let ranges = state.sources.as_slice().into();
         let from = From { initial: &initial, of_sources: &state.of_sources, ranges: &ranges };
         let attend = |query: &Tensor, key_value: &Tensor| {
-            let seen = Seen::Source { key_value, rows: &ranges };
+            let seen = VisibleKeys::Source { key_value, rows: &ranges };
             taper_ops::decoding_attention(query, seen, 1)
         };
         let (hidden, states) = self.run(x, &lengths, &from, attend, pass)?;

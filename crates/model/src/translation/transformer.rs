@@ -11,7 +11,7 @@ use crate::{Builder, ModelConfig, Pass, Sequences};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 
-/// Two stacks of layers of attention.
+/// Two stacks of attention layers.
 #[derive(Debug)]
 pub(super) struct TransformerLayers {
     encoder: Stack,
@@ -27,7 +27,7 @@ impl TransformerLayers {
         })
     }
 
-    /// For a token of the source, keys and values for the decoder included, and for one of the
+    /// Costs of a token of the source, including keys and values for the decoder, and of one of the
     /// target.
     pub(super) fn cost(config: &ModelConfig) -> (PartCost, PartCost) {
         let (encoder, _) = Stack::cost(config, config.encoder_layers, StackKind::Encoder);
@@ -58,7 +58,7 @@ impl EncoderDecoder for TransformerLayers {
         self.decoder.forward(x, target, Some(&attended), pass) // (N, D)
     }
 
-    /// Keys and values of the sources, `(M, 2·D)` for each layer.
+    /// Computes the keys and values of the sources, `(M, 2·D)` for each layer.
     fn start(&self, encoded: &Encoded, pass: &Pass) -> Result<(Vec<Tensor>, Vec<LayerPast>)> {
         let layers = &self.decoder.blocks;
         let mut key_values = Vec::with_capacity(layers.len());
@@ -85,8 +85,8 @@ impl EncoderDecoder for TransformerLayers {
         self.decoder.finish(x, pass)
     }
 
-    /// The last layer but one, or the only one: Garg et al. 2019, "Jointly Learning to Align and
-    /// Translate with Transformer Models", find that attention there follows alignments best.
+    /// Names the last layer but one, or the only one: its attention follows alignments best (Garg
+    /// et al. 2019, "Jointly Learning to Align and Translate with Transformer Models").
     fn aligning_layer(&self) -> Option<String> {
         let chosen = self.decoder.blocks.len().saturating_sub(2);
         Some(format!("decoder.layers.{chosen}.cross_attention"))

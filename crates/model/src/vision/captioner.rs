@@ -1,27 +1,28 @@
-//! A writer of captions: an encoder of images, and a decoder of text that attends to it (Vinyals et
-//! al. 2015, "Show and Tell", section 3; with attention to places Xu et al. 2015).
+//! A captioner of images: an encoder of images, and a decoder of text that attends to it (Vinyals
+//! et al. 2015, "Show and Tell", section 3; with attention to places Xu et al. 2015).
 //!
-//! **Decision.** It is a translation model whose sources are images: patches stand where tokens do,
-//! and what lies behind the embedding, from cross-attention to search, is that of translation. The
-//! alternative, a second decoder with a cache of its own, would have to be kept equal to the first.
+//! **Decision.** It is a translation model whose sources are images: patches take the place of
+//! tokens, and everything after the embedding, from cross-attention to search, is shared with
+//! translation. The alternative, a second decoder with a cache of its own, would have to be kept
+//! equal to the first.
 
 use crate::config::{Architecture, ImageEncoder, ModelConfig};
 use crate::cost::{Cost, LayerCost};
 use crate::layers::encoders::vision::validate;
 use crate::translation::SourceKind;
 use crate::{
-    Batch, Builder, Core, ImageShape, LossOutput, Model, ModelError, Objective, Pass,
+    Batch, Builder, ImageShape, LossOutput, Model, ModelCore, ModelError, Objective, Pass,
     TranslationModel,
 };
 use candle_core::Device;
 
-/// A writer of captions with its parameters. Those that read an image are called as an
-/// [`ImageClassifier`](crate::ImageClassifier) calls them, whose weights it can begin with.
+/// A captioner with its parameters. The image encoder's have the same names as in an
+/// [`ImageClassifier`](crate::ImageClassifier), whose weights it can begin with.
 #[derive(Debug, Clone)]
 pub struct ImageCaptioner(TranslationModel);
 
 impl ImageCaptioner {
-    /// Makes a model as `builder` says.
+    /// Makes a model from `builder`.
     ///
     /// # Errors
     /// When the configuration is impossible, or the device has no memory left.
@@ -34,11 +35,11 @@ impl ImageCaptioner {
         shape.validate()?;
         require_patches(config)?;
         let source = SourceKind::Images(shape.clone());
-        TranslationModel::of(config, (source, vocabulary), builder).map(Self)
+        TranslationModel::with_source(config, (source, vocabulary), builder).map(Self)
     }
 
-    /// What a model of this shape would cost on `device`, known before memory is taken for it: by
-    /// the token, which in images is a patch.
+    /// Cost per token, which in images is a patch, of a model of this shape on `device`, known
+    /// before memory is allocated.
     #[must_use]
     pub fn cost_of(
         config: &ModelConfig,
@@ -50,19 +51,19 @@ impl ImageCaptioner {
         TranslationModel::cost_from(config, &source, vocabulary, device)
     }
 
-    /// What a layer of the decoder costs, counted from 0.
+    /// Cost of a layer of the decoder, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
         TranslationModel::layer_cost(config, layer)
     }
 
-    /// The same model as one that translates: what searches, scores and rounds.
+    /// The translation model within, for search, scores and rounding.
     #[must_use]
     pub fn translation(&self) -> &TranslationModel {
         &self.0
     }
 
-    /// See [`TranslationModel::round_to_int8`].
+    /// Rounds the weights to int8; see [`TranslationModel::round_to_int8`].
     ///
     /// # Errors
     /// When a weight is not finite.
@@ -71,7 +72,7 @@ impl ImageCaptioner {
     }
 }
 
-/// Refuses a configuration whose image encoder gives no row for each patch.
+/// Refuses configurations whose image encoder does not output a row for each patch.
 ///
 /// # Errors
 /// Names the key, its value and what it must be.
@@ -91,12 +92,16 @@ pub(super) fn require_patches(config: &ModelConfig) -> Result<(), ModelError> {
 
 /// Reads two streams, the values of images and captions shifted right, each beginning with `<s>`.
 impl Model for ImageCaptioner {
-    fn core(&self) -> &Core {
+    fn core(&self) -> &ModelCore {
         self.0.core()
     }
 
     fn cost(&self) -> Cost {
         self.0.cost()
+    }
+
+    fn answer_classes(&self) -> Option<usize> {
+        self.0.answer_classes()
     }
 
     fn loss_of_pass(

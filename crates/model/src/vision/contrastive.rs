@@ -1,10 +1,9 @@
 //! Images and texts in one space (Radford et al. 2021, "Learning Transferable Visual Models From
 //! Natural Language Supervision", CLIP): an encoder of each, trained so that an image lies nearest
-//! to its own text among those of a batch, and a text nearest to its own image.
+//! to its own text among the texts of a batch, and a text nearest to its own image.
 //!
-//! The loss is over a batch: what an image is not is told by the other texts of its micro-batch.
-//! Gradients that are accumulated over micro-batches are those of as many smaller comparisons, and
-//! not of one large one.
+//! The other texts of a micro-batch are an image's negatives. So gradients accumulated over several
+//! micro-batches belong to several smaller comparisons, not to one large one.
 
 use super::ImageShape;
 use super::captioner::require_patches;
@@ -16,20 +15,20 @@ use crate::layers::encoders::vision::PatchEmbedding;
 use crate::layers::head::{last_rows, loss_of_rows, picked};
 use crate::layers::stack::{Stack, StackKind};
 use crate::layers::weight::{LayerNorm, Linear, Weight};
-use crate::{Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Sequences};
+use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{DType, Device, Result, Tensor};
 use taper_ops::{CrossEntropySpec, Dropout, Products, composed};
 
-/// The most that similarities are multiplied by, as CLIP clips it.
+/// Largest factor of similarities; CLIP clips it here.
 const MOST: f64 = 100.0;
 
-/// Two encoders with their parameters. Those of the encoder of images are called as an
-/// [`ImageClassifier`](crate::ImageClassifier) calls them.
+/// Two encoders with their parameters. The image encoder's have the same names as in an
+/// [`ImageClassifier`](crate::ImageClassifier).
 #[derive(Debug, Clone)]
 pub struct ContrastiveModel {
     config: ModelConfig,
     shape: ImageShape,
-    core: Core,
+    core: ModelCore,
     vocabulary: usize,
     patches: PatchEmbedding,
     embedding_norm: LayerNorm,
@@ -38,12 +37,12 @@ pub struct ContrastiveModel {
     tokens: TokenEmbedding,
     text: Stack,
     text_projection: Linear,
-    /// The logarithm of what similarities are multiplied by: `(1,)`.
+    /// Logarithm of the factor of similarities: `(1,)`.
     scale: Weight,
 }
 
 impl ContrastiveModel {
-    /// Makes a model as `builder` says.
+    /// Makes a model from `builder`.
     ///
     /// # Errors
     /// When the configuration is impossible, or the device has no memory left.
@@ -92,8 +91,8 @@ impl ContrastiveModel {
         })
     }
 
-    /// What a model of this shape would cost on `device`, known before memory is taken for it: by
-    /// the token, which in images is a patch.
+    /// Cost per token, which in images is a patch, of a model of this shape on `device`, known
+    /// before memory is allocated.
     #[must_use]
     pub fn cost_of(
         config: &ModelConfig,
@@ -102,7 +101,7 @@ impl ContrastiveModel {
         _device: &Device,
     ) -> Cost {
         let of_text = config.contrastive.text(config);
-        // Once for each image or text, which is next to nothing for a token.
+        // Once for each image or text, which is negligible per token.
         let projection = |width: usize| {
             let linear = PartCost::linear(width, config.contrastive.dimensions, false);
             PartCost { flops: 0.0, kept: 0.0, ..linear }
@@ -116,22 +115,22 @@ impl ContrastiveModel {
             + TokenEmbedding::cost(&of_text)
             + Stack::cost(&of_text, config.decoder_layers, StackKind::DecoderOnly).0
             + projection(of_text.d_model);
-        Cost::of([("image", image), ("text", text)])
+        Cost::from_streams([("image", image), ("text", text)])
     }
 
-    /// What a layer of the encoder of images costs, counted from 0.
+    /// Cost of a layer of the encoder of images, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        LayerCost::of(Block::cost(config, StackKind::Encoder, layer))
+        LayerCost::from_part(Block::cost(config, StackKind::Encoder, layer))
     }
 
-    /// The architecture.
+    /// Shape of the model.
     #[must_use]
     pub fn config(&self) -> &ModelConfig {
         &self.config
     }
 
-    /// What similarities are multiplied by.
+    /// Factor of similarities.
     ///
     /// # Errors
     /// When the device fails.
@@ -140,7 +139,7 @@ impl ContrastiveModel {
         Ok(scale.first().map_or(1.0, |&scale| f64::from(scale).exp()).min(MOST))
     }
 
-    /// Where images lie: rows of length 1, in f32.
+    /// Embeds images: rows of length 1, in f32.
     ///
     /// # Shapes
     /// B images → `(B, E)`.
@@ -157,10 +156,10 @@ impl ContrastiveModel {
         let x = self.embedding_norm.forward(&x, pass)?;
         let hidden = self.encoder.forward(x, &divided, None, pass)?; // (N, D)
         let pooled = self.patches.pooled(&hidden, images.lengths.len(), pass)?; // (B, D)
-        Ok(of_length_one(&self.image_projection.forward(&pooled, pass)?, pass)?)
+        Ok(unit_rows(&self.image_projection.forward(&pooled, pass)?, pass)?)
     }
 
-    /// Where texts lie, as their last tokens tell: rows of length 1, in f32.
+    /// Embeds texts by the states of their last tokens: rows of length 1, in f32.
     ///
     /// # Shapes
     /// B texts → `(B, E)`.
@@ -176,10 +175,10 @@ impl ContrastiveModel {
         let x = self.tokens.forward(texts, pass)?;
         let hidden = self.text.forward(x, texts, None, pass)?; // (N, D)
         let last = picked(&hidden, last_rows(&texts.lengths), Dropout::none(), pass)?; // (B, D)
-        Ok(of_length_one(&self.text_projection.forward(&last, pass)?, pass)?)
+        Ok(unit_rows(&self.text_projection.forward(&last, pass)?, pass)?)
     }
 
-    /// `rows` times what similarities are multiplied by.
+    /// Multiplies `rows` by the factor of similarities.
     fn scaled(&self, rows: &Tensor, pass: &Pass) -> Result<Tensor> {
         let inputs = [rows, self.scale.get(pass)];
         composed::on_tape(pass.tape(), "temperature", &inputs, |inputs| {
@@ -188,7 +187,7 @@ impl ContrastiveModel {
         })
     }
 
-    /// Half of what it costs to tell from each of `rows` which of `others` belongs to it.
+    /// Computes half of the loss for telling which of `others` belongs to each of `rows`.
     fn half(
         &self,
         (rows, others): (&Tensor, &Tensor),
@@ -196,30 +195,30 @@ impl ContrastiveModel {
         scale: f64,
         pass: &Pass,
     ) -> Result<LossOutput> {
-        let own: Vec<u32> = (0..rows.dim(0)? as u32).collect();
+        let answers: Vec<u32> = (0..rows.dim(0)? as u32).collect();
         let spec = CrossEntropySpec {
             smoothing: objective.label_smoothing,
             r_drop: 0.0,
             scale: scale / 2.0,
-            // Similarities times 100 have few digits to lose.
+            // Similarities times 100 have few digits to spare.
             products: Products::F32,
         };
-        loss_of_rows(&self.scaled(rows, pass)?, others, &own, &spec, pass)
+        loss_of_rows(&self.scaled(rows, pass)?, others, &answers, &spec, pass)
     }
 }
 
-/// Each row divided by its length, in f32.
-fn of_length_one(rows: &Tensor, pass: &Pass) -> Result<Tensor> {
+/// Divides each row by its length, in f32.
+fn unit_rows(rows: &Tensor, pass: &Pass) -> Result<Tensor> {
     composed::on_tape(pass.tape(), "length of 1", &[rows], |inputs| {
         let rows = inputs[0].to_dtype(DType::F32)?;
         rows.broadcast_div(&rows.sqr()?.sum_keepdim(1)?.sqrt()?)
     })
 }
 
-/// Reads images and texts, one for each; the last token of each text is asked, and what it should
-/// answer is known from its place.
+/// Reads images and as many texts. Predicts at the last token of each text, whose answer follows
+/// from its place in the batch.
 impl Model for ContrastiveModel {
-    fn core(&self) -> &Core {
+    fn core(&self) -> &ModelCore {
         &self.core
     }
 
@@ -227,8 +226,8 @@ impl Model for ContrastiveModel {
         Self::cost_of(&self.config, &self.shape, self.vocabulary, self.device())
     }
 
-    /// `Σ (CE(image → text) + CE(text → image)) / 2` over the pairs of the batch (Radford et al.
-    /// 2021, figure 3).
+    /// Computes `Σ (CE(image → text) + CE(text → image)) / 2` over the pairs of the batch (Radford
+    /// et al. 2021, figure 3).
     fn loss_of_pass(
         &self,
         batch: &Batch,
@@ -254,7 +253,7 @@ impl Model for ContrastiveModel {
         let loss = composed::on_tape(pass.tape(), "sum of losses", &losses, |losses| {
             &losses[0] + &losses[1]
         })?;
-        let mean = |of: fn(&LossOutput) -> f64| (of(&to_text) + of(&to_image)) / 2.0;
+        let mean = |sum: fn(&LossOutput) -> f64| (sum(&to_text) + sum(&to_image)) / 2.0;
         Ok(LossOutput {
             loss,
             smoothed_sum: mean(|half| half.smoothed_sum),

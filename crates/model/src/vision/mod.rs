@@ -1,11 +1,11 @@
-//! A classifier of images: a Vision Transformer (Dosovitskiy et al. 2021), whose blocks are those of
-//! text, or a small convolutional network to compare it with.
+//! A classifier of images: a Vision Transformer (Dosovitskiy et al. 2021), with the same blocks as
+//! for text, or a small convolutional network for comparison.
 //!
 //! **Decision.** An image is a sequence of its values, from 0 to 255, channel by channel and row by
 //! row: ids like those of text, so that batches, their division and the two passes of R-Drop need
-//! not know what they hold. The model cuts patches and takes mean and deviation off. The
-//! alternative, a batch with tensors of its own, would make everything between the corpus and the
-//! model know two kinds.
+//! no case for images. The model cuts patches and normalises values by mean and deviation. The
+//! alternative, a batch with tensors of its own, would need a second case everywhere between corpus
+//! and model.
 
 mod captioner;
 mod contrastive;
@@ -20,7 +20,7 @@ use crate::layers::encoders::vision::{VisionEncoder, validate};
 use crate::layers::head::BiasedHead;
 use crate::layers::stack::StackKind;
 use crate::{
-    AttentionRecord, Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass,
+    AttentionRecord, Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass,
     Sequences,
 };
 use candle_core::{Device, Tensor};
@@ -34,20 +34,20 @@ pub use shape::ImageShape;
 pub struct ImageClassifier {
     config: ModelConfig,
     shape: ImageShape,
-    core: Core,
+    core: ModelCore,
     classes: usize,
     encoder: Encoder,
     head: BiasedHead,
 }
 
-/// What reads the images.
+/// Encoder of the images.
 #[derive(Debug, Clone)]
 enum Encoder {
     Transformer(VisionEncoder),
     Convolutional(Convolutions),
 }
 
-/// The width of what the class is told from.
+/// Width of the state from which the class is predicted.
 fn head_width(config: &ModelConfig, shape: &ImageShape) -> usize {
     match config.image_encoder {
         ImageEncoder::Transformer => config.d_model,
@@ -56,7 +56,7 @@ fn head_width(config: &ModelConfig, shape: &ImageShape) -> usize {
 }
 
 impl ImageClassifier {
-    /// Makes a model for so many classes, as `builder` says.
+    /// Makes a model with `classes` classes from `builder`.
     ///
     /// # Errors
     /// When the configuration is impossible, or the device has no memory left.
@@ -94,8 +94,8 @@ impl ImageClassifier {
         Ok(Self { config, shape, core, classes, encoder, head })
     }
 
-    /// What a model of this shape would cost on `device`, known before memory is taken for it: by
-    /// the token, which is a patch.
+    /// Cost per token, which is a patch, of a model of this shape on `device`, known before memory
+    /// is allocated.
     #[must_use]
     pub fn cost_of(
         config: &ModelConfig,
@@ -108,13 +108,13 @@ impl ImageClassifier {
             ImageEncoder::Convolutional => Convolutions::cost(config, shape),
         };
         let head = PartCost::table(classes, head_width(config, shape) + 1);
-        Cost::of([("image", encoder + head)])
+        Cost::from_streams([("image", encoder + head)])
     }
 
-    /// What one of its layers costs, counted from 0; of convolutions the last.
+    /// Cost of one of its layers, counted from 0; for convolutions that of the last.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, shape: &ImageShape, layer: usize) -> LayerCost {
-        LayerCost::of(match config.image_encoder {
+        LayerCost::from_part(match config.image_encoder {
             ImageEncoder::Transformer => Block::cost(config, StackKind::Encoder, layer),
             ImageEncoder::Convolutional => {
                 Convolutions::layer_costs(config, shape).last().unwrap_or_default()
@@ -122,25 +122,25 @@ impl ImageClassifier {
         })
     }
 
-    /// The number of classes.
+    /// Number of classes.
     #[must_use]
     pub fn classes(&self) -> usize {
         self.classes
     }
 
-    /// The architecture.
+    /// Shape of the model.
     #[must_use]
     pub fn config(&self) -> &ModelConfig {
         &self.config
     }
 
-    /// What an image is to it.
+    /// Shape of its images.
     #[must_use]
     pub fn shape(&self) -> &ImageShape {
         &self.shape
     }
 
-    /// The state of each image, from which its class is told.
+    /// Computes the state of each image, from which its class is predicted.
     fn pooled(&self, images: &Sequences, pass: &Pass) -> Result<Tensor, ModelError> {
         Ok(match &self.encoder {
             Encoder::Transformer(encoder) => {
@@ -151,7 +151,7 @@ impl ImageClassifier {
         })
     }
 
-    /// The logits of the classes of each image, in f32.
+    /// Computes the logits of the classes of each image, in f32.
     ///
     /// # Shapes
     /// B images → `(B, C)`.
@@ -164,7 +164,7 @@ impl ImageClassifier {
         Ok(self.head.logits(&self.pooled(images, &pass)?, &pass)?)
     }
 
-    /// The attention weights of all layers over the tokens of each image.
+    /// Computes the attention weights of all layers over the tokens of each image.
     ///
     /// # Errors
     /// As [`ImageClassifier::logits`], and when the model has no attention with weights.
@@ -184,14 +184,18 @@ impl ImageClassifier {
     }
 }
 
-/// Reads one stream, the values of images; the first of each is asked for the class.
+/// Reads one stream, the values of images; the class is predicted at the first value of each.
 impl Model for ImageClassifier {
-    fn core(&self) -> &Core {
+    fn core(&self) -> &ModelCore {
         &self.core
     }
 
     fn cost(&self) -> Cost {
         Self::cost_of(&self.config, &self.shape, self.classes, self.device())
+    }
+
+    fn answer_classes(&self) -> Option<usize> {
+        Some(self.classes)
     }
 
     fn loss_of_pass(

@@ -1,43 +1,43 @@
-//! What an image is to a model: its size, its channels, its patches, and how its values are scaled.
+//! Shape of images: size, channels, patches, and the scale of values.
 
 use crate::{ModelError, Sequences};
 
-/// What an image is to a model.
+/// Shape of the images of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImageShape {
     /// Height and width, in pixels.
     pub size: usize,
-    /// Channels.
+    /// Number of channels.
     pub channels: usize,
-    /// The side of a patch, in pixels; it divides the size.
+    /// Side of a patch, in pixels; it divides the size.
     pub patch: usize,
-    /// What is taken off each channel, whose values are from 0 to 1.
+    /// Mean of each channel, which is subtracted from values between 0 and 1.
     pub mean: Vec<f64>,
-    /// What each channel is divided by then.
+    /// Standard deviation of each channel, by which values are then divided.
     pub deviation: Vec<f64>,
 }
 
 impl ImageShape {
-    /// Patches of an image.
+    /// Number of patches of an image.
     #[must_use]
     pub fn patches(&self) -> usize {
         let side = self.size / self.patch.max(1);
         side * side
     }
 
-    /// Values of an image.
+    /// Number of values of an image.
     #[must_use]
     pub fn values(&self) -> usize {
         self.channels * self.size * self.size
     }
 
-    /// Values of a patch.
+    /// Number of values of a patch.
     #[must_use]
     pub(crate) fn patch_values(&self) -> usize {
         self.channels * self.patch * self.patch
     }
 
-    /// Refuses a shape that no image has.
+    /// Refuses impossible shapes.
     pub(crate) fn validate(&self) -> Result<(), ModelError> {
         let is_shape = self.channels > 0
             && self.patch > 0
@@ -58,7 +58,7 @@ impl ImageShape {
         )))
     }
 
-    /// Images as rows of patches, a channel of a patch after the other: `(B·P, C·p·p)`.
+    /// Cuts images into rows of patches, one channel of a patch after the other: `(B·P, C·p·p)`.
     pub(crate) fn patched(&self, ids: &[u32]) -> Vec<f32> {
         let (size, patch) = (self.size, self.patch);
         let scaled = |channel: usize| {
@@ -81,7 +81,7 @@ impl ImageShape {
         patches
     }
 
-    /// Refuses what is no image of the model's shape.
+    /// Refuses sequences that are no images of this shape.
     pub(crate) fn check(&self, images: &Sequences) -> Result<(), ModelError> {
         images.check()?;
         let values = self.values();

@@ -1,4 +1,4 @@
-//! Golden files, and how far tensors are apart.
+//! Golden files, and distances of tensors.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use candle_core::{DType, Device, Tensor};
@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use taper_model::{LossOutput, Pass, Positions};
 use taper_ops::{Gradients, ParameterStore};
 
-/// Every position encoding.
+/// All position encodings.
 pub(crate) const ALL_POSITIONS: [Positions; 6] = [
     Positions::Sinusoidal,
     Positions::SinusoidalHalves,
@@ -16,14 +16,14 @@ pub(crate) const ALL_POSITIONS: [Positions; 6] = [
     Positions::Alibi,
 ];
 
-/// The tensors of a golden file.
+/// Reads the tensors of a golden file.
 pub(crate) fn golden(name: &str) -> HashMap<String, Tensor> {
     let path = format!("{}/tests/golden/{name}.safetensors", env!("CARGO_MANIFEST_DIR"));
     candle_core::safetensors::load(&path, &Device::Cpu)
         .unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The distance of two tensors relative to the size of the second.
+/// Distance of two tensors, relative to the size of the second.
 pub(crate) fn relative(ours: &Tensor, theirs: &Tensor) -> f64 {
     assert_eq!(ours.dims(), theirs.dims());
     let norm = |x: &Tensor| {
@@ -50,12 +50,13 @@ pub(crate) fn lengths(tensor: &Tensor) -> Vec<usize> {
     ids(tensor).into_iter().map(|length| length as usize).collect()
 }
 
-/// The largest distance of two values.
+/// Largest difference of two values.
 pub(crate) fn largest_difference(a: &Tensor, b: &Tensor) -> f32 {
     (a - b).unwrap().abs().unwrap().flatten_all().unwrap().max(0).unwrap().to_scalar().unwrap()
 }
 
-/// Goes back from a loss, and demands that what is said to be final on the way is that.
+/// Runs the backward pass from a loss, and checks that what it reports as final does not change
+/// afterwards.
 pub(crate) fn backward(
     pass: Pass,
     output: &LossOutput,

@@ -1,4 +1,4 @@
-//! What is known of a model before it is made: its parameters, its cost, and that it is impossible.
+//! Facts about a model before it is made: its parameters, its cost, and whether it is possible.
 
 use candle_core::{DType, Device};
 use taper_model::{
@@ -44,13 +44,13 @@ fn the_cost_of_the_base_model_by_hand() {
     assert_eq!(source.forward_flops, 2 * (6 * (4 * d * d + 2 * d * 2048) + 6 * 2 * d * d));
     assert_eq!(target.forward_flops, 2 * (6 * (6 * d * d + 2 * d * 2048) + d * 1000));
     assert_eq!(cost.training_flops(), 3 * (source.forward_flops + target.forward_flops));
-    // Queries, keys and values, what attention gives with a number for each head and its projection,
-    // the inner layer and the outer; keys and values for the decoder; the embedding.
+    // Queries, keys and values; the result of attention with one number per head, and its
+    // projection; the inner layer and the outer; keys and values for the decoder; the embedding.
     let layer = (5 * d + 8) + (2048 + d);
     assert_eq!(source.activation_bytes, 4 * (6 * (layer + 2 * d) + d));
     // The decoder's attention to the encoder; the gradient of the loss by the last layer.
     assert_eq!(target.activation_bytes, 4 * (6 * (layer + 3 * d + 8) + d + d));
-    // The loss of the CPU keeps no logits.
+    // The loss on the CPU keeps no logits.
     let larger = Transformer::cost_of(&config, 1000, 100_000, &Device::Cpu);
     assert_eq!(larger.activation_bytes(&[7, 9], 9), cost.activation_bytes(&[7, 9], 9));
 }

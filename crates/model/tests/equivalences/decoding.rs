@@ -1,11 +1,11 @@
-//! Decoding a token at a time: as at once, in any order of hypotheses, and in int8.
+//! Decoding token by token: equal to a whole pass, for any order of hypotheses, and in int8.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{Builder, DecodeState, Inference, ModelError, Sequences, Transformer};
 
 use super::{SOURCES, TARGETS, TestResult, every, full_logits, largest_difference, others};
 
-/// The logits of all rows.
+/// Logits of all rows.
 fn step(
     inference: &Inference,
     state: &mut DecodeState,
@@ -56,7 +56,7 @@ fn selected_rows_carry_their_past() -> TestResult {
     })
 }
 
-/// Rounded weights decode: in int8 as in f32, but for what rounding changes.
+/// Rounded weights decode in int8 as in f32, except for the rounding of activations.
 #[test]
 fn each_architecture_decodes_in_int8() -> TestResult {
     for (config, name) in others() {

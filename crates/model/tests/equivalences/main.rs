@@ -1,6 +1,6 @@
-//! Equivalences that hold whatever the numbers are: a batch is its sentences, a training step
-//! reaches every parameter, and a seed is a model; the other files have those of decoding, of what
-//! can be seen in a model, and of what is known before it is made.
+//! Equivalences that hold for any numbers: a batch is its sentences, a training step reaches every
+//! parameter, and a seed is a model. The other files have those of decoding, of attention maps and
+//! masks, and of facts about a model before it is made.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -51,7 +51,7 @@ fn every(check: impl Fn(&Transformer, &str) -> TestResult) -> TestResult {
     Ok(())
 }
 
-/// Each architecture but the Transformer, in each of its kinds.
+/// All architectures but the Transformer, in each of their kinds.
 fn others() -> Vec<(ModelConfig, String)> {
     let base = config(NormPlacement::Pre, Positions::Sinusoidal);
     let mut all = Vec::new();
@@ -99,7 +99,7 @@ fn layers_that_are_computed_again_give_the_same_bits() -> TestResult {
         let model = Transformer::new(&own, 19, 19, Builder::seeded(7, &Device::Cpu, DType::F32))?;
         let streams = vec![Sequences::pack(&SOURCES), Sequences::pack(&TARGETS)];
         let batch = Batch::new(streams, (0..15).collect());
-        let of = |checkpoints| -> Result<(f32, Vec<f32>), ModelError> {
+        let gradients_with = |checkpoints| -> Result<(f32, Vec<f32>), ModelError> {
             let pass = Pass::train(1, 1, 0).checkpointed(checkpoints);
             let output = model.loss(&batch, &Objective::smoothed(0.1), 0.1, &pass)?;
             let mut gradients = Gradients::new(model.parameters())?;
@@ -107,7 +107,7 @@ fn layers_that_are_computed_again_give_the_same_bits() -> TestResult {
             common::backward(pass, &output, model.parameters(), &mut gradients)?;
             Ok((loss, gradients.flat()?.to_vec1()?))
         };
-        assert_eq!(of(true)?, of(false)?, "{positions:?}");
+        assert_eq!(gradients_with(true)?, gradients_with(false)?, "{positions:?}");
     }
     Ok(())
 }

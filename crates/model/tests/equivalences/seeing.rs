@@ -1,4 +1,4 @@
-//! What can be seen in a model: attention, heads that are masked, gradients by states.
+//! Views into a model: attention, masked heads, gradients by states.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{
@@ -9,8 +9,8 @@ use taper_ops::Gradients;
 
 use super::{SOURCES, TARGETS, TestResult, common, config, model, others};
 
-/// A head that is masked gives what it would if the output projection did not read it: in training
-/// passes, fused and composed, and in others, for each kind of attention layer.
+/// A masked head has the same effect as zeros in its columns of the output projection: in training
+/// passes, fused and composed, and in evaluation, for each kind of attention layer.
 #[test]
 fn a_masked_head_is_one_that_is_not_read() -> TestResult {
     let answers: Vec<u32> = (0..15).map(|i| i % 19).collect();
@@ -44,8 +44,11 @@ fn a_masked_head_is_one_that_is_not_read() -> TestResult {
             let output = model.loss(&batch, &Objective::smoothed(0.1), 1.0, &pass)?;
             let mut gradients = Gradients::new(model.parameters())?;
             common::backward(pass, &output, model.parameters(), &mut gradients)?;
-            let values =
-                model.parameters().parameters().iter().find(|own| own.name().contains(layer));
+            let values = model
+                .parameters()
+                .parameters()
+                .iter()
+                .find(|parameter| parameter.name().contains(layer));
             let first = values.expect("a parameter of the layer");
             Ok(gradients.flat()?.narrow(0, first.offset(), first.len())?.to_vec1()?)
         };
@@ -53,9 +56,9 @@ fn a_masked_head_is_one_that_is_not_read() -> TestResult {
         let composed = gradient(Pass::train(1, 1, 0).composed().without_head(layer, 1))?;
         let apart = fused.iter().zip(&composed).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         assert!(apart < 1e-4, "{layer}: gradients are {apart} apart");
-        // The columns of the second of three heads, in the projection of what they give.
+        // Columns of the second of three heads in the output projection.
         let name = format!("{layer}.out.weight");
-        let out = model.parameters().parameters().iter().find(|own| own.name() == name);
+        let out = model.parameters().parameters().iter().find(|parameter| parameter.name() == name);
         let out = out.expect("the output projection");
         let mut values = out.var().as_tensor().to_vec2::<f32>()?;
         values.iter_mut().for_each(|row| row[8..16].fill(0.0));
@@ -87,7 +90,7 @@ fn attention_can_be_seen() -> TestResult {
     let sums = cross.weights.sum(3)?.flatten_all()?.to_vec1::<f32>()?;
     assert!(sums.iter().all(|sum| (sum - 1.0).abs() < 1e-5));
 
-    // One layer alone gives the same, and nothing of the others is held.
+    // Recording one layer alone gives the same, and keeps nothing of the others.
     let pass = Pass::evaluate_with_attention_of("decoder.layers.1.cross_attention");
     model.decode(&Sequences::pack(&TARGETS), &memory, &pass)?;
     let only = pass.into_attention();
@@ -99,8 +102,8 @@ fn attention_can_be_seen() -> TestResult {
     Ok(())
 }
 
-/// The weights by which a model says that it aligns are those of the pass that it makes, and sum to
-/// one; without attention there are none.
+/// The weights by which a model aligns are recorded in its pass, and sum to one; without attention
+/// there are none.
 #[test]
 fn attention_of_each_architecture_can_be_seen() -> TestResult {
     for (config, name) in others() {

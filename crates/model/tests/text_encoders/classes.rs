@@ -37,7 +37,7 @@ fn transformers_agrees_on_tags() -> TestResult {
     let error = relative(&model.logits(&segments, &text, &asked)?, &file["logits"]);
     assert!(error < 1e-5, "logits {error}");
     let refused = model.logits(&segments, &text, &[text.ids.len() as u32]);
-    assert!(refused.unwrap_err().to_string().contains("asked for its tag"));
+    assert!(refused.unwrap_err().to_string().contains("to tag among"));
     let answers = ids(&file["answers"]);
     let batch = Batch { asked: Some(asked), ..Batch::new(vec![segments, text], answers) };
     check_training(&model, &file, &batch)
@@ -66,7 +66,7 @@ fn a_batch_is_its_texts_whatever_its_classes_are_told_from() -> TestResult {
     Ok(())
 }
 
-/// What each token of a text adds to the mean counts as much as any other's.
+/// Each token of a text contributes equally to the mean.
 #[test]
 fn a_mean_does_not_know_the_order_of_its_tokens() -> TestResult {
     let mean = ModelConfig { pooling: Pooling::Mean, positions: Positions::None, ..small() };
@@ -80,8 +80,8 @@ fn a_mean_does_not_know_the_order_of_its_tokens() -> TestResult {
     Ok(())
 }
 
-/// In bf16 a GPU has activations in that type, which meet parameters in f32: the same loss and
-/// gradients, but for its rounding.
+/// A GPU in bf16 has activations in that type, which meet parameters in f32: loss and gradients are
+/// the same except for rounding.
 #[test]
 fn activations_in_half_precision_meet_parameters() -> TestResult {
     for pooling in POOLINGS {

@@ -1,5 +1,5 @@
-//! Encoders of texts: BERT as the library Transformers has it, and what holds whatever the numbers
-//! are. Golden files of `scripts/golden/encoders/bert.py`.
+//! Encoders of texts: BERT as in the library Transformers, and properties that hold for any
+//! numbers. Golden files of `scripts/golden/encoders/bert.py`.
 
 mod classes;
 #[path = "../common/mod.rs"]
@@ -17,7 +17,7 @@ use taper_ops::Gradients;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-/// The shape of the golden files: BERT's kind of model.
+/// Shape of the golden files: a model like BERT.
 fn small() -> ModelConfig {
     ModelConfig {
         d_model: 16,
@@ -57,7 +57,7 @@ fn load(model: &impl Model, file: &HashMap<String, Tensor>) -> TestResult {
     Ok(())
 }
 
-/// Loss and gradients of a training pass, which without dropout is deterministic.
+/// Loss and gradients of a training pass, which is deterministic without dropout.
 fn trained(model: &impl Model, batch: &Batch, composed: bool) -> (f64, Tensor) {
     let scale = 1.0 / batch.tokens() as f64;
     let pass = Pass::train(1, 1, 0);
@@ -80,8 +80,8 @@ fn check_training(model: &impl Model, file: &HashMap<String, Tensor>, batch: &Ba
                 .narrow(0, parameter.offset(), parameter.len())?
                 .reshape(parameter.shape())?;
             let theirs = &file[&format!("grad.{}", parameter.name())];
-            // What is added to all places of a text alike changes no softmax over them: of the bias
-            // of spans, and of the norm before it, there is nothing but rounding, here and there.
+            // A constant added at all places changes no softmax over them: so the bias of spans,
+            // and that of the norm before it, have gradients of nothing but rounding.
             let largest = |x: &Tensor| x.abs()?.max_all()?.to_scalar::<f32>();
             if largest(theirs)? < 1e-7 {
                 assert!(largest(&ours)? < 1e-6, "gradient of {}: {ours}", parameter.name());
@@ -134,11 +134,11 @@ fn first_segment(text: &Sequences) -> Sequences {
     Sequences { ids: vec![0; text.ids.len()], lengths: text.lengths.clone() }
 }
 
-/// The first and the last token of an answer in each of [`TEXTS`]; in the second there is none.
+/// First and last token of an answer in each of [`TEXTS`]; the second has none.
 const SPANS: &[[u32; 2]] = &[[2, 3], [0, 0], [4, 4]];
 const TEXTS: [&[u32]; 3] = [&[4, 5, 6, 7, 3], &[8, 2], &[9, 10, 11, 3, 1, 30, 5]];
 
-/// Some tokens of each of the texts asked.
+/// A batch that predicts at some tokens of each of the texts.
 fn batch() -> Batch {
     let text = Sequences::pack(&TEXTS);
     let segments = first_segment(&text);
@@ -166,7 +166,8 @@ fn a_batch_is_its_texts_and_each_token_sees_both_sides() -> TestResult {
     Ok(())
 }
 
-/// `(L(p + h d) - L(p - h d)) / 2h` along the direction `d` of each parameter's own gradient.
+/// Compares with `(L(p + h d) - L(p - h d)) / 2h` along the direction `d` of each parameter's own
+/// gradient.
 #[test]
 fn gradients_are_finite_differences() -> TestResult {
     for pooling in classes::POOLINGS {
@@ -186,21 +187,21 @@ fn gradients_are_finite_differences() -> TestResult {
 fn slopes(model: &impl Model, batch: &Batch) -> TestResult {
     let (_, gradients) = trained(model, batch, false);
     for parameter in model.parameters().parameters() {
-        let of = gradients.narrow(0, parameter.offset(), parameter.len())?;
-        let of = of.reshape(parameter.shape())?;
-        let norm = f64::from(of.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt();
-        // What is added to all places alike changes no softmax over them.
+        let gradient = gradients.narrow(0, parameter.offset(), parameter.len())?;
+        let gradient = gradient.reshape(parameter.shape())?;
+        let norm = f64::from(gradient.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt();
+        // A constant added at all places changes no softmax over them.
         if parameter.name() == "span.bias" {
             assert!(norm < 1e-6, "{norm}");
             continue;
         }
         assert!(norm > 0.0, "nothing reaches {}", parameter.name());
-        // The steps that a loss in f32 resolves.
+        // A loss in f32 resolves only larger steps.
         if norm < 1e-3 {
             continue;
         }
         let before = parameter.var().as_tensor().copy()?;
-        let (h, direction) = (1e-2, (&of / norm)?);
+        let (h, direction) = (1e-2, (&gradient / norm)?);
         let loss_at = |step: f64| -> Result<f64, Box<dyn std::error::Error>> {
             parameter.var().set(&(&before + (&direction * step)?)?)?;
             Ok(trained(model, batch, false).0)

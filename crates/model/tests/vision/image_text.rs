@@ -1,5 +1,5 @@
-//! Models of images and text: CLIP of the library Transformers, and a writer of captions of ViT's
-//! and torch's parts. Golden files of `scripts/golden/images/clip.py` and `captions.py`.
+//! Models of images and text: CLIP of the library Transformers, and a captioner made of parts of
+//! ViT and torch. Golden files of `scripts/golden/images/clip.py` and `captions.py`.
 #![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
 use candle_core::{DType, Device, Tensor};
@@ -12,7 +12,7 @@ use taper_ops::Gradients;
 use super::common::{golden, ids, largest_difference, lengths, relative};
 use super::{TestResult, images, shape, small};
 
-/// The shape of the golden file of CLIP.
+/// Shape of CLIP's golden file.
 fn clip() -> ModelConfig {
     ModelConfig {
         decoder_layers: 2,
@@ -33,7 +33,7 @@ fn clip() -> ModelConfig {
     }
 }
 
-/// The shape of the golden file of captions.
+/// Shape of the golden file for captions.
 fn captions() -> ModelConfig {
     ModelConfig {
         activation: ActivationKind::Gelu,
@@ -55,7 +55,7 @@ fn captioner(config: &ModelConfig) -> ImageCaptioner {
     ImageCaptioner::new(config, &shape(), 23, drawn(7)).unwrap()
 }
 
-/// Images and texts, of which the last token is asked.
+/// A batch of images and texts, which predicts at the last token of each text.
 fn compared(images: Sequences, texts: Sequences) -> Batch {
     let mut end = 0;
     let last = |length: &usize| {
@@ -67,7 +67,7 @@ fn compared(images: Sequences, texts: Sequences) -> Batch {
     Batch { asked: Some(asked), ..Batch::new(vec![images, texts], answers) }
 }
 
-/// Images and captions to be written.
+/// A batch of images and the captions to write.
 fn written(images: Sequences, captions: &[Vec<u32>]) -> Batch {
     let inputs: Vec<Vec<u32>> =
         captions.iter().map(|caption| [&[2], caption.as_slice()].concat()).collect();
@@ -75,7 +75,7 @@ fn written(images: Sequences, captions: &[Vec<u32>]) -> Batch {
     Batch::new(vec![images, Sequences::pack(&inputs)], answers)
 }
 
-/// Loss and gradients of a training pass, which without dropout is deterministic.
+/// Loss and gradients of a training pass, which is deterministic without dropout.
 fn trained(model: &impl Model, batch: &Batch, composed: bool) -> (f64, Tensor) {
     let scale = 1.0 / batch.tokens() as f64;
     let pass = Pass::train(1, 1, 0);
@@ -86,7 +86,8 @@ fn trained(model: &impl Model, batch: &Batch, composed: bool) -> (f64, Tensor) {
     (output.objective_sum * scale, gradients.flat().unwrap().copy().unwrap())
 }
 
-/// Gives the model the parameters of a golden file, and compares loss and gradients on `batch`.
+/// Loads the parameters of a golden file into the model, and compares loss and gradients on
+/// `batch`.
 fn agrees(model: &impl Model, name: &str, batch: &Batch) -> TestResult {
     let file = golden(name);
     let stored = file.keys().filter(|key| key.starts_with("grad.")).count();
@@ -114,7 +115,7 @@ fn filled(model: &impl Model, name: &str) -> TestResult {
     Ok(())
 }
 
-/// The images of a golden file.
+/// Images of a golden file.
 fn stored_images(name: &str, count: usize) -> Sequences {
     Sequences { ids: ids(&golden(name)["images"]), lengths: vec![shape().values(); count] }
 }
@@ -161,7 +162,7 @@ fn torch_agrees_on_captions() -> TestResult {
 /// Loss and gradients of a model.
 type Trained = Box<dyn Fn(&Batch) -> (f64, Tensor)>;
 
-/// Models of both kinds with a batch of each.
+/// Models of both kinds, each with a batch.
 fn both() -> Vec<(Trained, taper_ops::ParameterStore, Batch)> {
     let texts = Sequences::pack(&[vec![2, 7, 3], vec![2, 5, 9, 3], vec![2, 3]]);
     let captions = [vec![7, 9], vec![5], vec![4, 8, 6]];
@@ -177,22 +178,23 @@ fn both() -> Vec<(Trained, taper_ops::ParameterStore, Batch)> {
     all
 }
 
-/// `(L(p + h d) - L(p - h d)) / 2h` along the direction `d` of each parameter's own gradient.
+/// Compares with `(L(p + h d) - L(p - h d)) / 2h` along the direction `d` of each parameter's own
+/// gradient.
 #[test]
 fn gradients_are_finite_differences() -> TestResult {
     for (loss, store, batch) in both() {
         let (_, gradients) = loss(&batch);
         for parameter in store.parameters() {
-            let of = gradients.narrow(0, parameter.offset(), parameter.len())?;
-            let of = of.reshape(parameter.shape())?;
-            let norm = f64::from(of.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt();
+            let gradient = gradients.narrow(0, parameter.offset(), parameter.len())?;
+            let gradient = gradient.reshape(parameter.shape())?;
+            let norm = f64::from(gradient.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt();
             assert!(norm > 0.0, "nothing reaches {}", parameter.name());
-            // The steps that a loss in f32 resolves.
+            // A loss in f32 resolves only larger steps.
             if norm < 1e-2 {
                 continue;
             }
             let before = parameter.var().as_tensor().copy()?;
-            let (h, direction) = (3e-3, (&of / norm)?);
+            let (h, direction) = (3e-3, (&gradient / norm)?);
             let loss_at = |step: f64| -> Result<f64, Box<dyn std::error::Error>> {
                 parameter.var().set(&(&before + (&direction * step)?)?)?;
                 Ok(loss(&batch).0)
@@ -229,8 +231,8 @@ fn the_cost_is_known_before_the_model_is_made() -> TestResult {
     Ok(())
 }
 
-/// Each image and each text lies where it lies alone; and captions that are written token by token
-/// are those that are scored at once.
+/// Each image and text has the same embedding as alone; captions written token by token equal those
+/// scored at once.
 #[test]
 fn a_batch_is_its_images_and_texts() -> TestResult {
     let (model, pass, together) = (contrastive(&clip()), Pass::evaluate(), images(3, 1));
@@ -259,8 +261,8 @@ fn a_batch_is_its_images_and_texts() -> TestResult {
     Ok(())
 }
 
-/// The gradient of a batch is not that of its halves: what an image is not, only its own micro-batch
-/// says.
+/// The gradient of a batch is not that of its halves: the negatives of an image come only from its
+/// own micro-batch.
 #[test]
 fn pairs_are_compared_within_their_micro_batch() -> TestResult {
     let model = contrastive(&clip());
@@ -270,7 +272,7 @@ fn pairs_are_compared_within_their_micro_batch() -> TestResult {
     assert_eq!(parts.iter().map(Batch::tokens).collect::<Vec<_>>(), [2, 2]);
     let whole = trained(&model, &batch, false).0;
     let halves: f64 = parts.iter().map(|part| trained(&model, part, false).0 / 2.0).sum();
-    // Each of two is easier to tell from the other than each of four from all.
+    // Telling one of two apart is easier than one of four.
     assert!(halves < whole - 0.1, "{halves} {whole}");
     Ok(())
 }

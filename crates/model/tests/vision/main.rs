@@ -1,5 +1,5 @@
-//! Classifiers of images: a ViT of the parts that the library Transformers has, and what holds
-//! whatever the numbers are. Golden files of `scripts/golden/images/vit.py`, whose class tokens are
+//! Classifiers of images: a ViT against the parts of the library Transformers, and properties that
+//! hold for any numbers. Golden files of `scripts/golden/images/vit.py`, whose class tokens are
 //! compared where folders of Transformers are read (`run/tests/folders/vit.rs`).
 
 #[path = "../common/mod.rs"]
@@ -16,7 +16,7 @@ use taper_ops::Gradients;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-/// The shape of the golden file.
+/// Shape of the golden file.
 fn small() -> ModelConfig {
     ModelConfig {
         d_model: 16,
@@ -35,7 +35,7 @@ fn small() -> ModelConfig {
     }
 }
 
-/// The same as a convolutional network.
+/// The same shape as a convolutional network.
 fn convolutional() -> ModelConfig {
     ModelConfig { image_encoder: ImageEncoder::Convolutional, ..small() }
 }
@@ -54,7 +54,7 @@ fn model(config: &ModelConfig) -> ImageClassifier {
     ImageClassifier::new(config, &shape(), 5, Builder::seeded(7, &Device::Cpu, DType::F32)).unwrap()
 }
 
-/// Images of the model's size, whose values follow from `seed`.
+/// Images of the model's size, whose values depend on `seed`.
 fn images(count: usize, seed: u32) -> Sequences {
     let value = move |at: u32| (at.wrapping_mul(2_654_435_761).wrapping_add(seed * 97) >> 11) % 256;
     let values = shape().values();
@@ -64,16 +64,16 @@ fn images(count: usize, seed: u32) -> Sequences {
 }
 
 fn batch(images: Sequences, answers: Vec<u32>) -> Batch {
-    of_size(images, answers, shape().values())
+    batch_of_values(images, answers, shape().values())
 }
 
-/// Images of so many values.
-fn of_size(images: Sequences, answers: Vec<u32>, values: usize) -> Batch {
+/// A batch of images with `values` values each.
+fn batch_of_values(images: Sequences, answers: Vec<u32>, values: usize) -> Batch {
     let asked = (0..answers.len()).map(|image| (image * values) as u32).collect();
     Batch { asked: Some(asked), ..Batch::new(vec![images], answers) }
 }
 
-/// Loss and gradients of a training pass, which without dropout is deterministic.
+/// Loss and gradients of a training pass, which is deterministic without dropout.
 fn trained(model: &ImageClassifier, batch: &Batch, composed: bool) -> (f64, Tensor) {
     let scale = 1.0 / batch.tokens() as f64;
     let pass = Pass::train(1, 1, 0);
@@ -104,7 +104,7 @@ fn torch_agrees_on_convolutions() -> TestResult {
     agrees(&model, "images/convolutions")
 }
 
-/// Logits, loss and gradients against a golden file with the model's parameters.
+/// Compares logits, loss and gradients with a golden file that holds the model's parameters.
 fn agrees(model: &ImageClassifier, name: &str) -> TestResult {
     let file = golden(name);
     for parameter in model.parameters().parameters() {
@@ -118,7 +118,7 @@ fn agrees(model: &ImageClassifier, name: &str) -> TestResult {
     let error = relative(&model.logits(&images)?, &file["logits"]);
     assert!(error < 1e-5, "logits {error}");
     for composed in [false, true] {
-        let batch = of_size(images.clone(), classes.clone(), values);
+        let batch = batch_of_values(images.clone(), classes.clone(), values);
         let (loss, gradients) = trained(model, &batch, composed);
         let theirs = f64::from(file["loss"].to_scalar::<f32>()?);
         assert!((loss / theirs - 1.0).abs() < 1e-5, "loss {loss} {theirs}");
@@ -133,7 +133,7 @@ fn agrees(model: &ImageClassifier, name: &str) -> TestResult {
     Ok(())
 }
 
-/// Every kind that a classifier of images can be.
+/// All kinds of image classifiers.
 fn kinds() -> Vec<ModelConfig> {
     let mut kinds = vec![convolutional()];
     for pooling in [Pooling::ClassToken, Pooling::Mean] {
@@ -157,7 +157,7 @@ fn a_batch_is_its_images_and_each_patch_counts_where_it_stands() -> TestResult {
             let difference = largest_difference(&alone, &logits.narrow(0, image, 1)?);
             assert!(difference < 2e-5, "{config:?}");
         }
-        // Two patches in each other's place: rows 0 to 3 for rows 4 to 7 of each channel.
+        // Two patches swapped: rows 0 to 3 with rows 4 to 7 of each channel.
         let mut turned = together.clone();
         for plane in turned.ids.chunks_mut(12 * 12) {
             let (first, second) = plane[..96].split_at_mut(48);
@@ -168,7 +168,8 @@ fn a_batch_is_its_images_and_each_patch_counts_where_it_stands() -> TestResult {
     Ok(())
 }
 
-/// `(L(p + h d) - L(p - h d)) / 2h` along the direction `d` of each parameter's own gradient.
+/// Compares with `(L(p + h d) - L(p - h d)) / 2h` along the direction `d` of each parameter's own
+/// gradient.
 #[test]
 fn gradients_are_finite_differences() -> TestResult {
     let of_token = ModelConfig { pooling: Pooling::ClassToken, ..small() };
@@ -177,16 +178,16 @@ fn gradients_are_finite_differences() -> TestResult {
         let (model, batch) = (model(&config), batch(images(3, 2), vec![4, 0, 2]));
         let (_, gradients) = trained(&model, &batch, false);
         for parameter in model.parameters().parameters() {
-            let of = gradients.narrow(0, parameter.offset(), parameter.len())?;
-            let of = of.reshape(parameter.shape())?;
-            let norm = f64::from(of.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt();
+            let gradient = gradients.narrow(0, parameter.offset(), parameter.len())?;
+            let gradient = gradient.reshape(parameter.shape())?;
+            let norm = f64::from(gradient.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt();
             assert!(norm > 0.0, "nothing reaches {}", parameter.name());
-            // The steps that a loss in f32 resolves.
+            // A loss in f32 resolves only larger steps.
             if norm < 1e-3 {
                 continue;
             }
             let before = parameter.var().as_tensor().copy()?;
-            let (h, direction) = (1e-2, (&of / norm)?);
+            let (h, direction) = (1e-2, (&gradient / norm)?);
             let loss_at = |step: f64| -> Result<f64, Box<dyn std::error::Error>> {
                 parameter.var().set(&(&before + (&direction * step)?)?)?;
                 Ok(trained(&model, &batch, false).0)
@@ -241,7 +242,7 @@ fn what_is_no_image_of_the_model_is_refused() {
     };
     let whole = batch(images(2, 1), vec![1, 2]);
     assert_eq!(refused(&whole), "");
-    let short = of_size(Sequences::pack(&[vec![0; 100], vec![0; 100]]), vec![1, 2], 100);
+    let short = batch_of_values(Sequences::pack(&[vec![0; 100], vec![0; 100]]), vec![1, 2], 100);
     assert!(refused(&short).contains("100 values, where the model reads 432"));
     let mut bright = whole.clone();
     bright.streams[0].ids[7] = 256;

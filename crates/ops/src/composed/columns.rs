@@ -1,4 +1,4 @@
-//! What moves columns and neighbours, and gated linear units, in Candle's primitives.
+//! Concatenation of columns, windows of neighbours, and gated linear units in Candle's primitives.
 
 use super::{drop, wide};
 use crate::spec::Dropout;
@@ -15,13 +15,13 @@ pub fn columns(parts: &[&Tensor], dropout: Dropout) -> Result<Tensor> {
     drop(&Tensor::cat(parts, 1)?.contiguous()?, dropout)
 }
 
-/// See [`crate::gated()`]. Computed in f32 at least.
+/// See [`crate::gated()`]. Computed in f32 or wider.
 ///
 /// # Shapes
 /// As [`crate::gated()`].
 ///
 /// # Errors
-/// When a row has no two halves.
+/// When the width of a row is odd.
 pub fn gated(x: &Tensor) -> Result<Tensor> {
     let values = wide(x)?;
     let width = values.dim(1)? / 2;

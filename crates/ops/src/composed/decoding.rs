@@ -1,25 +1,25 @@
-//! Attention of single queries in Candle's primitives, for what decodes on a GPU.
+//! Attention of single queries in Candle's primitives, for decoding on a GPU.
 
 use super::attention::HIDDEN;
 use super::recent::Recent;
 use super::{CountedProduct, wide};
 use crate::device::check_count;
-use crate::spec::{Seen, Sight, Sparse};
+use crate::spec::{Sight, Sparse, VisibleKeys};
 use candle_core::{D, DType, Device, Result, Tensor};
 use std::sync::Arc;
 
 /// See [`crate::decoding_attention()`].
 ///
-/// What each query sees is gathered, once, into as many columns as the longest past has. The last
-/// column is the last key of every query, so that what counts from there, such as a distance, is
-/// the same for all; columns before a query's first key are hidden.
+/// The keys of each query are gathered once, into as many columns as the longest past has. The last
+/// column holds the last key of every query, so that distances from there are the same for all;
+/// columns before a query's first key are hidden.
 ///
 /// # Shapes
 /// As [`crate::decoding_attention()`].
 ///
 /// # Errors
 /// When the shapes disagree.
-pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Result<Tensor> {
+pub fn decoding_attention(query: &Tensor, seen: VisibleKeys<'_>, heads: usize) -> Result<Tensor> {
     let (queries, width) = query.dims2()?;
     let (head, device) = (width / heads, query.device());
     let lengths: Vec<usize> = (0..queries).map(|query| seen.keys(query)).collect();
@@ -43,7 +43,7 @@ pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Resul
     if let Some(mask) = mask(seen, lengths.clone(), heads, scores.dtype(), device)? {
         scores = scores.broadcast_add(&mask)?;
     }
-    if let Seen::Past { bias, slopes, .. } = seen {
+    if let VisibleKeys::Past { bias, slopes, .. } = seen {
         if let Some(bias) = bias {
             let last = bias.narrow(1, 0, 1)?.narrow(2, bias.dim(2)? - longest, longest)?;
             scores = scores.broadcast_add(&last.to_dtype(scores.dtype())?.unsqueeze(0)?)?;
@@ -64,9 +64,9 @@ pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Resul
     Ok(out)
 }
 
-/// A tensor in which all keys and values are, and the row there of each column of each query: of a
-/// column that is hidden, that of the query's own last key, which is finite if the query's are.
-fn places(seen: Seen<'_>, lengths: &[usize], longest: usize) -> Result<(Tensor, Vec<u32>)> {
+/// A tensor of all keys and values, and the row in it for each column of each query. A hidden
+/// column has the row of the query's own last key, which is finite if the query's keys are.
+fn places(seen: VisibleKeys<'_>, lengths: &[usize], longest: usize) -> Result<(Tensor, Vec<u32>)> {
     let mut index = Vec::with_capacity(lengths.len() * longest);
     let mut add = |length: usize, rows: &mut dyn Iterator<Item = u32>| {
         let first = index.len() + longest - length;
@@ -76,16 +76,16 @@ fn places(seen: Seen<'_>, lengths: &[usize], longest: usize) -> Result<(Tensor, 
         index[first + length - longest..first].fill(last);
     };
     let all = match seen {
-        Seen::Source { key_value, rows } => {
+        VisibleKeys::Source { key_value, rows } => {
             for (&length, range) in lengths.iter().zip(rows) {
                 add(length, &mut range.clone().map(|row| row as u32));
             }
             key_value.clone()
         }
-        Seen::Past { kept, text, history, .. } => {
-            let all = kept.in_one()?;
+        VisibleKeys::Past { kept, text, history, .. } => {
+            let all = kept.joined()?;
             for (query, &length) in lengths.iter().enumerate() {
-                add(length, &mut all.of_query(query, text, history));
+                add(length, &mut all.visible_to(query, text, history));
             }
             all.rows
         }
@@ -93,7 +93,7 @@ fn places(seen: Seen<'_>, lengths: &[usize], longest: usize) -> Result<(Tensor, 
     Ok((all, index))
 }
 
-/// What a mask is made of, beside its device.
+/// Key of a mask, beside its device.
 #[derive(PartialEq)]
 struct MaskKey {
     lengths: Vec<usize>,
@@ -102,9 +102,9 @@ struct MaskKey {
     dtype: DType,
 }
 
-/// `(R, H or 1, 1, T)`: [`HIDDEN`] where a query does not see a column; none where all see all.
+/// Mask `(R, H or 1, 1, T)`: [`HIDDEN`] where a query does not see a column; `None` if all see all.
 fn mask(
-    seen: Seen<'_>,
+    seen: VisibleKeys<'_>,
     lengths: Vec<usize>,
     heads: usize,
     dtype: DType,
@@ -112,13 +112,13 @@ fn mask(
 ) -> Result<Option<Tensor>> {
     let longest = lengths.iter().copied().max().unwrap_or(0);
     let sparse = match seen {
-        Seen::Source { .. } => None,
-        Seen::Past { sparse, .. } => sparse,
+        VisibleKeys::Source { .. } => None,
+        VisibleKeys::Past { sparse, .. } => sparse,
     };
     if sparse.is_none() && lengths.iter().all(|&length| length == longest) {
         return Ok(None);
     }
-    // Heads differ in what is drawn.
+    // Heads differ in their random blocks.
     let heads = if sparse.is_some_and(|rule| rule.random > 0) { heads } else { 1 };
     static MASKS: Recent<MaskKey> = Recent::new();
     let key = MaskKey { lengths: lengths.clone(), sparse, heads, dtype };
@@ -128,7 +128,7 @@ fn mask(
             for head in 0..heads {
                 let sight = sparse
                     .filter(|_| length > 0)
-                    .map(|rule| Sight::of_few(rule, true, head, length));
+                    .map(|rule| Sight::for_few(rule, true, head, length));
                 values.extend(std::iter::repeat_n(HIDDEN, longest - length));
                 values.extend((0..length).map(|key| {
                     let sees = sight.as_ref().is_none_or(|sight| sight.sees(length - 1, key));
@@ -141,7 +141,7 @@ fn mask(
     MASKS.get(key, device, make).map(Some)
 }
 
-/// `(1, H, 1, T)`: ALiBi's distances to the last column (Press et al. 2022).
+/// ALiBi's distances to the last column, `(1, H, 1, T)` (Press et al. 2022).
 fn distances(slopes: Arc<[f64]>, longest: usize, dtype: DType, device: &Device) -> Result<Tensor> {
     static DISTANCES: Recent<(Arc<[f64]>, usize, DType)> = Recent::new();
     DISTANCES.get((slopes.clone(), longest, dtype), device, || {

@@ -1,8 +1,8 @@
-//! Dropout in Candle's primitives, its mask drawn on the device where the tensor is.
+//! Dropout in Candle's primitives, with its mask drawn on the tensor's device.
 //!
-//! Candle has no bitwise operations. An exclusive or of two numbers is looked up, nine bits of each
-//! at a time; shifts are products and quotients of powers of two, and a product of 32-bit numbers
-//! wraps around on every device, as the hash wants it. So the bits are those of
+//! Candle has no bitwise operations. The exclusive or of two numbers is looked up in a table, nine
+//! bits of each at a time; shifts are products with powers of two, or quotients; and products of
+//! 32-bit numbers wrap around on every device, as the hash requires. So the bits equal those of
 //! [`mask_bits`](crate::rng::mask_bits), which the fused operations draw.
 
 use crate::rng::ROUNDS;
@@ -11,10 +11,10 @@ use candle_core::{DType, Device, Result, Tensor, bail};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// `x` times the mask of a dropout.
+/// Multiplies `x` by the mask of a dropout.
 ///
 /// # Shapes
-/// That of `x` stays.
+/// `x` → the same.
 ///
 /// # Errors
 /// When the device has no memory left.
@@ -31,8 +31,8 @@ pub fn drop(x: &Tensor, dropout: Dropout) -> Result<Tensor> {
     x.mul(&dropout.mask(x.elem_count(), x.dtype(), x.device())?.reshape(x.shape())?)
 }
 
-/// The factors of `count` elements, `(count,)`: `kept` where an element's bits reach `threshold`, and
-/// 0 elsewhere.
+/// Factors of `count` elements, `(count,)`: `kept` if an element's bits reach `threshold`,
+/// otherwise 0.
 pub(crate) fn mask_on_device(
     (key, threshold, kept): (u64, u32, f64),
     count: usize,
@@ -45,23 +45,23 @@ pub(crate) fn mask_on_device(
     bits.broadcast_ge(&threshold)?.to_dtype(dtype)? * kept
 }
 
-/// Bits of a piece of the table's index, and entries of the table on a side.
+/// Bits of each half of the table's index, and the length of the table's side.
 const PIECE: u32 = 9;
 const SIDE: u32 = 1 << PIECE;
-/// Elements whose numbers differ in the lower half alone.
+/// Number of elements whose numbers differ only in the lower half.
 const BLOCK: usize = 1 << 16;
 
-/// What computes with 32-bit words on one device.
+/// Tables and constants for computing with 32-bit words on one device.
 struct Words {
     device: Device,
-    /// `x ^ y` at `SIDE · x + y`: `(SIDE²,)`.
+    /// Table with `x ^ y` at `SIDE · x + y`: `(SIDE²,)`.
     xor: Tensor,
-    /// Numbers that words are multiplied with or divided by, each `(1,)`.
+    /// Multipliers and divisors of words, each `(1,)`.
     constants: HashMap<u32, Tensor>,
 }
 
 impl Words {
-    /// Those of a device, which are made once.
+    /// Tables and constants of a device, which are made once.
     fn on(device: &Device) -> Result<Arc<Self>> {
         static ALL: Mutex<Vec<Arc<Words>>> = Mutex::new(Vec::new());
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
@@ -105,11 +105,11 @@ impl Words {
         self.round(&self.round(&x, fourth)?, fifth)
     }
 
-    /// `(x ^ x >> 16) · factor` of `x = key ^ i` for each `i` below `count`.
+    /// Computes `(x ^ x >> 16) · factor` of `x = key ^ i` for each `i` below `count`.
     ///
-    /// Within a block of 2¹⁶ numbers the upper half is one, so that each byte of the lower half
-    /// becomes another whatever the other bytes are. A product is the sum of those of its parts:
-    /// the whole round is a sum of two tables.
+    /// Within a block of 2¹⁶ numbers the upper half is constant, so that each byte of the lower
+    /// half is mapped independently of the others. A product is the sum of the products of its
+    /// parts: so the whole round is a sum of two table lookups.
     fn first_round(&self, key: u32, factor: u32, count: usize) -> Result<Tensor> {
         let blocks = count.div_ceil(BLOCK);
         let (mut upper, mut lower) = (Vec::new(), Vec::new());
@@ -128,16 +128,16 @@ impl Words {
         upper.broadcast_add(&lower)?.flatten_all()?.narrow(0, 0, count)?.contiguous()
     }
 
-    /// `(x ^ x >> shift) · factor`.
+    /// Computes `(x ^ x >> shift) · factor`.
     fn round(&self, x: &Tensor, (shift, factor): (u32, u32)) -> Result<Tensor> {
-        // What is shifted meets the bits below this one.
+        // Only the bits below this one meet shifted bits.
         let width = 32 - shift;
         let half = 1 << width.div_ceil(2);
         let above = self.times(&self.over(x, 1 << width)?, 1 << width)?;
         let (low, moved) = ((x - &above)?, self.over(x, 1 << shift)?);
         let index = (self.times(&low, SIDE)? + &moved)?;
         let upper = (self.times(&self.over(&low, half)?, SIDE)? + self.over(&moved, half)?)?;
-        // Of both numbers the part below `half`.
+        // The parts of both numbers below `half`.
         let lower = (index - self.times(&upper, half)?)?;
         let looked_up = |index: &Tensor| self.xor.index_select(index, 0);
         let out = (above + self.times(&looked_up(&upper)?, half)?)?.add(&looked_up(&lower)?)?;
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
     use crate::rng::mask_bits;
 
-    // Candle's products of integers do not wrap around where overflow is checked.
+    // Candle's integer products do not wrap around in builds with overflow checks.
     #[cfg_attr(debug_assertions, ignore = "needs wrapping products")]
     #[test]
     fn the_device_draws_the_bits_that_the_host_draws() {

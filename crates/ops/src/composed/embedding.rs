@@ -28,7 +28,7 @@ pub fn embedding(
         }
         table.index_select(&Tensor::from_vec(ids.to_vec(), ids.len(), device)?, 0)
     };
-    // A table may itself be activations, of another type than the parameters that are added.
+    // The table may itself be activations, of another type than the parameters that are added.
     let mut out = (wide(&rows(table, &spec.ids)?)? * spec.scale)?;
     if let Some(positions) = positions {
         out = (out + wide(&rows(positions, &spec.positions)?)?)?;

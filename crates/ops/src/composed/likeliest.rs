@@ -1,37 +1,37 @@
-//! The few tokens of a row of logits that a search looks at, found where the logits are.
+//! The likeliest tokens of a row of logits for a search, found on the device of the logits.
 
 use super::recent::Recent;
 use candle_core::{D, DType, Device, Result, Tensor, bail};
 
-/// What a search needs of a row of logits.
+/// Likeliest tokens of a row of logits, and its normaliser.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Likeliest {
-    /// The largest logits with their tokens, the largest first, and the lowest token first among
+    /// Largest logits with their tokens, in descending order, and the lowest token first among
     /// equals.
     pub tokens: Vec<(u32, f32)>,
-    /// The logit of the token that was asked for besides.
+    /// Logit of the additional token.
     pub also: f32,
-    /// `ln Σ exp(logits)`; not finite where the row is no distribution.
+    /// `ln Σ exp(logits)`; not finite if the row is no distribution.
     pub normalizer: f64,
 }
 
-/// The largest vocabulary whose tokens f32 holds exactly.
+/// Largest vocabulary whose ids f32 represents exactly.
 const MOST: usize = 1 << 24;
 
-/// The `count` largest logits of each row, the logit of token `also[r]` of row `r`, and the row's
-/// normaliser; with one copy to the host, of `2 · count + 3` numbers a row.
+/// Finds the `count` largest logits of each row, the logit of token `also[r]` of row `r`, and the
+/// row's normaliser, with one copy to the host of `2 · count + 3` numbers per row.
 ///
-/// **Decision.** The largest are taken one after the other, each by a maximum and the lowest token
-/// that has it: first the blocks of the vocabulary by their maxima, of which as many as tokens are
-/// wanted suffice, then the tokens of those blocks. Candle's sort on CUDA holds a row in the memory
-/// that a block of threads shares, which a vocabulary exceeds, and neither it nor `argmax` says
-/// which of equal elements it takes.
+/// **Decision.** The largest are taken one after the other, each as a maximum and the lowest token
+/// that has it: first among blocks of the vocabulary by their maxima, of which `count` suffice,
+/// then among the tokens of those blocks. Candle's sort on CUDA holds a row in the shared memory of
+/// a thread block, which a vocabulary exceeds; and neither it nor `argmax` specifies which of equal
+/// elements it takes.
 ///
 /// # Shapes
 /// `logits (R, V)` in f32, `also`: R.
 ///
 /// # Errors
-/// When a token is not in the vocabulary, or that has more than 2²⁴ tokens.
+/// When a token is not in the vocabulary, or the vocabulary has more than 2²⁴ tokens.
 pub fn likeliest(logits: &Tensor, count: usize, also: &[u32]) -> Result<Vec<Likeliest>> {
     let ((rows, vocabulary), device) = (logits.dims2()?, logits.device());
     if also.len() != rows || vocabulary > MOST {
@@ -44,7 +44,7 @@ pub fn likeliest(logits: &Tensor, count: usize, also: &[u32]) -> Result<Vec<Like
         return Ok(Vec::new());
     }
     let count = count.min(vocabulary);
-    // As many maxima of blocks as tokens in the blocks that are chosen.
+    // About as many blocks as tokens in the chosen blocks.
     let block = ((vocabulary as f64 / count.max(1) as f64).sqrt() as usize).max(1);
     let blocks = vocabulary.div_ceil(block);
     let blocked = filled_up(logits, blocks * block)?.reshape((rows, blocks, block))?;
@@ -72,7 +72,7 @@ fn read(row: &[f32], count: usize) -> Likeliest {
     }
 }
 
-/// Columns of −∞ behind the others: `(R, V)` → `(R, columns)`.
+/// Appends columns of −∞: `(R, V)` → `(R, columns)`.
 fn filled_up(logits: &Tensor, columns: usize) -> Result<Tensor> {
     let (rows, vocabulary) = logits.dims2()?;
     if columns == vocabulary {
@@ -83,11 +83,13 @@ fn filled_up(logits: &Tensor, columns: usize) -> Result<Tensor> {
     Tensor::cat(&[logits, &nothing], 1)?.contiguous()
 }
 
-/// `(R, blocks, B)` and their maxima `(R, blocks)` → values and tokens, `(R, count)` each, in f32.
+/// Finds the largest of `(R, blocks, B)` with maxima `(R, blocks)`: values and tokens, `(R, count)`
+/// each, in f32.
 fn largest_tokens(blocked: &Tensor, maxima: &Tensor, count: usize) -> Result<(Tensor, Tensor)> {
     let ((rows, blocks, block), device) = (blocked.dims3()?, blocked.device());
     let chosen = count.min(blocks);
-    // A token among the first `count` has fewer than `count` blocks whose largest comes before it.
+    // Fewer than `count` blocks have a larger maximum than the block of a token among the first
+    // `count`.
     let (_, at) = first_few(maxima, &numbers(blocks, device)?.unsqueeze(0)?, chosen)?;
     let first_of_row = (0..rows as u32).map(|row| row * blocks as u32).collect::<Vec<_>>();
     let first_of_row = Tensor::from_vec(first_of_row, (rows, 1), device)?;
@@ -100,7 +102,8 @@ fn largest_tokens(blocked: &Tensor, maxima: &Tensor, count: usize) -> Result<(Te
     first_few(&values, &tokens, count)
 }
 
-/// The largest `count` values of each row and their numbers, the lowest number first among equals.
+/// Finds the largest `count` values of each row and their numbers, the lowest number first among
+/// equals.
 ///
 /// # Shapes
 /// `(R, W)`, numbers `(R or 1, W)` below [`MOST`] → `(R, count)` each.
@@ -123,7 +126,7 @@ fn first_few(values: &Tensor, numbers: &Tensor, count: usize) -> Result<(Tensor,
     Ok((Tensor::cat(&largest, 1)?, Tensor::cat(&at, 1)?))
 }
 
-/// `0, 1, 2, …`.
+/// The numbers `0, 1, 2, …`.
 fn numbers(count: usize, device: &Device) -> Result<Tensor> {
     static NUMBERS: Recent<usize> = Recent::new();
     NUMBERS.get(count, device, || {

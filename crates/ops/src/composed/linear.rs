@@ -6,20 +6,20 @@ use crate::device::check_count;
 use crate::spec::{Activation, CUBE, LinearSpec, QUICK, TWICE_ROOT};
 use candle_core::{D, Result, Tensor};
 
-/// Products of matrices in Candle, whose arithmetic a [profile](crate::profile) counts.
+/// Matrix products in Candle whose arithmetic a [profile](crate::profile) counts.
 pub trait CountedProduct {
-    /// `self · other`, of the last two dimensions.
+    /// Computes `self · other` over the last two dimensions.
     ///
     /// # Shapes
     /// `(…, M, K)` and `(…, K, N)` → `(…, M, N)`.
     ///
     /// # Errors
-    /// When the shapes do not fit together.
+    /// When the shapes do not match.
     fn times(&self, other: &Tensor) -> Result<Tensor>;
 }
 
 impl CountedProduct for Tensor {
-    // The one place that multiplies in Candle; elsewhere `clippy.toml` refuses it.
+    // The only place that multiplies in Candle; elsewhere `clippy.toml` refuses it.
     #[expect(clippy::disallowed_methods, reason = "counted here")]
     fn times(&self, other: &Tensor) -> Result<Tensor> {
         let product = self.matmul(other)?;
@@ -28,7 +28,7 @@ impl CountedProduct for Tensor {
     }
 }
 
-/// `x · weightᵀ` in the type of `x`.
+/// Computes `x · weightᵀ` in the type of `x`.
 fn product(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     #[cfg(feature = "cuda")]
     if x.device().is_cuda()
@@ -39,7 +39,7 @@ fn product(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     x.times(&weight.to_dtype(x.dtype())?.t()?)
 }
 
-/// See [`crate::layer_norm()`]. Statistics are computed in f32 at least.
+/// See [`crate::layer_norm()`]. Statistics are computed in f32 or wider.
 ///
 /// # Shapes
 /// `x (…, D)`, `weight (D,)`, `bias (D,)` → as `x`.
@@ -63,7 +63,7 @@ pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f64) -> R
         .to_dtype(x.dtype())
 }
 
-/// See [`crate::linear()`]. What follows the product is computed in f32 at least.
+/// See [`crate::linear()`]. Everything after the product is computed in f32 or wider.
 ///
 /// # Shapes
 /// As [`crate::linear()`].
@@ -95,8 +95,8 @@ pub fn linear(
     }
     let out = match spec.activation {
         Activation::Identity => out,
-        // Candle's relu has derivative 1 at 0; the product with a constant step has 0, as PyTorch
-        // has.
+        // Candle's relu has derivative 1 at 0; the product with a constant step has 0, as in
+        // PyTorch.
         Activation::Relu => out.mul(&out.detach().gt(0.0)?.to_dtype(out.dtype())?)?,
         // Candle's `gelu_erf` rounds a constant of its derivative to six digits; its `erf` does
         // not.

@@ -1,15 +1,15 @@
 //! Label-smoothed cross entropy in Candle's primitives, some rows of logits at a time.
 //!
-//! Candle's autodiff would keep all logits, and several tensors as large, until the way back. So the
-//! gradients of `hidden` and `weight` are computed with the loss, block by block, as
-//! [the other way](crate::smoothed_cross_entropy()) does where logits are not computed twice; the
-//! graph gets them through [`with_gradients`].
+//! Candle's autodiff would keep all logits, and several tensors of that size, until the backward
+//! pass. So the gradients of `hidden` and `weight` are computed with the loss, block by block, as
+//! in [the fused operation](crate::smoothed_cross_entropy()) where logits are not computed twice;
+//! the graph gets them through [`with_gradients`].
 
 use super::{CountedProduct, wide};
 use crate::spec::{CrossEntropySpec, LossSums};
 use candle_core::{D, DType, Device, Result, Tensor};
 
-/// Logits of a block: 64 MiB in f32, a few of which exist at a time.
+/// Number of logits in a block: 64 MiB in f32; a few blocks exist at a time.
 const LOGITS: usize = 1 << 24;
 
 /// See [`crate::smoothed_cross_entropy()`].
@@ -28,7 +28,7 @@ pub fn smoothed_cross_entropy(
     blocked(hidden, weight, targets, spec, (LOGITS / weight.dim(0)?.max(1)).max(1))
 }
 
-/// The same with so many rows, or pairs of rows, in a block.
+/// Computes the loss with this many rows, or pairs of rows, in a block.
 fn blocked(
     hidden: &Tensor,
     weight: &Tensor,
@@ -43,12 +43,12 @@ fn blocked(
     for first in (0..rows.len()).step_by(block) {
         let (hidden, targets) = rows.block(first, block.min(rows.len() - first))?;
         let logits = wide(&hidden.times(&matrix.t()?)?)?; // (R, V)
-        let (of_block, gradient) = of_logits(&logits, &targets, spec, differentiate)?;
+        let (of_block, gradient) = sums_and_gradient(&logits, &targets, spec, differentiate)?;
         sums.push(of_block);
         if let Some(gradient) = gradient {
             let gradient = gradient.to_dtype(hidden.dtype())?;
             of_hidden.push(gradient.times(&matrix)?);
-            // Blocks are added up in f32, whatever the type of the products.
+            // Blocks are summed in f32, whatever the type of the products.
             let here = wide(&gradient.t()?.times(&hidden)?)?;
             of_weight = Some(match of_weight {
                 Some(sum) => (sum + here)?,
@@ -68,7 +68,7 @@ fn blocked(
     }
 }
 
-/// Rows of a loss, of which the second half may be the partners of the first.
+/// Rows of a loss; the second half may be the partners of the first.
 struct Rows<'a> {
     hidden: &'a Tensor,
     targets: &'a [u32],
@@ -76,12 +76,12 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Rows, or pairs.
+    /// Number of rows, or of pairs.
     fn len(&self) -> usize {
         if self.paired { self.targets.len() / 2 } else { self.targets.len() }
     }
 
-    /// Some of them with their targets: of pairs the first rows and then their partners.
+    /// A block of rows with their targets; for pairs the first rows, then their partners.
     fn block(&self, first: usize, count: usize) -> Result<(Tensor, Tensor)> {
         let part = |from: usize| self.hidden.narrow(0, from, count);
         let (hidden, targets) = if self.paired {
@@ -95,7 +95,7 @@ impl Rows<'_> {
         Ok((hidden, Tensor::from_vec(targets, shape, self.hidden.device())?))
     }
 
-    /// What blocks have one row each of, in the order of all rows.
+    /// Reassembles one row from each block in the order of all rows.
     fn restored(&self, blocks: &[Tensor]) -> Result<Tensor> {
         if !self.paired {
             return Tensor::cat(blocks, 0);
@@ -110,12 +110,12 @@ impl Rows<'_> {
     }
 }
 
-/// The sums of a block of rows, `(4,)`, still on the device: smoothed, nll, correct, divergence. And
-/// the gradient of the loss by its logits, if wanted.
+/// Computes the sums of a block of rows, `(4,)`, on the device: smoothed, nll, correct, divergence;
+/// and, if requested, the gradient of the loss by the logits.
 ///
 /// # Shapes
 /// `logits (R, V)`, `targets (R, 1)` → `(4,)` and `(R, V)`.
-fn of_logits(
+fn sums_and_gradient(
     logits: &Tensor,
     targets: &Tensor,
     spec: &CrossEntropySpec,
@@ -143,13 +143,14 @@ fn of_logits(
             None => log_probs.exp()?,
         };
         let (p, q) = (half(&all, 0)?, half(&all, 1)?);
-        let own = |p: &Tensor, apart: &Tensor| p.mul(apart)?.sum_keepdim(D::Minus1);
-        let (of_p, of_q) = (own(&p, &apart)?, own(&q, &apart.neg()?)?); // KL(p‖q), KL(q‖p)
+        let divergence_of = |p: &Tensor, apart: &Tensor| p.mul(apart)?.sum_keepdim(D::Minus1);
+        // KL(p‖q), KL(q‖p)
+        let (of_p, of_q) = (divergence_of(&p, &apart)?, divergence_of(&q, &apart.neg()?)?);
         divergence = (of_p.sum_all()? + of_q.sum_all()?)?;
         if differentiate {
             // p + r (p (s - KL(p‖q)) + p - q), where s = ln p - ln q: see `loss/pairs.rs`.
-            let weighed = |p: &Tensor, q: &Tensor, apart: &Tensor, own: &Tensor| {
-                let drawn = (p.mul(&apart.broadcast_sub(own)?)? + (p - q)?)?;
+            let weighed = |p: &Tensor, q: &Tensor, apart: &Tensor, divergence: &Tensor| {
+                let drawn = (p.mul(&apart.broadcast_sub(divergence)?)? + (p - q)?)?;
                 p + (drawn * r_drop)?
             };
             let first = weighed(&p, &q, &apart, &of_p)?;
@@ -166,13 +167,13 @@ fn of_logits(
     Ok((sums, gradient.transpose()?))
 }
 
-/// The sums of all blocks, in one read from the device.
+/// Sums of all blocks, in one read from the device.
 fn read(blocks: &[Tensor]) -> Result<LossSums> {
     let mut sums = LossSums::default();
     if blocks.is_empty() {
         return Ok(sums);
     }
-    // On the host: Metal has no f64.
+    // Summed on the host: Metal has no f64.
     let all = Tensor::stack(blocks, 0)?.to_device(&Device::Cpu)?.to_dtype(DType::F64)?;
     for block in all.to_vec2::<f64>()? {
         sums.add(&LossSums {
@@ -185,13 +186,14 @@ fn read(blocks: &[Tensor]) -> Result<LossSums> {
     Ok(sums)
 }
 
-/// `value`, whose gradient by each of the tensors is the one beside it: Candle differentiates the
-/// sum of their products with constants, of which the value has nothing.
+/// A tensor with the value `value` and the given gradient by each of the tensors. Candle
+/// differentiates the sum of their products with constants, whose value is subtracted again.
 fn with_gradients(value: &Tensor, gradients: &[(&Tensor, Tensor)]) -> Result<Tensor> {
     let mut out = value.clone();
     for (tensor, gradient) in gradients {
         let gradient = wide(gradient)?.detach();
-        // Row by row first: a GPU sums all there is into one number with one block of threads.
+        // Row by row first: a GPU sums a whole tensor into one number with a single block of
+        // threads.
         let inner = wide(tensor)?.mul(&gradient)?.sum(D::Minus1)?.sum_all()?;
         out = (out + (&inner - inner.detach())?)?;
     }

@@ -1,14 +1,14 @@
 //! Every operation again, composed of Candle's differentiable primitives.
 //!
-//! These are the oracles of the fused kernels, and what runs on devices and types without a kernel
+//! These are the oracles of the fused kernels, and they run on devices and types without a kernel
 //! (CUDA, Metal, half precision on those). Parameters of another type than the input are converted
 //! to it, differentiably, so that master weights stay in f32.
 //!
-//! **Decision.** In half precision a result is rounded once: matrix products take and give the half
-//! type, and whatever follows one (bias, activation, softmax, loss, dropout) is computed in f32, the
-//! way back included. Candle sums in the type of its input: 256 + 1 is 256 in bf16, so that the
-//! gradient of a bias would stop growing after some hundred rows. The price is that f32 copies are
-//! kept for the way back.
+//! **Decision.** In half precision a result is rounded once: matrix products read and return the
+//! half type, and everything after one (bias, activation, softmax, loss, dropout) is computed in
+//! f32, including the backward pass. Candle sums in the type of its input: 256 + 1 is 256 in bf16,
+//! so that the gradient of a bias would stop growing after some hundred rows. The price is that f32
+//! copies are kept for the backward pass.
 
 mod adam;
 mod attention;
@@ -46,12 +46,12 @@ pub use positions::{relative_bias, rotary};
 pub use recurrence::recurrence;
 pub use state_space::{causal_convolution, selective_scan};
 
-/// The type in which sums over elements of `dtype` are taken.
+/// Type in which sums over elements of `dtype` are computed.
 fn wide_type(dtype: DType) -> DType {
     if dtype == DType::F64 { DType::F64 } else { DType::F32 }
 }
 
-/// `x` in the type in which sums over it are taken.
+/// Converts `x` to the type in which sums over it are computed.
 fn wide(x: &Tensor) -> Result<Tensor> {
     x.to_dtype(wide_type(x.dtype()))
 }

@@ -1,10 +1,10 @@
-//! An operation in plain Candle as one operation of the tape, so that an idea can be tried in a
-//! model before it is fused.
+//! Operations in plain Candle as single operations of the tape, for trying an idea in a model
+//! before it is fused.
 //!
-//! The operation gets copies of its inputs that Candle tracks, and the tape takes its result as
-//! that of one operation. On the way back Candle differentiates between the two; nothing before and
-//! after is its concern. The price is Candle's: every intermediate result is kept, and each
-//! gradient on the way is allocated and added to. Without a tape, the operation is simply called.
+//! The operation gets copies of its inputs that Candle tracks, and the tape records its result as
+//! that of one operation. In the backward pass Candle differentiates from this result to these
+//! inputs, and no further. The price is Candle's: every intermediate result is kept, and each
+//! intermediate gradient is allocated and added to. Without a tape, the operation is simply called.
 //!
 //! A gate that is not among the fused activations, tried in a network:
 //!
@@ -39,17 +39,17 @@ use crate::tape::{Adjoints, Slot, Tape, is_fused};
 use candle_core::{Result, Tensor, TensorId, Var};
 use std::collections::HashMap;
 
-/// Calls `operation` on `inputs`; with a tape, notes it there as one operation called `name`.
+/// Calls `operation` on `inputs`; with a tape, records it there as one operation called `name`.
 ///
-/// The tensors that `operation` is called on are in the order of `inputs`. Whatever it should be
-/// differentiated by, parameters included, has to be among them; constants may be captured.
+/// `operation` gets tensors in the order of `inputs`. These must include everything that it is
+/// differentiated by, parameters included; constants may be captured.
 ///
 /// # Shapes
-/// As `operation` has them.
+/// Those of `operation`.
 ///
 /// # Errors
-/// Those of `operation`; on the way back, when it has captured a parameter or a result on the tape,
-/// whose gradient would be lost.
+/// Those of `operation`; in the backward pass, when it has captured a parameter or a result on the
+/// tape, whose gradient would be lost.
 pub fn on_tape(
     tape: Option<&Tape>,
     name: &'static str,
@@ -62,7 +62,7 @@ pub fn on_tape(
         let inputs: Vec<Tensor> = inputs.iter().map(|&x| x.clone()).collect();
         return operation(&inputs)?.contiguous();
     };
-    // One for each input, however often it is given: its gradient is the sum over all uses.
+    // One for each distinct input: its gradient is the sum over all uses.
     let mut tracked = HashMap::new();
     for &input in inputs {
         tracked.insert(input.id(), (Slot::from(input), stand_in(tape, input)?));
@@ -78,7 +78,7 @@ pub fn on_tape(
     Ok(out)
 }
 
-/// What the operation gets for an input: a tensor that Candle tracks, where the tape wants its
+/// Stand-in for an input of the operation: a tensor that Candle tracks if the tape needs its
 /// gradient.
 fn stand_in(tape: &Tape, input: &Tensor) -> Result<Tensor> {
     if tape.knows(input) {

@@ -26,8 +26,8 @@ pub fn relative_bias(
         .contiguous()
 }
 
-/// See [`crate::rotary()`]: heads of `head` elements in the first `turned` columns, which turn in
-/// f32 at least.
+/// See [`crate::rotary()`]: rotates heads of `head` elements in the first `turned` columns, in f32
+/// or wider.
 ///
 /// # Shapes
 /// `x (N, D)` → the same.

@@ -1,14 +1,15 @@
-//! Tensors that the layers of a pass have in common: made for the first, and there for the others.
+//! Cache of tensors that the layers of a pass share: made for the first layer, and reused by the
+//! others.
 
 use candle_core::{Device, Result, Tensor};
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-/// The tensors that were made last, each under what it was made of. A few are enough: a batch has
-/// two or three kinds of sequences, and the next batch others.
+/// Most recently made tensors, each with its key. A few suffice: a batch has two or three kinds of
+/// sequences, and the next batch has others.
 pub(super) struct Recent<K>(Mutex<VecDeque<(K, Tensor)>>);
 
-/// How many are kept.
+/// Number of tensors that are kept.
 const CAPACITY: usize = 4;
 
 impl<K: PartialEq> Recent<K> {
@@ -16,7 +17,7 @@ impl<K: PartialEq> Recent<K> {
         Self(Mutex::new(VecDeque::new()))
     }
 
-    /// What was made of `key` on `device`; or else what `make` makes now.
+    /// Tensor for `key` on `device`; made by `make` if it is not in the cache.
     pub(super) fn get(
         &self,
         key: K,

@@ -4,7 +4,7 @@ use super::{CountedProduct, wide, wide_type};
 use crate::spec::{Cell, Recurred, Recurrence, RecurrenceSpec, TimeSteps};
 use candle_core::{D, DType, Result, Tensor};
 
-/// See [`crate::recurrence()`]. What follows the products is computed in f32 at least.
+/// See [`crate::recurrence()`]. Everything after the products is computed in f32 or wider.
 ///
 /// # Shapes
 /// As [`crate::recurrence()`].
@@ -69,7 +69,7 @@ pub fn recurrence(given: &Recurrence<'_>, spec: &RecurrenceSpec) -> Result<Recur
     Ok(Recurred { rows, last, weights })
 }
 
-/// A step of [`Cell`]: `inputs` and `product` `(R, G·H)`, `state (R, S)` → `(R, S)`.
+/// Computes a step of [`Cell`]: `inputs` and `product` `(R, G·H)`, `state (R, S)` → `(R, S)`.
 fn cell(
     cell: Cell,
     inputs: &Tensor,
@@ -77,13 +77,13 @@ fn cell(
     state: &Tensor,
     width: usize,
 ) -> Result<Tensor> {
-    let of = |x: &Tensor, gate: usize| x.narrow(1, gate * width, width);
-    let sum = |gate: usize| of(inputs, gate)? + of(product, gate)?;
+    let gate_of = |x: &Tensor, gate: usize| x.narrow(1, gate * width, width);
+    let sum = |gate: usize| gate_of(inputs, gate)? + gate_of(product, gate)?;
     let sigmoid = |x: Tensor| (x.neg()?.exp()? + 1.0)?.recip();
     match cell {
         Cell::Gru => {
             let (r, z) = (sigmoid(sum(0)?)?, sigmoid(sum(1)?)?);
-            let n = (of(inputs, 2)? + (r * of(product, 2)?)?)?.tanh()?;
+            let n = (gate_of(inputs, 2)? + (r * gate_of(product, 2)?)?)?.tanh()?;
             &n + (z * (state - &n)?)?
         }
         Cell::Lstm => {
@@ -104,7 +104,7 @@ struct Keys {
     keys: Tensor,
     /// `(B, S, V)`.
     values: Tensor,
-    /// `(B, S)`: 0, or −∞ for what is not attended to.
+    /// `(B, S)`: 0, or −∞ for places that are not attended to.
     mask: Tensor,
 }
 
@@ -142,7 +142,7 @@ impl Keys {
         }))
     }
 
-    /// `hidden (R, H)` → weights `(R, S)` and contexts `(R, V)`.
+    /// Attends from `hidden (R, H)`: weights `(R, S)` and contexts `(R, V)`.
     fn attend(&self, hidden: &Tensor) -> Result<(Tensor, Tensor)> {
         let active = hidden.dim(0)?;
         let queries = wide(&hidden.times(&self.query)?)?.unsqueeze(1)?; // (R, 1, A)
@@ -156,13 +156,13 @@ impl Keys {
         Ok((weights, context))
     }
 
-    /// What a context adds to the inputs of the gates: `(R, V)` → `(R, G·H)`.
+    /// Contribution of a context to the inputs of the gates: `(R, V)` → `(R, G·H)`.
     fn to_gates(&self, context: &Tensor) -> Result<Tensor> {
         context.to_dtype(self.context.dtype())?.times(&self.context)
     }
 }
 
-/// Weights of steps `(R, S)`, rows by place, as `(B, T, S)`.
+/// Reorders weights of steps `(R, S)`, rows by place, to `(B, T, S)`.
 fn dense(of_steps: &[Tensor], spec: &RecurrenceSpec, steps: &TimeSteps) -> Result<Tensor> {
     let keys = spec.attended.iter().map(std::ops::Range::len).max().unwrap_or(0);
     let mut all = vec![0.0_f64; spec.lengths.len() * steps.count() * keys];

@@ -1,4 +1,4 @@
-//! The operations of a state-space layer in Candle's primitives.
+//! Operations of a state-space layer in Candle's primitives.
 
 use super::attention::{pad, unpad};
 use super::wide;
@@ -40,10 +40,11 @@ pub fn causal_convolution(
 
 /// See [`crate::selective_scan`] and [`crate::selective_scan_after`].
 ///
-/// All times go at once, by an associative scan: a step is a pair (a, b), from a state h to a·h + b,
-/// two of them after each other are the step (a₂a₁, a₂b₁ + b₂), and each round joins to every step
-/// the one that ends where it begins (Blelloch 1990, "Prefix Sums and Their Applications", section
-/// 1.4; Hillis and Steele 1986). A sequence of n tokens takes ⌈log₂ n⌉ rounds.
+/// All times are computed at once by an associative scan. A step is a pair (a, b) that maps a state
+/// h to a·h + b, and two consecutive steps are the step (a₂a₁, a₂b₁ + b₂). Each round joins to
+/// every step the one that ends where it begins (Blelloch 1990, "Prefix Sums and Their
+/// Applications", section 1.4; Hillis and Steele 1986). A sequence of n tokens takes ⌈log₂ n⌉
+/// rounds.
 ///
 /// # Shapes
 /// As [`crate::selective_scan_after`].
@@ -63,7 +64,7 @@ pub fn selective_scan(
     let gate = ordered(&inputs.gated.narrow(1, channels, channels)?)?;
     let decay = wide(inputs.log_decay)?.reshape((channels, states))?.exp()?.neg()?;
     let sides = wide(inputs.in_out)?;
-    // Of B and C, (B or 1, T or 1, E or 1, S).
+    // Shape of B and C: (B or 1, T or 1, E or 1, S).
     let (delta, into, from) = if spec.selective {
         let sides = in_order(&sides, &spec.lengths, spec.reverse)?;
         let side = |first| sides.narrow(2, first, states)?.unsqueeze(2);
@@ -74,7 +75,7 @@ pub fn selective_scan(
         let delta = delta.broadcast_as((batch, longest, channels))?.contiguous()?;
         (delta, sides.narrow(3, 0, states)?, sides.narrow(3, states, states)?)
     };
-    // Beyond the end of a sequence steps are zero, and states stay as they are.
+    // Beyond the end of a sequence steps are zero, so that states do not change.
     let is_real: Vec<f32> = spec
         .lengths
         .iter()
@@ -109,7 +110,7 @@ pub fn selective_scan(
     Ok((out.to_dtype(inputs.x.dtype())?, last.contiguous()?))
 }
 
-/// `ln(1 + eˣ)`.
+/// Computes `ln(1 + eˣ)`.
 fn softplus(x: &Tensor) -> Result<Tensor> {
     let size = x.abs()?;
     x.relu()? + (size.neg()?.exp()? + 1.0)?.log()?
@@ -119,20 +120,20 @@ fn sigmoid(x: &Tensor) -> Result<Tensor> {
     (x.neg()?.exp()? + 1.0)?.recip()
 }
 
-/// The rows of each sequence in the order in which they are read, zeros behind them: `(N, W)` → `(B,
-/// T, W)`.
+/// Unpacks the rows of each sequence in the order in which they are read, followed by zeros:
+/// `(N, W)` → `(B, T, W)`.
 fn in_order(x: &Tensor, lengths: &[usize], reverse: bool) -> Result<Tensor> {
     pad(&turned(x, lengths, reverse)?, lengths)
 }
 
-/// `(B, T, W)` → `(N, W)`.
+/// Packs rows again, in their original order: `(B, T, W)` → `(N, W)`.
 fn out_of_order(x: &Tensor, lengths: &[usize], reverse: bool) -> Result<Tensor> {
     let (batch, longest, width) = x.dims3()?;
     let packed = unpad(&x.contiguous()?.reshape((batch * longest, width))?, lengths, longest)?;
     turned(&packed, lengths, reverse)
 }
 
-/// Each sequence from its last row to its first.
+/// Reverses each sequence if `reverse` is set.
 fn turned(x: &Tensor, lengths: &[usize], reverse: bool) -> Result<Tensor> {
     if !reverse {
         return x.contiguous();

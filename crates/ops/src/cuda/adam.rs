@@ -1,4 +1,4 @@
-//! Adam in place, a kernel for each parameter.
+//! Adam in place, with a kernel for each parameter.
 
 use super::launch::{address_of, launch, walking};
 use crate::spec::AdamStep;
@@ -52,8 +52,9 @@ pub(crate) fn adam_step(
             if step.decoupled { 0.0 } else { decay }.into(),
             if step.decoupled { 1.0 - rate * decay } else { 1.0 }.into(),
         ];
-        // SAFETY: `within` lies in the parameter, and as many elements from `start` in the others.
-        // The moments are the caller's alone, and what reads the weights is queued before or after.
+        // SAFETY: `within` lies in the parameter, and the others have as many elements from `start`
+        // on. Only the caller uses the moments, and operations that read the weights are queued
+        // before or after.
         unsafe { launch(device, "adam", walking(within.len()), &arguments)? };
     }
     Ok(())

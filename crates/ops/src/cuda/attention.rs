@@ -1,5 +1,5 @@
-//! Attention of packed sequences as one operation of Candle's graph: its products are those of the
-//! library, and what lies between them are kernels.
+//! Attention of packed sequences as one operation of Candle's graph: the products are the
+//! library's, with kernels of our own between them.
 
 use super::launch::{
     Argument, address, address_of, computes, empty, launch, no_host, room, suffix, walking, word,
@@ -14,23 +14,23 @@ use candle_core::{
 };
 use std::sync::OnceLock;
 
-/// What attention of a batch is computed by.
+/// Data for the attention of a batch.
 #[derive(Debug, Clone)]
 pub(crate) struct Sequences {
     pub(crate) heads: usize,
-    /// The longest of the queries, and of the keys.
+    /// Lengths of the longest queries and keys.
     pub(crate) longest: [usize; 2],
-    /// Packed rows of queries, and of keys.
+    /// Numbers of packed rows of queries and keys.
     pub(crate) rows: [usize; 2],
-    /// `(B + 1,)` each, in u32: where sequences start in the packed rows of queries and of keys,
-    /// and how many rows there are.
+    /// Starts of sequences in the packed rows of queries and of keys, followed by the number of
+    /// rows: `(B + 1,)` each, in u32.
     pub(crate) starts: [Tensor; 2],
-    /// `(B, H or 1, Tq, Tk)` in f32: what is added to a score.
+    /// Numbers added to scores: `(B, H or 1, Tq, Tk)` in f32.
     pub(crate) mask: Tensor,
     pub(crate) dropout: Dropout,
 }
 
-/// As [`crate::composed::self_attention`] without a bias; none in a type without a kernel.
+/// See [`crate::composed::self_attention`]; without a bias, and `None` for types without a kernel.
 ///
 /// # Shapes
 /// `qkv (N, 3D)` → `(N, D)`.
@@ -39,7 +39,7 @@ pub(crate) fn self_attention(qkv: &Tensor, sequences: Sequences) -> Option<Resul
     computes(qkv.dtype()).then(computed)
 }
 
-/// As [`crate::composed::cross_attention`] without a bias; none in a type without a kernel.
+/// See [`crate::composed::cross_attention`]; without a bias, and `None` for types without a kernel.
 ///
 /// # Shapes
 /// `query (N, D)`, `key_value (M, 2D)` → `(N, D)`.
@@ -58,13 +58,13 @@ pub(crate) fn cross_attention(
 struct Attention {
     sequences: Sequences,
     dtype: DType,
-    /// For the way back.
-    kept: OnceLock<Kept>,
+    /// Tensors for the backward pass.
+    kept: OnceLock<SavedTensors>,
 }
 
-/// `(B, H, T, Dh)` each of queries, which are scaled, keys and values; `(B, H, Tq, Tk)` of scores,
-/// and of weights after dropout.
-struct Kept {
+/// Queries (scaled), keys and values, `(B, H, T, Dh)` each; scores, and weights after dropout,
+/// `(B, H, Tq, Tk)` each.
+struct SavedTensors {
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -72,7 +72,7 @@ struct Kept {
     weights: Tensor,
 }
 
-/// Some columns of packed rows: where their first element lies, and how long a row is.
+/// Some columns of packed rows: address of their first element, and length of a row.
 #[derive(Clone, Copy)]
 struct Columns {
     address: u64,
@@ -80,8 +80,8 @@ struct Columns {
 }
 
 impl Columns {
-    /// Those from `first` on of rows that are `row` long.
-    fn of(address: u64, dtype: DType, row: usize, first: usize) -> Self {
+    /// Makes the columns from `first` on, of rows with length `row`.
+    fn new(address: u64, dtype: DType, row: usize, first: usize) -> Self {
         Self { address: address + (first * dtype.size_in_bytes()) as u64, row }
     }
 }
@@ -105,8 +105,8 @@ impl Attention {
         self.sequences.starts[0].elem_count() - 1
     }
 
-    /// The arguments of what takes apart or puts together heads, from the address of one and of the
-    /// other: of queries, 0, or of keys, 1.
+    /// Arguments of the kernels that split and merge heads: the addresses of both sides, for
+    /// queries (0) or keys (1).
     fn heads(
         &self,
         side: usize,
@@ -131,7 +131,7 @@ impl Attention {
         Ok((count, arguments))
     }
 
-    /// `width` columns of packed rows as `(B, H, T, Dh)`.
+    /// Splits `width` columns of packed rows into `(B, H, T, Dh)`.
     fn split(
         &self,
         device: &CudaDevice,
@@ -151,14 +151,14 @@ impl Attention {
         Ok(out)
     }
 
-    /// `x (B, H, T, Dh)` into columns of packed rows.
+    /// Merges `x (B, H, T, Dh)` into columns of packed rows.
     fn merge(&self, side: usize, x: &Tensor, columns: Columns, scale: f64) -> Result<()> {
         let x = x.contiguous()?;
         let (_, heads, _, width) = x.dims4()?;
         let addresses = [address_of(&x)?, columns.address];
         let (count, arguments) = self.heads(side, addresses, columns.row, heads * width, scale)?;
         let name = format!("merge_heads_{}", suffix(self.dtype)?);
-        // SAFETY: as when they were taken apart.
+        // SAFETY: as for splitting.
         unsafe { launch(x.device().as_cuda_device()?, &name, walking(count), &arguments) }
     }
 
@@ -171,7 +171,7 @@ impl Attention {
         ((width / self.sequences.heads.max(1)) as f64).powf(-0.5)
     }
 
-    /// What the queries get of the values: `(N, D)`, and what is kept.
+    /// Attends: `(N, D)`, and tensors for the backward pass.
     fn forward(
         &self,
         device: &CudaDevice,
@@ -196,13 +196,13 @@ impl Attention {
         let mixed = weights.times(&value)?;
         let out = room(device, self.dtype, rows * width)?;
         let address = address(&out, &Layout::contiguous(rows * width))?;
-        self.merge(0, &mixed, Columns::of(address, self.dtype, width, 0), 1.0)?;
-        // Kept once: an operation computes once.
-        let _ = self.kept.set(Kept { query, key, value, scores, weights });
+        self.merge(0, &mixed, Columns::new(address, self.dtype, width, 0), 1.0)?;
+        // Set once, since an operation computes once.
+        let _ = self.kept.set(SavedTensors { query, key, value, scores, weights });
         Ok((out, (rows, width).into()))
     }
 
-    /// The gradients of queries, keys and values into columns.
+    /// Writes the gradients of queries, keys and values into columns.
     fn back(&self, gradient: &Tensor, [query, key, value]: [Columns; 3]) -> Result<()> {
         let Some(kept) = self.kept.get() else {
             bail!("attention was never computed");
@@ -210,7 +210,7 @@ impl Attention {
         let gradient = gradient.contiguous()?;
         let width = gradient.dim(1)?;
         let device = gradient.device().as_cuda_device()?;
-        let columns = Columns::of(address_of(&gradient)?, self.dtype, width, 0);
+        let columns = Columns::new(address_of(&gradient)?, self.dtype, width, 0);
         let mixed = self.split(device, 0, columns, width, 1.0)?;
         self.merge(1, &kept.weights.t()?.times(&mixed)?, value, 1.0)?;
         let of_weights = mixed.times(&kept.value.t()?)?;
@@ -237,14 +237,14 @@ impl CustomOp1 for Attention {
             bail!("queries, keys and values in rows of {row}");
         }
         let (width, first) = (row / 3, address(qkv, layout)?);
-        let part = |index: usize| Columns::of(first, qkv.dtype(), row, index * width);
+        let part = |index: usize| Columns::new(first, qkv.dtype(), row, index * width);
         self.forward(&qkv.device, [part(0), part(1), part(2)], [rows; 2], width)
     }
 
     fn bwd(&self, qkv: &Tensor, _: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
         let out = empty(qkv.shape(), qkv.dtype(), qkv.device().as_cuda_device()?)?;
         let (row, first) = (qkv.dim(1)?, address_of(&out)?);
-        let part = |index: usize| Columns::of(first, qkv.dtype(), row, index * (row / 3));
+        let part = |index: usize| Columns::new(first, qkv.dtype(), row, index * (row / 3));
         self.back(gradient, [part(0), part(1), part(2)])?;
         Ok(Some(out))
     }
@@ -279,8 +279,8 @@ impl CustomOp2 for Attention {
         }
         let dtype = query.dtype();
         let first = address(key_value, key_layout)?;
-        let part = |index: usize| Columns::of(first, dtype, row, index * width);
-        let query_columns = Columns::of(address(query, layout)?, dtype, width, 0);
+        let part = |index: usize| Columns::new(first, dtype, row, index * width);
+        let query_columns = Columns::new(address(query, layout)?, dtype, width, 0);
         self.forward(&query.device, [query_columns, part(0), part(1)], [rows, key_rows], width)
     }
 
@@ -296,8 +296,8 @@ impl CustomOp2 for Attention {
         let of_key_value = empty(key_value.shape(), dtype, device)?;
         let (width, row) = (query.dim(1)?, key_value.dim(1)?);
         let first = address_of(&of_key_value)?;
-        let part = |index: usize| Columns::of(first, dtype, row, index * width);
-        let query_columns = Columns::of(address_of(&of_query)?, dtype, width, 0);
+        let part = |index: usize| Columns::new(first, dtype, row, index * width);
+        let query_columns = Columns::new(address_of(&of_query)?, dtype, width, 0);
         self.back(gradient, [query_columns, part(0), part(1)])?;
         Ok((Some(of_query), Some(of_key_value)))
     }

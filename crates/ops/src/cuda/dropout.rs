@@ -1,21 +1,22 @@
-//! Dropout in one kernel, its mask drawn as it is used.
+//! Dropout in one kernel, with its mask drawn as it is used.
 
 use super::launch::{Argument, address, computes, launch, no_host, room, suffix, walking};
 use crate::spec::Dropout;
 use candle_core::backend::BackendStorage;
 use candle_core::{CpuStorage, CudaStorage, CustomOp1, Layout, Result, Shape, Tensor};
 
-/// `x` times the mask of a dropout, as [`crate::composed::drop`]; none in a type without a kernel.
+/// Multiplies `x` by the mask of a dropout, see [`crate::composed::drop`]; `None` for types without
+/// a kernel.
 ///
 /// # Shapes
-/// That of `x` stays.
+/// `x` → the same.
 pub(crate) fn drop(x: &Tensor, dropout: Dropout) -> Option<Result<Tensor>> {
     let dropped = || x.contiguous()?.apply_op1(dropout);
     computes(x.dtype()).then(dropped)
 }
 
 impl Dropout {
-    /// Its arguments of a kernel.
+    /// Arguments of a kernel for the dropout.
     pub(super) fn arguments(&self) -> [Argument; 3] {
         let (key, threshold, kept) = self.drawn();
         [key.into(), threshold.into(), kept.into()]

@@ -1,4 +1,4 @@
-//! What follows a product of matrices: bias, activation, dropout, residual.
+//! Epilogue of a matrix product: bias, activation, dropout, residual.
 
 use super::launch::{
     Argument, address, address_of, computes, empty, launch, no_host, room, suffix, summed, walking,
@@ -11,7 +11,7 @@ use candle_core::{
     Tensor, bail,
 };
 
-/// `residual + dropout(activation(product + bias))`; none in a type without a kernel.
+/// Computes `residual + dropout(activation(product + bias))`; `None` for types without a kernel.
 ///
 /// # Shapes
 /// `product (…, D)`, `bias (D,)`, `residual` as `product` → as `product`.
@@ -41,7 +41,7 @@ pub(crate) fn epilogue(
 struct Epilogue {
     activation: Activation,
     dropout: Dropout,
-    /// Of two inputs, whether the second is the bias.
+    /// Whether the second of two inputs is the bias.
     has_bias: bool,
 }
 
@@ -50,7 +50,7 @@ type Given<'a> = (&'a CudaStorage, &'a Layout);
 impl Epilogue {
     const NAME: &'static str = "what follows a product";
 
-    /// The numbers of its kernels.
+    /// Numeric arguments of its kernels.
     fn numbers(&self) -> [Argument; 4] {
         let [key, threshold, kept] = self.dropout.arguments();
         [(self.activation as u32).into(), key, threshold, kept]
@@ -91,7 +91,7 @@ impl Epilogue {
         Ok((out, shape.clone()))
     }
 
-    /// The gradients of product and bias.
+    /// Computes the gradients of product and bias.
     fn back(
         &self,
         product: &Tensor,

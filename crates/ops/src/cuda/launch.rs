@@ -1,4 +1,4 @@
-//! How a kernel gets its arguments, and room for its result.
+//! Launching kernels: arguments, and memory for results.
 
 use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::cudarc::driver::{
@@ -12,21 +12,21 @@ use candle_core::{
 
 const PTX: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
 
-/// Threads of a warp, which takes a row in some kernels.
+/// Threads of a warp, which processes one row in some kernels.
 pub(super) const WARP: usize = 32;
 /// Threads of a block.
 pub(super) const THREADS: usize = 8 * WARP;
-/// Blocks that walk over elements: more than any device runs at once.
+/// Largest number of blocks that walk over elements: more than any device runs at once.
 const MOST_BLOCKS: usize = 1 << 14;
-/// Blocks of rows over which a gradient is summed, at most.
+/// Largest number of blocks of rows over which a gradient is summed.
 const ROW_BLOCKS: usize = 128;
 
 /// An argument of a kernel.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Argument {
-    /// An address on the device, and every count of elements or rows.
+    /// An address on the device, or a count of elements or rows.
     Long(u64),
-    /// A size, or what kind of something it is.
+    /// A size, or the number of an option.
     Word(u32),
     /// A number.
     Real(f32),
@@ -56,7 +56,7 @@ impl From<f64> for Argument {
     }
 }
 
-/// A size, which kernels count in 32 bits.
+/// Converts a size to the 32 bits of kernels.
 pub(super) fn word(size: usize) -> Result<u32> {
     match u32::try_from(size) {
         Ok(size) => Ok(size),
@@ -64,20 +64,20 @@ pub(super) fn word(size: usize) -> Result<u32> {
     }
 }
 
-/// Blocks for `count` threads.
+/// Grid of blocks with `count` threads in total.
 pub(super) fn blocks(count: usize) -> (usize, usize) {
     (count.div_ceil(THREADS), 1)
 }
 
-/// Blocks of threads that walk over `count` elements.
+/// Grid of blocks whose threads walk over `count` elements.
 pub(super) fn walking(count: usize) -> (usize, usize) {
     (count.div_ceil(THREADS).min(MOST_BLOCKS), 1)
 }
 
-/// Queues a kernel on the device's stream; a grid of nothing is none.
+/// Queues a kernel on the device's stream; an empty grid is skipped.
 ///
 /// # Safety
-/// Addresses among the arguments must be of as many elements as the kernel reads and writes.
+/// Addresses among the arguments must point to as many elements as the kernel reads and writes.
 pub(super) unsafe fn launch(
     device: &CudaDevice,
     name: &str,
@@ -106,7 +106,7 @@ pub(super) unsafe fn launch(
     Ok(())
 }
 
-/// How the kernels of a type are called: their name's end.
+/// Suffix of the names of kernels for a type.
 pub(super) fn suffix(dtype: DType) -> Result<&'static str> {
     match dtype {
         DType::F32 => Ok("f32"),
@@ -116,12 +116,12 @@ pub(super) fn suffix(dtype: DType) -> Result<&'static str> {
     }
 }
 
-/// Whether kernels compute in this type.
+/// Whether there are kernels for this type.
 pub(super) fn computes(dtype: DType) -> bool {
     suffix(dtype).is_ok()
 }
 
-/// The address of the first element of a contiguous tensor's storage.
+/// Address of the first element of a contiguous tensor's storage.
 pub(super) fn address(storage: &CudaStorage, layout: &Layout) -> Result<u64> {
     let Some((start, _)) = layout.contiguous_offsets() else {
         bail!("a kernel was given a tensor that is not contiguous");
@@ -140,7 +140,7 @@ pub(super) fn address(storage: &CudaStorage, layout: &Layout) -> Result<u64> {
     })
 }
 
-/// The same of a tensor.
+/// Address of a tensor's first element.
 pub(super) fn address_of(tensor: &Tensor) -> Result<u64> {
     let (storage, layout) = tensor.storage_and_layout();
     match &*storage {
@@ -149,7 +149,7 @@ pub(super) fn address_of(tensor: &Tensor) -> Result<u64> {
     }
 }
 
-/// Room for a result, all of which the kernel will write.
+/// Allocates memory for a result, all of which the kernel will write.
 pub(super) fn room(device: &CudaDevice, dtype: DType, count: usize) -> Result<CudaStorage> {
     let device = device.clone();
     // SAFETY: no element is read before a kernel has written it.
@@ -163,15 +163,15 @@ pub(super) fn room(device: &CudaDevice, dtype: DType, count: usize) -> Result<Cu
     }
 }
 
-/// The same as a tensor.
+/// Allocates a tensor, all of which a kernel will write.
 pub(super) fn empty(shape: impl Into<Shape>, dtype: DType, device: &CudaDevice) -> Result<Tensor> {
     let shape = shape.into();
     let storage = Storage::Cuda(room(device, dtype, shape.elem_count())?);
     Ok(Tensor::from_storage(storage, shape, BackpropOp::none(), false))
 }
 
-/// The sums of rows that `kernel` adds up some at a time, given the address of `(blocks, width)`
-/// numbers, the grid and how many rows a block adds: `(width,)`.
+/// Sums over rows: `kernel` adds up blocks of rows, given the address of `(blocks, width)` numbers,
+/// the grid, and the number of rows per block; returns `(width,)`.
 pub(super) fn summed(
     device: &CudaDevice,
     (rows, columns, width): (usize, usize, usize),
@@ -193,7 +193,7 @@ pub(super) fn summed(
     Ok(out)
 }
 
-/// What an operation of these says on the host, which has its own.
+/// Error of these operations on the host, which has its own.
 pub(super) fn no_host(name: &str) -> Result<(CpuStorage, Shape)> {
     bail!("{name} is computed by CUDA alone")
 }

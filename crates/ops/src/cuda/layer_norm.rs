@@ -1,4 +1,4 @@
-//! Layer normalisation: a kernel there, and three back.
+//! Layer normalisation: one kernel forward, and three backward.
 
 use super::launch::{
     WARP, address, address_of, blocks, computes, empty, launch, no_host, room, suffix, summed, word,
@@ -8,7 +8,7 @@ use candle_core::{
     CpuStorage, CudaStorage, CustomOp3, D, DType, Layout, Result, Shape, Tensor, bail,
 };
 
-/// As [`crate::composed::layer_norm`]; none in a type without a kernel.
+/// See [`crate::composed::layer_norm`]; `None` for types without a kernel.
 ///
 /// # Shapes
 /// `x (…, D)`, `weight (D,)`, `bias (D,)` → as `x`.
@@ -30,7 +30,7 @@ struct LayerNorm {
     epsilon: f64,
 }
 
-/// Blocks of warps, one for each row.
+/// Grid of blocks of warps, one warp for each row.
 fn rows_of_warps(rows: usize) -> (usize, usize) {
     blocks(rows * WARP)
 }

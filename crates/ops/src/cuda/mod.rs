@@ -1,8 +1,8 @@
-//! Kernels of our own for CUDA, where Candle's operations would need many.
+//! Kernels of our own for CUDA, for operations that would need many of Candle's kernels.
 //!
-//! The composed operations call these on a CUDA device: what one of them computes, and how it is
-//! differentiated, is told there, and the test of devices compares both with f64. A kernel reads its
-//! inputs once and keeps nothing but them for the way back; it computes in f32 and rounds once.
+//! The composed operations call these on a CUDA device. They define what each computes and its
+//! gradient, and the device tests compare both with f64. A kernel reads its inputs once and keeps
+//! nothing else for the backward pass; it computes in f32 and rounds once.
 
 mod adam;
 mod attention;

@@ -1,9 +1,9 @@
-//! Rows of a tensor by number.
+//! Selection of rows of a tensor by number.
 //!
-//! Candle goes back by adding to rows, with one thread for each column, which walks through all
-//! that were taken: a millisecond where others take microseconds. Here the way back of rows that
-//! are each taken once is rows by number again; others are sums of the rows that each was taken
-//! for, in their order.
+//! Candle's backward pass adds to rows with one thread for each column, which walks over all
+//! selected rows: a millisecond where others take microseconds. Here, if each row is selected at
+//! most once, the backward pass is again a selection; otherwise each row's gradient is the sum over
+//! its uses, in their order.
 
 use super::launch::{
     THREADS, address, address_of, computes, launch, no_host, room, suffix, walking, word,
@@ -12,32 +12,32 @@ use candle_core::backend::BackendStorage;
 use candle_core::{CpuStorage, CudaStorage, CustomOp1, Layout, Result, Shape, Tensor, bail};
 use std::sync::Arc;
 
-/// Row `i` of the result is row `index[i]` of `x`, and zeros where that is
-/// [`ABSENT`](crate::ABSENT); `back` says the same of the rows of `x` in the result. None in a type
-/// without a kernel.
+/// Selects rows: row `i` of the result is row `index[i]` of `x`, or zeros for
+/// [`ABSENT`](crate::ABSENT); `back` is the inverse, from rows of `x` to rows of the result. `None`
+/// for types without a kernel.
 ///
 /// # Shapes
 /// `x (N, D)`, `index (M,)` and `back (N,)` in u32 → `(M, D)`.
 pub(crate) fn rows(x: &Tensor, index: &Tensor, back: &Tensor) -> Option<Result<Tensor>> {
-    let found = || {
+    let select = || {
         if x.dim(0)? != back.elem_count() {
             bail!("rows of {:?}, and back {:?}", x.shape(), back.shape());
         }
         x.contiguous()?.apply_op1(Rows { index: index.clone(), back: Back::Rows(back.clone()) })
     };
-    computes(x.dtype()).then(found)
+    computes(x.dtype()).then(select)
 }
 
-/// The rows `ids` of a table, any of them several times. None in a type without a kernel.
+/// Looks up rows `ids` of a table, any of them repeatedly. `None` for types without a kernel.
 ///
 /// # Shapes
 /// `table (V, D)` → `(M, D)`.
 pub(crate) fn looked_up(table: &Tensor, ids: &Arc<[u32]>) -> Option<Result<Tensor>> {
-    let found = || {
+    let select = || {
         let index = Tensor::from_slice(ids, ids.len(), table.device())?;
         table.contiguous()?.apply_op1(Rows { index, back: Back::Sums(ids.clone()) })
     };
-    computes(table.dtype()).then(found)
+    computes(table.dtype()).then(select)
 }
 
 struct Rows {
@@ -46,9 +46,9 @@ struct Rows {
 }
 
 enum Back {
-    /// By number, each once.
+    /// Rows by number, each at most once.
     Rows(Tensor),
-    /// Sums, by the numbers that were asked for.
+    /// Sums over the uses of each row, by the numbers that were looked up.
     Sums(Arc<[u32]>),
 }
 
@@ -73,7 +73,7 @@ impl CustomOp1 for Rows {
             word(width)?.into(),
         ];
         let name = format!("rows_{}", suffix(x.dtype())?);
-        // SAFETY: the index has a number for each row, that of a row of `x` or none.
+        // SAFETY: the index has an entry for each row: the number of a row of `x`, or none.
         unsafe { launch(&x.device, &name, walking(rows * width), &arguments)? };
         Ok((out, (rows, width).into()))
     }
@@ -90,7 +90,7 @@ impl CustomOp1 for Rows {
     }
 }
 
-/// For each of `rows` the sum of those of `x` that stand where `ids` has its number.
+/// Sums, for each of `rows`, the rows of `x` at which `ids` has its number.
 ///
 /// # Shapes
 /// `x (M, D)` → `(rows, D)`.
@@ -118,7 +118,8 @@ fn sums(x: &Tensor, ids: &[u32], rows: usize) -> Result<Tensor> {
     ];
     let name = format!("row_sums_{}", suffix(x.dtype())?);
     let grid = (width.div_ceil(THREADS), count);
-    // SAFETY: each number is that of a row, which the lookup has checked; `order` has all of `x`.
+    // SAFETY: each id is the number of a row, as the lookup has checked; `order` has all rows of
+    // `x`.
     unsafe { launch(x.device().as_cuda_device()?, &name, grid, &arguments)? };
     Ok(out)
 }

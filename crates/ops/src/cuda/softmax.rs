@@ -1,19 +1,19 @@
-//! Attention weights of scores, their mask and dropout: a kernel there, and one back.
+//! Attention weights from scores, their mask and dropout: one kernel forward, and one backward.
 
 use super::launch::{Argument, WARP, address_of, blocks, empty, launch, suffix, word};
 use crate::spec::Dropout;
 use candle_core::{Result, Tensor};
 
-/// `dropout(softmax(scores + mask))` over the keys. The dropout of a query is that of its packed
-/// row.
+/// Computes `dropout(softmax(scores + mask))` over the keys. The dropout of a query is that of its
+/// packed row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Softmax {
     pub(super) dropout: Dropout,
-    /// Heads, those of the mask, which are one or as many, queries and keys.
+    /// Numbers of heads, of the mask's heads (one or as many), of queries and of keys.
     pub(super) shape: [usize; 4],
 }
 
-/// The weights.
+/// Computes the weights.
 ///
 /// # Shapes
 /// `scores (B, H, Tq, Tk)`, `mask (B, H or 1, Tq, Tk)` in f32, `starts (B + 1,)` in u32 → as
@@ -27,7 +27,7 @@ pub(super) fn forward(
     softmax.run("softmax", &[scores, mask, starts])
 }
 
-/// The gradient of the scores from that of the weights, which are computed again.
+/// Computes the gradient of the scores from that of the weights, which are recomputed.
 ///
 /// # Shapes
 /// As [`forward`], and `gradient` as `scores`.
@@ -57,7 +57,7 @@ impl Softmax {
         }
         arguments.extend(self.dropout.arguments());
         let name = format!("{kernel}_{}", suffix(scores.dtype())?);
-        // SAFETY: the attention that asks has compared all shapes.
+        // SAFETY: the calling attention has compared all shapes.
         unsafe { launch(device, &name, blocks(rows * WARP), &arguments)? };
         Ok(out)
     }

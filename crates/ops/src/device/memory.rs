@@ -1,23 +1,23 @@
-//! The memory of a GPU, as its driver tells it.
+//! Memory of a GPU, according to its driver.
 
 use candle_core::{Device, Result};
 
-/// The memory of a GPU, in bytes.
+/// Memory of a GPU, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceMemory {
-    /// What this process has.
+    /// Bytes used by this process.
     pub in_use: u64,
-    /// What it could have besides.
+    /// Bytes that this process could additionally allocate.
     pub available: u64,
 }
 
-/// The memory of `device`; none of the host, which has [counters of its own](crate::allocator).
+/// Memory of `device`; `None` for the host, which has [counters of its own](crate::allocator).
 ///
-/// CUDA's driver says what is free, other processes counted. Of Metal it is what the working set
-/// should not exceed.
+/// CUDA's driver reports free memory, taking other processes into account. For Metal the limit is
+/// the recommended size of the working set.
 ///
 /// # Errors
-/// When the driver does not say.
+/// When the driver does not answer.
 pub fn memory(device: &Device) -> Result<Option<DeviceMemory>> {
     match device {
         Device::Cpu => Ok(None),
@@ -35,11 +35,11 @@ pub fn memory(device: &Device) -> Result<Option<DeviceMemory>> {
     }
 }
 
-/// Runs `work`, and says how many bytes of `device` were in use at its height: those of what was
-/// there before included. None where nothing counts them: on the host, and on Metal.
+/// Runs `work`, and returns its result and the peak number of bytes of `device` in use, including
+/// those in use before. `None` where they are not counted: on the host, and on Metal.
 ///
 /// # Errors
-/// When the driver does not say.
+/// When the driver does not answer.
 pub fn most_in_use<R>(device: &Device, work: impl FnOnce() -> R) -> Result<(R, Option<u64>)> {
     match device {
         #[cfg(feature = "cuda")]
@@ -52,8 +52,8 @@ pub fn most_in_use<R>(device: &Device, work: impl FnOnce() -> R) -> Result<(R, O
     }
 }
 
-/// Tensors come from the device's pool of memory, which keeps count of them: what it has taken from
-/// the device and not given back is free for this process alone.
+/// Counters of the device's memory pool, from which tensors are allocated. Only this process can
+/// use memory that the pool has taken from the device and not returned.
 #[cfg(feature = "cuda")]
 pub(super) mod cuda {
     use super::DeviceMemory;
@@ -71,7 +71,7 @@ pub(super) mod cuda {
         Ok(DeviceMemory { in_use, available: free as u64 + reserved.saturating_sub(in_use) })
     }
 
-    /// The most that was in use since the last [`forget_height`].
+    /// Peak number of bytes in use since the last [`forget_height`].
     pub(super) fn height(device: &CudaDevice) -> Result<u64> {
         device.cuda_stream().synchronize().w()?;
         figure(device, Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)
@@ -79,12 +79,12 @@ pub(super) mod cuda {
 
     pub(super) fn forget_height(device: &CudaDevice) -> Result<()> {
         device.cuda_stream().synchronize().w()?;
-        // Zero sets it to what is in use.
+        // Zero resets the peak to what is in use.
         set(device, Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)
     }
 
-    /// Has the pool keep what it has taken from the device: by itself it gives everything that is
-    /// free back whenever the host waits for the device, which is once a step, and takes it anew.
+    /// Makes the pool keep memory that it has taken from the device. By default it returns all free
+    /// memory whenever the host waits for the device, which is once a step, and then takes it anew.
     pub(in crate::device) fn keep_freed(device: &CudaDevice) -> Result<()> {
         set(device, Attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX)
     }

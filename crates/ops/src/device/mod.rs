@@ -1,20 +1,19 @@
 //! The GPU of a process: opened once, with one stream, and used by one thread.
 //!
-//! **Decision.** Candle's `Device::new_cuda` queues work on the stream of whichever thread calls,
-//! and orders nothing between two threads: weights that one has queued a step for could be read by
-//! another before it is made, and memory that one frees could be given out again while the other's
-//! kernel still reads it. Here a device has one explicit stream for the whole process, which does
-//! its work in the order in which it was queued, so that nothing has to wait for events: cudarc's
-//! two events for each allocation are turned off before the first. The alternative, events between
-//! streams, costs two driver calls for each tensor of each kernel and gains nothing, since a
-//! training step is one chain.
+//! **Decision.** Candle's `Device::new_cuda` queues work on the calling thread's stream, and orders
+//! nothing between two threads: one could read weights before an update that another has queued,
+//! and memory freed by one could be reused while a kernel of the other still reads it. Here a
+//! device has one explicit stream for the whole process, which runs work in the order in which it
+//! was queued. So nothing has to wait for events, and cudarc's two events for each allocation are
+//! turned off before the first. The alternative, events between streams, costs two driver calls for
+//! each tensor of each kernel and gains nothing, since a training step is one chain.
 //!
-//! The order in which work is queued is that of the program as long as one thread queues all of it.
-//! [`check`] refuses any other; operations, gradients and steps of optimizers call it. The [pool of
-//! threads](crate::threads) therefore leaves work for a GPU on the thread that asks for it.
+//! Work is queued in program order as long as one thread queues all of it. [`check`] refuses other
+//! threads; operations, gradients and optimizer steps call it. The [pool of
+//! threads](crate::threads) therefore leaves work for a GPU on the calling thread.
 //!
-//! [`memory`] is what the driver says of the device's memory, and [`check_count`] keeps tensors
-//! within what kernels can count.
+//! [`memory`] reports the device's memory according to its driver, and [`check_count`] keeps
+//! tensors within the number of elements that kernels can count.
 
 mod memory;
 #[cfg(feature = "nccl")]
@@ -26,8 +25,8 @@ use candle_core::{Device, DeviceLocation, Result, bail};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::ThreadId;
 
-/// The CUDA device of this number, on the process's one stream. The calling thread is the one that
-/// may use it from then on.
+/// Opens the CUDA device of this number, on the process's one stream. Only the calling thread may
+/// use it from then on.
 ///
 /// # Errors
 /// When there is none, or this build has no CUDA.
@@ -46,7 +45,7 @@ pub fn cuda(ordinal: usize) -> Result<Device> {
     })
 }
 
-/// The Metal device of this number. The calling thread is the one that may use it from then on.
+/// Opens the Metal device of this number. Only the calling thread may use it from then on.
 ///
 /// # Errors
 /// When there is none, or this build has no Metal.
@@ -54,8 +53,8 @@ pub fn metal(ordinal: usize) -> Result<Device> {
     opened(DeviceLocation::Metal { gpu_id: ordinal }, || Device::new_metal(ordinal))
 }
 
-/// The device at `location`, opened if it has not been: a second one would have a stream of its
-/// own.
+/// Returns the device at `location`, and opens it only once: a second opening would have a stream
+/// of its own.
 fn opened(location: DeviceLocation, open: impl FnOnce() -> Result<Device>) -> Result<Device> {
     static OPENED: Mutex<Vec<(DeviceLocation, Device)>> = Mutex::new(Vec::new());
     let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,8 +68,7 @@ fn opened(location: DeviceLocation, open: impl FnOnce() -> Result<Device>) -> Re
     Ok(device)
 }
 
-/// Refuses the calling thread where it may not use `device`: a GPU belongs to the thread that opened
-/// it.
+/// Checks that the calling thread may use `device`: a GPU belongs to the thread that opened it.
 ///
 /// # Errors
 /// When another thread has opened a GPU.
@@ -79,8 +77,8 @@ pub fn check(device: &Device) -> Result<()> {
     if device.is_cpu() { Ok(()) } else { GPUS.check() }
 }
 
-/// Refuses a tensor of `count` elements for `what` on a GPU if Candle's kernels could not count them:
-/// they do so in 32 bits, and would leave the rest as it was.
+/// Checks that a tensor of `count` elements for `what` is small enough for Candle's kernels on a
+/// GPU: they count in 32 bits, and would leave further elements unwritten.
 ///
 /// # Errors
 /// From 2³² elements on.
@@ -94,7 +92,7 @@ pub fn check_count(device: &Device, what: &str, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Something that one thread uses: the first that asks for it.
+/// Owner of something that only one thread may use: the first that asks for it.
 #[derive(Debug, Default)]
 struct OneThread(OnceLock<ThreadId>);
 
@@ -134,7 +132,7 @@ mod tests {
         assert!(pool.install(|| device.check()).is_err(), "a thread of a pool");
     }
 
-    /// A device that is no CPU, in a build that has no other.
+    /// Uses a device that is no CPU, in a build without other devices.
     #[cfg(not(feature = "cuda"))]
     #[test]
     fn work_for_a_gpu_stays_on_the_thread_that_owns_it() {
@@ -143,7 +141,7 @@ mod tests {
         check(&gpu).expect("the first thread");
         in_pool(&gpu, || check(&gpu)).expect("short work");
         in_waking_pool(&gpu, || check(&gpu)).expect("long work");
-        // The same work for the host is done by the pool, whose threads may not use a GPU.
+        // The pool does the same work for the host; its threads may not use a GPU.
         in_pool(&Device::Cpu, || check(&gpu)).expect_err("a thread of the pool");
         in_waking_pool(&Device::Cpu, || check(&gpu)).expect_err("a thread of the pool");
     }

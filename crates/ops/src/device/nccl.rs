@@ -1,9 +1,10 @@
-//! GPUs of several processes, which give each other tensors by NCCL, without the host between.
+//! Exchange of tensors between the GPUs of several processes by NCCL, without passing through the
+//! host.
 //!
-//! Calls are queued on the process's one stream, like all other work: what they read has been
-//! computed before, and what follows finds what they received, without any event. Only moves are
-//! asked of the library. Its reductions are not used, since the order of their sums depends on the
-//! number of processes and on the network.
+//! Calls are queued on the process's one stream, like all other work. So they run after the work
+//! that computes their inputs and before the work that uses their results, without any event. The
+//! library only moves data. Its reductions are not used, since the order of their sums depends on
+//! the number of processes and on the network.
 
 use candle_core::cuda_backend::cudarc::driver::CudaSlice;
 use candle_core::cuda_backend::cudarc::nccl::result::{NcclError, group_end, group_start};
@@ -11,7 +12,7 @@ use candle_core::cuda_backend::cudarc::nccl::safe::{Comm, Id};
 use candle_core::op::BackpropOp;
 use candle_core::{CudaStorage, Device, Result, Storage, Tensor, bail};
 
-/// The bytes by which processes know each other.
+/// Length in bytes of the id by which processes find each other.
 pub const UNIQUE_ID: usize = 128;
 
 /// A connection between the GPUs of several processes.
@@ -21,14 +22,14 @@ pub struct Communicator {
     device: Device,
 }
 
-// SAFETY: the handle of a communicator may be used by any thread, by one at a time. It is used
-// through `&self` by the thread that owns the GPU alone, see `check`, and `Comm` is not `Sync`.
+// SAFETY: any thread may use the handle of a communicator, one at a time. Only the thread that owns
+// the GPU uses it through `&self`, see `check`, and `Comm` is not `Sync`.
 unsafe impl Send for Communicator {}
 
-/// Bytes that the first process makes and tells the others.
+/// Makes the id that the first process sends to the others.
 ///
 /// # Errors
-/// The library is not there.
+/// When the library is missing.
 pub fn unique_id() -> Result<Vec<u8>> {
     let id = Id::new().map_err(|error| failed(&error))?;
     Ok(id.internal().iter().map(|&byte| byte as u8).collect())
@@ -36,10 +37,10 @@ pub fn unique_id() -> Result<Vec<u8>> {
 
 impl Communicator {
     /// Connects the GPU `device` of process `rank` of `size` with those of the others, which all
-    /// call this with the same `id`; waits for them.
+    /// call this with the same `id`, and waits for them.
     ///
     /// # Errors
-    /// `id` is none, `device` is no GPU, or the library cannot connect them.
+    /// When `id` is invalid, `device` is no GPU, or the library cannot connect them.
     pub fn connect(device: &Device, rank: usize, size: usize, id: &[u8]) -> Result<Self> {
         super::check(device)?;
         let Ok(bytes) = <[u8; UNIQUE_ID]>::try_from(id) else {
@@ -54,14 +55,14 @@ impl Communicator {
         Ok(Self { comm, device: device.clone() })
     }
 
-    /// Queues that each process gets its part of `parts`, and that this one gets so many values of
-    /// each as `counts` says.
+    /// Queues an exchange: each process gets its part of `parts`, and this one receives `counts[r]`
+    /// values from each process `r`.
     ///
     /// # Shapes
     /// `parts` are flat and f32; → `(counts[r],)` for each process `r`.
     ///
     /// # Errors
-    /// A part is not on this GPU, or the library refuses a call.
+    /// When a part is not on this GPU, or the library refuses a call.
     pub fn all_to_all(&self, parts: &[Tensor], counts: &[usize]) -> Result<Vec<Tensor>> {
         super::check(&self.device)?;
         let (rank, size) = (self.comm.rank(), self.comm.world_size());
@@ -73,7 +74,7 @@ impl Communicator {
         let mut received = Vec::with_capacity(size);
         for (peer, &count) in counts.iter().enumerate() {
             let count = if peer == rank { 0 } else { count };
-            // A buffer of nothing has no address.
+            // An empty buffer would have no address.
             received.push(device.alloc_zeros::<f32>(count.max(1))?);
         }
         let peers = move || (0..size).filter(move |&peer| peer != rank);
@@ -100,7 +101,7 @@ impl Communicator {
             Ok(())
         };
         let queued = queue();
-        // Also after a failure, or the next group would be within this one.
+        // The group ends also after a failure, or the next one would be nested in it.
         group_end().map_err(|error| failed(&error))?;
         queued?;
         let tensor = |(peer, values): (usize, CudaSlice<f32>)| {
@@ -116,7 +117,7 @@ impl Communicator {
     }
 }
 
-/// What the library says, in words.
+/// Error of the library, in words.
 fn failed(error: &NcclError) -> candle_core::Error {
     candle_core::Error::Msg(format!("NCCL: {error:?}"))
 }

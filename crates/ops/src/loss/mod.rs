@@ -1,13 +1,14 @@
 //! Output projection and label-smoothed cross entropy in one operation that never holds all logits.
 //!
-//! Szegedy et al. 2016, section 7: the target distribution is `(1 - ε)` on the true class plus `ε /
-//! V` on every class. With `p = softmax(h Wᵀ)` the loss of a token is `-(1 - ε) ln p_y - ε/V Σ ln
-//! p_v`, as PyTorch's `CrossEntropyLoss(label_smoothing=ε)` has it, and its gradient by the logits
-//! is `p - target`.
+//! Szegedy et al. 2016, section 7: the target distribution is `(1 - ε)` on the true class plus
+//! `ε / V` on every class. With `p = softmax(h Wᵀ)` the loss of a token is
+//! `-(1 - ε) ln p_y - ε/V Σ ln p_v`, as in PyTorch's `CrossEntropyLoss(label_smoothing=ε)`, and its
+//! gradient by the logits is `p - target`.
 //!
-//! Where products cost next to nothing, logits are computed again when they are needed ([`tiled`]).
-//! Elsewhere the forward pass computes the gradient, which is known as soon as the softmax is, row
-//! chunk by row chunk, and keeps that of `h` and `W` alone; this is the oracle of the other.
+//! With AMX, where products cost almost nothing, logits are recomputed when they are needed
+//! ([`tiled`]). Otherwise the forward pass computes the gradient by the logits chunk by chunk,
+//! right after the softmax, and keeps only the gradients of `h` and `W`; this is the oracle of the
+//! tiled variant.
 
 mod online;
 mod pairs;
@@ -27,18 +28,18 @@ use rayon::prelude::*;
 use std::borrow::Cow;
 use tiled::Tiled;
 
-/// `scale · Σ` of the label-smoothed cross entropy of `softmax(hidden weightᵀ)`, and the unscaled
-/// sums.
+/// Computes `scale · Σ` of the label-smoothed cross entropy of `softmax(hidden weightᵀ)`, and the
+/// unscaled sums.
 ///
 /// With `r_drop` the sum is over `cross entropy + r_drop · KL(p‖q)`, where `p` is the distribution
-/// of a row and `q` that of its partner.
+/// of a row, and `q` that of its partner.
 ///
 /// # Shapes
 /// `hidden (N, D)`, `weight (V, D)`, `targets` N class numbers → scalar.
 ///
 /// # Errors
-/// When the shapes disagree, a target is not below `V`, or rows that should be pairs are odd in
-/// number.
+/// When the shapes disagree, a target is not below `V`, or the number of rows that should be pairs
+/// is odd.
 pub fn smoothed_cross_entropy(
     tape: Option<&Tape>,
     hidden: &Tensor,
@@ -96,7 +97,7 @@ fn chunked_cross_entropy<T: Float>(
         let inputs = [hidden, weight];
         let slots = inputs.map(Slot::from);
         tape.record::<T>("cross entropy", &inputs, &loss, move |adjoint, adjoints| {
-            // The usual root of the graph has adjoint 1.
+            // The loss, as the usual root of the graph, has adjoint 1.
             if adjoint[0] != T::of(1.0) {
                 let all = gradients.0.iter_mut().chain(&mut gradients.1);
                 all.for_each(|value| *value *= adjoint[0]);
@@ -176,9 +177,9 @@ fn tiled_cross_entropy(
     Ok((loss, sums))
 }
 
-/// Rows of logits that exist at a time. Where operands are packed, each chunk packs all weights again
-/// and adds to all of their gradient: the more rows, the less often, and the more memory. The faster
-/// a kernel multiplies, the sooner a chunk that is in no cache holds it up.
+/// Number of rows of logits that exist at a time. If operands are packed, each chunk packs all
+/// weights again and adds to their whole gradient: more rows need fewer chunks, but more memory.
+/// The faster a kernel multiplies, the sooner a chunk that does not fit in cache slows it down.
 fn rows_of_chunk(packing: Option<Packing>) -> usize {
     match packing {
         None => BLOCK_ROWS,
@@ -260,7 +261,8 @@ fn compute<T: Float>(
     (sums, differentiate.then_some((grad_hidden, grad_weight)))
 }
 
-/// The sums of the pairs of a block; its logits become their gradients if `differentiate`.
+/// Computes the sums of the pairs of a block; replaces its logits by their gradients if
+/// `differentiate` is set.
 fn pairs<'a, T: Float>(
     logits: &'a mut [T],
     targets: &'a [u32],
@@ -276,7 +278,7 @@ fn pairs<'a, T: Float>(
 }
 
 vectorised! {
-    /// The sums of one token; the logits become their gradient when a scale is given.
+    /// Computes the sums of one token; with a scale, replaces the logits by their gradient.
     fn loss_row<T>(row: &mut [T], target: usize, smoothing: f64, scale: Option<T>) -> LossSums {
         let classes = row.len();
         let largest = blocked_max(row);
@@ -312,7 +314,7 @@ mod tests {
     use crate::products::{Kernel, Products};
     use crate::rng::Counter;
 
-    /// Kernels that pack and that this machine has, whichever is the fastest.
+    /// For all kernels of this machine that pack, whichever is the fastest.
     #[test]
     fn logits_computed_again_give_what_kept_ones_give() {
         let (rows, width, classes) = (300, 40, 1100);
@@ -331,7 +333,8 @@ mod tests {
         };
         let packings =
             Kernel::ALL.into_iter().filter(|kernel| kernel.is_here()).flat_map(|kernel| {
-                [Products::F32, Products::Bf16].map(|products| Packing::of(kernel, products))
+                [Products::F32, Products::Bf16]
+                    .map(|products| Packing::for_kernel(kernel, products))
             });
         for (packing, r_drop) in packings.flatten().flat_map(|it| [(it, 0.0), (it, 0.7)]) {
             let exact = Products::F32;
@@ -345,12 +348,12 @@ mod tests {
             tiled.add_weight_gradient(&hidden, &softmaxes, 0.3, &mut to_weight, Write::Add);
             to_weight.iter_mut().for_each(|value| *value -= 1.0);
             let bound = if packing.rounds() { 2e-2 } else { 1e-5 };
-            let found = [
+            let ours = [
                 (spec.total(&again) / spec.total(&kept) - 1.0).abs(),
                 distance(&to_hidden, &of_hidden),
                 distance(&to_weight, &of_weight),
             ];
-            assert!(found.iter().all(|it| *it < bound), "{packing:?}, R-Drop {r_drop}: {found:?}");
+            assert!(ours.iter().all(|it| *it < bound), "{packing:?}, R-Drop {r_drop}: {ours:?}");
         }
     }
 }

@@ -1,28 +1,28 @@
-//! A token's softmax, seen one segment of the vocabulary after the other (Milakov and Gimelshein
-//! 2018, section 3).
+//! A token's softmax, computed online over segments of the vocabulary (Milakov and Gimelshein 2018,
+//! section 3).
 
 use crate::float::{Float, vectorised};
 use crate::spec::LossSums;
 use crate::sums::{blocked_max, blocked_sum, blocked_sums};
 
-/// A token's softmax so far.
+/// State of a token's softmax over the segments so far.
 #[derive(Clone, Copy)]
 pub(super) struct Online<T> {
     largest: T,
-    /// The first class with the largest logit.
+    /// First class with the largest logit.
     best: usize,
     /// `Σ exp(logit - largest)`.
     total: T,
-    /// `Σ exp(logit - largest) (logit - the partner's logit)`, where there is a partner.
+    /// `Σ exp(logit - largest) (logit - the partner's logit)`, if there is a partner.
     apart: T,
     logit_sum: f64,
     true_logit: T,
 }
 
-/// What the gradient needs to know of a token's softmax, beside its logits.
+/// Numbers of a token's softmax from which the gradient is computed, beside its logits.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Softmax<T> {
-    /// The logarithm of the denominator.
+    /// Logarithm of the denominator.
     pub(super) log_sum_exp: T,
     /// Kullback–Leibler divergence of the partner's distribution from this one; 0 without a
     /// partner.
@@ -48,7 +48,7 @@ impl<T: Float> Online<T> {
         self.largest + self.total.ln()
     }
 
-    /// Once all segments have been seen, by the partner too.
+    /// Softmax after all segments, of the partner too.
     pub(super) fn softmax(&self, partner: Option<&Self>) -> Softmax<T> {
         let log_sum_exp = self.log_sum_exp();
         // Σ p (ln p - ln q), with ln p = logit - log_sum_exp.
@@ -58,7 +58,7 @@ impl<T: Float> Online<T> {
         Softmax { log_sum_exp, divergence }
     }
 
-    /// The sums of this token alone.
+    /// Sums for this token alone.
     pub(super) fn sums(
         &self,
         softmax: &Softmax<T>,
@@ -80,7 +80,7 @@ impl<T: Float> Online<T> {
 
 vectorised! {
     /// Adds the logits of a segment, which begins at class `first` and has the true class at
-    /// `target`, if within; beside them those of the token's partner, where it has one.
+    /// `target`, if it is within; with them the logits of the token's partner, if it has one.
     fn online<T>(
         token: &mut Online<T>,
         logits: &[T],

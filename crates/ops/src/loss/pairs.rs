@@ -1,19 +1,19 @@
-//! R-Drop (Liang et al. 2021, section 2.2): two passes over each token, whose distributions `p` and
-//! `q` under their own dropout are drawn towards each other by `KL(p‖q) + KL(q‖p)`.
+//! R-Drop (Liang et al. 2021, section 2.2): each token passes twice with different dropout, and the
+//! loss `KL(p‖q) + KL(q‖p)` draws its two distributions `p` and `q` together.
 //!
-//! With `s = ln p - ln q`, the gradient of that by the logits of `p` is `p (s - KL(p‖q)) + p - q`,
-//! and by those of `q` the same with the two exchanged. So both rows of logits have to be at hand
-//! at once: rows are arranged in blocks that hold both passes of a token, and the rest of the loss
-//! works on blocks as ever.
+//! With `s = ln p - ln q`, the gradient of this loss by the logits of `p` is
+//! `p (s - KL(p‖q)) + p - q`, and by those of `q` the same with the two exchanged. So both rows of
+//! logits are needed together: rows are arranged in blocks that hold both passes of a token, and
+//! the rest of the loss works on blocks as usual.
 
 use super::online::{Online, Softmax, online};
 use crate::float::{Float, vectorised};
 use crate::spec::{CrossEntropySpec, LossSums};
 
-/// Rows of logits that exist at a time.
+/// Number of rows of logits that exist at a time.
 pub(super) const BLOCK_ROWS: usize = 128;
 
-/// Rows of `width` elements, the second half of which are the partners of the first, in blocks:
+/// Arranges rows of `width` elements, whose second half are the partners of the first, in blocks:
 /// half a block of first rows, then their partners. The last block may be shorter.
 pub(super) fn arranged<T: Copy>(rows: &[T], width: usize) -> Vec<T> {
     let (first, second) = rows.split_at(rows.len() / 2);
@@ -26,19 +26,20 @@ pub(super) fn arranged<T: Copy>(rows: &[T], width: usize) -> Vec<T> {
         .concat()
 }
 
-/// The inverse of [`arranged`].
+/// Inverts [`arranged`].
 pub(super) fn restored<T: Copy>(rows: &[T], width: usize) -> Vec<T> {
     let blocks = || rows.chunks(BLOCK_ROWS * width);
     let first = blocks().map(|block| &block[..block.len() / 2]);
     first.chain(blocks().map(|block| &block[block.len() / 2..])).collect::<Vec<_>>().concat()
 }
 
-/// The partner of a row, in a block of so many.
+/// Number of the partner of a row in a block of `rows` rows.
 pub(super) fn partner(row: usize, rows: usize) -> usize {
     (row + rows / 2) % rows
 }
 
-/// The sums of a pair of tokens; the logits become their gradients if `differentiate`.
+/// Computes the sums of a pair of tokens; replaces the logits by their gradients if `differentiate`
+/// is set.
 pub(super) fn pair<T: Float>(
     first: &mut [T],
     second: &mut [T],
@@ -66,9 +67,9 @@ pub(super) fn pair<T: Float>(
 }
 
 vectorised! {
-    /// The gradients by a pair's logits, in place of them, but for the true classes: with factor
-    /// `scale` that of the cross entropies, from each class of which label smoothing takes `share`,
-    /// and with factor `weight` that of the divergences.
+    /// Replaces a pair's logits by their gradients, except for the true classes' part: `scale`
+    /// times the gradients of the cross entropies, from which label smoothing subtracts `share` for
+    /// each class, plus `weight` times those of the divergences.
     fn pair_gradients<T>(
         first: &mut [T],
         second: &mut [T],

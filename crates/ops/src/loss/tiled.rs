@@ -1,9 +1,9 @@
-//! The loss in segments of the vocabulary that stay in cache, for AMX.
+//! The loss computed in segments of the vocabulary that stay in cache, for AMX.
 //!
-//! Products cost it less than the memory that logits need, so that none are kept: the forward pass
-//! keeps the logarithm of each token's softmax denominator, computed online over the segments
-//! (Milakov and Gimelshein 2018, section 3), and the backward pass computes the logits again, once
-//! by tokens for the gradient of the hidden states and once by classes for that of the weights.
+//! With AMX, recomputing logits is cheaper than storing them, so that none are kept. The forward
+//! pass keeps the logarithm of each token's softmax denominator, computed online over the segments
+//! (Milakov and Gimelshein 2018, section 3). The backward pass recomputes the logits twice: by
+//! tokens for the gradient of the hidden states, and by classes for that of the weights.
 
 use super::online::{Online, Softmax, online};
 use super::pairs::{BLOCK_ROWS as TOKENS, pair_gradients, partner};
@@ -15,10 +15,10 @@ use crate::spec::{CrossEntropySpec, LossSums};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Classes of a segment: with [`TOKENS`], 256 KiB of logits.
+/// Number of classes in a segment: with [`TOKENS`], 256 KiB of logits.
 const CLASSES: usize = 512;
 
-/// What the passes share: the packed operands, and what is computed with them.
+/// Packed operands and settings that all passes share.
 pub(super) struct Tiled {
     packing: Packing,
     spec: CrossEntropySpec,
@@ -31,14 +31,15 @@ pub(super) struct Tiled {
     classifier: Packed,
 }
 
-/// Where a block of logits lies: its tokens and its classes.
+/// Tokens and classes of a block of logits.
 struct Block {
     tokens: Range<usize>,
     classes: Range<usize>,
 }
 
 impl Tiled {
-    /// Where tokens are pairs, `hidden` and `targets` are [arranged](super::pairs::arranged).
+    /// Packs the operands. If tokens are pairs, `hidden` and `targets` are
+    /// [arranged](super::pairs::arranged).
     pub(super) fn new(
         packing: Packing,
         spec: &CrossEntropySpec,
@@ -88,11 +89,11 @@ impl Tiled {
         }
     }
 
-    /// The logits of a block, row-major with stride [`CLASSES`].
+    /// Computes the logits of a block, row-major with stride [`CLASSES`].
     fn logits(&self, worker: &mut Worker, block: &Block) {
         let panels = |range: &Range<usize>| range.start / PANEL..range.end.div_ceil(PANEL);
         let (rows, columns) = (panels(&block.tokens), panels(&block.classes));
-        worker.products.of_panels(
+        worker.products.multiply_panels(
             (&self.hidden, rows),
             (&self.classifier, columns),
             &mut worker.logits,
@@ -100,7 +101,7 @@ impl Tiled {
         );
     }
 
-    /// The sums over all tokens, and each one's softmax.
+    /// Computes the sums over all tokens, and the softmax of each.
     pub(super) fn forward(&self) -> (LossSums, Vec<Softmax<f32>>) {
         crate::profile::count_product(self.targets.len(), self.width, self.classes);
         let mut softmaxes = vec![Softmax::default(); self.targets.len()];
@@ -144,7 +145,7 @@ impl Tiled {
         (sums, softmaxes)
     }
 
-    /// The gradient by the logits of a block, in place of the logits.
+    /// Replaces the logits of a block by their gradient.
     fn gradient(&self, worker: &mut Worker, block: &Block, softmaxes: &[Softmax<f32>], scale: f64) {
         self.logits(worker, block);
         let CrossEntropySpec { smoothing, r_drop, .. } = self.spec;
@@ -208,7 +209,7 @@ impl Tiled {
                 let shape = (block.tokens.len(), block.classes.len());
                 let write = if segment == 0 { Write::Replace } else { Write::Add };
                 let left = (worker.logits.as_slice(), Matrix::rows(CLASSES));
-                worker.products.of_matrix(
+                worker.products.multiply_matrix(
                     left,
                     shape,
                     (&weight, block.classes.start / DEPTH),
@@ -253,7 +254,7 @@ impl Tiled {
                 let shape = (block.classes.len(), block.tokens.len());
                 let write = if number == 0 { Write::Replace } else { Write::Add };
                 let left = (worker.logits.as_slice(), Matrix::rows(CLASSES).transposed());
-                worker.products.of_matrix(
+                worker.products.multiply_matrix(
                     left,
                     shape,
                     (&hidden, block.tokens.start / DEPTH),
@@ -273,7 +274,7 @@ impl Tiled {
     }
 }
 
-/// What a thread needs for itself.
+/// Working memory of a thread.
 struct Worker {
     products: PackedProducts,
     logits: Vec<f32>,
@@ -290,7 +291,7 @@ fn write_rows(sums: &[f32], stride: usize, out: &mut [f32], width: usize, write:
 }
 
 vectorised! {
-    /// `logit ← scale · exp(logit - log_sum_exp) - share`.
+    /// Computes `logit ← scale · exp(logit - log_sum_exp) - share`.
     fn probabilities<T>(logits: &mut [T], log_sum_exp: T, scale: T, share: T) {
         for logit in logits.iter_mut() {
             *logit = scale * (*logit - log_sum_exp).exp() - share;

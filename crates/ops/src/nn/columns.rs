@@ -1,4 +1,4 @@
-//! Matrices side by side, with dropout on the whole.
+//! Matrices side by side, with dropout on the result.
 
 use crate::float::Float;
 use crate::host::{Host, for_float};
@@ -11,13 +11,14 @@ use crate::tape::{Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-/// The columns of all `parts`, one part beside the other; then dropout. Of one part, dropout alone.
+/// Concatenates the columns of all `parts`, then applies dropout. With one part, only applies
+/// dropout.
 ///
 /// # Shapes
 /// `(N, D₁)`, `(N, D₂)`, … → `(N, D₁ + D₂ + …)`.
 ///
 /// # Errors
-/// When there is no part, or the parts differ in their numbers of rows.
+/// When there are no parts, or the parts differ in their numbers of rows.
 pub fn columns(tape: Option<&Tape>, parts: &[&Tensor], dropout: Dropout) -> Result<Tensor> {
     let Some(first) = parts.first() else { candle_core::bail!("columns of no matrix") };
     let rows = first.dim(0)?;
@@ -59,7 +60,7 @@ fn forward<T: Float>(
         }
     };
     let chunks = rows.div_ceil(piece);
-    // SAFETY: the chunks have all rows between them.
+    // SAFETY: together the chunks have all rows.
     let out = unsafe {
         filled(rows * width, |to| {
             region(even(chunks), || {

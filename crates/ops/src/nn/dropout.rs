@@ -1,10 +1,10 @@
-//! Dropout on elements in place, and its factors.
+//! Dropout of elements in place, and its factors.
 
 use crate::float::vectorised;
 use crate::spec::Dropout;
 
 vectorised! {
-    /// `values[i] *= factor(first + i)`.
+    /// Computes `values[i] *= factor(first + i)`.
     fn drop_in_place<T>(values: &mut [T], first: usize, dropout: Dropout) {
         let factor = dropout.kernel::<T>();
         for (i, value) in values.iter_mut().enumerate() {
@@ -14,8 +14,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// The factors of rows of `width` elements each, whose numbers in the mask begin `stride`
-    /// apart.
+    /// Computes the factors of rows of `width` elements each, whose numbers in the mask begin
+    /// `stride` apart.
     fn mask_rows<T>(out: &mut [T], width: usize, first: usize, stride: usize, dropout: Dropout) {
         let factor = dropout.kernel::<T>();
         for (row, out) in out.chunks_exact_mut(width).enumerate() {

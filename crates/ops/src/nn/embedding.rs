@@ -12,7 +12,7 @@ use crate::tape::{Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-/// Looks up `spec.ids`, scales, adds positions and drops.
+/// Looks up `spec.ids`, scales, adds positions and applies dropout.
 ///
 /// # Shapes
 /// `table (V, D)`, `positions (P, D)`, N ids → `(N, D)`.
@@ -123,7 +123,7 @@ fn look_up<T: Float>(
         }
     };
     let chunks = spec.ids.len().div_ceil(piece);
-    // SAFETY: the chunks have all rows between them.
+    // SAFETY: together the chunks have all rows.
     unsafe {
         filled(spec.ids.len() * width, |to| {
             region(even(chunks), || {
@@ -134,8 +134,8 @@ fn look_up<T: Float>(
     }
 }
 
-/// Columns of a table that one task adds to: as many as there are for each thread, in whole cache
-/// lines, but not so many that a row does not stay in the nearest cache.
+/// Number of columns of a table that one task adds to: an equal share for each thread, in whole
+/// cache lines, but few enough that a row stays in the first-level cache.
 fn columns_of_a_task(width: usize, threads: usize) -> usize {
     width.div_ceil(threads).next_multiple_of(16).min(64)
 }

@@ -1,5 +1,5 @@
 //! Gated linear units (Dauphin et al. 2017, "Language Modeling with Gated Convolutional Networks"):
-//! `a ⊙ σ(b)` of the two halves of each row.
+//! `a ⊙ σ(b)`, with the two halves of each row.
 
 use super::recurrence::sigmoid;
 use crate::float::{Float, vectorised};
@@ -11,13 +11,13 @@ use crate::tape::{Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-/// `a ⊙ σ(b)`, where `a` is the first half of each row and `b` the second.
+/// Computes `a ⊙ σ(b)`, where `a` is the first half of each row and `b` the second.
 ///
 /// # Shapes
 /// `(N, 2·D)` → `(N, D)`.
 ///
 /// # Errors
-/// When a row has no two halves.
+/// When the width of a row is odd.
 pub fn gated(tape: Option<&Tape>, x: &Tensor) -> Result<Tensor> {
     let (rows, width) = x.dims2()?;
     if !width.is_multiple_of(2) {
@@ -38,7 +38,7 @@ fn forward<T: Float>(
     let values = host.elements::<T>()?;
     let piece = (CHUNK / width.max(1)).max(1);
     let pieces = rows.div_ceil(piece);
-    // SAFETY: the pieces have all rows between them, and each its own.
+    // SAFETY: together the pieces have all rows, and each its own.
     let out = unsafe {
         filled(rows * width, |to| {
             region(even(pieces), || {

@@ -14,7 +14,7 @@ use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::mem::MaybeUninit;
 
-/// Layer norm over the last dimension.
+/// Computes the layer norm over the last dimension.
 ///
 /// # Shapes
 /// `x (N, D)`, `weight (D,)`, `bias (D,)` → `(N, D)`.
@@ -127,7 +127,7 @@ fn backward<T: Float>(
     adjoints.give(bias, bias_sums)
 }
 
-/// Mean and reciprocal standard deviation of a row, in two passes.
+/// Computes the mean and the reciprocal standard deviation of a row, in two passes.
 #[inline(always)]
 fn moments<T: Float>(row: &[T], epsilon: f64) -> (T, T) {
     let count = T::of(row.len() as f64);
@@ -155,7 +155,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// `sums` holds the gradients of weight and bias, one after the other.
+    /// Runs the backward pass of some rows; `sums` holds the gradients of weight and bias, one
+    /// after the other.
     fn backward_rows<T>(
         x: &[T],
         weight: &[T],
@@ -174,7 +175,7 @@ vectorised! {
             let mean_grad = blocked_sum([grad, weight], |[grad, weight]| grad * weight) / count;
             let product = |[grad, weight, x]: [T; 3]| grad * weight * ((x - mean) * scale);
             let mean_product = blocked_sum([grad, weight, row], product) / count;
-            // Zipped, as indices are checked, which would keep the loops from vectorising.
+            // Zipped, since checked indices would keep the loops from vectorising.
             if !add {
                 grad_x.fill(T::default());
             }

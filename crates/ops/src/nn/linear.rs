@@ -1,5 +1,5 @@
-//! The linear layer with what follows it: `residual + dropout(activation(x Wᵀ + b))`, finished
-//! while the product is in cache.
+//! The linear layer with its epilogue: `residual + dropout(activation(x Wᵀ + b))`, computed while
+//! the product is in cache.
 
 use crate::float::{Float, vectorised};
 use crate::host::{Host, for_float};
@@ -9,12 +9,12 @@ use crate::products::{Matrix, Right, Threads, product, product_then};
 use crate::profile::{even, region};
 use crate::shared::{Shared, filled};
 use crate::spec::{Activation, Dropout, LinearSpec};
-use crate::tape::{Adjoints, Kept, Slot, Tape, is_fused};
+use crate::tape::{Adjoints, SavedTensor, Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-/// `residual + dropout(activation(x Wᵀ + b))`; with the residual this is the end of a sublayer
-/// (Vaswani et al. 2017, section 5.4).
+/// Computes `residual + dropout(activation(x Wᵀ + b))`; with the residual this is the end of a
+/// sublayer (Vaswani et al. 2017, section 5.4).
 ///
 /// # Shapes
 /// `x (N, I)`, `weight (O, I)`, `bias (O,)`, `residual (N, O)` → `(N, O)`.
@@ -32,7 +32,7 @@ pub fn linear(
     run(tape, None, Node::new(x, weight, bias, residual, spec))
 }
 
-/// As [`linear`], for inference: the weight is packed on its first use, and kept so.
+/// Computes [`linear`] for inference: the weight is packed on first use, and kept packed.
 ///
 /// # Shapes
 /// As [`linear`].
@@ -88,7 +88,7 @@ fn forward<T: Float>(
         (bias.as_ref().map(Host::new).transpose()?, residual.as_ref().map(Host::new).transpose()?);
     let bias_values = bias_host.as_ref().map(Host::elements::<T>).transpose()?;
     let residual_values = residual_host.as_ref().map(Host::elements::<T>).transpose()?;
-    // The activation's derivative, where the backward pass cannot tell it from the result.
+    // Derivatives of the activation, if the backward pass cannot compute them from the result.
     let keeps_slopes = match spec.activation {
         Activation::Identity => false,
         Activation::Relu => residual.is_some(),
@@ -123,7 +123,7 @@ fn forward<T: Float>(
     let out = product_then((rows, width, outputs), left, right, spec.products, Some(&finish));
     let out = Tensor::from_vec(out, (rows, outputs), x.device())?;
     if let Some(tape) = tape {
-        // The sign of the result tells what relu passed on.
+        // The sign of the result shows which elements relu passed on.
         let result = (spec.activation == Activation::Relu && !keeps_slopes).then(|| out.clone());
         let (weight, bias, residual) =
             (weight.clone(), bias.as_ref().map(Slot::from), residual.as_ref().map(Slot::from));
@@ -169,17 +169,17 @@ impl Node {
     }
 }
 
-/// From what the backward pass knows the derivative of the activation at each element.
+/// Source from which the backward pass gets the derivative of the activation at each element.
 #[derive(Clone, Copy)]
 pub(crate) enum Slopes<'a, T> {
-    /// It has been kept; nothing where there is no activation.
+    /// The derivatives themselves; empty without an activation.
     Kept(&'a [T]),
-    /// The sign of what relu gave tells it.
+    /// The results of relu, whose signs determine it.
     Sign(&'a [T]),
 }
 
 impl<'a, T> Slopes<'a, T> {
-    /// Those of some elements.
+    /// The source for some of the elements.
     fn narrow(self, range: std::ops::Range<usize>) -> Self {
         match self {
             Self::Kept(slopes) => Self::Kept(slopes.get(range).unwrap_or_default()),
@@ -188,9 +188,9 @@ impl<'a, T> Slopes<'a, T> {
     }
 }
 
-/// What the tape keeps of a layer.
+/// Data of a layer that the tape keeps.
 struct Back {
-    x: Kept,
+    x: SavedTensor,
     weight: Tensor,
     bias: Option<Slot>,
     residual: Option<Slot>,
@@ -261,8 +261,8 @@ impl Back {
         }
     }
 
-    /// The adjoint before activation and dropout, every row of it written to `to`, and the sums of
-    /// its columns.
+    /// Computes the adjoint before activation and dropout, writes every row of it to `to`, and
+    /// returns the sums of its columns.
     fn deactivated<T: Float>(&self, slopes: Slopes<'_, T>, adjoint: &[T], to: Shared<T>) -> Vec<T> {
         let dropout = self.spec.dropout;
         let (width, piece) = (self.weight.dims()[0], ROWS * self.weight.dims()[0]);
@@ -272,8 +272,7 @@ impl Back {
             let some_rows = (CACHED / width.max(1)).max(1) * width;
             for first in (start..end).step_by(some_rows) {
                 let range = first..end.min(first + some_rows);
-                // SAFETY: each piece has its own rows, which are initialised by the time they are
-                // read.
+                // SAFETY: each piece has its own rows, which are initialised before they are read.
                 let grad = unsafe {
                     to.write(first, &adjoint[range.clone()]);
                     to.range(range.clone())
@@ -291,7 +290,8 @@ impl Back {
     }
 }
 
-/// Elements of whole rows that several passes go over while they are in the first-level cache.
+/// Number of elements in whole rows that several passes process while they are in the first-level
+/// cache.
 const CACHED: usize = 4 * 1024;
 
 vectorised! {
@@ -305,7 +305,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// Writes the derivative to `slopes`, unless there is no room.
+    /// Applies the activation, and writes its derivative to `slopes` unless that is empty.
     fn activate<T>(
         out: &mut [T],
         slopes: &mut [T],
@@ -332,7 +332,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// The adjoint before activation and dropout, in place.
+    /// Computes the adjoint before activation and dropout, in place.
     fn deactivate<T>(slopes: Slopes<'_, T>, grad: &mut [T], first: usize, dropout: Dropout) {
         match slopes {
             Slopes::Kept(slopes) => {

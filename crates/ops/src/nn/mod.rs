@@ -1,4 +1,4 @@
-//! The layers of a network: each operation with its backward pass.
+//! Operations of networks, each with its backward pass.
 
 mod attention;
 mod columns;

@@ -1,17 +1,17 @@
-//! The normaliser of a row of logits: a search computes one for every hypothesis and step, over the
+//! The normaliser of a row of logits; a search computes one for every hypothesis and step, over the
 //! whole vocabulary.
 
 use crate::float::{Float, vectorised};
 use crate::sums::{blocked_max, blocked_sum};
 
-/// Logits that share a maximum in [`block_maxima`].
+/// Number of logits that share a maximum in [`block_maxima`].
 pub const BLOCK: usize = 64;
 
-/// Elements whose exponentials are summed in f32 before they join the f64 total.
+/// Number of elements whose exponentials are summed in f32 before they join the f64 total.
 const SUMMED: usize = 256;
 
-/// The largest of each [`BLOCK`] logits, the last block being what is left; NaN is passed over, and
-/// −∞ the largest of none.
+/// Computes the largest of each [`BLOCK`] logits; the last block may be shorter. NaN is skipped,
+/// and the maximum of nothing is −∞.
 ///
 /// # Shapes
 /// `logits (V,)` → `(⌈V / BLOCK⌉,)`.
@@ -22,8 +22,8 @@ pub fn block_maxima(logits: &[f32]) -> Vec<f32> {
     maxima
 }
 
-/// `ln Σ exp(logits)`, `largest` being their largest; or `None` where the row is no distribution:
-/// NaN, `+inf`, or only `-inf`.
+/// Computes `ln Σ exp(logits)`, given their largest; `None` if the row is no distribution: with
+/// NaN, with `+inf`, or with only `-inf`.
 ///
 /// # Shapes
 /// `logits (V,)` → a number.
@@ -32,8 +32,8 @@ pub fn log_normalizer(logits: &[f32], largest: f32) -> Option<f64> {
     if !largest.is_finite() {
         return None;
     }
-    // Differences to the largest are small where they matter, so f32 exponentials suffice; the
-    // total is f64 since it has as many terms as the vocabulary. A NaN survives into the sum.
+    // Differences from the largest are small where they matter, so that f32 exponentials suffice;
+    // the total is f64, since it has as many terms as the vocabulary. A NaN survives into the sum.
     let mut sum = 0.0;
     for block in logits.chunks(SUMMED) {
         sum += f64::from(sum_of_exponentials(block, largest));
@@ -41,8 +41,8 @@ pub fn log_normalizer(logits: &[f32], largest: f32) -> Option<f64> {
     sum.is_finite().then(|| f64::from(largest) + sum.ln())
 }
 
-/// `exp(x)` for `-87 ≤ x ≤ 0`, within two units in the last place, and 0 below; the same on every
-/// machine.
+/// Computes `exp(x)` for `-87 ≤ x ≤ 0`, within two units in the last place, and 0 below; the same
+/// on every machine.
 #[must_use]
 pub fn exponential(x: f32) -> f32 {
     Float::exp(x)
@@ -74,8 +74,8 @@ mod tests {
     fn a_long_row_has_the_normaliser_of_f64() {
         let row: Vec<f32> = (0..8003).map(|i| ((i * 7919) % 1000) as f32 * 0.02 - 12.0).collect();
         let expected = row.iter().map(|&x| f64::from(x).exp()).sum::<f64>().ln();
-        let found = normalizer(&row).expect("finite");
-        assert!((found - expected).abs() < 1e-6, "{found} {expected}");
+        let ours = normalizer(&row).expect("finite");
+        assert!((ours - expected).abs() < 1e-6, "{ours} {expected}");
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Rotary position embedding (Su et al. 2021, section 3.2): each pair of a head's elements turns by
-//! an angle that grows with the position, so that a score depends on the distance alone.
+//! Rotary position embedding (Su et al. 2021, section 3.2): each pair of a head's elements is
+//! rotated by an angle that grows with the position, so that a score depends only on the distance.
 //!
-//! Element `i` of a head is paired with element `i + Dh/2`, and turns by `position ·
-//! 10000^(-2i/Dh)`, or as [`Turns`] says otherwise.
+//! Element `i` of a head is paired with element `i + Dh/2`, and rotated by
+//! `position · 10000^(-2i/Dh)`, unless [`Turns`] says otherwise.
 
 use crate::float::{Float, vectorised};
 use crate::host::{Host, for_float};
@@ -13,7 +13,7 @@ use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// Rotates the first `parts` blocks of each row: of a packed `(q, k, v)` the first two.
+/// Rotates the first `parts` blocks of each row: in a packed `(q, k, v)` the first two.
 ///
 /// # Shapes
 /// `x (N, P·D)` with `parts ≤ P` blocks of `heads` heads each, `block` elements wide → the same.
@@ -59,7 +59,7 @@ fn forward<T: Float>(tape: Option<&Tape>, x: &Tensor, turn: Rotary) -> Result<Te
     let out = turn.apply(Host::new(x)?.elements::<T>()?, width);
     let out = Tensor::from_vec(out, x.shape(), x.device())?;
     if let Some(tape) = tape {
-        // A rotation's transpose is the rotation back.
+        // The transpose of a rotation is its inverse.
         let (input, back) = (Slot::from(x), Rotary { inverse: true, ..turn });
         tape.record::<T>("rotary", &[x], &out, move |adjoint, adjoints| {
             adjoints.give(input, back.apply(&adjoint, width))
@@ -72,12 +72,12 @@ struct Rotary {
     positions: Arc<[u32]>,
     turns: Turns,
     head: usize,
-    /// Leading elements of a row that turn.
+    /// Number of leading elements of a row that are rotated.
     turned: usize,
     inverse: bool,
 }
 
-/// Tokens that one task turns at least.
+/// Smallest number of tokens that one task rotates.
 const TOKENS: usize = 32;
 
 impl Rotary {

@@ -1,5 +1,5 @@
-//! The neighbours of each row in its sequence, side by side: what turns a convolution over a
-//! sequence into a product.
+//! Neighbours of each row in its sequence, side by side, so that a convolution over a sequence
+//! becomes a product.
 
 use crate::float::Float;
 use crate::host::{Host, for_float};
@@ -11,8 +11,8 @@ use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// For each row those of its sequence from `before` rows before it to `after` rows behind it, in
-/// their order; zeros beyond the ends.
+/// Gathers, for each row, the rows of its sequence from `before` rows before it to `after` rows
+/// after it, in their order; zeros beyond the ends.
 ///
 /// # Shapes
 /// `x (N, D)` of sequences of `lengths` → `(N, (before + 1 + after)·D)`.
@@ -36,7 +36,7 @@ pub fn windows(
     crate::profile::time("windows", time)
 }
 
-/// The rows of each sequence.
+/// Rows of each sequence.
 pub(crate) fn sequences(lengths: &[usize]) -> Vec<Range<usize>> {
     let mut first = 0;
     let of_length = |&length: &usize| {
@@ -68,7 +68,7 @@ fn forward<T: Float>(
         }
     };
     let sequences = sequences(lengths);
-    // SAFETY: the sequences have all rows between them.
+    // SAFETY: together the sequences have all rows.
     let out = unsafe {
         filled(rows * count * width, |to| {
             sequences.par_iter().for_each(|rows| one_sequence(rows, to));

@@ -1,7 +1,7 @@
 //! Adam (Kingma and Ba 2015) in one pass over the flat buffers.
 //!
 //! Candle's `AdamW` keeps its moments and step private, so that a run could not be resumed exactly,
-//! and takes about fourteen passes over memory; this is one.
+//! and takes about fourteen passes over memory; this takes one.
 
 use super::pieces::{Piece, check_buffers, update_pieces};
 use crate::composed;
@@ -11,12 +11,12 @@ use crate::tape::ParameterStore;
 use candle_core::{Result, Tensor};
 use std::ops::Range;
 
-/// One step of Adam (Kingma and Ba 2015, algorithm 1, with bias correction) on the parameters in
-/// `range` of the flat layout, in place.
+/// Takes one step of Adam (Kingma and Ba 2015, algorithm 1, with bias correction) on the parameters
+/// in `range` of the flat layout, in place.
 ///
 /// # Shapes
 /// `gradient` and the two moments are f32 `(range.len(),)`; the moments are updated in place on the
-/// host and on CUDA. On other devices they are replaced, which is why they come as mutable references.
+/// host and on CUDA. On other devices they are replaced, hence the mutable references.
 ///
 /// # Errors
 /// When a buffer has another length.

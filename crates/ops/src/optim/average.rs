@@ -1,11 +1,11 @@
-//! The exponential moving average of the weights (Polyak and Juditsky 1992).
+//! Exponential moving average of the weights (Polyak and Juditsky 1992).
 
 use crate::host::{Host, update_elements};
 use crate::tape::ParameterStore;
 use candle_core::{Result, Tensor};
 
-/// `average ← decay · average + (1 - decay) · weights`: the exponential moving average of the
-/// weights.
+/// Updates the exponential moving average of the weights:
+/// `average ← decay · average + (1 - decay) · weights`.
 ///
 /// # Shapes
 /// `average` is f32 `(total,)` in the store's layout.
@@ -26,7 +26,8 @@ pub fn ema_step(store: &ParameterStore, average: &mut Tensor, decay: f64) -> Res
         return Ok(());
     }
     update_elements(average, |average| {
-        // An average of equal numbers need not be equal to them in its last bit.
+        // Frozen weights are skipped: an average of equal numbers may differ from them in its last
+        // bit.
         for parameter in store.parameters().iter().filter(|parameter| !parameter.is_frozen()) {
             let weights = parameter.var().as_detached_tensor();
             let host = Host::new(&weights)?;

@@ -1,4 +1,4 @@
-//! The norm of the gradient, by which it is clipped (Pascanu et al. 2013, section 3.2).
+//! Norm of the gradient, by which it is clipped (Pascanu et al. 2013, section 3.2).
 
 use crate::float::vectorised;
 use crate::host::Host;
@@ -7,11 +7,11 @@ use crate::profile::{even, region};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-/// Elements whose squares are summed together. Cut between chunks, a buffer has the same sums as in
-/// one piece.
+/// Number of elements whose squares are summed together. A buffer that is cut between chunks has
+/// the same sums as in one piece.
 pub const NORM_CHUNK: usize = CHUNK;
 
-/// The Euclidean norm of a flat buffer, summed in f64.
+/// Computes the Euclidean norm of a flat buffer, summed in f64.
 ///
 /// # Shapes
 /// `flat (total,)` → a number.
@@ -22,8 +22,8 @@ pub fn global_norm(flat: &Tensor) -> Result<f64> {
     Ok(sums_of_squares(flat)?.iter().sum::<f64>().sqrt())
 }
 
-/// The sums of squares of a flat buffer, one for each [`NORM_CHUNK`] elements and one for the rest:
-/// the norm is the root of their sum, in this order.
+/// Computes the sums of squares of a flat buffer, one for each [`NORM_CHUNK`] elements and one for
+/// the rest; the norm is the root of their sum, in this order.
 ///
 /// # Shapes
 /// `flat (total,)` → a number for each chunk.
@@ -44,7 +44,7 @@ pub fn sums_of_squares(flat: &Tensor) -> Result<Vec<f64>> {
     }))
 }
 
-/// The same of Candle's primitives: each chunk is summed in f32.
+/// Computes the same with Candle's primitives: each chunk is summed in f32.
 fn composed_sums_of_squares(flat: &Tensor) -> Result<Vec<f64>> {
     let whole = flat.elem_count() / NORM_CHUNK;
     let rest = flat.elem_count() - whole * NORM_CHUNK;

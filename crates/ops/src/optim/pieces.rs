@@ -1,4 +1,4 @@
-//! One pass over weights, their gradient and the state of an optimizer, in pieces.
+//! One pass over weights, gradient and optimizer state, in pieces.
 
 use crate::host::{Host, update_elements};
 use crate::parallel::CHUNK;
@@ -9,23 +9,23 @@ use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Some elements of one parameter, with what belongs to them.
+/// Some elements of one parameter, with their gradient and optimizer state.
 #[derive(Debug)]
 pub struct Piece<'a> {
-    /// The weights, to be changed.
+    /// Weights, to be updated.
     pub weights: &'a mut [f32],
-    /// Their gradient.
+    /// Gradient of the weights.
     pub gradient: &'a [f32],
-    /// The optimizer's state: a slice of each of its buffers, to be changed.
+    /// State of the optimizer, to be updated: a slice of each of its buffers.
     pub state: Vec<&'a mut [f32]>,
-    /// Whether they are of a matrix, to which weight decay applies.
+    /// Whether the elements belong to a matrix, to which weight decay applies.
     pub is_matrix: bool,
-    /// How many times the learning rate they take.
+    /// Factor of the learning rate.
     pub rate: f64,
 }
 
-/// Refuses buffers that do not have one value for each parameter of a range, and a thread that may
-/// not use the device.
+/// Checks that buffers have one value for each parameter of a range, and that this thread may use
+/// the device.
 pub(crate) fn check_buffers<'a>(
     name: &str,
     store: &ParameterStore,
@@ -51,7 +51,7 @@ pub(crate) fn check_buffers<'a>(
 /// Calls `update` for every piece of the parameters in `range` of the flat layout that are not
 /// frozen, in parallel: one pass over memory, on the host.
 ///
-/// The time that it takes is booked under `name`.
+/// The profile records its time under `name`.
 ///
 /// # Shapes
 /// `gradient` and each of `state` are f32, `(range.len(),)`.
@@ -71,7 +71,7 @@ pub fn update_pieces(
     let gradient = host.elements::<f32>()?;
     crate::profile::time(name, || {
         lend(state, &mut Vec::new(), &mut |state| {
-            // Most parameters are too small to be shared between threads: they go to one each.
+            // Most parameters are too small to be divided among threads: each goes to one.
             let of_parameter = |parameter: &Parameter| {
                 let first = parameter.offset().max(range.start);
                 let end = (parameter.offset() + parameter.len()).min(range.end);
@@ -106,7 +106,7 @@ pub fn update_pieces(
     })
 }
 
-/// Lends the elements of all tensors at once.
+/// Borrows the elements of all tensors at once.
 fn lend(
     tensors: &[Tensor],
     lent: &mut Vec<Shared<f32>>,

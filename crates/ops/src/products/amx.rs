@@ -2,7 +2,7 @@
 //! Developer's Manual, volume 1, chapter 18): 16 × 16 × 32 multiply-adds of bf16 in one
 //! instruction, summed in f32.
 //!
-//! The intrinsics are not stable in Rust; the instructions are a dozen lines of assembly.
+//! The intrinsics are not stable in Rust; the instructions take a dozen lines of assembly.
 
 use super::operand::{Line, PANEL, Results};
 use super::tile::STEP_LINES;
@@ -10,7 +10,7 @@ use std::arch::asm;
 use std::arch::x86_64::__cpuid_count;
 use std::sync::OnceLock;
 
-/// What `ldtilecfg` reads: eight tiles of 16 rows of 64 bytes.
+/// Operand of `ldtilecfg`: eight tiles of 16 rows of 64 bytes.
 #[repr(C, align(64))]
 struct TileConfig {
     palette: u8,
@@ -44,7 +44,7 @@ fn has_instructions() -> bool {
     leaves >= 7 && __cpuid_count(7, 0).edx & (BF16 | TILES) == BF16 | TILES
 }
 
-/// Asks Linux for the 8 KiB of tile state, which it grants a process on request
+/// Requests from Linux the 8 KiB of tile state, which it grants a process on request
 /// (Documentation/arch/x86/xstate.rst).
 #[cfg(target_os = "linux")]
 fn permitted() -> bool {
@@ -66,8 +66,8 @@ fn permitted() -> bool {
     false
 }
 
-/// Tiles configured on this thread for as long as it lives; what they held is not saved across a
-/// context switch after.
+/// Guard for this thread's tiles, configured as long as it lives. Contents of tiles are not
+/// preserved after it is dropped.
 pub(super) struct Tiles(std::marker::PhantomData<*const ()>);
 
 impl Tiles {
@@ -80,8 +80,8 @@ impl Tiles {
         Self(std::marker::PhantomData)
     }
 
-    /// `results (32, 32) ← [results +] a · b` over `steps` depth steps of one panel each, in
-    /// `parts` bf16 parts (1 or 3).
+    /// Computes `results (32, 32) ← [results +] a · b` over `steps` depth steps of one panel each,
+    /// in `parts` bf16 parts (1 or 3).
     ///
     /// # Safety
     /// `a` and `b` have `steps · parts · STEP_LINES` lines; `results` has 32 rows of 32 values.
@@ -97,8 +97,8 @@ impl Tiles {
         debug_assert!(STEP_LINES * 64 == 2048 && PANEL == 32 && (parts == 1 || parts == 3));
         let (row, half) = (4 * stride, 64 * stride);
         // SAFETY: tiles 0 to 3 are read from and written to the 32 × 32 values of `c` that the
-        // caller vouches for; the loops read `steps · parts` times 2048 bytes from `a` and
-        // from `b`, the operands' size by the caller's promise.
+        // caller vouches for. The loops read `steps · parts` times 2048 bytes from `a` and from
+        // `b`, the operands' size by the caller's promise.
         unsafe {
             if add {
                 asm!(
@@ -131,9 +131,9 @@ impl Tiles {
                     out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _, options(nostack, readonly),
                 );
             } else if steps > 0 {
-                // Parts 0, 1, 2 of the operands; the pairs whose products are below 2⁻²⁴ (1·2, 2·1,
-                // 2·2) are left out, and neighbours in the order share an operand:
-                // (0,2) (0,1) (1,1) (1,0) (0,0) (2,0).
+                // Parts 0, 1, 2 of the operands. Pairs whose products are below 2⁻²⁴ (1·2, 2·1,
+                // 2·2) are left out, and neighbours in the order share an operand: (0,2) (0,1)
+                // (1,1) (1,0) (0,0) (2,0).
                 asm!(
                     "2:",
                     "tileloadd tmm4, [{a} + {s}]",
@@ -191,8 +191,8 @@ impl Tiles {
         }
     }
 
-    /// Multiplies two tiles of zeros and adds to four, `rounds` times; returns how many numbers at
-    /// a time.
+    /// Multiplies two tiles of zeros and adds the product to four tiles, `rounds` times; returns
+    /// the number of multiply-adds in a round.
     pub(super) fn multiply_zeros(&self, rounds: usize) -> usize {
         for _ in 0..rounds {
             // SAFETY: the tiles are configured, and no memory is touched.

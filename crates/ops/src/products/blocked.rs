@@ -1,8 +1,8 @@
-//! The blocking around the kernels that pack: what is packed when, and what stays in which cache.
+//! Blocking around the kernels that pack: the order of packing, and the use of caches.
 //!
 //! The right operand is packed whole, in panels of 32 columns. The left one is packed in blocks of
 //! rows that fit the second-level cache. A panel of the right operand, a few hundred values deep,
-//! stays in the first two while the rows of a block pass by.
+//! stays in the first two levels while the rows of a block stream past.
 
 use super::operand::{DEPTH, Line, Operand, PANEL, Results};
 use super::packed::Packed;
@@ -14,13 +14,14 @@ use rayon::prelude::*;
 use std::cell::Cell;
 use std::ops::Range;
 
-/// Multiply-adds below which a second thread costs more than it brings.
+/// Number of multiply-adds below which a second thread costs more than it saves.
 const WORTH_A_THREAD: usize = 1 << 20;
 
-/// How many times as many panels of columns as of rows make a result wide.
+/// Ratio of panels of columns to panels of rows from which a result is wide.
 const WIDE: usize = 4;
 
-/// Where the result goes: row-major with a stride. It need not be initialised where it is replaced.
+/// Destination of the result: row-major with a stride. It need not be initialised if it is
+/// replaced.
 #[derive(Clone, Copy)]
 pub(super) struct Destination {
     pub(super) values: Shared<f32>,
@@ -35,8 +36,8 @@ thread_local! {
     pub(super) static RIGHT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
 }
 
-/// Lends a scratch vector of at least `lines`. Taken out of its cell, so that a task that runs
-/// while another waits gets its own.
+/// Lends a scratch vector of at least `lines`. It is taken out of its cell, so that a task that
+/// runs while another waits gets its own.
 pub(super) fn with_scratch<R>(
     cell: &'static std::thread::LocalKey<Cell<Vec<Line>>>,
     lines: usize,
@@ -51,20 +52,20 @@ pub(super) fn with_scratch<R>(
     result
 }
 
-/// Stretches of the summed dimension into which a deep product is cut: a number that two, four or
-/// eight threads share evenly.
+/// Number of stretches into which the summed dimension of a deep product is cut: two, four or eight
+/// threads can share them evenly.
 const STRETCHES: usize = 8;
-/// Values of that dimension from which a product is deep.
+/// Length of that dimension from which a product is deep.
 const DEEP: usize = 1024;
-/// Results of a deep product at most: its tasks have as many partial sums each.
+/// Largest number of results of a deep product: each of its tasks has as many partial sums.
 const DEEP_RESULTS: usize = 512 * 1024;
 
-/// Results of whole rows that are finished at a time: what the first-level cache holds beside what
-/// goes into them.
+/// Number of results in whole rows that are finished at a time: they fit in the first-level cache
+/// beside their inputs.
 const FINISHED: usize = 4 * 1024;
 
-/// Returns whether `finish` has been called for every row, while its results are in cache;
-/// otherwise it has been for none.
+/// Computes a product. Returns whether `finish` has been called for every row, while its results
+/// are in cache; otherwise it has been called for none.
 ///
 /// # Safety
 /// The destination has room for every row and column, and nobody else reads or writes it meanwhile;
@@ -89,8 +90,8 @@ pub(super) unsafe fn product(
     })
 }
 
-/// `left · right`, where the right operand was packed before; the order of every sum depends on
-/// `left`'s depth alone.
+/// Computes `left · right` with a packed right operand; the order of every sum depends only on
+/// `left`'s depth.
 ///
 /// # Safety
 /// As [`product`].
@@ -111,7 +112,8 @@ fn worthwhile(left: &Operand<'_>, columns: usize, threads: Threads) -> Threads {
     if left.count * left.depth * columns < WORTH_A_THREAD { Threads::One } else { threads }
 }
 
-/// Blocks of rows times panels of columns, side by side; returns whether `finish` was called.
+/// Multiplies blocks of rows by panels of columns, in parallel; returns whether `finish` was
+/// called.
 ///
 /// # Safety
 /// As [`product`].
@@ -142,7 +144,7 @@ unsafe fn multiply(
         let count = (FINISHED / columns.max(1)).max(1);
         for row in (first..end).step_by(count) {
             let range = to.offset + row * to.stride..to.offset + end.min(row + count) * to.stride;
-            // SAFETY: these rows have just been written, and are this piece's alone.
+            // SAFETY: these rows have just been written, and only this piece uses them.
             finish(row, unsafe { shared.range(range) });
         }
     };
@@ -171,8 +173,8 @@ unsafe fn multiply(
     false
 }
 
-/// Into what a product is divided for threads: blocks of panels of rows, and each of them into
-/// groups of panels of columns.
+/// Pieces into which a product is divided for threads: blocks of panels of rows, and each of them
+/// into groups of panels of columns.
 #[derive(Clone, Copy)]
 struct Pieces {
     blocks: usize,
@@ -180,10 +182,10 @@ struct Pieces {
 }
 
 impl Pieces {
-    /// Enough for every thread to end at about the same time; `least` blocks fit the cache. A wide
-    /// result is shared by columns, so that each panel of them is read once for all rows; another
-    /// by rows, or where there are hardly any, by columns too, at the price of packing the rows
-    /// again.
+    /// Divides a product so that all threads end at about the same time; `least` blocks fit the
+    /// cache. A wide result is divided by columns, so that each panel of them is read once for all
+    /// rows; other results are divided by rows or, if these are few, also by columns, at the price
+    /// of packing the rows again.
     fn new((rows, columns): (usize, usize), least: usize, threads: usize) -> Self {
         let is_wide = columns >= WIDE * rows;
         if is_wide {
@@ -200,10 +202,10 @@ impl Pieces {
     }
 }
 
-/// A product with few results and a long summed dimension, as gradients of weights are: tasks take
-/// a stretch of that dimension each, so that none packs what another reads. The stretches depend on
-/// the shape alone, and their sums are added in order. Where there are more threads than stretches,
-/// the columns of a stretch are shared too, and each task packs its rows.
+/// Computes a product with few results and a long summed dimension, such as gradients of weights.
+/// Each task takes a stretch of that dimension, so that no two tasks pack the same data. The
+/// stretches depend only on the shape, and their sums are added in order. If there are more threads
+/// than stretches, the columns of a stretch are divided too, and each task packs the rows again.
 ///
 /// # Safety
 /// As [`product`].
@@ -228,7 +230,7 @@ unsafe fn deep_product(left: &Operand<'_>, right: &Operand<'_>, to: Destination,
             stride: columns,
             write: Write::Replace,
         };
-        // SAFETY: each task has its own columns of its own part of the room.
+        // SAFETY: each task has its own columns of its own part of the scratch memory.
         unsafe {
             product(
                 &left.stretch(start, stretch),
@@ -252,7 +254,7 @@ unsafe fn deep_product(left: &Operand<'_>, right: &Operand<'_>, to: Destination,
             // SAFETY: rows are disjoint, and within the destination by the caller's promise.
             unsafe { to.values.write(start, part(0)) };
         }
-        // SAFETY: as above; what is not replaced is initialised, and the rest is now.
+        // SAFETY: as above; elements that are added to were initialised, and the others are now.
         let out = unsafe { to.values.range(start..start + columns) };
         (skipped..count).for_each(|index| crate::parallel::add(out, part(index)));
     };
@@ -262,8 +264,8 @@ unsafe fn deep_product(left: &Operand<'_>, right: &Operand<'_>, to: Destination,
     });
 }
 
-/// Packs depth steps of some panels, one panel after the other, walking through memory in the order
-/// in which the operand lies there.
+/// Packs depth steps of some panels, one panel after the other, in the order in which the operand
+/// lies in memory.
 pub(super) fn pack(
     operand: &Operand<'_>,
     panels: Range<usize>,
@@ -275,8 +277,8 @@ pub(super) fn pack(
     let step_lines = packing.step_lines();
     let panel_lines = steps.len() * step_lines;
     let shared = Shared::new(lines);
-    // Rows of the summed dimension are walked across all panels; rows along it, one panel after the
-    // other.
+    // If rows cross the summed dimension, all panels of a row are packed together; otherwise one
+    // panel after the other.
     let along = operand.inner == 1;
     let (outer, inner) =
         if along { (panels.clone(), steps.clone()) } else { (steps.clone(), panels.clone()) };
@@ -301,7 +303,7 @@ pub(super) fn pack(
     }
 }
 
-/// One of `shares` nearly equal parts of `count` panels.
+/// Computes one of `shares` nearly equal parts of `count` panels.
 fn share(count: usize, number: usize, shares: usize) -> Range<usize> {
     number * count / shares..(number + 1) * count / shares
 }
@@ -317,13 +319,13 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// The rows of some panels of the left operand times the columns of some of the right.
+    /// Multiplies the rows of some panels of the left operand by the columns of some of the right.
     fn run(&self, rows: Range<usize>, columns: Range<usize>, out: &Shared<f32>) {
         let (steps, step_lines) = (self.left.steps(), self.packing.step_lines());
         let block_steps = self.packing.block().1.min(steps.max(1));
         let multiply = Multiply::new(self.packing);
         with_scratch(&LEFT, rows.len() * block_steps * step_lines, |packed| {
-            // A product over nothing still has to write its zeros.
+            // A product with depth zero still has to write its zeros.
             for start in (0..steps.max(1)).step_by(block_steps) {
                 let depth = start..(start + block_steps).min(steps);
                 let lines = depth.len() * step_lines;
@@ -353,9 +355,9 @@ impl Job<'_> {
         });
     }
 
-    /// Fetches a block of results while the one before it is computed: its rows are too far apart
-    /// for the processor to see them coming, and nothing goes on before they are there. bf16
-    /// products are done so soon that asking would cost what it saves.
+    /// Prefetches a block of results while the one before it is computed: its rows are too far
+    /// apart for the hardware prefetcher, and nothing can proceed without them. bf16 products are
+    /// so fast that prefetching would cost what it saves.
     fn prefetch_results(&self, (row, column): (usize, usize), out: &Shared<f32>) {
         if self.packing.is_bf16() || column * PANEL >= self.columns {
             return;
@@ -368,7 +370,7 @@ impl Job<'_> {
         }
     }
 
-    /// One block of 32 × 32 results, or what of it lies within the destination.
+    /// Computes one block of 32 × 32 results, or the part of it that lies within the destination.
     #[allow(
         clippy::too_many_arguments,
         reason = "two operands and where their block begins and goes; a struct would be made per block"
@@ -403,8 +405,8 @@ impl Job<'_> {
             };
             return;
         }
-        // The sums go on from what is there, as they do in the middle: what a row gets does not
-        // depend on where it lies.
+        // The sums continue from the destination's values, as in the middle: so the result of a row
+        // does not depend on its position.
         let mut edge = Edge([0.0; PANEL * PANEL]);
         if add {
             for (i, edge) in edge.0.chunks_exact_mut(PANEL).take(rows).enumerate() {
@@ -426,6 +428,6 @@ impl Job<'_> {
     }
 }
 
-/// A block at the edge of the destination, computed whole.
+/// A block at the edge of the destination, which is computed whole.
 #[repr(align(64))]
 struct Edge([f32; PANEL * PANEL]);

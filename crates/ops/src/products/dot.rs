@@ -5,10 +5,10 @@ use super::operand::{AHEAD, Line, Results, fetch_once};
 use super::tile::{STEP_LINES, TILE};
 use std::arch::x86_64::*;
 
-/// Rows whose sums stay in registers at a time.
+/// Number of rows whose sums stay in registers at a time.
 const ROWS: usize = 8;
 
-/// `results (32, 32) ← [results +] a · b` over `steps` depth steps of one panel each.
+/// Computes `results (32, 32) ← [results +] a · b` over `steps` depth steps of one panel each.
 ///
 /// # Safety
 /// The processor has avx512f and avx512bf16; `a` and `b` have `steps · STEP_LINES` lines; `results`
@@ -26,7 +26,7 @@ pub(super) unsafe fn multiply(a: *const Line, b: *const Line, steps: usize, resu
     }
 }
 
-/// Of [`multiply`], `COUNT` rows from `first` on, which lie in one tile.
+/// Computes `COUNT` rows of [`multiply`] from `first` on, which lie in one tile.
 ///
 /// # Safety
 /// As [`multiply`].
@@ -75,7 +75,8 @@ unsafe fn multiply_rows<const COUNT: usize>(
     }
 }
 
-/// Multiplies and adds on `SUMS` registers, `rounds` times; returns how many numbers at a time.
+/// Multiplies and adds on `SUMS` registers, `rounds` times; returns the number of multiply-adds in
+/// a round.
 ///
 /// # Safety
 /// The processor has avx512f and avx512bf16.

@@ -1,15 +1,15 @@
-//! Products by the `gemm` crate: for f64, for processors without a kernel that packs, and as
-//! the others' oracle.
+//! Products by the `gemm` crate: for f64, for processors without a kernel that packs, and as an
+//! oracle for the others.
 
 use super::{Matrix, Threads};
 use crate::float::Float;
 use crate::shared::{Shared, Write};
 use gemm::Parallelism;
 
-/// `out (m, n) = a (m, k) · b (k, n)`, replacing or adding to what `out` holds.
+/// Computes `a (m, k) · b (k, n)`, and replaces `out (m, n)` or adds to it.
 ///
 /// # Safety
-/// Nobody else reads or writes `out` meanwhile, and where it is added to, it is initialised.
+/// Nobody else reads or writes `out` meanwhile; if it is added to, it is initialised.
 pub(super) unsafe fn matmul<T: Float>(
     (m, k, n): (usize, usize, usize),
     (a, a_at): (&[T], Matrix),
@@ -25,8 +25,8 @@ pub(super) unsafe fn matmul<T: Float>(
         return;
     }
     let stride = |x: usize| x as isize;
-    // SAFETY: the assertion above keeps every element that the strides reach inside its slice, and
-    // `out` is the caller's alone, so it overlaps neither operand.
+    // SAFETY: the assertion above keeps every element that the strides reach inside its slice. Only
+    // the caller uses `out`, so that it overlaps neither operand.
     unsafe {
         let out = out.pointer(out_at.offset..out_at.end(m, n));
         gemm::gemm(

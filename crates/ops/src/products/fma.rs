@@ -1,26 +1,26 @@
 //! Products by fused multiply-adds of f32, written once for every width of register.
 //!
 //! An operand is packed as lines of [`PANEL`] values, one line for each place of the summed
-//! dimension. A block of results is kept in registers while both operands are walked along that
-//! dimension: what each line of the left one has for a row, times the columns of the right one's
-//! (Goto and van de Geijn 2008, section 4).
+//! dimension. A block of results stays in registers while the kernel walks along that dimension: it
+//! multiplies each row's value in a line of the left operand by the columns in the same line of the
+//! right one (Goto and van de Geijn 2008, section 4).
 //!
-//! bf16 products on processors without such instructions are the same, of values that were rounded
-//! when they were packed: a product of two bf16 values is exact in f32.
+//! On processors without bf16 instructions, bf16 products are the same, with values that are
+//! rounded when they are packed: a product of two bf16 values is exact in f32.
 
 use super::operand::{AHEAD, DEPTH, Line, Operand, PANEL, Results, fetch_once};
 use super::vector::Vector;
 
-/// `results ← [results +] a · b` of two panels that are `depth` deep.
+/// Computes `results ← [results +] a · b` for two panels with depth `depth`.
 ///
 /// The processor has the kernel's instructions; `a` and `b` have `depth · PANEL` values; the
 /// destination is one of 32 rows of 32 values.
 pub(super) type Multiply = unsafe fn(a: *const f32, b: *const f32, depth: usize, to: Results);
 
-/// `ROWS` rows by `VECTORS` registers of columns.
+/// Computes a block of `ROWS` rows by `VECTORS` registers of columns.
 ///
 /// # Safety
-/// As [`Multiply`], for the rows and columns from the pointers on.
+/// As for [`Multiply`], for the rows and columns from the pointers on.
 #[inline(always)]
 unsafe fn multiply_block<V: Vector, const ROWS: usize, const VECTORS: usize>(
     a: *const f32,
@@ -45,7 +45,7 @@ unsafe fn multiply_block<V: Vector, const ROWS: usize, const VECTORS: usize>(
                     fetch_once(b.cast::<Line>().wrapping_add(AHEAD + line).cast());
                 }
             }
-            // What there are fewer of stays in registers while the others pass by.
+            // The smaller number of values stays in registers while the others are loaded.
             if ROWS < VECTORS {
                 let values: [V; ROWS] = std::array::from_fn(|row| V::splat(*a.add(row)));
                 for i in 0..VECTORS {
@@ -127,17 +127,16 @@ unsafe fn pack_step<V: Vector>(
         }
     }
     if round {
-        // A loop, as closures are compiled without the instructions of the caller.
+        // A loop, since closures are compiled without the caller's instructions.
         for value in packed {
             *value = rounded(*value);
         }
     }
 }
 
-/// The nearest bf16 value, of two equally near ones the even one, as `half::bf16::from_f32` has it;
-/// without a branch, so that loops over it vectorise. A NaN becomes a quiet one as there: were it
-/// left as it is, loops in place would become masked stores, which some processors take ten times
-/// as long for.
+/// Rounds to the nearest bf16 value, ties to even, as `half::bf16::from_f32`; without a branch, so
+/// that loops over it vectorise. A NaN becomes a quiet NaN, as there: if it were unchanged, loops
+/// in place would compile to masked stores, which take ten times as long on some processors.
 #[inline(always)]
 fn rounded(value: f32) -> f32 {
     let bits = value.to_bits();
@@ -146,7 +145,8 @@ fn rounded(value: f32) -> f32 {
     f32::from_bits(if value.is_nan() { quiet } else { nearest } & 0xffff_0000)
 }
 
-/// Multiplies and adds on `SUMS` registers, `rounds` times; returns how many numbers at a time.
+/// Multiplies and adds on `SUMS` registers, `rounds` times; returns the number of multiply-adds in
+/// a round.
 ///
 /// # Safety
 /// The processor has the vector's instructions.
@@ -170,16 +170,18 @@ unsafe fn multiply_registers<V: Vector, const SUMS: usize>(rounds: usize) -> usi
     SUMS * V::LANES
 }
 
-/// The kernel for one width of register, with blocks of at most `$rows` rows by `$vectors` registers
-/// of columns: as many sums as registers hold beside what is multiplied. Blocks of the whole width
-/// of a panel leave over the fewest rows, which have too few sums to keep both multipliers busy.
+/// Defines the kernel for one width of register, with blocks of at most `$rows` rows by `$vectors`
+/// registers of columns: as many sums as fit in registers beside the operands. Blocks as wide as a
+/// panel leave the fewest rows over, which have too few sums to keep both multipliers busy.
 macro_rules! kernel {
     ($name:ident, $feature:literal, $vector:ty, $rows:literal by $vectors:literal) => {
         pub(super) mod $name {
             use super::*;
 
+            /// Multiplies two panels.
+            ///
             /// # Safety
-            /// As [`Multiply`].
+            /// As for [`Multiply`].
             #[target_feature(enable = $feature)]
             pub(crate) unsafe fn multiply(a: *const f32, b: *const f32, depth: usize, to: Results) {
                 const BLOCKS: usize = PANEL.div_ceil($rows);
@@ -213,8 +215,10 @@ macro_rules! kernel {
                 }
             }
 
+            /// Packs one step of one panel.
+            ///
             /// # Safety
-            /// As [`pack_step`](super::pack_step).
+            /// As for [`pack_step`](super::pack_step).
             #[target_feature(enable = $feature)]
             pub(crate) unsafe fn pack_step(
                 operand: &Operand<'_>,
@@ -227,8 +231,10 @@ macro_rules! kernel {
                 unsafe { super::pack_step::<$vector>(operand, panel, step, round, lines) }
             }
 
+            /// Multiplies and adds on registers, to measure peak speed.
+            ///
             /// # Safety
-            /// As [`multiply_registers`](super::multiply_registers).
+            /// As for [`multiply_registers`](super::multiply_registers).
             #[target_feature(enable = $feature)]
             pub(crate) unsafe fn multiply_registers<const SUMS: usize>(rounds: usize) -> usize {
                 // SAFETY: the caller's promise.
@@ -268,7 +274,7 @@ mod tests {
             (0..70 * PANEL as u64).map(|i| counter.normal_at(i) as f32).collect();
         let offset = values.as_ptr().align_offset(size_of::<Line>());
         for kernel in [Kernel::Fma512, Kernel::Fma256, Kernel::Neon] {
-            let Some(packing) = Packing::of(kernel, Products::F32) else { continue };
+            let Some(packing) = Packing::for_kernel(kernel, Products::F32) else { continue };
             let tile = |offset, depth| {
                 let at = Matrix::rows(PANEL).transposed().at(offset);
                 Operand::left(&values, at, PANEL, depth)
@@ -280,11 +286,11 @@ mod tests {
             }
             let lines = packing.lines_of(&operand).unwrap();
             assert!(lines.iter().map(|line| line.0).eq(packed.iter().map(|line| line.0)));
-            // Half a step, or from within a cache line on, it has to be packed.
+            // Half a step, and data that does not begin at a cache line, have to be packed.
             assert!(packing.lines_of(&tile(offset, DEPTH / 2)).is_none());
             assert!(packing.lines_of(&tile(offset + 1, DEPTH)).is_none());
         }
-        if let Some(packing) = Packing::of(Kernel::Fma256, Products::Bf16) {
+        if let Some(packing) = Packing::for_kernel(Kernel::Fma256, Products::Bf16) {
             let at = Matrix::rows(PANEL).transposed().at(offset);
             assert!(packing.lines_of(&Operand::left(&values, at, PANEL, DEPTH)).is_none());
         }
@@ -296,8 +302,8 @@ mod tests {
         let values: Vec<f32> = (0..80 * 90).map(|i| counter.normal_at(i) as f32).collect();
         for kernel in [Kernel::Fma512, Kernel::Fma256, Kernel::Neon] {
             for products in [Products::F32, Products::Bf16] {
-                let Some(packing) = Packing::of(kernel, products) else { continue };
-                Operand::of_every_kind(&values, |operand| {
+                let Some(packing) = Packing::for_kernel(kernel, products) else { continue };
+                Operand::with_every_kind(&values, |operand| {
                     for panel in 0..operand.panels() {
                         for step in 0..operand.steps() {
                             let mut lines = vec![Line([7; 32]); packing.step_lines()];

@@ -1,4 +1,4 @@
-//! Which kernel multiplies matrices: what the processor has, or what the user chose of it.
+//! Kernels of matrix products: the processor's fastest, or the user's choice.
 
 use super::Products;
 use std::sync::OnceLock;
@@ -20,36 +20,36 @@ pub enum Kernel {
     Gemm,
 }
 
-/// The environment variable by which the user chooses.
+/// Environment variable by which the user chooses.
 const VARIABLE: &str = "TAPER_KERNEL";
 
-/// A choice that cannot be followed.
+/// A choice of kernel that is not possible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KernelError {
     /// No kernel has this name.
     #[error("{VARIABLE}={name}: no such matrix kernel; this processor has {here}")]
     Unknown {
-        /// What was asked for.
+        /// Requested name.
         name: String,
-        /// The names of what there is.
+        /// Names of the available kernels.
         here: String,
     },
     /// The processor does not have the instructions.
     #[error("{VARIABLE}={name}: this processor does not have it; it has {here}")]
     Missing {
-        /// What was asked for.
+        /// Requested name.
         name: &'static str,
-        /// The names of what there is.
+        /// Names of the available kernels.
         here: String,
     },
 }
 
 impl Kernel {
-    /// All of them, the fastest first.
+    /// All kernels, the fastest first.
     pub const ALL: [Self; 6] =
         [Self::Tiles, Self::Dots, Self::Fma512, Self::Fma256, Self::Neon, Self::Gemm];
 
-    /// The name that `TAPER_KERNEL` takes.
+    /// Name in `TAPER_KERNEL`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -62,7 +62,7 @@ impl Kernel {
         }
     }
 
-    /// What it is made of.
+    /// Instructions of the kernel, for messages.
     #[must_use]
     pub const fn instructions(self) -> &'static str {
         match self {
@@ -75,8 +75,8 @@ impl Kernel {
         }
     }
 
-    /// The kernel for f32 tensors: the one that was [chosen](Kernel::chosen) where it serves, or
-    /// else the fastest that does.
+    /// Kernel for f32 tensors: the [chosen](Kernel::chosen) one if it supports these products,
+    /// otherwise the fastest that does.
     #[must_use]
     pub fn best(products: Products) -> Self {
         let chosen = Self::chosen().ok().flatten();
@@ -84,11 +84,11 @@ impl Kernel {
         all.into_iter().find(|kernel| kernel.serves(products)).unwrap_or(Self::Gemm)
     }
 
-    /// What the environment variable `TAPER_KERNEL` chooses, to compare or to work around a virtual
-    /// machine that announces what it does not have. It is read once.
+    /// Kernel that the environment variable `TAPER_KERNEL` chooses: for comparisons, or if a
+    /// virtual machine announces instructions that it does not support. The variable is read once.
     ///
     /// # Errors
-    /// When no kernel has that name, or the processor does not have it.
+    /// When no kernel has that name, or the processor does not support it.
     pub fn chosen() -> Result<Option<Self>, KernelError> {
         static CHOSEN: OnceLock<Result<Option<Kernel>, KernelError>> = OnceLock::new();
         let read = || {
@@ -115,7 +115,7 @@ impl Kernel {
         }
     }
 
-    /// Whether this processor has it.
+    /// Whether this processor supports it.
     #[must_use]
     pub fn is_here(self) -> bool {
         match self {
@@ -138,10 +138,10 @@ impl Kernel {
         }
     }
 
-    /// Whether this kernel can compute such products here.
+    /// Whether this kernel can compute such products on this processor.
     #[must_use]
     pub fn serves(self, products: Products) -> bool {
-        // Six products at twice the rate of f32 multiply-adds would be slower than those.
+        // Six products at twice the rate of f32 multiply-adds would be slower than one in f32.
         let splits_in_vain = self == Self::Dots && products == Products::F32;
         self.is_here() && !splits_in_vain
     }
@@ -166,7 +166,7 @@ mod tests {
         );
     }
 
-    /// What runs is what the processor has been asked for.
+    /// The kernel that runs is one that the processor supports.
     #[test]
     fn the_best_kernel_is_one_that_serves() {
         for products in [Products::F32, Products::Bf16] {

@@ -1,6 +1,6 @@
-//! Matrix products on strided host slices: the one place that multiplies matrices on the CPU.
+//! Matrix products on strided host slices: the only place that multiplies matrices on the CPU.
 //!
-//! [`Kernel`]s, chosen by what the processor has and by [`Products`]:
+//! [`Kernel`]s, chosen by the processor and by [`Products`]:
 //! - [`Kernel::Tiles`]: Intel AMX, twenty times the rate of f32 multiply-adds in bf16. An f32
 //!   product is made of six bf16 ones, on operands split exactly into three parts each:
 //!   as accurate as f32 arithmetic, and up to twice as fast;
@@ -10,15 +10,15 @@
 //! - [`Kernel::Gemm`]: the `gemm` crate, for f64, for processors that have none of these, and as
 //!   the others' oracle.
 //!
-//! All but the last pack their operands and share the rest: [`blocked`]. Products too small for that
-//! are multiplied where they lie, by the same instructions: [`small`]. Products of weights that are
-//! held in int8, for decoding, have kernels of their own: [`int8`].
+//! All but the last pack their operands and share the rest: [`blocked`]. Products too small for
+//! that are computed on operands in place, by the same instructions: [`small`]. Products of int8
+//! weights, for decoding, have kernels of their own: [`int8`].
 //!
-//! Results do not depend on the number of threads: rows and columns are split between them, and the
-//! summed dimension only at places that the shape of the product fixes.
+//! Results do not depend on the number of threads: rows and columns are divided among them, and the
+//! summed dimension only at places that the shape of the product determines.
 
-// On other processors no kernel packs its operands: the code for those that do compiles, and
-// nothing calls it.
+// On other processors no kernel packs its operands: the code for those that do is compiled but
+// unused.
 #![cfg_attr(
     not(any(target_arch = "x86_64", target_arch = "aarch64")),
     allow(unreachable_code, unused_variables, dead_code)
@@ -57,11 +57,11 @@ pub(crate) use packing::Packing;
 pub use peak::multiply_adds_on_registers;
 use rayon::prelude::*;
 
-/// How the operands of matrix products are rounded. Sums are in f32 always, and so is everything
-/// that is not a product.
+/// Rounding of the operands of matrix products. Sums, and everything that is not a product, are
+/// always in f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Products {
-    /// Not at all.
+    /// None.
     #[default]
     F32,
     /// To bf16: 8 significant bits.
@@ -69,11 +69,11 @@ pub enum Products {
 }
 
 impl Products {
-    /// Those of a model that computes in `dtype` on `device`. On the host, bf16 is a matter of the
-    /// products alone; elsewhere of every operation, so that nothing is left for the products
-    /// to round.
+    /// Products of a model that computes in `dtype` on `device`. On the host, bf16 affects only
+    /// products; on other devices it affects every operation, so that products need no rounding of
+    /// their own.
     #[must_use]
-    pub fn of(dtype: DType, device: &Device) -> Self {
+    pub fn for_model(dtype: DType, device: &Device) -> Self {
         if device.is_cpu() && dtype == DType::BF16 { Self::Bf16 } else { Self::F32 }
     }
 }
@@ -96,12 +96,12 @@ impl Matrix {
         Self { offset, ..self }
     }
 
-    /// The transpose, without moving anything.
+    /// The transpose, as a view.
     pub(crate) const fn transposed(self) -> Self {
         Self { row: self.column, column: self.row, ..self }
     }
 
-    /// Where each element is.
+    /// Positions of all elements.
     fn elements(self, rows: usize, columns: usize) -> impl Iterator<Item = usize> {
         let of_row =
             move |i| (0..columns).map(move |j| self.offset + i * self.row + j * self.column);
@@ -117,12 +117,12 @@ impl Matrix {
     }
 }
 
-/// Who computes a product.
+/// Threads that compute a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Threads {
-    /// Every thread of the pool: for a product that stands alone.
+    /// Every thread of the pool: for a single large product.
     All,
-    /// The calling one: for many small products that run side by side.
+    /// The calling thread: for many small products that run in parallel.
     One,
 }
 
@@ -133,7 +133,7 @@ fn has_avx512_bf16() -> bool {
         && std::arch::is_x86_feature_detected!("avx512bf16")
 }
 
-/// `out (m, n) = a (m, k) · b (k, n)`, replacing or adding to what `out` holds.
+/// Computes `a (m, k) · b (k, n)`, and replaces `out (m, n)` or adds to it.
 pub(crate) fn product<T: Float>(
     shape: (usize, usize, usize),
     a: (&[T], Matrix),
@@ -146,10 +146,11 @@ pub(crate) fn product<T: Float>(
     unsafe { raw_product(shape, a, b, (Shared::new(out), out_at), write, how, None) };
 }
 
-/// What is done to some whole rows of a result, from the given one on, as soon as they are there.
+/// Function called on whole rows of a result, from the given one on, as soon as they are complete.
 pub(crate) type Finish<'a, T> = &'a (dyn Fn(usize, &mut [T]) + Sync);
 
-/// `a (m, k) · b (k, n)`, row-major, on every thread; then `finish` on every row, once.
+/// Computes `a (m, k) · b (k, n)`, row-major, on every thread; then calls `finish` on every row,
+/// once.
 pub(crate) fn product_then<T: Float>(
     (m, k, n): (usize, usize, usize),
     a: (&[T], Matrix),
@@ -157,11 +158,11 @@ pub(crate) fn product_then<T: Float>(
     products: Products,
     finish: Option<Finish<'_, T>>,
 ) -> Vec<T> {
-    // SAFETY: the room is this function's alone, and the product writes all of it.
+    // SAFETY: only this function uses the memory, and the product writes all of it.
     unsafe { filled(m * n, |room| product_into((m, k, n), a, b, room, products, finish)).0 }
 }
 
-/// As [`product_then`], into memory of one's own, which has room for `m · n` values and need not be
+/// Computes [`product_then`] into given memory, which has room for `m · n` values and need not be
 /// initialised; afterwards it is.
 ///
 /// # Safety
@@ -199,18 +200,18 @@ pub(crate) unsafe fn product_into<T: Float>(
     }
 }
 
-/// The right operand of a product.
+/// Right operand of a product.
 #[derive(Clone, Copy)]
 pub(crate) enum Right<'a, T> {
-    /// As it lies in memory.
+    /// In its original layout.
     Plain(&'a [T], Matrix),
-    /// Packed before, for a kernel of this processor and for f32.
+    /// Packed, for a kernel of this processor and for f32.
     Packed(&'a Packed),
-    /// Rounded to int8 and packed before, for a kernel of this processor and for f32.
+    /// Rounded to int8 and packed, for a kernel of this processor and for f32.
     Int8(&'a int8::PackedInt8),
 }
 
-/// As [`raw_product`], with all of `out` replaced.
+/// Computes [`raw_product`] with int8 weights, and replaces all of `out`.
 ///
 /// # Safety
 /// As [`raw_product`].
@@ -225,13 +226,13 @@ unsafe fn int8_product<T: Float>(
         unreachable!("only f32 is multiplied by int8")
     };
     assert!((b.inputs(), b.outputs()) == (k, n) && (a_at.row, a_at.column) == (k, 1));
-    let finish = finish.map(of_f32);
+    let finish = finish.map(finish_f32);
     let finish = finish.as_ref().map(|finish| finish as Finish<'_, f32>);
     // SAFETY: the caller's promise.
     unsafe { int8::product(&a[a_at.offset..a_at.offset + m * k], m, b, out, finish) }
 }
 
-/// As [`raw_product`], with all of `out` replaced.
+/// Computes [`raw_product`] with a packed operand, and replaces all of `out`.
 ///
 /// # Safety
 /// As [`raw_product`].
@@ -257,27 +258,27 @@ unsafe fn packed_product<T: Float>(
     }
     crate::profile::count_product(m, k, n);
     let to = blocked::Destination { values, offset: 0, stride: n, write: Write::Replace };
-    let finish = finish.map(of_f32);
+    let finish = finish.map(finish_f32);
     let finish = finish.as_ref().map(|finish| finish as Finish<'_, f32>);
     // SAFETY: the caller's promise, and the extents by the assertion.
     unsafe { blocked::product_with_packed(&left, b, to, Threads::All, finish) }
 }
 
-/// `finish` for rows that are known to be f32.
-fn of_f32<T: Float>(finish: Finish<'_, T>) -> impl Fn(usize, &mut [f32]) + Sync {
+/// Adapts `finish` to rows that are known to be f32.
+fn finish_f32<T: Float>(finish: Finish<'_, T>) -> impl Fn(usize, &mut [f32]) + Sync {
     move |row, out| {
-        if let Some(out) = T::of_f32_mut(out) {
+        if let Some(out) = T::from_f32_mut(out) {
             finish(row, out);
         }
     }
 }
 
-/// Returns whether `finish` has been called for every row; otherwise it has been for none. It takes
-/// a destination without gaps.
+/// Computes a product. Returns whether `finish` has been called for every row; otherwise it has
+/// been called for none. `finish` requires a destination without gaps.
 ///
 /// # Safety
-/// Nobody else reads or writes `out` meanwhile, and where it is added to, it is initialised.
-/// Afterwards it is.
+/// Nobody else reads or writes `out` meanwhile; if it is added to, it is initialised. Afterwards it
+/// is.
 pub(crate) unsafe fn raw_product<T: Float>(
     (m, k, n): (usize, usize, usize),
     (a, a_at): (&[T], Matrix),
@@ -307,10 +308,10 @@ pub(crate) unsafe fn raw_product<T: Float>(
                     {
                         return false;
                     }
-                    // Packing operands would not pay for one of the others either.
+                    // Packing operands would not pay for another kernel either.
                     kernel = Kernel::Gemm;
                 }
-                let finish = finish.map(of_f32);
+                let finish = finish.map(finish_f32);
                 let finish = finish.as_ref().map(|finish| finish as Finish<'_, f32>);
                 product_f32(
                     (m, k, n),
@@ -333,17 +334,17 @@ pub(crate) unsafe fn raw_product<T: Float>(
 /// An operand of [`multiply`]: row-major, or its transpose.
 #[derive(Debug, Clone, Copy)]
 pub struct Factor<'a> {
-    /// The elements.
+    /// Elements.
     pub values: &'a [f32],
-    /// Whether it is the transpose of the factor that lies there row-major.
+    /// Whether the slice holds the transpose, row-major.
     pub transposed: bool,
 }
 
-/// `out (m, n) = a (m, k) · b (k, n)`, on every thread by a kernel of one's choice: for comparisons.
-/// Returns whether it serves; nothing is done where not.
+/// Computes `out (m, n) = a (m, k) · b (k, n)`, on every thread, by the given kernel: for
+/// comparisons. Returns whether the kernel supports it; otherwise does nothing.
 ///
 /// # Panics
-/// When the operands have other sizes.
+/// When the sizes of the operands do not match.
 #[must_use]
 pub fn multiply(
     (kernel, products): (Kernel, Products),
@@ -366,7 +367,7 @@ pub fn multiply(
     kernel.serves(products)
 }
 
-/// Whether `finish` has been called, as in [`raw_product`].
+/// Computes a product in f32; returns whether `finish` has been called, as in [`raw_product`].
 ///
 /// # Safety
 /// As [`raw_product`].
@@ -382,7 +383,7 @@ unsafe fn product_f32(
     let (left, right) = (Operand::left(a, a_at, m, k), Operand::right(b, b_at, n, k));
     // SAFETY: the caller's promise; `raw_product` has checked the extents.
     unsafe {
-        if let Some(packing) = Packing::of(kernel, products)
+        if let Some(packing) = Packing::for_kernel(kernel, products)
             && left.is_packable()
             && right.is_packable()
             && out_at.column == 1

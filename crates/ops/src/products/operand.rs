@@ -1,15 +1,15 @@
-//! An operand of a product as the kernels see it: rows or columns in panels, and the summed
-//! dimension in steps.
+//! Operands of products as kernels see them: rows or columns in panels, and the summed dimension in
+//! steps.
 
 use super::Matrix;
 use std::ops::Range;
 
-/// Rows or columns of a panel.
+/// Number of rows or columns of a panel.
 pub(crate) const PANEL: usize = 32;
-/// Values of the summed dimension in a step.
+/// Number of values of the summed dimension in a step.
 pub(crate) const DEPTH: usize = 32;
 
-/// A cache line of packed values: bf16, or half as many of f32.
+/// A cache line of packed values: bf16, or half as many f32.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct Line(pub(super) [u16; 32]);
@@ -18,30 +18,30 @@ impl Line {
     pub(super) const ZERO: Self = Self([0; 32]);
 }
 
-/// Where the results of one panel times another are, or go.
+/// Destination of the product of two panels.
 #[derive(Clone, Copy)]
 pub(super) struct Results {
     pub(super) first: *mut f32,
-    /// From row to row.
+    /// Distance from one row to the next.
     pub(super) stride: usize,
-    /// Rows that are wanted: what a kernel gives for the others of a panel is any number.
+    /// Number of rows that are used: results in the other rows of a panel are arbitrary.
     pub(super) rows: usize,
-    /// Whether they are added to what is there.
+    /// Whether results are added to the existing values.
     pub(super) add: bool,
 }
 
-/// Which operand a panel belongs to.
+/// Side of a product that a panel belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Left,
     Right,
 }
 
-/// An f32 operand seen as `count` rows (left) or columns (right) of `depth` values.
+/// An f32 operand as `count` rows (left) or columns (right) of `depth` values.
 #[derive(Clone, Copy)]
 pub(super) struct Operand<'a> {
     pub(super) values: &'a [f32],
-    /// Where it starts.
+    /// Offset of the first value.
     pub(super) offset: usize,
     /// Stride between rows (left) or columns (right).
     pub(super) outer: usize,
@@ -82,7 +82,7 @@ impl<'a> Operand<'a> {
         self.inner == 1 || self.outer == 1
     }
 
-    /// What lies at most `depth` values from `start` on along the summed dimension.
+    /// Part of at most `depth` values from `start` on along the summed dimension.
     pub(super) fn stretch(&self, start: usize, depth: usize) -> Self {
         Self {
             offset: self.offset + start * self.inner,
@@ -91,7 +91,7 @@ impl<'a> Operand<'a> {
         }
     }
 
-    /// Some panels of it.
+    /// The part with these panels.
     pub(super) fn narrow(&self, panels: &Range<usize>) -> Self {
         let first = (panels.start * PANEL).min(self.count);
         let end = (panels.end * PANEL).min(self.count);
@@ -106,8 +106,8 @@ impl<'a> Operand<'a> {
         self.depth.div_ceil(DEPTH)
     }
 
-    /// Fetches what a step of a panel is packed from, as far as it exists: rows of memory are too
-    /// short and too far apart for the processor to see them coming.
+    /// Prefetches the data from which a step of a panel is packed, as far as it exists: rows in
+    /// memory are too short and too far apart for the hardware prefetcher.
     pub(super) fn prefetch(&self, (panel, step): (usize, usize)) {
         let (first, start) = (panel * PANEL, step * DEPTH);
         if first >= self.count || start >= self.depth {
@@ -135,8 +135,8 @@ impl<'a> Operand<'a> {
     }
 }
 
-/// A function that asks for the cache line of a value, on processors that can be asked: the hint of
-/// x86-64, and what ARMv8 calls it.
+/// Defines a function that prefetches the cache line of a value, on processors that support it:
+/// with x86-64's hint, and its equivalent in ARMv8.
 macro_rules! fetch {
     ($(#[$about:meta])* $visible:vis fn $name:ident: $x86:ident, $arm:literal) => {
         $(#[$about])*
@@ -149,7 +149,7 @@ macro_rules! fetch {
                 unsafe { _mm_prefetch::<$x86>(value.cast()) };
             }
             #[cfg(target_arch = "aarch64")]
-            // SAFETY: as above, of every ARMv8.
+            // SAFETY: as above, for every ARMv8.
             unsafe {
                 std::arch::asm!(
                     concat!("prfm ", $arm, ", [{}]"),
@@ -164,25 +164,25 @@ macro_rules! fetch {
 }
 
 fetch! {
-    /// Asks for a value that is wanted soon.
+    /// Prefetches a value that is needed soon.
     pub(crate) fn fetch: _MM_HINT_T0, "pldl1keep"
 }
 fetch! {
-    /// Asks for a value into the second-level cache.
+    /// Prefetches a value into the second-level cache.
     pub(super) fn fetch_later: _MM_HINT_T1, "pldl2keep"
 }
 fetch! {
-    /// Asks for a value that is read once: it takes no room in the other caches.
+    /// Prefetches a value that is read once, without displacing data in the other caches.
     pub(super) fn fetch_once: _MM_HINT_NTA, "pldl1strm"
 }
 
-/// Lines of the right operand by which a kernel asks ahead where there is one row, which waits for
-/// nothing but these: processors that see them coming stop at every page of 4 KiB.
+/// Number of lines of the right operand that a kernel prefetches ahead for a single row, which
+/// waits only for these: hardware prefetchers stop at every page of 4 KiB.
 pub(super) const AHEAD: usize = 32;
 
 #[cfg(test)]
 impl Operand<'_> {
-    /// What is at one place; zero outside.
+    /// Value at one place; zero outside.
     pub(super) fn value(&self, index: usize, k: usize) -> f32 {
         if index < self.count && k < self.depth {
             self.values[self.offset + index * self.outer + k * self.inner]
@@ -191,9 +191,9 @@ impl Operand<'_> {
         }
     }
 
-    /// Runs `test` on operands with every kind of edge, on both sides and in both orientations, of
-    /// at least 7,200 values.
-    pub(super) fn of_every_kind(values: &[f32], test: impl Fn(&Operand<'_>)) {
+    /// Runs `test` on operands with every kind of edge, on both sides and in both orientations,
+    /// with at least 7,200 values.
+    pub(super) fn with_every_kind(values: &[f32], test: impl Fn(&Operand<'_>)) {
         for (count, depth) in [(32, 32), (1, 1), (33, 70), (17, 31), (64, 65), (40, 16), (16, 17)] {
             for side in [Side::Left, Side::Right] {
                 for (outer, inner) in [(80, 1), (1, 80)] {

@@ -1,4 +1,4 @@
-//! Operands that are packed once, for many products.
+//! Operands that are packed once for many products.
 
 use super::blocked::pack;
 use super::operand::{Line, Operand, PANEL, Results};
@@ -11,7 +11,7 @@ use std::ops::Range;
 #[derive(Debug)]
 pub(crate) struct Packed {
     lines: Vec<Line>,
-    /// Rows or columns.
+    /// Number of rows or columns.
     count: usize,
     panels: usize,
     steps: usize,
@@ -19,7 +19,7 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
-    /// A left operand `(m, k)`: rows in panels.
+    /// Packs a left operand `(m, k)`: rows in panels.
     pub(crate) fn left(
         (values, at): (&[f32], Matrix),
         rows: usize,
@@ -29,7 +29,7 @@ impl Packed {
         Self::new(&Operand::left(values, at, rows, depth), how)
     }
 
-    /// A right operand `(k, n)`: columns in panels.
+    /// Packs a right operand `(k, n)`: columns in panels.
     pub(crate) fn right(
         (values, at): (&[f32], Matrix),
         depth: usize,
@@ -46,7 +46,7 @@ impl Packed {
         Self { lines, count: operand.count, panels, steps, packing }
     }
 
-    /// Columns, of a right operand.
+    /// Number of columns of a right operand.
     pub(super) fn columns(&self) -> usize {
         self.count
     }
@@ -59,17 +59,17 @@ impl Packed {
         self.packing
     }
 
-    /// Of all panels, one after the other.
+    /// Lines of all panels, one after the other.
     pub(super) fn all_lines(&self) -> &[Line] {
         &self.lines
     }
 
-    /// Panels of [`PANEL`] rows or columns.
+    /// Number of panels of [`PANEL`] rows or columns.
     pub(crate) fn panels(&self) -> usize {
         self.panels
     }
 
-    /// Some steps of one panel.
+    /// Lines of some steps of one panel.
     fn lines(&self, panel: usize, steps: &Range<usize>) -> &[Line] {
         let step_lines = self.packing.step_lines();
         let start = (panel * self.steps + steps.start) * step_lines;
@@ -89,10 +89,10 @@ impl PackedProducts {
         Self { packing, multiply: Multiply::new(packing), scratch: Vec::new() }
     }
 
-    /// `out ← [out +]` some panels of `left` times some of `right`, summed over all steps. `out` is
-    /// row-major with `stride`, and has room for whole panels: what lies outside the operands
-    /// is zero.
-    pub(crate) fn of_panels(
+    /// Computes `out ← [out +]` some panels of `left` times some of `right`, summed over all steps.
+    /// `out` is row-major with `stride`, and has room for whole panels: results outside the
+    /// operands are zero.
+    pub(crate) fn multiply_panels(
         &self,
         left: (&Packed, Range<usize>),
         right: (&Packed, Range<usize>),
@@ -111,9 +111,9 @@ impl PackedProducts {
         );
     }
 
-    /// `out ← [out +] a (m, k) · right[from · DEPTH ..][.. k]`: a left operand that is packed for
-    /// this product alone. `out` as above.
-    pub(crate) fn of_matrix(
+    /// Computes `out ← [out +] a (m, k) · right[from · DEPTH ..][.. k]`, with a left operand that
+    /// is packed for this product only. `out` as above.
+    pub(crate) fn multiply_matrix(
         &mut self,
         (a, a_at): (&[f32], Matrix),
         (m, k): (usize, usize),

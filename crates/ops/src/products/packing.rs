@@ -1,48 +1,50 @@
-//! How a kernel wants its operands packed, and what multiplies packed panels.
+//! Packing: the layout of operands for a kernel, and products of packed panels.
 
 use super::operand::{DEPTH, Line, Operand, PANEL, Results};
 use super::{Kernel, Products};
 
-/// How operands are packed: for which kernel, and how their values are rounded.
+/// Packing of operands: the kernel, and the rounding of values.
 ///
 /// There are two layouts. For the bf16 kernels a step of a panel is one or three parts of two
-/// [tiles](super::tile). For kernels of f32 multiply-adds it is `DEPTH` lines of `PANEL` values, of
-/// either operand: those of all rows or columns at one place of the summed dimension.
+/// [tiles](super::tile). For kernels of f32 multiply-adds it is `DEPTH` lines of `PANEL` values,
+/// for either operand: each line has the values of all rows or columns at one place of the summed
+/// dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Packing {
     kernel: Kernel,
     products: Products,
 }
 
-/// Lines of one panel at one step, in one part of bf16 values.
+/// Number of lines of one panel at one step, in one part of bf16 values.
 const BF16_LINES: usize = size_of::<[u16; PANEL * DEPTH]>() / size_of::<Line>();
-/// The same in f32.
+/// Number of lines of one panel at one step in f32.
 const F32_LINES: usize = 2 * BF16_LINES;
 impl Packing {
-    /// That of the fastest kernel for such products here; none where this does not pack.
+    /// Packing of the fastest kernel for such products on this processor; `None` if it does not
+    /// pack.
     pub(crate) fn best(products: Products) -> Option<Self> {
-        Self::of(Kernel::best(products), products)
+        Self::for_kernel(Kernel::best(products), products)
     }
 
-    /// As [`Packing::best`], for products of some panels: to split operands in three does not pay
-    /// for those.
-    pub(crate) fn best_of_panels(products: Products) -> Option<Self> {
+    /// Packing for products of some panels; as [`Packing::best`], except that splitting operands in
+    /// three does not pay for these.
+    pub(crate) fn best_for_panels(products: Products) -> Option<Self> {
         match (Kernel::best(products), products) {
             (Kernel::Tiles, Products::F32) => [Kernel::Fma512, Kernel::Fma256]
                 .into_iter()
-                .find_map(|kernel| Self::of(kernel, products)),
-            (kernel, _) => Self::of(kernel, products),
+                .find_map(|kernel| Self::for_kernel(kernel, products)),
+            (kernel, _) => Self::for_kernel(kernel, products),
         }
     }
 
-    /// Whether a product costs less than to keep its result in memory and read it again: on AMX. By
-    /// AVX-512 BF16 it does not, for vocabularies of 10,000 to 200,000.
+    /// Whether recomputing a product costs less than storing and reading its result: true for AMX.
+    /// For AVX-512 BF16 it is false, with vocabularies of 10,000 to 200,000.
     pub(crate) fn is_cheaper_than_memory(self) -> bool {
         self.kernel == Kernel::Tiles
     }
 
-    /// None where the kernel does not serve, or does not pack.
-    pub(crate) fn of(kernel: Kernel, products: Products) -> Option<Self> {
+    /// Packing of a kernel; `None` if it does not support the products, or does not pack.
+    pub(crate) fn for_kernel(kernel: Kernel, products: Products) -> Option<Self> {
         (kernel != Kernel::Gemm && kernel.serves(products)).then_some(Self { kernel, products })
     }
 
@@ -52,7 +54,7 @@ impl Packing {
         self.products == Products::Bf16
     }
 
-    /// bf16 parts of a value.
+    /// Number of bf16 parts of a value.
     fn parts(self) -> usize {
         if self.products == Products::Bf16 { 1 } else { 3 }
     }
@@ -62,30 +64,29 @@ impl Packing {
         matches!(self.kernel, Kernel::Tiles | Kernel::Dots)
     }
 
-    /// Panels of rows in a block, and steps of their depth: what is packed of the left operand at a
-    /// time. No result depends on either.
+    /// Number of panels of rows in a block, and of depth steps: the part of the left operand that
+    /// is packed at a time. No result depends on either.
     ///
-    /// By 16 steps a panel of bf16 fits the first-level cache in one part. One of f32 is twice as
-    /// large and comes from the second level, which feeds multiply-adds of AVX-512 well enough:
-    /// fewer steps would read and write the results more often, which costs more. Eight panels are
-    /// 256 KiB of bf16 in one part and 512 KiB of f32.
+    /// With 16 steps a panel of bf16 in one part fits the first-level cache. A panel of f32 is
+    /// twice as large and comes from the second level, which is fast enough for multiply-adds of
+    /// AVX-512: fewer steps would read and write the results more often, which costs more. Eight
+    /// panels are 256 KiB of bf16 in one part and 512 KiB of f32.
     ///
-    /// Processors without AVX-512 have a second level of 256 or 512 KiB, and half of it must do for
-    /// the left operand: a quarter of that block made products on two cores of a Zen 3 a tenth
-    /// faster. Their kernel goes through a panel of the right operand once for every three rows, so
-    /// that it has to stay in a first level of 32 KiB: four steps of it have a quarter of the misses
-    /// that eight have.
+    /// Processors without AVX-512 have a second level of 256 or 512 KiB, half of which is available
+    /// for the left operand: a quarter of that block made products on two cores of a Zen 3 a tenth
+    /// faster. Their kernel reads a panel of the right operand once for every three rows, so that
+    /// it has to stay in a first level of 32 KiB: four steps have a quarter of the misses of eight.
     pub(super) fn block(self) -> (usize, usize) {
         if self.kernel == Kernel::Fma256 { (8, 4) } else { (8, 16) }
     }
 
-    /// Lines of one panel at one step.
+    /// Number of lines of one panel at one step.
     pub(super) fn step_lines(self) -> usize {
         if self.is_bf16() { self.parts() * BF16_LINES } else { F32_LINES }
     }
 
-    /// The lines of an operand of one panel that lies in memory as this packing has it: a tile of
-    /// f32, with a row for each place of the summed dimension.
+    /// Lines of an operand of one panel that lies in memory in the layout of this packing: a tile
+    /// of f32, with a row for each place of the summed dimension.
     pub(super) fn lines_of<'a>(self, operand: &Operand<'a>) -> Option<&'a [Line]> {
         let Operand { values, offset, outer, inner, count, depth, .. } = *operand;
         let is_packed = !self.is_bf16()
@@ -101,7 +102,7 @@ impl Packing {
         }
     }
 
-    /// Packs one step of one panel. What lies outside the operand is zero.
+    /// Packs one step of one panel. Values outside the operand are zero.
     pub(super) fn pack_step(
         self,
         operand: &Operand<'_>,
@@ -113,8 +114,8 @@ impl Packing {
         assert!(panel < operand.panels() && step < operand.steps());
         assert!(lines.len() == self.step_lines());
         let round = self.products == Products::Bf16;
-        // SAFETY: a packing exists for kernels that serve here alone, so the processor has their
-        // instructions; the assertions are the functions' other preconditions.
+        // SAFETY: a packing exists only for kernels that this processor supports, so that it has
+        // their instructions; the assertions are the functions' other preconditions.
         unsafe {
             match self.kernel {
                 #[cfg(target_arch = "x86_64")]
@@ -133,7 +134,7 @@ impl Packing {
     }
 }
 
-/// A kernel made ready on this thread.
+/// A kernel prepared on this thread.
 pub(super) enum Multiply {
     #[cfg(target_arch = "x86_64")]
     Tiles(super::amx::Tiles, usize),
@@ -159,13 +160,14 @@ impl Multiply {
         }
     }
 
-    /// `results ← [results +] left · right`, of one panel each, packed as the kernel wants it.
+    /// Computes `results ← [results +] left · right` for one panel each, in the kernel's packing.
     ///
     /// # Safety
-    /// As the kernels': lines of `steps` steps, and a destination of 32 rows of 32 values.
+    /// As for the kernels: lines of `steps` steps, and a destination of 32 rows of 32 values.
     pub(super) unsafe fn run(&self, left: &[Line], right: &[Line], steps: usize, to: Results) {
         let (left, right) = (left.as_ptr(), right.as_ptr());
-        // SAFETY: the caller's promise; a packing exists for kernels that serve here alone.
+        // SAFETY: the caller's promise; a packing exists only for kernels that this processor
+        // supports.
         unsafe {
             match self {
                 #[cfg(target_arch = "x86_64")]

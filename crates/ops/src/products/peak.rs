@@ -1,15 +1,16 @@
-//! What a processor could do at most: multiply-adds on registers alone.
+//! Peak speed of a processor: multiply-adds on registers only.
 
 use super::Kernel;
 
-/// Registers with a sum each: more than a multiply-add takes cycles, times as many as begin in one.
+/// Number of registers with a sum each: at least the latency of a multiply-add in cycles, times the
+/// number that begin per cycle.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const SUMS: usize = 12;
 
-/// Runs `rounds` times through the multiply-adds that `kernel` is made of, on registers alone and
-/// on the calling thread; returns how many numbers were multiplied and added. The time that it
-/// takes is what a product would take if operands came for nothing. `None` where the processor does
-/// not have them, and for the `gemm` crate, which has none of its own.
+/// Runs the multiply-adds of `kernel` `rounds` times, on registers only and on the calling thread;
+/// returns the number of multiply-adds. Their time is that of a product whose operands cost nothing
+/// to load. `None` if the processor does not support them, and for the `gemm` crate, which has none
+/// of its own.
 #[must_use]
 pub fn multiply_adds_on_registers(kernel: Kernel, rounds: usize) -> Option<usize> {
     if !kernel.is_here() {

@@ -1,10 +1,10 @@
-//! Products of a few rows and columns, as each head of a short sequence makes them: by multiply-adds,
-//! on operands that stay where they are.
+//! Products of a few rows and columns, as in each head of a short sequence: by multiply-adds, on
+//! operands in place.
 //!
-//! To pack both operands costs such a product more than its arithmetic. Values of the left one are
-//! read one by one, wherever they lie, and rows of the right one as they lie. Only where the right
-//! one is the transpose of what is in memory, or its columns fill no whole registers, is it put in
-//! order first. Every result is summed in order, as by the other kernels of multiply-adds.
+//! For such a product, packing both operands costs more than its arithmetic. Values of the left one
+//! are read one by one with any stride, and rows of the right one in place. The right one is only
+//! copied if it is transposed in memory, or its columns do not fill whole registers. Every result
+//! is summed in order, as by the other kernels of multiply-adds.
 
 use super::blocked::{RIGHT, with_scratch};
 use super::operand::Line;
@@ -12,10 +12,10 @@ use super::vector::Vector;
 use super::{Kernel, Matrix};
 use crate::shared::{Shared, Write};
 
-/// Values of the right operand at most: half of a first-level cache.
+/// Largest number of values of the right operand: half of a first-level cache.
 const MOST: usize = 4 * 1024;
 
-/// A matrix from its first value on: element `(i, j)` is at `first + i·row + j·column`.
+/// A matrix, from its first value on: element `(i, j)` is at `first + i·row + j·column`.
 #[derive(Clone, Copy)]
 struct Source {
     first: *const f32,
@@ -24,8 +24,10 @@ struct Source {
 }
 
 impl Source {
+    /// Address of an element.
+    ///
     /// # Safety
-    /// The element is there.
+    /// The element exists.
     #[inline(always)]
     unsafe fn at(self, i: usize, j: usize) -> *const f32 {
         // SAFETY: the caller's promise.
@@ -33,7 +35,7 @@ impl Source {
     }
 }
 
-/// Row-major results: what a product writes, or adds to.
+/// Row-major results that a product writes, or adds to.
 #[derive(Clone, Copy)]
 struct Target {
     first: *mut f32,
@@ -41,19 +43,19 @@ struct Target {
     add: bool,
 }
 
-/// `to ← [to +] a (m, k) · b (k, n)`; `b` is contiguous along one of its dimensions, and `scratch`
-/// has room for its rows, each a whole number of registers wide.
+/// Computes `to ← [to +] a (m, k) · b (k, n)`; `b` is contiguous along one of its dimensions, and
+/// `scratch` has room for its rows, each a whole number of registers wide.
 ///
-/// The processor has the kernel's instructions, and the matrices are there.
+/// The processor has the kernel's instructions, and the matrices exist.
 type Multiply =
     unsafe fn(shape: (usize, usize, usize), a: Source, b: Source, to: Target, scratch: *mut f32);
 
-/// Multiplies by `kernel`, or what it has for small products; returns whether it did: where the
-/// right operand is small enough, and all of it is laid out so that registers can be read.
+/// Multiplies by the small-product variant of `kernel`, if it has one; returns whether it did. The
+/// right operand must be small enough, and contiguous along one of its dimensions.
 ///
 /// # Safety
-/// The operands and the destination are in bounds, nobody else reads or writes that meanwhile, and
-/// where it is added to, it is initialised.
+/// The operands and the destination are in bounds, and nobody else reads or writes the destination
+/// meanwhile; if it is added to, it is initialised.
 pub(super) unsafe fn product(
     kernel: Kernel,
     (m, k, n): (usize, usize, usize),
@@ -64,7 +66,7 @@ pub(super) unsafe fn product(
 ) -> bool {
     let values = k * n.next_multiple_of(LANES);
     let is_readable = b_at.column == 1 || b_at.row == 1;
-    let Some(multiply) = of_kernel(kernel)
+    let Some(multiply) = for_kernel(kernel)
         .filter(|_| values <= MOST && is_readable && out_at.column == 1 && m > 0 && n > 0 && k > 0)
     else {
         return false;
@@ -86,11 +88,11 @@ pub(super) unsafe fn product(
     true
 }
 
-/// Lanes of the widest register.
+/// Number of lanes of the widest register.
 const LANES: usize = 16;
 
-/// What multiplies where this is the kernel of f32 products.
-fn of_kernel(kernel: Kernel) -> Option<Multiply> {
+/// Small products that go with a kernel of f32 products.
+fn for_kernel(kernel: Kernel) -> Option<Multiply> {
     if !kernel.is_here() {
         return None;
     }
@@ -106,11 +108,11 @@ fn of_kernel(kernel: Kernel) -> Option<Multiply> {
     }
 }
 
-/// The right operand `(k, n)` with contiguous rows of whole registers: itself, or in `scratch`.
-/// What is beyond its columns there is any number.
+/// Arranges the right operand `(k, n)` in contiguous rows of whole registers: in place, or in
+/// `scratch`. Values beyond its columns there are arbitrary.
 ///
 /// # Safety
-/// As [`Multiply`].
+/// As for [`Multiply`].
 #[inline(always)]
 unsafe fn in_rows<V: Vector>((k, n): (usize, usize), b: Source, scratch: *mut f32) -> Source {
     if b.column == 1 && n.is_multiple_of(V::LANES) {
@@ -130,7 +132,7 @@ unsafe fn in_rows<V: Vector>((k, n): (usize, usize), b: Source, scratch: *mut f3
                 }
                 continue;
             }
-            // Beyond the last column it is read again.
+            // Beyond the last column, the last is read again.
             let column = |c: usize| j + c.min(count - 1);
             let whole = k - k % V::LANES;
             for i in (0..whole).step_by(V::LANES) {
@@ -146,11 +148,11 @@ unsafe fn in_rows<V: Vector>((k, n): (usize, usize), b: Source, scratch: *mut f3
     Source { first: scratch, row, column: 1 }
 }
 
-/// `ROWS` rows by `VECTORS` registers of columns, of the last of which `last` columns are wanted.
+/// Computes `ROWS` rows by `VECTORS` registers of columns; the last register has `last` columns.
 ///
 /// # Safety
-/// As [`Multiply`], for the rows and columns from the pointers on; `b` has contiguous rows of whole
-/// registers.
+/// As for [`Multiply`], for the rows and columns from the pointers on; `b` has contiguous rows of
+/// whole registers.
 #[inline(always)]
 unsafe fn multiply_block<V: Vector, const ROWS: usize, const VECTORS: usize>(
     k: usize,
@@ -195,14 +197,16 @@ unsafe fn multiply_block<V: Vector, const ROWS: usize, const VECTORS: usize>(
     }
 }
 
-/// The kernel for one width of register, with blocks of so many rows at most.
+/// Defines the kernel for one width of register, with blocks of at most `$rows` rows.
 macro_rules! kernel {
     ($name:ident, $feature:literal, $vector:ty, $most:literal: $($rows:literal)*) => {
         mod $name {
             use super::*;
 
+            /// Multiplies small matrices.
+            ///
             /// # Safety
-            /// As [`Multiply`](super::Multiply).
+            /// As for [`Multiply`](super::Multiply).
             #[target_feature(enable = $feature)]
             pub(super) unsafe fn multiply(
                 (m, k, n): (usize, usize, usize),
@@ -226,7 +230,7 @@ macro_rules! kernel {
                 }
             }
 
-            /// Some registers of columns, for all rows.
+            /// Computes some registers of columns, for all rows.
             #[inline]
             #[target_feature(enable = $feature)]
             unsafe fn columns<const VECTORS: usize>(
@@ -236,7 +240,7 @@ macro_rules! kernel {
                 to: Target,
                 last: usize,
             ) {
-                // Blocks of nearly as many rows each.
+                // Blocks with nearly equal numbers of rows.
                 let blocks = m.div_ceil($most);
                 let mut row = 0;
                 for block in 1..=blocks {
@@ -274,18 +278,18 @@ mod tests {
         (0..count as u64).map(|i| counter.normal_at(i) as f32).collect()
     }
 
-    /// The bits of a loop over one result after the other, whatever lies around the operands and
-    /// whichever way they lie; and nothing is written beside the results.
+    /// The bits equal those of a loop over one result after the other, for any surroundings and
+    /// orientation of the operands; and nothing outside the results is written.
     #[test]
     fn results_are_summed_in_order_and_nothing_else_is_touched() {
         const GAP: usize = 3;
         let shapes = [1, 2, 7, 8, 9, 14, 16, 17, 31, 32, 33, 40];
-        let kernels = Kernel::ALL.into_iter().filter(|&kernel| of_kernel(kernel).is_some());
+        let kernels = Kernel::ALL.into_iter().filter(|&kernel| for_kernel(kernel).is_some());
         for kernel in kernels {
             for (m, k, n) in shapes.into_iter().flat_map(|m| {
                 shapes.into_iter().flat_map(move |k| shapes.into_iter().map(move |n| (m, k, n)))
             }) {
-                // No value lies before the first of an operand or behind its last.
+                // No value lies before the first of an operand or after its last.
                 let wide = |rows: usize, columns: usize| (rows - 1) * (columns + GAP) + columns;
                 for (a_turned, b_turned, write) in [
                     (false, false, Write::Replace),
@@ -307,7 +311,8 @@ mod tests {
                     let start = random(3, wide(m, n) + GAP);
                     let mut out = start.clone();
                     let to = (Shared::new(&mut out), Matrix::rows(n + GAP));
-                    // SAFETY: the operands are as large as their shapes, and `out` is ours.
+                    // SAFETY: the operands are as large as their shapes, and only this test uses
+                    // `out`.
                     let is_done =
                         unsafe { product(kernel, (m, k, n), (&a, a_at), (&b, b_at), to, write) };
                     assert!(is_done, "{kernel:?} {m}×{k}×{n}");
@@ -336,7 +341,7 @@ mod tests {
         let mut out = vec![0.0; 400];
         let mut multiplies = |shape: (usize, usize, usize), b_at: Matrix, out_at: Matrix| {
             let (a, to) = ((a.as_slice(), Matrix::rows(shape.1)), (Shared::new(&mut out), out_at));
-            // SAFETY: all is in bounds, and `out` is ours.
+            // SAFETY: everything is in bounds, and only this test uses `out`.
             unsafe {
                 product(
                     Kernel::best(crate::Products::F32),

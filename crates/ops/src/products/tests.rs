@@ -1,4 +1,4 @@
-//! Every kernel that this machine has, against f64 and against each other.
+//! Every kernel of this machine, compared with f64 and with each other.
 
 use super::*;
 use crate::rng::Counter;
@@ -20,7 +20,7 @@ const SHAPES: [(usize, usize, usize); 8] = [
     (64, 1300, 96),
 ];
 
-/// Whether each operand is the transpose of what lies in memory, and what becomes of the result.
+/// Whether each operand is transposed in memory, and whether the result is replaced or added to.
 const WAYS: [(bool, bool, Write); 4] = [
     (false, false, Write::Replace),
     (true, false, Write::Add),
@@ -32,7 +32,7 @@ fn oriented(turned: bool, rows: usize, columns: usize) -> Matrix {
     if turned { Matrix::rows(rows).transposed() } else { Matrix::rows(columns) }
 }
 
-/// The product on the elements of slices, into a copy of `start`.
+/// Computes the product of slices into a copy of `start`.
 fn run(
     (m, k, n): (usize, usize, usize),
     a: (&[f32], Matrix),
@@ -43,7 +43,7 @@ fn run(
 ) -> Vec<f32> {
     let mut out = start.to_vec();
     let to = (Shared::new(&mut out), Matrix::rows(n));
-    // SAFETY: `out` is this function's alone.
+    // SAFETY: only this function uses `out`.
     unsafe { product_f32((m, k, n), a, b, to, write, how, None) };
     out
 }
@@ -52,7 +52,7 @@ fn round(products: Products, value: f32) -> f32 {
     if products == Products::Bf16 { half::bf16::from_f32(value).to_f32() } else { value }
 }
 
-/// Calls with every kernel and type of products that this machine has.
+/// Calls `test` with every kernel and type of products of this machine.
 fn every_kernel(test: impl Fn(Kernel, Products)) {
     for products in [Products::F32, Products::Bf16] {
         Kernel::ALL
@@ -62,7 +62,7 @@ fn every_kernel(test: impl Fn(Kernel, Products)) {
     }
 }
 
-/// Every kernel that this machine has, on shapes with every kind of edge, in every orientation.
+/// Compares every kernel of this machine, on shapes with every kind of edge, in every orientation.
 #[test]
 fn kernels_agree_with_f64() {
     for (m, k, n) in SHAPES {
@@ -92,8 +92,8 @@ fn kernels_agree_with_f64() {
                             .zip(&expected)
                             .map(|(x, y)| (f64::from(*x) - y).abs())
                             .fold(0.0, f64::max);
-                        // Multiply-adds and, without AVX-512, the `gemm` crate sum all of `k` one
-                        // after the other: 5.2e-6 at most here.
+                        // Multiply-adds and, without AVX-512, the `gemm` crate sum all of `k`
+                        // sequentially: the error is at most 5.2e-6 here.
                         let bound = match kernel {
                             Kernel::Tiles | Kernel::Dots => 3e-6,
                             _ => 6e-6,
@@ -110,8 +110,8 @@ fn kernels_agree_with_f64() {
     }
 }
 
-/// The kernels of multiply-adds give what a loop over one result after the other does, to the bit:
-/// the same on every processor that has one of them.
+/// The multiply-add kernels give the same bits as a loop over one result after the other, and so
+/// the same on every processor with one of them.
 #[test]
 fn multiply_adds_are_summed_in_order() {
     for (m, k, n) in SHAPES {
@@ -143,8 +143,7 @@ fn multiply_adds_are_summed_in_order() {
     }
 }
 
-/// Which products are split over threads, and how, changes no bit, and neither does what else is in
-/// an operand: where a kernel packs.
+/// If a kernel packs, neither the division among threads nor the rest of an operand changes a bit.
 #[test]
 fn results_depend_on_their_operands_alone() {
     for (m, k, n) in [(300, 257, 65), (70, 1300, 200), (33, 65, 1200)] {
@@ -174,7 +173,7 @@ fn results_depend_on_their_operands_alone() {
     }
 }
 
-/// What is not finite stays in its row.
+/// Values that are not finite affect only their own row.
 #[test]
 fn what_is_not_finite_is_seen_in_its_row_alone() {
     let (m, k, n) = (40, 70, 40);
@@ -201,7 +200,7 @@ fn split_products_are_as_accurate_as_f32() {
     }
     for k in [32, 128, 512, 2048] {
         let (m, n) = (64, 64);
-        // Positive values: the case in which a bias of the split would add up.
+        // Positive values, for which a bias of the split would add up.
         for shift in [0.0, 1.0] {
             let (a, b) = (random(4, m * k), random(5, k * n));
             let (a, b): (Vec<f32>, Vec<f32>) = (

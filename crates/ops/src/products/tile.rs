@@ -1,9 +1,9 @@
-//! Operands of a product in tiles of bf16 pairs: the layout that the bf16 kernels read.
+//! Operands of a product in tiles of bf16 pairs: the layout of the bf16 kernels.
 //!
 //! A tile is 16 lines of 32 bf16 values. For a left operand a line is a row with 32 consecutive
 //! values of the summed dimension. For a right operand a line is a *pair* of the summed dimension,
-//! with the two values of each of 16 columns side by side, as dot-product instructions want them.
-//! Two tiles make a panel of 32 rows or columns.
+//! with the two values of each of 16 columns side by side, as dot-product instructions require. Two
+//! tiles make a panel of 32 rows or columns.
 //!
 //! An f32 value is either rounded to bf16, or split exactly into three bf16 parts (8 + 8 + 8 bits
 //! of its 24), whose products of significance 2⁻¹⁶ and above reproduce an f32 product to f32's own
@@ -13,13 +13,13 @@ use super::operand::{DEPTH, Line, Operand, PANEL, Side};
 use super::vector::transpose_16;
 use std::arch::x86_64::*;
 
-/// Rows or columns of a tile, and lines of it.
+/// Number of rows or columns of a tile, and of its lines.
 pub(super) const TILE: usize = PANEL / 2;
-/// Lines of one panel at one step, for each part of the values.
+/// Number of lines of one panel at one step, for each part of the values.
 pub(super) const STEP_LINES: usize = 2 * TILE;
 
-/// Packs one step of one panel: for each of `parts` (1 or 3), two tiles. What lies outside the
-/// operand is zero.
+/// Packs one step of one panel: for each of `parts` (1 or 3), two tiles. Values outside the operand
+/// are zero.
 ///
 /// # Safety
 /// The processor has avx512f, avx512bw and avx512bf16; the operand is in bounds and packable;
@@ -47,11 +47,11 @@ pub(super) unsafe fn pack_step(
     }
 }
 
-/// One tile of each part, from row or column `first` on. Most tiles are whole: all of them lies
-/// within the operand, and no mask is needed.
+/// Packs one tile of each part, from row or column `first` on. Most tiles are whole: they lie
+/// within the operand and need no mask.
 ///
 /// # Safety
-/// As [`pack_step`].
+/// As for [`pack_step`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 unsafe fn pack_tile<const PARTS: usize, const WHOLE: bool>(
@@ -103,13 +103,14 @@ unsafe fn pack_tile<const PARTS: usize, const WHOLE: bool>(
         }
     } else {
         let (columns, start) = (mask(count), if count > 0 { first } else { 0 });
-        // The conversion puts the first line's sixteen values before the second's: pair them
-        // up.
+        // The conversion puts the sixteen values of the first line before those of the second: they
+        // are interleaved here.
         let pairs = pair_up();
         #[allow(clippy::needless_range_loop, reason = "one index for three arrays")]
         for pair in 0..TILE {
             let line_mask = |line: usize| if line < depth { columns } else { 0 };
-            // SAFETY: the masks leave out what is not within `depth` lines of `count` values.
+            // SAFETY: the masks leave out everything that is not within `depth` lines of `count`
+            // values.
             let (x0, x1) = unsafe {
                 let row = operand.values.as_ptr().wrapping_add(
                     operand.offset + (step * DEPTH + 2 * pair) * operand.inner + start,
@@ -144,8 +145,8 @@ fn mask(count: usize) -> u16 {
     ((1u32 << count) - 1) as u16
 }
 
-/// Rounds 32 values to bf16; where there is more than one part, each further one rounds what
-/// the last left over.
+/// Rounds 32 values to bf16; with several parts, each further one rounds the remainder of the
+/// previous.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 fn convert<const PARTS: usize>(mut x0: __m512, mut x1: __m512) -> [__m512i; PARTS] {
@@ -162,7 +163,7 @@ fn convert<const PARTS: usize>(mut x0: __m512, mut x1: __m512) -> [__m512i; PART
     })
 }
 
-/// `(a₀ … a₁₅ b₀ … b₁₅)` → `(a₀ b₀ a₁ b₁ …)`, as an index of 16-bit values.
+/// Index of 16-bit values for `(a₀ … a₁₅ b₀ … b₁₅)` → `(a₀ b₀ a₁ b₁ …)`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn pair_up() -> __m512i {
@@ -185,7 +186,7 @@ mod tests {
     use super::*;
     use crate::rng::Counter;
 
-    /// One value at a time.
+    /// Packs one value at a time.
     fn oracle(operand: &Operand<'_>, panel: usize, step: usize, parts: usize, lines: &mut [Line]) {
         for half in 0..2 {
             for unit in 0..TILE {
@@ -213,13 +214,13 @@ mod tests {
         }
         let counter = Counter::new(1);
         let values: Vec<f32> = (0..80 * 90).map(|i| counter.normal_at(i) as f32).collect();
-        Operand::of_every_kind(&values, |operand| {
+        Operand::with_every_kind(&values, |operand| {
             for parts in [1, 3] {
                 for panel in 0..operand.panels() {
                     for step in 0..operand.steps() {
                         let mut ours = vec![Line([7; DEPTH]); parts * STEP_LINES];
                         let mut theirs = vec![Line::ZERO; parts * STEP_LINES];
-                        // SAFETY: the features are there, and the panel and the step.
+                        // SAFETY: the features are available, and the panel and the step exist.
                         unsafe { pack_step(operand, panel, step, parts, &mut ours) };
                         oracle(operand, panel, step, parts, &mut theirs);
                         assert!(

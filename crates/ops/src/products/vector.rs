@@ -1,4 +1,4 @@
-//! A register of f32 values, as each instruction set has it.
+//! Registers of f32 values for each instruction set.
 
 #[cfg(target_arch = "aarch64")]
 use std::arch::aarch64::*;
@@ -8,25 +8,26 @@ use std::arch::x86_64::*;
 /// A register of f32 values.
 ///
 /// # Safety
-/// Every method needs the instructions of its implementation, and is compiled for them where it is
-/// inlined into a function that enables them. Pointers are to as many values as are read or
-/// written, aligned for `f32` alone.
+/// Every method needs the instructions of its implementation, and is compiled for them when it is
+/// inlined into a function that enables them. Pointers point to as many values as are read or
+/// written, and are aligned for `f32` only.
 pub(super) trait Vector: Copy {
-    /// Values of a register.
+    /// Number of values of a register.
     const LANES: usize;
 
     unsafe fn zero() -> Self;
-    /// `value` in every lane.
+    /// Sets every lane to `value`.
     unsafe fn splat(value: f32) -> Self;
     unsafe fn load(from: *const f32) -> Self;
-    /// The first `count` lanes, fewer than there are; the others are any number.
+    /// Loads the first `count` lanes, but not all; the others are arbitrary.
     unsafe fn load_some(from: *const f32, count: usize) -> Self;
     unsafe fn store(self, to: *mut f32);
-    /// The first `count` lanes, fewer than there are.
+    /// Stores the first `count` lanes, but not all.
     unsafe fn store_some(self, to: *mut f32, count: usize);
-    /// `self + a · b`, rounded once.
+    /// Computes `self + a · b`, rounded once.
     unsafe fn plus_product(self, a: Self, b: Self) -> Self;
-    /// `LANES` rows of as many values, where `from` says, as columns of rows `to_stride` apart.
+    /// Transposes `LANES` rows of as many values, at the addresses that `from` gives, into rows
+    /// `to_stride` apart.
     unsafe fn transpose(from: impl Fn(usize) -> *const f32, to: *mut f32, to_stride: usize);
 }
 
@@ -144,7 +145,7 @@ impl Vector for __m256 {
 
     #[inline(always)]
     unsafe fn load_some(from: *const f32, count: usize) -> Self {
-        // SAFETY: as above; of the masks there are as many as of lanes and of what is left out.
+        // SAFETY: as above; the masks are a window into an array of twice as many lanes.
         unsafe {
             let masks: [i32; 16] = std::array::from_fn(|lane| if lane < 8 { -1 } else { 0 });
             let mask = _mm256_loadu_si256(masks.as_ptr().add(8 - count).cast());
@@ -158,7 +159,7 @@ impl Vector for __m256 {
         unsafe { _mm256_storeu_ps(to, self) }
     }
 
-    /// In halves: some processors take ten times as long for a masked store.
+    /// Stores halves: some processors take ten times as long for a masked store.
     #[inline(always)]
     unsafe fn store_some(self, mut to: *mut f32, count: usize) {
         // SAFETY: as above.
@@ -184,8 +185,8 @@ impl Vector for __m256 {
         unsafe { _mm256_fmadd_ps(a, b, self) }
     }
 
-    /// Four rows of a half register each are transposed in place; which half a row is loaded into
-    /// does the rest.
+    /// Transposes four rows of half a register each in place; the rest follows from the half into
+    /// which each row is loaded.
     #[inline(always)]
     unsafe fn transpose(from: impl Fn(usize) -> *const f32, to: *mut f32, to_stride: usize) {
         // SAFETY: as above.

@@ -1,6 +1,6 @@
-//! Where the time of a training step goes: by operation, forward and backward together.
+//! Time of a training step by operation, forward and backward together.
 //!
-//! Off unless [`start`] was called, and then one clock reading at each end of an operation.
+//! Off until [`start`] is called; then it reads the clock at the start and end of each operation.
 
 mod regions;
 
@@ -16,13 +16,13 @@ static ENABLED: AtomicBool = AtomicBool::new(false);
 static FLOPS: AtomicU64 = AtomicU64::new(0);
 static TIMES: Mutex<BTreeMap<&'static str, Duration>> = Mutex::new(BTreeMap::new());
 
-/// What was measured since [`start`].
+/// Measurements since [`start`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Profile {
     /// Time of each operation, in the order of their names.
     pub times: Vec<(&'static str, Duration)>,
-    /// Multiplications and additions of all matrix products and scans, but for those that the tiled
-    /// loss and scans make again, and those by which Candle goes back.
+    /// Multiplications and additions of all matrix products and scans, except those that the tiled
+    /// loss and scans recompute, and those of Candle's backward pass.
     pub flops: u64,
 }
 
@@ -35,7 +35,7 @@ pub fn start() {
     ENABLED.store(true, Ordering::Relaxed);
 }
 
-/// Stops measuring and returns what was measured.
+/// Stops measuring and returns the measurements.
 #[must_use]
 pub fn stop() -> Profile {
     ENABLED.store(false, Ordering::Relaxed);
@@ -43,7 +43,7 @@ pub fn stop() -> Profile {
     Profile { times: times.into_iter().collect(), flops: FLOPS.load(Ordering::Relaxed) }
 }
 
-/// Runs `work`, and books its time to `name`.
+/// Runs `work`, and adds its time to `name`.
 pub(crate) fn time<R>(name: &'static str, work: impl FnOnce() -> R) -> R {
     if !ENABLED.load(Ordering::Relaxed) {
         return work();
@@ -56,14 +56,14 @@ pub(crate) fn time<R>(name: &'static str, work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Books multiplications and additions that are no product of matrices, or not made by one.
+/// Adds multiplications and additions that are not counted by a matrix product.
 pub fn count(flops: usize) {
     if ENABLED.load(Ordering::Relaxed) {
         FLOPS.fetch_add(flops as u64, Ordering::Relaxed);
     }
 }
 
-/// Books the arithmetic of a product `(m, k) · (k, n)`.
+/// Adds the arithmetic of a product `(m, k) · (k, n)`.
 pub(crate) fn count_product(m: usize, k: usize, n: usize) {
     if ENABLED.load(Ordering::Relaxed) {
         FLOPS.fetch_add(2 * (m * k * n) as u64, Ordering::Relaxed);

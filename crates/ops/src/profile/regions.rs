@@ -1,13 +1,13 @@
-//! What more threads would give: the parallel regions of a step, and a model of their time.
+//! Prediction of the speed on more threads: the parallel regions of a step, and a model of their
+//! time.
 //!
-//! A region is a loop whose tasks threads share, and then wait for each other. On one thread it
-//! takes as long as its tasks together. On `n` threads it takes as long as the thread that has the
-//! most to do: with `k` equal tasks, `⌈k / n⌉` of them. What is in no region takes as long on any
-//! number of threads (Amdahl 1967). So a step's time on sixty-four cores follows from its regions,
-//! measured on a single one, wherever memory is fast enough for all of them: the model knows of no
-//! bandwidth.
+//! A region is a loop whose tasks are divided among threads, which then wait for each other. On one
+//! thread it takes the sum of its tasks' times. On `n` threads it takes the time of the busiest
+//! thread: with `k` equal tasks, `⌈k / n⌉` of them. Work outside of regions takes the same time on
+//! any number of threads (Amdahl 1967). So the time of a step on sixty-four cores follows from its
+//! regions, measured on a single one, if memory is fast enough: the model ignores memory bandwidth.
 //!
-//! A region within a task of another one is part of that task.
+//! A region within a task of another region is a part of that task.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -19,14 +19,14 @@ static ENABLED: AtomicBool = AtomicBool::new(false);
 static STATE: Mutex<State> = Mutex::new(State { threads: Vec::new(), regions: BTreeMap::new() });
 
 thread_local! {
-    /// The operation that this thread is in.
+    /// Operation that this thread is executing.
     static OPERATION: Cell<&'static str> = const { Cell::new("other") };
     /// Whether this thread is in a region.
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
 struct State {
-    /// For which numbers of threads the model is asked.
+    /// Numbers of threads for which to predict.
     threads: Vec<usize>,
     regions: BTreeMap<&'static str, Regions>,
 }
@@ -34,20 +34,21 @@ struct State {
 /// The parallel regions of one operation, forward and backward together.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Regions {
-    /// How often threads meet.
+    /// Number of regions, after each of which threads wait for each other.
     pub count: u64,
     /// Time in regions on one thread.
     pub time: Duration,
-    /// The same on each of the numbers of threads, by the model.
+    /// Predicted time in regions on each of the numbers of threads.
     pub predicted: Vec<Duration>,
 }
 
-/// What [`predicted`] returns: the regions of each operation.
+/// Regions of each operation, as returned by [`predicted`].
 pub type Prediction = Vec<(&'static str, Regions)>;
 
-/// Starts to measure regions, from zero, and to predict their time for each number of `threads`.
+/// Starts measuring regions, from zero, and predicting their time for each number of `threads`.
 ///
-/// The pool must have one thread: on more, a region's time is not that of its tasks together.
+/// The pool must have one thread: with more, the time of a region is not the sum of its tasks'
+/// times.
 pub fn predict(threads: &[usize]) {
     let mut state = lock();
     state.threads = threads.to_vec();
@@ -70,8 +71,8 @@ pub(super) fn within<R>(name: &'static str, work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Runs the loop `work`, whose tasks threads share. `longest` gives, for a number of threads, the
-/// share of all its work that falls to the thread with the most.
+/// Runs the loop `work`, whose tasks are divided among threads. `longest` gives, for a number of
+/// threads, the share of the work that falls to the busiest one.
 pub(crate) fn region<R>(longest: impl Fn(usize) -> f64, work: impl FnOnce() -> R) -> R {
     crate::claims::begin();
     if !ENABLED.load(Ordering::Relaxed) || IS_INSIDE.replace(true) {
@@ -92,7 +93,7 @@ pub(crate) fn region<R>(longest: impl Fn(usize) -> f64, work: impl FnOnce() -> R
     result
 }
 
-/// `tasks` equal ones.
+/// Shares for `tasks` equal tasks.
 pub(crate) fn even(tasks: usize) -> impl Fn(usize) -> f64 {
     move |threads| match tasks {
         0 => 1.0,
@@ -100,7 +101,7 @@ pub(crate) fn even(tasks: usize) -> impl Fn(usize) -> f64 {
     }
 }
 
-/// Tasks of the given sizes: each thread that is free takes the next one.
+/// Shares for tasks of the given sizes; each free thread takes the next task.
 pub(crate) fn longest_of<I: Iterator<Item = usize>>(
     sizes: impl Fn() -> I,
 ) -> impl Fn(usize) -> f64 {

@@ -1,6 +1,6 @@
-//! The numbers of one step of Adam.
+//! Hyperparameters of one step of Adam.
 
-/// The numbers of one optimizer step.
+/// Hyperparameters of one optimizer step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AdamStep {
     /// Learning rate of this step.
@@ -9,7 +9,7 @@ pub struct AdamStep {
     pub beta1: f64,
     /// Decay of the second moment.
     pub beta2: f64,
-    /// Added to the root of the second moment.
+    /// Number added to the root of the second moment.
     pub epsilon: f64,
     /// Weight decay, on matrices only.
     pub weight_decay: f64,
@@ -18,6 +18,6 @@ pub struct AdamStep {
     pub decoupled: bool,
     /// Number of the step, from 1.
     pub step: u64,
-    /// Factor of the gradient: below 1 where it is clipped.
+    /// Factor of the gradient: below 1 if it is clipped.
     pub gradient_scale: f64,
 }

@@ -1,4 +1,4 @@
-//! What attention computes, and what the queries of decoding see.
+//! Settings of attention, and the keys that queries see in decoding.
 
 use super::dropout::Dropout;
 use super::sparse::{Sight, Sparse};
@@ -8,34 +8,34 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What an attention layer computes, beside its inputs.
+/// Settings of an attention layer, beside its inputs.
 #[derive(Debug, Clone)]
 pub struct AttentionSpec {
-    /// Number of heads; the width is divided between them.
+    /// Number of heads; the width is divided among them.
     pub heads: usize,
-    /// Tokens of each query sequence; they sum to the rows of the query.
+    /// Number of tokens of each query sequence; they sum to the rows of the query.
     pub query_lengths: Arc<[usize]>,
-    /// Tokens of each key sequence, one for each query sequence.
+    /// Number of tokens of each key sequence, one for each query sequence.
     pub key_lengths: Arc<[usize]>,
     /// Whether a query sees no key after its own position.
     pub causal: bool,
-    /// Which keys a query sees of those; none where it sees all of them. For self-attention.
+    /// Keys among these that a query sees; `None`: all. For self-attention.
     pub sparse: Option<Sparse>,
-    /// Position of the first query of each sequence among its keys: 0 but for decoding with a
+    /// Position of the first query of each sequence among its keys: 0 except for decoding with a
     /// cache.
     pub query_start: usize,
     /// ALiBi's slope for each head: `-slope · |i - j|` is added to a score (Press et al. 2022).
     pub slopes: Option<Arc<[f64]>>,
     /// Dropout on the attention weights.
     pub dropout: Dropout,
-    /// How the operands of the products are rounded, forward and backward. Those of short
-    /// sequences are not: rounding and packing would take longer than the product.
+    /// Rounding of the operands of the products, forward and backward. Operands of short sequences
+    /// are not rounded: rounding and packing would take longer than the product.
     pub products: Products,
 }
 
 impl AttentionSpec {
-    /// Pairs of a query and a key that it sees, over all sequences and heads: each takes one product
-    /// of the width of a head for its score, and one to weigh the value.
+    /// Number of visible pairs of a query and a key, over all sequences and heads: each takes one
+    /// product of the width of a head for its score, and one to weight the value.
     #[must_use]
     pub fn pairs(&self) -> u64 {
         let of_head = |head: usize| -> u64 {
@@ -62,8 +62,8 @@ impl AttentionSpec {
 
 #[cfg(test)]
 impl AttentionSpec {
-    /// One head of nothing.
-    pub(crate) fn of_test() -> Self {
+    /// A spec with one head and no sequences.
+    pub(crate) fn single_head() -> Self {
         Self {
             heads: 1,
             query_lengths: [].into(),
@@ -78,9 +78,9 @@ impl AttentionSpec {
     }
 }
 
-/// The element of the dropout mask for (query row, head, key position).
+/// Index in the dropout mask for (query row, head, key position).
 ///
-/// Stated once, because the composed path must drop the same weights.
+/// Defined once, because the composed path must drop the same weights.
 pub(crate) fn mask_index(
     query_row: usize,
     heads: usize,
@@ -91,63 +91,63 @@ pub(crate) fn mask_index(
     (query_row * heads + head) * longest_key + key
 }
 
-/// The row of a token that a query does not see.
+/// Row of a token that a query does not see.
 pub const ABSENT: u32 = u32::MAX;
 
-/// Where the keys and values lie that each query sees.
+/// Keys and values that each query sees.
 #[derive(Debug, Clone, Copy)]
-pub enum Seen<'a> {
-    /// Those of a source: for each query a range of the rows of one tensor `(M, 2·D)`, key and
+pub enum VisibleKeys<'a> {
+    /// Tokens of a source: for each query a range of the rows of one tensor `(M, 2·D)`, key and
     /// value side by side.
     Source {
         /// `(M, 2·D)`.
         key_value: &'a Tensor,
-        /// One range for each query.
+        /// Range of rows for each query.
         rows: &'a [Range<usize>],
     },
-    /// Those of the tokens so far: first the rows of a text that was read as a whole, where there
-    /// is one; then token `j` of query `r` is row `history[j][r]` of step `j`.
+    /// Past tokens: first the rows of a text that was read as a whole, if there is one; then token
+    /// `j` of query `r` is row `history[j][r]` of step `j`.
     Past {
         /// Key and value of each token side by side, `2·D`.
-        kept: Kept<'a>,
-        /// For each query a range of the rows of text; empty where no query has any.
+        kept: CachedRows<'a>,
+        /// Range of rows of text for each query; empty if no query has any.
         text: &'a [Range<usize>],
-        /// For each token, one row for each query; [`ABSENT`] where the query does not see it.
+        /// For each token, the row for each query; [`ABSENT`] if the query does not see it.
         history: &'a [Vec<u32>],
-        /// `(H, Q, T)`, added to the scores: of its first row the last columns, the last of which is
-        /// for the last token that a query sees.
+        /// Bias `(H, Q, T)` added to the scores. The last columns of its first row are used, and
+        /// the last column is for the last token that a query sees.
         bias: Option<&'a Tensor>,
-        /// ALiBi's slope for each head, by which the distance to the last token counts (Press et
+        /// ALiBi's slope for each head, which multiplies the distance to the last token (Press et
         /// al. 2022).
         slopes: Option<&'a Arc<[f64]>>,
-        /// Which of them the last token sees; none where it sees all.
+        /// Keys among these that the last token sees; `None`: all.
         sparse: Option<Sparse>,
     },
 }
 
-/// Rows that are kept of the tokens so far: see [`Cache`](crate::Cache).
+/// Rows of past tokens, as a [`Cache`](crate::Cache) keeps them.
 #[derive(Debug, Clone, Copy)]
-pub enum Kept<'a> {
-    /// Each as it came.
+pub enum CachedRows<'a> {
+    /// In separate tensors, as they were added.
     Apart {
         /// `(M, W)`, of texts that were read as a whole.
         text: Option<&'a Tensor>,
         /// `(R_j, W)` for each step.
         steps: &'a [Tensor],
     },
-    /// All in one tensor, which may have rows that mean nothing.
+    /// All in one tensor, some of whose rows may be unused.
     Joined {
         /// `(M, W)`.
         rows: &'a Tensor,
-        /// The row of each token of the texts.
+        /// Row of each token of the texts.
         text: &'a [u32],
-        /// The first row of each step, and how many it has.
+        /// First row of each step, and the number of its rows.
         steps: &'a [(u32, u32)],
     },
 }
 
-impl Kept<'_> {
-    /// Steps that are kept.
+impl CachedRows<'_> {
+    /// Number of steps that are kept.
     #[must_use]
     pub fn steps(&self) -> usize {
         match self {
@@ -156,14 +156,14 @@ impl Kept<'_> {
         }
     }
 
-    /// All rows in one tensor, joined for that where they are not.
+    /// All rows in one tensor, joined if necessary.
     ///
     /// # Errors
     /// When there are none, or their widths differ.
-    pub fn in_one(&self) -> Result<InOne<'_>> {
+    pub fn joined(&self) -> Result<JoinedRows<'_>> {
         match *self {
             Self::Joined { rows, text, steps } => {
-                Ok(InOne { rows: rows.clone(), text: text.into(), steps: steps.into() })
+                Ok(JoinedRows { rows: rows.clone(), text: text.into(), steps: steps.into() })
             }
             Self::Apart { text, steps } => {
                 let mut first = text.map_or(Ok(0), |text| text.dim(0))? as u32;
@@ -175,24 +175,24 @@ impl Kept<'_> {
                     first += count;
                 }
                 let rows = Tensor::cat(&text.into_iter().chain(steps).collect::<Vec<_>>(), 0)?;
-                Ok(InOne { rows, text: of_text.into(), steps: places.into() })
+                Ok(JoinedRows { rows, text: of_text.into(), steps: places.into() })
             }
         }
     }
 }
 
-/// Rows that are kept of the tokens so far, all in one tensor.
+/// Rows of past tokens, all in one tensor.
 #[derive(Debug)]
-pub struct InOne<'a> {
+pub struct JoinedRows<'a> {
     /// `(M, W)`.
     pub rows: Tensor,
     text: Cow<'a, [u32]>,
     steps: Cow<'a, [(u32, u32)]>,
 }
 
-impl InOne<'_> {
-    /// The rows of what a query sees, in order: see [`Seen::Past`].
-    pub fn of_query<'b>(
+impl JoinedRows<'_> {
+    /// Rows of the tokens that a query sees, in order: see [`VisibleKeys::Past`].
+    pub fn visible_to<'b>(
         &'b self,
         query: usize,
         text: &[Range<usize>],
@@ -205,11 +205,11 @@ impl InOne<'_> {
     }
 }
 
-impl Seen<'_> {
-    /// How many keys there are for a query to see.
+impl VisibleKeys<'_> {
+    /// Number of keys that a query may see.
     ///
     /// # Panics
-    /// When nothing is said of that query.
+    /// When there is no such query.
     #[must_use]
     pub fn keys(&self, query: usize) -> usize {
         match self {

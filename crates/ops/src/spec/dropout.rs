@@ -1,13 +1,13 @@
 //! Dropout (Srivastava et al. 2014), inverted: kept elements are divided by the keep probability.
 //!
-//! A mask is never stored. Element `i` is kept or dropped by a hash of (key, i), so the backward
-//! pass draws the same mask again, and a training step can be repeated from its key.
+//! A mask is never stored. A hash of (key, i) decides whether element `i` is dropped. So the
+//! backward pass draws the same mask again, and a training step can be repeated from its key.
 
 use crate::float::Float;
 use crate::rng::mask_bits;
 use candle_core::{DType, Device, Result, Tensor};
 
-/// Which elements of a tensor are dropped.
+/// Dropout of the elements of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Dropout {
     rate: f64,
@@ -17,14 +17,14 @@ pub struct Dropout {
 impl Dropout {
     /// Drops each element with probability `rate`, by the mask of `key`.
     ///
-    /// A rate outside `[0, 1)` is a programming error of the caller, who has validated the
-    /// configuration; it is clamped.
+    /// A rate outside `[0, 1)` is clamped; it would be a programming error of the caller, who has
+    /// validated the configuration.
     #[must_use]
     pub fn new(rate: f64, key: u64) -> Self {
         Self { rate: rate.clamp(0.0, 1.0 - f64::EPSILON), key }
     }
 
-    /// Keeps everything.
+    /// Keeps all elements.
     #[must_use]
     pub const fn none() -> Self {
         Self { rate: 0.0, key: 0 }
@@ -36,12 +36,13 @@ impl Dropout {
         self.rate > 0.0
     }
 
-    /// An element is dropped when its 32 random bits are below this.
+    /// Bound on an element's 32 random bits, below which it is dropped.
     fn threshold(&self) -> u32 {
         (self.rate * f64::from(u32::MAX)).round() as u32
     }
 
-    /// The factor of element `index`: 0 where it is dropped, `1 / (1 - rate)` where it is kept.
+    /// Function from the index of an element to its factor: 0 if it is dropped, otherwise
+    /// `1 / (1 - rate)`.
     #[inline(always)]
     pub(crate) fn kernel<T: Float>(&self) -> impl Fn(u32) -> T + Copy + use<T> {
         let (key, threshold) = (self.key, self.threshold());
@@ -49,8 +50,8 @@ impl Dropout {
         move |index| if mask_bits(key, index) >= threshold { kept } else { dropped }
     }
 
-    /// The mask as a tensor: what the composed paths multiply by. Every device drops the same
-    /// elements, and draws them itself.
+    /// The mask as a tensor, by which the composed paths multiply. Every device draws it itself,
+    /// and drops the same elements.
     ///
     /// # Shapes
     /// → `(count,)`.
@@ -72,12 +73,12 @@ impl Dropout {
         Tensor::from_vec(mask, count, device)?.to_dtype(dtype)
     }
 
-    /// What a mask is drawn by: its key, the threshold, and the factor of what is kept.
+    /// Parameters of a mask: its key, the threshold, and the factor of kept elements.
     pub(crate) fn drawn(&self) -> (u64, u32, f64) {
         (self.key, self.threshold(), 1.0 / (1.0 - self.rate))
     }
 
-    /// The same of Candle's operations alone.
+    /// Computes the mask with Candle's operations only.
     pub(crate) fn mask_on_device(
         &self,
         count: usize,

@@ -1,9 +1,9 @@
-//! What an embedding lookup computes.
+//! Settings of an embedding lookup.
 
 use super::dropout::Dropout;
 use std::sync::Arc;
 
-/// What an embedding lookup computes, beside its tables.
+/// Settings of an embedding lookup, beside its tables.
 #[derive(Debug, Clone)]
 pub struct EmbeddingSpec {
     /// Row of the table for each token.

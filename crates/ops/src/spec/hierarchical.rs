@@ -1,4 +1,4 @@
-//! What hierarchical attention computes.
+//! Settings of hierarchical attention.
 
 use super::Dropout;
 use crate::products::Products;
@@ -6,33 +6,35 @@ use candle_core::{Result, Tensor, bail};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What a layer of hierarchical attention computes, beside its input.
+/// Settings of a layer of hierarchical attention, beside its input.
 ///
-/// A chunk of the first level has `chunk` tokens, and of each further level `chunk` chunks of the
-/// one below. A summary of a chunk is the mean of its keys and of its values. A token sees the tokens
-/// of its own chunk; of each level but the last the other chunks in its own chunk of the level above;
-/// and of the last level all other chunks.
+/// A chunk of the first level has `chunk` tokens, and one of each further level has `chunk` chunks
+/// of the level below. The summary of a chunk is the mean of its keys and the mean of its values. A
+/// token sees the tokens of its own chunk; at each level but the last, the other chunks within its
+/// own chunk of the level above; and at the last level, all other chunks.
 #[derive(Debug, Clone)]
 pub struct HierarchicalSpec {
-    /// Number of heads; the width is divided between them.
+    /// Number of heads; the width is divided among them.
     pub heads: usize,
-    /// Tokens of each sequence.
+    /// Number of tokens of each sequence.
     pub lengths: Arc<[usize]>,
-    /// Whether a token sees none after itself: of other chunks those before its own.
+    /// Whether a token sees only itself and tokens before it; of other chunks, those before its
+    /// own.
     pub causal: bool,
-    /// Tokens of a chunk.
+    /// Number of tokens of a chunk.
     pub chunk: usize,
-    /// Levels of summaries. More than it takes for the last one to have as many chunks as a chunk
-    /// has tokens change nothing.
+    /// Number of levels of summaries. Once the last level has no more chunks than a chunk has
+    /// tokens, further levels have no effect.
     pub levels: usize,
     /// Dropout on the attention weights.
     pub dropout: Dropout,
-    /// How the operands of the products are rounded, forward and backward.
+    /// Rounding of the operands of the products, forward and backward.
     pub products: Products,
 }
 
 impl HierarchicalSpec {
-    /// Refuses a tensor that does not fit: its tokens, and the width of all heads.
+    /// Checks the shape of a tensor; returns its number of tokens, and the width of all heads
+    /// together.
     pub(crate) fn check(&self, qkv: &Tensor) -> Result<(usize, usize)> {
         let (tokens, width) = qkv.dims2()?;
         let all: usize = self.lengths.iter().sum();
@@ -63,26 +65,27 @@ impl HierarchicalSpec {
     }
 }
 
-/// The levels that the sequences of a batch have.
+/// Levels of the sequences of a batch.
 ///
-/// A query has a place for each key that it may see: for the tokens of its own chunk, for the chunks
-/// of each level but the last in its own of the level above, and for all chunks of the last level.
+/// A query has a place for each key that it may see: for the tokens of its own chunk; at each level
+/// but the last, for the chunks within its own chunk of the level above; and for all chunks of the
+/// last level.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hierarchy {
     pub(crate) chunk: usize,
     pub(crate) levels: usize,
-    /// Chunks of the last level of the longest sequence.
+    /// Number of chunks at the last level of the longest sequence.
     pub(crate) last: usize,
     causal: bool,
 }
 
 impl Hierarchy {
-    /// Places for the keys of a query.
+    /// Number of places for the keys of a query.
     pub(crate) const fn places(&self) -> usize {
         self.levels * self.chunk + self.last
     }
 
-    /// The chunks of each level of a sequence.
+    /// Number of chunks at each level of a sequence.
     pub(crate) fn counts(&self, length: usize) -> Vec<usize> {
         let mut count = length;
         let next = |_| {
@@ -92,33 +95,33 @@ impl Hierarchy {
         (0..self.levels).map(next).collect()
     }
 
-    /// The tokens of a chunk of a level, counted from 1, of a sequence of `length`.
+    /// Tokens of a chunk at a level, counted from 1, of a sequence of `length` tokens.
     pub(crate) fn tokens(&self, level: usize, index: usize, length: usize) -> usize {
         let size = u32::try_from(level).ok().and_then(|level| self.chunk.checked_pow(level));
         let size = size.unwrap_or(usize::MAX);
         length.saturating_sub(size.saturating_mul(index)).min(size)
     }
 
-    /// Of each level, counted from 1, the chunks among which those are that the tokens of a chunk of
-    /// the first level see; and its own of that level.
+    /// For each level, counted from 1: the range of chunks among which the tokens of a first-level
+    /// chunk see summaries, and the chunk of that level that contains them.
     fn siblings(
         &self,
         chunk: usize,
         counts: &[usize],
     ) -> impl Iterator<Item = (usize, Range<usize>, usize)> {
-        let mut own = chunk;
+        let mut containing = chunk;
         (1..=self.levels).map(move |level| {
             let count = counts[level - 1];
-            let first = if level < self.levels { own / self.chunk * self.chunk } else { 0 };
+            let first = if level < self.levels { containing / self.chunk * self.chunk } else { 0 };
             let end = if level < self.levels { count.min(first + self.chunk) } else { count };
-            let found = (level, first..end, own);
-            own /= self.chunk;
-            found
+            let siblings = (level, first..end, containing);
+            containing /= self.chunk;
+            siblings
         })
     }
 
-    /// The chunks that the tokens of a chunk of the first level see, level by level: the level, some
-    /// chunks that follow one another, and the place of the first.
+    /// Summaries that the tokens of a first-level chunk see, level by level: the level, a range of
+    /// chunks, and the place of the first.
     pub(crate) fn seen(
         &self,
         chunk: usize,

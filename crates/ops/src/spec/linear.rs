@@ -1,10 +1,10 @@
-//! What a linear layer computes.
+//! Settings of a linear layer.
 
 use super::dropout::Dropout;
 use crate::float::Float;
 use crate::products::Products;
 
-/// The nonlinearity of a feed-forward layer.
+/// Nonlinearity of a feed-forward layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Activation {
     /// None.
@@ -14,13 +14,13 @@ pub enum Activation {
     Relu,
     /// `x · Φ(x)` with the exact normal distribution function (Hendrycks and Gimpel 2016).
     Gelu,
-    /// `x / 2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))`, the approximation of [`Gelu`](Self::Gelu)
-    /// in section 2 of its paper, by which GPT-2 was trained.
+    /// `x / 2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))`: the approximation of [`Gelu`](Self::Gelu) in
+    /// section 2 of its paper, with which GPT-2 was trained.
     GeluTanh,
     /// `x · σ(x)` (Ramachandran et al. 2017), also called SiLU.
     Swish,
-    /// `x · σ(1.702 x)`, the other approximation of [`Gelu`](Self::Gelu) in section 2 of its paper, by
-    /// which CLIP was trained.
+    /// `x · σ(1.702 x)`: the other approximation of [`Gelu`](Self::Gelu) in section 2 of its paper,
+    /// with which CLIP was trained.
     QuickGelu,
     /// `tanh(x)`.
     Tanh,
@@ -56,7 +56,7 @@ impl Activation {
         self.value_and_derivative(x).1
     }
 
-    /// Both, which share what is dear to compute.
+    /// Value and derivative, which share the expensive part of the computation.
     #[inline(always)]
     pub(crate) fn value_and_derivative<T: Float>(self, x: T) -> (T, T) {
         let (zero, one, half) = (T::of(0.0), T::of(1.0), T::of(0.5));
@@ -93,27 +93,26 @@ impl Activation {
     }
 }
 
-/// The factor of the quick approximation of GELU.
+/// Factor of the quick approximation of GELU.
 pub(crate) const QUICK: f64 = 1.702;
 /// `2 √(2/π)`.
 pub(crate) const TWICE_ROOT: f64 = 1.595_769_121_605_730_8;
-/// The factor of the cube in the approximation of GELU.
+/// Factor of the cube in the approximation of GELU.
 pub(crate) const CUBE: f64 = 0.044_715;
 
-/// Twice what the approximation of GELU takes the hyperbolic tangent of.
+/// Twice the argument of the hyperbolic tangent in the approximation of GELU.
 #[inline(always)]
 fn twice_inner<T: Float>(x: T) -> T {
     T::of(TWICE_ROOT) * (x + T::of(CUBE) * x * x * x)
 }
 
-/// What a linear layer computes, beside its parameters.
+/// Settings of a linear layer, beside its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct LinearSpec {
-    /// The nonlinearity on the product.
+    /// Nonlinearity on the product.
     pub activation: Activation,
-    /// Dropout on what the nonlinearity gives. Element `(n, o)` takes number `n·O + o` of the
-    /// mask.
+    /// Dropout after the nonlinearity. Element `(n, o)` has number `n·O + o` in the mask.
     pub dropout: Dropout,
-    /// How the operands of the products are rounded, forward and backward.
+    /// Rounding of the operands of the products, forward and backward.
     pub products: Products,
 }

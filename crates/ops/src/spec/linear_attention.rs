@@ -1,34 +1,34 @@
-//! What linear attention computes.
+//! Settings of linear attention.
 
 use crate::products::Products;
 use candle_core::{Result, Tensor, bail};
 use std::sync::Arc;
 
-/// What a layer of linear attention computes, beside its inputs.
+/// Settings of a layer of linear attention, beside its inputs.
 #[derive(Debug, Clone)]
 pub struct LinearAttentionSpec {
-    /// Number of heads; the width is divided between them.
+    /// Number of heads; the width is divided among them.
     pub heads: usize,
-    /// Tokens of each sequence.
+    /// Number of tokens of each sequence.
     pub lengths: Arc<[usize]>,
-    /// Whether a token sees none after itself.
+    /// Whether tokens see only themselves and those before.
     pub causal: bool,
-    /// How the operands of the products are rounded, forward and backward.
+    /// Rounding of the operands of the products, forward and backward.
     pub products: Products,
 }
 
-/// The sizes of linear attention.
+/// Sizes of linear attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LinearAttentionShape {
     pub(crate) tokens: usize,
-    /// Elements of a head.
+    /// Width of a head.
     pub(crate) head: usize,
-    /// Features of a head.
+    /// Number of features of a head.
     pub(crate) features: usize,
 }
 
 impl LinearAttentionSpec {
-    /// Refuses tensors that do not fit together.
+    /// Checks that the shapes of tensors match.
     pub(crate) fn shape(
         &self,
         qkv: &Tensor,
@@ -54,8 +54,9 @@ impl LinearAttentionSpec {
         Ok(LinearAttentionShape { tokens, head, features })
     }
 
-    /// Added to a denominator: features may underflow to 0. As the authors of linear attention do;
-    /// the largest of random features is 1, and the square of this is not yet 0 in f32.
+    /// Number added to denominators, since features may underflow to 0; without random features,
+    /// that of the authors of linear attention. The largest random feature is 1, and the square of
+    /// this number does not underflow in f32.
     pub(crate) const fn epsilon(is_random: bool) -> f64 {
         if is_random { 1e-18 } else { 1e-6 }
     }

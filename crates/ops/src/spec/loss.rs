@@ -1,4 +1,4 @@
-//! What a loss computes, and the sums that it is made of.
+//! Settings of a loss, and its sums.
 
 use crate::products::Products;
 
@@ -9,10 +9,10 @@ pub struct LossSums {
     pub smoothed: f64,
     /// Negative log-likelihood of the true tokens, in nats.
     pub nll: f64,
-    /// Tokens whose true class has the highest logit (the first one, where several tie).
+    /// Number of tokens whose true class has the highest logit (the first one, if several tie).
     pub correct: usize,
-    /// Kullback–Leibler divergence of its partner's distribution from a token's own, in nats; 0
-    /// where tokens are no pairs.
+    /// Kullback–Leibler divergence of the partner's distribution from a token's own, in nats; 0 if
+    /// tokens are no pairs.
     pub divergence: f64,
 }
 
@@ -25,18 +25,17 @@ impl LossSums {
     }
 }
 
-/// What a loss computes, beside its inputs.
+/// Settings of a loss, beside its inputs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CrossEntropySpec {
     /// Label smoothing.
     pub smoothing: f64,
-    /// Above 0, rows `i` and `i + N/2` are two passes over the same token, and this is the factor
-    /// of the divergences between their distributions: R-Drop's regularisation (Liang et al.
-    /// 2021).
+    /// Factor of the divergences in R-Drop (Liang et al. 2021); 0 for none. Above 0, rows `i` and
+    /// `i + N/2` are two passes over the same token.
     pub r_drop: f64,
     /// Factor of the sum over the tokens.
     pub scale: f64,
-    /// How the operands of the products are rounded, forward and backward.
+    /// Rounding of the operands of the products, forward and backward.
     pub products: Products,
 }
 
@@ -46,7 +45,7 @@ impl CrossEntropySpec {
         self.r_drop > 0.0
     }
 
-    /// The value of the loss, given its sums.
+    /// Value of the loss, given its sums.
     pub(crate) fn total(&self, sums: &LossSums) -> f64 {
         if self.is_paired() {
             self.scale * (sums.smoothed + self.r_drop * sums.divergence)

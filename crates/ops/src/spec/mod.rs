@@ -1,5 +1,5 @@
-//! What each operation computes, beside its tensors: shared by the fused operations and their
-//! composed oracles, which know nothing else of each other.
+//! Settings of each operation, beside its tensors: shared by the fused operations and their
+//! composed oracles, which share nothing else.
 
 mod adam;
 mod attention;
@@ -16,7 +16,7 @@ mod sparse;
 
 pub use adam::AdamStep;
 pub(crate) use attention::mask_index;
-pub use attention::{ABSENT, AttentionSpec, InOne, Kept, Seen};
+pub use attention::{ABSENT, AttentionSpec, CachedRows, JoinedRows, VisibleKeys};
 pub use dropout::Dropout;
 pub use embedding::EmbeddingSpec;
 pub use hierarchical::HierarchicalSpec;

@@ -1,16 +1,15 @@
-//! What a recurrent layer computes, and in which order it visits the rows of packed sequences.
+//! Settings of a recurrent layer, and the order in which it visits the rows of packed sequences.
 
 use crate::products::Products;
 use candle_core::Tensor;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How the state of a recurrent layer goes on from one row to the next. Gates and their order are
-/// PyTorch's.
+/// Recurrence of a layer's state from one row to the next. Gates and their order are PyTorch's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cell {
     /// Gates reset, update and new (Cho et al. 2014, "Learning Phrase Representations", with the
-    /// reset behind the product as PyTorch and cuDNN have it):
+    /// reset after the product, as in PyTorch and cuDNN):
     ///
     /// `r = σ(x_r + U_r h + b_r)`, `z = σ(x_z + U_z h + b_z)`, `n = tanh(x_n + r (U_n h + b_n))`,
     /// `h' = (1 - z) n + z h`.
@@ -23,7 +22,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// How many gates it has.
+    /// Number of gates.
     #[must_use]
     pub const fn gates(self) -> usize {
         match self {
@@ -32,7 +31,7 @@ impl Cell {
         }
     }
 
-    /// Vectors of the width of the layer in a state: `h`, or `h` and `c`.
+    /// Number of vectors of the layer's width in a state: `h`, or `h` and `c`.
     #[must_use]
     pub const fn vectors(self) -> usize {
         match self {
@@ -42,39 +41,38 @@ impl Cell {
     }
 }
 
-/// What a recurrent layer computes, beside its tensors.
+/// Settings of a recurrent layer, beside its tensors.
 #[derive(Debug, Clone)]
 pub struct RecurrenceSpec {
-    /// How a state goes on.
+    /// Recurrence of the state.
     pub cell: Cell,
-    /// Rows of each sequence.
+    /// Number of rows of each sequence.
     pub lengths: Arc<[usize]>,
     /// Whether sequences are read from their last row to their first.
     pub backwards: bool,
-    /// With attention, the rows of keys and values that each sequence attends to. A pass that is
-    /// differentiated needs ranges that do not overlap.
+    /// With attention, the rows of keys and values that each sequence attends to. For a backward
+    /// pass these ranges must not overlap.
     pub attended: Arc<[Range<usize>]>,
-    /// Whether the weights of attention are wanted.
+    /// Whether to return the weights of attention.
     pub wants_weights: bool,
-    /// Where the way back notes the gradient by each state; none where nobody asks.
+    /// Record of the gradient by each state in the backward pass; `None` to record nothing.
     pub state_gradients: Option<StateGradients>,
-    /// How the operands of the products are rounded, forward and backward.
+    /// Rounding of the operands of the products, forward and backward.
     pub products: Products,
 }
 
-/// What goes into a recurrent layer of width `H` with `G` gates, over `N` rows of `B` sequences.
+/// Inputs of a recurrent layer of width `H` with `G` gates, over `N` rows of `B` sequences.
 #[derive(Debug, Clone, Copy)]
 pub struct Recurrence<'a> {
-    /// What the inputs add to the gates, biases included: `(N, G·H)`.
+    /// Contribution of the inputs to the gates, including biases: `(N, G·H)`.
     pub inputs: &'a Tensor,
-    /// The recurrent matrix `U`: `(G·H, H)`.
+    /// Recurrent matrix `U`: `(G·H, H)`.
     pub weight: &'a Tensor,
-    /// Its bias `b`: `(G·H,)`.
+    /// Bias `b` of the recurrent matrix: `(G·H,)`.
     pub bias: Option<&'a Tensor>,
-    /// The states before the first row, `(B, H)` of GRUs and `(B, 2·H)` of LSTMs; zeros where there
-    /// are none.
+    /// States before the first row, `(B, H)` for GRUs and `(B, 2·H)` for LSTMs; `None` for zeros.
     pub initial: Option<&'a Tensor>,
-    /// What each row attends to before it is computed.
+    /// Attention of each row before it is computed.
     pub attention: Option<AdditiveAttention<'a>>,
 }
 
@@ -87,34 +85,34 @@ pub struct AdditiveAttention<'a> {
     pub query: &'a Tensor,
     /// `v`: `(A,)`.
     pub energy: &'a Tensor,
-    /// The keys: `(M, A)`.
+    /// Keys: `(M, A)`.
     pub keys: &'a Tensor,
-    /// The values: `(M, V)`.
+    /// Values: `(M, V)`.
     pub values: &'a Tensor,
     /// `C`: `(G·H, V)`.
     pub context: &'a Tensor,
 }
 
-/// What a recurrent layer gives.
+/// Results of a recurrent layer.
 #[derive(Debug, Clone)]
 pub struct Recurred {
-    /// The state `h` of each row, with attention followed by its context: `(N, H)` or `(N, H + V)`.
+    /// State `h` of each row, with attention followed by its context: `(N, H)` or `(N, H + V)`.
     pub rows: Tensor,
-    /// The state behind the last row that was read of each sequence, as
-    /// [`Recurrence::initial`] has it. Nothing goes back through it.
+    /// State after the last row that was read of each sequence, shaped as [`Recurrence::initial`].
+    /// No gradient passes through it.
     pub last: Tensor,
-    /// The weights of attention, where they were asked for: `(B, T, S)`, zero beyond the end of a
-    /// sequence and of what it attends to.
+    /// Weights of attention, if requested: `(B, T, S)`, zero beyond the end of a sequence and of
+    /// its attended rows.
     pub weights: Option<Tensor>,
 }
 
-/// The length of the gradient by the state of each row, over all ways that lead from there to the
-/// result: what vanishes or explodes (Bengio et al. 1994; Pascanu et al. 2013).
+/// Norm of the gradient by the state of each row, through all later states: the quantity that
+/// vanishes or explodes (Bengio et al. 1994; Pascanu et al. 2013).
 #[derive(Debug, Clone, Default)]
 pub struct StateGradients(Arc<Mutex<Vec<f64>>>);
 
 impl StateGradients {
-    /// The norms, one for each row in the order of the packed rows; empty before a backward pass.
+    /// Norms, one for each row in the order of the packed rows; empty before a backward pass.
     #[must_use]
     pub fn norms(&self) -> Vec<f64> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -125,18 +123,18 @@ impl StateGradients {
     }
 }
 
-/// The rows of packed sequences by time steps.
+/// Rows of packed sequences by time steps.
 ///
-/// Sequences take places, the longest first, so that those that still have a row at a step are the
-/// first ones. Rows in the order of steps lie one step after the other, in each the places in their
-/// order.
+/// Sequences have places, the longest first, so that the sequences with a row at a step are the
+/// first ones. In the order of steps, rows lie one step after the other, and within a step in the
+/// order of places.
 #[derive(Debug)]
 pub(crate) struct TimeSteps {
-    /// The sequence of each place.
+    /// Sequence at each place.
     pub(crate) order: Vec<usize>,
-    /// The first packed row and the length of the sequence of each place.
+    /// First packed row and length of the sequence at each place.
     places: Vec<(usize, usize)>,
-    /// The first row of each step in the order of steps, and the number of rows behind the last.
+    /// First row of each step in the order of steps, followed by the number of rows.
     first: Vec<usize>,
     backwards: bool,
 }
@@ -167,28 +165,28 @@ impl TimeSteps {
         Self { order, places, first, backwards }
     }
 
-    /// Steps.
+    /// Number of steps.
     pub(crate) fn count(&self) -> usize {
         self.first.len() - 1
     }
 
-    /// Rows in all.
+    /// Number of all rows.
     pub(crate) fn rows(&self) -> usize {
         self.first[self.count()]
     }
 
-    /// The rows of a step in the order of steps: the first places, one row each.
+    /// Rows of a step in the order of steps: the first places, one row each.
     pub(crate) fn of_step(&self, step: usize) -> Range<usize> {
         self.first[step]..self.first[step + 1]
     }
 
-    /// The packed row of a place at a step.
+    /// Packed row of a place at a step.
     pub(crate) fn packed_row(&self, place: usize, step: usize) -> usize {
         let (start, length) = self.places[place];
         if self.backwards { start + length - 1 - step } else { start + step }
     }
 
-    /// The packed row of each row in the order of steps.
+    /// Packed row of each row in the order of steps.
     pub(crate) fn packed_rows(&self) -> Vec<usize> {
         (0..self.count())
             .flat_map(|step| {
@@ -197,8 +195,8 @@ impl TimeSteps {
             .collect()
     }
 
-    /// Where the states are that the places of a step go on from, in a list that begins with the
-    /// initial states by place and goes on with one state for each row in the order of steps.
+    /// Index of the states before a step, in a list of the initial states by place, followed by one
+    /// state for each row in the order of steps.
     pub(crate) fn before(&self, step: usize) -> usize {
         match step {
             0 => 0,
@@ -206,7 +204,7 @@ impl TimeSteps {
         }
     }
 
-    /// Where the last state of a place is in that list.
+    /// Index in that list of the last state of a place.
     pub(crate) fn last(&self, place: usize) -> usize {
         self.before(self.places[place].1) + place
     }

@@ -1,9 +1,9 @@
-//! The angles of rotary position embedding (Su et al. 2021, section 3.2), and how they are stretched
-//! over sequences longer than those of training.
+//! Angles of rotary position embedding (Su et al. 2021, section 3.2), and their scaling for
+//! sequences longer than in training.
 
 use std::ops::Range;
 
-/// How fast the pairs of a head turn: pair `i` by `position / stretch · base^(-2i/Dh)`.
+/// Speed of rotation of a head's pairs: pair `i` rotates by `position / stretch · base^(-2i/Dh)`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Turns {
     base: f64,
@@ -19,7 +19,7 @@ impl Default for Turns {
 impl Turns {
     /// Position interpolation (Chen et al. 2023, "Extending Context Window of Large Language Models
     /// via Positional Interpolation", equation 4): positions are divided by `factor`, so that those
-    /// of sequences so many times as long are between those of training.
+    /// of sequences `factor` times as long lie within the range of training.
     #[must_use]
     pub fn interpolated(factor: f64) -> Self {
         Self { stretch: factor, ..Self::default() }
@@ -27,8 +27,8 @@ impl Turns {
 
     /// NTK-aware scaling (bloc97 2023; Peng et al. 2024, "YaRN", equation 16): the base becomes
     /// `base · factor^(Dh/(Dh-2))`, so that the slowest pair is interpolated by `factor`, and the
-    /// fastest, which tells neighbours apart, is left as it was. A head of a single pair, which is
-    /// the fastest and the slowest, is left too.
+    /// fastest, which distinguishes neighbours, is unchanged. A head with a single pair is
+    /// unchanged too.
     #[must_use]
     pub fn ntk(factor: f64, head: usize) -> Self {
         let power = if head > 2 { head as f64 / (head - 2) as f64 } else { 0.0 };
@@ -36,7 +36,7 @@ impl Turns {
         Self { base: plain.base * factor.powf(power), ..plain }
     }
 
-    /// Cosines and sines of some positions: `(positions, Dh/2)` each.
+    /// Cosines and sines at some positions: `(positions, Dh/2)` each.
     pub(crate) fn angles(self, positions: Range<usize>, head: usize) -> (Vec<f64>, Vec<f64>) {
         let half = head / 2;
         let of_pair = |pair: usize| self.base.powf(-2.0 * pair as f64 / head as f64);
@@ -69,7 +69,7 @@ mod tests {
         close(&cosines, &expected(6.0, 10_000.0));
         let (cosines, _) = Turns::ntk(4.0, 8).angles(24..25, 8);
         close(&cosines, &expected(24.0, 10_000.0 * 4.0_f64.powf(8.0 / 6.0)));
-        // The fastest pair turns as before, and the slowest a quarter as fast.
+        // The fastest pair rotates as before, and the slowest a quarter as fast.
         close(&cosines[..1], &expected(24.0, 10_000.0)[..1]);
         close(&cosines[3..], &expected(6.0, 10_000.0)[3..]);
     }

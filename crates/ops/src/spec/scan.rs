@@ -1,39 +1,39 @@
-//! What the operations of a state-space layer compute.
+//! Settings of the operations of a state-space layer.
 
 use candle_core::{Result, Tensor, bail};
 use std::sync::Arc;
 
-/// A short convolution over time, a filter for each channel.
+/// A short convolution over time, with a filter for each channel.
 #[derive(Debug, Clone)]
 pub struct ConvolutionSpec {
-    /// Tokens of each sequence.
+    /// Number of tokens of each sequence.
     pub lengths: Arc<[usize]>,
-    /// Whether a token sees those after it in place of those before it.
+    /// Whether a token sees those after it instead of those before it.
     pub reverse: bool,
 }
 
 /// A scan over time.
 #[derive(Debug, Clone)]
 pub struct ScanSpec {
-    /// Tokens of each sequence.
+    /// Number of tokens of each sequence.
     pub lengths: Arc<[usize]>,
-    /// Whether steps, and what goes into a state and out of it, are each token's own. Where they
-    /// are not, they are each channel's, and the layer does the same at all times.
+    /// Whether each token has its own step size, and its own weights into and out of the state.
+    /// Otherwise each channel has them, and the layer does the same at all times.
     pub selective: bool,
     /// Whether sequences are read from their last token to their first.
     pub reverse: bool,
 }
 
-/// The tensors of a scan: N tokens of E channels, each with S states.
+/// Tensors of a scan: N tokens of E channels, each with S states.
 #[derive(Debug, Clone, Copy)]
 pub struct ScanInputs<'a> {
     /// u, `(N, E)`.
     pub x: &'a Tensor,
-    /// The step Δ before softplus: `(N, E)` of a selective scan, otherwise `(E,)`.
+    /// Step size Δ before softplus: `(N, E)` for a selective scan, otherwise `(E,)`.
     pub delta: &'a Tensor,
-    /// B and C side by side: `(N, 2·S)` of a selective scan, otherwise of `E·2·S` elements.
+    /// B and C side by side: `(N, 2·S)` for a selective scan, otherwise `E·2·S` elements.
     pub in_out: &'a Tensor,
-    /// ln(−A), of `E·S` elements.
+    /// ln(−A), with `E·S` elements.
     pub log_decay: &'a Tensor,
     /// D, `(E,)`.
     pub skip: &'a Tensor,
@@ -41,7 +41,7 @@ pub struct ScanInputs<'a> {
     pub gated: &'a Tensor,
 }
 
-/// The sizes of a scan.
+/// Sizes of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ScanShape {
     pub(crate) tokens: usize,
@@ -50,12 +50,12 @@ pub(crate) struct ScanShape {
 }
 
 impl<'a> ScanInputs<'a> {
-    /// All of them, in order.
+    /// All tensors, in order.
     pub(crate) fn all(&self) -> [&'a Tensor; 6] {
         [self.x, self.delta, self.in_out, self.log_decay, self.skip, self.gated]
     }
 
-    /// Refuses tensors that do not fit together.
+    /// Checks that the shapes of tensors match.
     pub(crate) fn shape(&self, spec: &ScanSpec) -> Result<ScanShape> {
         let (tokens, channels) = self.x.dims2()?;
         let states = self.log_decay.elem_count() / channels.max(1);

@@ -1,11 +1,11 @@
-//! Which keys a query sees where it does not see all: a window, a dilated one, global tokens, and
-//! blocks drawn from a seed.
+//! Sparse patterns of the keys that a query sees: a window, dilated or not, global tokens, and
+//! random blocks.
 
 use super::attention::AttentionSpec;
 use crate::rng::{Counter, mix};
 use std::ops::Range;
 
-/// Which keys a query sees of its own sequence, beside what a causal mask hides from it.
+/// Sparse pattern of the keys of its own sequence that a query sees, in addition to a causal mask.
 ///
 /// Positions are counted in blocks: position `p` is in block `I = p / block`. A query in block `I`
 /// sees a key in block `J` of `n` where one of these holds:
@@ -15,34 +15,35 @@ use std::ops::Range;
 /// - `I` or `J` is one of the `first` blocks, or of the `last` ones: global tokens (the same
 ///   section, but with the projections of all other tokens);
 /// - `J` is one of the `random` blocks that are drawn for `I` and the head (Zaheer et al. 2020,
-///   "Big Bird", section 2 and appendix D), of those that nothing above lets it see.
+///   "Big Bird", section 2 and appendix D), among blocks that the above do not include.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sparse {
-    /// Tokens of a block.
+    /// Number of tokens of a block.
     pub block: usize,
-    /// Blocks at less than this distance are seen, the query's own being at 0.
+    /// Blocks at less than this distance are seen; the query's own is at 0.
     pub window: usize,
-    /// The distance from one block of a window to the next.
+    /// Distance from one block of a window to the next.
     pub dilation: usize,
-    /// Global blocks at the beginning.
+    /// Number of global blocks at the beginning.
     pub first: usize,
-    /// Global blocks at the end. A causal mask allows none: what is last changes with each token.
+    /// Number of global blocks at the end. A causal mask allows none: the last blocks change with
+    /// each token.
     pub last: usize,
-    /// Blocks that are drawn for each block of queries and each head.
+    /// Number of random blocks for each block of queries and each head.
     pub random: usize,
-    /// What they are drawn from.
+    /// Seed of the random blocks.
     pub seed: u64,
 }
 
 impl Sparse {
-    /// A window of so many tokens: to both sides, or under a causal mask to the past, each with the
-    /// query's own.
+    /// A window of `tokens` tokens, including the query's own: to both sides, or under a causal
+    /// mask to the past.
     #[must_use]
     pub const fn window(tokens: usize) -> Self {
         Self { block: 1, window: tokens, dilation: 1, first: 0, last: 0, random: 0, seed: 0 }
     }
 
-    /// What cannot be, in words; none where all is well.
+    /// Reason why the pattern is impossible; `None` if it is possible.
     pub(crate) fn fault(&self, causal: bool) -> Option<&'static str> {
         if self.block == 0 || self.window == 0 || self.dilation == 0 {
             return Some("a block, a window and a dilation are at least 1");
@@ -50,7 +51,7 @@ impl Sparse {
         (causal && self.last > 0).then_some("a causal mask allows no global tokens at the end")
     }
 
-    /// Whether the window or a global block lets block `i` see block `j` of `blocks`.
+    /// Whether block `i` sees block `j` of `blocks` by the window or a global block.
     fn is_near(&self, i: usize, j: usize, blocks: usize) -> bool {
         let is_global =
             |block: usize| block < self.first || block.saturating_add(self.last) >= blocks;
@@ -60,55 +61,55 @@ impl Sparse {
             || (distance.is_multiple_of(self.dilation) && distance / self.dilation < self.window)
     }
 
-    /// The blocks that are drawn for block `i` of `blocks`, ascending: with a causal mask from
-    /// those before it, and so whatever follows.
+    /// Random blocks for block `i` of `blocks`, ascending. With a causal mask they come from the
+    /// blocks before it, and so do not depend on what follows.
     fn drawn(&self, head: usize, i: usize, blocks: usize, causal: bool) -> Vec<usize> {
-        let mut found = Vec::new();
+        let mut drawn = Vec::new();
         let candidates = if causal { i } else { blocks };
         let wanted = self.random.min(candidates);
         if wanted == 0 {
-            return found;
+            return drawn;
         }
         let counter = Counter::new(mix(self.seed, &[head as u64, i as u64]));
         let attempts = (0..16 * wanted as u64)
             .map(|attempt| (counter.u64_at(attempt) % candidates as u64) as usize);
-        // Where nearly all is seen already, what is left is taken in its order.
+        // If nearly all blocks are seen already, the remaining ones are taken in order.
         for j in attempts.chain(0..candidates) {
-            if found.len() == wanted {
+            if drawn.len() == wanted {
                 break;
             }
-            if !self.is_near(i, j, blocks) && !found.contains(&j) {
-                found.push(j);
+            if !self.is_near(i, j, blocks) && !drawn.contains(&j) {
+                drawn.push(j);
             }
         }
-        found.sort_unstable();
-        found
+        drawn.sort_unstable();
+        drawn
     }
 }
 
-/// The rule of [`Sparse`] for one head of a sequence.
+/// The pattern of [`Sparse`] for one head of a sequence.
 #[derive(Debug, Clone)]
 pub(crate) struct Sight {
     rule: Sparse,
     head: usize,
     causal: bool,
-    /// Blocks of the sequence.
+    /// Number of blocks of the sequence.
     blocks: usize,
-    /// The blocks drawn for each block of queries, and each block's queries that drew it; empty
-    /// where they are drawn as they are asked for.
+    /// Random blocks of each block of queries, and the inverse: the blocks of queries that drew
+    /// each block. Empty if they are drawn on demand.
     drawn: [Vec<Vec<usize>>; 2],
 }
 
 impl Sight {
-    /// For a few queries of a sequence of so many keys.
-    pub(crate) fn of_few(rule: Sparse, causal: bool, head: usize, keys: usize) -> Self {
+    /// Makes the pattern for a few queries of a sequence of `keys` keys.
+    pub(crate) fn for_few(rule: Sparse, causal: bool, head: usize, keys: usize) -> Self {
         let blocks = keys.div_ceil(rule.block);
         Self { rule, head, causal, blocks, drawn: Default::default() }
     }
 
-    /// For all queries of a sequence of so many keys; none where every key is seen.
+    /// Makes the pattern for all queries of a sequence of `keys` keys; `None` if every key is seen.
     pub(crate) fn new(spec: &AttentionSpec, head: usize, keys: usize) -> Option<Self> {
-        let mut sight = Self::of_few(spec.sparse?, spec.causal, head, keys);
+        let mut sight = Self::for_few(spec.sparse?, spec.causal, head, keys);
         if sight.rule.random > 0 {
             let of_queries: Vec<Vec<usize>> = (0..sight.blocks)
                 .map(|i| sight.rule.drawn(head, i, sight.blocks, sight.causal))
@@ -122,7 +123,7 @@ impl Sight {
         Some(sight)
     }
 
-    /// Whether the query at one position sees the key at another: the rule as it is written.
+    /// Whether the query at one position sees the key at another, by the definition.
     pub(crate) fn sees(&self, query: usize, key: usize) -> bool {
         let (i, j) = (query / self.rule.block, key / self.rule.block);
         if self.causal && key > query {
@@ -132,39 +133,39 @@ impl Sight {
             || self.rule.drawn(self.head, i, self.blocks, self.causal).contains(&j)
     }
 
-    /// The keys from `within` that at least one of some queries sees: ranges that ascend and do not
-    /// touch. For one query they are exact, for several they may have a few more.
+    /// Keys from `within` that at least one of some queries sees, as ascending ranges that do not
+    /// touch. For one query they are exact, for several they may include a few more.
     pub(crate) fn keys_of(
         &self,
         queries: Range<usize>,
         within: Range<usize>,
-        found: &mut Vec<Range<usize>>,
+        ranges: &mut Vec<Range<usize>>,
     ) {
         let end = if self.causal { within.end.min(queries.end) } else { within.end };
-        self.seen_across(queries, within.start..end.max(within.start), 0, found);
+        self.seen_across(queries, within.start..end.max(within.start), 0, ranges);
     }
 
-    /// The queries from `within` that see at least one of some keys, as [`keys_of`](Self::keys_of).
+    /// Queries from `within` that see at least one of some keys, as [`keys_of`](Self::keys_of).
     pub(crate) fn queries_of(
         &self,
         keys: Range<usize>,
         within: Range<usize>,
-        found: &mut Vec<Range<usize>>,
+        ranges: &mut Vec<Range<usize>>,
     ) {
         let start = if self.causal { within.start.max(keys.start) } else { within.start };
-        self.seen_across(keys, start.min(within.end)..within.end, 1, found);
+        self.seen_across(keys, start.min(within.end)..within.end, 1, ranges);
     }
 
-    /// Window and global blocks are the same seen from a query and from a key; `side` tells which
-    /// of the two was drawn.
+    /// Window and global blocks are symmetric in queries and keys; `side` tells for which of the
+    /// two the random blocks are needed.
     fn seen_across(
         &self,
         from: Range<usize>,
         within: Range<usize>,
         side: usize,
-        found: &mut Vec<Range<usize>>,
+        ranges: &mut Vec<Range<usize>>,
     ) {
-        found.clear();
+        ranges.clear();
         let Sparse { block, window, dilation, first, last, .. } = self.rule;
         if from.is_empty() || within.is_empty() {
             return;
@@ -172,14 +173,14 @@ impl Sight {
         let (least, most) = (from.start / block, (from.end - 1) / block);
         let last_begins = self.blocks.saturating_sub(last);
         if least < first || most >= last_begins {
-            found.push(within);
+            ranges.push(within);
             return;
         }
         let mut add = |blocks: Range<usize>| {
             let start = blocks.start.saturating_mul(block).max(within.start);
             let end = blocks.end.saturating_mul(block).min(within.end);
             if start < end {
-                found.push(start..end);
+                ranges.push(start..end);
             }
         };
         add(0..first);
@@ -188,7 +189,7 @@ impl Sight {
             let reach = (window - 1).saturating_mul(dilation);
             add(least.saturating_sub(reach)..most.saturating_add(reach).saturating_add(1));
         } else {
-            // Copies of the interval that do not touch: those that may be within.
+            // Copies of the interval that do not touch, if they may be within.
             let (low, high) = (within.start / block, (within.end - 1) / block);
             let before = (window - 1).min(most.saturating_sub(low) / dilation);
             let least_before = least.saturating_sub(high).div_ceil(dilation);
@@ -207,7 +208,7 @@ impl Sight {
             for i in least..=most {
                 match self.drawn[side].get(i) {
                     Some(drawn) => drawn.iter().for_each(|&j| add(j..j + 1)),
-                    // Queries alone are asked for one at a time.
+                    // Only queries are processed one at a time.
                     None => {
                         let drawn = self.rule.drawn(self.head, i, self.blocks, self.causal);
                         drawn.iter().for_each(|&j| add(j..j + 1));
@@ -215,10 +216,10 @@ impl Sight {
                 }
             }
         }
-        merge(found);
+        merge(ranges);
     }
 
-    /// Whether each of some queries sees each of some keys. It may say no where they do.
+    /// Whether each of some queries sees each of some keys. It may return false even if they do.
     pub(crate) fn sees_all(&self, queries: &Range<usize>, keys: &Range<usize>) -> bool {
         let Sparse { block, window, dilation, .. } = self.rule;
         let farthest =
@@ -289,38 +290,39 @@ mod tests {
         ]
     }
 
-    /// Ranges against the rule as it is written, for single queries and for several.
+    /// Compares ranges with the definition, for single queries and for several.
     #[test]
     fn ranges_are_the_rule() {
         let with_last = rules().into_iter().map(|rule| Sparse { last: 1, ..rule });
         let all = rules().into_iter().flat_map(|rule| [(rule, true), (rule, false)]);
         for (rule, causal) in all.chain(with_last.map(|rule| (rule, false))) {
             for keys in [1, 6, 29, 40] {
-                let spec = AttentionSpec { causal, sparse: Some(rule), ..AttentionSpec::of_test() };
+                let spec =
+                    AttentionSpec { causal, sparse: Some(rule), ..AttentionSpec::single_head() };
                 let (few, all) =
-                    (Sight::of_few(rule, causal, 1, keys), Sight::new(&spec, 1, keys).unwrap());
-                let mut found = Vec::new();
+                    (Sight::for_few(rule, causal, 1, keys), Sight::new(&spec, 1, keys).unwrap());
+                let mut visible = Vec::new();
                 let name = format!("{rule:?}, causal {causal}, {keys} keys");
                 for i in 0..keys {
                     let seen: Vec<usize> = (0..keys).filter(|&j| all.sees(i, j)).collect();
                     for sight in [&few, &all] {
-                        sight.keys_of(i..i + 1, 0..keys, &mut found);
-                        let ranges: Vec<usize> = found.iter().cloned().flatten().collect();
+                        sight.keys_of(i..i + 1, 0..keys, &mut visible);
+                        let ranges: Vec<usize> = visible.iter().cloned().flatten().collect();
                         assert_eq!(ranges, seen, "{name}: query {i}");
                     }
                     let seeing: Vec<usize> = (0..keys).filter(|&j| all.sees(j, i)).collect();
-                    all.queries_of(i..i + 1, 0..keys, &mut found);
-                    let ranges: Vec<usize> = found.iter().cloned().flatten().collect();
-                    // A block of keys and a causal mask: the query may be before the key.
+                    all.queries_of(i..i + 1, 0..keys, &mut visible);
+                    let ranges: Vec<usize> = visible.iter().cloned().flatten().collect();
+                    // With a block of keys and a causal mask, the query may be before the key.
                     assert!(seeing.iter().all(|query| ranges.contains(query)), "{name}: key {i}");
                 }
                 for from in (0..keys).step_by(5) {
                     let some = from..(from + 5).min(keys);
                     for within in [0..keys, keys / 3..keys / 2] {
-                        all.keys_of(some.clone(), within.clone(), &mut found);
-                        assert!(found.windows(2).all(|pair| pair[0].end < pair[1].start));
-                        assert!(found.iter().all(|range| !range.is_empty()));
-                        let has = |key| found.iter().any(|range| range.contains(&key));
+                        all.keys_of(some.clone(), within.clone(), &mut visible);
+                        assert!(visible.windows(2).all(|pair| pair[0].end < pair[1].start));
+                        assert!(visible.iter().all(|range| !range.is_empty()));
+                        let has = |key| visible.iter().any(|range| range.contains(&key));
                         for key in 0..keys {
                             let is_seen = some.clone().any(|query| all.sees(query, key));
                             assert!(!is_seen || !within.contains(&key) || has(key), "{name}");
@@ -346,7 +348,7 @@ mod tests {
         }
         assert!([0, 19, 20, 21].iter().all(|&seen| counts[seen] == 0));
         let far = counts.iter().filter(|&&count| count > 0);
-        // 6,000 draws of 36 blocks: 167 of each, with a deviation of 13.
+        // 6,000 draws of 36 blocks: 167 of each, with a standard deviation of 13.
         assert!(far.clone().count() == 36 && far.clone().all(|count| (100..240).contains(count)));
         assert_eq!(rule.drawn(3, 20, 21, true), rule.drawn(3, 20, 900, true));
         assert_ne!(rule.drawn(3, 20, 40, false), rule.drawn(4, 20, 40, false));

@@ -1,4 +1,4 @@
-//! The gradients of a root on the way back through a tape.
+//! Gradients of a root during the backward pass of a tape.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,19 +12,19 @@ use crate::parallel::CHUNK;
 use crate::profile::{even, region};
 use crate::shared::Write;
 
-/// The flat gradient buffer while a tape writes to it.
+/// Flat gradient buffer while a tape writes to it.
 pub(super) struct Flat<'a> {
     pub(super) store: &'a ParameterStore,
     pub(super) values: &'a mut [f32],
-    /// Parameters whose part of the buffer holds something to add to.
+    /// Whether the part of each parameter holds a gradient to add to.
     pub(super) written: &'a mut [bool],
-    /// Parameters that this pass has reached.
+    /// Whether this pass has reached each parameter.
     pub(super) touched: Vec<bool>,
-    /// From where on all is said to be final.
+    /// Place from which on everything has been reported as final.
     pub(super) final_from: usize,
 }
 
-/// The gradients of the root by what has been reached so far.
+/// Gradients of the root by the tensors reached so far.
 pub struct Adjoints<'a> {
     pub(super) values: HashMap<TensorId, CpuStorage>,
     pub(super) outputs: HashSet<TensorId>,
@@ -32,7 +32,7 @@ pub struct Adjoints<'a> {
 }
 
 impl Adjoints<'_> {
-    /// The gradient by a variable, where there is one: shaped as the variable.
+    /// Gradient by a variable, if there is one, shaped as the variable.
     ///
     /// # Errors
     /// When the device has no memory left.
@@ -50,14 +50,14 @@ impl Adjoints<'_> {
         slot.is_variable || self.outputs.contains(&slot.id)
     }
 
-    /// Whether the adjoint of `tensor` is needed and nothing has been added to it: the first one
-    /// that is given is kept as it is.
+    /// Whether the adjoint of `tensor` is needed and nothing has been added to it yet: the first
+    /// one that is added is moved.
     pub(crate) fn is_first(&self, tensor: impl Into<Slot>) -> bool {
         let slot = tensor.into();
         self.wants(slot) && self.parameter(slot.id).is_none() && !self.values.contains_key(&slot.id)
     }
 
-    /// Adds `adjoint` to that of `tensor`; the first one is kept as it is.
+    /// Adds `adjoint` to that of `tensor`; the first one is moved.
     pub(crate) fn give<T: Float>(
         &mut self,
         tensor: impl Into<Slot>,
@@ -84,8 +84,8 @@ impl Adjoints<'_> {
         })
     }
 
-    /// Lets `add` write the adjoint of `tensor` where it lives: over whatever is there, or in
-    /// addition to it.
+    /// Lets `add` write the adjoint of `tensor` in place: by replacing the values there, or by
+    /// adding to them.
     pub(crate) fn add_with<T: Float>(
         &mut self,
         tensor: impl Into<Slot>,
@@ -105,7 +105,7 @@ impl Adjoints<'_> {
                     parameter.name()
                 );
             }
-            let Some(values) = T::of_f32_mut(
+            let Some(values) = T::from_f32_mut(
                 &mut flat.values[parameter.offset()..parameter.offset() + parameter.len()],
             ) else {
                 candle_core::bail!(
@@ -135,7 +135,7 @@ impl Adjoints<'_> {
         self.outputs.contains(&id) || self.parameter(id).is_some()
     }
 
-    /// What a tensor is called in a message: the name of a parameter.
+    /// Name of a tensor in messages: that of its parameter.
     pub(crate) fn describe(&self, id: TensorId) -> String {
         match self.parameter(id) {
             Some(parameter) => format!("parameter {}", parameter.name()),

@@ -1,4 +1,4 @@
-//! The gradients of all parameters in one flat buffer that mirrors the parameter store.
+//! Gradients of all parameters in one flat buffer that mirrors the parameter store.
 
 use super::parameters::{Parameter, ParameterStore};
 use crate::parallel::CHUNK;
@@ -7,7 +7,7 @@ use candle_core::{DType, Result, Tensor, backprop::GradStore};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// The error of a pass that does not reach a parameter.
+/// Error of a pass that does not reach a parameter.
 pub(crate) fn no_gradient(parameter: &Parameter) -> candle_core::Error {
     candle_core::Error::Msg(format!(
         "parameter {} got no gradient: the graph is cut between it and the loss",
@@ -15,18 +15,18 @@ pub(crate) fn no_gradient(parameter: &Parameter) -> candle_core::Error {
     ))
 }
 
-/// The gradient of every parameter, added up over micro-batches, in one flat buffer.
+/// Gradients of all parameters, accumulated over micro-batches, in one flat buffer.
 #[derive(Debug)]
 pub struct Gradients {
     flat: Tensor,
-    /// Where each parameter's part of the buffer begins, and the end of the last.
+    /// Start of each parameter's part of the buffer, and the end of the last.
     offsets: Vec<usize>,
-    /// Parameters whose part holds a gradient; what the others' parts hold is of no account.
+    /// Whether each parameter's part holds a gradient; the values of other parts are ignored.
     written: Vec<bool>,
 }
 
 impl Gradients {
-    /// Zeros for each parameter of a store.
+    /// Makes zero gradients for the parameters of a store.
     ///
     /// # Errors
     /// When the device has no memory left.
@@ -60,7 +60,7 @@ impl Gradients {
         Ok(&self.flat)
     }
 
-    /// Lends the buffer of the host with the note of what has been written.
+    /// Lends the host's buffer, with the record of what has been written.
     pub(crate) fn update(
         &mut self,
         mut work: impl FnMut(&mut [f32], &mut [bool]) -> Result<()>,
@@ -72,8 +72,8 @@ impl Gradients {
     /// Adds the gradients of one backward pass by Candle.
     ///
     /// # Errors
-    /// When a parameter has no gradient: somewhere the graph is cut, and training would go wrong in
-    /// silence.
+    /// When a parameter has no gradient: the graph is cut somewhere, and training would silently go
+    /// wrong.
     pub fn accumulate(&mut self, store: &ParameterStore, grads: &GradStore) -> Result<()> {
         crate::device::check(store.device())?;
         let gradient = |parameter: &Parameter| match grads.get(parameter.var().as_tensor()) {
@@ -151,14 +151,14 @@ impl Gradients {
         }
     }
 
-    /// Starts over.
+    /// Resets all gradients to zero.
     ///
     /// # Errors
     /// When the device has no memory left.
     pub fn zero(&mut self) -> Result<()> {
         crate::device::check(self.flat.device())?;
         if self.flat.device().is_cpu() {
-            // The first gradient overwrites what is there.
+            // The first gradient overwrites the old values.
             self.written.fill(false);
         } else {
             self.flat = self.flat.zeros_like()?;

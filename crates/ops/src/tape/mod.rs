@@ -1,12 +1,12 @@
 //! Reverse-mode differentiation of the fused operations on the host.
 //!
 //! Candle's own autodiff allocates zeros for every edge of the graph and adds to them on one
-//! thread, keeps every activation until the whole graph is dropped, and knows no place of a
-//! parameter's gradient but a tensor of its own. Here an operation notes how to go back;
-//! [`Tape::backward`] walks the notes in reverse, each in turn adding to the adjoints of its inputs
-//! *in place* and then dropping what it kept. The adjoint of a parameter is its part of the flat
-//! gradient buffer. What costs little to compute is not kept but computed again (Chen et al. 2016,
-//! "Training Deep Nets with Sublinear Memory Cost").
+//! thread, keeps every activation until the whole graph is dropped, and stores each parameter's
+//! gradient in a tensor of its own. Here each operation records its backward function;
+//! [`Tape::backward`] calls these in reverse order. Each adds to the adjoints of its inputs *in
+//! place* and then drops the tensors that it kept. The adjoint of a parameter is its part of the
+//! flat gradient buffer. Results that cost little to compute are recomputed instead of kept (Chen
+//! et al. 2016, "Training Deep Nets with Sublinear Memory Cost").
 //!
 //! Values stay Candle tensors, and operations that Candle differentiates are unaffected: without a
 //! tape, a tensor that Candle tracks takes the composed path.
@@ -30,10 +30,10 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-/// Whether the fused kernels serve these inputs; where not, the composed path does.
+/// Whether the fused kernels support these inputs; otherwise the composed operation runs.
 ///
-/// They live on the host and have an element type with kernels. Without a tape nothing may be
-/// tracked by Candle, which could not differentiate a kernel.
+/// They must be on the host, with an element type that has kernels. Without a tape, Candle may not
+/// track any of them, since it could not differentiate a kernel.
 ///
 /// # Errors
 /// When the calling thread may not use their device.
@@ -44,10 +44,10 @@ pub(crate) fn is_fused(tape: Option<&Tape>, inputs: &[&Tensor]) -> Result<bool> 
     Ok(inputs.iter().all(has_kernel) && (tape.is_some() || !inputs.iter().any(|x| x.track_op())))
 }
 
-/// How to go back through one operation: from the adjoint of its result to those of its inputs.
+/// Backward function of an operation: from the adjoint of its result to those of its inputs.
 type Backward = Box<dyn FnOnce(CpuStorage, &mut Adjoints<'_>) -> Result<()>>;
 
-/// How to compute a tensor once more.
+/// Function that recomputes a tensor.
 type Again = Rc<dyn Fn() -> Result<Tensor>>;
 
 struct Node {
@@ -56,7 +56,7 @@ struct Node {
     backward: Backward,
 }
 
-/// Where an adjoint goes: a tensor without its values, which need not live on for that.
+/// Destination of an adjoint: a tensor without its values, which need not be kept for that.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slot {
     id: TensorId,
@@ -70,8 +70,8 @@ impl From<&Tensor> for Slot {
     }
 }
 
-/// A tensor that an operation needs on its way back.
-pub(crate) struct Kept {
+/// A tensor that the backward function of an operation needs.
+pub(crate) struct SavedTensor {
     slot: Slot,
     value: Value,
 }
@@ -81,8 +81,8 @@ enum Value {
     Again(Again),
 }
 
-impl Kept {
-    /// The tensor. Where it was not kept, each call computes it again.
+impl SavedTensor {
+    /// The tensor. If it was not kept, each call recomputes it.
     pub(crate) fn value(&self) -> Result<Tensor> {
         match &self.value {
             Value::Here(tensor) => Ok(tensor.clone()),
@@ -91,19 +91,19 @@ impl Kept {
     }
 }
 
-impl From<&Kept> for Slot {
-    fn from(kept: &Kept) -> Self {
+impl From<&SavedTensor> for Slot {
+    fn from(kept: &SavedTensor) -> Self {
         kept.slot
     }
 }
 
-/// What happened in one forward pass, in order.
+/// Record of the operations of one forward pass, in order.
 #[derive(Default)]
 pub struct Tape {
     nodes: RefCell<Vec<Node>>,
     outputs: RefCell<HashSet<TensorId>>,
     again: RefCell<HashMap<TensorId, Again>>,
-    /// The first operation on each variable, by its place: on the way back, nothing is added to the
+    /// Place of the first operation on each variable: in the backward pass, nothing is added to the
     /// variable's gradient after it.
     first_uses: RefCell<HashMap<TensorId, usize>>,
 }
@@ -115,7 +115,7 @@ impl std::fmt::Debug for Tape {
 }
 
 impl Tape {
-    /// An empty tape.
+    /// Makes an empty tape.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -127,13 +127,14 @@ impl Tape {
         self.outputs.borrow().is_empty()
     }
 
-    /// Whether a result of a recorded operation is `tensor`.
+    /// Whether `tensor` is the result of a recorded operation.
     #[must_use]
     pub fn knows(&self, tensor: &Tensor) -> bool {
         self.outputs.borrow().contains(&tensor.id())
     }
 
-    /// Notes how to go back from `output`, which the operation `name` made of `inputs`.
+    /// Records the operation `name`, which computed `output` from `inputs`, with its backward
+    /// function.
     ///
     /// # Errors
     /// When Candle tracks an input that no recorded operation made: the tape could not follow it,
@@ -164,7 +165,7 @@ impl Tape {
         Ok(())
     }
 
-    /// Notes that the operation that is recorded next is on these variables.
+    /// Records that the next operation uses these variables.
     fn use_first(&self, variables: impl Iterator<Item = TensorId>) {
         let (place, mut uses) = (self.nodes.borrow().len(), self.first_uses.borrow_mut());
         variables.for_each(|variable| {
@@ -172,19 +173,19 @@ impl Tape {
         });
     }
 
-    /// Says how to compute `output` again: whoever [keeps](Tape::keep) it after this takes no
-    /// memory for it. For results that cost little more than to read them.
+    /// Sets how to recompute `output`: operations that [keep](Tape::keep) it afterwards take no
+    /// memory for it. For results that cost little more to compute than to read.
     pub(crate) fn recompute(&self, output: &Tensor, again: impl Fn() -> Result<Tensor> + 'static) {
         self.again.borrow_mut().insert(output.id(), Rc::new(again));
     }
 
-    /// Notes `output` as the result of operations on `inputs` that were noted on the tape `first`
-    /// and are forgotten: on the way back `again` runs them on a tape of its own, which has to give the same
-    /// result, and goes back through that (Chen et al. 2016, section 3: of a chain of n layers in
-    /// segments of √n, what is kept grows with √n).
+    /// Records `output` as the result of a segment of operations on `inputs`, which were recorded
+    /// on the tape `first` and are dropped. In the backward pass `again` repeats them on a tape of
+    /// its own, with the same result, and the pass goes back through that tape (Chen et al. 2016,
+    /// section 3: for a chain of n layers in segments of √n, memory grows with √n).
     ///
     /// # Errors
-    /// As [`Tape::backward`]; on the way back, those of `again`.
+    /// As [`Tape::backward`]; in the backward pass, those of `again`.
     pub fn record_segment(
         &self,
         name: &'static str,
@@ -210,16 +211,16 @@ impl Tape {
         for_float!(output, T => note::<T>(self, name, (inputs, output), again))
     }
 
-    /// `tensor`, for the way back.
-    pub(crate) fn keep(&self, tensor: &Tensor) -> Kept {
+    /// Keeps `tensor` for the backward pass.
+    pub(crate) fn keep(&self, tensor: &Tensor) -> SavedTensor {
         let value = match self.again.borrow().get(&tensor.id()) {
             Some(again) => Value::Again(again.clone()),
             None => Value::Here(tensor.clone()),
         };
-        Kept { slot: tensor.into(), value }
+        SavedTensor { slot: tensor.into(), value }
     }
 
-    /// The operations in their order; nothing else keeps their tensors from here on.
+    /// Takes the operations in their order; nothing else keeps their tensors from here on.
     fn take(&self) -> Vec<Node> {
         self.again.take();
         self.nodes.take()
@@ -228,8 +229,8 @@ impl Tape {
     /// Adds the gradient of `root`, a scalar, by every parameter to `gradients`.
     ///
     /// # Errors
-    /// When a parameter gets no gradient: somewhere the graph is cut, and training would go wrong
-    /// in silence.
+    /// When a parameter gets no gradient: the graph is cut somewhere, and training would silently
+    /// go wrong.
     pub fn backward(
         self,
         root: &Tensor,
@@ -239,8 +240,8 @@ impl Tape {
         self.backward_watched(root, store, gradients, None)
     }
 
-    /// As [`Tape::backward`]; `when_final` is told on the way what is final, as more and more of the
-    /// flat layout is, from its end on. What no operation of this pass comes to is never told.
+    /// Runs [`Tape::backward`], and calls `when_final` as more and more of the flat layout becomes
+    /// final, from its end on. Parts that no operation of this pass reaches are never reported.
     ///
     /// # Errors
     /// As [`Tape::backward`], and those of `when_final`.
@@ -275,11 +276,11 @@ impl Tape {
         })
     }
 
-    /// The gradients of `Σ root ⊙ adjoint` by the variables that went into it: for checks of single
-    /// operations.
+    /// Computes the gradients of `Σ root ⊙ adjoint` by the variables that it depends on: for checks
+    /// of single operations.
     ///
     /// # Errors
-    /// When `adjoint` has another type or shape than `root`.
+    /// When the type or shape of `adjoint` differs from that of `root`.
     pub fn differentiate(self, root: &Tensor, adjoint: &Tensor) -> Result<Adjoints<'static>> {
         if adjoint.shape() != root.shape() {
             candle_core::bail!(
@@ -300,7 +301,7 @@ impl Tape {
 
 fn run(nodes: Vec<Node>, adjoints: &mut Adjoints<'_>, mut watch: Option<Watch<'_>>) -> Result<()> {
     for (place, node) in nodes.into_iter().enumerate().rev() {
-        // A result on which the root does not depend has no adjoint.
+        // A result that the root does not depend on has no adjoint.
         if let Some(adjoint) = adjoints.values.remove(&node.output) {
             crate::profile::time(node.name, || (node.backward)(adjoint, adjoints))?;
         }

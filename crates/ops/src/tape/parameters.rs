@@ -1,7 +1,7 @@
 //! Parameters in a fixed order, each with its full name.
 //!
 //! Candle's `VarMap` is a hash map whose order changes from process to process; a flat layout needs
-//! one order, and with it clipping, averaging and the optimizer are single passes.
+//! a fixed order, with which clipping, averaging and the optimizer are single passes.
 
 use crate::products::int8::Int8Matrix;
 use candle_core::{DType, Device, Result, Tensor, TensorId, Var};
@@ -17,14 +17,14 @@ pub struct Parameter {
     shape: Vec<usize>,
     var: Var,
     offset: usize,
-    /// Shared by all copies of the store.
+    /// Whether it is frozen; shared by all copies of the store.
     frozen: Arc<AtomicBool>,
-    /// The bits of its share of the learning rate; shared likewise.
+    /// Bits of its factor of the learning rate; shared likewise.
     rate: Arc<AtomicU64>,
 }
 
 impl Parameter {
-    /// The full name, such as `encoder.layers.0.self_attention.qkv.weight`.
+    /// Full name, such as `encoder.layers.0.self_attention.qkv.weight`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -36,7 +36,7 @@ impl Parameter {
         &self.shape
     }
 
-    /// Where it starts in the flat layout of its store.
+    /// Start in the flat layout of its store.
     #[must_use]
     pub fn offset(&self) -> usize {
         self.offset
@@ -54,30 +54,30 @@ impl Parameter {
         self.len() == 0
     }
 
-    /// Whether weight decay applies: matrices yes, biases and norms no.
+    /// Whether weight decay applies: to matrices, but not to biases and norms.
     #[must_use]
     pub fn is_matrix(&self) -> bool {
         self.shape.len() >= 2
     }
 
-    /// Keeps it as it is from now on: its gradient counts as zero, and no update changes it. What
-    /// sets its values, as loading a checkpoint does, still does.
+    /// Freezes it: from now on its gradient counts as zero, and no update changes it. Setting its
+    /// values, for example by loading a checkpoint, still works.
     pub fn freeze(&self) {
         self.frozen.store(true, Ordering::Relaxed);
     }
 
-    /// Whether no update changes it.
+    /// Whether updates leave it unchanged.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
         self.frozen.load(Ordering::Relaxed)
     }
 
-    /// Has updates take this many times the learning rate for it from now on.
+    /// Sets its factor of the learning rate for later updates.
     pub fn set_rate(&self, rate: f64) {
         self.rate.store(rate.to_bits(), Ordering::Relaxed);
     }
 
-    /// How many times the learning rate updates take for it: 1 unless that was set.
+    /// Factor of the learning rate in updates of it; 1 by default.
     #[must_use]
     pub fn rate(&self) -> f64 {
         f64::from_bits(self.rate.load(Ordering::Relaxed))
@@ -99,7 +99,7 @@ impl Parameter {
     }
 }
 
-/// Where weight decay applies, in a range of the flat layout.
+/// Matrices, to which weight decay applies, in a range of the flat layout.
 type Matrices = (Range<usize>, Tensor);
 
 /// Parameters in the order in which the model made them.
@@ -110,12 +110,12 @@ pub struct ParameterStore {
     total: usize,
     device: Device,
     is_outline: bool,
-    /// What [`ParameterStore::matrices`] has last made, with its range.
+    /// Latest result of [`ParameterStore::matrices`], with its range.
     matrices: Arc<Mutex<Option<Matrices>>>,
 }
 
 impl ParameterStore {
-    /// An empty store for a device.
+    /// Makes an empty store for a device.
     #[must_use]
     pub fn new(device: &Device) -> Self {
         Self {
@@ -128,14 +128,14 @@ impl ParameterStore {
         }
     }
 
-    /// An empty store for names and shapes alone: no memory is taken for the values of what is
-    /// added, and nothing can be computed with it.
+    /// Makes an empty store for names and shapes only: values of added parameters take no memory,
+    /// and nothing can be computed with them.
     #[must_use]
     pub fn outline(device: &Device) -> Self {
         Self { is_outline: true, ..Self::new(device) }
     }
 
-    /// Whether the parameters are to have no values.
+    /// Whether parameters have no values.
     #[must_use]
     pub fn is_outline(&self) -> bool {
         self.is_outline
@@ -150,7 +150,7 @@ impl ParameterStore {
         if self.get(name).is_some() {
             candle_core::bail!("parameter {name} exists already");
         }
-        // Gradients and the optimizer's state are flat, as long as all parameters together.
+        // Gradients and optimizer state are flat buffers, as long as all parameters together.
         let total = self.total + shape.iter().product::<usize>();
         crate::device::check_count(&self.device, "the parameters", total)?;
         let values = if self.is_outline {
@@ -175,14 +175,14 @@ impl ParameterStore {
         &self.parameters
     }
 
-    /// The parameter of a name.
+    /// Parameter with this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Parameter> {
         self.parameters.iter().find(|parameter| parameter.name == name)
     }
 
-    /// Rounds the weights of linear layers and the embeddings to what int8 can hold, each row with a
-    /// scale of its own; see [`Int8Matrix`].
+    /// Rounds the weights of linear layers and the embeddings to values that int8 can represent,
+    /// each row with its own scale; see [`Int8Matrix`].
     ///
     /// # Errors
     /// When a weight is not finite, or the device has no memory left.
@@ -191,7 +191,7 @@ impl ParameterStore {
             self.parameters.iter().filter(|one| Int8Matrix::holds(one.name(), one.shape()))
         {
             let values: Vec<f32> = parameter.var().as_tensor().flatten_all()?.to_vec1()?;
-            let rounded = Int8Matrix::of(&values, parameter.shape()[1]);
+            let rounded = Int8Matrix::round(&values, parameter.shape()[1]);
             if !rounded.scales().iter().all(|scale| scale.is_finite()) {
                 candle_core::bail!("{} has a weight that is not finite", parameter.name());
             }
@@ -200,24 +200,24 @@ impl ParameterStore {
         Ok(())
     }
 
-    /// The place of the parameter that a tensor is, if it is one.
+    /// Index of the parameter with this tensor, if there is one.
     pub(crate) fn index_of(&self, id: TensorId) -> Option<usize> {
         self.indices.get(&id).copied()
     }
 
-    /// Scalars of all parameters together.
+    /// Number of scalars of all parameters.
     #[must_use]
     pub fn len(&self) -> usize {
         self.total
     }
 
-    /// Whether there is no parameter.
+    /// Whether there are no parameters.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.parameters.is_empty()
     }
 
-    /// The device on which the parameters live.
+    /// Device of the parameters.
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.device
@@ -243,7 +243,8 @@ impl ParameterStore {
         });
         match parts.collect::<Result<Vec<_>>>()?.as_slice() {
             [] => Tensor::zeros(0, DType::F32, &self.device),
-            // Of one alone `cat` makes no copy, and `copy` one of all the storage under the view.
+            // `cat` of a single tensor makes no copy, and `copy` would copy the whole storage under
+            // the view.
             [one] => one.force_contiguous(),
             several => Tensor::cat(several, 0),
         }
@@ -252,7 +253,7 @@ impl ParameterStore {
     /// Sets every parameter from the flat layout.
     ///
     /// # Errors
-    /// When `flat` has another length than the store.
+    /// When the length of `flat` differs from that of the store.
     pub fn set_flat(&self, flat: &Tensor) -> Result<()> {
         if flat.elem_count() != self.total {
             candle_core::bail!("{} values for {} parameters", flat.elem_count(), self.total);
@@ -260,7 +261,7 @@ impl ParameterStore {
         self.set_part(0, flat)
     }
 
-    /// Sets the flat layout from `start` on.
+    /// Sets the parameters from `start` of the flat layout on.
     ///
     /// # Errors
     /// When there are more values than the layout has from there on.
@@ -268,7 +269,7 @@ impl ParameterStore {
         self.set_where(start, values, |_| true)
     }
 
-    /// The same as an update does it: frozen parameters stay as they are.
+    /// Sets the parameters from `start` on, as in an update: frozen parameters do not change.
     ///
     /// # Errors
     /// As [`ParameterStore::set_part`].
@@ -276,8 +277,8 @@ impl ParameterStore {
         self.set_where(start, values, |parameter| !parameter.is_frozen())
     }
 
-    /// The gradient in `range` of the flat layout with zeros for frozen parameters, so that they
-    /// have no part in its norm.
+    /// Gradient in `range` of the flat layout with zeros for frozen parameters, so that they do not
+    /// contribute to its norm.
     ///
     /// # Shapes
     /// `gradient (range.len(),)`, f32 → the same.
@@ -313,7 +314,8 @@ impl ParameterStore {
         for (parameter, within) in self.within(&range).filter(|(parameter, _)| is_set(parameter)) {
             let from = parameter.offset + within.start - start;
             let part = values.narrow(0, from, within.len())?;
-            // On the host a part is written in place; elsewhere the whole parameter is made again.
+            // On the host a part is written in place; on other devices the whole parameter is
+            // replaced.
             if self.device.is_cpu() {
                 let part = crate::host::Host::new(&part)?;
                 let part = part.elements::<f32>()?;
@@ -335,8 +337,8 @@ impl ParameterStore {
         Ok(())
     }
 
-    /// 1 for each element of a matrix in `range` of the flat layout, and 0 for the others: where
-    /// weight decay applies. Kept for the next step, which asks for the same range.
+    /// Mask of weight decay: 1 for each element of a matrix in `range` of the flat layout, and 0
+    /// for the others. Cached for the next step, which uses the same range.
     ///
     /// # Errors
     /// When the device has no memory left.
@@ -352,8 +354,8 @@ impl ParameterStore {
         }
     }
 
-    /// How many times the learning rate each element in `range` of the flat layout takes; none where
-    /// all take it once.
+    /// Factors of the learning rate for each element in `range` of the flat layout; `None` if all
+    /// are 1.
     ///
     /// # Errors
     /// When the device has no memory left.
@@ -361,22 +363,22 @@ impl ParameterStore {
         if self.parameters.iter().all(|parameter| parameter.rate() == 1.0) {
             return Ok(None);
         }
-        let of = |(parameter, within): (&Parameter, Range<usize>)| {
+        let elements = |(parameter, within): (&Parameter, Range<usize>)| {
             std::iter::repeat_n(parameter.rate() as f32, within.len())
         };
-        let values: Vec<f32> = self.within(&range).flat_map(of).collect();
+        let values: Vec<f32> = self.within(&range).flat_map(elements).collect();
         Ok(Some(Tensor::from_vec(values, range.len(), &self.device)?))
     }
 
     fn new_matrices(&self, range: Range<usize>) -> Result<Tensor> {
-        let of = |(parameter, within): (&Parameter, Range<usize>)| {
+        let elements = |(parameter, within): (&Parameter, Range<usize>)| {
             std::iter::repeat_n(if parameter.is_matrix() { 1f32 } else { 0.0 }, within.len())
         };
-        let values: Vec<f32> = self.within(&range).flat_map(of).collect();
+        let values: Vec<f32> = self.within(&range).flat_map(elements).collect();
         Tensor::from_vec(values, range.len(), &self.device)
     }
 
-    /// The parameters that `range` of the flat layout meets, each with its elements in there.
+    /// Parameters that overlap `range` of the flat layout, each with its elements in that range.
     pub(crate) fn within(
         &self,
         range: &Range<usize>,

@@ -1,19 +1,20 @@
-//! What is final of the gradient while a pass still goes back: after the first operation on a
-//! parameter, which comes last on the way back, nothing is added to its gradient any more. Whoever
-//! trains with others can send it then (Li et al. 2020, "PyTorch Distributed", section 3.2.3).
+//! Gradients that are final while a backward pass still runs: after the first operation on a
+//! parameter, which comes last in the backward pass, nothing is added to its gradient any more.
+//! With several processes, it can be sent then (Li et al. 2020, "PyTorch Distributed", section
+//! 3.2.3).
 
 use super::{Adjoints, Parameter, ParameterStore};
 use candle_core::{Result, TensorId};
 use std::collections::HashMap;
 
-/// Told while a pass goes back: from which place of the flat layout on the gradients are final, and
-/// all that there is of them. What lies before that place is not to be read.
+/// Callback of a backward pass: gets the place of the flat layout from which on gradients are
+/// final, and all gradients. Those before that place must not be read.
 pub type WhenFinal<'a> = &'a mut dyn FnMut(usize, &[f32]) -> Result<()>;
 
-/// Tells what is final of the flat gradient.
+/// Reports the parts of the flat gradient that are final.
 pub(super) struct Watch<'a> {
-    /// The place of the first operation on each parameter that is not final yet, in their order;
-    /// none where there is no operation on it.
+    /// Place of the first operation on each parameter that is not final yet, in their order; `None`
+    /// without any operation on it.
     first_uses: Vec<Option<usize>>,
     tell: WhenFinal<'a>,
 }
@@ -24,11 +25,11 @@ impl<'a> Watch<'a> {
         uses: &HashMap<TensorId, usize>,
         tell: WhenFinal<'a>,
     ) -> Self {
-        let of = |parameter: &Parameter| uses.get(&parameter.var().id()).copied();
-        Self { first_uses: store.parameters().iter().map(of).collect(), tell }
+        let first_use = |parameter: &Parameter| uses.get(&parameter.var().id()).copied();
+        Self { first_uses: store.parameters().iter().map(first_use).collect(), tell }
     }
 
-    /// The operation at `place` is dealt with, as are all after it.
+    /// Reports that the operation at `place` has been processed, as have all after it.
     pub(super) fn passed(&mut self, place: usize, adjoints: &mut Adjoints<'_>) -> Result<()> {
         let Some(flat) = &mut adjoints.parameters else { return Ok(()) };
         let before = self.first_uses.len();

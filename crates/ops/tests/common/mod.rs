@@ -1,14 +1,14 @@
-//! What the tests of the operations share.
+//! Helpers of the tests of operations.
 
-// No test program uses all of it.
+// Each test program uses only a part of it.
 #![allow(dead_code)]
 
 use candle_core::{Device, Result, Tensor, Var};
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{Kernel, Tape};
 
-/// Runs the other tests of this program again through each matrix kernel that this machine has:
-/// which one multiplies is chosen once for a process. `caller` is the test that calls.
+/// Runs the other tests of this program again with each matrix kernel of this machine: the kernel
+/// is chosen once per process. `caller` is the calling test.
 pub(crate) fn again_through_every_kernel(caller: &str) {
     for kernel in Kernel::ALL.into_iter().filter(|kernel| kernel.is_here()) {
         let mut again = std::process::Command::new(std::env::current_exe().unwrap());
@@ -29,14 +29,15 @@ pub(crate) fn values(x: &Tensor) -> Vec<f64> {
     x.flatten_all().unwrap().to_vec1().unwrap()
 }
 
-/// A scalar that weighs every element of a result differently, so that no gradient can hide.
+/// Makes a scalar that weights every element of a result differently, so that every gradient
+/// matters.
 pub(crate) fn scalar(out: &Tensor) -> Result<Tensor> {
     let count = out.elem_count();
     let weights: Vec<f64> = (0..count).map(|i| (i as f64 * 0.7).sin() + 0.3).collect();
     (out.flatten_all()? * Tensor::from_vec(weights, count, out.device())?)?.sum_all()
 }
 
-/// The weights of [`scalar`], shaped as `out`: the adjoint from which the tape starts.
+/// Weights of [`scalar`], shaped as `out`: the adjoint from which the tape starts.
 pub(crate) fn adjoint(out: &Tensor) -> Tensor {
     let weights: Vec<f64> = (0..out.elem_count()).map(|i| (i as f64 * 0.7).sin() + 0.3).collect();
     Tensor::from_vec(weights, out.shape(), out.device()).unwrap()

@@ -1,4 +1,4 @@
-//! Attention: whole and sparse, within a sequence and to another, with biases.
+//! Attention: full and sparse, within a sequence and to another, with biases.
 
 use std::sync::Arc;
 use taper_ops::{AttentionSpec, Dropout, Products, Sparse, Tape, composed};

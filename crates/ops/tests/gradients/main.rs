@@ -1,4 +1,4 @@
-//! Every fused operation against its composed oracle and against finite differences, in f64.
+//! Every fused operation compared with its composed oracle and with finite differences, in f64.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -181,8 +181,7 @@ fn impossible_shapes_are_errors() {
     );
 }
 
-/// An input that goes into several operations gets the sum of what each gives it, one that is
-/// computed again on the way back included.
+/// An input of several operations gets the sum of their adjoints, including a recomputed input.
 #[test]
 fn adjoints_add_up() {
     let inputs = [random(&[4, 6], 1), random(&[6, 6], 2), random(&[6], 3), random(&[6], 4)];
@@ -203,7 +202,8 @@ fn adjoints_add_up() {
     );
 }
 
-/// The tape refuses what it could not differentiate, and without a tape Candle's graph stays whole.
+/// The tape refuses what it could not differentiate, and without a tape Candle's graph stays
+/// complete.
 #[test]
 fn no_gradient_is_lost_in_silence() {
     let (x, weight) = (random(&[4, 6], 1), random(&[3, 6], 2));
@@ -219,8 +219,8 @@ fn no_gradient_is_lost_in_silence() {
     assert!(gradients.get(&x).is_some() && gradients.get(&weight).is_some());
 }
 
-/// Dropout, attention and loss give the same bits on any number of threads, in f32 and in bf16
-/// products: on so many rows that the products of weight gradients are divided among them.
+/// Dropout, attention and loss give the same bits on any number of threads, in f32 and with bf16
+/// products; there are enough rows that the products of weight gradients are divided among threads.
 #[test]
 fn results_do_not_depend_on_threads() {
     for (products, r_drop) in
@@ -275,8 +275,8 @@ fn results_do_not_depend_on_threads() {
     }
 }
 
-/// The loss that computes its logits again, where this machine has it, against the composed one: in
-/// f32, on sizes with edges.
+/// The loss that recomputes its logits, if this machine supports it, compared with the composed
+/// one: in f32, on sizes with edges.
 #[test]
 fn a_loss_of_many_blocks() {
     let shapes = [

@@ -1,4 +1,4 @@
-//! Where values are on an axis, and which of them are written beside it.
+//! Axes: places of values, and the labels beside them.
 
 use std::ops::Range;
 
@@ -6,24 +6,24 @@ use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, Value
 
 use crate::figure::Axis;
 
-/// About so many values are written beside an axis.
+/// About how many labels an axis has.
 const LABELS: f64 = 6.0;
 
 /// An axis with its ends.
 #[derive(Debug, Clone)]
 pub(super) struct Scale {
     logarithmic: bool,
-    /// The ends, as places.
+    /// Places of the two ends.
     pub(super) range: Range<f64>,
-    /// The places that have a label.
+    /// Places that have a label.
     pub(super) ticks: Vec<f64>,
-    /// Digits after the point of a label.
+    /// Digits after the decimal point of a label.
     decimals: usize,
 }
 
 impl Scale {
-    /// The scale of an axis that shows these values; none where it takes none of them.
-    pub(super) fn of(axis: &Axis, values: impl Iterator<Item = f64>) -> Option<Self> {
+    /// Scale of an axis for these values; `None` if it can show none of them.
+    pub(super) fn new(axis: &Axis, values: impl Iterator<Item = f64>) -> Option<Self> {
         let place = |value: f64| if axis.logarithmic { value.log10() } else { value };
         let usable = |&value: &f64| axis.takes(value);
         let (mut low, mut high) = values
@@ -43,7 +43,7 @@ impl Scale {
                     0.0 => (low.abs() * 0.1).max(1e-9),
                     span => 0.03 * span,
                 };
-                // An axis that begins at 0 ends there.
+                // An axis whose values come close to 0 begins there.
                 let keeps_zero = !axis.logarithmic && low >= 0.0 && low <= room * 4.0;
                 (low, high) = (if keeps_zero { 0.0 } else { low - room }, high + room);
             }
@@ -55,7 +55,7 @@ impl Scale {
         Some(Self { logarithmic: axis.logarithmic, range: low..high, ticks, decimals })
     }
 
-    /// The place of a value, if it has one between the ends.
+    /// Place of a value, if it has one between the ends.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         let at = if self.logarithmic { value.log10() } else { value };
         let room = (self.range.end - self.range.start) * 1e-9;
@@ -63,7 +63,7 @@ impl Scale {
             .then_some(at)
     }
 
-    /// What is written at a place.
+    /// Label at a place.
     pub(super) fn label(&self, place: f64) -> String {
         if self.logarithmic {
             return number(10f64.powf(place));
@@ -72,7 +72,7 @@ impl Scale {
         if !(1e-3..1e5).contains(&largest) {
             return number(place);
         }
-        // Not -0.
+        // Adding 0 turns -0 into 0.
         format!("{:.*}", self.decimals, place + 0.0)
     }
 }
@@ -105,7 +105,7 @@ impl ValueFormatter<f64> for Scale {
     }
 }
 
-/// A number in few characters: 250k, 3M, 0.02, 2e-5.
+/// Formats a number in few characters: 250k, 3M, 0.02, 2e-5.
 pub(super) fn number(value: f64) -> String {
     let amount = value.abs();
     let short = |value: f64, unit: &str| {
@@ -127,7 +127,7 @@ pub(super) fn number(value: f64) -> String {
     }
 }
 
-/// Multiples of 1, 2 or 5 times a power of ten, and how many digits they need.
+/// Multiples of 1, 2 or 5 times a power of ten, and the number of digits that they need.
 fn linear_ticks(low: f64, high: f64) -> (Vec<f64>, usize) {
     let rough = (high - low) / LABELS;
     let power = 10f64.powf(rough.log10().floor());
@@ -139,8 +139,8 @@ fn linear_ticks(low: f64, high: f64) -> (Vec<f64>, usize) {
     (ticks, (-step.log10().floor()).clamp(0.0, 9.0) as usize)
 }
 
-/// Powers of ten where there are enough of them, else also their double and fivefold, or what is
-/// between them.
+/// Powers of ten if the range has enough of them; otherwise also their double and fivefold, or
+/// linear ticks.
 fn logarithmic_ticks(low: f64, high: f64) -> Vec<f64> {
     let between = |factors: &[f64], every: i32| {
         let powers = (low.floor() as i32..=high.ceil() as i32).filter(|power| power % every == 0);
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     fn labels(axis: &Axis, values: &[f64]) -> Vec<String> {
-        let scale = Scale::of(axis, values.iter().copied()).expect("values");
+        let scale = Scale::new(axis, values.iter().copied()).expect("values");
         scale.ticks.iter().map(|&tick| scale.label(tick)).collect()
     }
 
@@ -195,8 +195,8 @@ mod tests {
     #[test]
     fn what_has_no_place_is_left_out() {
         let axis = Axis::log("");
-        assert!(Scale::of(&axis, [0.0, -1.0, f64::NAN].into_iter()).is_none());
-        let scale = Scale::of(&axis, [0.0, 1.0, 100.0].into_iter()).expect("two values");
+        assert!(Scale::new(&axis, [0.0, -1.0, f64::NAN].into_iter()).is_none());
+        let scale = Scale::new(&axis, [0.0, 1.0, 100.0].into_iter()).expect("two values");
         assert_eq!((scale.place(0.0), scale.place(f64::NAN), scale.place(1e9)), (None, None, None));
         assert_eq!(scale.place(10.0), Some(1.0));
     }

@@ -9,13 +9,13 @@ use super::chart::plane;
 use super::legend::{self, Sample};
 use super::text::{Anchor, Label, shortened, width};
 use super::{Area, Data, Pen, SCALE, TITLE, units};
-use crate::colours::{AXIS, Colour, of_series};
+use crate::colours::{AXIS, Colour, series_colour};
 use crate::error::PlotError;
 use crate::figure::{Axis, Bars};
 
-/// The share of a category's width that its bars take.
+/// Share of a category's width that its bars fill.
 const FILLED: f64 = 0.76;
-/// Size of the names of categories.
+/// Font size of the names of categories.
 const SIZE: i32 = 11;
 
 /// Draws bars.
@@ -28,25 +28,26 @@ pub(super) fn draw(pen: &Pen<'_>, root: &Area<'_>, bars: &Bars) -> Result<Data, 
     if count == 0 || !values().any(|value| bars.y.takes(value)) {
         return Err(pen.nothing());
     }
-    // Bars stand on 0, where the axis has one.
+    // Bars begin at 0, where the axis has one.
     let foot = (!bars.y.logarithmic).then_some(0.0);
-    let y = Scale::of(&bars.y, values().chain(foot)).ok_or_else(|| pen.nothing())?;
+    let y = Scale::new(&bars.y, values().chain(foot)).ok_or_else(|| pen.nothing())?;
     let x_axis = Axis::linear(&bars.label).between(0.0, count as f64);
-    let mut x = Scale::of(&x_axis, [0.0, count as f64].into_iter()).ok_or_else(|| pen.nothing())?;
+    let mut x =
+        Scale::new(&x_axis, [0.0, count as f64].into_iter()).ok_or_else(|| pen.nothing())?;
     x.ticks.clear();
     let entries: Vec<(&str, Colour, Sample)> = bars
         .series
         .iter()
         .enumerate()
         .filter(|(_, (name, _))| !name.is_empty())
-        .map(|(number, (name, _))| (name.as_str(), of_series(number), Sample::Square))
+        .map(|(number, (name, _))| (name.as_str(), series_colour(number), Sample::Square))
         .collect();
     let top = legend::draw(pen, root, &entries, TITLE)?;
     let mut plane = plane(pen, root, (&x, &y), (&x_axis, &bars.y), top)?;
     let one = FILLED / bars.series.len() as f64;
     let base = foot.and_then(|foot| y.place(foot)).unwrap_or(y.range.start);
     for (number, (_, values)) in bars.series.iter().enumerate() {
-        let ink = of_series(number).drawn();
+        let ink = series_colour(number).drawn();
         let bar = |(category, &value): (usize, &f64)| {
             let left = category as f64 + (1.0 - FILLED) / 2.0 + one * number as f64;
             let high = y.place(value)?;
@@ -58,18 +59,18 @@ pub(super) fn draw(pen: &Pen<'_>, root: &Area<'_>, bars: &Bars) -> Result<Data, 
     let (across, down) = plane.plotting_area().get_pixel_range();
     let each = f64::from(across.end - across.start) / count as f64;
     let room = (each / f64::from(SCALE)) as i32;
-    // Names that do not fit are left out in turn.
+    // If names do not all fit, only every second, third, … is written.
     let widest = bars.categories.iter().map(|name| width(name, SIZE)).max().unwrap_or(0);
     let every = (widest + 8).min(90).div_euclid(room.max(1)) as usize + 1;
     for (category, name) in bars.categories.iter().enumerate().step_by(every.max(1)) {
         let at = across.start + ((category as f64 + 0.5) * each) as i32;
         let name = shortened(name, SIZE, room * every as i32);
-        let label = Label { size: SIZE, colour: AXIS, anchor: Anchor::MIDDLE, ..Label::of(&name) };
+        let label = Label { size: SIZE, colour: AXIS, anchor: Anchor::MIDDLE, ..Label::new(&name) };
         pen.write(root, &label, (at, down.end + units(13)))?;
     }
     let pixels = |value: i32| f64::from(value) / f64::from(SCALE);
     let series = bars.series.iter().enumerate().map(|(number, (name, values))| {
-        json!({ "name": name, "colour": of_series(number).variable, "values": values })
+        json!({ "name": name, "colour": series_colour(number).variable, "values": values })
     });
     Ok(json!({
         "kind": "bars",

@@ -9,25 +9,25 @@ use super::legend::{self, Sample};
 use super::text::style;
 use super::thinning::thinned;
 use super::{Area, Data, MARGIN, Pen, SCALE, TITLE, units};
-use crate::colours::{AXIS, Colour, GRID, INK, of_series};
+use crate::colours::{AXIS, Colour, GRID, INK, series_colour};
 use crate::error::PlotError;
 use crate::figure::{Axis, Chart, Mark, Series};
 use crate::svg::DASHED_WIDTH;
 
 /// Widths of lines, in units of the drawing.
 const LINE_WIDTH: u32 = 7;
-/// The most points of a series that a page is told of.
+/// Largest number of points of a series that a page can show under the pointer.
 const MOST_TOLD: usize = 1500;
 
-/// Two axes of places.
+/// Drawing area between two axes of places.
 pub(super) type Plane<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Scale, Scale>>;
 
 /// Draws a chart.
 pub(super) fn draw<'a>(pen: &Pen<'_>, root: &Area<'a>, chart: &Chart) -> Result<Data, PlotError> {
     let all = || chart.series.iter().flat_map(|series| &series.points);
     let whole = || all().filter(|at| chart.x.takes(at.0) && chart.y.takes(at.1));
-    let x = Scale::of(&chart.x, whole().map(|at| at.0)).ok_or_else(|| pen.nothing())?;
-    let y = Scale::of(&chart.y, whole().map(|at| at.1)).ok_or_else(|| pen.nothing())?;
+    let x = Scale::new(&chart.x, whole().map(|at| at.0)).ok_or_else(|| pen.nothing())?;
+    let y = Scale::new(&chart.y, whole().map(|at| at.1)).ok_or_else(|| pen.nothing())?;
     let entries: Vec<(&str, Colour, Sample)> = chart
         .series
         .iter()
@@ -75,12 +75,12 @@ pub(super) fn draw<'a>(pen: &Pen<'_>, root: &Area<'a>, chart: &Chart) -> Result<
     }))
 }
 
-/// The colour of the series that is the `number`th.
+/// Colour of the `number`th series.
 fn colour_of(series: &Series, number: usize) -> Colour {
-    of_series(series.colour.unwrap_or(number))
+    series_colour(series.colour.unwrap_or(number))
 }
 
-/// The points that a page tells of: those that are drawn, at most so many.
+/// Points that a page can show under the pointer: those drawn, thinned to a limit.
 fn told_points(series: &Series, x: &Scale, y: &Scale) -> Vec<(f64, f64)> {
     let shown: Vec<(f64, f64)> = series
         .points
@@ -98,7 +98,7 @@ fn told_points(series: &Series, x: &Scale, y: &Scale) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Draws axes below `top`, with a grid, numbers and what they measure.
+/// Draws axes below `top`, with a grid, numbers and labels.
 pub(super) fn plane<'a>(
     pen: &Pen<'_>,
     root: &Area<'a>,
@@ -141,7 +141,7 @@ fn mark(
     colour: Colour,
 ) -> Result<(), PlotError> {
     let ink = colour.drawn();
-    // A line of one point would not be seen.
+    // A line of one point would be invisible.
     if mark == Mark::Dots || points.len() == 1 {
         let dots = points.iter().map(|&at| Circle::new(at, units(3), ink.mix(0.8).filled()));
         plane.draw_series(dots).map_err(|error| pen.failed(error))?;

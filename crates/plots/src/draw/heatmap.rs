@@ -1,4 +1,4 @@
-//! A table as shades.
+//! A table as a heatmap.
 
 use plotters::prelude::Rectangle;
 use plotters::style::Color as _;
@@ -11,11 +11,11 @@ use crate::colours::{AXIS, GRID, SERIES};
 use crate::error::PlotError;
 use crate::figure::Heatmap;
 
-/// Size of the labels, in CSS pixels.
+/// Font size of the labels, in CSS pixels.
 const SIZE: i32 = 12;
-/// The most that the labels of rows or columns take.
+/// Largest room for the labels of rows or columns.
 const MOST: i32 = 130;
-/// Room for what rows or columns are.
+/// Room for the title of an axis.
 const WHAT: i32 = 20;
 
 /// Draws a heatmap.
@@ -33,7 +33,7 @@ pub(super) fn draw(pen: &Pen<'_>, root: &Area<'_>, map: &Heatmap) -> Result<Data
     let (total_width, total_height) = (pen.figure.size.0 as i32, pen.figure.size.1 as i32);
     let left = MARGIN + WHAT + widest(&map.rows);
     let room = (total_width - left - MARGIN) / map.columns.len() as i32;
-    // Where the columns are narrower than their labels, these are read upwards.
+    // Labels wider than their columns are turned upwards.
     let upwards = widest(&map.columns) > room;
     let head = if upwards { widest(&map.columns) } else { SIZE + 8 };
     let top = TITLE + WHAT + head;
@@ -64,7 +64,7 @@ pub(super) fn draw(pen: &Pen<'_>, root: &Area<'_>, map: &Heatmap) -> Result<Data
     let step = every(map.rows.len(), down.end - down.start);
     for (number, name) in map.rows.iter().enumerate().step_by(step) {
         let name = shortened(name, SIZE, MOST);
-        let label = Label { size: SIZE, anchor: Anchor::END, ..Label::of(&name) };
+        let label = Label { size: SIZE, anchor: Anchor::END, ..Label::new(&name) };
         let middle = i32::midpoint(row(number), row(number + 1));
         pen.write(root, &label, (across.start - units(5), middle))?;
     }
@@ -72,12 +72,12 @@ pub(super) fn draw(pen: &Pen<'_>, root: &Area<'_>, map: &Heatmap) -> Result<Data
     for (number, name) in map.columns.iter().enumerate().step_by(step) {
         let name = shortened(name, SIZE, MOST);
         let anchor = if upwards { Anchor::START } else { Anchor::MIDDLE };
-        let label = Label { size: SIZE, anchor, upwards, ..Label::of(&name) };
+        let label = Label { size: SIZE, anchor, upwards, ..Label::new(&name) };
         let middle = i32::midpoint(column(number), column(number + 1));
         let above = if upwards { 5 } else { 5 + SIZE / 2 };
         pen.write(root, &label, (middle, down.start - units(above)))?;
     }
-    let what = |text, upwards| Label { size: SIZE, colour: AXIS, upwards, ..Label::of(text) };
+    let what = |text, upwards| Label { size: SIZE, colour: AXIS, upwards, ..Label::new(text) };
     let (centre, middle) =
         (i32::midpoint(across.start, across.end), i32::midpoint(down.start, down.end));
     pen.write(root, &what(&map.column_label, false), (centre, units(TITLE + WHAT / 2)))?;
@@ -93,7 +93,7 @@ pub(super) fn draw(pen: &Pen<'_>, root: &Area<'_>, map: &Heatmap) -> Result<Data
     }))
 }
 
-/// The shades and what they stand for.
+/// Draws the colour scale with its values.
 fn legend(
     pen: &Pen<'_>,
     root: &Area<'_>,
@@ -108,7 +108,7 @@ fn legend(
     let text = |value: f64| number(value);
     let lowest = text(if has_negative { -strongest } else { 0.0 });
     let size = SIZE - 1;
-    let label = |text| Label { size, colour: AXIS, anchor: Anchor::START, ..Label::of(text) };
+    let label = |text| Label { size, colour: AXIS, anchor: Anchor::START, ..Label::new(text) };
     pen.write(root, &label(&lowest), (left, middle))?;
     let mut at = left + units(width(&lowest, size) + 4);
     for shade in shades {

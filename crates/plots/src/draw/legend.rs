@@ -1,4 +1,4 @@
-//! The names of series above a drawing, in as many rows as they need.
+//! Legends: the names of series above a drawing, in as many rows as they need.
 
 use plotters::prelude::{Circle, PathElement, Rectangle};
 use plotters::style::Color as _;
@@ -15,10 +15,10 @@ const MARK: i32 = 22;
 /// Room after a name.
 const GAP: i32 = 18;
 const SIZE: i32 = 12;
-/// The most that a name takes.
+/// Largest width of a name.
 const MOST: i32 = 260;
 
-/// What stands before a name.
+/// Mark before a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sample {
     /// A line of this width.
@@ -57,7 +57,7 @@ pub(super) fn draw(
             )),
         }
         .map_err(|error| pen.failed(error))?;
-        let label = Label { size: SIZE, anchor: Anchor::START, ..Label::of(&name) };
+        let label = Label { size: SIZE, anchor: Anchor::START, ..Label::new(&name) };
         pen.write(root, &label, (units(left + MARK), middle))?;
         left += needed + GAP;
     }

@@ -1,6 +1,7 @@
 //! Figures, drawn with `plotters` into SVG elements.
 //!
-//! All is drawn at [`SCALE`] times its size, since `plotters` rounds places to whole numbers.
+//! Everything is drawn at [`SCALE`] times its size, since `plotters` rounds coordinates to
+//! integers.
 
 mod axes;
 mod bars;
@@ -21,18 +22,18 @@ use crate::figure::{Figure, Plot};
 use crate::svg::Svg;
 use text::{Anchor, Label};
 
-/// Units of a drawing in a CSS pixel.
+/// Drawing units in a CSS pixel.
 pub(crate) const SCALE: i32 = 4;
 
-/// Height that a title takes, in CSS pixels.
+/// Height of a title, in CSS pixels.
 const TITLE: i32 = 32;
-/// Room at the edges, in CSS pixels.
+/// Margin on each side, in CSS pixels.
 const MARGIN: i32 = 12;
 
-/// Where drawings go.
+/// Drawing area that is written as SVG.
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// So many CSS pixels in units of the drawing.
+/// Converts CSS pixels to drawing units.
 const fn units(pixels: i32) -> i32 {
     pixels * SCALE
 }
@@ -60,33 +61,33 @@ pub(crate) fn draw(figure: &Figure) -> Result<Svg, PlotError> {
     Ok(Svg::new(figure, &elements, data))
 }
 
-/// A figure that is being drawn, for what goes wrong and what is common.
+/// A figure being drawn: context for errors and for what all plots share.
 struct Pen<'a> {
     figure: &'a Figure,
 }
 
 impl Pen<'_> {
-    /// The error of the library.
+    /// Error of the drawing library.
     fn failed(&self, cause: impl Display) -> PlotError {
         PlotError::Drawing { title: self.figure.title.clone(), cause: cause.to_string() }
     }
 
-    /// The error of a figure without anything to show.
+    /// Error of a figure without anything to show.
     fn nothing(&self) -> PlotError {
         PlotError::Nothing { title: self.figure.title.clone() }
     }
 
-    /// Refuses values that are not as many as what they are for.
-    fn check(&self, what: &'static str, expected: usize, found: usize) -> Result<(), PlotError> {
+    /// Checks that there are as many values as rows, columns or categories.
+    fn check(&self, what: &'static str, expected: usize, given: usize) -> Result<(), PlotError> {
         let title = || self.figure.title.clone();
-        match expected == found {
+        match expected == given {
             true => Ok(()),
-            false => Err(PlotError::Shape { title: title(), what, expected, found }),
+            false => Err(PlotError::Shape { title: title(), what, expected, found: given }),
         }
     }
 
     fn title(&self, root: &Area<'_>) -> Result<(), PlotError> {
-        let label = Label { size: 15, anchor: Anchor::START, ..Label::of(&self.figure.title) };
+        let label = Label { size: 15, anchor: Anchor::START, ..Label::new(&self.figure.title) };
         self.write(root, &label, (units(MARGIN), units(TITLE / 2)))
     }
 
@@ -96,5 +97,5 @@ impl Pen<'_> {
     }
 }
 
-/// What a page needs to tell of the drawing under a pointer.
+/// Data of a drawing that a page shows under the pointer.
 type Data = Value;

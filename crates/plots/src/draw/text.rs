@@ -6,10 +6,10 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::{Area, SCALE};
 use crate::colours::{Colour, INK};
 
-/// `plotters` divides sizes of fonts by this when it writes SVG.
+/// Factor by which `plotters` divides font sizes when it writes SVG.
 const FONT_FACTOR: f64 = 1.24;
 
-/// Which point of a text is at its place.
+/// Point of a text that lies at its place.
 #[derive(Clone, Copy)]
 pub(super) struct Anchor(HPos);
 
@@ -19,20 +19,20 @@ impl Anchor {
     pub(super) const END: Self = Self(HPos::Right);
 }
 
-/// A text to be written; half its height is above its place.
+/// A text to be written; its place is at half its height.
 #[derive(Clone)]
 pub(super) struct Label<'a> {
     pub(super) text: &'a str,
-    /// In CSS pixels.
+    /// Font size in CSS pixels.
     pub(super) size: i32,
     pub(super) colour: Colour,
     pub(super) anchor: Anchor,
-    /// Whether it is read from bottom to top.
+    /// Whether it reads from bottom to top.
     pub(super) upwards: bool,
 }
 
 impl<'a> Label<'a> {
-    pub(super) const fn of(text: &'a str) -> Self {
+    pub(super) const fn new(text: &'a str) -> Self {
         Self { text, size: 12, colour: INK, anchor: Anchor::MIDDLE, upwards: false }
     }
 
@@ -50,16 +50,16 @@ impl<'a> Label<'a> {
     }
 }
 
-/// How text of so many CSS pixels is written.
+/// Font of a size in CSS pixels and a colour.
 pub(super) fn style(size: i32, colour: Colour) -> TextStyle<'static> {
     let font = ("sans-serif", f64::from(size * SCALE) * FONT_FACTOR).into_font();
     font.color(&colour.drawn())
 }
 
-/// The width of a text in CSS pixels, about: no font is asked.
+/// Estimated width of a text in CSS pixels; no font is consulted.
 pub(super) fn width(text: &str, size: i32) -> i32 {
     let em = |character: char| match character {
-        // Combining marks stand over what is before them.
+        // Combining marks stand over the character before them.
         '\u{300}'..='\u{36F}' | '\u{200D}' | '\u{FE00}'..='\u{FE0F}' => 0.0,
         'i' | 'j' | 'l' | 't' | 'f' | 'r' | ' ' | '.' | ',' | '\'' | '|' | ':' => 0.36,
         'm' | 'w' | 'M' | 'W' | '—' | '@' => 0.92,
@@ -70,7 +70,7 @@ pub(super) fn width(text: &str, size: i32) -> i32 {
     (text.chars().map(em).sum::<f64>() * f64::from(size)).ceil() as i32
 }
 
-/// A text that takes at most so many CSS pixels: its end is left out where it is longer.
+/// Text cut to a width of at most `most` CSS pixels.
 pub(super) fn shortened(text: &str, size: i32, most: i32) -> String {
     if width(text, size) <= most {
         return text.to_owned();

@@ -1,10 +1,10 @@
-//! Fewer points where there are more than can be told apart.
+//! Thinning: fewer points where there are more than can be told apart.
 
-/// Columns of pixels that a line is thinned to.
+/// Number of pixel columns that a line is thinned to.
 const COLUMNS: usize = 700;
 
-/// The points of a line of which each column of pixels keeps the first, the lowest, the highest and
-/// the last, so that no spike is lost.
+/// Thinned points of a line. Each pixel column keeps its first, lowest, highest and last point, so
+/// that no spike is lost.
 pub(super) fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if points.len() <= 4 * COLUMNS {
         return points.to_vec();

@@ -10,9 +10,9 @@ use sha2::{Digest, Sha256};
 use crate::colours::{self, Theme};
 use crate::svg::class_rules;
 
-/// What every page looks like.
+/// Style of every page.
 const STYLE: &str = include_str!("style.css");
-/// What every page does: the theme, and what figures tell under a pointer.
+/// Script of every page: the theme, and the values of figures under the pointer.
 const SCRIPT: &str = include_str!("page.js");
 
 /// The language of a page.
@@ -35,7 +35,7 @@ impl Language {
         }
     }
 
-    /// The text of this language.
+    /// Chooses the text in this language.
     #[must_use]
     pub const fn choose<'a>(self, english: &'a str, chinese: &'a str) -> &'a str {
         match self {
@@ -45,35 +45,36 @@ impl Language {
     }
 }
 
-/// A page of one file. Nothing but its own style and script runs in it, and it loads nothing: its
-/// policy (Content Security Policy Level 3) names both by their hashes.
+/// An HTML page in one file. It loads nothing, and runs only its own style and script: its policy
+/// (Content Security Policy Level 3) names both by their hashes.
 #[derive(Debug, Clone, Default)]
 pub struct Page {
     /// Its language.
     pub language: Language,
-    /// Its title and heading, as plain text.
+    /// Title and heading, as plain text.
     pub title: String,
-    /// What it shows, as HTML: texts of others go through [`escape`].
+    /// Content as HTML. Text from elsewhere goes through [`escape`].
     pub body: String,
-    /// Further style. A `style` attribute in the body has no effect.
+    /// Additional style. A `style` attribute in the body has no effect.
     pub style: String,
-    /// Further script.
+    /// Additional script.
     pub script: String,
-    /// What scripts read, each under an id: `taper.data('id')`.
+    /// Data for scripts, each under an id: `taper.data('id')`.
     pub data: Vec<(String, Value)>,
-    /// Whether scripts may ask the server that the page came from. Otherwise they ask nobody.
+    /// Whether scripts may call the server that the page came from. Otherwise they may call nobody.
     pub asks_server: bool,
 }
 
 impl Page {
-    /// The file.
+    /// The page as HTML.
     #[must_use]
     pub fn html(&self) -> String {
         let choose = |english, chinese| self.language.choose(english, chinese);
         let (style, script) = (self.whole_style(), self.whole_script());
         let mut data = String::new();
         for (id, value) in &self.data {
-            // Within JSON these characters stand in strings alone; a script would end at `</`.
+            // Within JSON these characters occur in strings only; unescaped, `</` would end the
+            // script.
             let json = value.to_string().replace('<', "\\u003c").replace('>', "\\u003e");
             // Writing to a string does not fail.
             let _ = writeln!(
@@ -104,7 +105,7 @@ impl Page {
 }
 
 impl Page {
-    /// What a browser lets the page do (Content Security Policy Level 3): a server that sends the
+    /// Policy that restricts the page (Content Security Policy Level 3). A server that sends the
     /// page may send it as a header too.
     #[must_use]
     pub fn policy(&self) -> String {
@@ -126,12 +127,12 @@ impl Page {
     }
 }
 
-/// The hash by which a policy allows a style or a script.
+/// Hash by which a policy allows a style or a script.
 fn hash(text: &str) -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(text.as_bytes())))
 }
 
-/// The colours of figures, by the theme of the page.
+/// CSS rules with the colours of figures, by the theme of the page.
 fn theme_rules() -> String {
     let variable = |colour: colours::Colour| {
         let [light, dark] = [Theme::Light, Theme::Dark].map(|theme| colour.hex(theme));
@@ -143,7 +144,7 @@ fn theme_rules() -> String {
     )
 }
 
-/// A text as it is written in HTML and in quoted attributes.
+/// Escapes a text for HTML and for quoted attributes.
 #[must_use]
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -154,7 +155,7 @@ pub fn escape(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            // No document may hold these.
+            // HTML documents may not contain these characters.
             '\0'..='\u{8}' | '\u{B}' | '\u{C}' | '\u{E}'..='\u{1F}' | '\u{7F}' => {
                 escaped.push('\u{FFFD}');
             }

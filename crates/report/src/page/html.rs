@@ -7,16 +7,16 @@ use crate::run_data::NamedFigure;
 
 /// A part of a page with a heading.
 pub(crate) struct Section {
-    /// What links lead to.
+    /// Id that links refer to.
     pub(crate) id: &'static str,
-    /// Its heading, as plain text.
+    /// Heading, as plain text.
     pub(crate) title: &'static str,
-    /// HTML.
+    /// Content, as HTML.
     pub(crate) body: String,
 }
 
 impl Section {
-    /// Links to the sections, and the sections.
+    /// Links to the sections, followed by the sections.
     pub(crate) fn all(sections: &[Self], language: Language) -> String {
         let link = |one: &Self| format!("<li><a href=\"#{}\">{}</a></li>", one.id, one.title);
         let part = |one: &Self| {
@@ -47,7 +47,7 @@ pub(crate) fn figures(figures: &[NamedFigure]) -> Result<String> {
     Ok(html + "</div>\n")
 }
 
-/// A table. The first of the head is of the rows' names; cells that are numbers stand at the right.
+/// A table. The first column holds the names of rows; numbers are aligned to the right.
 pub(crate) fn table<R: AsRef<[String]>>(head: &[&str], rows: &[R]) -> String {
     let is_number = |text: &str| {
         let text = text.trim_end_matches([' ', '%', '*']);

@@ -16,15 +16,16 @@ use crate::translated;
 use html::Section;
 pub(crate) use html::{figures, note, table};
 
-/// What the sentences look like.
+/// Style of the sentences.
 pub(crate) const STYLE: &str = include_str!("sentences.css");
-/// How sentences are sorted, sifted, shown as they come into view, and compared word by word.
+/// Script that sorts and filters sentences, shows them as they come into view, and compares them
+/// word by word.
 pub(crate) const SCRIPT: &str = include_str!("sentences.js");
 
-/// The page of a run.
+/// HTML page of a run.
 ///
 /// # Errors
-/// When a figure cannot be drawn, or a test set not be scored.
+/// When a figure cannot be drawn, or a test set cannot be scored.
 pub fn report(run: &RunData, language: Language) -> Result<String> {
     let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
     let mut parts = vec![Section {

@@ -1,4 +1,4 @@
-//! The recipe of a run, and what in it is not the default.
+//! The recipe of a run, and its keys that differ from the defaults.
 
 use anyhow::Result;
 use taper_plots::{Language, escape};
@@ -8,7 +8,7 @@ use taper_run::config::every_difference;
 use super::{note, table};
 use crate::run_data::RunData;
 
-/// The keys that are set to something else than the default, then the whole recipe.
+/// Section with the keys that differ from the defaults, then the whole recipe.
 pub(super) fn section(run: &RunData, language: Language) -> Result<String> {
     let say = |english, chinese| language.choose(english, chinese);
     let changed = every_difference(&RunConfig::default(), &run.config)?;

@@ -1,4 +1,4 @@
-//! What the sections of a report say.
+//! Contents of the sections of a report.
 
 use serde_json::{Value, json};
 use taper_plots::{Language, escape};
@@ -10,7 +10,7 @@ use crate::flaws::Flaw;
 use crate::run_data::RunData;
 use crate::sentences::SentenceSet;
 
-/// State, progress and best validation.
+/// Section on state, progress and best validation.
 pub(super) fn summary(run: &RunData, language: Language) -> String {
     let say = |english: &str, chinese: &str| language.choose(english, chinese).to_owned();
     let summary = &run.summary;
@@ -70,7 +70,7 @@ pub(super) fn summary(run: &RunData, language: Language) -> String {
     html
 }
 
-/// Updates that were not made.
+/// Section on skipped updates.
 pub(super) fn skipped(run: &RunData, language: Language) -> String {
     let Some((last, reason)) = run.record.skipped.last() else { return String::new() };
     let count = run.record.skipped.len();
@@ -84,7 +84,7 @@ pub(super) fn skipped(run: &RunData, language: Language) -> String {
     })
 }
 
-/// The data report: every number of it, by its path.
+/// Section with every number of the data report, by its path.
 pub(super) fn data(data: &Value, language: Language) -> String {
     let mut rows = Vec::new();
     flatten("", data, &mut rows);
@@ -114,7 +114,7 @@ fn flatten(path: &str, value: &Value, rows: &mut Vec<[String; 2]>) {
     }
 }
 
-/// The scores of the test sets.
+/// Section with the scores of the test sets.
 pub(super) fn scores(run: &RunData, language: Language) -> String {
     let mut html = String::new();
     for result in &run.scores {
@@ -129,7 +129,7 @@ pub(super) fn scores(run: &RunData, language: Language) -> String {
     html
 }
 
-/// How many translations have which flaw.
+/// Table of how many translations have each flaw.
 pub(super) fn flaws(set: &SentenceSet, language: Language) -> String {
     let rows: Vec<[String; 2]> = set
         .flaws()
@@ -144,7 +144,7 @@ pub(super) fn flaws(set: &SentenceSet, language: Language) -> String {
     format!("<h3>{}: {title}</h3>\n{}", escape(&set.split), table(&head, &rows))
 }
 
-/// Where the script puts the sentences, and what it calls things.
+/// Element that the script fills with the sentences, with the script's labels in this language.
 pub(crate) fn sentences(language: Language, compares: bool) -> String {
     let say = |english: &str, chinese: &str| language.choose(english, chinese).to_owned();
     let (worst, best) = match compares {
@@ -182,7 +182,7 @@ pub(crate) fn sentences(language: Language, compares: bool) -> String {
     )
 }
 
-/// The sentences of a set for the script, without the names of fields.
+/// Sentences of a set for the script, as arrays without field names.
 pub(super) fn sentence_rows(set: &SentenceSet) -> Value {
     let round = |score: f64| (score * 10.0).round() / 10.0;
     let row = |one: &crate::Sentence| {
@@ -201,7 +201,7 @@ pub(super) fn sentence_rows(set: &SentenceSet) -> Value {
     json!({ "split": set.split, "rows": set.sentences.iter().map(row).collect::<Vec<_>>() })
 }
 
-/// The commands that were given to the run, and those that use it.
+/// Section with the commands that the run was given, and commands that use it.
 pub(super) fn commands(run: &RunData, language: Language) -> String {
     let say = |english: &str, chinese: &str| language.choose(english, chinese).to_owned();
     let given: String = run

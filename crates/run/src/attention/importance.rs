@@ -11,6 +11,7 @@ use taper_trainer::{TeacherForced, evaluate_under};
 
 use super::AttentionPart;
 use crate::config::RunConfig;
+use crate::finite::require_finite;
 use crate::tasks::{TaskModel, with_model};
 use crate::{LoadSettings, LoadedRun, RunFolder};
 
@@ -114,7 +115,9 @@ fn measure<M: TaskModel>(
     }
     let of = |pass: &dyn Fn() -> Pass| -> Result<TeacherForced> {
         let batches = batches.iter().map(|batch| Ok(batch.clone()));
-        Ok(evaluate_under(&run.model, batches, 0.0, pass)?)
+        let measured = evaluate_under(&run.model, batches, 0.0, pass)?;
+        require_finite("the loss", [measured.nll])?;
+        Ok(measured)
     };
     let whole = of(&Pass::evaluate).with_context(|| format!("split {split:?}"))?;
     let count = config.model.heads;

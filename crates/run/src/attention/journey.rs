@@ -12,6 +12,7 @@ use taper_ops::threads::in_pool;
 use super::map::layers;
 use super::{AttentionLayer, AttentionPart, shown_tokens};
 use crate::LoadedRun;
+use crate::finite::require_finite;
 use crate::translation::{LineLimit, OverlongRule, TranslationSettings, single_line};
 
 /// Alternatives of each next token.
@@ -192,6 +193,7 @@ fn norms(states: Vec<StateRecord>, stacks: &[(&str, &Vec<String>)]) -> Result<Ve
     for record in states {
         let rows = record.rows.to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
         let norms = rows.sqr()?.sum(1)?.sqrt()?.to_vec1::<f32>()?;
+        require_finite("the states", norms.iter().copied())?;
         if let Some(own) = found.iter_mut().find(|own| own.stack == record.stack) {
             own.norms.push(norms);
         }
@@ -229,6 +231,7 @@ fn branches(nodes: &[BeamNode], best: &[u32], tokenizer: &Tokenizer) -> Vec<Bran
 /// How each answer was chosen, by the softmax of its row.
 fn choices(logits: &Tensor, answers: &[u32], tokenizer: &Tokenizer) -> Result<Vec<Choice>> {
     let rows = logits.to_vec2::<f32>()?;
+    require_finite("the logits", rows.iter().flatten().copied())?;
     let choice = |(row, answer): (&Vec<f32>, &u32)| {
         let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let exponents: Vec<f64> =

@@ -14,6 +14,7 @@ use taper_ops::threads::in_pool;
 use taper_plots::Language;
 
 use super::rollout;
+use crate::finite::require_finite;
 use crate::generation::TextScorer;
 use crate::translation::{LineTranslator, TranslationSettings};
 use crate::{LoadSettings, LoadedRun, RunFolder};
@@ -343,6 +344,9 @@ fn marked(tokenizer: &Tokenizer, text: &str, config: &LabelledConfig) -> Result<
 }
 
 /// The layers of which weights were kept, for one sequence; `labels` names queries and keys.
+///
+/// # Errors
+/// When there is none, or a weight is no finite number.
 pub(super) fn layers(
     records: Vec<AttentionRecord>,
     labels: impl Fn(AttentionPart) -> (Vec<String>, Vec<String>),
@@ -353,6 +357,7 @@ pub(super) fn layers(
         let (queries, keys) = labels(part);
         let weights = weights.to_dtype(DType::F32)?.to_device(&Device::Cpu)?.get(0)?; // (H, T, S)
         let heads = weights.to_vec3::<f32>()?;
+        require_finite("the attention", heads.iter().flatten().flatten().copied())?;
         layers.push(AttentionLayer { part, layer: number + 1, queries, keys, heads });
     }
     if layers.is_empty() {

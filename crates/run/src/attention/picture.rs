@@ -15,6 +15,7 @@ use taper_model::{ImageClassifier, Model, Sequences};
 
 use super::rollout;
 use crate::LoadedRun;
+use crate::finite::require_finite;
 
 /// A picture is enlarged to be at least so many pixels high.
 const LEAST_HEIGHT: usize = 224;
@@ -35,10 +36,11 @@ pub fn rolled_out(model: &ImageClassifier, image: &[u8]) -> Result<Vec<f64>> {
     let flow = rollout(means);
     let flow = flow.context("a model without layers")?;
     let patches = model.shape().patches();
-    let counted = match flow.len() - patches {
+    let counted: Vec<f64> = match flow.len() - patches {
         0 => (0..patches).map(|patch| flow.iter().map(|row| row[patch]).sum()).collect(),
         first => flow[0][first..].to_vec(),
     };
+    require_finite("the attention", counted.iter().copied())?;
     let sum: f64 = counted.iter().sum();
     Ok(counted.into_iter().map(|weight| weight / sum).collect())
 }

@@ -151,7 +151,7 @@ pub fn count_links(found: &[Vec<Link>], reference: &[Vec<WordLink>]) -> Alignmen
     for (found, reference) in found.iter().zip(reference) {
         let known: Vec<(Link, bool)> =
             reference.iter().map(|link| ((link.source, link.target), link.is_sure)).collect();
-        counts += AlignmentCounts::of(found, &known);
+        counts += AlignmentCounts::count(found, &known);
     }
     counts
 }

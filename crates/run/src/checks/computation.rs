@@ -78,7 +78,7 @@ pub fn describe_operations(device: &Device, dtype: &str) -> String {
     let Ok(dtype) = device::dtype(dtype, device) else {
         return format!("cpu: none; products in {dtype} need a GPU");
     };
-    let products = Products::of(dtype, device);
+    let products = Products::for_model(dtype, device);
     let rounding = match products {
         Products::Bf16 => "operands rounded to bf16",
         Products::F32 => "in f32",

@@ -41,6 +41,7 @@ pub use keys::schema;
 pub use logging::LoggingConfig;
 pub(crate) use nearest::nearest;
 use overrides::Override;
+pub(crate) use without_effect::is_idle;
 pub use without_effect::without_effect;
 
 /// More bytes than any recipe has.
@@ -102,7 +103,24 @@ impl RunConfig {
     /// # Errors
     /// One that names the file (or the override), line and key.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
-        Self::read(path, overrides, |table, folder| {
+        Self::load_recipe(path, overrides, None)
+    }
+
+    /// As [`load`](Self::load), for a run that begins with the weights of another one: what the
+    /// recipe does not say of `[model]` is as it is there.
+    ///
+    /// # Errors
+    /// As for [`load`](Self::load).
+    pub fn load_beginning_as(
+        path: &Path,
+        overrides: &[String],
+        model: &ModelConfig,
+    ) -> Result<Self> {
+        Self::load_recipe(path, overrides, Some(model))
+    }
+
+    fn load_recipe(path: &Path, overrides: &[String], model: Option<&ModelConfig>) -> Result<Self> {
+        Self::read(path, overrides, model, |table, folder| {
             let data = table.entry("data").or_insert_with(|| toml::Table::new().into());
             if let Some(data) = data.as_table_mut() {
                 let usual = DataConfig::default().dir.display().to_string();
@@ -119,7 +137,7 @@ impl RunConfig {
     /// # Errors
     /// As for [`load`](Self::load).
     pub(crate) fn load_of_run(path: &Path, overrides: &[String]) -> Result<Self> {
-        Self::read(path, overrides, |table, folder| {
+        Self::read(path, overrides, None, |table, folder| {
             if let Some(data) = table.get_mut("data").and_then(toml::Value::as_table_mut) {
                 paths::resolve_corpora(data, folder);
             }
@@ -129,6 +147,7 @@ impl RunConfig {
     fn read(
         path: &Path,
         overrides: &[String],
+        model: Option<&ModelConfig>,
         resolve: impl FnOnce(&mut toml::Table, &Path),
     ) -> Result<Self> {
         let text = read_text(path)?;
@@ -141,6 +160,9 @@ impl RunConfig {
             parse(&change.to_table().to_string(), &format!("--set {text}"), false)?;
             change.resolve_paths();
             change.apply(&mut table)?;
+        }
+        if let Some(model) = model {
+            complete_model(&mut table, model)?;
         }
         let names = |key: &str| table.get("data").and_then(|data| data.get(key)).is_some();
         let (names_validation, names_test) = (names("validation"), names("test"));
@@ -282,6 +304,27 @@ impl RunConfig {
     pub fn to_toml(&self) -> Result<String> {
         toml::to_string_pretty(self).context("the configuration cannot be written as TOML")
     }
+}
+
+/// Gives the keys of `[model]` that a recipe does not set the values that they have in `model`.
+fn complete_model(recipe: &mut toml::Table, model: &ModelConfig) -> Result<()> {
+    fn complete(table: &mut toml::Table, with: toml::Table) {
+        for (key, value) in with {
+            match (table.get_mut(&key), value) {
+                (None, value) => drop(table.insert(key, value)),
+                (Some(toml::Value::Table(own)), toml::Value::Table(value)) => complete(own, value),
+                (Some(_), _) => {}
+            }
+        }
+    }
+    let mut model = toml::Table::try_from(model).context("[model] cannot be written as TOML")?;
+    // What embeddings began with there is in the weights.
+    model.remove("embeddings");
+    let own = recipe.entry("model").or_insert_with(|| toml::Table::new().into());
+    if let Some(own) = own.as_table_mut() {
+        complete(own, model);
+    }
+    Ok(())
 }
 
 /// File name without its extension.

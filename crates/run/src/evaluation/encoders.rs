@@ -8,6 +8,7 @@ use taper_data::{Dataset, ImageDataset, LabelledDataset};
 use taper_model::{ImageClassifier, Sequences, TextClassifier};
 use taper_trainer::TeacherForced;
 
+use super::text::shown;
 use crate::config::RunConfig;
 use crate::prediction::{image_probabilities, probabilities};
 use crate::training::in_order;
@@ -46,9 +47,9 @@ impl MaskedTestSet {
         vec![
             format!("{} ({} hidden tokens)", self.split, self.tokens),
             format!(
-                "  loss         {:.4} nats, perplexity {:.3}; {:.2} % of tokens right",
+                "  loss         {:.4} nats, perplexity {}; {:.2} % of tokens right",
                 self.loss,
-                self.perplexity,
+                shown(self.perplexity),
                 100.0 * self.accuracy
             ),
         ]
@@ -144,7 +145,8 @@ impl ClassifiedTestSet {
             let class = class as usize;
             let given = highest(probabilities);
             confusion[class][given] += 1;
-            loss -= probabilities[class].ln();
+            // A probability too small for a number is not one that cannot be.
+            loss -= probabilities[class].max(f64::MIN_POSITIVE).ln();
             correct += u64::from(given == class);
             let confidence = probabilities[given];
             let bin = &mut bins[((confidence * BINS as f64) as usize).min(BINS - 1)];

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::TestSetResult;
@@ -66,6 +66,7 @@ fn measure<M: TaskModel>(
     let mut results = Vec::with_capacity(splits.len());
     for split in &splits {
         let result = model.test(split, &config, &tokenizers, observer)?;
+        result.require_finite().with_context(|| format!("split {split:?}"))?;
         observer.observe(&RunEvent::Measured(&result))?;
         results.push(result);
     }

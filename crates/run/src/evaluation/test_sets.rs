@@ -14,6 +14,7 @@ use super::{
 };
 use crate::config::RunConfig;
 use crate::event::{Notice, RunEvent, RunObserver};
+use crate::finite::require_finite;
 use crate::folder::RunFolder;
 use crate::folder::files::write_atomically;
 use crate::tasks::ParallelText;
@@ -56,6 +57,26 @@ impl TestSetResult {
             Self::Tagged(result) => result.lines(),
             Self::Answered(result) => result.lines(),
             Self::Regressed(result) => result.lines(),
+        }
+    }
+
+    /// Refuses a result with a number that is not finite. What is counted of texts and labels always
+    /// is.
+    ///
+    /// # Errors
+    /// [`NotFinite`](crate::NotFinite).
+    pub(super) fn require_finite(&self) -> Result<()> {
+        match self {
+            Self::Read(result) => require_finite("the loss", [result.loss]),
+            Self::Masked(result) => require_finite("the loss", [result.loss]),
+            Self::Classified(result) => require_finite("the loss", [result.loss]),
+            Self::Matched(result) => require_finite("the loss", [result.loss]),
+            Self::Regressed(result) => {
+                require_finite("the predictions", result.after.iter().map(|at| at.of_answers.model))
+            }
+            Self::Translated(_) | Self::Captioned(_) | Self::Tagged(_) | Self::Answered(_) => {
+                Ok(())
+            }
         }
     }
 

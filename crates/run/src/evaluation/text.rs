@@ -86,12 +86,18 @@ impl ReadTestSet {
                 100.0 * self.accuracy
             ),
             format!(
-                "  perplexity   {:.3} a token, {:.3} a word, {:.3} a character, {:.3} a byte",
-                self.perplexity,
-                self.perplexity_per_word,
-                self.perplexity_per_character,
-                self.perplexity_per_byte
+                "  perplexity   {} a token, {} a word, {} a character, {} a byte",
+                shown(self.perplexity),
+                shown(self.perplexity_per_word),
+                shown(self.perplexity_per_character),
+                shown(self.perplexity_per_byte)
             ),
         ]
     }
+}
+
+/// A perplexity in words. That of a word may be more than a number holds, where white space divides
+/// no words.
+pub(super) fn shown(perplexity: f64) -> String {
+    if perplexity.is_finite() { format!("{perplexity:.3}") } else { "above 1e308".to_owned() }
 }

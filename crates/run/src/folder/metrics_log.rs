@@ -49,13 +49,22 @@ impl MetricsLog {
                 observer.observe(&RunEvent::Notice(notice))?;
             }
         }
-        let file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .read(true)
-            .open(path)
-            .with_context(|| format!("cannot append to {}", path.display()))?;
-        Ok(Self { path: path.to_owned(), file, pending: Vec::new() })
+        Ok(Self { path: path.to_owned(), file: append_to(path)?, pending: Vec::new() })
+    }
+
+    /// Writes the record again where its file is gone and the run's folder is not; whether it did.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub(crate) fn restore(&mut self) -> Result<bool> {
+        let has_folder = self.path.parent().is_some_and(Path::is_dir);
+        if !has_folder || fs::symlink_metadata(&self.path).is_ok() {
+            return Ok(false);
+        }
+        let contents = self.contents()?;
+        write_atomically(&self.path, &contents)?;
+        (self.file, self.pending) = (append_to(&self.path)?, Vec::new());
+        Ok(true)
     }
 
     /// Appends `record` as one line, now if the disk takes it and else with
@@ -108,6 +117,12 @@ impl MetricsLog {
         }
         Ok(())
     }
+}
+
+fn append_to(path: &Path) -> Result<File> {
+    let mut options = OpenOptions::new();
+    let file = options.create(true).append(true).read(true).open(path);
+    file.with_context(|| format!("cannot append to {}", path.display()))
 }
 
 /// Keeps the complete lines up to the state; the file is replaced whole, and

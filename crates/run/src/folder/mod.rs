@@ -2,6 +2,7 @@
 
 mod commands;
 pub mod files;
+mod kept_files;
 mod metrics_log;
 mod quoted;
 mod rescue;
@@ -10,6 +11,7 @@ mod run_lock;
 mod summary;
 
 pub use commands::Command;
+pub(crate) use kept_files::KeptFiles;
 pub(crate) use metrics_log::MetricsLog;
 pub use quoted::quoted;
 pub(crate) use rescue::rescue;

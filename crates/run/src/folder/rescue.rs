@@ -4,11 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use taper_data::{TokenizerPair, copy_text_records};
 use taper_model::Model;
 use taper_trainer::Trainer;
 
-use super::{MetricsLog, RunFolder};
+use super::{KeptFiles, MetricsLog, RunFolder};
 use crate::config::RunConfig;
 use crate::config::paths::moved;
 use crate::folder::files::write_atomically;
@@ -23,12 +22,13 @@ pub(crate) fn rescue<M: Model>(
     trainer: &mut Trainer<M>,
     run: &RunFolder,
     config: &RunConfig,
-    tokenizers: &TokenizerPair,
+    files: &KeptFiles,
     log: &mut MetricsLog,
     place: Option<&Path>,
 ) -> Result<RunFolder> {
     let unsaved = trainer.unsaved()?;
-    if log.flush().is_ok() && run.config().is_file() && unsaved.save(&run.checkpoints()).is_ok() {
+    let is_whole = files.restore().is_ok() && log.restore().is_ok() && log.flush().is_ok();
+    if is_whole && run.config().is_file() && unsaved.save(&run.checkpoints()).is_ok() {
         return Ok(run.clone());
     }
     let elsewhere = match place {
@@ -44,9 +44,7 @@ pub(crate) fn rescue<M: Model>(
     let mut config = config.clone();
     config.data = moved(&config.data, &run.absolute_root(), &elsewhere.absolute_root());
     elsewhere.save_config(&config)?;
-    tokenizers.save(root)?;
-    // Where they cannot be had, as with a disk that is gone, a resume takes the text as it is then.
-    let _ = copy_text_records(run.root(), root);
+    files.copy_to(root)?;
     write_atomically(&elsewhere.metrics(), &log.contents()?)?;
     unsaved.save(&elsewhere.checkpoints())?;
     Ok(elsewhere)

@@ -1,39 +1,212 @@
-//! A folder as the library Transformers has it, written.
+//! A run as a folder of the library Transformers.
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
+use serde_json::{Map, Value, json};
+use taper_data::Task;
+use taper_model::Tied;
+use taper_ops::Parameter;
+use taper_trainer::{CheckpointError, write_tensors};
 
-use super::weights::Named;
-use super::{CONFIG, WEIGHTS};
-use crate::folder::files::write_atomically;
+use super::family::{Architecture, Counterpart, Family, require_expressed};
+use super::preprocessor::write_preprocessor;
+use super::sources::transposed;
+use super::{CONFIG, FAMILIES, WEIGHTS, keys, recipe as recipes, tokens};
+use crate::config::RunConfig;
+use crate::folder::RunFolder;
+use crate::folder::files::{with_suffix, write_atomically};
+use crate::tasks::{TaskModel, with_model};
+use crate::{LoadSettings, LoadedRun};
 
-/// Writes weights, what `others` writes, and at last `config.json`, into a folder that is not there
-/// yet or is empty.
+/// What was exported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exported {
+    /// The checkpoint that has the weights.
+    pub checkpoint: PathBuf,
+    /// Its step.
+    pub step: u64,
+}
+
+/// Writes the run at `root`, with the weights that `settings` name, into `folder`, which must be no
+/// folder yet or an empty one.
 ///
 /// # Errors
-/// When there is something in it, or it cannot be written.
-pub(super) fn write(
+/// When the run cannot be loaded, no model of Transformers is one of the run's, or the folder
+/// cannot be written.
+pub fn export_run(root: &Path, settings: &LoadSettings, folder: &Path) -> Result<Exported> {
+    let task = RunFolder::open(root)?.load_config(&settings.overrides)?.task;
+    require_exportable(task)?;
+    with_model!(task, M => {
+        let run: LoadedRun<M> = LoadedRun::open(root, settings)?;
+        export(&run, folder)?;
+        Ok(Exported { checkpoint: run.checkpoint, step: run.state.step })
+    })
+}
+
+/// Refuses a task for which there is no model in any family.
+fn require_exportable(task: Task) -> Result<()> {
+    let (mut is_known, mut known) = (false, Vec::new());
+    for family in FAMILIES {
+        let mut tasks: Vec<Task> = Vec::new();
+        for one in family.architectures {
+            is_known |= one.task == task;
+            if !tasks.contains(&one.task) {
+                tasks.push(one.task);
+            }
+        }
+        let tasks: Vec<String> = tasks.iter().map(Task::to_string).collect();
+        known.push(format!("{} as {}", tasks.join(", "), family.name));
+    }
+    if !is_known {
+        bail!(
+            "a run of the task {task} cannot be exported yet: runs can of the tasks {}",
+            known.join("; ")
+        );
+    }
+    Ok(())
+}
+
+/// Writes a loaded run as [`export_run`] does.
+///
+/// # Errors
+/// As [`export_run`].
+pub fn export<M: TaskModel>(run: &LoadedRun<M>, folder: &Path) -> Result<()> {
+    require_exportable(M::TASK)?;
+    let store = run.model.parameters();
+    let has = |module: &&str| store.get(&format!("{module}.weight")).is_some();
+    let is_of_run = |one: &&Architecture| {
+        one.task == M::TASK && one.head.is_some_and(|head| head.iter().all(has))
+    };
+    let mut refused = None;
+    for family in FAMILIES {
+        // Of a task whose head is another the first is as good as any to say what differs.
+        let of_task = |one: &&Architecture| one.task == M::TASK;
+        let all = || family.architectures.iter();
+        let Some(architecture) = all().find(is_of_run).or_else(|| all().find(of_task)) else {
+            continue;
+        };
+        match config_of(family, architecture, &run.config) {
+            Ok(config) => return write(run, family, config, folder),
+            Err(error) => refused = refused.or(Some(error)),
+        }
+    }
+    refused.map_or(Ok(()), Err)
+}
+
+/// The keys of `config.json`.
+///
+/// # Errors
+/// When the family cannot be such a model, with the key.
+fn config_of(
+    family: &Family,
+    architecture: &Architecture,
+    ours: &RunConfig,
+) -> Result<Map<String, Value>> {
+    let mut config = Map::new();
+    config.insert("model_type".to_owned(), json!(family.model_type));
+    config.insert("architectures".to_owned(), json!([architecture.name]));
+    keys::write(family.keys, ours, &mut config);
+    let mut expressed = recipes::without_data(String::new(), ours.task);
+    (family.base)(&mut expressed);
+    let mut check = || -> Result<()> {
+        keys::read(family.keys, &Value::Object(config.clone()), &mut expressed)?;
+        require_expressed(family, architecture.free, &expressed, ours)
+    };
+    check().with_context(|| format!("cannot be exported as a {}", family.name))?;
+    recipes::express(ours, &mut config);
+    Ok(config)
+}
+
+/// Writes the files of the folder, and `config.json` at last.
+fn write<M: TaskModel>(
+    run: &LoadedRun<M>,
+    family: &Family,
+    mut config: Map<String, Value>,
     folder: &Path,
-    tensors: &[Named],
-    config: &impl Serialize,
-    others: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<()> {
-    if folder.exists() && fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_some())
-    {
+    let is_taken =
+        |folder: &Path| fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_some());
+    if folder.exists() && is_taken(folder) {
         bail!("{} exists already and is left as it is", folder.display());
     }
-    let views = tensors.iter().map(|tensor| (tensor.name.as_str(), tensor));
-    let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    let weights = safetensors::serialize(views, Some(metadata))
-        .context("the weights cannot be written as safetensors")?;
+    let sources = sources(run, family)?;
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    write_atomically(&folder.join(WEIGHTS), &weights)?;
-    others(folder)?;
-    write_json(&folder.join(CONFIG), config)
+    let path = folder.join(WEIGHTS);
+    let partial = with_suffix(&path, ".partial");
+    let shapes = sources.iter().map(|(name, source)| (name.clone(), source.shape.clone()));
+    let written = write_tensors(&partial, shapes, |name| {
+        let values = sources[name].values();
+        values.map(Into::into).map_err(|error| CheckpointError::Values(error.into()))
+    });
+    if let Err(error) = written {
+        // What failed is reported; the part that was written would only take up room.
+        let _ = fs::remove_file(&partial);
+        return Err(error.into());
+    }
+    fs::rename(&partial, &path).with_context(|| format!("cannot write {}", path.display()))?;
+    match M::TASK.reads_text() {
+        true => {
+            let tokenizer = run.tokenizers.target();
+            let exported = recipes::tokens_of(&run.config, tokenizer);
+            tokens::write(folder, tokenizer, exported, recipes::longest(&run.config))?;
+            config.insert("vocab_size".to_owned(), json!(tokenizer.vocabulary_size()));
+            config.extend(exported.ids(tokenizer));
+        }
+        false => write_preprocessor(&run.config.data.images, folder)?,
+    }
+    write_json(&folder.join(CONFIG), &config)
+}
+
+/// A tensor of the folder: a part of a parameter.
+struct Part<'a> {
+    parameter: &'a Parameter,
+    shape: Vec<usize>,
+    is_transposed: bool,
+    /// Which of how many parts.
+    part: (usize, usize),
+}
+
+/// The tensors of the folder by name.
+///
+/// # Errors
+/// When a parameter has no counterpart.
+fn sources<'a, M: TaskModel>(
+    run: &'a LoadedRun<M>,
+    family: &Family,
+) -> Result<HashMap<String, Part<'a>>> {
+    let is_tied = run.config.model.tied != Tied::None;
+    let mut all = HashMap::new();
+    for parameter in run.model.parameters().parameters() {
+        let name = parameter.name();
+        let mut theirs = family.counterparts(name, parameter.shape(), &run.config).into_iter();
+        let theirs = if is_tied { theirs.next() } else { theirs.next_back() };
+        let Some(Counterpart { names, shape, is_transposed }) = theirs else {
+            bail!("the parameter {name} has no counterpart in a {}", family.name);
+        };
+        let count = names.len();
+        for (number, name) in names.into_iter().enumerate() {
+            let (shape, part) = (shape.clone(), (number, count));
+            all.insert(name, Part { parameter, shape, is_transposed, part });
+        }
+    }
+    Ok(all)
+}
+
+impl Part<'_> {
+    fn values(&self) -> Result<Vec<f32>> {
+        let whole = self.parameter.var().as_detached_tensor().flatten_all()?;
+        let (number, count) = self.part;
+        let length = self.parameter.len() / count;
+        let values: Vec<f32> = whole.narrow(0, number * length, length)?.to_vec1()?;
+        Ok(match (self.is_transposed, self.parameter.shape()) {
+            (true, &[_, columns]) => transposed(&values, columns),
+            _ => values,
+        })
+    }
 }
 
 /// Writes a file of JSON, its keys in order.

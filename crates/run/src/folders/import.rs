@@ -4,18 +4,22 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use candle_core::Device;
 use serde_json::Value;
-use taper_data::{Corpora, Task, Tokenizer, TokenizerPair, read_regular};
-use taper_model::{Model, ModelConfig};
-use taper_trainer::{Checkpoints, Identity, Parent, State};
+use taper_data::{TokenizerPair, read_regular};
+use taper_model::Tied;
+use taper_ops::ParameterStore;
+use taper_trainer::{CheckpointError, Checkpoints, Identity, Parent, State};
 
-use super::{CONFIG, TOKENIZER, bert, gpt2, vit};
+use super::family::{Architecture, Family, chosen, not_one};
+use super::sources::Sources;
+use super::weights::Weights;
+use super::{CONFIG, FAMILIES, MOST_BYTES, keys, recipe as recipes, tokens};
+use crate::checks::memory;
 use crate::config::{RunConfig, recipe};
-use crate::event::RunObserver;
+use crate::event::{Notice, RunEvent, RunObserver};
 use crate::folder::{RunFolder, RunLock};
-
-/// More bytes than any `config.json` has.
-const MOST_BYTES: u64 = 1 << 24;
+use crate::tasks::outline;
 
 /// What was imported.
 #[derive(Debug, Clone)]
@@ -29,20 +33,25 @@ pub struct Imported {
 }
 
 /// A model of a folder, before it is a run.
-pub(super) struct Read<M> {
-    pub(super) config: RunConfig,
-    pub(super) tokenizers: TokenizerPair,
-    pub(super) model: M,
-    /// The hash of the file of its weights.
-    pub(super) sha256: String,
+struct Read {
+    recipe: RunConfig,
+    tokenizers: TokenizerPair,
+    weights: Weights,
+    /// Names and shapes of the parameters.
+    outline: ParameterStore,
+    sources: Sources,
+    notices: Vec<Notice>,
 }
 
-/// Makes a run in `folder` of the GPT-2, BERT or ViT in the folder `source`: its weights are the
-/// checkpoint of update 0, with which other runs may begin.
+/// Makes a run in `folder` of the model in the folder `source`: its weights are the checkpoint of
+/// update 0, with which other runs may begin.
+///
+/// Of the weights memory holds one tensor at a time.
 ///
 /// # Errors
-/// When a file is missing or damaged, the model is not one of ours, the tensors are not those of
-/// `config.json`, or the folder is there already. Nothing is left of the run then.
+/// When a file is missing or damaged, the model is none that can be imported, the tensors are not
+/// those of `config.json` or not finite, or the folder is there already. Nothing is left of the run
+/// then.
 pub fn import(
     source: &Path,
     folder: &RunFolder,
@@ -51,101 +60,138 @@ pub fn import(
     if !source.is_dir() {
         bail!("{}: no such folder", source.display());
     }
-    let path = source.join(CONFIG);
-    let keys = read_keys(&path)?;
-    let kind = keys["model_type"].as_str().unwrap_or_default().to_owned();
-    let name = folder.root().file_name().map(|name| name.to_string_lossy().into_owned());
-    let name = name.unwrap_or_else(|| kind.clone());
-    match kind.as_str() {
-        "gpt2" => save(source, folder, gpt2::read(source, name, keys)?, observer),
-        "bert" if bert::is_classifier(&keys) => {
-            save(source, folder, bert::read_classifier(source, name, keys)?, observer)
-        }
-        "bert" if bert::is_span_extractor(&keys) => {
-            save(source, folder, bert::read_span_extractor(source, name, keys)?, observer)
-        }
-        "bert" => save(source, folder, bert::read(source, name, keys)?, observer),
-        "vit" => save(source, folder, vit::read(source, name, keys)?, observer),
-        _ => bail!(
-            "{}: model_type is {}, and only \"gpt2\", \"bert\" and \"vit\" can be imported",
-            path.display(),
-            keys["model_type"]
-        ),
-    }
-}
-
-/// The tokenizer of a folder, for a vocabulary of `size` tokens.
-///
-/// # Errors
-/// When it is missing, damaged or of another size.
-pub(super) fn read_tokenizer(source: &Path, size: usize) -> Result<TokenizerPair> {
-    let path = source.join(TOKENIZER);
-    if !path.exists() {
-        bail!(
-            "{}: no such file; save a fast tokenizer there, which Transformers can",
-            path.display()
-        );
-    }
-    let tokenizer = Tokenizer::load(&path)?;
-    if tokenizer.vocabulary_size() != size {
-        bail!(
-            "{}: vocab_size is {size}, but {TOKENIZER} has {} tokens",
-            source.join(CONFIG).display(),
-            tokenizer.vocabulary_size()
-        );
-    }
-    Ok(TokenizerPair::joint(tokenizer))
-}
-
-/// The recipe of a run called `name` that has been given its weights, without data yet.
-pub(super) fn run_config(name: String, task: Task, model: ModelConfig) -> RunConfig {
-    let mut config = RunConfig { name, task, model, ..RunConfig::default() };
-    config.dtype = "f32".to_owned();
-    config.data.validation = Corpora::default();
-    config.data.test = Corpora::default();
-    config.training.label_smoothing = 0.0;
-    config
-}
-
-/// Makes the run of what was read.
-fn save<M: Model>(
-    source: &Path,
-    folder: &RunFolder,
-    read: Read<M>,
-    observer: &mut dyn RunObserver,
-) -> Result<Imported> {
-    let Read { config, tokenizers, model, sha256 } = read;
     if folder.exists() {
         bail!("{} exists already and is left as it is", folder.root().display());
     }
+    let path = source.join(CONFIG);
+    let shown = || path.display().to_string();
+    let keys = read_keys(&path)?;
+    if !keys["quantization_config"].is_null() {
+        bail!("{}: quantization_config: weights that are quantized cannot be imported", shown());
+    }
+    let has = |family: &Family, parameter: &str| -> Result<bool> {
+        let weights = weights_of(source, family)?;
+        let name = family.tensor(parameter, &RunConfig::default());
+        Ok(name.is_some_and(|name| weights.has(&name)))
+    };
+    let (family, architecture) = chosen(FAMILIES, &keys, has).with_context(shown)?;
+    let name = folder.root().file_name().map(|name| name.to_string_lossy().into_owned());
+    let name = name.unwrap_or_else(|| family.model_type.to_owned());
+    let read = read(source, name, (family, architecture), &keys)?;
+    for notice in &read.notices {
+        observer.observe(&RunEvent::Notice(notice.clone()))?;
+    }
+    save(source, folder, read, observer)
+}
+
+fn weights_of(source: &Path, family: &Family) -> Result<Weights> {
+    let mut weights = Weights::open(source)?;
+    weights.rename(|name| family.whole_name(name))?;
+    Ok(weights)
+}
+
+/// What the folder `source` has, all of it checked but the values of tensors.
+fn read(
+    source: &Path,
+    name: String,
+    (family, architecture): (&Family, &Architecture),
+    keys: &Value,
+) -> Result<Read> {
+    let shown = || source.join(CONFIG).display().to_string();
+    let mut recipe = recipes::without_data(name, architecture.task);
+    (family.base)(&mut recipe);
+    keys::read(family.keys, keys, &mut recipe)
+        .with_context(|| format!("{}: {}", shown(), not_one(family)))?;
+    let weights = weights_of(source, family)?;
+    let mut notices = Vec::new();
+    untie(family, &weights, &mut recipe, &mut notices)?;
+    recipes::describe(&mut recipe, source, (family, architecture), keys, &weights)
+        .with_context(shown)?;
+    let tokenizers = match recipe.task.reads_text() {
+        true => {
+            let size = keys["vocab_size"].as_u64().and_then(|size| usize::try_from(size).ok());
+            let size = size.with_context(|| {
+                format!("{}: {}: no vocab_size, expected a number", shown(), not_one(family))
+            })?;
+            recipe.data.tokenizer.vocabulary_size = size;
+            tokens::read(source, size)?
+        }
+        false => TokenizerPair::none(),
+    };
+    recipe.validate().with_context(shown)?;
+    let vocabularies = tokenizers.vocabulary_sizes();
+    memory::require_weights(&recipe, vocabularies, &Device::Cpu)?;
+    let outline = outline(&recipe, vocabularies)?;
+    let of = (family, architecture);
+    let sources = Sources::of(of, &recipe, &outline, &tokenizers, &weights, &mut notices)?;
+    Ok(Read { recipe, tokenizers, weights, outline, sources, notices })
+}
+
+/// Gives a model that is said to be tied an output projection of its own where the folder has
+/// another than the embedding, as Transformers does from version 5 on.
+fn untie(
+    family: &Family,
+    weights: &Weights,
+    recipe: &mut RunConfig,
+    notices: &mut Vec<Notice>,
+) -> Result<()> {
+    for &(ours, copy) in family.copies {
+        let Some(name) = family.tensor(ours, recipe).filter(|name| weights.has(name)) else {
+            continue;
+        };
+        if recipe.model.tied != Tied::None
+            && weights.has(copy)
+            && !weights.are_equal(&name, copy).with_context(|| weights.path_of(copy))?
+        {
+            recipe.model.tied = Tied::None;
+            notices.push(Notice::Untied { tensor: copy.to_owned(), embedding: name });
+        }
+    }
+    Ok(())
+}
+
+/// Makes the run of what was read.
+fn save(
+    source: &Path,
+    folder: &RunFolder,
+    read: Read,
+    observer: &mut dyn RunObserver,
+) -> Result<Imported> {
     let found = folder.root().is_dir();
     fs::create_dir_all(folder.root())
         .with_context(|| format!("cannot make {}", folder.root().display()))?;
     let _lock = RunLock::acquire(folder.root(), observer)?;
+    let Read { recipe: config, tokenizers, .. } = &read;
     let write = || -> Result<()> {
         tokenizers.save(folder.root())?;
         let identity = Identity {
             tokenizer_hash: tokenizers.hash(),
-            recipe: recipe(&config)?,
+            recipe: recipe(config)?,
             ..Identity::default()
         };
         let path = source.canonicalize().unwrap_or_else(|_| source.to_owned());
+        let sha256 = read.weights.sha256()?;
         let state = State {
             interim: false,
-            parent: Some(Parent { path, step: 0, sha256: sha256.clone() }),
+            parent: Some(Parent { path, step: 0, sha256 }),
             ..State::new(config.training.seed, identity)
         };
-        Checkpoints::new(&folder.checkpoints()).save_weights(&state, &model)?;
+        let parameters = read.outline.parameters().iter();
+        let shapes = parameters.map(|one| (one.name().to_owned(), one.shape().to_vec()));
+        Checkpoints::new(&folder.checkpoints()).save_weights(&state, shapes, |name| {
+            let values = read.sources.values(name, &read.weights);
+            values.map(Into::into).map_err(|error| CheckpointError::Values(error.into()))
+        })?;
         // Only with this is it a run.
-        folder.save_config(&config)
+        folder.save_config(config)
     };
     if let Err(error) = write() {
         // What failed is reported; a part of a run would only take up room.
         let _ = folder.remove(found);
         return Err(error);
     }
-    let parameters = model.parameters().len() as u64;
-    Ok(Imported { config, parameters, vocabulary: tokenizers.vocabulary_sizes().1 })
+    let (parameters, vocabulary) = (read.outline.len() as u64, tokenizers.vocabulary_sizes().1);
+    Ok(Imported { config: read.recipe, parameters, vocabulary })
 }
 
 /// The keys of a JSON file.

@@ -1,207 +1,351 @@
-//! Tensors between a parameter store of ours and a file of the library Transformers.
+//! The weights of a folder: one file, or several with an index of them. Heads of files are read at
+//! once, values tensor by tensor when they are asked for, so that memory holds no more than one.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
-use std::fs;
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use candle_core::{DType, Device, Tensor};
-use safetensors::Dtype;
-use safetensors::tensor::View;
+use serde::Deserialize;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
-use taper_ops::{Parameter, ParameterStore};
+use taper_data::{not_a_file, read_regular};
 
-/// What a parameter of ours is in a file of theirs.
-pub(super) struct Counterpart {
-    /// The tensors that it is made of, one after another along its first dimension.
-    pub(super) names: Vec<String>,
-    /// The shape of each.
+use super::safetensors::{Unique, heads};
+use super::{MOST_BYTES, WEIGHTS, pickle};
+
+/// Files of weights, in the order in which they are looked for; an index names several files.
+const FILES: [&str; 4] =
+    [WEIGHTS, "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"];
+/// The end of the name of an index.
+const INDEX: &str = ".index.json";
+/// The end of the name of what PyTorch saves itself.
+const PICKLED: &str = ".bin";
+
+/// Where the values of a tensor lie in a file.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Stored {
+    /// The type, as safetensors names it.
+    pub(super) dtype: String,
     pub(super) shape: Vec<usize>,
-    /// Whether each is the transpose.
-    pub(super) transposed: bool,
+    /// The first byte.
+    pub(super) start: u64,
 }
 
-impl Counterpart {
-    /// One tensor of the same shape.
-    pub(super) fn same(name: impl Into<String>, shape: &[usize]) -> Self {
-        Self { names: vec![name.into()], shape: shape.to_vec(), transposed: false }
-    }
+/// Bytes of a value of a type that weights can have.
+pub(super) fn width(dtype: &str) -> Option<usize> {
+    Some(match dtype {
+        "F32" => 4,
+        "F16" | "BF16" => 2,
+        "F64" => 8,
+        _ => return None,
+    })
+}
 
-    /// The same values in another shape.
-    pub(super) fn of_shape(self, shape: Vec<usize>) -> Self {
-        Self { shape, ..self }
-    }
+/// The tensors of a folder.
+#[derive(Debug)]
+pub(super) struct Weights {
+    /// The file, or the index of several.
+    path: PathBuf,
+    files: Vec<(PathBuf, File)>,
+    /// Tensors by name, each with the number of its file.
+    tensors: BTreeMap<String, (usize, Stored)>,
+}
 
-    /// A matrix that lies the other way round there, where `transposed`.
-    pub(super) fn transposed(mut self, transposed: bool) -> Self {
-        if transposed {
-            self.shape.reverse();
+impl Weights {
+    /// Opens the files of the folder `source`, and reads their heads.
+    ///
+    /// # Errors
+    /// When there is none, one is missing or damaged, or a tensor is not where the index says or
+    /// there twice.
+    pub(super) fn open(source: &Path) -> Result<Self> {
+        let Some(path) = FILES.map(|name| source.join(name)).into_iter().find(|path| path.exists())
+        else {
+            bail!(
+                "{}: cannot read its weights: there is no {}; Transformers' save_pretrained writes \
+                 the first",
+                source.display(),
+                FILES.join(", ")
+            );
+        };
+        let (files, tensors) = (Vec::new(), BTreeMap::new());
+        let mut weights = Self { path: path.clone(), files, tensors };
+        if !path.to_string_lossy().ends_with(INDEX) {
+            weights.add(path)?;
+            return Ok(weights);
         }
-        Self { transposed, ..self }
-    }
-
-    /// Equal parts with these names.
-    pub(super) fn in_parts(names: Vec<String>, shape: &[usize]) -> Self {
-        let mut of_each = shape.to_vec();
-        if let Some(first) = of_each.first_mut() {
-            *first /= names.len();
+        let map = weight_map(&path)?;
+        let shown = || path.display().to_string();
+        let mut names: Vec<&String> = map.iter().map(|(_, file)| file).collect();
+        names.sort();
+        names.dedup();
+        for file in names {
+            let (tensor, _) = map.iter().find(|(_, of)| of == file).expect("it is of the map");
+            let shard = within(source, file)
+                .with_context(|| format!("weight_map.{tensor:?} is {file:?}"))
+                .with_context(shown)?;
+            weights.add(shard)?;
         }
-        Self { names, shape: of_each, transposed: false }
+        for (tensor, file) in &map {
+            let found = weights.tensors.get(tensor).map(|&(number, _)| &weights.files[number].0);
+            if found.is_none_or(|found| *found != source.join(file)) {
+                bail!("{}: weight_map says that {tensor} is in {file}, but it is not", shown());
+            }
+        }
+        Ok(weights)
     }
-}
 
-/// The tensors of a file, by the names that the file has for them or should have.
-pub(super) struct Tensors {
-    by_name: HashMap<String, Tensor>,
-    /// The SHA-256 of the file, in hexadecimal.
-    pub(super) sha256: String,
-}
+    /// Opens a file of weights.
+    fn add(&mut self, path: PathBuf) -> Result<()> {
+        let shown = || path.display().to_string();
+        if let Some(what) = not_a_file(&path) {
+            bail!("{}: {what}, where a file of weights is expected", path.display());
+        }
+        let file = File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let stored = match path.to_string_lossy().ends_with(PICKLED) {
+            true => pickle::heads(&file),
+            false => heads(&file),
+        };
+        let number = self.files.len();
+        for (name, stored) in stored.with_context(shown)? {
+            if let Some((other, _)) = self.tensors.get(&name) {
+                let other = if *other == number { &path } else { &self.files[*other].0 };
+                bail!("{}: has a tensor {name}, which {} has too", shown(), other.display());
+            }
+            self.tensors.insert(name, (number, stored));
+        }
+        self.files.push((path, file));
+        Ok(())
+    }
 
-impl Tensors {
-    /// Reads a file; `renamed` gives the name by which a tensor is asked for.
-    pub(super) fn read(path: &Path, renamed: impl Fn(&str) -> String) -> Result<Self> {
-        let bytes = fs::read(path).context("cannot read it")?;
-        let sha256 = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-        let by_name = candle_core::safetensors::load_buffer(&bytes, &Device::Cpu)
-            .context("not a safetensors file")?
-            .into_iter()
-            .map(|(name, tensor)| (renamed(&name), tensor))
-            .collect();
-        Ok(Self { by_name, sha256 })
+    /// Gives every tensor the name by which it is asked for.
+    ///
+    /// # Errors
+    /// When two get the same.
+    pub(super) fn rename(&mut self, renamed: impl Fn(&str) -> String) -> Result<()> {
+        for (name, stored) in std::mem::take(&mut self.tensors) {
+            let whole = renamed(&name);
+            if let Some((number, _)) = self.tensors.insert(whole.clone(), stored) {
+                let path = self.files[number].0.display();
+                bail!("{path}: has two tensors that are {whole}, one of them as {name}");
+            }
+        }
+        Ok(())
+    }
+
+    /// The names of all tensors.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.tensors.keys().map(String::as_str)
     }
 
     /// Whether there is such a tensor.
     pub(super) fn has(&self, name: &str) -> bool {
-        self.by_name.contains_key(name)
+        self.tensors.contains_key(name)
     }
 
-    /// Leaves out those that the model has no use for.
-    pub(super) fn leave_out(&mut self, is_unused: impl Fn(&str) -> bool) {
-        self.by_name.retain(|name, _| !is_unused(name));
+    /// Its shape, if it is there.
+    pub(super) fn shape(&self, name: &str) -> Option<&[usize]> {
+        self.tensors.get(name).map(|(_, stored)| stored.shape.as_slice())
     }
 
-    /// Takes the tensor `name`, which has to be of the shape `expected`, in f32.
-    fn take(&mut self, name: &str, expected: &[usize]) -> Result<Tensor> {
-        let Some(tensor) = self.by_name.remove(name) else {
+    /// Whether its type is one that weights can have.
+    pub(super) fn is_float(&self, name: &str) -> bool {
+        self.tensors.get(name).is_some_and(|(_, stored)| width(&stored.dtype).is_some())
+    }
+
+    /// The file of a tensor; of one that is not there that of all.
+    pub(super) fn path_of(&self, name: &str) -> String {
+        let number = self.tensors.get(name).map(|&(number, _)| number);
+        number.map_or(&self.path, |number| &self.files[number].0).display().to_string()
+    }
+
+    /// Refuses a tensor that is not there, is of another shape, or has no floating point.
+    ///
+    /// # Errors
+    /// With its name.
+    pub(super) fn require(&self, name: &str, expected: &[usize]) -> Result<()> {
+        let Some((_, stored)) = self.tensors.get(name) else {
             bail!("has no tensor {name}, which config.json asks for");
         };
-        if tensor.dims() != expected {
+        if stored.shape != expected {
             bail!(
                 "tensor {name} has shape {:?}, but config.json asks for {expected:?}",
-                tensor.dims()
+                stored.shape
             );
         }
-        if !tensor.dtype().is_float() {
-            bail!("tensor {name} has type {:?}, which is no floating point", tensor.dtype());
-        }
-        Ok(tensor.to_dtype(DType::F32)?)
-    }
-
-    /// Takes a second copy of `parameter` that some files have under the name `name`.
-    ///
-    /// # Errors
-    /// When it is there and differs.
-    pub(super) fn take_copy(&mut self, name: &str, parameter: Option<&Parameter>) -> Result<()> {
-        let (Some(_), Some(parameter)) = (self.by_name.get(name), parameter) else { return Ok(()) };
-        let copy = self.take(name, parameter.shape())?;
-        let values = |tensor: &Tensor| tensor.flatten_all()?.to_vec1::<f32>();
-        if values(&copy)? != values(parameter.var().as_tensor())? {
+        if width(&stored.dtype).is_none() {
             bail!(
-                "{name} differs from what {} is read from, but config.json has the two tied",
-                parameter.name()
+                "tensor {name} has type {}: weights are read in F32, F16, BF16 and F64",
+                stored.dtype
             );
         }
         Ok(())
     }
 
-    /// Sets every parameter of `store`.
+    /// The values of a tensor in f32.
     ///
     /// # Errors
-    /// When a tensor is missing or of another shape or type.
-    pub(super) fn fill(
-        &mut self,
-        store: &ParameterStore,
-        counterpart: impl Fn(&str, &[usize]) -> Option<Counterpart>,
-    ) -> Result<()> {
-        for parameter in store.parameters() {
-            let (name, shape) = (parameter.name(), parameter.shape());
-            let Some(theirs) = counterpart(name, shape) else {
-                bail!("the parameter {name} has no counterpart");
-            };
-            let parts = theirs
-                .names
-                .iter()
-                .map(|name| self.take(name, &theirs.shape))
-                .collect::<Result<Vec<_>>>()?;
-            let whole = Tensor::cat(&parts, 0)?;
-            let whole = if theirs.transposed { whole.t()?.contiguous()? } else { whole };
-            parameter.var().set(&whole.reshape(shape)?)?;
+    /// When it cannot be read, or a value is not finite.
+    pub(super) fn values(&self, name: &str) -> Result<Vec<f32>> {
+        let mut values = Vec::new();
+        let mut pieces = self.pieces(name)?;
+        values.reserve_exact(pieces.left);
+        while pieces.next(&mut values)? {}
+        if !taper_ops::all_finite(&values) {
+            bail!(
+                "tensor {name} has a value that is NaN or infinite, with which nothing can be computed"
+            );
         }
-        Ok(())
+        Ok(values)
     }
 
-    /// Refuses what has not been taken.
+    /// Whether two tensors have the same values.
     ///
     /// # Errors
-    /// With a tensor that `what` does not have.
-    pub(super) fn require_none_left(&self, what: &str) -> Result<()> {
-        match self.by_name.keys().min() {
-            Some(name) => {
-                bail!("has a tensor {name}, which a {what} of this config.json does not have")
+    /// When one cannot be read.
+    pub(super) fn are_equal(&self, one: &str, other: &str) -> Result<bool> {
+        if self.shape(one) != self.shape(other) {
+            return Ok(false);
+        }
+        let (mut one, mut other) = (self.pieces(one)?, self.pieces(other)?);
+        let (mut left, mut right) = (Vec::new(), Vec::new());
+        while one.next(&mut left)? && other.next(&mut right)? {
+            if left != right {
+                return Ok(false);
             }
-            None => Ok(()),
+            left.clear();
+            right.clear();
+        }
+        Ok(true)
+    }
+
+    fn pieces(&self, name: &str) -> Result<Pieces<'_>> {
+        let (number, stored) =
+            self.tensors.get(name).with_context(|| format!("has no tensor {name}"))?;
+        let file = &self.files[*number].1;
+        let left = stored.shape.iter().product();
+        Ok(Pieces { file, dtype: &stored.dtype, at: stored.start, left, bytes: Vec::new() })
+    }
+
+    /// The SHA-256 of the file in hexadecimal; of several that of the list that `sha256sum` prints.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub(super) fn sha256(&self) -> Result<String> {
+        let mut list = String::new();
+        for (path, file) in &self.files {
+            let hash =
+                sha256_of(file).with_context(|| format!("cannot read {}", path.display()))?;
+            if self.files.len() == 1 {
+                return Ok(hash);
+            }
+            let name = path.file_name().unwrap_or_default().display();
+            list.push_str(&format!("{hash}  {name}\n"));
+        }
+        Ok(hexadecimal(&Sha256::digest(list)))
+    }
+}
+
+fn hexadecimal(hash: &[u8]) -> String {
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn sha256_of(mut file: &File) -> std::io::Result<String> {
+    file.rewind()?;
+    let (mut hash, mut piece) = (Sha256::new(), vec![0; 1 << 16]);
+    loop {
+        match file.read(&mut piece)? {
+            0 => return Ok(hexadecimal(&hash.finalize())),
+            count => hash.update(&piece[..count]),
         }
     }
 }
 
-/// A tensor under its name in Transformers.
-pub(super) struct Named {
-    pub(super) name: String,
-    shape: Vec<usize>,
-    values: Vec<f32>,
+/// Values that are read at once.
+const PIECE: usize = 1 << 14;
+
+/// The values of a tensor, piece after piece.
+struct Pieces<'a> {
+    file: &'a File,
+    dtype: &'a str,
+    /// The next byte.
+    at: u64,
+    /// Values that are left.
+    left: usize,
+    bytes: Vec<u8>,
 }
 
-impl View for &Named {
-    fn dtype(&self) -> Dtype {
-        Dtype::F32
-    }
-
-    fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        self.values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>().into()
-    }
-
-    fn data_len(&self) -> usize {
-        size_of_val(&self.values[..])
-    }
-}
-
-/// The parameters of `store` as `what` has them.
-///
-/// # Errors
-/// When one of them has no counterpart there.
-pub(super) fn named(
-    store: &ParameterStore,
-    what: &str,
-    counterpart: impl Fn(&str, &[usize]) -> Option<Counterpart>,
-) -> Result<Vec<Named>> {
-    let mut all = Vec::new();
-    for parameter in store.parameters() {
-        let (name, shape) = (parameter.name(), parameter.shape());
-        let Some(theirs) = counterpart(name, shape) else {
-            bail!("the parameter {name} has no counterpart in a {what}");
-        };
-        let value = parameter.var().as_detached_tensor().to_dtype(DType::F32)?;
-        let value = if theirs.transposed { value.t()?.contiguous()? } else { value };
-        let parts = value.chunk(theirs.names.len(), 0)?;
-        for (name, part) in theirs.names.into_iter().zip(parts) {
-            let values = part.contiguous()?.flatten_all()?.to_vec1()?;
-            all.push(Named { name, shape: theirs.shape.clone(), values });
+impl Pieces<'_> {
+    /// Adds the next values, and says whether there were any.
+    fn next(&mut self, values: &mut Vec<f32>) -> Result<bool> {
+        let width = width(self.dtype).context("no type of weights")?;
+        let count = self.left.min(PIECE);
+        self.bytes.resize(count * width, 0);
+        // Another tensor of the same file may be read in turn.
+        self.file.seek(SeekFrom::Start(self.at))?;
+        self.file.read_exact(&mut self.bytes)?;
+        self.at += self.bytes.len() as u64;
+        self.left -= count;
+        let bytes = &self.bytes;
+        match self.dtype {
+            "F32" => values.extend(bytes.as_chunks().0.iter().map(|&one| f32::from_le_bytes(one))),
+            "F64" => {
+                values
+                    .extend(bytes.as_chunks().0.iter().map(|&one| f64::from_le_bytes(one) as f32));
+            }
+            "F16" => {
+                let wide = |&one: &[u8; 2]| half::f16::from_le_bytes(one).to_f32();
+                values.extend(bytes.as_chunks().0.iter().map(wide));
+            }
+            _ => {
+                let wide = |&one: &[u8; 2]| half::bf16::from_le_bytes(one).to_f32();
+                values.extend(bytes.as_chunks().0.iter().map(wide));
+            }
         }
+        Ok(count > 0)
     }
-    Ok(all)
+}
+
+/// The tensors that an index names, each with its file.
+fn weight_map(path: &Path) -> Result<Vec<(String, String)>> {
+    #[derive(Deserialize)]
+    struct Index {
+        weight_map: Unique<Value>,
+    }
+    let shown = || path.display().to_string();
+    let bytes = read_regular(path, MOST_BYTES)
+        .with_context(|| format!("cannot read {}", path.display()))?;
+    let index: Index = serde_json::from_slice(&bytes)
+        .context("not an index of weights: weight_map names the file of each tensor")
+        .with_context(shown)?;
+    let named = |(tensor, file): (String, Value)| match file {
+        Value::String(file) => Ok((tensor, file)),
+        other => bail!("{}: weight_map.{tensor:?} is {other}, expected a file", shown()),
+    };
+    let map: Vec<_> = index.weight_map.0.into_iter().map(named).collect::<Result<_>>()?;
+    if map.is_empty() {
+        bail!("{}: weight_map is empty", path.display());
+    }
+    Ok(map)
+}
+
+/// The path of a file that an index in `folder` names: nothing outside of the folder. The hub's own
+/// cache has links to `blobs` beside its snapshots.
+fn within(folder: &Path, name: &str) -> Result<PathBuf> {
+    let path = folder.join(name);
+    let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
+    if name.is_empty() || name.contains('\\') || !Path::new(name).components().all(is_plain) {
+        bail!("this leads out of the folder: expected the name of a file in it");
+    }
+    if !path.exists() {
+        bail!("there is no such file");
+    }
+    let (real, home) = (path.canonicalize()?, folder.canonicalize()?);
+    let snapshots = home.parent().filter(|parent| parent.ends_with("snapshots"));
+    let blobs = snapshots.and_then(Path::parent).map(|cache| cache.join("blobs"));
+    if !real.starts_with(&home) && !blobs.is_some_and(|blobs| real.starts_with(blobs)) {
+        bail!("a link leads out of the folder, to {}", real.display());
+    }
+    Ok(path)
 }

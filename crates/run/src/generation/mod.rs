@@ -8,8 +8,8 @@ use std::ops::ControlFlow;
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
-use taper_data::{Documents, Tokenizer};
-use taper_decoding::{DecodingConfig, Sentence, generate};
+use taper_data::{Documents, SpelledSpecial, Tokenizer};
+use taper_decoding::{DecodingConfig, Hypothesis, Sentence, generate};
 use taper_model::LanguageModel;
 
 use crate::LoadedRun;
@@ -18,7 +18,7 @@ use crate::translation::by_line;
 use pieces::Pieces;
 pub use pieces::pieces_of;
 pub use scoring::{ChoiceScore, TextScore, TextScorer};
-use vocabulary::OwnVocabulary;
+use vocabulary::WithTokens;
 
 /// How texts are gone on with.
 #[derive(Debug, Clone)]
@@ -29,6 +29,8 @@ pub struct GenerationSettings {
     pub max_tokens: usize,
     /// The most tokens that a prediction looks back on.
     pub context: usize,
+    /// What becomes of special tokens that a prompt spells.
+    pub special_tokens: SpelledSpecial,
 }
 
 impl GenerationSettings {
@@ -37,7 +39,8 @@ impl GenerationSettings {
     pub fn of(config: &RunConfig) -> Self {
         let decoding = config.decoding.clone();
         let max_tokens = decoding.max_length;
-        Self { decoding, max_tokens, context: config.data.text.block_length }
+        let (context, special_tokens) = (config.data.text.block_length, SpelledSpecial::default());
+        Self { decoding, max_tokens, context, special_tokens }
     }
 
     /// As the search has them.
@@ -59,10 +62,49 @@ pub struct GeneratedText {
     pub text: String,
     /// How many tokens that is.
     pub tokens: usize,
-    /// The natural logarithm of its probability after the prompt, the end included.
+    /// The natural logarithm of its probability after the prompt: of its tokens, and of the end
+    /// where the model ended it. What was cut or stopped has no end.
     pub log_probability: f64,
     /// Whether it ends because it had as many tokens as it may have.
     pub truncated: bool,
+    /// Why it ends.
+    pub finish_reason: FinishReason,
+    /// The text that stopped it; none where the model ended it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<String>,
+    /// The natural logarithm of the probability of each token after those before it; that of the
+    /// end is the last where the model ended the text.
+    #[serde(skip)]
+    pub token_log_probabilities: Vec<f64>,
+    /// Where the text of each token ends, in bytes of `text`.
+    #[serde(skip)]
+    pub token_ends: Vec<usize>,
+}
+
+/// Why a text ends, as other servers of language models name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FinishReason {
+    /// The model ended it, or a text came that stops it.
+    Stop,
+    /// It had as many tokens as it may have, and was cut.
+    Length,
+}
+
+impl GeneratedText {
+    /// Stops the text before `stop`, which begins at this byte of it. What is left has the tokens
+    /// that begin before there, and their probability.
+    pub fn stop_at(&mut self, at: usize, stop: &str) {
+        self.text.truncate(at);
+        let ends = &self.token_ends;
+        let begins = std::iter::once(0).chain(ends.iter().copied()).take(ends.len());
+        self.tokens = begins.take_while(|&begin| begin < at).count();
+        self.token_ends.truncate(self.tokens);
+        self.token_log_probabilities.truncate(self.tokens);
+        self.log_probability = self.token_log_probabilities.iter().sum();
+        (self.truncated, self.finish_reason) = (false, FinishReason::Stop);
+        self.stop_reason = Some(stop.to_owned());
+    }
 }
 
 /// A piece of text that has just been added.
@@ -89,9 +131,11 @@ pub struct Prompt<'a> {
 #[derive(Debug)]
 pub struct Generator<'a> {
     run: &'a LoadedRun<LanguageModel>,
-    model: OwnVocabulary,
+    model: WithTokens,
     context: usize,
     tokenizer: &'a Tokenizer,
+    /// The same, as it reads prompts.
+    of_prompts: Tokenizer,
     documents: Documents,
     decoding: DecodingConfig,
 }
@@ -106,9 +150,10 @@ impl<'a> Generator<'a> {
         let tokenizer = run.tokenizers.target();
         Ok(Self {
             run,
-            model: OwnVocabulary::new(run.model.inference(settings.context), tokenizer),
+            model: WithTokens::new(run.model.inference(settings.context), tokenizer),
             context: settings.context,
             tokenizer,
+            of_prompts: tokenizer.with_spelled(settings.special_tokens),
             documents: run.config.data.text.documents,
             decoding,
         })
@@ -120,9 +165,10 @@ impl<'a> Generator<'a> {
     /// For settings that cannot work.
     pub fn set(&mut self, settings: &GenerationSettings) -> Result<()> {
         self.decoding = checked(settings)?;
+        self.of_prompts = self.tokenizer.with_spelled(settings.special_tokens);
         if self.context != settings.context {
             let inference = self.run.model.inference(settings.context);
-            self.model = OwnVocabulary::new(inference, self.tokenizer);
+            self.model = WithTokens::new(inference, self.tokenizer);
             self.context = settings.context;
         }
         Ok(())
@@ -132,8 +178,7 @@ impl<'a> Generator<'a> {
     /// there is one, the beginning of a document or of a line.
     ///
     /// # Errors
-    /// For an empty prompt, one with characters that the vocabulary cannot spell, and when the
-    /// model or the tokenizer fails.
+    /// For a prompt that is [refused](Self::require), and when the model or the tokenizer fails.
     pub fn generate(
         &self,
         prompts: &[String],
@@ -174,14 +219,14 @@ impl<'a> Generator<'a> {
         let mut pieces: Vec<Vec<Pieces>> =
             ids.iter().map(|prompt| vec![Pieces::after(prompt); samples]).collect();
         let mut failed = None;
-        let own: Vec<Vec<u32>> = ids.iter().map(|prompt| self.model.all_own(prompt)).collect();
-        let mut sentences = Sentence::plain(&own);
+        let mut sentences = Sentence::plain(&ids);
         for (sentence, prompt) in sentences.iter_mut().zip(prompts) {
             sentence.number = prompt.number;
         }
         let outputs = generate(&self.model, &sentences, &self.decoding, |new| {
             let (prompt, sample) = (new.sentence, new.copy);
-            match pieces[prompt][sample].push(self.model.theirs(new.token), self.tokenizer) {
+            let pieces = &mut pieces[prompt][sample];
+            match pieces.push(new.token, new.is_last, self.tokenizer) {
                 Ok(text) if text.is_empty() => ControlFlow::Continue(()),
                 Ok(text) => on_piece(NewPiece { prompt, sample, text: &text }),
                 Err(error) => {
@@ -198,27 +243,39 @@ impl<'a> Generator<'a> {
             .into_iter()
             .zip(&ids)
             .map(|(outputs, prompt)| {
-                let text = |output: taper_decoding::Hypothesis| {
-                    let tokens: Vec<u32> =
-                        output.tokens.iter().map(|&token| self.model.theirs(token)).collect();
-                    Ok(GeneratedText {
-                        text: pieces::continuation(prompt, &tokens, self.tokenizer)?,
-                        tokens: output.tokens.len(),
-                        log_probability: output.log_probability,
-                        truncated: output.truncated,
-                    })
-                };
-                outputs.into_iter().map(text).collect()
+                outputs.into_iter().map(|output| self.text_of(prompt, output)).collect()
             })
             .collect()
+    }
+
+    /// What was found to follow a prompt, as text.
+    fn text_of(&self, prompt: &[u32], output: Hypothesis) -> Result<GeneratedText> {
+        let Hypothesis { tokens, log_probability, token_log_probabilities, truncated, .. } = output;
+        let (mut pieces, mut length) = (Pieces::after(prompt), 0);
+        let mut end_of = |(index, &token): (usize, &u32)| -> Result<usize> {
+            length += pieces.push(token, index + 1 == tokens.len(), self.tokenizer)?.len();
+            Ok(length)
+        };
+        let token_ends = tokens.iter().enumerate().map(&mut end_of).collect::<Result<_>>()?;
+        Ok(GeneratedText {
+            text: pieces::continuation(prompt, &tokens, self.tokenizer)?,
+            tokens: tokens.len(),
+            log_probability,
+            truncated,
+            finish_reason: if truncated { FinishReason::Length } else { FinishReason::Stop },
+            stop_reason: None,
+            token_log_probabilities,
+            token_ends,
+        })
     }
 
     /// Refuses a prompt that cannot be gone on with.
     ///
     /// # Errors
-    /// For an empty one, and one with characters that the vocabulary cannot spell.
+    /// For an empty one, one with characters that the vocabulary cannot spell, and one with special
+    /// tokens where they are refused.
     pub fn require(&self, prompt: &str) -> Result<()> {
-        self.encode(prompt).context("the prompt").map(|_| ())
+        self.encode(prompt).map(|_| ())
     }
 
     /// How many tokens the model reads of a prompt.
@@ -228,12 +285,14 @@ impl<'a> Generator<'a> {
     pub fn count(&self, prompt: Prompt<'_>) -> Result<usize> {
         Ok(match prompt.text {
             None => beginning(self.tokenizer, self.documents)?.len(),
-            Some(text) => self.tokenizer.encode(text)?.len(),
+            Some(text) => {
+                before_prompts(self.tokenizer).len() + self.of_prompts.encode(text)?.len()
+            }
         })
     }
 
     fn encode(&self, prompt: &str) -> Result<Vec<u32>> {
-        encode(self.tokenizer, prompt)
+        encode(&self.of_prompts, prompt)
     }
 }
 
@@ -260,17 +319,29 @@ fn encode(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>> {
             tokenizer.encode(&character.to_string()).is_ok_and(|ids| is_unknown(&ids))
         });
         unknown.dedup();
+        if unknown.is_empty() {
+            bail!("spells the token of what the model has never seen; leave it out");
+        }
         bail!(
             "has characters that the model has never seen: {}; leave them out",
             unknown.iter().map(|character| format!("{character:?}")).collect::<Vec<_>>().join(", ")
         );
     }
-    Ok(ids)
+    Ok([before_prompts(tokenizer), ids].concat())
 }
 
-/// What a text begins after: the end of a document, or of a line where the text is one document,
-/// whose end was never seen.
-fn beginning(tokenizer: &Tokenizer, documents: Documents) -> Result<Vec<u32>> {
+/// What the model reads before every prompt.
+fn before_prompts(tokenizer: &Tokenizer) -> Vec<u32> {
+    let special = tokenizer.special_tokens();
+    special.start.filter(|_| special.starts_prompts).into_iter().collect()
+}
+
+/// What a text begins after: what the folder of the model names for it, or else the end of a
+/// document, or of a line where the text is one document, whose end was never seen.
+pub(crate) fn beginning(tokenizer: &Tokenizer, documents: Documents) -> Result<Vec<u32>> {
+    if let Some(start) = tokenizer.special_tokens().start {
+        return Ok(vec![start]);
+    }
     match documents {
         Documents::Files if tokenizer.has_special_tokens() => {
             encode(tokenizer, "\n").context("give a prompt")

@@ -23,15 +23,18 @@ impl Pieces {
         Self { written: tokens.len(), tokens }
     }
 
-    /// Adds a token, and gives the text that is complete with it.
-    pub(super) fn push(&mut self, token: u32, tokenizer: &Tokenizer) -> Result<String> {
-        let is_end = token == tokenizer.end();
-        if !is_end {
-            self.tokens.push(token);
-        }
+    /// Adds a token, and gives the text that is complete with it; after the last one all there is.
+    pub(super) fn push(
+        &mut self,
+        token: u32,
+        is_last: bool,
+        tokenizer: &Tokenizer,
+    ) -> Result<String> {
+        self.tokens.push(token);
         let text =
             continuation(&self.tokens[..self.written], &self.tokens[self.written..], tokenizer)?;
         // At the end what is incomplete is written as it is.
+        let is_end = is_last || tokenizer.is_special(token);
         if text.is_empty() || (text.ends_with(INCOMPLETE) && !is_end) {
             return Ok(String::new());
         }
@@ -48,7 +51,7 @@ impl Pieces {
 /// When the tokenizer fails.
 pub fn pieces_of(tokenizer: &Tokenizer, ids: &[u32]) -> Result<Vec<String>> {
     let mut pieces = Pieces::after(&[]);
-    ids.iter().map(|&id| pieces.push(id, tokenizer)).collect()
+    ids.iter().map(|&id| pieces.push(id, false, tokenizer)).collect()
 }
 
 /// The text that `tokens` add to those `before`.
@@ -84,7 +87,7 @@ mod tests {
             let mut pieces = Pieces::after(prompt);
             let mut written = tokenizer.decode(prompt).expect("text");
             for &id in rest.iter().chain(&[END]) {
-                let piece = pieces.push(id, &tokenizer).expect("text");
+                let piece = pieces.push(id, false, &tokenizer).expect("text");
                 assert!(!piece.contains(INCOMPLETE), "{piece:?}");
                 written += &piece;
             }

@@ -7,6 +7,8 @@ use taper_model::{LanguageModel, Sequences};
 
 use super::beginning;
 use crate::LoadedRun;
+use crate::finite::require_finite;
+use crate::items::{BadItem, answer_each};
 
 /// Tokens that pass through the model together, about.
 const TOKENS: usize = 4096;
@@ -73,22 +75,31 @@ impl<'a> TextScorer<'a> {
         Ok(self.scored("", text).context("the text")?.ids)
     }
 
-    /// Scores each text, which begins as a document does, and tells `done` of the number so far.
+    /// Scores each text, which begins as a document does, and tells `done` of the number so far. An
+    /// empty text, or one that is longer than positions reach, has an error in its place, with its
+    /// number from 1.
     ///
     /// # Errors
-    /// For an empty text and one that is longer than positions reach, by its number from 1.
-    pub fn texts(&self, texts: &[String], done: impl FnMut(usize)) -> Result<Vec<TextScore>> {
+    /// When the model fails.
+    pub fn texts(
+        &self,
+        texts: &[String],
+        done: impl FnMut(usize),
+    ) -> Result<Vec<Result<TextScore>>> {
         let scored = texts.iter().enumerate().map(|(index, text)| {
             self.scored("", text).with_context(|| format!("line {}", index + 1))
         });
-        let scored = scored.collect::<Result<Vec<_>>>()?;
-        let found = self.log_probabilities(&scored, done)?;
+        answer_each(scored, |scored| self.scores(&scored, done))
+    }
+
+    fn scores(&self, scored: &[Scored], done: impl FnMut(usize)) -> Result<Vec<TextScore>> {
+        let found = self.log_probabilities(scored, done)?;
         let score = |(scored, token_log_probabilities): (&Scored, Vec<f64>)| {
             let ids = &scored.ids[scored.from..];
             let log_probability: f64 = token_log_probabilities.iter().sum();
             TextScore {
                 log_probability,
-                perplexity: (-log_probability / ids.len() as f64).exp(),
+                perplexity: (-log_probability / ids.len() as f64).exp().min(f64::MAX),
                 tokens: ids
                     .iter()
                     .map(|&id| self.tokenizer.token(id).unwrap_or_default())
@@ -103,15 +114,19 @@ impl<'a> TextScorer<'a> {
     /// does not have.
     ///
     /// # Errors
-    /// When there is no continuation or one is empty, or one is longer than positions reach.
+    /// [`BadItem`] when there is no continuation or one is empty, or one is longer than positions
+    /// reach; and when the model fails.
     pub fn choices(&self, prompt: &str, choices: &[String]) -> Result<ChoiceScore> {
-        if choices.is_empty() {
-            bail!("there is nothing to choose from");
-        }
-        let scored = choices.iter().enumerate().map(|(index, choice)| {
-            self.scored(prompt, choice).with_context(|| format!("choice {}", index + 1))
-        });
-        let scored = scored.collect::<Result<Vec<_>>>()?;
+        let scored = || -> Result<Vec<Scored>> {
+            if choices.is_empty() {
+                bail!("there is nothing to choose from");
+            }
+            let scored = choices.iter().enumerate().map(|(index, choice)| {
+                self.scored(prompt, choice).with_context(|| format!("choice {}", index + 1))
+            });
+            scored.collect()
+        };
+        let scored = scored().map_err(|error| BadItem::of(&error))?;
         let found = self.log_probabilities(&scored, |_| {})?;
         let sums: Vec<f64> = found.iter().map(|each| each.iter().sum()).collect();
         let per_byte: Vec<f64> =
@@ -165,6 +180,7 @@ impl<'a> TextScorer<'a> {
             let answers: Vec<u32> =
                 batch.iter().flat_map(|one| one.ids[1..].iter().copied()).collect();
             let all = self.model.log_probabilities(&Sequences::pack(&rows), &answers)?;
+            require_finite("the log-probabilities", all.iter().copied())?;
             let mut rest = all.as_slice();
             for one in batch {
                 let (these, others) = rest.split_at(one.ids.len() - 1);

@@ -3,13 +3,18 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use taper_data::{END, Pixels, TokenizerPair};
+use taper_data::{END, TokenizerPair};
 use taper_decoding::{DecodingConfig, DecodingError, NumberedSources, Translator};
 use taper_model::ImageCaptioner;
 
+use super::values_of;
 use crate::LoadedRun;
 use crate::config::RunConfig;
+use crate::items::answer_each;
 use crate::translation::{Translation, as_text, for_the_best};
+
+/// Images that are read and described together.
+const TOGETHER: usize = 64;
 
 /// The search of a recipe, for captions of at most `data.captions.max_tokens` tokens: an image has
 /// no length that theirs would follow from.
@@ -50,22 +55,27 @@ pub(crate) fn describe(
 }
 
 /// The best caption of each PNG or JPEG file, scaled to the size of the images that the model was
-/// trained on; `progress` is called with the images done so far.
+/// trained on; `progress` is called with the images done so far. A file that is no such picture has
+/// an error in its place.
 ///
 /// # Errors
-/// For a file that is no such picture, and when the model fails.
+/// When the model fails.
 pub fn describe_images(
     run: &LoadedRun<ImageCaptioner>,
     files: &[PathBuf],
-    progress: impl FnMut(usize),
-) -> Result<Vec<Translation>> {
-    let read = |numbers: &[usize]| -> Result<Vec<Vec<u32>>> {
-        let of = |&number: &usize| -> Result<Vec<u32>> {
-            let pixels = Pixels::of_file(&files[number], &run.config.data.images)?.0;
-            Ok(pixels.into_iter().map(u32::from).collect())
-        };
-        numbers.iter().map(of).collect()
-    };
+    mut progress: impl FnMut(usize),
+) -> Result<Vec<Result<Translation>>> {
     let search = caption_search(&run.config);
-    describe(&run.model, &run.tokenizers, &search, (files.len(), read), progress)
+    let mut found = Vec::with_capacity(files.len());
+    for files in files.chunks(TOGETHER) {
+        let images = files.iter().map(|file| values_of(file, &run.config.data.images));
+        let before = found.len();
+        found.extend(answer_each(images, |images| {
+            let read = |places: &[usize]| Ok(places.iter().map(|&at| images[at].clone()).collect());
+            let images = (images.len(), read);
+            describe(&run.model, &run.tokenizers, &search, images, |done| progress(before + done))
+        })?);
+        progress(found.len());
+    }
+    Ok(found)
 }

@@ -5,12 +5,15 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use candle_core::Tensor;
-use taper_data::{END, Pixels, START, Tokenizer, prompts};
+use taper_data::{END, START, Tokenizer, prompts};
 use taper_model::{ContrastiveModel, Model, Pass, Sequences};
 use taper_ops::composed::CountedProduct;
 
+use super::values_of;
 use crate::LoadedRun;
 use crate::config::RunConfig;
+use crate::finite::require_finite;
+use crate::items::answer_each;
 use crate::prediction::{Prediction, normalised};
 
 /// Images or texts that pass through the model together.
@@ -40,7 +43,18 @@ impl Placed {
             rows.push(taper_ops::threads::in_pool(model.device(), place)?);
             progress(numbers.last().map_or(0, |last| last + 1));
         }
-        Ok(Self(Tensor::cat(&rows, 0)?))
+        Self::of(&rows)
+    }
+
+    /// Rows that a model has placed.
+    fn of(rows: &[Tensor]) -> Result<Self> {
+        let all = Tensor::cat(rows, 0)?;
+        // All lie at length 1: no sum overflows that has no such number in it.
+        require_finite(
+            "where the model puts images and texts",
+            [all.sum_all()?.to_scalar::<f32>()?],
+        )?;
+        Ok(Self(all))
     }
 
     /// Of texts.
@@ -67,7 +81,7 @@ impl Placed {
             let place = || model.texts(&texts, &Pass::evaluate());
             rows.push(taper_ops::threads::in_pool(model.device(), place)?);
         }
-        Ok(Self(Tensor::cat(&rows, 0)?))
+        Self::of(&rows)
     }
 
     /// The similarities of rows `first` and those after it with all rows of `others`.
@@ -127,6 +141,12 @@ impl PlacedLabels {
         Ok(Self { texts: Placed(Tensor::cat(&rows, 0)?), of_texts, labels: sentences.len() })
     }
 
+    /// Texts that are labels themselves.
+    fn named(texts: Placed) -> Result<Self> {
+        let labels = texts.0.dim(0)?;
+        Ok(Self { texts, of_texts: (0..labels).collect(), labels })
+    }
+
     /// The probability of each label for each image: that of its texts together.
     ///
     /// # Errors
@@ -177,38 +197,39 @@ pub(crate) fn recalls<const N: usize>(
 }
 
 /// Which of `prompts` fits each PNG or JPEG file best, or without any which of the recipe's labels;
-/// `progress` is called with the images done so far.
+/// `progress` is called with the images done so far. A file that is no such picture has an error in
+/// its place.
 ///
 /// # Errors
-/// For a file that is no such picture, without prompts where the recipe has no labels, and when the
-/// model fails.
+/// Without prompts where the recipe has no labels, and when the model fails.
 pub fn match_images(
     run: &LoadedRun<ContrastiveModel>,
     files: &[PathBuf],
     prompts: &[String],
-    progress: impl FnMut(usize),
-) -> Result<Vec<Prediction>> {
+    mut progress: impl FnMut(usize),
+) -> Result<Vec<Result<Prediction>>> {
     let (data, tokenizer) = (&run.config.data, run.tokenizers.target());
     if prompts.is_empty() && data.images.format == taper_data::ImageFormat::Table {
         bail!("the run has no labels: name the texts to choose from with --prompt");
     }
-    let read = |numbers: &[usize]| -> Result<Vec<Vec<u32>>> {
-        let of = |&number: &usize| -> Result<Vec<u32>> {
-            let pixels = Pixels::of_file(&files[number], &data.images)?.0;
-            Ok(pixels.into_iter().map(u32::from).collect())
-        };
-        numbers.iter().map(of).collect()
-    };
-    let images = Placed::images(&run.model, (files.len(), read), progress)?;
     let scale = run.model.scale()?;
-    let (names, found) = if prompts.is_empty() {
-        let labels = PlacedLabels::of(&run.model, tokenizer, &run.config)?;
-        (&data.images.labels[..], labels.probabilities(&images, scale)?)
+    let (names, labels) = if prompts.is_empty() {
+        (&data.images.labels[..], PlacedLabels::of(&run.model, tokenizer, &run.config)?)
     } else {
-        let texts = Placed::texts(&run.model, tokenizer, prompts)?;
-        (prompts, images.probabilities(&texts, scale)?)
+        (prompts, PlacedLabels::named(Placed::texts(&run.model, tokenizer, prompts)?)?)
     };
-    Ok(found.into_iter().map(|of| Prediction::of(of, names)).collect())
+    let mut found = Vec::with_capacity(files.len());
+    for files in files.chunks(TOGETHER) {
+        let images = files.iter().map(|file| values_of(file, &data.images));
+        found.extend(answer_each(images, |images| {
+            let read = |places: &[usize]| Ok(places.iter().map(|&at| images[at].clone()).collect());
+            let placed = Placed::images(&run.model, (images.len(), read), |_| {})?;
+            let probabilities = labels.probabilities(&placed, scale)?;
+            Ok(probabilities.into_iter().map(|of| Prediction::of(of, names)).collect())
+        })?);
+        progress(found.len());
+    }
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use taper_model::{Model, SpanExtractor};
 
 use super::{packed, together};
 use crate::LoadedRun;
+use crate::finite::require_finite;
 
 /// Questions whose windows are held at a time.
 const CHUNK: usize = 256;
@@ -105,6 +106,7 @@ fn logits_of(model: &SpanExtractor, read: &[Vec<QuestionWindow>]) -> Result<Vec<
         let (segments, text) = packed(&batch);
         let tell = || model.logits(&segments, &text);
         let logits = taper_ops::threads::in_pool(model.device(), tell)?.to_vec2::<f32>()?;
+        require_finite("the logits", logits.iter().flatten().copied())?;
         let mut logits = logits.into_iter().map(|of| [of[0], of[1]]);
         found.extend(batch.iter().map(|row| logits.by_ref().take(row.ids.len()).collect()));
     }

@@ -7,12 +7,14 @@ use std::path::PathBuf;
 use anyhow::Result;
 use candle_core::Tensor;
 use serde::Serialize;
-use taper_data::{LabelledConfig, Pixels, Row, Tokenizer, rows_of, rows_of_words, words};
+use taper_data::{LabelledConfig, Pixels, Row, Tokenizer, rows_of_each, rows_of_words, words};
 use taper_metrics::entities;
 use taper_model::{ImageClassifier, Model, Sequences, TextClassifier, TokenTagger};
 
 use crate::LoadedRun;
 use crate::evaluation::highest;
+use crate::finite::require_finite;
+use crate::items::answer_each;
 
 pub(crate) use answers::answers_of;
 pub use answers::{QuestionInContext, SpanAnswer, predict_answers};
@@ -35,26 +37,29 @@ pub struct Prediction {
 }
 
 /// Labels texts, or pairs of texts with a tab between them, and tells `done` of the number so far. Of
-/// a text that is longer than `data.labelled.max_tokens` the beginning is read.
+/// a text that is longer than `data.labelled.max_tokens` the beginning is read. An empty text, or a
+/// line that is no pair, has an error in its place, with its number from 1.
 ///
 /// # Errors
-/// For an empty text or a line that is no pair, by its number from 1, and when the model fails.
+/// When the model fails.
 pub fn predict(
     run: &LoadedRun<TextClassifier>,
     texts: &[String],
     mut done: impl FnMut(usize),
-) -> Result<Vec<Prediction>> {
+) -> Result<Vec<Result<Prediction>>> {
     let settings = &run.config.data.labelled;
-    let rows = rows_of(run.tokenizers.target(), texts, settings)?;
-    let mut found = Vec::with_capacity(texts.len());
-    while found.len() < rows.len() {
-        let (segments, text) = packed(&together(&rows[found.len()..]));
-        for probabilities in probabilities(&run.model, &segments, &text)? {
-            found.push(Prediction::of(probabilities, &settings.labels));
+    let rows = rows_of_each(run.tokenizers.target(), texts, settings)?;
+    answer_each(rows.into_iter().map(|row| Ok(row?)), |rows| {
+        let mut found = Vec::with_capacity(rows.len());
+        while found.len() < rows.len() {
+            let (segments, text) = packed(&together(&rows[found.len()..]));
+            for probabilities in probabilities(&run.model, &segments, &text)? {
+                found.push(Prediction::of(probabilities, &settings.labels));
+            }
+            done(found.len());
         }
-        done(found.len());
-    }
-    Ok(found)
+        Ok(found)
+    })
 }
 
 /// The words of a text, with a tag for each.
@@ -156,21 +161,21 @@ impl Prediction {
 }
 
 /// Labels PNG and JPEG files, and tells `done` of the number so far. They are scaled to the size of
-/// the images that the model was trained on, and taken in their channels.
+/// the images that the model was trained on, and taken in their channels. A file that is no such
+/// picture has an error in its place.
 ///
 /// # Errors
-/// For a file that is no such picture, and when the model fails.
+/// When the model fails.
 pub fn predict_images(
     run: &LoadedRun<ImageClassifier>,
     files: &[PathBuf],
     mut done: impl FnMut(usize),
-) -> Result<Vec<Prediction>> {
+) -> Result<Vec<Result<Prediction>>> {
     let settings = &run.config.data.images;
     let mut found = Vec::with_capacity(files.len());
     for files in files.chunks((TOKENS / settings.tokens()).max(1)) {
-        let read = |path: &PathBuf| Pixels::of_file(path, settings);
-        let images = files.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-        found.extend(predict_pixels(run, images)?);
+        let images = files.iter().map(|path| Ok(Pixels::of_file(path, settings)?));
+        found.extend(answer_each(images, |images| predict_pixels(run, images))?);
         done(found.len());
     }
     Ok(found)
@@ -215,12 +220,17 @@ pub(crate) fn image_probabilities(
 }
 
 /// `exp(x) / Σ exp(x)` of each row.
+///
+/// # Errors
+/// [`NotFinite`](crate::NotFinite) where a logit is no finite number.
 pub(crate) fn normalised(logits: &Tensor) -> Result<Vec<Vec<f64>>> {
+    let rows = logits.to_vec2::<f32>()?;
+    require_finite("the logits", rows.iter().flatten().copied())?;
     let of_row = |row: Vec<f32>| {
         let highest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let powers: Vec<f64> = row.iter().map(|&x| f64::from(x - highest).exp()).collect();
         let sum: f64 = powers.iter().sum();
         powers.into_iter().map(|power| power / sum).collect()
     };
-    Ok(logits.to_vec2::<f32>()?.into_iter().map(of_row).collect())
+    Ok(rows.into_iter().map(of_row).collect())
 }

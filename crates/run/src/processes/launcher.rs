@@ -77,15 +77,22 @@ pub(super) fn place(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Place
                 names.local_rank
             );
         }
+        // torchrun itself listens at the port.
+        let by_agent = get("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True");
+        // Those that one torchrun or one step has started on this machine alone need no name of it,
+        // by which others could call them too.
+        let is_one_machine = local_size == size;
         let host = get("MASTER_ADDR").filter(|host| !host.is_empty());
-        let host = host.or(of_slurm.as_ref().and_then(|step| step.first_machine.clone()));
+        let host = host.filter(|_| !(by_agent && is_one_machine)).or_else(|| {
+            let step = of_slurm.as_ref().filter(|_| !is_one_machine)?;
+            step.first_machine.clone()
+        });
         let port = match number(get, "MASTER_PORT")? {
             Some(port) => u16::try_from(port).ok().filter(|&port| port > 0),
             None => Some(of_slurm.map_or(USUAL_PORT, |step| step.port)),
         };
         let Some(mut port) = port else { bail!("MASTER_PORT is no port: use one from 1 to 65535") };
-        // torchrun itself listens there.
-        if get("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True") {
+        if by_agent {
             port = port.checked_add(1).unwrap_or(USUAL_PORT);
         }
         let by_mpi = names.by_mpi;
@@ -128,6 +135,12 @@ mod tests {
         let agent = ("TORCHELASTIC_USE_AGENT_STORE", "True");
         let place = found(&[("RANK", "0"), ("WORLD_SIZE", "2"), agent]);
         assert_eq!(place.port, USUAL_PORT + 1);
+        // It names the machine that it is on, also where it has started all of the processes.
+        for (here, host) in [("2", "127.0.0.1"), ("1", "node1")] {
+            let (size, name) = (("WORLD_SIZE", "2"), ("MASTER_ADDR", "node1"));
+            let place = found(&[("RANK", "0"), size, ("LOCAL_WORLD_SIZE", here), name, agent]);
+            assert_eq!(place.meeting(String::new()).expect("known").host, host);
+        }
         let place = found(&[
             ("OMPI_COMM_WORLD_RANK", "1"),
             ("OMPI_COMM_WORLD_SIZE", "2"),
@@ -156,6 +169,15 @@ mod tests {
         assert_eq!((place.rank, place.size, place.local_size), (3, 5, 2));
         assert_eq!(place.host.as_deref(), Some("node07"));
         assert_eq!(place.port, 30_123);
+        // On one machine nobody else needs to call.
+        let place = found(&[
+            ("SLURM_PROCID", "3"),
+            ("SLURM_STEP_NUM_TASKS", "5"),
+            ("SLURM_STEP_TASKS_PER_NODE", "5"),
+            ("SLURM_STEP_NODELIST", "node07"),
+            ("SLURM_JOB_ID", "70123"),
+        ]);
+        assert_eq!(place.meeting(String::new()).expect("known").host, "127.0.0.1");
     }
 
     #[test]

@@ -12,7 +12,8 @@ use taper_trainer::Meeting;
 
 pub use cores::{cores, take_share};
 
-/// The variable whose value only processes of one training know.
+/// The variable whose value only processes of one training know. Those that meet beyond one machine
+/// need it.
 pub const KEY_VARIABLE: &str = "TAPER_KEY";
 /// The port at which processes meet unless `MASTER_PORT` names another: PyTorch's.
 const USUAL_PORT: u16 = 29_500;

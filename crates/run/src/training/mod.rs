@@ -3,6 +3,7 @@
 mod batches;
 mod data_report;
 mod dry_run;
+mod further;
 mod limits;
 mod origin;
 mod parent_run;
@@ -15,26 +16,28 @@ mod timed_updates;
 mod together;
 
 use std::fs;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use taper_data::{BatchingReport, Corpus, TokenizerPair, recorded_text};
 use taper_trainer::{
-    Alone, Exchange, ExchangeError, Identity, NoValidation, ScheduleKind, StopReason, TrainError,
-    Trainer, TrainingConfig, Validate, load_model,
+    Alone, BEST, Exchange, ExchangeError, Identity, NoValidation, ScheduleKind, StopReason,
+    TrainError, Trainer, TrainingConfig, Validate, checkpoint_name, load_model, read_state,
 };
 
 use crate::checks::cost::Cost;
 use crate::config::{RunConfig, recipe, validation_identity, without_effect};
 use crate::evaluation::{self, TestSetResult};
 use crate::event::{Notice, RunEvent, RunObserver};
-use crate::folder::{MetricsLog, RunFolder, RunLock, quoted, rescue};
+use crate::folder::{KeptFiles, MetricsLog, RunFolder, RunLock, quoted, rescue};
 use crate::one_line;
 use crate::tasks::{TaskModel, vocabularies, with_model};
 use batches::TrainingBatches;
 use origin::Origin;
 use parent_run::ParentRun;
+pub use parent_run::model_of;
 use preparation::{ReadyRun, preflight};
 use recorder::Recorder;
 use tensorboard::{TensorBoard, Watched};
@@ -42,6 +45,7 @@ use tensorboard::{TensorBoard, Watched};
 pub(crate) use batches::{in_order, packed};
 pub use data_report::DataSummary;
 pub use dry_run::{DryRun, dry_run};
+pub use further::{Further, Seam};
 pub use limits::TrainingLimits;
 pub use resume::{resume, resume_among};
 pub use settings::{Outcome, TrainSettings};
@@ -97,6 +101,12 @@ fn start_with<M: TaskModel>(
     let config = parent.as_ref().map_or(config, |parent| &parent.config);
     let config = &preflight(config, settings, observer)?;
     for note in without_effect(config)? {
+        let key = note.split(' ').next().unwrap_or_default();
+        if let Some(parent) = &parent
+            && parent.has(key)?
+        {
+            continue;
+        }
         observer.observe(&RunEvent::Notice(Notice::WithoutEffect(note)))?;
     }
     let found = folder.root().is_dir();
@@ -175,16 +185,17 @@ fn train<M: TaskModel>(
     }
     let mut trainer = make_trainer(exchange, folder, config, model, tokenizers, origin, observer)?;
     let step = trainer.state().step;
-    let log = if is_first {
+    let (log, files) = if is_first {
         // Only now: a configuration that the checkpoint does not fit must not replace the one that
         // it does.
         folder.save_config(config)?;
         if let Some(command) = &settings.command {
             folder.note_command(command)?;
         }
-        Some(MetricsLog::open(&folder.metrics(), trainer.state(), observer)?)
+        let log = MetricsLog::open(&folder.metrics(), trainer.state(), observer)?;
+        (Some(log), Some(KeptFiles::of(folder)?))
     } else {
-        None
+        (None, None)
     };
     let events = match is_first {
         true => TensorBoard::open(folder.root(), config, trainer.state())?,
@@ -199,8 +210,16 @@ fn train<M: TaskModel>(
     };
     validation = Watched::boxed(validation, events.as_ref(), tokenizers);
     let (root, dtype) = (folder.root(), config.dtype.as_str());
-    observer.observe(&RunEvent::Begins { folder: root, step, limits, device: &device, dtype })?;
-    let mut recorder = Recorder { log, events, observer };
+    let task = config.task;
+    observer.observe(&RunEvent::Begins {
+        folder: root,
+        task,
+        step,
+        limits,
+        device: &device,
+        dtype,
+    })?;
+    let mut recorder = Recorder { log, files, events, observer };
     let began = Instant::now();
     let ended = trainer.train(&mut batches, validation.as_mut(), &mut recorder, stop);
     let reason = match ended {
@@ -221,6 +240,7 @@ fn train<M: TaskModel>(
             return Err(match error {
                 // All have found the same, which process 0 tells.
                 TrainError::Diverged { .. }
+                | TrainError::Astray { .. }
                 | TrainError::NoData { .. }
                 | TrainError::MissingMetric { .. } => ExchangeError::Failed { rank: 0 }.into(),
                 error => error.into(),
@@ -228,44 +248,48 @@ fn train<M: TaskModel>(
         }
         Err(error) if trainer.needs_rescue() => {
             let step = trainer.state().step;
-            let saved = match recorder.log.as_mut() {
-                Some(log) => rescue(
-                    &mut trainer,
-                    folder,
-                    config,
-                    tokenizers,
-                    log,
-                    settings.rescue.as_deref(),
-                ),
-                None => Err(anyhow!("there is no record of the run")),
+            let place = settings.rescue.as_deref();
+            let saved = match (&recorder.files, recorder.log.as_mut()) {
+                (Some(files), Some(log)) => rescue(&mut trainer, folder, config, files, log, place),
+                _ => Err(anyhow!("there is no record of the run")),
             };
             return Err(after_rescue(error.into(), step, folder, saved));
         }
-        Err(error @ TrainError::Diverged { .. }) => bail!(
-            "{error}: `taper resume {}{} --set training.schedule.{}=…`; metrics.jsonl has the \
-             losses that led here",
-            quoted(folder.root()),
-            if folder.has_checkpoint()? { " --from CHECKPOINT" } else { "" },
-            if config.training.schedule.kind == ScheduleKind::Noam {
-                "scale"
-            } else {
-                "learning_rate"
-            }
-        ),
+        Err(error @ (TrainError::Diverged { .. } | TrainError::Astray { .. })) => {
+            let run = quoted(folder.root());
+            let begin = match &error {
+                TrainError::Astray { best: None, .. } => "taper train CONFIG --run DIR".to_owned(),
+                TrainError::Astray { best: Some((step, _)), .. } => {
+                    format!("taper resume {run} --from {}", checkpoint_name(*step))
+                }
+                _ if folder.has_checkpoint()? => format!("taper resume {run} --from CHECKPOINT"),
+                _ => format!("taper resume {run}"),
+            };
+            let key = match config.training.schedule.kind {
+                ScheduleKind::Noam => "scale",
+                _ => "learning_rate",
+            };
+            bail!(
+                "{error}: `{begin} --set training.schedule.{key}=…`; metrics.jsonl has the losses \
+                 that led here"
+            )
+        }
         Err(error) => return Err(error.into()),
     };
-    let (step, observer) = (trainer.state().step, recorder.observer);
+    let step = trainer.state().step;
+    let observer = &mut *recorder.observer;
     if reason == StopReason::Interrupted {
         observer.observe(&RunEvent::Interrupted { folder: folder.root(), step })?;
         return Ok(Outcome::Interrupted { step });
     }
     let seconds = began.elapsed().as_secs_f64();
-    observer.observe(&RunEvent::Trained { reason, step, seconds })?;
+    let further = Further::of(reason, step, &config.training, trainer.model().width());
+    observer.observe(&RunEvent::Trained { reason, step, seconds, further })?;
     if !is_first {
         return Ok(Outcome::Complete { reason, step, results: Vec::new() });
     }
-    let results =
-        test(folder, config, tokenizers, &trainer.into_model(), observer).with_context(|| {
+    let results = test(folder, config, tokenizers, &trainer.into_model(), &mut recorder)
+        .with_context(|| {
             format!(
                 "training is complete and saved, its test failed (`taper resume {}` repeats it)",
                 quoted(folder.root())
@@ -303,14 +327,8 @@ fn after_rescue(
 ) -> anyhow::Error {
     match saved {
         Ok(run) => {
-            let elsewhere = if run.root() == folder.root() {
-                String::new()
-            } else {
-                format!(
-                    "; the checkpoints before it, the best among them, stay in {}",
-                    folder.checkpoints().display()
-                )
-            };
+            let elsewhere =
+                if run.root() == folder.root() { String::new() } else { left_behind(folder) };
             let run = quoted(run.root());
             anyhow!(
                 "{}; nothing is lost: the state after step {step} is in {run}, continue with \
@@ -320,12 +338,27 @@ fn after_rescue(
         }
         Err(cause) => anyhow!(
             "{}; the state after step {step} could not be saved elsewhere either ({}), so \
-             training can go on from the last checkpoint only; --rescue DIR names another place \
-             for next time",
+             training {}; --rescue DIR names another place for next time",
             one_line(&error),
-            one_line(&cause)
+            one_line(&cause),
+            match folder.has_checkpoint() {
+                Ok(true) => "can go on from the last checkpoint only",
+                _ => "has to begin again: there is no checkpoint",
+            }
         ),
     }
+}
+
+/// Where the checkpoints are that a rescued run has left in `folder`, if there are any.
+fn left_behind(folder: &RunFolder) -> String {
+    if !folder.has_checkpoint().unwrap_or(false) {
+        return String::new();
+    }
+    let best = match folder.checkpoint(Some(BEST)) {
+        Ok(_) => ", the best among them,",
+        Err(_) => "",
+    };
+    format!("; the checkpoints before it{best} stay in {}", folder.checkpoints().display())
 }
 
 /// A trainer at `origin`, or at the beginning if there is none.
@@ -365,24 +398,27 @@ fn make_trainer<M: TaskModel>(
     Ok(trainer)
 }
 
-/// Measures the model on the test sets, with the weights that other commands take.
+/// Measures the model on the test sets, with the weights that other commands take, and makes sure that
+/// they can take them.
 fn test<M: TaskModel>(
     folder: &RunFolder,
     config: &RunConfig,
     tokenizers: &TokenizerPair,
     model: &M,
-    observer: &mut dyn RunObserver,
+    recorder: &mut Recorder<'_>,
 ) -> Result<Vec<TestSetResult>> {
     let checkpoint = folder.checkpoint(None)?;
     let step = load_model(&checkpoint, model, &tokenizers.hash())?.step;
     let mut results = Vec::new();
     if config.evaluation.test_after_training {
         for split in config.data.test.iter().map(Corpus::name) {
-            results.push(model.test(&split, config, tokenizers, observer)?);
+            results.push(model.test(&split, config, tokenizers, recorder.observer)?);
         }
         evaluation::save(folder, &results)?;
     }
-    observer.observe(&RunEvent::Tested {
+    recorder.restore()?;
+    require_loadable(folder, tokenizers, &checkpoint)?;
+    recorder.observer.observe(&RunEvent::Tested {
         folder: folder.root(),
         task: config.task,
         checkpoint: &checkpoint,
@@ -392,4 +428,21 @@ fn test<M: TaskModel>(
         has_test_sets: !M::test_sets(config).is_empty(),
     })?;
     Ok(results)
+}
+
+/// Refuses to say that all is well with a run that no command can load any more.
+fn require_loadable(
+    folder: &RunFolder,
+    tokenizers: &TokenizerPair,
+    checkpoint: &Path,
+) -> Result<()> {
+    let check = || -> Result<()> {
+        let config = folder.load_config(&[])?;
+        if config.task.load_tokenizers(folder.root())?.hash() != tokenizers.hash() {
+            bail!("its tokenizer is not the one that it was trained with any more");
+        }
+        read_state(checkpoint)?;
+        Ok(())
+    };
+    check().with_context(|| format!("{} cannot be loaded", folder.root().display()))
 }

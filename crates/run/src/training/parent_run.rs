@@ -10,16 +10,43 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use taper_data::{Task, Tokenizer, TokenizerPair};
+use taper_model::ModelConfig;
 use taper_trainer::{Identity, SharedRows, Taking, Trainer, read_state, warm_start};
 
 use super::TrainSettings;
 use super::origin::Origin;
 use crate::checks::device;
-use crate::config::{RunConfig, differences, is_fixed, recipe, trained_with};
+use crate::config::{RunConfig, differences, is_fixed, is_idle, recipe, trained_with};
 use crate::event::{RunEvent, RunObserver};
 use crate::folder::RunFolder;
 use crate::parameter_groups::Selection;
 use crate::tasks::{TaskModel, build_model};
+
+/// The `[model]` of the run or checkpoint at `path`, for a new run that begins with its weights.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn model_of(path: &Path) -> Result<ModelConfig> {
+    let parent = Parent::read(path).with_context(|| format!("--from {}", path.display()))?;
+    Ok(parent.trained.model)
+}
+
+/// A run whose weights another one begins with.
+struct Parent {
+    run: RunFolder,
+    checkpoint: PathBuf,
+    /// What these weights were trained with.
+    trained: RunConfig,
+}
+
+impl Parent {
+    fn read(path: &Path) -> Result<Self> {
+        let (run, checkpoint) = RunFolder::of_weights(path)?;
+        let written = run.load_config(&[])?;
+        let trained = trained_with(&read_state(&checkpoint)?, &written)?.unwrap_or(written);
+        Ok(Self { run, checkpoint, trained })
+    }
+}
 
 /// The run whose weights a new one begins with.
 pub(crate) struct ParentRun {
@@ -37,6 +64,8 @@ pub(crate) struct ParentRun {
     pub(crate) config: RunConfig,
     /// What of the one asked for gives way to this run's.
     replaced: Vec<String>,
+    /// What the weights were trained with.
+    trained: RunConfig,
 }
 
 impl ParentRun {
@@ -53,9 +82,7 @@ impl ParentRun {
     }
 
     fn read(path: &Path, config: &RunConfig, settings: &TrainSettings) -> Result<Self> {
-        let (run, checkpoint) = RunFolder::of_weights(path)?;
-        let written = run.load_config(&[])?;
-        let trained = trained_with(&read_state(&checkpoint)?, &written)?.unwrap_or(written);
+        let Parent { run, checkpoint, trained } = Parent::read(path)?;
         let selection = Selection::of(&settings.only);
         if trained.task != config.task
             && selection.is_all()
@@ -79,7 +106,16 @@ impl ParentRun {
             let shared = (tokenizers.hash() != hash).then(|| shared_rows(&tokenizers, &theirs));
             Self::require_architecture(&trained, config, settings)?;
             let (config, replaced) = (config.clone(), Vec::new());
-            return Ok(Self { checkpoint, hash, tokenizers, shared, selection, config, replaced });
+            return Ok(Self {
+                checkpoint,
+                hash,
+                tokenizers,
+                shared,
+                selection,
+                config,
+                replaced,
+                trained,
+            });
         }
         let tokenizers = match config.task.reads_text() {
             true => theirs,
@@ -100,7 +136,7 @@ impl ParentRun {
         let replaced =
             differences(config, &own)?.into_iter().filter(|change| is_fixed(change)).collect();
         let shared = None;
-        Ok(Self { checkpoint, hash, tokenizers, shared, selection, config: own, replaced })
+        Ok(Self { checkpoint, hash, tokenizers, shared, selection, config: own, replaced, trained })
     }
 
     /// Refuses weights of a model of another shape than `own`, unless that is accepted.
@@ -113,21 +149,36 @@ impl ParentRun {
         // What is told of a whole text is no part of a model of its tokens.
         let has_no_pooling = trained.task == Task::MaskedLanguageModel && own.task != trained.task;
         let shapes = |change: &String| {
-            let is_of = |part: &str| change.starts_with(part);
+            let key = change.split(' ').next().unwrap_or_default();
+            let is_of = |part: &str| key.starts_with(part);
             let is_beside = has_no_pooling && is_of("model.pooling")
-                || takes_part && OF_OTHER_PARTS.iter().any(|part| is_of(part));
-            is_of("model.") && !is_dropout(change) && !is_beside
+                || takes_part && OF_OTHER_PARTS.iter().any(|part| is_of(part))
+                || NO_PART_OF_WEIGHTS.iter().any(|part| is_of(part))
+                || key.ends_with("_dropout")
+                || is_idle(own, key);
+            is_of("model.") && !is_beside
         };
         let architecture: Vec<String> =
             differences(trained, own)?.into_iter().filter(shapes).collect();
         if !architecture.is_empty() && !settings.accept_changes {
             bail!(
-                "the weights are of another model: {}; leave these keys as they were, or take \
-                 what fits with --accept-changes",
+                "the weights are of another model: {}; leave these keys out, so that they are as they \
+                 were, or take what fits with --accept-changes",
                 architecture.join("; ")
             );
         }
         Ok(())
+    }
+
+    /// Whether a key of the new run's `[model]` is as it is in this one, so that nobody has set it in
+    /// vain.
+    ///
+    /// # Errors
+    /// When a value cannot be written as TOML.
+    pub(crate) fn has(&self, key: &str) -> Result<bool> {
+        let differs = |change: &String| change.split(' ').next() == Some(key);
+        let changes = differences(&self.trained, &self.config)?;
+        Ok(key.starts_with("model.") && !changes.iter().any(differs))
     }
 
     /// Makes the first checkpoint of the run in `folder`, with the weights that fit, and says what
@@ -193,6 +244,16 @@ const OF_OTHER_PARTS: [&str; 6] = [
     "model.scale_embeddings",
 ];
 
+/// Keys that steer training alone, or what the weights that are taken replace.
+const NO_PART_OF_WEIGHTS: [&str; 6] = [
+    "model.embeddings",
+    "model.experts.capacity",
+    "model.experts.balance_loss",
+    "model.experts.z_loss",
+    "model.experts.jitter",
+    "model.contrastive.temperature",
+];
+
 /// Whether a model of the first task begins with all that one of the second has learnt of what both
 /// do.
 fn is_made_of(task: Task, of: Task) -> bool {
@@ -221,9 +282,4 @@ fn shared_rows(own: &TokenizerPair, theirs: &TokenizerPair) -> [SharedRows; 2] {
         (0..own.vocabulary_size()).map(row).collect()
     };
     [of(own.source(), theirs.source()), of(own.target(), theirs.target())]
-}
-
-/// Whether one of the [`differences`] is of a dropout rate, which is no part of the weights.
-fn is_dropout(change: &str) -> bool {
-    change.split(' ').next().is_some_and(|key| key.ends_with("_dropout"))
 }

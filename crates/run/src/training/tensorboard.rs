@@ -136,7 +136,7 @@ impl TensorBoard {
             layers.entry(parameter.name()).or_default().extend(values);
         }
         let value = |(name, values): (&str, Vec<f32>)| {
-            Value::histogram(&format!("weights/{name}"), &Histogram::of(values))
+            Value::histogram(&format!("weights/{name}"), &Histogram::count(values))
         };
         let values: Vec<Value> = layers.into_iter().map(value).collect();
         self.append(step, &values);

@@ -45,7 +45,14 @@ struct Decided {
 }
 
 /// The files of a run that are the same wherever its data is prepared.
-const TOKENIZERS: [&str; 3] = ["tokenizer.json", "tokenizer.source.json", "tokenizer.target.json"];
+const TOKENIZERS: [&str; 6] = [
+    "tokenizer.json",
+    "tokenizer.special.json",
+    "tokenizer.source.json",
+    "tokenizer.source.special.json",
+    "tokenizer.target.json",
+    "tokenizer.target.special.json",
+];
 
 /// Takes part in a training as one of the processes that are not the first: `given` is the recipe
 /// that it was started with, unless it was started to resume a run.

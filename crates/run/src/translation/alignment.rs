@@ -1,6 +1,7 @@
 //! Which source token each target token of a line was made from, also where the line was translated
 //! in parts.
 
+use anyhow::Result;
 use serde::Serialize;
 
 use super::{Overlong, Translation};
@@ -37,8 +38,8 @@ pub(super) struct SearchedLine<'l> {
     pub(super) sources: Vec<Vec<u32>>,
     /// The translations of each part, as many of one as of another.
     pub(super) translations: Vec<Vec<Translation>>,
-    /// What was done if the line was too long.
-    pub(super) overlong: Option<Overlong>,
+    /// What was done if the line was too long, or why it is not translated.
+    pub(super) overlong: Result<Option<Overlong>>,
 }
 
 impl SearchedLine<'_> {
@@ -146,7 +147,7 @@ mod tests {
                 line: "",
                 sources: vec![vec![4; source]; parts],
                 translations: vec![vec![translation; 2]; parts],
-                overlong: None,
+                overlong: Ok(None),
             }
         };
         assert_eq!(line(20, 30, 1).weights(), 20 * 2 * 30);

@@ -4,15 +4,18 @@
 use anyhow::{Context, Result};
 use serde::Serialize;
 use taper_data::{END, Tokenizer, TokenizerPair};
-use taper_decoding::{AlignedAttention, Alignment, DecodingConfig, Ensemble, align_with};
+use taper_decoding::{
+    AlignedAttention, Alignment, DecodingConfig, Ensemble, StepModel, align_with,
+};
 use taper_model::{Inference, TranslationModel};
 
 use super::alignment::{AlignedTokens, MOST_WEIGHTS, SearchedLine, by_weight, token_positions};
 use super::overlong::{LineLimit, Overlong, encode_long};
 use super::punctuation::join;
-use super::search::{TextPart, encode_sources, translate, translate_under};
+use super::search::{TextPart, check_prefix, encode_sources, translate, translate_under};
 use super::{Detail, Translation, TranslationSettings, for_the_best};
 use crate::LoadedRun;
+use crate::items::BadItem;
 
 /// The translations of one line.
 #[derive(Debug, Serialize)]
@@ -24,8 +27,8 @@ pub struct TranslatedLine {
     pub overlong: Option<Overlong>,
 }
 
-/// How many texts are of a line, and what was done if it is too long.
-type Cut = (usize, Option<Overlong>);
+/// How many texts are of a line, and what was done if it is too long, or why there are none.
+type Cut = (usize, Result<Option<Overlong>>);
 
 /// The search for what is wanted of each line.
 fn decoding(settings: &TranslationSettings) -> DecodingConfig {
@@ -145,7 +148,8 @@ impl<'a> LineTranslator<'a> {
         };
         let mut whole = vec![Vec::with_capacity(lines.len()); lengths.len()];
         let mut found = found.iter();
-        for (parts, _) in cuts {
+        for (parts, overlong) in cuts {
+            overlong?;
             let of_line: Vec<&Vec<String>> = found.by_ref().take(parts).collect();
             for (at, whole) in whole.iter_mut().enumerate() {
                 let texts: Vec<&str> = of_line.iter().map(|part| part[at].as_str()).collect();
@@ -158,11 +162,12 @@ impl<'a> LineTranslator<'a> {
     /// Translates `lines`, which are numbered from `first`; each begins with its entry of
     /// `prefixes`, where there are any. `progress` is called with the sentences done so far.
     /// Alignments are made as the answer is taken, in the order of the lines, so that those of
-    /// few lines are held at a time.
+    /// few lines are held at a time. A line that cannot be translated has a [`BadItem`] in its
+    /// place: one that is too long, where the rule is to refuse such lines, one with special tokens,
+    /// where they are refused, and one whose prefix no translation can begin with.
     ///
     /// # Errors
-    /// For an overlong line, where the rule is to refuse them; when the search or the tokenizer
-    /// fails, or an alignment.
+    /// When the search or the tokenizer fails, or an alignment.
     pub fn translate(
         &self,
         lines: &[String],
@@ -188,10 +193,9 @@ impl<'a> LineTranslator<'a> {
                 overlong,
             }
         });
-        Ok(by_weight(found).into_iter().flat_map(move |group| match self.finish(group) {
-            Ok(lines) => lines.into_iter().map(Ok).collect(),
-            Err(error) => vec![Err(error)],
-        }))
+        Ok(by_weight(found)
+            .into_iter()
+            .flat_map(move |group| self.finish(group).unwrap_or_else(|error| vec![Err(error)])))
     }
 
     /// The texts to translate, and how they divide into lines.
@@ -204,16 +208,39 @@ impl<'a> LineTranslator<'a> {
         let mut texts = Vec::with_capacity(lines.len());
         let mut cuts = Vec::with_capacity(lines.len());
         for (index, line) in lines.iter().enumerate() {
-            let (parts, overlong) =
-                self.limit.apply(self.tokenizers.source(), line, first + index)?;
+            let number = first + index;
+            let prefix = prefixes.get(index).map_or("", String::as_str);
+            let (parts, overlong) = match self.parts_of(line, prefix, number) {
+                Ok((parts, overlong)) => (parts, Ok(overlong)),
+                Err(error) if error.is::<BadItem>() => (Vec::new(), Err(error)),
+                Err(error) => return Err(error),
+            };
             for (source, part) in parts.iter().zip(0..) {
-                let prefix =
-                    if part == 0 { prefixes.get(index).map_or("", String::as_str) } else { "" };
-                texts.push(TextPart { source, prefix, line: first + index, part });
+                let prefix = if part == 0 { prefix } else { "" };
+                texts.push(TextPart { source, prefix, line: number, part });
             }
             cuts.push((parts.len(), overlong));
         }
         Ok((texts, cuts))
+    }
+
+    /// The parts of one line, and what was done if it is too long.
+    fn parts_of<'l>(
+        &self,
+        line: &'l str,
+        prefix: &str,
+        number: usize,
+    ) -> Result<(Vec<&'l str>, Option<Overlong>)> {
+        let refused = |error: anyhow::Error| BadItem::of(&error);
+        let of_line = |error| refused(anyhow::Error::new(error).context(format!("line {number}")));
+        let (source, target) = (self.tokenizers.source(), self.tokenizers.target());
+        source.check_spelled(line).map_err(of_line)?;
+        if !prefix.is_empty() {
+            target.check_spelled(prefix).map_err(of_line)?;
+            let longest = self.members.iter().filter_map(StepModel::longest_output).min();
+            check_prefix(target, prefix, number, longest).map_err(refused)?;
+        }
+        self.limit.apply(source, line, number)
     }
 
     fn search(
@@ -229,20 +256,25 @@ impl<'a> LineTranslator<'a> {
     }
 
     /// Puts lines together from their parts, and aligns their translations where that is asked for.
-    fn finish(&self, lines: Vec<SearchedLine<'_>>) -> Result<Vec<TranslatedLine>> {
+    fn finish(&self, lines: Vec<SearchedLine<'_>>) -> Result<Vec<Result<TranslatedLine>>> {
         let mut alignments = self.align(&lines)?.into_iter();
         let whole = |line: SearchedLine<'_>| {
-            let aligned = if self.detail.alignments {
+            let aligned = if self.detail.alignments && line.overlong.is_ok() {
                 self.aligned(&line, &mut alignments)?
             } else {
                 Vec::new()
             };
-            let mut translations = merge(line.translations);
+            let SearchedLine { translations, overlong, .. } = line;
+            let overlong = match overlong {
+                Ok(overlong) => overlong,
+                Err(refused) => return Ok(Err(refused)),
+            };
+            let mut translations = merge(translations);
             translations
                 .iter_mut()
                 .zip(aligned)
                 .for_each(|(translation, aligned)| translation.alignment = Some(aligned));
-            Ok(TranslatedLine { translations, overlong: line.overlong })
+            Ok(Ok(TranslatedLine { translations, overlong }))
         };
         lines.into_iter().map(whole).collect()
     }

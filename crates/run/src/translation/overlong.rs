@@ -1,11 +1,12 @@
 //! Lines with more tokens than training saw: refused, cut, or translated in parts.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow};
 use serde::Serialize;
 use taper_data::Tokenizer;
 use taper_model::ModelConfig;
 
 use super::punctuation::{ends_phrase, ends_sentence};
+use crate::items::BadItem;
 
 /// The most bytes of a line that are tokenised at once to count its tokens.
 const PIECE: usize = 1 << 16;
@@ -66,7 +67,7 @@ impl LineLimit {
     /// The parts of line `number` that are to be translated, and what was done if it was too long.
     ///
     /// # Errors
-    /// For an overlong line, when the rule is to refuse; and when the tokenizer fails.
+    /// [`BadItem`] for an overlong line, when the rule is to refuse; and when the tokenizer fails.
     pub fn apply<'a>(
         &self,
         tokenizer: &Tokenizer,
@@ -95,12 +96,15 @@ impl LineLimit {
             match self.rule {
                 OverlongRule::Split => {}
                 OverlongRule::Cut => break,
-                OverlongRule::Error => bail!(
-                    "line {number} has {tokens} tokens, more than {}; allow it with --overlong \
-                     split or --overlong cut, or {}",
-                    self.tokens,
-                    self.more_by("raise --max-source-tokens")
-                ),
+                OverlongRule::Error => {
+                    let error = anyhow!(
+                        "line {number} has {tokens} tokens, more than {}; allow it with --overlong \
+                         split or --overlong cut, or {}",
+                        self.tokens,
+                        self.more_by("raise --max-source-tokens")
+                    );
+                    return Err(BadItem::of(&error));
+                }
             }
         }
         let overlong = Overlong { tokens, limit: self.tokens, rule: self.rule, parts: parts.len() };

@@ -1,7 +1,7 @@
 //! From text to text: tokenizer, search, detokenizer.
 
 use anyhow::{Result, bail};
-use taper_data::{END, TokenizerPair, UNKNOWN};
+use taper_data::{END, PAD, START, Tokenizer, TokenizerPair, UNKNOWN};
 use taper_decoding::{DecodingConfig, DecodingError, Hypothesis, Sentence, StepModel, Translator};
 
 use super::{Translation, single_line};
@@ -58,7 +58,7 @@ pub fn encode_sources<S: AsRef<str> + Sync>(
 /// sentences done so far.
 ///
 /// # Errors
-/// For a prefix that the target vocabulary cannot spell; when the search or the tokenizer fails.
+/// When the search or the tokenizer fails, or a prefix is none that [can be](check_prefix).
 pub(crate) fn translate<M: StepModel>(
     model: &M,
     tokenizers: &TokenizerPair,
@@ -72,15 +72,6 @@ pub(crate) fn translate<M: StepModel>(
     // word.
     let prefixes: Vec<&str> = texts.iter().map(|text| text.prefix.trim()).collect();
     let prefixes = tokenizers.target().encode_batch(&prefixes)?;
-    if let Some((_, text)) =
-        prefixes.iter().zip(texts).find(|(prefix, _)| prefix.contains(&UNKNOWN))
-    {
-        bail!(
-            "line {}: its prefix has characters that the target vocabulary cannot spell; leave \
-             them out",
-            text.line
-        );
-    }
     let sentences: Vec<Sentence<'_>> = sources
         .iter()
         .zip(&prefixes)
@@ -99,6 +90,36 @@ pub(crate) fn translate<M: StepModel>(
             hypotheses.into_iter().map(|hypothesis| as_text(hypothesis, tokenizers)).collect()
         })
         .collect()
+}
+
+/// Refuses a prefix of a line that no translation can begin with, of a model whose outputs have at
+/// most `longest` tokens.
+///
+/// # Errors
+/// With the number of the line.
+pub(super) fn check_prefix(
+    tokenizer: &Tokenizer,
+    prefix: &str,
+    line: usize,
+    longest: Option<usize>,
+) -> Result<()> {
+    let ids = tokenizer.encode(prefix.trim())?;
+    if ids.contains(&UNKNOWN) {
+        bail!(
+            "line {line}: its prefix has characters that the target vocabulary cannot spell; leave \
+             them out"
+        );
+    }
+    if ids.iter().any(|id| [PAD, START, END].contains(id)) {
+        bail!("line {line}: its prefix has special tokens, which a translation gets by itself");
+    }
+    match longest {
+        Some(longest) if ids.len() > longest => {
+            let error = DecodingError::LongPrefix { sentence: line, tokens: ids.len(), longest };
+            Err(anyhow::Error::new(error).context(format!("line {line}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What a search has found, as text.

@@ -1,20 +1,22 @@
 //! BERTs for pretraining and for classification, of `scripts/golden/encoders/bert_folders.py`.
 
-use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use candle_core::{Device, Tensor};
 use serde_json::json;
-use taper_data::Task;
+use taper_data::{SpelledSpecial, Task};
 use taper_model::{
-    Batch, MaskedLanguageModel, Pass, Pooling, Sequences, SpanExtractor, TextClassifier,
+    Batch, MaskedLanguageModel, Pass, Pooling, Sequences, SpanExtractor, TextClassifier, Tied,
+    TokenTagger,
 };
-use taper_run::folders::{export_bert, export_bert_classifier, export_bert_span_extractor};
+use taper_run::folders::{export, import};
 use taper_run::prediction::{QuestionInContext, SpanAnswer, predict, predict_answers};
 
+use taper_run::{LoadSettings, LoadedRun, RunEvent, RunFolder};
+
 use super::{
-    CONFIG, WEIGHTS, check_round_trip, imported, refusal, relative, rows, set, tensors, trained,
+    CONFIG, WEIGHTS, changed, check_round_trip, imported, refusal, relative, rewrite, rows, set,
+    tensors, trained,
 };
 
 fn golden() -> PathBuf {
@@ -54,7 +56,7 @@ fn transformers_agrees_on_pretraining_and_a_round_trip_changes_no_bit() {
     let loss = f64::from(expected["loss"].to_scalar::<f32>().unwrap());
     assert!((found / loss - 1.0).abs() < 1e-5, "loss");
     let files: (&[_], &[_]) = (&[WEIGHTS, "tokenizer.json"], &[CONFIG]);
-    check_round_trip(&run, export_bert, &golden(), files, &gradients);
+    check_round_trip(&run, &golden(), files, &gradients);
 }
 
 #[test]
@@ -78,9 +80,16 @@ fn transformers_agrees_on_classification_and_texts_get_its_labels() {
     assert_eq!(rows[0][1..rows[0].len() - 1], tokenizer.encode(texts[0]).unwrap());
     let mask = 4;
     assert!(rows[2].contains(&mask) && !tokenizer.encode(texts[2]).unwrap().contains(&mask));
+    let reads = tokenizer.with_spelled(SpelledSpecial::Read);
+    assert_eq!(rows[2][1..rows[2].len() - 1], reads.encode(texts[2]).unwrap());
     let texts: Vec<String> = texts[..2].iter().map(|&text| text.to_owned()).collect();
-    let found = predict(&run, &texts, |_| {}).unwrap();
-    for (prediction, logits) in found.iter().zip(expected["logits"].to_vec2::<f32>().unwrap()) {
+    // The last row is a pair: a tab tells.
+    let texts = [texts, vec!["Nothing is lost!\tCafé unlost".to_owned()]].concat();
+    let found: Vec<_> =
+        predict(&run, &texts, |_| {}).unwrap().into_iter().map(Result::unwrap).collect();
+    let logits = expected["logits"].to_vec2::<f32>().unwrap();
+    let logits = [&logits[..2], &logits[4..]].concat();
+    for (prediction, logits) in found.iter().zip(logits) {
         let sum: f64 = logits.iter().map(|&logit| f64::from(logit).exp()).sum();
         for (&ours, &logit) in prediction.probabilities.iter().zip(&logits) {
             assert!((ours - f64::from(logit).exp() / sum).abs() < 1e-5);
@@ -99,7 +108,90 @@ fn transformers_agrees_on_classification_and_texts_get_its_labels() {
     let loss = f64::from(expected["loss"].to_scalar::<f32>().unwrap());
     assert!((found / loss - 1.0).abs() < 1e-5, "loss");
     let files: (&[_], &[_]) = (&[WEIGHTS, "tokenizer.json"], &[CONFIG]);
-    check_round_trip(&run, export_bert_classifier, &source, files, &gradients);
+    check_round_trip(&run, &source, files, &gradients);
+}
+
+#[test]
+fn transformers_agrees_on_tags_and_a_round_trip_changes_no_bit() {
+    let source = super::golden("bert-tags");
+    let folder = tempfile::tempdir().unwrap();
+    let run = imported::<TokenTagger>(&source, &folder.path().join("run")).unwrap();
+    assert_eq!(run.config.data.labelled.labels, ["O", "B-SEA", "I-SEA"]);
+    let expected = tensors(source.join("expected.safetensors"));
+    let text = Sequences::pack(&rows(&expected["ids"], &expected["lengths"]));
+    let segments = Sequences { ids: ids(&expected["segments"]), lengths: text.lengths.clone() };
+    let asked = ids(&expected["asked"]);
+    let logits = run.model.logits(&segments, &text, &asked).unwrap();
+    let error = relative(&logits, &expected["logits"]);
+    assert!(error < 1e-5, "logits {error}");
+    let batch =
+        Batch { asked: Some(asked), ..Batch::new(vec![segments, text], ids(&expected["answers"])) };
+    let (found, gradients) = trained(&run.model, &batch);
+    let loss = f64::from(expected["loss"].to_scalar::<f32>().unwrap());
+    assert!((found / loss - 1.0).abs() < 1e-5, "loss");
+    let files: (&[_], &[_]) = (&[WEIGHTS, "tokenizer.json"], &[CONFIG]);
+    check_round_trip(&run, &source, files, &gradients);
+}
+
+#[test]
+fn a_bert_without_a_head_is_one_to_begin_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = changed(&golden(), folder.path(), &|path| {
+        set(path.join(CONFIG), "architectures", &json!(["BertModel"]));
+        rewrite(path, |weights| {
+            let body = weights.iter().filter_map(|(name, tensor)| {
+                Some((name.strip_prefix("bert.")?.to_owned(), tensor.clone()))
+            });
+            *weights = body.collect();
+        });
+    });
+    let run = folder.path().join("run");
+    let mut said = Vec::new();
+    let mut observer = |event: &RunEvent<'_>| {
+        if let RunEvent::Notice(notice) = event {
+            said.push(notice.to_string());
+        }
+        Ok(())
+    };
+    import(&source, &RunFolder::new(&run), &mut observer).unwrap();
+    assert!(said.iter().any(|said| said.contains("BertModel has no head")), "{said:?}");
+    let run = LoadedRun::<MaskedLanguageModel>::open(&run, &LoadSettings::default()).unwrap();
+    let out = folder.path().join("out");
+    export(&run, &out).unwrap();
+    let (ours, theirs) = (tensors(out.join(WEIGHTS)), tensors(golden().join(WEIGHTS)));
+    // The pooler too, from which a classifier reads.
+    for (name, tensor) in theirs.iter().filter(|(name, _)| name.starts_with("bert.")) {
+        assert!(relative(&ours[name], tensor) == 0.0, "{name}");
+    }
+}
+
+#[test]
+fn an_output_projection_of_its_own_is_read_and_written() {
+    let projection = "cls.predictions.decoder.weight";
+    let bias = "cls.predictions.decoder.bias";
+    for is_tied in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let source = changed(&golden(), folder.path(), &|path| {
+            set(path.join(CONFIG), "tie_word_embeddings", &json!(is_tied));
+            rewrite(path, |weights| {
+                let embedding = &weights["bert.embeddings.word_embeddings.weight"];
+                let other = (embedding * 0.5).unwrap();
+                let other_bias = (&weights["cls.predictions.bias"] + 1.0).unwrap();
+                weights.insert(projection.to_owned(), other);
+                weights.insert(bias.to_owned(), other_bias);
+            });
+        });
+        let run = imported::<MaskedLanguageModel>(&source, &folder.path().join("run")).unwrap();
+        assert_eq!(run.config.model.tied, Tied::None);
+        let out = folder.path().join("out");
+        export(&run, &out).unwrap();
+        assert_eq!(super::json_of(out.join(CONFIG))["tie_word_embeddings"], json!(false));
+        let (ours, theirs) = (tensors(out.join(WEIGHTS)), tensors(source.join(WEIGHTS)));
+        for (name, tensor) in &ours {
+            assert!(relative(tensor, &theirs[name]) == 0.0, "{name}");
+        }
+        assert!(ours.contains_key(projection) && ours.contains_key(bias));
+    }
 }
 
 #[test]
@@ -123,7 +215,7 @@ fn transformers_agrees_on_spans_and_a_round_trip_changes_no_bit() {
     let loss = f64::from(expected["loss"].to_scalar::<f32>().unwrap());
     assert!((found / loss - 1.0).abs() < 1e-5, "loss");
     let files: (&[_], &[_]) = (&[WEIGHTS, "tokenizer.json"], &[CONFIG]);
-    check_round_trip(&run, export_bert_span_extractor, &source, files, &gradients);
+    check_round_trip(&run, &source, files, &gradients);
 
     let answers = predict_answers(
         &imported(&source, &folder.path().join("again")).unwrap(),
@@ -150,29 +242,17 @@ fn classes_that_are_told_from_a_mean_are_no_bert() {
     let source = super::golden("bert-classifier");
     let mut run = imported::<TextClassifier>(&source, &folder.path().join("run")).unwrap();
     run.config.model.pooling = Pooling::Mean;
-    let error =
-        format!("{:#}", export_bert_classifier(&run, &folder.path().join("out")).unwrap_err());
+    let error = format!("{:#}", export(&run, &folder.path().join("out")).unwrap_err());
     assert!(error.contains("model.pooling = \"mean\": a BERT has \"class-token\""), "{error}");
-}
-
-/// Writes the golden weights with other names and further tensors.
-fn rewritten(path: &Path, change: impl Fn(&mut HashMap<String, Tensor>)) {
-    let mut weights = tensors(golden().join(WEIGHTS));
-    change(&mut weights);
-    candle_core::safetensors::save(&weights, path.join(WEIGHTS)).unwrap();
 }
 
 #[test]
 fn older_files_and_those_without_a_head_are_read() {
     let folder = tempfile::tempdir().unwrap();
-    let source = folder.path().join("source");
-    fs::create_dir_all(&source).unwrap();
-    for file in [CONFIG, "tokenizer.json"] {
-        fs::copy(golden().join(file), source.join(file)).unwrap();
-    }
+    let source = changed(&golden(), folder.path(), &|_| {});
     // gamma and beta of norms, and second copies of what is tied; no head for the next sentence,
     // though the pooler that it reads from is there.
-    rewritten(&source, |weights| {
+    rewrite(&source, |weights| {
         let embedding = weights["bert.embeddings.word_embeddings.weight"].clone();
         weights.insert("cls.predictions.decoder.weight".to_owned(), embedding);
         let bias = weights["cls.predictions.bias"].clone();
@@ -189,7 +269,7 @@ fn older_files_and_those_without_a_head_are_read() {
     let run = imported::<MaskedLanguageModel>(&source, &folder.path().join("run")).unwrap();
     assert!(!run.config.data.masked.next_sentence);
     let out = folder.path().join("out");
-    export_bert(&run, &out).unwrap();
+    export(&run, &out).unwrap();
     assert_eq!(super::json_of(out.join(CONFIG))["architectures"], json!(["BertForMaskedLM"]));
     let (ours, theirs) = (tensors(out.join(WEIGHTS)), tensors(golden().join(WEIGHTS)));
     for (name, tensor) in ours {
@@ -205,25 +285,23 @@ fn a_folder_that_is_no_bert_is_refused_and_leaves_nothing() {
         ("is_decoder", json!(true), "is_decoder"),
         ("type_vocab_size", json!(3), "type_vocab_size"),
         ("position_embedding_type", json!("relative_key"), "position_embedding_type"),
-        ("vocab_size", json!(37), "vocab_size is 37, but tokenizer.json has 36"),
+        ("vocab_size", json!(35), "vocab_size is 35, but tokenizer.json has 36"),
+        ("vocab_size", json!(37), "has shape [36, 16], but config.json asks for [37, 16]"),
         ("num_attention_heads", json!(3), "model.heads = 3 does not divide"),
         ("num_hidden_layers", json!(3), "no tensor bert.encoder.layer.2."),
         ("num_hidden_layers", json!(1), "has a tensor bert.encoder.layer.1."),
         ("max_position_embeddings", json!(25), "config.json asks for [25, 16]"),
         ("tie_word_embeddings", json!(false), "no tensor cls.predictions.decoder.weight"),
-        ("hidden_size", json!("wide"), "not the config.json of a BERT"),
+        ("architectures", json!(["BertForMultipleChoice"]), "[\"BertForMultipleChoice\"]"),
+        ("architectures", json!(["BertForMultipleChoice"]), "BertForTokenClassification"),
+        ("model_type", json!("roberta"), "model_type is \"roberta\""),
+        ("quantization_config", json!({}), "quantization_config"),
+        ("hidden_size", json!("wide"), "not a BERT that can be imported"),
         ("hidden_size", json!(1_u64 << 40), "memory"),
     ] {
         let error = says(&|path| set(path.join(CONFIG), key, &value));
         assert!(error.contains(said), "{key}: {error}");
     }
-    let error = says(&|path| {
-        rewritten(path, |weights| {
-            let other = weights["bert.embeddings.word_embeddings.weight"].zeros_like().unwrap();
-            weights.insert("cls.predictions.decoder.weight".to_owned(), other);
-        });
-    });
-    assert!(error.contains("decoder.weight differs from what embedding.weight"), "{error}");
     let source = super::golden("bert-classifier");
     let says = |change: &dyn Fn(&Path)| refusal::<TextClassifier>(&source, change);
     for (key, value, said) in [

@@ -5,10 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use candle_core::Tensor;
+use taper_data::SpelledSpecial;
 use taper_model::{Batch, LanguageModel, Pass, Sequences};
 use taper_run::LoadedRun;
-use taper_run::folders::export_gpt2;
-use taper_run::generation::{GenerationSettings, Generator, TextScorer};
+use taper_run::generation::{GenerationSettings, Generator, TextScore, TextScorer};
 
 use super::{CONFIG, WEIGHTS, check_round_trip, refusal, relative, rows, set, tensors, trained};
 
@@ -47,7 +47,7 @@ fn transformers_agrees_and_a_round_trip_changes_no_bit() {
     let loss = f64::from(tensors["loss"].to_scalar::<f32>().unwrap());
     assert!((found / loss - 1.0).abs() < 1e-5, "loss");
     let files: (&[_], &[_]) = (&[WEIGHTS, "tokenizer.json"], &[CONFIG]);
-    check_round_trip(&run, export_gpt2, &golden(), files, &gradients);
+    check_round_trip(&run, &golden(), files, &gradients);
 }
 
 #[test]
@@ -59,7 +59,10 @@ fn an_imported_model_scores_chooses_and_generates_in_its_own_vocabulary() {
     let texts: Vec<String> =
         rows.iter().map(|row| run.tokenizers.target().decode(&row[1..]).unwrap()).collect();
     let scorer = TextScorer::new(&run).unwrap();
-    let scores = scorer.texts(&texts, |_| {}).unwrap();
+    let scored = |texts: &[String]| -> Vec<TextScore> {
+        scorer.texts(texts, |_| {}).unwrap().into_iter().map(Result::unwrap).collect()
+    };
+    let scores = scored(&texts);
     let logits: Vec<Vec<f32>> = tensors["logits"].to_vec2().unwrap();
     let log_probability = |row: usize, token: u32| {
         let sum: f64 = logits[row].iter().map(|&x| f64::from(x).exp()).sum();
@@ -77,17 +80,20 @@ fn an_imported_model_scores_chooses_and_generates_in_its_own_vocabulary() {
     // A continuation is what the whole has more than the prompt.
     let choices = ["!".to_owned(), " the sea!".to_owned()];
     let chosen = scorer.choices("The sea,", &choices).unwrap();
-    let whole = scorer.texts(&["The sea, the sea!".to_owned()], |_| {}).unwrap();
+    let whole = scored(&["The sea, the sea!".to_owned()]);
     let tail: f64 =
         whole[0].token_log_probabilities[whole[0].tokens.len() - chosen.tokens[1]..].iter().sum();
     assert!((chosen.log_probabilities[1] - tail).abs() < 1e-9);
     let higher = usize::from(chosen.log_probabilities[1] > chosen.log_probabilities[0]);
     assert_eq!(chosen.best, higher);
     let long = "sea ".repeat(40);
-    let error = format!("{:#}", scorer.texts(&[String::new()], |_| {}).unwrap_err());
+    // What is wrong with some is told in their places, and the others are scored.
+    let found = scorer.texts(&[String::new(), "The sea".to_owned(), long], |_| {}).unwrap();
+    let error = format!("{:#}", found[0].as_ref().unwrap_err());
     assert!(error.contains("line 1: is empty"), "{error}");
-    let error = format!("{:#}", scorer.texts(&["a".to_owned(), long], |_| {}).unwrap_err());
-    assert!(error.contains("line 2") && error.contains("max_positions = 40"), "{error}");
+    assert_eq!(*found[1].as_ref().unwrap(), scored(&["The sea".to_owned()])[0]);
+    let error = format!("{:#}", found[2].as_ref().unwrap_err());
+    assert!(error.contains("line 3") && error.contains("max_positions = 40"), "{error}");
 
     // Greedily: the likeliest token after each prefix, by whole passes.
     let mut settings = GenerationSettings::of(&run.config);
@@ -119,8 +125,44 @@ fn an_imported_model_scores_chooses_and_generates_in_its_own_vocabulary() {
         all.strip_prefix(prompt).unwrap().to_owned()
     });
     assert_eq!(text.tokens, ids.len() - before);
-    // The end is forced after the last token.
-    assert!(text.log_probability < total + 1e-4, "{} {total}", text.log_probability);
+    // Of a text that was cut, the end is no part.
+    assert!(text.truncated && text.tokens == 6, "{text:?}");
+    assert!((text.log_probability - total).abs() < 1e-4, "{} {total}", text.log_probability);
+}
+
+/// `<|endoftext|>` in a prompt and in a text to be scored is what ends a document, where it is asked
+/// for; without that it is text.
+#[test]
+fn the_end_of_a_text_can_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = imported(&golden(), &folder.path().join("run")).unwrap();
+    let end = run.tokenizers.target().end();
+    let text = "The sea<|endoftext|>the";
+    let plain = TextScorer::new(&run).unwrap().read(text).unwrap();
+    assert_eq!(plain.iter().filter(|&&id| id == end).count(), 1, "that before the text");
+    let mut settings = GenerationSettings::of(&run.config);
+    settings.max_tokens = 3;
+    let prompt = taper_run::generation::Prompt { text: Some(text), number: 0 };
+    let as_text = Generator::new(&run, &settings).unwrap().count(prompt).unwrap();
+    settings.special_tokens = SpelledSpecial::Read;
+    let generator = Generator::new(&run, &settings).unwrap();
+    assert!(generator.count(prompt).unwrap() < as_text);
+    let found = generator.generate(&[text.to_owned()], |_| {}).unwrap();
+    assert!(!found[0][0].text.contains("<|endoftext|>"), "{found:?}");
+    settings.special_tokens = SpelledSpecial::Refuse;
+    let error = Generator::new(&run, &settings).unwrap().require(text).unwrap_err();
+    assert!(format!("{error:#}").contains("<|endoftext|>"), "{error:#}");
+
+    run.tokenizers = run.tokenizers.with_spelled(SpelledSpecial::Read);
+    let scorer = TextScorer::new(&run).unwrap();
+    let ids = scorer.read(text).unwrap();
+    assert_eq!(ids.iter().filter(|&&id| id == end).count(), 2);
+    // A text that ended has the probability of its tokens and of the end behind them.
+    let ended = scorer.texts(&["The sea<|endoftext|>".to_owned()], |_| {}).unwrap();
+    let alone = scorer.texts(&["The sea".to_owned()], |_| {}).unwrap();
+    let (ended, alone) = (ended[0].as_ref().unwrap(), alone[0].as_ref().unwrap());
+    let of_end = ended.token_log_probabilities.last().unwrap();
+    assert!((ended.log_probability - of_end - alone.log_probability).abs() < 1e-5, "{ended:?}");
 }
 
 #[test]

@@ -2,7 +2,9 @@
 //! a round trip, and folders that are refused. The golden files are made by `scripts/golden`.
 
 mod bert;
+mod files;
 mod gpt2;
+mod tokens;
 mod vit;
 
 use std::collections::HashMap;
@@ -13,7 +15,7 @@ use candle_core::{DType, Device, Tensor};
 use serde_json::Value;
 use taper_model::{Batch, Model, Objective, Pass};
 use taper_ops::Gradients;
-use taper_run::folders::import;
+use taper_run::folders::{export, import};
 use taper_run::tasks::TaskModel;
 use taper_run::{LoadSettings, LoadedRun, RunEvent, RunFolder};
 
@@ -82,7 +84,6 @@ fn trained(model: &impl Model, batch: &Batch) -> (f64, Tensor) {
 /// that they get the names of Transformers, and compares them.
 fn check_round_trip<M: TaskModel>(
     run: &LoadedRun<M>,
-    export: impl Fn(&LoadedRun<M>, &Path) -> anyhow::Result<()>,
     source: &Path,
     (whole, keyed): (&[&str], &[&str]),
     gradients: &Tensor,
@@ -124,10 +125,9 @@ fn check_round_trip<M: TaskModel>(
     }
 }
 
-/// What an import says of a copy of the golden folder `source` that was changed.
-fn refusal<M: TaskModel>(source: &Path, change: &dyn Fn(&Path)) -> String {
-    let folder = tempfile::tempdir().unwrap();
-    let changed = folder.path().join("source");
+/// A copy of the golden folder `source` in `folder`, changed.
+fn changed(source: &Path, folder: &Path, change: &dyn Fn(&Path)) -> PathBuf {
+    let changed = folder.join("source");
     fs::create_dir_all(&changed).unwrap();
     for file in fs::read_dir(source).unwrap() {
         let file = file.unwrap();
@@ -136,6 +136,20 @@ fn refusal<M: TaskModel>(source: &Path, change: &dyn Fn(&Path)) -> String {
         }
     }
     change(&changed);
+    changed
+}
+
+/// Writes the weights of the folder `path` with other names, or other tensors.
+fn rewrite(path: &Path, change: impl Fn(&mut HashMap<String, Tensor>)) {
+    let mut weights = tensors(path.join(WEIGHTS));
+    change(&mut weights);
+    candle_core::safetensors::save(&weights, path.join(WEIGHTS)).unwrap();
+}
+
+/// What an import says of a copy of the golden folder `source` that was changed.
+fn refusal<M: TaskModel>(source: &Path, change: &dyn Fn(&Path)) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let changed = changed(source, folder.path(), change);
     let run = folder.path().join("run");
     let error = imported::<M>(&changed, &run).map(|_| ()).expect_err("refused");
     assert!(!run.exists(), "{error:#}");

@@ -9,9 +9,11 @@ use serde_json::json;
 use taper_model::{Batch, ImageClassifier, Sequences};
 use taper_run::LoadedRun;
 use taper_run::attention::rolled_out;
-use taper_run::folders::export_vit;
+use taper_run::folders::export;
 
-use super::{CONFIG, WEIGHTS, check_round_trip, refusal, relative, set, tensors, trained};
+use super::{
+    CONFIG, WEIGHTS, changed, check_round_trip, refusal, relative, rewrite, set, tensors, trained,
+};
 
 /// The settings of what becomes of images before.
 const PROCESSOR: &str = "preprocessor_config.json";
@@ -48,7 +50,7 @@ fn transformers_agrees_and_a_round_trip_changes_no_bit() {
     let loss = f64::from(expected["loss"].to_scalar::<f32>().unwrap());
     assert!((found / loss - 1.0).abs() < 1e-5, "loss");
     let files: (&[_], &[_]) = (&[WEIGHTS], &[CONFIG, PROCESSOR]);
-    check_round_trip(&run, export_vit, &golden(), files, &gradients);
+    check_round_trip(&run, &golden(), files, &gradients);
 }
 
 #[test]
@@ -88,8 +90,7 @@ fn a_folder_that_is_no_vit_is_refused_and_leaves_nothing() {
         ("patch_size", 5.into(), "data.images.patch"),
         ("num_channels", 2.into(), "data.images.channels"),
         ("id2label", json!({"0": "a", "2": "b"}), "id2label"),
-        ("id2label", json!({}), "id2label"),
-        ("hidden_size", "wide".into(), "not the config.json of a ViT"),
+        ("hidden_size", "wide".into(), "not a ViT that can be imported"),
         ("hidden_size", json!(1_u64 << 40), "memory"),
     ] {
         let error = says(&|path| set(path.join(CONFIG), key, &value));
@@ -107,4 +108,45 @@ fn a_folder_that_is_no_vit_is_refused_and_leaves_nothing() {
     assert!(error.contains("cannot read"), "{error}");
     let error = says(&|path| fs::write(path.join(PROCESSOR), b"{").unwrap());
     assert!(error.contains("preprocessor_config.json: not JSON"), "{error}");
+}
+
+#[test]
+fn labels_without_names_are_called_as_transformers_calls_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = changed(&golden(), folder.path(), &|path| {
+        set(path.join(CONFIG), "id2label", &json!(null));
+        set(path.join(CONFIG), "label2id", &json!(null));
+    });
+    let run = imported(&source, &folder.path().join("run")).unwrap();
+    let expected = ["LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3", "LABEL_4"];
+    assert_eq!(run.config.data.images.labels, expected);
+}
+
+#[test]
+fn a_vit_without_a_head_knows_no_class() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = changed(&golden(), folder.path(), &|path| {
+        set(path.join(CONFIG), "architectures", &json!(["ViTModel"]));
+        set(path.join(CONFIG), "id2label", &json!(null));
+        rewrite(path, |weights| {
+            let body = weights.iter().filter_map(|(name, tensor)| {
+                Some((name.strip_prefix("vit.")?.to_owned(), tensor.clone()))
+            });
+            *weights = body.collect();
+        });
+    });
+    let run = imported(&source, &folder.path().join("run")).unwrap();
+    assert_eq!(run.config.data.images.labels, ["LABEL_0", "LABEL_1"]);
+    let expected = tensors(golden().join("expected.safetensors"));
+    let values = run.model.shape().values();
+    let ids: Vec<u32> = expected["images"].to_vec1().unwrap();
+    let lengths = vec![values; ids.len() / values];
+    let logits = run.model.logits(&Sequences { ids, lengths }).unwrap();
+    assert_eq!(logits.abs().unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap(), 0.0);
+    let out = folder.path().join("out");
+    export(&run, &out).unwrap();
+    let (ours, theirs) = (tensors(out.join(WEIGHTS)), tensors(golden().join(WEIGHTS)));
+    for (name, tensor) in theirs.iter().filter(|(name, _)| name.starts_with("vit.")) {
+        assert!(relative(&ours[name], tensor) == 0.0, "{name}");
+    }
 }

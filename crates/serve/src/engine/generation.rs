@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::Result;
+use taper_data::SpelledSpecial;
 use taper_model::LanguageModel;
 use taper_run::attention::AttentionMap;
 use taper_run::generation::{GeneratedText, GenerationSettings, Generator, Prompt};
@@ -36,6 +37,8 @@ pub(crate) struct GenerateOptions {
     pub(crate) samples: usize,
     /// A text ends before the first of these.
     pub(crate) stop: Vec<String>,
+    /// What becomes of special tokens that a prompt spells.
+    pub(crate) special_tokens: SpelledSpecial,
 }
 
 /// A language model with its search.
@@ -69,6 +72,7 @@ impl Generates<'_> {
     fn set(&mut self, options: &GenerateOptions) -> Result<()> {
         let mut settings = self.settings.clone();
         settings.max_tokens = options.max_tokens;
+        settings.special_tokens = options.special_tokens;
         let decoding = &mut settings.decoding;
         let sampling = &mut decoding.sampling;
         sampling.temperature = options.temperature.unwrap_or(sampling.temperature);
@@ -139,9 +143,9 @@ fn read(prompt: &PromptText) -> Prompt<'_> {
 
 /// Ends a text before what was to stop it.
 fn cut(output: &mut GeneratedText, stop: &[String]) {
-    if let Some(at) = stop.iter().filter_map(|stop| output.text.find(stop)).min() {
-        output.text.truncate(at);
-        output.truncated = false;
+    let found = stop.iter().filter_map(|stop| Some((output.text.find(stop)?, stop)));
+    if let Some((at, stop)) = found.min_by_key(|(at, _)| *at) {
+        output.stop_at(at, stop);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use taper_data::{ImagesConfig, Pixels};
+use taper_data::{ImagesConfig, Pairs, Pixels};
 use taper_model::{ImageClassifier, TextClassifier};
 use taper_run::attention::AttentionMap;
 use taper_run::prediction::{predict, predict_pixels};
@@ -38,7 +38,7 @@ impl LabelsTexts<'_> {
         let settings = &run.config.data.labelled;
         let info = RunInfo {
             labels: settings.labels.clone(),
-            pairs: settings.pairs,
+            pairs: settings.pairs != Pairs::No,
             ..RunInfo::of(&run, name)
         };
         serve(&mut LabelsTexts { run: &run, limits }, info);
@@ -73,9 +73,10 @@ impl Service for LabelsTexts<'_> {
         };
         let texts: Vec<Vec<String>> = works.iter().map(|work| texts_of(work)).collect();
         let mut found = predict(self.run, &texts.concat(), |_| {})?.into_iter();
-        let of_work =
-            |own: &Vec<String>| Answer::Labelled(found.by_ref().take(own.len()).collect());
-        Ok(texts.iter().map(of_work).collect())
+        let of_work = |own: &Vec<String>| {
+            Ok(Answer::Labelled(found.by_ref().take(own.len()).collect::<Result<_>>()?))
+        };
+        texts.iter().map(of_work).collect()
     }
 }
 

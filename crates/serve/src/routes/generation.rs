@@ -6,7 +6,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::json;
-use taper_data::Task;
+use taper_data::{SpelledSpecial, Task};
 use taper_run::generation::GeneratedText;
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -37,6 +37,8 @@ struct Asked {
     #[serde(default)]
     stop: Vec<String>,
     #[serde(default)]
+    special_tokens: SpelledSpecial,
+    #[serde(default)]
     stream: bool,
 }
 
@@ -64,6 +66,7 @@ pub(super) async fn generate(
         seed: asked.seed,
         samples: asked.samples,
         stop: asked.stop,
+        special_tokens: asked.special_tokens,
     };
     check(&app, &options)?;
     let prompts = prompts(&app, Texts::One(asked.prompt), &options)?;

@@ -38,10 +38,14 @@ pub(super) async fn classify(
     let texts = lines(asked.text)?;
     app.check_lines(texts.len())?;
     if texts.is_empty() {
-        return Ok(answer(engine, &[]));
+        return Ok(answer(engine, &[], None));
     }
+    let tab = texts.iter().position(|text| text.contains('\t')).filter(|_| !engine.info.pairs);
+    let warning = tab.map(|line| {
+        format!("text {} has a tab, but the run labels one text at a time, not pairs", line + 1)
+    });
     match app.ask(engine, Work::LabelTexts { texts }).await? {
-        Answer::Labelled(found) => Ok(answer(engine, &found)),
+        Answer::Labelled(found) => Ok(answer(engine, &found, warning)),
         _ => Err(wrong_answer()),
     }
 }
@@ -57,12 +61,12 @@ pub(super) async fn classify_image(
     let engine = app.engine(query.run.as_deref(), Task::ImageClassification)?;
     let file = file_of(request, app.limits()).await?;
     match app.ask(engine, Work::LabelImage { file }).await? {
-        Answer::Labelled(found) => Ok(answer(engine, &found)),
+        Answer::Labelled(found) => Ok(answer(engine, &found, None)),
         _ => Err(wrong_answer()),
     }
 }
 
-fn answer(engine: &Engine, found: &[Prediction]) -> Response {
+fn answer(engine: &Engine, found: &[Prediction], warning: Option<String>) -> Response {
     let labelled = |one: &Prediction| -> Value {
         let probabilities = engine.info.labels.iter().zip(&one.probabilities);
         let probabilities: Vec<Value> = probabilities
@@ -73,5 +77,9 @@ fn answer(engine: &Engine, found: &[Prediction]) -> Response {
         })
     };
     let found: Vec<Value> = found.iter().map(labelled).collect();
-    json(200, &json!({ "run": engine.info.name, "predictions": found }))
+    let mut told = json!({ "run": engine.info.name, "predictions": found });
+    if let Some(warning) = warning {
+        told["warning"] = warning.into();
+    }
+    json(200, &told)
 }

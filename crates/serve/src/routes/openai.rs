@@ -7,7 +7,7 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use taper_data::Task;
+use taper_data::{SpelledSpecial, Task};
 use taper_run::generation::GeneratedText;
 
 use super::generation::{Told, check, generated, prompts, stream};
@@ -35,6 +35,9 @@ struct Asked {
     seed: Option<i64>,
     echo: Option<bool>,
     best_of: Option<usize>,
+    /// Not of OpenAI's.
+    #[serde(default)]
+    special_tokens: SpelledSpecial,
     #[serde(flatten)]
     others: Map<String, Value>,
 }
@@ -154,6 +157,7 @@ async fn completed(app: Arc<App>, request: Request) -> Result<Response, Refusal>
             Some(Texts::One(stop)) => vec![stop],
             Some(Texts::Several(stops)) => stops,
         },
+        special_tokens: asked.special_tokens,
     };
     check(&app, &options)?;
     let engine = app.engine(Some(&asked.model), Task::LanguageModel)?;

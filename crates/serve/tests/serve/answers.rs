@@ -80,6 +80,7 @@ fn a_language_model_goes_on_whole_and_by_pieces() {
     let text = whole["texts"][0]["text"].as_str().expect("text").to_owned();
     assert_eq!(whole["texts"][0]["tokens"], 40);
     assert_eq!(whole["texts"][0]["truncated"], true);
+    assert_eq!(whole["texts"][0]["finish_reason"], "length");
     assert!(text.starts_with(" brown fox"), "{text}");
     let mut streamed = asked.clone();
     streamed["stream"] = true.into();
@@ -105,6 +106,25 @@ fn a_language_model_goes_on_whole_and_by_pieces() {
         })
         .collect();
     assert_eq!(pieced, " brown ");
+    // Its probability is that of what is left of it: of a text that was cut there.
+    stopped["stream"] = false.into();
+    let stopped = server.post("/api/generate", &stopped).expect(200)["texts"][0].clone();
+    let cut = json!({ "prompt": "the quick", "max_tokens": 7, "temperature": 0 });
+    let cut = server.post("/api/generate", &cut).expect(200)["texts"][0].clone();
+    assert_eq!((&stopped["text"], &stopped["tokens"]), (&cut["text"], &cut["tokens"]));
+    let number = |of: &Value| of["log_probability"].as_f64().expect("a number");
+    assert!((number(&stopped) - number(&cut)).abs() < 1e-9, "{stopped} {cut}");
+    assert_eq!(stopped["finish_reason"], "stop");
+    assert_eq!((&stopped["stop_reason"], &cut["stop_reason"]), (&"fox,".into(), &Value::Null));
+    // A special token in a prompt is what is asked for.
+    let spelled = |rule: &str| {
+        let asked = json!({ "prompt": "the</s>", "max_tokens": 3, "special_tokens": rule });
+        server.post("/api/generate", &asked)
+    };
+    assert_eq!(spelled("read").status, 200);
+    let refused = spelled("refuse").expect(422);
+    assert!(refused["error"].as_str().expect("text").contains("</s>"), "{refused}");
+    assert!(spelled("warn").expect(400)["error"].as_str().expect("text").contains("refuse"));
     // Drawn: a seed gives one text, whoever asks beside it; without one, texts differ.
     let draw = |seed: Option<u64>| {
         let asked = json!({

@@ -6,7 +6,7 @@ use candle_core::Tensor;
 use taper_model::Model;
 use taper_ops::{Parameter, ParameterStore};
 
-use super::state::{INT8_FORMAT_VERSION, State};
+use super::state::{FileEntry, INT8_FORMAT_VERSION, State};
 use super::tensors::{self, Named, Reader};
 use super::{MODEL_FILE, STATE_FILE, files};
 use crate::CheckpointError;
@@ -17,30 +17,26 @@ pub(crate) fn write(
     state: &State,
     contents: &[(&str, &[Named])],
 ) -> Result<(), CheckpointError> {
-    write_encoded(
-        path,
-        state,
-        contents
-            .iter()
-            .map(|&(name, tensors)| (name, move |file: &Path| tensors::encode(file, tensors))),
-    )
+    let files = contents
+        .iter()
+        .map(|&(name, all)| (name, move |file: &Path| tensors::write_named(file, all)));
+    write_files(path, state, files)
 }
 
-/// As [`write`], with files of bytes that are made one after the other.
-pub(super) fn write_encoded<'a, F>(
+/// As [`write`], with files that are written one after the other.
+pub(super) fn write_files<'a, F>(
     path: &Path,
     state: &State,
     contents: impl Iterator<Item = (&'a str, F)>,
 ) -> Result<(), CheckpointError>
 where
-    F: FnOnce(&Path) -> Result<Vec<u8>, CheckpointError>,
+    F: FnOnce(&Path) -> Result<FileEntry, CheckpointError>,
 {
     let mut state = State { format_version: state.format(), ..state.clone() };
     state.files.clear();
     files::commit_directory(path, |directory| {
-        for (name, encode) in contents {
-            let file = directory.join(name);
-            let entry = files::write_synced(&file, &encode(&file)?)?;
+        for (name, write) in contents {
+            let entry = write(&directory.join(name))?;
             state.files.insert(name.to_owned(), entry);
         }
         let file = directory.join(STATE_FILE);
@@ -93,7 +89,8 @@ pub fn read_state(checkpoint: &Path) -> Result<State, CheckpointError> {
 ///
 /// # Errors
 /// A file is missing, truncated or corrupt; a tensor does not fit the model; `tokenizer_hash` is
-/// not that of the tokenizer the checkpoint was trained with. The model is then unchanged.
+/// not that of the tokenizer the checkpoint was trained with. The model is then unchanged. Or a
+/// value is not finite: the model then has those of the tensors before.
 pub fn load_model(
     checkpoint: &Path,
     model: &impl Model,

@@ -42,12 +42,39 @@ fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
+/// A file that is hashed while it is written, piece by piece.
+pub(crate) struct HashedFile<'a> {
+    path: &'a Path,
+    file: File,
+    hash: Sha256,
+    bytes: u64,
+}
+
+impl<'a> HashedFile<'a> {
+    pub(crate) fn create(path: &'a Path) -> Result<Self, CheckpointError> {
+        let file = File::create(path).map_err(failed("create", path))?;
+        Ok(Self { path, file, hash: Sha256::new(), bytes: 0 })
+    }
+
+    pub(crate) fn write(&mut self, piece: &[u8]) -> Result<(), CheckpointError> {
+        self.file.write_all(piece).map_err(failed("write", self.path))?;
+        self.hash.update(piece);
+        self.bytes += piece.len() as u64;
+        Ok(())
+    }
+
+    /// Waits until the file is on the disk.
+    pub(crate) fn finish(self) -> Result<FileEntry, CheckpointError> {
+        self.file.sync_all().map_err(failed("flush", self.path))?;
+        Ok(FileEntry { sha256: hexadecimal(&self.hash.finalize()), bytes: self.bytes })
+    }
+}
+
 /// Writes a file and waits until it is on the disk.
 pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> Result<FileEntry, CheckpointError> {
-    let mut file = File::create(path).map_err(failed("create", path))?;
-    file.write_all(bytes).map_err(failed("write", path))?;
-    file.sync_all().map_err(failed("flush", path))?;
-    Ok(FileEntry { sha256: sha256(bytes), bytes: bytes.len() as u64 })
+    let mut file = HashedFile::create(path)?;
+    file.write(bytes)?;
+    file.finish()
 }
 
 /// Replaces a small file in one step: readers see the old content or the new.

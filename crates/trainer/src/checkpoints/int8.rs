@@ -37,7 +37,7 @@ pub fn round_to_int8(checkpoint: &Path) -> Result<Rounded, CheckpointError> {
     checkpoints::open_tensors(checkpoint, &state, MODEL_FILE)?.each(|tensor| {
         match tensor.shape[..] {
             [_, width] if width > 0 && Int8Matrix::holds(&tensor.name, &tensor.shape) => {
-                let matrix = Int8Matrix::of(&tensor.values, width);
+                let matrix = Int8Matrix::round(&tensor.values, width);
                 if !matrix.scales().iter().all(|scale| scale.is_finite()) {
                     let (path, name) = (path.clone(), tensor.name);
                     return Err(CheckpointError::NotFinite { path, name });
@@ -80,8 +80,8 @@ impl Rounded {
     /// # Errors
     /// The directory cannot be written.
     pub fn save(&self, directory: &Path) -> Result<(), CheckpointError> {
-        let encode = |_: &Path| self.encode();
-        super::checkpoint::write_encoded(directory, &self.state, [(MODEL_FILE, encode)].into_iter())
+        let write = |file: &Path| super::files::write_synced(file, &self.encode()?);
+        super::checkpoint::write_files(directory, &self.state, [(MODEL_FILE, write)].into_iter())
     }
 
     /// The bytes of the safetensors file, which has f32 before int8, and so scales before values.

@@ -21,12 +21,12 @@ mod state;
 pub(crate) mod tensors;
 mod warm_start;
 
+use std::borrow::Cow;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
-use taper_model::Model;
 
 use self::files::failed;
 use self::retention::{Candidate, to_delete};
@@ -40,6 +40,7 @@ pub(crate) use int8::require_float;
 pub use int8::{Rounded, round_to_int8};
 pub(crate) use state::exact;
 pub use state::{FORMAT_VERSION, FileEntry, INT8_FORMAT_VERSION, Identity, Parent, State, Window};
+pub use tensors::write_tensors;
 pub use warm_start::{NotTaken, PartlyTaken, SharedRows, Taking, WarmStart, warm_start};
 
 /// The file of the weights.
@@ -239,25 +240,25 @@ impl Checkpoints {
         Ok(path)
     }
 
-    /// Saves the weights of `model` as the checkpoint of `state` and points `last` at it. It has no
-    /// moments: other runs may begin with these weights, but training cannot be resumed from here.
+    /// Saves weights as the checkpoint of `state` and points `last` at it. It has no moments: other
+    /// runs may begin with these weights, but training cannot be resumed from here.
+    ///
+    /// Names and shapes are those in `tensors`, and `values` gives the values of each when it is
+    /// written, so that memory need not hold the others.
     ///
     /// # Errors
-    /// The directory cannot be written.
-    pub fn save_weights(
+    /// The directory cannot be written, or with the error of `values`.
+    pub fn save_weights<'a>(
         &self,
         state: &State,
-        model: &impl Model,
+        tensors: impl IntoIterator<Item = (String, Vec<usize>)>,
+        values: impl FnMut(&str) -> Result<Cow<'a, [f32]>, CheckpointError>,
     ) -> Result<PathBuf, CheckpointError> {
         files::create_directory(&self.root)?;
         let name = checkpoint_name(state.step);
         let path = self.root.join(&name);
-        let store = model.parameters();
-        let tensors = store
-            .flat()
-            .and_then(|flat| tensors::name_parts(store, "", &flat))
-            .map_err(|source| CheckpointError::Tensor { path: path.join(MODEL_FILE), source })?;
-        write(&path, state, &[(MODEL_FILE, &tensors)])?;
+        let write = |file: &Path| write_tensors(file, tensors, values);
+        checkpoint::write_files(&path, state, [(MODEL_FILE, write)].into_iter())?;
         self.point(LAST, &name)?;
         Ok(path)
     }

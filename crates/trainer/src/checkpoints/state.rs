@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use taper_model::Routing;
 
-use crate::{EarlyStopping, Measured, Position, StopReason, TrainingConfig};
+use crate::{Astray, EarlyStopping, Measured, Position, StopReason, TrainingConfig};
 
 /// The format of `state.json` that this version writes beside weights in f32.
 pub const FORMAT_VERSION: u32 = 2;
@@ -128,6 +128,10 @@ pub struct State {
     pub mean_loss: Option<f64>,
     /// The best validation, and how long ago it was.
     pub early_stopping: EarlyStopping,
+    /// What is known of the last validations where they are far above the loss of guessing; not in
+    /// the file of a run whose last one is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub astray: Option<Astray>,
     /// The update after which the last validation was made, if any was.
     pub validated_at: Option<u64>,
     /// The watched score, if it was measured after exactly this many updates.
@@ -171,6 +175,7 @@ impl State {
             skipped_in_a_row: 0,
             mean_loss: None,
             early_stopping: EarlyStopping::default(),
+            astray: None,
             validated_at: None,
             score: None,
             window: Window::default(),
@@ -192,7 +197,7 @@ impl State {
     /// Begins to compare validations anew: those so far cannot be compared with those to come.
     pub(crate) fn forget_scores(&mut self) {
         self.early_stopping = EarlyStopping::default();
-        self.score = None;
+        (self.astray, self.score) = (None, None);
     }
 
     /// Why a run of this state makes no more updates under `config`; none if it does.

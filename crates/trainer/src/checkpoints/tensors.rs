@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 
 use candle_core::{Result as CandleResult, Tensor};
 use safetensors::Dtype;
-use safetensors::tensor::{Metadata, View};
+use safetensors::tensor::{Metadata, TensorInfo};
 use taper_ops::{Int8Matrix, Parameter, ParameterStore};
 
-use super::files::failed;
-use crate::CheckpointError;
+use super::files::{HashedFile, failed};
+use crate::{CheckpointError, FileEntry};
 
 /// A named tensor of `f32` on the host.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,36 +41,78 @@ pub(crate) fn name_parts(
     Ok(store.parameters().iter().map(cut).collect())
 }
 
-/// The bytes of a safetensors file.
-pub(crate) fn encode(path: &Path, tensors: &[Named]) -> Result<Vec<u8>, CheckpointError> {
-    let views = tensors.iter().map(|tensor| (tensor.name.as_str(), tensor));
+/// Writes a safetensors file of f32, tensor by tensor: memory holds no more of it than one.
+///
+/// `tensors` has names and shapes; `values` is asked for those of each, in ascending order of the
+/// names, which is the order of the file.
+///
+/// # Errors
+/// The file cannot be written, a name is there twice, a tensor has not the values of its shape, or
+/// with the error of `values`.
+pub fn write_tensors<'a>(
+    path: &Path,
+    tensors: impl IntoIterator<Item = (String, Vec<usize>)>,
+    mut values: impl FnMut(&str) -> Result<Cow<'a, [f32]>, CheckpointError>,
+) -> Result<FileEntry, CheckpointError> {
+    let corrupt = |reason: String| CheckpointError::Corrupt { path: path.to_owned(), reason };
+    let mut tensors: Vec<_> = tensors.into_iter().collect();
+    tensors.sort();
+    if let Some(twice) = tensors.windows(2).find(|two| two[0].0 == two[1].0) {
+        return Err(corrupt(format!("two tensors are called '{}'", twice[0].0)));
+    }
+    let mut end = 0;
+    let info = |(name, shape): &(String, Vec<usize>)| {
+        let start = end;
+        end += 4 * shape.iter().product::<usize>();
+        let data_offsets = (start, end);
+        (name.clone(), TensorInfo { dtype: Dtype::F32, shape: shape.clone(), data_offsets })
+    };
+    let infos = tensors.iter().map(info).collect();
     // One key only: the writer puts them in the order of a hash map, and equal runs must give equal
     // bytes.
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    safetensors::serialize(views, Some(metadata)).map_err(|error| CheckpointError::Corrupt {
-        path: path.to_owned(),
-        reason: error.to_string(),
+    let mut header = Metadata::new(Some(metadata), infos)
+        .map_err(|error| corrupt(error.to_string()))
+        .and_then(|all| serde_json::to_vec(&all).map_err(|error| corrupt(error.to_string())))?;
+    // Values begin at a multiple of eight bytes.
+    header.resize(header.len().next_multiple_of(HEAD as usize), b' ');
+    let mut file = HashedFile::create(path)?;
+    file.write(&(header.len() as u64).to_le_bytes())?;
+    file.write(&header)?;
+    let mut bytes = Vec::with_capacity(4 * PIECE);
+    for (name, shape) in &tensors {
+        let values = values(name)?;
+        if values.len() != shape.iter().product::<usize>() {
+            return Err(corrupt(format!("{} values for '{name}' of {shape:?}", values.len())));
+        }
+        for piece in values.chunks(PIECE) {
+            bytes.clear();
+            bytes.extend(piece.iter().flat_map(|value| value.to_le_bytes()));
+            file.write(&bytes)?;
+        }
+    }
+    file.finish()
+}
+
+/// Writes a safetensors file of these tensors.
+pub(crate) fn write_named(path: &Path, all: &[Named]) -> Result<FileEntry, CheckpointError> {
+    let by_name: HashMap<&str, &Named> =
+        all.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
+    let shapes = all.iter().map(|tensor| (tensor.name.clone(), tensor.shape.clone()));
+    write_tensors(path, shapes, |name| {
+        Ok(by_name.get(name).map(|tensor| tensor.values.as_slice()).unwrap_or_default().into())
     })
 }
 
-/// The writer asks for the bytes of one tensor at a time: those of all would be as large as the
-/// file.
-impl View for &Named {
-    fn dtype(&self) -> Dtype {
-        Dtype::F32
+/// Refuses values that no computation can use.
+///
+/// # Errors
+/// With the tensor, where one is NaN or infinite.
+fn require_finite(path: &Path, name: &str, values: &[f32]) -> Result<(), CheckpointError> {
+    if taper_ops::all_finite(values) {
+        return Ok(());
     }
-
-    fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        self.values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>().into()
-    }
-
-    fn data_len(&self) -> usize {
-        size_of_val(&self.values[..])
-    }
+    Err(CheckpointError::NotFinite { path: path.to_owned(), name: name.to_owned() })
 }
 
 /// A safetensors file that is read tensor by tensor: memory holds no more of it than one.
@@ -184,7 +226,7 @@ impl Reader {
     /// name, with the prefix's number.
     ///
     /// Nothing is handed over of a file that lacks a parameter, has one of another shape, or has
-    /// anything else.
+    /// anything else; of one with values that are not finite, what stands before them is.
     pub(crate) fn parameters<S: AsRef<str>>(
         self,
         store: &ParameterStore,
@@ -217,7 +259,7 @@ impl Reader {
         })
     }
 
-    /// Hands every tensor to `take`, in the order of the file.
+    /// Hands every tensor to `take`, in the order of the file, up to one that is not finite.
     pub(crate) fn each(
         mut self,
         mut take: impl FnMut(Named) -> Result<(), CheckpointError>,
@@ -230,10 +272,13 @@ impl Reader {
             match stored {
                 Stored::Float { name, shape } => {
                     let values = read(&mut self.file, shape.iter().product())?;
+                    require_finite(&self.path, &name, &values)?;
                     take(Named { name, shape, values })?;
                 }
                 Stored::Scales { of, count } => {
-                    scales.insert(of, read(&mut self.file, count)?);
+                    let values = read(&mut self.file, count)?;
+                    require_finite(&self.path, &format!("{of}{SCALES}"), &values)?;
+                    scales.insert(of, values);
                 }
                 Stored::Int8 { name, shape: [rows, width] } => {
                     let mut values = vec![0; rows * width];

@@ -9,9 +9,11 @@
 //! and all of them decide alike.
 
 mod beginning;
+mod divergence;
 mod reporting;
 mod saving;
 
+pub use divergence::Astray;
 pub use saving::Unsaved;
 
 use std::path::PathBuf;
@@ -45,6 +47,8 @@ pub struct Trainer<M> {
     unobserved: Option<TrainError>,
     /// The learning rate of the last update, for the log.
     learning_rate: f64,
+    /// The cross entropy an answer of the last update; 0 before this process has made one.
+    nll: f64,
     /// What this process has done in the updates since the last log event, and in all.
     time: ProcessTime,
     whole_time: ProcessTime,
@@ -183,7 +187,13 @@ impl<M: Model> Trainer<M> {
             self.state.interim = false;
             self.save(improved, observer)?;
         }
-        Ok(())
+        if self.state.validated_at != Some(self.state.step) {
+            return Ok(());
+        }
+        self.require_convergence(false).or_else(|error| {
+            self.save_interim(observer)?;
+            Err(error)
+        })
     }
 
     /// Why not to make another update, if a process has a reason. An interruption comes last: a run
@@ -220,6 +230,7 @@ impl<M: Model> Trainer<M> {
             Outcome::Stopped => Ok(false),
             Outcome::Made(measured) => {
                 self.learning_rate = rate;
+                self.nll = measured.nll();
                 self.state.step = step;
                 self.state.interim = true;
                 self.state.skipped_in_a_row = 0;
@@ -344,7 +355,7 @@ impl<M: Model> Trainer<M> {
         let (step, epoch, skipped) =
             (self.state.step, self.state.position.epoch, self.state.skipped);
         self.tell(observer, &Event::Stopped { step, epoch, reason, skipped, timing });
-        Ok(())
+        if complete { self.require_convergence(true) } else { Ok(()) }
     }
 }
 

@@ -126,7 +126,10 @@ impl<M: Model> Trainer<M> {
         self.state.validated_at = Some(step);
         self.saved = false;
         self.state.score = Some(score);
-        let improved = self.state.early_stopping.observe(early, step, score);
+        // What is worse than guessing is no best, as a score that is no number never is.
+        let judged = if self.goes_astray(&scores) { f64::NAN } else { score };
+        let early = &self.config.early_stopping;
+        let improved = self.state.early_stopping.observe(early, step, judged);
         let (epoch, timing) = (self.state.position.epoch, self.timing());
         let samples = validate.samples();
         self.tell(observer, &Event::Validation { step, epoch, scores, improved, samples, timing });

@@ -23,7 +23,7 @@ use crate::exchange::{Alone, Piece, Timed, buckets, everyone, halves};
 use crate::{BoxError, Exchange, Optimizer, Step, TrainingConfig};
 
 pub(crate) use leaf::{GradientTree, Leaf};
-pub use norms::LayerNorms;
+pub use norms::NormsPerLayer;
 use outbox::Outbox;
 pub use outcome::{Fault, Measured, Outcome};
 pub use rehearsal::rehearse;
@@ -57,7 +57,7 @@ pub struct Updater {
     ema: Option<Tensor>,
     gradients: GradientTree,
     /// Of the last update that was to be measured by layer.
-    layer_norms: BTreeMap<String, LayerNorms>,
+    layer_norms: BTreeMap<String, NormsPerLayer>,
     composed: bool,
 }
 
@@ -106,7 +106,7 @@ impl Updater {
 
     /// The norms of each layer at the last update that is to be logged; none unless they are asked
     /// for.
-    pub(crate) fn take_layer_norms(&mut self) -> BTreeMap<String, LayerNorms> {
+    pub(crate) fn take_layer_norms(&mut self) -> BTreeMap<String, NormsPerLayer> {
         std::mem::take(&mut self.layer_norms)
     }
 

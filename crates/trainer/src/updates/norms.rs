@@ -11,7 +11,7 @@ use crate::{BoxError, Exchange};
 
 /// Euclidean norms of a layer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct LayerNorms {
+pub struct NormsPerLayer {
     /// Of the gradients of its parameters, before clipping.
     pub gradient: f32,
     /// Of its parameters, before the update.
@@ -43,7 +43,7 @@ pub(super) fn of_layers(
     pieces: &[Piece],
     gradients: &[Tensor],
     exchange: &mut dyn Exchange,
-) -> Result<BTreeMap<String, LayerNorms>, BoxError> {
+) -> Result<BTreeMap<String, NormsPerLayer>, BoxError> {
     let pieces = pieces.iter().zip(gradients);
     let sums = pieces.map(|(piece, gradient)| sums_of_piece(store, piece, gradient));
     let sums = sums.collect::<CandleResult<Vec<_>>>()?;
@@ -63,7 +63,7 @@ pub(super) fn of_layers(
         }
     }
     // Rounded, so that it does not matter where processes divide a layer.
-    let root = |(gradient, weight): (f64, f64)| LayerNorms {
+    let root = |(gradient, weight): (f64, f64)| NormsPerLayer {
         gradient: gradient.sqrt() as f32,
         weight: weight.sqrt() as f32,
     };
@@ -125,7 +125,7 @@ mod tests {
         let gradient = Tensor::new(&[1f32, 2.0, 2.0, 0.5], &Device::Cpu).expect("four");
         let alone = &mut Alone::default();
         let norms = of_layers(&store, &pieces, &[gradient], alone).expect("norms");
-        assert_eq!(norms["layers.0"], LayerNorms { gradient: 3.0, weight: 5.0 });
-        assert_eq!(norms["layers.10"], LayerNorms { gradient: 0.5, weight: 2.0 });
+        assert_eq!(norms["layers.0"], NormsPerLayer { gradient: 3.0, weight: 5.0 });
+        assert_eq!(norms["layers.10"], NormsPerLayer { gradient: 0.5, weight: 2.0 });
     }
 }

@@ -50,6 +50,11 @@ impl Measured {
         }
     }
 
+    /// The negative log-likelihood an answer, in nats.
+    pub(crate) fn nll(&self) -> f64 {
+        self.nll_sum / self.tokens as f64
+    }
+
     /// The sum over micro-batches, in their order.
     ///
     /// # Errors

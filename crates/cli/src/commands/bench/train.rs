@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
     device.synchronize().context("cannot wait for the device")?;
     let seconds = start.elapsed().as_secs_f64();
     let kernel = (device.is_cpu() && !arguments.composed)
-        .then(|| Kernel::best(Products::of(dtype, &device)));
+        .then(|| Kernel::best(Products::for_model(dtype, &device)));
     let report = Report {
         seconds,
         loss,

@@ -9,7 +9,7 @@ use crate::text::print_line;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Scaling) -> Result<()> {
-    let runs = arguments.runs.iter().map(|root| Point::of_run(root));
+    let runs = arguments.runs.iter().map(|root| Point::from_run(root));
     let mut points = runs.collect::<Result<Vec<_>>>()?;
     for point in &points {
         print_line(&format!(
@@ -18,9 +18,9 @@ pub(crate) fn run(arguments: &Scaling) -> Result<()> {
         ))?;
     }
     if let Some(path) = &arguments.points {
-        points.extend(Point::of_table(path)?);
+        points.extend(Point::from_table(path)?);
     }
-    let study = Study::of(points, arguments.leave_out, arguments.resamples)?;
+    let study = Study::fit(points, arguments.leave_out, arguments.resamples)?;
     let flops = match arguments.flops.as_slice() {
         [] => study.usual_flops(),
         given => given.to_vec(),

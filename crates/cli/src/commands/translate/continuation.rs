@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
+use taper_data::SpelledSpecial;
 use taper_run::folder::files::write_atomically;
 use taper_run::translation::TranslationSettings;
 use taper_run::{LoadedRun, RunFolder};
@@ -45,7 +46,11 @@ impl Order {
         // How much is searched at once changes no translation.
         same.decoding.batch_rows = 0;
         same.decoding.batch_tokens = 0;
-        let settings = format!("{form:?} {same:?} {}", run.weights());
+        let mut settings = format!("{form:?} {same:?} {}", run.weights());
+        match run.tokenizers.source().spelled_rule() {
+            SpelledSpecial::Text => {}
+            rule => settings.push_str(&format!(" special tokens: {rule:?}")),
+        }
         Ok(Self { weights, settings, texts: texts.to_vec() })
     }
 

@@ -13,13 +13,14 @@ use serde::Serialize;
 
 use crate::arguments::{Form, TextArguments, Translate};
 use crate::bars::sentence_bar;
-use crate::text::say;
+use crate::items::{Faults, SpelledLines};
+use crate::text::{name_of, say};
 use continuation::Order;
 use conversation::converse;
 use input::Input;
 use output::Output;
 use taper_run::translation::{LineTranslator, OverlongRule, TranslatedLine, Translation};
-use taper_run::truncated_translations;
+use taper_run::{BadItem, LoadedRun, truncated_translations};
 
 /// One line of `--json`.
 #[derive(Debug, Serialize)]
@@ -30,12 +31,20 @@ struct Record<'a> {
     translated: &'a TranslatedLine,
 }
 
+/// The line of `--json` of a text line without a translation.
+#[derive(Debug, Serialize)]
+struct FaultRecord<'a> {
+    line: usize,
+    source: &'a str,
+    error: &'a str,
+}
+
 /// Runs the command.
 pub(crate) fn run(arguments: &Translate) -> Result<()> {
     let form = arguments.form();
     if arguments.text.input.is_none() && std::io::stdin().is_terminal() {
         refuse_files(&arguments.text)?;
-        let run = arguments.weights.load(&arguments.run, &arguments.overrides.set)?;
+        let run = load(arguments)?;
         return converse(&run, &arguments.settings(&run.config)?, form);
     }
     // What is wrong with files is found before the model is loaded.
@@ -43,11 +52,17 @@ pub(crate) fn run(arguments: &Translate) -> Result<()> {
     let continued = arguments.text.goes_on.then_some(form);
     let output = Output::open(arguments.text.output.as_deref(), continued)?;
     input.skip(output.lines())?;
-    let translated = translate(arguments, form, &mut input, &output).and_then(|()| output.finish());
-    if translated.is_err() {
-        output.give_up();
-    }
-    translated
+    let translated = translate(arguments, form, &mut input, &output);
+    let translated = translated.and_then(|found| output.finish().map(|()| found));
+    let (faults, lines) = translated.inspect_err(|_| output.give_up())?;
+    faults.end(lines)
+}
+
+/// The run, which takes special tokens that are written as the arguments say.
+fn load(arguments: &Translate) -> Result<LoadedRun> {
+    let mut run: LoadedRun = arguments.weights.load(&arguments.run, &arguments.overrides.set)?;
+    run.tokenizers = run.tokenizers.with_spelled(arguments.special_tokens.rule.into());
+    Ok(run)
 }
 
 /// Refuses what goes with a text, not with a conversation.
@@ -66,13 +81,21 @@ fn refuse_files(text: &TextArguments) -> Result<()> {
     Ok(())
 }
 
-/// Loads the models and translates the text, from where an earlier command was stopped.
-fn translate(arguments: &Translate, form: Form, input: &mut Input, output: &Output) -> Result<()> {
-    let run = arguments.weights.load(&arguments.run, &arguments.overrides.set)?;
+/// Loads the models and translates the text, from where an earlier command was stopped. Gives the
+/// lines without a translation, and how many lines there were.
+fn translate(
+    arguments: &Translate,
+    form: Form,
+    input: &mut Input,
+    output: &Output,
+) -> Result<(Faults, usize)> {
+    let run = load(arguments)?;
     let settings = arguments.settings(&run.config)?;
     let translator = LineTranslator::new(&run, &settings)?;
     output.begin(&Order::new(&run, &settings, form, &input.hashes())?)?;
-    stream(&translator, form, input, output)
+    let spelled = SpelledLines::new(run.tokenizers.source(), arguments.special_tokens);
+    let name = arguments.text.input.as_deref().map_or("standard input".to_owned(), name_of);
+    stream(&translator, form, input, output, (spelled, &name), Faults::new(arguments.strict))
 }
 
 /// Whether there is something at `path` that is neither a file nor a folder, such as a pipe or a
@@ -87,10 +110,17 @@ fn stream(
     form: Form,
     input: &mut Input,
     output: &Output,
-) -> Result<()> {
+    (mut spelled, name): (SpelledLines<'_>, &str),
+    mut faults: Faults,
+) -> Result<(Faults, usize)> {
     let bar = sentence_bar(input.total(), "translating");
     let (mut lines, mut truncated, mut first) = (0, 0, None);
     while let Some(window) = input.next_window()? {
+        bar.suspend(|| {
+            for (number, line) in (window.first..).zip(&window.lines) {
+                spelled.look(line, || format!("{name}, line {number}"));
+            }
+        });
         let (before, count) = (window.first - 1, window.lines.len());
         // Parts of long lines are counted on the way, and are more than the lines.
         let progress = |done: usize| bar.set_position((before + done.min(count)) as u64);
@@ -98,9 +128,16 @@ fn stream(
             translator.translate(&window.lines, &window.prefixes, window.first, progress)?;
         bar.suspend(|| -> Result<()> {
             for ((line, source), translated) in (window.first..).zip(&window.lines).zip(found) {
-                let translated = translated?;
-                report(line, &translated);
                 lines += 1;
+                let translated = match translated {
+                    Err(error) if error.is::<BadItem>() => {
+                        let fault = faults.note(error)?;
+                        output.write(&render_fault(form, line, source, &fault)?)?;
+                        continue;
+                    }
+                    translated => translated?,
+                };
+                report(line, &translated);
                 if translated.translations.first().is_some_and(|best| best.truncated) {
                     truncated += 1;
                     first.get_or_insert(line);
@@ -116,7 +153,7 @@ fn stream(
         let which = format!(" (line {first} is the first)");
         say(&format!("warning: {}", truncated_translations(truncated, lines, &which)));
     }
-    Ok(())
+    Ok((faults, lines))
 }
 
 /// Says on standard error that a line was too long, and what became of it.
@@ -148,6 +185,15 @@ fn render(form: Form, line: usize, source: &str, translated: &TranslatedLine) ->
         Form::Best => translations
             .first()
             .map_or_else(|| "\n".to_owned(), |best| format!("{}{}\n", best.text, pharaoh(best))),
+    })
+}
+
+/// What is printed in the place of the translations of a line that has none.
+fn render_fault(form: Form, line: usize, source: &str, error: &str) -> Result<String> {
+    Ok(match form {
+        Form::Json => serde_json::to_string(&FaultRecord { line, source, error })? + "\n",
+        Form::NBest => format!("{line}\t\t\n"),
+        Form::Best => "\n".to_owned(),
     })
 }
 

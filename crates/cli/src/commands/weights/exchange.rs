@@ -1,12 +1,9 @@
 //! `taper import` and `taper export`: models of the library Transformers.
 
-use std::path::Path;
-
 use anyhow::Result;
 use taper_data::Task;
 use taper_run::checks::cost::grouped;
-use taper_run::tasks::TaskModel;
-use taper_run::{LoadedRun, RunEvent, RunFolder, folders};
+use taper_run::{RunEvent, RunFolder, folders};
 
 use crate::arguments::{Export, Import};
 use crate::text::{print_line, quoted, say};
@@ -50,6 +47,11 @@ pub(crate) fn import(arguments: &Import) -> Result<()> {
             model.encoder_layers,
             imported.config.data.labelled.labels.len()
         ),
+        Task::Tagging => format!(
+            "{size} in {} layers, {tokens}, {} tags; next: taper predict {name} < TEXTS",
+            model.encoder_layers,
+            imported.config.data.labelled.labels.len()
+        ),
         Task::QuestionAnswering => format!(
             "{size} in {} layers, {tokens}; next: taper predict {name} < QUESTIONS",
             model.encoder_layers
@@ -63,29 +65,12 @@ pub(crate) fn import(arguments: &Import) -> Result<()> {
 
 /// Makes a folder of a run.
 pub(crate) fn export(arguments: &Export) -> Result<()> {
-    let task = RunFolder::open(&arguments.run)?.load_config(&[])?.task;
-    match task {
-        Task::ImageClassification => write(arguments, folders::export_vit),
-        Task::MaskedLanguageModel => write(arguments, folders::export_bert),
-        Task::Classification => write(arguments, folders::export_bert_classifier),
-        Task::QuestionAnswering => write(arguments, folders::export_bert_span_extractor),
-        Task::LanguageModel | Task::Translation => write(arguments, folders::export_gpt2),
-        Task::Captions | Task::ImageText | Task::Tagging | Task::InContextRegression => {
-            anyhow::bail!("a run of the task {task} cannot be exported yet")
-        }
-    }
-}
-
-fn write<M: TaskModel>(
-    arguments: &Export,
-    export: impl Fn(&LoadedRun<M>, &Path) -> Result<()>,
-) -> Result<()> {
-    let run: LoadedRun<M> = arguments.weights.load(&arguments.run, &[])?;
-    export(&run, &arguments.folder)?;
+    let settings = arguments.weights.settings(&[]);
+    let exported = folders::export_run(&arguments.run, &settings, &arguments.folder)?;
     print_line(&format!(
         "{}: the weights of step {}, {}",
         arguments.folder.display(),
-        run.state.step,
-        run.checkpoint.display()
+        exported.step,
+        exported.checkpoint.display()
     ))
 }

@@ -1,6 +1,8 @@
 //! The `[data.labelled]` table of a recipe.
 
-use schemars::JsonSchema;
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 /// What a classifier is trained on.
@@ -16,9 +18,10 @@ use serde::{Deserialize, Serialize};
 pub struct LabelledConfig {
     /// The labels, or tags, in the order of the classes; any other in a file is refused.
     pub labels: Vec<String>,
-    /// Whether there are two texts to a label, as premise and hypothesis are: the second has segment
-    /// 1.
-    pub pairs: bool,
+    /// Whether there are two texts to a label, as premise and hypothesis are, with a tab between
+    /// them: the second has segment 1. With "auto", which imported classifiers have, a line with a
+    /// tab is two texts, and one without is one.
+    pub pairs: Pairs,
     /// Tokens that are read, with the marks; the rest is left out, of two texts that of the longer.
     #[schemars(range(min = 3))]
     pub max_tokens: usize,
@@ -27,12 +30,70 @@ pub struct LabelledConfig {
 impl LabelledConfig {
     /// A mark, and a token of each text with the mark behind it.
     pub(crate) fn shortest_row(&self) -> usize {
-        if self.pairs { 5 } else { 3 }
+        if self.pairs == Pairs::No { 3 } else { 5 }
+    }
+}
+
+/// Whether there are two texts to a label: `true`, `false` or `"auto"` in a recipe.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "Written")]
+pub enum Pairs {
+    /// One text, whatever it contains.
+    #[default]
+    No,
+    /// Two texts.
+    Yes,
+    /// Two texts in a line with a tab, and else one: of classifiers of which nothing says what they
+    /// were trained on.
+    Auto,
+}
+
+/// As a recipe has it.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged, expecting = "expected true, false or \"auto\"")]
+enum Written {
+    Flag(bool),
+    Name(String),
+}
+
+impl From<Pairs> for Written {
+    fn from(pairs: Pairs) -> Self {
+        match pairs {
+            Pairs::No => Self::Flag(false),
+            Pairs::Yes => Self::Flag(true),
+            Pairs::Auto => Self::Name("auto".to_owned()),
+        }
+    }
+}
+
+impl TryFrom<Written> for Pairs {
+    type Error = String;
+
+    fn try_from(written: Written) -> std::result::Result<Self, String> {
+        match written {
+            Written::Flag(false) => Ok(Self::No),
+            Written::Flag(true) => Ok(Self::Yes),
+            Written::Name(name) if name == "auto" => Ok(Self::Auto),
+            Written::Name(name) => Err(format!("expected true, false or \"auto\", not {name:?}")),
+        }
+    }
+}
+
+impl JsonSchema for Pairs {
+    fn schema_name() -> Cow<'static, str> {
+        "Pairs".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "x-values": "true, false or \"auto\"",
+            "anyOf": [{ "type": "boolean" }, { "const": "auto" }]
+        })
     }
 }
 
 impl Default for LabelledConfig {
     fn default() -> Self {
-        Self { labels: vec!["0".to_owned(), "1".to_owned()], pairs: false, max_tokens: 128 }
+        Self { labels: vec!["0".to_owned(), "1".to_owned()], pairs: Pairs::No, max_tokens: 128 }
     }
 }

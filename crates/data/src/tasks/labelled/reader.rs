@@ -8,7 +8,7 @@ use crate::tasks::running_text::reader::refuse_json;
 use crate::text::segmentation::Layout;
 use crate::text::special::MARKS;
 use crate::{
-    Corpora, DataConfig, Error, Format, LabelledConfig, LineReader, Result, TokenizerPair,
+    Corpora, DataConfig, Error, Format, LabelledConfig, LineReader, Pairs, Result, TokenizerPair,
 };
 
 /// What the name of a file of such texts may end in.
@@ -34,15 +34,19 @@ pub(crate) struct Labelled {
 type RowResult<T> = std::result::Result<T, String>;
 
 /// The text of a line, or the two texts with a tab between them; or what is wrong with it.
-pub(crate) fn texts_of(line: &str, pairs: bool) -> RowResult<(&str, Option<&str>)> {
-    let (first, second) = match line.split_once('\t') {
-        Some((first, second)) if pairs => (first, Some(second)),
-        None if pairs => {
+pub(crate) fn texts_of(line: &str, pairs: Pairs) -> RowResult<(&str, Option<&str>)> {
+    let (first, second) = match line.split_once('\t').filter(|_| pairs != Pairs::No) {
+        Some((_, second)) if second.contains('\t') => {
+            let count = line.split('\t').count();
+            return Err(format!("has {count} texts with tabs between them, where two are read"));
+        }
+        Some((first, second)) => (first, Some(second)),
+        None if pairs == Pairs::Yes => {
             return Err("has one text; data.labelled.pairs expects two, with a tab between \
                         them"
                 .to_owned());
         }
-        _ => (line, None),
+        None => (line, None),
     };
     if first.trim().is_empty() || second.is_some_and(|second| second.trim().is_empty()) {
         return Err("has an empty text".to_owned());
@@ -50,13 +54,23 @@ pub(crate) fn texts_of(line: &str, pairs: bool) -> RowResult<(&str, Option<&str>
     Ok((first, second))
 }
 
+/// The first of some texts, counted from 0, that has a tab though its model reads one text a line:
+/// maybe it was meant as a pair.
+#[must_use]
+pub fn first_with_tab(texts: &[String], config: &LabelledConfig) -> Option<usize> {
+    match config.pairs {
+        Pairs::No => texts.iter().position(|text| text.contains('\t')),
+        Pairs::Yes | Pairs::Auto => None,
+    }
+}
+
 /// The label of a line and what stands behind it.
-fn columns_of(line: &str, pairs: bool) -> RowResult<(&str, &str)> {
+fn columns_of(line: &str, pairs: Pairs) -> RowResult<(&str, &str)> {
     let (label, texts) =
         line.split_once('\t').ok_or("has no tab; expected a label, a tab and a text")?;
     match texts.split('\t').count() {
         1 => Ok((label, texts)),
-        2 if pairs => Ok((label, texts)),
+        2 if pairs != Pairs::No => Ok((label, texts)),
         2 => Err(
             "has two texts behind its label; set data.labelled.pairs = true, or write the text \
                   without a tab"
@@ -104,7 +118,12 @@ impl Labelled {
     fn read_table(&mut self, config: &DataConfig, path: &Path, format: Format) -> Result<()> {
         let fields = &config.fields;
         let mut named = vec![fields.label(), fields.text()];
-        if config.labelled.pairs {
+        let has_pairs = match config.labelled.pairs {
+            Pairs::Yes => true,
+            Pairs::Auto => !fields.text_pair.is_empty(),
+            Pairs::No => false,
+        };
+        if has_pairs {
             named.push(fields.text_pair());
         }
         let mut table = Table::open_named(path, format, &named)?;
@@ -112,7 +131,7 @@ impl Labelled {
         while let Some(mut texts) = table.next_record()? {
             record += 1;
             let label = texts.remove(0);
-            if config.labelled.pairs {
+            if config.labelled.pairs != Pairs::No {
                 // A tab stands between the two.
                 texts.iter_mut().for_each(|text| *text = text.replace('\t', " "));
             }

@@ -28,8 +28,8 @@ impl Row {
     }
 }
 
-/// Lines as a classifier reads them: a text each, or two with a tab between them where
-/// [`LabelledConfig::pairs`] says so.
+/// Lines as a classifier reads them: a text each, or two with a tab between them, as
+/// [`LabelledConfig::pairs`] says.
 ///
 /// # Errors
 ///
@@ -40,12 +40,26 @@ pub fn rows_of(
     lines: &[String],
     config: &LabelledConfig,
 ) -> Result<Vec<Row>> {
+    rows_of_each(tokenizer, lines, config)?.into_iter().collect()
+}
+
+/// As [`rows_of`], where a line that is not as it should be has its error in its place.
+///
+/// # Errors
+///
+/// If the tokenizer has no marks.
+pub fn rows_of_each(
+    tokenizer: &Tokenizer,
+    lines: &[String],
+    config: &LabelledConfig,
+) -> Result<Vec<Result<Row>>> {
     let Marks { class, separator, .. } = tokenizer.marks()?;
     let row = |(index, line): (usize, &String)| -> Result<Row> {
-        let (first, second) = texts_of(line, config.pairs)
-            .map_err(|message| Error::Line { line: index as u64 + 1, message })?;
-        let (mut ids, second) =
-            (tokenizer.encode(first)?, second.map(|text| tokenizer.encode(text)).transpose()?);
+        let of_line = |message: String| Error::Line { line: index as u64 + 1, message };
+        let (first, second) = texts_of(line, config.pairs).map_err(of_line)?;
+        let encode =
+            |text: &str| tokenizer.encode(text).map_err(|error| of_line(error.to_string()));
+        let (mut ids, second) = (encode(first)?, second.map(encode).transpose()?);
         let Some(mut second) = second else {
             ids.truncate(config.max_tokens.saturating_sub(2));
             ids.insert(0, class);
@@ -63,7 +77,7 @@ pub fn rows_of(
         ids.push(separator);
         Ok(Row { ids, second: start, asked: vec![0], words: Vec::new() })
     };
-    lines.par_iter().enumerate().map(row).collect()
+    Ok(lines.par_iter().enumerate().map(row).collect())
 }
 
 /// Words as a tagger reads them: `<cls> words <sep>`, each word by itself, so that none of its tokens

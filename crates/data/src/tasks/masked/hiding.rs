@@ -15,7 +15,7 @@ pub(crate) struct Words {
     /// For each id, whether it may go on with a word, and whether a word may go on behind it: in a
     /// vocabulary that marks what goes on with one, all that is marked does.
     edges: Vec<(bool, bool)>,
-    /// The ids that may stand in for others: all but special tokens.
+    /// The ids that may stand in for others: those of all tokens but special ones.
     plain: Vec<u32>,
 }
 
@@ -41,7 +41,9 @@ impl Words {
         Self {
             marks,
             edges: (0..count).map(edge).collect(),
-            plain: (0..count).filter(|&id| !tokenizer.is_special(id)).collect(),
+            plain: (0..count)
+                .filter(|&id| !tokenizer.is_special(id) && tokenizer.token(id).is_some())
+                .collect(),
         }
     }
 

@@ -54,7 +54,7 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
             "must be at least 1 and at least data.cleaning.min_tokens",
         );
     }
-    if !(cleaning.max_ratio == 0.0 || cleaning.max_ratio >= 1.0) {
+    if !(cleaning.max_ratio == 0.0 || (1.0..=f64::MAX).contains(&cleaning.max_ratio)) {
         return wrong("data.cleaning.max_ratio", "must be 0 (no limit) or at least 1");
     }
     Ok(())

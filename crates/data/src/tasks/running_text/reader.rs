@@ -313,7 +313,7 @@ impl Chunks {
         let bytes = std::mem::replace(&mut self.pending, rest);
         let text = String::from_utf8(bytes).map_err(|error| {
             let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-            Error::InvalidUtf8 { path: self.path.clone(), line: self.lines + line_ends(valid) + 1 }
+            Error::not_text(&self.path, self.lines + line_ends(valid) + 1)
         })?;
         self.lines += line_ends(text.as_bytes());
         Ok(Some(if text.contains("\r\n") { text.replace("\r\n", "\n") } else { text }))

@@ -1,5 +1,4 @@
-//! Attention from a decoder to an encoder, which is full attention whatever the kind of
-//! self-attention is.
+//! Attention from a decoder to an encoder; it is full, whatever the kind of self-attention.
 
 use super::super::block::Attended;
 use super::super::weight::{Linear, Residual};
@@ -8,9 +7,11 @@ use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use std::ops::Range;
 use taper_ops::rng::name_key;
-use taper_ops::{AttentionSpec, Products, Seen, composed, cross_attention, decoding_attention};
+use taper_ops::{
+    AttentionSpec, Products, VisibleKeys, composed, cross_attention, decoding_attention,
+};
 
-/// Attention from the decoder to the encoder's result: one projection makes key and value.
+/// Attention from the decoder to the encoder's output: one projection makes key and value.
 #[derive(Debug, Clone)]
 pub(crate) struct CrossAttention {
     name: String,
@@ -45,19 +46,19 @@ impl CrossAttention {
         })
     }
 
-    /// As [`SelfAttention::cost`], for a token of the decoder.
+    /// Cost for a token of the decoder, as [`SelfAttention::cost`].
     pub(crate) fn cost(config: &ModelConfig) -> PartCost {
         let width = config.d_model;
         let linear = PartCost::linear(width, width, config.has_attention_biases());
         linear.keeping(width + config.heads).with_heads(config.heads) + linear
     }
 
-    /// Keys and values, which are made once for each token of the encoder.
+    /// Cost of keys and values, which are computed once for each token of the encoder.
     pub(crate) fn key_value_cost(config: &ModelConfig) -> PartCost {
         PartCost::linear(config.d_model, config.d_model, config.has_attention_biases()) * 2
     }
 
-    /// Keys and values of the encoder's output.
+    /// Computes keys and values of the encoder's output.
     ///
     /// # Shapes
     /// `(M, D)` → `(M, 2·D)`.
@@ -65,8 +66,8 @@ impl CrossAttention {
         self.kv.forward(encoded, pass)
     }
 
-    /// Row `r` of `x (R, D)`, a token being decoded, attends to rows `rows[r]` of `key_value (M,
-    /// 2·D)`.
+    /// Attends from row `r` of `x (R, D)`, a token being decoded, to rows `rows[r]` of
+    /// `key_value (M, 2·D)`.
     pub(crate) fn step(
         &self,
         x: &Tensor,
@@ -77,13 +78,13 @@ impl CrossAttention {
     ) -> Result<Tensor> {
         let query = self.q.forward(x, pass)?;
         self.out.onto(
-            &decoding_attention(&query, Seen::Source { key_value, rows }, self.heads)?,
+            &decoding_attention(&query, VisibleKeys::Source { key_value, rows }, self.heads)?,
             residual,
             pass,
         )
     }
 
-    /// `x (N, D)` attends to keys and values `(M, 2·D)`.
+    /// Attends from `x (N, D)` to keys and values `(M, 2·D)`.
     pub(crate) fn attend(
         &self,
         x: &Tensor,

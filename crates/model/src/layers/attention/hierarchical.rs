@@ -1,23 +1,23 @@
-//! Hierarchical attention: within chunks token by token, and to what is farther by summaries of
-//! chunks, fused in [`taper_ops`].
+//! Hierarchical attention: to tokens within the same chunk, and to summaries of other chunks, fused
+//! in [`taper_ops`].
 //!
 //! ```text
 //! O_i = (Σ_{j ∈ C} exp(q_i·k_j / √d) v_j + Σ_J |J| exp(q_i·k̄_J / √d) v̄_J) / Z_i
 //! ```
 //!
-//! where `C` is the chunk of token `i`, under a causal mask up to `i`; `k̄_J` and `v̄_J` are the means of
-//! the keys and values of chunk `J`, of `|J|` tokens, and `Z_i` is the sum of the exponentials. With
-//! one level of summaries the J are all other chunks, or those before `C`: a query has about
-//! `chunk + n / chunk` scores. With more, a chunk of the next level is `chunk` chunks of the one below,
-//! and the J are of each level those in the same chunk of the next one, and of the last level all
-//! others: `levels · chunk + n / chunkˡᵉᵛᵉˡˢ` scores. It is what Zhu and Soricut 2021
-//! ("H-Transformer-1D", section 4) call the coarsening of blocks of scores, with queries that stay as
-//! they are; a summary counts as its tokens. Chunks of one token, and a chunk that holds the whole
-//! sequence, give full attention.
+//! where `C` is the chunk of token `i`, up to `i` under a causal mask; `k̄_J` and `v̄_J` are the
+//! means of the keys and values of chunk `J`, of `|J|` tokens, and `Z_i` is the sum of the
+//! exponentials. With one level of summaries the J are all other chunks, or those before `C`: a
+//! query has about `chunk + n / chunk` scores. With more, a chunk of the next level is `chunk`
+//! chunks of the one below, and the J are, at each level, those in the same chunk of the next
+//! level, and at the last level all others: `levels · chunk + n / chunkˡᵉᵛᵉˡˢ` scores. This is the
+//! coarsening of blocks of scores of Zhu and Soricut 2021 ("H-Transformer-1D", section 4), without
+//! coarsened queries; a summary counts as many times as it has tokens. Chunks of one token, and a
+//! chunk that holds the whole sequence, give full attention.
 
 use super::super::positions::PreparedPositions;
 use super::past::padded_rows;
-use super::{Kind, LayerPast, PastRows, Site, Texts};
+use super::{LayerPast, Mechanism, PastRows, Site, Texts};
 use crate::Pass;
 use crate::cost::PartCost;
 use candle_core::{Result, Tensor};
@@ -43,12 +43,12 @@ pub(super) struct Hierarchical {
 
 impl Hierarchical {
     pub(super) fn new(site: &Site<'_>) -> Self {
-        let own = site.config.attention(site.causal);
+        let config = site.config.attention(site.causal);
         Self {
             heads: site.config.heads,
             causal: site.causal,
-            chunk: own.chunk,
-            levels: own.levels,
+            chunk: config.chunk,
+            levels: config.levels,
             dropout: site.config.attention_dropout,
             products: site.products,
             site: name_key(site.name),
@@ -56,8 +56,10 @@ impl Hierarchical {
     }
 
     pub(super) fn cost(site: &Site<'_>) -> PartCost {
-        let (own, width) = (Self::new(site), site.config.d_model);
-        PartCost::of_sequence(|length| (own.flops(width, length), own.kept(width, length)))
+        let (attention, width) = (Self::new(site), site.config.d_model);
+        PartCost::per_token(|length| {
+            (attention.flops(width, length), attention.kept(width, length))
+        })
     }
 
     pub(super) fn spec(&self, lengths: &Arc<[usize]>, dropout: Dropout) -> HierarchicalSpec {
@@ -73,7 +75,7 @@ impl Hierarchical {
     }
 }
 
-impl Kind for Hierarchical {
+impl Mechanism for Hierarchical {
     fn attend(
         &self,
         qkv: &Tensor,

@@ -8,13 +8,14 @@
 //!
 //! over all tokens j of the sequence, under a causal mask over j ≤ i (equations 5, 7, 9 and 12). φ
 //! is positive, and so is the weight of each key; no score is computed, so that time and memory
-//! grow with the length alone. Queries and keys are not scaled: φ is no function of their product.
+//! grow with the length alone. Queries and keys are not scaled, since φ does not depend on their
+//! product.
 //!
 //! The sums `Σ φ(k) (v, 1)ᵀ`, `(M, Dh + 1)` a head of M features, are all that decoding keeps.
 
 use super::super::positions::PreparedPositions;
 use super::performer::RandomFeatures;
-use super::{Kind, LayerPast, PastRows, Texts};
+use super::{LayerPast, Mechanism, PastRows, Texts};
 use crate::Pass;
 use crate::cost::PartCost;
 use candle_core::{Result, Tensor};
@@ -32,10 +33,10 @@ pub(super) struct LinearAttention {
     features: Features,
 }
 
-/// φ.
+/// The feature map φ.
 #[derive(Debug)]
 enum Features {
-    /// `elu(x) + 1`, of as many features as a head is wide.
+    /// `elu(x) + 1`, with as many features as a head is wide.
     Elu,
     Random(RandomFeatures),
 }
@@ -55,7 +56,7 @@ impl LinearAttention {
     }
 
     pub(super) fn cost(&self, width: usize) -> PartCost {
-        PartCost::of_sequence(|length| (self.flops(width, length), self.kept(width, length)))
+        PartCost::per_token(|length| (self.flops(width, length), self.kept(width, length)))
     }
 
     pub(super) fn spec(&self, lengths: &Arc<[usize]>) -> LinearAttentionSpec {
@@ -67,7 +68,7 @@ impl LinearAttention {
         }
     }
 
-    /// Random features of a head.
+    /// Number of random features of a head; `None` for elu.
     fn count(&self) -> Option<usize> {
         match &self.features {
             Features::Elu => None,
@@ -75,7 +76,7 @@ impl LinearAttention {
         }
     }
 
-    /// The vectors of random features outside of training.
+    /// Vectors of random features outside of training.
     pub(super) fn own_vectors(&self) -> Result<Option<Tensor>> {
         match &self.features {
             Features::Elu => Ok(None),
@@ -83,7 +84,7 @@ impl LinearAttention {
         }
     }
 
-    /// The same in a pass.
+    /// Vectors of random features in a pass.
     fn vectors_of_pass(&self, pass: &Pass) -> Result<Option<Tensor>> {
         match &self.features {
             Features::Elu => Ok(None),
@@ -92,7 +93,7 @@ impl LinearAttention {
     }
 }
 
-impl Kind for LinearAttention {
+impl Mechanism for LinearAttention {
     fn attend(
         &self,
         qkv: &Tensor,

@@ -6,16 +6,16 @@
 //! ```
 //!
 //! (equation 7): E and F, `(rank, length)`, make `rank` sums of keys and of values of all tokens of
-//! a sequence, so that a query has `rank` scores however long the sequence is. They are trained, a
-//! pair for each layer, shared by its heads; of a shorter sequence they have the first columns, as
-//! in the authors' implementation. With E = F = I it is full attention.
+//! a sequence, so that a query has `rank` scores however long the sequence is. They are trained,
+//! one pair for each layer, shared by its heads. A shorter sequence uses their first columns, as in
+//! the authors' implementation. With E = F = I it is full attention.
 //!
-//! A sum over all keys has what follows in it, and each position has weights of its own: no decoder
-//! can have this kind, and no sequence may be longer than E.
+//! A sum over all keys includes those that follow, so that no decoder can use this kind; and each
+//! position has weights of its own, so that no sequence may be longer than E.
 
 use super::super::positions::PreparedPositions;
 use super::super::weight::Weight;
-use super::{Kind, LayerPast, PastRows, Site, Texts};
+use super::{LayerPast, Mechanism, PastRows, Site, Texts};
 use crate::cost::PartCost;
 use crate::{AttentionConfig, Builder, Pass};
 use candle_core::{Result, Tensor, bail};
@@ -55,12 +55,12 @@ impl Linformer {
         })
     }
 
-    /// E and F, and what is between the projections.
+    /// Cost of E and F, and of the arithmetic between the projections.
     pub(super) fn cost(site: &Site<'_>) -> PartCost {
         let (width, heads) = (site.config.d_model, site.config.heads);
         let AttentionConfig { rank, length, .. } = *site.config.attention(site.causal);
         PartCost::table(2 * rank, length)
-            + PartCost::of_sequence(|length| {
+            + PartCost::per_token(|length| {
                 (flops((width, heads), rank, length), kept((width, heads), rank, length))
             })
     }
@@ -78,7 +78,7 @@ impl Linformer {
     }
 }
 
-/// From sequences of these lengths to the sums of each.
+/// Attention from sequences of these lengths to the sums of each.
 pub(super) fn to_sums(
     (heads, rank): (usize, usize),
     lengths: &Arc<[usize]>,
@@ -98,7 +98,7 @@ pub(super) fn to_sums(
     }
 }
 
-/// `softmax(Q (E K)ᵀ / √d) (F V)`, by E and F: `(N, 3·D)` → `(N, D)`.
+/// Computes `softmax(Q (E K)ᵀ / √d) (F V)`, given E and F: `(N, 3·D)` → `(N, D)`.
 pub(super) fn attended(
     tape: Option<&Tape>,
     qkv: &Tensor,
@@ -109,20 +109,20 @@ pub(super) fn attended(
     cross_attention(tape, qkv, &sums, None, spec)
 }
 
-/// Sums of keys and of values, scores, and the sums that they weigh.
+/// Arithmetic of the sums of keys and of values, the scores, and the weighted sums.
 fn flops((width, heads): (usize, usize), rank: usize, length: usize) -> f64 {
     let spec = to_sums((heads, rank), &[length].into(), Dropout::none(), Products::F32);
     let pairs = computed_pairs(&spec, width) as f64;
     4.0 * ((length * rank * width) as f64 + pairs * (width / heads) as f64)
 }
 
-/// The sums, and what attention to them keeps.
+/// Scalars kept of the sums, and of attention to them.
 fn kept((width, heads): (usize, usize), rank: usize, length: usize) -> f64 {
     let spec = to_sums((heads, rank), &[length].into(), Dropout::none(), Products::F32);
     (2 * rank * width + kept_by_attention(&spec, width)) as f64
 }
 
-impl Kind for Linformer {
+impl Mechanism for Linformer {
     fn attend(
         &self,
         qkv: &Tensor,
@@ -145,8 +145,8 @@ impl Kind for Linformer {
         kept((width, self.heads), self.rank, length)
     }
 
-    /// Of the value of each token, with the weights of the sums that it is in; these may be
-    /// negative.
+    /// Computes the weight of each token's value, through the sums that contain it; these weights
+    /// may be negative.
     fn weights(
         &self,
         qkv: &Tensor,

@@ -1,54 +1,55 @@
 //! Multi-head attention layers (Vaswani et al. 2017, section 3.2.2) with fused projections.
 //!
-//! What happens between the projections of self-attention is a [`Kind`]: a file in this folder, which
-//! [`choose`] names. A kind may be written in plain Candle, on the tape through
-//! [`composed::on_tape`](taper_ops::composed::on_tape); [`recurrent_segments`] is one that is.
+//! The computation between the projections of self-attention is a [`Mechanism`]: a file in this
+//! folder, which [`choose`] names. It may be written in plain Candle, on the tape through
+//! [`composed::on_tape`](taper_ops::composed::on_tape), as [`transformer_xl`] is.
 //!
-//! **Decision.** A kind sees packed projections and what its layer remembers. All but Linformer have
-//! no parameters of their own, so that weights trained with one kind can be tried with another.
+//! **Decision.** A mechanism sees packed projections and the past that its layer keeps. None but
+//! Linformer has parameters of its own, so that weights trained with one kind can be tried with
+//! another.
 
 mod cross;
-mod hashed;
 mod hierarchical;
 mod linear;
 mod linformer;
 mod past;
 mod performer;
-mod recurrent_segments;
+mod reformer;
 mod softmax;
 #[cfg(test)]
 mod tests;
+mod transformer_xl;
 
 pub(crate) use cross::CrossAttention;
 pub(crate) use past::{LayerPast, PastRows, Texts};
 
 use super::mixer::Mixer;
 use super::positions::PreparedPositions;
-use super::state_space::Core;
+use super::state_space::StateSpaceMechanism;
 use super::weight::{Linear, Residual};
 use crate::config::{AttentionKind, ModelConfig};
 use crate::cost::PartCost;
 use crate::{Builder, ModelError, Pass};
 use candle_core::{DType, Device, Result, Tensor};
-use hashed::Hashed;
 use hierarchical::Hierarchical;
 use linear::LinearAttention;
 use linformer::Linformer;
 use performer::RandomFeatures;
-use recurrent_segments::Recurrent;
+use reformer::Reformer;
 use softmax::Softmax;
 use std::fmt::Debug;
 use std::sync::Arc;
 use taper_ops::{Products, composed, rotary};
+use transformer_xl::TransformerXl;
 
 /// A layer of self-attention that is being built.
 pub(crate) struct Site<'a> {
     pub(crate) config: &'a ModelConfig,
-    /// The layer's full name, such as `decoder.layers.0.self_attention`.
+    /// Full name of the layer, such as `decoder.layers.0.self_attention`.
     pub(crate) name: &'a str,
-    /// Its number in the stack, from 0.
+    /// Number of the layer in the stack, from 0.
     pub(crate) layer: usize,
-    /// Whether a token sees none after itself.
+    /// Whether tokens see only themselves and those before.
     pub(crate) causal: bool,
     pub(crate) products: Products,
 }
@@ -58,25 +59,25 @@ impl Site<'_> {
         self.config.attention(self.causal).kind_of(self.layer)
     }
 
-    /// Projections: of query, key and value, or where queries are keys of these and values.
+    /// Number of projections: three for query, key and value; two if queries are also the keys.
     fn parts(&self) -> usize {
         if self.kind() == AttentionKind::Reformer { 2 } else { 3 }
     }
 }
 
-/// A kind of self-attention: what happens between the projections.
+/// A mechanism of self-attention: the computation between the projections.
 ///
-/// `qkv (N, 3·D)` has query, key and value of each token side by side, each `(H, Dh)`, or `(N, 2·D)`
-/// the query, which is the key as well, and the value; queries and keys are turned already where
-/// positions are rotary.
-pub(crate) trait Kind: Debug + Send + Sync {
-    /// Whether tokens are seen once more without a gradient to what they were made of: `qkv` has a
-    /// second key and value behind the others then.
+/// `qkv (N, 3·D)` has query, key and value of each token side by side, each `(H, Dh)`. With two
+/// projections, `(N, 2·D)` has the query, which is also the key, and the value. With rotary
+/// positions, queries and keys are rotated already.
+pub(crate) trait Mechanism: Debug + Send + Sync {
+    /// Whether tokens are also seen as a memory, without a gradient to the states below: then `qkv`
+    /// has a second key and value after the others.
     fn remembers(&self) -> bool {
         false
     }
 
-    /// Whole sequences, of these lengths.
+    /// Attends within whole sequences of these lengths.
     ///
     /// # Shapes
     /// `qkv (N, 3·D)` → `(N, D)`.
@@ -89,15 +90,15 @@ pub(crate) trait Kind: Debug + Send + Sync {
     ) -> Result<Tensor>;
 
     /// Multiplications and additions of the products of [`attend`](Self::attend) on one sequence of
-    /// this length, heads together being of this width.
+    /// this length; `width` is that of all heads together.
     fn flops(&self, width: usize, length: usize) -> f64;
 
-    /// Scalars that [`attend`](Self::attend) keeps for the way back of one sequence of this length,
-    /// beside `qkv`: for kinds in plain Candle, each result on the way, and a copy of `qkv`. In f32,
-    /// on a CPU.
+    /// Scalars that [`attend`](Self::attend) keeps for the backward pass of one sequence of this
+    /// length, beside `qkv`: in plain Candle, every intermediate result, and a copy of `qkv`. In
+    /// f32, on a CPU.
     fn kept(&self, width: usize, length: usize) -> f64;
 
-    /// The weight of each key for each query, for those who want to see it.
+    /// Computes the weight of each key for each query, for attention maps.
     ///
     /// # Shapes
     /// `qkv (N, 3·D)` → `(B, H, T, T)`.
@@ -109,8 +110,8 @@ pub(crate) trait Kind: Debug + Send + Sync {
         pass: &Pass,
     ) -> Result<Tensor>;
 
-    /// One new token for each row, with what [`attend`](Self::attend) would give it after those
-    /// before. It is remembered in `past`.
+    /// Attends from one new token in each row, as [`attend`](Self::attend) would after the tokens
+    /// before it. Records the token in `past`.
     ///
     /// # Shapes
     /// `qkv (R, 3·D)` → `(R, D)`.
@@ -122,8 +123,8 @@ pub(crate) trait Kind: Debug + Send + Sync {
         positions: &PreparedPositions,
     ) -> Result<Tensor>;
 
-    /// Whole texts at once, with what [`step`](Self::step) would give token by token. They are
-    /// remembered in `past`.
+    /// Attends within whole texts at once, as [`step`](Self::step) would token by token. Records
+    /// them in `past`.
     ///
     /// # Shapes
     /// `qkv (N, 3·D)` → `(N, D)`.
@@ -136,16 +137,16 @@ pub(crate) trait Kind: Debug + Send + Sync {
     ) -> Result<Tensor>;
 }
 
-/// The kind that the recipe names for this layer.
-fn choose(build: &mut Builder, site: &Site<'_>) -> Result<Arc<dyn Kind>> {
+/// Chooses the mechanism that the recipe names for this layer.
+fn choose(build: &mut Builder, site: &Site<'_>) -> Result<Arc<dyn Mechanism>> {
     Ok(match site.kind() {
         AttentionKind::Full | AttentionKind::Sparse => Arc::new(Softmax::new(site)),
         AttentionKind::Linear => Arc::new(linear(site)),
         AttentionKind::Performer => Arc::new(performer(site)),
         AttentionKind::Linformer => Arc::new(Linformer::new(build, site)?),
-        AttentionKind::Reformer => Arc::new(Hashed::new(site)),
+        AttentionKind::Reformer => Arc::new(Reformer::new(site)),
         AttentionKind::Hierarchical => Arc::new(Hierarchical::new(site)),
-        AttentionKind::TransformerXl => Arc::new(Recurrent::new(build, site)?),
+        AttentionKind::TransformerXl => Arc::new(TransformerXl::new(build, site)?),
         kind @ (AttentionKind::Mamba | AttentionKind::S4d) => {
             candle_core::bail!("{} is no kind of attention, but a layer", kind.name())
         }
@@ -161,23 +162,23 @@ fn performer(site: &Site<'_>) -> LinearAttention {
     LinearAttention::performer(site.config.heads, site.causal, site.products, features)
 }
 
-/// What a token costs between the projections.
-fn cost_of_kind(site: &Site<'_>) -> PartCost {
+/// Cost of a token between the projections.
+fn cost_of_mechanism(site: &Site<'_>) -> PartCost {
     let width = site.config.d_model;
     match site.kind() {
         AttentionKind::Full | AttentionKind::Sparse => Softmax::cost(site),
         AttentionKind::Linear => linear(site).cost(width),
         AttentionKind::Performer => performer(site).cost(width),
         AttentionKind::Linformer => Linformer::cost(site),
-        AttentionKind::Reformer => Hashed::cost(site),
+        AttentionKind::Reformer => Reformer::cost(site),
         AttentionKind::Hierarchical => Hierarchical::cost(site),
-        AttentionKind::TransformerXl => Recurrent::cost(site),
+        AttentionKind::TransformerXl => TransformerXl::cost(site),
         AttentionKind::Mamba | AttentionKind::S4d => PartCost::default(),
     }
 }
 
 /// Self-attention of the kind that a recipe names, or the state-space layer in its place, without
-/// the projections before and after: for those who measure.
+/// the projections before and after: for measurements.
 #[derive(Debug, Clone)]
 pub struct UnprojectedAttention {
     kind: Unprojected,
@@ -186,14 +187,14 @@ pub struct UnprojectedAttention {
 
 #[derive(Debug, Clone)]
 enum Unprojected {
-    /// With the number of its projections.
-    Attention(Arc<dyn Kind>, usize),
-    StateSpace(Core),
+    /// The mechanism, with its number of projections.
+    Attention(Arc<dyn Mechanism>, usize),
+    StateSpace(StateSpaceMechanism),
 }
 
 impl UnprojectedAttention {
-    /// That of a layer of the decoder where it is `causal`, and else of the encoder, counted from
-    /// 0; products are in f32.
+    /// Makes the attention of a layer, counted from 0, of the decoder if `causal` and otherwise of
+    /// the encoder; products are in f32.
     ///
     /// # Errors
     /// When the configuration is impossible.
@@ -209,7 +210,7 @@ impl UnprojectedAttention {
         let mut builder = Builder::seeded(1, &Device::Cpu, DType::F32).with_biases(false);
         let build = &mut builder;
         let kind = if config.attention(causal).kind_of(layer).is_state_space() {
-            Unprojected::StateSpace(Core::new(build, name, config, (causal, layer))?)
+            Unprojected::StateSpace(StateSpaceMechanism::new(build, name, config, (causal, layer))?)
         } else {
             let site = Site { config, name, layer, causal, products: build.products };
             Unprojected::Attention(choose(build, &site)?, site.parts())
@@ -217,17 +218,17 @@ impl UnprojectedAttention {
         Ok(Self { kind, width: config.d_model })
     }
 
-    /// Elements of a row of what [`attend`](Self::attend) reads: query, key and value side by side,
+    /// Width of a row of the inputs of [`attend`](Self::attend): query, key and value side by side,
     /// or the input and the gate of a state-space layer.
     #[must_use]
     pub fn input_width(&self) -> usize {
         match &self.kind {
             Unprojected::Attention(_, parts) => parts * self.width,
-            Unprojected::StateSpace(core) => core.input_width(),
+            Unprojected::StateSpace(mechanism) => mechanism.input_width(),
         }
     }
 
-    /// Whole sequences of these lengths.
+    /// Attends within whole sequences of these lengths.
     ///
     /// # Shapes
     /// `inputs (N, W)`, W being the [`input_width`](Self::input_width) → `(N, D)`, or `(N, E)` for E
@@ -242,34 +243,35 @@ impl UnprojectedAttention {
         pass: &Pass,
     ) -> std::result::Result<Tensor, ModelError> {
         Ok(match &self.kind {
-            Unprojected::Attention(kind, _) => {
-                kind.attend(inputs, lengths, &PreparedPositions::default(), pass)?
+            Unprojected::Attention(mechanism, _) => {
+                mechanism.attend(inputs, lengths, &PreparedPositions::default(), pass)?
             }
-            Unprojected::StateSpace(core) => core.run(inputs, lengths, pass)?,
+            Unprojected::StateSpace(mechanism) => mechanism.run(inputs, lengths, pass)?,
         })
     }
 
-    /// Bytes that [`attend`](Self::attend) keeps for the way back of one sequence of this length, by
-    /// formula: beside its input, and in f32, on a CPU. Those of a Reformer are for tokens with
-    /// normal queries.
+    /// Bytes that [`attend`](Self::attend) keeps for the backward pass of one sequence of this
+    /// length, by formula: beside its input, in f32, on a CPU. Those of a Reformer are for tokens
+    /// with normally distributed queries.
     #[must_use]
     pub fn kept_bytes(&self, length: usize) -> f64 {
         let kept = match &self.kind {
-            Unprojected::Attention(kind, _) => kind.kept(self.width, length),
-            Unprojected::StateSpace(core) => core.kept(length),
+            Unprojected::Attention(mechanism, _) => mechanism.kept(self.width, length),
+            Unprojected::StateSpace(mechanism) => mechanism.kept(length),
         };
         size_of::<f32>() as f64 * kept
     }
 
     /// Multiplications and additions of the products of [`attend`](Self::attend) on one sequence of
-    /// this length, by formula, as a CPU computes them: of tiles and chunks the whole, and of a
-    /// Reformer for tokens with normal queries; of state-space layers those of scans as well. The way
-    /// back takes five products for the two of a softmax, and two for each one otherwise.
+    /// this length, by formula, as a CPU computes them: tiles and chunks count whole, a Reformer as
+    /// for tokens with normally distributed queries, and state-space layers include their scans.
+    /// The backward pass takes five products for the two of a softmax, and otherwise two for each
+    /// one.
     #[must_use]
     pub fn forward_flops(&self, length: usize) -> f64 {
         match &self.kind {
-            Unprojected::Attention(kind, _) => kind.flops(self.width, length),
-            Unprojected::StateSpace(core) => core.flops(length),
+            Unprojected::Attention(mechanism, _) => mechanism.flops(self.width, length),
+            Unprojected::StateSpace(mechanism) => mechanism.flops(length),
         }
     }
 }
@@ -281,9 +283,9 @@ pub(crate) struct SelfAttention {
     qkv: Linear,
     out: Linear,
     heads: usize,
-    /// Projections in `qkv`, the last of which is the value's.
+    /// Number of projections in `qkv`; the last is the value's.
     parts: usize,
-    kind: Arc<dyn Kind>,
+    mechanism: Arc<dyn Mechanism>,
 }
 
 impl SelfAttention {
@@ -308,24 +310,24 @@ impl SelfAttention {
             out,
             heads: config.heads,
             parts,
-            kind: choose(build, &site)?,
+            mechanism: choose(build, &site)?,
             name: name.to_owned(),
         })
     }
 
-    /// The three projections, what attention gives, and the projection of that.
+    /// Cost of the three projections, of attention, and of the projection of its result.
     pub(crate) fn cost(config: &ModelConfig, causal: bool, layer: usize) -> PartCost {
         let width = config.d_model;
         let site = Site { config, name: "", layer, causal, products: Products::F32 };
         let linear = PartCost::linear(width, width, config.has_attention_biases());
-        linear * site.parts() + cost_of_kind(&site) + linear
+        linear * site.parts() + cost_of_mechanism(&site) + linear
     }
 
-    /// Projects, and turns query and key where positions are rotary: `(N, D)` → `(N, 3·D)`.
+    /// Projects, and rotates query and key if positions are rotary: `(N, D)` → `(N, 3·D)`.
     fn project(&self, x: &Tensor, positions: &PreparedPositions, pass: &Pass) -> Result<Tensor> {
         let mut qkv = self.qkv.forward(x, pass)?;
-        if pass.is_training() && self.kind.remembers() {
-            // The weights get their gradient, and what is below does not.
+        if pass.is_training() && self.mechanism.remembers() {
+            // The projection's weights get their gradient, and the layers below do not.
             let seen_again = self.qkv.forward(&x.detach().copy()?, pass)?;
             qkv = composed::on_tape(pass.tape(), "memory", &[&qkv, &seen_again], |inputs| {
                 let width = inputs[1].dim(1)? / 3;
@@ -341,7 +343,7 @@ impl SelfAttention {
         }
     }
 
-    /// `(N, D)` → `(N, D)`, added to the residual.
+    /// Attends, and adds the result to the residual: `(N, D)` → `(N, D)`.
     pub(crate) fn forward(
         &self,
         x: &Tensor,
@@ -352,14 +354,14 @@ impl SelfAttention {
     ) -> Result<Tensor> {
         let qkv = self.project(x, positions, pass)?;
         if pass.records_attention(&self.name) {
-            pass.record(&self.name, self.kind.weights(&qkv, lengths, positions, pass)?);
+            pass.record(&self.name, self.mechanism.weights(&qkv, lengths, positions, pass)?);
         }
-        let attended = self.kind.attend(&qkv, lengths, positions, pass)?;
+        let attended = self.mechanism.attend(&qkv, lengths, positions, pass)?;
         self.out.onto(&pass.unmasked(&self.name, attended, self.heads)?, residual, pass)
     }
 
-    /// One new token for each row, seeing itself and the tokens before it, whose history counts it
-    /// already: `(R, D)` → `(R, D)`.
+    /// Attends from one new token in each row to itself and the tokens before it; the history
+    /// counts the new token already: `(R, D)` → `(R, D)`.
     pub(crate) fn step(
         &self,
         x: &Tensor,
@@ -369,11 +371,11 @@ impl SelfAttention {
         pass: &Pass,
     ) -> Result<Tensor> {
         let qkv = self.project(x, positions, pass)?;
-        self.out.onto(&self.kind.step(&qkv, past, rows, positions)?, residual, pass)
+        self.out.onto(&self.mechanism.step(&qkv, past, rows, positions)?, residual, pass)
     }
 
-    /// Whole texts at once, with what [`SelfAttention::step`] would give token by token: `(N, D)` →
-    /// `(N, D)`.
+    /// Attends within whole texts at once, as [`SelfAttention::step`] would token by token:
+    /// `(N, D)` → `(N, D)`.
     pub(crate) fn read(
         &self,
         x: &Tensor,
@@ -383,6 +385,6 @@ impl SelfAttention {
         pass: &Pass,
     ) -> Result<Tensor> {
         let qkv = self.project(x, positions, pass)?;
-        self.out.onto(&self.kind.read(&qkv, past, texts, positions)?, residual, pass)
+        self.out.onto(&self.mechanism.read(&qkv, past, texts, positions)?, residual, pass)
     }
 }

@@ -1,41 +1,41 @@
-//! What a layer remembers of the tokens so far, while a model decodes.
+//! State of a layer while a model decodes.
 
 use candle_core::{Device, Result, Tensor};
 use std::ops::Range;
 use taper_ops::Cache;
 
-/// What a layer remembers. A kind of attention uses what it needs of it.
+/// Past tokens as a layer keeps them. Each attention kind uses the fields that it needs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LayerPast {
-    /// Keys and values `2·D` of the texts that were read as a whole, and of the rows that there were
-    /// at each step: [`PastRows`] tells which of them a row has for its past.
+    /// Keys and values `2·D` of the texts that were read as a whole, and of the rows of each step:
+    /// [`PastRows`] says which of them are the past of a row.
     pub(crate) cache: Cache,
-    /// What is kept of each row in constant memory, `(R, …)`; none before the first token.
+    /// State of constant size for each row, `(R, …)`; `None` before the first token.
     pub(crate) running: Option<Tensor>,
 }
 
-/// Which keys and values are a row's past: the same for all layers.
+/// Keys and values that are the past of each row: the same for all layers.
 pub(crate) struct PastRows<'a> {
-    /// For each row, its range of what was read; empty where nothing ever is.
+    /// Range of the text that each row has read; empty if none was read.
     pub(crate) read: &'a [Range<usize>],
-    /// For each step and row, the row of its block.
+    /// Row of each row's token in the block of each step.
     pub(crate) history: &'a [Vec<u32>],
 }
 
 /// Texts that are read as a whole, packed.
 pub(crate) struct Texts<'a> {
-    /// Tokens of each.
+    /// Number of tokens of each text.
     pub(crate) lengths: &'a [usize],
-    /// For each token the range of the tokens up to itself in its text.
+    /// Range of the tokens that each token sees: those of its text up to itself.
     pub(crate) seen: &'a [Range<usize>],
-    /// The row of each text.
+    /// Row of each text.
     pub(crate) rows: &'a [usize],
-    /// Rows that there are.
+    /// Number of rows.
     pub(crate) count: usize,
 }
 
 impl LayerPast {
-    /// Row `i` becomes what row `rows[i]` was, of what is kept a row.
+    /// Moves the state of each row: row `i` becomes what row `rows[i]` was.
     pub(crate) fn select(&mut self, rows: &[usize]) -> Result<()> {
         if let Some(running) = &mut self.running {
             let rows = rows.iter().map(|&row| row as u32).collect();
@@ -44,20 +44,20 @@ impl LayerPast {
         Ok(())
     }
 
-    /// All that is kept, and the rows there of the tokens that each of `count` rows has, in order.
+    /// All keys and values, and the rows in them of the tokens of each of `count` rows, in order.
     pub(crate) fn tokens(
         &self,
         rows: &PastRows<'_>,
         count: usize,
     ) -> Result<(Tensor, Vec<Vec<u32>>)> {
         let Some(kept) = self.cache.kept() else { candle_core::bail!("a step has no token") };
-        let all = kept.in_one()?;
-        let of_row = |row| all.of_query(row, rows.read, rows.history).collect();
+        let all = kept.joined()?;
+        let of_row = |row| all.visible_to(row, rows.read, rows.history).collect();
         let of_rows = (0..count).map(of_row).collect();
         Ok((all.rows, of_rows))
     }
 
-    /// Puts what is kept of some texts, `(texts, …)`, in their rows; other rows that had nothing get
+    /// Writes the states of texts, `(texts, …)`, to their rows; other rows that had no state get
     /// zeros.
     pub(crate) fn put_running(&mut self, of_texts: Tensor, texts: &Texts<'_>) -> Result<()> {
         let width = of_texts.dim(1)?;
@@ -73,7 +73,7 @@ impl LayerPast {
         Ok(())
     }
 
-    /// Forgets what is kept of some rows.
+    /// Clears the state of some rows.
     pub(crate) fn forget(&mut self, rows: &[usize]) -> Result<()> {
         let Some(running) = &self.running else { return Ok(()) };
         let (count, width) = running.dims2()?;
@@ -82,8 +82,8 @@ impl LayerPast {
     }
 }
 
-/// Rows `of_rows` of `all`, `longest` for each, zero behind the last, or with `at_the_end` before the
-/// first: `(M, W)` → `(R, T, W)`.
+/// Rows `of_rows` of `all`, padded with zeros to `longest` for each, after the last row or, with
+/// `at_the_end`, before the first: `(M, W)` → `(R, T, W)`.
 pub(crate) fn padded_rows(
     all: &Tensor,
     of_rows: &[Vec<u32>],

@@ -1,14 +1,14 @@
 //! Random features of a Performer (Choromanski et al. 2021, "Rethinking Attention with Performers",
-//! FAVOR+): with them a softmax over all keys is a sum as that of linear attention, which computes
-//! them from the vectors that are drawn here.
+//! FAVOR+): they turn a softmax over all keys into a sum as in linear attention. The vectors are
+//! drawn here; linear attention computes the features.
 //!
 //! ```text
 //! exp(q·k) = E[φ(q)·φ(k)],   φ(x) = exp(ωx − ‖x‖² / 2) / √m   for each of the m rows of ω
 //! ```
 //!
-//! (lemma 1), q and k being divided by the fourth root of a head's width. All features are positive,
+//! (lemma 1), with q and k divided by the fourth root of a head's width. All features are positive,
 //! so that no denominator is near zero by chance. The rows of ω are normal vectors, in blocks of as
-//! many as a head is wide: those of a block are orthogonal, with the lengths of independent ones
+//! many as a head is wide. Those of a block are orthogonal, with the lengths of independent vectors
 //! (section 2.4), which makes the error smaller (theorem 2).
 
 use super::Site;
@@ -25,7 +25,7 @@ pub(super) struct RandomFeatures {
     count: usize,
     key: u64,
     redraw_every: usize,
-    /// Those of all that is not training, `(M, Dh)`, from their first use on.
+    /// Vectors outside of training, `(M, Dh)`, drawn on first use.
     own: OnceLock<Tensor>,
 }
 
@@ -34,32 +34,32 @@ impl RandomFeatures {
         let AttentionConfig { features, redraw_every, seed, .. } =
             *site.config.attention(site.causal);
         let head = site.config.d_model / site.config.heads;
-        Self::of(head, features, mix(seed, &[name_key(site.name)]), redraw_every)
+        Self::with_key(head, features, mix(seed, &[name_key(site.name)]), redraw_every)
     }
 
-    fn of(head: usize, count: usize, key: u64, redraw_every: usize) -> Self {
+    fn with_key(head: usize, count: usize, key: u64, redraw_every: usize) -> Self {
         Self { head, count, key, redraw_every, own: OnceLock::new() }
     }
 
-    /// Those of a seed, never drawn anew.
+    /// Vectors of a seed, never redrawn.
     #[cfg(test)]
     pub(super) fn drawn(head: usize, count: usize, key: u64) -> Self {
-        Self::of(head, count, key, 0)
+        Self::with_key(head, count, key, 0)
     }
 
-    /// These vectors, `(M, Dh)`, never drawn anew.
+    /// Uses these vectors, `(M, Dh)`, never redrawn.
     #[cfg(test)]
     pub(super) fn given(vectors: &Tensor) -> Self {
         let (count, head) = vectors.dims2().unwrap();
-        Self { own: OnceLock::from(vectors.clone()), ..Self::of(head, count, 0, 0) }
+        Self { own: OnceLock::from(vectors.clone()), ..Self::with_key(head, count, 0, 0) }
     }
 
-    /// Features of a head.
+    /// Number of features of a head.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// The vectors ω of a pass, `(M, Dh)`.
+    /// Vectors ω of a pass, `(M, Dh)`.
     pub(super) fn of_pass(&self, pass: &Pass) -> Result<Tensor> {
         match pass.updates() {
             Some(updates) if self.redraw_every > 0 => {
@@ -70,7 +70,7 @@ impl RandomFeatures {
         }
     }
 
-    /// The vectors ω of all that is not training, `(M, Dh)`.
+    /// Vectors ω outside of training, `(M, Dh)`.
     pub(super) fn own(&self) -> Result<Tensor> {
         if let Some(own) = self.own.get() {
             return Ok(own.clone());
@@ -80,10 +80,10 @@ impl RandomFeatures {
     }
 }
 
-/// Normal vectors, each block of which is orthogonal: `(count, width)`, f64.
+/// Draws normal vectors in orthogonal blocks: `(count, width)`, f64.
 ///
-/// The directions are those of normal vectors after the process of Gram and Schmidt, uniform over
-/// all rotations; the lengths are those of others.
+/// The directions are those of normal vectors after Gram-Schmidt orthogonalisation, uniform over
+/// all rotations; the lengths are those of other normal vectors.
 fn orthogonal(count: usize, width: usize, key: u64) -> Result<Tensor> {
     let (directions, lengths) = (Counter::new(mix(key, &[0])), Counter::new(mix(key, &[1])));
     let normal = |counter: &Counter, row: usize| -> Vec<f64> {
@@ -126,7 +126,7 @@ mod tests {
         let (width, count) = (6, 15);
         let mut squares = 0.0;
         for seed in 0..200 {
-            let rows = rows(&RandomFeatures::of(width, count, seed, 0));
+            let rows = rows(&RandomFeatures::with_key(width, count, seed, 0));
             for (i, row) in rows.iter().enumerate() {
                 squares += inner(row, row);
                 for other in &rows[i - i % width..i] {
@@ -134,14 +134,15 @@ mod tests {
                 }
             }
         }
-        // The squared length of a normal vector is χ² of as many degrees of freedom as it is wide.
+        // The squared length of a normal vector is χ²-distributed, with its width as degrees of
+        // freedom.
         let mean = squares / (200 * count) as f64;
         assert!((mean - width as f64).abs() < 0.2, "{mean}");
     }
 
-    /// The mean squared error of m features is that of lemma 2,
-    /// `exp(‖x + y‖²) SM² (1 − exp(−‖x + y‖²)) / m`, with `SM = exp(x·y)`, if they are independent,
-    /// as one alone is; of orthogonal ones it is less by at least that of theorem 2,
+    /// If the m features are independent, the mean squared error is that of lemma 2,
+    /// `exp(‖x + y‖²) SM² (1 − exp(−‖x + y‖²)) / m`, with `SM = exp(x·y)`; a single one is. If they
+    /// are orthogonal, it is less by at least that of theorem 2,
     /// `2 (m − 1) / (m (d + 2)) · (SM − exp(−(‖x‖² + ‖y‖²) / 2))²`.
     #[test]
     fn the_error_of_the_estimate_is_that_of_the_paper() {
@@ -154,7 +155,7 @@ mod tests {
         for count in [1, 4] {
             let (mut error, mut mean) = (0.0, 0.0);
             for seed in 0..draws {
-                let rows = rows(&RandomFeatures::of(width, count, seed, 0));
+                let rows = rows(&RandomFeatures::with_key(width, count, seed, 0));
                 let feature = |row: &[f64], x: &[f64]| (inner(row, x) - inner(x, x) / 2.0).exp();
                 let products = rows.iter().map(|row| feature(row, &x) * feature(row, &y));
                 let estimate = products.sum::<f64>() / count as f64;
@@ -177,14 +178,14 @@ mod tests {
 
     #[test]
     fn features_are_drawn_anew_in_training_alone() {
-        let of = |every, pass: &Pass| {
-            let features = RandomFeatures::of(4, 6, 3, every);
+        let vectors = |every, pass: &Pass| {
+            let features = RandomFeatures::with_key(4, 6, 3, every);
             features.of_pass(pass).unwrap().to_vec2::<f64>().unwrap()
         };
-        let own = of(0, &Pass::evaluate());
-        assert_eq!(of(0, &Pass::train(1, 70, 0)), own);
-        assert_eq!(of(10, &Pass::evaluate()), own);
-        let at = |step| of(10, &Pass::train(1, step, 0));
+        let fixed = vectors(0, &Pass::evaluate());
+        assert_eq!(vectors(0, &Pass::train(1, 70, 0)), fixed);
+        assert_eq!(vectors(10, &Pass::evaluate()), fixed);
+        let at = |step| vectors(10, &Pass::train(1, step, 0));
         assert_eq!(at(70), at(79));
         assert_ne!(at(70), at(80));
     }

@@ -1,8 +1,8 @@
-//! Attention by a softmax of scores (Vaswani et al. 2017, section 3.2.1), of all keys or of those
-//! that a rule lets a query see: fused in [`taper_ops`].
+//! Softmax attention (Vaswani et al. 2017, section 3.2.1), to all keys or to those that a sparse
+//! pattern lets a query see: fused in [`taper_ops`].
 
 use super::super::positions::PreparedPositions;
-use super::{Kind, LayerPast, PastRows, Site, Texts};
+use super::{LayerPast, Mechanism, PastRows, Site, Texts};
 use crate::Pass;
 use crate::config::AttentionKind;
 use crate::cost::PartCost;
@@ -11,15 +11,15 @@ use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::rng::{mix, name_key};
 use taper_ops::{
-    AttentionSpec, Kept, Products, Seen, Sparse, composed, computed_pairs, decoding_attention,
-    kept_by_attention, self_attention,
+    AttentionSpec, CachedRows, Products, Sparse, VisibleKeys, composed, computed_pairs,
+    decoding_attention, kept_by_attention, self_attention,
 };
 
 #[derive(Debug)]
 pub(super) struct Softmax {
     heads: usize,
     causal: bool,
-    /// Which keys a query sees; none where it sees all.
+    /// Keys that a query sees; `None`: all.
     sparse: Option<Sparse>,
     dropout: f64,
     products: Products,
@@ -28,15 +28,15 @@ pub(super) struct Softmax {
 
 impl Softmax {
     pub(super) fn new(site: &Site<'_>) -> Self {
-        let (own, key) = (site.config.attention(site.causal), name_key(site.name));
+        let (config, key) = (site.config.attention(site.causal), name_key(site.name));
         let rule = Sparse {
-            block: own.block,
-            window: own.window,
-            dilation: own.dilation,
-            first: own.global_first,
-            last: own.global_last,
-            random: own.random,
-            seed: mix(own.seed, &[key]),
+            block: config.block,
+            window: config.window,
+            dilation: config.dilation,
+            first: config.global_first,
+            last: config.global_last,
+            random: config.random,
+            seed: mix(config.seed, &[key]),
         };
         Self {
             heads: site.config.heads,
@@ -48,7 +48,7 @@ impl Softmax {
         }
     }
 
-    /// What attention gives, and the logarithm of the sum of each head's exponentials.
+    /// Cost of the attention's result, and of the logarithm of the sum of each head's exponentials.
     pub(super) fn cost(site: &Site<'_>) -> PartCost {
         let config = site.config;
         let cost = PartCost::scores(config.d_model)
@@ -79,14 +79,14 @@ impl Softmax {
         }
     }
 
-    /// What queries see of what is kept.
+    /// Keys of the cache that queries see.
     fn seen<'a>(
         &self,
-        kept: Kept<'a>,
+        kept: CachedRows<'a>,
         (text, history): (&'a [Range<usize>], &'a [Vec<u32>]),
         positions: &'a PreparedPositions,
-    ) -> Seen<'a> {
-        Seen::Past {
+    ) -> VisibleKeys<'a> {
+        VisibleKeys::Past {
             kept,
             text,
             history,
@@ -96,7 +96,7 @@ impl Softmax {
         }
     }
 
-    /// `(N, 3·D)` → `(N, D)`, `(N, 2·D)`: query, and key and value.
+    /// Splits `(N, 3·D)` into `(N, D)` and `(N, 2·D)`: query, and key and value.
     fn apart(qkv: &Tensor) -> Result<(Tensor, Tensor)> {
         let width = qkv.dim(1)? / 3;
         let query = qkv.narrow(1, 0, width)?.contiguous()?;
@@ -104,7 +104,7 @@ impl Softmax {
     }
 }
 
-impl Kind for Softmax {
+impl Mechanism for Softmax {
     fn attend(
         &self,
         qkv: &Tensor,
@@ -165,7 +165,7 @@ impl Kind for Softmax {
         positions: &PreparedPositions,
     ) -> Result<Tensor> {
         let (query, key_value) = Self::apart(qkv)?;
-        let kept = Kept::Apart { text: Some(&key_value), steps: &[] };
+        let kept = CachedRows::Apart { text: Some(&key_value), steps: &[] };
         let seen = self.seen(kept, (texts.seen, &[]), positions);
         let out = decoding_attention(&query, seen, self.heads)?;
         past.cache.add_text(key_value)?;

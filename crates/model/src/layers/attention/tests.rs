@@ -1,13 +1,13 @@
-//! Kinds in plain Candle: against their equations, the packages of others (golden files of
+//! Mechanisms in plain Candle against their equations, other packages (golden files of
 //! `scripts/golden/attention/low_rank_attention.py`) and finite differences.
 #![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
-use super::hashed::{Chunks, Hashed, Rotations};
 use super::hierarchical::Hierarchical;
 use super::linear::LinearAttention;
 use super::linformer::{attended, to_sums};
 use super::performer::RandomFeatures;
-use super::recurrent_segments::Segments;
+use super::reformer::{Chunks, Reformer, Rotations};
+use super::transformer_xl::Segments;
 use candle_core::{DType, Device, Result, Tensor, Var};
 use std::collections::HashMap;
 use taper_ops::rng::Counter;
@@ -33,7 +33,7 @@ fn performer(causal: bool, vectors: &Tensor) -> LinearAttention {
     LinearAttention::performer(HEADS, causal, Products::F32, RandomFeatures::given(vectors))
 }
 
-/// Fused where Candle does not track the input, and composed where it does.
+/// Runs the fused operation if Candle does not track the input, and the composed one if it does.
 fn run(kind: &LinearAttention, qkv: &Tensor, lengths: &[usize]) -> Result<Tensor> {
     on_tape(kind, None, qkv, lengths)
 }
@@ -56,7 +56,8 @@ fn relative(ours: &Tensor, theirs: &Tensor) -> f64 {
     (inner(&difference, &difference) / inner(theirs, theirs)).sqrt()
 }
 
-/// Chunks and sums against all weights, computed one by one in plain Rust: composed, and fused.
+/// Compares chunks and sums, composed and fused, with all weights computed one by one in plain
+/// Rust.
 #[test]
 fn linear_attention_is_the_equation() {
     let (qkv, head) = (random(221, 18, 1), 3);
@@ -73,13 +74,13 @@ fn linear_attention_is_the_equation() {
         for length in LENGTHS {
             for i in 0..length {
                 for column in 0..6 {
-                    let own = column / head * head;
+                    let start = column / head * head;
                     let last = if causal { i + 1 } else { length };
                     let (mut sum, mut total) = (0.0, 1e-6);
                     for j in 0..last {
                         let (query, key) = (&rows[first + i], &rows[first + j]);
                         let products =
-                            (own..own + head).map(|d| feature(query[d]) * feature(key[6 + d]));
+                            (start..start + head).map(|d| feature(query[d]) * feature(key[6 + d]));
                         let weight: f64 = products.sum();
                         sum += weight * key[12 + column];
                         total += weight;
@@ -93,7 +94,8 @@ fn linear_attention_is_the_equation() {
     }
 }
 
-/// `Σ gradient ⊙ direction` against the central difference along that direction, for each input.
+/// Compares `Σ gradient ⊙ direction` with the central difference along that direction, for each
+/// input.
 fn check_gradients(name: &str, inputs: &[Var], operation: impl Fn(&[Tensor]) -> Result<Tensor>) {
     let given: Vec<&Tensor> = inputs.iter().map(Var::as_tensor).collect();
     let tape = Tape::new();
@@ -133,7 +135,7 @@ fn gradients_are_finite_differences() {
     });
 }
 
-/// Of a projection, and E and F.
+/// Runs Linformer with a projection, E and F.
 fn linformer(
     tape: Option<&Tape>,
     [qkv, key_sums, value_sums]: [&Tensor; 3],
@@ -145,7 +147,7 @@ fn linformer(
     attended(tape, qkv, [key_sums, value_sums], &spec)
 }
 
-/// A file of `tests/golden`, in f64.
+/// Reads a file of `tests/golden`, in f64.
 fn golden(name: &str) -> HashMap<String, Tensor> {
     let path = format!("{}/tests/golden/{name}.safetensors", env!("CARGO_MANIFEST_DIR"));
     let file = candle_core::safetensors::load(&path, &Device::Cpu)
@@ -157,16 +159,16 @@ fn golden(name: &str) -> HashMap<String, Tensor> {
 fn performers_of_others_agree() {
     let file = golden("attention/low-rank-attention");
     for (case, causal) in [("performer", false), ("performer_causal", true)] {
-        let of = |name: &str| &file[&format!("{case}.{name}")];
-        let qkv = Var::from_tensor(of("qkv")).unwrap();
-        let vectors = RandomFeatures::given(of("omega"));
+        let tensor = |name: &str| &file[&format!("{case}.{name}")];
+        let qkv = Var::from_tensor(tensor("qkv")).unwrap();
+        let vectors = RandomFeatures::given(tensor("omega"));
         let kind = LinearAttention::performer(4, causal, Products::F32, vectors);
         let length = qkv.dim(0).unwrap();
         let check = |tape: Tape, out: Tensor, way: &str| {
-            let gradients = tape.differentiate(&out, of("output_gradient")).unwrap();
-            let error = relative(&out, of("output"));
+            let gradients = tape.differentiate(&out, tensor("output_gradient")).unwrap();
+            let error = relative(&out, tensor("output"));
             assert!(error < 1e-6, "{case}, {way}: {error}");
-            let error = relative(&gradients.get(&qkv).unwrap().unwrap(), of("grad.qkv"));
+            let error = relative(&gradients.get(&qkv).unwrap().unwrap(), tensor("grad.qkv"));
             assert!(error < 1e-6, "{case}, {way}, gradient: {error}");
         };
         let tape = Tape::new();
@@ -183,19 +185,19 @@ fn performers_of_others_agree() {
 fn linformers_of_others_agree() {
     let file = golden("attention/low-rank-attention");
     for case in ["linformer", "linformer_short"] {
-        let of = |name: &str| &file[&format!("{case}.{name}")];
+        let tensor = |name: &str| &file[&format!("{case}.{name}")];
         let names = ["input", "key_sums", "value_sums"];
-        let inputs = names.map(|name| Var::from_tensor(of(name)).unwrap());
+        let inputs = names.map(|name| Var::from_tensor(tensor(name)).unwrap());
         let given = [inputs[0].as_tensor(), inputs[1].as_tensor(), inputs[2].as_tensor()];
         let lengths = [given[0].dim(0).unwrap()];
-        let project = |x: &Tensor| x.matmul(&of("qkv.weight").t()?);
+        let project = |x: &Tensor| x.matmul(&tensor("qkv.weight").t()?);
         let check = |tape: Tape, out: Tensor, way: &str| {
-            let gradients = tape.differentiate(&out, of("output_gradient")).unwrap();
-            let error = relative(&out, of("output"));
+            let gradients = tape.differentiate(&out, tensor("output_gradient")).unwrap();
+            let error = relative(&out, tensor("output"));
             assert!(error < 1e-6, "{case}, {way}: {error}");
             for (input, name) in given.iter().zip(names) {
                 let gradient = gradients.get(input).unwrap().unwrap();
-                let error = relative(&gradient, of(&format!("grad.{name}")));
+                let error = relative(&gradient, tensor(&format!("grad.{name}")));
                 assert!(error < 1e-6, "{case}, {way}, gradient of {name}: {error}");
             }
         };
@@ -211,7 +213,7 @@ fn linformers_of_others_agree() {
     }
 }
 
-/// E = F = I, on sequences that are as long as that.
+/// With E = F = I, on sequences of that length.
 #[test]
 fn a_linformer_that_sums_nothing_is_full_attention() {
     let (length, heads) = (12, 3);
@@ -236,7 +238,7 @@ fn a_linformer_that_sums_nothing_is_full_attention() {
     assert!(error < 1e-12, "{error}");
 }
 
-/// A Performer's error falls as one over the square root of its features.
+/// The error of a Performer falls as one over the square root of the number of its features.
 #[test]
 fn a_performer_nears_full_attention() {
     let qkv = (random(40, 24, 9).as_tensor() * 0.5).unwrap();
@@ -265,17 +267,17 @@ fn a_performer_nears_full_attention() {
     assert!(many < 0.05 && (4.0..16.0).contains(&(few / many)), "{few}, {many}");
 }
 
-/// What is left out of features is of one head of one sequence: keys of a neighbour that are far
-/// larger change nothing.
+/// The maximum subtracted in the features is that of one head of one sequence: far larger keys of a
+/// neighbouring sequence change nothing.
 #[test]
 fn a_sentence_does_not_depend_on_loud_neighbours() {
-    let (own, loud) = (random(20, 18, 10), (random(30, 18, 11).as_tensor() * 12.0).unwrap());
-    let (own, loud) = (own.to_dtype(DType::F32).unwrap(), loud.to_dtype(DType::F32).unwrap());
+    let (quiet, loud) = (random(20, 18, 10), (random(30, 18, 11).as_tensor() * 12.0).unwrap());
+    let (quiet, loud) = (quiet.to_dtype(DType::F32).unwrap(), loud.to_dtype(DType::F32).unwrap());
     let vectors = random(8, 3, 12);
     for causal in [false, true] {
         let kind = performer(causal, &vectors);
-        let alone = run(&kind, &own, &[20]).unwrap().to_dtype(DType::F64).unwrap();
-        let both = Tensor::cat(&[&own, &loud], 0).unwrap();
+        let alone = run(&kind, &quiet, &[20]).unwrap().to_dtype(DType::F64).unwrap();
+        let both = Tensor::cat(&[&quiet, &loud], 0).unwrap();
         let both = run(&kind, &both, &[20, 30]).unwrap().to_dtype(DType::F64).unwrap();
         let error = relative(&both.narrow(0, 0, 20).unwrap(), &alone);
         assert!(error < 1e-6, "causal {causal}: {error}");
@@ -288,7 +290,8 @@ fn hierarchical(causal: bool, heads: usize, chunk: usize) -> Hierarchical {
     Hierarchical { heads, causal, chunk, levels: 1, dropout: 0.0, products: Products::F32, site: 1 }
 }
 
-/// The equation, one query at a time: `scripts/golden/attention/chunked_attention.py`.
+/// Compares with the equation, one query at a time:
+/// `scripts/golden/attention/chunked_attention.py`.
 #[test]
 fn hierarchical_attention_is_the_equation() {
     let file = golden("attention/hierarchical-attention");
@@ -315,8 +318,8 @@ fn hierarchical_attention_is_the_equation() {
     }
 }
 
-/// Chunks of one token, and one for all: the keys and values of summaries are those of tokens, or
-/// there are none.
+/// Chunks of one token have the keys and values of tokens as summaries; a single chunk has no
+/// summaries.
 #[test]
 fn hierarchical_attention_of_single_tokens_or_one_chunk_is_full_attention() {
     let lengths = [9, 1, 14];
@@ -334,24 +337,24 @@ fn hierarchical_attention_of_single_tokens_or_one_chunk_is_full_attention() {
             products: Products::F32,
         };
         let full = composed::self_attention(&qkv, None, &spec).unwrap();
-        let of = |qkv: &Tensor, chunk, levels| {
+        let run_levels = |qkv: &Tensor, chunk, levels| {
             let kind = Hierarchical { levels, ..hierarchical(causal, HEADS, chunk) };
             let spec = kind.spec(&lengths.into(), Dropout::none());
             relative(&hierarchical_attention(None, qkv, &spec).unwrap(), &full)
         };
-        // Composed, since Candle tracks it, and fused.
+        // Composed, since Candle tracks the first, and fused.
         for qkv in [qkv.as_tensor(), &qkv.detach()] {
             for (chunk, levels) in [(1, 1), (1, 3), (14, 1), (100, 2)] {
-                let error = of(qkv, chunk, levels);
+                let error = run_levels(qkv, chunk, levels);
                 assert!(error < 1e-12, "causal {causal}, {levels} × {chunk}: {error}");
             }
-            let (one, two) = (of(qkv, 3, 1), of(qkv, 3, 2));
+            let (one, two) = (run_levels(qkv, 3, 1), run_levels(qkv, 3, 2));
             assert!(one > 1e-3 && two > 1e-3 && one != two, "causal {causal}: {one}, {two}");
         }
     }
 }
 
-/// Without distances, biases and segments it is full causal attention.
+/// Without distances, biases and segments, it is full causal attention.
 #[test]
 fn a_transformer_xl_without_distances_is_full_attention() {
     let (qkv, lengths) = (random(24, 18, 22), [9, 1, 14]);
@@ -369,7 +372,7 @@ fn a_transformer_xl_without_distances_is_full_attention() {
         products: Products::F32,
     };
     let full = composed::self_attention(&qkv, None, &spec).unwrap();
-    // A memory of all that was before is no different.
+    // A memory of all earlier tokens makes no difference.
     for (segment, memory) in [(14, 0), (100, 7), (3, 14), (5, 100)] {
         let segments = Segments { heads: HEADS, segment, memory, same_length: false, clamp: 0 };
         let given = [&matrix, &bias, &bias];
@@ -383,28 +386,28 @@ fn reformers_of_others_agree() {
     let file = golden("attention/reformer");
     let rotations = Rotations::given(&file["rotations"]);
     for (case, causal) in [("causal", true), ("both", false)] {
-        let of = |name: &str| &file[&format!("{case}.{name}")];
-        let inputs = ["input", "weight"].map(|name| Var::from_tensor(of(name)).unwrap());
+        let tensor = |name: &str| &file[&format!("{case}.{name}")];
+        let inputs = ["input", "weight"].map(|name| Var::from_tensor(tensor(name)).unwrap());
         let given = [inputs[0].as_tensor(), inputs[1].as_tensor()];
-        let kind = Hashed::given(causal, Chunks::Sorted(8), rotations.clone());
+        let kind = Reformer::given(causal, Chunks::Sorted(8), rotations.clone());
         let lengths = [given[0].dim(0).unwrap()];
         let tape = Tape::new();
         let out = composed::on_tape(Some(&tape), "reformer", &given, |x| {
             kind.run(&x[0].matmul(&x[1].t()?)?, &lengths, Dropout::none())
         })
         .unwrap();
-        let gradients = tape.differentiate(&out, of("output_gradient")).unwrap();
-        let error = relative(&out, of("output"));
+        let gradients = tape.differentiate(&out, tensor("output_gradient")).unwrap();
+        let error = relative(&out, tensor("output"));
         assert!(error < 1e-6, "{case}: {error}");
         for (input, name) in given.iter().zip(["input", "weight"]) {
             let gradient = gradients.get(input).unwrap().unwrap();
-            let error = relative(&gradient, of(&format!("grad.{name}")));
+            let error = relative(&gradient, tensor(&format!("grad.{name}")));
             assert!(error < 1e-6, "{case}, gradient of {name}: {error}");
         }
     }
 }
 
-/// softmax(q·k̂) over all tokens, each itself only where there is no other.
+/// Computes softmax(q·k̂) over all tokens; a token attends to itself only if there is no other.
 fn shared_attention(qv: &Tensor, length: usize, causal: bool) -> Tensor {
     let rows = qv.to_vec2::<f64>().unwrap();
     let (width, head) = (rows[0].len() / 2, rows[0].len() / 2 / HEADS);
@@ -430,7 +433,7 @@ fn shared_attention(qv: &Tensor, length: usize, causal: bool) -> Tensor {
     Tensor::from_vec(out, (length, width), &Device::Cpu).unwrap()
 }
 
-/// In either way to cut, with rounds that all say the same.
+/// For both ways to cut chunks, with rounds that all agree.
 #[test]
 fn one_bucket_is_full_attention_with_shared_queries_and_keys() {
     let qv = random(29, 12, 13);
@@ -439,7 +442,7 @@ fn one_bucket_is_full_attention_with_shared_queries_and_keys() {
         for chunks in [Chunks::Sorted(32), Chunks::OfBuckets(32), Chunks::OfBuckets(16)] {
             for rounds in [1, 3] {
                 let rotations = Rotations::drawn((HEADS, 3), (rounds, 1), 5);
-                let kind = Hashed::given(causal, chunks, rotations);
+                let kind = Reformer::given(causal, chunks, rotations);
                 let out = kind.run(&qv, &[29], Dropout::none()).unwrap();
                 let error = relative(&out, &full);
                 let sees_all = chunks != Chunks::OfBuckets(16) || causal;
@@ -451,10 +454,10 @@ fn one_bucket_is_full_attention_with_shared_queries_and_keys() {
 
 #[test]
 fn hashed_attention_has_gradients_of_finite_differences() {
-    // Buckets are constants of the differences, as long as no token changes its own.
+    // Buckets do not change under the differences, as long as no token changes its own.
     let qv = random(50, 12, 14);
     for (causal, chunks) in [(true, Chunks::OfBuckets(4)), (false, Chunks::Sorted(8))] {
-        let kind = Hashed::given(causal, chunks, Rotations::drawn((HEADS, 3), (3, 4), 6));
+        let kind = Reformer::given(causal, chunks, Rotations::drawn((HEADS, 3), (3, 4), 6));
         check_gradients("reformer", std::slice::from_ref(&qv), |x| {
             kind.run(&x[0], &[31, 1, 18], Dropout::none())
         });

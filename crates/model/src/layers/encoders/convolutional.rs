@@ -1,8 +1,8 @@
-//! A convolutional encoder of images, to stand beside the Vision Transformer: what it knows of
-//! neighbours, attention has to learn (Dosovitskiy et al. 2021, section 4.3).
+//! A convolutional encoder of images, for comparison with the Vision Transformer: neighbourhoods
+//! are built into it, while attention has to learn them (Dosovitskiy et al. 2021, section 4.3).
 //!
-//! A convolution is the fused product of this crate: the nine neighbours of each place are gathered
-//! into one row, which a matrix takes to the channels of the next layer.
+//! A convolution is a fused product: the nine neighbours of each place are gathered into one row,
+//! which a matrix maps to the channels of the next layer.
 
 use crate::cost::PartCost;
 use crate::layers::head::picked;
@@ -14,11 +14,11 @@ use std::sync::Arc;
 use taper_ops::rng::name_key;
 use taper_ops::{Activation, Dropout, composed};
 
-/// The neighbours of a place, itself included.
+/// Number of neighbours of a place, itself included.
 const NEIGHBOURS: usize = 9;
 
-/// `norm(activation(W [neighbours] + b))`, layer after layer. Each second layer moves by two pixels
-/// and has twice the channels.
+/// Layers `norm(activation(W [neighbours] + b))`. Every second layer has stride 2 and twice the
+/// channels.
 #[derive(Debug, Clone)]
 pub(crate) struct Convolutions {
     shape: ImageShape,
@@ -36,10 +36,10 @@ struct Convolution {
     site: u64,
 }
 
-/// The size of a layer.
+/// Size of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Plan {
-    /// Places on a side, before and after.
+    /// Places on a side of its input and of its output.
     from: usize,
     to: usize,
     stride: usize,
@@ -47,7 +47,7 @@ struct Plan {
     outputs: usize,
 }
 
-/// The layers of a model: the first has `d_model` channels.
+/// Sizes of the layers of a model; the first has `d_model` channels.
 fn plans(config: &ModelConfig, shape: &ImageShape) -> Vec<Plan> {
     let (mut from, mut inputs, mut outputs) = (shape.size, shape.channels, config.d_model);
     let mut plans = Vec::with_capacity(config.encoder_layers);
@@ -95,12 +95,12 @@ impl Convolutions {
         Ok(Self { layers: layers.collect::<Result<_>>()?, shape: shape.clone(), activations })
     }
 
-    /// For one token, of which an image has as many as patches.
+    /// Cost of one token, of which an image has as many as patches.
     pub(crate) fn cost(config: &ModelConfig, shape: &ImageShape) -> PartCost {
         Self::layer_costs(config, shape).sum()
     }
 
-    /// The same of each layer.
+    /// Cost of one token in each layer.
     pub(crate) fn layer_costs(
         config: &ModelConfig,
         shape: &ImageShape,
@@ -122,7 +122,8 @@ impl Convolutions {
         plans(config, shape).into_iter().map(of_layer)
     }
 
-    /// Runs whole images; a row of `images` has the values of one, channel by channel and row by row.
+    /// Runs whole images; a row of `images` has the values of one image, channel by channel and row
+    /// by row.
     ///
     /// # Shapes
     /// B images → `(B, D)`, the mean over all places.
@@ -148,7 +149,7 @@ impl Convolutions {
 impl Convolution {
     fn forward(&self, x: &Tensor, count: usize, pass: &Pass) -> Result<Tensor> {
         let Plan { to, inputs, .. } = self.plan;
-        // What lies outside an image is a row of zeros.
+        // Places outside an image read a row of zeros.
         let table = composed::on_tape(pass.tape(), "margin", &[x], |inputs| {
             inputs[0].pad_with_zeros(0, 0, 1)
         })?;
@@ -164,8 +165,8 @@ impl Convolution {
 }
 
 impl Plan {
-    /// The row of each neighbour of each place of so many images, above before below and left before
-    /// right; the row behind all is for what lies outside.
+    /// Row of each neighbour of each place of `count` images, from top to bottom and left to right;
+    /// neighbours outside an image have the row after all others.
     fn neighbours(&self, count: usize) -> Arc<[u32]> {
         let Self { from, to, stride, .. } = *self;
         let outside = (count * from * from) as u32;
@@ -174,7 +175,7 @@ impl Plan {
             for (row, column) in (0..to).flat_map(|row| (0..to).map(move |column| (row, column))) {
                 for (down, right) in (0..3).flat_map(|down| (0..3).map(move |right| (down, right)))
                 {
-                    // One further than the place of the neighbour, so that none is below 0.
+                    // Shifted by one, so that no coordinate is below 0.
                     let (y, x) = (row * stride + down, column * stride + right);
                     let is_inside = (1..=from).contains(&y) && (1..=from).contains(&x);
                     rows.push(match is_inside {

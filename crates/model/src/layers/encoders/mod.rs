@@ -1,4 +1,4 @@
-//! Encoders of what is read: texts, and images by attention or by convolutions.
+//! Encoders of texts, and of images by attention or by convolutions.
 
 pub(crate) mod convolutional;
 pub(crate) mod text;

@@ -18,7 +18,7 @@ use taper_ops::{EmbeddingSpec, composed};
 /// Kinds of segments: the first text of a pair, and the second.
 pub(crate) const SEGMENTS: usize = 2;
 
-/// `stack(dropout(norm(token + position + segment)))`.
+/// Computes `stack(dropout(norm(token + position + segment)))`.
 #[derive(Debug, Clone)]
 pub(crate) struct TextEncoder {
     tokens: TokenEmbedding,
@@ -32,7 +32,7 @@ pub(crate) struct TextEncoder {
 impl TextEncoder {
     /// `table (V, D)` is the embedding of the tokens.
     pub(crate) fn new(build: &mut Builder, table: Weight, config: &ModelConfig) -> Result<Self> {
-        // What is dropped is dropped after the norm.
+        // Dropout is applied after the norm instead.
         let undropped = ModelConfig { embedding_dropout: 0.0, ..config.clone() };
         let name = "encoder.embedding_norm";
         Ok(Self {
@@ -45,9 +45,10 @@ impl TextEncoder {
         })
     }
 
-    /// An encoder with an embedding of its own, checked: what every model begins with that tells
-    /// something of a text, and does not write. Its parameters are called as those of a
-    /// [`MaskedLanguageModel`](crate::MaskedLanguageModel), with whose weights it can begin.
+    /// Makes an encoder with an embedding of its own, after checking the configuration: the first
+    /// part of every model that analyses a text without writing one. Its parameters have the same
+    /// names as in a [`MaskedLanguageModel`](crate::MaskedLanguageModel), whose weights it can
+    /// begin with.
     ///
     /// # Errors
     /// When the configuration is impossible, or the device has no memory left.
@@ -63,17 +64,17 @@ impl TextEncoder {
         Ok((Self::new(&mut builder, table, config)?, builder))
     }
 
-    /// With the embedding of the tokens.
+    /// Cost with the embedding of the tokens.
     pub(crate) fn cost_with_embedding(config: &ModelConfig, vocabulary: usize) -> PartCost {
         PartCost::table(vocabulary, config.d_model) + Self::cost(config)
     }
 
-    /// What one of its layers costs, counted from 0.
+    /// Cost of one of its layers, counted from 0.
     pub(crate) fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        LayerCost::of(Block::cost(config, StackKind::Encoder, layer))
+        LayerCost::from_part(Block::cost(config, StackKind::Encoder, layer))
     }
 
-    /// All but the embedding of the tokens.
+    /// Cost without the embedding of the tokens.
     pub(crate) fn cost(config: &ModelConfig) -> PartCost {
         TokenEmbedding::cost(config)
             + PartCost::table(SEGMENTS, config.d_model)
@@ -81,7 +82,7 @@ impl TextEncoder {
             + Stack::cost(config, config.encoder_layers, StackKind::Encoder).0
     }
 
-    /// Runs whole texts, of which the lengths are checked, and that each token has a segment.
+    /// Runs whole texts, after checking their lengths and that each token has a segment.
     ///
     /// # Shapes
     /// N tokens → `(N, D)`.
@@ -113,7 +114,7 @@ impl TextEncoder {
     ) -> Result<Tensor> {
         let tokens = self.tokens.forward(text, pass)?; // (N, D)
         let all: Arc<[u32]> = (0..text.ids.len() as u32).collect();
-        // Each row of the tokens, with that of its segment added.
+        // Adds the row of its segment to each token's.
         let spec = EmbeddingSpec {
             ids: all.clone(),
             positions: segments,
@@ -128,7 +129,7 @@ impl TextEncoder {
     }
 }
 
-/// One row for each text: `tanh(W h + b)` of the state of its first token.
+/// Pooler: `tanh(W h + b)` of the state of each text's first token.
 #[derive(Debug, Clone)]
 pub(crate) struct Pooler(Linear);
 
@@ -138,11 +139,13 @@ impl Pooler {
     }
 
     pub(crate) fn cost(config: &ModelConfig) -> PartCost {
-        // Once for each text, which is next to nothing for a token.
+        // Once for each text, which is negligible per token.
         let linear = PartCost::linear(config.d_model, config.d_model, config.biases);
         PartCost { flops: 0.0, kept: 0.0, ..linear }
     }
 
+    /// Pools the first tokens of texts.
+    ///
     /// # Shapes
     /// `hidden (N, D)`, the numbers of B rows → `(B, D)`.
     pub(crate) fn forward(&self, hidden: &Tensor, rows: Arc<[u32]>, pass: &Pass) -> Result<Tensor> {
@@ -152,13 +155,13 @@ impl Pooler {
     }
 }
 
-/// One row for each text, from which its class is told.
+/// Pooling of a text's states to one row, from which its class is predicted.
 #[derive(Debug, Clone)]
 pub(crate) enum TextPooling {
-    /// Of its first token, `<cls>` (Devlin et al. 2019, section 4.1).
+    /// State of its first token, `<cls>` (Devlin et al. 2019, section 4.1).
     ClassToken(Pooler),
-    /// The mean over its tokens, the marks among them (Reimers and Gurevych 2019, "Sentence-BERT",
-    /// section 3), which has no parameters.
+    /// Mean over its tokens, special ones included (Reimers and Gurevych 2019, "Sentence-BERT",
+    /// section 3); it has no parameters.
     Mean,
 }
 
@@ -173,13 +176,15 @@ impl TextPooling {
     pub(crate) fn cost(config: &ModelConfig) -> PartCost {
         match config.pooling {
             Pooling::ClassToken => Pooler::cost(config),
-            // The states in f32, of which the sums are taken.
+            // The states in f32, which are summed.
             Pooling::Mean => PartCost::default().keeping(config.d_model),
         }
     }
 
+    /// Pools the states of whole texts.
+    ///
     /// # Shapes
-    /// `hidden (N, D)` of B texts, none of which is empty → `(B, D)`.
+    /// `hidden (N, D)` of B texts, none of them empty → `(B, D)`.
     pub(crate) fn forward(
         &self,
         hidden: &Tensor,
@@ -193,10 +198,10 @@ impl TextPooling {
     }
 }
 
-/// The mean of the rows of each sequence, none of which is empty: `(N, D)` → `(B, D)`.
+/// Computes the mean of the rows of each sequence, none of them empty: `(N, D)` → `(B, D)`.
 ///
 /// Sums are taken in f32 at least, row after row in the order of the text, so that a sequence has
-/// the same mean among others as alone.
+/// the same mean in a batch as alone.
 fn mean_of_rows(hidden: &Tensor, lengths: &[usize], pass: &Pass) -> Result<Tensor> {
     let (count, device) = (lengths.len(), hidden.device());
     let wide = if hidden.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
@@ -217,7 +222,7 @@ fn mean_of_rows(hidden: &Tensor, lengths: &[usize], pass: &Pass) -> Result<Tenso
     })
 }
 
-/// The first row of each sequence.
+/// Number of the first row of each sequence.
 pub(crate) fn first_rows(lengths: &[usize]) -> Arc<[u32]> {
     let mut first = 0;
     let row = |&length: &usize| {

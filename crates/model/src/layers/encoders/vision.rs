@@ -13,20 +13,20 @@ use candle_core::{DType, Result, Tensor};
 use taper_ops::rng::name_key;
 use taper_ops::{Dropout, EmbeddingSpec, composed};
 
-/// `stack(dropout([class; W patch + b] + position))`.
+/// Computes `stack(dropout([class; W patch + b] + position))`.
 #[derive(Debug, Clone)]
 pub(crate) struct VisionEncoder {
     patches: PatchEmbedding,
     stack: Stack,
 }
 
-/// `dropout([class; W patch + b] + position)`: what stands for an image as embeddings stand for a
-/// text.
+/// Computes `dropout([class; W patch + b] + position)`: the counterpart of token embeddings for
+/// images.
 #[derive(Debug, Clone)]
 pub(crate) struct PatchEmbedding {
     shape: ImageShape,
     patches: Linear,
-    /// `(1, D)`; none where the class is told from the mean.
+    /// `(1, D)`; `None` if the class is predicted from the mean.
     class_token: Option<Weight>,
     positions: PatchPositions,
     dropout: f64,
@@ -34,7 +34,7 @@ pub(crate) struct PatchEmbedding {
     activations: DType,
 }
 
-/// What is added to the row of each token: `(T, D)`.
+/// Positions added to the row of each token: `(T, D)`.
 #[derive(Debug, Clone)]
 enum PatchPositions {
     Nothing,
@@ -42,7 +42,7 @@ enum PatchPositions {
     Sinusoids(Tensor),
 }
 
-/// Refuses a configuration that this encoder cannot have.
+/// Refuses configurations that this encoder does not support.
 ///
 /// # Errors
 /// Names the key, its value and what it must be.
@@ -79,22 +79,23 @@ impl VisionEncoder {
         })
     }
 
-    /// For one token.
+    /// Cost of one token.
     pub(crate) fn cost(config: &ModelConfig, shape: &ImageShape) -> PartCost {
         PatchEmbedding::cost(config, shape)
             + Stack::cost(config, config.encoder_layers, StackKind::Encoder).0
     }
 
-    /// Runs whole images; a row of `images` has the values of one, channel by channel and row by row.
+    /// Runs whole images; a row of `images` has the values of one image, channel by channel and row
+    /// by row.
     ///
     /// # Shapes
-    /// B images of P patches → `(B·P, D)`, or with tokens for the class `(B·(P + 1), D)`.
+    /// B images of P patches → `(B·P, D)`, or with class tokens `(B·(P + 1), D)`.
     pub(crate) fn forward(&self, images: &Sequences, pass: &Pass) -> Result<Tensor> {
         let (x, tokens) = self.patches.forward(images, pass)?;
         self.stack.forward(x, &tokens, None, pass)
     }
 
-    /// See [`PatchEmbedding::pooled`].
+    /// Pools the states of images; see [`PatchEmbedding::pooled`].
     pub(crate) fn pooled(&self, hidden: &Tensor, count: usize, pass: &Pass) -> Result<Tensor> {
         self.patches.pooled(hidden, count, pass)
     }
@@ -140,30 +141,31 @@ impl PatchEmbedding {
         })
     }
 
-    /// For one token.
+    /// Cost of one token.
     pub(crate) fn cost(config: &ModelConfig, shape: &ImageShape) -> PartCost {
         let class_tokens = usize::from(config.pooling == Pooling::ClassToken);
         let tables = match config.positions {
             Positions::Learned => shape.patches() + 2 * class_tokens,
             _ => class_tokens,
         };
-        // Pixels are kept for the gradient of their projection, which is copied beside the class.
+        // Pixels are kept for the gradient of their projection, whose result is copied to stand
+        // beside the class token.
         PartCost::linear(shape.patch_values(), config.d_model, config.biases)
             .keeping(shape.patch_values() + 2 * config.d_model)
             + PartCost::table(tables, config.d_model)
     }
 
-    /// What an image is to it.
+    /// Shape of the images.
     pub(crate) fn shape(&self) -> &ImageShape {
         &self.shape
     }
 
-    /// Embeds whole images; a row of `images` has the values of one, channel by channel and row by
-    /// row.
+    /// Embeds whole images; a row of `images` has the values of one image, channel by channel and
+    /// row by row.
     ///
     /// # Shapes
-    /// B images of P patches → `(B·P, D)`, or with tokens for the class `(B·(P + 1), D)`; and how
-    /// the rows divide into images.
+    /// B images of P patches → `(B·P, D)`, or with class tokens `(B·(P + 1), D)`; and the division
+    /// of the rows into images.
     pub(crate) fn forward(&self, images: &Sequences, pass: &Pass) -> Result<(Tensor, Sequences)> {
         let (count, patches) = (images.lengths.len(), self.shape.patches());
         let pixels = Tensor::from_vec(
@@ -181,7 +183,7 @@ impl PatchEmbedding {
             }
             None => (rows, 0),
         };
-        // Before the patches of each image the token of the class, which is row 0.
+        // The class token, which is row 0, stands before the patches of each image.
         let tokens = patches + first;
         let id = |image: usize, token: usize| match token.checked_sub(first) {
             Some(patch) => (first + image * patches + patch) as u32,
@@ -204,10 +206,10 @@ impl PatchEmbedding {
         Ok((to_compute(x, self.activations)?, divided))
     }
 
-    /// The state of each image, from which its class is told.
+    /// Computes the state of each image, from which its class is predicted.
     ///
     /// # Shapes
-    /// One row for each of the embedding's, of B images → `(B, D)`.
+    /// As many rows as the embedding of B images → `(B, D)`.
     pub(crate) fn pooled(&self, hidden: &Tensor, count: usize, pass: &Pass) -> Result<Tensor> {
         let (rows, width) = hidden.dims2()?;
         if self.class_token.is_some() {
@@ -220,13 +222,13 @@ impl PatchEmbedding {
     }
 }
 
-/// Sinusoids of two dimensions: in the first half of the width those of the row, in the second those
-/// of the column (Chen et al. 2021, "An Empirical Study of Training Self-Supervised Vision
-/// Transformers", section 4.2; Transformers' ViTMAE has them so, each in `halves`).
+/// Sinusoids in two dimensions: the first half of the width encodes the row, the second the column
+/// (Chen et al. 2021, "An Empirical Study of Training Self-Supervised Vision Transformers", section
+/// 4.2; Transformers' ViTMAE has the same, each in `halves`).
 fn grid_sinusoids(side: usize, width: usize, halves: bool) -> Vec<f32> {
     let half = width / 2;
     let line = sinusoids(side, half, halves);
-    let of = |at: usize| &line[at * half..(at + 1) * half];
+    let sinusoid = |at: usize| &line[at * half..(at + 1) * half];
     let places = (0..side).flat_map(|row| (0..side).map(move |column| (row, column)));
-    places.flat_map(|(row, column)| [of(row), of(column)].concat()).collect()
+    places.flat_map(|(row, column)| [sinusoid(row), sinusoid(column)].concat()).collect()
 }

@@ -7,18 +7,19 @@
 //! ```
 //!
 //! With one expert a token g is p (Switch, equation 2), with several p over the sum of theirs
-//! (GShard, algorithm 1). The tokens of each expert are gathered and multiplied together, so that
-//! the arithmetic is that of the experts that a token goes to and not of all.
+//! (GShard, algorithm 1). The tokens of each expert are gathered and multiplied together, so that a
+//! token costs the arithmetic of its own experts, not of all.
 //!
 //! In training an expert takes at most `capacity · k · tokens / experts` tokens of a micro-batch,
-//! first choices before second ones and each in the order of the tokens (Switch, equation 3); what
-//! is beyond is dropped, and the layer adds nothing for it. Otherwise nothing is dropped: what a
-//! token gets does not depend on the other tokens, and a sentence not on its neighbours.
+//! first choices before second ones and each in the order of the tokens (Switch, equation 3);
+//! further tokens are dropped, and the layer adds nothing for them. Outside of training nothing is
+//! dropped, so that the result of a token does not depend on other tokens, nor that of a sentence
+//! on its neighbours.
 
 #[cfg(test)]
 mod tests;
 
-use super::feed_forward::FeedForward;
+use super::feed_forward::DenseFeedForward;
 use super::head::picked;
 use super::weight::{Residual, Weight};
 use crate::config::ExpertsConfig;
@@ -34,30 +35,30 @@ use taper_ops::{Dropout, composed};
 #[derive(Debug, Clone)]
 pub(crate) struct Experts {
     router: Weight,
-    experts: Vec<FeedForward>,
+    experts: Vec<DenseFeedForward>,
     config: ExpertsConfig,
     site: u64,
 }
 
-/// Where the tokens of a pass go.
+/// Assignment of the tokens of a pass to experts.
 struct Plan {
-    /// The tokens of each expert.
+    /// Tokens of each expert.
     tokens: Vec<Vec<u32>>,
-    /// For each choice, the row of each token among those of all experts, one after the other; the
-    /// row behind the last where it was dropped.
+    /// Row of each token, for each choice, among the rows of all experts, one expert after the
+    /// other; a dropped token has the row after the last.
     rows: Vec<Vec<u32>>,
-    /// For each choice, the expert of each token.
+    /// Expert of each token, for each choice.
     experts: Vec<Vec<u32>>,
-    /// Tokens that were dropped, each as often as it was.
+    /// Number of drops; a token that is dropped twice counts twice.
     dropped: usize,
 }
 
 impl Plan {
-    /// `probabilities` are those of each token; an expert takes at most `capacity` tokens.
+    /// Plans from the `probabilities` of each token; an expert takes at most `capacity` tokens.
     fn new(probabilities: &[Vec<f32>], experts: usize, choices: usize, capacity: usize) -> Self {
         let ranked = |row: &Vec<f32>| {
             let mut order: Vec<u32> = (0..experts as u32).collect();
-            // The first of equal ones first.
+            // Of equal experts the first wins.
             order.sort_by(|&a, &b| row[b as usize].total_cmp(&row[a as usize]));
             order
         };
@@ -69,15 +70,15 @@ impl Plan {
             experts: (0..choices).map(chosen).collect(),
             dropped: 0,
         };
-        // The place of each token among those of its expert.
+        // Place of each token among those of its expert.
         let mut places = Vec::new();
         for of_choice in &plan.experts {
             let mut of_tokens = Vec::with_capacity(of_choice.len());
             for (token, &expert) in of_choice.iter().enumerate() {
-                let own = &mut plan.tokens[expert as usize];
-                of_tokens.push((own.len() < capacity).then_some(own.len()));
-                if own.len() < capacity {
-                    own.push(token as u32);
+                let tokens = &mut plan.tokens[expert as usize];
+                of_tokens.push((tokens.len() < capacity).then_some(tokens.len()));
+                if tokens.len() < capacity {
+                    tokens.push(token as u32);
                 } else {
                     plan.dropped += 1;
                 }
@@ -88,9 +89,9 @@ impl Plan {
         let firsts: Vec<usize> = plan
             .tokens
             .iter()
-            .map(|own| {
-                first += own.len();
-                first - own.len()
+            .map(|tokens| {
+                first += tokens.len();
+                first - tokens.len()
             })
             .collect();
         for (of_choice, places) in plan.experts.iter().zip(places) {
@@ -102,7 +103,7 @@ impl Plan {
         plan
     }
 
-    /// The share of the tokens whose first choice each expert is.
+    /// Share of the tokens whose first choice each expert is.
     fn shares(&self) -> Vec<f64> {
         let mut shares = vec![0.0; self.tokens.len()];
         let first = &self.experts[0];
@@ -124,27 +125,32 @@ impl Plan {
 
 impl Experts {
     pub(crate) fn new(build: &mut Builder, name: &str, config: &ModelConfig) -> Result<Self> {
-        let own = config.experts.clone();
+        let experts = config.experts.clone();
         let expert = |build: &mut Builder, index: usize| {
-            // A single one drops what a dense layer does.
+            // A single expert drops the same elements as a dense layer.
             let site = name_key(name).wrapping_add(index as u64);
-            FeedForward::new(build, &format!("{name}.experts.{index}"), site, config)
+            DenseFeedForward::new(build, &format!("{name}.experts.{index}"), site, config)
         };
         Ok(Self {
-            router: build.matrix(&format!("{name}.router.weight"), own.count, config.d_model, 1)?,
-            experts: (0..own.count).map(|index| expert(build, index)).collect::<Result<_>>()?,
-            config: own,
+            router: build.matrix(
+                &format!("{name}.router.weight"),
+                experts.count,
+                config.d_model,
+                1,
+            )?,
+            experts: (0..experts.count).map(|index| expert(build, index)).collect::<Result<_>>()?,
+            config: experts,
             site: name_key(&format!("{name}.router")),
         })
     }
 
-    /// All experts, of which a token meets those that it is sent to, and the router. Besides, rows
-    /// are kept as they are gathered, as experts give them, as they are brought back and as they are
-    /// weighed; of the router what it sees and its probabilities; and what jitter and dropout make.
+    /// Cost of all experts, of which a token meets those that it is sent to, and of the router.
+    /// Also kept are rows as gathered, as experts return them, as scattered back, and as weighted;
+    /// the router's inputs and probabilities; and the results of jitter and dropout.
     pub(crate) fn cost(config: &ModelConfig) -> PartCost {
         let ExpertsConfig { count, per_token, jitter, .. } = config.experts;
         let drawn = usize::from(jitter > 0.0) + usize::from(config.residual_dropout > 0.0);
-        let one = FeedForward::cost(config);
+        let one = DenseFeedForward::cost(config);
         let router = PartCost::linear(config.d_model, count, false);
         let met = one * per_token;
         PartCost { parameters: (one * count).parameters, ..met }
@@ -152,16 +158,17 @@ impl Experts {
             + router.keeping(8 * count + (1 + 2 * drawn) * config.d_model)
     }
 
-    /// Probabilities of the experts, and the logarithm of the sum of their exponentials behind them:
-    /// `x (N, D)` → `(N, E + 1)`, in f32 whatever the model is in (Switch, section 2.4).
+    /// Computes the probabilities of the experts, followed by the logarithm of the sum of the
+    /// exponentials: `x (N, D)` → `(N, E + 1)`, in f32 whatever the type of the model (Switch,
+    /// section 2.4).
     ///
-    /// In training the router sees x times a number near 1 (appendix B), drawn for each element.
+    /// In training each element of x is multiplied by a random number near 1 (appendix B).
     fn route(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let noise = match pass.noise(self.site) {
             Some(key) if self.config.jitter > 0.0 => {
                 let (counter, jitter) = (Counter::new(key), self.config.jitter);
-                let of = |i| 1.0 + jitter * (2.0 * counter.f64_at(i) - 1.0);
-                let noise: Vec<f64> = (0..x.elem_count() as u64).map(of).collect();
+                let factor = |i| 1.0 + jitter * (2.0 * counter.f64_at(i) - 1.0);
+                let noise: Vec<f64> = (0..x.elem_count() as u64).map(factor).collect();
                 Some(Tensor::from_vec(noise, x.shape(), &Device::Cpu)?)
             }
             _ => None,
@@ -182,9 +189,9 @@ impl Experts {
         })
     }
 
-    /// `α E Σ f_e P_e + β Σ_t z_t² / N`, with f_e the share of the tokens whose first choice e is,
-    /// P_e the mean of its probability (Switch, equations 4 to 6), and z the logarithm that
-    /// [`Experts::route`] gives (Zoph et al. 2022, "ST-MoE", equation 5).
+    /// Adds the loss `α E Σ f_e P_e + β Σ_t z_t² / N`, with f_e the share of the tokens whose first
+    /// choice is e, P_e the mean probability of e (Switch, equations 4 to 6), and z the logarithm
+    /// that [`Experts::route`] gives (Zoph et al. 2022, "ST-MoE", equation 5).
     fn auxiliary(&self, routed: &Tensor, plan: &Plan, pass: &Pass) -> Result<()> {
         let experts = self.experts.len();
         let shares = Tensor::from_vec(plan.shares(), (1, experts), &Device::Cpu)?;
@@ -201,7 +208,7 @@ impl Experts {
         Ok(())
     }
 
-    /// `residual + dropout(y)`.
+    /// Computes `residual + dropout(y)`.
     ///
     /// # Shapes
     /// `(N, D)` → `(N, D)`.
@@ -230,15 +237,16 @@ impl Experts {
                 .iter()
                 .map(|of_choice| routed.gather(&index(of_choice)?, 1))
                 .collect::<Result<_>>()?; // (N, 1) each
-            let weighed =
-                |gate: &Tensor, own: &Tensor| own.broadcast_mul(&gate.to_dtype(own.dtype())?);
+            let weighed = |gate: &Tensor, result: &Tensor| {
+                result.broadcast_mul(&gate.to_dtype(result.dtype())?)
+            };
             let mut sum = weighed(&gates[0], &brought[0])?;
             if let [first, others @ ..] = gates.as_slice()
                 && !others.is_empty()
             {
                 let total = others.iter().try_fold(first.clone(), |total, gate| total + gate)?;
-                for (gate, own) in others.iter().zip(&brought[1..]) {
-                    sum = (sum + weighed(gate, own)?)?;
+                for (gate, result) in others.iter().zip(&brought[1..]) {
+                    sum = (sum + weighed(gate, result)?)?;
                 }
                 sum = sum.broadcast_div(&total.to_dtype(sum.dtype())?)?;
             }
@@ -246,32 +254,32 @@ impl Experts {
         })
     }
 
-    /// What each token's experts give for it, zero where it was dropped: `(N, D)` for each choice.
+    /// Results of each token's experts, zero for dropped tokens: `(N, D)` for each choice.
     fn brought(&self, x: &Tensor, plan: &Plan, pass: &Pass) -> Result<Vec<Tensor>> {
         let mut results = Vec::with_capacity(self.experts.len());
         for (expert, tokens) in self.experts.iter().zip(&plan.tokens) {
-            // In training every parameter gets a gradient: for an expert without tokens the first
-            // one is computed in vain, and its gradient is zero.
+            // In training every parameter gets a gradient: an expert without tokens runs on the
+            // first token, and its gradient is zero.
             let is_idle = tokens.is_empty();
             if is_idle && !(pass.is_training() && x.dim(0)? > 0) {
                 continue;
             }
             let rows: Arc<[u32]> = if is_idle { [0].into() } else { tokens.as_slice().into() };
-            let own = picked(x, rows, Dropout::none(), pass)?;
-            results.push((expert.alone(&own, pass)?, is_idle));
+            let inputs = picked(x, rows, Dropout::none(), pass)?;
+            results.push((expert.alone(&inputs, pass)?, is_idle));
         }
         let (rows, width) = x.dims2()?;
         if rows == 0 {
             return Ok(vec![x.clone(); plan.rows.len()]);
         }
-        // What was computed in vain stands behind the row of zeros.
+        // The results of idle experts stand after the row of zeros.
         results.sort_by_key(|(_, is_idle)| *is_idle);
         let busy = results.iter().filter(|(_, is_idle)| !is_idle).count();
-        let inputs: Vec<&Tensor> = results.iter().map(|(own, _)| own).collect();
+        let inputs: Vec<&Tensor> = results.iter().map(|(result, _)| result).collect();
         let all = composed::on_tape(pass.tape(), "rows of experts", &inputs, |inputs| {
             let zeros = Tensor::zeros((1, width), x.dtype(), x.device())?;
-            let (own, idle) = inputs.split_at(busy);
-            let parts: Vec<&Tensor> = own.iter().chain([&zeros]).chain(idle).collect();
+            let (busy, idle) = inputs.split_at(busy);
+            let parts: Vec<&Tensor> = busy.iter().chain([&zeros]).chain(idle).collect();
             Tensor::cat(&parts, 0)
         })?;
         let of_choice =

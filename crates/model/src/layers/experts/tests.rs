@@ -1,5 +1,5 @@
 //! A layer of experts by itself: against Transformers' Switch (a golden file of
-//! `scripts/golden/layers/experts.py`), where its tokens go, and what it costs.
+//! `scripts/golden/layers/experts.py`), by its assignment of tokens, and by its cost.
 
 use super::*;
 use crate::layers::weight::Residual;
@@ -40,7 +40,7 @@ fn run(experts: &Experts, x: &Tensor, residual: &Tensor, pass: &Pass) -> Tensor 
 #[test]
 fn switch_transformers_agree() {
     let file = golden();
-    // An expert takes 5 of 18 tokens.
+    // Capacity: 5 of 18 tokens.
     let own = ExpertsConfig {
         count: 4,
         capacity: 1.1,
@@ -100,7 +100,7 @@ fn switch_transformers_agree() {
 fn first_choices_have_the_first_places() {
     let rows = [[0.6, 0.3, 0.1], [0.5, 0.4, 0.1], [0.2, 0.7, 0.1], [0.4, 0.4, 0.2]];
     let rows: Vec<Vec<f32>> = rows.iter().map(|row| row.to_vec()).collect();
-    // Of equal ones the first; the second choices of tokens 0, 1 and 3 find expert 1 full.
+    // Of equal experts the first wins; the second choices of tokens 0, 1 and 3 find expert 1 full.
     let plan = Plan::new(&rows, 3, 2, 2);
     assert_eq!(plan.experts, [[0, 0, 1, 0], [1, 1, 0, 1]]);
     assert_eq!(plan.tokens, [vec![0, 1], vec![2, 0], vec![]]);
@@ -111,8 +111,9 @@ fn first_choices_have_the_first_places() {
     assert_eq!(plan.routing(), Routing { routed: 8, dropped: 4, busiest: 12 });
 }
 
-/// `Σ gradient ⊙ direction` of output and losses together, against the central difference along that
-/// direction, in f64: by the input, the router and each expert, with jitter and dropped tokens.
+/// Compares `Σ gradient ⊙ direction` of output and losses together with the central difference
+/// along that direction, in f64: by the input, the router and each expert, with jitter and dropped
+/// tokens.
 #[test]
 fn gradients_are_finite_differences() {
     for per_token in [1, 2] {
@@ -124,12 +125,12 @@ fn gradients_are_finite_differences() {
             z_loss: 0.3,
             ..ExpertsConfig::default()
         };
-        // Of relu the derivative jumps.
+        // The derivative of relu jumps.
         let activation = crate::ActivationKind::Gelu;
         let (made, _) = layer(&ModelConfig { activation, ..config(6, 8, own) });
         let experts = Experts {
             router: made.router.in_f64(),
-            experts: made.experts.iter().map(FeedForward::in_f64).collect(),
+            experts: made.experts.iter().map(DenseFeedForward::in_f64).collect(),
             ..made
         };
         let random = |shape: &[usize], key| {
@@ -155,7 +156,7 @@ fn gradients_are_finite_differences() {
         let one = root.ones_like().unwrap();
         let gradients = pass.into_tape().unwrap().differentiate(&root, &one).unwrap();
         let train = Pass::train(1, 1, 0);
-        let matrices = experts.experts.iter().flat_map(FeedForward::matrices);
+        let matrices = experts.experts.iter().flat_map(DenseFeedForward::matrices);
         let weights = [&experts.router].into_iter().chain(matrices).map(|it| it.get(&train));
         for (index, variable) in [x.as_tensor()].into_iter().chain(weights).enumerate() {
             let direction = random(variable.dims(), 3);
@@ -179,7 +180,8 @@ fn gradients_are_finite_differences() {
     }
 }
 
-/// Two experts a token: gates are shares of the two, and nothing is dropped when evaluating.
+/// With two experts a token, gates are their shares of the sum, and nothing is dropped in
+/// evaluation.
 #[test]
 fn two_experts_weigh_as_their_shares() {
     let own = ExpertsConfig { count: 3, per_token: 2, capacity: 1.0, ..ExpertsConfig::default() };
@@ -207,7 +209,7 @@ fn two_experts_weigh_as_their_shares() {
     }
 }
 
-/// Whatever the number of experts, the products are those of one feed-forward layer a token.
+/// With any number of experts, the products are those of one feed-forward layer per token.
 #[test]
 fn arithmetic_is_that_of_the_experts_that_are_met() {
     let counted = |count: usize, per_token: usize| {
@@ -222,7 +224,8 @@ fn arithmetic_is_that_of_the_experts_that_are_met() {
             run(&experts, &x, &x, &Pass::evaluate());
             taper_ops::profile::stop().flops as f64
         };
-        // Other tests of this process may multiply at the same time, which can only add.
+        // Other tests of this process may multiply at the same time, which can only add to the
+        // count.
         let counted = (0..8).map(once).fold(f64::INFINITY, f64::min);
         (counted, 1024.0 * Experts::cost(&shape).flops)
     };

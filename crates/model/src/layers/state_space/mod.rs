@@ -7,18 +7,19 @@
 //! output = W_out y
 //! ```
 //!
-//! In a `mamba` Δ = softplus(W_up W_down u + b), B = W_B u and C = W_C u, so that a token decides
-//! what is kept of it and of what was before. In an `s4d` they are parameters, and the layer is a
-//! convolution with one kernel for each channel.
+//! In a `mamba` Δ = softplus(W_up W_down u + b), B = W_B u and C = W_C u, so that each token
+//! decides how much of itself and of the past is kept. In an `s4d` they are parameters, and the
+//! layer is a convolution with one kernel for each channel.
 //!
-//! All that is remembered of a text are the last inputs of the convolution and h.
+//! The only state of a text is the last inputs of the convolution, and h.
 //!
-//! **Decision.** In an encoder, where tokens see what follows too, two such layers read a sequence
+//! **Decision.** In an encoder, whose tokens also see what follows, two such layers read a sequence
 //! from both ends, with W_in, z and W_out in common (Zhu et al. 2024, "Vision Mamba", algorithm 1).
 //!
-//! **Decision.** A is each channel's −1, −2, … at first, and the bias of Δ such that Δ is between
-//! 0.001 and 0.1, evenly by its logarithm (section 3.6 and the authors' implementation). What weight
-//! decay would pull to a different memory is no matrix in the store, so that it leaves it alone.
+//! **Decision.** Initially A is −1, −2, … in each channel, and the bias of Δ makes Δ log-uniform
+//! between 0.001 and 0.1 (section 3.6 and the authors' implementation). The store does not hold
+//! these parameters as matrices, so that weight decay leaves them alone; it would change how long
+//! they remember.
 
 #[cfg(test)]
 mod tests;
@@ -35,29 +36,29 @@ use taper_ops::{
     selective_scan, selective_scan_after,
 };
 
-/// Steps at first: the least and the largest.
+/// Smallest and largest initial step size.
 const STEPS: (f64, f64) = (1e-3, 0.1);
 
-/// Tokens from one state that is kept for the way back to the next.
+/// Number of tokens between two states that are kept for the backward pass.
 const KEPT_EVERY: usize = 32;
 
 /// A state-space layer.
 #[derive(Debug, Clone)]
 pub(crate) struct StateSpace {
     input: Linear,
-    core: Core,
+    mechanism: StateSpaceMechanism,
     output: Linear,
 }
 
-/// What happens between the projections.
+/// Computation between the projections.
 #[derive(Debug, Clone)]
-pub(crate) struct Core {
+pub(crate) struct StateSpaceMechanism {
     /// From the first token to the last; in an encoder also from the last to the first.
     directions: Vec<Direction>,
     channels: usize,
-    /// Multiplications and additions of a token.
+    /// Multiplications and additions per token.
     flops: f64,
-    /// Scalars that are kept of a token.
+    /// Scalars kept per token.
     kept: f64,
 }
 
@@ -72,17 +73,17 @@ struct Direction {
     reverse: bool,
 }
 
-/// Where Δ, B and C come from.
+/// Source of Δ, B and C.
 #[derive(Debug, Clone)]
 enum Steps {
-    /// From the token.
+    /// Computed from each token.
     Selective { down: Linear, up: Linear, in_out: Linear },
-    /// They are parameters.
+    /// Parameters.
     Fixed { delta: Weight, in_out: Weight },
 }
 
 impl StateSpace {
-    /// In a stack that is causal or not.
+    /// Makes the layer for a stack that is causal or not.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,
@@ -92,20 +93,20 @@ impl StateSpace {
         let (width, channels) = (config.d_model, config.state_space.expand * config.d_model);
         Ok(Self {
             input: Linear::new(build, &format!("{name}.in"), width, 2 * channels, 2)?,
-            core: Core::new(build, name, config, (causal, layer))?,
+            mechanism: StateSpaceMechanism::new(build, name, config, (causal, layer))?,
             output: Linear::new(build, &format!("{name}.out"), channels, width, 1)?,
         })
     }
 
-    /// Both projections and what is between them.
+    /// Cost of both projections and the computation between them.
     pub(crate) fn cost(config: &ModelConfig, causal: bool, layer: usize) -> PartCost {
         let (width, channels) = (config.d_model, config.state_space.expand * config.d_model);
         PartCost::linear(width, channels, config.biases) * 2
-            + Core::cost(config, causal, layer)
+            + StateSpaceMechanism::cost(config, causal, layer)
             + PartCost::linear(channels, width, config.biases)
     }
 
-    /// `(N, D)` → `(N, D)`, added to the residual.
+    /// Runs whole sequences, and adds the result to the residual: `(N, D)` → `(N, D)`.
     pub(crate) fn forward(
         &self,
         x: &Tensor,
@@ -114,10 +115,10 @@ impl StateSpace {
         pass: &Pass,
     ) -> Result<Tensor> {
         let gated = self.input.forward(x, pass)?; // (N, 2·E)
-        self.output.onto(&self.core.run(&gated, lengths, pass)?, residual, pass)
+        self.output.onto(&self.mechanism.run(&gated, lengths, pass)?, residual, pass)
     }
 
-    /// One new token for each row: `(R, D)` → `(R, D)`.
+    /// Runs one new token in each row: `(R, D)` → `(R, D)`.
     pub(crate) fn step(
         &self,
         x: &Tensor,
@@ -127,13 +128,13 @@ impl StateSpace {
     ) -> Result<Tensor> {
         let gated = self.input.forward(x, pass)?; // (R, 2·E)
         let lengths: Arc<[usize]> = vec![1; x.dim(0)?].into();
-        let (out, remembered) = self.core.go_on(&gated, &lengths, past.running.as_ref(), pass)?;
+        let (out, remembered) =
+            self.mechanism.go_on(&gated, &lengths, past.running.as_ref(), pass)?;
         past.running = Some(remembered);
         self.output.onto(&out, residual, pass)
     }
 
-    /// Whole texts at once, with what [`StateSpace::step`] would give token by token: `(N, D)` →
-    /// `(N, D)`.
+    /// Runs whole texts at once, as [`StateSpace::step`] would token by token: `(N, D)` → `(N, D)`.
     pub(crate) fn read(
         &self,
         x: &Tensor,
@@ -142,13 +143,13 @@ impl StateSpace {
         pass: &Pass,
     ) -> Result<Tensor> {
         let gated = self.input.forward(x, pass)?; // (N, 2·E)
-        let (out, remembered) = self.core.go_on(&gated, &texts.lengths.into(), None, pass)?;
+        let (out, remembered) = self.mechanism.go_on(&gated, &texts.lengths.into(), None, pass)?;
         past.put_running(remembered, texts)?;
         self.output.onto(&out, residual, pass)
     }
 }
 
-impl Core {
+impl StateSpaceMechanism {
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,
@@ -166,37 +167,37 @@ impl Core {
         Ok(Self { directions, channels, flops, kept })
     }
 
-    /// Elements of a row of what goes in.
+    /// Width of a row of the inputs.
     pub(crate) fn input_width(&self) -> usize {
         2 * self.channels
     }
 
-    /// Multiplications and additions for so many tokens.
+    /// Multiplications and additions for `tokens` tokens.
     pub(crate) fn flops(&self, tokens: usize) -> f64 {
         self.flops * tokens as f64
     }
 
-    /// Scalars that are kept for the way back, of so many tokens, beside the input.
+    /// Scalars that are kept for the backward pass of `tokens` tokens, beside the input.
     pub(crate) fn kept(&self, tokens: usize) -> f64 {
         self.kept * tokens as f64
     }
 
     fn cost(config: &ModelConfig, causal: bool, layer: usize) -> PartCost {
-        let own = &config.state_space;
-        let (channels, states) = (own.expand * config.d_model, own.states);
+        let shape = &config.state_space;
+        let (channels, states) = (shape.expand * config.d_model, shape.states);
         let selective = is_selective(config, causal, layer);
         let convolution = PartCost {
-            flops: 2.0 * (own.convolution * channels) as f64,
-            ..PartCost::table(own.convolution + 1, channels)
+            flops: 2.0 * (shape.convolution * channels) as f64,
+            ..PartCost::table(shape.convolution + 1, channels)
         };
         let scan = PartCost {
             flops: (channels * (7 * states + 8)) as f64,
-            // What comes out, and the states of every thirty-second token.
+            // The output, and the states of every thirty-second token.
             kept: channels as f64 * (1.0 + states as f64 / KEPT_EVERY as f64),
             ..PartCost::table(states + 1, channels)
         };
         let steps = if selective {
-            let rank = own.rank(config.d_model);
+            let rank = shape.rank(config.d_model);
             PartCost::linear(channels, rank, false)
                 + PartCost::linear(rank, channels, true)
                 + PartCost::linear(channels, 2 * states, false)
@@ -204,12 +205,12 @@ impl Core {
             PartCost::table(2 * states + 1, channels)
         };
         let one = convolution.keeping(channels) + steps + scan;
-        // Of two directions the sum is kept besides.
+        // With two directions, the sum is kept as well.
         let all = if causal { one } else { (one * 2).keeping(channels) };
         PartCost { mixing_flops: all.flops, ..all }
     }
 
-    /// Whole sequences.
+    /// Runs whole sequences.
     ///
     /// # Shapes
     /// `gated (N, 2·E)` → `(N, E)`.
@@ -232,9 +233,9 @@ impl Core {
         }
     }
 
-    /// Sequences that go on after what is `remembered` of each, or begin; and what is to be
-    /// remembered of them: the last inputs of the convolution, `(K − 1, E)`, and the states, `(E,
-    /// S)`, in f32 at least.
+    /// Runs sequences that continue from the state `remembered` of each, or begin anew. Returns the
+    /// results and the new states: the last inputs of the convolution, `(K − 1, E)`, and h,
+    /// `(E, S)`, in f32 or wider.
     ///
     /// # Shapes
     /// `gated (N, 2·E)`, `remembered (B, (K − 1 + S)·E)` → `(N, E)`, `(B, (K − 1 + S)·E)`.
@@ -266,7 +267,7 @@ impl Direction {
         let StateSpaceConfig { expand, states, convolution, .. } = config.state_space;
         let (channels, rank) = (expand * config.d_model, config.state_space.rank(config.d_model));
         let (least, largest) = STEPS;
-        // Softplus of this is a step.
+        // The inverse of softplus, so that softplus of the bias is the step size.
         let step = |uniform: f32| {
             let step = least * (largest / least).powf(f64::from(uniform));
             step.exp_m1().ln() as f32
@@ -281,9 +282,9 @@ impl Direction {
             let bias = build.uniform(&format!("{name}.step_up.bias"), &[channels], step)?;
             let in_out = build.matrix(&format!("{name}.in_out.weight"), 2 * states, channels, 2)?;
             Steps::Selective {
-                down: Linear::of(down, None, build.products),
-                up: Linear::of(up, Some(bias), build.products),
-                in_out: Linear::of(in_out, None, build.products),
+                down: Linear::from_parts(down, None, build.products),
+                up: Linear::from_parts(up, Some(bias), build.products),
+                in_out: Linear::from_parts(in_out, None, build.products),
             }
         } else {
             Steps::Fixed {
@@ -291,7 +292,7 @@ impl Direction {
                 in_out: build.add(
                     &format!("{name}.in_out.bias"),
                     &[channels * 2 * states],
-                    // B is one, and C is normal.
+                    // B is all ones, and C is normally distributed.
                     |counter, i| match (i as usize % (2 * states)) < states {
                         true => 1.0,
                         false => counter.normal_at(i) as f32,
@@ -327,7 +328,7 @@ impl Direction {
         )
     }
 
-    /// Δ before softplus, and B and C.
+    /// Computes Δ before softplus, and B and C.
     fn steps(&self, x: &Tensor, pass: &Pass) -> Result<(Tensor, Tensor)> {
         Ok(match &self.steps {
             Steps::Selective { down, up, in_out } => {
@@ -391,7 +392,7 @@ impl Direction {
     }
 }
 
-/// The last inputs of each sequence, after those that were in the window before it.
+/// Last inputs of each sequence, preceded by those of the previous window.
 ///
 /// # Shapes
 /// `gated (N, 2·E)`, `window (B, (K − 1)·E)` → the same as `window`.
@@ -405,15 +406,15 @@ fn window_after(
     if kept == 0 {
         return Ok(window.clone());
     }
-    let own = gated.narrow(1, 0, channels)?.to_dtype(window.dtype())?.contiguous()?;
-    // Inputs of the window stand behind those of the sequences.
-    let rows = Tensor::cat(&[own, window.reshape((batch * kept, channels))?], 0)?;
+    let inputs = gated.narrow(1, 0, channels)?.to_dtype(window.dtype())?.contiguous()?;
+    // Inputs of the window stand after those of the sequences.
+    let rows = Tensor::cat(&[inputs, window.reshape((batch * kept, channels))?], 0)?;
     let (mut first, all) = (0, gated.dim(0)?);
     let mut index = Vec::with_capacity(batch * kept);
     for (sequence, &length) in lengths.iter().enumerate() {
         for place in 0..kept {
             index.push(match (length + place).checked_sub(kept) {
-                Some(own) => first + own,
+                Some(inputs) => first + inputs,
                 None => all + sequence * kept + place + length,
             } as u32);
         }

@@ -5,7 +5,7 @@ use crate::composed::drop;
 use crate::spec::{HierarchicalSpec, Hierarchy};
 use candle_core::{D, Result, Tensor};
 
-/// Chunks of padded sequences: `n` of `C` tokens each.
+/// Padded sequences, cut into `n` chunks of `C` tokens each.
 struct Chunks {
     /// `(B, H, n, C, Dh)` each.
     query: Tensor,
@@ -54,7 +54,8 @@ pub fn hierarchical_attention(qkv: &Tensor, spec: &HierarchicalSpec) -> Result<T
     unpad(&out, &spec.lengths, count * chunk)?.to_dtype(qkv.dtype())
 }
 
-/// The weight of each token for each query: that of a summary is shared by its tokens.
+/// Computes the weight of each token for each query; the weight of a summary is divided among its
+/// tokens.
 ///
 /// # Shapes
 /// As [`crate::hierarchical_attention`] → `(B, H, T, T)`, each sequence padded to the longest.
@@ -68,7 +69,7 @@ pub fn hierarchical_attention_weights(qkv: &Tensor, spec: &HierarchicalSpec) -> 
     let weights = chunks.weights(spec, &hierarchy)?; // (B, H, n, C, P)
     let (batch, heads, count, chunk, _) = chunks.query.dims5()?;
     let (all, longest) = (count * chunk, spec.lengths.iter().copied().max().unwrap_or(0));
-    // For each chunk, how much of what is at a place is each token's.
+    // Share of each token in each place of each chunk.
     let mut shares = vec![0.0_f64; batch * count * hierarchy.places() * all];
     for (row, &length) in spec.lengths.iter().enumerate() {
         let counts = hierarchy.counts(length);
@@ -100,11 +101,11 @@ pub fn hierarchical_attention_weights(qkv: &Tensor, spec: &HierarchicalSpec) -> 
     weights.narrow(2, 0, longest)?.narrow(3, 0, longest)?.contiguous()
 }
 
-/// One query for each of B sequences, the last of its tokens.
+/// Attends from one query in each of B sequences, its last token.
 ///
 /// # Shapes
-/// `query (B, D)`, `key_value (B, T, 2·D)`: key and value of all tokens side by side, zero behind the
-/// last → `(B, D)`.
+/// `query (B, D)`, `key_value (B, T, 2·D)`: key and value of all tokens side by side, zero after
+/// the last → `(B, D)`.
 ///
 /// # Errors
 /// When the shapes disagree.
@@ -120,13 +121,13 @@ pub fn hierarchical_attention_step(
     let padded = wide(key_value)?.pad_with_zeros(1, 0, count * chunk - longest)?;
     let all = count * chunk;
     let with_means = |index: usize| {
-        let own = padded
+        let same_chunk = padded
             .narrow(2, index * heads * head, heads * head)?
             .reshape((batch, all, heads, head))?
             .transpose(1, 2)?
             .contiguous()?; // (B, H, n·C, Dh)
-        let chunks = own.reshape((batch, heads, count, chunk, head))?;
-        let mut parts = vec![own];
+        let chunks = same_chunk.reshape((batch, heads, count, chunk, head))?;
+        let mut parts = vec![same_chunk];
         parts.extend(means(&chunks, &spec.lengths, &hierarchy)?);
         Tensor::cat(&parts, 2)
     };
@@ -136,9 +137,11 @@ pub fn hierarchical_attention_step(
     let keys = scores.dim(D::Minus1)?;
     let mut mask = Vec::with_capacity(batch * keys);
     for &length in spec.lengths.iter() {
-        let own = length.saturating_sub(1) / chunk;
+        let last_chunk = length.saturating_sub(1) / chunk;
         let of_sequence = mask.len();
-        mask.extend((0..all).map(|j| if j / chunk == own && j < length { 0.0 } else { HIDDEN }));
+        mask.extend(
+            (0..all).map(|j| if j / chunk == last_chunk && j < length { 0.0 } else { HIDDEN }),
+        );
         let counts = hierarchy.counts(length);
         let mut first = mask.len();
         mask.resize(of_sequence + keys, HIDDEN);
@@ -149,7 +152,7 @@ pub fn hierarchical_attention_step(
             first += in_level;
             in_level = in_level.div_ceil(chunk);
         }
-        for (level, among, _) in hierarchy.seen(own, &counts) {
+        for (level, among, _) in hierarchy.seen(last_chunk, &counts) {
             for index in among {
                 let tokens = hierarchy.tokens(level, index, length);
                 mask[levels[level - 1] + index] = (tokens as f64).ln();
@@ -162,7 +165,7 @@ pub fn hierarchical_attention_step(
 }
 
 impl Chunks {
-    /// `(N, 3·D)` → chunks, in f32 at least.
+    /// Splits `(N, 3·D)` into chunks, in f32 or wider.
     fn new(qkv: &Tensor, spec: &HierarchicalSpec, hierarchy: &Hierarchy) -> Result<Self> {
         let padded = wide(&pad(qkv, &spec.lengths)?)?; // (B, T, 3·D)
         let (batch, longest, width) = padded.dims3()?;
@@ -182,15 +185,15 @@ impl Chunks {
         Ok(Self { query: part(0)?, key: part(1)?, value: part(2)? })
     }
 
-    /// The weights of what is at each place of a query: `(B, H, n, C, P)`.
+    /// Computes the weights of all places for each query: `(B, H, n, C, P)`.
     fn weights(&self, spec: &HierarchicalSpec, hierarchy: &Hierarchy) -> Result<Tensor> {
         let (batch, heads, count, chunk, head) = self.query.dims5()?;
         let scale = (head as f64).powf(-0.5);
         let groups = batch * heads * count;
         let query = (&self.query * scale)?;
         let key = self.key.reshape((groups, chunk, head))?.transpose(1, 2)?.contiguous()?;
-        let own = query.reshape((groups, chunk, head))?.times(&key)?;
-        let mut scores = vec![own.reshape((batch, heads, count, chunk, chunk))?];
+        let same_chunk = query.reshape((groups, chunk, head))?.times(&key)?;
+        let mut scores = vec![same_chunk.reshape((batch, heads, count, chunk, chunk))?];
         for (level, means) in (1..).zip(&means(&self.key, &spec.lengths, hierarchy)?) {
             let (of_level, places) = if level < hierarchy.levels {
                 let keys = siblings(means, level, count, hierarchy)?;
@@ -209,16 +212,16 @@ impl Chunks {
         let mut mask = vec![HIDDEN; batch * count * chunk * places];
         for (row, &length) in spec.lengths.iter().enumerate() {
             let counts = hierarchy.counts(length);
-            for own in 0..length.div_ceil(chunk) {
-                let first = (row * count + own) * chunk;
-                let tokens = (length - own * chunk).min(chunk);
+            for index in 0..length.div_ceil(chunk) {
+                let first = (row * count + index) * chunk;
+                let tokens = (length - index * chunk).min(chunk);
                 for (i, mask) in mask[first * places..(first + chunk) * places]
                     .chunks_exact_mut(places)
                     .enumerate()
                 {
                     let seen = if spec.causal { tokens.min(i + 1) } else { tokens };
                     mask[..seen].fill(0.0);
-                    for (level, among, place) in hierarchy.seen(own, &counts) {
+                    for (level, among, place) in hierarchy.seen(index, &counts) {
                         for (place, index) in (place..).zip(among) {
                             mask[place] = (hierarchy.tokens(level, index, length) as f64).ln();
                         }
@@ -231,12 +234,12 @@ impl Chunks {
     }
 }
 
-/// The means of the chunks of each level: `(B, H, n, C, Dh)`, zero behind a sequence →
-/// `(B, H, m, Dh)` each.
+/// Computes the means of the chunks of each level: `(B, H, n, C, Dh)`, zero after the end of a
+/// sequence → `(B, H, m, Dh)` each.
 fn means(x: &Tensor, lengths: &[usize], hierarchy: &Hierarchy) -> Result<Vec<Tensor>> {
     let (batch, heads, _, chunk, head) = x.dims5()?;
     let mut sums = x.sum(3)?;
-    let mut found = Vec::new();
+    let mut means = Vec::new();
     for level in 1..=hierarchy.levels {
         let count = sums.dim(2)?;
         let share = |length: usize, index: usize| {
@@ -244,19 +247,19 @@ fn means(x: &Tensor, lengths: &[usize], hierarchy: &Hierarchy) -> Result<Vec<Ten
         };
         let shares = lengths.iter().flat_map(|&length| (0..count).map(move |i| share(length, i)));
         let shares = Tensor::from_vec(shares.collect(), (batch, 1, count, 1), x.device())?;
-        found.push(sums.broadcast_mul(&shares.to_dtype(x.dtype())?)?);
+        means.push(sums.broadcast_mul(&shares.to_dtype(x.dtype())?)?);
         if level < hierarchy.levels {
             let above = count.div_ceil(chunk);
             let padded = sums.pad_with_zeros(2, 0, above * chunk - count)?;
             sums = padded.reshape((batch, heads, above, chunk, head))?.sum(3)?;
         }
     }
-    Ok(found)
+    Ok(means)
 }
 
-/// The chunks of a level that are in one of the level above with each of `count` chunks of the first
-/// level: `(B, H, m, Dh)` → `(B·H·n, C, Dh)`. Where there are fewer, the last one stands for the
-/// others.
+/// Gathers, for each of `count` chunks of the first level, the chunks of a level that share its
+/// chunk of the next level: `(B, H, m, Dh)` → `(B·H·n, C, Dh)`. If there are fewer, the last one is
+/// repeated.
 fn siblings(means: &Tensor, level: usize, count: usize, hierarchy: &Hierarchy) -> Result<Tensor> {
     let (batch, heads, last, head) = means.dims4()?;
     let chunk = hierarchy.chunk;
@@ -269,7 +272,7 @@ fn siblings(means: &Tensor, level: usize, count: usize, hierarchy: &Hierarchy) -
     means.index_select(&index, 2)?.reshape((batch * heads * count, chunk, head))
 }
 
-/// Over the last dimension.
+/// Softmax over the last dimension.
 fn softmax(scores: &Tensor) -> Result<Tensor> {
     let largest = scores.detach().max_keepdim(D::Minus1)?;
     let weights = scores.broadcast_sub(&largest)?.exp()?;

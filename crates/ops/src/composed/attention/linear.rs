@@ -1,28 +1,30 @@
 //! Linear attention in Candle's primitives, on padded tensors.
 //!
-//! With a one behind each value, `v' = (v, 1)`, the denominator is the last column of the
-//! numerator, and the sums `S = Σ φ(k) v'ᵀ`, `(M, Dh + 1)` a head of M features, are all that
-//! decoding keeps. Whole sequences go in chunks: within one the products φ(q)·φ(k) are computed as
-//! they are, and S carries what was before.
+//! With a one appended to each value, `v' = (v, 1)`, the denominator is the last column of the
+//! numerator. Decoding keeps only the sums `S = Σ φ(k) v'ᵀ`, `(M, Dh + 1)` for a head of M
+//! features. Whole sequences are computed in chunks: within a chunk from the products φ(q)·φ(k),
+//! and from S for all tokens before it.
 
-use super::random_features::{of_keys, of_queries, together};
+use super::random_features::{key_features, query_features, together};
 use super::{CountedProduct, pad, unpad, wide};
 use crate::spec::LinearAttentionSpec;
 use candle_core::{D, Result, Tensor};
 
-/// Tokens of a chunk, at least: about the width of a head, where both ways to attend take as long.
+/// Fewest tokens of a chunk: about the width of a head, where both ways to compute take equally
+/// long.
 const CHUNK: usize = 64;
 
-/// φ of queries and keys, `(B, H, T, M)`, and values with a one behind each, `(B, H, T, Dh + 1)`.
+/// φ of queries and keys, `(B, H, T, M)`, and values with a one appended to each,
+/// `(B, H, T, Dh + 1)`.
 struct Mapped {
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    /// The exponent that was left out of the keys of a head, `(B, H)`.
+    /// Exponent that was factored out of the keys of a head, `(B, H)`.
     left_out: Option<Tensor>,
 }
 
-/// Sums `S`, `(B, H, M, Dh + 1)`, and the exponent that was left out of them, `(B, H)`.
+/// Sums `S`, `(B, H, M, Dh + 1)`, and the exponent that was factored out of them, `(B, H)`.
 struct Sums(Tensor, Option<Tensor>);
 
 /// See [`crate::linear_attention_after`].
@@ -61,11 +63,12 @@ pub fn linear_attention(
     Ok((out.to_dtype(qkv.dtype())?, Sums(sums, left_out).kept()?))
 }
 
-/// One token more for each row, whose sums over those before are `kept`; and the sums after it.
+/// Attends from one more token in each row, given the sums `kept` over the tokens before it; also
+/// returns the sums including it.
 ///
 /// # Shapes
-/// `qkv (R, 3·D)`, `vectors (M, Dh)`, `kept` as [`crate::linear_attention_after`] gives it, none
-/// before the first token → `(R, D)`, and as `kept`.
+/// `qkv (R, 3·D)`, `vectors (M, Dh)`, `kept` as returned by [`crate::linear_attention_after`],
+/// `None` before the first token → `(R, D)`, and as `kept`.
 ///
 /// # Errors
 /// When the shapes disagree.
@@ -87,7 +90,7 @@ pub fn linear_attention_step(
     Ok((out.reshape((rows, width / 3))?.to_dtype(qkv.dtype())?, sums.kept()?))
 }
 
-/// The weight of each key for each query.
+/// Computes the weight of each key for each query.
 ///
 /// # Shapes
 /// As [`crate::linear_attention`] → `(B, H, T, T)`, each sequence padded to the longest.
@@ -109,7 +112,7 @@ pub fn linear_attention_weights(
     weights.broadcast_div(&(weights.sum_keepdim(D::Minus1)? + epsilon)?)
 }
 
-/// `padded (B, T, 3·D)`; keys beyond their sequence become zero.
+/// Maps `padded (B, T, 3·D)` to features; keys beyond the end of their sequence become zero.
 fn mapped(
     padded: &Tensor,
     vectors: Option<&Tensor>,
@@ -136,15 +139,15 @@ fn mapped(
     let (query, key, left_out) = match vectors {
         None => (feature(&query)?, feature(&key)?.broadcast_mul(&is_real)?, None),
         Some(vectors) => {
-            let (key, left_out) = of_keys(&key, vectors, &is_real)?;
-            (of_queries(&query, vectors)?, key, Some(left_out))
+            let (key, left_out) = key_features(&key, vectors, &is_real)?;
+            (query_features(&query, vectors)?, key, Some(left_out))
         }
     };
     Ok(Mapped { query, key, value, left_out })
 }
 
 impl Sums {
-    /// As a layer keeps them of each row: `(R, …)`.
+    /// Sums in the form that a layer keeps for each row: `(R, …)`.
     fn kept(self) -> Result<Tensor> {
         let sums = self.0.flatten_from(1)?;
         match self.1 {
@@ -153,7 +156,7 @@ impl Sums {
         }
     }
 
-    /// These after what was kept.
+    /// Adds these sums to those kept.
     fn after(self, kept: &Tensor) -> Result<Self> {
         let Self(sums, left_out) = self;
         let (rows, heads, features, width) = sums.dims4()?;
@@ -170,7 +173,7 @@ impl Sums {
     }
 }
 
-/// Numerators by the denominators behind them: `(…, Dh + 1)` → `(…, Dh)`.
+/// Divides numerators by their denominators, the last column: `(…, Dh + 1)` → `(…, Dh)`.
 fn divided(sums: &Tensor, is_random: bool) -> Result<Tensor> {
     let head = sums.dim(D::Minus1)? - 1;
     let epsilon = LinearAttentionSpec::epsilon(is_random);
@@ -178,7 +181,7 @@ fn divided(sums: &Tensor, is_random: bool) -> Result<Tensor> {
     sums.narrow(D::Minus1, 0, head)?.broadcast_div(&denominator)
 }
 
-/// `elu(x) + 1`.
+/// Computes `elu(x) + 1`.
 fn feature(x: &Tensor) -> Result<Tensor> {
     x.elu(1.0)? + 1.0
 }
@@ -187,12 +190,13 @@ fn transposed(x: &Tensor) -> Result<Tensor> {
     x.transpose(D::Minus2, D::Minus1)?.contiguous()
 }
 
-/// The causal sums of each query, and those after the last token.
+/// Computes the causal sums of each query, and the sums after the last token.
 ///
-/// All chunks go at once, since Candle's way back from a part of a tensor writes the whole of it.
+/// All chunks are computed at once, since Candle's backward pass of a slice writes the whole
+/// tensor.
 ///
 /// # Shapes
-/// `query` and `key (B, H, T, M)`, `value (B, H, T, Dh + 1)`, T being one chunk or several whole
+/// `query` and `key (B, H, T, M)`, `value (B, H, T, Dh + 1)`, with T one chunk or several whole
 /// ones → `(B, H, T, Dh + 1)` and `(B, H, M, Dh + 1)`.
 fn in_chunks(
     query: &Tensor,
@@ -208,7 +212,7 @@ fn in_chunks(
     }
     let count = longest.min(chunk);
     let chunks = longest / count;
-    // Heads of all sequences are one dimension G: Candle multiplies no more than four.
+    // Heads of all sequences form one dimension G, since Candle multiplies at most four.
     let in_chunks = |x: &Tensor, width| x.reshape((batch * heads, chunks, count, width));
     let (query, key) = (in_chunks(query, features)?, in_chunks(key, features)?); // (G, K, C, M)
     let value = in_chunks(value, width)?; // (G, K, C, Dh + 1)
@@ -226,8 +230,8 @@ fn in_chunks(
     Ok((out, sums.reshape((batch, heads, features, width))?))
 }
 
-/// For each chunk the sum over those before it: `(G, K, …)` → the same. Each round adds to a sum the
-/// one that ends where it begins, of as many chunks.
+/// Sums over the chunks before each one: `(G, K, …)` → the same. Each round adds to every sum the
+/// sum over equally many chunks that ends where it begins.
 fn sums_before(of_chunks: &Tensor) -> Result<Tensor> {
     let chunks = of_chunks.dim(1)?;
     let later = |x: &Tensor, by: usize| {
@@ -243,7 +247,7 @@ fn sums_before(of_chunks: &Tensor) -> Result<Tensor> {
     Ok(sums)
 }
 
-/// `(C, C)`: 1 where a token sees another of its chunk.
+/// Mask `(C, C)`: 1 where a token sees another of its chunk.
 fn past(count: usize, like: &Tensor) -> Result<Tensor> {
     let ones = (0..count * count).map(|i| f32::from(i % count <= i / count));
     let mask = Tensor::from_vec(ones.collect::<Vec<f32>>(), (count, count), like.device())?;

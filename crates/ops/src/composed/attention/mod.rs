@@ -63,8 +63,8 @@ pub fn cross_attention(
     attend(query, &key_value.narrow(1, 0, width)?, &key_value.narrow(1, width, width)?, bias, spec)
 }
 
-/// The attention weights of packed projections in f32 at least, zero for keys beyond their
-/// sequence, before dropout; the rows of queries beyond theirs mean nothing.
+/// Computes the attention weights of packed projections, in f32 or wider, before dropout. They are
+/// zero for keys beyond the end of their sequence; rows of queries beyond the end are meaningless.
 ///
 /// # Shapes
 /// `query (N, D)`, `key (M, D)`, `bias (H, T, T)` with `T` at least the longest sequence →
@@ -82,8 +82,8 @@ pub fn attention_weights(
     exponents.broadcast_div(&exponents.sum_keepdim(D::Minus1)?)
 }
 
-/// The logarithms of [`attention_weights`], which are finite where a weight is too small for its
-/// type; of keys beyond their sequence they are large and negative.
+/// Computes the logarithms of [`attention_weights`], which are finite even if a weight underflows;
+/// for keys beyond the end of their sequence they are large and negative.
 ///
 /// # Shapes
 /// As [`attention_weights`].
@@ -101,7 +101,7 @@ pub fn attention_log_weights(
     shifted.broadcast_sub(&sums)
 }
 
-/// The scores of each query, of which the largest is 0, as [`attention_weights`] has them.
+/// Computes the scores of each query for [`attention_weights`], shifted so that the largest is 0.
 fn shifted_scores(
     query: &Tensor,
     key: &Tensor,
@@ -127,11 +127,11 @@ fn shifted_scores(
         let bias = bias.narrow(1, 0, queries)?.narrow(2, 0, keys)?.to_dtype(scores.dtype())?;
         scores = scores.broadcast_add(&bias.unsqueeze(0)?)?;
     }
-    // The maximum is a constant shift: detached, it gets no gradient.
+    // The maximum is a constant shift; it is detached, so that it gets no gradient.
     scores.broadcast_sub(&scores.detach().max_keepdim(D::Minus1)?)
 }
 
-/// The length of the longest queries, and of the longest keys, whose scores a device can count.
+/// Lengths of the longest queries and keys, checked to have no more scores than a device can count.
 fn longest(spec: &AttentionSpec, device: &Device) -> Result<[usize; 2]> {
     let longest = |lengths: &[usize]| lengths.iter().copied().max().unwrap_or(0);
     let [queries, keys] = [longest(&spec.query_lengths), longest(&spec.key_lengths)];
@@ -164,7 +164,7 @@ fn attend(
     unpad(&out.reshape((batch * queries, width))?, &spec.query_lengths, queries)
 }
 
-/// What the kernels for CUDA need of a batch, the same for all its layers.
+/// Data of a batch for the CUDA kernels, the same for all its layers.
 #[cfg(feature = "cuda")]
 fn sequences(spec: &AttentionSpec, device: &Device) -> Result<crate::cuda::Sequences> {
     static STARTS: Recent<Arc<[usize]>> = Recent::new();
@@ -189,10 +189,10 @@ fn sequences(spec: &AttentionSpec, device: &Device) -> Result<crate::cuda::Seque
     })
 }
 
-/// Each of the packed sequences in its own row, and zeros behind it.
+/// Unpacks sequences, each into its own row, followed by zeros.
 ///
 /// # Shapes
-/// `(N, D)` → `(B, T, D)`, T being the longest length.
+/// `(N, D)` → `(B, T, D)`, with T the longest length.
 ///
 /// # Errors
 /// When the lengths do not sum to `N`.
@@ -208,14 +208,14 @@ pub fn pad(x: &Tensor, lengths: &[usize]) -> Result<Tensor> {
             return out?.reshape(shape);
         }
     }
-    // One row of zeros behind the last token is what padding points at.
+    // Padding reads one row of zeros after the last token.
     let zero = Tensor::zeros((1, width), x.dtype(), x.device())?;
     let with_zero = Tensor::cat(&[&x.contiguous()?, &zero], 0)?;
     let index = padded(lengths, longest, rows as u32, x.device())?;
     with_zero.index_select(&index, 0)?.reshape(shape)
 }
 
-/// The real tokens of sequences that were padded to `longest`, packed.
+/// Packs the real tokens of sequences that were padded to `longest`.
 ///
 /// # Shapes
 /// `(B·T, D)` → `(N, D)`.
@@ -234,7 +234,7 @@ pub fn unpad(x: &Tensor, lengths: &[usize], longest: usize) -> Result<Tensor> {
     x.index_select(&index, 0)
 }
 
-/// For each padded row its packed one, or `absent`: `(B·T,)`.
+/// Packed row of each padded row, or `absent`: `(B·T,)`.
 fn padded(lengths: &[usize], longest: usize, absent: u32, device: &Device) -> Result<Tensor> {
     static INDICES: Recent<(Vec<usize>, usize, u32)> = Recent::new();
     INDICES.get((lengths.to_vec(), longest, absent), device, || {
@@ -249,7 +249,7 @@ fn padded(lengths: &[usize], longest: usize, absent: u32, device: &Device) -> Re
     })
 }
 
-/// For each packed row its padded one: `(N,)`.
+/// Padded row of each packed row: `(N,)`.
 fn packed(lengths: &[usize], longest: usize, device: &Device) -> Result<Tensor> {
     static INDICES: Recent<(Vec<usize>, usize)> = Recent::new();
     INDICES.get((lengths.to_vec(), longest), device, || {
@@ -262,10 +262,10 @@ fn packed(lengths: &[usize], longest: usize, device: &Device) -> Result<Tensor> 
     })
 }
 
-/// Hidden scores get this: `exp` of it is 0 in every float type, and it is finite in all of them.
+/// Score of hidden keys: finite in every float type, and its `exp` is 0 in all of them.
 pub(super) const HIDDEN: f64 = -3.0e4;
 
-/// What a mask is made of, beside its device.
+/// Key of a mask, beside its device.
 #[derive(PartialEq)]
 struct MaskKey {
     key_lengths: Arc<[usize]>,
@@ -277,8 +277,8 @@ struct MaskKey {
     dtype: DType,
 }
 
-/// `(B, H or 1, Tq, Tk)`: [`HIDDEN`] where a key may not be seen, and ALiBi's distances. Made once
-/// for all layers of a pass.
+/// Mask `(B, H or 1, Tq, Tk)`: [`HIDDEN`] where a key may not be seen, and ALiBi's distances. Made
+/// once for all layers of a pass.
 fn mask(
     spec: &AttentionSpec,
     queries: usize,
@@ -313,7 +313,7 @@ fn new_mask(
     for &length in spec.key_lengths.iter() {
         for head in 0..heads {
             let slope = spec.slopes.as_ref().map_or(0.0, |slopes| slopes[head]);
-            let sight = spec.sparse.map(|rule| Sight::of_few(rule, spec.causal, head, length));
+            let sight = spec.sparse.map(|rule| Sight::for_few(rule, spec.causal, head, length));
             let is_hidden = |i, j| sight.as_ref().is_some_and(|sight| !sight.sees(i, j));
             for i in spec.query_start..spec.query_start + queries {
                 values.extend((0..keys).map(|j| {
@@ -331,8 +331,8 @@ fn new_mask(
         .to_device(device)
 }
 
-/// The dropout mask of the attention weights, element for element that of the fused kernel: rows of
-/// queries are packed there.
+/// Dropout mask of the attention weights, equal in each element to that of the fused kernel, which
+/// packs rows of queries.
 fn weight_mask(
     spec: &AttentionSpec,
     shape: (usize, usize, usize, usize),

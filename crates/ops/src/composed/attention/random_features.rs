@@ -5,17 +5,17 @@
 //! exp(q·k) = E[φ(q)·φ(k)],   φ(x) = exp(ωx − ‖x‖² / 2) / √m   for each of the m rows of ω
 //! ```
 //!
-//! (lemma 1), q and k being divided by the fourth root of a head's width. What numerator and
-//! denominator have in common is left out: 1/√m, for each query the exponent of its largest feature,
-//! and for all keys of one head of one sequence the largest of theirs.
+//! (lemma 1), with q and k divided by the fourth root of a head's width. Common factors of
+//! numerator and denominator are left out: 1/√m, for each query the exponential of its largest
+//! exponent, and for all keys of one head of one sequence that of theirs.
 
 use super::CountedProduct;
 use candle_core::{D, Result, Tensor};
 
-/// Added to exponents of what is not there: `exp` of it is 0 beside anything.
+/// Number added to exponents of absent keys: their `exp` is 0 beside any other.
 const NOTHING: f64 = -1e30;
 
-/// `ωx − ‖x‖² / 2`: `(B, H, T, Dh)` and `(M, Dh)` → `(B, H, T, M)`.
+/// Computes `ωx − ‖x‖² / 2`: `(B, H, T, Dh)` and `(M, Dh)` → `(B, H, T, M)`.
 fn exponents(x: &Tensor, omega: &Tensor) -> Result<Tensor> {
     let (batch, heads, longest, head) = x.dims4()?;
     let x = (x * (head as f64).powf(-0.25))?;
@@ -25,19 +25,23 @@ fn exponents(x: &Tensor, omega: &Tensor) -> Result<Tensor> {
     along.broadcast_sub(&(x.sqr()?.sum_keepdim(D::Minus1)? * 0.5)?)
 }
 
-/// φ of queries but for a factor of each: `(B, H, T, Dh)` → `(B, H, T, M)`.
-pub(super) fn of_queries(x: &Tensor, omega: &Tensor) -> Result<Tensor> {
+/// Computes φ of queries, up to a factor for each: `(B, H, T, Dh)` → `(B, H, T, M)`.
+pub(super) fn query_features(x: &Tensor, omega: &Tensor) -> Result<Tensor> {
     let exponents = exponents(x, omega)?;
     let largest = exponents.max_keepdim(D::Minus1)?.detach();
     exponents.broadcast_sub(&largest)?.exp()
 }
 
-/// φ of keys, `exp(c)` being left out of those of a head of a sequence, and c.
+/// Computes φ of keys without a factor `exp(c)` for each head of a sequence, and c.
 ///
 /// # Shapes
 /// `x (B, H, T, Dh)`, `is_real (B, 1, T, 1)`, 1 or 0 → `(B, H, T, M)` and `(B, H)`. Keys that are
 /// not real are zero.
-pub(super) fn of_keys(x: &Tensor, omega: &Tensor, is_real: &Tensor) -> Result<(Tensor, Tensor)> {
+pub(super) fn key_features(
+    x: &Tensor,
+    omega: &Tensor,
+    is_real: &Tensor,
+) -> Result<(Tensor, Tensor)> {
     let exponents = exponents(x, omega)?;
     if exponents.elem_count() == 0 {
         let (batch, heads, ..) = exponents.dims4()?;
@@ -50,8 +54,8 @@ pub(super) fn of_keys(x: &Tensor, omega: &Tensor, is_real: &Tensor) -> Result<(T
     Ok((features, largest.squeeze(3)?.squeeze(2)?))
 }
 
-/// Sums over the past and over what is new, of which `exp(c)` is left out each: both with the larger
-/// c left out.
+/// Adds sums over the past and over new tokens, each without a factor `exp(c)`; the result is
+/// without the larger one.
 ///
 /// # Shapes
 /// `(R, H, M, Dh + 1)` and `(R, H)` twice → the same once.
@@ -59,7 +63,7 @@ pub(super) fn together(
     (past, at): (&Tensor, &Tensor),
     (new, new_at): (&Tensor, &Tensor),
 ) -> Result<(Tensor, Tensor)> {
-    // The largest feature of a past is 1: its sum is zero only where there is none.
+    // The largest feature of a past is 1, so that its sum is zero only if it has no tokens.
     let last = past.dim(3)? - 1;
     let is_empty = past.narrow(3, last, 1)?.sum((2, 3))?.eq(0.0)?.to_dtype(at.dtype())?;
     let at = (at + (is_empty * NOTHING)?)?;

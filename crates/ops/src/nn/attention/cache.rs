@@ -1,13 +1,13 @@
-//! What a layer that decodes keeps of its tokens: rows, such as a key and a value side by side, which
-//! are added and never change.
+//! Cache of a decoding layer: rows, such as a key and a value side by side, which are added and
+//! never change.
 //!
-//! **Decision.** Kernels of our own read rows wherever they lie, so that on the host each step's stay
-//! in the tensor that they came in. Candle's primitives want one tensor. Joining all steps anew for
-//! each token would copy the whole past each time; so there they are written behind each other into a
-//! tensor with room to spare, which is replaced by one of twice the size when it is full: a row is
-//! copied twice or less on average, whatever the length.
+//! **Decision.** Our own kernels read rows from several tensors, so that on the host the rows of
+//! each step stay in their own tensor. Candle's primitives need a single tensor. Joining all steps
+//! anew for each token would copy the whole past each time. So there, rows are appended to a tensor
+//! with spare room, which is replaced by one of twice the size when it is full: a row is copied at
+//! most twice on average, whatever the length.
 
-use crate::spec::Kept;
+use crate::spec::CachedRows;
 use crate::tape::is_fused;
 use candle_core::{Result, Tensor, bail};
 use std::sync::Arc;
@@ -31,23 +31,24 @@ impl Default for Parts {
 /// Rows in one tensor.
 #[derive(Debug, Clone, Default)]
 struct Joined {
-    /// `(capacity, W)`; none before the first row.
+    /// `(capacity, W)`; `None` before the first row.
     rows: Option<Tensor>,
-    /// Rows that have been written.
+    /// Number of rows that have been written.
     used: usize,
-    /// The row of each token of the texts.
+    /// Row of each token of the texts.
     text: Vec<u32>,
-    /// The first row of each step, and how many it has.
+    /// First row of each step, and the number of its rows.
     steps: Vec<(u32, u32)>,
-    /// Held by each cache that has this tensor: only one may write behind what is used.
+    /// Shared by all caches with this tensor: only a sole owner may write after the used rows.
     owner: Arc<()>,
 }
 
-/// The smallest tensor that is taken, in rows.
+/// Smallest capacity, in rows.
 const LEAST: usize = 16;
 
 impl Cache {
-    /// One that has all rows in one tensor from the first one on, as on a GPU, wherever they are.
+    /// Makes a cache that has all rows in one tensor from the beginning, as on a GPU, on any
+    /// device.
     #[must_use]
     pub fn joined() -> Self {
         Self(Parts::Joined(Joined::default()))
@@ -59,7 +60,7 @@ impl Cache {
     /// `(M, W)`.
     ///
     /// # Errors
-    /// When the width is not that of the rows before, or the device has no memory left.
+    /// When the width differs from that of earlier rows, or the device has no memory left.
     pub fn add_text(&mut self, rows: Tensor) -> Result<()> {
         match self.parts(&rows)? {
             Parts::Apart { text, .. } => {
@@ -94,7 +95,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Keeps these rows of the texts, and the steps that are marked.
+    /// Keeps only these rows of the texts, and the marked steps.
     ///
     /// # Errors
     /// When there is no such row.
@@ -109,7 +110,7 @@ impl Cache {
                 }
                 steps.retain(|_| is_kept());
             }
-            // The others are left out when the tensor is replaced.
+            // Other rows are dropped when the tensor is replaced.
             Parts::Joined(joined) => {
                 let row = |&row: &u32| joined.text.get(row as usize).copied();
                 let Some(rows) = text.iter().map(row).collect() else {
@@ -122,19 +123,19 @@ impl Cache {
         Ok(())
     }
 
-    /// Where the rows are; none before the first one.
+    /// The rows; `None` before the first one.
     #[must_use]
-    pub fn kept(&self) -> Option<Kept<'_>> {
+    pub fn kept(&self) -> Option<CachedRows<'_>> {
         match &self.0 {
             Parts::Apart { text, steps } => (text.is_some() || !steps.is_empty())
-                .then(|| Kept::Apart { text: text.as_ref(), steps }),
+                .then(|| CachedRows::Apart { text: text.as_ref(), steps }),
             Parts::Joined(Joined { rows, text, steps, .. }) => {
-                rows.as_ref().map(|rows| Kept::Joined { rows, text, steps })
+                rows.as_ref().map(|rows| CachedRows::Joined { rows, text, steps })
             }
         }
     }
 
-    /// What is there, begun as kernels for such rows want it.
+    /// The storage of rows; the first call chooses it by whether there are kernels for such rows.
     fn parts(&mut self, rows: &Tensor) -> Result<&mut Parts> {
         let is_new = matches!(&self.0, Parts::Apart { text: None, steps } if steps.is_empty());
         if is_new && !is_fused(None, &[rows])? {
@@ -145,7 +146,7 @@ impl Cache {
 }
 
 impl Joined {
-    /// Writes rows behind the others: the first one's place, and how many they are.
+    /// Appends rows; returns the place of the first one, and their number.
     fn append(&mut self, new: &Tensor) -> Result<(u32, u32)> {
         let (count, width) = new.dims2()?;
         let new = new.contiguous()?;
@@ -162,7 +163,8 @@ impl Joined {
         Ok((first as u32, count as u32))
     }
 
-    /// Takes a tensor with room for `count` rows more, and moves there what is still wanted.
+    /// Allocates a tensor with room for `count` more rows, and moves the rows there that are still
+    /// kept.
     fn replace(&mut self, count: usize, width: usize, like: &Tensor) -> Result<Tensor> {
         let steps = self.steps.iter().flat_map(|&(first, count)| first..first + count);
         let wanted: Vec<u32> = self.text.iter().copied().chain(steps).collect();
@@ -200,22 +202,23 @@ mod tests {
     fn values(cache: &Cache) -> Vec<Vec<f32>> {
         let kept = cache.kept().expect("rows");
         let (text, counts) = match kept {
-            Kept::Apart { text, steps } => (
+            CachedRows::Apart { text, steps } => (
                 text.map_or(0, |text| text.dims()[0]),
                 steps.iter().map(|step| step.dims()[0]).collect::<Vec<_>>(),
             ),
-            Kept::Joined { text, steps, .. } => {
+            CachedRows::Joined { text, steps, .. } => {
                 (text.len(), steps.iter().map(|step| step.1 as usize).collect())
             }
         };
-        // Every row of a step by a query of its own.
-        let all = kept.in_one().expect("memory");
-        let mut index: Vec<u32> = all.of_query(0, std::slice::from_ref(&(0..text)), &[]).collect();
+        // Reads every row of a step by a query of its own.
+        let all = kept.joined().expect("memory");
+        let mut index: Vec<u32> =
+            all.visible_to(0, std::slice::from_ref(&(0..text)), &[]).collect();
         let mut history = vec![vec![ABSENT]; counts.len()];
         for (step, &count) in counts.iter().enumerate() {
             for row in 0..count as u32 {
                 history[step][0] = row;
-                index.extend(all.of_query(0, &[], &history));
+                index.extend(all.visible_to(0, &[], &history));
             }
             history[step][0] = ABSENT;
         }
@@ -240,8 +243,8 @@ mod tests {
                 }
             }
             if i == 0 {
-                assert!(matches!(apart.kept(), Some(Kept::Apart { .. })));
-                assert!(matches!(joined.kept(), Some(Kept::Joined { .. })));
+                assert!(matches!(apart.kept(), Some(CachedRows::Apart { .. })));
+                assert!(matches!(joined.kept(), Some(CachedRows::Joined { .. })));
             }
             assert_eq!(values(&apart), values(&joined), "{i}");
         }
@@ -249,14 +252,14 @@ mod tests {
         Ok(())
     }
 
-    /// As many tensors as the count has binary digits, not as many as there are tokens.
+    /// Allocates as many tensors as the number of tokens has binary digits.
     #[test]
     fn a_tensor_is_replaced_when_it_is_full_and_not_for_each_token() -> Result<()> {
         let mut cache = Cache::joined();
         let mut tensors = Vec::new();
         for step in 0..1000 {
             cache.add_step(rows(step, 5))?;
-            if let Some(Kept::Joined { rows, .. }) = cache.kept() {
+            if let Some(CachedRows::Joined { rows, .. }) = cache.kept() {
                 tensors.push(rows.id());
             }
         }
@@ -278,12 +281,12 @@ mod tests {
         Ok(())
     }
 
-    /// In a type that has no kernels of our own, as on a GPU.
+    /// For a type that has no kernels of our own, as on a GPU.
     #[test]
     fn which_of_the_two_it_is_depends_on_the_kernels() -> Result<()> {
         let mut cache = Cache::default();
         cache.add_text(rows(0, 2).to_dtype(DType::F16)?)?;
-        assert!(matches!(cache.kept(), Some(Kept::Joined { .. })));
+        assert!(matches!(cache.kept(), Some(CachedRows::Joined { .. })));
         assert!(cache.add_step(rows(0, 2)).is_err(), "another type");
         Ok(())
     }

@@ -1,39 +1,40 @@
-//! Attention of single queries, as decoding token by token asks for it (Vaswani et al. 2017,
-//! section 3.2).
+//! Attention of single queries, for decoding token by token (Vaswani et al. 2017, section 3.2).
 //!
-//! **Decision.** The keys and values of a token are written once and never move. Which of them a
-//! hypothesis has for its past is told by a table of rows, so that reordering hypotheses reorders
-//! small integers. The alternative, a cache that is copied when hypotheses branch and when it
-//! grows, took a third of a beam search.
+//! **Decision.** The keys and values of a token are written once and never move. A table of rows
+//! says which of them are the past of a hypothesis, so that reordering hypotheses reorders small
+//! integers. The alternative, a cache that is copied when hypotheses branch and when it grows, took
+//! a third of a beam search.
 //!
-//! Of a past of which a rule lets a query see a part, the rest is kept, but not read.
+//! If a sparse pattern lets a query see only a part of its past, the rest is kept, but not read.
 //!
-//! What a query gets depends on nothing but itself and what it sees: not on the other queries, nor
-//! on their number.
+//! The result of a query depends only on itself and the keys and values that it sees, not on other
+//! queries or their number.
 
 use crate::float::{Float, vectorised};
 use crate::host::{Host, for_float};
 use crate::products::fetch;
-use crate::spec::{ABSENT, Kept, Seen, Sight, Sparse, merge};
+use crate::spec::{ABSENT, CachedRows, Sight, Sparse, VisibleKeys, merge};
 use crate::sums::{blocked_max, blocked_sum};
 use crate::tape::is_fused;
 use candle_core::{Error, Result, Tensor};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// `softmax(q Kᵀ / √Dh + biases) V` of each query and head, without gradients.
+/// Computes `softmax(q Kᵀ / √Dh + biases) V` for each query and head, without gradients.
 ///
 /// # Shapes
 /// `query (R, D)` → `(R, D)`.
 ///
 /// # Errors
 /// When the shapes disagree, heads do not divide `D`, or a row does not exist.
-pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Result<Tensor> {
+pub fn decoding_attention(query: &Tensor, seen: VisibleKeys<'_>, heads: usize) -> Result<Tensor> {
     check(seen, query.dims2()?, heads)?;
     let (whole, steps, bias) = match seen {
-        Seen::Source { key_value, .. } => (Some(key_value), [].as_slice(), None),
-        Seen::Past { kept: Kept::Apart { text, steps }, bias, .. } => (text, steps, bias),
-        Seen::Past { kept: Kept::Joined { .. }, .. } => {
+        VisibleKeys::Source { key_value, .. } => (Some(key_value), [].as_slice(), None),
+        VisibleKeys::Past { kept: CachedRows::Apart { text, steps }, bias, .. } => {
+            (text, steps, bias)
+        }
+        VisibleKeys::Past { kept: CachedRows::Joined { .. }, .. } => {
             crate::device::check(query.device())?;
             return crate::composed::decoding_attention(query, seen, heads);
         }
@@ -48,7 +49,7 @@ pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Resul
     )
 }
 
-fn check(seen: Seen<'_>, (queries, width): (usize, usize), heads: usize) -> Result<()> {
+fn check(seen: VisibleKeys<'_>, (queries, width): (usize, usize), heads: usize) -> Result<()> {
     if heads == 0 || !width.is_multiple_of(heads) {
         candle_core::bail!("attention: {heads} heads do not divide width {width}");
     }
@@ -59,8 +60,8 @@ fn check(seen: Seen<'_>, (queries, width): (usize, usize), heads: usize) -> Resu
             && rows.iter().all(|range| range.start <= range.end && range.end <= keys))
     };
     let fits = match seen {
-        Seen::Source { key_value, rows } => whole(key_value, rows)?,
-        Seen::Past { kept, text, history, bias, slopes, sparse } => {
+        VisibleKeys::Source { key_value, rows } => whole(key_value, rows)?,
+        VisibleKeys::Past { kept, text, history, bias, slopes, sparse } => {
             if let Some(fault) = sparse.and_then(|rule| rule.fault(true)) {
                 candle_core::bail!("sparse attention: {fault}, and this is {sparse:?}");
             }
@@ -68,22 +69,22 @@ fn check(seen: Seen<'_>, (queries, width): (usize, usize), heads: usize) -> Resu
                 kept.steps() == history.len() && slopes.is_none_or(|slopes| slopes.len() == heads);
             let is_wide = |rows: &Tensor| Ok::<_, Error>(rows.dims2()?.1 == 2 * width);
             let read = match kept {
-                Kept::Apart { text, .. } => text.map_or(Ok(0), |text| text.dim(0))?,
-                Kept::Joined { text, .. } => text.len(),
+                CachedRows::Apart { text, .. } => text.map_or(Ok(0), |text| text.dim(0))?,
+                CachedRows::Joined { text, .. } => text.len(),
             };
             fits &= (text.is_empty() || text.len() == queries)
                 && text.iter().all(|range| range.start <= range.end && range.end <= read);
             let of_step = |step: usize| match kept {
-                Kept::Apart { steps, .. } => steps[step].dim(0),
-                Kept::Joined { steps, .. } => Ok(steps[step].1 as usize),
+                CachedRows::Apart { steps, .. } => steps[step].dim(0),
+                CachedRows::Joined { steps, .. } => Ok(steps[step].1 as usize),
             };
             match kept {
-                Kept::Apart { text, steps } => {
+                CachedRows::Apart { text, steps } => {
                     for rows in text.into_iter().chain(steps) {
                         fits &= is_wide(rows)?;
                     }
                 }
-                Kept::Joined { rows, .. } => fits &= is_wide(rows)?,
+                CachedRows::Joined { rows, .. } => fits &= is_wide(rows)?,
             }
             for (step, rows) in history.iter().enumerate().take(kept.steps()) {
                 let keys = of_step(step)?;
@@ -109,16 +110,16 @@ fn check(seen: Seen<'_>, (queries, width): (usize, usize), heads: usize) -> Resu
     Ok(())
 }
 
-/// What is added to scores, and its shape `(H, queries, keys)`.
+/// Numbers added to scores, and their shape `(H, queries, keys)`.
 type Bias<'a, T> = (&'a [T], (usize, usize, usize));
 
-/// Queries of a task.
+/// Number of queries in a task.
 const QUERIES: usize = 8;
 
-/// Values that are summed side by side.
+/// Number of values that are summed side by side.
 const LANES: usize = 16;
 
-/// Keys by which memory is asked ahead: those of a past lie wherever its tokens were written.
+/// Number of keys that are prefetched: those of a past are scattered in memory.
 const AHEAD: usize = 2;
 
 /// Bytes of a cache line.
@@ -127,13 +128,13 @@ const LINE: usize = 64;
 fn fused<T: Float>(
     query: &Tensor,
     (whole, blocks): (Option<&Tensor>, &[Tensor]),
-    seen: Seen<'_>,
+    seen: VisibleKeys<'_>,
     heads: usize,
 ) -> Result<Tensor> {
     let (rows, width) = query.dims2()?;
     let (bias, slopes, sparse) = match seen {
-        Seen::Source { .. } => (None, None, None),
-        Seen::Past { bias, slopes, sparse, .. } => (bias, slopes, sparse),
+        VisibleKeys::Source { .. } => (None, None, None),
+        VisibleKeys::Past { bias, slopes, sparse, .. } => (bias, slopes, sparse),
     };
     let (query_host, bias_host) = (Host::new(query)?, bias.map(Host::new).transpose()?);
     let queries = query_host.elements::<T>()?;
@@ -174,16 +175,16 @@ fn fused<T: Float>(
     Tensor::from_vec(out, (rows, width), query.device())
 }
 
-/// The keys that a query sees, of those that there are.
+/// Keys that a query sees.
 #[derive(Default)]
 pub(super) struct Chosen {
-    /// Keys that there are: the query is that of the last one.
+    /// Number of all keys; the query belongs to the last one.
     keys: usize,
-    /// What some head sees of them, ascending.
+    /// Ranges of keys that some head sees, ascending.
     ranges: Vec<Range<usize>>,
-    /// The positions of those, where they are not all.
+    /// Positions of these keys, unless they are all.
     positions: Vec<usize>,
-    /// `(H, positions)`: what a head does not see of them, where heads differ.
+    /// Keys that a head does not see, `(H, positions)`, if heads differ.
     hidden: Vec<bool>,
 }
 
@@ -197,11 +198,11 @@ impl Chosen {
             self.ranges.push(0..keys);
             return;
         };
-        // Heads differ in what is drawn.
+        // Heads differ in their random blocks.
         let heads = if rule.random > 0 { heads } else { 1 };
         let of_head = |head| {
             let mut ranges = Vec::new();
-            Sight::of_few(rule, true, head, keys).keys_of(keys - 1..keys, 0..keys, &mut ranges);
+            Sight::for_few(rule, true, head, keys).keys_of(keys - 1..keys, 0..keys, &mut ranges);
             ranges
         };
         let of_heads: Vec<Vec<Range<usize>>> = (0..heads).map(of_head).collect();
@@ -219,26 +220,28 @@ impl Chosen {
         }
     }
 
-    /// The position of the key that is gathered as number `index`.
+    /// Position of the key that is gathered as number `index`.
     #[inline(always)]
     fn position(&self, index: usize) -> usize {
         self.positions.get(index).copied().unwrap_or(index)
     }
 }
 
-/// Collects the key and value of each token that is chosen: first of the text that was read as a
-/// whole, then of the tokens that were stepped. What is not chosen is not read.
+/// Collects the key and value of each chosen token: first of the text that was read as a whole,
+/// then of the tokens that were stepped. Other tokens are not read.
 fn gather<'a, T>(
     pairs: &mut Vec<&'a [T]>,
-    seen: Seen<'_>,
+    seen: VisibleKeys<'_>,
     query: usize,
     (whole, blocks): (&'a [T], &[&'a [T]]),
     size: usize,
     chosen: &Chosen,
 ) {
     let (text, history) = match seen {
-        Seen::Source { rows, .. } => (rows[query].clone(), [].as_slice()),
-        Seen::Past { text, history, .. } => (text.get(query).cloned().unwrap_or_default(), history),
+        VisibleKeys::Source { rows, .. } => (rows[query].clone(), [].as_slice()),
+        VisibleKeys::Past { text, history, .. } => {
+            (text.get(query).cloned().unwrap_or_default(), history)
+        }
     };
     for range in &chosen.ranges {
         let (start, end) = (range.start.min(text.len()), range.end.min(text.len()));
@@ -257,7 +260,7 @@ fn gather<'a, T>(
     }));
 }
 
-/// Asks for all that is in a row.
+/// Prefetches a whole row.
 #[inline(always)]
 fn fetch_all<T: Float>(row: &[T]) {
     for line in (0..row.len()).step_by(LINE / size_of::<T>()) {
@@ -266,9 +269,9 @@ fn fetch_all<T: Float>(row: &[T]) {
 }
 
 vectorised! {
-    /// One query, `pairs` being the key and value of each token that is chosen. `weights` is
-    /// scratch, with a whole number of [`LANES`] for each head, all −∞, whose exponentials are
-    /// computed side by side too; and `out` is zero.
+    /// Attends from one query; `pairs` has the key and value of each chosen token. `weights` is
+    /// scratch, filled with −∞, with a whole number of [`LANES`] for each head, whose exponentials
+    /// are computed side by side; `out` is zero.
     fn attend<T>(
         query: &[T],
         heads: usize,

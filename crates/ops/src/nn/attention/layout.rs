@@ -1,4 +1,4 @@
-//! Where sequences and heads lie in packed matrices, and which sequences are long.
+//! Positions of sequences and heads in packed matrices, and the distinction of long sequences.
 
 use crate::float::Float;
 use crate::products::Matrix;
@@ -6,31 +6,31 @@ use crate::shared::Shared;
 use crate::spec::AttentionSpec;
 use std::ops::Range;
 
-/// Pairs of a query and a key from which a sequence is attended to in tiles. To keep the weights
-/// takes six products instead of seven and no whole panels, so that sentences are attended to five
-/// times as fast; but tiles skip what a mask hides, and are faster from here on.
+/// Number of pairs of a query and a key from which a sequence is computed in tiles. With kept
+/// weights, there are six products instead of seven and no whole panels, so that attention of
+/// sentences is five times as fast; but tiles skip masked pairs, and are faster from here on.
 const LONG_MASKED: usize = 256 * 256;
-/// The same where each query sees every key. Here tiles take a fifth more work, and a step several times the memory
-/// without them.
+/// Number of pairs from which a sequence is computed in tiles if each query sees every key. Here
+/// tiles take a fifth more work; without them a step takes several times the memory.
 const LONG: usize = 512 * 512;
-/// Queries from which a sequence is attended to in tiles: fewer leave a panel empty.
+/// Number of queries from which a sequence is computed in tiles: fewer leave a panel empty.
 const LONG_QUERIES: usize = 32;
 
-/// Where a sequence lies in the packed rows, and in the saved weights.
+/// Position of a sequence in the packed rows, and in the saved weights.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     pub(super) query: usize,
     pub(super) queries: usize,
     pub(super) key: usize,
     pub(super) keys: usize,
-    /// Start of this sequence's `(H, queries, keys)` weights; a long one has none.
+    /// Start of this sequence's `(H, queries, keys)` weights; unused for a long one.
     pub(super) weights: usize,
-    /// Whether a query may see less than all keys.
+    /// Whether a query may see fewer than all keys.
     is_masked: bool,
 }
 
-/// Whether attention of so many queries to so many keys keeps a weight for each pair on the way back;
-/// under a mask of what is seen, fewer.
+/// Whether attention of `queries` queries to `keys` keys keeps a weight for each pair for the
+/// backward pass. With a mask, it does so up to fewer pairs.
 #[must_use]
 pub fn keeps_scores(queries: usize, keys: usize, is_masked: bool) -> bool {
     let pairs = if is_masked { LONG_MASKED } else { LONG };
@@ -38,7 +38,7 @@ pub fn keeps_scores(queries: usize, keys: usize, is_masked: bool) -> bool {
 }
 
 impl Span {
-    /// Whether it is attended to in tiles.
+    /// Whether it is computed in tiles.
     pub(super) fn is_long(&self) -> bool {
         !keeps_scores(self.queries, self.keys, self.is_masked)
     }
@@ -48,7 +48,7 @@ impl Span {
     }
 }
 
-/// Attention on the host: [`AttentionSpec`] with where each sequence lies.
+/// Layout of attention on the host: [`AttentionSpec`] with the position of each sequence.
 pub(super) struct Layout {
     pub(super) spec: AttentionSpec,
     pub(super) head_width: usize,
@@ -56,7 +56,7 @@ pub(super) struct Layout {
     pub(super) longest_key: usize,
 }
 
-/// Where a projection lies inside a packed matrix: the row stride, and the column where it starts.
+/// Columns of a projection inside a packed matrix: the row stride, and the first column.
 #[derive(Clone, Copy)]
 pub(super) struct Columns {
     pub(super) stride: usize,
@@ -69,7 +69,7 @@ impl Columns {
         Matrix::rows(self.stride).at(row * self.stride + self.column + head * head_width)
     }
 
-    /// Writes zeros to `count` rows of the projection, from `row` on: the caller's alone.
+    /// Writes zeros to `count` rows of the projection, from `row` on, which only the caller uses.
     pub(super) fn clear<T: Float>(&self, to: Shared<T>, row: usize, count: usize, width: usize) {
         let zeros = vec![T::default(); width];
         for row in row..row + count {
@@ -79,8 +79,8 @@ impl Columns {
     }
 }
 
-/// Heads side by side of each of some sequences: enough tasks for all threads, and no more, since
-/// such heads read the same pages of memory. No result may depend on it.
+/// Groups of neighbouring heads of each sequence: enough tasks for all threads, but not more, since
+/// neighbouring heads read the same pages of memory. No result may depend on them.
 pub(super) fn head_groups(sequences: usize, heads: usize) -> impl Iterator<Item = Range<usize>> {
     let groups = match rayon::current_num_threads() {
         1 => 1,
@@ -89,7 +89,7 @@ pub(super) fn head_groups(sequences: usize, heads: usize) -> impl Iterator<Item 
     (0..groups).map(move |group| group * heads / groups..(group + 1) * heads / groups)
 }
 
-/// Query, key and value.
+/// Number of query, key and value.
 pub(super) const QUERY: usize = 0;
 pub(super) const KEY: usize = 1;
 pub(super) const VALUE: usize = 2;

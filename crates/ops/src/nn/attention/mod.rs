@@ -2,13 +2,13 @@
 //!
 //! Sequences are packed: row `n` of a tensor is a real token, and lengths say where each sequence
 //! ends. There is no padding to mask; a query sees the keys of its own sequence alone, and under a
-//! causal mask those up to its own position. A rule may leave fewer ([`Sparse`](crate::Sparse)):
-//! what no query of a tile sees is not computed.
+//! causal mask those up to its own position. A sparse pattern may leave fewer
+//! ([`Sparse`](crate::Sparse)): keys that no query of a tile sees are not computed.
 //!
-//! Each head of a short sequence is a small product that fits in cache: its weights are kept for the
-//! way back ([`stored`]), and sequences run in parallel. Long sequences are attended to in tiles
-//! ([`tiled`]), in memory that grows with the length alone. Which of the two it is depends on the
-//! sequence and not on the batch ([`layout`]).
+//! Each head of a short sequence is a small product that fits in cache: its weights are kept for
+//! the backward pass ([`stored`]), and sequences run in parallel. Long sequences are computed in
+//! tiles ([`tiled`]), in memory that grows linearly with the length. The choice between the two
+//! depends on the sequence and not on the batch ([`layout`]).
 
 mod cache;
 mod decoding;
@@ -44,7 +44,7 @@ pub use layout::keeps_scores;
 use layout::{Columns, Layout, Span};
 use operands::{Gradients, Operands};
 
-/// Self-attention on packed projections: `softmax(scale · Q Kᵀ + biases) V` of each head.
+/// Computes self-attention on packed projections: `softmax(scale · Q Kᵀ + biases) V` for each head.
 ///
 /// # Shapes
 /// `qkv (N, 3·D)`: query, key and value side by side, each `(H, Dh)`; `bias (H, T, T)` with `T` at
@@ -52,7 +52,7 @@ use operands::{Gradients, Operands};
 ///
 /// # Errors
 /// When lengths do not sum to `N`, heads do not divide `D`, the bias is too small, there is not one
-/// slope for each head, or the rule of what is seen is impossible.
+/// slope for each head, or the sparse pattern is impossible.
 pub fn self_attention(
     tape: Option<&Tape>,
     qkv: &Tensor,
@@ -71,8 +71,8 @@ pub fn self_attention(
     for_float!(qkv, T => attend::<T>(tape, inputs, at, Layout::new(spec, width)))
 }
 
-/// Scalars that [`self_attention`] keeps for the way back beside its input: what it gives, and the
-/// weights of short sequences or a number for each query and head of long ones.
+/// Scalars that [`self_attention`] keeps for the backward pass beside its input: the result, and
+/// the weights of short sequences or a number for each query and head of long ones.
 #[must_use]
 pub fn kept_by_attention(spec: &AttentionSpec, width: usize) -> usize {
     let layout = Layout::new(spec, width);
@@ -81,9 +81,9 @@ pub fn kept_by_attention(spec: &AttentionSpec, width: usize) -> usize {
     layout.rows() * layout.width() + layout.weight_count() + log_sums
 }
 
-/// Pairs of a query and a key that attention computes on a host, over all sequences and heads: those
-/// that are seen, and what is hidden of the tiles of long sequences that are not hidden whole, and of
-/// short sequences. Each takes one product of the width of a head for its score, and one to weigh the
+/// Pairs of a query and a key that attention computes on a host, over all sequences and heads.
+/// These are the visible pairs, and the hidden ones of short sequences and of partly visible tiles
+/// of long ones. Each takes one product of the width of a head for its score, and one to weight the
 /// value.
 #[must_use]
 pub fn computed_pairs(spec: &AttentionSpec, width: usize) -> u64 {
@@ -95,7 +95,7 @@ pub fn computed_pairs(spec: &AttentionSpec, width: usize) -> u64 {
     layout.spans.iter().map(of_span).sum()
 }
 
-/// Attention of one set of sequences to another.
+/// Attends from one set of sequences to another.
 ///
 /// # Shapes
 /// `query (N, D)`, or wider, with queries in the first columns; `key_value (M, 2·D)`: key and value
@@ -127,7 +127,7 @@ pub fn cross_attention(
     for_float!(query, T => attend::<T>(tape, inputs, at, Layout::new(spec, width)))
 }
 
-/// The tensors that attention reads. In self-attention the first two are one.
+/// Tensors that attention reads. In self-attention the first two are the same.
 #[derive(Clone)]
 struct Inputs {
     query: Tensor,
@@ -163,11 +163,11 @@ impl Inputs {
     }
 }
 
-/// What the way back needs of the forward pass.
+/// Tensors saved for the backward pass.
 struct Saved<T> {
-    /// The weights of the short sequences.
+    /// Weights of the short sequences.
     weights: Vec<T>,
-    /// `ln Σ exp(score)` of each query and head, `(N, H)`, where a sequence is long.
+    /// `ln Σ exp(score)` for each query and head, `(N, H)`, of long sequences.
     log_sums: Vec<T>,
 }
 
@@ -199,7 +199,7 @@ fn forward<T: Float>(layout: &Layout, operands: &Operands<'_, T>) -> (Vec<T>, Sa
     let long = layout.long_spans().next().is_some();
     let rows = layout.rows();
     let mut log_sums = vec![T::default(); if long { rows * layout.spec.heads } else { 0 }];
-    // SAFETY: short and long sequences have all rows between them, and the short ones all weights.
+    // SAFETY: together, short and long sequences have all rows, and the short ones all weights.
     let (out, (weights, ())) = unsafe {
         filled(rows * layout.width(), |out| {
             filled(layout.weight_count(), |weights| {
@@ -224,7 +224,8 @@ fn go_back<T: Float>(
         inputs.with_operands(at, |operands| {
             let mut to = Gradients { values, write, bias: None };
             let Saved { weights, log_sums } = saved;
-            // SAFETY: the destinations are ours alone, and initialised where they are added to.
+            // SAFETY: only this pass uses the destinations, which are initialised if they are added
+            // to.
             unsafe {
                 let mut of_bias = layout.backward(operands, weights, adjoint, &to);
                 to.bias = of_bias.as_deref_mut().map(Shared::new);
@@ -238,7 +239,7 @@ fn go_back<T: Float>(
     if !inputs.is_one() {
         let is_wider = at[0].stride > layout.width();
         let some_keys = |to: Shared<T>| {
-            // SAFETY: a row is key and value, and those of every sequence are written.
+            // SAFETY: key and value are a whole row, and the rows of every sequence are written.
             unsafe { filled(key_value.elem_count(), |keys| back([to, keys, keys], Write::Replace)) }
         };
         let (of_query, (of_keys, result)) = if is_wider {
@@ -246,17 +247,16 @@ fn go_back<T: Float>(
             let of_keys = some_keys(Shared::new(&mut of_query));
             (of_query, of_keys)
         } else {
-            // SAFETY: a row is a query, and those of every sequence are written.
+            // SAFETY: a query is a whole row, and the rows of every sequence are written.
             unsafe { filled(query.elem_count(), some_keys) }
         };
         of_bias = result?;
         adjoints.give(query, of_query)?;
         adjoints.give(key_value, of_keys)?;
     } else if adjoints.is_first(query) || !adjoints.wants(query) {
-        // Where its own gradient is not wanted that of the bias is, and is computed beside it.
+        // If only the gradient of the bias is needed, this one is still computed beside it.
         //
-        // SAFETY: query, key and value are all there is of a row, and the rows of every sequence
-        // are written.
+        // SAFETY: query, key and value are a whole row, and the rows of every sequence are written.
         let (gradient, result) =
             unsafe { filled(query.elem_count(), |to| back([to; 3], Write::Replace)) };
         of_bias = result?;

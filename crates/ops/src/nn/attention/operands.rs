@@ -1,22 +1,22 @@
-//! What attention reads, and where its gradients go.
+//! Inputs of attention, and destinations of its gradients.
 
 use super::layout::Columns;
 use crate::float::Float;
 use crate::parallel::add;
 use crate::shared::{Shared, Write};
 
-/// What attention reads.
+/// Inputs of attention.
 #[derive(Clone, Copy)]
 pub(super) struct Operands<'a, T> {
-    /// Query, key and value.
+    /// Elements of query, key and value.
     pub(super) values: [&'a [T]; 3],
     pub(super) at: [Columns; 3],
-    /// `(H, Tq, Tk)`, and the elements of a head and of a query.
+    /// Bias `(H, Tq, Tk)`, with the numbers of elements of a head and of a query.
     pub(super) bias: Option<(&'a [T], usize, usize)>,
 }
 
 impl<'a, T: Float> Operands<'a, T> {
-    /// The same, where it is f32.
+    /// The same inputs, if they are f32.
     pub(super) fn as_f32(&self) -> Option<Operands<'a, f32>> {
         let [query, key, value] = self.values;
         let bias = match self.bias {
@@ -28,17 +28,17 @@ impl<'a, T: Float> Operands<'a, T> {
     }
 }
 
-/// Where the gradients go: of query, key and value, laid out as these are, and of the bias.
+/// Destinations of the gradients of query, key and value, laid out as these, and of the bias.
 #[derive(Clone, Copy)]
 pub(super) struct Gradients<T> {
     pub(super) values: [Shared<T>; 3],
     pub(super) write: Write,
-    /// Initialised, and added to.
+    /// Gradient of the bias: initialised, and added to.
     pub(super) bias: Option<Shared<T>>,
 }
 
 impl<T: Float> Gradients<T> {
-    /// The same, where they are f32.
+    /// The same destinations, if they are f32.
     pub(super) fn as_f32(&self) -> Option<Gradients<f32>> {
         let [query, key, value] = self.values.map(T::shared_f32);
         let bias = match self.bias {
@@ -48,10 +48,10 @@ impl<T: Float> Gradients<T> {
         Some(Gradients { values: [query?, key?, value?], write: self.write, bias })
     }
 
-    /// Writes the gradient of one head of a row where it belongs.
+    /// Writes the gradient of one head of a row.
     ///
     /// # Safety
-    /// Nobody else reads or writes it meanwhile, and where it is added to, it is initialised.
+    /// Nobody else reads or writes it meanwhile; if it is added to, it is initialised.
     pub(super) unsafe fn put(
         &self,
         part: usize,

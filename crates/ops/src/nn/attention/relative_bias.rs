@@ -1,5 +1,4 @@
-//! A bias of attention scores that depends on the bucket of the distance (Raffel et al. 2020,
-//! section 2.1).
+//! A bias of attention scores by buckets of distances (Raffel et al. 2020, section 2.1).
 
 use crate::float::Float;
 use crate::host::{Host, for_float};
@@ -8,7 +7,7 @@ use crate::tape::{Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 
-/// The bias of every head for `queries · keys` pairs, whose buckets are given row by row.
+/// Computes the bias of every head for `queries · keys` pairs, whose buckets are given row by row.
 ///
 /// # Shapes
 /// `table (buckets, H)` → `(H, queries, keys)`.

@@ -1,4 +1,4 @@
-//! What happens to attention's scores between its products, one head of one sequence at a time.
+//! Passes over attention scores between products, for one head of one sequence at a time.
 
 use crate::float::vectorised;
 use crate::sums::{blocked_max, blocked_sum};
@@ -34,8 +34,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Softmax of each row; under a causal mask row `i` has `start + i + 1` entries, and zeros
-    /// after them.
+    /// Computes the softmax of each row; under a causal mask row `i` has `start + i + 1` entries,
+    /// followed by zeros.
     fn softmax_rows<T>(scores: &mut [T], keys: usize, causal_start: Option<usize>) {
         for (i, row) in scores.chunks_exact_mut(keys).enumerate() {
             let visible = causal_start.map_or(keys, |start| (start + i + 1).min(keys));
@@ -54,7 +54,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// `grad ← scale · weights ⊙ (grad - Σ grad ⊙ weights)`, row by row.
+    /// Computes `grad ← scale · weights ⊙ (grad - Σ grad ⊙ weights)`, row by row.
     fn softmax_backward<T>(weights: &[T], grad: &mut [T], keys: usize, scale: T) {
         for (weights, grad) in weights.chunks_exact(keys).zip(grad.chunks_exact_mut(keys)) {
             let sum = blocked_sum([weights, &*grad], |[weight, grad]| weight * grad);

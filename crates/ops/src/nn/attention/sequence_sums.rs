@@ -1,4 +1,4 @@
-//! Weighted sums over the tokens of sequences: what a Linformer attends to.
+//! Weighted sums over the tokens of sequences: the keys and values of a Linformer.
 
 use crate::composed;
 use crate::float::Float;
@@ -9,13 +9,13 @@ use crate::tape::{Adjoints, Tape, is_fused};
 use candle_core::{Result, Tensor, bail};
 use std::sync::Arc;
 
-/// Tokens that a product sums over at a time, or has as its columns: little enough for the
+/// Number of tokens that a product sums over at a time, or has as columns: small enough for the
 /// second-level cache.
 const TOKENS: usize = 256;
 
-/// Sums of keys, `E K`, and of values, `F V`, over the tokens of each sequence (Wang et al. 2020,
-/// "Linformer: Self-Attention with Linear Complexity", equation 7). Of sequences that are shorter
-/// than E and F these have their first columns.
+/// Computes sums of keys, `E K`, and of values, `F V`, over the tokens of each sequence (Wang et
+/// al. 2020, "Linformer: Self-Attention with Linear Complexity", equation 7). Sequences shorter
+/// than E and F use their first columns.
 ///
 /// # Shapes
 /// `qkv (N, 3·D)`: query, key and value side by side; E and F, `(R, L)`, with L at least the longest
@@ -37,12 +37,12 @@ pub fn sequence_sums(
     for_float!(qkv, T => sums.run::<T>(tape, qkv, weights))
 }
 
-/// The sizes of sums.
+/// Sizes of the sums.
 struct Sums {
     width: usize,
-    /// Sums of a sequence.
+    /// Number of sums of a sequence.
     rank: usize,
-    /// Columns of the weights.
+    /// Number of columns of the weights.
     columns: usize,
     lengths: Arc<[usize]>,
     products: Products,
@@ -75,8 +75,7 @@ impl Sums {
         Ok(Self { width: width / 3, rank, columns, lengths: lengths.clone(), products })
     }
 
-    /// For each sequence its first row among the tokens, its length, and its first row among the
-    /// sums.
+    /// First row of each sequence among the tokens, its length, and its first row among the sums.
     fn sequences(&self) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
         let mut next = 0;
         self.lengths.iter().enumerate().map(move |(number, &length)| {
@@ -85,19 +84,19 @@ impl Sums {
         })
     }
 
-    /// Where key (0) or value (1) of a token lies in the projections.
+    /// Position of the key (0) or value (1) of a token in the projections.
     fn token(&self, part: usize, row: usize) -> Matrix {
         let width = 3 * self.width;
         Matrix::rows(width).at(row * width + (part + 1) * self.width)
     }
 
-    /// Where key or value of a sum lies.
+    /// Position of the key or value of a sum.
     fn sum(&self, part: usize, row: usize) -> Matrix {
         let width = 2 * self.width;
         Matrix::rows(width).at(row * width + part * self.width)
     }
 
-    /// Pieces of a sequence: the first token of each, and how many.
+    /// Pieces of a sequence: the first token of each, and their number.
     fn pieces(length: usize) -> impl Iterator<Item = (usize, usize)> {
         (0..length).step_by(TOKENS).map(move |first| (first, TOKENS.min(length - first)))
     }
@@ -117,11 +116,11 @@ impl Sums {
         let out = Tensor::from_vec(out, shape, qkv.device())?;
         if let Some(tape) = tape {
             let kept = tape.keep(qkv);
-            let of = weights.map(Tensor::clone);
+            let kept_weights = weights.map(Tensor::clone);
             let inputs = [qkv, weights[0], weights[1]];
             tape.record::<T>("sums", &inputs, &out, move |adjoint, adjoints| {
                 let qkv = kept.value()?;
-                self.backward(&qkv, &of, &adjoint, adjoints)
+                self.backward(&qkv, &kept_weights, &adjoint, adjoints)
             })?;
         }
         Ok(out)
@@ -136,7 +135,8 @@ impl Sums {
         for (first, length, sum) in self.sequences() {
             for (part, weights) in weights.iter().enumerate() {
                 for (token, count) in Self::pieces(length) {
-                    // SAFETY: one product at a time writes, and what it adds to is initialised.
+                    // SAFETY: one product at a time writes, and memory that it adds to is
+                    // initialised.
                     unsafe {
                         raw_product::<T>(
                             (self.rank, count, self.width),
@@ -168,7 +168,7 @@ impl Sums {
                 if write == Write::Replace {
                     to.fill(T::default());
                 }
-                self.of_weights((values, adjoint), part, Shared::new(to));
+                self.add_weight_gradient((values, adjoint), part, Shared::new(to));
                 Ok(())
             })?;
         }
@@ -178,16 +178,21 @@ impl Sums {
             if write == Write::Replace {
                 to.fill(T::default());
             }
-            self.of_tokens((weights, adjoint), Shared::new(to));
+            self.add_token_gradient((weights, adjoint), Shared::new(to));
             Ok(())
         })
     }
 
-    /// `dE += d(E K) Kᵀ`; the destination is the caller's alone, and initialised.
-    fn of_weights<T: Float>(&self, (values, adjoint): (&[T], &[T]), part: usize, to: Shared<T>) {
+    /// Computes `dE += d(E K) Kᵀ`; only the caller uses the destination, which is initialised.
+    fn add_weight_gradient<T: Float>(
+        &self,
+        (values, adjoint): (&[T], &[T]),
+        part: usize,
+        to: Shared<T>,
+    ) {
         for (first, length, sum) in self.sequences() {
             for (token, count) in Self::pieces(length) {
-                // SAFETY: one product at a time writes, and what it adds to is initialised.
+                // SAFETY: one product at a time writes, and memory that it adds to is initialised.
                 unsafe {
                     raw_product(
                         (self.rank, self.width, count),
@@ -203,11 +208,11 @@ impl Sums {
         }
     }
 
-    /// `dK += Eᵀ d(E K)`; the destination is the caller's alone, and initialised.
-    fn of_tokens<T: Float>(&self, (weights, adjoint): ([&[T]; 2], &[T]), to: Shared<T>) {
+    /// Computes `dK += Eᵀ d(E K)`; only the caller uses the destination, which is initialised.
+    fn add_token_gradient<T: Float>(&self, (weights, adjoint): ([&[T]; 2], &[T]), to: Shared<T>) {
         for (first, length, sum) in self.sequences() {
             for (part, weights) in weights.iter().enumerate() {
-                // SAFETY: one product at a time writes, and what it adds to is initialised.
+                // SAFETY: one product at a time writes, and memory that it adds to is initialised.
                 unsafe {
                     raw_product::<T>(
                         (length, self.rank, self.width),

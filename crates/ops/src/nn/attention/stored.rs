@@ -1,4 +1,5 @@
-//! Attention that keeps its weights for the way back: for sequences whose weights fit in cache.
+//! Attention that keeps its weights for the backward pass: for sequences whose weights fit in
+//! cache.
 
 use super::layout::{Columns, KEY, Layout, QUERY, Span, VALUE};
 use super::operands::{Gradients, Operands};
@@ -12,16 +13,16 @@ use crate::shared::{Shared, Write};
 use crate::spec::{Sight, mask_index};
 use rayon::prelude::*;
 
-/// Pairs of a query and a key from which rounding to bf16 pays: measured on AMX, with heads of 32
-/// and of 64.
+/// Number of pairs of a query and a key from which rounding to bf16 pays: measured on AMX, with
+/// heads of 32 and of 64.
 const ROUNDED: usize = 48 * 48;
 
-/// Sequences that one task attends to at most.
+/// Largest number of sequences in one task.
 const SOME: usize = 4;
 
 impl Layout {
-    /// `softmax(scale · Q Kᵀ + biases) V` of each sequence and head, and the softmax's results
-    /// before dropout: `(H, queries, keys)` of each sequence in turn.
+    /// Computes `softmax(scale · Q Kᵀ + biases) V` for each sequence and head, and the weights
+    /// before dropout: `(H, queries, keys)` for each sequence in turn.
     ///
     /// # Safety
     /// Nobody else reads or writes the results of the short sequences meanwhile; afterwards they
@@ -107,14 +108,14 @@ impl Layout {
         });
     }
 
-    /// How the products of a sequence are computed.
+    /// Products and threads for a sequence.
     fn how(&self, span: &Span) -> (Products, Threads) {
         let products =
             if span.queries * span.keys < ROUNDED { Products::F32 } else { self.spec.products };
         (products, Threads::One)
     }
 
-    /// The factors of dropout on the weights of one head.
+    /// Dropout factors for the weights of one head.
     fn mask<'a, T: Float>(&self, scratch: &'a mut Vec<T>, span: &Span, head: usize) -> &'a mut [T] {
         let mask = room(scratch, span.queries * span.keys);
         let number = |query| mask_index(query, self.spec.heads, head, self.longest_key, 0);
@@ -123,10 +124,10 @@ impl Layout {
     }
 
     /// Writes the adjoints of query, key and value of the short sequences, in the columns of the
-    /// projections, and returns what they add to that of the bias.
+    /// projections, and returns their contribution to that of the bias.
     ///
     /// # Safety
-    /// Nobody else reads or writes them meanwhile; where they are replaced they need not be
+    /// Nobody else reads or writes them meanwhile; if they are replaced, they need not be
     /// initialised.
     pub(super) unsafe fn backward<T: Float>(
         &self,
@@ -139,7 +140,7 @@ impl Layout {
         let Operands { values, at, bias } = *operands;
         let Gradients { values: to, write, .. } = *gradients;
         let bias_shape = bias.map(|(bias, size, row)| (bias.len(), size, row));
-        // A group has a sum of its own for the bias.
+        // Each group has its own sum for the bias.
         let group = self.spans.len().div_ceil(if bias.is_some() { 16 } else { 64 }).max(1);
         let of_group = |spans: &[Span]| {
             let mut bias_sum = vec![T::default(); bias_shape.map_or(0, |(count, ..)| count)];
@@ -159,7 +160,7 @@ impl Layout {
                     let head_at = |part: usize| {
                         at[part].head(if part == QUERY { span.query } else { span.key }, head, dh)
                     };
-                    let of = |part: usize| (values[part], head_at(part));
+                    let operand = |part: usize| (values[part], head_at(part));
                     let to = |part: usize| (to[part], head_at(part));
                     let weights =
                         &saved[span.weights + head * tq * tk..span.weights + (head + 1) * tq * tk];
@@ -175,7 +176,7 @@ impl Layout {
                         }
                         None => weights,
                     };
-                    // SAFETY: here and below: sequences have disjoint rows, and each is handled
+                    // SAFETY: here and below: sequences have disjoint rows, and each is processed
                     // by one task.
                     unsafe {
                         raw_product(
@@ -189,7 +190,7 @@ impl Layout {
                         )
                     };
                     let scores = room(&mut scores, tq * tk);
-                    let (value, value_at) = of(VALUE);
+                    let (value, value_at) = operand(VALUE);
                     product(
                         (tq, dh, tk),
                         (grad, grad_at),
@@ -219,7 +220,7 @@ impl Layout {
                         raw_product(
                             (tq, tk, dh),
                             (scores, square),
-                            of(KEY),
+                            operand(KEY),
                             to(QUERY),
                             write,
                             how,
@@ -228,7 +229,7 @@ impl Layout {
                         raw_product(
                             (tk, tq, dh),
                             (scores, square.transposed()),
-                            of(QUERY),
+                            operand(QUERY),
                             to(KEY),
                             write,
                             how,
@@ -247,12 +248,12 @@ impl Layout {
     }
 }
 
-/// What a sequence costs, in relation to others.
+/// Cost of a sequence, relative to others.
 fn pairs(span: &Span) -> usize {
     if span.is_long() { 0 } else { span.queries * span.keys }
 }
 
-/// Takes the scores of what a query does not see out of its softmax.
+/// Sets the scores of keys that a query does not see, so that the softmax ignores them.
 fn hide<T: Float>(scores: &mut [T], keys: usize, sight: &Sight, query_start: usize) {
     let mut scratch = Vec::new();
     for (row, query) in scores.chunks_exact_mut(keys).zip(query_start..) {
@@ -260,7 +261,7 @@ fn hide<T: Float>(scores: &mut [T], keys: usize, sight: &Sight, query_start: usi
     }
 }
 
-/// The first `count` elements of a scratch vector that never shrinks.
+/// The first `count` elements of a scratch vector, which never shrinks.
 fn room<T: Float>(scratch: &mut Vec<T>, count: usize) -> &mut [T] {
     if scratch.len() < count {
         scratch.resize(count, T::default());

@@ -1,12 +1,13 @@
 //! Additive attention of one state (Bahdanau et al. 2015, appendix A.1.2), forward and backward.
 //!
-//! The hyperbolic tangents, one for each pair and column, are not kept but computed again.
+//! The hyperbolic tangents, one for each pair and column, are recomputed, not kept.
 
 use crate::float::vectorised;
 use crate::sums::{blocked_max, blocked_sum};
 
 vectorised! {
-    /// `query (A,)` over `keys (n, A)` and `values (n, V)`: `weights (n,)`, and their sum of values.
+    /// Attends from `query (A,)` to `keys (n, A)` and `values (n, V)`: computes `weights (n,)`, and
+    /// the weighted sum of values.
     fn attend<T>(
         query: &[T],
         energy: &[T],
@@ -41,8 +42,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// From the gradient by a context, to those by the query (replaced), and by energy, keys and
-    /// values (added to). `by_scores (n,)` is room.
+    /// Computes, from the gradient by a context, those by the query (replaced), and by energy, keys
+    /// and values (added to). `by_scores (n,)` is scratch.
     fn attend_backward<T>(
         query: &[T],
         energy: &[T],

@@ -1,4 +1,4 @@
-//! The way back through time (Werbos 1990).
+//! Backpropagation through time (Werbos 1990).
 
 use super::attending::attend_backward;
 use super::cells::{gru_backward, lstm_backward};
@@ -15,7 +15,7 @@ use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Notes on the tape how to go back.
+/// Records the backward pass on the tape.
 pub(super) fn record<T: Float>(
     tape: &Tape,
     inputs: &[&Tensor],
@@ -35,7 +35,7 @@ pub(super) fn record<T: Float>(
         bias: given.bias.map(Slot::from),
         initial: given.initial.map(Slot::from),
         attention: given.attention.map(OwnedAttention::of),
-        widths: Widths::of(given, spec.cell)?,
+        widths: Widths::new(given, spec.cell)?,
         spec: spec.clone(),
     };
     tape.record::<T>("recurrence", inputs, rows, move |adjoint, adjoints| {
@@ -75,7 +75,7 @@ impl OwnedAttention {
     }
 }
 
-/// What the tape keeps of a layer.
+/// Data of a layer that the tape keeps.
 struct Back {
     inputs: Slot,
     weight: Tensor,
@@ -86,16 +86,17 @@ struct Back {
     spec: RecurrenceSpec,
 }
 
-/// Gradients that the steps fill, rows in the order of steps.
-struct Found<T> {
-    /// By what the gates take from inputs: `(N, G·H)`.
+/// Gradients that the steps compute, with rows in the order of steps.
+struct StepGradients<T> {
+    /// Gradient by the gates' inputs from the layer's inputs: `(N, G·H)`.
     by_inputs: Vec<T>,
-    /// By what they take from the product; of LSTMs the same, and empty here.
+    /// Gradient by the gates' inputs from the product; empty for LSTMs, where it is the same.
     by_product: Vec<T>,
-    /// By the states by place, of h and of c: `(B, H)`.
+    /// Gradients by the states by place, of h and of c: `(B, H)`.
     carried: Vec<T>,
     carried_cells: Vec<T>,
-    /// By queries, `(N, A)`, energies a sequence, `(B, A)`, keys, `(M, A)`, and values, `(M, V)`.
+    /// Gradients by queries, `(N, A)`, energies per sequence, `(B, A)`, keys, `(M, A)`, and values,
+    /// `(M, V)`.
     by_queries: Vec<T>,
     by_energies: Vec<T>,
     by_keys: Vec<T>,
@@ -110,8 +111,8 @@ impl Back {
         adjoint: &[T],
         adjoints: &mut Adjoints<'_>,
     ) -> Result<()> {
-        let found = self.through_time(steps, saved, adjoint)?;
-        self.give(steps, saved, found, adjoints)
+        let gradients = self.through_time(steps, saved, adjoint)?;
+        self.give(steps, saved, gradients, adjoints)
     }
 
     fn through_time<T: Float>(
@@ -119,7 +120,7 @@ impl Back {
         steps: &TimeSteps,
         saved: &Saved<T>,
         adjoint: &[T],
-    ) -> Result<Found<T>> {
+    ) -> Result<StepGradients<T>> {
         let (spec, widths) = (&self.spec, self.widths);
         let Widths { state: width, gates: across, scores, values: of_value } = widths;
         let (count, rows) = (spec.lengths.len(), steps.rows());
@@ -152,7 +153,7 @@ impl Back {
         let zeros = |count: usize| vec![T::default(); count];
         let is_lstm = spec.cell == Cell::Lstm;
         let of_keys = attention.as_ref().map_or((0, 0), |it| (it.keys.len(), it.values.len()));
-        let mut found = Found {
+        let mut gradients = StepGradients {
             by_inputs: zeros(rows * across),
             by_product: zeros(if is_lstm { 0 } else { rows * across }),
             carried: zeros(count * width),
@@ -164,14 +165,14 @@ impl Back {
         };
         let mut norms = vec![0.0; if spec.state_gradients.is_some() { rows } else { 0 }];
         for step in (0..steps.count()).rev() {
-            self.cells(step, steps, saved, adjoint, (&mut found, &mut norms));
+            self.cells(step, steps, saved, adjoint, (&mut gradients, &mut norms));
             if let Some(attention) = &attention {
-                self.attention(step, steps, saved, adjoint, attention, &mut found);
+                self.attention(step, steps, saved, adjoint, attention, &mut gradients);
             }
             let of_step = steps.of_step(step);
-            let by_product = if is_lstm { &found.by_inputs } else { &found.by_product };
+            let by_product = if is_lstm { &gradients.by_inputs } else { &gradients.by_product };
             let left = &by_product[of_step.start * across..of_step.end * across];
-            let carried = Shared::new(&mut found.carried);
+            let carried = Shared::new(&mut gradients.carried);
             let onto_carried = |row: usize, sums: &mut [T]| {
                 // SAFETY: each row is finished once.
                 add(unsafe { carried.range(row * width..row * width + sums.len()) }, sums);
@@ -185,7 +186,7 @@ impl Back {
                 Some(&onto_carried),
             );
             if let Some(attention) = &attention {
-                let left = &found.by_queries[of_step.start * scores..of_step.end * scores];
+                let left = &gradients.by_queries[of_step.start * scores..of_step.end * scores];
                 product_then(
                     (of_step.len(), scores, width),
                     (left, Matrix::rows(scores)),
@@ -198,17 +199,18 @@ impl Back {
         if let Some(noted) = &spec.state_gradients {
             noted.set(norms);
         }
-        Ok(found)
+        Ok(gradients)
     }
 
-    /// The gates of a step: from the gradients by its states to those by what the gates take.
+    /// Runs the gates of a step backward: from the gradients by its states to those by the gates'
+    /// inputs.
     fn cells<T: Float>(
         &self,
         step: usize,
         steps: &TimeSteps,
         saved: &Saved<T>,
         adjoint: &[T],
-        (found, norms): (&mut Found<T>, &mut [f64]),
+        (found, norms): (&mut StepGradients<T>, &mut [f64]),
     ) {
         let Widths { state: width, gates: across, .. } = self.widths;
         let (of_step, before) = (steps.of_step(step), steps.before(step));
@@ -221,7 +223,7 @@ impl Back {
         let one_row = |place: usize| {
             let row = first + place;
             let packed = steps.packed_row(place, step);
-            let own = &adjoint[packed * self.widths.out()..][..width];
+            let state_adjoint = &adjoint[packed * self.widths.out()..][..width];
             let of_place = place * width..(place + 1) * width;
             let (old, new) = ((before + place) * width, (count + row) * width);
             let of_gates = row * across..(row + 1) * across;
@@ -229,7 +231,7 @@ impl Back {
             // SAFETY: each place has its own row of everything.
             unsafe {
                 let carried = carried.range(of_place.clone());
-                add(carried, own);
+                add(carried, state_adjoint);
                 if norms.len() > 0 {
                     let square: f64 = carried.iter().map(|value| value.wide() * value.wide()).sum();
                     norms.write(packed, &[square.sqrt()]);
@@ -261,8 +263,8 @@ impl Back {
         });
     }
 
-    /// The contexts of a step: from the gradients by what the gates take, and by the contexts that
-    /// were given, to those by queries, keys, values and energies.
+    /// Runs the attention of a step backward: from the gradients by the gates' inputs, and by the
+    /// returned contexts, to those by queries, keys, values and energies.
     fn attention<T: Float>(
         &self,
         step: usize,
@@ -270,13 +272,13 @@ impl Back {
         saved: &Saved<T>,
         adjoint: &[T],
         attention: &Attended<'_, T>,
-        found: &mut Found<T>,
+        gradients: &mut StepGradients<T>,
     ) {
         let (spec, widths) = (&self.spec, self.widths);
         let Widths { state: width, gates: across, scores, values: of_value } = widths;
         let of_step = steps.of_step(step);
         let (first, active) = (of_step.start, of_step.len());
-        let left = &found.by_inputs[first * across..of_step.end * across];
+        let left = &gradients.by_inputs[first * across..of_step.end * across];
         let mut by_contexts = product_then(
             (active, across, of_value),
             (left, Matrix::rows(across)),
@@ -285,21 +287,21 @@ impl Back {
             None,
         );
         let by_contexts = Shared::new(&mut by_contexts);
-        let by_queries = Shared::new(&mut found.by_queries);
-        let by_energies = Shared::new(&mut found.by_energies);
+        let by_queries = Shared::new(&mut gradients.by_queries);
+        let by_energies = Shared::new(&mut gradients.by_energies);
         let (by_keys, by_values) =
-            (Shared::new(&mut found.by_keys), Shared::new(&mut found.by_values));
+            (Shared::new(&mut gradients.by_keys), Shared::new(&mut gradients.by_values));
         let one_row = |place: usize| {
             let row = first + place;
             let packed = steps.packed_row(place, step);
-            let own = &adjoint[packed * widths.out() + width..][..of_value];
+            let context_adjoint = &adjoint[packed * widths.out() + width..][..of_value];
             let Range { start, end } = spec.attended[steps.order[place]];
             let weights = &saved.weights[saved.first_weight[row]..saved.first_weight[row + 1]];
             // SAFETY: each place has its own rows, and the ranges that sequences attend to do not
             // overlap.
             unsafe {
                 let by_context = by_contexts.range(place * of_value..(place + 1) * of_value);
-                add(by_context, own);
+                add(by_context, context_adjoint);
                 attend_backward(
                     &saved.queries[row * scores..(row + 1) * scores],
                     attention.energy,
@@ -320,18 +322,18 @@ impl Back {
         });
     }
 
-    /// Gradients to where they belong.
+    /// Adds gradients to the adjoints of their tensors.
     fn give<T: Float>(
         &self,
         steps: &TimeSteps,
         saved: &Saved<T>,
-        found: Found<T>,
+        gradients: StepGradients<T>,
         adjoints: &mut Adjoints<'_>,
     ) -> Result<()> {
         let (spec, widths) = (&self.spec, self.widths);
         let Widths { state: width, gates: across, scores, values: of_value } = widths;
         let (count, rows) = (spec.lengths.len(), steps.rows());
-        let Found { by_inputs, by_product, carried, carried_cells, .. } = found;
+        let StepGradients { by_inputs, by_product, carried, carried_cells, .. } = gradients;
         let by_product = if spec.cell == Cell::Lstm { &by_inputs } else { &by_product };
         let before = states_before(&saved.states, steps, width);
         let onto = |adjoints: &mut Adjoints<'_>,
@@ -355,12 +357,12 @@ impl Back {
             adjoints.give(bias, column_sums(by_product, across))?;
         }
         if let Some(attention) = &self.attention {
-            let (inputs, queries) = ((&*by_inputs, across), (&*found.by_queries, scores));
+            let (inputs, queries) = ((&*by_inputs, across), (&*gradients.by_queries, scores));
             onto(adjoints, &attention.context, inputs, (&saved.contexts, of_value))?;
             onto(adjoints, &attention.query, queries, (&before, width))?;
-            adjoints.give(&attention.energy, column_sums(&found.by_energies, scores))?;
-            adjoints.give(&attention.keys, found.by_keys)?;
-            adjoints.give(&attention.values, found.by_values)?;
+            adjoints.give(&attention.energy, column_sums(&gradients.by_energies, scores))?;
+            adjoints.give(&attention.keys, gradients.by_keys)?;
+            adjoints.give(&attention.values, gradients.by_values)?;
         }
         if let Some(initial) = self.initial {
             let stride = spec.cell.vectors() * width;
@@ -381,7 +383,7 @@ impl Back {
     }
 }
 
-/// Attention on the way back.
+/// Attention in the backward pass.
 struct Attended<'a, T> {
     context: Repeated<'a, T>,
     query: Repeated<'a, T>,
@@ -390,7 +392,7 @@ struct Attended<'a, T> {
     values: &'a [T],
 }
 
-/// The state that each row goes on from: `(N, H)`, in the order of steps.
+/// State before each row: `(N, H)`, in the order of steps.
 fn states_before<T: Float>(states: &[T], steps: &TimeSteps, width: usize) -> Vec<T> {
     let mut before = Vec::with_capacity(steps.rows() * width);
     for step in 0..steps.count() {
@@ -400,7 +402,7 @@ fn states_before<T: Float>(states: &[T], steps: &TimeSteps, width: usize) -> Vec
     before
 }
 
-/// Rows in the order of steps, put in the order of the packed rows.
+/// Reorders rows from the order of steps to that of the packed rows.
 fn packed<T: Float>(rows: &[T], steps: &TimeSteps, width: usize) -> Vec<T> {
     let mut out = vec![T::default(); rows.len()];
     for (to, row) in steps.packed_rows().into_iter().zip(rows.chunks_exact(width.max(1))) {

@@ -2,17 +2,18 @@
 
 use crate::float::{Float, vectorised};
 
-/// `1 / (1 + e^-x)`.
+/// Computes `1 / (1 + e^-x)`.
 #[inline(always)]
 pub(crate) fn sigmoid<T: Float>(x: T) -> T {
     let one = T::of(1.0);
-    // Beyond 88 it is 0 in f32.
+    // Beyond 88 the result is 0 in f32.
     let minus = -x;
     one / (one + if minus > T::of(88.0) { T::of(88.0) } else { minus }.exp())
 }
 
 vectorised! {
-    /// `gates` holds `U h` of r, z and n, and then r, z and n themselves; `fresh` gets `U_n h + b_n`.
+    /// Computes a GRU's gates; `gates` holds `U h` of r, z and n before, and r, z and n themselves
+    /// afterwards; `fresh` gets `U_n h + b_n`.
     fn gru_forward<T>(
         gates: &mut [T],
         inputs: &[T],
@@ -38,9 +39,9 @@ vectorised! {
 }
 
 vectorised! {
-    /// From the gradient by the new state, to those of what the gates take from the inputs
-    /// (`by_inputs`) and from the product (`by_product`); `carried`, which holds the former, gets
-    /// what goes to the state before directly.
+    /// Computes, from the gradient by the new state, those by the gates' inputs, from the layer's
+    /// inputs (`by_inputs`) and from the product (`by_product`). `carried` holds the former, and
+    /// gets the part that passes directly to the state before.
     fn gru_backward<T>(
         gates: &[T],
         fresh: &[T],
@@ -68,8 +69,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// `gates` holds `U h` of i, f, g and o, and then i, f, g and o themselves; `before` and `cell`
-    /// are of c, `state` of h.
+    /// Computes an LSTM's gates; `gates` holds `U h` of i, f, g and o before, and i, f, g and o
+    /// themselves afterwards; `before` and `cell` belong to c, `state` to h.
     fn lstm_forward<T>(
         gates: &mut [T],
         inputs: &[T],
@@ -98,8 +99,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// As [`gru_backward`]; `carried` is of h, of which nothing goes back directly, and
-    /// `carried_cell` of c.
+    /// Computes the gradients of an LSTM, as [`gru_backward`]; `carried` belongs to h, of which
+    /// nothing passes directly to the state before, and `carried_cell` to c.
     fn lstm_backward<T>(
         gates: &[T],
         cell: &[T],

@@ -1,4 +1,4 @@
-//! The way forward, step by step.
+//! The forward pass, step by step.
 
 use super::attending::attend;
 use super::cells::{gru_forward, lstm_forward};
@@ -22,7 +22,7 @@ pub(super) fn forward<T: Float>(
     spec: &RecurrenceSpec,
 ) -> Result<Recurred> {
     let steps = TimeSteps::new(&spec.lengths, spec.backwards);
-    let widths = Widths::of(given, spec.cell)?;
+    let widths = Widths::new(given, spec.cell)?;
     let device = given.inputs.device();
     let (out, saved) = run::<T>(packs, given, spec, &steps, widths)?;
     let rows = Tensor::from_vec(out, (steps.rows(), widths.out()), device)?;
@@ -41,7 +41,7 @@ pub(super) fn forward<T: Float>(
     Ok(Recurred { rows, last, weights })
 }
 
-/// The rows that are given, and what the way back needs.
+/// Computes the output rows, and the data for the backward pass.
 fn run<T: Float>(
     packs: Option<&PackedWeights>,
     given: &Recurrence<'_>,
@@ -89,13 +89,13 @@ fn run<T: Float>(
         let of_step = steps.of_step(step);
         let (active, first, before) = (of_step.len(), of_step.start, steps.before(step));
         let states = Shared::new(&mut saved.states);
-        // SAFETY: within a step, states of the step before are read, and those of this one written,
-        // each row by one task.
+        // SAFETY: within a step, states of the previous step are read, and those of this one
+        // written, each row by one task.
         let previous: &[T] = unsafe { states.range(before * width..(before + active) * width) };
         if let Some((query, context, energy, keys, values)) = &attention {
             let queries = Shared::new(&mut saved.queries[first * scores..]);
             let shape = (active, width, scores);
-            // SAFETY: nobody else has the room.
+            // SAFETY: nobody else uses this memory.
             unsafe {
                 product_into(
                     shape,
@@ -130,7 +130,7 @@ fn run<T: Float>(
             region(even(active.div_ceil(PIECE)), || {
                 (0..active).into_par_iter().with_min_len(PIECE).for_each(one_row);
             });
-            // SAFETY: nobody else has the room, and the contexts have been written.
+            // SAFETY: nobody else uses this memory, and the contexts have been written.
             unsafe {
                 product_into(
                     (active, of_value, across),
@@ -181,7 +181,7 @@ fn run<T: Float>(
                 }
             }
         };
-        // SAFETY: nobody else has the room.
+        // SAFETY: nobody else uses this memory.
         unsafe {
             product_into(
                 (active, width, across),
@@ -225,7 +225,7 @@ impl<T: Float> Saved<T> {
         }
     }
 
-    /// Puts the initial states in their places.
+    /// Writes the initial states to their places.
     fn begin(
         &mut self,
         initial: Option<&Tensor>,
@@ -248,7 +248,7 @@ impl<T: Float> Saved<T> {
     }
 }
 
-/// The state behind each sequence: `(B, S)`.
+/// State after each sequence: `(B, S)`.
 fn last_states<T: Float>(
     saved: &Saved<T>,
     spec: &RecurrenceSpec,
@@ -268,7 +268,7 @@ fn last_states<T: Float>(
     last
 }
 
-/// The weights of attention as a tensor `(B, T, S)`.
+/// Weights of attention as a tensor `(B, T, S)`.
 fn dense_weights<T: Float>(
     saved: &Saved<T>,
     spec: &RecurrenceSpec,

@@ -1,10 +1,10 @@
-//! Recurrent layers over packed sequences: GRUs and LSTMs, by themselves or with additive attention
-//! in each step.
+//! Recurrent layers over packed sequences: GRUs and LSTMs, with or without additive attention in
+//! each step.
 //!
-//! What the inputs add to the gates is one product for all rows, which a linear layer makes. What is
-//! left runs over time steps: in each, one product for the states of all sequences that still have a
-//! row, with the gates computed on its rows while they are in cache. On the way back the gradients of
-//! the matrices are one product over all rows again.
+//! The inputs' contribution to the gates is one product for all rows, computed by a linear layer.
+//! The rest runs over time steps: in each, one product for the states of all sequences that still
+//! have a row, and the gates on its rows while they are in cache. In the backward pass the
+//! gradients of the matrices are again one product over all rows.
 //!
 //! A step of decoding is the same operation on sequences of one row each.
 
@@ -24,13 +24,13 @@ use crate::tape::{Tape, is_fused};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 
-/// Rows that a thread takes at a time where rows are computed one by one.
+/// Number of rows that a thread takes at a time, if rows are computed one by one.
 const PIECE: usize = 4;
 
-/// Runs a recurrent layer: [`Recurrence`] says what goes in, [`Cell`] what is computed.
+/// Runs a recurrent layer: [`Recurrence`] has its inputs, and [`Cell`] its equations.
 ///
 /// # Shapes
-/// As [`Recurrence`] and [`Recurred`] have them.
+/// Those of [`Recurrence`] and [`Recurred`].
 ///
 /// # Errors
 /// When the shapes disagree.
@@ -50,7 +50,7 @@ pub fn recurrence(
     )
 }
 
-/// The tensors that go in, in a fixed order.
+/// Input tensors, in a fixed order.
 fn inputs<'a>(given: &Recurrence<'a>) -> Vec<&'a Tensor> {
     let attention = given.attention.iter().flat_map(|attention| {
         let AdditiveAttention { query, energy, keys, values, context } = *attention;
@@ -111,7 +111,7 @@ fn check(given: &Recurrence<'_>, spec: &RecurrenceSpec) -> Result<()> {
     Ok(())
 }
 
-/// A weight that is multiplied with at each step, packed once where a kernel packs.
+/// A weight that is multiplied at each step; packed once, if the kernel packs.
 struct Repeated<'a, T> {
     values: &'a [T],
     at: Matrix,
@@ -119,7 +119,7 @@ struct Repeated<'a, T> {
 }
 
 impl<'a, T: Float> Repeated<'a, T> {
-    /// A matrix `(k, n)` as it lies at `at`.
+    /// Prepares a matrix `(k, n)` in the layout `at`.
     fn new(
         (values, at): (&'a [T], Matrix),
         (depth, columns): (usize, usize),
@@ -132,7 +132,7 @@ impl<'a, T: Float> Repeated<'a, T> {
         Self { values, at, packed }
     }
 
-    /// The transpose of a weight `(outputs, inputs)`, for the way forward.
+    /// Prepares the transpose of a weight `(outputs, inputs)`, for the forward pass.
     fn transposed(
         values: &'a [T],
         weight: &Tensor,
@@ -155,40 +155,40 @@ impl<'a, T: Float> Repeated<'a, T> {
     }
 }
 
-/// What the way back needs of the way forward, rows in the order of steps.
+/// Data of the forward pass for the backward pass, with rows in the order of steps.
 struct Saved<T> {
-    /// The initial states by place, then the state of each row: `(B + N, H)`.
+    /// Initial states by place, then the state of each row: `(B + N, H)`.
     states: Vec<T>,
-    /// The same of the cells of an LSTM.
+    /// Initial cells of an LSTM by place, then the cell of each row.
     cells: Vec<T>,
-    /// The gates: `(N, G·H)`.
+    /// Gates: `(N, G·H)`.
     gates: Vec<T>,
-    /// Of GRUs `U_n h + b_n`: `(N, H)`.
+    /// `U_n h + b_n` of GRUs: `(N, H)`.
     fresh: Vec<T>,
-    /// With attention `W s`, `(N, A)`, and the contexts, `(N, V)`.
+    /// With attention: `W s`, `(N, A)`, and the contexts, `(N, V)`.
     queries: Vec<T>,
     contexts: Vec<T>,
-    /// The weights of attention, of each row as many as it attends to.
+    /// Weights of attention: for each row as many as it attends to.
     weights: Vec<T>,
-    /// Where those of each row begin, and how many there are in all.
+    /// Index of the first weight of each row, followed by the number of all weights.
     first_weight: Vec<usize>,
 }
 
-/// Widths of everything.
+/// Widths of states, gates, keys and values.
 #[derive(Debug, Clone, Copy)]
 struct Widths {
-    /// Of the state, H.
+    /// Width of the state, H.
     state: usize,
-    /// Of the gates together, G·H.
+    /// Width of all gates together, G·H.
     gates: usize,
-    /// Of queries and keys, A.
+    /// Width of queries and keys, A.
     scores: usize,
-    /// Of values, V.
+    /// Width of values, V.
     values: usize,
 }
 
 impl Widths {
-    fn of(given: &Recurrence<'_>, cell: Cell) -> Result<Self> {
+    fn new(given: &Recurrence<'_>, cell: Cell) -> Result<Self> {
         let state = given.weight.dim(1)?;
         let (scores, values) = match &given.attention {
             Some(attention) => (attention.keys.dim(1)?, attention.values.dim(1)?),
@@ -197,13 +197,13 @@ impl Widths {
         Ok(Self { state, gates: cell.gates() * state, scores, values })
     }
 
-    /// Of a row that is given.
+    /// Width of an output row.
     fn out(self) -> usize {
         self.state + self.values
     }
 }
 
-/// The tensors of attention on the host.
+/// Tensors of attention on the host.
 struct AttentionHosts<'a> {
     query: Host<'a>,
     energy: Host<'a>,

@@ -1,8 +1,8 @@
-//! The scan's way back: states are computed again from those that were kept, thirty-two tokens at a
-//! time.
+//! The backward pass of the scan, which recomputes states from the kept ones, thirty-two tokens at
+//! a time.
 //!
-//! With g_t the adjoint of h_t, which is what follows it has given, `g_t = C_t dy_t +
-//! exp(Δ_(t+1) A) g_(t+1)`, those of the inputs are sums of its products with h_(t−1), Δ_t and u_t.
+//! Let g_t be the adjoint of h_t, `g_t = C_t dy_t + exp(Δ_(t+1) A) g_(t+1)`. The adjoints of the
+//! inputs are sums of products of g_t with h_(t−1), Δ_t and u_t.
 
 use super::forward::{Operands, TIME, from_blocks};
 use super::lanes::{LANES, Lanes, load, map, sigmoid, softplus, sum};
@@ -12,17 +12,17 @@ use crate::parallel::combined;
 use crate::profile::{longest_of, region};
 use crate::shared::{Shared, Write, filled};
 use crate::spec::{ScanInputs, ScanShape, ScanSpec};
-use crate::tape::{Adjoints, Kept, Slot, Tape};
+use crate::tape::{Adjoints, SavedTensor, Slot, Tape};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-/// Tokens of one task, at least: each has sums of its own for the parameters.
+/// Smallest number of tokens of one task: each has its own sums for the parameters.
 const TOKENS: usize = 256;
 
-/// Blocks of channels of one task, which share sums over channels.
+/// Number of blocks of channels in one task; they share sums over channels.
 const BLOCKS: usize = 4;
 
-/// Notes how to go back from `out`; `states` are those that were kept.
+/// Records the backward pass from `out`; `states` are the kept ones.
 pub(super) fn record<T: Float>(
     tape: &Tape,
     inputs: ScanInputs<'_>,
@@ -38,7 +38,7 @@ pub(super) fn record<T: Float>(
 }
 
 fn go_back<T: Float>(
-    kept: &[Kept; 6],
+    kept: &[SavedTensor; 6],
     (shape, spec): (ScanShape, &ScanSpec),
     states: &[T],
     adjoint: &[T],
@@ -60,16 +60,17 @@ fn go_back<T: Float>(
         Host::new(gated)?,
     ];
     let operands = Operands::<T>::new(&hosts, shape, spec)?;
-    let found = run(&operands, states, adjoint);
+    let gradients = run(&operands, states, adjoint);
     let slots: [Slot; 6] = std::array::from_fn(|index| (&kept[index]).into());
-    adjoints.give(slots[0], found.x)?;
-    adjoints.give(slots[1], found.delta)?;
-    adjoints.give(slots[2], found.in_out)?;
-    adjoints.give(slots[3], found.log_decay)?;
-    adjoints.give(slots[4], found.skip)?;
+    adjoints.give(slots[0], gradients.x)?;
+    adjoints.give(slots[1], gradients.delta)?;
+    adjoints.give(slots[2], gradients.in_out)?;
+    adjoints.give(slots[3], gradients.log_decay)?;
+    adjoints.give(slots[4], gradients.skip)?;
     let width = shape.channels;
     adjoints.add_with(slots[5], |total: &mut [T], write| {
-        for (row, own) in total.chunks_exact_mut(2 * width).zip(found.gate.chunks_exact(width)) {
+        for (row, own) in total.chunks_exact_mut(2 * width).zip(gradients.gate.chunks_exact(width))
+        {
             let (first, second) = row.split_at_mut(width);
             match write {
                 Write::Replace => {
@@ -83,25 +84,25 @@ fn go_back<T: Float>(
     })
 }
 
-/// The adjoints of the inputs.
-struct Found<T> {
+/// Adjoints of the inputs.
+struct InputAdjoints<T> {
     x: Vec<T>,
     delta: Vec<T>,
     in_out: Vec<T>,
     log_decay: Vec<T>,
     skip: Vec<T>,
-    /// Of z, `(N, E)`.
+    /// Adjoint of z, `(N, E)`.
     gate: Vec<T>,
 }
 
-/// Sums over tokens of a block of channels.
+/// Sums over tokens for a block of channels.
 pub(super) struct Sums<T> {
-    /// Of A, `(S, LANES)`.
+    /// Sums for A, `(S, LANES)`.
     decay: Vec<T>,
     skip: Vec<T>,
-    /// Of Δ, where it is each channel's.
+    /// Sums for Δ, if each channel has its own.
     delta: Vec<T>,
-    /// Of B and C, where they are each channel's: `(2·S, LANES)`.
+    /// Sums for B and C, if each channel has its own: `(2·S, LANES)`.
     in_out: Vec<T>,
 }
 
@@ -121,17 +122,17 @@ impl<T: Float> Sums<T> {
     }
 }
 
-/// Where a task writes what is each token's own.
+/// Destinations of adjoints that each token has for itself.
 #[derive(Clone, Copy)]
 pub(super) struct Outputs<T> {
     x: Shared<T>,
     delta: Shared<T>,
     gate: Shared<T>,
-    /// Of B and C, those of each group of blocks by itself: `(groups, N, 2·S)`.
+    /// Adjoints of B and C, for each group of blocks by itself: `(groups, N, 2·S)`.
     in_out: Shared<T>,
 }
 
-fn run<T: Float>(operands: &Operands<'_, T>, states: &[T], adjoint: &[T]) -> Found<T> {
+fn run<T: Float>(operands: &Operands<'_, T>, states: &[T], adjoint: &[T]) -> InputAdjoints<T> {
     let ScanShape { tokens, channels, states: count } = operands.shape;
     let (blocks, sequences) = (operands.blocks(), &operands.sequences);
     let (pieces, groups) = (sequences.pieces(TOKENS), blocks.div_ceil(BLOCKS));
@@ -144,9 +145,9 @@ fn run<T: Float>(operands: &Operands<'_, T>, states: &[T], adjoint: &[T]) -> Fou
         let sizes = || (0..pieces.len() * groups).map(|i| sequences.tokens_of(&pieces[i / groups]));
         let of_task = |task: usize| {
             let (piece, group) = (&pieces[task / groups], task % groups);
-            let own = group * BLOCKS..blocks.min((group + 1) * BLOCKS);
+            let group_blocks = group * BLOCKS..blocks.min((group + 1) * BLOCKS);
             let mut sums = Vec::new();
-            for block in own {
+            for block in group_blocks {
                 let mut of_block = Sums::new(count);
                 for sequence in piece.clone() {
                     back_block(operands, sequence, block, states, adjoint, outputs, &mut of_block);
@@ -160,7 +161,7 @@ fn run<T: Float>(operands: &Operands<'_, T>, states: &[T], adjoint: &[T]) -> Fou
             tasks.into_par_iter().with_max_len(1).map(of_task).collect::<Vec<Vec<T>>>()
         })
     };
-    // SAFETY: tasks write all channels of all tokens, and steps where each token has its own.
+    // SAFETY: tasks write all channels of all tokens, and the steps if each token has its own.
     let (x, (delta, (gate, of_tasks))) = unsafe {
         filled(tokens * channels, |x| {
             filled(steps, |delta| filled(tokens * channels, |gate| scan(x, delta, gate)))
@@ -173,13 +174,14 @@ fn run<T: Float>(operands: &Operands<'_, T>, states: &[T], adjoint: &[T]) -> Fou
     for group in 0..groups {
         let parts: Vec<Vec<T>> =
             (0..pieces.len()).filter_map(|piece| of_tasks[piece * groups + group].take()).collect();
-        let own = blocks.min((group + 1) * BLOCKS) - group * BLOCKS;
-        total.extend(combined(parts, own * of_block));
+        let group_size = blocks.min((group + 1) * BLOCKS) - group * BLOCKS;
+        total.extend(combined(parts, group_size * of_block));
     }
     let part = |start: usize, width: usize| {
-        let of = total.chunks_exact(of_block);
-        let part: Vec<T> =
-            of.flat_map(|block| block[start..start + width * LANES].iter().copied()).collect();
+        let per_block = total.chunks_exact(of_block);
+        let part: Vec<T> = per_block
+            .flat_map(|block| block[start..start + width * LANES].iter().copied())
+            .collect();
         from_blocks(&part, channels, width)
     };
     let decay = from_blocks(&operands.decay, channels, count);
@@ -191,10 +193,10 @@ fn run<T: Float>(operands: &Operands<'_, T>, states: &[T], adjoint: &[T]) -> Fou
     } else {
         (part(count * LANES + LANES, 1), part(count * LANES + 2 * LANES, 2 * count))
     };
-    Found { x, delta, in_out, log_decay, skip, gate }
+    InputAdjoints { x, delta, in_out, log_decay, skip, gate }
 }
 
-/// What the steps between two kept states compute again.
+/// Recomputed values of the steps between two kept states.
 struct Again<T> {
     /// States before each step, and the one after the last: `(TIME + 1, S, LANES)`.
     states: Vec<T>,
@@ -205,7 +207,7 @@ struct Again<T> {
 }
 
 vectorised! {
-    /// One sequence of a block of channels, from its last step to its first.
+    /// Processes one sequence of a block of channels, from its last step to its first.
     fn back_block<T>(
         operands: &Operands<'_, T>,
         sequence: usize,

@@ -1,5 +1,5 @@
-//! A short convolution over time, a filter for each channel, and the nonlinearity behind it (Gu and
-//! Dao 2023, section 3.4).
+//! A short convolution over time, with a filter for each channel, followed by a nonlinearity (Gu
+//! and Dao 2023, section 3.4).
 
 use crate::float::{Float, vectorised};
 use crate::host::{Host, for_float};
@@ -11,6 +11,8 @@ use crate::tape::{Adjoints, Slot, Tape, is_fused};
 use candle_core::{Result, Tensor, bail};
 use rayon::prelude::*;
 
+/// Computes
+///
 /// ```text
 /// out_t = silu(b + Σ_k w_k x_(t − K + 1 + k))
 /// ```
@@ -49,8 +51,8 @@ pub fn causal_convolution(
     })
 }
 
-/// As [`causal_convolution`] without gradients, with the inputs before the first token of each
-/// sequence in place of zeros.
+/// Computes [`causal_convolution`] without gradients, with given inputs before the first token of
+/// each sequence in place of zeros.
 ///
 /// # Shapes
 /// `before (B, (K − 1)·E)` for B sequences → `(N, E)`.
@@ -94,17 +96,17 @@ fn check(x: &Tensor, weight: &Tensor, bias: &Tensor, spec: &ConvolutionSpec) -> 
     Ok(())
 }
 
-/// Filters, and where each token's sequence begins and ends.
+/// Filters, and the bounds of each token's sequence.
 struct Filters<T> {
-    /// `(K, E)`.
+    /// Weights, `(K, E)`.
     taps: Vec<T>,
     channels: usize,
-    /// Elements of a row of the input.
+    /// Width of a row of the input.
     width: usize,
     reverse: bool,
-    /// Tokens of the same sequence before and after each token.
+    /// Numbers of tokens before and after each token in its sequence.
     around: Vec<(usize, usize)>,
-    /// The sequence of each token.
+    /// Number of each token's sequence.
     sequences: Vec<usize>,
 }
 
@@ -132,8 +134,7 @@ impl<T: Float> Filters<T> {
         &self.taps[number * self.channels..(number + 1) * self.channels]
     }
 
-    /// The token so many steps before another, in the order in which it is read; none before the
-    /// first.
+    /// Token that is `steps` steps before another, in reading order; `None` before the first.
     fn before(&self, token: usize, steps: usize) -> Option<usize> {
         let (before, after) = self.around[token];
         match self.reverse {
@@ -142,7 +143,7 @@ impl<T: Float> Filters<T> {
         }
     }
 
-    /// The token so many steps after another.
+    /// Token that is `steps` steps after another.
     fn after(&self, token: usize, steps: usize) -> Option<usize> {
         let (before, after) = self.around[token];
         match self.reverse {
@@ -151,7 +152,7 @@ impl<T: Float> Filters<T> {
         }
     }
 
-    /// What goes into the nonlinearity for one token.
+    /// Computes the input of the nonlinearity for one token.
     fn sum(&self, x: &[T], bias: &[T], before: Option<&[T]>, token: usize, out: &mut [T]) {
         let count = self.count();
         out.copy_from_slice(bias);
@@ -174,7 +175,7 @@ impl<T: Float> Filters<T> {
 }
 
 vectorised! {
-    /// `total[i] += a[i] · b[i]`.
+    /// Computes `total[i] += a[i] · b[i]`.
     fn add_product<T>(total: &mut [T], a: &[T], b: &[T]) {
         for ((total, a), b) in total.iter_mut().zip(a).zip(b) {
             *total += *a * *b;
@@ -191,7 +192,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// `sums[i]` times the derivative at what was in it.
+    /// Replaces `sums[i]`, an input of the nonlinearity, by its adjoint.
     fn deactivate<T>(sums: &mut [T], adjoint: &[T]) {
         for (sum, adjoint) in sums.iter_mut().zip(adjoint) {
             *sum = *adjoint * Activation::Swish.derivative(*sum);
@@ -247,7 +248,7 @@ fn backward<T: Float>(
     let run = |out: Shared<T>| {
         region(even(pieces), || {
             let of_piece = |piece: usize| {
-                // Of the taps, and behind them of the bias.
+                // Gradients of the weights, followed by that of the bias.
                 let mut sums = vec![T::default(); (count + 1) * channels];
                 let mut row = vec![T::default(); channels];
                 for token in rows(piece) {

@@ -1,4 +1,4 @@
-//! The scan forward.
+//! The forward pass of the scan.
 
 use super::lanes::{LANES, Lanes, load, map, sigmoid, softplus};
 use crate::float::{Float, vectorised};
@@ -11,20 +11,21 @@ use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Tokens from one kept state to the next: those between are in cache on the way back.
+/// Number of tokens between two kept states: the states between them are in cache in the backward
+/// pass.
 pub(super) const TIME: usize = 32;
 
-/// Tokens that one task scans, at least.
+/// Smallest number of tokens that one task scans.
 const TOKENS: usize = 64;
 
-/// What a scan reads, and where.
+/// Inputs of a scan.
 pub(super) struct Operands<'a, T> {
     pub(super) x: &'a [T],
     pub(super) delta: &'a [T],
     pub(super) in_out: &'a [T],
     pub(super) skip: &'a [T],
     pub(super) gated: &'a [T],
-    /// A, the states of a block of channels together: `(blocks, S, LANES)`.
+    /// A, with the states of a block of channels together: `(blocks, S, LANES)`.
     pub(super) decay: Vec<T>,
     /// B and C of a scan that is not selective, `(blocks, 2·S, LANES)`.
     pub(super) fixed: Vec<T>,
@@ -34,7 +35,7 @@ pub(super) struct Operands<'a, T> {
     pub(super) sequences: Sequences,
 }
 
-/// Where sequences and their kept states begin.
+/// First tokens and first kept states of sequences.
 pub(super) struct Sequences {
     lengths: Arc<[usize]>,
     tokens: Vec<usize>,
@@ -43,11 +44,11 @@ pub(super) struct Sequences {
 
 impl Sequences {
     fn new(lengths: &Arc<[usize]>) -> Self {
-        let starts = |of: &dyn Fn(usize) -> usize| {
+        let starts = |size: &dyn Fn(usize) -> usize| {
             let mut next = 0;
             let start = |&length: &usize| {
-                next += of(length);
-                next - of(length)
+                next += size(length);
+                next - size(length)
             };
             lengths.iter().map(start).chain([0]).collect::<Vec<usize>>()
         };
@@ -59,12 +60,12 @@ impl Sequences {
         self.lengths[sequence]
     }
 
-    /// The first token of a sequence.
+    /// Number of the first token of a sequence.
     pub(super) fn first(&self, sequence: usize) -> usize {
         self.tokens[sequence]
     }
 
-    /// The number of its first kept state.
+    /// Number of its first kept state.
     pub(super) fn first_kept(&self, sequence: usize) -> usize {
         self.kept[sequence]
     }
@@ -73,7 +74,7 @@ impl Sequences {
         self.lengths.iter().map(|length| length.div_ceil(TIME)).sum()
     }
 
-    /// Sequences that follow one another, in pieces of at least so many tokens.
+    /// Pieces of consecutive sequences with at least `tokens` tokens each.
     pub(super) fn pieces(&self, tokens: usize) -> Vec<Range<usize>> {
         let (mut pieces, mut first, mut sum) = (Vec::new(), 0, 0);
         for (sequence, length) in self.lengths.iter().enumerate() {
@@ -86,14 +87,14 @@ impl Sequences {
         pieces
     }
 
-    /// Tokens of a piece.
+    /// Number of tokens of a piece.
     pub(super) fn tokens_of(&self, piece: &Range<usize>) -> usize {
         self.lengths[piece.clone()].iter().sum()
     }
 }
 
 impl<'a, T: Float> Operands<'a, T> {
-    /// `hosts` are those of [`ScanInputs::all`](crate::spec::ScanInputs::all).
+    /// Prepares the inputs; `hosts` are those of [`ScanInputs::all`](crate::spec::ScanInputs::all).
     pub(super) fn new(hosts: &'a [Host<'a>; 6], shape: ScanShape, spec: &ScanSpec) -> Result<Self> {
         let [x, delta, in_out, log_decay, skip, gated] = hosts;
         let (in_out, log_decay) = (in_out.elements::<T>()?, log_decay.elements::<T>()?);
@@ -116,24 +117,24 @@ impl<'a, T: Float> Operands<'a, T> {
         })
     }
 
-    /// Blocks of channels.
+    /// Number of blocks of channels.
     pub(super) fn blocks(&self) -> usize {
         self.shape.channels.div_ceil(LANES)
     }
 
-    /// The channels of a block.
+    /// Channels of a block.
     pub(super) fn channels(&self, block: usize) -> Range<usize> {
         block * LANES..self.shape.channels.min((block + 1) * LANES)
     }
 
-    /// Step `step` of a sequence is at this token.
+    /// Token at step `step` of a sequence.
     #[inline(always)]
     pub(super) fn token(&self, sequence: usize, step: usize) -> usize {
         let (first, length) = (self.sequences.first(sequence), self.sequences.length(sequence));
         if self.reverse { first + length - 1 - step } else { first + step }
     }
 
-    /// A of the channels of a block in one state.
+    /// A for the channels of a block in one state.
     #[inline(always)]
     pub(super) fn decay(&self, block: usize, state: usize) -> Lanes<T> {
         load(&self.decay[(block * self.shape.states + state) * LANES..], LANES)
@@ -146,7 +147,7 @@ impl<'a, T: Float> Operands<'a, T> {
         load(&self.delta[start + channels.start..], channels.len())
     }
 
-    /// B in one state, or C, whose states come after those of B.
+    /// B in one state, or C, whose states follow those of B.
     #[inline(always)]
     pub(super) fn side(&self, block: usize, token: usize, state: usize) -> Lanes<T> {
         let width = 2 * self.shape.states;
@@ -162,7 +163,7 @@ impl<'a, T: Float> Operands<'a, T> {
         load(&self.x[token * self.shape.channels + channels.start..], channels.len())
     }
 
-    /// z.
+    /// The gate z.
     #[inline(always)]
     pub(super) fn gate(&self, channels: &Range<usize>, token: usize) -> Lanes<T> {
         let width = self.shape.channels;
@@ -170,19 +171,19 @@ impl<'a, T: Float> Operands<'a, T> {
     }
 }
 
-/// `(E, W)` as `(blocks, W, LANES)`.
-fn in_blocks<T: Float>(values: &[T], channels: usize, of: impl Fn(T) -> T) -> Vec<T> {
+/// Reorders `(E, W)` to `(blocks, W, LANES)`.
+fn in_blocks<T: Float>(values: &[T], channels: usize, map: impl Fn(T) -> T) -> Vec<T> {
     let width = values.len() / channels;
     let mut out = vec![T::default(); channels.div_ceil(LANES) * width * LANES];
     for (channel, row) in values.chunks_exact(width).enumerate() {
         for (column, &value) in row.iter().enumerate() {
-            out[(channel / LANES * width + column) * LANES + channel % LANES] = of(value);
+            out[(channel / LANES * width + column) * LANES + channel % LANES] = map(value);
         }
     }
     out
 }
 
-/// `(blocks, W, LANES)` as `(E, W)`.
+/// Reorders `(blocks, W, LANES)` to `(E, W)`.
 pub(super) fn from_blocks<T: Float>(values: &[T], channels: usize, width: usize) -> Vec<T> {
     let at = |i: usize| {
         let (channel, column) = (i / width, i % width);
@@ -191,16 +192,16 @@ pub(super) fn from_blocks<T: Float>(values: &[T], channels: usize, width: usize)
     (0..channels * width).map(at).collect()
 }
 
-/// What a scan gives.
+/// Results of a scan.
 pub(super) struct Ran<T> {
     pub(super) out: Vec<T>,
-    /// The states after the last token of each sequence, `(B, E, S)`.
+    /// States after the last token of each sequence, `(B, E, S)`.
     pub(super) last: Vec<T>,
-    /// States before every [`TIME`]th step, `(…, blocks, S, LANES)`; none where they are not kept.
+    /// States before every [`TIME`]th step, `(…, blocks, S, LANES)`; empty if they are not kept.
     pub(super) kept: Vec<T>,
 }
 
-/// All sequences, from the states `before` on, `(B, E, S)`, or from zero.
+/// Scans all sequences, from the states `before`, `(B, E, S)`, or from zero.
 pub(super) fn run<T: Float>(
     operands: &Operands<'_, T>,
     before: Option<&[T]>,
@@ -218,23 +219,23 @@ pub(super) fn run<T: Float>(
                 let (piece, block) = (pieces[task / blocks].clone(), task % blocks);
                 for sequence in piece {
                     let mut state = vec![T::default(); states * LANES];
-                    let own = operands.channels(block);
-                    let place = (sequence * channels + own.start) * states;
+                    let of_block = operands.channels(block);
+                    let place = (sequence * channels + of_block.start) * states;
                     if let Some(before) = before {
-                        let before = &before[place..place + own.len() * states];
-                        state = in_blocks(before, own.len(), |x| x);
+                        let before = &before[place..place + of_block.len() * states];
+                        state = in_blocks(before, of_block.len(), |x| x);
                     }
                     let kept = keeps.then_some(kept);
                     scan_block(operands, sequence, block, &mut state, out, kept);
                     // SAFETY: each task has its own channels of its own sequences.
-                    unsafe { last.write(place, &from_blocks(&state, own.len(), states)) };
+                    unsafe { last.write(place, &from_blocks(&state, of_block.len(), states)) };
                 }
             });
         });
     };
     let lasts = sequences.lengths.len() * channels * states;
-    // SAFETY: tasks write all channels of all sequences, and of all tokens; where states are kept,
-    // all of them.
+    // SAFETY: tasks write all channels of all sequences and of all tokens, and all states if these
+    // are kept.
     let (out, (last, kept)) = unsafe {
         filled(tokens * channels, |out| {
             let (last, (kept, ())) =
@@ -246,7 +247,7 @@ pub(super) fn run<T: Float>(
 }
 
 vectorised! {
-    /// One sequence of a block of channels; `state (S, LANES)` becomes that after it.
+    /// Scans one sequence of a block of channels; `state (S, LANES)` becomes the one after it.
     fn scan_block<T>(
         operands: &Operands<'_, T>,
         sequence: usize,

@@ -1,14 +1,14 @@
-//! Sixteen channels side by side, as one register of the widest processors holds them.
+//! Sixteen channels side by side, as in one register of the widest processors.
 
 use crate::float::Float;
 
-/// Channels of a block.
+/// Number of channels in a block.
 pub(super) const LANES: usize = 16;
 
-/// A number of each channel of a block.
+/// One number for each channel of a block.
 pub(super) type Lanes<T> = [T; LANES];
 
-/// `count` numbers, and zeros behind them.
+/// Loads `count` numbers, followed by zeros.
 #[inline(always)]
 pub(super) fn load<T: Float>(values: &[T], count: usize) -> Lanes<T> {
     let mut lanes = [T::default(); LANES];
@@ -22,17 +22,17 @@ pub(super) fn load<T: Float>(values: &[T], count: usize) -> Lanes<T> {
 
 #[inline(always)]
 pub(super) fn map<T: Float, const N: usize>(
-    of: [&Lanes<T>; N],
+    inputs: [&Lanes<T>; N],
     f: impl Fn([T; N]) -> T,
 ) -> Lanes<T> {
     let mut out = [T::default(); LANES];
     for lane in 0..LANES {
-        out[lane] = f(of.map(|values| values[lane]));
+        out[lane] = f(inputs.map(|values| values[lane]));
     }
     out
 }
 
-/// The sum, halves onto halves.
+/// Sums the lanes, halves onto halves.
 #[inline(always)]
 pub(super) fn sum<T: Float>(mut lanes: Lanes<T>) -> T {
     let mut width = LANES / 2;
@@ -46,10 +46,10 @@ pub(super) fn sum<T: Float>(mut lanes: Lanes<T>) -> T {
     lanes[0]
 }
 
-/// `ln(1 + eˣ)`, without branches so that loops vectorise.
+/// Computes `ln(1 + eˣ)`, without branches so that loops vectorise.
 ///
-/// With y = e^−|x| it is max(x, 0) + ln(1 + y), and ln(1 + y) = 2 artanh(y / (2 + y)), whose
-/// argument is at most a third: its power series is cut where it is below the type's rounding.
+/// With y = e^−|x| it is max(x, 0) + ln(1 + y), and ln(1 + y) = 2 artanh(y / (2 + y)). The argument
+/// is at most a third; the power series is truncated where it falls below the type's rounding.
 #[inline(always)]
 pub(super) fn softplus<T: Float>(x: T) -> T {
     let (zero, two) = (T::of(0.0), T::of(2.0));
@@ -66,7 +66,7 @@ pub(super) fn softplus<T: Float>(x: T) -> T {
     positive + two * ratio * series
 }
 
-/// `1 / (1 + e^−x)`.
+/// Computes `1 / (1 + e^−x)`.
 #[inline(always)]
 pub(super) fn sigmoid<T: Float>(x: T) -> T {
     T::of(1.0) / (T::of(1.0) + (-x).exp())

@@ -1,5 +1,5 @@
-//! The operations of a state-space layer (Gu and Dao 2023, "Mamba: Linear-Time Sequence Modeling
-//! with Selective State Spaces"): a short convolution over time, and a scan.
+//! Operations of a state-space layer (Gu and Dao 2023, "Mamba: Linear-Time Sequence Modeling with
+//! Selective State Spaces"): a short convolution over time, and a scan.
 
 mod backward;
 mod convolution;
@@ -14,22 +14,24 @@ use crate::tape::{Tape, is_fused};
 use candle_core::{Result, Tensor};
 use forward::{Operands, Ran};
 
+/// Computes the selective scan
+///
 /// ```text
 /// Δ = softplus(delta),   A = −exp(log_decay)
 /// h_t = exp(Δ_t A) h_(t−1) + Δ_t B_t u_t,   y_t = (C_t h_t + D u_t) · silu(z_t)
 /// ```
 ///
-/// for each channel of its own, with h of S numbers (Gu and Dao 2023, equation 2a and algorithm 2;
-/// as in the authors' implementation, A is discretised exactly and B by Euler's rule). Where Δ, B
-/// and C do not depend on the token it is algorithm 1, a diagonal S4 (Gu et al. 2022, "On the
+/// in each channel by itself, with h of S numbers (Gu and Dao 2023, equation 2a and algorithm 2; as
+/// in the authors' implementation, A is discretised exactly and B by Euler's rule). If Δ, B and C
+/// do not depend on the token, it is algorithm 1, a diagonal S4 (Gu et al. 2022, "On the
 /// Parameterization and Initialization of Diagonal State Space Models").
 ///
-/// States go through a whole sequence in registers, sixteen channels at a time; channels and
-/// sequences run in parallel. For the way back the states of every thirty-second token are kept,
-/// and those between are computed again (section 3.3.2 of the paper).
+/// States pass through a whole sequence in registers, sixteen channels at a time; channels and
+/// sequences run in parallel. The states of every thirty-second token are kept for the backward
+/// pass, and those between are recomputed (section 3.3.2 of the paper).
 ///
 /// # Shapes
-/// As [`ScanInputs`] says → `(N, E)`.
+/// Those of [`ScanInputs`] → `(N, E)`.
 ///
 /// # Errors
 /// When the shapes disagree.
@@ -56,8 +58,8 @@ pub fn selective_scan(
     })
 }
 
-/// As [`selective_scan`] without gradients, from the states after an earlier token on, and with the
-/// states after the last one.
+/// Computes [`selective_scan`] without gradients, beginning with the states after an earlier token;
+/// also returns the states after the last one.
 ///
 /// # Shapes
 /// `state (B, E·S)` for B sequences → `(N, E)`, `(B, E·S)`.

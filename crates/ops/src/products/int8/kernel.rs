@@ -1,29 +1,29 @@
-//! Which instructions multiply int8, and what each kernel is made of.
+//! Kernels for int8: their instructions and functions.
 
 use super::loops;
 use crate::products::Kernel;
 
-/// How int8 values are multiplied and summed.
+/// A kernel for int8, by its instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Int8Kernel {
-    /// `vpdpbusd` of AVX-512 VNNI: four products a lane.
+    /// `vpdpbusd` of AVX-512 VNNI: four products per lane.
     Vnni512,
     /// `vpdpbusd` of AVX-VNNI, on registers half as wide.
     Vnni256,
-    /// `vpmaddwd` of AVX-512BW: values widened to 16 bits, two products a lane.
+    /// `vpmaddwd` of AVX-512BW: values are widened to 16 bits, two products per lane.
     Words512,
     /// `vpmaddwd` of AVX2.
     Words256,
-    /// `sdot` of ARM's dot-product extension: four products a lane.
+    /// `sdot` of ARM's dot-product extension: four products per lane.
     NeonDot,
     /// `smull` and `sadalp` of NEON.
     Neon,
-    /// A loop in plain Rust, on every processor, and the others' oracle.
+    /// A loop in plain Rust, for every processor, and the oracle of the others.
     Plain,
 }
 
 impl Int8Kernel {
-    /// All of them, the fastest first.
+    /// All kernels, the fastest first.
     pub const ALL: [Self; 7] = [
         Self::Vnni512,
         Self::Vnni256,
@@ -34,7 +34,7 @@ impl Int8Kernel {
         Self::Plain,
     ];
 
-    /// In one word.
+    /// Name, in one word.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -48,7 +48,7 @@ impl Int8Kernel {
         }
     }
 
-    /// What it is made of.
+    /// Instructions of the kernel, for messages.
     #[must_use]
     pub const fn instructions(self) -> &'static str {
         match self {
@@ -62,7 +62,7 @@ impl Int8Kernel {
         }
     }
 
-    /// The fastest that this processor has, and that needs no more of it than the f32 kernel that
+    /// Fastest kernel of this processor that needs no more instructions than the f32 kernel that
     /// the user has [chosen](Kernel::chosen).
     #[must_use]
     pub fn best() -> Self {
@@ -79,7 +79,7 @@ impl Int8Kernel {
         }
     }
 
-    /// Whether this processor has it.
+    /// Whether this processor supports it.
     #[must_use]
     pub fn is_here(self) -> bool {
         match self {
@@ -111,7 +111,7 @@ impl Int8Kernel {
         }
     }
 
-    /// What it is made of, as functions: to be called where [`Self::is_here`] alone.
+    /// Functions of the kernel; call them only if [`Self::is_here`].
     pub(super) fn parts(self) -> Parts {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -131,46 +131,46 @@ impl Int8Kernel {
     }
 }
 
-/// What a kernel is made of.
+/// Functions and layout of a kernel.
 ///
-/// Every function needs the instructions of its kernel.
+/// Calling a function requires the instructions of its kernel.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Parts {
-    /// Columns of a panel of weights, which are summed side by side.
+    /// Number of columns of a panel of weights, which are summed side by side.
     pub(super) width: usize,
-    /// Bytes of an activation as it is stored.
+    /// Bytes of a stored activation.
     pub(super) activation_bytes: usize,
-    /// What is added to each activation when it is stored: where instructions want it positive.
+    /// Number added to each stored activation, for instructions that need unsigned values.
     pub(super) shift: i32,
-    /// Rounds a row, stores it to room for as many activations, and returns its scale.
+    /// Rounds a row, stores it to memory for as many activations, and returns its scale.
     pub(super) quantise: unsafe fn(row: &[f32], to: *mut u8) -> f32,
-    /// Sums of some rows for the columns of one panel, scaled.
+    /// Computes the scaled sums of some rows for the columns of one panel.
     pub(super) products: unsafe fn(&Block),
-    /// The same, with the sums as they are, in i32, in place of results.
+    /// Computes the sums in i32, without scaling.
     #[cfg(test)]
     pub(super) sums: unsafe fn(&Block),
 }
 
-/// Rows times a panel.
+/// Operands of a product of some rows and one panel.
 #[derive(Clone, Copy)]
 pub(super) struct Block {
     /// Rows of activations, as the kernel stores them.
     pub(super) left: *const u8,
-    /// Bytes from row to row.
+    /// Bytes from one row to the next.
     pub(super) stride: usize,
     pub(super) rows: usize,
     /// One panel: for each quad of the summed dimension, four values of every column.
     pub(super) right: *const i8,
     pub(super) quads: usize,
-    /// What the sum of each column begins with: what the shift of activations adds, taken away.
+    /// Initial value of each column's sum, which compensates the shift of activations.
     pub(super) starts: *const i32,
-    /// The scale of each row.
+    /// Scale of each row.
     pub(super) row_scales: *const f32,
-    /// The scale of each column.
+    /// Scale of each column.
     pub(super) scales: *const f32,
-    /// Where results go: `rows` rows of as many as the panel has columns.
+    /// Destination of results: `rows` rows with as many values as the panel has columns.
     pub(super) to: *mut f32,
-    /// Results from row to row.
+    /// Number of results from one row to the next.
     pub(super) to_stride: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The loops around the instructions, written once and compiled for each kernel.
+//! Loops around the instructions, written once and compiled for each kernel.
 
 use super::QUAD;
 use super::kernel::{Block, Parts};
@@ -6,10 +6,10 @@ use super::quantised::{inverse_of, rounded, scale_of};
 #[allow(unused_imports, reason = "some processors have none but the plain loop")]
 use super::sums::{self as registers, Sum};
 
-/// As [`Parts::quantise`].
+/// Implements [`Parts::quantise`].
 ///
 /// # Safety
-/// `to` has room for as many activations.
+/// `to` has room for as many activations as `row` has values.
 #[inline(always)]
 pub(super) unsafe fn quantise<T: Copy>(row: &[f32], to: *mut u8, stored: impl Fn(u32) -> T) -> f32 {
     let scale = scale_of(row);
@@ -21,8 +21,8 @@ pub(super) unsafe fn quantise<T: Copy>(row: &[f32], to: *mut u8, stored: impl Fn
     scale
 }
 
-/// All rows, as many at once as registers hold and then fewer. What is written is [`SCALED`], or in
-/// tests the sums as they are, in i32.
+/// Multiplies all rows, as many at once as fit in registers, and then fewer. Writes [`SCALED`]
+/// results or, in tests, the sums in i32.
 ///
 /// # Safety
 /// The processor has the instructions of `V`; the pointers are as [`Block`] says, with panels of
@@ -51,17 +51,17 @@ pub(super) unsafe fn all_rows<
     }
 }
 
-/// What [`all_rows`] writes: results in f32.
+/// Output of [`all_rows`]: scaled results in f32.
 pub(super) const SCALED: bool = true;
-/// The sums themselves.
+/// Output of [`all_rows`]: the sums in i32.
 #[cfg(test)]
 pub(super) const SUMS: bool = false;
 
-/// `ROWS` rows from `first` on; returns how many these are. No closure sees a register: it would be
-/// compiled without the instructions.
+/// Multiplies `ROWS` rows from `first` on; returns their number. Closures use no registers, since
+/// they would be compiled without the instructions.
 ///
 /// # Safety
-/// As [`all_rows`], and the rows are there.
+/// As for [`all_rows`], and the rows exist.
 #[inline(always)]
 unsafe fn some_rows<V: Sum, const VECTORS: usize, const ROWS: usize, const RESULTS: bool>(
     all: &Block,
@@ -107,7 +107,7 @@ unsafe fn some_rows<V: Sum, const VECTORS: usize, const ROWS: usize, const RESUL
     ROWS
 }
 
-/// The kernel of one kind of registers, with blocks of at most `$rows` rows.
+/// Defines the kernel for one kind of registers, with blocks of at most `$rows` rows.
 #[allow(unused_macros, reason = "some processors have none but the plain loop")]
 macro_rules! kernel {
     ($name:ident, $($feature:literal,)? $sum:ty, $rows:literal by $vectors:literal) => {
@@ -125,14 +125,18 @@ macro_rules! kernel {
                 sums,
             };
 
+            /// Rounds and stores a row.
+            ///
             /// # Safety
-            /// The processor has the features; the rest as of the function that it is.
+            /// The processor has the features; otherwise as for the function called.
             $(#[target_feature(enable = $feature)])?
             unsafe fn quantise(row: &[f32], to: *mut u8) -> f32 {
                 // SAFETY: the caller's promise.
                 unsafe { loops::quantise(row, to, <$sum>::stored) }
             }
 
+            /// Computes scaled results.
+            ///
             /// # Safety
             /// As above.
             $(#[target_feature(enable = $feature)])?
@@ -141,6 +145,8 @@ macro_rules! kernel {
                 unsafe { all_rows::<$sum, $vectors, $rows, { loops::SCALED }>(all) }
             }
 
+            /// Computes sums.
+            ///
             /// # Safety
             /// As above.
             #[cfg(test)]
@@ -169,7 +175,7 @@ kernel!(neon_dot, "neon,dotprod", registers::NeonDot, 6 by 4);
 #[cfg(target_arch = "aarch64")]
 kernel!(neon, "neon", registers::Neon, 4 by 4);
 
-/// The loop that the others are compared with.
+/// A plain loop, with which the others are compared.
 pub(super) mod plain {
     use super::*;
 
@@ -185,15 +191,19 @@ pub(super) mod plain {
         sums,
     };
 
+    /// Implements [`Parts::quantise`].
+    ///
     /// # Safety
-    /// As [`Parts::quantise`].
+    /// As there.
     unsafe fn quantise(row: &[f32], to: *mut u8) -> f32 {
         // SAFETY: the caller's promise.
         unsafe { super::quantise(row, to, |bits| bits as i8) }
     }
 
+    /// Implements [`Parts::products`].
+    ///
     /// # Safety
-    /// As [`Parts::products`].
+    /// As there.
     unsafe fn products(all: &Block) {
         for row in 0..all.rows {
             // SAFETY: the caller's promise, here and below.
@@ -208,8 +218,10 @@ pub(super) mod plain {
         }
     }
 
+    /// Implements [`Parts::sums`].
+    ///
     /// # Safety
-    /// As [`Parts::sums`].
+    /// As there.
     #[cfg(test)]
     unsafe fn sums(all: &Block) {
         for row in 0..all.rows {
@@ -221,12 +233,14 @@ pub(super) mod plain {
         }
     }
 
+    /// Computes the sums of one row.
+    ///
     /// # Safety
-    /// As [`Parts::products`], and the row is there.
+    /// As for [`Parts::products`], and the row exists.
     unsafe fn row_sums(all: &Block, row: usize) -> [i32; WIDTH] {
         let mut sums = [0_i32; WIDTH];
         for k in 0..all.quads * QUAD {
-            // SAFETY: the caller's promise: rows and panels have as many values.
+            // SAFETY: the caller's promise: rows and panels have that many values.
             let (activation, weights) = unsafe {
                 let panel = all.right.add(k / QUAD * WIDTH * QUAD + k % QUAD);
                 (*all.left.add(row * all.stride + k).cast::<i8>(), panel)

@@ -1,34 +1,34 @@
-//! Int8 weights in the layout that a kernel reads.
+//! Int8 weights in the layout of a kernel.
 
 use super::kernel::Parts;
 use super::{Int8Kernel, Int8Matrix, MOST_DEPTH, QUAD};
 use crate::products::operand::Line;
 use rayon::prelude::*;
 
-/// The weights of a linear layer for one kernel: panels of columns, one after the other; of each,
-/// for every four values of the summed dimension, those of each column side by side.
+/// Weights of a linear layer for one kernel: panels of columns, one after the other; within each,
+/// every four values of the summed dimension stand side by side for each column.
 #[derive(Debug)]
 pub(crate) struct PackedInt8 {
     parts: Parts,
     lines: Vec<Line>,
-    /// Those of columns that are there for the panel's sake are zero.
+    /// Scale of each column; zero for columns that pad the last panel.
     scales: Vec<f32>,
-    /// What the sum of each column begins with.
+    /// Initial value of each column's sum.
     starts: Vec<i32>,
     outputs: usize,
     inputs: usize,
 }
 
 impl PackedInt8 {
-    /// The weights `(O, I)` for a kernel that is here; none where so many values could not be
-    /// summed.
+    /// Packs the weights `(O, I)` for a kernel of this processor; `None` if there are too many
+    /// inputs to sum.
     pub(crate) fn new(weights: &Int8Matrix, kernel: Int8Kernel) -> Option<Self> {
         assert!(kernel.is_here());
-        Self::of_parts(weights, kernel.parts())
+        Self::for_parts(weights, kernel.parts())
     }
 
-    /// As [`Self::new`], for a kernel of these parts, whose instructions are here.
-    pub(super) fn of_parts(weights: &Int8Matrix, parts: Parts) -> Option<Self> {
+    /// Packs the weights for a kernel with these parts, whose instructions this processor has.
+    pub(super) fn for_parts(weights: &Int8Matrix, parts: Parts) -> Option<Self> {
         let (outputs, inputs) = (weights.rows(), weights.width());
         if inputs > MOST_DEPTH {
             return None;
@@ -74,7 +74,7 @@ impl PackedInt8 {
         self.inputs.div_ceil(QUAD)
     }
 
-    /// One panel: its values, its scales, and what its sums begin with.
+    /// Values, scales and initial sums of one panel.
     pub(super) fn panel(&self, panel: usize) -> (&[i8], &[f32], &[i32]) {
         let width = self.parts.width;
         let size = self.quads() * width * QUAD;

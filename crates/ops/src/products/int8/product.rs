@@ -8,19 +8,19 @@ use crate::shared::Shared;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Rows of a piece at most: what of them is in the second-level cache meets every panel.
+/// Largest number of rows in a piece: they stay in the second-level cache for all panels.
 const ROWS: usize = 64;
-/// Products below which a second thread costs more than it brings.
+/// Number of products below which a second thread costs more than it saves.
 const WORTH_A_THREAD: usize = 1 << 21;
-/// Values below which rounding them is not worth a second thread.
+/// Number of values below which rounding them is not worth a second thread.
 const WORTH_ROUNDING: usize = 1 << 17;
-/// How many times as many columns as rows make a result wide.
+/// Ratio of columns to rows from which a result is wide.
 const WIDE: usize = 4;
-/// Results of whole rows that are finished at a time.
+/// Number of results in whole rows that are finished at a time.
 const FINISHED: usize = 4 * 1024;
 
-/// `out (N, O) = x (N, I) · weightsᵀ`, all of it written. Returns whether `finish` has been called
-/// for every row; otherwise it has been for none.
+/// Computes `out (N, O) = x (N, I) · weightsᵀ`, and writes all of it. Returns whether `finish` has
+/// been called for every row; otherwise it has been called for none.
 ///
 /// # Safety
 /// Nobody else reads or writes `out` meanwhile, which has room for `N · O` values.
@@ -37,7 +37,7 @@ pub(crate) unsafe fn product(
         return false;
     }
     crate::profile::count_product(rows, inputs, outputs);
-    let activations = Activations::of(x, rows, weights);
+    let activations = Activations::round(x, rows, weights);
     let job = Job { activations: &activations, weights, out };
     let panels = outputs.div_ceil(weights.parts().width);
     let whole_rows = |rows: Range<usize>| {
@@ -47,7 +47,7 @@ pub(crate) unsafe fn product(
         let count = (FINISHED / outputs).max(1);
         for row in rows.clone().step_by(count) {
             let end = rows.end.min(row + count);
-            // SAFETY: these rows have just been written, and are this piece's alone.
+            // SAFETY: these rows have just been written, and only this piece uses them.
             finish(row, unsafe { out.range(row * outputs..end * outputs) });
         }
     };
@@ -55,8 +55,8 @@ pub(crate) unsafe fn product(
         whole_rows(0..rows);
         return true;
     }
-    // Enough pieces for every thread to end at about the same time: of rows, or where there are few
-    // of them, of columns.
+    // Enough pieces for all threads to end at about the same time: of rows or, if these are few, of
+    // columns.
     let pieces = 4 * rayon::current_num_threads();
     if outputs < WIDE * rows && rows >= 2 * pieces {
         let blocks = rows.div_ceil(ROWS).max(pieces);
@@ -74,24 +74,23 @@ pub(crate) unsafe fn product(
     false
 }
 
-/// One of `shares` nearly equal parts of `count`.
+/// Computes one of `shares` nearly equal parts of `count`.
 fn share(count: usize, number: usize, shares: usize) -> Range<usize> {
     number * count / shares..(number + 1) * count / shares
 }
 
-/// Rows of activations as a kernel stores them.
+/// Rows of activations, as a kernel stores them.
 struct Activations {
     lines: Vec<Line>,
-    /// Bytes from row to row.
+    /// Bytes from one row to the next.
     stride: usize,
     scales: Vec<f32>,
 }
 
 impl Activations {
-    fn of(x: &[f32], rows: usize, weights: &PackedInt8) -> Self {
+    fn round(x: &[f32], rows: usize, weights: &PackedInt8) -> Self {
         let &Parts { activation_bytes, quantise, .. } = weights.parts();
-        // Rows begin where cache lines do; what is behind them up to a whole quad meets weights
-        // that are zero.
+        // Rows begin at cache lines; padding up to a whole quad meets weights that are zero.
         let (inputs, line) = (weights.inputs(), size_of::<Line>());
         let stride_lines = (weights.quads() * QUAD * activation_bytes).div_ceil(line);
         let mut lines = vec![Line::ZERO; rows * stride_lines];
@@ -99,7 +98,7 @@ impl Activations {
         let some_rows = |((x, lines), scales): ((&[f32], &mut [Line]), &mut [f32])| {
             let rows = x.chunks_exact(inputs).zip(lines.chunks_exact_mut(stride_lines));
             for ((x, lines), scale) in rows.zip(scales) {
-                // SAFETY: weights are packed for kernels that are here alone; a row of lines has
+                // SAFETY: weights are packed only for kernels of this processor; a row of lines has
                 // room for the row.
                 *scale = unsafe { quantise(x, lines.as_mut_ptr().cast()) };
             }
@@ -123,7 +122,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Some rows times some panels: each panel is read once, while the rows pass by.
+    /// Multiplies some rows by some panels: each panel is read once, while the rows stream past.
     ///
     /// # Safety
     /// Nobody else reads or writes these rows and columns of the result.
@@ -151,9 +150,9 @@ impl Job<'_> {
             };
             let first = rows.start * outputs + columns.start;
             if columns.len() == width {
-                // SAFETY: the last row ends within the result. Weights are packed for kernels that
-                // are here alone; the rows are there by the assertion, with as many quads as the
-                // panel; the results are this call's alone by the caller's promise.
+                // SAFETY: the last row ends within the result. Weights are packed only for kernels
+                // of this processor; the rows exist by the assertion, with as many quads as the
+                // panel; only this call uses the results, by the caller's promise.
                 unsafe {
                     let end = first + (rows.len().max(1) - 1) * outputs + width;
                     (parts.products)(&Block { to: out.pointer(first..end), ..block });
@@ -166,7 +165,7 @@ impl Job<'_> {
                 (parts.products)(&Block { to: edge.as_mut_ptr(), to_stride: width, ..block });
             }
             for (row, edge) in edge.chunks_exact(width).enumerate() {
-                // SAFETY: these results are this call's alone.
+                // SAFETY: only this call uses these results.
                 unsafe { out.write(first + row * outputs, &edge[..columns.len()]) };
             }
         }

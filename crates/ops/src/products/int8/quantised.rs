@@ -1,21 +1,21 @@
 //! A matrix of int8 values, with a scale for each row.
 
-/// Adding it rounds to a whole number, which the low bits of the sum then hold, below zero as two's
-/// complement: 1.5 · 2²³.
+/// Number whose addition rounds to an integer, which the low bits of the sum then hold, in two's
+/// complement if negative: 1.5 · 2²³.
 const ROUND: f32 = 12_582_912.0;
-/// The largest quantised value.
+/// Largest quantised value.
 const LARGEST: f32 = 127.0;
-/// Below this, what is largest in a row counts as zero: its scale would have no inverse.
+/// Bound below which the largest value of a row counts as zero: its scale would have no inverse.
 const SMALLEST: f32 = 1e-30;
-/// Low bits that scales have not: of the 24 significant ones, 17 are left. A value of 7 bits times
-/// a scale is then exact, and rounding that product again gives the same value and scale.
+/// Low bits that scales do not use: 17 of the 24 significant ones are left. So a value of 7 bits
+/// times a scale is exact, and rounding that product again gives the same value and scale.
 const SCALE_BITS: u32 = 0x7f;
 
-/// What one row is divided by, such that the largest value becomes 127; not a number where one of
-/// the values is not finite.
+/// Scale of a row: the divisor by which its largest value becomes 127; NaN if a value is not
+/// finite.
 #[inline(always)]
 pub(super) fn scale_of(values: &[f32]) -> f32 {
-    // The bits of magnitudes are in the order of the magnitudes, with what is no number at the end.
+    // The bits of magnitudes are ordered like the magnitudes, with infinity and NaN at the end.
     let magnitude = |value: &f32| (value.to_bits() & 0x7fff_ffff).cast_signed();
     let largest = values.iter().map(magnitude).fold(0, i32::max);
     let largest = f32::from_bits(largest.cast_unsigned());
@@ -29,20 +29,20 @@ pub(super) fn scale_of(values: &[f32]) -> f32 {
     }
 }
 
-/// What values are multiplied by before they are rounded.
+/// Factor of values before they are rounded.
 #[inline(always)]
 pub(super) fn inverse_of(scale: f32) -> f32 {
     if scale > 0.0 { 1.0 / scale } else { 0.0 }
 }
 
-/// `value / scale` as the nearest whole number, of two equally near ones the even one: its low bits.
-/// Of a row that is not finite it may be any.
+/// Rounds `value / scale` to the nearest integer, ties to even; returns its low bits. For a row
+/// that is not finite, they are arbitrary.
 #[inline(always)]
 pub(super) fn rounded(value: f32, inverse: f32) -> u32 {
     (value * inverse + ROUND).to_bits()
 }
 
-/// A row-major matrix as whole numbers from -127 to 127, times a scale for each row.
+/// A row-major matrix of integers from -127 to 127, with a scale for each row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Int8Matrix {
     values: Vec<i8>,
@@ -51,21 +51,22 @@ pub struct Int8Matrix {
 }
 
 impl Int8Matrix {
-    /// Whether a model in int8 has the parameter of this name and shape in int8: the weights of
-    /// linear layers and the embeddings of tokens, which are most of it. Norms, biases and tables of
-    /// positions stay in f32.
+    /// Whether a model in int8 holds the parameter with this name and shape in int8: the weights of
+    /// linear layers and token embeddings, which are most of a model. Norms, biases and position
+    /// tables stay in f32.
     #[must_use]
     pub fn holds(name: &str, shape: &[usize]) -> bool {
         let is_table = ["positions", "relative_bias"].into_iter().any(|table| name.contains(table));
         shape.len() == 2 && name.ends_with(".weight") && !is_table
     }
 
-    /// Rounds `values`, rows of `width`. What [`Self::to_f32`] gives is rounded to itself.
+    /// Rounds `values`, in rows of `width`. Rounding is idempotent: values from [`Self::to_f32`]
+    /// are rounded to themselves.
     ///
     /// # Panics
-    /// When the values are not whole rows.
+    /// When the values do not form whole rows.
     #[must_use]
-    pub fn of(values: &[f32], width: usize) -> Self {
+    pub fn round(values: &[f32], width: usize) -> Self {
         assert!(width > 0 && values.len().is_multiple_of(width));
         let scales: Vec<f32> = values.chunks_exact(width).map(scale_of).collect();
         let mut quantised = Vec::with_capacity(values.len());
@@ -76,8 +77,8 @@ impl Int8Matrix {
         Self { values: quantised, scales, width }
     }
 
-    /// A matrix of which the parts are there; none where they do not fit each other, or where a
-    /// scale or a value is none that [`Self::of`] makes.
+    /// Makes a matrix from its parts; `None` if they do not match, or if [`Self::round`] could not
+    /// make such a scale or value.
     #[must_use]
     pub fn from_parts(values: Vec<i8>, scales: Vec<f32>, width: usize) -> Option<Self> {
         let fits = width > 0 && scales.len().checked_mul(width) == Some(values.len());
@@ -88,31 +89,31 @@ impl Int8Matrix {
         is_made.then_some(Self { values, scales, width })
     }
 
-    /// Rows, each with a scale.
+    /// Number of rows, each with a scale.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.scales.len()
     }
 
-    /// Values of a row.
+    /// Number of values of a row.
     #[must_use]
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// The whole numbers, row-major.
+    /// Integers, row-major.
     #[must_use]
     pub fn values(&self) -> &[i8] {
         &self.values
     }
 
-    /// The scale of each row; not a number where the row is not finite.
+    /// Scale of each row; NaN if the row is not finite.
     #[must_use]
     pub fn scales(&self) -> &[f32] {
         &self.scales
     }
 
-    /// The values that it stands for, exactly.
+    /// The values that it represents, exactly.
     #[must_use]
     pub fn to_f32(&self) -> Vec<f32> {
         let rows = self.values.chunks_exact(self.width).zip(&self.scales);
@@ -135,7 +136,7 @@ mod tests {
     fn values_are_within_half_a_scale() {
         for size in [1e-20, 1.0, 1e20] {
             let values = random(40 * 33, size);
-            let matrix = Int8Matrix::of(&values, 33);
+            let matrix = Int8Matrix::round(&values, 33);
             for ((row, found), &scale) in
                 values.chunks(33).zip(matrix.to_f32().chunks(33)).zip(matrix.scales())
             {
@@ -149,26 +150,26 @@ mod tests {
         }
     }
 
-    /// A model that was saved in int8 and read into f32 is the model that was saved.
+    /// A model that was saved in int8 and read into f32 equals the saved model.
     #[test]
     fn what_was_rounded_is_rounded_to_itself() {
         for size in [1e-25, 0.02, 7e18] {
-            let once = Int8Matrix::of(&random(50 * 64, size), 64);
-            let again = Int8Matrix::of(&once.to_f32(), 64);
+            let once = Int8Matrix::round(&random(50 * 64, size), 64);
+            let again = Int8Matrix::round(&once.to_f32(), 64);
             assert_eq!(once, again);
         }
     }
 
     #[test]
     fn ties_go_to_the_even_number() {
-        let matrix = Int8Matrix::of(&[127.0, 0.5, 1.5, -0.5, -1.5, -2.5, -127.0], 7);
+        let matrix = Int8Matrix::round(&[127.0, 0.5, 1.5, -0.5, -1.5, -2.5, -127.0], 7);
         assert_eq!(matrix.values(), [127, 0, 2, 0, -2, -2, -127]);
         assert_eq!(matrix.scales(), [1.0]);
     }
 
     #[test]
     fn a_row_of_nothing_and_one_that_is_not_finite() {
-        let matrix = Int8Matrix::of(&[0.0, 1e-35, 1.0, f32::NAN, f32::INFINITY, 1.0], 2);
+        let matrix = Int8Matrix::round(&[0.0, 1e-35, 1.0, f32::NAN, f32::INFINITY, 1.0], 2);
         assert_eq!(matrix.scales()[0], 0.0);
         assert_eq!(matrix.values()[..2], [0, 0]);
         assert!(matrix.scales()[1].is_nan() && matrix.scales()[2].is_nan());

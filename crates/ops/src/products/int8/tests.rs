@@ -1,4 +1,4 @@
-//! Every kernel that this machine has, against the plain loop and against f64.
+//! Every kernel of this machine, compared with the plain loop and with f64.
 
 use super::kernel::{Block, Parts};
 use super::sums::Sum;
@@ -11,8 +11,8 @@ fn random(key: u64, count: usize) -> Vec<f32> {
     (0..count as u64).map(|i| counter.normal_at(i) as f32).collect()
 }
 
-/// `vpdpbusd` as its definition reads, on any processor: what the loops, the layout and the shifted
-/// activations do around it is tested where the instruction is not.
+/// `vpdpbusd` emulated from its definition, on any processor: so loops, layout and shifted
+/// activations are tested even without the instruction.
 #[derive(Clone, Copy)]
 struct Emulated([i32; 16]);
 
@@ -58,7 +58,7 @@ impl Sum for Emulated {
 
 loops::kernel!(emulated, Emulated, 12 by 2);
 
-/// The parts of every kernel that is here, with its name.
+/// Parts of every kernel of this machine, with its name.
 fn kernels() -> impl Iterator<Item = (&'static str, Parts)> {
     let here = Int8Kernel::ALL.into_iter().filter(|kernel| kernel.is_here());
     here.map(|kernel| (kernel.name(), kernel.parts())).chain([("emulated", emulated::PARTS)])
@@ -84,8 +84,8 @@ fn multiply(x: &[f32], rows: usize, weights: &PackedInt8) -> Vec<f32> {
     product_then((rows, inputs, outputs), left, Right::Int8(weights), Products::F32, None)
 }
 
-/// The sums themselves, on whole numbers that each kernel stores in its own way; those of the
-/// largest values are beyond what 16 bits, or f32, can hold.
+/// Compares the sums of integers, which each kernel stores in its own way; those of the largest
+/// values exceed 16 bits, and the exact integers of f32.
 #[test]
 fn sums_are_exact() {
     for (rows, depth, columns) in SHAPES {
@@ -101,10 +101,10 @@ fn sums_are_exact() {
             let left: Vec<i8> = (0..rows * depth).map(|i| number(1, i)).collect();
             let right: Vec<i8> = (0..columns * depth).map(|i| number(2, i)).collect();
             let weights = Int8Matrix::from_parts(right.clone(), vec![1.0; columns], depth).unwrap();
-            // A row that has 127 somewhere is rounded to itself.
+            // A row with the value 127 is rounded to itself.
             let as_f32 = |row: &[i8]| -> Vec<f32> { row.iter().map(|&x| f32::from(x)).collect() };
             for (kernel, parts) in kernels() {
-                let packed = PackedInt8::of_parts(&weights, parts).unwrap();
+                let packed = PackedInt8::for_parts(&weights, parts).unwrap();
                 let Parts { width, activation_bytes, quantise, sums, .. } = parts;
                 let stride = packed.quads() * QUAD * activation_bytes;
                 let mut stored = vec![0_u8; rows * stride];
@@ -115,7 +115,7 @@ fn sums_are_exact() {
                 }
                 for panel in 0..columns.div_ceil(width) {
                     let (values, _, starts) = packed.panel(panel);
-                    let mut found = vec![i32::MIN; rows * width];
+                    let mut ours = vec![i32::MIN; rows * width];
                     let all = Block {
                         left: stored.as_ptr(),
                         stride,
@@ -125,16 +125,17 @@ fn sums_are_exact() {
                         starts: starts.as_ptr(),
                         row_scales: scales.as_ptr(),
                         scales: scales.as_ptr(),
-                        to: found.as_mut_ptr().cast(),
+                        to: ours.as_mut_ptr().cast(),
                         to_stride: width,
                     };
-                    // SAFETY: the kernel is here, and all rows, quads and sums have their room.
+                    // SAFETY: the kernel is here, and there is memory for all rows, quads and sums.
                     unsafe { sums(&all) };
-                    for (row, found) in found.chunks(width).enumerate() {
-                        // What the row was rounded to, one value at a time.
-                        let numbers = Int8Matrix::of(&as_f32(&left[row * depth..][..depth]), depth);
+                    for (row, ours) in ours.chunks(width).enumerate() {
+                        // The rounded row, one value at a time.
+                        let numbers =
+                            Int8Matrix::round(&as_f32(&left[row * depth..][..depth]), depth);
                         assert_eq!(numbers.scales()[0].to_bits(), scales[row].to_bits());
-                        for (column, &found) in found.iter().enumerate() {
+                        for (column, &ours) in ours.iter().enumerate() {
                             let column = panel * width + column;
                             let weights = right.chunks(depth).nth(column).unwrap_or(&[]);
                             let expected: i32 = numbers
@@ -144,7 +145,7 @@ fn sums_are_exact() {
                                 .map(|(&a, &b)| i32::from(a) * i32::from(b))
                                 .sum();
                             assert_eq!(
-                                found, expected,
+                                ours, expected,
                                 "{kernel} {rows}×{depth}×{columns} {extreme}: {row}, {column}"
                             );
                         }
@@ -155,48 +156,48 @@ fn sums_are_exact() {
     }
 }
 
-/// From f32 to f32, to the bit.
+/// Compares results from f32 to f32, to the bit.
 #[test]
 fn every_kernel_gives_what_the_plain_loop_does() {
     for (rows, depth, columns) in SHAPES {
         let (x, weight) = (random(1, rows * depth), random(2, columns * depth));
-        let weights = Int8Matrix::of(&weight, depth);
+        let weights = Int8Matrix::round(&weight, depth);
         let plain = multiply(&x, rows, &PackedInt8::new(&weights, Int8Kernel::Plain).unwrap());
         for (kernel, parts) in kernels() {
-            let found = multiply(&x, rows, &PackedInt8::of_parts(&weights, parts).unwrap());
-            let same = found.iter().zip(&plain).all(|(a, b)| a.to_bits() == b.to_bits());
+            let ours = multiply(&x, rows, &PackedInt8::for_parts(&weights, parts).unwrap());
+            let same = ours.iter().zip(&plain).all(|(a, b)| a.to_bits() == b.to_bits());
             assert!(same, "{kernel} {rows}×{depth}×{columns}");
         }
     }
 }
 
-/// The error is that of rounding both operands: for values of a normal distribution a scale is
-/// about 3.5 / 127, and a rounded value off by 0.29 scales.
+/// The error is that of rounding both operands: for normally distributed values a scale is about
+/// 3.5 / 127, and the error of a rounded value 0.29 scales.
 #[test]
 fn products_are_close_to_those_of_f64() {
     let (rows, depth, columns) = (50, 512, 40);
     let (x, weight) = (random(1, rows * depth), random(2, columns * depth));
-    let packed = PackedInt8::new(&Int8Matrix::of(&weight, depth), Int8Kernel::best()).unwrap();
-    let found = multiply(&x, rows, &packed);
+    let packed = PackedInt8::new(&Int8Matrix::round(&weight, depth), Int8Kernel::best()).unwrap();
+    let ours = multiply(&x, rows, &packed);
     let mut squares = 0.0;
-    for (row, found) in found.chunks(columns).enumerate() {
-        for (column, &found) in found.iter().enumerate() {
+    for (row, ours) in ours.chunks(columns).enumerate() {
+        for (column, &ours) in ours.iter().enumerate() {
             let (x, weight) = (&x[row * depth..][..depth], &weight[column * depth..][..depth]);
             let exact: f64 = x.iter().zip(weight).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum();
-            squares += (f64::from(found) - exact).powi(2);
+            squares += (f64::from(ours) - exact).powi(2);
         }
     }
     let error = (squares / (rows * columns * depth) as f64).sqrt();
     assert!((0.005..0.015).contains(&error), "{error} for each of the values that are summed");
 }
 
-/// Neither threads nor neighbours change a bit.
+/// Neither threads nor other rows change a bit.
 #[test]
 fn results_depend_on_their_row_alone() {
     for (rows, depth, columns) in [(300, 257, 130), (70, 300, 2000), (9, 65, 12_000)] {
         let (x, weight) = (random(1, rows * depth), random(2, columns * depth));
         for (kernel, parts) in kernels() {
-            let packed = PackedInt8::of_parts(&Int8Matrix::of(&weight, depth), parts).unwrap();
+            let packed = PackedInt8::for_parts(&Int8Matrix::round(&weight, depth), parts).unwrap();
             let with = |threads| {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
                 pool.install(|| multiply(&x, rows, &packed))
@@ -211,12 +212,13 @@ fn results_depend_on_their_row_alone() {
     }
 }
 
-/// Whatever the way of sharing the work, each row is finished once, after it is whole.
+/// However the work is divided, each row is finished once, when it is complete.
 #[test]
 fn every_row_is_finished_once() {
     for (rows, depth, columns) in [(3, 8, 5), (500, 256, 40), (40, 256, 3000)] {
         let (x, weight) = (random(1, rows * depth), random(2, columns * depth));
-        let packed = PackedInt8::new(&Int8Matrix::of(&weight, depth), Int8Kernel::best()).unwrap();
+        let packed =
+            PackedInt8::new(&Int8Matrix::round(&weight, depth), Int8Kernel::best()).unwrap();
         let finish = |first: usize, out: &mut [f32]| {
             for (i, value) in out.iter_mut().enumerate() {
                 *value = *value * 2.0 + (first + i / columns) as f32;
@@ -240,7 +242,7 @@ fn what_is_not_finite_is_seen_in_its_row_alone() {
     x[3 * depth + 5] = f32::NAN;
     x[35 * depth] = f32::INFINITY;
     for (kernel, parts) in kernels() {
-        let packed = PackedInt8::of_parts(&Int8Matrix::of(&weight, depth), parts).unwrap();
+        let packed = PackedInt8::for_parts(&Int8Matrix::round(&weight, depth), parts).unwrap();
         for (row, out) in multiply(&x, rows, &packed).chunks_exact(columns).enumerate() {
             let finite = out.iter().all(|value| value.is_finite());
             assert!(finite != [3, 35].contains(&row), "{kernel}: row {row}");
@@ -250,13 +252,13 @@ fn what_is_not_finite_is_seen_in_its_row_alone() {
 
 #[test]
 fn what_could_overflow_is_not_packed() {
-    let weights = Int8Matrix::of(&vec![1.0; MOST_DEPTH + 1], MOST_DEPTH + 1);
+    let weights = Int8Matrix::round(&vec![1.0; MOST_DEPTH + 1], MOST_DEPTH + 1);
     assert!(PackedInt8::new(&weights, Int8Kernel::Plain).is_none());
     let depth = MOST_DEPTH;
-    let weights = Int8Matrix::of(&vec![1.0; depth], depth);
+    let weights = Int8Matrix::round(&vec![1.0; depth], depth);
     for (kernel, parts) in kernels() {
-        let packed = PackedInt8::of_parts(&weights, parts).unwrap();
-        let found = multiply(&vec![-1.0; depth], 1, &packed);
-        assert!((found[0] / -(depth as f32) - 1.0).abs() < 1e-4, "{kernel}: {}", found[0]);
+        let packed = PackedInt8::for_parts(&weights, parts).unwrap();
+        let ours = multiply(&vec![-1.0; depth], 1, &packed);
+        assert!((ours[0] / -(depth as f32) - 1.0).abs() < 1e-4, "{kernel}: {}", ours[0]);
     }
 }

@@ -26,6 +26,11 @@ pub fn without_effect(config: &RunConfig) -> Result<Vec<String>> {
         .collect())
 }
 
+/// Whether the key changes nothing beside the others of `config`.
+pub(crate) fn is_idle(config: &RunConfig, key: &str) -> bool {
+    rules(config).iter().any(|(applies, _, keys)| *applies && keys.contains(&key))
+}
+
 /// When the key changes nothing, whatever the recipe.
 pub(super) fn reasons(key: &str) -> Vec<&'static str> {
     let all = rules(&RunConfig::default()).into_iter();

@@ -200,6 +200,6 @@ pub(super) fn as_bytes(values: &[f32]) -> std::borrow::Cow<'_, [u8]> {
     }
 }
 
-fn is_timeout(error: &io::Error) -> bool {
+pub(super) fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }

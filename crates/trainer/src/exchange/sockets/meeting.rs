@@ -2,27 +2,18 @@
 //! others are.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use sha2::{Digest, Sha256};
-
+use super::door::Door;
 use super::frame::{Kind, Patience};
 use super::lines::Loss;
 use super::neighbour::{self, Offer};
 use super::stream::Stream;
 use crate::ExchangeError;
 
-/// What a connection of this program begins with.
-const MAGIC: &[u8; 8] = b"TAPERNET";
-/// Changes with what is sent.
-const VERSION: u32 = 2;
-/// The bytes of a greeting.
-const GREETING: usize = 8 + 3 * 4 + 2 + 32;
-/// How long a new connection may take to greet. Anything may connect, and need not say a word.
-const GREETING_TIME: Duration = Duration::from_secs(5);
-/// The pause between two attempts.
-const PAUSE: Duration = Duration::from_millis(10);
+/// The pause between two looks at what has come: each connection costs about two of them.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// Where processes meet, and which of them this one is.
 #[derive(Debug, Clone)]
@@ -35,7 +26,8 @@ pub struct Meeting {
     pub host: String,
     /// The port there.
     pub port: u16,
-    /// What only processes of this training know; may be empty.
+    /// What only processes of this training know. It is proved, and never sent. It may be empty
+    /// where they meet at a loopback address, which other machines cannot reach.
     pub key: String,
     /// How long to wait for the others.
     pub patience: Duration,
@@ -44,21 +36,27 @@ pub struct Meeting {
 /// Asked whether to go on waiting.
 pub(super) type Watch<'a> = dyn FnMut() -> Result<(), ExchangeError> + 'a;
 
-/// What a process says first.
-struct Greeting {
-    version: u32,
-    rank: usize,
-    size: usize,
-    /// Where it can be reached itself.
-    port: u16,
-}
-
 impl Meeting {
-    fn key_hash(&self) -> [u8; 32] {
-        Sha256::digest(self.key.as_bytes()).into()
+    /// Whether no other machine can reach the place.
+    fn is_local(&self) -> bool {
+        self.host == "localhost"
+            || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 
-    fn error(&self, what: impl std::fmt::Display) -> ExchangeError {
+    /// Refuses to talk to other machines without a key: whoever can reach the port could take part.
+    fn require_key(&self) -> Result<(), ExchangeError> {
+        if !self.key.is_empty() || self.is_local() {
+            return Ok(());
+        }
+        Err(self.error(format_args!(
+            "processes that meet at {}:{} can be called by strangers: set the variable TAPER_KEY \
+             to the same secret for all of them, for example that of `openssl rand -hex 16`; on \
+             one machine, MASTER_ADDR=127.0.0.1 needs none",
+            self.host, self.port
+        )))
+    }
+
+    pub(super) fn error(&self, what: impl std::fmt::Display) -> ExchangeError {
         ExchangeError::Meeting(format!("process {} of {}: {what}", self.rank, self.size))
     }
 
@@ -67,10 +65,8 @@ impl Meeting {
     /// # Errors
     /// The port is taken.
     pub(super) fn listen(&self) -> Result<TcpListener, ExchangeError> {
-        let is_local = self.host == "localhost"
-            || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
         let all: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
-        let bound = if is_local {
+        let bound = if self.is_local() {
             TcpListener::bind((self.host.as_str(), self.port))
         } else {
             TcpListener::bind((all[0], self.port)).or_else(|_| {
@@ -90,12 +86,13 @@ impl Meeting {
     /// again whether to go on waiting.
     ///
     /// # Errors
-    /// Somebody does not come in time, or is another program.
+    /// There is no key and it takes one; somebody does not come in time, or is another program.
     pub(super) fn connections(
         &self,
         listener: Option<TcpListener>,
         watch: &mut Watch<'_>,
     ) -> Result<Vec<Option<Stream>>, ExchangeError> {
+        self.require_key()?;
         let deadline = Instant::now() + self.patience;
         let mut all: Vec<Option<TcpStream>> = (0..self.size).map(|_| None).collect();
         let met = if self.rank == 0 {
@@ -131,12 +128,7 @@ impl Meeting {
         watch: &mut Watch<'_>,
     ) -> Result<(), ExchangeError> {
         let listener = listener.map_or_else(|| self.listen(), Ok)?;
-        let mut ports = vec![0; self.size];
-        while all.iter().skip(1).any(Option::is_none) {
-            let (stream, greeting) = self.accept(&listener, all, deadline, watch)?;
-            ports[greeting.rank] = greeting.port;
-            all[greeting.rank] = Some(stream);
-        }
+        let ports = self.receive(listener, all, deadline, watch)?;
         let address = |(stream, &port): (&Option<TcpStream>, &u16)| match stream {
             Some(stream) => Ok(SocketAddr::new(stream.peer_addr()?.ip(), port).to_string()),
             None => Ok(String::new()),
@@ -157,7 +149,7 @@ impl Meeting {
                 }
             }
             waiting = still;
-            self.pause(deadline, &waiting)?;
+            self.pause(deadline, &waiting, &"")?;
         }
         self.tell_all(all, Kind::Ready, &[])
     }
@@ -169,31 +161,14 @@ impl Meeting {
         deadline: Instant,
         watch: &mut Watch<'_>,
     ) -> Result<(), ExchangeError> {
-        let first = self.connect_to_first(deadline, watch)?;
-        let own = first.local_addr().map_err(|error| self.error(error))?.ip();
-        let listener = TcpListener::bind((own, 0)).map_err(|error| self.error(error))?;
-        let port = listener.local_addr().map_err(|error| self.error(error))?.port();
-        let greeted = self.greet(&first, port);
+        let (first, listener, port) = self.join_first(deadline, watch)?;
         all[0] = Some(first);
-        greeted.map_err(|error| ExchangeError::lost(0, self.rank, &error))?;
         let addresses = self.addresses(all, deadline, watch)?;
-        for (rank, address) in addresses.iter().enumerate().take(self.rank).skip(1) {
-            let stream = TcpStream::connect(address)
-                .and_then(|stream| Patience::USUAL.apply(&stream).map(|()| stream))
-                .and_then(|stream| self.greet(&stream, port).map(|()| stream));
-            all[rank] = Some(stream.map_err(|error| match error.kind() {
-                // It was there a moment ago.
-                io::ErrorKind::ConnectionRefused => ExchangeError::lost(rank, self.rank, &error),
-                _ => self.error(format_args!(
-                    "cannot reach process {rank} at {address}: {error}; is a firewall between the \
-                     machines?"
-                )),
-            })?);
+        for (rank, &address) in addresses.iter().enumerate().take(self.rank).skip(1) {
+            let stream = self.join(rank, address, port, all, deadline, watch)?;
+            all[rank] = Some(stream);
         }
-        while all.iter().skip(self.rank + 1).any(Option::is_none) {
-            let (stream, greeting) = self.accept(&listener, all, deadline, watch)?;
-            all[greeting.rank] = Some(stream);
-        }
+        self.receive(listener, all, deadline, watch)?;
         if let Some(first) = &all[0] {
             Patience::USUAL
                 .write_frame(first, Kind::Ready, &[])
@@ -306,19 +281,24 @@ impl Meeting {
             if let Some(heard) = self.heard_of(all, rank)? {
                 return Ok(heard);
             }
-            self.pause(deadline, &[rank])?;
+            self.pause(deadline, &[rank], &"")?;
         }
     }
 
-    /// Waits a moment for processes that are `absent`.
-    fn pause(&self, deadline: Instant, absent: &[usize]) -> Result<(), ExchangeError> {
+    /// Waits a moment for processes that are `absent`; in vain, `more` is said beside.
+    fn pause(
+        &self,
+        deadline: Instant,
+        absent: &[usize],
+        more: &dyn std::fmt::Display,
+    ) -> Result<(), ExchangeError> {
         if absent.is_empty() {
             return Ok(());
         }
         if Instant::now() > deadline {
             let absent: Vec<String> = absent.iter().map(ToString::to_string).collect();
             return Err(self.error(format_args!(
-                "waited {} s in vain for process {}; was it started, and does it see the others?",
+                "waited {} s in vain for process {}; was it started, and does it see the others?{more}",
                 self.patience.as_secs(),
                 absent.join(", ")
             )));
@@ -327,109 +307,59 @@ impl Meeting {
         Ok(())
     }
 
-    /// The next process that is awaited. Who does not greet as one of them is sent away.
-    fn accept(
+    /// Hears at `listener` all processes that are not connected yet; the ports at which they listen
+    /// themselves, by rank.
+    fn receive(
         &self,
-        listener: &TcpListener,
-        all: &[Option<TcpStream>],
+        listener: TcpListener,
+        all: &mut [Option<TcpStream>],
         deadline: Instant,
         watch: &mut Watch<'_>,
-    ) -> Result<(TcpStream, Greeting), ExchangeError> {
-        listener.set_nonblocking(true).map_err(|error| self.error(error))?;
+    ) -> Result<Vec<u16>, ExchangeError> {
+        let mut door = Door::open(listener).map_err(|error| self.error(error))?;
+        let mut ports = vec![0; self.size];
         loop {
             watch()?;
-            // They wait for this process, and say nothing unless something is wrong.
-            for rank in (0..self.size).filter(|&rank| rank == 0 || self.rank == 0) {
-                if self.heard_of(all, rank)?.is_some() {
-                    return Err(ExchangeError::Garbled { rank });
-                }
+            self.require_silence(all)?;
+            let is_absent = |&rank: &usize| rank != self.rank && all[rank].is_none();
+            let absent: Vec<usize> = (0..self.size).filter(is_absent).collect();
+            if absent.is_empty() {
+                return Ok(ports);
             }
-            let Ok((stream, _)) = listener.accept() else {
-                let absent = |&rank: &usize| rank != self.rank && all[rank].is_none();
-                let absent: Vec<usize> = (0..self.size).filter(absent).collect();
-                self.pause(deadline, &absent)?;
-                continue;
-            };
-            let Ok(greeting) = self.hear(&stream) else { continue };
-            if greeting.version != VERSION {
-                return Err(self.error(format_args!(
-                    "process {} is another version of this program: start the same on each",
-                    greeting.rank
-                )));
+            let guests = door.listen(self.rank, &self.key);
+            if guests.is_empty() {
+                self.pause(deadline, &absent, door.turned_away())?;
             }
-            if greeting.size != self.size {
-                return Err(self.error(format_args!(
-                    "another process was started as one of {}: start each as one of as many",
-                    greeting.size
-                )));
-            }
-            match all.get(greeting.rank) {
-                Some(None) if greeting.rank != self.rank => return Ok((stream, greeting)),
-                _ => {
+            for guest in guests {
+                let (rank, size, port) =
+                    (guest.hello.rank(), guest.hello.size(), guest.hello.port());
+                if size != self.size {
+                    guest.refuse(&self.key);
                     return Err(self.error(format_args!(
-                        "two processes were started as number {}",
-                        greeting.rank
+                        "another process was started as one of {size}: start each as one of as many"
                     )));
                 }
-            }
-        }
-    }
-
-    fn greet(&self, stream: &TcpStream, port: u16) -> io::Result<()> {
-        let mut greeting = Vec::with_capacity(GREETING);
-        greeting.extend(MAGIC);
-        for number in [VERSION, self.rank as u32, self.size as u32] {
-            greeting.extend(number.to_le_bytes());
-        }
-        greeting.extend(port.to_le_bytes());
-        greeting.extend(self.key_hash());
-        Patience::USUAL.write(stream, &greeting)
-    }
-
-    fn hear(&self, stream: &TcpStream) -> io::Result<Greeting> {
-        let patience = Patience { beat: GREETING_TIME, beats: 1 };
-        patience.apply(stream)?;
-        let mut bytes = [0; GREETING];
-        patience.read(stream, &mut bytes)?;
-        if &bytes[..8] != MAGIC || bytes[22..] != self.key_hash() {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        let number = |at: usize| {
-            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-        };
-        let port = u16::from_le_bytes([bytes[20], bytes[21]]);
-        Patience::USUAL.apply(stream)?;
-        let (rank, size) = (number(12) as usize, number(16) as usize);
-        Ok(Greeting { version: number(8), rank, size, port })
-    }
-
-    /// Connects to process 0, which may be started later than this one.
-    fn connect_to_first(
-        &self,
-        deadline: Instant,
-        watch: &mut Watch<'_>,
-    ) -> Result<TcpStream, ExchangeError> {
-        loop {
-            watch()?;
-            let reached = (self.host.as_str(), self.port)
-                .to_socket_addrs()
-                .and_then(|mut all| all.next().ok_or(io::ErrorKind::NotFound.into()))
-                .and_then(|address| TcpStream::connect_timeout(&address, GREETING_TIME))
-                .and_then(|stream| Patience::USUAL.apply(&stream).map(|()| stream));
-            match reached {
-                Ok(stream) => return Ok(stream),
-                Err(error) if Instant::now() > deadline => {
-                    return Err(self.error(format_args!(
-                        "cannot reach process 0 at {}:{} for {} s ({error}); was it started, and \
-                         are MASTER_ADDR and MASTER_PORT its machine and a port that is open there?",
-                        self.host,
-                        self.port,
-                        self.patience.as_secs()
-                    )));
+                if rank == self.rank || !matches!(all.get(rank), Some(None)) {
+                    guest.refuse(&self.key);
+                    let what = format_args!("two processes were started as number {rank}");
+                    return Err(self.error(what));
                 }
-                Err(_) => std::thread::sleep(PAUSE),
+                // One that is gone calls again.
+                if let Ok(stream) = guest.admit(&self.key) {
+                    (all[rank], ports[rank]) = (Some(stream), port);
+                }
             }
         }
+    }
+
+    /// Those that are connected wait for this process, and say nothing unless something is wrong.
+    pub(super) fn require_silence(&self, all: &[Option<TcpStream>]) -> Result<(), ExchangeError> {
+        for rank in (0..self.size).filter(|&rank| rank == 0 || self.rank == 0) {
+            if self.heard_of(all, rank)?.is_some() {
+                return Err(ExchangeError::Garbled { rank });
+            }
+        }
+        Ok(())
     }
 
     /// What process 0 says of where the others are, once all of them have come.

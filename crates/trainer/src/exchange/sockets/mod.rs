@@ -6,7 +6,10 @@
 //! silent: both are found within seconds by all others. One that ends in order says so, and what it
 //! has sent before is read.
 
+mod calling;
+mod door;
 mod frame;
+mod greeting;
 mod lines;
 mod meeting;
 mod neighbour;
@@ -55,8 +58,8 @@ impl Sockets {
     /// thread of its own, if one is gone later, for a process that is busy with something else.
     ///
     /// # Errors
-    /// Somebody does not come in time, is another version of this program, or was started as one of
-    /// another number of processes.
+    /// There is no key and the place is not on this machine alone; somebody does not come in time, is
+    /// another version of this program, or was started as one of another number of processes.
     pub fn meet(
         meeting: &Meeting,
         listener: Option<TcpListener>,

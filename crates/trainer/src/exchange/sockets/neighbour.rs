@@ -14,18 +14,19 @@ pub(super) use linux::{Offer, take};
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use std::io::{self, ErrorKind, Write};
+    use std::io::{self, Read, Write};
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-    use std::time::{Duration, Instant};
 
-    use super::super::frame::Patience;
+    use rustix::net::{
+        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with,
+    };
+    use subtle::ConstantTimeEq;
+
     use super::{Stream, TcpStream};
 
     /// Bytes of the name, and of the word.
     const LENGTH: usize = 16;
-    /// How long the other process, which has connected already, may take to say the word.
-    const TIME: Duration = Duration::from_secs(5);
     /// Bytes that wait to be read: the fewer times the reader is woken up for them, the better.
     const WAITING: usize = 2 << 20;
 
@@ -53,46 +54,51 @@ mod linux {
             &self.secret
         }
 
-        /// The connection of the other process, which says that it has connected. Whoever else has
-        /// is sent away.
+        /// The connection of the other process, which says that it has connected, and has sent the
+        /// word by then: nobody is waited for. Whoever else has connected is sent away.
         ///
         /// # Errors
         /// It cannot be heard.
         pub(in super::super) fn accept(&self) -> io::Result<Stream> {
-            let deadline = Instant::now() + TIME;
             self.listener.set_nonblocking(true)?;
-            while Instant::now() < deadline {
-                let stream = match self.listener.accept() {
-                    Ok((stream, _)) => stream,
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                    Err(error) => return Err(error),
-                };
+            loop {
+                let (mut stream, _) = self.listener.accept()?;
+                stream.set_nonblocking(true)?;
                 let mut word = [0; LENGTH];
-                stream.set_nonblocking(false)?;
-                stream.set_read_timeout(Some(TIME))?;
-                let heard = Patience { beat: TIME, beats: 1 }.read(&stream, &mut word);
-                if heard.is_ok() && word == self.secret[LENGTH..] {
+                if stream.read_exact(&mut word).is_ok()
+                    && bool::from(word.ct_eq(&self.secret[LENGTH..]))
+                {
                     return ready(stream);
                 }
             }
-            Err(ErrorKind::TimedOut.into())
         }
     }
 
     /// The connection to a process that offers one; none where it cannot be reached so.
     pub(in super::super) fn take(secret: &[u8]) -> Option<Stream> {
-        let secret = secret.try_into().ok()?;
-        let mut stream = UnixStream::connect_addr(&address(secret)?).ok()?;
+        let secret: &[u8; 2 * LENGTH] = secret.try_into().ok()?;
+        // Where strangers have filled the queue this does not wait.
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
+        let address = SocketAddrUnix::new_abstract_name(name(secret).as_bytes()).ok()?;
+        connect(&socket, &address).ok()?;
+        let mut stream = UnixStream::from(socket);
+        // A new connection has room for it.
         stream.write_all(&secret[LENGTH..]).ok()?;
         ready(stream).ok()
     }
 
+    fn name(secret: &[u8; 2 * LENGTH]) -> String {
+        let random: String = secret[..LENGTH].iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("taper-{random}")
+    }
+
     fn address(secret: &[u8; 2 * LENGTH]) -> Option<SocketAddr> {
-        let name: String = secret[..LENGTH].iter().map(|byte| format!("{byte:02x}")).collect();
-        SocketAddr::from_abstract_name(format!("taper-{name}")).ok()
+        SocketAddr::from_abstract_name(name(secret)).ok()
     }
 
     fn ready(stream: UnixStream) -> io::Result<Stream> {
+        stream.set_nonblocking(false)?;
         rustix::net::sockopt::set_socket_send_buffer_size(&stream, WAITING)?;
         Ok(Stream::Local(stream))
     }
@@ -100,7 +106,6 @@ mod linux {
     #[cfg(test)]
     mod tests {
         use super::*;
-        use std::io::Read;
         use std::net::TcpListener;
 
         #[test]
@@ -110,14 +115,15 @@ mod linux {
             let offer = Offer::to(&far).expect("the same machine");
             let mut secret: [u8; 2 * LENGTH] = offer.secret().try_into().unwrap();
             let near = take(&secret).expect("there");
-            // Before it, one that says another word and one that says nothing.
+            // Before it, one that says another word, one that is gone and one that says nothing.
             let other = Offer::to(&far).expect("the same machine");
             let mut wrong: [u8; 2 * LENGTH] = other.secret().try_into().unwrap();
             wrong[LENGTH] ^= 1;
             let _wrong = take(&wrong).expect("connected");
             drop(UnixStream::connect_addr(&address(&wrong).unwrap()).unwrap());
+            let _silent = UnixStream::connect_addr(&address(&wrong).unwrap()).unwrap();
             let right = take(other.secret()).expect("connected");
-            let accepted = other.accept().expect("the third");
+            let accepted = other.accept().expect("the fourth");
             (&right).write_all(b"a").unwrap();
             let mut byte = [0];
             (&accepted).read_exact(&mut byte).unwrap();

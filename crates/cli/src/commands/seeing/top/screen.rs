@@ -19,7 +19,7 @@ use crate::bars::clock;
 
 /// The charts beside the loss.
 const CHARTS: [&str; 5] =
-    ["validation scores", "gradient norm", "learning rate", "accuracy", "tokens a second"];
+    ["validation scores", "gradient norm", "learning rate", "accuracy", "answers a second"];
 
 /// What is looked at.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -104,13 +104,13 @@ fn curves(record: &Record, chart: usize) -> Vec<Curve> {
             ("training", record.measured(|one| one.accuracy)),
             ("validation", record.scores("accuracy")),
         ],
-        _ => vec![("tokens/s", record.measured(|one| one.tokens_per_second))],
+        _ => vec![("a second", record.measured(|one| one.tokens_per_second))],
     }
 }
 
 fn draw_runs(frame: &mut Frame<'_>, area: Rect, runs: &[WatchedRun], chosen: usize) {
     let head =
-        ["run", "state", "updates", "loss", "ppl", "lr", "|g|", "tok/s", "left", "memory", "best"];
+        ["run", "state", "updates", "loss", "ppl", "lr", "|g|", "per s", "left", "memory", "best"];
     let widths = [
         Constraint::Fill(2),
         Constraint::Length(11),

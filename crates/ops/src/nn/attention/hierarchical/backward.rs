@@ -1,9 +1,9 @@
-//! The backward pass: weights are computed again. What falls to summaries goes to their tokens when
-//! all that see them have passed: under a causal mask, where chunks go from the last to the first,
-//! with what falls to these tokens themselves, and otherwise at the end.
+//! The backward pass, which recomputes weights. The adjoints of summaries pass to their tokens once
+//! all chunks that see them are done: under a causal mask, where chunks go from the last to the
+//! first, together with the adjoints of the tokens themselves, and otherwise at the end.
 
 use super::forward::{Inputs, across, gathered, terms};
-use super::layout::{Layout, QUERIES, Seen, Sequence};
+use super::layout::{ChunkKeys, Layout, QUERIES, Sequence};
 use super::passes::go_back;
 use super::{KEY, QUERY, VALUE, summaries};
 use crate::float::Float;
@@ -16,12 +16,12 @@ use crate::sums::blocked_sum;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// What the backward pass reads beside its inputs.
+/// Inputs of the backward pass, beside those of the forward pass.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a, T> {
-    /// The adjoint of the result.
+    /// Adjoint of the result.
     pub(super) adjoint: &'a [T],
-    /// The result.
+    /// Result of the forward pass.
     pub(super) out: &'a [T],
     pub(super) log_sums: &'a [T],
 }
@@ -36,7 +36,7 @@ impl<'a, T: Float> Known<'a, T> {
     }
 }
 
-/// What a thread needs for itself.
+/// Working memory of a thread.
 struct Worker<P: TileProducts> {
     products: P::Worker,
     key: Vec<P::Value>,
@@ -44,10 +44,10 @@ struct Worker<P: TileProducts> {
     scores: Vec<P::Value>,
     of_scores: Vec<P::Value>,
     of_query: Vec<P::Value>,
-    /// Of all that a chunk sees.
+    /// Adjoints of all keys that a chunk sees.
     of_key: Vec<P::Value>,
     of_value: Vec<P::Value>,
-    /// `dO·O` and the logarithms of denominators of some queries.
+    /// `dO·O`, and the logarithms of denominators, of some queries.
     numbers: [Vec<P::Value>; 2],
 }
 
@@ -59,8 +59,10 @@ struct Pass<'a, P: TileProducts> {
     to: (Shared<P::Value>, Write),
 }
 
+/// Computes the gradient of all sequences.
+///
 /// # Safety
-/// Nobody else reads or writes the gradient meanwhile, and where it is added to, it is initialised.
+/// Nobody else reads or writes the gradient meanwhile; if it is added to, it is initialised.
 /// Afterwards it is.
 pub(super) unsafe fn run<P: TileProducts>(
     products: &P,
@@ -88,19 +90,21 @@ pub(super) unsafe fn run<P: TileProducts>(
     let pass = Pass { products, layout, inputs, known, to };
     region(longest_of(|| tasks.iter().map(|(it, heads)| it.length * heads.len())), || {
         tasks.par_iter().with_max_len(1).for_each_init(worker, |worker, (sequence, heads)| {
-            // SAFETY: a task has heads of a sequence of its own.
+            // SAFETY: each task has its own heads of a sequence.
             unsafe { pass.sequence(worker, sequence, heads) };
         });
     });
 }
 
 impl<P: TileProducts> Pass<'_, P> {
+    /// Computes the gradients of some heads of a sequence.
+    ///
     /// # Safety
     /// Nobody else reads or writes the gradients of these heads.
     unsafe fn sequence(&self, worker: &mut Worker<P>, sequence: &Sequence, heads: &Range<usize>) {
         let (layout, causal) = (self.layout, self.layout.spec.causal);
         let room = || vec![P::Value::default(); sequence.summaries() * layout.head];
-        // Of keys, and of values.
+        // Adjoints of the keys, and of the values, of summaries.
         let mut of_summaries: Vec<_> = heads.clone().map(|_| [room(), room()]).collect();
         let chunks = 0..sequence.counts[0];
         for chunk in chunks.clone().rev() {
@@ -115,7 +119,7 @@ impl<P: TileProducts> Pass<'_, P> {
             let first = sequence.first + chunk * layout.hierarchy.chunk;
             for (of_summaries, head) in of_summaries.iter().zip(heads.clone()) {
                 for (part, adjoints) in [KEY, VALUE].into_iter().zip(of_summaries) {
-                    let adjoint = summaries::of_token(layout, (sequence, chunk), adjoints);
+                    let adjoint = summaries::token_adjoint(layout, (sequence, chunk), adjoints);
                     for row in first..first + tokens {
                         // SAFETY: the caller's promise, and the rows have been written.
                         unsafe { self.put(part, head, row, &adjoint, Write::Add) };
@@ -125,57 +129,66 @@ impl<P: TileProducts> Pass<'_, P> {
         }
     }
 
+    /// Computes the gradients of a chunk of one head.
+    ///
     /// # Safety
     /// As [`Self::sequence`].
     unsafe fn chunk(
         &self,
         worker: &mut Worker<P>,
-        of: (&Sequence, usize),
-        (chunk, seen): (usize, &Seen<P::Value>),
+        head: (&Sequence, usize),
+        (chunk, seen): (usize, &ChunkKeys<P::Value>),
         of_summaries: &mut [Vec<P::Value>; 2],
     ) {
         let (layout, products, inputs) = (self.layout, self.products, self.inputs);
         let (count, width) = (seen.all(), layout.head);
-        inputs.gather(layout, of, (KEY, seen), &mut worker.key);
-        inputs.gather(layout, of, (VALUE, seen), &mut worker.value);
+        inputs.gather(layout, head, (KEY, seen), &mut worker.key);
+        inputs.gather(layout, head, (VALUE, seen), &mut worker.value);
         let keys = products.summed(gathered(&worker.key, count, width));
         let keys_across = products.summed(across(gathered(&worker.key, count, width)));
         let values_across = products.summed(across(gathered(&worker.value, count, width)));
         let step = stride(count);
         for (first, rows) in seen.blocks() {
-            let query = layout.rows(inputs.qkv, QUERY, of.1, &rows);
-            let adjoint = self.of_result(self.known.adjoint, of.1, &rows);
-            self.numbers(&mut worker.numbers, of.1, &rows);
-            let (own, scores) = (&mut worker.products, &mut worker.scores);
+            let query = layout.rows(inputs.qkv, QUERY, head.1, &rows);
+            let adjoint = self.result_rows(self.known.adjoint, head.1, &rows);
+            self.numbers(&mut worker.numbers, head.1, &rows);
+            let (scratch, scores) = (&mut worker.products, &mut worker.scores);
             let shape = (rows.len(), width);
             let weights = (query.values, query.at);
-            products.add_weighted(own, weights, shape, (&keys_across, 0), scores, Write::Replace);
+            products.add_weighted(
+                scratch,
+                weights,
+                shape,
+                (&keys_across, 0),
+                scores,
+                Write::Replace,
+            );
             let (of_scores, weights) = (&mut worker.of_scores, (adjoint.values, adjoint.at));
             products.add_weighted(
-                own,
+                scratch,
                 weights,
                 shape,
                 (&values_across, 0),
                 of_scores,
                 Write::Replace,
             );
-            let terms = terms(layout, of, seen, (chunk, first));
+            let terms = terms(layout, head, seen, (chunk, first));
             let [products_of, log_sums] = &worker.numbers;
             let (log_sums, products_of) = (&log_sums[..rows.len()], &products_of[..rows.len()]);
             go_back(scores, of_scores, step, &terms, log_sums, products_of);
 
             let weights = (of_scores.as_slice(), Matrix::rows(step));
             let (shape, out) = ((rows.len(), count), &mut worker.of_query);
-            products.add_weighted(own, weights, shape, (&keys, 0), out, Write::Replace);
+            products.add_weighted(scratch, weights, shape, (&keys, 0), out, Write::Replace);
             let write = if first == 0 { Write::Replace } else { Write::Add };
             let shape = (count, rows.len());
             let weights = (of_scores.as_slice(), Matrix::rows(step).transposed());
-            products.weigh(own, weights, shape, query, &mut worker.of_key, write);
+            products.weigh(scratch, weights, shape, query, &mut worker.of_key, write);
             let weights = (scores.as_slice(), Matrix::rows(step).transposed());
-            products.weigh(own, weights, shape, adjoint, &mut worker.of_value, write);
+            products.weigh(scratch, weights, shape, adjoint, &mut worker.of_value, write);
             for (row, gradient) in rows.zip(worker.of_query.chunks_exact(stride(width))) {
                 // SAFETY: the caller's promise.
-                unsafe { self.put(QUERY, of.1, row, &gradient[..width], self.to.1) };
+                unsafe { self.put(QUERY, head.1, row, &gradient[..width], self.to.1) };
             }
         }
         let Worker { of_key, of_value, .. } = worker;
@@ -185,7 +198,7 @@ impl<P: TileProducts> Pass<'_, P> {
             let of_token = layout
                 .spec
                 .causal
-                .then(|| summaries::of_token(layout, (of.0, chunk), of_summaries));
+                .then(|| summaries::token_adjoint(layout, (head.0, chunk), of_summaries));
             let mut gradients = gradients.chunks_exact_mut(stride(width));
             for (row, gradient) in seen.summaries.iter().cloned().flatten().zip(&mut gradients) {
                 add(&mut of_summaries[row * width..(row + 1) * width], &gradient[..width]);
@@ -196,16 +209,16 @@ impl<P: TileProducts> Pass<'_, P> {
                     add(gradient, of_token);
                 }
                 // SAFETY: the caller's promise.
-                unsafe { self.put(part, of.1, row, gradient, self.to.1) };
+                unsafe { self.put(part, head.1, row, gradient, self.to.1) };
             }
         }
     }
 
-    /// `dO·O`, and the logarithm of the denominator, of each query.
+    /// Computes `dO·O`, and the logarithm of the denominator, for each query.
     fn numbers(&self, to: &mut [Vec<P::Value>; 2], head: usize, rows: &Range<usize>) {
         let (adjoint, out) = (
-            self.of_result(self.known.adjoint, head, rows),
-            self.of_result(self.known.out, head, rows),
+            self.result_rows(self.known.adjoint, head, rows),
+            self.result_rows(self.known.out, head, rows),
         );
         let [products, log_sums] = to;
         for (i, row) in rows.clone().enumerate() {
@@ -214,8 +227,8 @@ impl<P: TileProducts> Pass<'_, P> {
         }
     }
 
-    /// Some rows of a head of the result, or of its adjoint.
-    fn of_result<'a>(
+    /// Rows of a head in the result, or in its adjoint.
+    fn result_rows<'a>(
         &self,
         values: &'a [P::Value],
         head: usize,
@@ -226,8 +239,10 @@ impl<P: TileProducts> Pass<'_, P> {
         Rows { values, at, count: rows.len(), width }
     }
 
+    /// Writes the gradient of one row.
+    ///
     /// # Safety
-    /// As [`Self::sequence`]; what is added to is initialised.
+    /// As [`Self::sequence`]; memory that is added to is initialised.
     unsafe fn put(
         &self,
         part: usize,

@@ -1,6 +1,6 @@
 //! The forward pass.
 
-use super::layout::{Layout, QUERIES, Seen, Sequence};
+use super::layout::{ChunkKeys, Layout, QUERIES, Sequence};
 use super::passes::{Terms, drop, softmax};
 use super::{KEY, QUERY, VALUE};
 use crate::float::Float;
@@ -11,11 +11,11 @@ use crate::shared::{Shared, Write};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// What both passes read.
+/// Inputs of both passes.
 #[derive(Clone, Copy)]
 pub(super) struct Inputs<'a, T> {
     pub(super) qkv: &'a [T],
-    /// As [`super::summaries::of_chunks`] gives them.
+    /// Summaries as returned by [`super::summaries::summarise`].
     pub(super) summaries: &'a [T],
 }
 
@@ -24,12 +24,13 @@ impl<'a, T: Float> Inputs<'a, T> {
         Some(Inputs { qkv: T::as_f32(self.qkv)?, summaries: T::as_f32(self.summaries)? })
     }
 
-    /// Keys (1) or values (2) of all that is seen, one after the other: `(S, Dh)`.
+    /// Gathers keys (1) or values (2) of all seen tokens and summaries, one after the other:
+    /// `(S, Dh)`.
     pub(super) fn gather(
         &self,
         layout: &Layout,
         (sequence, head): (&Sequence, usize),
-        (part, seen): (usize, &Seen<T>),
+        (part, seen): (usize, &ChunkKeys<T>),
         to: &mut [T],
     ) {
         let width = layout.head;
@@ -42,28 +43,28 @@ impl<'a, T: Float> Inputs<'a, T> {
                 .copy_from_slice(&all[rows.start * width..rows.end * width]);
             place += count;
         }
-        let own = layout.rows(self.qkv, part, head, &seen.tokens);
-        for (row, to) in to.chunks_exact_mut(width).take(own.count).enumerate() {
-            to.copy_from_slice(own.row(row));
+        let chunk_rows = layout.rows(self.qkv, part, head, &seen.tokens);
+        for (row, to) in to.chunks_exact_mut(width).take(chunk_rows.count).enumerate() {
+            to.copy_from_slice(chunk_rows.row(row));
         }
     }
 }
 
-/// `(S, Dh)`, gathered.
+/// Gathered rows, `(S, Dh)`.
 pub(super) fn gathered<T>(values: &[T], count: usize, width: usize) -> Rows<'_, T> {
     Rows { values, at: Matrix::rows(width), count, width }
 }
 
-/// The same across: `(Dh, S)`.
+/// Gathered rows, transposed: `(Dh, S)`.
 pub(super) fn across<T>(rows: Rows<'_, T>) -> Rows<'_, T> {
     Rows { at: rows.at.transposed(), count: rows.width, width: rows.count, ..rows }
 }
 
-/// What goes into the scores of some queries, of which `first` is the first of its chunk.
+/// Terms of the scores of some queries, the first of which is number `first` in its chunk.
 pub(super) fn terms<'a, T: Float>(
     layout: &Layout,
     (sequence, head): (&Sequence, usize),
-    seen: &'a Seen<T>,
+    seen: &'a ChunkKeys<T>,
     (chunk, first): (usize, usize),
 ) -> Terms<'a, T> {
     let causal = layout.spec.causal;
@@ -78,7 +79,7 @@ pub(super) fn terms<'a, T: Float>(
     }
 }
 
-/// What a thread needs for itself.
+/// Working memory of a thread.
 struct Worker<P: TileProducts> {
     products: P::Worker,
     key: Vec<P::Value>,
@@ -92,10 +93,12 @@ struct Pass<'a, P: TileProducts> {
     products: &'a P,
     layout: &'a Layout,
     inputs: Inputs<'a, P::Value>,
-    /// The result, and `ln Σ exp(score)` of each query and head where it is kept.
+    /// Result, and `ln Σ exp(score)` for each query and head, if it is kept.
     to: (Shared<P::Value>, Option<Shared<P::Value>>),
 }
 
+/// Computes the results of all sequences.
+///
 /// # Safety
 /// Nobody else reads or writes the outputs meanwhile. Afterwards they are initialised.
 pub(super) unsafe fn run<P: TileProducts>(
@@ -122,7 +125,7 @@ pub(super) unsafe fn run<P: TileProducts>(
             for chunk in 0..sequence.counts[0] {
                 let seen = layout.seen(sequence, chunk);
                 for head in heads.clone() {
-                    // SAFETY: a task has heads of a sequence of its own.
+                    // SAFETY: each task has its own heads of a sequence.
                     unsafe { pass.chunk(worker, (sequence, head), (chunk, &seen)) };
                 }
             }
@@ -131,27 +134,29 @@ pub(super) unsafe fn run<P: TileProducts>(
 }
 
 impl<P: TileProducts> Pass<'_, P> {
+    /// Computes the results of a chunk of one head.
+    ///
     /// # Safety
     /// Nobody else reads or writes the results of this head.
     unsafe fn chunk(
         &self,
         worker: &mut Worker<P>,
-        of: (&Sequence, usize),
-        (chunk, seen): (usize, &Seen<P::Value>),
+        head: (&Sequence, usize),
+        (chunk, seen): (usize, &ChunkKeys<P::Value>),
     ) {
         let (layout, products, inputs) = (self.layout, self.products, self.inputs);
         let (count, width) = (seen.all(), layout.head);
-        inputs.gather(layout, of, (KEY, seen), &mut worker.key);
-        inputs.gather(layout, of, (VALUE, seen), &mut worker.value);
+        inputs.gather(layout, head, (KEY, seen), &mut worker.key);
+        inputs.gather(layout, head, (VALUE, seen), &mut worker.value);
         let keys = products.summed(across(gathered(&worker.key, count, width)));
         let values = products.summed(gathered(&worker.value, count, width));
         for (first, rows) in seen.blocks() {
-            let query = layout.rows(inputs.qkv, QUERY, of.1, &rows);
-            let terms = terms(layout, of, seen, (chunk, first));
-            let (own, scores) = (&mut worker.products, &mut worker.scores);
+            let query = layout.rows(inputs.qkv, QUERY, head.1, &rows);
+            let terms = terms(layout, head, seen, (chunk, first));
+            let (scratch, scores) = (&mut worker.products, &mut worker.scores);
             let shape = (rows.len(), width);
             let weights = (query.values, query.at);
-            products.add_weighted(own, weights, shape, (&keys, 0), scores, Write::Replace);
+            products.add_weighted(scratch, weights, shape, (&keys, 0), scores, Write::Replace);
             let step = stride(count);
             softmax(scores, step, &terms, &mut worker.log_sums[..rows.len()]);
             if layout.spec.dropout.is_active() {
@@ -159,12 +164,14 @@ impl<P: TileProducts> Pass<'_, P> {
             }
             let weights = (scores.as_slice(), Matrix::rows(step));
             let (shape, out) = ((rows.len(), count), &mut worker.out);
-            products.add_weighted(own, weights, shape, (&values, 0), out, Write::Replace);
+            products.add_weighted(scratch, weights, shape, (&values, 0), out, Write::Replace);
             // SAFETY: the caller's promise.
-            unsafe { self.put(worker, of.1, &rows) };
+            unsafe { self.put(worker, head.1, &rows) };
         }
     }
 
+    /// Writes the results of some rows of a head.
+    ///
     /// # Safety
     /// As [`Self::chunk`].
     unsafe fn put(&self, worker: &Worker<P>, head: usize, rows: &Range<usize>) {

@@ -1,4 +1,4 @@
-//! Where sequences and their summaries lie, and what the tokens of a chunk see.
+//! Positions of sequences and their summaries in memory, and the tokens that a chunk sees.
 
 use super::super::layout::{Columns, head_groups};
 use super::super::tiled::products::Rows;
@@ -6,60 +6,62 @@ use crate::float::Float;
 use crate::spec::{HierarchicalSpec, Hierarchy};
 use std::ops::Range;
 
-/// Queries that are worked on at a time.
+/// Number of queries that are processed at a time.
 pub(super) const QUERIES: usize = 64;
 
-/// Where a sequence lies in the packed rows, and its summaries in theirs.
+/// Position of a sequence in the packed rows, and of its summaries in theirs.
 #[derive(Debug)]
 pub(super) struct Sequence {
     pub(super) number: usize,
     pub(super) first: usize,
     pub(super) length: usize,
-    /// Chunks of each level.
+    /// Number of chunks at each level.
     pub(super) counts: Vec<usize>,
-    /// Of each level, the row of its first summary among those of the sequence.
+    /// Row of the first summary of each level, among those of the sequence.
     pub(super) levels: Vec<usize>,
-    /// The row of its first summary among all.
+    /// Row of its first summary, among all.
     pub(super) summary: usize,
 }
 
-/// Hierarchical attention on the host.
+/// Layout of hierarchical attention on the host.
 pub(super) struct Layout {
     pub(super) spec: HierarchicalSpec,
     pub(super) hierarchy: Hierarchy,
     pub(super) tokens: usize,
-    /// Elements of a head.
+    /// Width of a head.
     pub(super) head: usize,
     pub(super) sequences: Vec<Sequence>,
 }
 
-/// What the tokens of a chunk see, summaries first and then their own: the same for all heads.
-pub(super) struct Seen<T> {
-    /// Rows of summaries among those of the sequence.
+/// Keys that the tokens of a chunk see, summaries first and then tokens of the chunk: the same for
+/// all heads.
+pub(super) struct ChunkKeys<T> {
+    /// Rows of summaries, among those of the sequence.
     pub(super) summaries: Vec<Range<usize>>,
-    /// How many summaries there are.
+    /// Number of summaries.
     pub(super) count: usize,
     /// Packed rows of the chunk's tokens.
     pub(super) tokens: Range<usize>,
-    /// What is added to each score: the logarithm of a summary's tokens, and nothing to a token's.
+    /// Number added to each score: for summaries the logarithm of their number of tokens, for
+    /// tokens 0.
     pub(super) added: Vec<T>,
-    /// The place of each in dropout's mask.
+    /// Place of each key in the dropout mask.
     pub(super) places: Vec<u32>,
 }
 
 impl Sequence {
-    /// Its summaries, of all levels.
+    /// Number of its summaries at all levels.
     pub(super) fn summaries(&self) -> usize {
         self.counts.iter().sum()
     }
 }
 
-impl<T> Seen<T> {
+impl<T> ChunkKeys<T> {
     pub(super) fn all(&self) -> usize {
         self.count + self.tokens.len()
     }
 
-    /// Blocks of queries: the first of each in the chunk, and its packed rows.
+    /// Blocks of queries: the number of the first one in the chunk, and their packed rows.
     pub(super) fn blocks(&self) -> impl Iterator<Item = (usize, Range<usize>)> + use<T> {
         let tokens = self.tokens.clone();
         tokens
@@ -96,29 +98,29 @@ impl Layout {
         Self { spec: spec.clone(), hierarchy, tokens, head: width / spec.heads, sequences }
     }
 
-    /// Elements of a row of the result.
+    /// Width of a row of the result.
     pub(super) fn width(&self) -> usize {
         self.spec.heads * self.head
     }
 
-    /// Summaries of all sequences.
+    /// Number of summaries of all sequences.
     pub(super) fn summaries(&self) -> usize {
         self.sequences.last().map_or(0, |last| last.summary + last.summaries())
     }
 
-    /// Where the key (1) or value (2) of the first summary of a sequence lies in one head, those of
-    /// the others being behind it.
+    /// Offset of the key (1) or value (2) of a sequence's first summary in one head; the others
+    /// follow it.
     pub(super) fn summaries_at(&self, sequence: &Sequence, head: usize, part: usize) -> usize {
         let of_head = 2 * head + part - 1;
         (sequence.summary * 2 * self.spec.heads + of_head * sequence.summaries()) * self.head
     }
 
-    /// Where query (0), key (1) or value (2) lies.
+    /// Columns of query (0), key (1) or value (2).
     pub(super) fn columns(&self, part: usize) -> Columns {
         Columns { stride: 3 * self.width(), column: part * self.width() }
     }
 
-    /// Some rows of one head of query, key or value.
+    /// Rows of one head of query, key or value.
     pub(super) fn rows<'a, T>(
         &self,
         qkv: &'a [T],
@@ -130,15 +132,15 @@ impl Layout {
         Rows { values: qkv, at, count: rows.len(), width: self.head }
     }
 
-    /// Sequences with heads of each, one for each task.
+    /// Tasks: each a sequence with some of its heads.
     pub(super) fn tasks(&self) -> Vec<(&Sequence, Range<usize>)> {
         let groups = || head_groups(self.sequences.len(), self.spec.heads);
         let sequences = self.sequences.iter().filter(|sequence| sequence.length > 0);
         sequences.flat_map(|sequence| groups().map(move |heads| (sequence, heads))).collect()
     }
 
-    /// What the tokens of a chunk see.
-    pub(super) fn seen<T: Float>(&self, sequence: &Sequence, chunk: usize) -> Seen<T> {
+    /// Keys that the tokens of a chunk see.
+    pub(super) fn seen<T: Float>(&self, sequence: &Sequence, chunk: usize) -> ChunkKeys<T> {
         let (size, length) = (self.hierarchy.chunk, sequence.length);
         let first = chunk * size;
         let tokens = sequence.first + first..sequence.first + length.min(first + size);
@@ -153,10 +155,10 @@ impl Layout {
         let count = added.len();
         added.resize(count + tokens.len(), T::default());
         places.extend(0..tokens.len() as u32);
-        Seen { summaries, count, tokens, added, places }
+        ChunkKeys { summaries, count, tokens, added, places }
     }
 
-    /// The number of the first weight of a query of a chunk in dropout's mask.
+    /// Index in the dropout mask of the first weight of a query of a chunk.
     pub(super) fn mask_start(
         &self,
         sequence: &Sequence,

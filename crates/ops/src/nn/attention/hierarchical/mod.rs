@@ -1,9 +1,9 @@
-//! Hierarchical attention: within chunks token by token, to what is farther by summaries of chunks,
-//! and of chunks of these.
+//! Hierarchical attention: to tokens within the same chunk, and to summaries of other chunks, or of
+//! chunks of summaries.
 //!
-//! The keys and values that a chunk's tokens see are gathered, summaries first, and scores with them
-//! stay in the cache: none is as long as a sequence. For the way back one number is kept of each
-//! query and head, `L = ln Σ exp(score)`, and the summaries.
+//! The keys and values that a chunk's tokens see are gathered, summaries first, and scores with
+//! them stay in the cache, since rows of scores are shorter than a sequence. The backward pass
+//! needs one number for each query and head, `L = ln Σ exp(score)`, and the summaries.
 
 mod backward;
 mod forward;
@@ -26,16 +26,16 @@ use forward::Inputs;
 use layout::Layout;
 use std::marker::PhantomData;
 
-/// Hierarchical attention on packed projections:
+/// Computes hierarchical attention on packed projections:
 ///
 /// ```text
 /// O_i = (Σ_{j ∈ C} exp(q_i·k_j / √d) v_j + Σ_J |J| exp(q_i·k̄_J / √d) v̄_J) / Z_i
 /// ```
 ///
-/// for each head, C being the chunk of token i, and J the other chunks that it sees, of `|J|` tokens
-/// with the mean key `k̄_J` and the mean value `v̄_J`: see [`HierarchicalSpec`]. It is the coarsening of
-/// Zhu and Soricut 2021 ("H-Transformer-1D", section 4), with queries that stay as they are, and
-/// chunks of any number of those below.
+/// for each head, where C is the chunk of token i, and J are the other chunks that it sees, of
+/// `|J|` tokens with the mean key `k̄_J` and the mean value `v̄_J`: see [`HierarchicalSpec`]. It is
+/// the coarsening of Zhu and Soricut 2021 ("H-Transformer-1D", section 4), without coarsened
+/// queries, and with any number of chunks in one of the next level.
 ///
 /// # Shapes
 /// `qkv (N, 3·D)`: query, key and value side by side, each `(H, Dh)` → `(N, D)`.
@@ -57,8 +57,8 @@ pub fn hierarchical_attention(
     )
 }
 
-/// Scalars that [`hierarchical_attention`] keeps for the way back beside its input, of heads that are
-/// `width` wide together: what it gives, a number for each query and head, and summaries.
+/// Scalars that [`hierarchical_attention`] keeps for the backward pass beside its input, for heads
+/// that together are `width` wide: the result, a number for each query and head, and summaries.
 #[must_use]
 pub fn kept_by_hierarchical_attention(spec: &HierarchicalSpec, width: usize) -> usize {
     let layout = Layout::new(spec, width);
@@ -66,7 +66,7 @@ pub fn kept_by_hierarchical_attention(spec: &HierarchicalSpec, width: usize) -> 
 }
 
 /// Multiplications and additions of the products of [`hierarchical_attention`], forward: of each
-/// query with all that its chunk sees.
+/// query with all keys that its chunk sees.
 #[must_use]
 pub fn hierarchical_attention_arithmetic(spec: &HierarchicalSpec, width: usize) -> f64 {
     let layout = Layout::new(spec, width);
@@ -81,7 +81,7 @@ pub fn hierarchical_attention_arithmetic(spec: &HierarchicalSpec, width: usize) 
     4.0 * width as f64 * chunks.map(|(sequence, chunk)| of_chunk(sequence, chunk)).sum::<f64>()
 }
 
-/// What the way back needs of the forward pass.
+/// Tensors saved for the backward pass.
 struct Saved<T> {
     summaries: Vec<T>,
     log_sums: Vec<T>,
@@ -90,10 +90,11 @@ struct Saved<T> {
 fn attend<T: Float>(tape: Option<&Tape>, qkv: &Tensor, layout: Layout) -> Result<Tensor> {
     let host = Host::new(qkv)?;
     let values = host.elements::<T>()?;
-    let summaries = summaries::of_chunks(&layout, values);
+    let summaries = summaries::summarise(&layout, values);
     let inputs = Inputs { qkv: values, summaries: &summaries };
     let kept = if tape.is_some() { layout.tokens * layout.spec.heads } else { 0 };
-    // SAFETY: the pass writes all rows of all heads, and a number of each where it is kept.
+    // SAFETY: the pass writes all rows of all heads, and a number for each query and head if these
+    // are kept.
     let (out, (log_sums, ())) = unsafe {
         filled(layout.tokens * layout.width(), |out| {
             filled(kept, |log_sums| {
@@ -124,7 +125,7 @@ fn go_back<T: Float>(
     let inputs = Inputs { qkv: host.elements::<T>()?, summaries: &saved.summaries };
     let known = Known { adjoint, out: out.elements::<T>()?, log_sums: &saved.log_sums };
     if adjoints.is_first(qkv) {
-        // SAFETY: the destination is ours alone, and query, key and value are all there is of a row.
+        // SAFETY: only this pass uses the destination, and query, key and value are the whole row.
         let (gradient, ()) = unsafe {
             filled(inputs.qkv.len(), |to| backward(layout, inputs, known, (to, Write::Replace)))
         };
@@ -137,6 +138,8 @@ fn go_back<T: Float>(
     })
 }
 
+/// Runs the forward pass with the products of this processor.
+///
 /// # Safety
 /// As [`forward::run`].
 unsafe fn forward<T: Float>(
@@ -146,7 +149,7 @@ unsafe fn forward<T: Float>(
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        if let Some(packing) = Packing::best_of_panels(layout.spec.products)
+        if let Some(packing) = Packing::best_for_panels(layout.spec.products)
             && let (Some(inputs), Some(out)) = (inputs.as_f32(), T::shared_f32(to.0))
         {
             let to = (out, to.1.and_then(T::shared_f32));
@@ -157,6 +160,8 @@ unsafe fn forward<T: Float>(
     }
 }
 
+/// Runs the backward pass with the products of this processor.
+///
 /// # Safety
 /// As [`backward::run`].
 unsafe fn backward<T: Float>(
@@ -167,7 +172,7 @@ unsafe fn backward<T: Float>(
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        if let Some(packing) = Packing::best_of_panels(layout.spec.products)
+        if let Some(packing) = Packing::best_for_panels(layout.spec.products)
             && let (Some(inputs), Some(known)) = (inputs.as_f32(), known.as_f32())
             && let Some(to) = T::shared_f32(to)
         {

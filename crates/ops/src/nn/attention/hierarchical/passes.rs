@@ -1,26 +1,27 @@
-//! What happens to the scores of some queries between products.
+//! Passes over the scores of some queries, between products.
 
 use crate::float::vectorised;
 use crate::spec::Dropout;
 use crate::sums::{blocked_max, blocked_sum};
 
-/// Scores of some queries with all that their chunk sees.
+/// Terms of the scores of some queries with all keys that their chunk sees.
 pub(super) struct Terms<'a, T> {
     pub(super) scale: T,
-    /// What is added to each score, of all that is seen.
+    /// Number added to the scores with each key.
     pub(super) added: &'a [T],
-    /// What the first query sees of it, from the first on, and how many more each further one does.
+    /// Number of keys that the first query sees, counted from the first key, and how many more each
+    /// further query sees.
     pub(super) visible: usize,
     pub(super) growth: usize,
     pub(super) dropout: Dropout,
-    /// The place of each key in dropout's mask, that of the first query's weights, and how far apart
-    /// two queries' are.
+    /// Place of each key in the dropout mask, the place of the first query's weights, and the
+    /// distance between two queries' weights.
     pub(super) places: &'a [u32],
     pub(super) mask: (u32, u32),
 }
 
 vectorised! {
-    /// The softmax of each row, and the logarithms of the denominators.
+    /// Computes the softmax of each row, and the logarithms of the denominators.
     fn softmax<T>(scores: &mut [T], stride: usize, terms: &Terms<'_, T>, log_sums: &mut [T]) {
         let mut visible = terms.visible;
         for (row, log_sum) in scores.chunks_exact_mut(stride).zip(log_sums) {
@@ -59,8 +60,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// From scores and the adjoints of weights to weights, after dropout, and the adjoints of scores;
-    /// `products[i]` is `dO_i·O_i`.
+    /// Turns scores and the adjoints of weights into weights, after dropout, and the adjoints of
+    /// scores; `products[i]` is `dO_i·O_i`.
     fn go_back<T>(
         scores: &mut [T],
         adjoints: &mut [T],

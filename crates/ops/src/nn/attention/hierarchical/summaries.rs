@@ -1,4 +1,4 @@
-//! Summaries, the means of keys and values of chunks, and the way back from them to tokens.
+//! Summaries, the means of keys and values of chunks, and their adjoints.
 
 use super::layout::{Layout, Sequence};
 use crate::float::{Float, vectorised};
@@ -6,9 +6,9 @@ use crate::profile::{even, region};
 use crate::shared::Shared;
 use rayon::prelude::*;
 
-/// The summaries of each sequence, those of one head after those of the other: all keys, and then
-/// all values, level by level, `(B, H, 2, M, Dh)`.
-pub(super) fn of_chunks<T: Float>(layout: &Layout, qkv: &[T]) -> Vec<T> {
+/// Computes the summaries of each sequence, one head after the other: all keys, and then all
+/// values, level by level, `(B, H, 2, M, Dh)`.
+pub(super) fn summarise<T: Float>(layout: &Layout, qkv: &[T]) -> Vec<T> {
     let (width, head_width, size) = (layout.width(), layout.head, layout.hierarchy.chunk);
     let mut all = vec![T::default(); layout.summaries() * 2 * width];
     let to = Shared::new(&mut all);
@@ -39,29 +39,30 @@ pub(super) fn of_chunks<T: Float>(layout: &Layout, qkv: &[T]) -> Vec<T> {
         let count = sequence.summaries() * head_width;
         let first = sequence.summary * 2 * width;
         for own in all[first..].chunks_exact_mut(count).take(2 * layout.spec.heads) {
-            of_levels(layout, sequence, own);
+            average_levels(layout, sequence, own);
         }
     }
     all
 }
 
-/// The keys or values of a head of a sequence, from the first level up.
-fn of_levels<T: Float>(layout: &Layout, sequence: &Sequence, rows: &mut [T]) {
+/// Computes the means of the keys or values of a head of a sequence, from the first level up.
+fn average_levels<T: Float>(layout: &Layout, sequence: &Sequence, rows: &mut [T]) {
     let (hierarchy, width) = (layout.hierarchy, layout.head);
     let tokens = |level, index| hierarchy.tokens(level, index, sequence.length) as f64;
     for level in 1..hierarchy.levels {
         let (below, above) = rows.split_at_mut(sequence.levels[level] * width);
         let below = &below[sequence.levels[level - 1] * width..];
         for (index, below) in below.chunks_exact(width).enumerate() {
-            let of = index / hierarchy.chunk;
-            let share = T::of(tokens(level, index) / tokens(level + 1, of));
-            add_scaled(&mut above[of * width..(of + 1) * width], below, share);
+            let parent = index / hierarchy.chunk;
+            let share = T::of(tokens(level, index) / tokens(level + 1, parent));
+            add_scaled(&mut above[parent * width..(parent + 1) * width], below, share);
         }
     }
 }
 
-/// The adjoint of each token of a chunk, from those of the summaries that it is in, `(M, Dh)`.
-pub(super) fn of_token<T: Float>(
+/// Computes the adjoint of each token of a chunk from those of the summaries that contain it,
+/// `(M, Dh)`.
+pub(super) fn token_adjoint<T: Float>(
     layout: &Layout,
     (sequence, chunk): (&Sequence, usize),
     adjoints: &[T],
@@ -78,7 +79,7 @@ pub(super) fn of_token<T: Float>(
 }
 
 vectorised! {
-    /// `total += factor · values`.
+    /// Computes `total += factor · values`.
     fn add_scaled<T>(total: &mut [T], values: &[T], factor: T) {
         for (total, &value) in total.iter_mut().zip(values) {
             *total += value * factor;

@@ -1,4 +1,4 @@
-//! φ, what queries and keys are mapped to: `elu(x) + 1` or random features, of some rows at a time.
+//! The feature map φ of queries and keys: `elu(x) + 1` or random features, for some rows at a time.
 
 use super::super::tiled::products::{Rows, TileProducts, stride};
 use crate::float::{Float, vectorised};
@@ -6,26 +6,26 @@ use crate::products::Matrix;
 use crate::shared::Write;
 use crate::sums::{blocked_max, blocked_sum};
 
-/// φ, for the rows of a head.
+/// The feature map φ, for the rows of a head.
 pub(super) struct Features<'a, P: TileProducts> {
-    /// Features of a row.
+    /// Number of features of a row.
     pub(super) count: usize,
-    /// None of `elu(x) + 1`.
+    /// Random features; `None` for `elu(x) + 1`.
     random: Option<Random<'a, P>>,
 }
 
-/// Random features, by vectors that have been divided by the fourth root of a head's width.
+/// Random features, with vectors that have been divided by the fourth root of a head's width.
 struct Random<'a, P: TileProducts> {
-    /// `(Dh, M)`.
+    /// Vectors as columns, `(Dh, M)`.
     across: P::Operand<'a>,
-    /// `(M, Dh)`.
+    /// Vectors as rows, `(M, Dh)`.
     along: P::Operand<'a>,
-    /// One by the square root of a head's width.
+    /// One over the square root of a head's width.
     scale: P::Value,
 }
 
 impl<'a, P: TileProducts> Features<'a, P> {
-    /// `vectors (M, Dh)`, where features are random.
+    /// Makes the map; `vectors (M, Dh)` for random features.
     pub(super) fn new(
         products: &P,
         vectors: Option<&'a [P::Value]>,
@@ -44,7 +44,7 @@ impl<'a, P: TileProducts> Features<'a, P> {
         Self { count, random }
     }
 
-    /// φ of some queries, but for a factor of each: the largest of random features is 1.
+    /// Computes φ of some queries, up to a factor for each: the largest random feature is 1.
     pub(super) fn queries(
         &self,
         products: &P,
@@ -61,8 +61,8 @@ impl<'a, P: TileProducts> Features<'a, P> {
         }
     }
 
-    /// φ of some keys, `exp(c)` being left out of random ones, and c: the largest exponent, or
-    /// `at_least`.
+    /// Computes φ of some keys, and c: the largest exponent, or `at_least`. Random features are
+    /// without a factor `exp(c)`.
     pub(super) fn keys(
         &self,
         products: &P,
@@ -83,7 +83,7 @@ impl<'a, P: TileProducts> Features<'a, P> {
         left_out
     }
 
-    /// From the adjoint of features, which is overwritten, to that of the rows they are of.
+    /// Computes the adjoint of rows from that of their features, which is overwritten.
     ///
     /// # Shapes
     /// `features` and `adjoint (N, M)`, `out (N, Dh)`, each with whole panels in a row.
@@ -123,7 +123,7 @@ impl<P: TileProducts> Random<'_, P> {
 }
 
 vectorised! {
-    /// `elu(x) + 1`.
+    /// Computes `elu(x) + 1`.
     fn elu<T>(rows: Rows<'_, T>, out: &mut [T], stride: usize) {
         let (zero, one) = (T::default(), T::of(1.0));
         for (row, out) in out.chunks_exact_mut(stride).take(rows.count).enumerate() {
@@ -156,7 +156,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// `exp(e − max e)` of each row.
+    /// Computes `exp(e − max e)` for each row.
     fn exponentials_of_rows<T>(out: &mut [T], size: (usize, usize), stride: usize) {
         let (rows, count) = size;
         for row in out.chunks_exact_mut(stride).take(rows) {
@@ -170,7 +170,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// `exp(e − left_out)`.
+    /// Computes `exp(e − left_out)`.
     fn exponentials<T>(
         out: &mut [T],
         size: (usize, usize),
@@ -187,7 +187,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// `out[i] -= half · ‖x_i‖²`, and the largest of all.
+    /// Computes `out[i] -= half · ‖x_i‖²`, and returns the largest element.
     fn subtract_squares<T>(rows: Rows<'_, T>, half: T, out: &mut [T], count: usize) -> T {
         let mut largest = T::NEGATIVE_INFINITY;
         let stride = stride(count);
@@ -215,7 +215,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// `out[i] -= scale · x_i Σ adjoint[i]`.
+    /// Computes `out[i] -= scale · x_i Σ adjoint[i]`.
     fn subtract_rows<T>(
         rows: Rows<'_, T>,
         scale: T,

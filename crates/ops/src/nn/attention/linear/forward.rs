@@ -13,23 +13,23 @@ use crate::spec::LinearAttentionSpec;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Where results go.
+/// Destinations of results.
 #[derive(Clone, Copy)]
 pub(super) struct Outputs<T> {
-    /// `(N, H·Dh)`.
+    /// Result, `(N, H·Dh)`.
     pub(super) out: Shared<T>,
-    /// What the way back needs.
-    pub(super) kept: Option<Kept<T>>,
-    /// The sums after the last token of each sequence, with the exponents that are left out of them
-    /// behind; initialised.
+    /// Numbers for the backward pass.
+    pub(super) kept: Option<SavedSums<T>>,
+    /// Sums after the last token of each sequence, followed by the exponents that are factored out
+    /// of them; initialised.
     pub(super) last: Option<Shared<T>>,
 }
 
 impl<T: Float> Outputs<T> {
-    /// The same, where they are f32.
+    /// The same destinations, if they are f32.
     pub(super) fn as_f32(&self) -> Option<Outputs<f32>> {
         let kept = match self.kept {
-            Some(Kept { denominators, states, exponents }) => Some(Kept {
+            Some(SavedSums { denominators, states, exponents }) => Some(SavedSums {
                 denominators: T::shared_f32(denominators)?,
                 states: T::shared_f32(states)?,
                 exponents: T::shared_f32(exponents)?,
@@ -44,16 +44,16 @@ impl<T: Float> Outputs<T> {
     }
 }
 
-/// What the way back needs, as [`Layout`] has it.
+/// Numbers for the backward pass, in the order of [`Layout`].
 #[derive(Clone, Copy)]
-pub(super) struct Kept<T> {
-    /// `(N, H)`.
+pub(super) struct SavedSums<T> {
+    /// Denominators, `(N, H)`.
     pub(super) denominators: Shared<T>,
     pub(super) states: Shared<T>,
     pub(super) exponents: Shared<T>,
 }
 
-/// What a thread needs for itself.
+/// Working memory of a thread.
 struct Worker<P: TileProducts> {
     products: P::Worker,
     query: Vec<P::Value>,
@@ -72,6 +72,8 @@ struct Pass<'a, 'b, P: TileProducts> {
     to: Outputs<P::Value>,
 }
 
+/// Computes the results of all sequences.
+///
 /// # Safety
 /// Nobody else reads or writes the outputs meanwhile. Afterwards they are initialised.
 pub(super) unsafe fn run<P: TileProducts>(
@@ -98,13 +100,15 @@ pub(super) unsafe fn run<P: TileProducts>(
     let pass = Pass { products, layout, features, qkv, to };
     region(longest_of(|| tasks.iter().map(|(it, heads)| it.length * heads.len())), || {
         tasks.par_iter().with_max_len(1).for_each_init(worker, |worker, (sequence, heads)| {
-            // SAFETY: a task has heads of a sequence of its own.
+            // SAFETY: each task has its own heads of a sequence.
             unsafe { pass.sequence(worker, sequence, heads) };
         });
     });
 }
 
 impl<P: TileProducts> Pass<'_, '_, P> {
+    /// Computes the results of some heads of a sequence.
+    ///
     /// # Safety
     /// Nobody else reads or writes the results of these heads.
     unsafe fn sequence(&self, worker: &mut Worker<P>, sequence: &Sequence, heads: &Range<usize>) {
@@ -154,7 +158,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         self.features.queries(self.products, &mut worker.products, query, &mut worker.query);
     }
 
-    /// Maps keys, and leaves out of the state what is left out of them.
+    /// Maps keys, and factors the same exponent out of the state as out of the keys.
     fn keys(
         &self,
         worker: &mut Worker<P>,
@@ -180,17 +184,20 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         state.add(self.products, &mut worker.products, features, value, None);
     }
 
-    /// Adds what the mapped queries read from the state to numerators and denominators.
+    /// Multiplies the mapped queries by the state, and adds the results to numerators and
+    /// denominators.
     fn read(&self, worker: &mut Worker<P>, state: &State<P::Value>, count: usize, write: Write) {
         let (products, features) = (self.products, self.features.count);
         let query = (worker.query.as_slice(), Matrix::rows(stride(features)));
-        let (own, out) = (&mut worker.products, &mut worker.out);
-        products.weigh(own, query, (count, features), state.rows(), out, write);
+        let (scratch, out) = (&mut worker.products, &mut worker.out);
+        products.weigh(scratch, query, (count, features), state.rows(), out, write);
         crate::profile::count(2 * count * features);
         let denominators = &mut worker.denominators[..count];
         add_products(&worker.query, stride(features), &state.totals, denominators);
     }
 
+    /// Computes the results of a chunk under a causal mask.
+    ///
     /// # Safety
     /// As [`Self::sequence`].
     unsafe fn causal_chunk(
@@ -224,15 +231,15 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         let across = Rows { values: key, at: at.transposed(), count: features, width: count };
         let query = (worker.query.as_slice(), at);
         let scores = &mut worker.scores;
-        let own = &mut worker.products;
-        products.weigh(own, query, (count, features), across, scores, Write::Replace);
+        let scratch = &mut worker.products;
+        products.weigh(scratch, query, (count, features), across, scores, Write::Replace);
         let width = stride(count);
         clear_future(scores, width, &mut worker.denominators[..count]);
         crate::profile::count(2 * count * count);
         let value = self.value(head, rows);
         let past = (worker.scores.as_slice(), Matrix::rows(width));
         let out = &mut worker.out;
-        products.add_weighted(own, past, (count, count), (&value, 0), out, Write::Replace);
+        products.add_weighted(scratch, past, (count, count), (&value, 0), out, Write::Replace);
         if chunk > 0 {
             self.read(worker, state, count, Write::Add);
         }
@@ -264,6 +271,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
+    /// Writes the sums after the last token.
+    ///
     /// # Safety
     /// As [`Self::sequence`].
     unsafe fn keep_last(&self, state: &State<P::Value>, sequence: &Sequence, head: usize) {

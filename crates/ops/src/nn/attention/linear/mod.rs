@@ -1,13 +1,13 @@
-//! Linear attention (Katharopoulos et al. 2020, "Transformers are RNNs", section 3), with random
-//! features a Performer (Choromanski et al. 2021, "Rethinking Attention with Performers").
+//! Linear attention (Katharopoulos et al. 2020, "Transformers are RNNs", section 3); with random
+//! features, a Performer (Choromanski et al. 2021, "Rethinking Attention with Performers").
 //!
-//! Within a chunk the products of features are computed as they are; a state carries what was
-//! before. The features, the state and the products of a chunk are in cache, and none of them is
-//! ever as long as a sequence. For the way back denominators are kept, and the state before every
-//! eighth chunk: those between are computed again.
+//! Within a chunk the products of features are computed directly; a state sums up all tokens before
+//! it. The features, the state and the products of a chunk are in cache, and none of them is ever
+//! as long as a sequence. Denominators are kept for the backward pass, and the state before every
+//! eighth chunk; the states between are recomputed.
 //!
-//! Of random features of keys the largest exponent so far is left out, chunk by chunk, as decoding
-//! does token by token: what was summed before becomes smaller where a larger one turns up.
+//! The largest exponent so far is factored out of the random features of keys, chunk by chunk, as
+//! decoding does token by token; when a larger one occurs, earlier sums are scaled down.
 
 mod backward;
 mod features;
@@ -25,21 +25,21 @@ use crate::tape::{Adjoints, Tape, is_fused};
 use backward::Known;
 use candle_core::{Result, Tensor};
 use features::Features;
-use forward::{Kept, Outputs};
+use forward::{Outputs, SavedSums};
 use layout::{CHUNK, Layout};
 use std::marker::PhantomData;
 
 use super::layout::{KEY, QUERY, VALUE};
 use super::tiled::products::{PackedTiles, Plain};
 
-/// Linear attention on packed projections:
+/// Computes linear attention on packed projections:
 ///
 /// ```text
 /// O_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / (φ(q_i)ᵀ Σ_j φ(k_j) + ε)
 /// ```
 ///
 /// for each head, over all tokens j of the sequence, or the j ≤ i (Katharopoulos et al. 2020,
-/// equations 5 and 9), with `φ(x) = elu(x) + 1`, or with random features by `vectors` ω,
+/// equations 5 and 9), with `φ(x) = elu(x) + 1`, or with random features from `vectors` ω,
 /// `φ(x) = exp(ωx − ‖x‖² / 2)` of `x / d^¼` (Choromanski et al. 2021, lemma 1). The vectors are
 /// constants.
 ///
@@ -64,8 +64,9 @@ pub fn linear_attention(
     )
 }
 
-/// As [`linear_attention`] without gradients, and the sums after the last token of each sequence:
-/// `Σ φ(k) (v, 1)ᵀ` of each head, and behind them the exponents that are left out of random features.
+/// Computes [`linear_attention`] without gradients, and the sums after the last token of each
+/// sequence: `Σ φ(k) (v, 1)ᵀ` for each head, followed by the exponents that are factored out of
+/// random features.
 ///
 /// # Shapes
 /// As [`linear_attention`] → `(N, D)` and, for B sequences, `(B, H·M·(Dh + 1))`, with random features
@@ -89,35 +90,35 @@ pub fn linear_attention_after(
     })
 }
 
-/// Scalars that [`linear_attention`] keeps for the way back beside its input, of heads that are
-/// `width` wide together: what it gives, denominators, states, and the vectors of random features.
+/// Scalars that [`linear_attention`] keeps for the backward pass beside its input, for heads that
+/// together are `width` wide: the result, denominators, states, and the vectors of random features.
 #[must_use]
 pub fn kept_by_linear_attention(
     spec: &LinearAttentionSpec,
     width: usize,
     features: Option<usize>,
 ) -> usize {
-    let layout = Layout::of(spec, width, features);
+    let layout = Layout::for_width(spec, width, features);
     let LinearAttentionShape { tokens, head, features } = layout.shape;
     let vectors = if layout.is_random { features * head } else { 0 };
     tokens * (width + spec.heads) + layout.states() + layout.exponents() + vectors
 }
 
-/// Multiplications and additions of the products of [`linear_attention`], forward: what a chunk adds
-/// to the state and reads from it, random features, and under a causal mask what its tokens have with
-/// each other.
+/// Multiplications and additions of the products of [`linear_attention`], forward: adding each
+/// chunk to the state and reading from it, random features, and under a causal mask the products
+/// within chunks.
 #[must_use]
 pub fn linear_attention_arithmetic(
     spec: &LinearAttentionSpec,
     width: usize,
     features: Option<usize>,
 ) -> f64 {
-    let layout = Layout::of(spec, width, features);
+    let layout = Layout::for_width(spec, width, features);
     let (head, count) = (layout.shape.head as f64, layout.shape.features as f64);
     let of_sequence = |&length: &usize| {
         let (tokens, rest) = (length as f64, (length % CHUNK) as f64);
         let (chunk, whole) = (CHUNK as f64, (length / CHUNK) as f64);
-        // Nothing is read in the first chunk, and nothing is added after the last one.
+        // The first chunk reads no sums, and the last one adds none.
         let (read, added, pairs) = match spec.causal {
             true => {
                 let last = if rest > 0.0 { rest } else { chunk.min(tokens) };
@@ -131,14 +132,14 @@ pub fn linear_attention_arithmetic(
     spec.heads as f64 * spec.lengths.iter().map(of_sequence).sum::<f64>()
 }
 
-/// What the way back needs of the forward pass.
+/// Tensors saved for the backward pass.
 struct Saved<T> {
     denominators: Vec<T>,
     states: Vec<T>,
     exponents: Vec<T>,
 }
 
-/// The result, and where asked for the sums after it.
+/// Computes the result and, if requested, the sums after it.
 fn attend<T: Float>(
     tape: Option<&Tape>,
     qkv: &Tensor,
@@ -154,14 +155,14 @@ fn attend<T: Float>(
     let last_to = wants_last.then(|| Shared::new(&mut last));
     let keeps = |count: usize| if tape.is_some() { count } else { 0 };
     let shape = (layout.shape.tokens, layout.width());
-    // SAFETY: the pass writes all rows of all heads and, where they are kept, denominators, states
-    // and exponents of all of them.
+    // SAFETY: the pass writes all rows of all heads and, if they are kept, all denominators, states
+    // and exponents.
     let (out, (denominators, (states, (exponents, ())))) = unsafe {
         filled(shape.0 * shape.1, |out| {
             filled(keeps(shape.0 * layout.spec.heads), |denominators| {
                 filled(keeps(layout.states()), |states| {
                     filled(keeps(layout.exponents()), |exponents| {
-                        let kept = Kept { denominators, states, exponents };
+                        let kept = SavedSums { denominators, states, exponents };
                         let kept = tape.map(|_| kept);
                         let to = Outputs { out, kept, last: last_to };
                         forward(&layout, values, vectors.as_deref(), to);
@@ -202,8 +203,8 @@ fn go_back<T: Float>(
     let (values, out) = (host.elements::<T>()?, out.elements::<T>()?);
     let Saved { denominators, states, exponents } = saved;
     let known = Known { adjoint, out, denominators, states, exponents };
-    // SAFETY: in both cases the destination is ours alone, initialised where it is added to, and
-    // query, key and value are all there is of a row.
+    // SAFETY: in both cases only this pass uses the destination, which is initialised if it is
+    // added to, and query, key and value are the whole row.
     if adjoints.is_first(qkv) {
         let (gradient, ()) = unsafe {
             filled(values.len(), |to| {
@@ -218,13 +219,15 @@ fn go_back<T: Float>(
     })
 }
 
+/// Runs the forward pass with the products of this processor.
+///
 /// # Safety
 /// As [`forward::run`].
 unsafe fn forward<T: Float>(layout: &Layout, qkv: &[T], vectors: Option<&[T]>, to: Outputs<T>) {
     let size = (layout.shape.features, layout.shape.head);
     // SAFETY: the caller's promise.
     unsafe {
-        if let Some(packing) = Packing::best_of_panels(layout.spec.products)
+        if let Some(packing) = Packing::best_for_panels(layout.spec.products)
             && let (Some(qkv), Some(to)) = (T::as_f32(qkv), to.as_f32())
         {
             let products = PackedTiles(packing);
@@ -237,6 +240,8 @@ unsafe fn forward<T: Float>(layout: &Layout, qkv: &[T], vectors: Option<&[T]>, t
     }
 }
 
+/// Runs the backward pass with the products of this processor.
+///
 /// # Safety
 /// As [`backward::run`].
 unsafe fn backward<T: Float>(
@@ -248,7 +253,7 @@ unsafe fn backward<T: Float>(
     let size = (layout.shape.features, layout.shape.head);
     // SAFETY: the caller's promise.
     unsafe {
-        if let Some(packing) = Packing::best_of_panels(layout.spec.products)
+        if let Some(packing) = Packing::best_for_panels(layout.spec.products)
             && let (Some(qkv), Some(known)) = (T::as_f32(qkv), known.as_f32())
             && let Some(to) = T::shared_f32(to)
         {

@@ -1,4 +1,4 @@
-//! Sums over tokens, and what is done to the rows of a chunk beside products.
+//! Sums over tokens, and row operations on chunks beside products.
 
 use super::super::tiled::products::{Rows, TileProducts, stride};
 use crate::float::{Float, vectorised};
@@ -6,28 +6,28 @@ use crate::products::Matrix;
 use crate::shared::Write;
 use crate::sums::blocked_sum;
 
-/// `Σ φ bᵀ` and `Σ φ w` over tokens, with a vector b and a number w of each: values and one on the
-/// way there, adjoints on the way back.
+/// Sums `Σ φ bᵀ` and `Σ φ w` over tokens, each with a vector b and a number w: values and ones in
+/// the forward pass, adjoints in the backward pass.
 #[derive(Clone)]
 pub(super) struct State<T> {
-    /// `(M, Dh)`, with whole panels in a row.
+    /// Sums of vectors, `(M, Dh)`, with whole panels in a row.
     pub(super) sums: Vec<T>,
-    /// `(M,)`.
+    /// Sums of numbers, `(M,)`.
     pub(super) totals: Vec<T>,
-    /// The exponent that is left out of both.
+    /// Exponent that is factored out of both.
     pub(super) left_out: T,
     head: usize,
 }
 
 impl<T: Float> State<T> {
-    /// Over no token.
+    /// Makes the sums over no tokens.
     pub(super) fn new(features: usize, head: usize, is_random: bool) -> Self {
         let left_out = if is_random { T::NEGATIVE_INFINITY } else { T::default() };
         let sums = vec![T::default(); stride(features) * stride(head)];
         Self { sums, totals: vec![T::default(); features], left_out, head }
     }
 
-    /// No state at all: what stands where one was taken from.
+    /// Placeholder without memory, left where a state was taken.
     pub(super) const fn none() -> Self
     where
         T: Copy,
@@ -40,7 +40,8 @@ impl<T: Float> State<T> {
         self.totals.fill(T::default());
     }
 
-    /// As [`Layout::state_size`](super::layout::Layout::state_size) counts them: each row with its total.
+    /// Writes the scalars in the order that
+    /// [`Layout::state_size`](super::layout::Layout::state_size) counts: each row with its total.
     pub(super) fn write(&self, put: impl Fn(usize, &[T])) {
         let width = self.head + 1;
         let rows = self.sums.chunks_exact(stride(self.head)).zip(&self.totals).enumerate();
@@ -65,7 +66,7 @@ impl<T: Float> State<T> {
         }
     }
 
-    /// The same with another exponent left out.
+    /// Scales the sums so that another exponent is factored out.
     pub(super) fn leave_out(&mut self, exponent: T) {
         if exponent != self.left_out {
             self.scale((self.left_out - exponent).exp());
@@ -73,7 +74,7 @@ impl<T: Float> State<T> {
         }
     }
 
-    /// Adds some tokens: `features (N, M)`, vectors, and numbers, or one for each.
+    /// Adds some tokens: `features (N, M)`, vectors, and numbers, or ones.
     pub(super) fn add<P: TileProducts<Value = T>>(
         &mut self,
         products: &P,
@@ -90,13 +91,13 @@ impl<T: Float> State<T> {
         add_weighted_rows(features, (width, count), numbers, &mut self.totals);
     }
 
-    /// The sums as rows: `(M, Dh)`.
+    /// Sums as rows: `(M, Dh)`.
     pub(super) fn rows(&self) -> Rows<'_, T> {
         let at = Matrix::rows(stride(self.head));
         Rows { values: &self.sums, at, count: self.totals.len(), width: self.head }
     }
 
-    /// The same across: `(Dh, M)`.
+    /// Sums transposed: `(Dh, M)`.
     pub(super) fn columns(&self) -> Rows<'_, T> {
         let Rows { values, at, count, width } = self.rows();
         Rows { values, at: at.transposed(), count: width, width: count }
@@ -112,7 +113,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// `total += Σ w_i rows[i]`.
+    /// Computes `total += Σ w_i rows[i]`.
     fn add_weighted_rows<T>(
         rows: &[T],
         layout: (usize, usize),
@@ -130,7 +131,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// `out[i] += w_i row`.
+    /// Computes `out[i] += w_i row`.
     fn add_outer<T>(
         out: &mut [T],
         layout: (usize, usize),
@@ -148,7 +149,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// `sums[i] += rows[i] · row`.
+    /// Computes `sums[i] += rows[i] · row`.
     fn add_products<T>(rows: &[T], stride: usize, row: &[T], sums: &mut [T]) {
         for (sum, values) in sums.iter_mut().zip(rows.chunks_exact(stride)) {
             *sum += blocked_sum([&values[..row.len()], row], |[a, b]| a * b);
@@ -157,7 +158,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// Clears what comes after the diagonal; `sums[i]` is the sum of what is left of a row.
+    /// Clears everything after the diagonal; `sums[i]` becomes the sum of the rest of row i.
     fn clear_future<T>(scores: &mut [T], stride: usize, sums: &mut [T]) {
         let count = sums.len();
         for (i, (sum, row)) in sums.iter_mut().zip(scores.chunks_exact_mut(stride)).enumerate() {
@@ -168,7 +169,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// Adds a number to each row as far as the diagonal, and clears what comes after it.
+    /// Adds a number to each row up to the diagonal, and clears everything after it.
     fn add_to_past<T>(scores: &mut [T], stride: usize, added: &[T]) {
         let count = added.len();
         for (i, (&added, row)) in added.iter().zip(scores.chunks_exact_mut(stride)).enumerate() {

@@ -16,11 +16,11 @@ use crate::sums::blocked_sum;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// The adjoint of the result, and what the forward pass has kept.
+/// Adjoint of the result, and the numbers that the forward pass has kept.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Adjoint<'a, T> {
     pub(in super::super) values: &'a [T],
-    /// The result.
+    /// Result of the forward pass.
     pub(in super::super) out: &'a [T],
     pub(in super::super) log_sums: &'a [T],
 }
@@ -35,27 +35,27 @@ impl<'a, T: Float> Adjoint<'a, T> {
     }
 }
 
-/// What all blocks of keys of one head of one sequence read.
+/// Inputs that all blocks of keys of one head of one sequence share.
 struct Ready<'a, P: TileProducts> {
     query: P::Operand<'a>,
     query_rows: P::Operand<'a>,
     adjoint: P::Operand<'a>,
     adjoint_rows: P::Operand<'a>,
-    /// `Σ dO ⊙ O` of each query.
+    /// `Σ dO ⊙ O` for each query.
     products: Vec<P::Value>,
     log_sums: Vec<P::Value>,
     sight: Option<Sight>,
 }
 
-/// Some blocks of keys of one head: of one sequence, or of all where they add to the gradient of
-/// one bias.
+/// A task: some blocks of keys of one head, in one sequence, or in all sequences if they add to the
+/// gradient of one bias.
 struct Task {
     sequences: Range<usize>,
     head: usize,
     chunk: usize,
 }
 
-/// What a thread needs for itself.
+/// Working memory of a thread.
 struct Worker<P: TileProducts> {
     products: P::Worker,
     weights: Tile<P::Value>,
@@ -64,7 +64,7 @@ struct Worker<P: TileProducts> {
     value: Vec<P::Value>,
 }
 
-/// See [`super::backward`].
+/// Runs the backward pass; see [`super::backward`].
 ///
 /// # Safety
 /// As there.
@@ -87,7 +87,7 @@ pub(super) unsafe fn run<P: TileProducts>(
     });
     let most = spans.iter().map(|span| chunks(span.keys)).max().unwrap_or(0);
     let groups = if to.bias.is_some() { 1 } else { spans.len() };
-    // Sequences that add to the gradient of one bias are divided alike: where a key belonged to
+    // Sequences that add to the gradient of one bias are divided alike: if a key belonged to
     // several tasks, these would add to the same elements at once.
     let chunks_of = |span: &Span| if to.bias.is_some() { most } else { chunks(span.keys) };
     let tasks: Vec<Task> = (0..groups * heads * most)
@@ -107,13 +107,13 @@ pub(super) unsafe fn run<P: TileProducts>(
             value: sums(),
         }
     };
-    // The gradients of the queries, from each chunk of each head of each sequence.
+    // Gradients of the queries, from each chunk of each head of each sequence.
     let mut parts: Vec<Vec<Vec<P::Value>>> = Vec::new();
     let one_task = |worker: &mut Worker<P>, task: &Task| {
         let of_sequence = |sequence: usize| {
             let (span, ready) = (spans[sequence], &ready[sequence * heads + task.head]);
             let pass = Pass { products, layout, operands, to, span, head: task.head, ready };
-            // SAFETY: a task has keys of its own in the columns of its head, the same in all
+            // SAFETY: each task has its own keys in the columns of its head, the same in all
             // sequences that share a bias.
             unsafe { pass.keys_of_chunk(worker, task.chunk, chunks_of(span)) }
         };
@@ -137,7 +137,7 @@ pub(super) unsafe fn run<P: TileProducts>(
                 add(&mut sum, &part[row.clone()]);
             }
             let at = operands.at[QUERY];
-            // SAFETY: each head of each sequence has elements of its own.
+            // SAFETY: each head of each sequence has its own elements.
             unsafe { to.put(QUERY, at, span.query + query, head, &sum) };
         }
     };
@@ -173,7 +173,7 @@ fn prepare<'a, P: TileProducts>(
     }
 }
 
-/// The way back through one head of one sequence.
+/// Backward pass of one head of one sequence.
 struct Pass<'a, 'b, P: TileProducts> {
     products: &'a P,
     layout: &'a Layout,
@@ -185,11 +185,13 @@ struct Pass<'a, 'b, P: TileProducts> {
 }
 
 impl<P: TileProducts> Pass<'_, '_, P> {
-    /// Writes the gradients of the keys and values of a chunk's blocks, one of so many chunks, and
-    /// returns what these blocks add to those of the queries; nothing where it has no block.
+    /// Writes the gradients of the keys and values in the blocks of one of `chunks` chunks, and
+    /// returns the contribution of these blocks to the gradients of the queries; empty if the chunk
+    /// has no block.
     ///
     /// # Safety
-    /// Nobody else reads or writes them meanwhile, nor their part of the bias's gradient.
+    /// Nobody else reads or writes these gradients meanwhile, nor their part of the bias's
+    /// gradient.
     unsafe fn keys_of_chunk(
         &self,
         worker: &mut Worker<P>,
@@ -209,6 +211,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         query
     }
 
+    /// Processes a block of keys.
+    ///
     /// # Safety
     /// As [`Self::keys_of_chunk`].
     unsafe fn block_of_keys(
@@ -300,23 +304,30 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// The queries that see some keys.
-    fn seen(&self, terms: &Terms<'_, P::Value>, keys: Range<usize>, found: &mut Vec<Range<usize>>) {
+    /// Finds the queries that see some keys.
+    fn seen(
+        &self,
+        terms: &Terms<'_, P::Value>,
+        keys: Range<usize>,
+        ranges: &mut Vec<Range<usize>>,
+    ) {
         let (count, start) = (self.span.queries, terms.start);
         let Some(sight) = &self.ready.sight else {
             let first = if terms.causal { keys.start.saturating_sub(start) } else { 0 };
-            found.clear();
+            ranges.clear();
             if first < count {
-                found.push(first..count);
+                ranges.push(first..count);
             }
             return;
         };
-        sight.queries_of(keys, start..start + count, found);
-        for queries in found {
+        sight.queries_of(keys, start..start + count, ranges);
+        for queries in ranges {
             *queries = queries.start - start..queries.end - start;
         }
     }
 
+    /// Adds the adjoints of scores to the gradient of the bias.
+    ///
     /// # Safety
     /// Nobody else reads or writes the gradient of these keys' bias.
     unsafe fn add_to_bias(&self, bias: Shared<P::Value>, at: Region, scores: &[[P::Value; PANEL]]) {

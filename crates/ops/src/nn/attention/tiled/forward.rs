@@ -14,31 +14,31 @@ use crate::spec::Sight;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Some queries of one head of one sequence.
+/// A task: some queries of one head of one sequence.
 struct Task<'a> {
     span: &'a Span,
     head: usize,
     queries: Range<usize>,
-    /// Which of the keys and values are theirs.
+    /// Index of their keys and values.
     keys: usize,
 }
 
-/// What all queries of one head of one sequence read.
+/// Inputs that all queries of one head of one sequence share.
 struct Ready<'a, P: TileProducts> {
     key: P::Operand<'a>,
     value: P::Operand<'a>,
     sight: Option<Sight>,
 }
 
-/// What a thread needs for itself.
+/// Working memory of a thread.
 struct Worker<P: TileProducts> {
     products: P::Worker,
     tile: Tile<P::Value>,
-    /// A result for each query, before it is divided by the softmax denominator.
+    /// Results of the queries, before division by the softmax denominators.
     sums: Vec<P::Value>,
 }
 
-/// See [`super::forward`].
+/// Runs the forward pass; see [`super::forward`].
 ///
 /// # Safety
 /// As there; `log_sums` is initialised.
@@ -78,7 +78,7 @@ pub(super) unsafe fn run<P: TileProducts>(
     };
     let one_task = |worker: &mut Worker<P>, task: &Task<'_>| {
         let statistics = attend(products, layout, operands, worker, task, &ready[task.keys]);
-        // SAFETY: a task has rows of its own in the columns of its head, by the caller's promise.
+        // SAFETY: each task has its own rows in the columns of its head, by the caller's promise.
         unsafe { finish(layout, worker, task, &statistics, out, log_sums) };
     };
     region(even(tasks.len()), || {
@@ -86,7 +86,7 @@ pub(super) unsafe fn run<P: TileProducts>(
     });
 }
 
-/// The sums of a block of queries, and the softmax of each panel of them.
+/// Computes the sums of a block of queries, and the softmax statistics of each panel of them.
 fn attend<P: TileProducts>(
     products: &P,
     layout: &Layout,
@@ -147,7 +147,7 @@ fn attend<P: TileProducts>(
     online
 }
 
-/// Divides the sums by the softmax denominators, and writes them where they belong.
+/// Divides the sums by the softmax denominators, and writes the results.
 ///
 /// # Safety
 /// Nobody else reads or writes the task's rows in the columns of its head.

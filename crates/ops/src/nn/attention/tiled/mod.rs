@@ -1,16 +1,16 @@
-//! Attention in tiles, whose memory grows with the length and not with its square (Dao et al. 2022,
-//! "FlashAttention", algorithms 1 and 4; Dao 2023).
+//! Attention in tiles, whose memory grows linearly with the length, not with its square (Dao et al.
+//! 2022, "FlashAttention", algorithms 1 and 4; Dao 2023).
 //!
-//! The forward pass goes over the keys with a softmax that is corrected when a larger score turns
-//! up, and keeps `L = ln Σ exp(score)` of each query alone. The backward pass computes the weights
-//! again, `P = exp(S - L)`, and has the adjoint of the scores from `D = Σ dO ⊙ O` of each query:
+//! The forward pass goes over the keys with a softmax that is corrected when a larger score occurs,
+//! and keeps only `L = ln Σ exp(score)` for each query. The backward pass recomputes the weights,
+//! `P = exp(S - L)`. The adjoint of the scores follows from `D = Σ dO ⊙ O` of each query:
 //! `dS = P ⊙ (dP - D)`, with `dP = dO Vᵀ`. Dropout draws its mask again from its counter.
 //!
-//! Of a row of tiles only those are computed of which something is seen ([`pieces`]).
+//! Tiles without a visible pair are not computed ([`pieces`]).
 //!
-//! **Decision.** A task of the forward pass is a block of queries of one head; one of the backward
-//! pass has some blocks of keys, whose gradients are its own, and a sum of its own for the queries.
-//! So five products suffice to go back, where tasks without sums of their own would take seven.
+//! **Decision.** A task of the forward pass is a block of queries of one head. A task of the
+//! backward pass has some blocks of keys, whose gradients only it writes, and its own sum for the
+//! queries. So the backward pass takes five products; without these sums it would take seven.
 
 mod backward;
 mod forward;
@@ -32,22 +32,22 @@ use std::ops::Range;
 pub(super) use backward::Adjoint;
 pub(super) use pieces::computed_pairs;
 
-/// Rows that are worked on while all others pass by: queries of the forward pass, keys of the
-/// backward pass. What belongs to them stays in the second-level cache, and the more there are, the
-/// less often the others are fetched.
+/// Number of rows that a task holds while all others stream past: queries in the forward pass, keys
+/// in the backward pass. Their data stays in the second-level cache; with more of them, the others
+/// are read less often.
 const BLOCK: usize = 256;
-/// Rows that pass by at a time.
+/// Number of rows that stream past at a time.
 const STEP: usize = 128;
 
-/// Tasks of the backward pass for each head of a sequence of so many keys: at most four, each with
-/// a block at least; the shorter of sequences that share a bias have as many as the longest. They
-/// take the blocks in turn, so that a causal mask leaves all of them nearly as much to do.
+/// Number of tasks of the backward pass for each head of a sequence of `keys` keys: at most four,
+/// each with at least a block. If sequences share a bias, the shorter ones have as many as the
+/// longest. Tasks take blocks in turn, so that under a causal mask all have nearly the same work.
 fn chunks(keys: usize) -> usize {
     (keys / BLOCK).clamp(1, 4)
 }
 
-/// Attention of the long sequences of a batch: their rows of the result, and the logarithm of each
-/// query's softmax denominator, `(N, H)`.
+/// Computes attention for the long sequences of a batch: their rows of the result, and the
+/// logarithm of each query's softmax denominator, `(N, H)`.
 ///
 /// # Safety
 /// Nobody else reads or writes these rows of `out` meanwhile; afterwards they are initialised.
@@ -59,7 +59,7 @@ pub(super) unsafe fn forward<T: Float>(
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        if let Some(packing) = Packing::best_of_panels(layout.spec.products)
+        if let Some(packing) = Packing::best_for_panels(layout.spec.products)
             && let (Some(operands), Some(out)) = (operands.as_f32(), T::shared_f32(out))
             && let Some(log_sums) = T::shared_f32(Shared::new(log_sums))
         {
@@ -70,10 +70,11 @@ pub(super) unsafe fn forward<T: Float>(
     }
 }
 
-/// Adjoints of query, key and value of the long sequences, and what they add to that of the bias.
+/// Computes the adjoints of query, key and value of the long sequences, and their contribution to
+/// that of the bias.
 ///
 /// # Safety
-/// As [`forward`], of the rows of the gradients.
+/// As [`forward`], for the rows of the gradients.
 pub(super) unsafe fn backward<T: Float>(
     layout: &Layout,
     operands: &Operands<'_, T>,
@@ -82,7 +83,7 @@ pub(super) unsafe fn backward<T: Float>(
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        if let Some(packing) = Packing::best_of_panels(layout.spec.products)
+        if let Some(packing) = Packing::best_for_panels(layout.spec.products)
             && let Some(operands) = operands.as_f32()
             && let (Some(adjoint), Some(to)) = (adjoint.as_f32(), to.as_f32())
         {
@@ -93,7 +94,7 @@ pub(super) unsafe fn backward<T: Float>(
     }
 }
 
-/// Some rows of one head of query, key or value of a sequence.
+/// Rows of one head of query, key or value of a sequence.
 fn rows<'a, T: Float>(
     operands: &Operands<'a, T>,
     part: usize,
@@ -110,7 +111,7 @@ fn rows<'a, T: Float>(
     }
 }
 
-/// What goes into the scores of one head of a sequence.
+/// Terms of the scores of one head of a sequence.
 fn terms<'a, T: Float>(
     operands: &Operands<'a, T>,
     layout: &Layout,

@@ -1,27 +1,27 @@
-//! What happens to a tile of scores between its products.
+//! Passes over a tile of scores between products.
 
 use crate::float::{Float, vectorised};
 use crate::products::PANEL;
 use crate::spec::Dropout;
 
-/// What goes into the scores of one head of one sequence, beside the products.
+/// Terms of the scores of one head of one sequence, beside the products.
 #[derive(Clone, Copy)]
 pub(super) struct Terms<'a, T> {
     pub(super) scale: T,
     /// ALiBi's slope.
     pub(super) slope: T,
-    /// The bias of this head, and the elements from one query to the next.
+    /// Bias of this head, and its number of elements from one query to the next.
     pub(super) bias: Option<(&'a [T], usize)>,
     pub(super) causal: bool,
     /// Position of the first query among the keys.
     pub(super) start: usize,
     pub(super) dropout: Dropout,
-    /// Number of the first weight in the mask, and how far apart two queries' are.
+    /// Number of the first weight in the mask, and the distance between two queries' weights.
     pub(super) mask: (usize, usize),
 }
 
 impl<T> Terms<'_, T> {
-    /// Keys that a query sees, of so many.
+    /// Number of keys that a query sees, of `keys` keys.
     pub(super) fn visible(&self, query: usize, keys: usize) -> usize {
         if self.causal { keys.min(self.start + query + 1) } else { keys }
     }
@@ -33,7 +33,7 @@ impl<T> Terms<'_, T> {
     }
 }
 
-/// The queries and keys of a tile: the first of each, and how many.
+/// Queries and keys of a tile: the first of each, and their number.
 #[derive(Clone, Copy)]
 pub(super) struct Region {
     pub(super) query: usize,
@@ -42,11 +42,10 @@ pub(super) struct Region {
     pub(super) keys: usize,
 }
 
-/// The softmax of a panel of queries over the keys so far (Milakov and Gimelshein 2018,
-/// algorithm 3).
+/// Softmax of a panel of queries over the keys so far (Milakov and Gimelshein 2018, algorithm 3).
 #[derive(Clone, Copy)]
 pub(super) struct Online<T> {
-    /// The largest score of each query.
+    /// Largest score of each query.
     pub(super) largest: [T; PANEL],
     /// `Σ exp(score - largest)`.
     pub(super) total: [T; PANEL],
@@ -54,23 +53,24 @@ pub(super) struct Online<T> {
 
 impl<T: Float> Online<T> {
     pub(super) fn new() -> Self {
-        // Below every score, and finite: the difference to a hidden score of -∞ is a number.
+        // Below every score, but finite, so that the difference from a hidden score of -∞ is a
+        // number.
         Self { largest: [T::of(-1e30); PANEL], total: [T::default(); PANEL] }
     }
 }
 
 vectorised! {
-    /// A tile with a row for each key and a lane for each query, from products to weights that
-    /// dropout has been applied to: `exp(score - largest)`, by the largest score so far.
+    /// Turns a tile, with a row for each key and a lane for each query, from products into weights
+    /// after dropout: `exp(score - largest)`, with the largest score so far.
     ///
-    /// Returns the factors for the sums so far; none where they stay as they are.
+    /// Returns the factors for the sums so far; `None` if they do not change.
     fn weigh<T>(
         tile: &mut [[T; PANEL]],
         at: Region,
         terms: &Terms<'_, T>,
         online: &mut Online<T>,
     ) -> Option<[T; PANEL]> {
-        // As one slice: over rows of arrays, this loop became one of gathers and scatters.
+        // As one slice: over rows of arrays, this loop would compile to gathers and scatters.
         for score in tile.as_flattened_mut() {
             *score *= terms.scale;
         }
@@ -91,7 +91,7 @@ vectorised! {
             }
         }
         if terms.causal {
-            // The first query sees the keys up to its own, each further one one more.
+            // The first query sees the keys up to its own, each further query one more.
             for (row, key) in tile.iter_mut().zip(at.key..).skip((first + 1).saturating_sub(at.key)) {
                 row[..(key - first).min(PANEL)].fill(T::NEGATIVE_INFINITY);
             }
@@ -132,7 +132,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// Multiplies each row of sums with its factor.
+    /// Multiplies each row of sums by its factor.
     fn rescale<T>(sums: &mut [T], stride: usize, factors: &[T; PANEL]) {
         for (sums, factor) in sums.chunks_exact_mut(stride).zip(factors) {
             for sum in sums.iter_mut() {
@@ -142,19 +142,19 @@ vectorised! {
     }
 }
 
-/// What the way back knows of the queries of a tile.
+/// Numbers of the queries of a tile for the backward pass.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a, T> {
-    /// The logarithm of each one's softmax denominator.
+    /// Logarithm of each query's softmax denominator.
     pub(super) log_sums: &'a [T],
-    /// The product of each one's result and its adjoint.
+    /// Product of each query's result and its adjoint.
     pub(super) products: &'a [T],
 }
 
 vectorised! {
-    /// Two tiles with a row for each query and a lane for each key. The first goes from products to
-    /// weights that dropout has been applied to, and the second from the adjoint of those to that of
-    /// the scores; both are zero outside of what is seen.
+    /// Updates two tiles, each with a row for each query and a lane for each key: the first from
+    /// products to weights after dropout, the second from the adjoints of these to those of the
+    /// scores. Both are zero for hidden pairs.
     fn go_back<T>(
         tile: &mut [[T; PANEL]],
         adjoint: &mut [[T; PANEL]],
@@ -204,7 +204,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// Multiplies a tile with a number.
+    /// Multiplies a tile by a number.
     fn scale_tile<T>(tile: &mut [[T; PANEL]], factor: T) {
         for value in tile.as_flattened_mut() {
             *value *= factor;

@@ -1,4 +1,4 @@
-//! Which tiles there are to compute, and what of them is hidden.
+//! The tiles to compute, and their hidden pairs.
 
 use super::super::layout::Span;
 use super::STEP;
@@ -8,15 +8,15 @@ use crate::products::PANEL;
 use crate::spec::{AttentionSpec, Sight, merge};
 use std::ops::Range;
 
-/// A panel of rows, and some that pass by and are seen by one of them, or see one.
+/// A panel of rows, and rows that stream past and are seen by one of them, or see one.
 pub(super) struct Piece {
     pub(super) panel: usize,
     pub(super) passing: Range<usize>,
 }
 
-/// The pieces of so many panels, in the order in which what passes by is fetched least often: all
-/// panels of a step, then those of the next. `seen` gives the ranges that pass by a panel,
-/// ascending; here they begin at whole panels and end with a step.
+/// Pieces of `panels` panels, in the order that reads streaming rows least often: all panels of a
+/// step, then those of the next. `seen` gives the ranges that stream past a panel, ascending; the
+/// pieces begin at whole panels and end with a step.
 pub(super) fn pieces(
     panels: usize,
     mut seen: impl FnMut(usize, &mut Vec<Range<usize>>),
@@ -38,7 +38,7 @@ pub(super) fn pieces(
     found
 }
 
-/// Begins ranges at whole panels.
+/// Extends ranges to begin at whole panels.
 fn widen(ranges: &mut Vec<Range<usize>>) {
     for range in ranges.iter_mut() {
         range.start -= range.start % PANEL;
@@ -46,7 +46,7 @@ fn widen(ranges: &mut Vec<Range<usize>>) {
     merge(ranges);
 }
 
-/// Keys that one of some queries sees, by their positions, as ascending ranges.
+/// Keys that at least one of some queries sees, by their positions, as ascending ranges.
 pub(super) fn keys_of(
     sight: Option<&Sight>,
     causal: bool,
@@ -61,8 +61,8 @@ pub(super) fn keys_of(
     }
 }
 
-/// Pairs of a query and a key of the tiles that the forward pass computes of a sequence, all heads
-/// together.
+/// Number of pairs of a query and a key in the tiles that the forward pass computes for a sequence,
+/// over all heads.
 pub(in super::super) fn computed_pairs(spec: &AttentionSpec, span: &Span) -> u64 {
     let (mut pairs, mut ranges) = (0, Vec::new());
     for head in 0..spec.heads {
@@ -84,13 +84,13 @@ impl Region {
         self.key..self.key + self.keys
     }
 
-    /// The positions of the queries, the first of the sequence being at `start`.
+    /// Positions of the queries, if the first one of the sequence is at `start`.
     fn positions(&self, start: usize) -> Range<usize> {
         start + self.query..start + self.query + self.queries
     }
 
-    /// Of a tile with a row for each key and a lane for each query, takes the scores of what is not
-    /// seen out of the softmax.
+    /// Hides the scores of unseen keys from the softmax, in a tile with a row for each key and a
+    /// lane for each query.
     pub(super) fn hide<T: Float>(&self, sight: &Sight, start: usize, tile: &mut [[T; PANEL]]) {
         if sight.sees_all(&self.positions(start), &self.keys()) {
             return;
@@ -105,7 +105,8 @@ impl Region {
         }
     }
 
-    /// Of tiles with a row for each query and a lane for each key, clears what is not seen.
+    /// Clears the scores of unseen keys, in tiles with a row for each query and a lane for each
+    /// key.
     pub(super) fn clear<T: Float>(
         &self,
         sight: &Sight,

@@ -1,5 +1,5 @@
-//! Products of tiles with rows of a head: on packed operands where a kernel packs, on plain ones
-//! elsewhere and in f64.
+//! Products of tiles with rows of a head: on packed operands if a kernel packs, otherwise, and in
+//! f64, on plain ones.
 
 use crate::float::Float;
 use crate::products::{Matrix, PANEL, Packed, PackedProducts, Packing, Products, Threads, product};
@@ -13,12 +13,12 @@ pub(in super::super) struct Rows<'a, T> {
     pub(in super::super) values: &'a [T],
     pub(in super::super) at: Matrix,
     pub(in super::super) count: usize,
-    /// Values of a row.
+    /// Number of values of a row.
     pub(in super::super) width: usize,
 }
 
 impl<T> Rows<'_, T> {
-    /// One of them, where its values lie side by side.
+    /// One of the rows, if its values are contiguous.
     #[inline(always)]
     pub(in super::super) fn row(&self, row: usize) -> &[T] {
         &self.values[self.at.offset + row * self.at.row..][..self.width]
@@ -29,27 +29,27 @@ impl<T> Rows<'_, T> {
     }
 }
 
-/// The two products that attention is made of.
+/// The two products of attention.
 pub(in super::super) trait TileProducts: Sync {
     type Value: Float;
-    /// Rows of a head, ready for many products of one kind.
+    /// Rows of a head, prepared for many products of one kind.
     type Operand<'a>: Send + Sync;
-    /// What a thread needs for itself.
+    /// Working memory of a thread.
     type Worker;
 
     fn worker(&self) -> Self::Worker;
 
-    /// Rows for the left of [`multiply`](Self::multiply).
+    /// Prepares rows for the left side of [`multiply`](Self::multiply).
     fn left<'a>(&self, rows: Rows<'a, Self::Value>) -> Self::Operand<'a>;
 
-    /// Rows for the right of [`multiply`](Self::multiply).
+    /// Prepares rows for the right side of [`multiply`](Self::multiply).
     fn right<'a>(&self, rows: Rows<'a, Self::Value>) -> Self::Operand<'a>;
 
-    /// Rows for [`add_weighted`](Self::add_weighted).
+    /// Prepares rows for [`add_weighted`](Self::add_weighted).
     fn summed<'a>(&self, rows: Rows<'a, Self::Value>) -> Self::Operand<'a>;
 
-    /// `tile[i][j] = left[i] · right[j]`, for some rows of each. Both ranges begin at a whole panel,
-    /// the right one has at most [`PANEL`] rows, and of the tile there are whole panels.
+    /// Computes `tile[i][j] = left[i] · right[j]`, for some rows of each. Both ranges begin at a
+    /// whole panel, the right one has at most [`PANEL`] rows, and the tile has whole panels.
     fn multiply(
         &self,
         worker: &mut Self::Worker,
@@ -58,9 +58,9 @@ pub(in super::super) trait TileProducts: Sync {
         tile: &mut [[Self::Value; PANEL]],
     );
 
-    /// `sums[i] ← [sums[i] +] Σ weights[i, j] · rows[from + j]` for weights `(m, k)`: a row of sums
-    /// has a whole number of panels, and there is room for as many of these. Rows are counted from a
-    /// whole panel.
+    /// Computes `sums[i] ← [sums[i] +] Σ weights[i, j] · rows[from + j]` for weights `(m, k)`. A
+    /// row of sums has a whole number of panels, and there is room for a whole number of rows.
+    /// `from` is at a whole panel.
     fn add_weighted(
         &self,
         worker: &mut Self::Worker,
@@ -71,7 +71,7 @@ pub(in super::super) trait TileProducts: Sync {
         write: Write,
     );
 
-    /// As [`add_weighted`](Self::add_weighted), of rows that are for this product alone.
+    /// Computes [`add_weighted`](Self::add_weighted) with rows that are used only in this product.
     fn weigh(
         &self,
         worker: &mut Self::Worker,
@@ -85,8 +85,8 @@ pub(in super::super) trait TileProducts: Sync {
     }
 }
 
-/// Rows of [`PANEL`] values from the start of a cache line on, as kernels for multiply-adds have
-/// their operands: such a tile need not be packed.
+/// Rows of [`PANEL`] values, aligned to cache lines, in the layout of operands of multiply-add
+/// kernels: such a tile need not be packed.
 pub(in super::super) struct Tile<T> {
     values: Vec<T>,
     first: usize,
@@ -105,12 +105,12 @@ impl<T: Float> Tile<T> {
     }
 }
 
-/// Values from one row of sums to the next, for heads of some width.
+/// Number of values from one row of sums to the next, for heads of this width.
 pub(in super::super) fn stride(width: usize) -> usize {
     width.next_multiple_of(PANEL)
 }
 
-/// On operands as they lie in memory.
+/// Products on operands in their original layout.
 pub(in super::super) struct Plain<T> {
     pub(in super::super) products: Products,
     pub(in super::super) values: PhantomData<fn() -> T>,
@@ -172,17 +172,17 @@ impl<T: Float> TileProducts for Plain<T> {
     }
 }
 
-/// On operands that are packed for a kernel.
+/// Products on operands that are packed for a kernel.
 pub(in super::super) struct PackedTiles(pub(in super::super) Packing);
 
 impl PackedTiles {
-    /// Heads and blocks are packed side by side, each on one thread.
+    /// Packing on one thread: heads and blocks are packed in parallel.
     fn alone(&self) -> (Packing, Threads) {
         (self.0, Threads::One)
     }
 }
 
-/// A packed operand, and the values of a row.
+/// A packed operand, and the number of values of a row.
 pub(in super::super) struct PackedRows {
     packed: Packed,
     width: usize,
@@ -220,7 +220,7 @@ impl TileProducts for PackedTiles {
         crate::profile::count_product(rows.len(), left.width, columns.len());
         let panels = |range: &Range<usize>| range.start / PANEL..range.end.div_ceil(PANEL);
         let (left, right) = ((&left.packed, panels(&rows)), (&right.packed, panels(&columns)));
-        worker.of_panels(left, right, tile.as_flattened_mut(), PANEL);
+        worker.multiply_panels(left, right, tile.as_flattened_mut(), PANEL);
     }
 
     fn add_weighted(
@@ -235,6 +235,6 @@ impl TileProducts for PackedTiles {
         crate::profile::count_product(m, k, rows.width);
         let sums = (sums, stride(rows.width));
         let rows = (&rows.packed, from / PANEL);
-        worker.of_matrix((weights, at), (m, k), rows, sums, write);
+        worker.multiply_matrix((weights, at), (m, k), rows, sums, write);
     }
 }

@@ -3,7 +3,7 @@
 use super::Sum;
 use std::arch::aarch64::*;
 
-/// Four columns, of i8 by i8.
+/// Sums of four columns, for products of i8 by i8.
 #[derive(Clone, Copy)]
 pub(in super::super) struct NeonDot(int32x4_t);
 
@@ -37,11 +37,11 @@ impl Sum for NeonDot {
         unsafe { vld1q_s8(from) }
     }
 
-    /// By name: Rust has no stable function for this instruction.
+    /// Written by name: Rust has no stable function for this instruction.
     #[inline(always)]
     unsafe fn plus(self, quad: int8x16_t, weights: int8x16_t) -> Self {
         let mut sums = self.0;
-        // SAFETY: as above; the instruction touches the three registers alone.
+        // SAFETY: as above; the instruction only uses the three registers.
         unsafe {
             std::arch::asm!(
                 ".arch_extension dotprod",
@@ -62,7 +62,7 @@ impl Sum for NeonDot {
     }
 }
 
-/// Two columns with two sums each, of i8 by i8.
+/// Two columns with two sums each, for products of i8 by i8.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Neon(int32x4_t);
 

@@ -1,4 +1,4 @@
-//! Registers of i32 sums, as each instruction set has them.
+//! Registers of i32 sums for each instruction set.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -10,35 +10,35 @@ pub(super) use aarch64::{Neon, NeonDot};
 #[cfg(target_arch = "x86_64")]
 pub(super) use x86_64::{Vnni256, Vnni512, Words256, Words512};
 
-/// Sums for some columns of weights, to which four products a column are added at a time.
+/// Sums for some columns of weights, to which four products per column are added at a time.
 ///
 /// # Safety
-/// Every method needs the instructions of its implementation, and is compiled for them where it is
-/// inlined into a function that enables them. Pointers are to as many values as are read or
-/// written, aligned for bytes alone but where i32 is written.
+/// Every method needs the instructions of its implementation, and is compiled for them when it is
+/// inlined into a function that enables them. Pointers point to as many values as are read or
+/// written; only those to written i32 need to be aligned.
 pub(super) trait Sum: Copy {
-    /// An activation as it is stored.
+    /// A stored activation.
     type Activation: Copy;
-    /// Four activations of a row, for each column.
+    /// Four activations of a row, repeated for each column.
     type Quad: Copy;
     /// Four weights of each column.
     type Weights: Copy;
-    /// Columns of a register.
+    /// Number of columns of a register.
     const COLUMNS: usize;
-    /// What is added to each activation when it is stored.
+    /// Number added to each stored activation.
     const SHIFT: i32;
 
-    /// An activation from the low bits of what it is rounded to.
+    /// Converts the low bits of a rounded value to a stored activation.
     fn stored(bits: u32) -> Self::Activation;
-    /// What the sum of each column begins with: nothing, or for shifted activations what is there.
+    /// Initial sums: zero or, for shifted activations, the given values.
     unsafe fn start(from: *const i32) -> Self;
     unsafe fn quad(from: *const Self::Activation) -> Self::Quad;
     unsafe fn weights(from: *const i8) -> Self::Weights;
-    /// `self + Σ quad · weights`, exactly.
+    /// Computes `self + Σ quad · weights`, exactly.
     unsafe fn plus(self, quad: Self::Quad, weights: Self::Weights) -> Self;
     unsafe fn store(self, to: *mut i32);
 
-    /// Writes the sums times the scale of each column, times that of the row.
+    /// Writes the sums times the scale of each column and that of the row.
     #[inline(always)]
     unsafe fn scale(self, scales: *const f32, row_scale: f32, to: *mut f32) {
         const { assert!(Self::COLUMNS <= 16) };

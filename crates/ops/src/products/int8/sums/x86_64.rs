@@ -3,7 +3,7 @@
 use super::Sum;
 use std::arch::x86_64::*;
 
-/// Sixteen columns, of u8 by i8.
+/// Sums of sixteen columns, for products of u8 by i8.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Vnni512(__m512i);
 
@@ -59,7 +59,7 @@ impl Sum for Vnni512 {
     }
 }
 
-/// Eight columns, of u8 by i8.
+/// Sums of eight columns, for products of u8 by i8.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Vnni256(__m256i);
 
@@ -112,12 +112,12 @@ impl Sum for Vnni256 {
     }
 }
 
-/// Eight columns with two sums each, of 16-bit values.
+/// Sums of eight columns, two for each, for products of 16-bit values.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Words512(__m512i);
 
 impl Words512 {
-    /// The two sums of each column as one.
+    /// Adds the two sums of each column.
     #[inline(always)]
     unsafe fn whole(self) -> __m256i {
         // SAFETY: as above.
@@ -174,12 +174,12 @@ impl Sum for Words512 {
     }
 }
 
-/// Eight columns with two sums each, of 16-bit values, in two registers.
+/// Sums of eight columns, two for each, for products of 16-bit values, in two registers.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Words256([__m256i; 2]);
 
 impl Words256 {
-    /// The two sums of each column as one.
+    /// Adds the two sums of each column.
     #[inline(always)]
     unsafe fn whole(self) -> __m256i {
         // SAFETY: as above.
@@ -246,7 +246,7 @@ impl Sum for Words256 {
     }
 }
 
-/// Writes eight sums times the scale of each, times that of the row.
+/// Writes eight sums times the scale of each and that of the row.
 #[inline(always)]
 unsafe fn scale_eight(sums: __m256i, scales: *const f32, row_scale: f32, to: *mut f32) {
     // SAFETY: as above.

@@ -1,4 +1,4 @@
-//! Where a token sees all of its sequence.
+//! Gradients if each token sees its whole sequence.
 
 use super::super::layout::Sequence;
 use super::super::{KEY, QUERY, VALUE};
@@ -8,7 +8,7 @@ use crate::shared::Write;
 use std::ops::Range;
 
 impl<P: TileProducts> Pass<'_, '_, P> {
-    /// All queries, and then all keys, with their sums between them.
+    /// Processes all queries, and then all keys, with their sums between them.
     ///
     /// # Safety
     /// As [`Self::causal`].
@@ -27,8 +27,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         for (_, rows) in sequence.chunks() {
             for ((before, behind), head) in before.iter().zip(&mut behind).zip(heads.clone()) {
                 self.adjoints(worker, head, &rows);
-                let (query, own) = (self.rows(QUERY, head, &rows), &mut worker.products);
-                self.features.queries(self.products, own, query, &mut worker.query);
+                let (query, scratch) = (self.rows(QUERY, head, &rows), &mut worker.products);
+                self.features.queries(self.products, scratch, query, &mut worker.query);
                 self.through_state(worker, before, Side::Query, head, &rows, Write::Replace);
                 self.add_queries(worker, behind, 0, rows.len());
                 // SAFETY: the caller's promise.
@@ -37,9 +37,9 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
         for (_, rows) in sequence.chunks() {
             for ((before, behind), head) in before.iter().zip(&behind).zip(heads.clone()) {
-                let (key, own) = (self.rows(KEY, head, &rows), &mut worker.products);
+                let (key, scratch) = (self.rows(KEY, head, &rows), &mut worker.products);
                 let exponent = before.left_out;
-                self.features.keys(self.products, own, key, exponent, &mut worker.key);
+                self.features.keys(self.products, scratch, key, exponent, &mut worker.key);
                 self.through_state(worker, behind, Side::Key, head, &rows, Write::Replace);
                 // SAFETY: the caller's promise.
                 unsafe { self.features_back(worker, Side::Key, head, &rows, 0) };

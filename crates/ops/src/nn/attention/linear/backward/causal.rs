@@ -1,4 +1,4 @@
-//! Under a causal mask: chunks from the last to the first.
+//! Gradients under a causal mask: chunks from the last to the first.
 
 use super::super::layout::{CHUNK, Sequence};
 use super::super::state::{State, add_to_past, clear_future};
@@ -11,6 +11,8 @@ use crate::shared::Write;
 use std::ops::Range;
 
 impl<P: TileProducts> Pass<'_, '_, P> {
+    /// Processes some heads of a sequence.
+    ///
     /// # Safety
     /// Nobody else reads or writes the gradients of these heads.
     pub(super) unsafe fn causal(
@@ -33,8 +35,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// The features of a group's tokens, and the state before each of its chunks, with as much left
-    /// out as of the chunk's keys.
+    /// Computes the features of a group's tokens, and the state before each of its chunks, with the
+    /// same exponent factored out as of the chunk's keys.
     fn states_of_group(
         &self,
         worker: &mut Worker<P>,
@@ -73,6 +75,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
+    /// Processes one chunk of a head.
+    ///
     /// # Safety
     /// As [`Self::causal`].
     unsafe fn causal_chunk(
@@ -86,7 +90,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         let (rows, index) = (sequence.rows_of(chunk), chunk - first);
         let (count, panel) = (rows.len(), CHUNK * stride(features));
         let is_last = rows.end == sequence.first + sequence.length;
-        // Of later queries less is left out of their keys' products here than there.
+        // For later queries, a smaller exponent is factored out of the keys here than there.
         let exponent = self.exponent(sequence, chunk, head);
         if !is_last {
             behind.scale((exponent - behind.left_out).exp());
@@ -99,8 +103,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
 
         let keys = Rows { values: &worker.key[index * panel..], at, count, width: features };
         let weights = (worker.of_scores.as_slice(), past);
-        let (own, of_features) = (&mut worker.products, &mut worker.of_features);
-        products.weigh(own, weights, shape, keys, of_features, Write::Replace);
+        let (scratch, of_features) = (&mut worker.products, &mut worker.of_features);
+        products.weigh(scratch, weights, shape, keys, of_features, Write::Replace);
         if chunk > 0 {
             let before = std::mem::replace(&mut worker.states[index], State::none());
             self.through_state(worker, &before, Side::Query, head, &rows, Write::Add);
@@ -111,8 +115,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
 
         let queries = Rows { values: &worker.query[index * panel..], at, count, width: features };
         let weights = (worker.of_scores.as_slice(), past.transposed());
-        let (own, of_features) = (&mut worker.products, &mut worker.of_features);
-        products.weigh(own, weights, shape, queries, of_features, Write::Replace);
+        let (scratch, of_features) = (&mut worker.products, &mut worker.of_features);
+        products.weigh(scratch, weights, shape, queries, of_features, Write::Replace);
         if !is_last {
             self.through_state(worker, behind, Side::Key, head, &rows, Write::Add);
         }
@@ -121,8 +125,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
 
         let adjoint = self.adjoint_rows(&worker.adjoint, count);
         let weights = (worker.scores.as_slice(), past.transposed());
-        let (own, of_rows) = (&mut worker.products, &mut worker.of_rows);
-        products.weigh(own, weights, shape, adjoint, of_rows, Write::Replace);
+        let (scratch, of_rows) = (&mut worker.products, &mut worker.of_rows);
+        products.weigh(scratch, weights, shape, adjoint, of_rows, Write::Replace);
         if !is_last {
             self.read_behind(worker, behind, index * panel, count, Write::Add);
         }
@@ -133,7 +137,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// The products of a chunk's features, which begin at `at`, and their adjoints, of the past alone.
+    /// Computes the products of a chunk's features, which begin at `at`, and their adjoints, for
+    /// past tokens only.
     fn scores(&self, worker: &mut Worker<P>, head: usize, rows: &Range<usize>, at: usize) {
         let (products, features, count) = (self.products, self.features.count, rows.len());
         let Worker { products: own, query, key, scores, of_scores, adjoint, .. } = worker;

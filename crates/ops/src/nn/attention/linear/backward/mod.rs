@@ -1,16 +1,16 @@
 //! The backward pass.
 //!
-//! With `P_i = dO_i / Z_i` and `p_i = −dO_i·O_i / Z_i` of each query, Z being the denominators, the
-//! adjoints of numerators and of these,
+//! Let Z be the denominators. With `P_i = dO_i / Z_i` and `p_i = −dO_i·O_i / Z_i`, the adjoints of
+//! numerator and denominator of each query,
 //!
 //! ```text
 //! dφ(q_i) = Σ_j (P_i·v_j + p_i) φ(k_j),   dφ(k_j) = Σ_i (P_i·v_j + p_i) φ(q_i),
 //! dv_j    = Σ_i (φ(q_i)·φ(k_j)) P_i
 //! ```
 //!
-//! over the j that i sees and the i that see j: within a chunk as it is, and through the state before
-//! it, `Σ φ(k) (v, 1)ᵀ`, and the one behind it, `Σ φ(q) (P, p)ᵀ`. Chunks go from the last to the
-//! first; the states before those of a group are computed again, from the one that was kept.
+//! over the j that i sees and the i that see j: within a chunk directly, otherwise through the
+//! state before the chunk, `Σ φ(k) (v, 1)ᵀ`, and the one after it, `Σ φ(q) (P, p)ᵀ`. Chunks go from
+//! the last to the first; the states before the chunks of a group are recomputed from the kept one.
 
 mod both_ways;
 mod causal;
@@ -29,14 +29,14 @@ use crate::sums::blocked_sum;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// What the backward pass reads beside queries, keys and values.
+/// Inputs of the backward pass, beside queries, keys and values.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a, T> {
-    /// The adjoint of the result.
+    /// Adjoint of the result.
     pub(super) adjoint: &'a [T],
-    /// The result.
+    /// Result of the forward pass.
     pub(super) out: &'a [T],
-    /// What the forward pass has kept, as [`Layout`] has it.
+    /// Numbers that the forward pass has kept, in the order of [`Layout`].
     pub(super) denominators: &'a [T],
     pub(super) states: &'a [T],
     pub(super) exponents: &'a [T],
@@ -54,24 +54,24 @@ impl<'a, T: Float> Known<'a, T> {
     }
 }
 
-/// Which side of a product of features rows are.
+/// Side of a product of features: queries or keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Query,
     Key,
 }
 
-/// What a thread needs for itself.
+/// Working memory of a thread.
 struct Worker<P: TileProducts> {
     products: P::Worker,
-    /// Of all chunks of a group.
+    /// For all chunks of a group.
     query: Vec<P::Value>,
     key: Vec<P::Value>,
     states: Vec<State<P::Value>>,
-    /// Of one chunk: products of features, and their adjoints.
+    /// For one chunk: products of features, and their adjoints.
     scores: Vec<P::Value>,
     of_scores: Vec<P::Value>,
-    /// The adjoints of numerators, and of denominators.
+    /// Adjoints of numerators, and of denominators.
     adjoint: Vec<P::Value>,
     of_denominators: Vec<P::Value>,
     of_features: Vec<P::Value>,
@@ -87,8 +87,10 @@ struct Pass<'a, 'b, P: TileProducts> {
     to: (Shared<P::Value>, Write),
 }
 
+/// Computes the gradient of all sequences.
+///
 /// # Safety
-/// Nobody else reads or writes the gradient meanwhile, and where it is added to, it is initialised.
+/// Nobody else reads or writes the gradient meanwhile; if it is added to, it is initialised.
 /// Afterwards it is.
 pub(super) unsafe fn run<P: TileProducts>(
     products: &P,
@@ -100,7 +102,7 @@ pub(super) unsafe fn run<P: TileProducts>(
     let (head, count) = (stride(layout.shape.head), stride(features.count));
     let rows = layout.longest_chunk();
     let longest = layout.sequences.iter().map(|it| it.length).max().unwrap_or(0);
-    // Of a group, or where all tokens are seen of a chunk.
+    // Chunks of a group under a causal mask, otherwise one chunk.
     let in_group = match layout.spec.causal {
         true if longest > CHUNK => longest.next_multiple_of(CHUNK).min(GROUP),
         _ => rows,
@@ -125,7 +127,7 @@ pub(super) unsafe fn run<P: TileProducts>(
     let pass = Pass { products, layout, features, qkv, known, to };
     region(longest_of(|| tasks.iter().map(|(it, heads)| it.length * heads.len())), || {
         tasks.par_iter().with_max_len(1).for_each_init(worker, |worker, (sequence, heads)| {
-            // SAFETY: a task has heads of a sequence of its own.
+            // SAFETY: each task has its own heads of a sequence.
             unsafe {
                 match layout.spec.causal {
                     true => pass.causal(worker, sequence, heads),
@@ -146,7 +148,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         self.layout.rows(self.qkv, part, head, rows)
     }
 
-    /// The exponent that was left out of the keys of a chunk.
+    /// Exponent that was factored out of the keys of a chunk.
     fn exponent(&self, sequence: &Sequence, chunk: usize, head: usize) -> P::Value {
         match self.layout.is_random {
             true => self.known.exponents[self.layout.exponent_at(sequence, chunk, head)],
@@ -154,18 +156,18 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// The adjoints of numerators and denominators of some queries.
+    /// Computes the adjoints of numerators and denominators of some queries.
     fn adjoints(&self, worker: &mut Worker<P>, head: usize, rows: &Range<usize>) {
         let (layout, heads) = (self.layout, self.layout.spec.heads);
         let width = layout.shape.head;
         let first = rows.start * layout.width() + head * width;
-        let of = |values| Rows {
+        let head_rows = |values| Rows {
             values,
             at: Matrix::rows(layout.width()).at(first),
             count: rows.len(),
             width,
         };
-        let (adjoint, out) = (of(self.known.adjoint), of(self.known.out));
+        let (adjoint, out) = (head_rows(self.known.adjoint), head_rows(self.known.out));
         let denominators = &self.known.denominators[rows.start * heads + head..];
         divide(
             adjoint,
@@ -181,8 +183,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         Rows { values: adjoint, at: Matrix::rows(stride(width)), count, width }
     }
 
-    /// Adds the adjoints of features through a state: of queries from values and ones, of keys from
-    /// the adjoints of numerators and denominators.
+    /// Adds the adjoints of features through a state: those of queries from values and ones, those
+    /// of keys from the adjoints of numerators and denominators.
     fn through_state(
         &self,
         worker: &mut Worker<P>,
@@ -198,13 +200,14 @@ impl<P: TileProducts> Pass<'_, '_, P> {
             Side::Key => self.rows(VALUE, head, rows),
         };
         let (weights, shape) = ((left.values, left.at), (left.count, left.width));
-        let (own, out) = (&mut worker.products, &mut worker.of_features);
-        products.weigh(own, weights, shape, state.columns(), out, write);
+        let (scratch, out) = (&mut worker.products, &mut worker.of_features);
+        products.weigh(scratch, weights, shape, state.columns(), out, write);
         let numbers = (side == Side::Query).then_some(&*worker.of_denominators);
         add_outer(out, (stride(features), rows.len()), numbers, &state.totals);
     }
 
-    /// Writes the gradient of queries or keys from that of their features, which begin at `at`.
+    /// Writes the gradient of queries or keys, computed from that of their features, which begin at
+    /// `at`.
     ///
     /// # Safety
     /// As [`Self::causal`].
@@ -220,14 +223,15 @@ impl<P: TileProducts> Pass<'_, '_, P> {
             Side::Query => (QUERY, &worker.query[at..]),
             Side::Key => (KEY, &worker.key[at..]),
         };
-        let of = self.rows(part, head, rows);
+        let inputs = self.rows(part, head, rows);
         let Worker { products, of_features, of_rows, .. } = worker;
-        self.features.back(self.products, products, of, features, of_features, of_rows);
+        self.features.back(self.products, products, inputs, features, of_features, of_rows);
         // SAFETY: the caller's promise.
         unsafe { self.put(part, head, rows, &worker.of_rows) };
     }
 
-    /// The gradient of values, from the queries in a state; the features of keys begin at `at`.
+    /// Computes the gradient of values from the queries in a state; the features of keys begin at
+    /// `at`.
     fn read_behind(
         &self,
         worker: &mut Worker<P>,
@@ -238,8 +242,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     ) {
         let (products, features) = (self.products, self.features.count);
         let key = (&worker.key[at..], Matrix::rows(stride(features)));
-        let (own, out) = (&mut worker.products, &mut worker.of_rows);
-        products.weigh(own, key, (count, features), behind.rows(), out, write);
+        let (scratch, out) = (&mut worker.products, &mut worker.of_rows);
+        products.weigh(scratch, key, (count, features), behind.rows(), out, write);
     }
 
     /// Adds some queries to a state; their features begin at `at`.
@@ -256,6 +260,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         behind.add(self.products, &mut worker.products, features, &adjoint, numbers);
     }
 
+    /// Writes the gradient of some rows of a head.
+    ///
     /// # Safety
     /// As [`Self::causal`].
     unsafe fn put(&self, part: usize, head: usize, rows: &Range<usize>, gradient: &[P::Value]) {
@@ -277,7 +283,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
 }
 
 vectorised! {
-    /// `P = dO / Z` and `p = −dO·O / Z`; a denominator is so far from the next.
+    /// Computes `P = dO / Z` and `p = −dO·O / Z`; denominators come with the distance between two.
     fn divide<T>(
         adjoint: Rows<'_, T>,
         out: Rows<'_, T>,

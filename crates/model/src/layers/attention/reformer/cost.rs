@@ -1,8 +1,8 @@
-//! What attention by hashing multiplies, and what it keeps for the way back, by formula.
+//! Arithmetic and kept memory of attention by hashing, by formula.
 
-/// The mean of `⌈X / size⌉`, X being binomial: by the ratio of neighbouring probabilities, from the
-/// likeliest X on as far as they count.
-pub(super) fn of_bucket(length: usize, share: f64, size: usize) -> f64 {
+/// Mean of `⌈X / size⌉` for binomial X: computed by the ratio of neighbouring probabilities, from
+/// the likeliest X on as far as they count.
+pub(super) fn chunks_of_bucket(length: usize, share: f64, size: usize) -> f64 {
     if share <= 0.0 || share >= 1.0 {
         return if share <= 0.0 { 0.0 } else { length.div_ceil(size) as f64 };
     }
@@ -29,10 +29,10 @@ pub(super) fn of_bucket(length: usize, share: f64, size: usize) -> f64 {
     sum / weights
 }
 
-/// Of a sequence: of a token, queries and values, apart and normalised, and what it gives; of a place
-/// in a chunk, what is gathered and weighed, in each head its scores with two chunks, and what
-/// softmax and dropout make of them; of each round of a token, what is weighed by its sum. `chunks`
-/// are those of all heads and rounds.
+/// Scalars kept for a sequence. Per token: queries and values, as they are and normalised, and the
+/// result. Per place in a chunk: its gathered and weighted rows, and in each head its scores with
+/// two chunks, and what softmax and dropout make of them. Per round of a token: its result,
+/// weighted by its sum. `chunks` counts those of all heads and rounds.
 pub(super) fn kept(
     (width, heads): (usize, usize),
     (rounds, size): (usize, usize),
@@ -47,9 +47,9 @@ pub(super) fn kept(
     chunks * size * of_place + length as f64 * of_token
 }
 
-/// Of each place of a chunk, one that no token has among them, its scores with the keys of two chunks,
-/// and the sums that they weigh; and the products with rotations. `chunks` are those of all heads and
-/// rounds.
+/// Arithmetic of each place of a chunk, empty places included: its scores with the keys of two
+/// chunks and the weighted sums; and of the products with rotations. `chunks` counts those of all
+/// heads and rounds.
 pub(super) fn flops(head: usize, size: usize, (rotated, chunks): (usize, f64)) -> f64 {
     chunks * (size * 2 * size * 4 * head) as f64 + 2.0 * rotated as f64
 }

@@ -5,25 +5,25 @@
 //! k = q / ‖q‖,   b(x) = argmax([x R; −x R]),   o_i = Σ_j exp(q_i·k_j − z_i) v_j
 //! ```
 //!
-//! over the tokens j that i meets (equations 2 and 3): queries and keys are one projection, so that
-//! tokens that are near to each other fall into one bucket of a random rotation R. Tokens are sorted
-//! by bucket and cut into chunks, and each meets those of its own chunk and of the one before. Of
-//! several rounds, each with a rotation of its own, the results are weighed by their sums
-//! exp(z_i^r) (section 2, "Multi-round LSH attention"). A token attends to itself only where it
-//! meets no other: a query is nearest to its own key ("Causal masking for shared-QK attention").
+//! over the tokens j that i meets (equations 2 and 3). Queries and keys share one projection, so
+//! that similar tokens fall into one bucket of a random rotation R. Tokens are sorted by bucket and
+//! cut into chunks, and each meets those of its own chunk and of the one before. Several rounds,
+//! each with a rotation of its own, are averaged with weights proportional to their sums exp(z_i^r)
+//! (section 2, "Multi-round LSH attention"). A token attends to itself only if it meets no other,
+//! since a query is nearest to its own key ("Causal masking for shared-QK attention").
 //!
 //! **Decision.** In an encoder chunks are cut as in the paper, from the sorted tokens of all rounds
-//! one after the other. There later tokens decide where a chunk ends and so which earlier ones a
-//! token meets, which no decoder can know that goes token by token. In a decoder each bucket is cut
-//! by itself, from its first token on: what a token meets is decided by those before it, and a cache
-//! gives what the whole pass does.
+//! one after the other. There, later tokens decide where a chunk ends, and so which earlier ones a
+//! token meets; a decoder that goes token by token cannot know this. In a decoder each bucket is
+//! cut by itself, from its first token on: the tokens before a token decide what it meets, and
+//! decoding with a cache gives the same as a whole pass.
 
 mod cost;
 mod plan;
 mod rotations;
 
 use super::super::positions::PreparedPositions;
-use super::{Kind, LayerPast, PastRows, Site, Texts};
+use super::{LayerPast, Mechanism, PastRows, Site, Texts};
 use crate::Pass;
 use crate::cost::PartCost;
 use candle_core::{D, DType, Device, Result, Tensor};
@@ -37,13 +37,13 @@ use taper_ops::{Dropout, composed};
 pub(super) use plan::Chunks;
 pub(super) use rotations::Rotations;
 
-/// Added to the score of a token with itself.
+/// Number added to the score of a token with itself.
 const ITSELF: f32 = -1e5;
-/// Added to the score of what is not met.
+/// Number added to scores of tokens that do not meet.
 const HIDDEN: f32 = -1e9;
 
 #[derive(Debug)]
-pub(super) struct Hashed {
+pub(super) struct Reformer {
     heads: usize,
     causal: bool,
     chunks: Chunks,
@@ -52,17 +52,17 @@ pub(super) struct Hashed {
     site: u64,
 }
 
-impl Hashed {
+impl Reformer {
     pub(super) fn new(site: &Site<'_>) -> Self {
-        let own = site.config.attention(site.causal);
+        let config = site.config.attention(site.causal);
         let (heads, key) = (site.config.heads, name_key(site.name));
         let head = site.config.d_model / heads;
-        let hashes = (own.hash_rounds, own.hash_buckets);
+        let hashes = (config.hash_rounds, config.hash_buckets);
         Self {
             heads,
             causal: site.causal,
-            chunks: Chunks::new(site.causal, own.hash_chunk),
-            rotations: Rotations::drawn((heads, head), hashes, mix(own.seed, &[key])),
+            chunks: Chunks::new(site.causal, config.hash_chunk),
+            rotations: Rotations::drawn((heads, head), hashes, mix(config.seed, &[key])),
             dropout: site.config.attention_dropout,
             site: key,
         }
@@ -74,22 +74,22 @@ impl Hashed {
     }
 
     pub(super) fn cost(site: &Site<'_>) -> PartCost {
-        let (own, width) = (site.config.attention(site.causal), site.config.d_model);
+        let (config, width) = (site.config.attention(site.causal), site.config.d_model);
         let (heads, drops) = (site.config.heads, site.config.attention_dropout > 0.0);
-        let chunks = Chunks::new(site.causal, own.hash_chunk);
-        let hashes = (own.hash_rounds, own.hash_chunk);
-        // As if all buckets got as many.
-        let buckets = if site.causal { own.hash_buckets } else { 1 };
-        let all = own.hash_rounds as f64 * heads as f64 * buckets as f64;
-        PartCost::of_sequence(|length| {
+        let chunks = Chunks::new(site.causal, config.hash_chunk);
+        let hashes = (config.hash_rounds, config.hash_chunk);
+        // Count as if all buckets held equally many tokens.
+        let buckets = if site.causal { config.hash_buckets } else { 1 };
+        let all = config.hash_rounds as f64 * heads as f64 * buckets as f64;
+        PartCost::per_token(|length| {
             let chunks = all * chunks.expected(length, &[1.0 / buckets as f64]);
-            let rotated = width * own.hash_rounds * (own.hash_buckets / 2);
-            let flops = flops(width / heads, own.hash_chunk, (length * rotated, chunks));
+            let rotated = width * config.hash_rounds * (config.hash_buckets / 2);
+            let flops = flops(width / heads, config.hash_chunk, (length * rotated, chunks));
             (flops, kept((width, heads), hashes, drops, (length, chunks)))
         })
     }
 
-    /// Whole sequences: `qv (N, 2·D)` → `(N, D)`.
+    /// Attention over whole sequences: `qv (N, 2·D)` → `(N, D)`.
     pub(super) fn run(&self, qv: &Tensor, lengths: &[usize], dropout: Dropout) -> Result<Tensor> {
         let (tokens, width) = qv.dims2()?;
         let value = qv.narrow(1, width / 2, width / 2)?.contiguous()?;
@@ -98,7 +98,7 @@ impl Hashed {
         out.reshape((tokens, width / 2))
     }
 
-    /// Of `value (N·H, W)` what each token's head attends to: `(N·H, W)`.
+    /// Attends from each token's head to the rows of `value (N·H, W)`: `(N·H, W)`.
     fn weigh(
         &self,
         qv: &Tensor,
@@ -112,7 +112,7 @@ impl Hashed {
             return Ok(value.clone());
         }
         let query = qv.narrow(1, 0, width / 2)?.contiguous()?.reshape((rows, head))?;
-        let buckets = self.rotations.of_rows(qv)?;
+        let buckets = self.rotations.buckets_of_rows(qv)?;
         let plan = Plan::new(&buckets, lengths, &self.rotations, (self.chunks, self.causal));
         let size = plan.size;
         let count = plan.queries.len() / size;
@@ -120,8 +120,8 @@ impl Hashed {
         let gathered = |x: &Tensor, index: &[u32], per: usize| {
             let zero = Tensor::zeros((1, x.dim(1)?), x.dtype(), x.device())?;
             let index = Tensor::from_slice(index, index.len(), device)?;
-            let found = Tensor::cat(&[x, &zero], 0)?.index_select(&index, 0)?;
-            found.reshape((count, per, x.dim(1)?))
+            let selected = Tensor::cat(&[x, &zero], 0)?.index_select(&index, 0)?;
+            selected.reshape((count, per, x.dim(1)?))
         };
         let queries = gathered(&query, &plan.queries, size)?; // (K, C, Dh)
         let keys = gathered(&normalised(&query)?, &plan.keys, 2 * size)?; // (K, 2·C, Dh)
@@ -144,7 +144,8 @@ impl Hashed {
     }
 }
 
-/// The results of several rounds, `(rounds, …, W)`, by the softmax of their `logits (rounds, …, 1)`.
+/// Combines the results of several rounds, `(rounds, …, W)`, by the softmax of their
+/// `logits (rounds, …, 1)`.
 fn weighed(out: &Tensor, logits: &Tensor) -> Result<Tensor> {
     if out.dim(0)? == 1 {
         return out.squeeze(0);
@@ -154,14 +155,15 @@ fn weighed(out: &Tensor, logits: &Tensor) -> Result<Tensor> {
     out.broadcast_mul(&shares)?.sum(0)
 }
 
-/// `x / ‖x‖`, as the authors' implementation has it: the mean square is that of x and a millionth.
+/// Normalises rows, `x / ‖x‖`, as in the authors' implementation: a millionth is added to the mean
+/// square.
 fn normalised(x: &Tensor) -> Result<Tensor> {
     let width = x.dim(D::Minus1)? as f64;
     let mean = x.sqr()?.mean_keepdim(D::Minus1)?;
     x.broadcast_div(&((mean + 1e-6)?.sqrt()? * width.sqrt())?)
 }
 
-impl Kind for Hashed {
+impl Mechanism for Reformer {
     fn attend(
         &self,
         qv: &Tensor,
@@ -186,7 +188,8 @@ impl Kind for Hashed {
         kept((width, self.heads), hashes, self.dropout > 0.0, (length, chunks))
     }
 
-    /// Those of values that each are one at a place of their own.
+    /// Computes the weights as the values that a run gives if each value is 1 at a place of its own
+    /// and 0 elsewhere.
     fn weights(
         &self,
         qv: &Tensor,
@@ -207,7 +210,7 @@ impl Kind for Hashed {
         padded.reshape((lengths.len(), longest, self.heads, longest))?.transpose(1, 2)?.contiguous()
     }
 
-    /// Each row of the cache is a query, a value, and the buckets of the query.
+    /// Takes a step. Each row of the cache holds a query, a value, and the buckets of the query.
     fn step(
         &self,
         qv: &Tensor,
@@ -220,7 +223,7 @@ impl Kind for Hashed {
         let (heads, head) = (self.heads, width / 2 / self.heads);
         let (rounds, size) = (self.rotations.rounds, self.chunks.size());
         let Some(kept) = past.cache.kept() else { candle_core::bail!("a step has no token") };
-        let cached = kept.in_one()?;
+        let cached = kept.joined()?;
         let all = &cached.rows;
         let hashes = all.narrow(1, width, heads * rounds)?.to_device(&Device::Cpu)?;
         let hashes = hashes.to_dtype(DType::F32)?.to_vec2::<f32>()?;
@@ -228,7 +231,7 @@ impl Kind for Hashed {
         let mut keys = Vec::with_capacity(count * heads * rounds * 2 * size);
         let mut mask = Vec::with_capacity(keys.capacity());
         for row in 0..count {
-            let tokens = cached.of_query(row, rows.read, rows.history);
+            let tokens = cached.visible_to(row, rows.read, rows.history);
             let tokens: Vec<usize> = tokens.map(|token| token as usize).collect();
             let Some((&own, _)) = tokens.split_last() else {
                 candle_core::bail!("a row has no token of its own");
@@ -237,7 +240,7 @@ impl Kind for Hashed {
                 let bucket = |token: usize| hashes[token][head * rounds + round];
                 let same: Vec<usize> =
                     tokens.iter().copied().filter(|&t| bucket(t) == bucket(own)).collect();
-                // From the beginning of the chunk before its own.
+                // The chunk before the token's own is the first that it meets.
                 let first = ((same.len() - 1) / size).saturating_sub(1) * size;
                 for place in 0..2 * size {
                     let key = same.get(first + place);
@@ -290,16 +293,17 @@ impl Kind for Hashed {
     }
 }
 
-impl Hashed {
-    /// Of a sequence of tokens with normal queries: those of all heads and rounds.
+impl Reformer {
+    /// Expected number of chunks of all heads and rounds, for a sequence of tokens with normally
+    /// distributed queries.
     fn expected_chunks(&self, length: usize) -> f64 {
         let shares = self.rotations.shares();
         shares.iter().map(|shares| self.chunks.expected(length, shares)).sum()
     }
 
-    /// `(N, 2·D)` → `(N, 2·D + H·rounds)`.
+    /// Appends the buckets to each row: `(N, 2·D)` → `(N, 2·D + H·rounds)`.
     fn with_buckets(&self, qv: &Tensor) -> Result<Tensor> {
-        let rows = self.rotations.of_rows(qv)?;
+        let rows = self.rotations.buckets_of_rows(qv)?;
         let (count, width) = (rows.len(), self.heads * self.rotations.rounds);
         let buckets: Vec<f32> = rows.into_iter().flatten().map(|bucket| bucket as f32).collect();
         let buckets = Tensor::from_vec(buckets, (count, width), qv.device())?;

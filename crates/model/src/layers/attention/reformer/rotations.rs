@@ -1,12 +1,12 @@
-//! Rotations by which tokens are told apart, and the buckets into which they fall.
+//! Random rotations, and the buckets into which they sort tokens.
 
 use candle_core::{DType, Device, Result, Tensor};
 use taper_ops::rng::{Counter, mix};
 
-/// Tokens by which shares of buckets are told.
+/// Number of tokens drawn to estimate the shares of buckets.
 const DRAWN: usize = 1024;
 
-/// R of each head and round: `(H, Dh, rounds, buckets / 2)`; none where there is one bucket.
+/// R of each head and round: `(H, Dh, rounds, buckets / 2)`; `None` with a single bucket.
 #[derive(Debug, Clone)]
 pub(in super::super) struct Rotations {
     pub(super) values: Vec<f64>,
@@ -17,7 +17,7 @@ pub(in super::super) struct Rotations {
 }
 
 impl Rotations {
-    /// Those of a round are the same whatever the number of rounds.
+    /// Draws rotations. Those of a round do not depend on the number of rounds.
     pub(in super::super) fn drawn(
         (heads, head): (usize, usize),
         (rounds, buckets): (usize, usize),
@@ -34,22 +34,22 @@ impl Rotations {
         Self { values, heads, head, rounds, buckets }
     }
 
-    /// The share of tokens that falls into each bucket of each head and round, of normal ones:
-    /// rotations are not as long in all directions, and with few vectors shares are far apart.
+    /// Share of normally distributed tokens in each bucket of each head and round. Rotations differ
+    /// in length by direction, so that with few vectors the shares are unequal.
     pub(super) fn shares(&self) -> Vec<Vec<f64>> {
-        let mut found = vec![vec![0.0; self.buckets]; self.heads * self.rounds];
+        let mut shares = vec![vec![0.0; self.buckets]; self.heads * self.rounds];
         let (counter, width) = (Counter::new(0), self.heads * self.head);
         for row in 0..DRAWN {
             let row: Vec<f64> =
                 (0..width).map(|i| counter.normal_at((row * width + i) as u64)).collect();
-            for (own, bucket) in found.iter_mut().zip(self.buckets_of(&row)) {
-                own[bucket as usize] += 1.0 / DRAWN as f64;
+            for (shares_of_round, bucket) in shares.iter_mut().zip(self.buckets_of(&row)) {
+                shares_of_round[bucket as usize] += 1.0 / DRAWN as f64;
             }
         }
-        found
+        shares
     }
 
-    /// These, `(H, Dh, rounds, buckets / 2)`.
+    /// Uses these rotations, `(H, Dh, rounds, buckets / 2)`.
     #[cfg(test)]
     pub(in super::super) fn given(rotations: &Tensor) -> Self {
         let (heads, head, rounds, half) = rotations.dims4().unwrap();
@@ -57,36 +57,37 @@ impl Rotations {
         Self { values: values.to_vec1().unwrap(), heads, head, rounds, buckets: 2 * half }
     }
 
-    /// The bucket of each head and round, of a row of all heads: `(H, rounds)`.
+    /// Bucket in each head and round for a row of all heads: `(H, rounds)`.
     fn buckets_of(&self, row: &[f64]) -> Vec<u32> {
         let half = self.buckets / 2;
-        let mut found = Vec::with_capacity(self.heads * self.rounds);
+        let mut buckets = Vec::with_capacity(self.heads * self.rounds);
         let mut sums = vec![0.0; self.rounds * half];
-        for (head, own) in row.chunks_exact(self.head).enumerate() {
+        for (head, query) in row.chunks_exact(self.head).enumerate() {
             sums.fill(0.0);
-            for (d, &x) in own.iter().enumerate() {
+            for (d, &x) in query.iter().enumerate() {
                 let start = (head * self.head + d) * sums.len();
                 let rotations = &self.values[start..start + sums.len()];
                 sums.iter_mut().zip(rotations).for_each(|(sum, r)| *sum += x * r);
             }
             for round in 0..self.rounds {
-                let own = &sums[round * half..(round + 1) * half];
-                let both = own.iter().copied().chain(own.iter().map(|sum| -sum));
+                let sums_of_round = &sums[round * half..(round + 1) * half];
+                let both =
+                    sums_of_round.iter().copied().chain(sums_of_round.iter().map(|sum| -sum));
                 let mut best = (0, f64::NEG_INFINITY);
                 for (bucket, sum) in both.enumerate() {
                     if sum > best.1 {
                         best = (bucket as u32, sum);
                     }
                 }
-                found.push(best.0);
+                buckets.push(best.0);
             }
         }
-        found
+        buckets
     }
 
-    /// The same of rows `(N, …)` whose first columns are queries, in f64 so that no rounding of a
-    /// kernel moves a token: `(N, H, rounds)`.
-    pub(super) fn of_rows(&self, rows: &Tensor) -> Result<Vec<Vec<u32>>> {
+    /// Buckets of rows `(N, …)` whose first columns are queries, computed in f64 so that no
+    /// rounding of a kernel moves a token: `(N, H, rounds)`.
+    pub(super) fn buckets_of_rows(&self, rows: &Tensor) -> Result<Vec<Vec<u32>>> {
         let queries = rows.detach().narrow(1, 0, self.heads * self.head)?;
         let queries = queries.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.to_vec2::<f64>()?;
         taper_ops::profile::count(2 * queries.len() * self.values.len());

@@ -1,15 +1,16 @@
-//! Which tokens meet: sorted by bucket and cut into chunks.
+//! Plan of the tokens that meet: sorted by bucket and cut into chunks.
 
-use super::cost::of_bucket;
+use super::cost::chunks_of_bucket;
 use super::rotations::Rotations;
 use super::{HIDDEN, ITSELF};
 
-/// How sorted tokens are cut.
+/// Rule by which sorted tokens are cut into chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Chunks {
-    /// Into chunks of so many; the first of a round looks back on the last of the round before.
+    /// All tokens into chunks of this size; the first of a round looks back on the last of the
+    /// round before.
     Sorted(usize),
-    /// Each bucket by itself.
+    /// Each bucket by itself, into chunks of this size.
     OfBuckets(usize),
 }
 
@@ -18,12 +19,12 @@ impl Chunks {
         if causal { Self::OfBuckets(size) } else { Self::Sorted(size) }
     }
 
-    /// How many there are of a round of a head, on average, of whose tokens a bucket gets its share:
-    /// the number of its tokens is binomial.
+    /// Expected number of chunks in a round of a head; the number of tokens in a bucket is binomial
+    /// with its share.
     pub(super) fn expected(self, length: usize, shares: &[f64]) -> f64 {
         match self {
             Self::OfBuckets(size) => {
-                shares.iter().map(|&share| of_bucket(length, share, size)).sum()
+                shares.iter().map(|&share| chunks_of_bucket(length, share, size)).sum()
             }
             Self::Sorted(size) => length.div_ceil(size) as f64,
         }
@@ -36,23 +37,23 @@ impl Chunks {
     }
 }
 
-/// Which tokens meet, of all heads of all sequences.
+/// Tokens that meet, for all heads of all sequences.
 pub(super) struct Plan {
-    /// For each place of a chunk its row of `(B·T·H)`, the one behind the last where it is empty:
+    /// Row of `(B·T·H)` for each place of a chunk; an empty place has the row after the last:
     /// `(K, C)`.
     pub(super) queries: Vec<u32>,
-    /// The same of the chunk before and the chunk itself: `(K, 2·C)`.
+    /// Rows of the chunk before, and of the chunk itself: `(K, 2·C)`.
     pub(super) keys: Vec<u32>,
-    /// What is added to scores: `(K, C, 2·C)`.
+    /// Numbers added to scores: `(K, C, 2·C)`.
     pub(super) mask: Vec<f32>,
-    /// For each round and row its place: `(rounds, N·H)`.
+    /// Place of each row in each round: `(rounds, N·H)`.
     pub(super) places: Vec<u32>,
     pub(super) size: usize,
 }
 
 impl Plan {
-    /// `buckets (N, H, rounds)` of the tokens of sequences of these lengths. A row is a token's
-    /// head.
+    /// Plans for `buckets (N, H, rounds)` of the tokens of sequences of these lengths. A row is one
+    /// head of one token.
     pub(super) fn new(
         buckets: &[Vec<u32>],
         lengths: &[usize],
@@ -72,19 +73,22 @@ impl Plan {
         for &length in lengths {
             for head in 0..heads {
                 let row = |token: usize| ((first + token) * heads + head) as u32;
-                let of = |token: usize, round: usize| buckets[first + token][head * rounds + round];
+                let bucket =
+                    |token: usize, round: usize| buckets[first + token][head * rounds + round];
                 // Chunks of tokens, each with the one that it looks back on.
                 let mut cut: Vec<Vec<(usize, usize)>> = Vec::new();
                 let mut before: Vec<Option<usize>> = Vec::new();
                 for round in 0..rounds {
                     let mut order: Vec<usize> = (0..length).collect();
-                    order.sort_by_key(|&token| (of(token, round), token));
+                    order.sort_by_key(|&token| (bucket(token, round), token));
                     let of_round =
                         |part: &[usize]| part.iter().map(|&t| (round, t)).collect::<Vec<_>>();
                     match chunks {
                         Chunks::Sorted(_) => cut.extend(order.chunks(size).map(of_round)),
                         Chunks::OfBuckets(_) => {
-                            for same in order.chunk_by(|&a, &b| of(a, round) == of(b, round)) {
+                            for same in
+                                order.chunk_by(|&a, &b| bucket(a, round) == bucket(b, round))
+                            {
                                 for (number, part) in same.chunks(size).enumerate() {
                                     before.push((number > 0).then(|| cut.len() - 1));
                                     cut.push(of_round(part));
@@ -96,27 +100,29 @@ impl Plan {
                 if let Chunks::Sorted(_) = chunks {
                     let count = cut.len();
                     // A single chunk does not look back on itself.
-                    let of = |number: usize| (count > 1).then(|| (number + count - 1) % count);
-                    before.extend((0..count).map(of));
+                    let previous =
+                        |number: usize| (count > 1).then(|| (number + count - 1) % count);
+                    before.extend((0..count).map(previous));
                 }
-                for (own, before) in cut.iter().zip(before) {
+                for (chunk, before) in cut.iter().zip(before) {
                     let earlier = before.map_or(&[][..], |number| &cut[number][..]);
-                    plan.add(own, earlier, rows, &row, causal);
+                    plan.add(chunk, earlier, rows, &row, causal);
                 }
             }
             first += length;
         }
-        // A vector that grew has room for up to twice as much, and these live until the way back.
+        // A vector that has grown may have up to twice the capacity that it needs, and these live
+        // until the backward pass.
         plan.mask.shrink_to_fit();
         plan.queries.shrink_to_fit();
         plan.keys.shrink_to_fit();
         plan
     }
 
-    /// A chunk and what it looks back on: rounds and tokens.
+    /// Adds a chunk and the one that it looks back on: rounds and tokens.
     fn add(
         &mut self,
-        own: &[(usize, usize)],
+        chunk: &[(usize, usize)],
         before: &[(usize, usize)],
         rows: usize,
         row: &dyn Fn(usize) -> u32,
@@ -125,10 +131,10 @@ impl Plan {
         let size = self.size;
         let at = |part: &[(usize, usize)], place: usize| part.get(place).map(|&(_, token)| token);
         let met: Vec<Option<usize>> =
-            (0..size).map(|p| at(before, p)).chain((0..size).map(|p| at(own, p))).collect();
+            (0..size).map(|p| at(before, p)).chain((0..size).map(|p| at(chunk, p))).collect();
         for place in 0..size {
-            let query = at(own, place);
-            if let Some(&(round, token)) = own.get(place) {
+            let query = at(chunk, place);
+            if let Some(&(round, token)) = chunk.get(place) {
                 self.places[round * rows + row(token) as usize] = self.queries.len() as u32;
             }
             self.queries.push(query.map_or(rows as u32, row));

@@ -1,5 +1,5 @@
 //! Attention of a Transformer-XL (Dai et al. 2019, sections 3.2 and 3.3), in plain Candle: text in
-//! segments, each of which sees the one before it as it was, by positions that are distances.
+//! segments, each of which also sees a memory of earlier tokens, with relative positions.
 //!
 //! ```text
 //! A_ij = ((q_i + u)·k_j + (q_i + v)·(W_R R_{i-j})) / √d
@@ -7,21 +7,21 @@
 //!
 //! for the tokens `j ≤ i` of the segment, and for the `memory` tokens before the segment; `R` are
 //! sinusoids of distances, sines first. `W_R`, `u` and `v` are trained, for each layer. With
-//! `same_length` tokens see `memory` tokens each, themselves counted, and a distance beyond
-//! `clamp_distance` is that one: both are for evaluation with a longer memory (section 4.1, and the
-//! authors' `--same_length` and `--clamp_len`).
+//! `same_length`, each token sees `memory` tokens, itself included; distances beyond
+//! `clamp_distance` count as that distance. Both are for evaluation with a longer memory (section
+//! 4.1, and the authors' `--same_length` and `--clamp_len`).
 //!
-//! **Decision.** A segment is a part of a sequence, and its memory what the layers below made of the
-//! tokens before it, through which no gradient flows: within the pass that reads the sequence. A
-//! layer needs of its memory only what the layer below has made, so that all segments of a sequence
-//! go through a layer at once. What a token can know reaches back by one memory a layer, as in the
-//! paper. The alternative, states that live from one update to the next, would make a run depend on
-//! more than its weights, moments and position: they were made with weights that are gone.
+//! **Decision.** A segment is a part of a sequence. Its memory is the output of the layer below for
+//! the tokens before it, computed within the same pass, and no gradient flows through it. So all
+//! segments of a sequence go through a layer at once. The context of a token reaches back by one
+//! memory per layer, as in the paper. The alternative, states kept from one update to the next,
+//! would make a run depend on more than its weights, moments and position, since the weights that
+//! made those states are gone.
 
 use super::super::positions::{PreparedPositions, sinusoids};
 use super::super::weight::Weight;
 use super::past::padded_rows;
-use super::{Kind, LayerPast, PastRows, Site, Texts};
+use super::{LayerPast, Mechanism, PastRows, Site, Texts};
 use crate::cost::PartCost;
 use crate::{Builder, Pass};
 use candle_core::{D, DType, Result, Tensor};
@@ -30,11 +30,11 @@ use taper_ops::composed::CountedProduct;
 use taper_ops::rng::name_key;
 use taper_ops::{Dropout, composed};
 
-/// Hidden scores get this.
+/// Score of hidden keys.
 const HIDDEN: f64 = -3.0e4;
 
 #[derive(Debug)]
-pub(super) struct Recurrent {
+pub(super) struct TransformerXl {
     segments: Segments,
     /// `W_R (D, D)`, `u` and `v`, `(H, Dh)` each.
     weights: [Weight; 3],
@@ -42,22 +42,22 @@ pub(super) struct Recurrent {
     site: u64,
 }
 
-/// What is computed, beside its parameters.
+/// Settings of the computation, beside its parameters.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Segments {
     pub(super) heads: usize,
-    /// Tokens of a segment, and of its memory.
+    /// Tokens of a segment.
     pub(super) segment: usize,
     pub(super) memory: usize,
-    /// Whether each token sees `memory` tokens, itself counted.
+    /// Whether each token sees `memory` tokens, itself included.
     pub(super) same_length: bool,
-    /// The farthest distance, or 0.
+    /// The largest distance; 0 for no bound.
     pub(super) clamp: usize,
 }
 
 /// Weights and values of the segments of padded sequences.
 struct Attended {
-    /// `(B, H, n, C, M + C)`, first the memory.
+    /// `(B, H, n, C, M + C)`, the memory first.
     weights: Tensor,
     /// `(B, H, n, M + C, Dh)`.
     values: Tensor,
@@ -65,34 +65,36 @@ struct Attended {
 
 impl Segments {
     fn new(site: &Site<'_>) -> Self {
-        let own = site.config.attention(site.causal);
+        let config = site.config.attention(site.causal);
         Self {
             heads: site.config.heads,
-            segment: own.segment,
-            memory: own.memory,
-            same_length: own.same_length,
-            clamp: own.clamp_distance,
+            segment: config.segment,
+            memory: config.memory,
+            same_length: config.same_length,
+            clamp: config.clamp_distance,
         }
     }
 
-    /// Tokens of a segment of a sequence of this length, its segments, and the tokens of a memory.
+    /// Divides a sequence of this length: tokens of a segment, number of segments, and tokens of
+    /// the memory.
     fn cut(self, length: usize) -> (usize, usize, usize) {
         let segment = self.segment.min(length.max(1));
         let count = length.div_ceil(segment);
         (segment, count, self.memory.min(count.saturating_sub(1) * segment))
     }
 
-    /// Of a sequence in whole segments: scores by content and by distance, and what they weigh; and
-    /// the projection of each distance.
+    /// Arithmetic of a sequence in whole segments: scores by content and by distance, the weighted
+    /// sums, and the projection of each distance.
     fn flops(self, width: usize, length: usize) -> f64 {
         let (segment, count, memory) = self.cut(length);
         let seen = (segment + memory) as f64;
         6.0 * (width * count * segment) as f64 * seen + 2.0 * seen * (width * width) as f64
     }
 
-    /// Of a sequence in whole segments: of a token, queries, keys and values, padded and apart, and
-    /// what it gives, and keys and values once more for the memory; in each head its scores of both
-    /// kinds, and what softmax and dropout make of them, and a mask for all heads; the distances.
+    /// Scalars kept for a sequence in whole segments. Per token: queries, keys and values, padded
+    /// and split, the result, and keys and values once more for the memory. Per head: scores of
+    /// both kinds, and what softmax and dropout make of them. For all heads: a mask and the
+    /// distances.
     fn kept(self, width: usize, drops: bool, length: usize) -> f64 {
         let (segment, count, memory) = self.cut(length);
         let padded = count * segment;
@@ -105,8 +107,9 @@ impl Segments {
         padded as f64 * of_token + of_memory + 5.0 * seen * d + added
     }
 
-    /// `qkv (N, 5·D)`: query, key and value, and key and value as the next segment sees them; or
-    /// `(N, 3·D)` where they are the same. `given` are `W_R`, `u` and `v`.
+    /// Computes weights and values from `qkv (N, 5·D)`: query, key and value, and key and value as
+    /// the next segment sees them; or from `(N, 3·D)` if they are the same. `given` are `W_R`, `u`
+    /// and `v`.
     fn attended(self, qkv: &Tensor, given: [&Tensor; 3], lengths: &[usize]) -> Result<Attended> {
         let width = given[0].dim(0)?;
         let padded = wide(&composed::pad(qkv, lengths)?)?;
@@ -114,23 +117,23 @@ impl Segments {
         let (heads, head) = (self.heads, width / self.heads);
         let (segment, count, memory) = self.cut(longest);
         let padded = padded.pad_with_zeros(1, 0, count * segment - longest)?;
-        let own = |part: usize| {
+        let segments = |part: usize| {
             padded
                 .narrow(2, part * width, width)?
                 .reshape((batch, count, segment, heads, head))?
                 .permute((0, 3, 1, 2, 4))?
                 .contiguous() // (B, H, n, C, Dh)
         };
-        // Of each segment the tokens before it.
+        // Tokens before each segment.
         let before: Vec<u32> = (0..count)
             .flat_map(|i| i * segment..i * segment + memory)
             .map(|place| place as u32)
             .collect();
         let before = Tensor::from_vec(before, count * memory, padded.device())?;
         let with_memory = |part: usize| -> Result<Tensor> {
-            let own = own(part)?;
+            let segments = segments(part)?;
             if memory == 0 {
-                return Ok(own);
+                return Ok(segments);
             }
             let part = if columns == 5 * width { part + 2 } else { part };
             let remembered = padded
@@ -140,9 +143,9 @@ impl Segments {
                 .index_select(&before, 1)?
                 .reshape((batch, count, memory, heads, head))?
                 .permute((0, 3, 1, 2, 4))?;
-            Tensor::cat(&[remembered.contiguous()?, own], 3)
+            Tensor::cat(&[remembered.contiguous()?, segments], 3)
         };
-        let (query, keys, values) = (own(0)?, with_memory(1)?, with_memory(2)?);
+        let (query, keys, values) = (segments(0)?, with_memory(1)?, with_memory(2)?);
         let seen = memory + segment;
         let [u, v] = [given[1], given[2]].map(|bias| {
             query.broadcast_add(&bias.to_dtype(query.dtype())?.reshape((1, heads, 1, 1, head))?)
@@ -152,8 +155,8 @@ impl Segments {
             .reshape((groups, segment, head))?
             .times(&keys.reshape((groups, seen, head))?.transpose(1, 2)?.contiguous()?)?
             .reshape((batch, heads, count, segment, seen))?;
-        // Column `c` is of distance `seen - 1 - c`; the row of the last token of a segment is as it
-        // is wanted, and each row before it is one place further to the left.
+        // Column `c` belongs to distance `seen - 1 - c`. This is right for the last token of a
+        // segment; each row before it is shifted one place further to the left.
         let distances = self.distances(given[0], seen, query.dtype())?; // (H, Dh, seen)
         let by_distance = v?
             .transpose(0, 1)?
@@ -174,7 +177,7 @@ impl Segments {
             for (i, query) in (0..count).flat_map(|i| (0..segment).map(move |q| (i, q))) {
                 let is_seen = |key: usize| {
                     let place = i * segment + key;
-                    // Of the farthest keys those that the next token does not see either.
+                    // The farthest keys, which the next token does not see either.
                     let is_near = !self.same_length || key + self.memory > memory + query;
                     key <= memory + query && place >= memory && place < memory + length && is_near
                 };
@@ -186,7 +189,7 @@ impl Segments {
         Ok(Attended { weights: softmax(&scores)?, values })
     }
 
-    /// `W_R R` of the distances below `count`, the farthest first: `(H, Dh, count)`.
+    /// Computes `W_R R` of the distances below `count`, the farthest first: `(H, Dh, count)`.
     fn distances(self, matrix: &Tensor, count: usize, dtype: candle_core::DType) -> Result<Tensor> {
         let width = matrix.dim(0)?;
         let clamp = if self.clamp == 0 { usize::MAX } else { self.clamp };
@@ -203,7 +206,7 @@ impl Segments {
             .contiguous()
     }
 
-    /// `(N, 3·D)` or `(N, 5·D)` → `(N, D)`.
+    /// Attends: `(N, 3·D)` or `(N, 5·D)` → `(N, D)`.
     pub(super) fn run(
         self,
         qkv: &Tensor,
@@ -225,7 +228,7 @@ impl Segments {
     }
 }
 
-impl Recurrent {
+impl TransformerXl {
     pub(super) fn new(build: &mut Builder, site: &Site<'_>) -> Result<Self> {
         let (width, heads, name) = (site.config.d_model, site.config.heads, site.name);
         let mut bias = |bias: &str| {
@@ -241,16 +244,16 @@ impl Recurrent {
         })
     }
 
-    /// What is between the projections, and what is kept of the keys and values of the memory, which
-    /// are projected by themselves in training.
+    /// Cost between the projections, including the keys and values of the memory, which training
+    /// projects separately.
     pub(super) fn cost(site: &Site<'_>) -> PartCost {
-        let (width, own) = (site.config.d_model, site.config.attention(site.causal));
+        let (width, config) = (site.config.d_model, site.config.attention(site.causal));
         let biases = PartCost::table(2, width);
         let matrix = PartCost::table(width, width);
         let segments = Segments::new(site);
         let drops = site.config.attention_dropout > 0.0;
-        let remembered = if own.memory > 0 { width.saturating_mul(16 + 3 * 2) } else { 0 };
-        let between = PartCost::of_sequence(|length| {
+        let remembered = if config.memory > 0 { width.saturating_mul(16 + 3 * 2) } else { 0 };
+        let between = PartCost::per_token(|length| {
             (segments.flops(width, length), segments.kept(width, drops, length))
         });
         (biases + matrix + between).keeping(remembered)
@@ -261,7 +264,7 @@ impl Recurrent {
     }
 }
 
-/// In f32 at least.
+/// Converts to f32 if the type is narrower.
 fn wide(x: &Tensor) -> Result<Tensor> {
     match x.dtype() {
         DType::F16 | DType::BF16 => x.to_dtype(DType::F32),
@@ -269,14 +272,14 @@ fn wide(x: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// Over the last dimension.
+/// Softmax over the last dimension.
 fn softmax(scores: &Tensor) -> Result<Tensor> {
     let largest = scores.detach().max_keepdim(D::Minus1)?;
     let weights = scores.broadcast_sub(&largest)?.exp()?;
     weights.broadcast_div(&weights.sum_keepdim(D::Minus1)?)
 }
 
-impl Kind for Recurrent {
+impl Mechanism for TransformerXl {
     fn remembers(&self) -> bool {
         self.segments.memory > 0
     }
@@ -316,7 +319,7 @@ impl Kind for Recurrent {
         let (_, _, count, segment, seen) = weights.dims5()?;
         let (memory, all) = (seen - segment, count * segment);
         let of_segment = |i: usize| {
-            // Keys before the first token are not there.
+            // There are no keys before the first token.
             let missing = memory.saturating_sub(i * segment);
             let first = (i * segment).saturating_sub(memory);
             let columns = seen - missing;
@@ -344,8 +347,8 @@ impl Kind for Recurrent {
         let (all, mut of_rows) = past.tokens(rows, count)?;
         let Segments { heads, segment, memory, same_length, .. } = self.segments;
         for tokens in &mut of_rows {
-            let own = (tokens.len().saturating_sub(1) / segment) * segment;
-            let seen_by_all = if same_length { tokens.len() } else { own };
+            let before_segment = (tokens.len().saturating_sub(1) / segment) * segment;
+            let seen_by_all = if same_length { tokens.len() } else { before_segment };
             tokens.drain(..seen_by_all.saturating_sub(memory));
         }
         let (longest, head) = (of_rows.iter().map(Vec::len).max().unwrap_or(0), width / heads);

@@ -1,0 +1,44 @@
+//! Options of commands that answer texts, lines or files one by one.
+
+use clap::{Args, ValueEnum};
+use taper_data::SpelledSpecial;
+
+/// What becomes of items that cannot be answered.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Strict {
+    /// Stop at the first line or file that cannot be answered [default: it is named on standard
+    /// error, its place stays empty, the others are answered, and the exit code is 2 at the end]
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+/// What becomes of special tokens that a text spells.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct SpecialTokens {
+    /// What becomes of text that spells a special token, such as </s>, <|endoftext|> or [SEP]
+    #[arg(long = "special-tokens", value_enum, value_name = "RULE", default_value = "warn")]
+    pub(crate) rule: SpecialTokenRule,
+}
+
+/// What becomes of a special token that a text spells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SpecialTokenRule {
+    /// The line is refused
+    Refuse,
+    /// It is text like any other, as in training, and standard error names the line
+    Warn,
+    /// It is text like any other
+    Text,
+    /// It is the token
+    Read,
+}
+
+impl From<SpecialTokenRule> for SpelledSpecial {
+    fn from(rule: SpecialTokenRule) -> Self {
+        match rule {
+            SpecialTokenRule::Refuse => Self::Refuse,
+            SpecialTokenRule::Warn | SpecialTokenRule::Text => Self::Text,
+            SpecialTokenRule::Read => Self::Read,
+        }
+    }
+}

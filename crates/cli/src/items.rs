@@ -1,0 +1,117 @@
+//! Items of a text or of a command line that are answered one by one: of a bad one it is told what
+//! is wrong, its place is kept, and the others are answered all the same.
+
+use anyhow::{Result, bail};
+use taper_data::Tokenizer;
+use taper_run::one_line;
+
+use crate::arguments::{SpecialTokenRule, SpecialTokens, Strict};
+use crate::text::say;
+
+/// Lines that are named because they spell special tokens.
+const NAMED: usize = 10;
+
+/// Items without an answer.
+#[derive(Debug)]
+pub(crate) struct Faults {
+    /// Whether the first ends the command.
+    strict: bool,
+    count: usize,
+    first: String,
+}
+
+impl Faults {
+    /// None yet.
+    pub(crate) fn new(arguments: Strict) -> Self {
+        Self { strict: arguments.strict, count: 0, first: String::new() }
+    }
+
+    /// Says what is wrong with an item, and gives it for the item's place.
+    ///
+    /// # Errors
+    /// `error` itself, where one bad item ends the command.
+    pub(crate) fn note(&mut self, error: anyhow::Error) -> Result<String> {
+        if self.strict {
+            return Err(error);
+        }
+        let message = one_line(&error);
+        say(&message);
+        self.count += 1;
+        if self.count == 1 {
+            self.first.clone_from(&message);
+        }
+        Ok(message)
+    }
+
+    /// Sums up, of `all` items.
+    ///
+    /// # Errors
+    /// Where one has no answer.
+    pub(crate) fn end(self, all: usize) -> Result<()> {
+        match self.count {
+            0 => Ok(()),
+            1 => bail!("1 of {all} has no answer: {}", self.first),
+            count => bail!("{count} of {all} have no answer; the first: {}", self.first),
+        }
+    }
+}
+
+/// Tells of lines that spell special tokens where these are taken as text.
+#[derive(Debug)]
+pub(crate) struct SpelledLines<'a> {
+    tokenizer: &'a Tokenizer,
+    /// How many lines are still to be named.
+    left: usize,
+}
+
+impl<'a> SpelledLines<'a> {
+    /// Texts that `tokenizer` reads.
+    pub(crate) fn new(tokenizer: &'a Tokenizer, arguments: SpecialTokens) -> Self {
+        let left = if arguments.rule == SpecialTokenRule::Warn { NAMED } else { 0 };
+        Self { tokenizer, left }
+    }
+
+    /// Looks at the text at `place`.
+    pub(crate) fn look(&mut self, text: &str, place: impl FnOnce() -> String) {
+        if self.left == 0 {
+            return;
+        }
+        let Some(token) = self.tokenizer.spelled(text) else { return };
+        self.left -= 1;
+        say(&format!(
+            "{}: spells the special token {token}, which is taken as text; --special-tokens read \
+             makes it the token",
+            place()
+        ));
+        if self.left == 0 {
+            say("other lines that spell special tokens are not named");
+        }
+    }
+
+    /// Looks at lines of a text, from line 1 on.
+    pub(crate) fn look_at_lines(&mut self, lines: &[String], file: &str) {
+        for (index, line) in lines.iter().enumerate() {
+            self.look(line, || format!("{file}, line {}", index + 1));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::anyhow;
+
+    #[test]
+    fn faults_are_summed_up_and_the_first_may_end_all() {
+        let mut faults = Faults::new(Strict { strict: false });
+        assert_eq!(
+            faults.note(anyhow!("is empty").context("line 2")).expect("noted"),
+            "line 2: is empty"
+        );
+        assert!(faults.note(anyhow!("line 4: is empty")).is_ok());
+        let error = faults.end(5).expect_err("two faults").to_string();
+        assert_eq!(error, "2 of 5 have no answer; the first: line 2: is empty");
+        assert!(Faults::new(Strict { strict: false }).end(5).is_ok());
+        assert!(Faults::new(Strict { strict: true }).note(anyhow!("is empty")).is_err());
+    }
+}

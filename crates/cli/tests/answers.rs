@@ -1,0 +1,337 @@
+//! What is answered one by one: a bad item costs itself alone, special tokens are what is asked
+//! for, a probability is that of the text, and no answer is made of numbers that are not finite.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::{Workspace, refused, stderr, stdout};
+use serde_json::{Value, json};
+
+/// A folder of the library Transformers, of `scripts/golden`.
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../run/tests/golden").join(name)
+}
+
+/// The run `name` of a golden folder.
+fn import(workspace: &Workspace, name: &str) {
+    workspace.succeed(&["import", golden(name).to_str().expect("a path"), name]);
+}
+
+fn records(lines: &str) -> Vec<Value> {
+    lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+/// Runs a command on lines of which the second is bad: that one is told with its place, which stays
+/// empty, the others are what they are alone, and with --strict it ends the command.
+fn second_is_bad(workspace: &Workspace, command: &[&str], lines: [&str; 3], fragments: &[&str]) {
+    let input = lines.map(|line| format!("{line}\n")).concat();
+    let run = |more: &[&str], input: &str| {
+        workspace.run_with_input(&[command, more].concat(), input.as_bytes())
+    };
+    let output = run(&[], &input);
+    refused(&output, fragments);
+    refused(&output, &["1 of 3 has no answer"]);
+    let (all, said) = (stdout(&output), stderr(&output));
+    assert_eq!(said.lines().filter(|line| line.contains(fragments[0])).count(), 2, "{said}");
+    let found: Vec<&str> = all.lines().collect();
+    assert_eq!((found.len(), found[1]), (3, ""), "{all}");
+    let good = run(&[], &format!("{}\n{}\n", lines[0], lines[2]));
+    assert!(good.status.success(), "{}", stderr(&good));
+    assert_eq!(stdout(&good), format!("{}\n{}\n", found[0], found[2]));
+
+    let output = run(&["--json"], &input);
+    refused(&output, fragments);
+    let found = records(&stdout(&output));
+    assert_eq!((found.len(), &found[1]["line"]), (3, &json!(2)), "{found:?}");
+    let error = found[1]["error"].as_str().expect("an error");
+    assert!(error.contains(fragments[0]), "{error}");
+    assert!(found[0].get("error").is_none() && found[2].get("error").is_none(), "{found:?}");
+
+    let output = run(&["--strict"], &input);
+    refused(&output, fragments);
+    assert!(!stderr(&output).contains("1 of 3"), "{}", stderr(&output));
+    assert!(stdout(&output).lines().count() < 2, "{}", stdout(&output));
+}
+
+#[test]
+fn a_bad_line_costs_itself_alone() {
+    let workspace = Workspace::of_frozen_run();
+    for name in ["gpt2", "bert-classifier", "bert-spans"] {
+        import(&workspace, name);
+    }
+    let texts = ["The sea sails on.", "", "Nothing is lost!"];
+    let line = "line 2: has an empty text";
+    second_is_bad(&workspace, &["predict", "bert-classifier"], texts, &[line]);
+    let score = ["score", "gpt2", "--text", "-"];
+    second_is_bad(&workspace, &score, texts, &["line 2: is empty", "standard input"]);
+    let asked = |question: &str| json!({ "question": question, "context": "The sea." }).to_string();
+    let (first, third) = (asked("what?"), asked("the?"));
+    let spans = ["predict", "bert-spans"];
+    let cut = "{\"question\": \"wh";
+    second_is_bad(&workspace, &spans, [&first, cut, &third], &["line 2: expected {"]);
+    let empty = asked(" ");
+    second_is_bad(&workspace, &spans, [&first, &empty, &third], &["line 2: \"question\" is empty"]);
+    let choices = |text: &str| json!({ "prompt": "The", "choices": [text, "!"] }).to_string();
+    let (first, third) = (choices(" sea"), choices(" sail"));
+    let score = ["score", "gpt2", "--choices", "-"];
+    second_is_bad(&workspace, &score, [&first, "{}", &third], &["line 2: missing field"]);
+    let empty = choices("");
+    second_is_bad(&workspace, &score, [&first, &empty, &third], &["line 2: choice 1: is empty"]);
+
+    // Translations, of which an overlong one is refused only where that is asked for.
+    let long = "red cat ".repeat(200);
+    let translate = ["translate", "run", "--overlong", "error"];
+    let lines = ["red cat", long.as_str(), "two dogs"];
+    second_is_bad(&workspace, &translate, lines, &["line 2 has"]);
+    let n_best = [&translate[..], &["--n-best", "2"]].concat();
+    let output = workspace.run_with_input(&n_best, lines.join("\n").as_bytes());
+    let numbers: Vec<String> = stdout(&output)
+        .lines()
+        .map(|line| line.split('\t').next().unwrap_or_default().to_owned())
+        .collect();
+    assert_eq!(numbers, ["1", "1", "2", "3", "3"]);
+    // A file appears whole, the empty place included.
+    workspace.write("in.txt", lines.join("\n") + "\n");
+    let files = ["--input", "in.txt", "--output", "out.txt"];
+    refused(&workspace.run(&[&translate[..], &files].concat()), &["1 of 3", "line 2 has"]);
+    let written = fs::read_to_string(workspace.path("out.txt")).expect("written");
+    assert_eq!(written.lines().nth(1), Some(""));
+    let strict = ["--input", "in.txt", "--output", "strict.txt", "--strict"];
+    refused(&workspace.run(&[&translate[..], &strict].concat()), &["line 2 has"]);
+    assert!(!workspace.path("strict.txt").exists());
+
+    // Pairs, of which one side may be too long.
+    workspace.write("a.aa", format!("red cat\n{long}\ntwo dogs\n"));
+    workspace.write("a.bb", "cat red\ncat red\ndogs two\n");
+    let pairs = ["score", "run", "--source", "a.aa", "--target", "a.bb"];
+    let output = workspace.run(&pairs);
+    refused(&output, &["a.aa, line 2", "1 of 3"]);
+    let found = stdout(&output);
+    let found: Vec<&str> = found.lines().collect();
+    assert!(found.len() == 3 && found[1].is_empty() && found[2].starts_with('-'), "{found:?}");
+
+    // Prompts.
+    workspace.write("prompts", "The sea\n\nNothing\n");
+    let generate = ["generate", "gpt2", "--temperature", "0", "-n", "3", "--prompts", "prompts"];
+    let output = workspace.run(&generate);
+    refused(&output, &["prompt 2: is empty", "1 of 3"]);
+    assert_eq!(stdout(&output).split("---------------\n").nth(1), Some("\n"));
+    let found = records(&stdout(&workspace.run(&[&generate[..], &["--json"]].concat())));
+    assert!(found[1]["error"].is_string() && found[2]["text"].is_string(), "{found:?}");
+}
+
+#[test]
+fn a_bad_picture_costs_itself_alone() {
+    let workspace = Workspace::of_text();
+    import(&workspace, "vit");
+    let picture = image::RgbImage::from_fn(8, 8, |x, y| image::Rgb([(x * 30) as u8, 9, y as u8]));
+    picture.save(workspace.path("good.png")).expect("written");
+    let bytes = fs::read(workspace.path("good.png")).expect("read");
+    workspace.write("cut.png", &bytes[..bytes.len() / 2]);
+    let output = workspace.run(&["predict", "vit", "cut.png", "good.png", "none.png"]);
+    refused(&output, &["2 of 3", "the first: cut.png"]);
+    let (found, said) = (stdout(&output), stderr(&output));
+    assert!(said.contains("none.png: ") && said.contains("cut.png: is no PNG"), "{said}");
+    let found: Vec<&str> = found.lines().collect();
+    assert_eq!((found[0], found[2]), ("cut.png\t", "none.png\t"));
+    assert!(found[1].starts_with("good.png\t") && found[1].len() > 12, "{found:?}");
+    let json = workspace.run(&["predict", "vit", "cut.png", "good.png", "--json"]);
+    let found = records(&stdout(&json));
+    assert_eq!(found[0]["image"], "cut.png");
+    assert!(found[0]["error"].is_string() && found[1]["label"].is_string(), "{found:?}");
+    workspace.fail(&["predict", "vit", "cut.png", "good.png", "--strict"], &["cut.png: is no PNG"]);
+    let seen = ["predict", "vit", "good.png", "cut.png", "--attention", "seen"];
+    refused(&workspace.run(&seen), &["1 of 2"]);
+    assert!(workspace.path("seen/good.png").exists() && !workspace.path("seen/cut.png").exists());
+}
+
+#[test]
+fn special_tokens_that_a_text_spells_are_what_is_asked_for() {
+    let workspace = Workspace::of_frozen_run();
+    for name in ["gpt2", "bert-classifier"] {
+        import(&workspace, name);
+    }
+    let run = |arguments: &[&str], rule: &str, input: &str| {
+        let rule = ["--special-tokens", rule];
+        workspace.run_with_input(&[arguments, &rule].concat(), input.as_bytes())
+    };
+    // Each command: text by default, with a warning; the token; and refused, with the line.
+    for (arguments, text, token) in [
+        (&["predict", "bert-classifier"][..], "The sea [SEP] sails on.", "[SEP]"),
+        (&["score", "gpt2", "--text", "-"], "The sea<|endoftext|>the", "<|endoftext|>"),
+        (
+            &["generate", "gpt2", "--temperature", "0", "-n", "4"],
+            "sea<|endoftext|>",
+            "<|endoftext|>",
+        ),
+        (&["translate", "run"], "red </s> cat", "</s>"),
+        (&["tokenizer", "encode", "gpt2"], "sea<|endoftext|>", "<|endoftext|>"),
+    ] {
+        let default = workspace.run_with_input(arguments, text.as_bytes());
+        assert!(default.status.success(), "{arguments:?}: {}", stderr(&default));
+        let said = stderr(&default);
+        assert!(said.contains(&format!("spells the special token {token}")), "{said}");
+        assert!(said.contains("line 1") || said.contains("the prompt"), "{said}");
+        let plain = run(arguments, "text", text);
+        assert_eq!((stdout(&plain), stderr(&plain).contains("special")), (stdout(&default), false));
+        let read = run(arguments, "read", text);
+        assert!(read.status.success(), "{arguments:?}: {}", stderr(&read));
+        assert!(stdout(&read) != stdout(&plain), "{arguments:?}: {}", stdout(&read));
+        assert!(!stderr(&read).contains("special"), "{}", stderr(&read));
+        refused(&run(arguments, "refuse", text), &[token]);
+        // A text without any is no matter of the rule.
+        let other = "The sea";
+        let all =
+            ["text", "read", "refuse", "warn"].map(|rule| stdout(&run(arguments, rule, other)));
+        assert!(all.iter().all(|one| *one == all[0]), "{all:?}");
+    }
+    let ids = |rule: &str| stdout(&run(&["tokenizer", "encode", "gpt2"], rule, "<|endoftext|>"));
+    assert_eq!(ids("read").trim().split(' ').count(), 1);
+    assert!(ids("text").trim().split(' ').count() > 3);
+    // Only some lines are named.
+    let many = "a </s>\n".repeat(30);
+    let said = stderr(&run(&["tokenizer", "encode", "run"], "warn", &many));
+    assert_eq!(said.lines().count(), 11, "{said}");
+    // A translation that is begun one way is not gone on with another.
+    workspace.write("target.bb", "cat </s> red\n");
+    workspace.write("source.aa", "red cat\n");
+    let pairs = ["score", "run", "--source", "source.aa", "--target", "target.bb"];
+    let read = workspace.run(&[&pairs[..], &["--special-tokens", "read"]].concat());
+    refused(&read, &["target.bb, line 1: has special tokens"]);
+}
+
+/// Of characters, whose text is read as it was written.
+#[test]
+fn the_probability_of_a_text_is_that_of_its_score() {
+    let workspace = Workspace::of_text();
+    let lines = ["--set", "data.text.documents=lines"];
+    workspace.succeed(&[&["train", "tiny.toml", "--run", "run"][..], &lines].concat());
+    let generate = |more: &[&str]| {
+        let drawn = ["generate", "run", "--temperature", "1", "--samples", "24", "--json"];
+        let output = workspace.run_with_input(&[&drawn[..], more].concat(), b"");
+        assert!(output.status.success(), "{}", stderr(&output));
+        records(&stdout(&output))
+    };
+    let number = |of: &Value| of.as_f64().expect("a number");
+    let score = |texts: &[String]| {
+        let input = texts.iter().map(|text| format!("{text}\n")).collect::<String>();
+        let arguments = ["score", "run", "--text", "-", "--json", "--special-tokens", "read"];
+        records(&stdout(&workspace.run_with_input(&arguments, input.as_bytes())))
+    };
+    // With the end where the model wrote it, and without where the text was cut.
+    let texts = generate(&["-n", "12"]);
+    let (mut cut, mut ended) = (0, 0);
+    let whole: Vec<String> = texts
+        .iter()
+        .map(|one| {
+            let text = one["text"].as_str().expect("text");
+            match (one["finish_reason"].as_str(), &one["truncated"]) {
+                (Some("length"), Value::Bool(true)) => {
+                    cut += 1;
+                    assert_eq!(one["tokens"], 12);
+                    text.to_owned()
+                }
+                (Some("stop"), Value::Bool(false)) => {
+                    ended += 1;
+                    format!("{text}</s>")
+                }
+                other => panic!("{other:?}"),
+            }
+        })
+        .collect();
+    assert!(cut > 0 && ended > 0, "{cut} {ended}");
+    for (one, score) in texts.iter().zip(score(&whole)) {
+        let (found, wanted) = (number(&one["log_probability"]), number(&score["log_probability"]));
+        assert!((found - wanted).abs() < 1e-4, "{one} {score}");
+    }
+    // A prompt that begins as a document does.
+    let prompt = "</s>red";
+    let after = generate(&["--prompt", prompt, "-n", "8", "--special-tokens", "read"]);
+    let after: Vec<&Value> = after.iter().filter(|one| one["text"] != "").collect();
+    let questions: String = after
+        .iter()
+        .map(|one| {
+            let end = if one["finish_reason"] == "stop" { "</s>" } else { "" };
+            let text = format!("{}{end}", one["text"].as_str().expect("text"));
+            json!({ "prompt": "red", "choices": [text] }).to_string() + "\n"
+        })
+        .collect();
+    let arguments = ["score", "run", "--choices", "-", "--json", "--special-tokens", "read"];
+    let scores = records(&stdout(&workspace.run_with_input(&arguments, questions.as_bytes())));
+    assert_eq!(scores.len(), after.len());
+    for (one, score) in after.iter().zip(scores) {
+        let wanted = number(&score["log_probabilities"][0]);
+        assert!((number(&one["log_probability"]) - wanted).abs() < 1e-4, "{one} {score}");
+    }
+    // No run of three characters of the prompt comes again.
+    let prompt = "red cat red dog ";
+    let runs = |text: &str| -> Vec<String> {
+        let all: Vec<char> = text.chars().collect();
+        all.windows(3).map(|run| run.iter().collect()).collect()
+    };
+    let drawn =
+        generate(&["--prompt", prompt, "-n", "30", "--no-repeat-ngram", "3", "--seed", "2"]);
+    for one in drawn {
+        let all = runs(&format!("{prompt}{}", one["text"].as_str().expect("text")));
+        let own = prompt.chars().count() - 2;
+        assert!((own..all.len()).all(|at| !all[..at].contains(&all[at])), "{one}");
+    }
+}
+
+/// A copy of a golden folder with weights that are finite and so large that sums of products are
+/// not.
+fn overflowing(workspace: &Workspace, name: &str) {
+    let folder = workspace.path(&format!("{name}-folder"));
+    fs::create_dir(&folder).expect("a folder");
+    for entry in fs::read_dir(golden(name)).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        fs::copy(&path, folder.join(path.file_name().expect("a name"))).expect("copied");
+    }
+    let path = folder.join("model.safetensors");
+    let mut bytes = fs::read(&path).expect("read");
+    let head = u64::from_le_bytes(bytes[..8].try_into().expect("a length")) as usize + 8;
+    for value in bytes[head..].chunks_exact_mut(4) {
+        let weight = f32::from_le_bytes([value[0], value[1], value[2], value[3]]);
+        value.copy_from_slice(&(weight * 1e30).to_le_bytes());
+    }
+    fs::write(&path, bytes).expect("written");
+    workspace.succeed(&["import", &format!("{name}-folder"), name]);
+}
+
+#[test]
+fn no_answer_is_made_of_numbers_that_are_not_finite() {
+    let workspace = Workspace::of_text();
+    for name in ["gpt2", "bert-classifier", "bert-spans", "vit"] {
+        overflowing(&workspace, name);
+    }
+    image::RgbImage::new(8, 8).save(workspace.path("image.png")).expect("written");
+    let asked = json!({ "question": "what?", "context": "The sea." }).to_string();
+    let choices = json!({ "prompt": "The", "choices": [" sea", "!"] }).to_string();
+    let evaluate = ["evaluate", "gpt2", "--set", "data.dir=data", "--set", "data.test=[\"text\"]"];
+    for (arguments, input) in [
+        (&["generate", "gpt2", "--temperature", "0"][..], "The sea"),
+        (&["generate", "gpt2", "--sample", "--json"], "The sea"),
+        (&["score", "gpt2", "--text", "-"], "The sea"),
+        (&["score", "gpt2", "--text", "-", "--json"], "The sea"),
+        (&["score", "gpt2", "--choices", "-"], &choices),
+        (&["attention", "gpt2", "The sea"], ""),
+        (&evaluate, ""),
+        (&["predict", "bert-classifier"], "The sea"),
+        (&["predict", "bert-classifier", "--json"], "The sea"),
+        (&["attention", "bert-classifier", "The sea"], ""),
+        (&["predict", "bert-spans"], &asked),
+        (&["predict", "vit", "image.png"], ""),
+        (&["predict", "vit", "image.png", "--attention", "seen"], ""),
+    ] {
+        let output = workspace.run_with_input(arguments, input.as_bytes());
+        let said = stdout(&output) + &stderr(&output);
+        assert!(!output.status.success(), "{arguments:?}: {said}");
+        let is_told = said.contains("not finite") || said.contains("not a distribution");
+        assert!(is_told && said.contains("weights"), "{arguments:?}: {said}");
+        let printed = stdout(&output);
+        assert!(!printed.contains("NaN") && !printed.contains("inf"), "{arguments:?}: {printed}");
+        assert!(!printed.contains("null"), "{arguments:?}: {printed}");
+    }
+}

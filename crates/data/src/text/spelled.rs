@@ -1,0 +1,142 @@
+//! Text that spells a special token: it is text like any other, the token, or refused.
+
+use std::sync::{Arc, OnceLock};
+
+use serde::Deserialize;
+use tokenizers::AddedToken;
+
+use crate::text::special::Marks;
+use crate::text::tokenizer::fault;
+use crate::{Error, Result, Tokenizer, TokenizerPair};
+
+/// What becomes of text that spells a special token, such as `</s>`, `<|endoftext|>` or `[SEP]`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SpelledSpecial {
+    /// It is text like any other, as all training text is.
+    #[default]
+    Text,
+    /// It is the token.
+    Read,
+    /// It is refused.
+    Refuse,
+}
+
+/// How a tokenizer takes such text. What it needs for that is made when it is first asked for, and
+/// shared.
+#[derive(Clone, Default)]
+pub(super) struct Spelling {
+    rule: SpelledSpecial,
+    known: Arc<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// The special tokens as text spells them.
+    names: OnceLock<Vec<String>>,
+    /// What reads them.
+    reader: OnceLock<tokenizers::Tokenizer>,
+}
+
+impl Tokenizer {
+    /// This tokenizer, which takes text that spells a special token by `rule` from now on.
+    #[must_use]
+    pub fn with_spelled(&self, rule: SpelledSpecial) -> Self {
+        let mut other = self.clone();
+        other.spelling.rule = rule;
+        other
+    }
+
+    /// How it takes such text.
+    pub fn spelled_rule(&self) -> SpelledSpecial {
+        self.spelling.rule
+    }
+
+    /// The first special token that a text spells.
+    pub fn spelled(&self, text: &str) -> Option<&str> {
+        let names = self.spelling.known.names.get_or_init(|| self.special_names());
+        let place = |name: &String| text.find(name.as_str());
+        let found = names.iter().filter_map(|name| Some((place(name)?, name)));
+        // Of two at one place the longer, as the library reads them.
+        let first = found.min_by_key(|(at, name)| (*at, std::cmp::Reverse(name.len())));
+        first.map(|(_, name)| name.as_str())
+    }
+
+    /// Refuses a text that spells a special token where that is the rule.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SpelledSpecial`] with the token.
+    pub fn check_spelled(&self, text: &str) -> Result<()> {
+        match self.spelled(text) {
+            Some(token) if self.spelling.rule == SpelledSpecial::Refuse => {
+                Err(Error::SpelledSpecial { token: token.to_owned() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether special tokens are read where text spells them.
+    pub(super) fn reads_special(&self) -> bool {
+        self.spelling.rule == SpelledSpecial::Read
+    }
+
+    /// The library's tokenizer that reads a text by the rule.
+    ///
+    /// # Errors
+    ///
+    /// If the rule refuses the text, or the library a token.
+    pub(super) fn reader_of(&self, text: &str) -> Result<&tokenizers::Tokenizer> {
+        match self.spelling.rule {
+            SpelledSpecial::Text => Ok(&self.inner),
+            SpelledSpecial::Refuse => self.check_spelled(text).map(|()| &*self.inner),
+            SpelledSpecial::Read => {
+                let reader = &self.spelling.known.reader;
+                if let Some(reader) = reader.get() {
+                    return Ok(reader);
+                }
+                let mut inner = (*self.inner).clone();
+                // A vocabulary may have them without a word in its file that they are special.
+                let added = inner.get_added_tokens_decoder();
+                let special =
+                    |name: &String| added.values().any(|one| one.special && one.content == *name);
+                let missing: Vec<AddedToken> = self
+                    .special_names()
+                    .into_iter()
+                    .filter(|name| !special(name))
+                    .map(|name| AddedToken::from(name, true))
+                    .collect();
+                inner.add_special_tokens(missing).map_err(fault("read special tokens"))?;
+                inner.set_encode_special_tokens(false);
+                Ok(reader.get_or_init(|| inner))
+            }
+        }
+    }
+
+    /// The special tokens: those that have a meaning here, and those that the file says are special.
+    fn special_names(&self) -> Vec<String> {
+        let marks = self.marks().ok();
+        let is_mark = |id: u32| {
+            marks.is_some_and(|Marks { class, separator, mask }| {
+                [class, separator, mask].contains(&id)
+            })
+        };
+        let ids = 0..self.vocabulary_size() as u32;
+        let own = ids.filter(|&id| self.special.contains(id) || is_mark(id));
+        let mut names: Vec<String> = own.filter_map(|id| self.token(id)).collect();
+        let added = self.inner.get_added_tokens_decoder();
+        names.extend(added.values().filter(|one| one.special).map(|one| one.content.clone()));
+        names.sort_unstable();
+        names.dedup();
+        names.retain(|name| !name.is_empty());
+        names
+    }
+}
+
+impl TokenizerPair {
+    /// These tokenizers, which take text that spells a special token by `rule` from now on.
+    #[must_use]
+    pub fn with_spelled(&self, rule: SpelledSpecial) -> Self {
+        self.map(|tokenizer| tokenizer.with_spelled(rule))
+    }
+}

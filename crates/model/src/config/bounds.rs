@@ -1,0 +1,79 @@
+//! What figures may be: beyond these bounds no model of use lies, and numbers in f32, or products of
+//! sizes, would not be what they look like.
+
+use std::ops::RangeInclusive;
+
+use crate::ModelError;
+
+/// Widths. What no memory holds is told with the memory that it would take; beyond this, sizes
+/// themselves could not be added up.
+pub(super) const WIDTHS: RangeInclusive<usize> = 1..=usize::MAX >> 8;
+/// Layers, experts, and what else is counted.
+pub(super) const COUNTS: RangeInclusive<usize> = 1..=1 << 16;
+/// Tokens and positions, whose numbers have 32 bits.
+pub(super) const TOKENS: RangeInclusive<usize> = 1..=u32::MAX as usize;
+/// Factors of a loss.
+pub(super) const FACTORS: RangeInclusive<f64> = 0.0..=1e6;
+/// What is added to a variance. Below the least of these it would be 0 in f32, and above the last
+/// nothing would be left of the variance.
+pub(super) const EPSILONS: RangeInclusive<f64> = f32::MIN_POSITIVE as f64..=1.0;
+
+/// Refuses a size beyond `bounds`.
+pub(super) fn size(
+    key: &str,
+    value: usize,
+    bounds: RangeInclusive<usize>,
+) -> Result<(), ModelError> {
+    let (least, most) = (bounds.start(), bounds.end());
+    let requirement = match value {
+        _ if value < *least => format!("at least {least}"),
+        _ if value > *most => format!("at most {most}"),
+        _ => return Ok(()),
+    };
+    Err(ModelError::Config(format!("{key} = {value}: it must be {requirement}")))
+}
+
+/// Refuses a number beyond `bounds`, or that is none.
+pub(super) fn number(key: &str, value: f64, bounds: RangeInclusive<f64>) -> Result<(), ModelError> {
+    let (least, most) = (*bounds.start(), *bounds.end());
+    let requirement = match value {
+        _ if value < least => format!("at least {}", shown(least)),
+        _ if value > most => format!("at most {}", shown(most)),
+        _ if value.is_nan() => "a number".to_owned(),
+        _ => return Ok(()),
+    };
+    Err(ModelError::Config(format!("{key} = {value:?}: it must be {requirement}")))
+}
+
+/// With an exponent where all digits would be dozens.
+fn shown(number: f64) -> String {
+    if number == 0.0 || number.abs() >= 1e-6 {
+        format!("{number}")
+    } else {
+        format!("{number:.1e}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_beyond_all_measure_are_refused_with_their_key() {
+        let said = |value: f64| number("model.a", value, EPSILONS).map_err(|e| e.to_string());
+        assert_eq!(said(1e-12), Ok(()));
+        assert_eq!(said(1e300).unwrap_err(), "model.a = 1e300: it must be at most 1");
+        assert_eq!(said(f64::INFINITY).unwrap_err(), "model.a = inf: it must be at most 1");
+        assert_eq!(said(f64::NAN).unwrap_err(), "model.a = NaN: it must be a number");
+        for value in [-1e-5, 0.0, 1e-300] {
+            let said = said(value).unwrap_err();
+            assert_eq!(said, format!("model.a = {value:?}: it must be at least 1.2e-38"));
+        }
+        let said = |value: usize| size("model.b", value, WIDTHS).map_err(|e| e.to_string());
+        assert_eq!((said(1), said(1 << 20)), (Ok(()), Ok(())));
+        assert_eq!(said(0).unwrap_err(), "model.b = 0: it must be at least 1");
+        let most = usize::MAX >> 8;
+        let refusal = format!("model.b = {}: it must be at most {most}", usize::MAX);
+        assert_eq!(said(usize::MAX).unwrap_err(), refusal);
+    }
+}

@@ -1,0 +1,131 @@
+//! What a run cannot be loaded without, kept in memory while it is trained: whoever removes it from
+//! the disk costs no run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::RunFolder;
+use crate::folder::files::write_atomically;
+
+/// The files of a run that are written before the first update and stay as they are.
+const FILES: [&str; 7] = [
+    "config.toml",
+    "tokenizer.json",
+    "tokenizer.source.json",
+    "tokenizer.target.json",
+    "data.json",
+    "commands.jsonl",
+    "embeddings.tsv",
+];
+/// Folders of a run all of whose files are such.
+const FOLDERS: [&str; 1] = ["text"];
+
+/// Files of a run as they were when training began.
+#[derive(Debug)]
+pub(crate) struct KeptFiles {
+    root: PathBuf,
+    /// Names within the run, and contents.
+    files: Vec<(PathBuf, Vec<u8>)>,
+}
+
+impl KeptFiles {
+    /// Those of `folder` that are there now.
+    ///
+    /// # Errors
+    /// When one cannot be read.
+    pub(crate) fn of(folder: &RunFolder) -> Result<Self> {
+        let root = folder.root().to_owned();
+        let mut names: Vec<PathBuf> = FILES.iter().map(PathBuf::from).collect();
+        for name in FOLDERS {
+            let entries = fs::read_dir(root.join(name)).into_iter().flatten().flatten();
+            names.extend(entries.map(|entry| Path::new(name).join(entry.file_name())));
+        }
+        names.retain(|name| root.join(name).is_file());
+        names.sort();
+        let read = |name: PathBuf| {
+            let path = root.join(&name);
+            let bytes =
+                fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            Ok((name, bytes))
+        };
+        let files = names.into_iter().map(read).collect::<Result<_>>()?;
+        Ok(Self { root, files })
+    }
+
+    /// The folder of the run.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Writes those that are gone again, where the run's folder is still there; their names.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub(crate) fn restore(&self) -> Result<Vec<String>> {
+        let mut restored = Vec::new();
+        if !self.root.is_dir() {
+            return Ok(restored);
+        }
+        for (name, bytes) in &self.files {
+            // What somebody has put in its place is theirs.
+            if fs::symlink_metadata(self.root.join(name)).is_err() {
+                write(&self.root, name, bytes)?;
+                restored.push(name.display().to_string());
+            }
+        }
+        Ok(restored)
+    }
+
+    /// Writes all of them but the configuration into another folder.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub(crate) fn copy_to(&self, root: &Path) -> Result<()> {
+        let mut files = self.files.iter().filter(|(name, _)| name != Path::new("config.toml"));
+        files.try_for_each(|(name, bytes)| write(root, name, bytes))
+    }
+}
+
+fn write(root: &Path, name: &Path, bytes: &[u8]) -> Result<()> {
+    let path = root.join(name);
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    write_atomically(&path, bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_gone_is_written_again_and_what_is_there_is_left() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let root = folder.path().join("run");
+        fs::create_dir_all(root.join("text")).expect("folder");
+        for name in ["config.toml", "tokenizer.json", "text/train.json", "notes.txt"] {
+            fs::write(root.join(name), name).expect("write");
+        }
+        let kept = KeptFiles::of(&RunFolder::new(&root)).expect("readable");
+        assert!(kept.restore().expect("nothing to do").is_empty());
+        fs::remove_dir_all(root.join("text")).expect("remove");
+        for name in ["tokenizer.json", "notes.txt"] {
+            fs::remove_file(root.join(name)).expect("remove");
+        }
+        fs::write(root.join("config.toml"), "edited").expect("write");
+        assert_eq!(kept.restore().expect("written"), ["text/train.json", "tokenizer.json"]);
+        let read = |name: &str| fs::read_to_string(root.join(name)).expect("there");
+        assert_eq!(read("tokenizer.json"), "tokenizer.json");
+        assert_eq!(read("text/train.json"), "text/train.json");
+        assert_eq!(read("config.toml"), "edited");
+        assert!(!root.join("notes.txt").exists(), "no file of the run");
+        let other = folder.path().join("other");
+        kept.copy_to(&other).expect("written");
+        assert!(other.join("text/train.json").is_file() && !other.join("config.toml").exists());
+        // A folder that is gone is not made again.
+        fs::remove_dir_all(&root).expect("remove");
+        assert!(kept.restore().expect("nothing to do").is_empty() && !root.exists());
+    }
+}

@@ -1,0 +1,282 @@
+//! What a family of models declares: tables in which names of the library Transformers stand beside
+//! those of a run. Reading, writing and refusing are written once, for all families.
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+use taper_data::Task;
+
+use super::keys::Key;
+use crate::config::RunConfig;
+
+/// A family of models: GPT-2, BERT, and so on.
+pub(super) struct Family {
+    /// Its name, as people write it.
+    pub(super) name: &'static str,
+    /// Its `model_type` in `config.json`.
+    pub(super) model_type: &'static str,
+    /// The models that can be read. Of those for a task the first whose head a run has is written.
+    pub(super) architectures: &'static [Architecture],
+    /// Sets what its models have in common, and no key says.
+    pub(super) base: fn(&mut RunConfig),
+    /// Keys of `config.json`, in the order in which they are read.
+    pub(super) keys: &'static [Key],
+    /// Keys of `[model]` that shape no weights of such a model: any value can be exported.
+    pub(super) free: &'static [&'static str],
+    /// Beginning of the names of all tensors but those of heads; some files leave it out.
+    pub(super) prefix: &'static str,
+    /// Parameters of a run beside tensors of a folder. Of several for one the last that is there is
+    /// read; written is the first where the output is tied to the embedding, and else the last.
+    pub(super) modules: &'static [Module],
+    /// Tensors that are tied to a parameter, and that some files have beside it: its name here, and
+    /// theirs.
+    pub(super) copies: &'static [(&'static str, &'static str)],
+    /// Patterns of further tensors that the models here have no use for.
+    pub(super) unused: &'static [&'static str],
+}
+
+/// A model that a folder can hold.
+pub(super) struct Architecture {
+    /// Its name in `architectures` of `config.json`.
+    pub(super) name: &'static str,
+    /// Its task here.
+    pub(super) task: Task,
+    /// Modules, by their names here, that distinguish it; none for a model without a head, whose
+    /// parameters outside of the body are drawn.
+    pub(super) head: Option<&'static [&'static str]>,
+    /// As [`Family::free`], of this model alone.
+    pub(super) free: &'static [&'static str],
+}
+
+impl Architecture {
+    pub(super) const fn new(name: &'static str, task: Task, head: &'static [&'static str]) -> Self {
+        Self { name, task, head: Some(head), free: &[] }
+    }
+
+    /// A model without a head.
+    pub(super) const fn body(name: &'static str, task: Task) -> Self {
+        Self { name, task, head: None, free: &[] }
+    }
+
+    pub(super) const fn free(self, free: &'static [&'static str]) -> Self {
+        Self { free, ..self }
+    }
+}
+
+/// A parameter, or a module with its weight and bias, beside what a folder has for it. In both
+/// names `*` stands for the number of a layer.
+pub(super) struct Module {
+    ours: &'static str,
+    theirs: &'static [&'static str],
+    layout: Layout,
+}
+
+/// How the values of a tensor of a folder lie.
+enum Layout {
+    Same,
+    /// A matrix is the transpose.
+    Transposed,
+    /// In another shape, of as many values.
+    Shaped(fn(&RunConfig, &[usize]) -> Vec<usize>),
+}
+
+impl Module {
+    /// The same shape.
+    pub(super) const fn same(ours: &'static str, theirs: &'static [&'static str; 1]) -> Self {
+        Self { ours, theirs, layout: Layout::Same }
+    }
+
+    /// Equal parts, one after another along the first dimension.
+    pub(super) const fn parts(ours: &'static str, theirs: &'static [&'static str]) -> Self {
+        Self { ours, theirs, layout: Layout::Same }
+    }
+
+    /// A matrix that is the transpose.
+    pub(super) const fn transposed(ours: &'static str, theirs: &'static [&'static str; 1]) -> Self {
+        Self { ours, theirs, layout: Layout::Transposed }
+    }
+
+    /// The same values in the shape that the recipe and the shape here give.
+    pub(super) const fn shaped(
+        ours: &'static str,
+        theirs: &'static [&'static str; 1],
+        shape: fn(&RunConfig, &[usize]) -> Vec<usize>,
+    ) -> Self {
+        Self { ours, theirs, layout: Layout::Shaped(shape) }
+    }
+
+    /// What a folder has for the parameter `name`, if this is its module.
+    fn counterpart(&self, name: &str, shape: &[usize], recipe: &RunConfig) -> Option<Counterpart> {
+        let (module, kind) = name.rsplit_once('.')?;
+        let (layer, kind) = match layer_in(self.ours, name) {
+            Some(layer) => (layer, String::new()),
+            None => (layer_in(self.ours, module)?, format!(".{kind}")),
+        };
+        let named = |theirs: &&str| format!("{}{kind}", theirs.replace('*', layer));
+        let names: Vec<String> = self.theirs.iter().map(named).collect();
+        let mut of_each = shape.to_vec();
+        let is_transposed = matches!(self.layout, Layout::Transposed) && shape.len() == 2;
+        match &self.layout {
+            Layout::Transposed if is_transposed => of_each.reverse(),
+            Layout::Shaped(of) => of_each = of(recipe, shape),
+            _ if names.len() > 1 => of_each[0] /= names.len(),
+            _ => {}
+        }
+        Some(Counterpart { names, shape: of_each, is_transposed })
+    }
+
+    /// Whether a folder can have a tensor of this name for the module.
+    fn is_named(&self, name: &str) -> bool {
+        let module = match name.rsplit_once('.') {
+            Some((module, "weight" | "bias")) => module,
+            _ => "",
+        };
+        let is =
+            |theirs: &&str| layer_in(theirs, name).is_some() || layer_in(theirs, module).is_some();
+        self.theirs.iter().any(is)
+    }
+}
+
+/// The number that stands in `name` for the `*` of `pattern`, empty without one; `None` for a name
+/// that does not fit.
+fn layer_in<'a>(pattern: &str, name: &'a str) -> Option<&'a str> {
+    let Some((before, after)) = pattern.split_once('*') else {
+        return (pattern == name).then_some("");
+    };
+    let layer = name.strip_prefix(before)?.strip_suffix(after)?;
+    (!layer.is_empty() && layer.bytes().all(|byte| byte.is_ascii_digit())).then_some(layer)
+}
+
+/// The tensors of a folder that a parameter is made of.
+#[derive(Debug, PartialEq)]
+pub(super) struct Counterpart {
+    /// Their names, one after another along the first dimension.
+    pub(super) names: Vec<String>,
+    /// The shape of each.
+    pub(super) shape: Vec<usize>,
+    /// Whether the matrix here is the transpose.
+    pub(super) is_transposed: bool,
+}
+
+impl Family {
+    /// What a folder may have for the parameter `name`, in the order of the table.
+    pub(super) fn counterparts(
+        &self,
+        name: &str,
+        shape: &[usize],
+        recipe: &RunConfig,
+    ) -> Vec<Counterpart> {
+        let mut all: Vec<Counterpart> = Vec::new();
+        for module in self.modules {
+            let theirs = module.counterpart(name, shape, recipe);
+            // A parameter by itself goes before its module.
+            all.extend(theirs.filter(|one| !all.iter().any(|other| other.names == one.names)));
+        }
+        all
+    }
+
+    /// The tensor of a folder for the parameter `name`, which is one.
+    pub(super) fn tensor(&self, name: &str, recipe: &RunConfig) -> Option<String> {
+        // Of the names alone: the shape has no part in them.
+        self.counterparts(name, &[1], recipe).into_iter().next()?.names.into_iter().next()
+    }
+
+    /// The name of a tensor as the tables have it: some files leave the prefix out, and older ones
+    /// call the parameters of norms gamma and beta.
+    pub(super) fn whole_name(&self, name: &str) -> String {
+        let newer = match name.rsplit_once('.') {
+            Some((module, "gamma")) => format!("{module}.weight"),
+            Some((module, "beta")) => format!("{module}.bias"),
+            _ => name.to_owned(),
+        };
+        let is_known = |name: &str| {
+            self.modules.iter().any(|module| module.is_named(name))
+                || self.copies.iter().any(|(_, copy)| *copy == name)
+        };
+        let with_prefix = |name: &str| format!("{}{name}", self.prefix);
+        let names = [name.to_owned(), with_prefix(name), newer.clone(), with_prefix(&newer)];
+        names.into_iter().find(|name| is_known(name)).unwrap_or_else(|| name.to_owned())
+    }
+
+    /// Whether a tensor is of the body, which models without a head have too.
+    pub(super) fn is_of_body(&self, counterpart: &Counterpart) -> bool {
+        counterpart.names.iter().all(|name| name.starts_with(self.prefix))
+    }
+}
+
+/// The family and the model of a `config.json`. A model that it does not name is the first one
+/// whose head is there: `has` tells of a parameter of a family whether the folder has it.
+///
+/// # Errors
+/// With what can be read, where that is none.
+pub(super) fn chosen(
+    families: &[&'static Family],
+    keys: &Value,
+    has: impl Fn(&Family, &str) -> Result<bool>,
+) -> Result<(&'static Family, &'static Architecture)> {
+    let model_type = keys["model_type"].as_str();
+    let named: Vec<&str> =
+        keys["architectures"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let of_type = |family: &&&Family| model_type.is_none_or(|name| name == family.model_type);
+    for family in families.iter().filter(of_type) {
+        let is = |one: &&Architecture| named.contains(&one.name);
+        if let Some(architecture) = family.architectures.iter().find(is) {
+            return Ok((family, architecture));
+        }
+        if !named.is_empty() || model_type.is_none() {
+            continue;
+        }
+        for architecture in family.architectures {
+            let mut is_there = true;
+            for module in architecture.head.unwrap_or_default() {
+                is_there &= has(family, &format!("{module}.weight"))?;
+            }
+            if is_there {
+                return Ok((family, architecture));
+            }
+        }
+    }
+    let says = |key: &str| format!("{key} is {}", keys[key]);
+    let whole: Vec<&str> = if named.is_empty() {
+        vec!["model_type"]
+    } else if families.iter().any(|family| Some(family.model_type) == model_type) {
+        vec!["architectures"]
+    } else {
+        vec!["architectures", "model_type"]
+    };
+    let whole: Vec<String> = whole.into_iter().map(says).collect();
+    bail!("{}, which cannot be imported: only {} can", whole.join(" and "), readable(families))
+}
+
+/// What can be read, in words.
+fn readable(families: &[&Family]) -> String {
+    let of = |family: &&Family| {
+        let names: Vec<&str> = family.architectures.iter().map(|one| one.name).collect();
+        format!("\"{}\" ({})", family.model_type, names.join(", "))
+    };
+    families.iter().map(of).collect::<Vec<_>>().join(", ")
+}
+
+/// Refuses a model of a run that is not the one its `config.json` expresses.
+///
+/// # Errors
+/// With the first key of `[model]` that differs, unless it is `free`.
+pub(super) fn require_expressed(
+    family: &Family,
+    free: &[&str],
+    expressed: &RunConfig,
+    ours: &RunConfig,
+) -> Result<()> {
+    let expressed = serde_json::to_value(&expressed.model)?;
+    let ours = serde_json::to_value(&ours.model)?;
+    for (key, value) in ours.as_object().into_iter().flatten() {
+        if expressed[key] != *value && !family.free.iter().chain(free).any(|free| free == key) {
+            bail!("model.{key} = {value}: a {} has {}", family.name, expressed[key]);
+        }
+    }
+    Ok(())
+}
+
+/// Says what a `config.json` is not.
+pub(super) fn not_one(family: &Family) -> String {
+    format!("not a {} that can be imported", family.name)
+}

@@ -1,0 +1,217 @@
+//! The head of what PyTorch saves: a pickle of names, types and shapes in an archive, whose other
+//! files have the values as they lie in memory.
+//!
+//! Candle reads the pickle, which runs no code of the file. Its objects are read here: where one is
+//! not as expected, Candle panics or prints. What it keeps is bounded, since a pickle of a few bytes
+//! can ask for copies of copies without end.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, Cursor, Read};
+
+use anyhow::{Context, Result, anyhow, bail};
+use candle_core::pickle::{Object, Stack};
+use zip::{CompressionMethod, ZipArchive};
+
+use super::weights::{Stored, width};
+
+/// More bytes than a pickle of names and shapes has.
+const MOST_BYTES: u64 = 1 << 26;
+/// Objects that are looked at in all; each is looked at again when what holds it changes.
+const MOST_OBJECTS: usize = 100_000_000;
+/// Objects that one may consist of to be remembered: each use is a copy.
+const MOST_COPIED: usize = 1000;
+/// How deep objects may lie within each other.
+const DEEPEST: usize = 100;
+
+/// The tensors of a file.
+///
+/// # Errors
+/// When it is not such a file, or has a tensor whose values do not lie in order.
+pub(super) fn heads(file: &File) -> Result<Vec<(String, Stored)>> {
+    let mut archive = ZipArchive::new(file).context(
+        "not an archive of PyTorch 1.6 or later: load it with PyTorch, and save it with \
+         save_pretrained",
+    )?;
+    let names: Vec<String> = archive
+        .file_names()
+        .map(|name| name.map(|name| name.into_owned()))
+        .collect::<std::result::Result<_, _>>()?;
+    let Some(root) = names.iter().find_map(|name| name.strip_suffix("data.pkl")) else {
+        bail!("not an archive of PyTorch: it has no data.pkl");
+    };
+    let mut bytes = Vec::new();
+    let pickle = archive.by_name(&format!("{root}data.pkl"))?;
+    if pickle.compression() != CompressionMethod::Stored || pickle.size() > MOST_BYTES {
+        bail!("not an archive of PyTorch: data.pkl is compressed, or larger than any");
+    }
+    pickle.take(MOST_BYTES).read_to_end(&mut bytes)?;
+    let object = unpickled(&bytes).context(
+        "its data.pkl cannot be read: load it with PyTorch, and save it with save_pretrained",
+    )?;
+    let Object::Dict(entries) = object else {
+        bail!("has no dictionary of tensors, but something else: save its state_dict");
+    };
+    let mut starts = BTreeMap::new();
+    let mut tensors = Vec::new();
+    for (name, object) in &entries {
+        let Object::Unicode(name) = name else { continue };
+        // A dictionary has also numbers of versions and the like.
+        let Some(tensor) = tensor_of(object) else { continue };
+        let Tensor { dtype, storage, offset, shape, strides } = tensor;
+        let (start, length) = match starts.get(storage) {
+            Some(&known) => known,
+            None => {
+                let file = archive
+                    .by_name(&format!("{root}data/{storage}"))
+                    .with_context(|| format!("the values of tensor {name}"))?;
+                let start = file.data_start().context("an archive without values")?;
+                if file.compression() != CompressionMethod::Stored {
+                    bail!("the values of tensor {name} are compressed");
+                }
+                *starts.entry(storage).or_insert((start, file.size()))
+            }
+        };
+        let mut stored = Stored { dtype: dtype.to_owned(), shape, start };
+        if let Some(width) = width(dtype) {
+            if strides != row_major(&stored.shape) {
+                bail!("the values of tensor {name} do not lie in order: call .contiguous() on it");
+            }
+            let count =
+                stored.shape.iter().try_fold(1_usize, |count, &size| count.checked_mul(size));
+            let end = count.and_then(|count| count.checked_add(offset)?.checked_mul(width));
+            if end.is_none_or(|end| end as u64 > length) {
+                bail!("tensor {name} of shape {:?} has more values than are there", stored.shape);
+            }
+            stored.start += (offset * width) as u64;
+        }
+        tensors.push((name.clone(), stored));
+    }
+    // Later entries of a dictionary take the place of earlier ones.
+    tensors.sort_by(|(one, _), (other, _)| one.cmp(other));
+    Ok(tensors)
+}
+
+/// Elements from one index to the next, of each dimension.
+fn row_major(shape: &[usize]) -> Vec<usize> {
+    let mut strides = vec![1_usize; shape.len()];
+    for at in (1..shape.len()).rev() {
+        strides[at - 1] = strides[at].saturating_mul(shape[at].max(1));
+    }
+    strides
+}
+
+/// A tensor as a pickle has it.
+struct Tensor<'a> {
+    /// As safetensors names it.
+    dtype: &'a str,
+    storage: &'a str,
+    /// Its first element there.
+    offset: usize,
+    shape: Vec<usize>,
+    strides: Vec<usize>,
+}
+
+/// The tensor that an object describes: what `torch._utils._rebuild_tensor_v2` or
+/// `_rebuild_parameter` is called with.
+fn tensor_of(object: &Object) -> Option<Tensor<'_>> {
+    let Object::Reduce { callable, args } = object else { return None };
+    let (Object::Class { class_name, .. }, Object::Tuple(args)) = (&**callable, &**args) else {
+        return None;
+    };
+    match (class_name.as_str(), args.as_slice()) {
+        ("_rebuild_parameter", [inner @ Object::Reduce { .. }, ..]) => tensor_of(inner),
+        ("_rebuild_tensor_v2", [Object::PersistentLoad(storage), offset, shape, strides, ..]) => {
+            let Object::Tuple(storage) = &**storage else { return None };
+            let [_, Object::Class { class_name, .. }, Object::Unicode(storage), ..] =
+                storage.as_slice()
+            else {
+                return None;
+            };
+            let dtype = match class_name.as_str() {
+                "FloatStorage" => "F32",
+                "DoubleStorage" => "F64",
+                "HalfStorage" => "F16",
+                "BFloat16Storage" => "BF16",
+                other => other.strip_suffix("Storage").unwrap_or(other),
+            };
+            let (shape, strides) = (counts(shape)?, counts(strides)?);
+            Some(Tensor { dtype, storage, offset: count(offset)?, shape, strides })
+        }
+        _ => None,
+    }
+}
+
+fn count(object: &Object) -> Option<usize> {
+    match object {
+        Object::Int(count) => usize::try_from(*count).ok(),
+        Object::Long(count) => usize::try_from(*count).ok(),
+        _ => None,
+    }
+}
+
+fn counts(object: &Object) -> Option<Vec<usize>> {
+    match object {
+        Object::Tuple(all) => all.iter().map(count).collect(),
+        _ => None,
+    }
+}
+
+/// The object that a pickle makes.
+fn unpickled(bytes: &[u8]) -> Result<Object> {
+    let (mut stack, mut reader) = (Stack::empty(), Cursor::new(bytes));
+    let mut looked = 0;
+    loop {
+        let operation = reader.fill_buf()?.first().copied();
+        // Of a text the length goes before: memory is not taken for more than there is.
+        if operation == Some(b'X') {
+            let at = reader.position() as usize;
+            let length = bytes.get(at + 1..at + 5).and_then(|four| four.try_into().ok());
+            let length = length.map_or(usize::MAX, |four| u32::from_le_bytes(four) as usize);
+            if length > bytes.len() {
+                bail!("it is cut short");
+            }
+        }
+        // An error of Candle's is one of a computation elsewhere.
+        if stack.read(&mut reader).map_err(|error| anyhow!("{error}"))? {
+            return stack.finalize().map_err(|error| anyhow!("{error}"));
+        }
+        // What puts objects into others, or remembers and copies them.
+        if let Some(b't' | 0x85..=0x87 | b'R' | b'Q' | b'b' | 0x81 | b's' | b'u' | b'a' | b'e') =
+            operation
+            && let Some(top) = stack.stack().last()
+        {
+            look(top, DEEPEST, &mut looked)?;
+        } else if let Some(b'q' | b'r' | b'h' | b'j') = operation
+            && let Some(top) = stack.stack().last()
+        {
+            let before = looked;
+            look(top, DEEPEST, &mut looked)?;
+            if looked - before > MOST_COPIED {
+                bail!("it copies large objects");
+            }
+        }
+    }
+}
+
+/// Counts the objects that one consists of, and refuses too many or too deep ones.
+fn look(object: &Object, deeper: usize, looked: &mut usize) -> Result<()> {
+    *looked += 1;
+    if deeper == 0 || *looked > MOST_OBJECTS {
+        bail!("its objects lie too deep within each other, or are too many");
+    }
+    let mut each = |object: &Object| look(object, deeper - 1, looked);
+    match object {
+        Object::Tuple(all) | Object::List(all) => all.iter().try_for_each(each),
+        Object::Dict(all) => all.iter().try_for_each(|(key, value)| {
+            each(key)?;
+            each(value)
+        }),
+        Object::Reduce { callable, args } | Object::Build { callable, args } => {
+            each(callable)?;
+            each(args)
+        }
+        Object::PersistentLoad(inner) => each(inner),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,108 @@
+//! The head of a safetensors file: names, types and shapes of its tensors, whatever the types.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::marker::PhantomData;
+
+use anyhow::{Context, Result, bail};
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use super::weights::{Stored, width};
+
+/// More bytes than any head has; the format's own bound.
+const MOST_BYTES: u64 = 100_000_000;
+
+/// A tensor as the head has it.
+#[derive(Deserialize)]
+struct Entry {
+    dtype: String,
+    shape: Vec<usize>,
+    data_offsets: [u64; 2],
+}
+
+/// The tensors of a file.
+///
+/// # Errors
+/// When it is not in the format, or is cut short.
+pub(super) fn heads(mut file: &File) -> Result<Vec<(String, Stored)>> {
+    let bytes = file.metadata()?.len();
+    let mut length = [0; 8];
+    file.read_exact(&mut length).context("not a safetensors file: it has no head")?;
+    let length = u64::from_le_bytes(length);
+    if length > MOST_BYTES || length > bytes.saturating_sub(8) {
+        bail!(
+            "not a safetensors file, or cut short: its head should have {length} bytes, the whole \
+             file has {bytes}"
+        );
+    }
+    let mut head = Vec::new();
+    file.take(length).read_to_end(&mut head)?;
+    let head: Unique<Value> =
+        serde_json::from_slice(&head).context("not a safetensors file: its head")?;
+    let (first, data) = (8 + length, bytes - 8 - length);
+    let mut tensors = Vec::with_capacity(head.0.len());
+    let mut last = 0;
+    for (name, entry) in head.0 {
+        if name == "__metadata__" {
+            continue;
+        }
+        let Entry { dtype, shape, data_offsets: [start, end] } = serde_json::from_value(entry)
+            .with_context(|| format!("not a safetensors file: tensor {name} in its head"))?;
+        if start > end || end > data {
+            bail!(
+                "cut short, or not a safetensors file: tensor {name} should have the bytes from \
+                 {start} to {end} of {data}"
+            );
+        }
+        let count = shape.iter().try_fold(1_usize, |count, &size| count.checked_mul(size));
+        let expected = count.zip(width(&dtype)).map(|(count, width)| count.checked_mul(width));
+        if width(&dtype).is_some() && expected.flatten() != usize::try_from(end - start).ok() {
+            bail!(
+                "not a safetensors file: tensor {name} of shape {shape:?} and type {dtype} has {} \
+                 bytes",
+                end - start
+            );
+        }
+        last = last.max(end);
+        tensors.push((name, Stored { dtype, shape, start: first + start }));
+    }
+    if last < data {
+        bail!("not a safetensors file: {} bytes after its last tensor", data - last);
+    }
+    Ok(tensors)
+}
+
+/// The entries of a JSON object in their order. An object with a key twice is refused, where a map
+/// would keep the last in silence.
+pub(super) struct Unique<T>(pub(super) Vec<(String, T)>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Unique<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        struct Entries<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Entries<T> {
+            type Value = Unique<T>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> std::result::Result<Self::Value, A::Error> {
+                let (mut entries, mut seen) = (Vec::new(), std::collections::HashSet::new());
+                while let Some((key, value)) = map.next_entry::<String, T>()? {
+                    if !seen.insert(key.clone()) {
+                        return Err(A::Error::custom(format!("{key:?} is there twice")));
+                    }
+                    entries.push((key, value));
+                }
+                Ok(Unique(entries))
+            }
+        }
+        deserializer.deserialize_map(Entries(PhantomData))
+    }
+}

@@ -1,0 +1,204 @@
+//! What the parameters of a run are made of: tensors of a folder, or of a head that it has not drawn
+//! values.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, bail};
+use candle_core::Device;
+use taper_data::TokenizerPair;
+use taper_model::{Model, Tied};
+use taper_ops::ParameterStore;
+
+use super::family::{Architecture, Counterpart, Family};
+use super::weights::Weights;
+use crate::config::RunConfig;
+use crate::event::Notice;
+use crate::parameter_groups::matches;
+use crate::tasks::{build_model, with_model};
+
+/// Patterns of tensors that are no weights: masks, numbers of positions and frequencies that some
+/// files keep beside them.
+const BUFFERS: [&str; 9] = [
+    "*.attn.bias",
+    "*.attn.masked_bias",
+    "*.attention.bias",
+    "*.attention.masked_bias",
+    "*position_ids",
+    "*token_type_ids",
+    "*inv_freq",
+    "*.num_batches_tracked",
+    "*.embed_positions.weights",
+];
+
+/// What a parameter is made of.
+enum Source {
+    Tensors(Counterpart),
+    /// The folder has no head.
+    Drawn(Vec<f32>),
+}
+
+/// What each parameter of a run is made of.
+pub(super) struct Sources(BTreeMap<String, Source>);
+
+impl Sources {
+    /// What each parameter in `outline` is made of. Notes go to `notices`.
+    ///
+    /// # Errors
+    /// When a tensor is missing, of another shape or none of floating point, or the model has no
+    /// parameter for one.
+    pub(super) fn of(
+        (family, architecture): (&Family, &Architecture),
+        recipe: &RunConfig,
+        outline: &ParameterStore,
+        tokenizers: &TokenizerPair,
+        weights: &Weights,
+        notices: &mut Vec<Notice>,
+    ) -> Result<Self> {
+        let (mut sources, mut drawn) = (BTreeMap::new(), Vec::new());
+        for parameter in outline.parameters() {
+            let (name, shape) = (parameter.name(), parameter.shape());
+            match counterpart(family, architecture, (name, shape), recipe, weights)? {
+                Some(theirs) => {
+                    for name in &theirs.names {
+                        let missing = || weights.path_of(name);
+                        weights.require(name, &theirs.shape).with_context(missing)?;
+                    }
+                    sources.insert(name.to_owned(), Source::Tensors(theirs));
+                }
+                None => drawn.push(name.to_owned()),
+            }
+        }
+        notices.extend(left_out(family, recipe, weights, &sources)?);
+        if !drawn.is_empty() {
+            for (name, values) in draw(recipe, tokenizers, &drawn)? {
+                sources.insert(name, Source::Drawn(values));
+            }
+            let architecture = architecture.name.to_owned();
+            notices.push(Notice::HeadDrawn { architecture, parameters: drawn });
+        }
+        Ok(Self(sources))
+    }
+
+    /// The values of a parameter.
+    ///
+    /// # Errors
+    /// When a tensor cannot be read, or is not finite.
+    pub(super) fn values(&self, name: &str, weights: &Weights) -> Result<Vec<f32>> {
+        let theirs = match self.0.get(name) {
+            Some(Source::Tensors(theirs)) => theirs,
+            Some(Source::Drawn(values)) => return Ok(values.clone()),
+            None => bail!("the parameter {name} has no counterpart"),
+        };
+        let read = |name: &String| weights.values(name).with_context(|| weights.path_of(name));
+        let values = match theirs.names.as_slice() {
+            [one] => read(one)?,
+            several => several.iter().map(read).collect::<Result<Vec<_>>>()?.concat(),
+        };
+        Ok(match (theirs.is_transposed, theirs.shape.as_slice()) {
+            (true, &[_, columns]) => transposed(&values, columns),
+            _ => values,
+        })
+    }
+}
+
+/// What the parameter of that name and shape is made of; `None` of a head that the folder has not.
+fn counterpart(
+    family: &Family,
+    architecture: &Architecture,
+    (name, shape): (&str, &[usize]),
+    recipe: &RunConfig,
+    weights: &Weights,
+) -> Result<Option<Counterpart>> {
+    let is_there = |one: &Counterpart| one.names.iter().all(|name| weights.has(name));
+    let mut all = family.counterparts(name, shape, recipe);
+    // Some files have what is tied under the other name alone.
+    if recipe.model.tied != Tied::None {
+        let copies = family.copies.iter().filter(|(ours, _)| *ours == name);
+        let of = |&(_, copy): &(&str, &str)| Counterpart {
+            names: vec![copy.to_owned()],
+            shape: shape.to_vec(),
+            is_transposed: false,
+        };
+        let copies: Vec<Counterpart> = copies.map(of).collect();
+        all.splice(0..0, copies);
+    }
+    if let Some(at) = all.iter().rposition(is_there) {
+        return Ok(Some(all.swap_remove(at)));
+    }
+    let Some(last) = all.pop() else { bail!("the parameter {name} has no counterpart") };
+    let is_drawn = architecture.head.is_none() && !family.is_of_body(&last);
+    Ok((!is_drawn).then_some(last))
+}
+
+/// Refuses tensors that the model has no parameter for, unless they are no weights or known to be
+/// of no use, which is told.
+fn left_out(
+    family: &Family,
+    recipe: &RunConfig,
+    weights: &Weights,
+    sources: &BTreeMap<String, Source>,
+) -> Result<Option<Notice>> {
+    let taken: BTreeSet<&str> = sources
+        .values()
+        .flat_map(|source| match source {
+            Source::Tensors(theirs) => theirs.names.as_slice(),
+            Source::Drawn(_) => &[],
+        })
+        .map(String::as_str)
+        .collect();
+    let mut left = Vec::new();
+    for name in weights.names().filter(|name| !taken.contains(name)) {
+        let is_one_of = |patterns: &[&str]| patterns.iter().any(|pattern| matches(pattern, name));
+        let is_copy = family.copies.iter().any(|&(_, copy)| copy == name);
+        if is_copy && recipe.model.tied != Tied::None {
+            continue;
+        }
+        if weights.is_float(name) && !is_one_of(family.unused) && !is_one_of(&BUFFERS) {
+            bail!(
+                "{}: has a tensor {name}, which a {} of this config.json does not have",
+                weights.path_of(name),
+                family.name
+            );
+        }
+        left.push(name.to_owned());
+    }
+    Ok((!left.is_empty()).then_some(Notice::TensorsLeftOut(left)))
+}
+
+/// Values for these parameters as at the beginning of a training; zeros for the head of classes
+/// (Dosovitskiy et al. 2021, section 3.2), so that no class is likelier than another before it.
+fn draw(
+    recipe: &RunConfig,
+    tokenizers: &TokenizerPair,
+    names: &[String],
+) -> Result<Vec<(String, Vec<f32>)>> {
+    let seed = Some(recipe.training.seed);
+    let store = with_model!(recipe.task, M => {
+        build_model::<M>(recipe, tokenizers, &Device::Cpu, seed)?.parameters().clone()
+    });
+    let values = |name: &String| -> Result<(String, Vec<f32>)> {
+        let parameter = store.get(name).with_context(|| format!("no parameter {name}"))?;
+        let values = match name.starts_with("classes.") {
+            true => vec![0.0; parameter.len()],
+            false => parameter.var().as_detached_tensor().flatten_all()?.to_vec1()?,
+        };
+        Ok((name.clone(), values))
+    };
+    names.iter().map(values).collect()
+}
+
+/// The transpose of a matrix with so many columns. Some rows at a time, so that what is written
+/// stays in the cache.
+pub(super) fn transposed(values: &[f32], columns: usize) -> Vec<f32> {
+    const ROWS: usize = 16;
+    let rows = values.len() / columns.max(1);
+    let mut turned = vec![0.0; values.len()];
+    for (block, some) in values.chunks(ROWS * columns.max(1)).enumerate() {
+        for column in 0..columns {
+            let to = &mut turned[column * rows + block * ROWS..];
+            let from = some.iter().skip(column).step_by(columns);
+            to.iter_mut().zip(from).for_each(|(to, &from)| *to = from);
+        }
+    }
+    turned
+}

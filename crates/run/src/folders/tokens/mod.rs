@@ -1,0 +1,32 @@
+//! Tokenizers in folders of the library Transformers, read and written: the tokenizer itself, its
+//! special tokens, and the files that name them.
+//!
+//! An import keeps these files with the run, and an export writes them again. For a tokenizer that
+//! was trained here an export writes new ones, so that `AutoTokenizer` gives the same ids as Taper,
+//! and for an encoder the post-processor that puts marks around texts.
+
+mod read;
+mod vocabulary;
+mod write;
+
+pub(super) use read::read;
+pub(super) use write::{Exported, write};
+
+/// File of a fast tokenizer.
+const TOKENIZER: &str = "tokenizer.json";
+/// File of the class and the arguments of a tokenizer.
+const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
+/// File of the names of special tokens, which older folders have nowhere else.
+const SPECIAL_TOKENS_MAP: &str = "special_tokens_map.json";
+/// File of the settings of generation.
+const GENERATION_CONFIG: &str = "generation_config.json";
+/// File of tokens that a slow tokenizer adds to its vocabulary.
+const ADDED_TOKENS: &str = "added_tokens.json";
+/// File of the template that turns a conversation into text.
+const CHAT_TEMPLATE: &str = "chat_template.jinja";
+
+/// Files that an export writes again as they were.
+const KEPT: [&str; 4] = [TOKENIZER_CONFIG, SPECIAL_TOKENS_MAP, GENERATION_CONFIG, CHAT_TEMPLATE];
+
+/// Suffix of the keys of `config.json` that hold ids of tokens.
+const ID_KEY: &str = "_token_id";

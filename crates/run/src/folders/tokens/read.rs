@@ -1,0 +1,400 @@
+//! Reading the tokenizer of a folder, and its special tokens.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use taper_data::{FolderTokens, SpecialTokens, Tokenizer, TokenizerPair, read_regular};
+
+use super::super::CONFIG;
+use super::super::import::read_keys;
+use super::{
+    ADDED_TOKENS, GENERATION_CONFIG, ID_KEY, KEPT, SPECIAL_TOKENS_MAP, TOKENIZER, TOKENIZER_CONFIG,
+    vocabulary,
+};
+
+/// More bytes than the file of any tokenizer has.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// Spellings of special tokens, for folders that do not name them.
+const PADS: [&str; 2] = ["[PAD]", "<pad>"];
+const ENDS: [&str; 2] = ["<|endoftext|>", "</s>"];
+const CLASSES: [&str; 3] = ["[CLS]", "<cls>", "<s>"];
+const SEPARATORS: [&str; 3] = ["[SEP]", "<sep>", "</s>"];
+const MASKS: [&str; 2] = ["[MASK]", "<mask>"];
+
+/// Reads the tokenizer of the folder `source` for a model with `size` rows in its embedding, which may
+/// be more than there are tokens.
+///
+/// # Errors
+/// When it is missing or damaged, has more tokens than the model, or none that ends a text.
+pub(in super::super) fn read(source: &Path, size: usize) -> Result<TokenizerPair> {
+    let files = Files::read(source)?;
+    let (path, json) = match read_text(&source.join(TOKENIZER))? {
+        Some(json) => (source.join(TOKENIZER), json),
+        None => vocabulary::of(source, &files)?,
+    };
+    let json = files.completed(json, &path)?;
+    let tokenizer = Tokenizer::of_others(&json, &path)?;
+    let config = source.join(CONFIG);
+    if tokenizer.vocabulary_size() > size {
+        bail!(
+            "{}: vocab_size is {size}, but {} has {} tokens; Transformers' \
+             model.resize_token_embeddings makes rows for all of them",
+            config.display(),
+            path.file_name().unwrap_or_default().to_string_lossy(),
+            tokenizer.vocabulary_size()
+        );
+    }
+    let file: Value =
+        serde_json::from_str(&json).with_context(|| format!("{}: not JSON", path.display()))?;
+    let names = Names { files: &files, tokenizer: &tokenizer, size };
+    let special = names.special(&file).with_context(|| source.display().to_string())?;
+    if special.ends.is_empty() {
+        bail!(
+            "{}: no token ends a text: eos_token_id is missing or no token of the vocabulary, and \
+             {TOKENIZER_CONFIG} names no eos_token; add eos_token_id",
+            config.display()
+        );
+    }
+    let ids = files.keys(CONFIG).as_object().into_iter().flatten();
+    let folder = FolderTokens {
+        vocabulary_size: size,
+        special,
+        ids: ids
+            .filter(|(key, _)| key.ends_with(ID_KEY))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect(),
+        files: files.kept(),
+    };
+    Ok(TokenizerPair::joint(tokenizer.with_folder(&folder)?))
+}
+
+/// Reads a file; `None` if there is no such file.
+pub(super) fn read_text(path: &Path) -> Result<Option<String>> {
+    match read_regular(path, MOST_BYTES) {
+        Ok(bytes) => String::from_utf8(bytes)
+            .map(Some)
+            .with_context(|| format!("{}: not valid UTF-8", path.display())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+}
+
+/// Files of a folder about its tokens.
+pub(super) struct Files {
+    texts: BTreeMap<&'static str, String>,
+    keys: BTreeMap<&'static str, Value>,
+}
+
+impl Files {
+    fn read(source: &Path) -> Result<Self> {
+        let (mut texts, mut keys) = (BTreeMap::new(), BTreeMap::new());
+        for name in KEPT.into_iter().chain([ADDED_TOKENS]) {
+            let path = source.join(name);
+            let Some(text) = read_text(&path)? else { continue };
+            if name.ends_with(".json") {
+                let read: Value = serde_json::from_str(&text)
+                    .with_context(|| format!("{}: not JSON", path.display()))?;
+                if !read.is_object() {
+                    bail!("{}: not an object of JSON", path.display());
+                }
+                keys.insert(name, read);
+            }
+            texts.insert(name, text);
+        }
+        keys.insert(CONFIG, read_keys(&source.join(CONFIG))?);
+        Ok(Self { texts, keys })
+    }
+
+    /// Content of a JSON file; null if there is no such file.
+    pub(super) fn keys(&self, file: &str) -> &Value {
+        self.keys.get(file).unwrap_or(&Value::Null)
+    }
+
+    /// Files for a later export.
+    fn kept(&self) -> BTreeMap<String, String> {
+        let kept = self.texts.iter().filter(|(name, _)| KEPT.contains(name));
+        kept.map(|(name, text)| ((*name).to_owned(), text.clone())).collect()
+    }
+
+    /// Class of the tokenizer in Transformers; empty if it is not named.
+    pub(super) fn class(&self) -> &str {
+        let named = self.keys(TOKENIZER_CONFIG)["tokenizer_class"].as_str();
+        named.or_else(|| self.keys(CONFIG)["tokenizer_class"].as_str()).unwrap_or_default()
+    }
+
+    /// Spelling of the special token with a role such as `cls_token`. As in Transformers,
+    /// `special_tokens_map.json` comes first unless `tokenizer_config.json` describes its added tokens.
+    pub(super) fn named(&self, role: &str) -> Option<&str> {
+        let (config, map) = (self.keys(TOKENIZER_CONFIG), self.keys(SPECIAL_TOKENS_MAP));
+        let [first, later] = match config["added_tokens_decoder"].is_object() {
+            true => [config, map],
+            false => [map, config],
+        };
+        spelling(&first[role]).or_else(|| spelling(&later[role]))
+    }
+
+    /// Spellings of all special tokens that are named.
+    pub(super) fn all_named(&self) -> BTreeSet<&str> {
+        let mut names = BTreeSet::new();
+        for file in [TOKENIZER_CONFIG, SPECIAL_TOKENS_MAP] {
+            for (key, value) in self.keys(file).as_object().into_iter().flatten() {
+                match value {
+                    Value::Array(list) if key.ends_with("_special_tokens") => {
+                        names.extend(list.iter().filter_map(spelling));
+                    }
+                    Value::Object(named) if key.ends_with("_special_tokens") => {
+                        names.extend(named.values().filter_map(spelling));
+                    }
+                    value if key.ends_with("_token") => names.extend(spelling(value)),
+                    _ => {}
+                }
+            }
+        }
+        let described = self.keys(TOKENIZER_CONFIG)["added_tokens_decoder"].as_object();
+        let special = described.into_iter().flatten().filter(|(_, token)| token["special"] == true);
+        names.extend(special.filter_map(|(_, token)| spelling(token)));
+        names
+    }
+
+    /// Adds the added tokens and the arguments of other files to the content of a `tokenizer.json`,
+    /// which stays as it is if they say nothing new.
+    fn completed(&self, json: String, path: &Path) -> Result<String> {
+        let not_json = || format!("{}: not JSON", path.display());
+        let mut file: Value = serde_json::from_str(&json).with_context(not_json)?;
+        if !file.is_object() {
+            return Ok(json); // The library says what is wrong with it.
+        }
+        let changed = [self.add_tokens(&mut file, path)?, self.set_arguments(&mut file)];
+        Ok(if changed.contains(&true) { serde_json::to_string_pretty(&file)? } else { json })
+    }
+
+    /// Adds the added tokens of other files; tells whether there were any.
+    fn add_tokens(&self, file: &mut Value, path: &Path) -> Result<bool> {
+        let known: BTreeSet<String> = file["added_tokens"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|token| Some(token["content"].as_str()?.to_owned()))
+            .collect();
+        let mut added: BTreeMap<u64, Value> = BTreeMap::new();
+        let named = self.all_named();
+        for (token, id) in self.keys(ADDED_TOKENS).as_object().into_iter().flatten() {
+            let id = id.as_u64().with_context(|| format!("{ADDED_TOKENS}: {token:?} has no id"))?;
+            added.insert(id, added_token(token, id, named.contains(token.as_str())));
+        }
+        let described = self.keys(TOKENIZER_CONFIG)["added_tokens_decoder"].as_object();
+        for (id, token) in described.into_iter().flatten() {
+            let shown = || format!("{TOKENIZER_CONFIG}: added_tokens_decoder: {id}");
+            let id: u64 = id.parse().with_context(shown)?;
+            let content = spelling(token).with_context(shown)?;
+            let mut whole = added_token(content, id, token["special"] == true);
+            for key in ["single_word", "lstrip", "rstrip", "normalized"] {
+                if token[key].is_boolean() {
+                    whole[key] = token[key].clone();
+                }
+            }
+            added.insert(id, whole);
+        }
+        added.retain(|_, token| !token["content"].as_str().is_some_and(|it| known.contains(it)));
+        if added.is_empty() {
+            return Ok(false);
+        }
+        let expected: Vec<(String, u64)> = added
+            .iter()
+            .filter_map(|(id, token)| Some((token["content"].as_str()?.to_owned(), *id)))
+            .collect();
+        match &mut file["added_tokens"] {
+            Value::Array(tokens) => tokens.extend(added.into_values()),
+            none => *none = added.into_values().collect(),
+        }
+        // The library numbers them by itself.
+        let whole = Tokenizer::of_others(&file.to_string(), path)?;
+        for (token, id) in expected {
+            if whole.id(&token).map(u64::from) != Some(id) {
+                bail!(
+                    "{}: the token {token:?} would not have the id {id} that the folder says; save \
+                     a fast tokenizer there, which Transformers can",
+                    path.display()
+                );
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sets the arguments of BERT's and GPT-2's tokenizers, which take precedence over
+    /// `tokenizer.json` in Transformers; tells whether any of them differed.
+    fn set_arguments(&self, file: &mut Value) -> bool {
+        let arguments: [(&str, &str, &[_]); 2] = [
+            (
+                "normalizer",
+                "BertNormalizer",
+                &[
+                    ("do_lower_case", "lowercase"),
+                    ("strip_accents", "strip_accents"),
+                    ("tokenize_chinese_chars", "handle_chinese_chars"),
+                ],
+            ),
+            ("pre_tokenizer", "ByteLevel", &[("add_prefix_space", "add_prefix_space")]),
+        ];
+        let (bert, gpt2) = (self.is_of("Bert", "bert"), self.is_of("GPT2", "gpt2"));
+        let mut changed = false;
+        for ((part, kind, keys), is_made) in arguments.into_iter().zip([bert, gpt2]) {
+            if !is_made || file[part]["type"] != kind {
+                continue;
+            }
+            for (key, theirs) in keys {
+                let Some(value) = self.keys(TOKENIZER_CONFIG).get(key) else { continue };
+                let is_one = value.is_boolean() || (value.is_null() && *key == "strip_accents");
+                if is_one && file[part][theirs] != *value {
+                    file[part][theirs] = value.clone();
+                    changed = true;
+                }
+            }
+        }
+        changed
+    }
+
+    /// Whether the class of the tokenizer begins with `class`: the named class, or else the default
+    /// one of the model type `model`.
+    pub(super) fn is_of(&self, class: &str, model: &str) -> bool {
+        let named = self.class();
+        named.starts_with(class) || (named.is_empty() && self.keys(CONFIG)["model_type"] == model)
+    }
+}
+
+/// Entry of an added token in `tokenizer.json`.
+pub(super) fn added_token(content: &str, id: u64, special: bool) -> Value {
+    json!({
+        "id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
+        "normalized": !special, "special": special,
+    })
+}
+
+/// Spelling of a token, given as a string or as an object with its content.
+fn spelling(token: &Value) -> Option<&str> {
+    token.as_str().or_else(|| token["content"].as_str())
+}
+
+/// Sources for the roles of tokens.
+struct Names<'a> {
+    files: &'a Files,
+    tokenizer: &'a Tokenizer,
+    size: usize,
+}
+
+impl Names<'_> {
+    /// Finds the special tokens; `file` is the content of `tokenizer.json`.
+    fn special(&self, file: &Value) -> Result<SpecialTokens> {
+        let keys = self.files.keys(CONFIG);
+        let generation = self.files.keys(GENERATION_CONFIG);
+        let (class, separator) = self.marks(file);
+        let mut ends = self.ids(GENERATION_CONFIG, &generation["eos_token_id"], "eos_token_id")?;
+        if ends.is_empty() {
+            ends = self.ids(CONFIG, &keys["eos_token_id"], "eos_token_id")?;
+        }
+        if ends.is_empty() {
+            ends.extend(self.id("eos_token").or_else(|| self.spelled(&ENDS)).or(separator));
+        }
+        let one = |file, keys: &Value, key| -> Result<Option<u32>> {
+            Ok(self.ids(file, &keys[key], key)?.first().copied())
+        };
+        let start = one(CONFIG, keys, "bos_token_id")?
+            .or(one(GENERATION_CONFIG, generation, "bos_token_id")?)
+            .or_else(|| self.id("bos_token"));
+        let pad = self.id("pad_token").or(one(CONFIG, keys, "pad_token_id")?);
+        let mask = self.id("mask_token").or_else(|| self.spelled(&MASKS));
+        let unknown = self.tokenizer.special_tokens().unknown;
+
+        let marked = file["added_tokens"].as_array().into_iter().flatten();
+        let marked = marked.filter(|token| token["special"] == true);
+        let marked = marked.filter_map(|token| self.tokenizer.id(spelling(token)?));
+        let named = self.files.all_named().into_iter().filter_map(|name| self.tokenizer.id(name));
+        let mut no_text: Vec<u32> = marked.chain(named).collect();
+        no_text.extend([class, separator, mask, unknown].into_iter().flatten());
+        no_text.sort_unstable();
+        no_text.dedup();
+        Ok(SpecialTokens {
+            pad: pad.or_else(|| self.spelled(&PADS)),
+            unknown,
+            start,
+            // A template with a last token too is an encoder's, which some GPT-2s have.
+            starts_prompts: start.is_some() && template(file) == [start, None],
+            ends,
+            class,
+            separator,
+            mask,
+            no_text,
+        })
+    }
+
+    /// Finds the first token of a row of an encoder, and the token behind each of its texts: those of
+    /// the post-processor, the named ones, or those with a usual spelling.
+    fn marks(&self, file: &Value) -> (Option<u32>, Option<u32>) {
+        let pair = |value: &Value| value[1].as_u64().and_then(|id| u32::try_from(id).ok());
+        let processor = post_processor(file);
+        let (class, separator) = match processor["type"].as_str() {
+            Some("BertProcessing" | "RobertaProcessing") => {
+                (pair(&processor["cls"]), pair(&processor["sep"]))
+            }
+            _ => match template(file).as_slice() {
+                [first, .., last] => (*first, *last),
+                _ => (None, None),
+            },
+        };
+        // A template without a last token is that of a model that writes.
+        let class = class.filter(|_| separator.is_some());
+        (
+            class.or_else(|| self.id("cls_token")).or_else(|| self.spelled(&CLASSES)),
+            separator.or_else(|| self.id("sep_token")).or_else(|| self.spelled(&SEPARATORS)),
+        )
+    }
+
+    /// Id of the special token with a role.
+    fn id(&self, role: &str) -> Option<u32> {
+        self.tokenizer.id(self.files.named(role)?)
+    }
+
+    /// Id of the first of these tokens in the vocabulary.
+    fn spelled(&self, tokens: &[&str]) -> Option<u32> {
+        tokens.iter().find_map(|token| self.tokenizer.id(token))
+    }
+
+    /// Reads one id or a list of ids. Ids beyond the vocabulary, which are defaults of Transformers
+    /// for other models, are left out.
+    fn ids(&self, file: &str, value: &Value, key: &str) -> Result<Vec<u32>> {
+        let all = match value {
+            Value::Null => return Ok(Vec::new()),
+            Value::Array(list) => list.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        let id = |value: &Value| {
+            let id = value.as_i64();
+            id.with_context(|| format!("{file}: {key} is {value}, where the id of a token belongs"))
+        };
+        let ids = all.iter().map(id).collect::<Result<Vec<i64>>>()?;
+        let known = ids.into_iter().filter_map(|id| u32::try_from(id).ok());
+        Ok(known.filter(|&id| (id as usize) < self.size).collect())
+    }
+}
+
+/// Post-processor of a `tokenizer.json`; in a sequence, the first with special tokens.
+fn post_processor(file: &Value) -> &Value {
+    let whole = &file["post_processor"];
+    let parts = whole["processors"].as_array().into_iter().flatten();
+    let mut wanted = parts.filter(|part| part["type"] != "ByteLevel");
+    if whole["type"] == "Sequence" { wanted.next().unwrap_or(&Value::Null) } else { whole }
+}
+
+/// Template of a single text: ids of special tokens, and `None` for the text.
+fn template(file: &Value) -> Vec<Option<u32>> {
+    let processor = post_processor(file);
+    let piece = |piece: &Value| {
+        let name = piece["SpecialToken"]["id"].as_str()?;
+        let id = processor["special_tokens"][name]["ids"][0].as_u64()?;
+        u32::try_from(id).ok()
+    };
+    processor["single"].as_array().into_iter().flatten().map(piece).collect()
+}

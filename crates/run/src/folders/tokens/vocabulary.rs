@@ -1,0 +1,173 @@
+//! Tokenizers of folders that have only the vocabulary files of a slow tokenizer.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use super::read::{Files, added_token, read_text};
+use super::{TOKENIZER, TOKENIZER_CONFIG};
+
+/// Vocabulary of WordPiece: a token a line.
+const WORD_PIECES: &str = "vocab.txt";
+/// Vocabulary of BPE on bytes, and its merges.
+const BYTE_PAIRS: [&str; 2] = ["vocab.json", "merges.txt"];
+
+/// Makes the content of a `tokenizer.json` from the vocabulary files of `source`; gives the path of the
+/// vocabulary too.
+///
+/// # Errors
+/// When there is none, or it is damaged.
+pub(super) fn of(source: &Path, files: &Files) -> Result<(PathBuf, String)> {
+    let path = source.join(WORD_PIECES);
+    let pieces = read_text(&path)?;
+    let [vocabulary, merges] = BYTE_PAIRS.map(|name| source.join(name));
+    let pairs = match (read_text(&vocabulary)?, read_text(&merges)?) {
+        (Some(tokens), Some(merges)) => Some((tokens, merges)),
+        _ => None,
+    };
+    // Of a folder with both, as the class wants it.
+    match (pieces, pairs) {
+        (Some(pieces), None) => Ok((path, word_pieces(&pieces, files)?)),
+        (Some(pieces), Some(_)) if !files.is_of("GPT2", "gpt2") => {
+            Ok((path, word_pieces(&pieces, files)?))
+        }
+        (_, Some((tokens, merges))) => {
+            let json = byte_pairs(&tokens, &merges, files);
+            Ok((vocabulary.clone(), json.with_context(|| vocabulary.display().to_string())?))
+        }
+        (None, None) => bail!(
+            "{}: no such file, nor {WORD_PIECES}, nor {} with {}; save a fast tokenizer there, \
+             which Transformers can",
+            source.join(TOKENIZER).display(),
+            BYTE_PAIRS[0],
+            BYTE_PAIRS[1],
+        ),
+    }
+}
+
+/// Makes BERT's tokenizer (Devlin et al. 2019) from a vocabulary with a token a line, with the
+/// defaults of Transformers' `BertTokenizer`.
+fn word_pieces(text: &str, files: &Files) -> Result<String> {
+    let ids: BTreeMap<&str, u64> = text.lines().zip(0..).collect();
+    let setting = |key: &str, usual: Value| match &files.keys(TOKENIZER_CONFIG)[key] {
+        Value::Bool(set) => json!(set),
+        _ => usual,
+    };
+    let token = |role: &str, usual: &str| files.named(role).unwrap_or(usual).to_owned();
+    let (class, separator) = (token("cls_token", "[CLS]"), token("sep_token", "[SEP]"));
+    let unknown = token("unk_token", "[UNK]");
+    let special = [
+        &token("pad_token", "[PAD]"),
+        &unknown,
+        &class,
+        &separator,
+        &token("mask_token", "[MASK]"),
+    ];
+    let added = added(special.into_iter().map(String::as_str), &ids, files);
+    let template = template(&class, &separator, |token| ids.get(token).copied());
+    let file = json!({
+        "version": "1.0",
+        "truncation": null,
+        "padding": null,
+        "added_tokens": added,
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": true,
+            "handle_chinese_chars": setting("tokenize_chinese_chars", json!(true)),
+            "strip_accents": setting("strip_accents", Value::Null),
+            "lowercase": setting("do_lower_case", json!(true)),
+        },
+        "pre_tokenizer": { "type": "BertPreTokenizer" },
+        "post_processor": template,
+        "decoder": { "type": "WordPiece", "prefix": "##", "cleanup": true },
+        "model": {
+            "type": "WordPiece",
+            "unk_token": unknown,
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100,
+            "vocab": ids,
+        },
+    });
+    Ok(file.to_string())
+}
+
+/// Makes GPT-2's tokenizer (Radford et al. 2019) from a JSON object of tokens and a list of merges, one
+/// a line, with the defaults of Transformers' `GPT2Tokenizer`.
+fn byte_pairs(tokens: &str, merges: &str, files: &Files) -> Result<String> {
+    let ids: BTreeMap<String, u64> =
+        serde_json::from_str(tokens).context("not an object of tokens and their ids")?;
+    let mut pairs = Vec::new();
+    for (number, line) in merges.lines().enumerate() {
+        if line.is_empty() || line.starts_with("#version") {
+            continue;
+        }
+        let pair = line.split_once(' ').filter(|(_, second)| !second.contains(' '));
+        let shown = || format!("{}, line {}: not two tokens", BYTE_PAIRS[1], number + 1);
+        let (first, second) = pair.with_context(shown)?;
+        pairs.push([first, second]);
+    }
+    let ids: BTreeMap<&str, u64> = ids.iter().map(|(token, &id)| (token.as_str(), id)).collect();
+    let space = files.keys(TOKENIZER_CONFIG)["add_prefix_space"] == true;
+    let file = json!({
+        "version": "1.0",
+        "truncation": null,
+        "padding": null,
+        "added_tokens": added(["<|endoftext|>"].into_iter(), &ids, files),
+        "normalizer": null,
+        "pre_tokenizer": {
+            "type": "ByteLevel", "add_prefix_space": space, "trim_offsets": true, "use_regex": true,
+        },
+        "post_processor": {
+            "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": false, "use_regex": true,
+        },
+        "decoder": {
+            "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true,
+        },
+        "model": {
+            "type": "BPE",
+            "dropout": null,
+            "unk_token": null,
+            "continuing_subword_prefix": "",
+            "end_of_word_suffix": "",
+            "fuse_unk": false,
+            "byte_fallback": false,
+            "vocab": ids,
+            "merges": pairs,
+        },
+    });
+    Ok(file.to_string())
+}
+
+/// Entries of the special tokens of a vocabulary: those with a usual spelling, and the named ones.
+fn added<'a>(
+    usual: impl Iterator<Item = &'a str>,
+    ids: &BTreeMap<&str, u64>,
+    files: &'a Files,
+) -> Vec<Value> {
+    let mut found: BTreeMap<u64, &str> = BTreeMap::new();
+    for token in usual.chain(files.all_named()) {
+        found.extend(ids.get(token).map(|&id| (id, token)));
+    }
+    found.into_iter().map(|(id, token)| added_token(token, id, true)).collect()
+}
+
+/// Post-processor that puts marks around one text or two as BERT has them; null if a mark has no id.
+pub(super) fn template(class: &str, separator: &str, id: impl Fn(&str) -> Option<u64>) -> Value {
+    let (Some(class_id), Some(separator_id)) = (id(class), id(separator)) else {
+        return Value::Null;
+    };
+    let mark =
+        |name: &str, segment: u8| json!({ "SpecialToken": { "id": name, "type_id": segment } });
+    let text = |name: &str, segment: u8| json!({ "Sequence": { "id": name, "type_id": segment } });
+    let single = [mark(class, 0), text("A", 0), mark(separator, 0)];
+    let pair = single.iter().cloned().chain([text("B", 1), mark(separator, 1)]);
+    let token = |name: &str, id: u64| json!({ "id": name, "ids": [id], "tokens": [name] });
+    json!({
+        "type": "TemplateProcessing",
+        "single": single,
+        "pair": pair.collect::<Vec<Value>>(),
+        "special_tokens": { class: token(class, class_id), separator: token(separator, separator_id) },
+    })
+}

@@ -1,0 +1,173 @@
+//! Writing the tokenizer of a run into a folder that `AutoTokenizer` reads.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::{Map, Value, json};
+use taper_data::Tokenizer;
+use taper_decoding::SamplingConfig;
+
+use super::super::export::write_json;
+use super::vocabulary::template;
+use super::{GENERATION_CONFIG, SPECIAL_TOKENS_MAP, TOKENIZER, TOKENIZER_CONFIG};
+use crate::folder::files::write_atomically;
+
+/// Class of Transformers that uses a `tokenizer.json` as it is, for any model.
+const CLASS: &str = "PreTrainedTokenizerFast";
+
+/// Use of tokens in an exported model.
+#[derive(Debug, Clone, Copy)]
+pub(in super::super) enum Exported<'a> {
+    /// A language model: a text begins after `start`, and is drawn by `sampling`.
+    Writes { start: u32, sampling: &'a SamplingConfig },
+    /// An encoder, which reads texts between marks.
+    Reads {
+        /// Whether texts contain hidden tokens.
+        hidden: bool,
+    },
+}
+
+impl Exported<'_> {
+    /// Keys of `config.json` with ids of tokens: those of the folder that was imported, or those of
+    /// the tokenizer.
+    pub(in super::super) fn ids(self, tokenizer: &Tokenizer) -> Map<String, Value> {
+        if let Some(folder) = tokenizer.folder() {
+            return folder.ids.iter().map(|(key, id)| (key.clone(), id.clone())).collect();
+        }
+        let special = tokenizer.special_tokens();
+        let mut ids = Map::new();
+        if let Self::Writes { start, .. } = self {
+            ids.insert("bos_token_id".to_owned(), json!(start));
+            ids.insert("eos_token_id".to_owned(), json!(tokenizer.end()));
+        }
+        if let Some(pad) = special.pad {
+            ids.insert("pad_token_id".to_owned(), json!(pad));
+        }
+        ids
+    }
+}
+
+/// Writes `tokenizer.json` and the files that name its special tokens, for a model that reads at most
+/// `longest` tokens. Files of an imported folder are written as they were.
+///
+/// # Errors
+/// When a file cannot be written.
+pub(in super::super) fn write(
+    folder: &Path,
+    tokenizer: &Tokenizer,
+    exported: Exported<'_>,
+    longest: usize,
+) -> Result<()> {
+    let came_with = tokenizer.folder().map(|folder| &folder.files);
+    for (name, text) in came_with.into_iter().flatten() {
+        let older = if name == TOKENIZER_CONFIG { for_older(text)? } else { None };
+        let text = older.as_deref().unwrap_or(text);
+        write_atomically(&folder.join(name), text.as_bytes())?;
+    }
+    if came_with.is_some_and(|files| files.contains_key(TOKENIZER_CONFIG)) {
+        return Ok(tokenizer.save_file(&folder.join(TOKENIZER))?);
+    }
+    let names = names(tokenizer, exported);
+    let mut config = names.clone();
+    let inputs: &[&str] = match exported {
+        Exported::Writes { .. } => &["input_ids", "attention_mask"],
+        Exported::Reads { .. } => &["input_ids", "token_type_ids", "attention_mask"],
+    };
+    config.insert("tokenizer_class".to_owned(), json!(CLASS));
+    config.insert("model_max_length".to_owned(), json!(longest));
+    config.insert("model_input_names".to_owned(), json!(inputs));
+    config.insert("clean_up_tokenization_spaces".to_owned(), json!(false));
+    if came_with.is_none() {
+        // Text that spells a special token is text here; but hidden tokens are spelled.
+        let is_text = !matches!(exported, Exported::Reads { hidden: true });
+        config.insert("split_special_tokens".to_owned(), json!(is_text));
+        write_json(&folder.join(SPECIAL_TOKENS_MAP), &names)?;
+        if let Exported::Writes { sampling, .. } = exported {
+            let mut generation = exported.ids(tokenizer);
+            generation.extend(draws(sampling));
+            generation.insert("suppress_tokens".to_owned(), json!(never_written(tokenizer)));
+            write_json(&folder.join(GENERATION_CONFIG), &generation)?;
+        }
+    }
+    write_json(&folder.join(TOKENIZER_CONFIG), &config)?;
+    let path = folder.join(TOKENIZER);
+    match with_marks(tokenizer, exported)? {
+        Some(json) => write_atomically(&path, json.as_bytes()),
+        None => Ok(tokenizer.save_file(&path)?),
+    }
+}
+
+/// Replaces names in a `tokenizer_config.json` that only version 5 of Transformers knows by those of
+/// both versions; `None` if there are none.
+fn for_older(text: &str) -> Result<Option<String>> {
+    let mut config: Map<String, Value> = serde_json::from_str(text)?;
+    let mut changed = false;
+    if config.get("tokenizer_class").is_some_and(|class| class == "TokenizersBackend") {
+        config.insert("tokenizer_class".to_owned(), json!(CLASS));
+        changed = true;
+    }
+    if config.get("extra_special_tokens").is_some_and(Value::is_array)
+        && let Some(tokens) = config.remove("extra_special_tokens")
+    {
+        config.insert("additional_special_tokens".to_owned(), tokens);
+        changed = true;
+    }
+    let written = || serde_json::to_string_pretty(&config).map(|text| text + "\n");
+    Ok(if changed { Some(written()?) } else { None })
+}
+
+/// Spellings of the special tokens, by their roles in Transformers.
+fn names(tokenizer: &Tokenizer, exported: Exported<'_>) -> Map<String, Value> {
+    let special = tokenizer.special_tokens();
+    let mut roles = vec![("pad_token", special.pad), ("unk_token", special.unknown)];
+    match exported {
+        Exported::Writes { start, .. } => {
+            // What a text begins after may be a token of text, the end of a line.
+            let start = Some(start).filter(|&start| tokenizer.is_special(start));
+            roles.extend([("bos_token", start), ("eos_token", Some(tokenizer.end()))]);
+        }
+        Exported::Reads { .. } => {
+            let [class, separator, mask] = tokenizer.mark_ids();
+            roles.extend([("cls_token", class), ("sep_token", separator), ("mask_token", mask)]);
+        }
+    }
+    let named = |(role, id): (&str, Option<u32>)| {
+        Some((role.to_owned(), Value::from(tokenizer.token(id?)?)))
+    };
+    roles.into_iter().filter_map(named).collect()
+}
+
+/// Content of `tokenizer.json` with a post-processor that puts marks around texts; `None` for a
+/// language model, and for a tokenizer that has a post-processor.
+fn with_marks(tokenizer: &Tokenizer, exported: Exported<'_>) -> Result<Option<String>> {
+    let [Some(class), Some(separator), _] = tokenizer.mark_ids() else { return Ok(None) };
+    if matches!(exported, Exported::Writes { .. }) {
+        return Ok(None);
+    }
+    let [Some(class), Some(separator)] = [class, separator].map(|id| tokenizer.token(id)) else {
+        return Ok(None);
+    };
+    let template = template(&class, &separator, |token| tokenizer.id(token).map(u64::from));
+    let json = tokenizer.with_post_processor(&template);
+    json.context("tokenizer.json: cannot put marks around texts")
+}
+
+/// Ids that generation never produces: special tokens except the end, and ids without a token.
+fn never_written(tokenizer: &Tokenizer) -> Vec<u32> {
+    let special = tokenizer.special_tokens();
+    let of_text = special.no_text.iter().copied().filter(|&id| !special.ends.contains(&id));
+    let of_ours = of_text.filter(|_| tokenizer.has_special_tokens());
+    of_ours.chain(tokenizer.ids_without_token()).collect()
+}
+
+/// Settings of sampling in `generation_config.json`.
+fn draws(sampling: &SamplingConfig) -> Map<String, Value> {
+    let mut keys = Map::new();
+    keys.insert("do_sample".to_owned(), json!(sampling.is_active()));
+    if sampling.is_active() {
+        keys.insert("temperature".to_owned(), json!(sampling.temperature));
+        keys.insert("top_k".to_owned(), json!(sampling.top_k));
+        keys.insert("top_p".to_owned(), json!(sampling.top_p));
+    }
+    keys
+}

@@ -1,0 +1,64 @@
+//! Items that are answered together, of which a bad one costs itself alone.
+
+use anyhow::{Context, Result};
+
+/// One of several items cannot be answered, and the message says which and why; the others can.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadItem(String);
+
+impl BadItem {
+    /// What `error` says, as the fault of one item.
+    #[must_use]
+    pub fn of(error: &anyhow::Error) -> anyhow::Error {
+        Self(crate::one_line(error)).into()
+    }
+}
+
+/// The answer to each item, in their order: of one that could not be read its error, and of the
+/// others what `answer` makes of all of them.
+///
+/// # Errors
+/// When `answer` fails.
+pub fn answer_each<T, A>(
+    items: impl IntoIterator<Item = Result<T>>,
+    answer: impl FnOnce(Vec<T>) -> Result<Vec<A>>,
+) -> Result<Vec<Result<A>>> {
+    let mut fit = Vec::new();
+    let keep = |item: Result<T>| item.map(|item| fit.push(item));
+    let places: Vec<Result<()>> = items.into_iter().map(keep).collect();
+    let mut answers = if fit.is_empty() { Vec::new() } else { answer(fit)? }.into_iter();
+    let take = |place: Result<()>| match place {
+        Ok(()) => Ok(Ok(answers.next().context("an item without an answer")?)),
+        Err(error) => Ok(Err(error)),
+    };
+    places.into_iter().map(take).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::bail;
+
+    #[test]
+    fn answers_keep_the_places_of_their_items() {
+        let items = || [Ok(1), Err(BadItem("item 2".to_owned()).into()), Ok(3)];
+        let found =
+            answer_each(items(), |fit| Ok(fit.iter().map(|one| 10 * one).collect())).unwrap();
+        let shown: Vec<String> = found
+            .iter()
+            .map(|one| one.as_ref().map_or_else(ToString::to_string, ToString::to_string))
+            .collect();
+        assert_eq!(shown, ["10", "item 2", "30"]);
+        assert!(
+            answer_each(items(), |_: Vec<i32>| -> Result<Vec<i32>> { bail!("no memory") }).is_err()
+        );
+        let none = [Err(BadItem("item 1".to_owned()).into())];
+        assert_eq!(
+            answer_each(none, |_: Vec<i32>| -> Result<Vec<i32>> { bail!("nothing") })
+                .unwrap()
+                .len(),
+            1
+        );
+    }
+}

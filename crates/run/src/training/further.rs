@@ -1,0 +1,82 @@
+//! How a training that has ended goes on, and what its learning rate does then.
+
+use taper_trainer::{StopReason, TrainingConfig};
+
+/// The change of a recipe by which a training that has ended goes on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Further {
+    /// `training.max_updates` is raised to this many.
+    Updates {
+        /// Twice those that were made.
+        updates: u64,
+        /// What that does to a schedule that falls towards the last update; none for others.
+        seam: Option<Seam>,
+    },
+    /// `training.max_epochs` is raised.
+    Epochs,
+    /// `training.max_minutes` is raised.
+    Minutes,
+    /// `training.early_stopping.patience` is raised.
+    Patience,
+}
+
+/// Where a learning rate that has fallen to its end is given a later one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Seam {
+    /// The learning rate of the last update.
+    pub before: f64,
+    /// That of the next.
+    pub after: f64,
+}
+
+impl Further {
+    /// For a training of a model of width `d_model` that has ended after `step` updates for `reason`.
+    pub(super) fn of(
+        reason: StopReason,
+        step: u64,
+        training: &TrainingConfig,
+        d_model: usize,
+    ) -> Self {
+        match reason {
+            StopReason::MaxEpochs => Self::Epochs,
+            StopReason::MaxMinutes => Self::Minutes,
+            StopReason::EarlyStopping => Self::Patience,
+            StopReason::MaxUpdates | StopReason::Interrupted => {
+                let (schedule, updates) = (&training.schedule, step.saturating_mul(2));
+                let seam = schedule.kind.needs_horizon().then(|| Seam {
+                    before: schedule.at(step, d_model, training.max_updates),
+                    after: schedule.at(step + 1, d_model, updates),
+                });
+                Self::Updates { updates, seam }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taper_trainer::{ScheduleConfig, ScheduleKind};
+
+    #[test]
+    fn a_rate_that_has_fallen_to_its_end_rises_again() {
+        let of = |kind, reason| {
+            let schedule =
+                ScheduleConfig { kind, learning_rate: 1e-3, warmup: 10, ..Default::default() };
+            let training = TrainingConfig { schedule, max_updates: 110, ..Default::default() };
+            Further::of(reason, 110, &training, 64)
+        };
+        let Further::Updates { updates: 220, seam: Some(seam) } =
+            of(ScheduleKind::Linear, StopReason::MaxUpdates)
+        else {
+            panic!("a linear schedule has a seam");
+        };
+        assert_eq!(seam.before, 0.0);
+        assert!((seam.after - 1e-3 * (220.0 - 111.0) / 210.0).abs() < 1e-12, "{seam:?}");
+        for kind in [ScheduleKind::Noam, ScheduleKind::InverseSqrt, ScheduleKind::Constant] {
+            let further = of(kind, StopReason::MaxUpdates);
+            assert_eq!(further, Further::Updates { updates: 220, seam: None });
+        }
+        assert_eq!(of(ScheduleKind::Cosine, StopReason::EarlyStopping), Further::Patience);
+    }
+}

@@ -1,0 +1,508 @@
+//! What a folder says of its tokens: ends, beginnings, rows that no token has, vocabularies of slow
+//! tokenizers, and what an export gives back or writes for a tokenizer of ours.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use candle_core::{Device, Tensor};
+use serde_json::{Value, json};
+use taper_data::{Documents, Task, Tokenizer, TokenizerPair};
+use taper_model::{LanguageModel, MaskedLanguageModel, Pass, Sequences, TextClassifier};
+use taper_run::folders::export;
+use taper_run::generation::{GeneratedText, GenerationSettings, Generator, TextScorer};
+use taper_run::tasks::{TaskModel, build_model};
+use taper_run::{LoadedRun, RunConfig};
+use taper_trainer::{Identity, State};
+
+use super::{CONFIG, WEIGHTS, golden, imported, json_of, refusal, set, tensors};
+
+const TOKENIZER: &str = "tokenizer.json";
+const EMBEDDING: &str = "transformer.wte.weight";
+
+/// A copy of the golden folder `name` in `folder`, as `change` leaves it.
+fn changed(name: &str, folder: &Path, change: impl Fn(&Path)) -> PathBuf {
+    let copy = folder.join(name);
+    fs::create_dir_all(&copy).unwrap();
+    for file in [CONFIG, WEIGHTS, TOKENIZER] {
+        fs::copy(golden(name).join(file), copy.join(file)).unwrap();
+    }
+    change(&copy);
+    copy
+}
+
+fn gpt2(change: impl Fn(&Path)) -> LoadedRun<LanguageModel> {
+    let folder = tempfile::tempdir().unwrap();
+    let source = changed("gpt2", folder.path(), change);
+    imported(&source, &folder.path().join("run")).unwrap()
+}
+
+/// Goes on with a text by the likeliest tokens, or by drawn ones.
+fn written(run: &LoadedRun<LanguageModel>, tokens: usize, temperature: f64) -> GeneratedText {
+    let mut settings = GenerationSettings::of(&run.config);
+    settings.max_tokens = tokens;
+    settings.decoding.sampling.temperature = temperature;
+    let prompt = ["The sea".to_owned()];
+    let found = Generator::new(run, &settings).unwrap().generate(&prompt, |_| {}).unwrap();
+    found[0][0].clone()
+}
+
+/// The natural logarithm of the probability of each token after `text`, by a whole pass.
+fn after(run: &LoadedRun<LanguageModel>, text: &[u32]) -> Vec<f64> {
+    let pass = Pass::evaluate();
+    let hidden = run.model.hidden(&Sequences::pack(&[text]), &pass).unwrap();
+    let logits: Vec<Vec<f32>> = run.model.logits(&hidden, &pass).unwrap().to_vec2().unwrap();
+    let last = logits.last().unwrap();
+    let sum: f64 = last.iter().map(|&x| f64::from(x).exp()).sum();
+    last.iter().map(|&x| f64::from(x) - sum.ln()).collect()
+}
+
+/// The log-probability of each token of a text.
+fn scored(run: &LoadedRun<LanguageModel>, text: &str) -> Vec<f64> {
+    let found = TextScorer::new(run).unwrap().texts(&[text.to_owned()], |_| {}).unwrap();
+    found[0].as_ref().unwrap().token_log_probabilities.clone()
+}
+
+fn likeliest(values: &[f64]) -> u32 {
+    (0..values.len()).max_by(|&a, &b| values[a].total_cmp(&values[b])).unwrap() as u32
+}
+
+/// The likeliest tokens after "The sea", by whole passes.
+fn continuation(run: &LoadedRun<LanguageModel>, count: usize) -> Vec<u32> {
+    let mut ids = run.tokenizers.target().encode("The sea").unwrap();
+    let prompt = ids.len();
+    while ids.len() < prompt + count {
+        ids.push(likeliest(&after(run, &ids)));
+    }
+    ids.split_off(prompt)
+}
+
+#[test]
+fn any_end_of_the_folder_ends_a_text() {
+    let plain = gpt2(|_| {});
+    let tokens = continuation(&plain, 12);
+    let at = (1..12).find(|&at| !tokens[..at].contains(&tokens[at])).expect("two tokens");
+    let tokenizer = plain.tokenizers.target();
+    // An end that is no special token is text too, as it is in Transformers.
+    let expected = tokenizer.decode(&tokens[..=at]).unwrap();
+    let ends = json!([270, tokens[at]]);
+    let other = json!(tokens[0]);
+    let generation =
+        |path: &Path, ends: &Value| fs::write(path, json!({ "eos_token_id": ends }).to_string());
+    let file = "generation_config.json";
+    for (named, run) in [
+        ("config.json", gpt2(|path| set(path.join(CONFIG), "eos_token_id", &ends))),
+        ("one", gpt2(|path| set(path.join(CONFIG), "eos_token_id", &json!(tokens[at])))),
+        ("generation_config.json", gpt2(|path| generation(&path.join(file), &ends).unwrap())),
+        (
+            "generation_config.json first",
+            gpt2(|path| {
+                set(path.join(CONFIG), "eos_token_id", &other);
+                generation(&path.join(file), &ends).unwrap();
+            }),
+        ),
+    ] {
+        let text = written(&run, 12, 0.0);
+        assert_eq!((text.text.as_str(), text.tokens), (expected.as_str(), at + 1), "{named}");
+        assert!(!text.truncated, "{named}");
+        // The probability of the end that came is counted.
+        let mut ids = tokenizer.encode("The sea").unwrap();
+        let mut total = 0.0;
+        for &token in &tokens[..=at] {
+            total += after(&run, &ids)[token as usize];
+            ids.push(token);
+        }
+        assert!((text.log_probability - total).abs() < 1e-4, "{named}");
+        // What is an end is text all the same where text spells it.
+        let again = run.tokenizers.target().encode(&expected).unwrap();
+        assert_eq!(run.tokenizers.target().decode(&again).unwrap(), expected, "{named}");
+    }
+    // An id that is for another vocabulary, as Transformers' defaults are, names no token.
+    let run = gpt2(|path| set(path.join(CONFIG), "eos_token_id", &json!(50256)));
+    assert_eq!(run.tokenizers.target().end(), 271);
+    let says = |change: &dyn Fn(&Path)| refusal::<LanguageModel>(&golden("gpt2"), change);
+    let error = says(&|path| set(path.join(CONFIG), "eos_token_id", &json!("</s>")));
+    assert!(error.contains("eos_token_id is \"</s>\", where the id of a token"), "{error}");
+    let error = says(&|path| {
+        set(path.join(CONFIG), "eos_token_id", &Value::Null);
+        set(path.join(CONFIG), "bos_token_id", &Value::Null);
+        respell(path, "<|endoftext|>", "<stop>");
+    });
+    assert!(error.contains("no token ends a text"), "{error}");
+    let error = says(&|path| fs::write(path.join(file), "[]").unwrap());
+    assert!(error.contains("generation_config.json: not an object"), "{error}");
+}
+
+/// Spells a token of the folder's tokenizer otherwise.
+fn respell(folder: &Path, token: &str, other: &str) {
+    let path = folder.join(TOKENIZER);
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains(token));
+    fs::write(path, text.replace(token, other)).unwrap();
+}
+
+#[test]
+fn ends_and_beginnings_may_be_spelled_in_any_way() {
+    let plain = gpt2(|_| {});
+    let texts = ["The sea, the sea!".to_owned()];
+    let score = |run: &LoadedRun<LanguageModel>| scored(run, &texts[0]);
+    for spelling in ["</s>", "<stop>", "[SEP]"] {
+        let run = gpt2(|path| respell(path, "<|endoftext|>", spelling));
+        assert_eq!(run.tokenizers.target().end(), 271);
+        assert_eq!(score(&run), score(&plain), "{spelling}");
+        assert_eq!(written(&run, 9, 0.0).text, written(&plain, 9, 0.0).text, "{spelling}");
+        // Text that spells it is text.
+        let ids = run.tokenizers.target().encode(spelling).unwrap();
+        assert!(!ids.contains(&271), "{spelling}");
+        assert_eq!(run.tokenizers.target().decode(&ids).unwrap(), spelling);
+    }
+    // A text is scored behind what begins texts.
+    let begun = gpt2(|path| set(path.join(CONFIG), "bos_token_id", &json!(40)));
+    let tokenizer = begun.tokenizers.target();
+    assert_eq!((tokenizer.end(), tokenizer.special_tokens().start), (271, Some(40)));
+    let first = tokenizer.encode(&texts[0]).unwrap()[0];
+    assert!((score(&begun)[0] - after(&begun, &[40])[first as usize]).abs() < 1e-4);
+    assert!((score(&begun)[0] - score(&plain)[0]).abs() > 1e-6);
+    // Tokens are named in other files, the vocabulary is GPT-2's.
+    let named = gpt2(|path| {
+        respell(path, "<|endoftext|>", "<stop>");
+        set(path.join(CONFIG), "eos_token_id", &Value::Null);
+        set(path.join(CONFIG), "bos_token_id", &Value::Null);
+        let map = json!({ "eos_token": { "content": "<stop>", "lstrip": false } });
+        fs::write(path.join("special_tokens_map.json"), map.to_string()).unwrap();
+    });
+    assert_eq!(named.tokenizers.target().end(), 271);
+}
+
+/// Adds rows to the embedding of the folder, each of them likelier than any token.
+fn padded(folder: &Path, rows: usize) {
+    let path = folder.join(WEIGHTS);
+    let mut weights = tensors(path.clone());
+    let embedding = weights[EMBEDDING].clone();
+    let (vocabulary, width) = embedding.dims2().unwrap();
+    let likely = embedding.narrow(0, 0, rows).unwrap().affine(9.0, 0.0).unwrap();
+    weights.insert(EMBEDDING.to_owned(), Tensor::cat(&[&embedding, &likely], 0).unwrap());
+    candle_core::safetensors::save(&weights, &path).unwrap();
+    set(folder.join(CONFIG), "vocab_size", &json!(vocabulary + rows));
+    assert_eq!(width, 16);
+}
+
+#[test]
+fn rows_that_no_token_has_are_kept_and_never_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = changed("gpt2", folder.path(), |path| padded(path, 48));
+    let run: LoadedRun<LanguageModel> = imported(&source, &folder.path().join("run")).unwrap();
+    let tokenizer = run.tokenizers.target();
+    assert_eq!((tokenizer.vocabulary_size(), run.model.vocabulary()), (320, 320));
+    assert_eq!(tokenizer.ids_without_token(), (272..320).collect::<Vec<u32>>());
+    // They have most of the probability, which counts in what is left to tokens.
+    let prompt = tokenizer.encode("The sea").unwrap();
+    let all = after(&run, &prompt);
+    assert!(likeliest(&all) >= 272);
+    let (greedy, drawn) = (written(&run, 1, 0.0), written(&run, 30, 1.5));
+    let token = likeliest(&all[..272]);
+    assert_eq!(greedy.text, tokenizer.decode(&[token]).unwrap());
+    assert!(greedy.log_probability < all[token as usize] + 1e-4, "{greedy:?}");
+    assert!(drawn.tokens == 30 || !drawn.truncated, "{drawn:?}");
+    let ids = tokenizer.encode(&format!("The sea{}", drawn.text)).unwrap();
+    assert!(ids.iter().all(|&id| id < 272));
+    assert!((scored(&run, "The sea")[0] - after(&run, &[271])[prompt[0] as usize]).abs() < 1e-4);
+
+    let out = folder.path().join("out");
+    export(&run, &out).unwrap();
+    assert_eq!(json_of(out.join(CONFIG))["vocab_size"], 320);
+    assert!(fs::read(out.join(TOKENIZER)).unwrap() == fs::read(source.join(TOKENIZER)).unwrap());
+    let embedding = |folder: &Path| -> Vec<Vec<f32>> {
+        tensors(folder.join(WEIGHTS))[EMBEDDING].to_vec2().unwrap()
+    };
+    assert!(embedding(&out) == embedding(&source));
+
+    // A BERT: no row stands in for a token, and all of them come back.
+    let source = changed("bert", folder.path(), |path| {
+        let mut weights = tensors(path.join(WEIGHTS));
+        for (name, shape) in [
+            ("bert.embeddings.word_embeddings.weight", vec![4, 16]),
+            ("cls.predictions.bias", vec![4]),
+        ] {
+            let more = Tensor::ones(shape, candle_core::DType::F32, &Device::Cpu).unwrap();
+            let whole = Tensor::cat(&[&weights[name], &more], 0).unwrap();
+            weights.insert(name.to_owned(), whole);
+        }
+        candle_core::safetensors::save(&weights, path.join(WEIGHTS)).unwrap();
+        set(path.join(CONFIG), "vocab_size", &json!(40));
+    });
+    let run: LoadedRun<MaskedLanguageModel> =
+        imported(&source, &folder.path().join("bert-run")).unwrap();
+    assert_eq!(run.model.vocabulary(), 40);
+    let out = folder.path().join("bert-out");
+    export(&run, &out).unwrap();
+    assert_eq!(tensors(out.join(WEIGHTS))["cls.predictions.bias"].dims(), [40]);
+}
+
+#[test]
+fn a_run_keeps_what_its_folder_said_and_is_told_from_others_by_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = changed("gpt2", folder.path(), |path| {
+        set(path.join(CONFIG), "eos_token_id", &json!([5, 271]));
+    });
+    let run = folder.path().join("run");
+    let loaded: LoadedRun<LanguageModel> = imported(&source, &run).unwrap();
+    let kept = run.join("tokenizer.special.json");
+    let again = TokenizerPair::load(&run).unwrap();
+    assert_eq!(again.target().special_tokens().ends, [5, 271]);
+    assert_eq!(again.hash(), loaded.tokenizers.hash());
+    let text = fs::read_to_string(&kept).unwrap();
+    for (other, said) in [
+        (text.replace("271", "272"), "names the token 272, but the vocabulary has 272"),
+        (text.replace("\"ends\"", "\"end\""), "unknown field `end`"),
+        ("{".to_owned(), "not the special tokens of a run"),
+    ] {
+        fs::write(&kept, other).unwrap();
+        let error = TokenizerPair::load(&run).unwrap_err().to_string();
+        assert!(error.contains("tokenizer.special.json") && error.contains(said), "{error}");
+    }
+    fs::remove_file(&kept).unwrap();
+    assert_ne!(TokenizerPair::load(&run).unwrap().hash(), loaded.tokenizers.hash());
+}
+
+/// The tokens of a `tokenizer.json`, by their ids.
+fn vocabulary(folder: &Path) -> Vec<(u64, String)> {
+    let file = json_of(folder.join(TOKENIZER));
+    let mut all: Vec<(u64, String)> = file["model"]["vocab"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(token, id)| (id.as_u64().unwrap(), token.clone()))
+        .collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn vocabularies_of_slow_tokenizers_are_read() {
+    let texts = [
+        "The seagulls sail on!",
+        "  Nothing's LOST, caf\u{e9} 7 [MASK]",
+        "the\tsea\u{3000}\u{65e5}\u{672c}",
+    ];
+    let ids = |tokenizer: &Tokenizer| texts.map(|text| tokenizer.encode(text).unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let tokenizer = |name: &str, run: &str, change: &dyn Fn(&Path)| {
+        let source = changed(name, &folder.path().join(run), change);
+        let run = folder.path().join(run).join(format!("run-of-{name}"));
+        super::import(&source, &taper_run::RunFolder::new(&run), &mut |_: &taper_run::RunEvent<
+            '_,
+        >| Ok(()))
+        .unwrap();
+        TokenizerPair::load(&run).unwrap().target().clone()
+    };
+    let pieces = |path: &Path| {
+        let lines: Vec<String> = vocabulary(path).into_iter().map(|(_, token)| token).collect();
+        fs::write(path.join("vocab.txt"), lines.join("\n") + "\n").unwrap();
+        fs::remove_file(path.join(TOKENIZER)).unwrap();
+    };
+    let fast = tokenizer("bert", "fast", &|_| {});
+    let slow = tokenizer("bert", "slow", &pieces);
+    assert_eq!(ids(&slow), ids(&fast));
+    assert_eq!(slow.mark_ids(), fast.mark_ids());
+    let cased = tokenizer("bert", "cased", &|path| {
+        pieces(path);
+        fs::write(path.join("tokenizer_config.json"), r#"{"do_lower_case": false}"#).unwrap();
+    });
+    assert!(ids(&cased)[0].contains(&1) && !ids(&slow)[0].contains(&1), "T is no token");
+    let added = tokenizer("bert", "added", &|path| {
+        pieces(path);
+        set(path.join(CONFIG), "vocab_size", &json!(36));
+        fs::write(path.join("added_tokens.json"), r#"{"[MASK]": 4}"#).unwrap();
+    });
+    assert_eq!(ids(&added)[0], ids(&fast)[0]);
+
+    let pairs = |path: &Path| {
+        let file = json_of(path.join(TOKENIZER));
+        let mut all = file["model"]["vocab"].clone();
+        all["<|endoftext|>"] = json!(271);
+        fs::write(path.join("vocab.json"), all.to_string()).unwrap();
+        let pair =
+            |pair: &Value| format!("{} {}\n", pair[0].as_str().unwrap(), pair[1].as_str().unwrap());
+        let merges: String = file["model"]["merges"].as_array().unwrap().iter().map(pair).collect();
+        fs::write(path.join("merges.txt"), format!("#version: 0.2\n{merges}")).unwrap();
+        fs::remove_file(path.join(TOKENIZER)).unwrap();
+    };
+    let fast = tokenizer("gpt2", "fast", &|_| {});
+    let slow = tokenizer("gpt2", "slow", &pairs);
+    assert_eq!(ids(&slow), ids(&fast));
+    assert_eq!((slow.end(), slow.is_special(271)), (271, true));
+    let says = |change: &dyn Fn(&Path)| refusal::<LanguageModel>(&golden("gpt2"), change);
+    let error = says(&|path| {
+        pairs(path);
+        fs::write(path.join("merges.txt"), "#version: 0.2\nh e\nhe\n").unwrap();
+    });
+    assert!(error.contains("merges.txt, line 3: not two tokens"), "{error}");
+    let error = says(&|path| {
+        pairs(path);
+        fs::remove_file(path.join("merges.txt")).unwrap();
+    });
+    assert!(error.contains("tokenizer.json: no such file, nor vocab.txt"), "{error}");
+}
+
+#[test]
+fn what_a_folder_came_with_is_given_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let cased = r#"{"tokenizer_class": "BertTokenizer", "do_lower_case": false, "cls_token": "[CLS]",
+        "model_max_length": 1000000000000000019884624838656}"#;
+    let source = changed("bert-classifier", folder.path(), |path| {
+        respell(path, "\"lowercase\": true", "\"lowercase\": false");
+        fs::write(path.join("tokenizer_config.json"), cased).unwrap();
+        fs::write(path.join("special_tokens_map.json"), r#"{"mask_token": "[MASK]"}"#).unwrap();
+    });
+    let run: LoadedRun<TextClassifier> = imported(&source, &folder.path().join("run")).unwrap();
+    let out = folder.path().join("out");
+    export(&run, &out).unwrap();
+    for file in [TOKENIZER, "tokenizer_config.json", "special_tokens_map.json"] {
+        let [ours, theirs] = [&out, &source].map(|folder| fs::read(folder.join(file)).unwrap());
+        assert!(ours == theirs, "{file}");
+    }
+    // Transformers puts what a tokenizer is made with above what stands in its file.
+    let other = changed("bert", folder.path(), |path| {
+        fs::write(path.join("tokenizer_config.json"), cased).unwrap();
+    });
+    let run: LoadedRun<MaskedLanguageModel> = imported(&other, &folder.path().join("b")).unwrap();
+    let out = folder.path().join("out-of-b");
+    export(&run, &out).unwrap();
+    assert_eq!(json_of(out.join(TOKENIZER))["normalizer"]["lowercase"], false);
+    assert!(run.tokenizers.target().encode("The").unwrap().contains(&1));
+
+    // Ends and the file that names them.
+    let ends = json!({ "eos_token_id": [5, 271], "bos_token_id": 271, "top_k": 7 }).to_string();
+    let source = changed("gpt2", folder.path(), |path| {
+        fs::write(path.join("generation_config.json"), &ends).unwrap();
+        set(path.join(CONFIG), "pad_token_id", &json!(270));
+    });
+    let run: LoadedRun<LanguageModel> = imported(&source, &folder.path().join("g")).unwrap();
+    let out = folder.path().join("out-of-g");
+    export(&run, &out).unwrap();
+    assert_eq!(fs::read_to_string(out.join("generation_config.json")).unwrap(), ends);
+    let config = json_of(out.join(CONFIG));
+    assert_eq!((&config["eos_token_id"], &config["pad_token_id"]), (&json!(271), &json!(270)));
+    // What names the class of the tokenizer is written where it was missing.
+    let written = json_of(out.join("tokenizer_config.json"));
+    assert_eq!(written["tokenizer_class"], "PreTrainedTokenizerFast");
+    assert_eq!((&written["eos_token"], &written["model_max_length"]), (&json!("&"), &json!(40)));
+}
+
+/// A run of a task with a model of Transformers' shape that has learnt nothing.
+fn untrained<M: TaskModel>(
+    folder: &Path,
+    task: Task,
+    kind: &str,
+    documents: Documents,
+) -> LoadedRun<M> {
+    let lines = "the sea, the se\u{e4} and 7 ships on the sea\n".repeat(40);
+    fs::write(folder.join("text.txt"), &lines).unwrap();
+    fs::write(folder.join("labels.tsv"), lines.replace("the sea,", "yes\tthe sea,")).unwrap();
+    let (layers, train) = match task {
+        Task::LanguageModel => ("decoder_layers = 1", "text"),
+        Task::Classification => ("encoder_layers = 1\nnorm = \"post\"", "labels"),
+        _ => ("encoder_layers = 1\nnorm = \"post\"", "text"),
+    };
+    let documents = match documents {
+        Documents::Lines => "lines",
+        Documents::Files => "files",
+    };
+    let recipe = format!(
+        "name = \"small\"\ntask = \"{task}\"\ndtype = \"f32\"\n[data]\ndir = \"{}\"\ntrain = \
+         \"{train}\"\nvalidation = \"\"\ntest = []\n[data.text]\nblock_length = 32\ndocuments = \
+         \"{documents}\"\n[data.labelled]\nlabels = [\"no\", \"yes\"]\nmax_tokens = \
+         24\n[data.tokenizer]\nkind = \"{kind}\"\nvocabulary_size = 300\n[model]\nd_model = 16\nd_ff \
+         = 32\nheads = 2\n{layers}\nactivation = \"gelu\"\npositions = \"learned\"\nmax_positions = \
+         64\nscale_embeddings = false\nbiases = true\n",
+        folder.display()
+    );
+    let path = folder.join("small.toml");
+    fs::write(&path, recipe).unwrap();
+    let config = RunConfig::load(&path, &[]).unwrap();
+    let tokenizers = config.task.train_tokenizers(&config.data).unwrap();
+    let model = build_model(&config, &tokenizers, &Device::Cpu, Some(1)).unwrap();
+    LoadedRun {
+        config,
+        tokenizers,
+        model,
+        checkpoint: folder.to_owned(),
+        state: State::new(1, Identity::default()),
+        is_int8: false,
+    }
+}
+
+#[test]
+fn tokenizers_of_ours_are_exported_so_that_their_tokens_are_known() {
+    for kind in ["bpe", "unigram", "char", "bytes"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        for (documents, start) in [(Documents::Lines, "</s>"), (Documents::Files, "\n")] {
+            let run: LoadedRun<LanguageModel> =
+                untrained(path, Task::LanguageModel, kind, documents);
+            let out = path.join(start.escape_default().to_string());
+            export(&run, &out).unwrap();
+            let tokenizer = run.tokenizers.target();
+            let config = json_of(out.join("tokenizer_config.json"));
+            assert_eq!(config["tokenizer_class"], "PreTrainedTokenizerFast");
+            assert_eq!(config["model_max_length"], 64);
+            assert_eq!(config["model_input_names"], json!(["input_ids", "attention_mask"]));
+            assert_eq!(config["clean_up_tokenization_spaces"], false);
+            // Text that spells a special token is text, as it is here.
+            assert_eq!(config["split_special_tokens"], true);
+            let names = json_of(out.join("special_tokens_map.json"));
+            for (role, token) in
+                [("pad_token", "<pad>"), ("unk_token", "<unk>"), ("eos_token", "</s>")]
+            {
+                assert_eq!((&names[role], &config[role]), (&json!(token), &json!(token)), "{kind}");
+            }
+            assert_eq!(names.get("bos_token").is_some(), documents == Documents::Lines);
+            let start = match documents {
+                Documents::Lines => 3,
+                Documents::Files => tokenizer.encode("\n").unwrap()[0],
+            };
+            for file in [CONFIG, "generation_config.json"] {
+                let keys = json_of(out.join(file));
+                assert_eq!(keys["bos_token_id"], start, "{kind}, {file}");
+                assert_eq!(keys["eos_token_id"], 3, "{kind}, {file}");
+                assert_eq!(keys["pad_token_id"], 0, "{kind}, {file}");
+            }
+            // What is imported again begins, ends and cuts texts as it did.
+            let again: LoadedRun<LanguageModel> = imported(&out, &out.join("run")).unwrap();
+            let text = "the sea, the se\u{e4}";
+            assert_eq!(scored(&again, text), scored(&run, text), "{kind}");
+        }
+
+        let run: LoadedRun<TextClassifier> =
+            untrained(path, Task::Classification, kind, Documents::Files);
+        let out = path.join("classifier");
+        export(&run, &out).unwrap();
+        let config = json_of(out.join("tokenizer_config.json"));
+        assert_eq!(
+            (&config["cls_token"], &config["sep_token"]),
+            (&json!("<cls>"), &json!("<sep>"))
+        );
+        assert_eq!(
+            (&config["mask_token"], &config["model_max_length"]),
+            (&json!("<mask>"), &json!(24))
+        );
+        let inputs = json!(["input_ids", "token_type_ids", "attention_mask"]);
+        assert_eq!(config["model_input_names"], inputs);
+        let processor = &json_of(out.join(TOKENIZER))["post_processor"];
+        assert_eq!(
+            processor["pair"][4],
+            json!({ "SpecialToken": { "id": "<sep>", "type_id": 1 } })
+        );
+        let class = run.tokenizers.target().id("<cls>").unwrap();
+        assert_eq!(processor["special_tokens"]["<cls>"]["ids"], json!([class]));
+        let again: LoadedRun<TextClassifier> = imported(&out, &out.join("run")).unwrap();
+        assert_eq!(again.tokenizers.target().mark_ids(), run.tokenizers.target().mark_ids());
+
+        let run: LoadedRun<MaskedLanguageModel> =
+            untrained(path, Task::MaskedLanguageModel, kind, Documents::Files);
+        let out = path.join("masked");
+        export(&run, &out).unwrap();
+        // Hidden tokens are spelled.
+        assert_eq!(json_of(out.join("tokenizer_config.json"))["split_special_tokens"], false);
+    }
+}

@@ -1,0 +1,126 @@
+//! How a process calls another one, which may not be there yet.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use super::frame::Patience;
+use super::greeting::{Answer, Hello, introduce};
+use super::meeting::{Meeting, Watch};
+use crate::ExchangeError;
+
+/// How long one attempt to connect may take.
+const CONNECTING_TIME: Duration = Duration::from_secs(5);
+/// The pause between two attempts to connect.
+const RETRY: Duration = Duration::from_millis(10);
+
+impl Meeting {
+    /// Connects to process 0, which may be started later than this one; with the connection where
+    /// this one listens itself from now on, and its port.
+    pub(super) fn join_first(
+        &self,
+        deadline: Instant,
+        watch: &mut Watch<'_>,
+    ) -> Result<(TcpStream, TcpListener, u16), ExchangeError> {
+        loop {
+            watch()?;
+            let reached = (self.host.as_str(), self.port)
+                .to_socket_addrs()
+                .and_then(|mut all| all.next().ok_or(io::ErrorKind::NotFound.into()))
+                .and_then(|address| TcpStream::connect_timeout(&address, CONNECTING_TIME));
+            let greeted = match reached {
+                Ok(stream) => {
+                    let own = stream.local_addr().map_err(|error| self.error(error))?.ip();
+                    let listener =
+                        TcpListener::bind((own, 0)).map_err(|error| self.error(error))?;
+                    let port = listener.local_addr().map_err(|error| self.error(error))?.port();
+                    let joined = self.introduced(stream, 0, port, deadline, watch)?;
+                    joined.map(|stream| (stream, listener, port))
+                }
+                Err(error) => Err(error),
+            };
+            match greeted {
+                Ok(joined) => return Ok(joined),
+                Err(error) if Instant::now() > deadline => {
+                    return Err(self.error(format_args!(
+                        "cannot reach process 0 at {}:{} for {} s ({error}); was it started, and \
+                         are MASTER_ADDR and MASTER_PORT its machine and a port that is open there?",
+                        self.host,
+                        self.port,
+                        self.patience.as_secs()
+                    )));
+                }
+                Err(_) => std::thread::sleep(RETRY),
+            }
+        }
+    }
+
+    /// Connects to process `rank`, which listens at `address`; this one does at `port`.
+    pub(super) fn join(
+        &self,
+        rank: usize,
+        address: SocketAddr,
+        port: u16,
+        all: &[Option<TcpStream>],
+        deadline: Instant,
+        watch: &mut Watch<'_>,
+    ) -> Result<TcpStream, ExchangeError> {
+        let watch: &mut Watch<'_> = &mut || watch().and_then(|()| self.require_silence(all));
+        loop {
+            let stream = TcpStream::connect(address).map_err(|error| match error.kind() {
+                // It was there a moment ago.
+                io::ErrorKind::ConnectionRefused => ExchangeError::lost(rank, self.rank, &error),
+                _ => self.error(format_args!(
+                    "cannot reach process {rank} at {address}: {error}; is a firewall between the \
+                     machines?"
+                )),
+            })?;
+            match self.introduced(stream, rank, port, deadline, watch)? {
+                Ok(stream) => return Ok(stream),
+                Err(error) if Instant::now() > deadline => {
+                    return Err(ExchangeError::lost(rank, self.rank, &error));
+                }
+                // It had too many callers, or this process was too slow.
+                Err(_) => std::thread::sleep(RETRY),
+            }
+        }
+    }
+
+    /// The connection to process `to` once both have proved the key; an error of the connection
+    /// where it may be tried again.
+    fn introduced(
+        &self,
+        stream: TcpStream,
+        to: usize,
+        port: u16,
+        deadline: Instant,
+        watch: &mut Watch<'_>,
+    ) -> Result<io::Result<TcpStream>, ExchangeError> {
+        let begin = || {
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(RETRY))?;
+            stream.set_write_timeout(Some(Patience::USUAL.beat))?;
+            Hello::new(self.rank, self.size, port)
+        };
+        let hello = match begin() {
+            Ok(hello) => hello,
+            Err(error) => return Ok(Err(error)),
+        };
+        Ok(match introduce(&stream, &hello, to, &self.key, deadline, watch)? {
+            Answer::Accepted => Patience::USUAL.apply(&stream).map(|()| stream),
+            Answer::Refused => return Err(ExchangeError::Failed { rank: to }),
+            Answer::OtherKey => {
+                return Err(self.error(format_args!(
+                    "process {to} has another key: set the variable TAPER_KEY to the same for all \
+                     processes of a training, and MASTER_PORT to a port that no other training has"
+                )));
+            }
+            Answer::OtherVersion => {
+                return Err(self.error(format_args!(
+                    "process {to} is another version of this program: start the same on each"
+                )));
+            }
+            Answer::Lost(error) => Err(error),
+        })
+    }
+}

@@ -1,0 +1,335 @@
+//! How two processes make sure of each other before anything else is said.
+//!
+//! ```text
+//! who connects:  hello      magic, version, rank, size, port, nonce          54 bytes
+//! who listens:   challenge  magic, version, rank, nonce                      48 bytes
+//! who connects:  proof      HMAC(key, "connects" and all of the above)       32 bytes
+//! who listens:   answer     verdict, HMAC(key, "listens" and all of the above)  33 bytes
+//! ```
+//!
+//! The key itself is never sent. A proof holds for two nonces, so that none serves twice, for the
+//! ranks that were named, and for one of the two roles, so that none can be sent back to whom it came
+//! from. Whoever connects proves first: a stranger who calls hears nothing by which a key could be
+//! guessed. All lengths are fixed, so that nobody decides how much is read.
+
+use std::io::{self, ErrorKind, Read};
+use std::net::TcpStream;
+use std::time::Instant;
+
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use super::frame::{Patience, is_timeout};
+use super::meeting::Watch;
+use crate::ExchangeError;
+
+/// What a connection of this program begins with.
+pub(super) const MAGIC: &[u8; 8] = b"TAPERNET";
+/// Changes with what is sent.
+const VERSION: u32 = 3;
+/// Bytes that make each greeting another one.
+const NONCE: usize = 32;
+/// The bytes of a hello.
+pub(super) const HELLO: usize = MAGIC.len() + 3 * 4 + 2 + NONCE;
+/// The bytes of a challenge.
+const CHALLENGE: usize = MAGIC.len() + 2 * 4 + NONCE;
+/// The bytes of a proof.
+pub(super) const PROOF: usize = 32;
+/// The bytes of an answer.
+const ANSWER: usize = 1 + PROOF;
+
+/// What the process that connects says first.
+#[derive(Clone)]
+pub(super) struct Hello([u8; HELLO]);
+
+/// What the process that listens says to it.
+pub(super) struct Challenge([u8; CHALLENGE]);
+
+/// Which of the two processes proves that it knows the key.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Role {
+    Connects,
+    Listens,
+}
+
+/// What the process that listens says of the proof.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    OtherKey = 0,
+    Accepted = 1,
+    /// The key is right, the process is not the one that is awaited.
+    Refused = 2,
+}
+
+/// What becomes of a hello.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// Both processes know the key.
+    Accepted,
+    /// Both know the key; the one that listens says itself why they do not go together.
+    Refused,
+    /// The two do not have the same key.
+    OtherKey,
+    /// The two are other versions of this program.
+    OtherVersion,
+    /// The connection came to an end, or brought something else.
+    Lost(io::Error),
+}
+
+impl Hello {
+    /// That of process `rank` of `size`, which listens itself at `port`.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub(super) fn new(rank: usize, size: usize, port: u16) -> io::Result<Self> {
+        let (rank, size) = ((rank as u32).to_le_bytes(), (size as u32).to_le_bytes());
+        let version = VERSION.to_le_bytes();
+        joined(&[MAGIC, &version, &rank, &size, &port.to_le_bytes(), &nonce()?]).map(Self)
+    }
+
+    /// What was received, if it is one.
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+        let bytes: [u8; HELLO] = bytes.try_into().ok()?;
+        bytes.starts_with(MAGIC).then_some(Self(bytes))
+    }
+
+    pub(super) fn is_of_this_version(&self) -> bool {
+        number(&self.0, 8) == VERSION
+    }
+
+    pub(super) fn rank(&self) -> usize {
+        number(&self.0, 12) as usize
+    }
+
+    pub(super) fn size(&self) -> usize {
+        number(&self.0, 16) as usize
+    }
+
+    /// Where the process can be reached itself.
+    pub(super) fn port(&self) -> u16 {
+        u16::from_le_bytes([self.0[20], self.0[21]])
+    }
+}
+
+impl Challenge {
+    /// That of process `rank`.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub(super) fn new(rank: usize) -> io::Result<Self> {
+        let (version, rank) = (VERSION.to_le_bytes(), (rank as u32).to_le_bytes());
+        joined(&[MAGIC, &version, &rank, &nonce()?]).map(Self)
+    }
+
+    pub(super) const fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// What proves, after these words, that a process in `role` knows `key`.
+pub(super) fn proof(key: &str, role: Role, hello: &Hello, challenge: &Challenge) -> [u8; PROOF] {
+    let role: &[u8] = match role {
+        Role::Connects => b"taper connects",
+        Role::Listens => b"taper listens",
+    };
+    hmac(key.as_bytes(), &[role, &hello.0, &challenge.0])
+}
+
+/// Whether `said` is the proof that [`proof`] gives; how long this takes says nothing of it.
+pub(super) fn is_proof(
+    said: &[u8],
+    key: &str,
+    role: Role,
+    hello: &Hello,
+    challenge: &Challenge,
+) -> bool {
+    said.ct_eq(&proof(key, role, hello, challenge)).into()
+}
+
+/// The answer to a process that has said hello: `verdict`, with a proof unless the key was wrong.
+pub(super) fn answer(
+    verdict: Verdict,
+    key: &str,
+    hello: &Hello,
+    challenge: &Challenge,
+) -> [u8; ANSWER] {
+    let mut answer = [0; ANSWER];
+    answer[0] = verdict as u8;
+    if verdict != Verdict::OtherKey {
+        answer[1..].copy_from_slice(&proof(key, Role::Listens, hello, challenge));
+    }
+    answer
+}
+
+/// Why a process that says hello comes to no answer.
+enum Broken {
+    Connection(io::Error),
+    Waiting(ExchangeError),
+}
+
+impl From<io::Error> for Broken {
+    fn from(error: io::Error) -> Self {
+        Self::Connection(error)
+    }
+}
+
+/// Says `hello` over `stream` to process `to`, and proves `key`. Reads of `stream` wait for a moment
+/// only; in between `watch` is asked whether to go on waiting, which ends at the deadline.
+///
+/// # Errors
+/// Those of `watch`.
+pub(super) fn introduce(
+    stream: &TcpStream,
+    hello: &Hello,
+    to: usize,
+    key: &str,
+    deadline: Instant,
+    watch: &mut Watch<'_>,
+) -> Result<Answer, ExchangeError> {
+    match converse(stream, hello, to, key, deadline, watch) {
+        Ok(answer) => Ok(answer),
+        Err(Broken::Connection(error)) => Ok(Answer::Lost(error)),
+        Err(Broken::Waiting(error)) => Err(error),
+    }
+}
+
+fn converse(
+    stream: &TcpStream,
+    hello: &Hello,
+    to: usize,
+    key: &str,
+    deadline: Instant,
+    watch: &mut Watch<'_>,
+) -> Result<Answer, Broken> {
+    let not_understood = || io::Error::from(ErrorKind::InvalidData);
+    Patience::USUAL.write(stream, &hello.0)?;
+    let challenge = Challenge(wait_for(stream, deadline, watch)?);
+    if !challenge.0.starts_with(MAGIC) {
+        return Err(not_understood().into());
+    }
+    if number(&challenge.0, 8) != VERSION {
+        return Ok(Answer::OtherVersion);
+    }
+    if number(&challenge.0, 12) as usize != to {
+        return Err(not_understood().into());
+    }
+    Patience::USUAL.write(stream, &proof(key, Role::Connects, hello, &challenge))?;
+    let answer: [u8; ANSWER] = wait_for(stream, deadline, watch)?;
+    let [verdict, proof @ ..] = &answer;
+    if !is_proof(proof, key, Role::Listens, hello, &challenge) {
+        return Ok(Answer::OtherKey);
+    }
+    match *verdict {
+        verdict if verdict == Verdict::Accepted as u8 => Ok(Answer::Accepted),
+        verdict if verdict == Verdict::Refused as u8 => Ok(Answer::Refused),
+        _ => Err(not_understood().into()),
+    }
+}
+
+/// The next bytes of `stream`.
+fn wait_for<const LENGTH: usize>(
+    mut stream: &TcpStream,
+    deadline: Instant,
+    watch: &mut Watch<'_>,
+) -> Result<[u8; LENGTH], Broken> {
+    let (mut bytes, mut done) = ([0; LENGTH], 0);
+    while done < LENGTH {
+        watch().map_err(Broken::Waiting)?;
+        match stream.read(&mut bytes[done..]) {
+            Ok(0) => return Err(io::Error::from(ErrorKind::UnexpectedEof).into()),
+            Ok(count) => done += count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if !is_timeout(&error) => return Err(error.into()),
+            Err(_) if Instant::now() > deadline => {
+                return Err(io::Error::from(ErrorKind::TimedOut).into());
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(bytes)
+}
+
+fn nonce() -> io::Result<[u8; NONCE]> {
+    let mut nonce = [0; NONCE];
+    getrandom::fill(&mut nonce).map_err(io::Error::other)?;
+    Ok(nonce)
+}
+
+/// The number at the byte `at`.
+fn number(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// Parts one after the other, which have so many bytes together.
+fn joined<const LENGTH: usize>(parts: &[&[u8]]) -> io::Result<[u8; LENGTH]> {
+    parts.concat().try_into().map_err(|_| ErrorKind::InvalidData.into())
+}
+
+/// HMAC-SHA-256 (RFC 2104) of `parts` one after the other.
+fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; PROOF] {
+    const BLOCK: usize = 64;
+    let mut block = [0_u8; BLOCK];
+    if key.len() > BLOCK {
+        block[..PROOF].copy_from_slice(&Sha256::digest(key));
+    } else {
+        block[..key.len()].copy_from_slice(key);
+    }
+    let padded = |pad: u8| Sha256::new().chain_update(block.map(|byte| byte ^ pad));
+    let inner = parts.iter().fold(padded(0x36), |hash, part| hash.chain_update(part)).finalize();
+    padded(0x5c).chain_update(inner).finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn codes_are_those_of_rfc_4231() {
+        for (key, text, code) in [
+            (
+                vec![0x0b; 20],
+                &b"Hi There"[..],
+                "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7",
+            ),
+            (
+                b"Jefe".to_vec(),
+                b"what do ya want for nothing?",
+                "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843",
+            ),
+            (
+                vec![0xaa; 131],
+                b"Test Using Larger Than Block-Size Key - Hash Key First",
+                "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54",
+            ),
+        ] {
+            assert_eq!(hex(&hmac(&key, &[text])), code);
+            let (first, second) = text.split_at(3);
+            assert_eq!(hex(&hmac(&key, &[first, second])), code);
+        }
+    }
+
+    #[test]
+    fn a_proof_holds_for_one_role_one_greeting_and_one_key() {
+        let (hello, challenge) = (Hello::new(1, 2, 7).unwrap(), Challenge::new(0).unwrap());
+        let said = proof("key", Role::Connects, &hello, &challenge);
+        assert!(is_proof(&said, "key", Role::Connects, &hello, &challenge));
+        assert!(!is_proof(&said, "key", Role::Listens, &hello, &challenge));
+        assert!(!is_proof(&said, "kez", Role::Connects, &hello, &challenge));
+        assert!(!is_proof(&said[1..], "key", Role::Connects, &hello, &challenge));
+        let other = Challenge::new(0).unwrap();
+        assert!(!is_proof(&said, "key", Role::Connects, &hello, &other), "another nonce");
+        for at in 0..HELLO {
+            let mut changed = hello.clone();
+            changed.0[at] ^= 1;
+            assert!(!is_proof(&said, "key", Role::Connects, &changed, &challenge), "byte {at}");
+        }
+        assert!(Hello::parse(&hello.0).is_some_and(|heard| {
+            heard.is_of_this_version() && (heard.rank(), heard.size(), heard.port()) == (1, 2, 7)
+        }));
+        assert!(Hello::parse(&hello.0[1..]).is_none() && Hello::parse(&[0; HELLO]).is_none());
+    }
+}

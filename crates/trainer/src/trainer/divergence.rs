@@ -1,0 +1,125 @@
+//! When training has gone astray although every number is finite: validations far above the loss of
+//! guessing that do not fall, or that are there still when training ends.
+//!
+//! A model that overfits may come to such a loss too, of answers that it is sure of and wrong about;
+//! its loss in training is low, which tells the two apart. One that begins there, as with vectors of
+//! words that are large, falls from one validation to the next.
+
+use serde::{Deserialize, Serialize};
+use taper_model::Model;
+
+use super::Trainer;
+use crate::checkpoints::{BEST, exact};
+use crate::{Scores, TrainError};
+
+/// Validations in a row, far above guessing and without a new lowest, after which training ends.
+const MOST_VALIDATIONS: u32 = 3;
+
+/// What is known of validations since they are far above guessing.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Astray {
+    /// The lowest of their losses, in nats an answer.
+    #[serde(with = "exact")]
+    lowest: f64,
+    /// The last of them.
+    #[serde(with = "exact")]
+    last: f64,
+    /// Validations since the lowest; the first of all counts as one.
+    validations: u32,
+}
+
+impl Astray {
+    /// With the loss of one more validation.
+    fn after(before: Option<Self>, loss: f64) -> Self {
+        match before {
+            Some(before) if loss < before.lowest => {
+                Self { lowest: loss, last: loss, validations: 0 }
+            }
+            Some(before) => Self { last: loss, validations: before.validations + 1, ..before },
+            None => Self { lowest: loss, last: loss, validations: 1 },
+        }
+    }
+}
+
+/// The loss in nats that is far above that of guessing one of so many classes.
+fn far_above(classes: usize) -> f64 {
+    1.5 * (classes as f64).ln() + 1.0
+}
+
+impl<M: Model> Trainer<M> {
+    /// Takes in a validation; whether it is far above guessing, so that it cannot be the best.
+    pub(super) fn goes_astray(&mut self, scores: &Scores) -> bool {
+        let loss = scores.get("nll").or_else(|| scores.get("loss"));
+        let is_far = |loss: f64| match self.model.answer_classes() {
+            Some(classes) => {
+                let far = far_above(classes);
+                loss > far && self.nll > far
+            }
+            None => false,
+        };
+        let astray = loss.filter(|&loss| !loss.is_finite() || is_far(loss));
+        self.state.astray = astray.map(|loss| Astray::after(self.state.astray, loss));
+        astray.is_some()
+    }
+
+    /// Ends a training that has gone astray: by several validations in a row, and at its end by the
+    /// last one, wherever it was going.
+    ///
+    /// # Errors
+    /// It has.
+    pub(super) fn require_convergence(&self, is_complete: bool) -> Result<(), TrainError> {
+        let most = if is_complete { 0 } else { MOST_VALIDATIONS };
+        let Some(astray) = self.state.astray.filter(|astray| astray.validations >= most) else {
+            return Ok(());
+        };
+        let mut place = self.model.answer_classes().map_or_else(String::new, |classes| {
+            let guessing = (classes as f64).ln();
+            format!(", far above the {guessing:.2} of guessing among {classes} classes")
+        });
+        if astray.validations > 0 {
+            place += ", and not on its way down";
+        }
+        let best = self.state.early_stopping.best;
+        let best = best.and_then(|best| Some((best, self.checkpoints.resolve(BEST).ok()?)));
+        Err(TrainError::Astray {
+            step: self.state.step,
+            loss: astray.last,
+            place,
+            best: best.map(|(best, path)| (best.step, path)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(losses: &[f64]) -> Vec<u32> {
+        let mut astray = None;
+        losses
+            .iter()
+            .map(|&loss| {
+                let now = Astray::after(astray, loss);
+                astray = Some(now);
+                now.validations
+            })
+            .collect()
+    }
+
+    #[test]
+    fn validations_count_since_the_lowest() {
+        assert_eq!(counts(&[30.0, 31.0, 40.0]), [1, 2, 3]);
+        assert_eq!(counts(&[300.0, 200.0, 210.0, 205.0, 100.0]), [1, 0, 1, 2, 0]);
+        assert_eq!(counts(&[f64::NAN, f64::NAN, f64::INFINITY]), [1, 2, 3]);
+    }
+
+    #[test]
+    fn losses_near_that_of_guessing_are_no_reason() {
+        for classes in [2_usize, 10, 300, 32_000] {
+            let guessing = (classes as f64).ln();
+            assert!(far_above(classes) > guessing + 1.3, "{classes}");
+            assert!(far_above(classes) < 2.0 * guessing + 1.0, "{classes}");
+        }
+    }
+}

@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+"""Has the library Transformers read what `taper export` writes, and Taper what it saves.
+
+    scripts/check/hugging_face.py [TAPER] [--python PYTHON] [--keep FOLDER]
+
+Small runs of every kind of tokenizer and every model are trained and exported; folders that
+Transformers saves itself, with all sorts of tokenizers, are imported and exported again. Then
+`AutoTokenizer` and the models of two major versions have to give the ids, scores, labels, answers
+and texts that Taper gives.
+
+TAPER is the program, by default target/release/taper. PYTHON has torch and Transformers 5 already;
+without it both are installed from PyPI, into virtual environments that are made for the check, as
+Transformers 4 always is.
+
+Needs Python 3.11.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TAPER = ROOT / "target/release/taper"
+PARTS = ROOT / "scripts/check/transformers"
+NEWER, OLDER = "transformers==5.24.0", "transformers==4.57.6"
+
+KINDS = ["bpe", "unigram", "char", "bytes"]
+
+# What cutting and normalising could change; the first lines are of what vocabularies know.
+LINES = [
+    "I love you.", "Tom is a student", " two  spaces and one behind ", "café naïve Ünïcode",
+    "日本語と中文。", "emoji 😀👍🏽!", "a </s> b <s> <unk> <pad> <|endoftext|>", "[CLS] x [SEP] [MASK]",
+    "<cls> <sep> <mask> 3.14159, isn't it?",
+]
+
+RECIPE = """
+name = "check"
+task = "{task}"
+dtype = "f32"
+[data]
+dir = "{data}"
+train = "{train}"
+validation = "{validation}"
+test = []
+{section}
+[data.tokenizer]
+kind = "{kind}"
+vocabulary_size = 400
+[data.batching]
+max_tokens = 256
+[model]
+d_model = 32
+d_ff = 64
+heads = 2
+{layers} = 1
+norm = "{norm}"
+activation = "gelu"
+positions = "learned"
+max_positions = 96
+scale_embeddings = false
+biases = true
+[training]
+max_updates = 40
+validate_every = 40
+label_smoothing = 0.0
+[training.schedule]
+kind = "constant"
+learning_rate = 1e-2
+warmup = 0
+"""
+
+TEXT = '[data.text]\nblock_length = 32\ndocuments = "{documents}"\nhold_out = 0.1'
+LABELLED = '[data.labelled]\nlabels = ["odd", "even"]\nmax_tokens = 64\npairs = {pairs}'
+QUESTIONS = "[data.questions]\nmax_tokens = 64\nmax_question_tokens = 16\nmax_answer_tokens = 8"
+
+MODELS = {
+    "lines": ("language-model", "text", TEXT.format(documents="lines")),
+    "files": ("language-model", "text", TEXT.format(documents="files")),
+    "masked": ("masked-language-model", "text", TEXT.format(documents="lines")),
+    "classifier": ("classification", "texts", LABELLED.format(pairs="false")),
+    "pairs": ("classification", "pairs", LABELLED.format(pairs="true")),
+    "spans": ("question-answering", "questions", QUESTIONS),
+}
+
+
+class Taper:
+    """The program, in a folder of its own."""
+
+    def __init__(self, program, folder):
+        self.program, self.folder = program, folder
+
+    def __call__(self, *arguments, lines=None):
+        text = None if lines is None else "".join(line + "\n" for line in lines)
+        command = [self.program, *map(str, arguments)]
+        done = subprocess.run(command, cwd=self.folder, input=text, text=True, capture_output=True)
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(map(str, command))}: {done.stderr.strip()}")
+        return done.stdout
+
+    def records(self, *arguments, lines=None):
+        return [json.loads(line) for line in self(*arguments, lines=lines).splitlines()]
+
+    def ids(self, run, lines):
+        out = self("tokenizer", "encode", run, lines=lines)
+        return [[int(word) for word in line.split()] for line in out.splitlines()]
+
+
+def write_data(folder):
+    """A text, labels of texts and pairs, and questions, made of the corpus that the project has."""
+    sentences = (ROOT / "data/everyday-en-zh/train.en").read_text().splitlines()[:600]
+    (folder / "text.txt").write_text("".join(line + "\n" for line in sentences))
+
+    def write(name, text):
+        stem, ending = name.split(".")
+        for split in (stem, f"{stem}-held"):
+            (folder / f"{split}.{ending}").write_text(text)
+
+    label = ["odd", "even"]
+    texts = [f"{label[i % 2]}\t{line}\n" for i, line in enumerate(sentences[:200])]
+    write("texts.tsv", "".join(texts))
+    pairs = zip(sentences[:200], sentences[200:400])
+    pairs = [f"{label[i % 2]}\t{a}\t{b}\n" for i, (a, b) in enumerate(pairs)]
+    write("pairs.tsv", "".join(pairs))
+    paragraphs = []
+    for number, context in enumerate(sentences[:100]):
+        answer = context.split()[-1]
+        answers = [{"text": answer, "answer_start": context.rindex(answer)}]
+        asked = [{"id": str(number), "question": "What is last?", "answers": answers}]
+        paragraphs.append({"context": context, "qas": asked})
+    data = {"version": "1.1", "data": [{"title": "check", "paragraphs": paragraphs}]}
+    write("questions.json", json.dumps(data))
+
+
+def train(taper, data):
+    """A run of each kind of tokenizer and each model, and its folder."""
+    for kind in KINDS:
+        for name, (task, split, section) in MODELS.items():
+            writes = task == "language-model"
+            recipe = RECIPE.format(
+                task=task, kind=kind, section=section, data=data, train=split,
+                validation="" if split == "text" else f"{split}-held",
+                layers="decoder_layers" if writes else "encoder_layers",
+                norm="pre" if writes else "post")
+            run = f"{kind}-{name}"
+            (taper.folder / f"{run}.toml").write_text(recipe)
+            taper("train", f"{run}.toml", "--run", run, "--threads", "1")
+            taper("export", run, f"exported/{run}")
+            yield {"name": run, "run": run, "folders": [f"exported/{run}"], "model": name}
+
+
+def take_over(taper):
+    """A run of each folder that Transformers saved, and what is made of it again."""
+    for case in json.loads((taper.folder / "saved/cases.json").read_text()):
+        name = case["name"]
+        run, out = f"of-{name}", f"exported/of-{name}"
+        taper("import", f"saved/{name}", run, "--threads", "1")
+        taper("export", run, out)
+        # A folder that Transformers itself cannot read is compared by what is made of it.
+        folders = [out] if case.get("unreadable") else [f"saved/{name}", out]
+        yield {"run": run, "folders": folders, "is_theirs": True, **case}
+
+
+def ask(taper, case):
+    """What Taper says of the lines."""
+    run, model = case["run"], case["model"]
+    if "ids" not in case.get("without", []):
+        case["ids"] = dict(zip(LINES, taper.ids(run, LINES)))
+    if model in ("lines", "files"):
+        path = taper.folder / "lines"
+        path.write_text("".join(line + "\n" for line in LINES))
+        scores = taper.records("score", run, "--text", path, "--json")
+        case["scores"] = [[line, score["log_probability"]] for line, score in zip(LINES, scores)]
+        path.write_text("I love\nTom\n")
+        written = taper.records(
+            "generate", run, "--prompts", path, "--temperature", "0", "-n", "12", "--json")
+        case["texts"] = [[one["prompt"], one["text"]] for one in written]
+    if model in ("classifier", "pairs"):
+        asked = [[line] if model == "classifier" else [line, LINES[at - 1]]
+                 for at, line in enumerate(LINES)]
+        found = taper.records(
+            "predict", run, "--json", lines=["\t".join(texts) for texts in asked])
+        case["labels"] = [[texts, one["probabilities"]] for texts, one in zip(asked, found)]
+    if model == "spans":
+        asked = [{"question": "What is last?", "context": line} for line in LINES]
+        found = taper.records("predict", run, "--json", lines=map(json.dumps, asked))
+        case["answers"] = [[one["question"], one["context"], got["start"], got["end"]]
+                           for one, got in zip(asked, found)]
+    return case
+
+
+def install(folder):
+    """An interpreter with torch and the newer Transformers."""
+    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+    python = folder / "venv/bin/python"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "torch", NEWER], check=True)
+    return python
+
+
+def older(python, folder):
+    """What an interpreter needs to find the older Transformers first."""
+    target = folder / "older"
+    command = [python, "-m", "pip", "install", "--quiet", "--target", target, OLDER]
+    subprocess.run(command, check=True)
+    return target
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("taper", nargs="?", default=TAPER, type=Path)
+    parser.add_argument("--python", type=Path)
+    parser.add_argument("--keep", type=Path)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as made:
+        folder = (arguments.keep or Path(made)).resolve()
+        (folder / "data").mkdir(parents=True)
+        python = arguments.python or install(Path(made))
+        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false",
+                       "PYTHONDONTWRITEBYTECODE": "1"}
+        environment.pop("PYTHONPATH", None)
+        run = [python, PARTS / "save.py", folder / "saved"]
+        subprocess.run(run, env=environment, check=True)
+        taper = Taper(arguments.taper.resolve(), folder)
+        write_data(folder / "data")
+        cases = [ask(taper, case) for case in [*train(taper, "data"), *take_over(taper)]]
+        (folder / "cases.json").write_text(json.dumps(cases))
+        failed = []
+        for path in ["", str(older(python, Path(made)))]:
+            run = [python, PARTS / "compare.py", folder]
+            done = subprocess.run(run, env={**environment, **({"PYTHONPATH": path} if path else {})})
+            failed.append(done.returncode != 0)
+    sys.exit(any(failed))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""Saves folders with weights at random, as Transformers does, with all sorts of tokenizers.
+
+    save.py FOLDER
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import torch
+import transformers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import processors, trainers
+from transformers import (
+    BertConfig, BertForSequenceClassification, BertTokenizer, GenerationConfig, GPT2Config,
+    GPT2LMHeadModel, GPT2Tokenizer, PreTrainedTokenizerFast)
+
+ROOT = Path(__file__).resolve().parents[3]
+TEXT = (ROOT / "data/everyday-en-zh/train.en").read_text().splitlines()[:600]
+TEXT += (ROOT / "data/everyday-en-zh/train.zh").read_text().splitlines()[:200]
+SIZE = 500
+
+
+def byte_pairs(special):
+    """BPE on bytes, with these special tokens first."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=SIZE, special_tokens=special, show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator(TEXT, trainer)
+    return tokenizer
+
+
+def pieces(lowercase, special=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")):
+    """WordPiece."""
+    tokenizer = Tokenizer(models.WordPiece(unk_token=special[1]))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=SIZE, special_tokens=list(special), show_progress=False)
+    tokenizer.train_from_iterator(TEXT, trainer)
+    return tokenizer
+
+
+def template(tokenizer, first, last):
+    marks = [(token, tokenizer.token_to_id(token)) for token in (first, last)]
+    return processors.TemplateProcessing(
+        single=f"{first} $A {last}", pair=f"{first} $A {last} $B:1 {last}:1", special_tokens=marks)
+
+
+def vocabulary(tokenizer):
+    by_id = sorted(tokenizer.get_vocab().items(), key=lambda pair: pair[1])
+    return [token for token, _ in by_id]
+
+
+class Saved:
+    """The folders, and what there is to know of each."""
+
+    def __init__(self, folder):
+        self.folder, self.cases = folder, []
+        torch.manual_seed(1)
+
+    def writes(self, name, tokenizer, size=None, generation=None, **more):
+        keys = {key: more.pop(key) for key in list(more) if key.endswith("_token_id")}
+        size = size or len(tokenizer)
+        config = GPT2Config(
+            vocab_size=size, n_positions=64, n_embd=32, n_layer=2, n_head=4,
+            initializer_range=0.25, **{"bos_token_id": None, "eos_token_id": None, **keys})
+        model = GPT2LMHeadModel(config)
+        if generation:
+            model.generation_config = GenerationConfig(**generation)
+        return self.save(name, model, tokenizer, "lines", **more)
+
+    def reads(self, name, tokenizer, size=None, labels=2, **more):
+        config = BertConfig(
+            vocab_size=size or len(tokenizer), hidden_size=32, num_hidden_layers=2,
+            num_attention_heads=4, intermediate_size=64, max_position_embeddings=64,
+            initializer_range=0.25, num_labels=labels,
+            id2label={at: f"label {at}" for at in range(labels)},
+            label2id={f"label {at}": at for at in range(labels)})
+        model = BertForSequenceClassification(config)
+        return self.save(name, model, tokenizer, "classifier", **more)
+
+    def save(self, name, model, tokenizer, reads, **case):
+        path = self.folder / name
+        model.eval().save_pretrained(path)
+        tokenizer.save_pretrained(path)
+        self.cases.append({"name": name, "model": reads, **case})
+        return path
+
+
+def fast(tokenizer, **names):
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
+
+
+def main(folder):
+    transformers.logging.disable_progress_bar()
+    folder.mkdir(parents=True)
+    saved = Saved(folder)
+    plain = byte_pairs(["<|endoftext|>"])
+    end = {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
+    merges = [tuple(pair) for pair in json.loads(plain.to_str())["model"]["merges"]]
+    as_gpt2 = GPT2Tokenizer(vocab=plain.get_vocab(), merges=merges)
+
+    saved.writes("gpt2", as_gpt2, bos_token_id=0, eos_token_id=0)
+    saved.writes("padded", as_gpt2, size=SIZE + 28, bos_token_id=0, eos_token_id=0)
+    saved.writes(
+        "ends", as_gpt2, bos_token_id=0, eos_token_id=0,
+        generation={"bos_token_id": 0, "eos_token_id": [0, *range(260, 330)]})
+    saved.writes("end-in-config", as_gpt2, bos_token_id=0, eos_token_id=[300, 400])
+    other = byte_pairs(["<s>", "</s>", "<pad>"])
+    saved.writes(
+        "other-ends", fast(other, bos_token="<s>", eos_token="</s>", pad_token="<pad>"),
+        bos_token_id=0, eos_token_id=1)
+    named = byte_pairs(["<start>", "<stop>"])
+    saved.writes(
+        "named-ends", fast(named, bos_token="<start>", eos_token="<stop>"), start=0,
+        generation={"eos_token_id": 1})
+    begun = byte_pairs(["<s>", "</s>"])
+    begun.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", 0)])
+    saved.writes(
+        "begun", fast(begun, bos_token="<s>", eos_token="</s>"), bos_token_id=0, eos_token_id=1,
+        before=[0])
+    gaps = byte_pairs(["<|endoftext|>"])
+    gaps.add_tokens([AddedToken("Tom", normalized=False), AddedToken("<tool>", special=True)])
+    saved.writes("added", fast(gaps, **end), bos_token_id=0, eos_token_id=0)
+    chinese = pieces(True)
+    chinese.post_processor = template(chinese, "[CLS]", "[SEP]")
+    as_bert = BertTokenizer(vocab=chinese.get_vocab())
+    saved.writes("chinese", as_bert, bos_token_id=2, eos_token_id=3)
+
+    path = saved.writes("merges", as_gpt2, bos_token_id=0, eos_token_id=0)
+    (path / "vocab.json").write_text(json.dumps(plain.get_vocab()))
+    lines = [" ".join(pair) for pair in merges]
+    (path / "merges.txt").write_text("\n".join(["#version: 0.2", *lines, ""]))
+    (path / "tokenizer.json").unlink()
+    path = saved.writes("no-config", as_gpt2, bos_token_id=0, eos_token_id=0)
+    (path / "tokenizer_config.json").unlink()
+
+    for name, lowercase in [("bert", True), ("cased", False)]:
+        tokenizer = pieces(lowercase)
+        as_bert = BertTokenizer(vocab=tokenizer.get_vocab(), do_lower_case=lowercase)
+        saved.reads(name, as_bert, labels=3)
+        saved.reads(f"padded-{name}", as_bert, size=SIZE + 12)
+        path = saved.reads(f"vocab-{name}", as_bert)
+        (path / "vocab.txt").write_text("\n".join([*vocabulary(tokenizer), ""]))
+        (path / "tokenizer.json").unlink()
+    spelled = pieces(False, ("<pad>", "<unk>", "<s>", "</s>", "<mask>"))
+    spelled.post_processor = template(spelled, "<s>", "</s>")
+    saved.reads("spelled", fast(
+        spelled, cls_token="<s>", sep_token="</s>", pad_token="<pad>", unk_token="<unk>",
+        mask_token="<mask>", model_input_names=["input_ids", "token_type_ids", "attention_mask"]))
+
+    (folder / "cases.json").write_text(json.dumps(saved.cases))
+
+
+if __name__ == "__main__":
+    shutil.rmtree(sys.argv[1], ignore_errors=True)
+    main(Path(sys.argv[1]))
