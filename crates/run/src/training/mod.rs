@@ -341,7 +341,7 @@ fn after_rescue(
     }
 }
 
-/// Where the checkpoints are that a rescued run has left in `folder`, if there are any.
+/// Words about the checkpoints that a rescued run has left in `folder`; empty if there are none.
 fn left_behind(folder: &RunFolder) -> String {
     if !folder.has_checkpoint().unwrap_or(false) {
         return String::new();

@@ -22,7 +22,7 @@ use crate::folder::RunFolder;
 use crate::parameter_groups::Selection;
 use crate::tasks::{TaskModel, build_model};
 
-/// The `[model]` of the run or checkpoint at `path`, for a new run that begins with its weights.
+/// Reads the `[model]` of the run or checkpoint at `path`, for a new run that begins with its weights.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -35,7 +35,7 @@ pub fn model_of(path: &Path) -> Result<ModelConfig> {
 struct Parent {
     run: RunFolder,
     checkpoint: PathBuf,
-    /// What these weights were trained with.
+    /// Configuration with which its weights were trained.
     trained: RunConfig,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct ParentRun {
     pub(crate) config: RunConfig,
     /// What of the one asked for gives way to this run's.
     replaced: Vec<String>,
-    /// What the weights were trained with.
+    /// Configuration with which the weights were trained.
     trained: RunConfig,
 }
 
@@ -170,8 +170,8 @@ impl ParentRun {
         Ok(())
     }
 
-    /// Whether a key of the new run's `[model]` is as it is in this one, so that nobody has set it in
-    /// vain.
+    /// Whether a key of `[model]` has the same value in the new run as in this one, so that nobody has
+    /// set it in vain.
     ///
     /// # Errors
     /// When a value cannot be written as TOML.
@@ -244,7 +244,7 @@ const OF_OTHER_PARTS: [&str; 6] = [
     "model.scale_embeddings",
 ];
 
-/// Keys that steer training alone, or what the weights that are taken replace.
+/// Keys that steer only training, or first weights that the parent's replace.
 const NO_PART_OF_WEIGHTS: [&str; 6] = [
     "model.embeddings",
     "model.experts.capacity",
