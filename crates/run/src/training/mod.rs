@@ -390,8 +390,8 @@ fn make_trainer<M: TaskModel>(
     Ok(trainer)
 }
 
-/// Measures the model on the test sets, with the weights that other commands take, and makes sure that
-/// they can take them.
+/// Measures the model on the test sets, with the weights that other commands take, and makes sure
+/// that they can take them.
 fn test<M: TaskModel>(
     folder: &RunFolder,
     config: &RunConfig,

@@ -22,7 +22,8 @@ use crate::folder::RunFolder;
 use crate::parameter_groups::Selection;
 use crate::tasks::{TaskModel, build_model};
 
-/// Reads the `[model]` of the run or checkpoint at `path`, for a new run that begins with its weights.
+/// Reads the `[model]` of the run or checkpoint at `path`, for a new run that begins with its
+/// weights.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -162,16 +163,16 @@ impl ParentRun {
             differences(trained, own)?.into_iter().filter(shapes).collect();
         if !architecture.is_empty() && !settings.accept_changes {
             bail!(
-                "the weights are of another model: {}; leave these keys out, so that they are as they \
-                 were, or take what fits with --accept-changes",
+                "the weights are of another model: {}; leave these keys out, so that they are as \
+                 they were, or take what fits with --accept-changes",
                 architecture.join("; ")
             );
         }
         Ok(())
     }
 
-    /// Whether a key of `[model]` has the same value in the new run as in this one, so that nobody has
-    /// set it in vain.
+    /// Whether a key of `[model]` has the same value in the new run as in this one, so that nobody
+    /// has set it in vain.
     ///
     /// # Errors
     /// When a value cannot be written as TOML.
