@@ -1,21 +1,20 @@
-//! What figures may be: beyond these bounds no model of use lies, and numbers in f32, or products of
-//! sizes, would not be what they look like.
+//! Bounds of the figures of a configuration. Beyond them no model is of use, and numbers in f32, or
+//! sums and products of sizes, would be others than those that are written.
 
 use std::ops::RangeInclusive;
 
 use crate::ModelError;
 
-/// Widths. What no memory holds is told with the memory that it would take; beyond this, sizes
-/// themselves could not be added up.
+/// Widths. The check of memory refuses most of these; above the largest, sizes could not be added.
 pub(super) const WIDTHS: RangeInclusive<usize> = 1..=usize::MAX >> 8;
-/// Layers, experts, and what else is counted.
+/// Numbers of layers, experts and the like.
 pub(super) const COUNTS: RangeInclusive<usize> = 1..=1 << 16;
-/// Tokens and positions, whose numbers have 32 bits.
+/// Numbers of tokens and positions, which have 32 bits.
 pub(super) const TOKENS: RangeInclusive<usize> = 1..=u32::MAX as usize;
 /// Factors of a loss.
 pub(super) const FACTORS: RangeInclusive<f64> = 0.0..=1e6;
-/// What is added to a variance. Below the least of these it would be 0 in f32, and above the last
-/// nothing would be left of the variance.
+/// Numbers added to a variance: below the smallest they would be 0 in f32, above the largest they
+/// would hide the variance.
 pub(super) const EPSILONS: RangeInclusive<f64> = f32::MIN_POSITIVE as f64..=1.0;
 
 /// Refuses a size beyond `bounds`.
@@ -33,7 +32,7 @@ pub(super) fn size(
     Err(ModelError::Config(format!("{key} = {value}: it must be {requirement}")))
 }
 
-/// Refuses a number beyond `bounds`, or that is none.
+/// Refuses a number beyond `bounds`, and NaN.
 pub(super) fn number(key: &str, value: f64, bounds: RangeInclusive<f64>) -> Result<(), ModelError> {
     let (least, most) = (*bounds.start(), *bounds.end());
     let requirement = match value {
@@ -45,7 +44,7 @@ pub(super) fn number(key: &str, value: f64, bounds: RangeInclusive<f64>) -> Resu
     Err(ModelError::Config(format!("{key} = {value:?}: it must be {requirement}")))
 }
 
-/// With an exponent where all digits would be dozens.
+/// Text of a number, with an exponent if its digits would be dozens.
 fn shown(number: f64) -> String {
     if number == 0.0 || number.abs() >= 1e-6 {
         format!("{number}")
