@@ -1,4 +1,4 @@
-//! Going on with texts: greedy search and sampling from a language model.
+//! Generation from a language model: greedy search and sampling.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,4 @@
-//! Following one token after another without looking back: what greedy search and sampling share.
+//! Decoding one token after another without revisions: shared by greedy search and sampling.
 
 use crate::model::step::{Logits, TopK, select_if_changed, step_rows};
 use crate::search::candidates::Candidate;
@@ -22,11 +22,11 @@ pub(crate) enum Output {
     Continuation,
 }
 
-/// An output that is still growing; its place among the active ones is its model row.
+/// A growing output; its place among the active ones is its model row.
 pub(crate) struct Growing<'a> {
-    /// The index of its sentence.
+    /// Index of its sentence.
     index: usize,
-    /// Which of the sentence's outputs, counted from 0.
+    /// Number of the output among those of its sentence, from 0.
     pub(crate) copy: usize,
     pub(crate) sentence: Sentence<'a>,
     output: Output,
@@ -40,7 +40,7 @@ impl Growing<'_> {
         &self.path.tokens
     }
 
-    /// What may come next.
+    /// Constraints on the next token.
     fn constraints<'a>(&self, special: &'a SpecialIds, config: &DecodingConfig) -> Constraints<'a> {
         let tokens = self.tokens();
         let history = match self.output {
@@ -72,9 +72,9 @@ impl Growing<'_> {
 /// A token that has just been added to an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewToken {
-    /// The index of the sentence.
+    /// Index of the sentence.
     pub sentence: usize,
-    /// Which of its outputs, counted from 0.
+    /// Number of the output among those of its sentence, from 0.
     pub copy: usize,
     /// The token.
     pub token: u32,
@@ -161,7 +161,7 @@ pub(crate) fn decode_stepwise<M: StepModel>(
     Ok(finished)
 }
 
-/// What `choose` picks for one row, within what the constraints admit.
+/// Picks a token for one row by `choose`, within the constraints.
 fn next(
     logits: Logits<'_>,
     row: &Growing<'_>,
