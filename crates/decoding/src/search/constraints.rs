@@ -25,11 +25,11 @@ pub(crate) struct Constraints<'a> {
 }
 
 impl<'a> Constraints<'a> {
-    /// Makes the constraints after `length` output tokens. `history` ends with them where the
-    /// configuration [looks back](looks_back); tokens before them count for runs of tokens that may
-    /// not occur twice.
+    /// Makes the constraints after `length` output tokens. `history` ends with them if the
+    /// configuration [looks back](looks_back); tokens before them count for runs that may not occur
+    /// twice.
     ///
-    /// At the maximum length the end is forced and its log-probability counted, so that every
+    /// At the maximum length the end is forced, and its log-probability counts, so that every
     /// translation is a whole sentence with a true score.
     pub(crate) fn after(
         special: &'a SpecialIds,

@@ -9,32 +9,32 @@ use crate::{DecodingConfig, OutputLimits};
 pub struct Hypothesis {
     /// Output tokens, without `<s>` and `</s>`.
     pub tokens: Vec<u32>,
-    /// Natural logarithm of the probability of the tokens, and of the closing `</s>` where the
-    /// output has one.
+    /// Natural logarithm of the probability of the tokens, and of the closing `</s>` if the output
+    /// has one.
     pub log_probability: f64,
-    /// That of each token given those before it, `</s>` last.
+    /// Natural logarithm of the probability of each token given those before it, `</s>` last.
     pub token_log_probabilities: Vec<f64>,
     /// [Score](DecodingConfig::score) of [`log_probability`](Self::log_probability), after the
     /// repetition penalty if there is one; n-best lists are sorted by it.
     pub score: f64,
-    /// The number of scored tokens: the output tokens, and `</s>` where it closes them. Zero only
-    /// for the translation of an empty source, which no model scored.
+    /// Number of scored tokens: the output tokens, and the closing `</s>` if there is one. Zero
+    /// only for the translation of an empty source, which no model scored.
     pub length: usize,
     /// Whether it reached the maximum length: it ends because no other token was allowed, usually
     /// in the middle of a sentence or of a repetition.
     pub truncated: bool,
 }
 
-/// The tokens of an output and how likely they are, `</s>` counted where it closes them.
+/// Tokens of an output with their probabilities, including the closing `</s>` if there is one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Path {
-    /// Without `</s>`.
+    /// Output tokens, without `</s>`.
     pub(crate) tokens: Vec<u32>,
-    /// By the model, of each token.
+    /// Log-probability of each token under the model.
     pub(crate) token_log_probabilities: Vec<f64>,
-    /// Their sum.
+    /// Sum of these.
     pub(crate) log_probability: f64,
-    /// What the search made of it; the same where no repetition penalty is asked for.
+    /// Number by which the search ranks; the same without a repetition penalty.
     pub(crate) rank: f64,
 }
 

@@ -12,13 +12,13 @@ use crate::{
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-/// What an output is to its source.
+/// Relation of an output to its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
-    /// Its translation, a whole sentence: `</s>` is forced where it may have no more tokens.
+    /// Translation, a whole sentence: `</s>` is forced at the length limit.
     Translation,
-    /// What follows it: where it may have no more tokens it is cut, and runs of tokens that may not
-    /// come twice are those of both.
+    /// Continuation: it is cut at the length limit, and runs that may not occur twice include those
+    /// of the source.
     Continuation,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Growing<'a> {
 }
 
 impl Growing<'_> {
-    /// The tokens so far.
+    /// Tokens so far.
     pub(crate) fn tokens(&self) -> &[u32] {
         &self.path.tokens
     }
@@ -53,7 +53,7 @@ impl Growing<'_> {
         Constraints::after(special, tokens.len(), &history, sentence, limits, config)
     }
 
-    /// Adds a token; tells whether the output ends with it.
+    /// Adds a token; returns whether it ends the output.
     fn push(&mut self, candidate: Candidate, special: &SpecialIds) -> bool {
         let path = &mut self.path;
         path.log_probability += candidate.log_probability;
@@ -78,17 +78,16 @@ pub struct NewToken {
     pub copy: usize,
     /// The token.
     pub token: u32,
-    /// Whether the output ends with it: it is an end, or there may be no more.
+    /// Whether it ends the output: as an end token, or at the length limit.
     pub is_last: bool,
 }
 
-/// Grows `copies` outputs for each sentence until all have ended, taking the token that `choose`
-/// picks from a row of logits at each position, and telling `observe` of each, which may break an
-/// output off. What is cut or broken off has no `</s>`. Returns the outputs of each sentence, best
-/// score first. The `enough` likeliest tokens that may come are all that `choose` needs.
+/// Grows `copies` outputs for each sentence until all have ended. At each position `choose` picks a
+/// token from a row of logits; then `observe` is called with it, and may break the output off.
+/// Outputs that are cut or broken off have no `</s>`. Returns the outputs of each sentence, best
+/// score first. `choose` needs only the `enough` likeliest allowed tokens.
 ///
-/// `choose` answers `None` where the row is no distribution, and `Some(None)` where nothing is
-/// possible.
+/// `choose` returns `None` if the row is no distribution, and `Some(None)` if no token is possible.
 pub(crate) fn decode_stepwise<M: StepModel>(
     model: &M,
     (sentences, output): (&[Sentence<'_>], Output),

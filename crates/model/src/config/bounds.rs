@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 
 use crate::ModelError;
 
-/// Widths. What no memory holds is told with the memory that it would take; beyond this, sizes
-/// themselves could not be added up.
+/// Widths. If memory is too small for them, the error says how much they would take; beyond this
+/// bound, the sum of sizes would overflow.
 pub(super) const WIDTHS: RangeInclusive<usize> = 1..=usize::MAX >> 8;
 /// Layers, experts and other counts.
 pub(super) const COUNTS: RangeInclusive<usize> = 1..=1 << 16;
