@@ -1,23 +1,24 @@
-//! Bounds of the figures of a configuration. Beyond them no model is of use, and numbers in f32, or
-//! sums and products of sizes, would be others than those that are written.
+//! Bounds of configuration values: no useful model lies beyond them, and numbers in f32, or
+//! products of sizes, would overflow or vanish.
 
 use std::ops::RangeInclusive;
 
 use crate::ModelError;
 
-/// Widths. The check of memory refuses most of these; above the largest, sizes could not be added.
+/// Widths. If memory is too small for them, the error says how much they would take; beyond this
+/// bound, the sum of sizes would overflow.
 pub(super) const WIDTHS: RangeInclusive<usize> = 1..=usize::MAX >> 8;
-/// Numbers of layers, experts and the like.
+/// Layers, experts and other counts.
 pub(super) const COUNTS: RangeInclusive<usize> = 1..=1 << 16;
-/// Numbers of tokens and positions, which have 32 bits.
+/// Tokens and positions, which are numbered in 32 bits.
 pub(super) const TOKENS: RangeInclusive<usize> = 1..=u32::MAX as usize;
-/// Factors of a loss.
+/// Factors of losses.
 pub(super) const FACTORS: RangeInclusive<f64> = 0.0..=1e6;
-/// Numbers added to a variance: below the smallest they would be 0 in f32, above the largest they
-/// would hide the variance.
+/// Numbers added to a variance. Below the smallest they would be 0 in f32, and above the largest
+/// they would swamp the variance.
 pub(super) const EPSILONS: RangeInclusive<f64> = f32::MIN_POSITIVE as f64..=1.0;
 
-/// Refuses a size beyond `bounds`.
+/// Refuses a size outside of `bounds`.
 pub(super) fn size(
     key: &str,
     value: usize,
@@ -32,7 +33,7 @@ pub(super) fn size(
     Err(ModelError::Config(format!("{key} = {value}: it must be {requirement}")))
 }
 
-/// Refuses a number beyond `bounds`, and NaN.
+/// Refuses a number outside of `bounds`, or NaN.
 pub(super) fn number(key: &str, value: f64, bounds: RangeInclusive<f64>) -> Result<(), ModelError> {
     let (least, most) = (*bounds.start(), *bounds.end());
     let requirement = match value {
@@ -44,7 +45,7 @@ pub(super) fn number(key: &str, value: f64, bounds: RangeInclusive<f64>) -> Resu
     Err(ModelError::Config(format!("{key} = {value:?}: it must be {requirement}")))
 }
 
-/// Text of a number, with an exponent if its digits would be dozens.
+/// Formats small numbers with an exponent instead of dozens of digits.
 fn shown(number: f64) -> String {
     if number == 0.0 || number.abs() >= 1e-6 {
         format!("{number}")
