@@ -206,7 +206,7 @@ impl Error {
 /// decompressed on the way, of streams and of files of no known kind.
 fn kind_of(path: &Path) -> Option<(&'static str, &'static str)> {
     const NAME_TEXT: &str = "name a file of text";
-    const KINDS: [(&[u8], &str, &str); 9] = [
+    const KINDS: [(&[u8], &str, &str); 7] = [
         (b"PAR1", "a Parquet file", "write the column of texts to a file, one a line"),
         (b"\x1f\x8b", "compressed by gzip", "end its name with .gz"),
         (b"\x28\xb5\x2f\xfd", "compressed by zstd", "end its name with .zst"),
@@ -214,8 +214,6 @@ fn kind_of(path: &Path) -> Option<(&'static str, &'static str)> {
         (b"%PDF", "a PDF", NAME_TEXT),
         (b"\x89PNG", "a PNG image", NAME_TEXT),
         (b"\xff\xd8\xff", "a JPEG image", NAME_TEXT),
-        (b"\xff\xfe", "UTF-16", "convert it to UTF-8, for example with iconv"),
-        (b"\xfe\xff", "UTF-16", "convert it to UTF-8, for example with iconv"),
     ];
     if is_compressed(path) || !path.is_file() {
         return None;

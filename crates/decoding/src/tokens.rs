@@ -21,7 +21,8 @@ pub struct SpecialIds {
     other_ends: Cow<'static, [u32]>,
     /// Ends that stand for text, and are part of the output.
     text_ends: Cow<'static, [u32]>,
-    /// Placeholder for text that the vocabulary cannot spell; produced only where configured.
+    /// Placeholder for text that the vocabulary cannot spell; produced only if the configuration
+    /// allows it.
     unknown: Option<u32>,
     /// Ids that are never produced, ascending.
     never: Cow<'static, [u32]>,

@@ -1,4 +1,4 @@
-//! Whole files of sentences: batches by length, results in input order.
+//! Translation of many sentences: batches by length, results in input order.
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
@@ -16,14 +16,14 @@ use crate::{
     StepModel,
 };
 
-/// The source that the model sees for an empty line with a translation to score or to go on with.
+/// Source that stands for an empty line with a translation to score or to continue.
 const ONLY_END: &[u32] = &[END];
 
 /// Translates and scores any number of sentences with one model and one configuration.
 ///
-/// Sentences are batched with others of about their length, longest first, within the
-/// configuration's `batch_tokens` and `batch_rows`. Results come in input order, and an empty
-/// source, `[]` or only `</s>`, gives an empty translation without asking the model.
+/// Sentences are batched with others of similar length, longest first, within the configuration's
+/// `batch_tokens` and `batch_rows`. Results come in input order, and an empty source, `[]` or only
+/// `</s>`, gives an empty translation without asking the model.
 #[derive(Debug)]
 pub struct Translator<'m, M> {
     model: &'m M,
@@ -31,21 +31,21 @@ pub struct Translator<'m, M> {
     control: &'m dyn Control,
 }
 
-/// News of a finished batch, for progress reports and for showing translations as they come.
+/// A finished batch, for progress reports and for showing translations as they come.
 #[derive(Clone, Copy, Debug)]
 pub struct FinishedChunk<'a, T> {
-    /// The input positions of the sentences that were just finished.
+    /// Input positions of the sentences that were just finished.
     pub indices: &'a [usize],
     /// Their results, in the order of `indices`.
     pub results: &'a [T],
-    /// Sentences finished so far, these included.
+    /// Number of sentences finished so far, including these.
     pub sentences_done: usize,
-    /// All sentences of the call.
+    /// Number of sentences of the call.
     pub sentences_total: usize,
 }
 
 impl<'m, M: StepModel> Translator<'m, M> {
-    /// A translator over `model`.
+    /// Makes a translator with `model`.
     ///
     /// # Errors
     /// [`DecodingError::Config`] for an unusable configuration, [`DecodingError::Vocabulary`] for
@@ -66,8 +66,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
         Self { control, ..self }
     }
 
-    /// Translates `sources`, each ending with `</s>`: per source, in order, its best hypotheses,
-    /// best first, at least one and at most `n_best`.
+    /// Translates `sources`, each ending with `</s>`. Returns for each source, in order, its best
+    /// hypotheses, best first, at least one and at most `n_best`.
     ///
     /// # Errors
     /// [`DecodingError::SourceWithoutEnd`] before anything is translated, and the errors of
@@ -76,7 +76,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
         self.translate_with(sources, |_| {})
     }
 
-    /// As [`translate`](Self::translate), calling `on_chunk` after each batch.
+    /// Translates like [`translate`](Self::translate), and calls `on_chunk` after each batch.
     ///
     /// # Errors
     /// As [`translate`](Self::translate).
@@ -88,8 +88,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
         self.translate_sentences(&Sentence::plain(sources), on_chunk)
     }
 
-    /// As [`translate_with`](Self::translate_with), for sentences with prefixes and numbers of
-    /// their own. An empty source with a prefix is given to the model as only `</s>`.
+    /// Translates like [`translate_with`](Self::translate_with), for sentences with prefixes and
+    /// numbers of their own. An empty source with a prefix is given to the model as only `</s>`.
     ///
     /// # Errors
     /// As [`translate`](Self::translate); [`DecodingError::Target`] and
@@ -105,12 +105,12 @@ impl<'m, M: StepModel> Translator<'m, M> {
         self.in_batches(sentences, of_empty, chunk, on_chunk)
     }
 
-    /// The tokens of the best translation of each source under each of `lengths`, a length penalty
-    /// and a length reward in place of the configuration's: what
-    /// [`translate`](Self::translate) would find under each, by one search for all.
+    /// Finds the tokens of the best translation of each source under each of `lengths`, a length
+    /// penalty and a length reward in place of the configuration's. These are the results of
+    /// [`translate`](Self::translate) under each, from one search for all.
     ///
     /// # Errors
-    /// [`DecodingError::Config`] for lengths that cannot be, and as [`translate`](Self::translate).
+    /// [`DecodingError::Config`] for impossible settings, and as [`translate`](Self::translate).
     pub fn translate_under(
         &self,
         sources: &[Vec<u32>],
@@ -126,7 +126,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
         let settings: Vec<DecodingConfig> = lengths.iter().map(under).collect::<Result<_>>()?;
         let chunk = |chunk: &[Sentence<'_>], control: &dyn Control| -> Result<Vec<Vec<Vec<u32>>>> {
             if self.config.beam_size == 1 || self.config.sampling.is_active() {
-                // Neither compares outputs of different lengths.
+                // Neither greedy search nor sampling compares outputs of different lengths.
                 let found = self.translate_chunk(chunk, control)?.into_iter();
                 let best = found.map(|list| list.into_iter().next().map(|best| best.tokens));
                 return Ok(best
@@ -142,7 +142,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
         self.in_batches(&Sentence::plain(sources), vec![Vec::new(); lengths.len()], chunk, on_chunk)
     }
 
-    /// What `chunk` makes of batches of `sentences`, in their order; of an empty one it is
+    /// Collects `chunk_results` of batches of `sentences`, in their order; an empty sentence gives
     /// `of_empty`.
     fn in_batches<T: Clone + Send>(
         &self,
@@ -183,7 +183,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
                 .collect();
             let control = Renumbered::new(self.control, indices);
             let found = || chunk_results(&chunk, &control);
-            // Within the pool from here on: no operation has to be handed over to it.
+            // From here on within the pool, so that no operation has to be handed over to it.
             let found =
                 if self.model.gains_from_workers() { rayon::scope(|_| found()) } else { found() };
             found.map_err(|error| error.in_batch(indices))
@@ -194,10 +194,10 @@ impl<'m, M: StepModel> Translator<'m, M> {
         Ok(collector.into_results())
     }
 
-    /// How many threads take batches of their own for so many rows.
+    /// Number of threads that take batches of their own, for `rows` rows.
     ///
-    /// A step of a small model is a hundred short operations. To share each of them among threads
-    /// costs about as much as it brings, and sentences have nothing to do with each other.
+    /// A step of a small model is a hundred short operations. Dividing each of them among threads
+    /// costs about as much as it saves, while sentences are independent.
     fn workers(&self, rows: usize) -> usize {
         if !self.model.gains_from_workers() {
             return 1;
@@ -217,7 +217,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
         self.score_with(sources, targets, |_| {})
     }
 
-    /// As [`score`](Self::score), calling `on_chunk` after each batch.
+    /// Scores like [`score`](Self::score), and calls `on_chunk` after each batch.
     ///
     /// # Errors
     /// As [`score`](Self::score).
@@ -236,7 +236,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
         check_sources(sources.iter().map(Vec::as_slice))?;
         let (empty, mut order): (Vec<usize>, Vec<usize>) = (0..sources.len())
             .partition(|&index| is_empty(&sources[index]) && targets[index].is_empty());
-        // Targets of about one length end together, which keeps the rows of a batch busy.
+        // Targets of similar length end together, which keeps the rows of a batch busy.
         order.sort_by_key(|&index| {
             std::cmp::Reverse((sources[index].len().max(1), targets[index].len()))
         });
@@ -280,14 +280,15 @@ impl<'m, M: StepModel> Translator<'m, M> {
     }
 }
 
-/// Rows of a batch that are worth a thread of their own: as many as kernels multiply at a time.
+/// Smallest number of rows of a batch that is worth a thread of its own: as many as kernels
+/// multiply at a time.
 const LEAST_ROWS: usize = 32;
 
-/// Batches after which memory is tidied.
+/// Number of batches after which memory is tidied.
 const BATCHES_BETWEEN: usize = 8;
 
-/// The budgets of one of `workers`, which together hold what the configuration allows, and share
-/// what there is.
+/// Budgets of one of `workers`, which together stay within the configuration's, and divide the
+/// work.
 fn shared(config: &DecodingConfig, lengths: &[usize], workers: usize) -> DecodingConfig {
     if workers == 1 {
         return config.clone();
@@ -308,8 +309,8 @@ fn in_order<T: Send>(
     work: impl Fn(&Range<usize>) -> Result<Vec<T>> + Sync,
     mut finish: impl FnMut(&Range<usize>, Vec<T>),
 ) -> Result<()> {
-    // After each batch this would cost a small model a tenth of its time: pages of freed memory go
-    // back to the system, and come again one by one.
+    // Tidying after each batch would cost a small model a tenth of its time: pages of freed memory
+    // would be returned to the system, and faulted in again one by one.
     let tidy = |number: usize| {
         if number % BATCHES_BETWEEN == BATCHES_BETWEEN - 1 {
             taper_ops::allocator::collect();
@@ -337,8 +338,8 @@ fn in_order<T: Send>(
             let Some(batch) = batches.get(number) else { return };
             let results = work(batch);
             if results.is_err() {
-                // Nobody takes another; those that were taken before are finished, so that of
-                // several errors it is always the first that is told.
+                // No thread takes another batch. Those taken before are finished, so that of
+                // several errors the first is always reported.
                 next.store(batches.len(), Ordering::Relaxed);
             }
             tidy(number);
@@ -366,7 +367,7 @@ fn in_order<T: Send>(
     })
 }
 
-/// Puts results back in input order and tells the caller of each batch.
+/// Collects results in input order, and reports each batch to the caller.
 struct Collector<T, F> {
     results: Vec<(usize, T)>,
     total: usize,
@@ -398,7 +399,7 @@ fn is_empty(source: &[u32]) -> bool {
     matches!(source, [] | [END])
 }
 
-/// The source as a model can be given it.
+/// The source, or only `</s>` if it is empty.
 fn or_only_end(source: &[u32]) -> &[u32] {
     if source.is_empty() { ONLY_END } else { source }
 }

@@ -151,7 +151,7 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
         ..ExpertsConfig::default()
     });
     let error = cost(every(1), one.clone()).map(|_| ()).unwrap_err().to_string();
-    assert!(error.contains("and layer 1 of model.decoder_attention has none"), "{error}");
+    assert!(error.contains("but layer 1 of model.decoder_attention has none"), "{error}");
     assert!(cost(every(2), one.clone()).is_ok());
     assert!(cost(every(1), StateSpaceConfig { feed_forward: true, ..one.clone() }).is_ok());
     let error = cost(every(2), StateSpaceConfig { states: 0, ..one }).map(|_| ()).unwrap_err();

@@ -97,9 +97,9 @@ pub enum TrainError {
         step: u64,
         /// The loss, in nats an answer.
         loss: f64,
-        /// Where that lies, in words.
+        /// Comparison with guessing, in words; may be empty.
         place: String,
-        /// The best validation before: after which update, and its checkpoint.
+        /// Update and checkpoint of the best validation before; `None` if there is none.
         best: Option<(u64, PathBuf)>,
     },
     /// Validation failed.

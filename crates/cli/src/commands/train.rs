@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &Train, threads: Option<usize>) -> Result<()> {
     })
 }
 
-/// The `[model]` of the run that the new one begins with; of a run that goes on, its own.
+/// Reads the `[model]` of the run that the new one begins with; of a run that goes on, its own.
 fn model_of_parent(arguments: &Train) -> Result<Option<ModelConfig>> {
     let Some(from) = &arguments.from else { return Ok(None) };
     let own = arguments.run.as_deref().filter(|_| arguments.resume).map(RunFolder::new);

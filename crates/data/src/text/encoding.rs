@@ -25,8 +25,8 @@ const OTHERS: [(&[u8], &str); 4] = [
 pub(crate) fn without_mark<'a>(begin: &'a [u8], path: &Path) -> Result<&'a [u8]> {
     if let Some((_, encoding)) = OTHERS.iter().find(|(mark, _)| begin.starts_with(mark)) {
         let message = format!(
-            "is a text in {encoding} by its byte-order mark, and UTF-8 is expected; convert it, for \
-             example with iconv -f {encoding} -t UTF-8"
+            "is {encoding} by its byte-order mark, where UTF-8 is expected; convert it, for example \
+             with iconv -f {encoding} -t UTF-8"
         );
         return Err(Error::Malformed { path: path.to_owned(), message });
     }
@@ -43,7 +43,7 @@ pub fn text_of(bytes: &[u8], path: &Path) -> Result<String> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let valid = &bytes[..error.valid_up_to()];
         let line = 1 + valid.iter().filter(|&&byte| byte == b'\n').count() as u64;
-        Error::InvalidUtf8 { path: path.to_owned(), line }
+        Error::not_text(path, line)
     })?;
     Ok(text.to_owned())
 }
@@ -73,7 +73,7 @@ mod tests {
             (b"\0\0\xfe\xff\0\0\0a", "UTF-32"),
         ] {
             let error = read(bytes).expect_err("refused").to_string();
-            assert!(error.starts_with(&format!("file: is a text in {encoding} ")), "{error}");
+            assert!(error.starts_with(&format!("file: is {encoding} ")), "{error}");
         }
         let error = read(b"fine\n\xff").expect_err("refused").to_string();
         assert!(error.starts_with("file, line 2: not valid UTF-8"), "{error}");

@@ -3,19 +3,19 @@
 //! At each position the continuations of a sentence's live hypotheses are ordered by total
 //! log-probability. One that ends with `</s>` is finished if it is among the best `beam_size`, and
 //! dropped otherwise; the best `beam_size` of the others are the live hypotheses of the next
-//! position, so that finishing narrows no beam. The best `n_best` finished ones by normalised score
-//! are kept.
+//! position, so that finished hypotheses do not narrow the beam. The best `n_best` finished ones by
+//! normalised score are kept.
 //!
 //! A sentence stops once no live hypothesis can still enter its n-best list. Log-probabilities are
 //! at most 0, so a live total `L ≤ 0` can only fall, and length penalty and reward are largest at
-//! the maximum length `m`: no descendant can score above `score(L, m + 1)`. Where that bound, for
-//! the best `L`, does not exceed the worst kept score of a full list, the list is what running on
+//! the maximum length `m`: no descendant can score above `score(L, m + 1)`. If that bound, for the
+//! best `L`, does not exceed the worst kept score of a full list, the list is the one that running
 //! to the maximum length would give. With `patience` a sentence stops earlier, once enough have
 //! finished.
 //!
-//! Which hypotheses live does not depend on length penalty and reward, only which finished one is
-//! best, and when that is settled. So one search can find the lists under several of them: it goes
-//! on until each is settled.
+//! Length penalty and reward do not affect which hypotheses live; they only affect which finished
+//! one is best, and when this is settled. So one search can find the lists under several of them:
+//! it continues until each is settled.
 
 use crate::model::step::{TopK, drop_cancelled, select_if_changed, step_rows, wanted};
 use crate::search::candidates::{Candidate, best_tokens};
@@ -26,7 +26,7 @@ use crate::{
     StepModel,
 };
 
-/// The parent of a hypothesis' first token.
+/// Parent of a hypothesis' first token.
 const ROOT: usize = usize::MAX;
 
 /// One token of a hypothesis. Hypotheses of a sentence share their common beginnings.
@@ -40,76 +40,76 @@ struct Node {
 /// A hypothesis that is still growing.
 #[derive(Clone, Copy)]
 struct Live {
-    /// Its last token's node, [`ROOT`] before the first.
+    /// Node of its last token, [`ROOT`] before the first.
     node: usize,
-    /// Its last token, the next model input.
+    /// Last token, the next model input.
     token: u32,
     log_probability: f64,
-    /// What beams are ordered by: the log-probability, after the repetition penalty if there is
-    /// one.
+    /// Number by which beams are ordered: the log-probability, after the repetition penalty if
+    /// there is one.
     rank: f64,
 }
 
 /// A continuation of one of a sentence's live hypotheses.
 #[derive(Clone, Copy)]
 struct Continuation {
-    /// Which live hypothesis.
+    /// Index of the live hypothesis.
     live: usize,
     token: u32,
     /// The log-probability of the token alone.
     of_token: f64,
-    /// The totals with this token.
+    /// Total log-probability with this token.
     log_probability: f64,
     rank: f64,
 }
 
-/// What became of a continuation.
+/// Fate of a continuation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BeamFate {
-    /// It was among the live hypotheses of the next position.
+    /// It became a live hypothesis at the next position.
     Kept,
     /// It ended.
     Finished,
-    /// There were better ones.
+    /// Better ones displaced it.
     Dropped,
 }
 
-/// A continuation that a beam search looked at: one token after a hypothesis.
+/// A continuation that a beam search considered: one token after a hypothesis.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BeamNode {
-    /// The continuation that it continues; none for the first tokens.
+    /// Continuation that it extends; `None` for the first tokens.
     pub parent: Option<usize>,
     /// The token.
     pub token: u32,
-    /// The log-probability of all tokens up to this one.
+    /// Log-probability of all tokens up to this one.
     pub log_probability: f64,
-    /// What became of it.
+    /// Its fate.
     pub fate: BeamFate,
 }
 
-/// All that a search looked at, in the order of positions.
+/// All continuations that a search considered, in the order of positions.
 #[derive(Default)]
 struct Trace {
     nodes: Vec<BeamNode>,
-    /// Where each node of the search is among them.
+    /// Index of each node of the search among them.
     kept: Vec<usize>,
 }
 
-/// The search of one sentence.
+/// Search for one sentence.
 struct Search<'a> {
-    /// The index of its sentence.
+    /// Index of its sentence.
     index: usize,
     sentence: Sentence<'a>,
     limits: OutputLimits,
     nodes: Vec<Node>,
-    /// Best first; all of the same length.
+    /// Live hypotheses, best first; all of the same length.
     live: Vec<Live>,
-    /// Under each of the settings the best by score, best first, the earlier found first among
-    /// equals.
+    /// Best finished hypotheses by score under each of the settings, best first; among equals, the
+    /// first one found comes first.
     finished: Vec<Vec<Hypothesis>>,
-    /// How many have finished, kept or not.
+    /// Number of finished hypotheses, kept or not.
     finished_count: usize,
-    /// What it looked at, where that is wanted.
+    /// Continuations considered, if they are recorded.
     trace: Option<Trace>,
 }
 
@@ -133,8 +133,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Moves on by one position, given the best tokens of each live hypothesis. Returns which of
-    /// the former live hypotheses each new one continues.
+    /// Advances by one position, given the best tokens of each live hypothesis. Returns the index
+    /// of the former live hypothesis that each new one extends.
     fn advance(
         &mut self,
         candidates: &[Vec<Candidate>],
@@ -157,8 +157,8 @@ impl<'a> Search<'a> {
                 })
             })
             .collect();
-        // The sort is stable and the order before it is by hypothesis, likelier and then lower
-        // token: that settles ties.
+        // The sort is stable, and before it the order is by hypothesis, then by likelier and lower
+        // token: this settles ties.
         continuations.sort_by(|a, b| b.rank.total_cmp(&a.rank));
 
         let mut origins = Vec::with_capacity(beam_size);
@@ -171,7 +171,7 @@ impl<'a> Search<'a> {
                 false if self.live.len() < beam_size => BeamFate::Kept,
                 _ => BeamFate::Dropped,
             };
-            // Those far behind are not told of.
+            // Continuations far behind are not recorded.
             if let Some(trace) = self.trace.as_mut().filter(|_| place < 2 * beam_size) {
                 if fate == BeamFate::Kept {
                     trace.kept.push(trace.nodes.len());
@@ -218,7 +218,7 @@ impl<'a> Search<'a> {
         std::iter::successors(self.nodes.get(node), |node| self.nodes.get(node.parent))
     }
 
-    /// The tokens up to `node`, in order.
+    /// Tokens up to `node`, in order.
     fn tokens(&self, node: usize) -> Vec<u32> {
         let mut tokens: Vec<u32> = self.back_from(node).map(|node| node.token).collect();
         tokens.reverse();
@@ -234,7 +234,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Adds a finished hypothesis to a list, best first, where it is among the `n_best`.
+/// Adds a finished hypothesis to a list, best first, if it is among the `n_best`.
 fn keep(list: &mut Vec<Hypothesis>, path: &Path, limits: OutputLimits, config: &DecodingConfig) {
     let score = config.score(path.rank, path.tokens.len() + 1);
     let position = list.partition_point(|kept| kept.score >= score);
@@ -247,8 +247,8 @@ fn keep(list: &mut Vec<Hypothesis>, path: &Path, limits: OutputLimits, config: &
 /// Translates one batch by beam search.
 ///
 /// `sources` end with `</s>`; each gives its best `n_best` hypotheses, best score first, in their
-/// order (fewer where the beam finished fewer). All hypotheses of all unfinished sentences are
-/// stepped together; a sentence leaves the batch as soon as its list is settled.
+/// order (fewer if the beam finished fewer). All hypotheses of all unfinished sentences are stepped
+/// together; a sentence leaves the batch as soon as its list is settled.
 ///
 /// # Errors
 /// [`DecodingError::NotADistribution`] and [`DecodingError::DeadEnd`] with the index of the source,
@@ -271,8 +271,8 @@ pub(crate) fn beam<M: StepModel>(
     Ok(found.into_iter().flatten().collect())
 }
 
-/// Translates one source, which ends with `</s>`, by beam search, and tells what the search looked
-/// at.
+/// Translates one source, which ends with `</s>`, by beam search, and returns the continuations
+/// that the search considered.
 ///
 /// # Errors
 /// As [`beam_search`].
@@ -289,8 +289,9 @@ pub fn beam_tree<M: StepModel>(
     Ok((found.into_iter().flatten().flatten().collect(), nodes))
 }
 
-/// The n-best lists of each sentence under each of `settings`, which differ in length penalty and
-/// reward only, by one search. Those of a sentence that `control` cancels are empty.
+/// Finds the n-best lists of each sentence under each of `settings`, which may differ only in
+/// length penalty and reward, by one search. The lists of a sentence that `control` cancels are
+/// empty.
 pub(crate) fn beam_under<M: StepModel>(
     model: &M,
     sentences: &[Sentence<'_>],
@@ -300,7 +301,7 @@ pub(crate) fn beam_under<M: StepModel>(
     beam_traced(model, sentences, settings, control, None)
 }
 
-/// [`beam_under`], and in `traced` what the search of the last sentence to end looked at.
+/// Runs [`beam_under`], and puts the continuations of the search that ends last into `traced`.
 fn beam_traced<M: StepModel>(
     model: &M,
     sentences: &[Sentence<'_>],
@@ -315,7 +316,7 @@ fn beam_traced<M: StepModel>(
         return Ok(results);
     };
     let (special, longest) = (model.special(), model.longest_output());
-    // More than the beam is wide: an end takes no place from the hypotheses that go on.
+    // More than the beam size: an end takes no place from hypotheses that continue.
     let enough = config.beam_size + special.ends();
     let mut active: Vec<Search<'_>> = begun
         .iter()
@@ -381,7 +382,7 @@ fn beam_traced<M: StepModel>(
     Ok(results)
 }
 
-/// What may come next for a live row after `position` output tokens.
+/// Constraints on the next token of a live row after `position` output tokens.
 fn constraints<'a>(
     (search, node): (&Search<'_>, usize),
     special: &'a SpecialIds,

@@ -1,4 +1,4 @@
-//! From one row of logits to the best tokens it allows.
+//! Selection of the best allowed tokens from a row of logits.
 
 use std::borrow::Cow;
 
@@ -8,18 +8,19 @@ use taper_ops::normalizer::{BLOCK, block_maxima, log_normalizer};
 use crate::model::step::Logits;
 use crate::search::constraints::Constraints;
 
-/// A token that may come next.
+/// A possible next token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Candidate {
     pub(crate) token: u32,
-    /// By the model.
+    /// Log-probability under the model.
     pub(crate) log_probability: f64,
-    /// By what the search orders: the same, unless repetition is penalised.
+    /// Number by which the search ranks: the same, unless repetition is penalised.
     pub(crate) rank: f64,
 }
 
-/// The at most `count` likeliest tokens that `constraints` admit, likeliest first, the lower id first
-/// among equals; tokens of probability zero are left out. `None` where the row is no distribution.
+/// Finds at most `count` of the likeliest tokens that `constraints` admit, likeliest first, the
+/// lower id first among equals; tokens of probability zero are left out. `None` if the row is no
+/// distribution.
 pub(crate) fn best_tokens(
     logits: Logits<'_>,
     count: usize,
@@ -39,17 +40,17 @@ pub(crate) fn best_tokens(
         );
     }
     let (row, count) = (weighed.ranked(), count.min(logits.len()));
-    // So many blocks have a logit of at least this, which leaves nearly all others out at once.
+    // `count` blocks have a logit of at least this, which excludes nearly all other blocks at once.
     let mut best = best_from(row, nth_largest(&row.maxima, count), count, constraints);
     if best.len() < count {
-        // Some of those are not admitted.
+        // Some of these are not admitted, so that all blocks are searched.
         best = best_from(row, f32::NEG_INFINITY, count, constraints);
     }
     Some(best.into_iter().map(|(_, token)| weighed.candidate(token)).collect())
 }
 
-/// The at most `count` largest logits of at least `least` that are admitted, largest first, and
-/// their tokens.
+/// Finds at most `count` of the largest admitted logits that are at least `least`, largest first,
+/// with their tokens.
 fn best_from(
     row: &Row<'_>,
     least: f32,
@@ -58,7 +59,7 @@ fn best_from(
 ) -> Vec<(f32, u32)> {
     let mut best = Best::new(count);
     for (block, (values, &largest)) in row.logits.chunks(BLOCK).zip(&row.maxima).enumerate() {
-        // None of a block is a candidate where its largest is not.
+        // A block has no candidate if its largest logit is none.
         if largest < least || best.beats(largest) {
             continue;
         }
@@ -72,7 +73,7 @@ fn best_from(
     best.sorted
 }
 
-/// The `count`-th largest of the values; −∞ where there are fewer.
+/// Finds the `count`-th largest of the values; −∞ if there are fewer.
 fn nth_largest(values: &[f32], count: usize) -> f32 {
     let mut largest = Best::new(count);
     for &value in values {
@@ -86,8 +87,8 @@ fn nth_largest(values: &[f32], count: usize) -> f32 {
     }
 }
 
-/// The tokens that `constraints` admit, likeliest first, of those that were asked for. `None` where
-/// the row is no distribution.
+/// Tokens that `constraints` admit, likeliest first, among those requested. `None` if the row is no
+/// distribution.
 pub(crate) fn admitted<'a>(
     found: &'a Likeliest,
     constraints: &'a Constraints<'_>,
@@ -100,20 +101,20 @@ pub(crate) fn admitted<'a>(
     let before = move |&(token, logit): &(u32, f32)| {
         logit > found.also || (logit == found.also && token < asked)
     };
-    // What was asked for besides has its place among the others.
+    // The additional token is inserted in its order.
     let first = likeliest.clone().take_while(before);
     let rest = likeliest.skip_while(before);
     let all = first.chain(std::iter::once((asked, found.also))).chain(rest);
     Some(all.filter(|&(token, logit)| logit != f32::NEG_INFINITY && constraints.admits(token)))
 }
 
-/// A token of a row of which no more is known.
+/// Makes the candidate for a token of a row without further logits.
 pub(crate) fn candidate_of(found: &Likeliest, token: u32, logit: f32) -> Candidate {
     let log_probability = (f64::from(logit) - found.normalizer).min(0.0);
     Candidate { token, log_probability, rank: log_probability }
 }
 
-/// The largest logits so far, largest first.
+/// Largest logits so far, largest first.
 struct Best {
     count: usize,
     sorted: Vec<(f32, u32)>,
@@ -124,8 +125,8 @@ impl Best {
         Self { count, sorted: Vec::with_capacity(count + 1) }
     }
 
-    /// Whether `logit` has no place among them. Ids come in rising order, so an equal logit loses
-    /// to the one that is kept.
+    /// Whether all kept logits beat `logit`. Ids come in ascending order, so that an equal logit
+    /// loses to the kept one.
     fn beats(&self, logit: f32) -> bool {
         self.sorted.len() == self.count
             && self.sorted.last().is_none_or(|&(worst, _)| logit <= worst)
@@ -138,16 +139,16 @@ impl Best {
     }
 }
 
-/// One row of logits, looked over.
+/// One row of logits, with its maxima and normaliser.
 pub(crate) struct Row<'a> {
     logits: Cow<'a, [f32]>,
-    /// The largest of each [`BLOCK`] of them.
+    /// Largest logit of each [`BLOCK`].
     maxima: Vec<f32>,
     normalizer: f64,
 }
 
 impl<'a> Row<'a> {
-    /// `None` where the row is no distribution.
+    /// Scans a row; `None` if it is no distribution.
     pub(crate) fn new(logits: impl Into<Cow<'a, [f32]>>) -> Option<Self> {
         let logits = logits.into();
         let maxima = block_maxima(&logits);
@@ -156,21 +157,21 @@ impl<'a> Row<'a> {
         Some(Self { logits, maxima, normalizer })
     }
 
-    /// The log-probability of a token. Rounding must not lift it above 0: the searches rely on
-    /// totals that never rise.
+    /// Log-probability of a token. Rounding must not lift it above 0: the searches rely on totals
+    /// that never rise.
     pub(crate) fn log_probability(&self, token: u32) -> f64 {
         (f64::from(self.logits[token as usize]) - self.normalizer).min(0.0)
     }
 }
 
-/// A row of the model's logits with what the search makes of it.
+/// A row of the model's logits, with the logits by which the search ranks.
 pub(crate) struct Weighed<'a> {
     model: Row<'a>,
     penalised: Option<Row<'a>>,
 }
 
 impl<'a> Weighed<'a> {
-    /// `None` where the row is no distribution.
+    /// Applies the constraints; `None` if the row is no distribution.
     pub(crate) fn new(logits: &'a [f32], constraints: &Constraints<'_>) -> Option<Self> {
         let penalised = match constraints.penalised(logits) {
             Some(logits) => Some(Row::new(logits)?),
@@ -179,12 +180,12 @@ impl<'a> Weighed<'a> {
         Some(Self { model: Row::new(logits)?, penalised })
     }
 
-    /// What the search orders by.
+    /// Row by which the search ranks.
     fn ranked(&self) -> &Row<'a> {
         self.penalised.as_ref().unwrap_or(&self.model)
     }
 
-    /// The logits that the search orders by.
+    /// Logits by which the search ranks.
     pub(crate) fn logits(&self) -> &[f32] {
         &self.ranked().logits
     }
@@ -245,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_special_token_takes_no_place_of_another() {
-        // Of each of three blocks, the largest: a special token, and two that may come.
+        // Largest logits of three blocks: a special token, and two that are allowed.
         let mut logits = [0.0_f32; 3 * BLOCK];
         (logits[0], logits[BLOCK], logits[2 * BLOCK], logits[7]) = (9.0, 8.0, 7.0, 6.0);
         let best = best_tokens(Logits::All(&logits), 3, &anything()).expect("finite");

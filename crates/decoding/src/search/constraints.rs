@@ -1,37 +1,37 @@
-//! Which tokens may come next, and how repeated ones are held back.
+//! Constraints on the next token, and the penalty on repeated ones.
 
 use crate::tokens::SpecialIds;
 use crate::{DecodingConfig, OutputLimits, Sentence};
 
-/// What may come next, for one hypothesis.
+/// Constraints on the next token of one hypothesis.
 #[derive(Clone, Debug)]
 pub(crate) struct Constraints<'a> {
     /// Ids with a special role.
     special: &'a SpecialIds,
-    /// An end may come.
+    /// Whether an end is allowed.
     end: bool,
-    /// Anything but an end may come.
+    /// Whether other tokens than an end are allowed.
     others: bool,
-    /// `<unk>` may come, where `others` may.
+    /// Whether `<unk>` is allowed, if `others` are.
     unknown: bool,
-    /// Only this token may come, whatever the other constraints say.
+    /// The only allowed token, whatever the other constraints say.
     pub(crate) forced: Option<u32>,
     /// Tokens that would repeat a run.
     banned: Vec<u32>,
-    /// Tokens that the output holds, each once, where they are penalised, and how often it does.
+    /// Tokens of the output, each once, if repetition is penalised, and how often each occurs.
     pub(crate) repeated: Vec<(u32, usize)>,
-    /// By what.
+    /// Penalty on repeated tokens.
     penalty: f32,
     presence: f32,
     frequency: f32,
 }
 
 impl<'a> Constraints<'a> {
-    /// Makes the constraints after `length` output tokens. `history` ends with them where the
-    /// configuration [looks back](looks_back); tokens before them count for runs of tokens that may
-    /// not occur twice.
+    /// Makes the constraints after `length` output tokens. `history` ends with them if the
+    /// configuration [looks back](looks_back); tokens before them count for runs that may not occur
+    /// twice.
     ///
-    /// At the maximum length the end is forced and its log-probability counted, so that every
+    /// At the maximum length the end is forced, and its log-probability counts, so that every
     /// translation is a whole sentence with a true score.
     pub(crate) fn after(
         special: &'a SpecialIds,
@@ -66,7 +66,8 @@ impl<'a> Constraints<'a> {
             return token == forced;
         }
         if self.special.is_end(token) {
-            // Of several ends one is forced, so that nothing has to look for the likeliest.
+            // Of several ends only one can be forced, so that no search for the likeliest is
+            // necessary.
             return self.end && (self.others || token == self.special.end());
         }
         let is_refused = self.special.is_never(token)
@@ -75,19 +76,19 @@ impl<'a> Constraints<'a> {
         self.others && !is_refused
     }
 
-    /// At most so many tokens are likelier than one that is admitted and are themselves refused,
-    /// where more than the end is admitted.
+    /// Largest number of refused tokens that are likelier than an admitted one, if more than the
+    /// end is admitted.
     pub(crate) fn refused(&self) -> usize {
         self.special.count() + self.banned.len()
     }
 
-    /// The token whose logit is needed however unlikely it is: one that is forced, or the end, which
-    /// may be all that is admitted.
+    /// Token whose logit is needed even if it is unlikely: a forced one, or the end, which may be
+    /// the only one admitted.
     pub(crate) fn asked(&self) -> u32 {
         self.forced.unwrap_or(self.special.end())
     }
 
-    /// The logits that the search orders by, where they differ from the model's.
+    /// Logits by which the search ranks, if they differ from the model's.
     pub(crate) fn penalised(&self, logits: &[f32]) -> Option<Vec<f32>> {
         if self.repeated.is_empty() {
             return None;
@@ -108,7 +109,8 @@ pub(crate) fn looks_back(config: &DecodingConfig) -> bool {
     config.penalises() || config.no_repeat_ngram > 0
 }
 
-/// The tokens that ended a run of `size` whose beginning stands at the end of `history` again.
+/// Finds the tokens that ended a run of `size` tokens whose beginning recurs at the end of
+/// `history`.
 fn run_ends(history: &[u32], size: usize) -> Vec<u32> {
     if size == 0 || history.len() < size {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Going on with texts: greedy search and sampling from a language model.
+//! Generation from a language model: greedy search and sampling.
 
 use std::ops::ControlFlow;
 
@@ -11,15 +11,15 @@ use crate::{
     StepModel,
 };
 
-/// Goes on with each prompt, the source of a sentence, `config.n_best` times where tokens are drawn
-/// and otherwise once with the likeliest tokens, and tells `on_token` of each token as it comes. An
-/// output ends with an end, where `on_token` breaks it off, or at the length limit; an end is part
-/// of its probability in the first case alone. A ban of repeated runs counts those of the prompt,
-/// as the processors of Transformers do; a repetition penalty looks at the output alone.
+/// Continues each prompt, the source of a sentence: `config.n_best` times if tokens are sampled,
+/// otherwise once with the likeliest tokens. Calls `on_token` for each token as it comes. An output
+/// ends with an end token, when `on_token` breaks it off, or at the length limit; only in the first
+/// case its probability includes the end. The ban on repeated runs includes those of the prompt, as
+/// in Transformers; the repetition penalty considers only the output.
 ///
 /// Prompts are taken in order, as many at once as `config.batch_tokens` and `config.batch_rows`
-/// allow; which ones are together changes no output. Outputs of a prompt come best score first;
-/// of one that `control` cancels there are those that had ended.
+/// allow; their grouping changes no output. Outputs of a prompt come best score first; of a prompt
+/// that `control` cancels, only those that had ended are returned.
 ///
 /// # Errors
 /// For an unusable configuration or an empty prompt, and whatever the model reports.

@@ -11,8 +11,8 @@ use crate::{Control, DecodingConfig, Hypothesis, Result, Sentence, StepModel};
 /// Translates one batch by taking the likeliest allowed token at each position, the lowest id
 /// among equals.
 ///
-/// Equal to [`beam_search`](crate::beam_search) with a beam of 1 where neither length penalty nor
-/// reward are set. With them that beam follows the second likeliest token past a `</s>`, and may
+/// It equals [`beam_search`](crate::beam_search) with a beam of 1 if neither length penalty nor
+/// reward are set. With them, that beam follows the second likeliest token past a `</s>`, and may
 /// end with a longer output whose score is better.
 ///
 /// `sources` end with `</s>`; each gives one hypothesis, in their order. A sentence leaves the

@@ -1,4 +1,4 @@
-//! A finished translation and how it is scored.
+//! Finished translations and their scores.
 
 use serde::Serialize;
 
@@ -7,34 +7,34 @@ use crate::{DecodingConfig, OutputLimits};
 /// One finished translation with its scores.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Hypothesis {
-    /// The output tokens, without `<s>` and `</s>`.
+    /// Output tokens, without `<s>` and `</s>`.
     pub tokens: Vec<u32>,
-    /// Natural logarithm of the probability of the tokens, and of the closing `</s>` where the
-    /// output has one.
+    /// Natural logarithm of the probability of the tokens, and of the closing `</s>` if the output
+    /// has one.
     pub log_probability: f64,
-    /// That of each token given those before it, `</s>` last.
+    /// Natural logarithm of the probability of each token given those before it, `</s>` last.
     pub token_log_probabilities: Vec<f64>,
-    /// The [score](DecodingConfig::score) of [`log_probability`](Self::log_probability), after the
-    /// repetition penalty if there is one; what n-best lists are sorted by.
+    /// [Score](DecodingConfig::score) of [`log_probability`](Self::log_probability), after the
+    /// repetition penalty if there is one; n-best lists are sorted by it.
     pub score: f64,
-    /// The number of scored tokens: the output tokens, and `</s>` where it closes them. Zero only
-    /// for the translation of an empty source, which no model scored.
+    /// Number of scored tokens: the output tokens, and the closing `</s>` if there is one. Zero
+    /// only for the translation of an empty source, which no model scored.
     pub length: usize,
-    /// Whether it has as many tokens as it may have: it ends because nothing else was possible, and
-    /// mostly in the middle of a sentence or of a repetition.
+    /// Whether it reached the maximum length: it ends because no other token was allowed, usually
+    /// in the middle of a sentence or of a repetition.
     pub truncated: bool,
 }
 
-/// The tokens of an output and how likely they are, `</s>` counted where it closes them.
+/// Tokens of an output with their probabilities, including the closing `</s>` if there is one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Path {
-    /// Without `</s>`.
+    /// Output tokens, without `</s>`.
     pub(crate) tokens: Vec<u32>,
-    /// By the model, of each token.
+    /// Log-probability of each token under the model.
     pub(crate) token_log_probabilities: Vec<f64>,
-    /// Their sum.
+    /// Sum of these.
     pub(crate) log_probability: f64,
-    /// What the search made of it; the same where no repetition penalty is asked for.
+    /// Number by which the search ranks; the same without a repetition penalty.
     pub(crate) rank: f64,
 }
 
@@ -48,7 +48,7 @@ impl Hypothesis {
         Self { tokens, log_probability, token_log_probabilities, score, length, truncated }
     }
 
-    /// The translation of an empty source: nothing, for certain.
+    /// Translation of an empty source, which is empty with certainty.
     pub(crate) fn empty() -> Self {
         Self {
             tokens: Vec::new(),
@@ -61,11 +61,11 @@ impl Hypothesis {
     }
 }
 
-/// The length penalty `((5 + n) / 6)^α` of Wu et al. 2016, "Google's Neural Machine Translation
-/// System", equation 14; a hypothesis' log-probability is divided by it.
+/// Length penalty `((5 + n) / 6)^α` of Wu et al. 2016, "Google's Neural Machine Translation
+/// System", equation 14, by which a hypothesis' log-probability is divided.
 ///
-/// `n` counts the closing `</s>`, as its log-probability is part of the total. Zero for `α` leaves
-/// log-probabilities as they are; the penalty grows with `n` for any larger `α`.
+/// `n` counts the closing `</s>`, as its log-probability is part of the total. With `α` = 0
+/// log-probabilities do not change; the penalty grows with `n` for any larger `α`.
 pub fn length_penalty(length: usize, alpha: f64) -> f64 {
     ((5.0 + length as f64) / 6.0).powf(alpha)
 }

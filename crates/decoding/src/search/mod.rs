@@ -1,4 +1,4 @@
-//! The searches: from a model's rows of logits to hypotheses.
+//! Searches: from a model's rows of logits to hypotheses.
 
 pub(crate) mod beam;
 pub(crate) mod candidates;

@@ -1,8 +1,8 @@
 //! Sampling: each token drawn from the model's distribution, sharpened or cut as configured.
 //!
 //! A draw is a function of (seed, sentence number, sample, position). So a translation depends
-//! neither on the sentences beside it nor on how they are batched, and asking for more samples
-//! leaves the first ones as they were.
+//! neither on other sentences nor on batching, and drawing more samples does not change the first
+//! ones.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -29,16 +29,16 @@ pub(crate) fn sample<M: StepModel>(
         let draws = Counter::new(mix(sampling.seed, &[row.sentence.number, row.copy as u64]));
         draw(logits, constraints, sampling, draws.f64_at(row.tokens().len() as u64))
     };
-    // Without a number of tokens that may be drawn, any may.
+    // Without a limit on the number of tokens, all may be drawn.
     let enough = if sampling.top_k > 0 { sampling.top_k } else { usize::MAX };
     let growth = Growth { copies: config.n_best, enough, choose: drawn };
     decode_stepwise(model, sentences, config, growth, control, observe)
 }
 
-/// The token at which the probability cumulated over rising ids passes `uniform`, which is in `[0,
-/// 1)`.
+/// Finds the token at which the probability, cumulated over ascending ids, exceeds `uniform`, which
+/// is in `[0, 1)`.
 ///
-/// `None` where the row is no distribution, `Some(None)` where nothing is possible.
+/// `None` if the row is no distribution, `Some(None)` if no token is possible.
 fn draw(
     logits: Logits<'_>,
     constraints: &Constraints<'_>,
@@ -48,7 +48,7 @@ fn draw(
     let logits = match logits {
         Logits::All(logits) => logits,
         Logits::Likeliest(found) => {
-            // `top_k` is set, or there would be no end of them.
+            // `top_k` is set, otherwise the tokens would not be limited.
             let tokens = admitted(found, constraints)?.take(sampling.top_k).map(Weight::new);
             let drawn = draw_of(tokens.collect(), true, sampling, uniform);
             return Some(drawn.map(|entry| candidate_of(found, entry.token, entry.logit)));
@@ -70,7 +70,7 @@ fn draw(
     Some(draw_of(tokens, is_cut, sampling, uniform).map(|entry| weighed.candidate(entry.token)))
 }
 
-/// That among the tokens that may be drawn.
+/// Draws among the tokens that may be drawn.
 fn draw_of(
     mut tokens: Vec<Weight>,
     is_cut: bool,
@@ -89,12 +89,12 @@ fn draw_of(
         tokens.truncate(reached(&tokens, |sum| sum >= enough) + 1);
     }
     if is_cut || sampling.top_p < 1.0 {
-        // One order whatever was cut, so that settings which cut nothing change nothing.
+        // The same order for any cut, so that settings which cut nothing change nothing.
         tokens.sort_unstable_by_key(|entry| entry.token);
     }
     let total: f64 = tokens.iter().map(|entry| entry.weight).sum();
-    // The middle of the interval that the draw stands for: its lower end, 0, would choose the first
-    // token however unlikely it is.
+    // Middle of the interval that the draw represents: its lower end, 0, would choose the first
+    // token even if it is very unlikely.
     let uniform = uniform + f64::EPSILON / 4.0;
     let drawn = reached(&tokens, |sum| sum > uniform * total);
     tokens.into_iter().nth(drawn)
@@ -104,7 +104,7 @@ fn draw_of(
 struct Weight {
     token: u32,
     logit: f32,
-    /// Its probability at the temperature, up to a factor that all have.
+    /// Its probability at the temperature, up to a common factor.
     weight: f64,
 }
 
@@ -118,7 +118,7 @@ impl Weight {
     }
 }
 
-/// The first place at which the sum of weights so far is `enough`; the last where rounding keeps it
+/// First place at which the sum of weights so far is `enough`; the last place if rounding keeps it
 /// below.
 fn reached(tokens: &[Weight], enough: impl Fn(f64) -> bool) -> usize {
     let mut cumulated = 0.0;
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(all(&with(0, 0.8)), [4, 5, 7]);
         assert_eq!(all(&with(2, 0.99)), [4, 5]);
         assert_eq!(all(&with(0, 1.0 - f64::EPSILON)), [4, 5, 6, 7]);
-        // Of two that are as likely, one has half of the probability exactly.
+        // Of two equally likely tokens, one has exactly half of the probability.
         for uniform in [0.0, 0.5, 1.0 - f64::EPSILON] {
             assert_eq!(drawn_from(&[9.0, 9.0, 9.0, -50.0, 2.0, 2.0], &with(0, 0.5), uniform), 4);
         }

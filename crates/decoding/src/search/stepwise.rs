@@ -1,4 +1,4 @@
-//! Following one token after another without looking back: what greedy search and sampling share.
+//! Decoding one token after another without revisions: shared by greedy search and sampling.
 
 use crate::model::step::{Logits, TopK, drop_cancelled, select_if_changed, step_rows, wanted};
 use crate::search::candidates::Candidate;
@@ -12,21 +12,21 @@ use crate::{
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-/// What an output is to its source.
+/// Relation of an output to its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
-    /// Its translation, a whole sentence: `</s>` is forced where it may have no more tokens.
+    /// Translation, a whole sentence: `</s>` is forced at the length limit.
     Translation,
-    /// What follows it: where it may have no more tokens it is cut, and runs of tokens that may not
-    /// come twice are those of both.
+    /// Continuation: it is cut at the length limit, and runs that may not occur twice include those
+    /// of the source.
     Continuation,
 }
 
-/// An output that is still growing; its place among the active ones is its model row.
+/// A growing output; its place among the active ones is its model row.
 pub(crate) struct Growing<'a> {
-    /// The index of its sentence.
+    /// Index of its sentence.
     index: usize,
-    /// Which of the sentence's outputs, counted from 0.
+    /// Number of the output among those of its sentence, from 0.
     pub(crate) copy: usize,
     pub(crate) sentence: Sentence<'a>,
     output: Output,
@@ -35,12 +35,12 @@ pub(crate) struct Growing<'a> {
 }
 
 impl Growing<'_> {
-    /// The tokens so far.
+    /// Tokens so far.
     pub(crate) fn tokens(&self) -> &[u32] {
         &self.path.tokens
     }
 
-    /// What may come next.
+    /// Constraints on the next token.
     fn constraints<'a>(&self, special: &'a SpecialIds, config: &DecodingConfig) -> Constraints<'a> {
         let tokens = self.tokens();
         let history = match self.output {
@@ -53,7 +53,7 @@ impl Growing<'_> {
         Constraints::after(special, tokens.len(), &history, sentence, limits, config)
     }
 
-    /// Adds a token; tells whether the output ends with it.
+    /// Adds a token; returns whether it ends the output.
     fn push(&mut self, candidate: Candidate, special: &SpecialIds) -> bool {
         let path = &mut self.path;
         path.log_probability += candidate.log_probability;
@@ -72,30 +72,31 @@ impl Growing<'_> {
 /// A token that has just been added to an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewToken {
-    /// The index of the sentence.
+    /// Index of the sentence.
     pub sentence: usize,
-    /// Which of its outputs, counted from 0.
+    /// Number of the output among those of its sentence, from 0.
     pub copy: usize,
     /// The token.
     pub token: u32,
-    /// Whether the output ends with it: it is an end, or there may be no more.
+    /// Whether it ends the output: as an end token, or at the length limit.
     pub is_last: bool,
 }
 
-/// How outputs grow.
+/// Growth of the outputs of a sentence.
 pub(crate) struct Growth<F> {
     /// Outputs of each sentence.
     pub(crate) copies: usize,
-    /// The likeliest tokens that may come, as many as `choose` needs.
+    /// Number of the likeliest allowed tokens that `choose` needs.
     pub(crate) enough: usize,
-    /// Picks a token from a row of logits: `None` where the row is no distribution, and `Some(None)`
-    /// where nothing is possible.
+    /// Picks a token from a row of logits: `None` if the row is no distribution, `Some(None)` if no
+    /// token is possible.
     pub(crate) choose: F,
 }
 
-/// Grows outputs of each sentence until all have ended, and tells `observe` of each token, which may
-/// break an output off. What is cut or broken off has no `</s>`. Returns the outputs of each
-/// sentence, best score first; of one that `control` cancels those that had ended.
+/// Grows outputs for each sentence until all have ended. At each position a token is chosen from a
+/// row of logits; then `observe` is called with it, and may break the output off. Outputs that are
+/// cut or broken off have no `</s>`. Returns the outputs of each sentence, best score first; of a
+/// sentence that `control` cancels, only those that had ended.
 pub(crate) fn decode_stepwise<M: StepModel, F>(
     model: &M,
     (sentences, output): (&[Sentence<'_>], Output),
@@ -176,7 +177,7 @@ where
     Ok(finished)
 }
 
-/// What `choose` picks for one row, within what the constraints admit.
+/// Picks a token for one row by `choose`, within the constraints.
 fn next(
     logits: Logits<'_>,
     row: &Growing<'_>,

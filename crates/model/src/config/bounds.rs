@@ -1,24 +1,24 @@
-//! What figures may be: beyond these bounds no model of use lies, and numbers in f32, or products of
-//! sizes, would not be what they look like.
+//! Bounds of configuration values: no useful model lies beyond them, and numbers in f32, or
+//! products of sizes, would overflow or vanish.
 
 use std::ops::RangeInclusive;
 
 use crate::ModelError;
 
-/// Widths. What no memory holds is told with the memory that it would take; beyond this, sizes
-/// themselves could not be added up.
+/// Widths. If memory is too small for them, the error says how much they would take; beyond this
+/// bound, the sum of sizes would overflow.
 pub(super) const WIDTHS: RangeInclusive<usize> = 1..=usize::MAX >> 8;
-/// Layers, experts, and what else is counted.
+/// Layers, experts and other counts.
 pub(super) const COUNTS: RangeInclusive<usize> = 1..=1 << 16;
-/// Tokens and positions, whose numbers have 32 bits.
+/// Tokens and positions, which are numbered in 32 bits.
 pub(super) const TOKENS: RangeInclusive<usize> = 1..=u32::MAX as usize;
-/// Factors of a loss.
+/// Factors of losses.
 pub(super) const FACTORS: RangeInclusive<f64> = 0.0..=1e6;
-/// What is added to a variance. Below the least of these it would be 0 in f32, and above the last
-/// nothing would be left of the variance.
+/// Numbers added to a variance. Below the smallest they would be 0 in f32, and above the largest
+/// they would swamp the variance.
 pub(super) const EPSILONS: RangeInclusive<f64> = f32::MIN_POSITIVE as f64..=1.0;
 
-/// Refuses a size beyond `bounds`.
+/// Refuses a size outside of `bounds`.
 pub(super) fn size(
     key: &str,
     value: usize,
@@ -33,7 +33,7 @@ pub(super) fn size(
     Err(ModelError::Config(format!("{key} = {value}: it must be {requirement}")))
 }
 
-/// Refuses a number beyond `bounds`, or that is none.
+/// Refuses a number outside of `bounds`, or NaN.
 pub(super) fn number(key: &str, value: f64, bounds: RangeInclusive<f64>) -> Result<(), ModelError> {
     let (least, most) = (*bounds.start(), *bounds.end());
     let requirement = match value {
@@ -45,7 +45,7 @@ pub(super) fn number(key: &str, value: f64, bounds: RangeInclusive<f64>) -> Resu
     Err(ModelError::Config(format!("{key} = {value:?}: it must be {requirement}")))
 }
 
-/// With an exponent where all digits would be dozens.
+/// Formats small numbers with an exponent instead of dozens of digits.
 fn shown(number: f64) -> String {
     if number == 0.0 || number.abs() >= 1e-6 {
         format!("{number}")

@@ -106,8 +106,8 @@ impl RunConfig {
         Self::load_recipe(path, overrides, None)
     }
 
-    /// As [`load`](Self::load), for a run that begins with the weights of another one: what the
-    /// recipe does not say of `[model]` is as it is there.
+    /// Reads a recipe as [`load`](Self::load) does, for a run that begins with the weights of another
+    /// one: keys of `[model]` that the recipe does not set have their values in `model`.
     ///
     /// # Errors
     /// As for [`load`](Self::load).
@@ -306,7 +306,7 @@ impl RunConfig {
     }
 }
 
-/// Gives the keys of `[model]` that a recipe does not set the values that they have in `model`.
+/// Sets the keys of `[model]` that a recipe does not set to their values in `model`.
 fn complete_model(recipe: &mut toml::Table, model: &ModelConfig) -> Result<()> {
     fn complete(table: &mut toml::Table, with: toml::Table) {
         for (key, value) in with {
@@ -318,7 +318,7 @@ fn complete_model(recipe: &mut toml::Table, model: &ModelConfig) -> Result<()> {
         }
     }
     let mut model = toml::Table::try_from(model).context("[model] cannot be written as TOML")?;
-    // What embeddings began with there is in the weights.
+    // The weights hold what the parent's embeddings began with.
     model.remove("embeddings");
     let own = recipe.entry("model").or_insert_with(|| toml::Table::new().into());
     if let Some(own) = own.as_table_mut() {

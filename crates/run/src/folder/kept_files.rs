@@ -1,5 +1,5 @@
-//! What a run cannot be loaded without, kept in memory while it is trained: whoever removes it from
-//! the disk costs no run.
+//! Copies in memory of the files without which a run cannot be loaded: they are written again if they
+//! are removed from the disk while the run is trained.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use super::RunFolder;
 use crate::folder::files::write_atomically;
 
-/// The files of a run that are written before the first update and stay as they are.
+/// Files of a run that are written before the first update and do not change.
 const FILES: [&str; 7] = [
     "config.toml",
     "tokenizer.json",
@@ -19,7 +19,7 @@ const FILES: [&str; 7] = [
     "commands.jsonl",
     "embeddings.tsv",
 ];
-/// Folders of a run all of whose files are such.
+/// Folders of a run that hold only such files.
 const FOLDERS: [&str; 1] = ["text"];
 
 /// Files of a run as they were when training began.
@@ -31,7 +31,7 @@ pub(crate) struct KeptFiles {
 }
 
 impl KeptFiles {
-    /// Those of `folder` that are there now.
+    /// Reads the files that are in `folder` now.
     ///
     /// # Errors
     /// When one cannot be read.
@@ -54,12 +54,13 @@ impl KeptFiles {
         Ok(Self { root, files })
     }
 
-    /// The folder of the run.
+    /// Folder of the run.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Writes those that are gone again, where the run's folder is still there; their names.
+    /// Writes the files that are gone again, if the run's folder is still there, and returns their
+    /// names.
     ///
     /// # Errors
     /// When the disk refuses.
@@ -78,7 +79,7 @@ impl KeptFiles {
         Ok(restored)
     }
 
-    /// Writes all of them but the configuration into another folder.
+    /// Writes all files but the configuration into another folder.
     ///
     /// # Errors
     /// When the disk refuses.

@@ -52,7 +52,8 @@ impl MetricsLog {
         Ok(Self { path: path.to_owned(), file: append_to(path)?, pending: Vec::new() })
     }
 
-    /// Writes the record again where its file is gone and the run's folder is not; whether it did.
+    /// Writes the record again if its file is gone and the run's folder is not, and returns whether it
+    /// did.
     ///
     /// # Errors
     /// When the disk refuses.

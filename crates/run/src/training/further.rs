@@ -1,15 +1,15 @@
-//! How a training that has ended goes on, and what its learning rate does then.
+//! The continuation of a training that has ended, and its learning rate there.
 
 use taper_trainer::{StopReason, TrainingConfig};
 
-/// The change of a recipe by which a training that has ended goes on.
+/// Change of a recipe by which a training that has ended goes on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Further {
     /// `training.max_updates` is raised to this many.
     Updates {
         /// Twice those that were made.
         updates: u64,
-        /// What that does to a schedule that falls towards the last update; none for others.
+        /// Learning rates at the seam if the schedule falls towards the last update; else `None`.
         seam: Option<Seam>,
     },
     /// `training.max_epochs` is raised.
@@ -20,17 +20,18 @@ pub enum Further {
     Patience,
 }
 
-/// Where a learning rate that has fallen to its end is given a later one.
+/// Learning rates where a schedule that has fallen to its end is given a later end.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Seam {
-    /// The learning rate of the last update.
+    /// Learning rate of the last update.
     pub before: f64,
-    /// That of the next.
+    /// Learning rate of the next.
     pub after: f64,
 }
 
 impl Further {
-    /// For a training of a model of width `d_model` that has ended after `step` updates for `reason`.
+    /// Finds the change for a training of a model of width `d_model` that ended after `step` updates
+    /// for `reason`.
     pub(super) fn of(
         reason: StopReason,
         step: u64,

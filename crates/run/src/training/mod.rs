@@ -349,7 +349,7 @@ fn after_rescue(
     }
 }
 
-/// Where the checkpoints are that a rescued run has left in `folder`, if there are any.
+/// Words about the checkpoints that a rescued run has left in `folder`; empty if there are none.
 fn left_behind(folder: &RunFolder) -> String {
     if !folder.has_checkpoint().unwrap_or(false) {
         return String::new();
@@ -398,8 +398,8 @@ fn make_trainer<M: TaskModel>(
     Ok(trainer)
 }
 
-/// Measures the model on the test sets, with the weights that other commands take, and makes sure that
-/// they can take them.
+/// Measures the model on the test sets, with the weights that other commands take, and makes sure
+/// that they can take them.
 fn test<M: TaskModel>(
     folder: &RunFolder,
     config: &RunConfig,

@@ -22,7 +22,8 @@ use crate::folder::RunFolder;
 use crate::parameter_groups::Selection;
 use crate::tasks::{TaskModel, build_model};
 
-/// The `[model]` of the run or checkpoint at `path`, for a new run that begins with its weights.
+/// Reads the `[model]` of the run or checkpoint at `path`, for a new run that begins with its
+/// weights.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -35,7 +36,7 @@ pub fn model_of(path: &Path) -> Result<ModelConfig> {
 struct Parent {
     run: RunFolder,
     checkpoint: PathBuf,
-    /// What these weights were trained with.
+    /// Configuration with which its weights were trained.
     trained: RunConfig,
 }
 
@@ -64,7 +65,7 @@ pub(crate) struct ParentRun {
     pub(crate) config: RunConfig,
     /// What of the one asked for gives way to this run's.
     replaced: Vec<String>,
-    /// What the weights were trained with.
+    /// Configuration with which the weights were trained.
     trained: RunConfig,
 }
 
@@ -162,16 +163,16 @@ impl ParentRun {
             differences(trained, own)?.into_iter().filter(shapes).collect();
         if !architecture.is_empty() && !settings.accept_changes {
             bail!(
-                "the weights are of another model: {}; leave these keys out, so that they are as they \
-                 were, or take what fits with --accept-changes",
+                "the weights are of another model: {}; leave these keys out, so that they are as \
+                 they were, or take what fits with --accept-changes",
                 architecture.join("; ")
             );
         }
         Ok(())
     }
 
-    /// Whether a key of the new run's `[model]` is as it is in this one, so that nobody has set it in
-    /// vain.
+    /// Whether a key of `[model]` has the same value in the new run as in this one, so that nobody
+    /// has set it in vain.
     ///
     /// # Errors
     /// When a value cannot be written as TOML.
@@ -244,7 +245,7 @@ const OF_OTHER_PARTS: [&str; 6] = [
     "model.scale_embeddings",
 ];
 
-/// Keys that steer training alone, or what the weights that are taken replace.
+/// Keys that steer only training, or first weights that the parent's replace.
 const NO_PART_OF_WEIGHTS: [&str; 6] = [
     "model.embeddings",
     "model.experts.capacity",

@@ -128,8 +128,8 @@ pub struct State {
     pub mean_loss: Option<f64>,
     /// The best validation, and how long ago it was.
     pub early_stopping: EarlyStopping,
-    /// What is known of the last validations where they are far above the loss of guessing; not in
-    /// the file of a run whose last one is not.
+    /// Record of the last validations if their loss is far above that of guessing; else `None`, and
+    /// not in the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub astray: Option<Astray>,
     /// The update after which the last validation was made, if any was.

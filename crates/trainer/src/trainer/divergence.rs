@@ -1,9 +1,9 @@
-//! When training has gone astray although every number is finite: validations far above the loss of
-//! guessing that do not fall, or that are there still when training ends.
+//! Divergence without infinite numbers: validation losses far above the loss of guessing that do not
+//! fall, or that are still there when training ends.
 //!
-//! A model that overfits may come to such a loss too, of answers that it is sure of and wrong about;
-//! its loss in training is low, which tells the two apart. One that begins there, as with vectors of
-//! words that are large, falls from one validation to the next.
+//! A model that overfits may have such a loss too, by wrong answers with a high probability; its
+//! training loss is low, which tells the two apart. A model that begins there, for example with large
+//! vectors of words, has falling validation losses.
 
 use serde::{Deserialize, Serialize};
 use taper_model::Model;
@@ -15,14 +15,14 @@ use crate::{Scores, TrainError};
 /// Validations in a row, far above guessing and without a new lowest, after which training ends.
 const MOST_VALIDATIONS: u32 = 3;
 
-/// What is known of validations since they are far above guessing.
+/// Record of the validations since their loss is far above guessing.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Astray {
-    /// The lowest of their losses, in nats an answer.
+    /// Lowest of their losses, in nats an answer.
     #[serde(with = "exact")]
     lowest: f64,
-    /// The last of them.
+    /// Last of their losses, in nats an answer.
     #[serde(with = "exact")]
     last: f64,
     /// Validations since the lowest; the first of all counts as one.
@@ -30,7 +30,7 @@ pub struct Astray {
 }
 
 impl Astray {
-    /// With the loss of one more validation.
+    /// Adds the loss of one validation.
     fn after(before: Option<Self>, loss: f64) -> Self {
         match before {
             Some(before) if loss < before.lowest => {
@@ -42,13 +42,14 @@ impl Astray {
     }
 }
 
-/// The loss in nats that is far above that of guessing one of so many classes.
+/// Bound in nats above which a loss is far above that of guessing one of `classes` classes.
 fn far_above(classes: usize) -> f64 {
     1.5 * (classes as f64).ln() + 1.0
 }
 
 impl<M: Model> Trainer<M> {
-    /// Takes in a validation; whether it is far above guessing, so that it cannot be the best.
+    /// Records a validation, and returns whether it is far above guessing. Such a validation is never
+    /// the best.
     pub(super) fn goes_astray(&mut self, scores: &Scores) -> bool {
         let loss = scores.get("nll").or_else(|| scores.get("loss"));
         let is_far = |loss: f64| match self.model.answer_classes() {

@@ -47,7 +47,7 @@ pub struct Trainer<M> {
     unobserved: Option<TrainError>,
     /// The learning rate of the last update, for the log.
     learning_rate: f64,
-    /// The cross entropy an answer of the last update; 0 before this process has made one.
+    /// Cross entropy an answer of the last update; 0 before the first update of this process.
     nll: f64,
     /// What this process has done in the updates since the last log event, and in all.
     time: ProcessTime,

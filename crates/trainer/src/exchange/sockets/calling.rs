@@ -1,4 +1,4 @@
-//! How a process calls another one, which may not be there yet.
+//! Calls of a process to others, which may not be there yet.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -9,14 +9,14 @@ use super::greeting::{Answer, Hello, introduce};
 use super::meeting::{Meeting, Watch};
 use crate::ExchangeError;
 
-/// How long one attempt to connect may take.
+/// Time for one attempt to connect.
 const CONNECTING_TIME: Duration = Duration::from_secs(5);
-/// The pause between two attempts to connect.
+/// Pause between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(10);
 
 impl Meeting {
-    /// Connects to process 0, which may be started later than this one; with the connection where
-    /// this one listens itself from now on, and its port.
+    /// Connects to process 0, which may be started later than this one. Returns the connection, the
+    /// listener of this process, and its port.
     pub(super) fn join_first(
         &self,
         deadline: Instant,
@@ -86,8 +86,8 @@ impl Meeting {
         }
     }
 
-    /// The connection to process `to` once both have proved the key; an error of the connection
-    /// where it may be tried again.
+    /// Greets process `to` over `stream`, and returns the stream once both have proved the key. The
+    /// inner error is of the connection, after which it may be tried again.
     fn introduced(
         &self,
         stream: TcpStream,

@@ -1,6 +1,5 @@
-//! The port of a process, at which anybody may call: all who do are heard side by side, none for
-//! longer than one greeting takes, and who does not prove that it is one of the processes is turned
-//! away.
+//! The port of a process, at which anybody may call. All callers are heard side by side, none for
+//! longer than a greeting takes; a caller without a proof of the key is turned away.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -10,37 +9,37 @@ use std::time::{Duration, Instant};
 use super::frame::{Patience, is_timeout};
 use super::greeting::{Challenge, HELLO, Hello, MAGIC, PROOF, Role, Verdict, answer, is_proof};
 
-/// How long a whole greeting may take. Anybody may connect, and need not say a word.
+/// Time for a whole greeting. Anybody may connect, and need not say a word.
 const GREETING_TIME: Duration = Duration::from_secs(5);
-/// Callers that are heard at a time; of more, the first give way. A process of the training that
-/// has to calls again.
+/// Largest number of callers heard at a time; above it the oldest are dropped. A dropped process of
+/// the training calls again.
 const MOST_CALLERS: usize = 256;
 
-/// A port that is listened to, and who has called there.
+/// A listening port, and its callers.
 pub(super) struct Door {
     listener: TcpListener,
     callers: Vec<Caller>,
     turned_away: TurnedAway,
 }
 
-/// Who has connected, and has proved nothing so far.
+/// A connection without a proof so far.
 struct Caller {
     stream: TcpStream,
     deadline: Instant,
-    /// What it has said: a hello and a proof, or the beginning of it.
+    /// Bytes received: a hello and a proof, or the beginning of them.
     heard: Vec<u8>,
-    /// What it was told, once it has said hello.
+    /// Its hello, and the challenge that was sent; `None` before the whole hello is there.
     greeted: Option<(Hello, Challenge)>,
 }
 
-/// A process that knows the key.
+/// A process with a proof of the key.
 pub(super) struct Guest {
     stream: TcpStream,
     pub(super) hello: Hello,
     challenge: Challenge,
 }
 
-/// How many connections were turned away, and why.
+/// Numbers of connections that were turned away, by reason.
 #[derive(Debug, Default)]
 pub(super) struct TurnedAway {
     other_keys: usize,
@@ -48,7 +47,7 @@ pub(super) struct TurnedAway {
     strangers: usize,
 }
 
-/// Why a caller is turned away.
+/// Reason to turn a caller away.
 enum Fault {
     OtherKey,
     OtherVersion,
@@ -56,7 +55,7 @@ enum Fault {
 }
 
 impl Door {
-    /// Hears whoever calls at the port of `listener`.
+    /// Opens the port of `listener`.
     ///
     /// # Errors
     /// The system refuses.
@@ -65,17 +64,17 @@ impl Door {
         Ok(Self { listener, callers: Vec::new(), turned_away: TurnedAway::default() })
     }
 
-    /// Who was turned away so far.
+    /// Connections turned away so far.
     pub(super) const fn turned_away(&self) -> &TurnedAway {
         &self.turned_away
     }
 
-    /// Those who have proved since the last call that they know `key`, which is that of this process
-    /// `rank`. Waits for nobody.
+    /// Takes in what callers have sent, without waiting, and returns the new guests: those with a
+    /// proof of `key`. This process is `rank`.
     pub(super) fn listen(&mut self, rank: usize, key: &str) -> Vec<Guest> {
         for _ in 0..MOST_CALLERS {
             let Ok((stream, _)) = self.listener.accept() else { break };
-            // One that is gone already calls again.
+            // A process of the training that is gone already calls again.
             self.callers.extend(Caller::new(stream).ok());
         }
         let mut guests = Vec::new();
@@ -103,7 +102,7 @@ impl Caller {
         Ok(Self { stream, deadline, heard: Vec::new(), greeted: None })
     }
 
-    /// Takes in what has come; whether it is a whole greeting, with the right proof.
+    /// Takes in new bytes, and returns whether the greeting is whole, with the right proof.
     fn hear(&mut self, rank: usize, key: &str) -> Result<bool, Fault> {
         loop {
             let awaited = if self.greeted.is_none() { HELLO } else { HELLO + PROOF };
@@ -126,7 +125,7 @@ impl Caller {
         }
     }
 
-    /// Reads up to where `awaited` bytes are there; whether something has come.
+    /// Reads until `awaited` bytes are there, and returns whether there were new ones.
     fn read(&mut self, awaited: usize) -> Result<bool, Fault> {
         let mut bytes = [0; HELLO];
         let room = bytes.len().min(awaited - self.heard.len());
@@ -149,7 +148,7 @@ impl Caller {
         }
     }
 
-    /// Asks for a proof. What is written has room in the system's buffer of a new connection.
+    /// Sends a challenge, for which a new connection has room in the system's buffer.
     fn challenge(&mut self, rank: usize) -> Result<(), Fault> {
         let hello = Hello::parse(&self.heard).ok_or(Fault::Stranger)?;
         let challenge = Challenge::new(rank).map_err(|_| Fault::Stranger)?;
@@ -163,7 +162,7 @@ impl Caller {
 }
 
 impl Guest {
-    /// Takes the process in; the connection to it.
+    /// Accepts the process, and returns its connection.
     ///
     /// # Errors
     /// It is gone.
@@ -174,7 +173,7 @@ impl Guest {
         Ok(self.stream)
     }
 
-    /// Sends the process away: this one says why.
+    /// Refuses the process; this process reports why.
     pub(super) fn refuse(self, key: &str) {
         let answer = answer(Verdict::Refused, key, &self.hello, &self.challenge);
         let _ = (&self.stream).write_all(&answer);

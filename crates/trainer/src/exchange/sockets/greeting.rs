@@ -1,4 +1,4 @@
-//! How two processes make sure of each other before anything else is said.
+//! The greeting of two processes: each makes sure of the other before anything else is said.
 //!
 //! ```text
 //! who connects:  hello      magic, version, rank, size, port, nonce          54 bytes
@@ -7,10 +7,10 @@
 //! who listens:   answer     verdict, HMAC(key, "listens" and all of the above)  33 bytes
 //! ```
 //!
-//! The key itself is never sent. A proof holds for two nonces, so that none serves twice, for the
-//! ranks that were named, and for one of the two roles, so that none can be sent back to whom it came
-//! from. Whoever connects proves first: a stranger who calls hears nothing by which a key could be
-//! guessed. All lengths are fixed, so that nobody decides how much is read.
+//! The key itself is never sent. A proof covers both nonces, so that it serves once, the ranks, and
+//! one of the two roles, so that it cannot be sent back to its sender. The process that connects
+//! proves first: a stranger who calls receives nothing by which a key could be guessed. All lengths
+//! are fixed, so that no sender decides how much is read.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
@@ -23,61 +23,61 @@ use super::frame::{Patience, is_timeout};
 use super::meeting::Watch;
 use crate::ExchangeError;
 
-/// What a connection of this program begins with.
+/// First bytes of each connection of this program.
 pub(super) const MAGIC: &[u8; 8] = b"TAPERNET";
-/// Changes with what is sent.
+/// Version of the protocol.
 const VERSION: u32 = 3;
-/// Bytes that make each greeting another one.
+/// Bytes of a nonce, which makes each greeting unique.
 const NONCE: usize = 32;
-/// The bytes of a hello.
+/// Bytes of a hello.
 pub(super) const HELLO: usize = MAGIC.len() + 3 * 4 + 2 + NONCE;
-/// The bytes of a challenge.
+/// Bytes of a challenge.
 const CHALLENGE: usize = MAGIC.len() + 2 * 4 + NONCE;
-/// The bytes of a proof.
+/// Bytes of a proof.
 pub(super) const PROOF: usize = 32;
-/// The bytes of an answer.
+/// Bytes of an answer.
 const ANSWER: usize = 1 + PROOF;
 
-/// What the process that connects says first.
+/// First message of the process that connects.
 #[derive(Clone)]
 pub(super) struct Hello([u8; HELLO]);
 
-/// What the process that listens says to it.
+/// Reply of the process that listens.
 pub(super) struct Challenge([u8; CHALLENGE]);
 
-/// Which of the two processes proves that it knows the key.
+/// Role of the process that proves its knowledge of the key.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Role {
     Connects,
     Listens,
 }
 
-/// What the process that listens says of the proof.
+/// Judgement of the process that listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     OtherKey = 0,
     Accepted = 1,
-    /// The key is right, the process is not the one that is awaited.
+    /// The key is right, but the process is not an awaited one.
     Refused = 2,
 }
 
-/// What becomes of a hello.
+/// Result of a greeting, for the process that connects.
 #[derive(Debug)]
 pub(super) enum Answer {
     /// Both processes know the key.
     Accepted,
-    /// Both know the key; the one that listens says itself why they do not go together.
+    /// Both know the key; the one that listens reports why it refuses.
     Refused,
     /// The two do not have the same key.
     OtherKey,
     /// The two are other versions of this program.
     OtherVersion,
-    /// The connection came to an end, or brought something else.
+    /// The connection ended, or brought other bytes.
     Lost(io::Error),
 }
 
 impl Hello {
-    /// That of process `rank` of `size`, which listens itself at `port`.
+    /// Makes the hello of process `rank` of `size`, which itself listens at `port`.
     ///
     /// # Errors
     /// The system has no random numbers.
@@ -87,7 +87,7 @@ impl Hello {
         joined(&[MAGIC, &version, &rank, &size, &port.to_le_bytes(), &nonce()?]).map(Self)
     }
 
-    /// What was received, if it is one.
+    /// Reads a hello; `None` if the bytes are none.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: [u8; HELLO] = bytes.try_into().ok()?;
         bytes.starts_with(MAGIC).then_some(Self(bytes))
@@ -105,14 +105,14 @@ impl Hello {
         number(&self.0, 16) as usize
     }
 
-    /// Where the process can be reached itself.
+    /// Port at which the process itself listens.
     pub(super) fn port(&self) -> u16 {
         u16::from_le_bytes([self.0[20], self.0[21]])
     }
 }
 
 impl Challenge {
-    /// That of process `rank`.
+    /// Makes the challenge of process `rank`.
     ///
     /// # Errors
     /// The system has no random numbers.
@@ -126,7 +126,7 @@ impl Challenge {
     }
 }
 
-/// What proves, after these words, that a process in `role` knows `key`.
+/// Proof, after these messages, that a process in `role` knows `key`.
 pub(super) fn proof(key: &str, role: Role, hello: &Hello, challenge: &Challenge) -> [u8; PROOF] {
     let role: &[u8] = match role {
         Role::Connects => b"taper connects",
@@ -135,7 +135,7 @@ pub(super) fn proof(key: &str, role: Role, hello: &Hello, challenge: &Challenge)
     hmac(key.as_bytes(), &[role, &hello.0, &challenge.0])
 }
 
-/// Whether `said` is the proof that [`proof`] gives; how long this takes says nothing of it.
+/// Whether `said` is the right proof, compared in constant time.
 pub(super) fn is_proof(
     said: &[u8],
     key: &str,
@@ -146,7 +146,7 @@ pub(super) fn is_proof(
     said.ct_eq(&proof(key, role, hello, challenge)).into()
 }
 
-/// The answer to a process that has said hello: `verdict`, with a proof unless the key was wrong.
+/// Answer to a process that has said hello: `verdict`, with a proof unless the key was wrong.
 pub(super) fn answer(
     verdict: Verdict,
     key: &str,
@@ -161,7 +161,7 @@ pub(super) fn answer(
     answer
 }
 
-/// Why a process that says hello comes to no answer.
+/// Failure of a greeting.
 enum Broken {
     Connection(io::Error),
     Waiting(ExchangeError),
@@ -226,7 +226,7 @@ fn converse(
     }
 }
 
-/// The next bytes of `stream`.
+/// Reads the next bytes of `stream`.
 fn wait_for<const LENGTH: usize>(
     mut stream: &TcpStream,
     deadline: Instant,
@@ -255,12 +255,12 @@ fn nonce() -> io::Result<[u8; NONCE]> {
     Ok(nonce)
 }
 
-/// The number at the byte `at`.
+/// Number at the byte `at`.
 fn number(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// Parts one after the other, which have so many bytes together.
+/// Joins parts, which have `LENGTH` bytes together.
 fn joined<const LENGTH: usize>(parts: &[&[u8]]) -> io::Result<[u8; LENGTH]> {
     parts.concat().try_into().map_err(|_| ErrorKind::InvalidData.into())
 }

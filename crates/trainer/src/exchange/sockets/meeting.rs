@@ -12,7 +12,7 @@ use super::neighbour::{self, Offer};
 use super::stream::Stream;
 use crate::ExchangeError;
 
-/// The pause between two looks at what has come: each connection costs about two of them.
+/// Pause between two looks at new bytes; each greeting takes about two of them.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Where processes meet, and which of them this one is.
@@ -26,8 +26,8 @@ pub struct Meeting {
     pub host: String,
     /// The port there.
     pub port: u16,
-    /// What only processes of this training know. It is proved, and never sent. It may be empty
-    /// where they meet at a loopback address, which other machines cannot reach.
+    /// Secret of the processes of this training, which is proved and never sent. It may be empty if
+    /// they meet at a loopback address, which other machines cannot reach.
     pub key: String,
     /// How long to wait for the others.
     pub patience: Duration,
@@ -37,13 +37,14 @@ pub struct Meeting {
 pub(super) type Watch<'a> = dyn FnMut() -> Result<(), ExchangeError> + 'a;
 
 impl Meeting {
-    /// Whether no other machine can reach the place.
+    /// Whether the meeting place is a loopback address, which no other machine can reach.
     fn is_local(&self) -> bool {
         self.host == "localhost"
             || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 
-    /// Refuses to talk to other machines without a key: whoever can reach the port could take part.
+    /// Refuses to meet beyond this machine without a key, since anybody who reaches the port could take
+    /// part.
     fn require_key(&self) -> Result<(), ExchangeError> {
         if !self.key.is_empty() || self.is_local() {
             return Ok(());
@@ -307,8 +308,8 @@ impl Meeting {
         Ok(())
     }
 
-    /// Hears at `listener` all processes that are not connected yet; the ports at which they listen
-    /// themselves, by rank.
+    /// Waits at `listener` for all processes that are not connected yet, and returns the ports at
+    /// which they listen themselves, by rank.
     fn receive(
         &self,
         listener: TcpListener,
@@ -352,7 +353,8 @@ impl Meeting {
         }
     }
 
-    /// Those that are connected wait for this process, and say nothing unless something is wrong.
+    /// Checks that connected processes, which wait for this one, have sent nothing: they do only if
+    /// something is wrong.
     pub(super) fn require_silence(&self, all: &[Option<TcpStream>]) -> Result<(), ExchangeError> {
         for rank in (0..self.size).filter(|&rank| rank == 0 || self.rank == 0) {
             if self.heard_of(all, rank)?.is_some() {
