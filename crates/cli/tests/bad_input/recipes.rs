@@ -232,7 +232,7 @@ fn absurd_figures_are_refused_with_their_key() {
     workspace.train("run");
     let config = std::fs::read_to_string(workspace.path("run/config.toml")).expect("a recipe");
     workspace
-        .write("run/config.toml", config.replace("norm_epsilon = 1e-5", "norm_epsilon = 1e300"));
+        .write("run/config.toml", config.replace("norm_epsilon = 0.00001", "norm_epsilon = 1e300"));
     workspace.fail(&["translate", "run"], &["run/config.toml", "model.norm_epsilon = 1e300"]);
 }
 
