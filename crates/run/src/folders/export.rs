@@ -101,7 +101,7 @@ pub fn export<M: TaskModel>(run: &LoadedRun<M>, folder: &Path) -> Result<()> {
 ///
 /// # Errors
 /// When the family cannot be such a model, with the key.
-fn config_of(
+pub(super) fn config_of(
     family: &Family,
     architecture: &Architecture,
     ours: &RunConfig,

@@ -35,3 +35,96 @@ const CONFIG: &str = "config.json";
 
 /// More bytes than any file of JSON has that describes a model.
 const MOST_BYTES: u64 = 1 << 26;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use taper_model::{ActivationKind, ModelConfig, NormPlacement, Positions, Tied};
+
+    use super::family::{Architecture, Family, require_expressed};
+    use super::*;
+    use crate::config::RunConfig;
+    use crate::tasks::outline;
+
+    /// A small recipe for a model of a family, with no value as it usually is.
+    fn small(family: &Family, architecture: &Architecture, tied: Tied) -> RunConfig {
+        let mut small = recipe::without_data("small".to_owned(), architecture.task);
+        (family.base)(&mut small);
+        let model = &mut small.model;
+        (model.d_model, model.d_ff, model.heads, model.tied) = (12, 20, 3, tied);
+        (model.encoder_layers, model.decoder_layers, model.max_positions) = (2, 3, 24);
+        (model.norm_epsilon, model.activation) = (1e-6, ActivationKind::GeluTanh);
+        (model.residual_dropout, model.attention_dropout) = (0.2, 0.3);
+        let head = architecture.head.unwrap_or_default();
+        small.data.masked.next_sentence = head.contains(&"next_sentence");
+        let images = &mut small.data.images;
+        (images.size, images.patch, images.channels) = (8, 4, 3);
+        small
+    }
+
+    /// What is done to a model.
+    type Change = fn(&mut ModelConfig);
+
+    /// Checks every model of every family, tied and not.
+    fn each(mut check: impl FnMut(&Family, &Architecture, RunConfig)) {
+        for family in FAMILIES {
+            for architecture in family.architectures {
+                for tied in [Tied::All, Tied::None] {
+                    check(family, architecture, small(family, architecture, tied));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_parameter_has_tensors_of_its_own() {
+        each(|family, architecture, recipe| {
+            let is_tied = recipe.model.tied != Tied::None;
+            let mut taken = BTreeSet::new();
+            for parameter in outline(&recipe, (30, 30)).expect("a model").parameters() {
+                let (name, shape) = (parameter.name(), parameter.shape());
+                let mut theirs = family.counterparts(name, shape, &recipe).into_iter();
+                let theirs = if is_tied { theirs.next() } else { theirs.next_back() };
+                let theirs = theirs.unwrap_or_else(|| panic!("{}: {name}", architecture.name));
+                let values: usize = theirs.shape.iter().product();
+                assert_eq!(values * theirs.names.len(), parameter.len(), "{name}");
+                for tensor in theirs.names {
+                    assert_eq!(family.whole_name(&tensor), tensor);
+                    if let Some(bare) = tensor.strip_prefix(family.prefix) {
+                        assert_eq!(family.whole_name(bare), tensor);
+                    }
+                    assert!(taken.insert(tensor), "{name} has the tensor of another");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn every_key_comes_back_and_what_a_family_is_not_is_named() {
+        each(|family, architecture, recipe| {
+            let config = export::config_of(family, architecture, &recipe).expect(family.name);
+            let mut back = recipe::without_data(String::new(), architecture.task);
+            (family.base)(&mut back);
+            keys::read(family.keys, &config.into(), &mut back).expect("keys");
+            require_expressed(family, architecture.free, &back, &recipe).expect("the same");
+            let others: [(&str, Change); 3] = [
+                ("model.biases = false", |model| model.biases = false),
+                ("model.positions = \"rotary\"", |model| model.positions = Positions::Rotary),
+                ("model.norm", |model| {
+                    model.norm = match model.norm {
+                        NormPlacement::Pre => NormPlacement::Post,
+                        _ => NormPlacement::Pre,
+                    };
+                }),
+            ];
+            for (said, change) in others {
+                let mut other = recipe.clone();
+                change(&mut other.model);
+                let error = export::config_of(family, architecture, &other).expect_err(said);
+                let error = crate::one_line(&error);
+                assert!(error.contains(said) && error.contains(family.name), "{error}");
+            }
+        });
+    }
+}

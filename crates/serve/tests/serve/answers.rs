@@ -162,6 +162,10 @@ fn texts_and_pictures_are_labelled() {
             .sum();
         assert!((sum - 1.0).abs() < 1e-6);
     }
+    // Two texts are none that it was trained on.
+    let asked = json!({ "text": ["red birds sing 2", "old stones\tfall 3"] });
+    let told = server.post("/api/classify", &asked).expect(200);
+    assert!(told["warning"].as_str().expect("a warning").contains("text 2 has a tab"), "{told}");
     let file = trained().path("picture.png");
     taper_data::write_png(&file, 8, 8, &[90; 3 * 64]).expect("written");
     let bytes = std::fs::read(&file).expect("read");
