@@ -102,3 +102,19 @@ pub(crate) fn refusal(error: &anyhow::Error) -> Refusal {
     let message = taper_run::one_line(error);
     if is_internal { Refusal::Failed(message) } else { Refusal::Unfit(message) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_is_not_finite_is_no_fault_of_the_request() {
+        let status = |error: DecodingError| {
+            refusal(&anyhow::Error::new(error).context("decoding failed")).status()
+        };
+        assert_eq!(status(DecodingError::NotADistribution { sentence: 0, position: 2 }), 500);
+        let what = "the alignment";
+        assert_eq!(status(DecodingError::NotFinite { what, sentence: 0 }), 500);
+        assert_eq!(status(DecodingError::DeadEnd { sentence: 0 }), 422);
+    }
+}
