@@ -23,8 +23,7 @@ pub(super) fn is_jpeg(bytes: &[u8]) -> bool {
 
 /// Whether a JPEG has the marker that ends it.
 ///
-/// libjpeg, and so Pillow, waits for it; the decoder here gives what is missing in grey. What follows
-/// the marker counts for nothing.
+/// libjpeg, and so Pillow, waits for it. What follows the marker counts for nothing.
 pub(super) fn is_whole(jpeg: &[u8]) -> bool {
     segments(jpeg).any(|(marker, _)| marker == END)
 }

@@ -9,6 +9,7 @@ pub(crate) mod augmentation;
 mod cifar;
 mod folders;
 mod idx;
+mod jpeg;
 mod metadata;
 mod picture;
 mod preparation;

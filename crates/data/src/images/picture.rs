@@ -5,6 +5,7 @@ use std::path::Path;
 
 use image::{DynamicImage, ImageReader, Limits};
 
+use super::jpeg;
 use super::metadata::{is_jpeg, is_whole, orientation};
 use super::preparation::prepared;
 use super::raster::Raster;
@@ -66,13 +67,17 @@ pub(super) fn turned(bytes: &[u8], path: &Path) -> Result<DynamicImage> {
                        leave it out";
         return Err(malformed(path, message.to_owned()));
     }
-    let mut picture = decoded(bytes)
+    let decoded = match is_jpeg(bytes) {
+        true => jpeg::decoded(bytes, MOST_PIXELS as usize, MOST_BYTES as usize),
+        false => decoded(bytes).map_err(|error| error.to_string()),
+    };
+    let mut picture = decoded
         .map_err(|error| malformed(path, format!("is no PNG or JPEG that can be read: {error}")))?;
     picture.apply_orientation(orientation(bytes));
     Ok(picture)
 }
 
-/// The picture of a file, as it is stored there.
+/// The picture of a PNG file, as it is stored there.
 fn decoded(bytes: &[u8]) -> image::ImageResult<DynamicImage> {
     let mut limits = Limits::default();
     limits.max_image_width = Some(MOST_PIXELS);

@@ -1,0 +1,172 @@
+//! Bits of entropy-coded data, and Huffman codes in them.
+
+/// Bits that are looked up at once.
+const QUICK: u32 = 9;
+
+/// Symbols by their codes.
+#[derive(Clone)]
+pub(super) struct HuffmanTable {
+    /// By the next bits, the length of a code and its symbol; length 0 where it is longer.
+    quick: Vec<(u8, u8)>,
+    /// For each length, one more than the largest code, filled up to 16 bits.
+    ends: [u32; 17],
+    /// For each length, what is added to a code to give its place among the symbols.
+    offsets: [i32; 17],
+    symbols: Vec<u8>,
+}
+
+impl HuffmanTable {
+    /// The table of so many codes of each length from 1 on, with their symbols; `None` if there are
+    /// more codes than fit, or a symbol of a DC coefficient is none.
+    pub(super) fn of(counts: &[u8; 16], symbols: &[u8], is_dc: bool) -> Option<Self> {
+        if symbols.len() > 256 || is_dc && symbols.iter().any(|&symbol| symbol > 15) {
+            return None;
+        }
+        let mut table = Self {
+            quick: vec![(0, 0); 1 << QUICK],
+            ends: [0; 17],
+            offsets: [0; 17],
+            symbols: symbols.to_vec(),
+        };
+        let (mut code, mut place) = (0_u32, 0_usize);
+        for length in 1..=16_u32 {
+            table.offsets[length as usize] = place as i32 - code as i32;
+            for _ in 0..counts[length as usize - 1] {
+                if code >= 1 << length {
+                    return None;
+                }
+                if length <= QUICK {
+                    let first = (code << (QUICK - length)) as usize;
+                    let entry = (length as u8, symbols[place]);
+                    table.quick[first..first + (1 << (QUICK - length))].fill(entry);
+                }
+                code += 1;
+                place += 1;
+            }
+            table.ends[length as usize] = code << (16 - length);
+            code <<= 1;
+        }
+        Some(table)
+    }
+}
+
+/// Reads bits up to the next marker; behind it they are 0.
+pub(super) struct Bits<'a> {
+    data: &'a [u8],
+    /// Bytes that have been taken.
+    at: usize,
+    held: u64,
+    count: u32,
+    /// Whether more bits were asked for than there are.
+    pub(super) is_exhausted: bool,
+}
+
+impl<'a> Bits<'a> {
+    pub(super) fn new(data: &'a [u8]) -> Self {
+        Self { data, at: 0, held: 0, count: 0, is_exhausted: false }
+    }
+
+    /// Bytes up to the next marker, so far as they have been looked at.
+    pub(super) fn position(&self) -> usize {
+        self.at
+    }
+
+    /// The next byte of the data; `None` before a marker and at the end.
+    fn byte(&mut self) -> Option<u8> {
+        let byte = *self.data.get(self.at)?;
+        if byte != 0xFF {
+            self.at += 1;
+            return Some(byte);
+        }
+        let filled = self.data[self.at..].iter().take_while(|&&byte| byte == 0xFF).count();
+        match self.data.get(self.at + filled) {
+            Some(0) => {
+                self.at += filled + 1;
+                Some(0xFF)
+            }
+            _ => None,
+        }
+    }
+
+    /// Holds at least 16 bits.
+    fn fill(&mut self) {
+        while self.count <= 48 {
+            match self.byte() {
+                Some(byte) => {
+                    self.held = self.held << 8 | u64::from(byte);
+                    self.count += 8;
+                }
+                None => return,
+            }
+        }
+    }
+
+    /// The next `count` bits, at most 16, which stay there.
+    fn peek(&mut self, count: u32) -> u32 {
+        if self.count < count {
+            self.fill();
+        }
+        let bits = match self.count.checked_sub(count) {
+            Some(more) => self.held >> more,
+            None => self.held << (count - self.count),
+        };
+        (bits & ((1 << count) - 1)) as u32
+    }
+
+    fn drop(&mut self, count: u32) {
+        match self.count.checked_sub(count) {
+            Some(left) => {
+                self.count = left;
+                self.held &= (1 << left) - 1;
+            }
+            None => {
+                (self.count, self.held) = (0, 0);
+                self.is_exhausted = true;
+            }
+        }
+    }
+
+    /// The next `count` bits, at most 16, as a number.
+    pub(super) fn take(&mut self, count: u32) -> i32 {
+        if count == 0 {
+            return 0;
+        }
+        let bits = self.peek(count);
+        self.drop(count);
+        bits as i32
+    }
+
+    /// The number that `count` bits stand for: those that begin with 0 are negative.
+    pub(super) fn take_signed(&mut self, count: u32) -> i32 {
+        let bits = self.take(count);
+        if count > 0 && bits < 1 << (count - 1) { bits - (1 << count) + 1 } else { bits }
+    }
+
+    /// The next symbol; 0 where the bits are no code.
+    pub(super) fn symbol(&mut self, table: &HuffmanTable) -> u8 {
+        let next = self.peek(16);
+        let (length, symbol) = table.quick[(next >> (16 - QUICK)) as usize];
+        if length > 0 {
+            self.drop(u32::from(length));
+            return symbol;
+        }
+        let Some(length) = (QUICK as usize + 1..=16).find(|&length| next < table.ends[length])
+        else {
+            self.drop(16);
+            return 0;
+        };
+        self.drop(length as u32);
+        let place = (next >> (16 - length)) as i32 + table.offsets[length];
+        usize::try_from(place).ok().and_then(|place| table.symbols.get(place)).copied().unwrap_or(0)
+    }
+
+    /// Goes on behind the next marker if that is one of restarts; else there are no more bits.
+    pub(super) fn restart(&mut self) -> bool {
+        (self.held, self.count) = (0, 0);
+        let Some((0xD0..=0xD7, behind)) = super::next_marker(self.data, self.at) else {
+            return false;
+        };
+        (self.at, self.is_exhausted) = (behind, false);
+        true
+    }
+}

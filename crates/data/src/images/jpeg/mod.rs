@@ -1,0 +1,314 @@
+//! JPEG as libjpeg decodes it, to the bit: what image models are trained on came from there, and a
+//! rounding of one in each pixel can be seen in what they answer.
+//!
+//! Baseline, extended and progressive files with Huffman codes and 8 bits are read, in one to four
+//! components; the rest is refused by its name. Entropy-coded data that are damaged give zeros, as
+//! there, up to the next restart marker. (ITU-T T.81; libjpeg-turbo, `jdhuff.c`, `jdphuff.c`,
+//! `jdmarker.c`.)
+
+mod bits;
+mod output;
+mod scan;
+mod transform;
+
+use image::{DynamicImage, GrayImage, RgbImage};
+
+use self::bits::HuffmanTable;
+use self::scan::Scan;
+
+/// Coefficients of a block in the order of a zigzag, as rows of eight; what lies beyond counts as the
+/// last, so that damaged data stay within the block.
+const ZIGZAG: [u8; 80] = [
+    0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20,
+    13, 6, 7, 14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59,
+    52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63,
+    63, 63, 63, 63, 63, 63,
+];
+
+/// A small file may have any number of scans, each of which goes over the picture.
+const MOST_SCANS: usize = 500;
+
+/// The coefficients of a block, as rows of eight.
+type Block = [i16; 64];
+
+/// A component of the picture: grey, or one of its colours.
+struct Component {
+    id: u8,
+    /// How often it is sampled across and down, beside the others.
+    across: usize,
+    down: usize,
+    quantization: usize,
+    /// Samples of the picture, without what fills up the last blocks.
+    width: usize,
+    height: usize,
+    /// Blocks, those that fill up the last unit of all components included.
+    blocks_across: usize,
+    blocks_down: usize,
+    /// The quantization of its first scan; it may be defined anew behind it.
+    table: Option<[u16; 64]>,
+    /// Of a progressive file, whose scans add to it.
+    coefficients: Vec<Block>,
+    /// Rows of eight times `blocks_across` samples.
+    samples: Vec<u8>,
+}
+
+/// How components are colours.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Colours {
+    Grey,
+    Rgb,
+    YCbCr,
+    Cmyk,
+    Ycck,
+}
+
+/// What a file has told so far.
+#[derive(Default)]
+struct Decoder {
+    components: Vec<Component>,
+    height: usize,
+    width: usize,
+    most_across: usize,
+    most_down: usize,
+    is_progressive: bool,
+    quantization: [Option<[u16; 64]>; 4],
+    /// Tables of DC and of AC coefficients.
+    huffman: [[Option<HuffmanTable>; 4]; 2],
+    restart_interval: usize,
+    is_jfif: bool,
+    adobe_transform: Option<u8>,
+}
+
+/// Two bytes as a number.
+fn word(bytes: &[u8], at: usize) -> Option<usize> {
+    Some(usize::from(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?])))
+}
+
+/// Decodes a JPEG that has its end; it may be `most_side` samples on a side, and `most_bytes` in all.
+///
+/// # Errors
+///
+/// In words, if it is damaged or of a kind that is not read.
+pub(super) fn decoded(
+    bytes: &[u8],
+    most_side: usize,
+    most_bytes: usize,
+) -> Result<DynamicImage, String> {
+    let mut decoder = Decoder::default();
+    let mut at = 0;
+    let mut scans = 0;
+    loop {
+        let (marker, behind) = next_marker(bytes, at).ok_or("its end is missing")?;
+        at = behind;
+        if matches!(marker, 0x01 | 0xD0..=0xD8) {
+            continue;
+        }
+        if marker == 0xD9 {
+            break;
+        }
+        let length = word(bytes, at).ok_or("a segment is cut off")?;
+        let segment = bytes.get(at + 2..at + length).ok_or("a segment is cut off")?;
+        at += length;
+        match marker {
+            0xC0..=0xC2 => {
+                decoder.is_progressive = marker == 0xC2;
+                decoder.frame(segment, most_side, most_bytes)?;
+            }
+            0xC4 => decoder.huffman_tables(segment).ok_or("a Huffman table is damaged")?,
+            0xC3 | 0xC5..=0xCF => {
+                return Err(format!(
+                    "its coding (SOF{}) is not read: save it as baseline or progressive",
+                    marker - 0xC0
+                ));
+            }
+            0xDB => decoder.quantization(segment).ok_or("a quantization table is damaged")?,
+            0xDD => decoder.restart_interval = word(segment, 0).ok_or("a segment is cut off")?,
+            0xE0 if segment.starts_with(b"JFIF\0") => decoder.is_jfif = true,
+            0xEE if segment.starts_with(b"Adobe") => {
+                decoder.adobe_transform = segment.get(11).copied();
+            }
+            0xDA => {
+                let mut scan = Scan::of(&mut decoder, segment)?;
+                at += scan.decode(&bytes[at..]);
+                scans += 1;
+                if scans > MOST_SCANS {
+                    return Err(format!("it has more than {MOST_SCANS} scans"));
+                }
+            }
+            _ => {}
+        }
+    }
+    if scans == 0 {
+        return Err("it has no picture".to_owned());
+    }
+    decoder.picture()
+}
+
+/// The next marker at `at` or behind, and where it ends; `None` where there is none.
+fn next_marker(bytes: &[u8], mut at: usize) -> Option<(u8, usize)> {
+    loop {
+        at += bytes.get(at..)?.iter().position(|&byte| byte == 0xFF)?;
+        match *bytes.get(at + 1)? {
+            0 => at += 2,
+            0xFF => at += 1,
+            marker => return Some((marker, at + 2)),
+        }
+    }
+}
+
+impl Decoder {
+    fn quantization(&mut self, mut segment: &[u8]) -> Option<()> {
+        while let Some((&head, rest)) = segment.split_first() {
+            let table = self.quantization.get_mut(usize::from(head & 15))?;
+            let bytes = if head >> 4 == 0 { 1 } else { 2 };
+            let (values, rest) = rest.split_at_checked(64 * bytes)?;
+            let mut found = [0; 64];
+            for (value, place) in values.chunks_exact(bytes).zip(ZIGZAG) {
+                found[usize::from(place)] =
+                    value.iter().fold(0, |sum, &byte| sum << 8 | u16::from(byte));
+            }
+            *table = Some(found);
+            segment = rest;
+        }
+        Some(())
+    }
+
+    fn huffman_tables(&mut self, mut segment: &[u8]) -> Option<()> {
+        while let Some((&head, rest)) = segment.split_first() {
+            let (class, number) = (usize::from(head >> 4), usize::from(head & 15));
+            let (counts, rest) = rest.split_first_chunk::<16>()?;
+            let count = counts.iter().map(|&count| usize::from(count)).sum();
+            let (symbols, rest) = rest.split_at_checked(count)?;
+            let table = HuffmanTable::of(counts, symbols, class == 0)?;
+            *self.huffman.get_mut(class)?.get_mut(number)? = Some(table);
+            segment = rest;
+        }
+        Some(())
+    }
+
+    fn frame(&mut self, segment: &[u8], most_side: usize, most_bytes: usize) -> Result<(), String> {
+        const DAMAGED: &str = "its frame header is damaged";
+        if !self.components.is_empty() {
+            return Err("it has two frames".to_owned());
+        }
+        let [precision, .., count] = *segment.first_chunk::<6>().ok_or(DAMAGED)?;
+        if precision != 8 {
+            return Err(format!("it has {precision} bits a sample, and 8 are read"));
+        }
+        self.height = word(segment, 1).ok_or(DAMAGED)?;
+        self.width = word(segment, 3).ok_or(DAMAGED)?;
+        let (height, width, count) = (self.height, self.width, usize::from(count));
+        if height == 0 || width == 0 || height > most_side || width > most_side {
+            return Err(format!(
+                "it has {height} x {width} pixels; from 1 to {most_side} are read"
+            ));
+        }
+        if !matches!(count, 1 | 3 | 4) {
+            return Err(format!("it has {count} components; 1, 3 or 4 are read"));
+        }
+        if height * width * count.max(3) > most_bytes {
+            return Err(format!("its {height} x {width} pixels take more than {most_bytes} bytes"));
+        }
+        for number in 0..count {
+            let at = 6 + 3 * number;
+            let [id, sampling, quantization] =
+                *segment.get(at..).and_then(|rest| rest.first_chunk()).ok_or(DAMAGED)?;
+            let (across, down) = (usize::from(sampling >> 4), usize::from(sampling & 15));
+            if !(1..=4).contains(&across) || !(1..=4).contains(&down) || quantization > 3 {
+                return Err(DAMAGED.to_owned());
+            }
+            self.components.push(Component {
+                id,
+                across,
+                down,
+                quantization: usize::from(quantization),
+                width: 0,
+                height: 0,
+                blocks_across: 0,
+                blocks_down: 0,
+                table: None,
+                coefficients: Vec::new(),
+                samples: Vec::new(),
+            });
+        }
+        let most = |of: fn(&Component) -> usize| self.components.iter().map(of).max().unwrap_or(1);
+        let (most_across, most_down) = (most(|one| one.across), most(|one| one.down));
+        let divides = |one: &Component| most_across % one.across == 0 && most_down % one.down == 0;
+        if !self.components.iter().all(divides) {
+            return Err("its components are sampled at fractions of each other".to_owned());
+        }
+        let (units_across, units_down) =
+            (width.div_ceil(8 * most_across), height.div_ceil(8 * most_down));
+        for one in &mut self.components {
+            one.width = (width * one.across).div_ceil(most_across);
+            one.height = (height * one.down).div_ceil(most_down);
+            one.blocks_across = units_across * one.across;
+            one.blocks_down = units_down * one.down;
+            let blocks = one.blocks_across * one.blocks_down;
+            if self.is_progressive {
+                one.coefficients = vec![[0; 64]; blocks];
+            }
+            // What no scan gives is grey.
+            one.samples = vec![128; 64 * blocks];
+        }
+        (self.most_across, self.most_down) = (most_across, most_down);
+        Ok(())
+    }
+
+    /// How the components are colours, as libjpeg guesses it.
+    fn colours(&self) -> Colours {
+        let ids: Vec<u8> = self.components.iter().map(|one| one.id).collect();
+        match (ids.len(), self.adobe_transform) {
+            (1, _) => Colours::Grey,
+            (4, None | Some(0)) => Colours::Cmyk,
+            (4, _) => Colours::Ycck,
+            _ if self.is_jfif => Colours::YCbCr,
+            (_, Some(0)) => Colours::Rgb,
+            (_, None) if ids == *b"RGB" => Colours::Rgb,
+            _ => Colours::YCbCr,
+        }
+    }
+
+    fn picture(mut self) -> Result<DynamicImage, String> {
+        for one in &mut self.components {
+            one.transform_all();
+        }
+        let (width, height) = (self.width as u32, self.height as u32);
+        let values = output::pixels(&self, self.colours());
+        let picture = match self.components.len() {
+            1 => GrayImage::from_raw(width, height, values).map(DynamicImage::ImageLuma8),
+            _ => RgbImage::from_raw(width, height, values).map(DynamicImage::ImageRgb8),
+        };
+        picture.ok_or_else(|| "its picture is not whole".to_owned())
+    }
+}
+
+impl Component {
+    /// Keeps the quantization that holds while its first scan is read.
+    fn keep_table(&mut self, tables: &[Option<[u16; 64]>; 4]) -> Result<(), String> {
+        if self.table.is_none() {
+            let table = tables[self.quantization].ok_or("a quantization table is missing")?;
+            self.table = Some(table);
+        }
+        Ok(())
+    }
+
+    /// Turns a block of coefficients into samples.
+    fn transform(&mut self, number: usize, block: &Block) {
+        let Some(table) = &self.table else { return };
+        let samples = transform::samples(block, table);
+        let stride = 8 * self.blocks_across;
+        let (row, column) = (number / self.blocks_across, number % self.blocks_across);
+        for (line, values) in samples.chunks_exact(8).enumerate() {
+            let at = (8 * row + line) * stride + 8 * column;
+            self.samples[at..at + 8].copy_from_slice(values);
+        }
+    }
+
+    /// Turns the coefficients of a progressive file into samples.
+    fn transform_all(&mut self) {
+        for (number, block) in std::mem::take(&mut self.coefficients).iter().enumerate() {
+            self.transform(number, block);
+        }
+    }
+}

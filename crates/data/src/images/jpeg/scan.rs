@@ -1,0 +1,279 @@
+//! A scan: blocks of one component or of several in turn, whole or a part of their coefficients.
+
+use super::bits::{Bits, HuffmanTable};
+use super::{Block, Decoder, ZIGZAG};
+
+/// A component of a scan.
+struct Part {
+    component: usize,
+    dc: Option<HuffmanTable>,
+    ac: Option<HuffmanTable>,
+    /// The DC coefficient of the block before.
+    last_dc: i32,
+}
+
+/// What a scan has of its blocks.
+#[derive(Clone, Copy)]
+enum Stage {
+    /// All coefficients, of a file that is not progressive.
+    Whole,
+    /// The upper bits of the DC coefficient, or another bit of it.
+    Dc { is_first: bool },
+    /// The upper bits of AC coefficients, or another bit of them.
+    Ac { is_first: bool },
+}
+
+/// A scan that is to be decoded.
+pub(super) struct Scan<'a> {
+    decoder: &'a mut Decoder,
+    parts: Vec<Part>,
+    stage: Stage,
+    /// The first and the last coefficient, in the order of the zigzag.
+    first: usize,
+    last: usize,
+    /// Bits that are still missing behind this scan.
+    low: u32,
+    /// Blocks that have nothing more in this band.
+    ended: i32,
+}
+
+impl<'a> Scan<'a> {
+    /// The scan of this header.
+    pub(super) fn of(decoder: &'a mut Decoder, header: &[u8]) -> Result<Self, String> {
+        const DAMAGED: &str = "the header of a scan is damaged";
+        let (&count, rest) = header.split_first().ok_or(DAMAGED)?;
+        let (chosen, rest) = rest.split_at_checked(2 * usize::from(count)).ok_or(DAMAGED)?;
+        let &[first, last, bits] = rest.first_chunk().ok_or(DAMAGED)?;
+        let (high, low) = (u32::from(bits >> 4), u32::from(bits & 15));
+        let (first, last) = (usize::from(first), usize::from(last));
+        let stage = match (decoder.is_progressive, first) {
+            (false, _) => Stage::Whole,
+            (true, 0) if last == 0 => Stage::Dc { is_first: high == 0 },
+            (true, 1..) if first <= last && count == 1 => Stage::Ac { is_first: high == 0 },
+            _ => return Err(DAMAGED.to_owned()),
+        };
+        if !(1..=4).contains(&count) || last > 63 || low > 13 {
+            return Err(DAMAGED.to_owned());
+        }
+        let mut parts: Vec<Part> = Vec::new();
+        for pair in chosen.chunks_exact(2) {
+            let component = decoder.components.iter().position(|one| one.id == pair[0]);
+            let component = component.ok_or(DAMAGED)?;
+            if parts.iter().any(|part| part.component == component) {
+                return Err(DAMAGED.to_owned());
+            }
+            let table = |class: usize, number: u8| {
+                decoder.huffman[class].get(usize::from(number)).cloned().flatten()
+            };
+            let (dc, ac) = (table(0, pair[1] >> 4), table(1, pair[1] & 15));
+            let is_missing = match stage {
+                Stage::Whole => dc.is_none() || ac.is_none(),
+                Stage::Dc { is_first } => is_first && dc.is_none(),
+                Stage::Ac { .. } => ac.is_none(),
+            };
+            if is_missing {
+                return Err("a Huffman table is missing".to_owned());
+            }
+            decoder.components[component].keep_table(&decoder.quantization)?;
+            parts.push(Part { component, dc, ac, last_dc: 0 });
+        }
+        Ok(Self { decoder, parts, stage, first, last, low, ended: 0 })
+    }
+
+    /// Decodes the data of the scan, and gives the bytes that it has taken of them.
+    pub(super) fn decode(&mut self, data: &[u8]) -> usize {
+        let mut bits = Bits::new(data);
+        let interval = self.decoder.restart_interval;
+        // A component by itself has no blocks beyond its picture.
+        let (across, down) = match self.parts[..] {
+            [Part { component, .. }] => {
+                let one = &self.decoder.components[component];
+                (one.width.div_ceil(8), one.height.div_ceil(8))
+            }
+            _ => {
+                let one = &self.decoder.components[0];
+                (one.blocks_across / one.across, one.blocks_down / one.down)
+            }
+        };
+        for unit in 0..across * down {
+            if interval > 0 && unit > 0 && unit % interval == 0 {
+                if !bits.restart() {
+                    break;
+                }
+                self.ended = 0;
+                self.parts.iter_mut().for_each(|part| part.last_dc = 0);
+            }
+            // What is missing stays grey.
+            if bits.is_exhausted && interval == 0 {
+                break;
+            }
+            self.unit(&mut bits, unit / across, unit % across);
+        }
+        bits.position()
+    }
+
+    /// Decodes the blocks of all components at a place.
+    fn unit(&mut self, bits: &mut Bits<'_>, row: usize, column: usize) {
+        let is_alone = self.parts.len() == 1;
+        for number in 0..self.parts.len() {
+            let one = &self.decoder.components[self.parts[number].component];
+            let stride = one.blocks_across;
+            let (across, down) = if is_alone { (1, 1) } else { (one.across, one.down) };
+            for block in 0..across * down {
+                let (y, x) = (row * down + block / across, column * across + block % across);
+                self.block(bits, number, y * stride + x);
+            }
+        }
+    }
+
+    /// Decodes a block of a part of the scan; nothing once the data have ended.
+    fn block(&mut self, bits: &mut Bits<'_>, number: usize, at: usize) {
+        let component = self.parts[number].component;
+        if matches!(self.stage, Stage::Whole) {
+            if !bits.is_exhausted {
+                let mut block = [0; 64];
+                self.parts[number].whole(bits, &mut block);
+                self.decoder.components[component].transform(at, &block);
+            }
+            return;
+        }
+        if bits.is_exhausted {
+            return;
+        }
+        let block = &mut self.decoder.components[component].coefficients[at];
+        let part = &mut self.parts[number];
+        match self.stage {
+            Stage::Dc { is_first: true } => part.dc(bits, block, self.low),
+            Stage::Dc { is_first: false } => block[0] |= (bits.take(1) << self.low) as i16,
+            Stage::Ac { is_first } => {
+                let Some(table) = &part.ac else { return };
+                let band = Band { first: self.first, last: self.last, low: self.low };
+                match is_first {
+                    true => band.first(bits, table, block, &mut self.ended),
+                    false => band.refine(bits, table, block, &mut self.ended),
+                }
+            }
+            Stage::Whole => {}
+        }
+    }
+}
+
+impl Part {
+    fn dc(&mut self, bits: &mut Bits<'_>, block: &mut Block, low: u32) {
+        let Some(table) = &self.dc else { return };
+        let length = u32::from(bits.symbol(table));
+        self.last_dc = self.last_dc.wrapping_add(bits.take_signed(length));
+        block[0] = self.last_dc.wrapping_shl(low) as i16;
+    }
+
+    /// All coefficients of a block.
+    fn whole(&mut self, bits: &mut Bits<'_>, block: &mut Block) {
+        self.dc(bits, block, 0);
+        let Some(table) = &self.ac else { return };
+        let mut at = 1;
+        while at < 64 {
+            let symbol = bits.symbol(table);
+            let (zeros, length) = (usize::from(symbol >> 4), u32::from(symbol & 15));
+            at += zeros;
+            match length {
+                0 if zeros < 15 => break,
+                0 => {}
+                _ => block[usize::from(ZIGZAG[at])] = bits.take_signed(length) as i16,
+            }
+            at += 1;
+        }
+    }
+}
+
+/// The coefficients of a scan.
+struct Band {
+    first: usize,
+    last: usize,
+    low: u32,
+}
+
+impl Band {
+    /// The upper bits of coefficients.
+    fn first(&self, bits: &mut Bits<'_>, table: &HuffmanTable, block: &mut Block, ended: &mut i32) {
+        if *ended > 0 {
+            *ended -= 1;
+            return;
+        }
+        let mut at = self.first;
+        while at <= self.last {
+            let symbol = bits.symbol(table);
+            let (zeros, length) = (u32::from(symbol >> 4), u32::from(symbol & 15));
+            match (length, zeros) {
+                (0, 15) => at += 15,
+                (0, _) => {
+                    *ended = (1 << zeros) - 1 + bits.take(zeros);
+                    return;
+                }
+                _ => {
+                    at += zeros as usize;
+                    let value = bits.take_signed(length).wrapping_shl(self.low);
+                    block[usize::from(ZIGZAG[at])] = value as i16;
+                }
+            }
+            at += 1;
+        }
+    }
+
+    /// Another bit of coefficients: of those that are not 0, and of some that become 1 or -1.
+    fn refine(
+        &self,
+        bits: &mut Bits<'_>,
+        table: &HuffmanTable,
+        block: &mut Block,
+        ended: &mut i32,
+    ) {
+        let one = 1_i16 << self.low;
+        let mut at = self.first;
+        if *ended == 0 {
+            while at <= self.last {
+                let symbol = bits.symbol(table);
+                let (mut zeros, length) = (i32::from(symbol >> 4), symbol & 15);
+                let mut value = 0;
+                if length > 0 {
+                    value = if bits.take(1) == 1 { one } else { -one };
+                } else if zeros < 15 {
+                    *ended = (1 << zeros) + bits.take(zeros as u32);
+                    break;
+                }
+                while at <= self.last {
+                    let coefficient = &mut block[usize::from(ZIGZAG[at])];
+                    if *coefficient != 0 {
+                        refined(bits, coefficient, one);
+                    } else {
+                        zeros -= 1;
+                        if zeros < 0 {
+                            break;
+                        }
+                    }
+                    at += 1;
+                }
+                if value != 0 && at <= self.last {
+                    block[usize::from(ZIGZAG[at])] = value;
+                }
+                at += 1;
+            }
+        }
+        if *ended > 0 {
+            while at <= self.last {
+                let coefficient = &mut block[usize::from(ZIGZAG[at])];
+                if *coefficient != 0 {
+                    refined(bits, coefficient, one);
+                }
+                at += 1;
+            }
+            *ended -= 1;
+        }
+    }
+}
+
+/// Takes another bit of a coefficient that is not 0.
+fn refined(bits: &mut Bits<'_>, coefficient: &mut i16, one: i16) {
+    if bits.take(1) == 1 && *coefficient & one == 0 {
+        *coefficient = coefficient.wrapping_add(if *coefficient > 0 { one } else { -one });
+    }
+}
