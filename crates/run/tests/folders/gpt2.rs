@@ -8,7 +8,7 @@ use candle_core::Tensor;
 use taper_data::SpelledSpecial;
 use taper_model::{Batch, LanguageModel, Pass, Sequences};
 use taper_run::LoadedRun;
-use taper_run::generation::{GenerationSettings, Generator, TextScore, TextScorer};
+use taper_run::generation::{GenerationSettings, Generator, PromptContent, TextScore, TextScorer};
 
 use super::{CONFIG, WEIGHTS, check_round_trip, refusal, relative, rows, set, tensors, trained};
 
@@ -142,11 +142,11 @@ fn the_end_of_a_text_can_be_written() {
     assert_eq!(plain.iter().filter(|&&id| id == end).count(), 1, "that before the text");
     let mut settings = GenerationSettings::of(&run.config);
     settings.max_tokens = 3;
-    let prompt = taper_run::generation::Prompt { text: Some(text), number: 0 };
-    let as_text = Generator::new(&run, &settings).unwrap().count(prompt).unwrap();
+    let prompt = PromptContent::Text(text);
+    let as_text = Generator::new(&run, &settings).unwrap().read(prompt).unwrap().len();
     settings.special_tokens = SpelledSpecial::Read;
     let generator = Generator::new(&run, &settings).unwrap();
-    assert!(generator.count(prompt).unwrap() < as_text);
+    assert!(generator.read(prompt).unwrap().len() < as_text);
     let found = generator.generate(&[text.to_owned()], |_| {}).unwrap();
     assert!(!found[0][0].text.contains("<|endoftext|>"), "{found:?}");
     settings.special_tokens = SpelledSpecial::Refuse;
