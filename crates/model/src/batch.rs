@@ -206,7 +206,9 @@ mod tests {
         assert!(
             says(&|batch| batch.asked = Some(vec![1, 2])).contains("2 rows, but has 4 answers")
         );
-        assert!(says(&|batch| batch.asked = Some(vec![0, 1, 2, 4])).contains("row 4 of 4"));
+        assert!(
+            says(&|batch| batch.asked = Some(vec![0, 1, 2, 4])).contains("row 4, but has 4 rows")
+        );
         assert!(says(&|batch| batch.links = vec![(3, 4)]).contains("row 3 of 4 with row 4 of 4"));
     }
 

@@ -111,11 +111,17 @@ fn what_would_fail_after_the_training_fails_before_it() {
         &["threads` = 5000", "at most"],
     );
     // Memory that no machine has is not even asked for.
-    for inner in ["100000000000", "9223372036854775807"] {
+    for inner in ["100000000000", "72057594037927935"] {
         let huge = ["--set", "data.test=[]", "--set", &format!("model.d_ff={inner}")];
         workspace
             .fail(&[&train[..], &huge].concat(), &["parameters takes", "but may take", "[model]"]);
     }
+    // Nor are widths whose sums would overflow.
+    let wide = ["--set", "data.test=[]", "--set", "model.d_ff=9223372036854775807"];
+    workspace.fail(
+        &[&train[..], &wide].concat(),
+        &["model.d_ff = 9223372036854775807", "at most 72057594037927935"],
+    );
     let beam = ["--set", "data.test=[]", "--set", "decoding.beam_size=2000000000000000000"];
     workspace.fail(
         &[&train[..], &beam].concat(),

@@ -178,7 +178,7 @@ fn folders_of_pictures_are_trained_on_and_damage_is_named() {
     let jpeg = jpeg.into_inner();
     workspace.write("data/pictures/row/0.png", &jpeg[..jpeg.len() - 2]);
     let said = ["pictures/row/0.png: is a JPEG that is cut off", "copy it again"];
-    workspace.fail(&train("other"), &said);
+    workspace.fail(&train("another"), &said);
     workspace.fail(&["predict", "run", "data/pictures/row/0.png"], &said);
     workspace.write("data/pictures/row/0.png", &jpeg);
     workspace.succeed(&["predict", "run", "data/pictures/row/0.png"]);

@@ -270,6 +270,6 @@ mod tests {
         view.turn(-1);
         terminal.draw(|frame| draw(frame, &runs, &view)).expect("drawn");
         let screen = terminal.backend().to_string();
-        assert!(screen.contains("tokens a second") && screen.contains("nothing recorded yet"));
+        assert!(screen.contains("answers a second") && screen.contains("nothing recorded yet"));
     }
 }
