@@ -60,6 +60,7 @@ mod tests {
         small.data.masked.next_sentence = head.contains(&"next_sentence");
         let images = &mut small.data.images;
         (images.size, images.patch, images.channels) = (8, 4, 3);
+        (images.mean, images.deviation) = (vec![0.5; 3], vec![0.5; 3]);
         small
     }
 

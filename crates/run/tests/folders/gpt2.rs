@@ -178,7 +178,7 @@ fn a_folder_that_is_no_gpt2_is_refused_and_leaves_nothing() {
         ("n_layer", 1.into(), "has a tensor transformer.h.1."),
         ("n_positions", 41.into(), "has shape [40, 16], but config.json asks for [41, 16]"),
         ("tie_word_embeddings", false.into(), "no tensor lm_head.weight"),
-        ("n_embd", "wide".into(), "not the config.json of a GPT-2"),
+        ("n_embd", "wide".into(), "not a GPT-2 that can be imported: n_embd is \"wide\""),
         ("n_embd", serde_json::json!(1_u64 << 40), "memory"),
     ] {
         let error = says(&|path| set(path.join(CONFIG), key, &value));

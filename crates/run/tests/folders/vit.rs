@@ -86,7 +86,7 @@ fn a_folder_that_is_no_vit_is_refused_and_leaves_nothing() {
         ("num_attention_heads", 3.into(), "model.heads = 3 does not divide"),
         ("num_hidden_layers", 3.into(), "no tensor vit.encoder.layer.2.layernorm_before.weight"),
         ("num_hidden_layers", 1.into(), "has a tensor vit.encoder.layer.1."),
-        ("image_size", 16.into(), "has shape [1, 10, 16], but config.json asks for [1, 17, 16]"),
+        ("image_size", 16.into(), "size is 12 x 12 and do_center_crop is off"),
         ("patch_size", 5.into(), "data.images.patch"),
         ("num_channels", 2.into(), "data.images.channels"),
         ("id2label", json!({"0": "a", "2": "b"}), "id2label"),
