@@ -17,7 +17,7 @@ const JSON: &str = "Content-Type: application/json\r\n";
 
 /// Work that takes far longer than all tests together, unless it is given up.
 fn endless() -> Value {
-    let text = (0..8).map(|line| format!("{line} {}", "big cat ".repeat(240))).collect::<Vec<_>>();
+    let text = (0..40).map(|line| format!("{line} {}", "big cat ".repeat(240))).collect::<Vec<_>>();
     json!({ "text": text, "beam": 16, "alternatives": 16 })
 }
 
@@ -107,7 +107,7 @@ fn work_of_clients_that_leave_ends_between_two_steps() {
 
 #[test]
 fn a_time_limit_ends_the_work_and_not_only_the_waiting() {
-    let server = Running::with(settings(|limits| limits.answer = Duration::from_millis(700)));
+    let server = Running::with(settings(|limits| limits.answer = Duration::from_millis(100)));
     server.post("/api/translate", &endless()).expect(504);
     until(|| server.counter("taper_cut_short_total") == 1.0);
     assert_eq!(server.counter("taper_lines_total"), 0.0);

@@ -79,7 +79,9 @@ mod tests {
         let quickstart =
             configs().find(|path| path.ends_with("quickstart.toml")).expect("a recipe");
         let table = "data.train={stem=\"train\", links=\"train.links\"}".to_owned();
-        let config = RunConfig::load(&quickstart, &[table]).expect("a recipe");
+        // Fields that are empty are left out of a recipe.
+        let fields = "data.fields={text=\"a\", text_pair=\"b\", label=\"c\"}".to_owned();
+        let config = RunConfig::load(&quickstart, &[table, fields]).expect("a recipe");
         let of_table = serde_json::to_value(config).expect("JSON");
         for (_, reason, keys) in rules(&RunConfig::default()) {
             for key in keys {
