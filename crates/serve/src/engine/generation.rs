@@ -149,28 +149,29 @@ impl Generates<'_> {
             let mut continued = Vec::with_capacity(prompts.len());
             for (prompt, (texts, tellers)) in prompts.iter().zip(found.by_ref()) {
                 tellers.into_iter().for_each(Teller::finish);
-                continued.push(self.continued(prompt, texts, options)?);
+                continued.push(self.continued(&generator, prompt, texts, options)?);
             }
             answers.push(Answer::Generated(continued));
         }
         Ok(answers)
     }
 
-    /// What a prompt has become with these texts.
+    /// A prompt with its texts, as `generator` reads the former.
     fn continued(
         &self,
+        generator: &Generator<'_>,
         prompt: &PromptText,
         mut texts: Vec<GeneratedText>,
         options: &GenerateOptions,
     ) -> Result<Continued> {
-        let ids = self.generator.read(prompt.prompt().content)?;
+        let ids = generator.read(prompt.prompt().content)?;
         texts.iter_mut().for_each(|text| cut(text, &options.stop));
         let scores = match options.scoring {
             None => Vec::new(),
             Some(Scoring { likeliest, whole }) => {
                 let rows: Vec<(&[u32], &[u32])> =
                     texts.iter().map(|text| (ids.as_slice(), text.ids.as_slice())).collect();
-                self.generator.token_scores(&rows, whole, likeliest)?
+                generator.token_scores(&rows, whole, likeliest)?
             }
         };
         let text = match &prompt.content {
