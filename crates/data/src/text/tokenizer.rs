@@ -163,6 +163,19 @@ impl Tokenizer {
         })
     }
 
+    /// Ids of the first token of a row of an encoder, and of the token behind each of its texts. A
+    /// model that hides nothing may have no placeholder for a hidden token.
+    ///
+    /// # Errors
+    ///
+    /// If the vocabulary lacks one.
+    pub(crate) fn edges(&self) -> Result<[u32; 2]> {
+        match (self.special.class, self.special.separator) {
+            (Some(class), Some(separator)) => Ok([class, separator]),
+            _ => self.marks().map(|Marks { class, separator, .. }| [class, separator]),
+        }
+    }
+
     /// Ids of the first token of a row of an encoder, of the token behind each of its texts, and of the
     /// placeholder for a hidden token; `None` for a token that the vocabulary lacks.
     pub fn mark_ids(&self) -> [Option<u32>; 3] {

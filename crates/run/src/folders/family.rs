@@ -7,6 +7,7 @@ use taper_data::Task;
 
 use super::keys::Key;
 use crate::config::RunConfig;
+use crate::parameter_groups::matches;
 
 /// A family of models: GPT-2, BERT, and so on.
 pub(super) struct Family {
@@ -191,6 +192,7 @@ impl Family {
         let is_known = |name: &str| {
             self.modules.iter().any(|module| module.is_named(name))
                 || self.copies.iter().any(|(_, copy)| *copy == name)
+                || self.unused.iter().any(|pattern| matches(pattern, name))
         };
         let with_prefix = |name: &str| format!("{}{name}", self.prefix);
         let names = [name.to_owned(), with_prefix(name), newer.clone(), with_prefix(&newer)];

@@ -114,7 +114,7 @@ fn read(
                 format!("{}: {}: no vocab_size, expected a number", shown(), not_one(family))
             })?;
             recipe.data.tokenizer.vocabulary_size = size;
-            tokens::read(source, size)?
+            tokens::read(source, size, recipe.task, &mut notices)?
         }
         false => TokenizerPair::none(),
     };
@@ -194,9 +194,19 @@ fn save(
     Ok(Imported { config: read.recipe, parameters, vocabulary })
 }
 
-/// The keys of a JSON file.
+/// The keys of a JSON file, which may begin with a byte order mark.
 pub(super) fn read_keys(path: &Path) -> Result<Value> {
     let bytes = read_regular(path, MOST_BYTES)
         .with_context(|| format!("cannot read {}", path.display()))?;
-    serde_json::from_slice(&bytes).with_context(|| format!("{}: not JSON", path.display()))
+    let keys: Value = serde_json::from_slice(without_mark(&bytes))
+        .with_context(|| format!("{}: not JSON", path.display()))?;
+    if !keys.is_object() {
+        bail!("{}: not an object of JSON", path.display());
+    }
+    Ok(keys)
+}
+
+/// The bytes of a text without the byte order mark at its beginning.
+pub(super) fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
 }

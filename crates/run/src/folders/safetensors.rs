@@ -44,7 +44,7 @@ pub(super) fn heads(mut file: &File) -> Result<Vec<(String, Stored)>> {
         serde_json::from_slice(&head).context("not a safetensors file: its head")?;
     let (first, data) = (8 + length, bytes - 8 - length);
     let mut tensors = Vec::with_capacity(head.0.len());
-    let mut last = 0;
+    let mut places = Vec::with_capacity(head.0.len());
     for (name, entry) in head.0 {
         if name == "__metadata__" {
             continue;
@@ -66,8 +66,19 @@ pub(super) fn heads(mut file: &File) -> Result<Vec<(String, Stored)>> {
                 end - start
             );
         }
-        last = last.max(end);
+        places.push((start, end));
         tensors.push((name, Stored { dtype, shape, start: first + start }));
+    }
+    // The format has neither holes nor values that two tensors share.
+    places.sort_unstable();
+    let mut last = 0;
+    for (start, end) in places {
+        if start != last {
+            bail!(
+                "not a safetensors file: a tensor begins at byte {start}, and another ends at {last}"
+            );
+        }
+        last = end;
     }
     if last < data {
         bail!("not a safetensors file: {} bytes after its last tensor", data - last);

@@ -12,6 +12,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use taper_data::{not_a_file, read_regular};
 
+use super::import::without_mark;
 use super::safetensors::{Unique, heads};
 use super::{MOST_BYTES, WEIGHTS, pickle};
 
@@ -316,7 +317,7 @@ fn weight_map(path: &Path) -> Result<Vec<(String, String)>> {
     let shown = || path.display().to_string();
     let bytes = read_regular(path, MOST_BYTES)
         .with_context(|| format!("cannot read {}", path.display()))?;
-    let index: Index = serde_json::from_slice(&bytes)
+    let index: Index = serde_json::from_slice(without_mark(&bytes))
         .context("not an index of weights: weight_map names the file of each tensor")
         .with_context(shown)?;
     let named = |(tensor, file): (String, Value)| match file {

@@ -150,12 +150,16 @@ fn a_weight_that_cannot_be_read_is_named() {
 
 #[test]
 fn a_damaged_file_is_refused() {
-    let (head, values) = raw(&golden("gpt2").join(WEIGHTS));
-    let head = json!(head).to_string();
+    let (mut head, values) = raw(&golden("gpt2").join(WEIGHTS));
+    let whole = json!(head).to_string();
+    head["transformer.ln_f.weight"]["data_offsets"] =
+        head["transformer.ln_f.bias"]["data_offsets"].clone();
+    let (shared, head) = (json!(head).to_string(), whole);
     let write =
         |path: &Path, head: &str, values: &[u8]| write_raw(&path.join(WEIGHTS), head, values);
     let twice = head.replacen("{\"", "{\"transformer.wpe.weight\":1,\"", 1);
-    let damaged: [(&str, Change); 8] = [
+    let damaged: [(&str, Change); 9] = [
+        ("another ends at", &|path| write(path, &shared, &values)),
         ("no head", &|path| fs::write(path.join(WEIGHTS), b"1234567").unwrap()),
         ("cut short", &|path| fs::write(path.join(WEIGHTS), [255; 20]).unwrap()),
         ("cut short", &|path| write(path, &head, &values[..values.len() - 1])),
@@ -176,6 +180,22 @@ fn a_damaged_file_is_refused() {
 #[test]
 fn shards_are_read_by_their_index() {
     assert_eq!(parameters(&shard), parameters(&|_| {}));
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_file() {
+    let expected = parameters(&|_| {});
+    let read = parameters(&|folder| {
+        shard(folder);
+        for file in [CONFIG, INDEX, "tokenizer.json"] {
+            let text = fs::read_to_string(folder.join(file)).unwrap();
+            fs::write(folder.join(file), format!("\u{feff}{text}")).unwrap();
+        }
+        fs::write(folder.join("generation_config.json"), "\u{feff}{}").unwrap();
+    });
+    assert_eq!(read, expected);
+    let error = says(&|folder| fs::write(folder.join(CONFIG), "[1]").unwrap());
+    assert!(error.contains(CONFIG) && error.contains("not an object of JSON"), "{error}");
 }
 
 #[test]

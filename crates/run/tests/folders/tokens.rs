@@ -10,8 +10,9 @@ use taper_data::{Documents, Task, Tokenizer, TokenizerPair};
 use taper_model::{LanguageModel, MaskedLanguageModel, Pass, Sequences, TextClassifier};
 use taper_run::folders::export;
 use taper_run::generation::{GeneratedText, GenerationSettings, Generator, TextScorer};
+use taper_run::prediction::predict;
 use taper_run::tasks::{TaskModel, build_model};
-use taper_run::{LoadedRun, RunConfig};
+use taper_run::{LoadedRun, RunConfig, RunEvent, RunFolder};
 use taper_trainer::{Identity, State};
 
 use super::{CONFIG, WEIGHTS, golden, imported, json_of, refusal, set, tensors};
@@ -504,5 +505,109 @@ fn tokenizers_of_ours_are_exported_so_that_their_tokens_are_known() {
         export(&run, &out).unwrap();
         // Hidden tokens are spelled.
         assert_eq!(json_of(out.join("tokenizer_config.json"))["split_special_tokens"], false);
+    }
+}
+
+#[test]
+fn an_encoder_has_the_marks_that_it_needs_and_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let unhidden = |path: &Path| respell(path, "[MASK]", "sailor");
+    let whole = changed("bert-classifier", &folder.path().join("whole"), |_| {});
+    let without = changed("bert-classifier", &folder.path().join("without"), unhidden);
+    let labels = |source: &Path| {
+        let run: LoadedRun<TextClassifier> =
+            imported(source, &source.with_extension("run")).unwrap();
+        let texts = ["The seagulls sail on.".to_owned(), "Nothing is lost!\tCaf\u{e9}".to_owned()];
+        let found = predict(&run, &texts, |_| {}).unwrap().into_iter().map(Result::unwrap);
+        found.map(|prediction| prediction.probabilities).collect::<Vec<_>>()
+    };
+    assert_eq!(labels(&without), labels(&whole));
+    let says = |change: &dyn Fn(&Path)| refusal::<MaskedLanguageModel>(&golden("bert"), change);
+    let error = says(&unhidden);
+    assert!(error.contains(TOKENIZER) && error.contains("mask_token"), "{error}");
+    let error = says(&|path| {
+        let mut file = json_of(path.join(TOKENIZER));
+        file["post_processor"] = Value::Null;
+        fs::write(path.join(TOKENIZER), file.to_string()).unwrap();
+        respell(path, "[CLS]", "sailor");
+    });
+    assert!(error.contains(TOKENIZER) && error.contains("cls_token"), "{error}");
+}
+
+#[test]
+fn bytes_that_are_marked_as_special_are_text() {
+    let bytes: Vec<String> = (0..=u8::MAX).map(|byte| format!("<0x{byte:02X}>")).collect();
+    let tokens = ["<unk>", "</s>", "a"].into_iter().chain(bytes.iter().map(String::as_str));
+    let ids: Vec<(usize, &str)> = tokens.enumerate().collect();
+    let added = ids.iter().filter(|(_, token)| *token != "a").map(|(id, token)| {
+        json!({
+            "id": id, "content": token, "single_word": false, "lstrip": false, "rstrip": false,
+            "normalized": false, "special": true,
+        })
+    });
+    let vocabulary: serde_json::Map<String, Value> =
+        ids.iter().map(|(id, token)| ((*token).to_owned(), json!(id))).collect();
+    let file = json!({
+        "version": "1.0", "truncation": null, "padding": null,
+        "added_tokens": added.collect::<Vec<_>>(),
+        "normalizer": null, "pre_tokenizer": null, "post_processor": null, "decoder": null,
+        "model": {
+            "type": "BPE", "dropout": null, "unk_token": "<unk>", "fuse_unk": false,
+            "continuing_subword_prefix": null, "end_of_word_suffix": null, "byte_fallback": true,
+            "ignore_merges": false, "vocab": vocabulary, "merges": [],
+        },
+    });
+    let run = gpt2(|path| {
+        fs::write(path.join(TOKENIZER), file.to_string()).unwrap();
+        set(path.join(CONFIG), "eos_token_id", &json!(1));
+        set(path.join(CONFIG), "bos_token_id", &json!(1));
+    });
+    let ids = run.tokenizers.target().encode("a\u{e9}").unwrap();
+    assert_eq!(ids, [2, 3 + 0xC3, 3 + 0xA9]);
+}
+
+#[test]
+fn rows_that_transformers_makes_otherwise_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let notices = |number: usize, change: &dyn Fn(&mut Value)| {
+        let source = changed("bert-classifier", &folder.path().join(number.to_string()), |path| {
+            let mut file = json_of(path.join(TOKENIZER));
+            change(&mut file["post_processor"]);
+            fs::write(path.join(TOKENIZER), file.to_string()).unwrap();
+            if number > 2 {
+                let keys = r#"{"tokenizer_class": "PreTrainedTokenizerFast",
+                    "model_input_names": ["input_ids", "attention_mask"],
+                    "cls_token": "[CLS]", "sep_token": "[SEP]"}"#;
+                fs::write(path.join("tokenizer_config.json"), keys).unwrap();
+            }
+        });
+        let (run, mut said) = (source.with_extension("run"), String::new());
+        super::import(&source, &RunFolder::new(&run), &mut |event: &RunEvent<'_>| {
+            if let RunEvent::Notice(notice) = event {
+                said += &notice.to_string();
+            }
+            Ok(())
+        })
+        .unwrap();
+        said
+    };
+    assert_eq!(notices(0, &|_| {}), "");
+    let roberta = |processor: &mut Value| {
+        *processor = json!({
+            "type": "RobertaProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2],
+            "trim_offsets": true, "add_prefix_space": false,
+        });
+    };
+    let without = |processor: &mut Value| {
+        processor["single"].as_array_mut().unwrap().pop();
+    };
+    for (number, change, which) in [
+        (1, &roberta as &dyn Fn(&mut Value), "another row of a pair of texts"),
+        (2, &without, "another row of a text"),
+        (3, &|_| {}, "another row of a pair of texts"),
+        (4, &|processor| *processor = Value::Null, "another row of a text"),
+    ] {
+        let said = notices(number, change);
+        assert!(said.contains(TOKENIZER) && said.contains(which), "{number}: {said}");
     }
 }

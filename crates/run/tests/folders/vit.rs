@@ -133,6 +133,10 @@ fn a_vit_without_a_head_knows_no_class() {
                 Some((name.strip_prefix("vit.")?.to_owned(), tensor.clone()))
             });
             *weights = body.collect();
+            // `save_pretrained` writes a pooler too.
+            let bias = weights["layernorm.bias"].clone();
+            weights.insert("pooler.dense.weight".to_owned(), bias.unsqueeze(0).unwrap());
+            weights.insert("pooler.dense.bias".to_owned(), bias);
         });
     });
     let run = imported(&source, &folder.path().join("run")).unwrap();

@@ -3,7 +3,6 @@
 use rayon::prelude::*;
 
 use crate::tasks::labelled::reader::texts_of;
-use crate::text::special::Marks;
 use crate::{Error, LabelledConfig, Result, Tokenizer};
 
 /// What an encoder reads: `<cls> text <sep>`, or `<cls> first <sep> second <sep>`.
@@ -53,7 +52,7 @@ pub fn rows_of_each(
     lines: &[String],
     config: &LabelledConfig,
 ) -> Result<Vec<Result<Row>>> {
-    let Marks { class, separator, .. } = tokenizer.marks()?;
+    let [class, separator] = tokenizer.edges()?;
     let row = |(index, line): (usize, &String)| -> Result<Row> {
         let of_line = |message: String| Error::Line { line: index as u64 + 1, message };
         let (first, second) = texts_of(line, config.pairs).map_err(of_line)?;
@@ -92,7 +91,7 @@ pub fn rows_of_words<S: AsRef<[String]> + Sync>(
     sentences: &[S],
     config: &LabelledConfig,
 ) -> Result<Vec<Row>> {
-    let Marks { class, separator, .. } = tokenizer.marks()?;
+    let [class, separator] = tokenizer.edges()?;
     let room = config.max_tokens.saturating_sub(1);
     let row = |words: &S| -> Result<Row> {
         let (mut ids, mut asked, mut of) = (vec![class], Vec::new(), Vec::new());

@@ -6,7 +6,6 @@ use rayon::prelude::*;
 
 use crate::tasks::labelled::rows::Row;
 use crate::tasks::questions::squad::{Paragraph, read_questions};
-use crate::text::special::Marks;
 use crate::{Corpora, DataConfig, QuestionsConfig, Result, TextReport, Tokenizer};
 
 /// Paragraphs that are tokenised together, in parallel.
@@ -91,7 +90,7 @@ pub fn windows(
     context: &Context,
     config: &QuestionsConfig,
 ) -> Result<Vec<QuestionWindow>> {
-    let Marks { class, separator, .. } = tokenizer.marks()?;
+    let [class, separator] = tokenizer.edges()?;
     let mut question = tokenizer.encode(question)?;
     question.truncate(config.max_question_tokens);
     let begin = [&[class], &*question, &[separator]].concat();

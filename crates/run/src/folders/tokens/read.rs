@@ -5,14 +5,18 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
-use taper_data::{FolderTokens, SpecialTokens, Tokenizer, TokenizerPair, read_regular};
+use taper_data::{FolderTokens, SpecialTokens, Task, Tokenizer, TokenizerPair, read_regular};
 
 use super::super::CONFIG;
-use super::super::import::read_keys;
+use super::super::import::{read_keys, without_mark};
+use super::marks::{
+    CLASSES, MASKS, SEPARATORS, other_rows, post_processor, require_marks, template,
+};
 use super::{
     ADDED_TOKENS, GENERATION_CONFIG, ID_KEY, KEPT, SPECIAL_TOKENS_MAP, TOKENIZER, TOKENIZER_CONFIG,
     vocabulary,
 };
+use crate::event::Notice;
 
 /// More bytes than the file of any tokenizer has.
 const MOST_BYTES: u64 = 1 << 30;
@@ -20,16 +24,18 @@ const MOST_BYTES: u64 = 1 << 30;
 /// Spellings of special tokens, for folders that do not name them.
 const PADS: [&str; 2] = ["[PAD]", "<pad>"];
 const ENDS: [&str; 2] = ["<|endoftext|>", "</s>"];
-const CLASSES: [&str; 3] = ["[CLS]", "<cls>", "<s>"];
-const SEPARATORS: [&str; 3] = ["[SEP]", "<sep>", "</s>"];
-const MASKS: [&str; 2] = ["[MASK]", "<mask>"];
 
 /// Reads the tokenizer of the folder `source` for a model with `size` rows in its embedding, which may
-/// be more than there are tokens.
+/// be more than there are tokens. Notes go to `notices`.
 ///
 /// # Errors
-/// When it is missing or damaged, has more tokens than the model, or none that ends a text.
-pub(in super::super) fn read(source: &Path, size: usize) -> Result<TokenizerPair> {
+/// When it is missing or damaged, has more tokens than the model, or lacks one that the task needs.
+pub(in super::super) fn read(
+    source: &Path,
+    size: usize,
+    task: Task,
+    notices: &mut Vec<Notice>,
+) -> Result<TokenizerPair> {
     let files = Files::read(source)?;
     let (path, json) = match read_text(&source.join(TOKENIZER))? {
         Some(json) => (source.join(TOKENIZER), json),
@@ -58,6 +64,9 @@ pub(in super::super) fn read(source: &Path, size: usize) -> Result<TokenizerPair
             config.display()
         );
     }
+    require_marks(&special, task).with_context(|| path.display().to_string())?;
+    let others = other_rows(&file, &files, &special, task);
+    notices.extend(others.map(|said| Notice::WithoutEffect(format!("{}: {said}", path.display()))));
     let ids = files.keys(CONFIG).as_object().into_iter().flatten();
     let folder = FolderTokens {
         vocabulary_size: size,
@@ -71,10 +80,10 @@ pub(in super::super) fn read(source: &Path, size: usize) -> Result<TokenizerPair
     Ok(TokenizerPair::joint(tokenizer.with_folder(&folder)?))
 }
 
-/// Reads a file; `None` if there is no such file.
+/// Reads a file without its byte order mark; `None` if there is no such file.
 pub(super) fn read_text(path: &Path) -> Result<Option<String>> {
     match read_regular(path, MOST_BYTES) {
-        Ok(bytes) => String::from_utf8(bytes)
+        Ok(bytes) => String::from_utf8(without_mark(&bytes).to_vec())
             .map(Some)
             .with_context(|| format!("{}: not valid UTF-8", path.display())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -310,9 +319,11 @@ impl Names<'_> {
 
         let marked = file["added_tokens"].as_array().into_iter().flatten();
         let marked = marked.filter(|token| token["special"] == true);
-        let marked = marked.filter_map(|token| self.tokenizer.id(spelling(token)?));
-        let named = self.files.all_named().into_iter().filter_map(|name| self.tokenizer.id(name));
-        let mut no_text: Vec<u32> = marked.chain(named).collect();
+        let named = marked.filter_map(spelling).chain(self.files.all_named());
+        // Bytes in place of characters that the vocabulary lacks are text, however they are marked.
+        let spells_bytes = file["model"]["byte_fallback"] == true;
+        let named = named.filter(|token| !(spells_bytes && is_byte(token)));
+        let mut no_text: Vec<u32> = named.filter_map(|token| self.tokenizer.id(token)).collect();
         no_text.extend([class, separator, mask, unknown].into_iter().flatten());
         no_text.sort_unstable();
         no_text.dedup();
@@ -321,7 +332,7 @@ impl Names<'_> {
             unknown,
             start,
             // A template with a last token too is an encoder's, which some GPT-2s have.
-            starts_prompts: start.is_some() && template(file) == [start, None],
+            starts_prompts: start.is_some() && template(file, "single") == [start, None],
             ends,
             class,
             separator,
@@ -339,7 +350,7 @@ impl Names<'_> {
             Some("BertProcessing" | "RobertaProcessing") => {
                 (pair(&processor["cls"]), pair(&processor["sep"]))
             }
-            _ => match template(file).as_slice() {
+            _ => match template(file, "single").as_slice() {
                 [first, .., last] => (*first, *last),
                 _ => (None, None),
             },
@@ -380,21 +391,8 @@ impl Names<'_> {
     }
 }
 
-/// Post-processor of a `tokenizer.json`; in a sequence, the first with special tokens.
-fn post_processor(file: &Value) -> &Value {
-    let whole = &file["post_processor"];
-    let parts = whole["processors"].as_array().into_iter().flatten();
-    let mut wanted = parts.filter(|part| part["type"] != "ByteLevel");
-    if whole["type"] == "Sequence" { wanted.next().unwrap_or(&Value::Null) } else { whole }
-}
-
-/// Template of a single text: ids of special tokens, and `None` for the text.
-fn template(file: &Value) -> Vec<Option<u32>> {
-    let processor = post_processor(file);
-    let piece = |piece: &Value| {
-        let name = piece["SpecialToken"]["id"].as_str()?;
-        let id = processor["special_tokens"][name]["ids"][0].as_u64()?;
-        u32::try_from(id).ok()
-    };
-    processor["single"].as_array().into_iter().flatten().map(piece).collect()
+/// Whether a token is spelled as a byte is, such as `<0xE6>`.
+fn is_byte(token: &str) -> bool {
+    let digits = token.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
+    digits.is_some_and(|two| two.len() == 2 && u8::from_str_radix(two, 16).is_ok())
 }

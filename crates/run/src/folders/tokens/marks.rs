@@ -1,0 +1,104 @@
+//! Marks that an encoder puts around texts: their usual spellings, and the rows that the
+//! post-processor of a `tokenizer.json` makes with them.
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+use taper_data::{SpecialTokens, Task};
+
+use super::TOKENIZER_CONFIG;
+use super::read::Files;
+
+/// Spellings of the marks, for folders that do not name them.
+pub(super) const CLASSES: [&str; 3] = ["[CLS]", "<cls>", "<s>"];
+pub(super) const SEPARATORS: [&str; 3] = ["[SEP]", "<sep>", "</s>"];
+pub(super) const MASKS: [&str; 2] = ["[MASK]", "<mask>"];
+
+/// Refuses a vocabulary without a token that an encoder puts around texts, or in place of others.
+pub(super) fn require_marks(special: &SpecialTokens, task: Task) -> Result<()> {
+    let hides = task == Task::MaskedLanguageModel;
+    let (class, separator, mask) = (special.class, special.separator, special.mask);
+    for (role, usual, is_missing) in [
+        ("cls_token", CLASSES[0], class.is_none()),
+        ("sep_token", SEPARATORS[0], separator.is_none()),
+        ("mask_token", MASKS[0], hides && mask.is_none()),
+    ] {
+        if task != Task::LanguageModel && is_missing {
+            bail!(
+                "no token is its {role}, which the model needs: there is no {usual}, and \
+                 {TOKENIZER_CONFIG} names no other; add {role} there"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Tells that Transformers makes other rows of texts for an encoder than Taper, which has those of
+/// BERT; `None` if both make the same, or the task does not tell them apart.
+pub(super) fn other_rows(
+    file: &Value,
+    files: &Files,
+    special: &SpecialTokens,
+    task: Task,
+) -> Option<String> {
+    if task == Task::LanguageModel {
+        return None;
+    }
+    let processor = post_processor(file);
+    let (class, separator) = (special.class, special.separator);
+    let has_pairs = matches!(task, Task::Classification | Task::QuestionAnswering);
+    let inputs = files.keys(TOKENIZER_CONFIG)["model_input_names"].as_array();
+    let has_segments =
+        inputs.is_none_or(|inputs| inputs.iter().any(|input| input == "token_type_ids"));
+    let (is_single, is_pair) = match processor["type"].as_str() {
+        Some("BertProcessing") => (true, true),
+        Some("RobertaProcessing") => (true, false),
+        Some("TemplateProcessing") => {
+            let segments = |kind: &str| -> Vec<u64> {
+                let pieces = processor[kind].as_array().into_iter().flatten();
+                pieces.filter_map(|piece| segment(piece)["type_id"].as_u64()).collect()
+            };
+            let pair = [class, None, separator, None, separator];
+            (
+                template(file, "single") == [class, None, separator],
+                template(file, "pair") == pair && segments("pair") == [0, 0, 0, 1, 1],
+            )
+        }
+        // The class of BERT's tokenizer has marks of its own, as had folders without a class.
+        _ => [files.class().is_empty() || files.class().starts_with("Bert"); 2].into(),
+    };
+    let which = match (is_single, is_pair && has_segments) {
+        (false, _) => "a text",
+        (true, false) if has_pairs => "a pair of texts",
+        _ => return None,
+    };
+    Some(format!(
+        "Transformers makes another row of {which} than is read here, which is {} A {1} or {0} A \
+         {1} B {1} with segments 0 and 1: answers may differ",
+        CLASSES[0], SEPARATORS[0]
+    ))
+}
+
+/// What a piece of a template is.
+fn segment(piece: &Value) -> &Value {
+    let is_mark = piece["SpecialToken"].is_object();
+    if is_mark { &piece["SpecialToken"] } else { &piece["Sequence"] }
+}
+
+/// Post-processor of a `tokenizer.json`; in a sequence, the first with special tokens.
+pub(super) fn post_processor(file: &Value) -> &Value {
+    let whole = &file["post_processor"];
+    let parts = whole["processors"].as_array().into_iter().flatten();
+    let mut wanted = parts.filter(|part| part["type"] != "ByteLevel");
+    if whole["type"] == "Sequence" { wanted.next().unwrap_or(&Value::Null) } else { whole }
+}
+
+/// Template `kind`, of a `single` text or a `pair`: ids of special tokens, and `None` for a text.
+pub(super) fn template(file: &Value, kind: &str) -> Vec<Option<u32>> {
+    let processor = post_processor(file);
+    let piece = |piece: &Value| {
+        let name = piece["SpecialToken"]["id"].as_str()?;
+        let id = processor["special_tokens"][name]["ids"][0].as_u64()?;
+        u32::try_from(id).ok()
+    };
+    processor[kind].as_array().into_iter().flatten().map(piece).collect()
+}
