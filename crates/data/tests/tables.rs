@@ -67,6 +67,9 @@ fn running_text_of_a_table_is_the_text_of_its_records() {
     named.fields.text = "body".to_owned();
     let error = said(running_text(&named));
     assert!(error.contains("line 1: no field body; it has inner, label, text"), "{error}");
+    let list = file(&config, "train.jsonl", "[\"text\"]\n");
+    let error = said(running_text(&list));
+    assert!(error.contains("line 1: no field text, nor any other"), "{error}");
     let mut tsv = file(&config, "train.tsv", "1\tone\n2\ttwo\n");
     let error = said(running_text(&tsv));
     assert!(error.contains("no column \"text\" in the header (1, one); set data.fields.text"));

@@ -38,7 +38,7 @@ impl WordVectors {
         for (row, word) in words.iter().enumerate() {
             if let Some(first) = rows.insert(word.clone(), row) {
                 return Err(text(format!(
-                    "the word {word:?} has two vectors, the {}th and the {}th; remove one",
+                    "the word {word:?} has two vectors, number {} and number {}; remove one",
                     first + 1,
                     row + 1
                 )));

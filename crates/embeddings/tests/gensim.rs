@@ -85,6 +85,23 @@ fn a_mark_before_the_head_is_dropped_and_what_follows_the_last_vector_is_refused
     assert!(error.contains("UTF-16"), "{error}");
 }
 
+#[test]
+fn a_line_with_a_number_too_many_is_refused_and_a_word_may_hold_spaces() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("vectors");
+    let read = |text: &str| {
+        std::fs::write(&path, text).expect("write");
+        WordVectors::read(&path)
+    };
+    // The first is of word2vec, the second of GloVe, whose words may have spaces.
+    for before in ["2 3\nb 1 2 3\n", "b 1 2 3\n"] {
+        let error = read(&format!("{before}a 1 2 3 4\n")).expect_err("four numbers").to_string();
+        assert!(error.contains("a word and 3 numbers are expected"), "{error}");
+        let vectors = read(&format!("{before}. . . 1 2 3\n")).expect("three numbers");
+        assert_eq!(vectors.words(), ["b", ". . ."]);
+    }
+}
+
 /// Compares words and similarities with a list of gensim's, up to 1e-5: gensim normalises first.
 fn same(ours: Vec<(&str, f64)>, theirs: &Value, question: &Value) {
     let theirs = theirs.as_array().expect("a list");

@@ -55,7 +55,7 @@ fn texts(arguments: &Predict) -> Result<()> {
     }
     let texts = lines_for(&run, arguments)?;
     if let Some(first) = first_with_tab(&texts, &run.config.data.labelled) {
-        let (path, line) = (arguments.input.clone(), first as u64 + 1);
+        let (path, line) = (name_of(&arguments.input).into(), first as u64 + 1);
         say(&Notice::TabInText { path, line }.to_string());
     }
     let bar = sentence_bar(Some(texts.len() as u64), "labelling");

@@ -72,6 +72,13 @@ fn attention_follows_the_links_that_it_is_guided_by() {
     let json = workspace.succeed(&["align", "evaluate", "found.links", "test.links", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert!((json["error_rate"].as_f64().expect("a rate") - with).abs() < 0.01);
+    // Links of people that are of another text are refused, since they would only lower the scores.
+    workspace.write("moved.links", format!("0-99 {links}"));
+    let mistaken = ["align", "guided", "--split", "test", "--reference", "moved.links"];
+    let output = workspace.run(&mistaken);
+    assert_eq!(output.status.code(), Some(2));
+    let said = stderr(&output);
+    assert!(said.contains("moved.links, line 1: 0-99 is beyond the pair"), "{said}");
     // With the other direction: a run that turns words round aligns as one that turns them back.
     let both = [&files[..], &["--reverse", "guided"]].concat();
     let (both_ways, _) = align("guided", &both);

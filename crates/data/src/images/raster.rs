@@ -15,7 +15,6 @@ pub(super) struct Raster {
 impl Raster {
     /// A picture as grey for 1 channel, or as red, green and blue for 3, as Pillow converts it.
     ///
-    /// Transparency is left out, not blended. Of 16 bits the upper 8 count.
     /// Transparency is left out, not blended. Of 16 bits the upper 8 count, as Pillow has it for
     /// colours; 16-bit grey it cuts off at 255, which leaves most pictures white.
     pub(super) fn of(picture: DynamicImage, channels: usize) -> Self {

@@ -39,7 +39,10 @@ impl Field {
     /// The error of a record without this field, which has those that are `present`.
     fn missing(&self, present: &[&str]) -> String {
         let paths = self.paths.join(" or ");
-        format!("no field {paths}; it has {}; name it in data.fields", present.join(", "))
+        match present {
+            [] => format!("no field {paths}, nor any other: expected a record with names"),
+            _ => format!("no field {paths}; it has {}; name it in data.fields", present.join(", ")),
+        }
     }
 
     fn no_text(path: &str, found: &dyn std::fmt::Display) -> String {

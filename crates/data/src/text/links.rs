@@ -55,6 +55,24 @@ pub fn parse_links(line: &str) -> Result<Vec<WordLink>, String> {
     Ok(links)
 }
 
+/// Refuses links to words that a pair does not have.
+///
+/// # Errors
+///
+/// With the first of them.
+pub fn check_links(links: &[WordLink], source: &str, target: &str) -> Result<(), String> {
+    let (sources, targets) = (words(source).count(), words(target).count());
+    let is_beyond =
+        |link: &&WordLink| link.source as usize >= sources || link.target as usize >= targets;
+    match links.iter().find(is_beyond) {
+        Some(link) => Err(format!(
+            "{link} is beyond the pair, which has {sources} words and {targets} words; words are \
+             counted from 0 and divided by spaces and tabs"
+        )),
+        None => Ok(()),
+    }
+}
+
 /// The bytes of each word of a text.
 fn spans(text: &str) -> Vec<std::ops::Range<usize>> {
     let start = |word: &str| word.as_ptr() as usize - text.as_ptr() as usize;

@@ -94,7 +94,8 @@ fn head(line: &[u8]) -> Option<(usize, usize)> {
     fields.next().is_none().then_some(both)
 }
 
-/// A word and its numbers, as a line of text has them. A word may hold spaces.
+/// A word and its numbers, as a line of text has them. A word may hold spaces, but does not end in a
+/// number behind one: that is a line with a number too many.
 fn row_of_text(line: &[u8], dimensions: usize) -> Option<(&str, Vec<f32>)> {
     let line = std::str::from_utf8(line).ok()?.trim_end();
     let mut fields = line.rsplitn(dimensions + 1, ' ');
@@ -103,7 +104,9 @@ fn row_of_text(line: &[u8], dimensions: usize) -> Option<(&str, Vec<f32>)> {
         numbers.push(fields.next()?.parse().ok()?);
     }
     numbers.reverse();
-    Some((fields.next().filter(|word| !word.is_empty())?, numbers))
+    let word = fields.next().filter(|word| !word.is_empty())?;
+    let ends_in_number = word.rsplit_once(' ').is_some_and(|(_, end)| end.parse::<f32>().is_ok());
+    (!ends_in_number).then_some((word, numbers))
 }
 
 /// Whether a line is of text: bytes of numbers look otherwise.

@@ -269,11 +269,13 @@ impl Preprocessor {
         Ok((resize, to))
     }
 
+    /// A switch: the default where the key is left out, and off where it is null, as there.
     fn flag(&self, key: &str, default: bool) -> Result<bool> {
-        match &self.keys[key] {
-            Value::Null => Ok(default),
-            Value::Bool(flag) => Ok(*flag),
-            other => bail!("{key} is {other}: expected true or false"),
+        match self.keys.get(key) {
+            None => Ok(default),
+            Some(Value::Null) => Ok(false),
+            Some(Value::Bool(flag)) => Ok(*flag),
+            Some(other) => bail!("{key} is {other}: expected true or false"),
         }
     }
 
@@ -400,6 +402,16 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_step_that_is_null_is_not_taken() {
+        let images = described(json!({ "do_resize": null, "do_rescale": null })).expect("known");
+        assert_eq!((images.resize, images.rescale), (Resize::None, 1.0));
+        let images = described(json!({ "do_normalize": null, "do_center_crop": null }));
+        let images = images.expect("known");
+        assert_eq!((images.mean, images.deviation), (vec![0.0; 3], vec![1.0; 3]));
+        assert!(!images.center_crop);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
-use taper_data::{WordLink, parse_links, read_pairs};
+use taper_data::{WordLink, check_links, parse_links, read_pairs};
 use taper_metrics::{AlignmentCounts, AlignmentScore};
 use taper_run::LoadedRun;
 use taper_run::attention::{WordAligner, count_links};
@@ -64,6 +64,10 @@ fn align(run: &Path, arguments: &Align) -> Result<()> {
     if let (Some(reference), Some(path)) = (&reference, &arguments.reference) {
         let of_text = arguments.source.as_deref().unwrap_or(Path::new("the split"));
         require_equal((of_text, sources.len()), (path, reference.len()))?;
+        for (index, links) in reference.iter().enumerate() {
+            check_links(links, &sources[index], &targets[index])
+                .map_err(|message| anyhow!("{}, line {}: {message}", path.display(), index + 1))?;
+        }
     }
     let bar = sentence_bar(Some(sources.len() as u64), "aligning");
     let mut counts = AlignmentCounts::default();

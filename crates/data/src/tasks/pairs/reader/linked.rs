@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{Error, LineReader, Result, WordLink, parse_links, words};
+use crate::{Error, LineReader, Result, WordLink, check_links, parse_links};
 
 /// Reads the links of one pair after the other.
 pub(crate) struct LinkReader {
@@ -36,16 +36,8 @@ impl LinkReader {
             message,
         };
         let links = parse_links(&line).map_err(wrong)?;
-        let (sources, targets) = (words(source).count(), words(target).count());
-        let is_beyond =
-            |link: &&WordLink| link.source as usize >= sources || link.target as usize >= targets;
-        match links.iter().find(is_beyond) {
-            Some(link) => Err(wrong(format!(
-                "{link} is beyond the pair, which has {sources} words and {targets} words; words \
-                 are counted from 0 and divided by spaces and tabs"
-            ))),
-            None => Ok(links),
-        }
+        check_links(&links, source, target).map_err(wrong)?;
+        Ok(links)
     }
 
     /// Passes over the links of the next pair.
