@@ -78,7 +78,7 @@ pub fn evaluate<M: Model>(
 /// As [`evaluate`], each batch in a pass of its own that `pass` gives.
 ///
 /// # Errors
-/// As [`evaluate`].
+/// See [`evaluate`].
 pub fn evaluate_under<M: Model>(
     model: &M,
     batches: impl IntoIterator<Item = Result<Batch, BoxError>>,

@@ -40,7 +40,7 @@ fn texts(rows: usize, length: usize) -> Sequences {
     Sequences::pack(&(0..rows).map(|row| text(row).collect::<Vec<u32>>()).collect::<Vec<_>>())
 }
 
-/// The most bytes at one time, forward and back, beside the weights and their gradients.
+/// Largest number of bytes at one time, forward and back, beside the weights and their gradients.
 fn counted(model: &impl Model, batch: &Batch) -> f64 {
     let mut gradients = Gradients::new(model.parameters()).unwrap();
     let mut run = || {

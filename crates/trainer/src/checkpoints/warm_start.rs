@@ -56,7 +56,7 @@ pub struct Taking<'a> {
     pub tokenizer_hash: &'a str,
     /// Whether a parameter is to take values.
     pub is_wanted: &'a dyn Fn(&str) -> bool,
-    /// The rows that a parameter of this name shares with the checkpoint's; none where it is no
+    /// The rows that a parameter of this name shares with the checkpoint's; `None` if it is no
     /// table of tokens, or the tokenizers are the same.
     pub rows: &'a dyn Fn(&str) -> Option<&'a SharedRows>,
 }

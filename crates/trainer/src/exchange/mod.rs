@@ -129,13 +129,13 @@ pub trait Exchange: Send {
     /// ended, by rank.
     ///
     /// # Errors
-    /// As [`Exchange::begin`].
+    /// See [`Exchange::begin`].
     fn end(&mut self) -> Result<Vec<Tensor>, ExchangeError>;
 
     /// Gives `parts[r]` to process `r`, and returns what each process has for this one, by rank.
     ///
     /// # Errors
-    /// As [`Exchange::begin`].
+    /// See [`Exchange::begin`].
     fn exchange(&mut self, parts: Vec<Tensor>) -> Result<Vec<Tensor>, ExchangeError> {
         self.begin(parts)?;
         self.end()
@@ -151,7 +151,7 @@ pub trait Exchange: Send {
     /// What process 0 says.
     ///
     /// # Errors
-    /// As [`Exchange::gather`].
+    /// See [`Exchange::gather`].
     fn broadcast(&mut self, message: Vec<u8>) -> Result<Vec<u8>, ExchangeError> {
         let message = if self.rank() == 0 { message } else { Vec::new() };
         Ok(self.gather(message)?.swap_remove(0))
@@ -160,7 +160,7 @@ pub trait Exchange: Send {
     /// Waits for every process.
     ///
     /// # Errors
-    /// As [`Exchange::gather`].
+    /// See [`Exchange::gather`].
     fn barrier(&mut self) -> Result<(), ExchangeError> {
         self.gather(Vec::new()).map(drop)
     }

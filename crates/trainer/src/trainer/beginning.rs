@@ -28,7 +28,7 @@ impl<M: Model> Trainer<M> {
     /// the same one.
     ///
     /// # Errors
-    /// As [`Trainer::new`].
+    /// See [`Trainer::new`].
     pub fn begin_among(
         exchange: Box<dyn Exchange>,
         model: M,

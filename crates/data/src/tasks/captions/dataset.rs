@@ -28,7 +28,7 @@ pub enum CaptionUse {
     Compared,
 }
 
-/// Refuses what cannot work for captions.
+/// Refuses settings that are impossible for captions.
 ///
 /// # Errors
 ///
