@@ -1,4 +1,4 @@
-//! What damaged files of text and tokenizers are put through.
+//! Checks with damaged files of text and tokenizers.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -49,7 +49,7 @@ pub struct TeacherForced {
 }
 
 impl TeacherForced {
-    /// As named scores: `loss`, and of classes `nll`, `perplexity`, `accuracy`.
+    /// Named scores: `loss`, and for classes `nll`, `perplexity`, `accuracy`.
     #[must_use]
     pub fn scores(&self) -> Scores {
         let mut scores = Scores::default();

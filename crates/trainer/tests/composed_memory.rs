@@ -1,4 +1,4 @@
-//! What the composed operations take in memory, as GPUs run them, against the estimate of it.
+//! Memory of the composed operations, as GPUs run them, against its estimate.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};

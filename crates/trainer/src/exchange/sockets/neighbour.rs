@@ -49,7 +49,7 @@ mod linux {
             Some(Self { listener, secret })
         }
 
-        /// What the other process has to know.
+        /// Secret for the other process.
         pub(in super::super) fn secret(&self) -> &[u8] {
             &self.secret
         }
