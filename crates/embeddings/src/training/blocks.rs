@@ -31,7 +31,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// Product of rows within their blocks.
+    /// Pair of rows within their blocks.
     #[inline(always)]
     pub(super) fn new(input: u32, output: u32, belong_together: bool) -> Self {
         Self { input, output: output << 1 | u32::from(belong_together) }

@@ -86,7 +86,7 @@ impl<'a> Outbox<'a> {
     /// gradient, or this process has no micro-batch.
     ///
     /// # Errors
-    /// Closes the outbox once all buckets are begun.
+    /// The errors of the exchange of any bucket.
     pub(super) fn close(mut self) -> Result<(), BoxError> {
         let none = Tensor::zeros(0, DType::F32, self.store.device())?;
         self.before.clear();
