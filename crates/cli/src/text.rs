@@ -68,7 +68,7 @@ pub(crate) fn print_line(line: &str) -> Result<()> {
 /// Prints text on standard output without ending the line, so that it is seen at once.
 ///
 /// # Errors
-/// As [`print_line`].
+/// See [`print_line`].
 pub(crate) fn print_piece(text: &str) -> Result<()> {
     let mut output = standard_output()?.lock();
     let written = output.write_all(text.as_bytes()).and_then(|()| output.flush());

@@ -1,16 +1,16 @@
-//! What a corpus costs when nothing is done but tokenise it: trains a tokenizer on a split, or
-//! takes one, and encodes the split.
+//! Cost of tokenising a corpus and nothing else: trains a tokenizer on a split, or loads one, and
+//! encodes the split.
 //!
 //! `cargo run --release -p taper-data --example tokenise -- FOLDER STEM SOURCE TARGET [TOKENIZER]`
 //!
-//! `scripts/bench/scale.sh` compares this with what preparing a run takes.
+//! `scripts/bench/scale.sh` compares this with the cost of preparing a run.
 
 use std::path::PathBuf;
 use std::time::Instant;
 
 use taper_data::{DataConfig, PairReader, TokenizerPair};
 
-/// Pairs that are encoded together, in parallel.
+/// Number of pairs encoded together, in parallel.
 const CHUNK: usize = 16_384;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,9 +1,9 @@
-//! What an epoch costs when nothing is done but make its batches: opens the tokenised pairs of a
-//! run, plans an epoch and makes every batch of it.
+//! Cost of making the batches of an epoch and nothing else: opens the tokenised pairs of a run,
+//! plans an epoch and makes every batch of it.
 //!
 //! `cargo run --release -p taper-data --example walk -- RUN FOLDER STEM SOURCE TARGET MAX_TOKENS`
 //!
-//! The run's recipe has the usual cleaning, and no validation split, as that of
+//! The run's recipe has the usual cleaning, and no validation split, like that of
 //! `scripts/bench/scale.sh`, which measures this.
 
 use std::path::Path;

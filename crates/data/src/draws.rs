@@ -1,4 +1,4 @@
-//! Random draws that depend on nothing but a key and an index.
+//! Random draws that depend only on a key and an index.
 //!
 //! ```
 //! use taper_data::Draws;
@@ -10,7 +10,7 @@
 /// The increment of SplitMix64.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A source of random numbers addressed by index: the same key and index give the same number,
+/// Source of random numbers addressed by index: the same key and index give the same number,
 /// whatever was drawn before.
 #[derive(Debug, Clone, Copy)]
 pub struct Draws {
@@ -35,7 +35,7 @@ impl Draws {
         Self { key }
     }
 
-    /// Draws of one of many things that have draws of their own, by two numbers.
+    /// Separate draws of one of many things, by two numbers.
     #[must_use]
     pub fn within(self, first: u64, second: u64) -> Self {
         Self::new(self.bits(first), second, 0)
@@ -58,7 +58,7 @@ impl Draws {
     /// Standard normal (Box and Muller 1958), from the bits of the indices `2 index` and the next.
     #[must_use]
     pub fn normal(self, index: u64) -> f64 {
-        // In (0, 1], of which there is a logarithm.
+        // In (0, 1], where the logarithm is finite.
         let radius = (-2.0 * (1.0 - self.unit(2 * index)).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.unit(2 * index + 1)).cos()
     }

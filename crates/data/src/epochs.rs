@@ -1,31 +1,31 @@
-//! Plans of epochs, for all who ask for batches by their place in a run.
+//! Plans of epochs, for batches requested by their position in a run.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::{Batch, BatchingConfig, Dataset, EpochPlan, Position, Result};
 
-/// A plan, once it is made.
+/// Plan, once it is made.
 type Planned = OnceLock<Arc<dyn EpochPlan>>;
 
-/// The epochs of a data set, one after the other without end.
+/// Epochs of a data set, one after the other without end.
 ///
-/// An epoch is planned when it is first asked for, by whichever thread, and the plans of the last two
-/// are kept: to plan one may take a sort of all of the text.
+/// An epoch is planned by the first thread that requests it, and the last two plans are kept: a
+/// plan may take a sort of all of the text.
 pub struct Epochs {
     dataset: Arc<dyn Dataset>,
     batching: BatchingConfig,
     seed: u64,
-    /// The epochs that were asked for last, the latest one last.
+    /// Epochs that were requested last, the latest one last.
     plans: Mutex<Vec<(u64, Arc<Planned>)>>,
 }
 
 impl Epochs {
-    /// Epochs of `dataset` in the order that `seed` gives.
+    /// Epochs of `dataset` in the order given by `seed`.
     pub fn new(dataset: Arc<dyn Dataset>, batching: &BatchingConfig, seed: u64) -> Self {
         Self { dataset, batching: batching.clone(), seed, plans: Mutex::default() }
     }
 
-    /// How its batches are made.
+    /// Settings of its batches.
     pub fn batching(&self) -> &BatchingConfig {
         &self.batching
     }
@@ -43,13 +43,13 @@ impl Epochs {
             }
         };
         plans.push((epoch, Arc::clone(&plan)));
-        // Whoever asks for the other epoch does not wait for this one.
+        // A thread that requests the other epoch does not wait for this one.
         drop(plans);
         let make = || Arc::clone(&self.dataset).plan(&self.batching, self.seed, epoch).into();
         Arc::clone(plan.get_or_init(make))
     }
 
-    /// Lets go of the plans of epochs before `epoch`.
+    /// Drops the plans of epochs before `epoch`.
     pub fn forget_before(&self, epoch: u64) {
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         plans.retain(|(kept, _)| *kept >= epoch);
@@ -59,7 +59,7 @@ impl Epochs {
     ///
     /// # Errors
     ///
-    /// If the data cannot be read any more.
+    /// If the data can no longer be read.
     ///
     /// # Panics
     ///
@@ -68,8 +68,8 @@ impl Epochs {
         self.plan(position.epoch).batch(position.batch)
     }
 
-    /// The positions from `first` on, without end unless there is no data. One past the last batch
-    /// of an epoch means the first of the next.
+    /// Positions from `first` on, without end unless there is no data. A position after the last
+    /// batch of an epoch means the first of the next.
     pub fn positions(self: &Arc<Self>, first: Position) -> Positions {
         Positions { epochs: Arc::clone(self), next: first }
     }

@@ -1,5 +1,4 @@
-//! What can go wrong with data, each with the file, line or key it concerns and what to do about
-//! it.
+//! Errors of data, each with the file, line or key it concerns and advice.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,21 +6,21 @@ use std::path::{Path, PathBuf};
 
 use crate::text::lines::is_compressed;
 
-/// The result of every fallible function here.
+/// Result of every fallible function here.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A fault in the text, the configuration, a tokenizer or the disk.
+/// Fault in the text, the configuration, a tokenizer or the disk.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file that the configuration names is not there.
+    /// A file that the configuration names does not exist.
     #[error("{path}: no such file{tried}; {hint}", path = .path.display())]
     Missing {
-        /// The file that was looked for.
+        /// Path of the missing file.
         path: PathBuf,
-        /// Other names that were tried, or nothing.
+        /// Other names that were tried; may be empty.
         tried: String,
-        /// What to do.
+        /// Advice.
         hint: String,
     },
     /// The operating system refused an operation on a file.
@@ -116,45 +115,45 @@ pub enum Error {
         unit: &'static str,
         /// Counted from 1.
         line: u64,
-        /// What was found and what was expected.
+        /// Faulty text, and the expected form.
         message: String,
     },
-    /// A line of what was handed over is not what was expected.
+    /// A line of input does not have the expected form.
     #[error("line {line}: {message}")]
     Line {
         /// Counted from 1.
         line: u64,
-        /// What was found and what was expected.
+        /// Faulty text, and the expected form.
         message: String,
     },
-    /// A file as a whole is not what its format says.
+    /// A file does not have its format.
     #[error("{path}: {message}", path = .path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it and what to do.
+        /// Fault and advice.
         message: String,
     },
-    /// A data set on the hub could not be had.
+    /// A data set on the hub is not available.
     #[error("hub data set {dataset:?}: {message}")]
     Hub {
         /// The data set's id.
         dataset: String,
-        /// What happened and what to do.
+        /// Fault and advice.
         message: String,
     },
-    /// The configuration asks for something impossible.
+    /// The configuration requests something impossible.
     #[error("{key}: {message}")]
     Config {
-        /// The key, dotted, from the root of the configuration.
+        /// Dotted key, from the root of the configuration.
         key: &'static str,
-        /// What is wrong with its value and what would be right.
+        /// Fault of its value, and possible values.
         message: String,
     },
     /// Training, encoding or decoding failed inside the tokenizer.
     #[error("tokenizer: could not {action}: {message}")]
     Tokenizer {
-        /// What was being done.
+        /// Action that failed.
         action: &'static str,
         /// The tokenizer's reason.
         message: String,
@@ -179,13 +178,13 @@ pub enum Error {
         token: &'static str,
         /// The id that batches rely on.
         expected: u32,
-        /// What the file has.
+        /// Id or text in the file.
         found: String,
     },
 }
 
 impl Error {
-    /// What is wrong with a line that is not UTF-8: the file may be none of text at all.
+    /// Error for a line that is not UTF-8: the file may not contain text at all.
     pub fn not_text(path: &Path, line: u64) -> Self {
         match kind_of(path) {
             Some((kind, remedy)) => {
@@ -202,8 +201,8 @@ impl Error {
     }
 }
 
-/// What a file is that begins as no text does, and what to do about it; `None` of what is
-/// decompressed on the way, of streams and of files of no known kind.
+/// Kind of a file that does not begin like text, with advice; `None` for decompressed text, streams
+/// and files of unknown kinds.
 fn kind_of(path: &Path) -> Option<(&'static str, &'static str)> {
     const NAME_TEXT: &str = "name a file of text";
     const KINDS: [(&[u8], &str, &str); 7] = [

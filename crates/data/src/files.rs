@@ -1,5 +1,5 @@
-//! How files come to be whole or not at all: written under a temporary name, flushed, renamed. And
-//! what is read whole: regular files, up to a size.
+//! Atomic writing of files: under a temporary name, flushed, renamed. And reading of whole files:
+//! regular ones, up to a size.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
 
-/// What there is at `path`, in words, where that is no regular file; nothing if it is one, or if
-/// there is nothing.
+/// Description of a path that exists and is not a regular file; `None` for regular files and
+/// missing paths.
 #[must_use]
 pub fn not_a_file(path: &Path) -> Option<&'static str> {
     let metadata = match std::fs::metadata(path) {
@@ -39,11 +39,11 @@ pub fn not_a_file(path: &Path) -> Option<&'static str> {
     Some(if kind.is_dir() { "a folder" } else { "no regular file" })
 }
 
-/// Reads a regular file of at most `most` bytes whole: whatever a path may name, memory does not
-/// run out and nothing waits for a pipe.
+/// Reads a regular file of at most `most` bytes as a whole: whatever a path names, memory is not
+/// exhausted and a pipe is not waited for.
 ///
 /// # Errors
-/// When it is no regular file or larger, or cannot be read.
+/// When it is not a regular file, is larger, or cannot be read.
 pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let refused = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
     if let Some(kind) = not_a_file(path) {
@@ -57,11 +57,11 @@ pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A file under a temporary name, removed unless it was renamed.
+/// File under a temporary name, removed unless it was renamed.
 pub(crate) struct Partial(pub(crate) PathBuf);
 
 impl Partial {
-    /// A name beside `path`.
+    /// Temporary name beside `path`.
     pub(crate) fn beside(path: &Path) -> Self {
         let mut name = path.as_os_str().to_owned();
         // Two processes that prepare the same run do not write into one file.
@@ -69,7 +69,7 @@ impl Partial {
         Self(PathBuf::from(name))
     }
 
-    /// Gives the file its name, and makes that durable.
+    /// Renames the file, durably.
     pub(crate) fn rename(&self, path: &Path) -> Result<()> {
         std::fs::rename(&self.0, path).map_err(|error| Error::io(path, error))?;
         // Makes the name durable too. Only Unix lets a directory be opened for this.
@@ -84,18 +84,18 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // Gone already if it was renamed; otherwise what failed has been reported.
+        // Gone already if it was renamed; otherwise the failure has been reported.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Writes a small file so that it is whole under its name or not there.
+/// Writes a small file atomically: it appears whole under its name or not at all.
 pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     write_whole(path, |file| file.write_all(bytes))
 }
 
-/// Writes a file of any size so that it is whole under its name or not there: `fill` writes it
-/// under another name, which it loses once it is on the disk.
+/// Writes a file of any size atomically: `fill` writes it under another name, and it is renamed
+/// once it is on the disk.
 ///
 /// # Errors
 /// When the folder cannot be written to, or with the error of `fill`.
@@ -113,13 +113,13 @@ pub fn write_whole(
     partial.rename(path)
 }
 
-/// Fills `bytes` from a place in the file; any number of threads may at once.
+/// Fills `bytes` from a place in the file; threads may do so at once.
 #[cfg(unix)]
 pub(crate) fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, bytes, at)
 }
 
-/// Fills `bytes` from a place in the file; any number of threads may at once.
+/// Fills `bytes` from a place in the file; threads may do so at once.
 #[cfg(windows)]
 pub(crate) fn read_at(file: &File, mut bytes: &mut [u8], mut at: u64) -> io::Result<()> {
     while !bytes.is_empty() {

@@ -1,14 +1,14 @@
 //! Text in, batches of ids out: host-side ids, never a tensor.
 //!
-//! A [`Task`] says what is made of a corpus. A sentence pair travels [`PairReader`] (bytes to text)
-//! → [`Cleaner`] (kept, or dropped for a counted reason) → [`Tokenizer`] (ids) → [`PairDataset`] (a
+//! A [`Task`] turns a corpus into batches. A sentence pair travels [`PairReader`] (bytes to text) →
+//! [`Cleaner`] (kept, or dropped for a counted reason) → [`Tokenizer`] (ids) → [`PairDataset`] (a
 //! file beside the run) → [`EpochPlan`] (length-grouped batches whose order is a function of seed
 //! and epoch) → [`Prefetcher`] (a thread). Running text goes in passages through the tokenizer into
 //! one row of ids, the [`TextDataset`], of which an [`EpochPlan`] gives blocks. [`Task::prepare`]
 //! does all of it up to the data sets; the rest is pulled by the trainer.
 //!
-//! Images stay where they lie, and an [`ImageDataset`] reads those of a batch: their values, from 0
-//! to 255, are its ids. Functions are drawn by a [`RegressionDataset`]: their ids are the bits of
+//! Images stay on disk, and an [`ImageDataset`] reads those of a batch: their values, from 0 to
+//! 255, are its ids. Functions are drawn by a [`RegressionDataset`]: their ids are the bits of
 //! numbers.
 //!
 //! # Decisions
@@ -19,9 +19,9 @@
 //! - **Order is a function, not a state.** Batch `i` of epoch `e` under seed `s` can be asked for
 //!   directly, so a run resumes from two integers. A stateful generator would have to be saved and
 //!   replayed.
-//! - **Tokenised once.** Ids live in a file and are read when a batch wants them, so a corpus may
-//!   exceed memory and a restart costs a checksum; the file is keyed by text, tokenizer and
-//!   cleaning. Time stamps are never the key: they only spare reading text that was read before.
+//! - **Tokenised once.** Ids live in a file and are read for each batch, so a corpus may exceed
+//!   memory and a restart costs a checksum; the file is keyed by text, tokenizer and cleaning. Time
+//!   stamps are never the key: they only spare reading text that was read before.
 //!
 //! # Example
 //!

@@ -6,33 +6,32 @@ use std::thread::JoinHandle;
 
 use crate::{Batch, Epochs, Position, Result};
 
-/// A batch and its place in the run.
+/// Batch with its position in the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prefetched {
-    /// The place of this batch.
+    /// Position of the batch.
     pub position: Position,
     /// The batch.
     pub batch: Batch,
 }
 
-/// The most batches that are made ahead; the channel takes room for all of them at once.
+/// Largest number of batches made ahead; the channel allocates room for all of them.
 const MOST_AHEAD: usize = 1024;
 
-/// Yields the batches of a sequence of places, up to its end or to data that cannot be read any
-/// more.
+/// Yields the batches at a sequence of positions, until its end or a failure to read.
 ///
-/// What it yields depends on its arguments alone, not on the thread's timing. Dropping it stops the
+/// Its output depends on its arguments alone, not on the thread's timing. Dropping it stops the
 /// thread.
 pub struct Prefetcher {
     receiver: Option<Receiver<Result<Prefetched>>>,
     thread: Option<JoinHandle<()>>,
-    /// Without a thread.
+    /// Iterator used without a thread.
     here: Option<Box<dyn Iterator<Item = Result<Prefetched>> + Send>>,
 }
 
 impl Prefetcher {
-    /// Batches of `epochs` at `places`, as [`Epochs::positions`] has all of them; `places` is asked
-    /// on the thread.
+    /// Yields the batches of `epochs` at `places`, such as [`Epochs::positions`]; the thread
+    /// iterates over `places`.
     pub fn new(
         epochs: &Arc<Epochs>,
         places: impl Iterator<Item = Position> + Clone + Send + 'static,
@@ -56,7 +55,7 @@ impl Prefetcher {
         });
         match started {
             Ok(thread) => Self { receiver: Some(receiver), thread: Some(thread), here: None },
-            // Where the system gives no thread, for want of memory perhaps, the caller does it.
+            // If the system refuses a thread, perhaps for want of memory, the caller does the work.
             Err(_) => Self { receiver: None, thread: None, here: Some(Box::new(batches())) },
         }
     }

@@ -503,7 +503,10 @@ fn any_end_ends_and_what_is_never_produced_keeps_its_probability() {
                     let sum: f64 = logits.iter().map(|&logit| f64::from(logit).exp()).sum();
                     total += f64::from(logits[token as usize]) - sum.ln();
                 }
-                assert!((hypothesis.log_probability - total).abs() < 1e-4);
+                // Outputs that are cut are long, and each token has a rounding of its own.
+                let rounding = 1e-4 + 1e-6 * total.abs();
+                let told = hypothesis.log_probability;
+                assert!((told - total).abs() < rounding, "{told} {total} {}", whole.len());
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with vectors and their files, and what to do about it.
+//! Errors of vectors and their files, with advice.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,7 @@ pub enum Error {
         path: PathBuf,
         /// Where in it, as `, line 3`, or nothing.
         place: String,
-        /// What is wrong, and what to do.
+        /// Fault and advice.
         message: String,
     },
     /// A word that is asked about has no vector.
@@ -45,13 +45,13 @@ pub enum Error {
         setting: &'static str,
         /// The refused value.
         value: String,
-        /// What is allowed.
+        /// Allowed values.
         expected: String,
     },
     /// The text gives nothing to learn from.
     #[error("{message}")]
     Text {
-        /// What is missing, and what to do.
+        /// Missing part and advice.
         message: String,
     },
     /// The vectors do not fit into the memory that they may take.
@@ -69,9 +69,9 @@ pub enum Error {
         words: usize,
         /// Numbers of a vector.
         dimensions: usize,
-        /// What training would need.
+        /// Bytes that training would need.
         needed: u64,
-        /// What it may use.
+        /// Bytes that it may use.
         allowed: u64,
         /// Words that would fit.
         fitting: usize,

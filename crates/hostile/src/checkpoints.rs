@@ -1,4 +1,4 @@
-//! What damaged checkpoints are put through.
+//! Checks with damaged checkpoints.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -101,8 +101,8 @@ impl Checkpoint {
         fs::read(self.path.join(name)).unwrap()
     }
 
-    /// Of damaged states, only what means the same may be accepted. One whose checksum was made
-    /// anew is not damaged: a fuzzer that sees what checksums are compared with finds such.
+    /// Checks damaged states, which may be accepted only if the meaning is the same. A state with a
+    /// new checksum is not damaged: a fuzzer that sees the comparison of checksums finds such.
     ///
     /// # Panics
     /// If it is otherwise.

@@ -1,4 +1,4 @@
-//! What damaged files of text and tokenizers are put through.
+//! Checks with damaged files of text and tokenizers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -93,7 +93,7 @@ impl Split {
     /// As [`Split::read`], of questions about texts.
     ///
     /// # Panics
-    /// As [`Split::read`].
+    /// See [`Split::read`].
     pub fn read_questions(&self, bytes: &[u8]) {
         fs::write(&self.damaged, bytes).unwrap();
         if let Err(error) = read_questions(&self.config, &self.config.train, |_| Ok(())) {

@@ -1,4 +1,4 @@
-//! What a damaged recipe is put through.
+//! Checks with damaged recipes.
 
 use std::fs;
 use std::path::Path;

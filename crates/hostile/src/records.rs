@@ -1,4 +1,4 @@
-//! What damaged records of runs are put through: those that reports and figures are made of.
+//! Checks with damaged records of runs, from which reports and figures are made.
 
 use std::fs;
 use std::path::{Path, PathBuf};

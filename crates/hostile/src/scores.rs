@@ -1,4 +1,4 @@
-//! What hostile text is put through that is to be scored.
+//! Checks of scoring with hostile text.
 
 use taper_metrics::{Bleu, Chrf, Ter, Tokenizer};
 

@@ -1,4 +1,4 @@
-//! What damaged files of word vectors and of judgements are put through.
+//! Checks with damaged files of word vectors and of judgements.
 
 use std::path::Path;
 

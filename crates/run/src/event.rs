@@ -1,4 +1,4 @@
-//! What a run tells about itself while it goes on.
+//! Events of a run while it goes on.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,121 +14,121 @@ use crate::evaluation::TestSetResult;
 use crate::training::{DataSummary, Further, TrainingLimits};
 use crate::word_vectors::TakenVectors;
 
-/// What happens in a run, in the order of the variants.
+/// Event of a run, in the order of the variants.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RunEvent<'a> {
     /// Something that a person should know; may come at any time.
     Notice(Notice),
-    /// This process has the lock of the run.
+    /// This process has locked the run.
     Locked {
-        /// The run's folder.
+        /// Folder of the run.
         folder: &'a Path,
     },
     /// A corpus is in several files.
     Files {
-        /// What it is called.
+        /// Name of the corpus.
         corpus: &'a str,
-        /// The files of its source, or its tables, in their order.
+        /// Files of its source, or its tables, in order.
         files: &'a [PathBuf],
     },
-    /// Text is tokenised; comes often.
+    /// Text is being tokenised; frequent.
     Tokenising(&'a TokenisingProgress),
-    /// A new run begins with the weights of another, in place of drawn ones.
+    /// A new run begins with the weights of another, instead of drawn ones.
     WarmStart {
-        /// What was taken and what was not.
+        /// Parameters that were copied, and those that were not.
         started: &'a WarmStart,
-        /// The keys of its recipe that give way to that run's tokenizer, with both values.
+        /// Keys of its recipe that give way to the other run's tokenizer, with both values.
         replaced: &'a [String],
-        /// Whether its tokenizer is another than that run's.
+        /// Whether its tokenizer differs from the other run's.
         own_tokenizer: bool,
     },
-    /// Embeddings of a new run begin with vectors of words, or one-hot, in place of drawn ones.
+    /// Embeddings of a new run begin with vectors of words, or one-hot, instead of drawn ones.
     WordVectors(&'a [TakenVectors]),
     /// The data is prepared, and the model and its largest batch fit.
     Prepared {
-        /// What the data is.
+        /// Summary of the data.
         data: DataSummary<'a>,
-        /// What the model costs.
+        /// Cost of the model.
         cost: Cost,
     },
     /// The first update is next.
     Begins {
-        /// The run's folder.
+        /// Folder of the run.
         folder: &'a Path,
-        /// What the model is for.
+        /// Task of the model.
         task: Task,
-        /// Updates that were made before.
+        /// Number of earlier updates.
         step: u64,
-        /// Where training ends at the latest.
+        /// Limits of training.
         limits: TrainingLimits,
-        /// What computes.
+        /// Device of the computation.
         device: &'a Device,
-        /// In which type.
+        /// Type of the computation.
         dtype: &'a str,
     },
     /// An update was made.
     Updated {
-        /// Updates made.
+        /// Number of updates made.
         step: u64,
         /// Seconds of training, summed over resumes.
         seconds: f64,
     },
-    /// An event of the trainer; `metrics.jsonl` has it already.
+    /// Event of the trainer; `metrics.jsonl` has it already.
     Training(&'a taper_trainer::Event),
-    /// The stop flag ended training; everything that was done is saved.
+    /// The stop flag ended training; all work is saved.
     Interrupted {
-        /// The run's folder.
+        /// Folder of the run.
         folder: &'a Path,
-        /// Updates made.
+        /// Number of updates made.
         step: u64,
     },
-    /// Training came to its end and is saved; the test is next.
+    /// Training has ended and is saved; the test is next.
     Trained {
-        /// Why it ended.
+        /// Reason of the end.
         reason: StopReason,
-        /// Updates made.
+        /// Number of updates made.
         step: u64,
-        /// Seconds that this process trained.
+        /// Seconds of training in this process.
         seconds: f64,
-        /// How it goes on.
+        /// Options to continue.
         further: Further,
     },
     /// A trained model is about to be measured.
     Measuring {
-        /// The checkpoint whose weights are used.
+        /// Checkpoint whose weights are used.
         checkpoint: &'a Path,
-        /// Its step.
+        /// Step of the checkpoint.
         step: u64,
     },
     /// A trained model was measured on a split.
     Measured(&'a TestSetResult),
     /// A test set is being decoded.
     Decoding {
-        /// The name of its split.
+        /// Name of the split.
         split: &'a str,
-        /// Sentences that are done.
+        /// Number of sentences decoded so far.
         done: usize,
-        /// All of them.
+        /// Number of all sentences.
         total: usize,
     },
     /// That test set is decoded, or decoding it failed.
     Decoded,
     /// The test sets are scored, if any were to be.
     Tested {
-        /// The run's folder.
+        /// Folder of the run.
         folder: &'a Path,
-        /// What the model is for.
+        /// Task of the model.
         task: Task,
-        /// The checkpoint whose weights were used.
+        /// Checkpoint whose weights were used.
         checkpoint: &'a Path,
-        /// The step of that checkpoint.
+        /// Step of that checkpoint.
         step: u64,
-        /// The scores.
+        /// Results.
         results: &'a [TestSetResult],
-        /// How many sample translations the recipe asks for.
+        /// Number of sample translations that the recipe requests.
         samples: usize,
-        /// Whether there is something to measure the model on, done now or not.
+        /// Whether there are test sets, measured now or not.
         has_test_sets: bool,
     },
 }
@@ -137,9 +137,9 @@ pub enum RunEvent<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
-    /// A key of the recipe is set in vain; the text says why.
+    /// A key of the recipe is set without effect; the text says why.
     WithoutEffect(String),
-    /// The recipe leaves the type of the computation open; this is what the run has from here on.
+    /// The recipe leaves the type of the computation open; the run keeps this choice.
     DtypeChosen(DtypeChoice),
     /// Nothing is saved before the end of training.
     SavedOnlyAtTheEnd,
@@ -147,49 +147,49 @@ pub enum Notice {
     NoLocks(PathBuf),
     /// The process of this number, which trained the run before, was killed.
     ProcessKilled(String),
-    /// What a run that came to nothing has left in its folder cannot be removed.
+    /// Files of an unsuccessful run cannot be removed from its folder.
     NotRemoved {
-        /// The folder.
+        /// Folder of the run.
         folder: PathBuf,
-        /// Why not.
+        /// Reason.
         cause: String,
     },
-    /// Files of the run were removed while it was trained, and are there again.
+    /// Files of the run were removed during training, and have been restored.
     WrittenAgain {
-        /// The folder.
+        /// Folder of the run.
         folder: PathBuf,
-        /// Their names in there.
+        /// Names in the folder.
         names: Vec<String>,
     },
     /// Training ends before the wanted direction is trained alone.
     DirectionsOnly {
-        /// `data.bidirectional_epochs`.
+        /// Value of `data.bidirectional_epochs`.
         epochs: u64,
-        /// The updates that those take.
+        /// Updates in those epochs.
         updates: u64,
     },
     /// Some processes have nothing to do.
     IdleProcesses {
-        /// How many there are.
+        /// Number of processes.
         processes: usize,
-        /// `training.accumulation`, which they share.
+        /// Value of `training.accumulation`, which they divide.
         micro_batches: usize,
     },
     /// The translations of this split look tokenized.
     LooksTokenized(String),
-    /// Translations end only because they had reached the maximum length.
+    /// Translations ended only because they reached the maximum length.
     Truncated {
-        /// The split that was translated.
+        /// Name of the translated split.
         split: String,
-        /// How many.
+        /// Number of truncated translations.
         truncated: usize,
-        /// Of how many.
+        /// Number of all translations.
         of: usize,
     },
-    /// Scores of validations mean something else from here on, so that the best so far and the
-    /// patience are forgotten.
+    /// Scores of validations have another meaning from now on, so the best score and the patience
+    /// are reset.
     ScoresForgotten {
-        /// What has changed.
+        /// Description of the changes.
         changes: String,
         /// The best score so far.
         best: String,
@@ -198,41 +198,41 @@ pub enum Notice {
     },
     /// The largest batches that fit are absurdly small.
     SmallBatches {
-        /// Their tokens.
+        /// Size of those batches in tokens.
         tokens: usize,
-        /// The bytes that the process may take.
+        /// Bytes that the process may use.
         limit: u64,
     },
-    /// The record of the run holds lines that are no records.
+    /// The record of the run contains invalid lines.
     RecordSetAside {
-        /// The file.
+        /// File of the record.
         path: PathBuf,
         /// The first such line, counted from 1.
         line: u64,
-        /// Where it is kept as it was.
+        /// Copy of the original file.
         aside: PathBuf,
     },
     /// A text has a tab, though its model reads one text a line.
     TabInText {
-        /// The file.
+        /// File of the text.
         path: PathBuf,
         /// The first such line, counted from 1.
         line: u64,
     },
-    /// Tensors of a folder that is imported are no weights, or the model has no use for them.
+    /// Tensors of an imported folder are not weights, or the model does not use them.
     TensorsLeftOut(Vec<String>),
-    /// A folder that is imported has another output projection than its configuration says.
+    /// An imported folder has an output projection other than its configuration says.
     Untied {
-        /// The tensor of the projection.
+        /// Tensor of the projection.
         tensor: String,
-        /// The tensor of the embedding.
+        /// Tensor of the embedding.
         embedding: String,
     },
-    /// A folder that is imported has a model without a head.
+    /// An imported folder has a model without a head.
     HeadDrawn {
-        /// The model.
+        /// Architecture of the model.
         architecture: String,
-        /// The parameters of the head that was drawn.
+        /// Parameters of the head that was drawn.
         parameters: Vec<String>,
     },
 }
@@ -337,7 +337,7 @@ impl fmt::Display for Notice {
     }
 }
 
-/// The first few names, and how many more there are.
+/// First few names, and the number of the others.
 fn some_of(names: &[String]) -> String {
     const SHOWN: usize = 3;
     let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
@@ -347,7 +347,7 @@ fn some_of(names: &[String]) -> String {
     }
 }
 
-/// Says that translations never ended, and what to do about it; `which` are meant.
+/// Says that translations never ended, with advice; `which` names them.
 pub fn truncated_translations(truncated: usize, of: usize, which: &str) -> String {
     format!(
         "{truncated} of {of} translations{which} reached the maximum length without </s>: a \
@@ -356,12 +356,12 @@ pub fn truncated_translations(truncated: usize, of: usize, which: &str) -> Strin
     )
 }
 
-/// Whoever wants to know what happens in a run. A closure is one.
+/// Observer of the events of a run. A closure is one.
 pub trait RunObserver {
-    /// Takes note of `event`.
+    /// Receives `event`.
     ///
     /// # Errors
-    /// One ends the run.
+    /// When the run should end.
     fn observe(&mut self, event: &RunEvent<'_>) -> Result<()>;
 }
 

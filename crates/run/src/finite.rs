@@ -1,10 +1,9 @@
-//! Answers are made of numbers, and one that is NaN or infinite is no answer. Where answers are
-//! made, of each kind in one place, such a number is refused: weights that are finite may still
-//! overflow.
+//! Answers must consist of finite numbers. Each kind of answer is checked in one place, where it is
+//! made: finite weights may still overflow.
 
 use anyhow::Result;
 
-/// A computation gave a number that is NaN or infinite.
+/// Computation that gave NaN or infinity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the computation gave a value that is not finite (NaN or infinite) in {what}: the weights may \
@@ -12,11 +11,11 @@ use anyhow::Result;
      earlier checkpoint (--checkpoint)"
 )]
 pub struct NotFinite {
-    /// What was computed.
+    /// Name of the result.
     what: &'static str,
 }
 
-/// Refuses values of `what` that are not all finite.
+/// Refuses values of `what` unless all are finite.
 ///
 /// # Errors
 /// [`NotFinite`].

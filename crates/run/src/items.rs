@@ -1,22 +1,23 @@
-//! Items that are answered together, of which a bad one costs itself alone.
+//! Items that are answered together; a bad one fails alone.
 
 use anyhow::{Context, Result};
 
-/// One of several items cannot be answered, and the message says which and why; the others can.
+/// Error of one of several items, with a message that says which and why; the others can be
+/// answered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadItem(String);
 
 impl BadItem {
-    /// What `error` says, as the fault of one item.
+    /// Turns `error` into the error of one item.
     #[must_use]
     pub fn of(error: &anyhow::Error) -> anyhow::Error {
         Self(crate::one_line(error)).into()
     }
 }
 
-/// The answer to each item, in their order: of one that could not be read its error, and of the
-/// others what `answer` makes of all of them.
+/// Answers the items in order: for one that could not be read, its error; for the others, the
+/// results of `answer` on all of them.
 ///
 /// # Errors
 /// When `answer` fails.

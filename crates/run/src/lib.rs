@@ -1,4 +1,4 @@
-//! What a recipe does: a run folder, a trained model, translations and scores.
+//! From a recipe to a run folder, a trained model, translations and scores.
 //!
 //! The quickstart, from its recipe to a translation:
 //!
@@ -36,11 +36,10 @@
 //! # }
 //! ```
 //!
-//! A recipe is read into a [`RunConfig`]. [`training::start`] makes of it a run on disk, which
-//! [`training::resume`] continues; [`LoadedRun`] opens one to translate and score with it. What
-//! happens on the way is told to a [`RunObserver`] as [`RunEvent`]s: nothing here prints, reads
-//! arguments, handles signals or ends the process. Training ends early, with a checkpoint, once the
-//! flag that it is given is set.
+//! A recipe is read into a [`RunConfig`]. [`training::start`] makes a run on disk from it, which
+//! [`training::resume`] continues; [`LoadedRun`] opens one to translate and score with it. A
+//! [`RunObserver`] receives [`RunEvent`]s on the way: nothing here prints, reads arguments, handles
+//! signals or ends the process. Training ends early, with a checkpoint, once its stop flag is set.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -79,15 +78,14 @@ pub use quantization::{Quantized, quantize};
 pub use training::{Outcome, TrainSettings};
 pub use translation::{LineTranslator, TranslationSettings};
 
-/// The chain of causes on one line. A cause that its parent already quotes is
-/// not repeated, and line breaks become semicolons.
+/// Chain of causes on one line. A cause that its parent already quotes is not repeated, and line
+/// breaks become semicolons.
 pub fn one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain() {
         let text = cause.to_string();
         let lines = text.lines().map(str::trim).filter(|part| !part.is_empty());
-        // Where RUST_BACKTRACE is set, Candle's messages end with a backtrace, whose frames count
-        // from 0.
+        // With RUST_BACKTRACE, Candle's messages end with a backtrace, whose frames count from 0.
         let text = lines.take_while(|line| !line.starts_with("0: ")).collect::<Vec<_>>().join("; ");
         if line.is_empty() {
             line = text;

@@ -1,4 +1,4 @@
-//! A trained run, ready to be used: configuration, tokenizers, model with weights.
+//! A trained run, ready to use: configuration, tokenizers, model with weights.
 
 use std::path::{Path, PathBuf};
 
@@ -13,22 +13,23 @@ use crate::config::{RunConfig, differences, is_fixed, trained_with};
 use crate::folder::{RunFolder, quoted};
 use crate::tasks::{TaskModel, build_model, require_decoding, require_task};
 
-/// The type of the weights of matrix products where a model is used.
+/// Type of the weights of matrix products when a model is used.
 ///
-/// Embeddings are looked up, and norms, attention and softmax are computed, in f32 with all of them.
+/// Embeddings are looked up, and norms, attention and softmax are computed, in f32 with all of
+/// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WeightType {
-    /// As they were trained.
+    /// Weights as they were trained.
     F32,
-    /// Weights and activations are rounded to bf16.
+    /// Weights and activations rounded to bf16.
     Bf16,
-    /// Weights are rounded to int8 with a scale for each output, embeddings of tokens too, and
-    /// activations with one for each row: on the CPU.
+    /// Weights rounded to int8 with a scale for each output, embeddings of tokens too, and
+    /// activations with a scale for each row; on the CPU.
     Int8,
 }
 
 impl WeightType {
-    /// As users write it.
+    /// Name in settings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -39,33 +40,34 @@ impl WeightType {
     }
 }
 
-/// Which weights of a run to use, where to compute, and what to change of its recipe.
+/// Choice of weights and device, and changes of the recipe, for loading a run.
 #[derive(Debug, Clone, Default)]
 pub struct LoadSettings {
-    /// best, last, average, a name such as step-00001000, or the path of a checkpoint folder; none:
-    /// average if there and not older than last, else best, else last.
+    /// Name of a checkpoint: best, last, average, a name such as step-00001000, or the path of a
+    /// checkpoint folder. `None`: average if it exists and is not older than last, else best, else
+    /// last.
     pub checkpoint: Option<String>,
-    /// auto, cpu, cuda, cuda:N or metal; none: the run's.
+    /// Name of a device: auto, cpu, cuda, cuda:N or metal. `None`: the run's.
     pub device: Option<String>,
-    /// What matrix products multiply; none: int8 where the weights were saved so, or else the run's
-    /// dtype.
+    /// Type of the weights of matrix products. `None`: int8 if the weights were saved so, else the
+    /// run's dtype.
     pub weights: Option<WeightType>,
     /// Keys of the recipe with other values, as `key=value`.
     pub overrides: Vec<String>,
 }
 
-/// What commands that use a model work with.
+/// Trained run, loaded for commands that use a model.
 #[derive(Debug)]
 pub struct LoadedRun<M = TranslationModel> {
-    /// The run's configuration.
+    /// Configuration of the run.
     pub config: RunConfig,
-    /// Its tokenizers.
+    /// Tokenizers of the run.
     pub tokenizers: TokenizerPair,
-    /// The model with the chosen weights.
+    /// Model with the chosen weights.
     pub model: M,
-    /// Where the weights came from.
+    /// Checkpoint of the weights.
     pub checkpoint: PathBuf,
-    /// What the checkpoint recorded.
+    /// State recorded by the checkpoint.
     pub state: State,
     /// Whether decoding multiplies in int8.
     pub is_int8: bool,
@@ -108,22 +110,22 @@ impl<M: TaskModel> LoadedRun<M> {
         if is_int8 {
             model.round_to_int8().with_context(|| checkpoint.display().to_string())?;
         }
-        // What only loading took.
+        // Memory that only loading used.
         taper_ops::allocator::collect();
         Ok(Self { config, tokenizers, model, checkpoint, state, is_int8 })
     }
 
-    /// The type of the weights of matrix products, in a word.
+    /// Name of the type of the weights of matrix products.
     #[must_use]
     pub fn weights(&self) -> &str {
         if self.is_int8 { WeightType::Int8.name() } else { &self.config.dtype }
     }
 
-    /// Another model to decide together with this run's: the run at `path` with its default
+    /// Loads another model for an ensemble with this run's: the run at `path` with its default
     /// weights, or the checkpoint at `path` of a run.
     ///
     /// # Errors
-    /// When it cannot be loaded, or its tokenizer is not this run's.
+    /// When it cannot be loaded, or its tokenizer differs from this run's.
     pub fn load_member(&self, path: &Path) -> Result<M> {
         let (folder, checkpoint) = RunFolder::of_weights(path)
             .with_context(|| format!("--ensemble {}", path.display()))?;
@@ -134,7 +136,7 @@ impl<M: TaskModel> LoadedRun<M> {
                 path.display()
             );
         }
-        // All members compute as this run does, on one device and with products of one type.
+        // All members compute like this run, on one device and with products of one type.
         let load = || -> Result<M> {
             let mut config = folder.load_config(&[])?;
             config.model = model_of(&folder, &config, &checkpoint)?;
@@ -151,10 +153,10 @@ impl<M: TaskModel> LoadedRun<M> {
     }
 }
 
-/// Whether decoding multiplies in int8; where not, `config` gets the type of the products.
+/// Whether decoding multiplies in int8; if not, `config` gets the type of the products.
 ///
 /// # Errors
-/// When the type is set twice, or int8 wanted on another device than the CPU.
+/// When the type is set twice, or int8 is requested on a device other than the CPU.
 fn choose_weights(
     config: &mut RunConfig,
     settings: &LoadSettings,
@@ -176,7 +178,7 @@ fn choose_weights(
         Some(WeightType::Int8) if !device.is_cpu() => {
             bail!("--weights int8 is for the CPU: add --device cpu, or leave it out")
         }
-        // What is no product of weights stays in f32.
+        // Everything but products of weights stays in f32.
         Some(WeightType::Int8) => WeightType::F32.name().clone_into(&mut config.dtype),
         Some(weights) => weights.name().clone_into(&mut config.dtype),
         None => {}
@@ -184,8 +186,8 @@ fn choose_weights(
     Ok(chosen == Some(WeightType::Int8))
 }
 
-/// Keys of the model that weights do not depend on, so that a trained model can be used with others:
-/// how far its positions reach, what it remembers, and how often it hashes.
+/// Keys of the model on which weights do not depend, so that a trained model can be used with other
+/// values: the reach of its positions, its memory, and its number of hashes.
 const READ_OTHERWISE: [&str; 6] = [
     "model.rotary.scaling",
     "model.rotary.factor",
@@ -195,11 +197,12 @@ const READ_OTHERWISE: [&str; 6] = [
     "model.encoder_attention.hash_rounds",
 ];
 
-/// The shape of the model whose weights `checkpoint` has, for a command that loads them under
+/// Shape of the model for the weights of `checkpoint`, for a command that loads them under
 /// `config`: the run's, with the overrides of the command.
 ///
 /// # Errors
-/// When config.toml is not what the run was trained with, or an override changes what it was.
+/// When config.toml is not what the run was trained with, or an override changes the run's
+/// identity.
 fn model_of(folder: &RunFolder, config: &RunConfig, checkpoint: &Path) -> Result<ModelConfig> {
     let written = folder.load_config(&[])?;
     let trained = trained_with(&read_state(checkpoint)?, &written)?;
@@ -234,12 +237,12 @@ fn model_of(folder: &RunFolder, config: &RunConfig, checkpoint: &Path) -> Result
     Ok(model)
 }
 
-/// Refuses a config.toml, `written`, that somebody has changed in what shaped the weights, which
-/// are of a checkpoint that was `trained` with another.
+/// Refuses a config.toml, `written`, with an edited key that shapes the weights, which belong to a
+/// checkpoint `trained` with another value.
 ///
 /// # Errors
-/// When they differ, with what differs; unless the run has gone on with the change, so that it is
-/// its own, also for weights from before.
+/// When they differ, with the difference; unless the run has since been trained with the change,
+/// which then holds for earlier weights too.
 pub fn require_unedited(
     folder: &RunFolder,
     written: &RunConfig,

@@ -1,5 +1,5 @@
-//! Parameters by their names: which are frozen, which are taken of another run, and how much of the
-//! learning rate each takes.
+//! Groups of parameters by name: frozen ones, ones copied from another run, and shares of the
+//! learning rate.
 
 use anyhow::{Result, bail};
 use taper_ops::{Parameter, ParameterStore};
@@ -7,10 +7,10 @@ use taper_trainer::TrainingConfig;
 
 use crate::config::nearest;
 
-/// Names that are told where a pattern matches none.
+/// Number of names suggested if a pattern matches none.
 const NEAR: usize = 3;
 
-/// What is called so among the parts of a model, by patterns of the names of its parameters.
+/// Names of parts of a model, with patterns of the names of their parameters.
 const PARTS: [(&str, &[&str]); 3] = [
     (
         "embeddings",
@@ -27,11 +27,11 @@ const PARTS: [(&str, &[&str]); 3] = [
     ("decoder", &["decoder.*"]),
 ];
 
-/// Whether `name` is what `pattern` says, in which `*` stands for any characters and `?` for one.
+/// Whether `name` matches `pattern`, in which `*` stands for any characters and `?` for one.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), name.chars().collect());
-    // Where the last star stands, and what it has taken so far.
+    // Place of the last star, and the number of characters that it matches so far.
     let (mut at, mut read, mut star) = (0, 0, None);
     while read < name.len() {
         match pattern.get(at) {
@@ -55,7 +55,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
 /// Refuses a pattern that matches none of `names`.
 ///
 /// # Errors
-/// With `key`, the pattern, and the names that are nearest to it.
+/// With `key`, the pattern, and the nearest names.
 fn require_match(
     key: &str,
     pattern: &str,
@@ -87,7 +87,7 @@ fn names(store: &ParameterStore) -> Vec<&str> {
 /// Freezes the parameters that a recipe names, and gives each its share of the learning rate.
 ///
 /// # Errors
-/// For a pattern that matches none, or where nothing is left to be trained.
+/// For a pattern that matches none, or if no parameter is left to train.
 pub(crate) fn apply(config: &TrainingConfig, store: &ParameterStore) -> Result<()> {
     let names = names(store);
     for pattern in &config.freeze {
@@ -107,15 +107,15 @@ pub(crate) fn apply(config: &TrainingConfig, store: &ParameterStore) -> Result<(
     Ok(())
 }
 
-/// The stack and the number of the layer that a parameter is of, counted from 0.
+/// Stack and number of a parameter's layer, counted from 0.
 fn layer_of(name: &str) -> Option<(&str, usize)> {
     let (stack, rest) = name.split_once(".layers.")?;
     let number = rest.split('.').next()?.parse().ok()?;
     Some((stack, number))
 }
 
-/// How far below the heads a parameter is: 0 behind the layers, 1 in the last layer of a stack, and
-/// one more than in the first for what is before the layers.
+/// Distance of a parameter from the heads: 0 after the layers, 1 in the last layer of a stack, and
+/// before the layers one more than in the first.
 fn depth_from_above(name: &str, names: &[&str]) -> usize {
     let layers = |stack: &str| {
         let of_stack = names.iter().filter_map(|name| layer_of(name)).filter(|of| of.0 == stack);
@@ -133,29 +133,29 @@ fn depth_from_above(name: &str, names: &[&str]) -> usize {
                 "target" => "decoder",
                 stack => stack,
             });
-            // What is no stack's by its name is before the first.
+            // A parameter outside all stacks, by its name, is before the first layer.
             let first = names.iter().find_map(|name| layer_of(name)).map_or(0, |of| layers(of.0));
             1 + if own > 0 { own } else { first }
         }
     }
 }
 
-/// Which parameters are taken of another run: all, or those of parts or patterns.
+/// Selection of parameters that are copied from another run: all, or those of parts or patterns.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Selection(Vec<String>);
 
 impl Selection {
-    /// Of the words of `--only`; none for everything.
+    /// Selection by the words of `--only`; no words: everything.
     pub(crate) fn of(only: &[String]) -> Self {
         Self(only.to_vec())
     }
 
-    /// Whether it is everything.
+    /// Whether everything is selected.
     pub(crate) fn is_all(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether a parameter is wanted.
+    /// Whether a parameter is selected.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.is_all() || self.0.iter().any(|word| is_of(word, name))
     }
@@ -163,7 +163,7 @@ impl Selection {
     /// Refuses a word that matches no parameter of the model.
     ///
     /// # Errors
-    /// With the word, and the names that are nearest to it.
+    /// With the word, and the nearest names.
     pub(crate) fn require(&self, store: &ParameterStore) -> Result<()> {
         let names = names(store);
         self.0
@@ -172,7 +172,7 @@ impl Selection {
     }
 }
 
-/// Whether a parameter is of a part, or what a pattern says, or of the module of that name.
+/// Whether a parameter belongs to a part, matches a pattern, or belongs to the module of that name.
 fn is_of(word: &str, name: &str) -> bool {
     let is_module = name.strip_prefix(word).is_some_and(|rest| rest.starts_with('.'));
     let part = PARTS.iter().find(|(part, _)| *part == word);

@@ -1,4 +1,4 @@
-//! A run's weights in int8, as a run of their own: to translate with, and not to train on.
+//! Weights of a run in int8, as a separate run for translation, not for training.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use crate::folder::files::with_suffix;
 use crate::folder::{RunFolder, quoted};
 use crate::tasks::require_decoding;
 
-/// What [`quantize`] has made.
+/// Result of [`quantize`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quantized {
-    /// The new folder.
+    /// New folder.
     pub folder: PathBuf,
-    /// The checkpoint that was rounded.
+    /// Checkpoint that was rounded.
     pub checkpoint: PathBuf,
-    /// The updates after which it was saved.
+    /// Update after which it was saved.
     pub step: u64,
     /// Bytes of its weights.
     pub before: u64,
@@ -25,14 +25,14 @@ pub struct Quantized {
     pub after: u64,
 }
 
-/// Rounds the weights of the run at `root` to int8, those of the checkpoint that `name` names or
-/// else its default ones, and writes them with its configuration and tokenizer to the folder `to`,
-/// or else to one beside the run with `-int8` behind its name. The folder appears whole or not at
+/// Rounds the weights of the run at `root` to int8, and writes them with its configuration and
+/// tokenizer to the folder `to`, by default one beside the run with the suffix `-int8`. The weights
+/// are those of the checkpoint `name`, or else the default ones. The folder appears whole or not at
 /// all.
 ///
 /// # Errors
-/// When the model does not decode, the folder is there or cannot be written, or the weights cannot
-/// be loaded or are in int8.
+/// When the model does not decode, the folder exists or cannot be written, or the weights cannot be
+/// loaded or are already int8.
 pub fn quantize(root: &Path, name: Option<&str>, to: Option<&Path>) -> Result<Quantized> {
     let run = RunFolder::open(root)?;
     let config = run.load_config(&[])?;
@@ -52,7 +52,7 @@ pub fn quantize(root: &Path, name: Option<&str>, to: Option<&Path>) -> Result<Qu
     let rounded = round_to_int8(&checkpoint)?;
     let partial = with_suffix(&target, ".partial");
     if partial.exists() {
-        // What a killed process has left.
+        // Files of a killed process.
         fs::remove_dir_all(&partial)
             .with_context(|| format!("cannot remove {}", partial.display()))?;
     }
@@ -71,7 +71,7 @@ pub fn quantize(root: &Path, name: Option<&str>, to: Option<&Path>) -> Result<Qu
     };
     let made = fill();
     if made.is_err() {
-        // What failed is reported; the part that was written would only take up room.
+        // The failure is reported; the part that was written would only take up room.
         let _ = fs::remove_dir_all(&partial);
     }
     let size = |folder: &Path| {
@@ -84,7 +84,7 @@ pub fn quantize(root: &Path, name: Option<&str>, to: Option<&Path>) -> Result<Qu
     Ok(Quantized { folder: target, before, after, step: rounded.step(), checkpoint })
 }
 
-/// `RUN-int8` beside the folder `RUN`.
+/// Path `RUN-int8` beside the folder `RUN`.
 fn beside(root: &Path) -> Result<PathBuf> {
     let whole = root.canonicalize().with_context(|| root.display().to_string())?;
     match root.file_name().or(whole.file_name()) {

@@ -1,27 +1,27 @@
-//! Shapes of models as papers give them, to be looked at and counted.
+//! Shapes of published models, for inspection and counting.
 //!
-//! A shape is a recipe's task and `[model]` with the size of a vocabulary, no more: what such a
-//! model costs follows from the formulas of its parts.
+//! A shape is only a recipe's task and `[model]` with the size of a vocabulary: the cost of the
+//! model follows from the formulas of its parts.
 
 use taper_data::{ImageFormat, ImagesConfig, Task};
 use taper_model::{ActivationKind, ModelConfig, NormPlacement, Positions};
 
 use crate::config::RunConfig;
 
-/// A model that was published.
+/// Published model.
 #[derive(Debug, Clone)]
 pub struct PublishedShape {
-    /// What it is called here.
+    /// Name here.
     pub name: &'static str,
-    /// Where it is described.
+    /// Publication.
     pub source: &'static str,
-    /// Its task and its architecture.
+    /// Task and architecture.
     pub config: RunConfig,
-    /// Tokens of its vocabulary.
+    /// Size of the vocabulary in tokens.
     pub vocabulary: usize,
 }
 
-/// Every shape that is known.
+/// All known shapes.
 #[must_use]
 pub fn published_shapes() -> Vec<PublishedShape> {
     let gpt1 = "Radford et al. 2018, section 4.1";
@@ -47,7 +47,7 @@ pub fn published_shapes() -> Vec<PublishedShape> {
     ]
 }
 
-/// An encoder of so many layers, width and heads, with the heads of its pretraining.
+/// Encoder with these layers, width and heads, and with the heads of its pretraining.
 fn bert(name: &'static str, (layers, width, heads): (usize, usize, usize)) -> PublishedShape {
     let model = ModelConfig {
         d_model: width,
@@ -70,7 +70,7 @@ fn bert(name: &'static str, (layers, width, heads): (usize, usize, usize)) -> Pu
     PublishedShape { name, source, config, vocabulary: 30_522 }
 }
 
-/// A classifier of images of so many layers, width and heads, with the 1,000 classes of ImageNet.
+/// Classifier of images with these layers, width and heads, and the 1,000 classes of ImageNet.
 fn vit(name: &'static str, (layers, width, heads): (usize, usize, usize)) -> PublishedShape {
     let model = ModelConfig {
         d_model: width,
@@ -98,7 +98,7 @@ fn vit(name: &'static str, (layers, width, heads): (usize, usize, usize)) -> Pub
     PublishedShape { name, source: "Dosovitskiy et al. 2021, table 1", config, vocabulary: 0 }
 }
 
-/// A decoder of so many layers, width and heads, for so many positions and tokens.
+/// Decoder with these layers, width and heads, for so many positions and tokens.
 fn gpt(
     name: &'static str,
     source: &'static str,

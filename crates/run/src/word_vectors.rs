@@ -1,4 +1,5 @@
-//! Token embeddings that begin with vectors of words, or one-hot, and those that stay as they are.
+//! Token embeddings that begin with vectors of words, or one-hot, and embeddings that stay
+//! unchanged.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,29 +11,29 @@ use taper_embeddings::WordVectors;
 use taper_model::EmbeddingsConfig;
 use taper_ops::{Parameter, ParameterStore};
 
-/// The list of tokens in the folder of a run, each with the word whose vector it took.
+/// List of tokens in the folder of a run, each with the word whose vector it got.
 pub const TAKEN_FILE: &str = "embeddings.tsv";
 
-/// What a table of embeddings began with.
+/// Initial values of a table of embeddings.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct TakenVectors {
-    /// The table.
+    /// Name of the table.
     pub parameter: String,
-    /// The file of vectors; of one-hot embeddings none.
+    /// File of vectors; `None` for one-hot embeddings.
     pub file: Option<PathBuf>,
-    /// For each token, itself and the word whose vector it took, if it took one.
+    /// Every token, with the word whose vector it got, if any.
     #[serde(skip)]
     pub tokens: Vec<(String, Option<String>)>,
-    /// Tokens that took a vector.
+    /// Number of tokens that got a vector.
     pub taken: usize,
-    /// Words of the file that no token took: the tokenizer makes several tokens of them, or they
-    /// are the same token as a word before.
+    /// Number of words in the file that no token got: the tokenizer makes several tokens of them,
+    /// or the same token as of an earlier word.
     pub unused: usize,
-    /// Whether the table stays as it is.
+    /// Whether the table stays unchanged.
     pub frozen: bool,
 }
 
-/// The tables of a model's token embeddings, each with its tokenizer and its file.
+/// Tables of a model's token embeddings, each with its tokenizer and its file.
 fn tables<'a>(
     config: &'a EmbeddingsConfig,
     tokenizers: &'a TokenizerPair,
@@ -61,10 +62,10 @@ fn tables<'a>(
     Ok(found.into_iter().filter(is_given).collect())
 }
 
-/// Freezes the tables that are not to be trained.
+/// Freezes the tables that are not trained.
 ///
 /// # Errors
-/// When the model has no table that is named.
+/// When the model lacks a table that is named.
 pub(crate) fn freeze(
     config: &EmbeddingsConfig,
     tokenizers: &TokenizerPair,
@@ -76,7 +77,7 @@ pub(crate) fn freeze(
     Ok(())
 }
 
-/// Gives the tables what `config` says, in place of what was drawn.
+/// Sets the tables as `config` says, in place of drawn values.
 ///
 /// # Errors
 /// When a file cannot be read or has vectors of another width, or there are more tokens than places
@@ -98,11 +99,11 @@ pub(crate) fn fill(
     Ok(all)
 }
 
-/// SHA-256 of the tables that do not begin with what was drawn, by which processes know that theirs
-/// are the same; of none, an empty text's.
+/// SHA-256 of the tables that do not begin with drawn values, by which processes know that theirs
+/// are the same; without such tables, of an empty text.
 ///
 /// # Errors
-/// When the model has no table that is named.
+/// When the model lacks a table that is named.
 pub(crate) fn sha256(
     config: &EmbeddingsConfig,
     tokenizers: &TokenizerPair,
@@ -142,8 +143,8 @@ fn one_hot(table: &Parameter, tokenizer: &Tokenizer) -> Result<TakenVectors> {
     })
 }
 
-/// The token that each word gives its vector to: what the tokenizer makes of it, alone or behind a
-/// space, where that is one token that no word before has taken.
+/// Token that gets the vector of each word: its only token, alone or after a space, unless an
+/// earlier word has taken it.
 fn matches(words: &[String], tokenizer: &Tokenizer, tokens: usize) -> Result<Vec<Option<usize>>> {
     let mut of_token = vec![None; tokens];
     let spaced: Vec<String> = words.iter().map(|word| format!(" {word}")).collect();
@@ -210,7 +211,7 @@ fn from_file(table: &Parameter, tokenizer: &Tokenizer, file: &Path) -> Result<Ta
 }
 
 /// Writes the tokens of all tables into the folder of a run, each with the word whose vector it
-/// took.
+/// got.
 ///
 /// # Errors
 /// When the folder cannot be written to.

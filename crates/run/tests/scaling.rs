@@ -1,4 +1,4 @@
-//! Scaling laws: what made the points is found again, and so is a published fit.
+//! Scaling laws: a fit recovers the law that made the points, and a published fit.
 
 use anyhow::{Context, Result, ensure};
 use taper_ops::rng::Counter;
@@ -111,7 +111,7 @@ fn the_published_fit_of_the_chinchilla_points() -> Result<()> {
     let fitted = fit(&points, Scale::Fitted)?;
     println!("{}\n{:.3?}", shown(&fitted.law), bootstrap(&points, &fitted, 1000, 0.95, 1)?);
     assert_eq!(shown(&fitted.law), "A 482.0 B 2085.4 E 1.817 α 0.348 β 0.366");
-    // What the method of Hoffmann et al. gives.
+    // Result of the method of Hoffmann et al.
     let fixed = fit(&points, Scale::Fixed)?;
     assert_eq!(shown(&fixed.law), "A 477.8 B 2143.4 E 1.817 α 0.347 β 0.367");
     Ok(())

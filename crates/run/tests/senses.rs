@@ -12,11 +12,11 @@ use taper_trainer::{DueUpdate, Outcome, TrainingConfig, Updater};
 
 /// Tokens of a sentence.
 const LENGTH: usize = 8;
-/// Words of a subject: those of the first from 5 on, those of the second behind them.
+/// Words of a subject: those of the first from 5 on, those of the second after them.
 const WORDS: u32 = 8;
-/// The word that belongs to both subjects, as a bank has money or water.
+/// Word that belongs to both subjects, like a bank of money or of water.
 const BANK: u32 = 4;
-/// In place of a hidden token.
+/// Token in place of a hidden token.
 const MASK: u32 = 3;
 const VOCABULARY: usize = 5 + 2 * WORDS as usize;
 const UPDATES: u64 = 250;
@@ -33,7 +33,7 @@ fn sentence(seed: u64, number: u64) -> (Vec<u32>, usize) {
     (words, place)
 }
 
-/// Sentences in which one token each is hidden and asked.
+/// Sentences with one hidden token each, to predict.
 fn batch(step: u64) -> Batch {
     let (mut texts, mut asked, mut answers) = (Vec::new(), Vec::new(), Vec::new());
     for row in 0..SENTENCES {
@@ -76,7 +76,7 @@ fn encoder() -> MaskedLanguageModel {
     model
 }
 
-/// The states of the word of both subjects in sentences that were not trained on.
+/// States of the word of both subjects in sentences outside the training.
 fn states(model: &MaskedLanguageModel, count: u64) -> Vec<Vec<f32>> {
     let (texts, places): (Vec<_>, Vec<_>) = (0..count).map(|number| sentence(9, number)).unzip();
     let pass = Pass::evaluate();
@@ -97,7 +97,8 @@ fn cosine(a: &[f32], b: &[f32]) -> f32 {
     dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
 }
 
-/// How many of `rows`, which are of both senses in turn, are nearer to the mean of their own.
+/// Number of `rows`, which alternate between the senses, that are nearer to the mean of their own
+/// sense.
 fn told_apart(rows: &[Vec<f32>], means: [&[f32]; 2]) -> usize {
     let is_right = |(number, row): &(usize, &Vec<f32>)| {
         let [own, other] = [means[number % 2], means[1 - number % 2]];

@@ -1,4 +1,4 @@
-//! Published shapes: their counts follow from the formulas of the parts.
+//! Published shapes: counts by the formulas of the parts.
 
 use candle_core::Device;
 use taper_model::MaskedLanguageModel;
@@ -26,7 +26,7 @@ fn the_published_counts_follow_from_the_formulas() {
         let sizes = (shape.vocabulary, shape.vocabulary);
         assert_eq!(shape.name, name);
         assert_eq!(cost_of(&shape.config, sizes, &Device::Cpu).parameters, parameters, "{name}");
-        // Tensor by tensor as well, without memory for any.
+        // Tensor by tensor as well, without memory for values.
         let outline = outline(&shape.config, sizes).expect("a model");
         assert_eq!(outline.len() as u64, parameters, "{name}");
     }

@@ -1,4 +1,4 @@
-//! What all requests share: the runs, the settings, the counters.
+//! State shared by all requests: the runs, the settings, the counters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use crate::metrics::Metrics;
 use crate::page::Pages;
 use crate::settings::{Limits, ServeSettings};
 
-/// What all requests share.
+/// State shared by all requests.
 pub(crate) struct App {
     pub(crate) settings: ServeSettings,
     pub(crate) engines: Vec<Engine>,
@@ -22,7 +22,7 @@ pub(crate) struct App {
     pub(crate) observer: Observer,
     pub(crate) pages: Pages,
     pub(crate) files: Files,
-    /// Tells the draws of a request from those of all others.
+    /// Number that distinguishes the random draws of a request from those of all others.
     pub(crate) draws: AtomicU64,
 }
 
@@ -31,10 +31,10 @@ impl App {
         &self.settings.limits
     }
 
-    /// The run of this name, or the only one of the task where none is named.
+    /// Run of this name, or without a name the only one of the task.
     ///
     /// # Errors
-    /// When there is none, or several and none is named.
+    /// When there is none, or several without a name to choose by.
     pub(crate) fn engine(&self, name: Option<&str>, task: Task) -> Result<&Engine, Refusal> {
         let task = task.to_string();
         let names = || {
@@ -56,10 +56,10 @@ impl App {
         }
     }
 
-    /// Has `engine` do `work`, within the time that an answer may take.
+    /// Has `engine` do `work`, within the time limit of an answer.
     ///
     /// # Errors
-    /// When too much waits, it takes too long, or the run refuses.
+    /// When too much is waiting, it takes too long, or the run refuses.
     pub(crate) async fn ask(&self, engine: &Engine, work: Work) -> Result<Answer, Refusal> {
         let answer = engine.submit(work)?;
         match tokio::time::timeout(self.limits().answer, answer).await {
@@ -69,7 +69,7 @@ impl App {
         }
     }
 
-    /// Whether all runs answer, as a status, and which do not.
+    /// Status of the server, with the runs that do not answer.
     pub(crate) fn health(&self) -> (u16, Value) {
         let down = |engine: &Engine| {
             engine.down().map(|reason| json!({ "run": engine.info.name, "reason": reason }))
@@ -81,13 +81,13 @@ impl App {
         }
     }
 
-    /// Numbers for the draws of so many prompts, which no other request has.
+    /// Numbers for the draws of `prompts` prompts, which no other request has.
     pub(crate) fn draws(&self, prompts: usize) -> std::ops::Range<u64> {
         let first = self.draws.fetch_add(prompts as u64, Ordering::Relaxed);
         first..first + prompts as u64
     }
 
-    /// Refuses a request of more lines than are taken at once.
+    /// Refuses a request of more lines than the limit.
     ///
     /// # Errors
     /// When it has more.
@@ -100,7 +100,7 @@ impl App {
     }
 }
 
-/// What an engine answers to another kind of work than its own: it never does.
+/// Refusal for an engine's answer to another kind of work; it never occurs.
 pub(crate) fn wrong_answer() -> Refusal {
     Refusal::Failed("the run has answered something else".to_owned())
 }

@@ -1,44 +1,45 @@
-//! Why a request is not fulfilled.
+//! Reasons why a request is not fulfilled.
 
 use std::time::Duration;
 
 use taper_decoding::DecodingError;
 
-/// Why a request is not fulfilled, for the client.
+/// Reason why a request is not fulfilled, for the client.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Refusal {
-    /// The request is not what is asked for: 400.
+    /// The request is malformed: 400.
     Malformed(String),
-    /// The client did not say the key: 401.
+    /// The API key is missing or wrong: 401.
     Key,
-    /// The client calls the server by a name that is not its own: 403.
+    /// The client calls the server by a foreign name: 403.
     Host,
     /// A page of another site has sent the request: 403.
     Origin,
-    /// There is no such thing: 404.
+    /// There is no such resource: 404.
     Missing(String),
-    /// There is, for another method: 405.
+    /// The resource has another method: 405.
     Method,
     /// The client was too slow to send: 408.
     Slow,
-    /// There is more of it than the server takes: 413.
+    /// The request exceeds a limit of the server: 413.
     Large(String),
-    /// The body is of another kind: 415.
+    /// The body has another media type: 415.
     Kind(&'static str),
     /// The request is understood and cannot be fulfilled: 422.
     Unfit(String),
-    /// Something failed here: 500.
+    /// The server failed: 500.
     Failed(String),
-    /// Too much is waiting already, or the server stops; worth trying again after a while: 503.
+    /// Too much is waiting already, or the server stops; the client may try again after a while:
+    /// 503.
     Busy(Duration),
-    /// The run has failed and is loaded again, which is worth waiting for: 503.
+    /// The run has failed and is loaded again; the client may try again after a while: 503.
     Down(String, Duration),
-    /// It took too long: 504.
+    /// The request took too long: 504.
     Late,
 }
 
 impl Refusal {
-    /// Its status in HTTP.
+    /// Status code in HTTP.
     #[must_use]
     pub(crate) fn status(&self) -> u16 {
         match self {
@@ -57,7 +58,7 @@ impl Refusal {
         }
     }
 
-    /// What the client is told.
+    /// Message for the client.
     #[must_use]
     pub(crate) fn message(&self) -> String {
         match self {
@@ -87,7 +88,7 @@ impl Refusal {
     }
 }
 
-/// What an error of a run's model or text means for who asked.
+/// Refusal for an error of a run's model or text.
 pub(crate) fn refusal(error: &anyhow::Error) -> Refusal {
     let is_internal = error.chain().any(|cause| {
         let of_search = matches!(

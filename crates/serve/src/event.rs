@@ -1,4 +1,4 @@
-//! What a server tells whoever started it.
+//! Events that a server reports to its caller.
 
 use std::net::SocketAddr;
 
@@ -6,62 +6,62 @@ use serde::Serialize;
 
 use crate::engine::RunInfo;
 
-/// Something that happened.
+/// Event of a server.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum ServeEvent<'a> {
     /// A run was loaded.
     Loaded {
-        /// The run.
+        /// Description of the run.
         run: &'a RunInfo,
-        /// How long it took.
+        /// Seconds of loading.
         seconds: f64,
     },
-    /// A run is no longer answered for: it has failed, and is loaded again.
+    /// A run has failed, and is loaded again.
     Down {
-        /// Its name.
+        /// Name of the run.
         run: &'a str,
-        /// Why.
+        /// Reason.
         reason: &'a str,
     },
     /// Work was dropped because its client had left, or had waited for too long.
     Abandoned {
-        /// The run.
+        /// Name of the run.
         run: &'a str,
-        /// Its lines.
+        /// Number of lines.
         lines: usize,
-        /// Whether it was being computed.
+        /// Whether it had begun.
         begun: bool,
     },
     /// Clients can connect.
     Listening {
-        /// Where.
+        /// Address.
         address: SocketAddr,
     },
     /// A request was answered.
     Answered {
-        /// Who asked.
+        /// Address of the client.
         client: Option<SocketAddr>,
-        /// The method.
+        /// Method of the request.
         method: &'a str,
-        /// The path, without what follows a question mark.
+        /// Path, without the query.
         path: &'a str,
-        /// The status of the answer.
+        /// Status of the answer.
         status: u16,
-        /// How long it took to the head of the answer.
+        /// Time to the head of the answer.
         milliseconds: f64,
     },
-    /// The server takes no more, and finishes what it took.
+    /// The server accepts no more work, and finishes the rest.
     Stopping {
-        /// Lines that wait or are worked on.
+        /// Number of lines that wait or are worked on.
         waiting: usize,
     },
     /// The server has ended.
     Stopped {
-        /// Connections that were still open, and were cut off.
+        /// Number of connections that were still open, and were cut off.
         cut_off: usize,
     },
 }
 
-/// Who is told.
+/// Receiver of events.
 pub type Observer = std::sync::Arc<dyn Fn(&ServeEvent<'_>) + Send + Sync>;

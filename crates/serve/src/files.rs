@@ -1,4 +1,4 @@
-//! Translated files that wait to be fetched.
+//! Translated files, stored until they are fetched.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 
 use crate::error::Refusal;
 
-/// How long a file waits.
+/// Time for which a file is stored.
 const KEPT: Duration = Duration::from_secs(30 * 60);
-/// The most files that wait, and bytes of them; the oldest make room.
+/// Largest number of stored files; the oldest make room.
 const FILES: usize = 64;
 const BYTES: usize = 16 << 20;
 
-/// Translated files that wait to be fetched, in memory.
+/// Translated files in memory, stored until they are fetched.
 #[derive(Debug, Default)]
 pub(crate) struct Files(Mutex<VecDeque<Waiting>>);
 
 #[derive(Debug)]
 struct Waiting {
-    /// By which it is asked for: whoever knows it may have the file.
+    /// Secret of its address: whoever knows it may have the file.
     secret: String,
     name: String,
     content: String,
@@ -26,7 +26,7 @@ struct Waiting {
 }
 
 impl Files {
-    /// Keeps a file for a while, and tells by what name it is asked for.
+    /// Stores a file for a while, and returns the name for its address.
     ///
     /// # Errors
     /// When the system has no random bits.
@@ -46,7 +46,7 @@ impl Files {
         let now = file.since;
         waiting.push_back(file);
         let mut bytes: usize = waiting.iter().map(|file| file.content.len()).sum();
-        // The newest may be asked for, whatever its size.
+        // The newest is stored whatever its size.
         while waiting.len() > 1
             && (waiting.len() > FILES
                 || bytes > BYTES
@@ -56,7 +56,7 @@ impl Files {
         }
     }
 
-    /// The name and the content of a file.
+    /// Name and content of a file.
     pub(crate) fn find(&self, asked: &str) -> Option<(String, String)> {
         let secret = asked.split('.').next().unwrap_or_default();
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,8 +65,8 @@ impl Files {
     }
 }
 
-/// A name of letters, digits, dots, hyphens and underscores of ASCII, which goes into addresses and
-/// headers as it is.
+/// Replaces a name by one of ASCII letters, digits, dots, hyphens and underscores, which addresses
+/// and headers accept as it is.
 fn plain(name: &str) -> String {
     let fits = |character: char| {
         if character.is_ascii_alphanumeric() || ".-_".contains(character) { character } else { '_' }

@@ -1,4 +1,4 @@
-//! Trained runs behind a page and an API.
+//! HTTP server for trained runs, with a page and an API.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -18,8 +18,8 @@
 //! all cores. The alternative, a pool of threads that each answer a request, would search for one
 //! sentence on each core, which is slower than one search for all of them together.
 //!
-//! Nothing here prints, reads arguments or handles signals: what happens is told to an
-//! [`Observer`], and [`Stop`] asks a server to end.
+//! Nothing here prints, reads arguments or handles signals: an [`Observer`] receives events, and
+//! [`Stop`] ends a server.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

@@ -1,4 +1,4 @@
-//! What a server counts, in the text format that Prometheus reads.
+//! Counters of a server, in the text format of Prometheus.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
-/// The media type of what [`Metrics::text`] gives.
+/// Media type of [`Metrics::text`].
 pub(crate) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -50,12 +50,12 @@ pub(crate) struct Metrics {
     connections: Gauge,
 }
 
-/// From a millisecond to a minute.
+/// Histogram of times, from a millisecond to a minute.
 fn times() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 2.0, 17))
 }
 
-/// Lines of a batch.
+/// Histogram of the lines of a batch.
 fn sizes() -> Histogram {
     Histogram::new(exponential_buckets(1.0, 2.0, 10))
 }
@@ -129,13 +129,13 @@ impl Metrics {
         self.refused.get_or_create(&of(run)).inc();
     }
 
-    /// A request was dropped, in the middle of its computation where that had `begun`.
+    /// Counts a dropped request; `begun` says whether its computation had begun.
     pub(crate) fn abandoned(&self, run: &str, begun: bool) {
         self.abandoned.get_or_create(&of(run)).inc();
         self.cut_short.get_or_create(&of(run)).inc_by(u64::from(begun));
     }
 
-    /// A run begins to answer, or ceases to.
+    /// Records that a run begins or ceases to answer.
     pub(crate) fn is_up(&self, run: &str, is_up: bool) {
         self.up.get_or_create(&of(run)).set(i64::from(is_up));
         self.restarts.get_or_create(&of(run)).inc_by(u64::from(!is_up));
@@ -153,13 +153,13 @@ impl Metrics {
         self.connections.dec();
     }
 
-    /// Everything, with how many lines wait for each run.
+    /// All counters, with the number of waiting lines of each run.
     pub(crate) fn text<'r>(&self, waiting: impl Iterator<Item = (&'r str, usize)>) -> String {
         for (run, lines) in waiting {
             self.waiting.get_or_create(&of(run)).set(lines as i64);
         }
         let mut text = String::new();
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = encode(&mut text, &lock(&self.registry));
         text
     }

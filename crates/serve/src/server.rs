@@ -1,4 +1,4 @@
-//! Listening, and stopping.
+//! Start, work and end of a server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,19 +21,19 @@ use crate::page::Pages;
 use crate::routes::router;
 use crate::settings::ServeSettings;
 
-/// Asks a server to stop, from any thread.
+/// Handle that stops a server, from any thread.
 #[derive(Debug, Clone)]
 pub struct Stop(watch::Sender<bool>);
 
 impl Stop {
-    /// Asks it: it takes no more, finishes what it took, and ends.
+    /// Stops the server: it accepts no more work, finishes the rest, and ends.
     pub fn stop(&self) {
-        // Kept for a server that does not listen yet.
+        // Stored for a server that does not listen yet.
         self.0.send_replace(true);
     }
 }
 
-/// Loaded runs, and a socket at which clients can connect already.
+/// Loaded runs, and a socket to which clients can connect already.
 pub struct Server {
     app: Arc<App>,
     runtime: Runtime,
@@ -62,7 +62,7 @@ impl Server {
         }
         let names = names(&settings)?;
         if settings.runs.len() > 1 {
-            // Recipes may want different numbers of threads, and there is one pool.
+            // Recipes may request different numbers of threads, and there is one pool.
             taper_run::checks::choose_threads(0)?;
         }
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -92,26 +92,26 @@ impl Server {
             observer,
             pages: Pages::new()?,
             files: Files::default(),
-            // Draws differ from those of the server before.
+            // Draws differ from those of the last server.
             draws: AtomicU64::new(now.as_micros() as u64),
         });
         let (stop, _) = watch::channel(false);
         Ok(Self { app, runtime, listener, address, stop })
     }
 
-    /// Where it listens.
+    /// Address of the socket.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What asks it to stop.
+    /// Handle that stops this server.
     #[must_use]
     pub fn stop(&self) -> Stop {
         Stop(self.stop.clone())
     }
 
-    /// Answers until it is asked to stop, and then finishes what it took.
+    /// Answers requests until it is stopped, and then finishes accepted work.
     ///
     /// # Errors
     /// When the socket fails.
@@ -119,7 +119,7 @@ impl Server {
         let Self { app, runtime, listener, address, stop } = self;
         (app.observer)(&ServeEvent::Listening { address });
         let cut_off = runtime.block_on(accept(&app, listener, &stop));
-        // Connections that are cut off free what they wait for.
+        // Connections that are cut off release what they wait for.
         drop(runtime);
         app.engines.iter().for_each(Engine::finish);
         (app.observer)(&ServeEvent::Stopped { cut_off });
@@ -127,8 +127,8 @@ impl Server {
     }
 }
 
-/// Serves connections until the server is asked to stop and they have ended, or were given long
-/// enough to; says how many had not.
+/// Serves connections until the server is stopped and they have ended or exceeded a time limit;
+/// returns the number of those that had not ended.
 async fn accept(app: &Arc<App>, listener: TcpListener, stop: &watch::Sender<bool>) -> usize {
     let router = router(app);
     let places = Arc::new(Semaphore::new(app.limits().connections));
@@ -167,7 +167,7 @@ async fn accept(app: &Arc<App>, listener: TcpListener, stop: &watch::Sender<bool
     connections.len()
 }
 
-/// The next client. Where none can be taken, as when there are too many open files, that passes.
+/// Accepts the next client. Failures, such as too many open files, are temporary.
 async fn connect(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
@@ -177,10 +177,10 @@ async fn connect(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     }
 }
 
-/// The names of the runs: those of their folders.
+/// Names of the runs: those of their folders.
 ///
 /// # Errors
-/// When two have one name.
+/// When two runs have the same name.
 fn names(settings: &ServeSettings) -> Result<Vec<String>> {
     let mut names: Vec<String> = Vec::with_capacity(settings.runs.len());
     for root in &settings.runs {

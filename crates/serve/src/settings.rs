@@ -1,4 +1,4 @@
-//! What a server is told: where it listens, who may ask, and how much.
+//! Settings of a server: its address, its clients, its limits.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -6,28 +6,29 @@ use std::time::Duration;
 
 use taper_run::LoadSettings;
 
-/// How runs are served.
+/// Settings of a server.
 #[derive(Debug, Clone)]
 pub struct ServeSettings {
     /// Folders of the runs.
     pub runs: Vec<PathBuf>,
-    /// Which of their weights, and where to compute.
+    /// Weights and device of the runs.
     pub load: LoadSettings,
-    /// Where to listen; port 0 takes a free one.
+    /// Address to listen on; port 0 takes a free one.
     pub address: SocketAddr,
-    /// What clients must know, unless anybody may ask.
+    /// Key that clients must send. `None`: open to all.
     pub api_key: Option<String>,
-    /// Names by which clients may call a server that listens on the loopback address, beside
-    /// `localhost` and addresses: those of a proxy before it.
+    /// Names by which clients may call a server on the loopback address, beside `localhost` and
+    /// addresses: those of a proxy before it.
     pub hosts: Vec<String>,
-    /// Origins, such as `https://friend.example`, whose pages may ask from a browser; `*` for all.
+    /// Origins, such as `https://friend.example`, whose pages may send requests from a browser; `*`
+    /// for all.
     pub origins: Vec<String>,
-    /// Bounds.
+    /// Limits.
     pub limits: Limits,
 }
 
 impl ServeSettings {
-    /// Serves `runs` at a free port of the loopback address, to anybody.
+    /// Settings to serve `runs` at a free port of the loopback address, to anybody.
     #[must_use]
     pub fn of(runs: Vec<PathBuf>) -> Self {
         Self {
@@ -42,38 +43,40 @@ impl ServeSettings {
     }
 }
 
-/// What bounds the work and the memory of a server.
+/// Limits on the work and the memory of a server.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The most bytes of the body of a request.
+    /// Largest size of the body of a request in bytes.
     pub body_bytes: usize,
-    /// The most bytes of a picture.
+    /// Largest size of a picture in bytes.
     pub image_bytes: usize,
-    /// The most lines or texts of a request.
+    /// Largest number of lines or texts of a request.
     pub lines: usize,
-    /// The most tokens of a request, those of all its lines together.
+    /// Largest number of tokens of a request, all its lines together.
     pub tokens: usize,
-    /// The most tokens of a text whose attention is asked for: what is computed and sent grows with
-    /// their square.
+    /// Largest number of tokens of a text whose attention is requested: computation and answer grow
+    /// with their square.
     pub attention_tokens: usize,
-    /// The most tokens that are added to a prompt.
+    /// Largest number of tokens added to a prompt.
     pub new_tokens: usize,
-    /// The most hypotheses of a search, and alternatives and samples of an answer.
+    /// Largest number of hypotheses of a search, and of alternatives and samples of an answer.
     pub beam: usize,
-    /// The most work that waits for one run, all clients together: in lines of about 32 tokens that
-    /// are searched with the run's own beam. Work is not counted against lighter work.
+    /// Largest amount of waiting work for one run, all clients together: in lines of about 32
+    /// tokens that are searched with the run's own beam. Heavier work does not count against
+    /// lighter work.
     pub queue: usize,
-    /// The most work of a batch, in such lines; work that is more is done by itself.
+    /// Largest amount of work of a batch, in such lines; larger work is done alone.
     pub batch: usize,
-    /// The most connections at a time; others wait to be taken.
+    /// Largest number of connections at a time; others wait to be accepted.
     pub connections: usize,
-    /// The most of them that one client has, by its address; others are turned away with 503.
+    /// Largest number of connections of one client, by its address; further ones are turned away
+    /// with 503.
     pub client_connections: usize,
-    /// How long a request may wait and be worked on; then its work is given up.
+    /// Time limit for a request to wait and be worked on; then its work is dropped.
     pub answer: Duration,
-    /// How long a client may take to send a request, and may leave an answer unread.
+    /// Time limit for a client to send a request, and for an answer to stay unread.
     pub transfer: Duration,
-    /// How long what was taken may go on after the server is asked to stop.
+    /// Time limit for accepted work after the server is stopped.
     pub farewell: Duration,
 }
 

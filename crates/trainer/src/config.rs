@@ -59,7 +59,7 @@ impl Default for GuidedAlignmentConfig {
 }
 
 impl GuidedAlignmentConfig {
-    /// As the model takes it; none where nothing is guided.
+    /// Guidance for the model; `None` without guidance.
     #[must_use]
     pub const fn guidance(&self) -> Option<Guidance> {
         if self.weight == 0.0 {
@@ -220,14 +220,14 @@ impl Default for TrainingConfig {
 pub struct ConfigError {
     /// The key, below `training`.
     pub key: &'static str,
-    /// What it was set to.
+    /// Value that was set.
     pub value: String,
-    /// What it must be.
+    /// Requirement on the value.
     pub requirement: &'static str,
 }
 
 impl TrainingConfig {
-    /// What the model is trained towards.
+    /// Objective of the training.
     #[must_use]
     pub const fn objective(&self) -> Objective {
         Objective {

@@ -1,4 +1,4 @@
-//! Validation scores, the metric that is watched, and when to give up on improving it.
+//! Validation scores, the watched metric, and the decision to stop for want of improvement.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -100,7 +100,7 @@ pub struct Best {
     pub score: f64,
 }
 
-/// What early stopping remembers: the best score, and how long ago it was.
+/// State of early stopping: the best score, and the number of validations since.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EarlyStopping {

@@ -1,4 +1,4 @@
-//! What can go wrong in training and with checkpoints: what, where, and what to do about it.
+//! Errors of training and of checkpoints: fault, place and advice.
 
 use std::io;
 use std::path::PathBuf;
@@ -60,7 +60,7 @@ pub enum TrainError {
     /// The model or the optimizer failed.
     #[error("cannot {action} at update {step}")]
     Compute {
-        /// What was attempted.
+        /// Action that failed.
         action: &'static str,
         /// The update, from 1; 0 is before the first.
         step: u64,
@@ -77,7 +77,7 @@ pub enum TrainError {
         step: u64,
         /// Skipped updates in a row.
         in_a_row: u32,
-        /// What was not finite, or too high.
+        /// Value that was not finite, or too high.
         reason: String,
         /// The first parameter or layer at which it shows, or the batch.
         place: String,
@@ -131,7 +131,7 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    /// What went wrong between this process and others, if that is what it is.
+    /// Failure between this process and others, if it is one.
     #[must_use]
     pub fn between_processes(&self) -> Option<&ExchangeError> {
         match self {
@@ -148,7 +148,7 @@ pub enum CheckpointError {
     /// There is no checkpoint by that name.
     #[error("no checkpoint '{which}' in {}: there is {available}", root.display())]
     NotFound {
-        /// What was asked for.
+        /// Name of the requested checkpoint.
         which: String,
         /// Where.
         root: PathBuf,
@@ -178,7 +178,7 @@ pub enum CheckpointError {
     /// A file or directory could not be read or written.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was attempted.
+        /// Action that failed.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
@@ -200,7 +200,7 @@ pub enum CheckpointError {
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// How it shows.
+        /// Symptom.
         reason: String,
     },
     /// The checkpoint was saved by a later version of this program.

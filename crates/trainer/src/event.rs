@@ -1,4 +1,4 @@
-//! What happens during training, as values that serialise to one JSON line each.
+//! Events of training, as values that serialise to one JSON line each.
 //!
 //! Everything that depends on the clock is inside the field `timing`, so that two runs can be
 //! compared in all the rest.
@@ -19,7 +19,7 @@ pub struct Timing {
     /// Target tokens trained on per second since the log event before, where there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_per_second: Option<f64>,
-    /// What each of several processes did in its updates since the log event before; at the end, in
+    /// Times of each of several processes in its updates since the last log event; at the end, in
     /// all of its updates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<ProcessTime>,
@@ -52,7 +52,7 @@ pub struct ExpertLoad {
 }
 
 impl ExpertLoad {
-    /// None where nothing was sent.
+    /// Load of experts; `None` if nothing was sent to any.
     pub(crate) fn of(routing: Routing) -> Option<Self> {
         let share = |count: u64| count as f64 / routing.routed as f64;
         (!routing.is_empty())
@@ -60,22 +60,22 @@ impl ExpertLoad {
     }
 }
 
-/// An example of what the model makes of the validation text.
+/// Example of the model's output on the validation text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
-    /// What it is given.
+    /// Input of the model.
     pub source: String,
-    /// What it should make of it.
+    /// Expected output.
     pub reference: String,
-    /// What it makes of it.
+    /// Output of the model.
     pub hypothesis: String,
 }
 
-/// One thing that happened.
+/// Event of a training.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// Averages over the updates since the log event before.
+    /// Averages over the updates since the last log event.
     Log {
         /// Updates made.
         step: u64,
@@ -91,7 +91,7 @@ pub enum Event {
         /// How tokens were sent to experts, where there are any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         experts: Option<ExpertLoad>,
-        /// Share of target tokens predicted right; none where answers are numbers, whose squared
+        /// Share of target tokens predicted correctly; `None` if answers are numbers, whose squared
         /// error is the loss.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         accuracy: Option<f64>,
@@ -115,7 +115,7 @@ pub enum Event {
         step: u64,
         /// The pass over the data, from 0.
         epoch: u64,
-        /// What was measured.
+        /// Scores of the validation.
         scores: Scores,
         /// Whether the watched metric was better than ever before.
         improved: bool,
@@ -131,9 +131,9 @@ pub enum Event {
         step: u64,
         /// The pass over the data, from 0.
         epoch: u64,
-        /// What was not finite, or too high.
+        /// Value that was not finite, or too high.
         reason: String,
-        /// Where it came from: the first parameter or layer at which a value that is not finite
+        /// Place of the fault: the first parameter or layer at which a value that is not finite
         /// shows, or the batch whose loss is too high.
         place: String,
         /// Skipped updates since the last one that was made.
@@ -202,22 +202,22 @@ impl Event {
 
 /// Something that is told of each event as it happens.
 pub trait Observer {
-    /// Takes note of `event`.
+    /// Receives `event`.
     ///
     /// # Errors
-    /// Whatever keeps it from doing so; this ends training.
+    /// Any failure to do so; it ends training.
     fn observe(&mut self, event: &Event) -> Result<(), BoxError>;
 
-    /// Is told of each update that was made, which is no event: `step` updates and so many seconds
-    /// of training, for a display that moves.
+    /// Receives each update that was made, which is not an event: `step` updates and so many
+    /// seconds of training, for a moving display.
     ///
     /// # Errors
-    /// Whatever keeps it from showing it; this ends training.
+    /// Any failure to show it; it ends training.
     fn updated(&mut self, _step: u64, _seconds: f64) -> Result<(), BoxError> {
         Ok(())
     }
 
-    /// Makes durable what has been noted so far. Called before each checkpoint is saved, so that no
+    /// Makes all received events durable. Called before each checkpoint is saved, so that no
     /// checkpoint is ahead of the record.
     ///
     /// # Errors

@@ -26,8 +26,8 @@ impl ProcessTime {
         if all > 0.0 { self.waiting_seconds / all } else { 0.0 }
     }
 
-    /// The slowest of several processes, with its number: the others wait for it, so that it waits
-    /// least. None where there is one alone.
+    /// Slowest of several processes, with its number: the others wait for it, so that it waits
+    /// least. `None` for a single process.
     #[must_use]
     pub fn slowest(all: &[Self]) -> Option<(usize, &Self)> {
         let least = |one: &(usize, &Self), other: &(usize, &Self)| {

@@ -1,4 +1,4 @@
-//! What the loop trains on: micro-batches, fetched by position.
+//! Source of training data: micro-batches, fetched by position.
 
 use std::ops::Range;
 
@@ -31,9 +31,8 @@ pub trait Source {
     /// Puts the micro-batches at `places`, which are an update, into the order in which they are its
     /// leaves. This process asks for those in `own` next, and in the next update for as many more.
     ///
-    /// What comes of it depends on the places and the data alone. A source that knows what they
-    /// cost puts them so that processes have as much to do as each other, as [`balanced`] does;
-    /// otherwise they stay as they are.
+    /// The result depends on the places and the data alone. A source that knows costs sorts them so
+    /// that processes have equal work, like [`balanced`]; otherwise they stay as they are.
     ///
     /// [`balanced`]: crate::balanced
     ///

@@ -49,7 +49,7 @@ pub struct TeacherForced {
 }
 
 impl TeacherForced {
-    /// As named scores: `loss`, and of classes `nll`, `perplexity`, `accuracy`.
+    /// Named scores: `loss`, and for classes `nll`, `perplexity`, `accuracy`.
     #[must_use]
     pub fn scores(&self) -> Scores {
         let mut scores = Scores::default();
@@ -78,7 +78,7 @@ pub fn evaluate<M: Model>(
 /// As [`evaluate`], each batch in a pass of its own that `pass` gives.
 ///
 /// # Errors
-/// As [`evaluate`].
+/// See [`evaluate`].
 pub fn evaluate_under<M: Model>(
     model: &M,
     batches: impl IntoIterator<Item = Result<Batch, BoxError>>,

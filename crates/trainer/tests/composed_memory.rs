@@ -1,4 +1,4 @@
-//! What the composed operations take in memory, as GPUs run them, against the estimate of it.
+//! Memory of the composed operations, as GPUs run them, against its estimate.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,7 +40,7 @@ fn texts(rows: usize, length: usize) -> Sequences {
     Sequences::pack(&(0..rows).map(|row| text(row).collect::<Vec<u32>>()).collect::<Vec<_>>())
 }
 
-/// The most bytes at one time, forward and back, beside the weights and their gradients.
+/// Largest number of bytes at one time, forward and back, beside the weights and their gradients.
 fn counted(model: &impl Model, batch: &Batch) -> f64 {
     let mut gradients = Gradients::new(model.parameters()).unwrap();
     let mut run = || {

@@ -57,7 +57,7 @@ impl Source for Texts {
     }
 }
 
-/// What is to be learned by which layers in how many updates.
+/// Task, layers and number of updates of a lesson.
 struct Lesson {
     own: AttentionConfig,
     positions: Positions,
@@ -181,7 +181,7 @@ fn windows_that_end_before_the_words_teach_nothing() {
     Lesson { layers: 2, ..Lesson::new(own) }.learns_nothing(Task::Copy);
 }
 
-/// What is to be copied is at an even distance, and what is to be reversed at odd ones.
+/// Copied tokens are at an even distance, and reversed ones at odd ones.
 #[test]
 fn a_window_of_each_second_token_copies_and_does_not_reverse() {
     let own = AttentionConfig { window: 5, dilation: 2, ..of_kind(AttentionKind::Sparse) };
@@ -204,7 +204,7 @@ fn reformer() {
     Lesson { updates: 400, ..Lesson::new(own) }.learns();
 }
 
-/// Of a chunk of two words their mean tells both, by what positions have added to them.
+/// The mean of a chunk of two words shows both, by the positions added to them.
 #[test]
 fn hierarchical() {
     let own = AttentionConfig { chunk: 2, ..of_kind(AttentionKind::Hierarchical) };

@@ -16,7 +16,7 @@ use taper_trainer::{
     Trainer, TrainingConfig,
 };
 
-/// What stands between words, and what asks for one.
+/// Token between words, and token that asks for one.
 const NOISE: u32 = 4;
 const ASKS: u32 = 5;
 /// The first of the words.
@@ -24,7 +24,7 @@ const WORDS: u32 = 6;
 /// Different words of selective copying.
 const FEW: usize = 10;
 
-/// What is to be learned; a function of the seed and the position.
+/// Task to learn; a function of the seed and the position.
 #[derive(Debug, Clone, Copy)]
 enum Task {
     /// So many words at random places of a text, and after it as many times [`ASKS`]: each asks for

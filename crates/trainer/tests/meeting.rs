@@ -9,7 +9,7 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use taper_trainer::{Exchange, ExchangeError, Meeting, Sockets};
 
-/// What a greeting begins with, and the lengths of its parts.
+/// First bytes of a greeting, and the lengths of its parts.
 const MAGIC: &[u8] = b"TAPERNET";
 const VERSION: u32 = 3;
 const HELLO: usize = 54;
@@ -172,8 +172,8 @@ fn processes_of_another_number_are_told_once() {
     });
 }
 
-/// What a process says to whoever listens at its meeting place and pretends to be the first; as an
-/// answer it gets `answer` of its proof.
+/// Message of a process to a listener at its meeting place that pretends to be the first; it gets
+/// `answer` of its proof as an answer.
 fn deceived(answer: impl Fn(&[u8]) -> Vec<u8>) -> (Vec<u8>, ExchangeError) {
     let (listener, port) = listener();
     std::thread::scope(|scope| {

@@ -39,11 +39,11 @@ impl Default for BatchingConfig {
     }
 }
 
-/// The token budget that is yet to be found, `"auto"` in a recipe.
+/// Token budget that is yet to be found, `"auto"` in a recipe.
 pub const AUTO: usize = usize::MAX;
 
 impl BatchingConfig {
-    /// The token budget to plan with: the configured one, and the default until one has been found.
+    /// Token budget to plan with: the configured one, or the default until one has been found.
     #[must_use]
     pub fn planned_tokens(&self) -> usize {
         match self.max_tokens {

@@ -40,7 +40,7 @@ pub struct FieldsConfig {
     pub label: String,
 }
 
-/// A name, or the number of a column.
+/// Name, or number of a column.
 fn column<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     struct Column;
 
@@ -84,7 +84,7 @@ impl FieldsConfig {
         Named { key, chosen: &self.text, usual, may_be_number: false }
     }
 
-    /// The second of two texts.
+    /// Second of two texts.
     pub(crate) fn text_pair(&self) -> Named<'_> {
         let (key, usual) = ("data.fields.text_pair", "text_pair");
         Named { key, chosen: &self.text_pair, usual, may_be_number: false }

@@ -18,8 +18,8 @@ use crate::{
     RegressionConfig, Result, RunningTextConfig,
 };
 
-/// More tokens than any vocabulary in use has; the tokenizer's trainer reserves memory for as many
-/// as it is asked for.
+/// Largest size of a vocabulary, far above any in use: the tokenizer's trainer reserves memory for
+/// the requested size.
 const LARGEST_VOCABULARY: usize = 1 << 22;
 
 /// Where the text is and what becomes of it on the way to the model.
@@ -270,12 +270,12 @@ impl DataConfig {
         self.hold_out > 0 || !self.validation.is_empty()
     }
 
-    /// Whether the validation set is what was held out of the training text.
+    /// Whether the validation set is held out of the training text.
     pub(crate) fn holds_out(&self) -> bool {
         self.hold_out > 0 && self.validation.name() == HELD_OUT
     }
 
-    /// The corpora of the split called `name`: a test set, the training or the validation split, or
+    /// Corpora of the split called `name`: a test set, the training or the validation split, or
     /// else files of that stem in the corpus folder.
     pub fn split(&self, name: &str) -> Corpora {
         if let Some(corpus) = self.test.iter().find(|corpus| corpus.name() == name) {

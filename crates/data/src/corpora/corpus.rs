@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use super::FileList;
 use crate::{DataConfig, Error, FieldsConfig, Format, Result};
 
-/// Endings of compressed files, which are read as what is in them.
+/// Endings of compressed files, which are decompressed.
 const COMPRESSED: [&str; 2] = ["gz", "zst"];
 
-/// The weight that counts as one pass over a corpus an epoch.
+/// Weight of one pass over a corpus in each epoch.
 const ONCE: f64 = 1.0;
 
-/// More often than this an epoch goes through no corpus.
+/// Largest weight of a corpus in an epoch.
 const HEAVIEST: f64 = 1000.0;
 
 /// One corpus of sentence pairs: where it lies, and how training takes it.
@@ -88,12 +88,12 @@ fn is_once(weight: &f64) -> bool {
 }
 
 impl Corpus {
-    /// The corpus in the files of `stem` in the corpus folder.
+    /// Corpus in the files of `stem` in the corpus folder.
     pub fn of_stem(stem: &str) -> Self {
         Self { stem: stem.to_owned(), ..Self::default() }
     }
 
-    /// What it is called.
+    /// Name in reports.
     pub fn name(&self) -> String {
         if !self.name.is_empty() {
             return self.name.clone();
@@ -109,7 +109,7 @@ impl Corpus {
         }
     }
 
-    /// All that it names files by.
+    /// All lists of files in it.
     pub(super) fn files_mut(&mut self) -> [&mut FileList; 4] {
         let Self { source, target, file, links, .. } = self;
         [source, target, file, links]
@@ -120,11 +120,11 @@ impl Corpus {
         !is_empty(&self.links)
     }
 
-    /// How its pairs are stored.
+    /// Format of its pairs.
     ///
     /// # Errors
     ///
-    /// [`Error::Malformed`] where neither the name of the table nor the configuration says it.
+    /// [`Error::Malformed`] if neither the name of the table nor the configuration determines it.
     pub(crate) fn format(&self, config: &DataConfig) -> Result<Format> {
         if !is_empty(&self.source) {
             return Ok(Format::Text);
@@ -163,7 +163,7 @@ impl Corpus {
         if self.fields.is_default() { &config.fields } else { &self.fields }
     }
 
-    /// Refuses what cannot be a corpus; `key` is where it stands, and only training has weights.
+    /// Refuses an impossible corpus; `key` is its place, and only training has weights.
     pub(super) fn validate(&self, key: &'static str, of_training: bool) -> Result<()> {
         let wrong = |message: String| Err(Error::Config { key, message });
         let given = [!self.stem.is_empty(), !is_empty(&self.source), !is_empty(&self.file)];
@@ -221,12 +221,12 @@ impl Corpus {
     }
 }
 
-/// What a file is called, without its ending.
+/// Name of a file without its ending.
 fn stem_of(path: &Path) -> String {
     uncompressed(path).file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// What files are called that begin alike: that beginning, without the numbers that follow it.
+/// Common prefix of file names, without the numbers at its end.
 fn common_name(first: &Path, others: &[PathBuf]) -> String {
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut common = name(first);

@@ -1,4 +1,4 @@
-//! From patterns to the files that they match.
+//! Expansion of patterns to matching files.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -7,15 +7,16 @@ use super::patterns::{Match, is_pattern, matches, wildcards_of};
 use super::{Corpora, Corpus, FileList};
 use crate::{DataConfig, Error, Format, Result, Side};
 
-/// What pairs of sentences may be compressed by.
+/// Endings of compressed files of sentence pairs.
 const PAIR_ENDINGS: [&str; 3] = ["", ".gz", ".zst"];
 
-/// Puts the files of sentence pairs in place of the patterns of a split. Patterns that match nothing
-/// stay, for whoever reads them to refuse.
+/// Replaces the patterns of a split by the files of sentence pairs that they match. Patterns
+/// without a match stay, to be refused by the reader.
 ///
 /// # Errors
 ///
-/// If a pattern matches what is no file, or the files of two sides do not belong together.
+/// If a pattern matches something other than a file, or the files of two sides do not belong
+/// together.
 pub(crate) fn expand_pairs(config: &DataConfig, split: &mut Corpora) -> Result<()> {
     for corpus in &mut split.0 {
         if wildcards_of(Path::new(&corpus.stem)) > 0 {
@@ -26,7 +27,8 @@ pub(crate) fn expand_pairs(config: &DataConfig, split: &mut Corpora) -> Result<(
     Ok(())
 }
 
-/// As [`expand_pairs`], for corpora that have one kind of file, which may end in one of `endings`.
+/// Replaces patterns like [`expand_pairs`], for corpora with one kind of file, which may end in one
+/// of `endings`.
 pub(crate) fn expand_texts(
     config: &DataConfig,
     split: &mut Corpora,
@@ -53,7 +55,7 @@ fn expand_stem_of_pairs(config: &DataConfig, corpus: &mut Corpus) -> Result<()> 
         Format::Csv => named.file = path("csv").into(),
         Format::Jsonl => named.file = path("jsonl").into(),
         Format::Parquet => named.file = path("parquet").into(),
-        // Names in a data set are no files.
+        // Names in a data set are not files.
         Format::Hub => return Ok(()),
     }
     take_if_matched(corpus, named, &PAIR_ENDINGS)
@@ -63,7 +65,7 @@ fn without_stem(corpus: &Corpus) -> Corpus {
     Corpus { stem: String::new(), ..corpus.clone() }
 }
 
-/// Makes `corpus` the one `named` by patterns, if they match anything.
+/// Replaces `corpus` by the one `named` by patterns, if they match anything.
 fn take_if_matched(corpus: &mut Corpus, mut named: Corpus, endings: &[&str]) -> Result<()> {
     expand_files(&mut named, endings)?;
     let files = named.source.iter().chain(named.file.iter());
@@ -73,15 +75,15 @@ fn take_if_matched(corpus: &mut Corpus, mut named: Corpus, endings: &[&str]) -> 
     Ok(())
 }
 
-/// Puts the files in place of the patterns of a corpus. Those of the targets and of the word links
-/// come in the order of what they belong to.
+/// Replaces the patterns of a corpus by files. Files of targets and of word links are in the order
+/// of their sources.
 fn expand_files(corpus: &mut Corpus, endings: &[&str]) -> Result<()> {
     let Corpus { source, target, file, links, .. } = corpus;
     let lead = if file.is_empty() { source } else { file };
     let others = [target, links];
     let counts_fit = others.iter().all(|other| other.is_empty() || other.len() == lead.len());
     let any = |files: &FileList| files.iter().any(|path| is_pattern(path));
-    // What does not fit is refused when the corpus is validated.
+    // Faults are refused when the corpus is validated.
     if !counts_fit || !(any(lead) || others.iter().any(|other| any(other))) {
         return Ok(());
     }
@@ -103,17 +105,16 @@ fn expand_files(corpus: &mut Corpus, endings: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The files that a path names: what it matches if it is a pattern that matches something, else
-/// itself.
+/// Files that a path names: the matches if it is a pattern with any, else the path itself.
 fn named(path: &Path, endings: &[&str]) -> Result<Vec<Match>> {
     let found = if is_pattern(path) { matches(path, endings)? } else { Vec::new() };
     let itself = || vec![Match { path: path.to_owned(), stands_for: String::new() }];
     Ok(if found.is_empty() { itself() } else { found })
 }
 
-/// The files of the second pattern, each in the place of the file of the first that it belongs to:
-/// the one for which wildcards stand for the same. Where the two have different numbers of wildcards
-/// the files belong together in their order.
+/// Files of the second pattern, in the order of the files of the first to which they belong: those
+/// whose wildcards match the same text. If the numbers of wildcards differ, the files belong
+/// together in order.
 fn beside(
     (first, of_first): (&Path, &[Match]),
     (second, of_second): (&Path, Vec<Match>),

@@ -1,4 +1,4 @@
-//! The files of one side of a corpus, or of its table.
+//! Files of one side of a corpus, or of its table.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -8,16 +8,16 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Files that are read one after another as if they were one: none, one, or several.
+/// Files that are read one after another like a single file; may be empty.
 ///
 /// A recipe writes one as a string and several as a list of strings, each of which may be a pattern
-/// such as `train.*.gz`, until [`Task::expand`](crate::Task::expand) has put the files there that
-/// it matches.
+/// such as `train.*.gz`, until [`Task::expand`](crate::Task::expand) has replaced it by the files
+/// that it matches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FileList(Vec<PathBuf>);
 
 impl FileList {
-    /// The first of them, or an empty path.
+    /// First file, or an empty path.
     pub(crate) fn first_path(&self) -> &Path {
         self.0.first().map_or(Path::new(""), PathBuf::as_path)
     }

@@ -1,4 +1,4 @@
-//! Where pairs of sentences lie: a name in the corpus folder, two files, one table, or several of
+//! Places of sentence pairs: a name in the corpus folder, two files, one table, or several of
 //! these.
 
 mod corpus;
@@ -22,24 +22,24 @@ pub use self::files::FileList;
 pub(crate) use self::patterns::{NO_MATCH, is_pattern};
 use crate::{Error, Result};
 
-/// The corpora of a split, one after the other; none where the list is empty.
+/// Corpora of a split, in order; may be empty.
 ///
 /// A recipe writes one as a name or as a table, and several as a list of these.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Corpora(pub Vec<Corpus>);
 
 impl Corpora {
-    /// What the split is called: the names of its corpora.
+    /// Name of the split: the names of its corpora.
     pub fn name(&self) -> String {
         self.iter().map(Corpus::name).collect::<Vec<_>>().join("+")
     }
 
-    /// The paths in it, for whoever knows what they are relative to.
+    /// All paths in it, to be resolved.
     pub fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         self.0.iter_mut().flat_map(Corpus::files_mut).flat_map(|files| files.iter_mut())
     }
 
-    /// The same without any path.
+    /// Copy without any path.
     #[must_use]
     pub fn without_paths(&self) -> Self {
         let mut plain = self.clone();
@@ -49,13 +49,13 @@ impl Corpora {
         plain
     }
 
-    /// Refuses what cannot be read, before any file is touched.
+    /// Refuses impossible corpora, before any file is touched.
     pub(crate) fn validate(&self, key: &'static str, of_training: bool) -> Result<()> {
         self.iter().try_for_each(|corpus| corpus.validate(key, of_training))
     }
 
-    /// Refuses corpora that say more than which file they are, as those of sentence pairs may.
-    /// `instead` is what this task has.
+    /// Refuses corpora with keys beyond their files, which those of sentence pairs may have.
+    /// `instead` names the alternative for this task.
     pub(crate) fn require_plain(&self, key: &'static str, instead: &str) -> Result<()> {
         let plain = |corpus: &Corpus| Corpus {
             stem: corpus.stem.clone(),
@@ -79,7 +79,7 @@ impl Deref for Corpora {
 }
 
 impl From<&str> for Corpora {
-    /// The one corpus of this stem; none where it is empty.
+    /// Single corpus of this stem; none if it is empty.
     fn from(stem: &str) -> Self {
         Self(if stem.is_empty() { Vec::new() } else { vec![Corpus::of_stem(stem)] })
     }
@@ -155,7 +155,7 @@ impl<'de> Deserialize<'de> for Corpora {
     }
 }
 
-/// A corpus as it stands in a list.
+/// Corpus as an entry of a list.
 struct Named(Corpus);
 
 impl<'de> Deserialize<'de> for Named {

@@ -1,8 +1,8 @@
-//! Patterns of file names, as shells have them: `*` stands for any characters, `?` for one, `[a-c]`
-//! for one of a range and `[!a-c]` for one outside it. No wildcard stands for a `/`.
+//! Patterns of file names, like in shells: `*` stands for any characters, `?` for one, `[a-c]` for
+//! one of a range and `[!a-c]` for one outside it. No wildcard stands for a `/`.
 //!
-//! What the wildcards of a pattern stand for is kept for each file, since it tells which file of
-//! the other side belongs to it. A library of patterns was rejected because none tells that.
+//! The text that the wildcards match is recorded for each file, since it shows which file of the
+//! other side belongs to it. A library of patterns was rejected because none reports that.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -11,19 +11,19 @@ use super::uncompressed;
 use crate::files::not_a_file;
 use crate::{Error, Result};
 
-/// What to do where a pattern matches nothing.
+/// Advice if a pattern matches nothing.
 pub(crate) const NO_MATCH: &str = "no file matches this pattern; * stands for any characters of one name, ? for one, [a-c] for \
      one of a range, and one in a recipe is relative to the recipe";
 
-/// A file that a pattern matches.
+/// File that a pattern matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Match {
     pub(super) path: PathBuf,
-    /// What the wildcards stand for, with a `/` after each.
+    /// Text that the wildcards match, with a `/` after each.
     pub(super) stands_for: String,
 }
 
-/// Whether a path is a pattern rather than the path of something that is there.
+/// Whether a path is a pattern rather than the path of an existing file.
 pub(crate) fn is_pattern(path: &Path) -> bool {
     let has_wildcards = |part: Component<'_>| matches!(part, Component::Normal(name) if wildcards(&name.to_string_lossy()) > 0);
     path.components().any(has_wildcards) && !path.exists()
@@ -38,13 +38,13 @@ fn wildcards(name: &str) -> usize {
     parts(name).iter().filter(|part| !matches!(part, Part::Character(_))).count()
 }
 
-/// The files that `pattern` matches, with one of `endings` behind it: by name, byte for byte. Of a
-/// file that is there both plain and compressed, only the plain one is one of them. Names that begin
-/// with a dot are matched by patterns that do.
+/// Files that `pattern` matches, with one of `endings` after it, in the order of the bytes of their
+/// names. Of a file that exists both plain and compressed, only the plain one counts. Names that
+/// begin with a dot are matched only by patterns that do.
 ///
 /// # Errors
 ///
-/// If it matches a folder or anything else that is no regular file, or a folder cannot be read.
+/// If it matches a folder or anything else that is not a regular file, or a folder cannot be read.
 pub(super) fn matches(pattern: &Path, endings: &[&str]) -> Result<Vec<Match>> {
     if pattern.components().any(|part| part.as_os_str().to_string_lossy().contains("**")) {
         let message =
@@ -76,7 +76,7 @@ pub(super) fn matches(pattern: &Path, endings: &[&str]) -> Result<Vec<Match>> {
     Ok(found.into_values().collect())
 }
 
-/// Whatever is there that `pattern` matches.
+/// Every path that `pattern` matches.
 fn walk(pattern: &Path) -> Result<Vec<Match>> {
     let mut found = vec![Match { path: PathBuf::new(), stands_for: String::new() }];
     for component in pattern.components() {
@@ -115,15 +115,15 @@ fn walk(pattern: &Path) -> Result<Vec<Match>> {
     Ok(found)
 }
 
-/// A part of a pattern.
+/// Part of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
     Character(char),
-    /// `?`
+    /// One character: `?`.
     One,
-    /// `*`
+    /// Any characters: `*`.
     Any,
-    /// `[…]`: characters from one to another, or others than these.
+    /// Characters of ranges, or outside of them: `[…]`.
     Of(Vec<(char, char)>, bool),
 }
 
@@ -139,7 +139,7 @@ impl Part {
     }
 }
 
-/// The parts of a pattern for one name. A `[` that is not closed stands for itself.
+/// Parts of a pattern for one name. A `[` that is not closed stands for itself.
 fn parts(pattern: &str) -> Vec<Part> {
     let characters: Vec<char> = pattern.chars().collect();
     let (mut parts, mut at) = (Vec::new(), 0);
@@ -184,15 +184,15 @@ fn ranges(characters: &[char]) -> Vec<(char, char)> {
     ranges
 }
 
-/// What the wildcards of a pattern stand for in `name`, each as short as it can be, with a `/` after
-/// each; nothing where the pattern does not match. Takes time in proportion to the product of the
-/// two lengths at most.
+/// Text of the wildcards of a pattern in `name`, each as short as possible, with a `/` after each;
+/// `None` if the pattern does not match. Takes time at most proportional to the product of the two
+/// lengths.
 fn matched(parts: &[Part], name: &str) -> Option<String> {
     let name: Vec<char> = name.chars().collect();
-    // Where in the name each wildcard so far begins and ends.
+    // Begin and end in the name of each wildcard so far.
     let mut spans: Vec<(usize, usize)> = Vec::new();
     let (mut part, mut at) = (0, 0);
-    // The last `*`: where it is in the pattern, and which of the wildcards it is.
+    // The last `*`: its place in the pattern, and its index among the wildcards.
     let mut last: Option<(usize, usize)> = None;
     while part < parts.len() || at < name.len() {
         match parts.get(part) {
@@ -207,7 +207,7 @@ fn matched(parts: &[Part], name: &str) -> Option<String> {
                 }
                 (part, at) = (part + 1, at + 1);
             }
-            // The last `*` stands for one character more.
+            // The last `*` stands for one more character.
             _ => {
                 let (star, wildcard) = last?;
                 spans.truncate(wildcard + 1);

@@ -1,18 +1,18 @@
-//! Images as training varies them: each a function of (seed, epoch, image).
+//! Augmentation of training images: each a function of (seed, epoch, image).
 
 use crate::ImagesConfig;
 use crate::draws::Draws;
 
-/// The key of these draws.
+/// Key of these draws.
 const PURPOSE: u64 = 9;
-/// A rectangle that is erased has from and up to these shares of an image.
+/// Smallest and largest share of an image that an erased rectangle covers.
 const ERASED: (f64, f64) = (0.02, 0.4);
-/// Its height by its width lies between this and its inverse.
+/// Smallest ratio of its height to its width; the largest is the inverse.
 const FLATTEST: f64 = 0.3;
-/// So many rectangles are drawn until one fits into the image.
+/// Number of attempts to draw a rectangle that fits into the image.
 const RECTANGLES: u64 = 100;
 
-/// Cuts a window of the image's own size out of the image with a black margin, and turns it round in
+/// Crops a window of the image's own size out of the image with a black margin, and flips it in
 /// half of the cases (He et al. 2016, section 4.2); then a rectangle of it may be erased.
 ///
 /// # Panics
@@ -32,7 +32,7 @@ pub(crate) fn augment(
     }
 }
 
-/// A window of the image with a margin, turned round or not.
+/// Crops a window of the image with a margin, flipped or not.
 fn cut_out(pixels: &mut Vec<u8>, settings: &ImagesConfig, draws: Draws) {
     let (size, margin) = (settings.size, settings.crop_padding);
     // To the right and down; below 0 to the left and up.
@@ -58,8 +58,8 @@ fn cut_out(pixels: &mut Vec<u8>, settings: &ImagesConfig, draws: Draws) {
     *pixels = varied;
 }
 
-/// Gives each pixel of a rectangle, in each channel, a value drawn at random (Zhong et al. 2020,
-/// "Random Erasing Data Augmentation", algorithm 1 and its constants).
+/// Gives each pixel of a rectangle, in each channel, a random value (Zhong et al. 2020, "Random
+/// Erasing Data Augmentation", algorithm 1 and its constants).
 fn erase(pixels: &mut [u8], size: usize, draws: Draws) {
     let between =
         |index: u64, (least, most): (f64, f64)| least + draws.unit(index) * (most - least);
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(varied(&settings(0, false), 1, 2, 3), whole);
         for image in 0..30 {
             let window = varied(&settings(1, false), 1, 2, image);
-            // A row of the second channel is that of the first with 16 added, black kept.
+            // A row of the second channel is the first one's with 16 added; black stays black.
             for (first, second) in window[..16].iter().zip(&window[16..]) {
                 assert_eq!(if *first == 0 { 0 } else { first + 16 }, *second);
             }
@@ -142,7 +142,7 @@ mod tests {
             let height = span(places[0] / 20, places[places.len() - 1] / 20);
             let width = span(*columns.iter().min().unwrap(), *columns.iter().max().unwrap());
             assert!(height * width <= 160, "{height} x {width}");
-            // A value drawn is 0 once in 256 times.
+            // A drawn value is 0 once in 256 times.
             assert!(places.len() * 20 >= 17 * height * width, "{height} x {width}: {places:?}");
             erased.push(height * width);
         }

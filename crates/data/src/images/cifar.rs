@@ -34,7 +34,7 @@ pub(super) fn file(config: &DataConfig, corpus: &Corpus) -> Result<PathBuf> {
 #[derive(Debug)]
 pub(super) struct CifarImages {
     records: Records,
-    /// Labels before the pixels of an image, of which the last counts.
+    /// Number of labels before the pixels of an image, of which the last counts.
     labels: usize,
     classes: Vec<u32>,
 }
@@ -43,8 +43,8 @@ pub(super) struct CifarImages {
 ///
 /// # Errors
 ///
-/// If it is missing or of another size than whole images have, images are not to be of 32 x 32
-/// pixels in three channels, or a label is not listed.
+/// If it is missing or its size is not a multiple of an image's, images are not configured as 32 x
+/// 32 pixels in three channels, or a label is not listed.
 pub(super) fn open(config: &DataConfig, corpus: &Corpus) -> Result<CifarImages> {
     let settings = &config.images;
     let path = file(config, corpus)?;

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use super::{Images, Pixels};
 use crate::{Corpus, DataConfig, Error, ImagesConfig, Result};
 
-/// What the files may end in.
+/// Endings of the files.
 const ENDINGS: [&str; 3] = ["png", "jpg", "jpeg"];
 
-/// The files of a corpus with their classes, by class and then by name.
+/// Files of a corpus with their classes, by class and then by name.
 ///
 /// # Errors
 ///
-/// [`Error::Missing`] where a class has no folder, and [`Error::Malformed`] for a folder that is no
-/// class and a file that is no image.
+/// [`Error::Missing`] if a class has no folder, and [`Error::Malformed`] for a folder that is not a
+/// class and a file that is not an image.
 pub(super) fn files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<(PathBuf, u32)>> {
     let folder = if corpus.stem.is_empty() {
         corpus.file.first_path().to_owned()
@@ -53,7 +53,7 @@ pub(super) fn files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<(PathBuf
     Ok(files)
 }
 
-/// What a folder holds and does not hide, by name.
+/// Entries of a folder that are not hidden, by name.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let failed = |error| Error::io(folder, error);
     let mut found = Vec::new();
@@ -79,7 +79,7 @@ pub(super) struct FolderImages {
 ///
 /// # Errors
 ///
-/// As [`files`].
+/// The errors of [`files`].
 pub(super) fn open(config: &DataConfig, corpus: &Corpus) -> Result<FolderImages> {
     let (paths, classes) = files(config, corpus)?.into_iter().unzip();
     Ok(FolderImages { paths, classes, settings: config.images.clone() })

@@ -1,5 +1,5 @@
-//! The IDX format of MNIST (LeCun et al. 1998) and of the data sets that took its place: a file of
-//! images and one of labels.
+//! IDX format of MNIST (LeCun et al. 1998) and of its replacements: a file of images and one of
+//! labels.
 
 use std::path::{Path, PathBuf};
 
@@ -7,14 +7,14 @@ use super::Images;
 use super::records::Records;
 use crate::{Corpus, DataConfig, Error, Result};
 
-/// What a file begins with: two zeros, the type of unsigned bytes, the number of dimensions.
+/// First bytes of a file: two zeros, the type of unsigned bytes, the number of dimensions.
 const IMAGES: [u8; 4] = [0, 0, 8, 3];
 const LABELS: [u8; 4] = [0, 0, 8, 1];
 /// Bytes before the first pixel, and before the first label.
 const IMAGES_HEADER: usize = 16;
 const LABELS_HEADER: usize = 8;
 
-/// How the two files of `train` are called after it.
+/// Endings of the names of the two files after `train`.
 const NAMES: [[&str; 2]; 2] =
     [["-images-idx3-ubyte", "-labels-idx1-ubyte"], ["-images.idx3-ubyte", "-labels.idx1-ubyte"]];
 
@@ -66,8 +66,8 @@ pub(super) struct IdxImages {
 ///
 /// # Errors
 ///
-/// If one is missing, cut off or of another format, if they disagree in their number, if images are
-/// not of `data.images.size`, or a label is not listed.
+/// If one is missing, cut off or of another format, if their numbers differ, if images are not of
+/// `data.images.size`, or a label is not listed.
 pub(super) fn open(config: &DataConfig, corpus: &Corpus) -> Result<IdxImages> {
     let settings = &config.images;
     let [images_path, labels_path] = files(config, corpus)?;
@@ -110,7 +110,7 @@ pub(super) fn open(config: &DataConfig, corpus: &Corpus) -> Result<IdxImages> {
         Ok(number + LABELS_HEADER as u64)
     })?;
     let mut bytes = Vec::new();
-    // As many as there are images, whose file is that long.
+    // As many as there are images, whose file has that length.
     labels.read(LABELS_HEADER as u64, count as usize, &mut bytes)?;
     let class = |(index, &label): (usize, &u8)| match usize::from(label) {
         listed if listed < settings.labels.len() => Ok(u32::from(label)),
@@ -125,7 +125,7 @@ pub(super) fn open(config: &DataConfig, corpus: &Corpus) -> Result<IdxImages> {
     Ok(IdxImages { images, bytes: settings.size * settings.size, classes })
 }
 
-/// Refuses a file that begins otherwise.
+/// Refuses a file that does not begin with these bytes.
 fn require_magic(path: &Path, header: &[u8], expected: [u8; 4]) -> Result<()> {
     if header.starts_with(&expected) {
         return Ok(());
@@ -138,7 +138,7 @@ fn require_magic(path: &Path, header: &[u8], expected: [u8; 4]) -> Result<()> {
     Err(Error::Malformed { path: path.to_owned(), message })
 }
 
-/// The number of four bytes from `at` on, the highest first.
+/// Number in four bytes from `at` on, the highest first.
 fn word(header: &[u8], at: usize) -> u64 {
     header[at..at + 4].iter().fold(0, |sum, &byte| sum << 8 | u64::from(byte))
 }

@@ -1,19 +1,19 @@
-//! What a JPEG or PNG file tells before a pixel is decoded: whether a JPEG goes on to its end, and how
-//! the picture is to be turned.
+//! Properties of a JPEG or PNG file before decoding: whether a JPEG is complete, and the
+//! orientation of the picture.
 
 use image::metadata::Orientation;
 
-/// The bytes with which PNG and TIFF files, and what EXIF data and XMP packets in a JPEG, begin.
+/// First bytes of PNG and TIFF files, and of EXIF data and XMP packets in a JPEG.
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
 const EXIF: &[u8] = b"Exif\0\0";
 const XMP: &[u8] = b"http://ns.adobe.com/xap/1.0/\0";
 
-/// Markers of a JPEG that are looked at, each behind a byte `0xFF`.
+/// Relevant markers of a JPEG, each after a byte `0xFF`.
 const END: u8 = 0xD9;
 const SCAN: u8 = 0xDA;
 const APPLICATION_1: u8 = 0xE1;
 
-/// The tag of EXIF data that tells the orientation.
+/// Tag of the orientation in EXIF data.
 const ORIENTATION: u16 = 0x0112;
 
 /// Whether a file is a JPEG.
@@ -23,13 +23,13 @@ pub(super) fn is_jpeg(bytes: &[u8]) -> bool {
 
 /// Whether a JPEG has the marker that ends it.
 ///
-/// libjpeg, and so Pillow, waits for it. What follows the marker counts for nothing.
+/// libjpeg, and so Pillow, waits for it. Bytes after the marker are ignored.
 pub(super) fn is_whole(jpeg: &[u8]) -> bool {
     segments(jpeg).any(|(marker, _)| marker == END)
 }
 
-/// The orientation of a picture by its EXIF data or, where these do not tell it, by its XMP packet, as
-/// Pillow's `exif_transpose` finds it.
+/// Orientation of a picture by its EXIF data or, without it there, by its XMP packet, as Pillow's
+/// `exif_transpose` finds it.
 pub(super) fn orientation(bytes: &[u8]) -> Orientation {
     let mut exif = None;
     let mut xmp = None;
@@ -55,8 +55,8 @@ pub(super) fn orientation(bytes: &[u8]) -> Orientation {
     number.and_then(Orientation::from_exif).unwrap_or(Orientation::NoTransforms)
 }
 
-/// The markers of a JPEG in order, each with the content of its segment; those between entropy-coded
-/// data too, up to where the file is cut off.
+/// Markers of a JPEG in order, each with the content of its segment; also markers between
+/// entropy-coded data, up to the end of the file.
 fn segments(jpeg: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut rest = jpeg;
     std::iter::from_fn(move || {
@@ -64,7 +64,7 @@ fn segments(jpeg: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
             let at = rest.iter().position(|&byte| byte == 0xFF)?;
             let marker = *rest.get(at + 1)?;
             match marker {
-                // A byte 0xFF of the data is followed by 0, and one that fills up by another.
+                // A data byte 0xFF is followed by 0, and a padding byte by another 0xFF.
                 0 => rest = &rest[at + 2..],
                 0xFF => rest = &rest[at + 1..],
                 // Restarts, the beginning and the end have no content.
@@ -84,7 +84,7 @@ fn segments(jpeg: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
-/// The chunks of a PNG file, each by its type and content.
+/// Chunks of a PNG file: type and content of each.
 fn chunks(png: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut rest = &png[PNG.len()..];
     std::iter::from_fn(move || {
@@ -97,7 +97,7 @@ fn chunks(png: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// The number of the orientation in EXIF data, which are a TIFF file.
+/// Orientation number in EXIF data, which are a TIFF file.
 fn in_exif(exif: &[u8]) -> Option<u32> {
     let is_big = match exif.get(..4)? {
         b"II*\0" => false,
@@ -125,7 +125,7 @@ fn in_exif(exif: &[u8]) -> Option<u32> {
     }
 }
 
-/// The number of the orientation in an XMP packet: an attribute or the text of an element.
+/// Orientation number in an XMP packet: an attribute or the text of an element.
 fn in_xmp(xmp: &[u8]) -> Option<u32> {
     let digit = |name: &[u8]| {
         let at = xmp.windows(name.len()).position(|window| window == name)?;

@@ -1,9 +1,8 @@
-//! Images on disk, read one by one: what is larger than the memory stays where it is.
+//! Images on disk, read one by one, so that they may exceed memory.
 //!
-//! The readers of `candle-datasets` take whole files into tensors, and only what is not compressed;
-//! this crate knows no tensor. Here a file of records is read where an image lies in it, and an
-//! image of a folder is decoded when a batch wants it. Only what is compressed as a whole is held
-//! in memory, decompressed.
+//! The readers of `candle-datasets` read whole files into tensors, and only uncompressed ones; this
+//! crate has no tensors. Here an image is read from its place in a file of records, and an image of
+//! a folder is decoded on demand. Only files compressed as a whole are in memory, decompressed.
 
 pub(crate) mod augmentation;
 mod cifar;
@@ -31,10 +30,10 @@ use crate::{Corpora, DataConfig, Error, ImageFormat, Result};
 
 /// Images with their classes.
 pub(crate) trait Images: Debug + Send + Sync {
-    /// The class of each, in order; where they have captions in place of classes, 0.
+    /// Class of each, in order; 0 for images with captions.
     fn classes(&self) -> &[u32];
 
-    /// The captions of an image; none where images have classes.
+    /// Captions of an image; empty for images with classes.
     fn captions(&self, _image: usize) -> &[String] {
         &[]
     }
@@ -43,7 +42,7 @@ pub(crate) trait Images: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// If it cannot be read, or is none.
+    /// If it cannot be read, or is not an image.
     fn read(&self, image: usize, pixels: &mut Vec<u8>) -> Result<()>;
 }
 
@@ -70,11 +69,11 @@ pub(crate) fn files(config: &DataConfig, split: &Corpora) -> Result<Vec<PathBuf>
     Ok(files)
 }
 
-/// The images of a split, one corpus after the other.
+/// Images of a split, corpus after corpus.
 ///
 /// # Errors
 ///
-/// If a file is missing or is not what the format says, or there is no image.
+/// If a file is missing or not of its format, or there is no image.
 pub(crate) fn open(config: &DataConfig, split: &Corpora) -> Result<Split> {
     let mut corpora: Vec<Box<dyn Images>> = Vec::new();
     for corpus in split.iter() {
@@ -97,7 +96,7 @@ pub(crate) fn open(config: &DataConfig, split: &Corpora) -> Result<Split> {
     Ok(split)
 }
 
-/// The images of several corpora.
+/// Images of several corpora.
 #[derive(Debug)]
 pub(crate) struct Split {
     corpora: Vec<Box<dyn Images>>,
@@ -106,7 +105,7 @@ pub(crate) struct Split {
 }
 
 impl Split {
-    /// What the split is called.
+    /// Name of the split.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -129,7 +128,7 @@ impl Images for Split {
 }
 
 impl Split {
-    /// The corpus of an image, and its number there.
+    /// Corpus of an image, and its number there.
     fn place(&self, mut image: usize) -> (&dyn Images, usize) {
         for corpus in &self.corpora {
             match image.checked_sub(corpus.classes().len()) {

@@ -12,7 +12,7 @@ use super::raster::Raster;
 use crate::files::{not_a_file, read_regular, write_atomically};
 use crate::{Error, ImagesConfig, Result};
 
-/// A picture may be as wide and as high as this, and take so many bytes on disk and decoded.
+/// Largest width and height of a picture.
 const MOST_PIXELS: u32 = 16_384;
 const MOST_BYTES: u64 = 256 << 20;
 
@@ -21,13 +21,13 @@ const MOST_BYTES: u64 = 256 << 20;
 pub struct Pixels(pub Vec<u8>);
 
 impl Pixels {
-    /// Decodes a PNG or JPEG file, turned as its metadata say, and brings it to the size of
-    /// `settings` in its channels.
+    /// Decodes a PNG or JPEG file, applies its orientation, and converts it to the size and
+    /// channels of `settings`.
     ///
     /// # Errors
     ///
     /// If the file is neither, is cut off or damaged, is larger than 16,384 pixels on a side, or
-    /// comes out in another size than the model reads.
+    /// does not get the model's size.
     pub fn of_file(path: &Path, settings: &ImagesConfig) -> Result<Self> {
         if let Some(kind) = not_a_file(path) {
             return Err(malformed(path, format!("is {kind}, where an image is expected")));
@@ -36,11 +36,11 @@ impl Pixels {
         Self::read(&bytes, path, settings)
     }
 
-    /// As [`Pixels::of_file`], of the bytes of such a file.
+    /// Decodes like [`Pixels::of_file`], from the bytes of a file.
     ///
     /// # Errors
     ///
-    /// As for [`Pixels::of_file`].
+    /// See [`Pixels::of_file`].
     pub fn of_bytes(bytes: &[u8], settings: &ImagesConfig) -> Result<Self> {
         Self::read(bytes, Path::new("the picture"), settings)
     }
@@ -56,11 +56,11 @@ fn malformed(path: &Path, message: String) -> Error {
     Error::Malformed { path: path.to_owned(), message }
 }
 
-/// The picture of the file that has these `bytes`, upright; errors name `path`.
+/// Upright picture of a file with these `bytes`; errors name `path`.
 ///
 /// # Errors
 ///
-/// If it is no PNG or JPEG, is cut off, damaged or too large.
+/// If it is not a PNG or JPEG, or is cut off, damaged or too large.
 pub(super) fn turned(bytes: &[u8], path: &Path) -> Result<DynamicImage> {
     if is_jpeg(bytes) && !is_whole(bytes) {
         let message = "is a JPEG that is cut off: its end is missing; fetch or copy it again, or \
@@ -77,7 +77,7 @@ pub(super) fn turned(bytes: &[u8], path: &Path) -> Result<DynamicImage> {
     Ok(picture)
 }
 
-/// The picture of a PNG file, as it is stored there.
+/// Picture of a PNG file, as stored.
 fn decoded(bytes: &[u8]) -> image::ImageResult<DynamicImage> {
     let mut limits = Limits::default();
     limits.max_image_width = Some(MOST_PIXELS);
@@ -92,7 +92,7 @@ fn decoded(bytes: &[u8]) -> image::ImageResult<DynamicImage> {
 ///
 /// # Errors
 ///
-/// If there are not as many values as the picture has, or the file cannot be written.
+/// If the number of values is not that of the picture, or the file cannot be written.
 pub fn write_png(path: &Path, width: u32, height: u32, values: &[u8]) -> Result<()> {
     let mut bytes = Cursor::new(Vec::new());
     image::write_buffer_with_format(

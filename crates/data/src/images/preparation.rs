@@ -1,5 +1,5 @@
-//! From a picture of any shape to the square that a model reads, in the order of Transformers' image
-//! processors: resize, then cut out the middle.
+//! From a picture of any shape to the square for a model, in the order of Transformers' image
+//! processors: resize, then crop the middle.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,15 +22,15 @@ pub enum Resize {
     None,
 }
 
-/// A side is at most so long, and a picture has at most so many pixels, while it is resized.
+/// Largest side, and number of pixels, of a picture while it is resized.
 const LONGEST_SIDE: usize = 1 << 16;
 const MOST_PIXELS: usize = 1 << 26;
 
-/// A picture as the model reads it.
+/// Prepares a picture for a model.
 ///
 /// # Errors
 ///
-/// In words, if it comes out in another size.
+/// In words, if it does not get the right size.
 pub(super) fn prepared(picture: Raster, settings: &ImagesConfig) -> Result<Raster, String> {
     let (height, width) = resized_shape((picture.height, picture.width), settings);
     let sides = 1..=LONGEST_SIDE;
@@ -57,7 +57,7 @@ pub(super) fn prepared(picture: Raster, settings: &ImagesConfig) -> Result<Raste
     ))
 }
 
-/// The height and width of a picture once it is resized; roundings are those of Transformers.
+/// Height and width of a picture after resizing, rounded like in Transformers.
 fn resized_shape((height, width): (usize, usize), settings: &ImagesConfig) -> (usize, usize) {
     let whole = |share: f64| share as usize;
     let (first, second) = match settings.resize_to[..] {

@@ -1,4 +1,4 @@
-//! A decoded picture on its way to a model: grey or coloured, of any shape.
+//! Decoded picture on its way to a model: grey or coloured, of any shape.
 
 use image::DynamicImage;
 
@@ -7,13 +7,13 @@ use image::DynamicImage;
 pub(super) struct Raster {
     pub(super) height: usize,
     pub(super) width: usize,
-    /// 1 or 3.
+    /// Number of channels, 1 or 3.
     pub(super) channels: usize,
     pub(super) values: Vec<u8>,
 }
 
 impl Raster {
-    /// A picture as grey for 1 channel, or as red, green and blue for 3, as Pillow converts it.
+    /// Converts a picture to grey for 1 channel, or to red, green and blue for 3, like Pillow.
     ///
     /// Transparency is left out, not blended. Of 16 bits the upper 8 count, as Pillow has it for
     /// colours; 16-bit grey it cuts off at 255, which leaves most pictures white.
@@ -27,7 +27,7 @@ impl Raster {
             values = values.as_chunks().0.iter().map(upper).collect();
         }
         let pixels = values.chunks_exact(stored);
-        // Grey may have an alpha channel behind it, and so may colours.
+        // Grey may have an alpha channel after it, and so may colours.
         let values = match (channels, stored < 3) {
             (1, true) => pixels.map(|pixel| pixel[0]).collect(),
             (1, false) => pixels.map(|pixel| grey([pixel[0], pixel[1], pixel[2]])).collect(),
@@ -37,10 +37,10 @@ impl Raster {
         Self { height: height as usize, width: width as usize, channels, values }
     }
 
-    /// The middle of the picture, `height` by `width` pixels; black beyond its edges.
+    /// Middle of the picture, `height` by `width` pixels; black outside its edges.
     ///
-    /// Where a margin is odd, the side to the right and below has the pixel more of it, as
-    /// `center_crop` of Transformers has it without torchvision.
+    /// An odd margin has its additional pixel on the right or below, like `center_crop` of
+    /// Transformers without torchvision.
     pub(super) fn middle(self, height: usize, width: usize) -> Self {
         let start = |from: usize, to: usize| (from as isize - to as isize).div_euclid(2);
         let (top, left) = (start(self.height, height), start(self.width, width));
@@ -61,7 +61,7 @@ impl Raster {
         Self { height, width, values, ..self }
     }
 
-    /// The values channel by channel, row by row.
+    /// Values channel by channel, row by row.
     pub(super) fn planes(self) -> Vec<u8> {
         if self.channels == 1 {
             return self.values;
@@ -71,7 +71,7 @@ impl Raster {
     }
 }
 
-/// The grey of a colour by Rec. 601, as Pillow's `convert("L")` rounds it.
+/// Grey value of a colour by Rec. 601, rounded like Pillow's `convert("L")`.
 fn grey([red, green, blue]: [u8; 3]) -> u8 {
     let sum = u32::from(red) * 19_595 + u32::from(green) * 38_470 + u32::from(blue) * 7_471;
     ((sum + 0x8000) >> 16) as u8

@@ -1,4 +1,4 @@
-//! Files of records of one size, read where a record lies.
+//! Files of records of one size, read in place.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,7 +8,7 @@ use crate::files::{not_a_file, read_at};
 use crate::text::lines::{is_compressed, open_stream};
 use crate::{Error, Result};
 
-/// A file of records behind a header.
+/// File of records after a header.
 #[derive(Debug)]
 pub(super) struct Records {
     path: PathBuf,
@@ -18,18 +18,18 @@ pub(super) struct Records {
 
 #[derive(Debug)]
 enum Content {
-    /// Of a file that was compressed.
+    /// Content of a compressed file.
     Held(Vec<u8>),
     OnDisk(File),
 }
 
 impl Records {
-    /// Opens `path`. Of a file that is compressed, `length` says by its first `header` bytes how long
-    /// the content is, so that no more of it is taken than there should be.
+    /// Opens `path`. For a compressed file, `length` computes the length of the content from its
+    /// first `header` bytes, so that no more is decompressed.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read or decompressed, or is shorter or longer than `length` says.
+    /// If the file cannot be read or decompressed, or does not have the length of `length`.
     pub(super) fn open(
         path: &Path,
         header: usize,
@@ -49,7 +49,7 @@ impl Records {
         }
         let (content, found) = if is_compressed(path) {
             let expected = length(&bytes, None)?;
-            // One byte more tells a file that goes on.
+            // One more byte shows that a file is longer.
             let rest = expected.saturating_sub(header as u64).saturating_add(1);
             stream.take(rest).read_to_end(&mut bytes).map_err(io)?;
             let found = bytes.len() as u64;
@@ -74,11 +74,11 @@ impl Records {
         self.length
     }
 
-    /// Reads `count` bytes that begin at `at`.
+    /// Reads `count` bytes from `at` on.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read any more.
+    /// If the file can no longer be read.
     pub(super) fn read(&self, at: u64, count: usize, into: &mut Vec<u8>) -> Result<()> {
         into.clear();
         match &self.content {

@@ -1,10 +1,10 @@
-//! Resizing as Pillow does it, to the bit: the settings of image models, and their weights, are made
-//! with it.
+//! Resizing equal to Pillow's, to the bit: the settings of image models, and their weights, depend
+//! on it.
 //!
 //! A value of the result is a mean of the values around its place, weighted by a filter that is
-//! stretched where a picture becomes smaller (antialiasing). Weights have 22 bits behind the point,
-//! and what stands between the passes along rows and along columns is rounded to 8 bits.
-//! (Pillow, `src/libImaging/Resample.c` and, for the nearest pixel, `Geometry.c`.)
+//! stretched if a picture becomes smaller (antialiasing). Weights have 22 fractional bits, and the
+//! result between the passes along rows and along columns is rounded to 8 bits. (Pillow,
+//! `src/libImaging/Resample.c` and, for the nearest pixel, `Geometry.c`.)
 
 use std::f64::consts::PI;
 
@@ -31,15 +31,15 @@ pub enum Resampling {
     Hamming,
 }
 
-/// Bits behind the point of a weight.
+/// Number of fractional bits of a weight.
 const PRECISION: u32 = 22;
 
 impl Resampling {
-    /// Each at its number in Pillow.
+    /// All filters, each at its number in Pillow.
     pub const ALL: [Self; 6] =
         [Self::Nearest, Self::Lanczos, Self::Bilinear, Self::Bicubic, Self::Box, Self::Hamming];
 
-    /// Pixels on each side that count where a picture keeps its size.
+    /// Radius of the filter in pixels, for a picture that keeps its size.
     fn support(self) -> f64 {
         match self {
             Self::Nearest => 0.0,
@@ -50,7 +50,7 @@ impl Resampling {
         }
     }
 
-    /// The weight of a pixel at the distance `x`.
+    /// Weight of a pixel at the distance `x`.
     fn weight(self, x: f64) -> f64 {
         let sinc = |x: f64| if x == 0.0 { 1.0 } else { (x * PI).sin() / (x * PI) };
         let distance = x.abs();
@@ -72,23 +72,23 @@ impl Resampling {
     }
 }
 
-/// The pixels of a line that one of the result is made of.
+/// Pixels of a line that contribute to one of the result.
 struct Window {
     first: usize,
     weights: Vec<i64>,
 }
 
-/// The windows of `to` pixels made of `from`.
+/// Windows of `to` pixels made of `from`.
 fn windows(from: usize, to: usize, by: Resampling) -> Vec<Window> {
     let scale = from as f64 / to as f64;
     let stretch = scale.max(1.0);
     let support = by.support() * stretch;
     let window = |at: usize| {
         let center = (at as f64 + 0.5) * scale;
-        // A cast takes what is below 0 as 0, and else rounds down.
+        // A cast turns negative numbers into 0, and rounds others down.
         let first = (center - support + 0.5) as usize;
         let end = ((center + support + 0.5) as usize).min(from);
-        // A product and no quotient, as there.
+        // A product instead of a quotient, like in Pillow.
         let narrowing = 1.0 / stretch;
         let weight = |pixel: usize| by.weight((pixel as f64 - center + 0.5) * narrowing);
         let weights: Vec<f64> = (first..end).map(weight).collect();
@@ -102,18 +102,18 @@ fn windows(from: usize, to: usize, by: Resampling) -> Vec<Window> {
     (0..to).map(window).collect()
 }
 
-/// A sum of weighted values as a value.
+/// Converts a sum of weighted values to a value.
 fn rounded(sum: i64) -> u8 {
     ((sum + (1 << (PRECISION - 1))) >> PRECISION).clamp(0, 255) as u8
 }
 
 impl Raster {
-    /// The same picture in `height` rows of `width` pixels, which are at least 1.
+    /// Resizes the picture to `height` rows of `width` pixels, which are at least 1.
     pub(super) fn resized(self, height: usize, width: usize, by: Resampling) -> Self {
         if by == Resampling::Nearest {
             return self.of_nearest(height, width);
         }
-        // Which pass comes first, Pillow 13 decides by how much either takes away.
+        // Pillow 13 chooses the first pass by the reduction of either.
         let [fewer_rows, fewer_columns] =
             [(self.height, height), (self.width, width)].map(|(from, to)| from as i64 - to as i64);
         match fewer_rows > 0 && fewer_rows > 2 * fewer_columns {
@@ -122,7 +122,7 @@ impl Raster {
         }
     }
 
-    /// Rows of `width` pixels.
+    /// Resizes to rows of `width` pixels.
     fn resized_across(self, width: usize, by: Resampling) -> Self {
         if width == self.width {
             return self;
@@ -145,7 +145,7 @@ impl Raster {
         Self { width, values, ..self }
     }
 
-    /// `height` rows.
+    /// Resizes to `height` rows.
     fn resized_down(self, height: usize, by: Resampling) -> Self {
         if height == self.height {
             return self;
@@ -166,9 +166,9 @@ impl Raster {
         Self { height, values, ..self }
     }
 
-    /// Each pixel that which lies where its centre falls.
+    /// Takes for each pixel the one under its centre.
     fn of_nearest(&self, height: usize, width: usize) -> Self {
-        // Added up step by step, as Pillow does it: a product rounds otherwise.
+        // Added up step by step, like in Pillow: a product rounds differently.
         let places = |from: usize, to: usize| {
             let step = from as f64 / to as f64;
             let next = move |at: &f64| Some(at + step);

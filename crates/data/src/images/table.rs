@@ -1,4 +1,4 @@
-//! Tables of captions: a line has the path of a PNG or JPEG file, a tab, and what is said of it.
+//! Tables of captions: a line has the path of a PNG or JPEG file, a tab, and a caption of it.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use super::{Images, Pixels};
 use crate::tasks::running_text::reader::corpus_files;
 use crate::{Corpus, DataConfig, Error, ImagesConfig, LineReader, Result};
 
-/// What the name of a table may end in.
+/// Endings of the name of a table.
 const ENDINGS: [&str; 4] = ["", ".tsv", ".tsv.gz", ".tsv.zst"];
 
-/// The table of a corpus, and each picture once.
+/// Table of a corpus, and each picture once.
 ///
 /// # Errors
 ///
@@ -75,7 +75,7 @@ fn read(tables: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<Vec<String>>)> {
 pub(super) struct TableImages {
     paths: Vec<PathBuf>,
     captions: Vec<Vec<String>>,
-    /// 0 for each.
+    /// Class 0 for each.
     classes: Vec<u32>,
     settings: ImagesConfig,
 }
@@ -84,7 +84,7 @@ pub(super) struct TableImages {
 ///
 /// # Errors
 ///
-/// As [`files`].
+/// The errors of [`files`].
 pub(super) fn open(config: &DataConfig, corpus: &Corpus) -> Result<TableImages> {
     let (paths, captions) = read(&corpus_files(config, corpus, &ENDINGS)?)?;
     let classes = vec![0; paths.len()];

@@ -16,7 +16,7 @@ pub(crate) struct CsvRecords {
     reader: csv::Reader<Bounded>,
     read_since: Arc<AtomicU64>,
     columns: Columns,
-    /// The first row, where it is text.
+    /// First row, if it is text.
     first: Option<csv::StringRecord>,
     row: csv::StringRecord,
 }
@@ -42,7 +42,7 @@ impl CsvRecords {
         })
     }
 
-    /// The texts of the next row.
+    /// Texts of the next row.
     pub(super) fn next_record(&mut self) -> Result<Option<Vec<String>>> {
         match self.first.take() {
             Some(first) => self.row = first,
@@ -79,8 +79,8 @@ fn fault(path: &Path, error: csv::Error) -> Error {
     }
 }
 
-/// Text of which one row cannot take more than [`LONGEST_LINE`] bytes: a quote that is never closed
-/// would make the rest of the file a single row.
+/// Text with rows of at most [`LONGEST_LINE`] bytes: a quote that is never closed would make the
+/// rest of the file a single row.
 struct Bounded {
     inner: Box<dyn BufRead + Send>,
     read_since: Arc<AtomicU64>,

@@ -11,7 +11,7 @@ use crate::{Error, LineReader, Result};
 pub(crate) struct LineRecords {
     lines: LineReader,
     shape: Shape,
-    /// The first line, where it has been looked at and is text.
+    /// First line, if it has been examined and is text.
     first: Option<String>,
 }
 
@@ -21,7 +21,7 @@ enum Shape {
 }
 
 impl LineRecords {
-    /// Opens a file of columns and looks at its first line.
+    /// Opens a file of columns and examines its first line.
     pub(super) fn open_columns(path: &Path, wanted: &Wanted<'_>) -> Result<Self> {
         let mut lines = LineReader::open(path)?;
         let first = lines.next_line()?;
@@ -72,7 +72,7 @@ fn json_texts(line: &str, fields: &[Field]) -> Result<Vec<String>, String> {
 
 fn json_text(record: &Value, field: &Field) -> Result<String, String> {
     for path in &field.paths {
-        // A key may itself hold a dot; it wins over a nested one.
+        // A key may itself contain a dot; it takes precedence over a nested one.
         let found = record
             .get(path)
             .or_else(|| path.split('.').try_fold(record, |value, key| value.get(key)));

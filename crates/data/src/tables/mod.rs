@@ -15,15 +15,15 @@ use self::lines::LineRecords;
 pub(crate) use self::named::Named;
 use self::parquet::ParquetRecords;
 
-/// What is asked of each record: some of its fields, in this order.
+/// Fields requested of each record, in this order.
 pub(crate) struct Wanted<'a> {
-    /// Where each stands in records with named fields.
+    /// Place of each in records with named fields.
     pub(crate) fields: Vec<Field>,
-    /// Finds their columns in a table of this first row, and says whether the row is a header.
+    /// Finds their columns in a table with this first row, and returns whether the row is a header.
     pub(crate) columns: &'a FindColumns<'a>,
 }
 
-/// Of the first row of a table, the columns that are wanted, and whether the row is a header.
+/// Function from the first row of a table to the wanted columns, and whether the row is a header.
 pub(crate) type FindColumns<'a> = dyn Fn(&[&str]) -> Result<(Columns, bool)> + 'a;
 
 /// A field of records with names.
@@ -36,7 +36,7 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// The error of a record without this field, which has those that are `present`.
+    /// Error for a record without this field, which lists the `present` ones.
     fn missing(&self, present: &[&str]) -> String {
         let paths = self.paths.join(" or ");
         match present {
@@ -50,21 +50,21 @@ impl Field {
     }
 }
 
-/// Columns that are wanted, counted from 0.
+/// Wanted columns, counted from 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Columns {
     pub(crate) places: Vec<usize>,
-    /// As many as the first line has, and so every other; `None` where columns are asked for by
-    /// their numbers and nothing says how many there are.
+    /// Number of columns of the first line, and so of every other; `None` if columns are chosen by
+    /// number and nothing gives their count.
     pub(crate) count: Option<usize>,
 }
 
 impl Columns {
-    /// The texts of a row of cells that a `separator` stands between.
+    /// Texts of a row of cells, divided by `separator`.
     ///
     /// # Errors
     ///
-    /// In words, where the row is too short, or has more or fewer columns than the first line.
+    /// In words, if the row is too short, or has more or fewer columns than the first line.
     fn of(&self, row: &[&str], separator: &str) -> Result<Vec<String>, String> {
         let last = self.places.iter().max().copied().unwrap_or(0);
         if last >= row.len() {
@@ -86,7 +86,7 @@ impl Columns {
     }
 }
 
-/// The kind of table that a file is by its name, which may end in `.gz` or `.zst`; `None` for others.
+/// Kind of table by a file's name, which may end in `.gz` or `.zst`; `None` for others.
 pub(crate) fn table_format(path: &Path) -> Option<Format> {
     let plain = uncompressed(path);
     let ending = plain.extension()?.to_string_lossy().to_lowercase();
@@ -104,7 +104,7 @@ pub(crate) fn table_format(path: &Path) -> Option<Format> {
 ///
 /// # Errors
 ///
-/// [`Error::Malformed`] with what to do.
+/// [`Error::Malformed`] with advice.
 pub fn require_plain_text(path: &Path) -> Result<()> {
     let is_tsv = table_format(path) == Some(Format::Tsv);
     if is_tsv || table_format(path).is_none() && !is_json(path) {
@@ -120,7 +120,7 @@ pub(crate) fn is_json(path: &Path) -> bool {
     uncompressed(path).extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json"))
 }
 
-/// Reads the records of a table one after the other.
+/// Reader of the records of a table, one after the other.
 pub(crate) enum Table {
     Lines(LineRecords),
     Csv(CsvRecords),
@@ -142,7 +142,7 @@ impl Table {
         })
     }
 
-    /// The texts that are wanted of the next record; `None` after the last.
+    /// Wanted texts of the next record; `None` after the last.
     ///
     /// # Errors
     ///

@@ -1,20 +1,20 @@
-//! Tables whose fields have a usual name, or the one that `[data.fields]` gives them.
+//! Tables whose fields have usual names, unless `[data.fields]` changes them.
 
 use std::path::Path;
 
 use super::{Columns, Field, Table, Wanted};
 use crate::{Error, Format, Result};
 
-/// A field of a table.
+/// Field of a table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Named<'a> {
-    /// Its key in a recipe.
+    /// Key in a recipe.
     pub(crate) key: &'static str,
-    /// What the recipe says: a name, the number of a column from 1, or nothing.
+    /// Value in the recipe: a name, the number of a column from 1, or empty.
     pub(crate) chosen: &'a str,
-    /// Its name where the recipe says nothing.
+    /// Default name.
     pub(crate) usual: &'static str,
-    /// Whether it may be a number or a truth value.
+    /// Whether numbers and truth values are allowed.
     pub(crate) may_be_number: bool,
 }
 
@@ -23,7 +23,7 @@ impl Named<'_> {
         if self.chosen.is_empty() { self.usual } else { self.chosen }
     }
 
-    /// The place of a column that is chosen by its number.
+    /// Index of a column chosen by number.
     fn number(&self) -> Option<usize> {
         self.chosen.parse::<usize>().ok()?.checked_sub(1)
     }
@@ -46,7 +46,7 @@ impl Table {
     }
 }
 
-/// The columns of a table whose first row is `first`; it is a header unless all are chosen by number.
+/// Columns of a table whose first row is `first`; it is a header unless all are chosen by number.
 fn columns(path: &Path, named: &[Named<'_>], first: &[&str]) -> Result<(Columns, bool)> {
     let has_header = !named.iter().all(|named| named.number().is_some());
     let place = |named: &Named<'_>| {

@@ -27,7 +27,7 @@ impl ParquetRecords {
         Self { files, current: None, wanted }
     }
 
-    /// The texts of the next row.
+    /// Texts of the next row.
     pub(super) fn next_record(&mut self) -> Result<Option<Vec<String>>> {
         loop {
             if let Some((path, rows, number)) = &mut self.current {
@@ -85,8 +85,8 @@ impl ParquetRecords {
     }
 }
 
-/// What the library makes of the file at `path`. It panics at some files that are damaged, instead
-/// of refusing them.
+/// Result of the library for the file at `path`. It panics at some damaged files instead of
+/// refusing them.
 fn surviving<T>(path: &Path, read: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {
     let reason = match catch_unwind(AssertUnwindSafe(read)) {
         Ok(Ok(found)) => return Ok(found),
@@ -107,7 +107,7 @@ fn row_text(row: &Row, wanted: &Wanted) -> Result<String, String> {
     for path in &wanted.paths {
         match field(row, path) {
             Some(Field::Str(text)) => return Ok(text.clone()),
-            // A missing sentence is an empty one, for cleaning to count.
+            // A missing sentence becomes an empty one, which cleaning counts.
             Some(Field::Null) => return Ok(String::new()),
             Some(
                 value @ (Field::Bool(_)

@@ -88,7 +88,7 @@ impl Fingerprint {
     /// Refuses a text that has changed since this was taken.
     ///
     /// # Errors
-    /// [`Error::Changed`], or a file cannot be read any more.
+    /// [`Error::Changed`], or a file can no longer be read.
     pub(crate) fn still_holds(&self) -> Result<()> {
         let paths: Vec<PathBuf> = self.files.iter().map(|file| file.path.clone()).collect();
         let now = Self::take(&paths, Some(self))?;
@@ -103,7 +103,7 @@ impl Fingerprint {
     /// As [`Fingerprint::still_holds`], without reading files of which size and time are the same.
     ///
     /// # Errors
-    /// As [`Fingerprint::still_holds`].
+    /// See [`Fingerprint::still_holds`].
     pub(crate) fn seems_to_hold(&self) -> Result<()> {
         let now = SystemTime::now();
         for file in &self.files {

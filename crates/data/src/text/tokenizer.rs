@@ -97,7 +97,7 @@ impl Tokenizer {
     ///
     /// # Errors
     ///
-    /// As for [`Tokenizer::train`].
+    /// See [`Tokenizer::train`].
     pub(crate) fn train_for(
         layout: Layout,
         config: &TokenizerConfig,
@@ -393,7 +393,7 @@ impl Tokenizer {
     ///
     /// # Errors
     ///
-    /// As for [`Tokenizer::encode`].
+    /// See [`Tokenizer::encode`].
     pub fn encode_batch<S: AsRef<str> + Sync>(&self, texts: &[S]) -> Result<Vec<Vec<u32>>> {
         texts.par_iter().map(|text| self.encode(text.as_ref())).collect()
     }
@@ -417,7 +417,7 @@ impl Tokenizer {
     ///
     /// # Errors
     ///
-    /// As for [`Tokenizer::decode`].
+    /// See [`Tokenizer::decode`].
     pub fn decode_batch(&self, rows: &[Vec<u32>]) -> Result<Vec<String>> {
         rows.par_iter().map(|ids| self.decode(ids)).collect()
     }
@@ -439,7 +439,7 @@ impl Tokenizer {
     ///
     /// # Errors
     ///
-    /// As for [`Tokenizer::encode`].
+    /// See [`Tokenizer::encode`].
     pub fn tokens(&self, text: &str) -> Result<Vec<String>> {
         let ids = self.encode(text)?;
         Ok(ids.into_iter().filter_map(|id| self.token(id)).collect())

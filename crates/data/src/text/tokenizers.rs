@@ -56,7 +56,7 @@ impl TokenizerPair {
     ///
     /// # Errors
     ///
-    /// As for [`Tokenizer::load`].
+    /// See [`Tokenizer::load`].
     pub fn load(directory: &Path) -> Result<Self> {
         let source = directory.join(SOURCE_FILE);
         if source.exists() {

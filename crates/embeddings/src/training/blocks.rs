@@ -9,7 +9,7 @@ use crate::lanes::{Lanes, add, add_each_other, dot, fill, groups, logistic};
 /// depends on how many there are.
 pub(super) const BLOCKS: usize = 16;
 
-/// Of so many pairs the loss of one is reckoned.
+/// Number of pairs for each pair whose loss is computed.
 const LOSS_OF: usize = 16;
 
 /// A matrix whose row r is row r / 16 of block r mod 16: rows come in order of frequency, and each
@@ -31,7 +31,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// Of rows within their blocks.
+    /// Pair of rows within their blocks.
     #[inline(always)]
     pub(super) fn new(input: u32, output: u32, belong_together: bool) -> Self {
         Self { input, output: output << 1 | u32::from(belong_together) }
@@ -153,9 +153,9 @@ fn step<S: Simd>(
 
 /// Adds rows to others, each of one block of a matrix.
 pub(super) struct RowSums<'a> {
-    /// What is added to.
+    /// Vectors to add to.
     pub(super) to: &'a mut [Lanes],
-    /// What is added.
+    /// Vectors to add.
     pub(super) from: &'a [Lanes],
     /// Rows of `from`, each with the row of `to` that it is added to.
     pub(super) rows: &'a [(u32, u32)],

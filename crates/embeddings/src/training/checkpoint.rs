@@ -17,7 +17,7 @@ use super::vocabulary::Counted;
 use crate::lanes::{LANES, Lanes};
 use crate::{Error, Format, Result};
 
-/// What was asked for.
+/// File with the settings of the training.
 pub(super) const RECORD: &str = "embeddings.json";
 /// The words and their counts.
 pub(super) const VOCABULARY: &str = "vocabulary.txt";
@@ -26,7 +26,7 @@ pub(super) const CHECKPOINT: &str = "checkpoint.safetensors";
 /// Most bytes of a record, and of the head of a checkpoint.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// What a training is of.
+/// Identity of a training.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Record {
     /// The version of this layout.

@@ -13,7 +13,7 @@ use crate::Result;
 /// Pieces of a chunk, whose windows are made in parallel: a fixed number, as that of blocks.
 pub(super) const PIECES: usize = super::blocks::BLOCKS;
 
-/// What random numbers are drawn for.
+/// Purpose of random draws.
 const KEEPING: u64 = 1;
 const WINDOWS: u64 = 2;
 

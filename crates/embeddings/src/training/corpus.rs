@@ -32,13 +32,13 @@ pub(super) struct Place {
 pub(super) struct Sentences<'a> {
     files: &'a [PathBuf],
     lowercase: bool,
-    /// Of the current file.
+    /// Stream of the current file.
     stream: Box<dyn BufRead + Send>,
     place: Place,
     /// A word that is not read to its end.
     word: Vec<u8>,
     lowered: String,
-    /// What has been read so far, where that is wanted.
+    /// Hash of the text read so far, if requested.
     hash: Option<Sha256>,
 }
 

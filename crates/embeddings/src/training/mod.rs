@@ -39,10 +39,10 @@ use vocabulary::{Vocabulary, hash_file};
 
 pub use settings::{Architecture, Limits, TrainingSettings};
 
-/// What random numbers of the first vectors are drawn for.
+/// Purpose of the random draws of the first vectors.
 const FIRST: u64 = 3;
 
-/// What happens in a training.
+/// Event of a training.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// While words were counted, memory ran short: those that had come `most` times or less so far
@@ -172,7 +172,7 @@ struct Training<'a> {
     limits: &'a Limits,
 }
 
-/// What learns from a chunk.
+/// Method that learns from a chunk.
 enum Learner {
     SkipGram(skip_gram::SkipGram),
     Cbow(cbow::Cbow),

@@ -1,10 +1,10 @@
-//! What training is told.
+//! Settings of training.
 
 use std::time::Duration;
 
 use crate::{Error, Format, Result};
 
-/// What predicts what.
+/// Direction of prediction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Architecture {
@@ -15,11 +15,11 @@ pub enum Architecture {
     Cbow,
 }
 
-/// What vectors come of: with the same settings and text, the same vectors.
+/// Settings that determine the vectors: the same settings and text give the same vectors.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainingSettings {
-    /// What predicts what.
+    /// Direction of prediction.
     pub architecture: Architecture,
     /// Numbers of a vector.
     pub dimensions: usize,
@@ -41,7 +41,7 @@ pub struct TrainingSettings {
     pub max_words: Option<usize>,
     /// Whether upper case is made lower.
     pub lowercase: bool,
-    /// What random numbers are drawn from.
+    /// Seed of random numbers.
     pub seed: u64,
 }
 
@@ -64,7 +64,7 @@ impl Default for TrainingSettings {
     }
 }
 
-/// What does not change the vectors.
+/// Settings that do not change the vectors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of memory that training may take.
@@ -109,7 +109,7 @@ impl TrainingSettings {
 
     /// Refuses a vocabulary of so many words that training would take more than `allowed` bytes.
     pub(super) fn check_memory(&self, words: usize, allowed: Option<u64>) -> Result<()> {
-        /// Of the words themselves and their table.
+        /// Bytes of a word and its entry in the table.
         const WORD: u64 = 120;
         let Some(allowed) = allowed else { return Ok(()) };
         let row = 2 * 64 * crate::lanes::groups(self.dimensions) as u64;

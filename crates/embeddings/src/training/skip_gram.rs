@@ -18,8 +18,8 @@ impl SkipGram {
 
     /// Learns from a chunk. Returns the sum of losses of some pairs, and how many they are.
     ///
-    /// As in word2vec's program, the vector that is learned is that of the word around, and what it
-    /// predicts is the word in the middle: over a text, that comes to the same pairs.
+    /// Like in word2vec's program, the vector of the context word is learned, and it predicts the
+    /// word in the middle: over a whole text, the pairs are the same.
     pub(super) fn learn(
         &mut self,
         chunk: &Chunk,

@@ -14,7 +14,7 @@ use crate::{Error, Result};
 /// Bytes that a word takes while it is counted, beside its letters.
 const COUNTED: u64 = 48;
 
-/// What a pass over a text gives.
+/// Result of a pass over a text.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Counted {
     /// Words of the text, with those that are too rare.
@@ -130,9 +130,9 @@ impl Vocabulary {
 
     /// The part of each word that is learned from, in units of 2⁻³².
     ///
-    /// Of a word that makes up the part f of the text, √(t/f) + t/f is kept: what word2vec's
-    /// program does, where Mikolov et al. 2013, "Distributed representations of words and phrases
-    /// and their compositionality", equation 5, has 1 − √(t/f) dropped.
+    /// Share of a word's occurrences that is kept: √(t/f) + t/f for a word that makes up the part f
+    /// of the text, like word2vec's program; Mikolov et al. 2013, "Distributed representations of
+    /// words and phrases and their compositionality", equation 5, drop 1 − √(t/f).
     pub(super) fn kept(&self, threshold: f64) -> Vec<u64> {
         let all: u64 = self.counts.iter().sum();
         let part = |&count: &u64| {

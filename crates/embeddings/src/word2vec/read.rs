@@ -45,7 +45,7 @@ impl WordVectors {
     /// As [`WordVectors::read`], with the format that the file has.
     ///
     /// # Errors
-    /// As there.
+    /// See [`WordVectors::read`].
     pub fn read_with_format(path: &Path) -> Result<(Self, Format)> {
         if let Some(kind) = not_a_file(path) {
             return Err(Error::malformed(path, "", format!("{kind}, where a file is expected")));

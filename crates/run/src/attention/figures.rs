@@ -4,14 +4,14 @@ use taper_plots::{Figure, Heatmap, Language, Page, PlotError, escape};
 
 use super::{AttentionLayer, AttentionMap, AttentionPart, Weights};
 
-/// Weights below this are left out of pages, where nobody would see them: those of a page grow with
-/// layers, heads and the square of the text.
+/// Weights below this are omitted from pages, where they would be invisible: the number of weights
+/// grows with layers, heads and the square of the text length.
 const SEEN: f32 = 0.005;
 
-/// What a page with an [`attention_view`] does beside what every page does.
+/// Script of a page with an [`attention_view`], beside the script of every page.
 pub const ATTENTION_SCRIPT: &str = include_str!("page.js");
 
-/// The weights of a head, counted from 1, or the mean over all, as a heatmap.
+/// Heatmap of the weights of one head, counted from 1, or of the mean over all heads.
 #[must_use]
 pub fn attention_figure(layer: &AttentionLayer, head: Option<usize>, language: Language) -> Figure {
     let (weights, whose) = match head.and_then(|head| Some((head, layer.heads.get(head - 1)?))) {
@@ -34,7 +34,7 @@ pub fn attention_figure(layer: &AttentionLayer, head: Option<usize>, language: L
     figure(layer, &weights, &whose, language)
 }
 
-/// What flows through all layers of a part, as [`AttentionMap::rollout`] has it.
+/// Heatmap of the flow through all layers of a part, from [`AttentionMap::rollout`].
 #[must_use]
 pub fn rollout_figure(layer: &AttentionLayer, language: Language) -> Figure {
     let whose = language.choose("rolled out over all layers", "逐层累积（rollout）");
@@ -68,17 +68,17 @@ fn figure(layer: &AttentionLayer, weights: &Weights, whose: &str, language: Lang
     Figure::new(title, description, heatmap)
 }
 
-/// The weights of one layer and head among those of a text, or what they roll out to.
+/// Weights of one layer and head on a text, or their rollout.
 struct Shown {
     part: AttentionPart,
-    /// What stands in the list of layers.
+    /// Entry in the list of layers.
     layer: String,
-    /// What stands in the list of heads.
+    /// Entry in the list of heads.
     head: String,
     figure: Figure,
 }
 
-/// Every layer's mean and heads, attention to an encoder first, and what each part rolls out to.
+/// Every layer's mean and heads, attention to an encoder first, and the rollout of each part.
 fn all_shown(map: &AttentionMap, language: Language) -> Vec<Shown> {
     let mean = language.choose("mean", "均值");
     let mut parts = map.parts();
@@ -96,7 +96,7 @@ fn all_shown(map: &AttentionMap, language: Language) -> Vec<Shown> {
                 });
             }
         }
-        // Attention to an encoder does not roll out.
+        // Attention to an encoder has no rollout.
         if let Ok(rolled) = map.rollout(part) {
             shown.push(Shown {
                 part,
@@ -122,8 +122,8 @@ pub fn attention_figures(map: &AttentionMap, language: Language) -> Vec<(String,
     all_shown(map, language).into_iter().map(named).collect()
 }
 
-/// The weights of each layer and head as a part of a page: lists, and the figure that they choose.
-/// The page needs [`ATTENTION_SCRIPT`].
+/// Weights of each layer and head as a part of a page: lists, and the figure that they choose. The
+/// page needs [`ATTENTION_SCRIPT`].
 ///
 /// # Errors
 /// When there is nothing to draw.
@@ -150,7 +150,7 @@ pub fn attention_view(map: &AttentionMap, language: Language) -> Result<String, 
     Ok(html + "</div>\n")
 }
 
-/// What a reader of [`attention_view`] should know.
+/// Note for readers of [`attention_view`].
 #[must_use]
 pub const fn attention_note(language: Language) -> &'static str {
     language.choose(
@@ -160,7 +160,7 @@ pub const fn attention_note(language: Language) -> &'static str {
     )
 }
 
-/// A page with the weights of each layer and head, chosen by lists or by keys.
+/// Page with the weights of each layer and head, chosen by lists or by keys.
 ///
 /// # Errors
 /// When there is nothing to draw.
@@ -176,7 +176,7 @@ pub fn attention_page(map: &AttentionMap, language: Language) -> Result<String, 
     .html())
 }
 
-/// Without the weights that nobody would see.
+/// Removes weights too small to be seen.
 fn thinned(mut figure: Figure) -> Figure {
     if let taper_plots::Plot::Heatmap(map) = &mut figure.plot {
         let small = map.values.iter_mut().flatten().filter(|value| **value < f64::from(SEEN));

@@ -1,45 +1,45 @@
-//! What each head does, as far as the places of what it attends to tell it (Clark et al. 2019, "What
-//! Does BERT Look At?", section 3; Voita et al. 2019, "Analyzing Multi-Head Self-Attention", section
-//! 5).
+//! Roles of heads, judged by the places of the tokens that they attend to (Clark et al. 2019, "What
+//! Does BERT Look At?", section 3; Voita et al. 2019, "Analyzing Multi-Head Self-Attention",
+//! section 5).
 
 use serde::Serialize;
 
 use super::{AttentionLayer, AttentionMap, AttentionPart};
 
-/// The share from which on a head is said to do a thing.
+/// Share of the weight above which a head is said to have a role.
 const MOSTLY: f64 = 0.5;
 
-/// What a head attends to, on average over the queries that see more than one key.
+/// Average attention of a head over the queries that see more than one key.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HeadProfile {
-    /// Which tokens attend to which.
+    /// Kind of attention: tokens that attend, and tokens attended to.
     pub part: AttentionPart,
-    /// The layer, from 1.
+    /// Layer, from 1.
     pub layer: usize,
-    /// The head, from 1.
+    /// Head, from 1.
     pub head: usize,
-    /// The weight of the token before. From a decoder to an encoder places are compared as they are.
+    /// Weight of the previous token. From a decoder to an encoder, places are compared as they are.
     pub previous: f64,
-    /// Of the token at the same place.
+    /// Weight of the token at the same place.
     pub same: f64,
-    /// Of the token after.
+    /// Weight of the next token.
     pub next: f64,
-    /// Of the first token.
+    /// Weight of the first token.
     pub first: f64,
-    /// Of the last token, which ends a text.
+    /// Weight of the last token, which ends a text.
     pub last: f64,
-    /// Of tokens that are nothing but punctuation.
+    /// Weight of tokens that are only punctuation.
     pub punctuation: f64,
-    /// How many tokens away it looks.
+    /// Mean distance to the tokens attended to, in tokens.
     pub distance: f64,
-    /// The entropy of its weights, in bits: 0 for one token alone.
+    /// Entropy of the weights, in bits: 0 for a single token.
     pub entropy: f64,
-    /// Queries that were averaged over.
+    /// Number of queries in the average.
     pub queries: usize,
 }
 
 impl HeadProfile {
-    /// What it does most of the time, in a word.
+    /// Names the head's main role in one word.
     #[must_use]
     pub fn does(&self) -> &'static str {
         let shares = [
@@ -64,7 +64,7 @@ fn is_punctuation(token: &str) -> bool {
         && text.chars().all(|sign| !sign.is_alphanumeric() && !sign.is_whitespace())
 }
 
-/// The profile of every head over several texts, in the order of parts, layers and heads.
+/// Profiles of every head over several texts, in the order of parts, layers and heads.
 #[must_use]
 pub fn profiles(maps: &[AttentionMap]) -> Vec<HeadProfile> {
     let Some(first) = maps.first() else { return Vec::new() };

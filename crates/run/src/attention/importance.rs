@@ -1,5 +1,6 @@
-//! What a model loses without each of its heads (Michel, Levy and Neubig 2019, "Are Sixteen Heads
-//! Really Better than One?", section 3.2): each in turn gives nothing, and the model is measured.
+//! Loss of a model without each of its heads (Michel, Levy and Neubig 2019, "Are Sixteen Heads
+//! Really Better than One?", section 3.2): each head in turn outputs zero, and the model is
+//! measured.
 
 use std::path::Path;
 
@@ -15,45 +16,45 @@ use crate::finite::require_finite;
 use crate::tasks::{TaskModel, with_model};
 use crate::{LoadSettings, LoadedRun, RunFolder};
 
-/// A model without one of its heads.
+/// Measurement of a model without one of its heads.
 #[derive(Debug, Clone, Serialize)]
 pub struct HeadLoss {
-    /// Which tokens attend to which.
+    /// Kind of attention: tokens that attend, and tokens attended to.
     pub part: AttentionPart,
-    /// The layer, from 1.
+    /// Layer, from 1.
     pub layer: usize,
-    /// The head, from 1.
+    /// Head, from 1.
     pub head: usize,
-    /// The mean negative log-likelihood of a token, in nats.
+    /// Mean negative log-likelihood of a token, in nats.
     pub loss: f64,
-    /// How much that is above the loss of the whole model.
+    /// Increase over the loss of the whole model.
     pub lost: f64,
-    /// `exp(loss)`.
+    /// Perplexity, `exp(loss)`.
     pub perplexity: f64,
-    /// The share of answers that are right.
+    /// Share of correct answers.
     pub accuracy: f64,
 }
 
-/// What each head of a model is worth.
+/// Importance of each head of a model.
 #[derive(Debug, Clone, Serialize)]
 pub struct HeadImportance {
-    /// The split that was measured on.
+    /// Name of the split that was used.
     pub split: String,
-    /// Answers that were asked for.
+    /// Number of answers that were predicted.
     pub tokens: u64,
-    /// The loss of the whole model, in nats.
+    /// Loss of the whole model, in nats.
     pub loss: f64,
-    /// Its perplexity.
+    /// Perplexity of the whole model.
     pub perplexity: f64,
-    /// The share of answers that are right.
+    /// Share of correct answers.
     pub accuracy: f64,
-    /// Each head, in the order of parts, layers and heads.
+    /// Results of each head, in the order of parts, layers and heads.
     pub heads: Vec<HeadLoss>,
 }
 
-/// Measures the run at `root` on the first answers of a split, `tokens` of them or a few more,
-/// without each of its heads. Without a split it is the one that training validates on. `progress`
-/// is told how many of how many heads are done.
+/// Measures the run at `root` without each of its heads, on the first answers of a split: `tokens`
+/// of them or a few more. The default is the split on which training validates. `progress` receives
+/// the number of finished heads and the number of all.
 ///
 /// # Errors
 /// When the run cannot be loaded, its model has no heads, or the split cannot be read.
@@ -73,7 +74,7 @@ pub fn head_importance(
     })
 }
 
-/// The layers of attention of a model, by part: how many there are.
+/// Attention layers of a model: the number in each part.
 fn parts(config: &RunConfig) -> Vec<(AttentionPart, usize)> {
     let (encoder, decoder) = (config.model.encoder_layers, config.model.decoder_layers);
     match config.task {

@@ -1,5 +1,5 @@
-//! The journey of one sentence through a translation model: its pieces, the vectors that they
-//! become, where each layer looks, what the beam tried, and how likely each next token was.
+//! Journey of one sentence through a translation model: its pieces, their vectors, the attention of
+//! each layer, the hypotheses of the beam, and the probability of each next token.
 
 use anyhow::{Context, Result, bail};
 use candle_core::{DType, Device, Tensor};
@@ -18,89 +18,89 @@ use crate::translation::{LineLimit, OverlongRule, TranslationSettings, single_li
 /// Alternatives of each next token.
 const ALTERNATIVES: usize = 5;
 
-/// A piece of a text.
+/// Piece of a text.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Piece {
-    /// As a person reads it.
+    /// Readable form.
     pub token: String,
-    /// Its number in the vocabulary.
+    /// Id in the vocabulary.
     pub id: u32,
 }
 
-/// How long the vectors of a stack's tokens are.
+/// Lengths of the vectors of a stack's tokens.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StackNorms {
-    /// `encoder` or `decoder`.
+    /// Name of the stack: `encoder` or `decoder`.
     pub stack: String,
-    /// Its tokens.
+    /// Tokens of the stack.
     pub tokens: Vec<String>,
-    /// For each token the Euclidean norm of its state: before the first layer, where token and
-    /// position are added up, and after each layer.
+    /// Euclidean norms of each token's state: before the first layer, as the sum of token and
+    /// position, and after each layer.
     pub norms: Vec<Vec<f32>>,
 }
 
-/// A token that the beam looked at.
+/// Token that the beam considered.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Branch {
-    /// The number of the one that it continues.
+    /// Index of the branch that it continues.
     pub parent: Option<usize>,
-    /// The token.
+    /// Token of this branch.
     pub token: String,
-    /// The log-probability of all up to it.
+    /// Log-probability of all tokens up to this one.
     pub log_probability: f64,
-    /// `kept`, `finished` or `dropped`.
+    /// Fate of the branch: `kept`, `finished` or `dropped`.
     pub fate: &'static str,
-    /// Whether the best translation goes through it.
+    /// Whether the best translation contains this branch.
     pub is_best: bool,
 }
 
-/// A translation that the search found.
+/// Translation found by the search.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Found {
-    /// Its text.
+    /// Text of the translation.
     pub text: String,
-    /// Its length-normalised log-probability.
+    /// Length-normalised log-probability.
     pub score: f64,
-    /// Its log-probability.
+    /// Log-probability.
     pub log_probability: f64,
 }
 
-/// How a token of the best translation was chosen.
+/// Choice of one token of the best translation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Choice {
-    /// The token.
+    /// Token that was chosen.
     pub token: String,
-    /// Its probability after those before it.
+    /// Probability of the token after those before it.
     pub probability: f64,
-    /// The likeliest tokens there, with their probabilities.
+    /// Likeliest tokens at this place, with their probabilities.
     pub alternatives: Vec<(String, f64)>,
 }
 
 /// All stations of a sentence.
 #[derive(Debug, Clone, Serialize)]
 pub struct Journey {
-    /// The text.
+    /// Original text.
     pub text: String,
-    /// What the tokenizer reads of it: after normalisation.
+    /// Text after the tokenizer's normalisation.
     pub normalized: String,
-    /// Its pieces, `</s>` last.
+    /// Pieces of the text, `</s>` last.
     pub pieces: Vec<Piece>,
-    /// How positions come in: the recipe's `model.positions`.
+    /// Kind of position encoding: the recipe's `model.positions`.
     pub positions: String,
-    /// The norms of the vectors of each token, of encoder and decoder.
+    /// Norms of the vectors of each token, in encoder and decoder.
     pub norms: Vec<StackNorms>,
-    /// Where each layer looks.
+    /// Attention of each layer.
     pub attention: Vec<AttentionLayer>,
-    /// What the beam looked at, in the order of positions.
+    /// Branches of the beam, in the order of positions.
     pub beam: Vec<Branch>,
-    /// The translations that were found, best first.
+    /// Translations of the search, best first.
     pub found: Vec<Found>,
-    /// How each token of the best was chosen, `</s>` last.
+    /// Choices of the tokens of the best translation, `</s>` last.
     pub choices: Vec<Choice>,
 }
 
 impl Journey {
-    /// The journey of `text` through the model of `run`.
+    /// Traces the journey of `text` through the model of `run`.
     ///
     /// # Errors
     /// When the text is empty or too long, or the model cannot be run on it.
@@ -162,7 +162,7 @@ impl Journey {
     }
 }
 
-/// One pass over a source and its translation: attention, states, and logits `(N, V)`.
+/// Runs one pass over a source and its translation: attention, states, and logits `(N, V)`.
 fn forced(
     model: &Transformer,
     source: &[u32],
@@ -180,7 +180,7 @@ fn forced(
     Ok((records.0, records.1, logits.to_device(&Device::Cpu)?))
 }
 
-/// The norms of each stack's tokens, before and after each layer.
+/// Norms of each stack's tokens, before and after each layer.
 fn norms(states: Vec<StateRecord>, stacks: &[(&str, &Vec<String>)]) -> Result<Vec<StackNorms>> {
     let mut found: Vec<StackNorms> = stacks
         .iter()
@@ -198,12 +198,12 @@ fn norms(states: Vec<StateRecord>, stacks: &[(&str, &Vec<String>)]) -> Result<Ve
             own.norms.push(norms);
         }
     }
-    // Layers of before the Transformer keep no states.
+    // Layers older than the Transformer keep no states.
     found.retain(|stack| !stack.norms.is_empty());
     Ok(found)
 }
 
-/// What the beam looked at, with what was best in the end.
+/// Branches of the beam, marked if the best translation contains them.
 fn branches(nodes: &[BeamNode], best: &[u32], tokenizer: &Tokenizer) -> Vec<Branch> {
     let mut on_path = vec![false; nodes.len()];
     let mut depth = vec![0; nodes.len()];
@@ -228,7 +228,7 @@ fn branches(nodes: &[BeamNode], best: &[u32], tokenizer: &Tokenizer) -> Vec<Bran
     nodes.iter().zip(on_path).map(branch).collect()
 }
 
-/// How each answer was chosen, by the softmax of its row.
+/// Choice of each token, by the softmax of its row.
 fn choices(logits: &Tensor, answers: &[u32], tokenizer: &Tokenizer) -> Result<Vec<Choice>> {
     let rows = logits.to_vec2::<f32>()?;
     require_finite("the logits", rows.iter().flatten().copied())?;

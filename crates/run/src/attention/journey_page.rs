@@ -1,4 +1,4 @@
-//! The journey of a sentence as a page that one can step through.
+//! The journey of a sentence as a page to step through.
 
 use std::fmt::Write as _;
 
@@ -8,10 +8,10 @@ use taper_plots::{Figure, Heatmap, Language, Page, PlotError, escape};
 use super::journey::{Branch, Journey, StackNorms};
 use super::{AttentionPart, attention_figure};
 
-/// What the page does beside what every page does.
+/// Script of this page, beside the script of every page.
 const SCRIPT: &str = include_str!("steps.js");
 
-/// A page with a step for each station.
+/// Page with a step for each station.
 ///
 /// # Errors
 /// When there is nothing to draw.
@@ -167,7 +167,7 @@ fn norms_figure(stack: &StackNorms, language: Language) -> Figure {
     Figure::new(title, description, heatmap)
 }
 
-/// What the search looked at, as a tree of lists.
+/// Tree of the search, as nested lists.
 fn beam(journey: &Journey, language: Language) -> String {
     let words = language.choose(
         "What the search looked at: each token with the log-probability of all up to it. The best \
@@ -192,8 +192,8 @@ fn beam(journey: &Journey, language: Language) -> String {
     for (number, branch) in journey.beam.iter().enumerate() {
         branch.parent.map_or(&mut roots, |parent| &mut children[parent]).push(number);
     }
-    // A list within another for each token would be as deep as the sentence is long: those that
-    // alone continue one stand on its line.
+    // A list within another for each token would be as deep as the sentence is long, so a token
+    // that is the only continuation stays on its predecessor's line.
     let mut open: Vec<(usize, bool)> = roots.into_iter().rev().map(|root| (root, false)).collect();
     body += "<ul class=\"tree\">";
     while let Some((number, is_left)) = open.pop() {

@@ -1,4 +1,4 @@
-//! The attention of every layer and head on one text.
+//! Attention of every layer and head on one text.
 
 use std::path::Path;
 
@@ -22,22 +22,22 @@ use crate::{LoadSettings, LoadedRun, RunFolder};
 /// Weights of each key for each query.
 pub type Weights = Vec<Vec<f32>>;
 
-/// Which tokens attend to which.
+/// Kind of attention, by the tokens that attend and the tokens attended to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AttentionPart {
-    /// Those of an encoder to each other.
+    /// Tokens of an encoder to each other.
     Encoder,
-    /// Those of a decoder to themselves and those before them.
+    /// Tokens of a decoder to themselves and their predecessors.
     Decoder,
-    /// Those of a decoder to an encoder's.
+    /// Tokens of a decoder to tokens of an encoder.
     Cross,
 }
 
 impl AttentionPart {
-    /// The part, and the layer from 0, of an attention layer by its full name.
+    /// Part of an attention layer, and its number from 0, by its full name.
     fn of_layer(name: &str) -> Option<(Self, usize)> {
-        // Layers of before the Transformer have one attention, which is to the source.
+        // Layers older than the Transformer have one attention, to the source.
         let layer = name.split('.').find_map(|part| part.parse().ok()).unwrap_or(0);
         match (name.starts_with("encoder."), name.ends_with(".self_attention")) {
             (true, true) => Some((Self::Encoder, layer)),
@@ -47,7 +47,7 @@ impl AttentionPart {
         }
     }
 
-    /// The full name of its layer, counted from 0.
+    /// Full name of its layer, counted from 0.
     #[must_use]
     pub fn layer_name(self, layer: usize) -> String {
         match self {
@@ -57,7 +57,7 @@ impl AttentionPart {
         }
     }
 
-    /// As a reader knows it.
+    /// Name in data and messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -67,7 +67,7 @@ impl AttentionPart {
         }
     }
 
-    /// As a reader of a page knows it.
+    /// Title on a page.
     #[must_use]
     pub const fn title(self, language: Language) -> &'static str {
         let chinese = match self {
@@ -82,21 +82,21 @@ impl AttentionPart {
 /// One layer of attention on a text.
 #[derive(Debug, Clone, Serialize)]
 pub struct AttentionLayer {
-    /// Which tokens attend to which.
+    /// Kind of attention.
     pub part: AttentionPart,
-    /// Its number in its stack, from 1.
+    /// Number in its stack, from 1.
     pub layer: usize,
-    /// Who attends. From a decoder to an encoder it is the token that is predicted; in a decoder it
-    /// is the one that is read.
+    /// Tokens that attend. From a decoder to an encoder, these are the predicted tokens; in a
+    /// decoder, the tokens read.
     pub queries: Vec<String>,
-    /// What is attended to.
+    /// Tokens attended to.
     pub keys: Vec<String>,
-    /// The weights of each head.
+    /// Weights of each head.
     pub heads: Vec<Weights>,
 }
 
 impl AttentionLayer {
-    /// The mean over the heads.
+    /// Mean over the heads.
     #[must_use]
     pub fn mean(&self) -> Weights {
         let share = 1.0 / self.heads.len().max(1) as f32;
@@ -110,20 +110,20 @@ impl AttentionLayer {
     }
 }
 
-/// The attention of a model on a text.
+/// Attention of a model on a text.
 #[derive(Debug, Clone, Serialize)]
 pub struct AttentionMap {
-    /// What was read; of a translation also what it became.
+    /// Text that was read; of a translation model, the source.
     pub text: String,
-    /// The translation; empty where there is none.
+    /// Translation; empty for other models.
     pub translation: String,
-    /// Layer after layer, those of a part together.
+    /// Layers in order, grouped by part.
     pub layers: Vec<AttentionLayer>,
 }
 
 impl AttentionMap {
-    /// What the run at `root` attends to in `text`; of a translation model together with `target`,
-    /// or with the translation that it finds itself.
+    /// Attention of the run at `root` on `text`; a translation model reads it together with
+    /// `target`, or with its own translation.
     ///
     /// # Errors
     /// When the run cannot be loaded or reads no text, the text is empty or too long, or no layer
@@ -156,10 +156,10 @@ impl AttentionMap {
         }
     }
 
-    /// [`AttentionMap::of`] for a translation model.
+    /// Attention of a translation model, like [`AttentionMap::of`].
     ///
     /// # Errors
-    /// As [`AttentionMap::of`].
+    /// See [`AttentionMap::of`].
     pub fn of_translation(run: &LoadedRun, text: &str, target: Option<&str>) -> Result<Self> {
         let (translation, target) = match target {
             Some(target) => (target.to_owned(), run.tokenizers.target().encode(target)?),
@@ -178,8 +178,8 @@ impl AttentionMap {
         )
     }
 
-    /// What a model attends to in a sentence while it writes `translation`, of `target` tokens;
-    /// none where no layer has attention weights.
+    /// Attention of a model on a sentence while it writes `translation`, of `target` tokens; `None`
+    /// if no layer has attention weights.
     ///
     /// # Errors
     /// When the sentence cannot be read.
@@ -213,7 +213,7 @@ impl AttentionMap {
         Ok(Some(Self { text: text.to_owned(), translation: translation.to_owned(), layers }))
     }
 
-    /// What a model attends to in the source of a pair while it is told the target; none where no
+    /// Attention of a model on the source of a pair while it is given the target; `None` if no
     /// layer has attention weights.
     ///
     /// # Errors
@@ -228,10 +228,10 @@ impl AttentionMap {
         Self::of_pair(model, tokenizers, (source, target), ids)
     }
 
-    /// [`AttentionMap::of`] for a language model.
+    /// Attention of a language model, like [`AttentionMap::of`].
     ///
     /// # Errors
-    /// As [`AttentionMap::of`].
+    /// See [`AttentionMap::of`].
     pub fn of_text(run: &LoadedRun<LanguageModel>, text: &str) -> Result<Self> {
         let ids = TextScorer::new(run)?.read(text)?;
         let sequences = Sequences::pack(&[&ids]);
@@ -257,10 +257,10 @@ impl AttentionMap {
         Self::of_one(text, records, &shown_tokens(run.tokenizers.target(), &ids))
     }
 
-    /// [`AttentionMap::of`] for a classifier of texts.
+    /// Attention of a classifier of texts, like [`AttentionMap::of`].
     ///
     /// # Errors
-    /// As [`AttentionMap::of`].
+    /// See [`AttentionMap::of`].
     pub fn of_labelled(run: &LoadedRun<TextClassifier>, text: &str) -> Result<Self> {
         let row = marked(run.tokenizers.target(), text, &run.config.data.labelled)?;
         let segments: Vec<u32> = row.segments().collect();
@@ -281,7 +281,7 @@ impl AttentionMap {
         Ok(Self { text: text.to_owned(), translation: String::new(), layers })
     }
 
-    /// The parts that there are, in their order.
+    /// Parts of the model, in order.
     #[must_use]
     pub fn parts(&self) -> Vec<AttentionPart> {
         let mut parts: Vec<AttentionPart> = self.layers.iter().map(|layer| layer.part).collect();
@@ -289,11 +289,11 @@ impl AttentionMap {
         parts
     }
 
-    /// The layer of a part, counted from 1; without a number the last but one of attention to an
-    /// encoder, where alignments are read, and else the last.
+    /// Layer of a part, counted from 1. The default is the last; in attention to an encoder the
+    /// last but one, from which alignments are read.
     ///
     /// # Errors
-    /// When there is none, with those that there are.
+    /// When there is no such layer; the message lists those that exist.
     pub fn layer(&self, part: AttentionPart, number: Option<usize>) -> Result<&AttentionLayer> {
         let own: Vec<&AttentionLayer> =
             self.layers.iter().filter(|layer| layer.part == part).collect();
@@ -316,11 +316,11 @@ impl AttentionMap {
         })
     }
 
-    /// How much of each token is in each after all layers of a part whose tokens attend to each
+    /// Share of each token in each token after all layers of a part whose tokens attend to each
     /// other (Abnar and Zuidema 2020).
     ///
     /// # Errors
-    /// When the part is attention to an encoder, or there is none.
+    /// When the part is attention to an encoder, or does not exist.
     pub fn rollout(&self, part: AttentionPart) -> Result<AttentionLayer> {
         let last = self.layer(part, None)?;
         if part == AttentionPart::Cross {
@@ -337,16 +337,16 @@ impl AttentionMap {
     }
 }
 
-/// A text as an encoder reads it, or a pair of texts, between their marks.
+/// Text between its marks, as an encoder reads it, or a pair of texts.
 fn marked(tokenizer: &Tokenizer, text: &str, config: &LabelledConfig) -> Result<Row> {
     let rows = rows_of(tokenizer, &[text.to_owned()], config)?;
     rows.into_iter().next().context("the text is empty")
 }
 
-/// The layers of which weights were kept, for one sequence; `labels` names queries and keys.
+/// Layers with recorded weights, for one sequence; `labels` names queries and keys.
 ///
 /// # Errors
-/// When there is none, or a weight is no finite number.
+/// When there are no layers, or a weight is not finite.
 pub(super) fn layers(
     records: Vec<AttentionRecord>,
     labels: impl Fn(AttentionPart) -> (Vec<String>, Vec<String>),
@@ -367,8 +367,8 @@ pub(super) fn layers(
     Ok(layers)
 }
 
-/// Tokens as a person reads them: text in place of the bytes that byte-level tokenizers spell it
-/// with, blanks as `▁`, and signs for line ends and the like.
+/// Tokens in readable form: text instead of the byte-level alphabet, blanks as `▁`, and signs for
+/// line ends and similar characters.
 #[must_use]
 pub fn shown_tokens(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<String> {
     let sign = |character: char| match character {

@@ -1,5 +1,4 @@
-//! Where models look: what their attention says of words, heads and images; and the journey of a
-//! sentence through them.
+//! Attention made visible: words, heads and images, and the journey of a sentence through a model.
 
 mod figures;
 mod heads;

@@ -1,10 +1,10 @@
-//! Where a Vision Transformer looks, as a picture.
+//! Attention of a Vision Transformer, as a picture.
 //!
 //! Attention is rolled out over the layers (Abnar and Zuidema 2020, "Quantifying Attention Flow in
-//! Transformers", section 3), as Dosovitskiy et al. 2021 show it (appendix D.8): of each layer the
-//! mean of the heads, half of which is what the residual connection keeps, times that of the layer
-//! before. The row of the class, or of a model without one the mean of all rows, says how much each
-//! patch counts.
+//! Transformers", section 3), as Dosovitskiy et al. 2021 show it (appendix D.8): the mean of each
+//! layer's heads, half of which stands for the residual connection, times the result of the layer
+//! before. The row of the class token gives the weight of each patch; in a model without one, the
+//! mean of all rows.
 
 use std::path::Path;
 
@@ -17,10 +17,10 @@ use super::rollout;
 use crate::LoadedRun;
 use crate::finite::require_finite;
 
-/// A picture is enlarged to be at least so many pixels high.
+/// Smallest height of a picture in pixels; smaller ones are enlarged.
 const LEAST_HEIGHT: usize = 224;
 
-/// How much each patch of an image counts, row by row; together 1.
+/// Weight of each patch of an image, row by row; the sum is 1.
 ///
 /// # Errors
 /// When the image is not of the model's shape, or the model has no attention weights.
@@ -45,8 +45,8 @@ pub fn rolled_out(model: &ImageClassifier, image: &[u8]) -> Result<Vec<f64>> {
     Ok(counted.into_iter().map(|weight| weight / sum).collect())
 }
 
-/// Writes a PNG with the image on the left, and on the right the image as bright as the model looks
-/// at each patch.
+/// Writes a PNG with the image on the left; on the right, each patch is as bright as the attention
+/// it receives.
 ///
 /// # Errors
 /// When the image cannot be read, the model has no attention weights, or the file cannot be written.

@@ -1,5 +1,5 @@
-//! Position encodings as figures: waves, a heatmap, and how what two tokens have to do with each
-//! other falls with their distance.
+//! Position encodings as figures: waves, a heatmap, and the relation of two tokens by their
+//! distance.
 
 use anyhow::{Context, Result};
 use candle_core::{Device, Tensor};
@@ -8,24 +8,24 @@ use taper_model::{ModelConfig, Positions};
 use taper_ops::{Turns, rotary};
 use taper_plots::{Axis, Chart, Figure, Heatmap, Language, Series};
 
-/// Waves that are drawn: more could not be told apart.
+/// Number of waves drawn: more could not be told apart.
 const WAVES: usize = 8;
-/// Positions and columns of the heatmap.
+/// Largest number of positions and columns of the heatmap.
 const MOST_ROWS: usize = 64;
 const MOST_COLUMNS: usize = 128;
-/// Heads whose slopes are drawn.
+/// Number of heads whose slopes are drawn.
 const SLOPES: usize = 8;
 
-/// What an encoding does to two tokens at a distance.
+/// Effect of an encoding on two tokens, by their distance.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ByDistance {
-    /// The encoding, as a recipe names it, and what is measured.
+    /// Name of the encoding in a recipe, and the measured quantity.
     pub name: String,
-    /// Its value at each distance, from 0.
+    /// Value at each distance, from 0.
     pub values: Vec<f64>,
 }
 
-/// The position encodings of a model's shape, by formula: nothing is trained.
+/// Position encodings of a model's shape, by formula, without training.
 #[derive(Debug, Clone)]
 pub struct PositionFigures {
     config: ModelConfig,
@@ -34,7 +34,7 @@ pub struct PositionFigures {
 }
 
 impl PositionFigures {
-    /// Those of a model of this shape, for so many positions, in a language.
+    /// Figures of a model of this shape, for `count` positions, in a language.
     #[must_use]
     pub fn new(config: &ModelConfig, count: usize, language: Language) -> Self {
         Self { config: config.clone(), count: count.max(2), language }
@@ -44,7 +44,7 @@ impl PositionFigures {
         self.language.choose(english, chinese)
     }
 
-    /// The encoding that the recipe names.
+    /// Encoding that the recipe names.
     #[must_use]
     pub fn chosen(&self) -> Positions {
         self.config.positions
@@ -57,7 +57,7 @@ impl PositionFigures {
         table.chunks(width).map(|row| row.iter().map(|x| f64::from(*x)).collect()).collect()
     }
 
-    /// The first dimensions of the sinusoids over positions.
+    /// First dimensions of the sinusoids over positions.
     #[must_use]
     pub fn waves(&self) -> Figure {
         let table = self.table();
@@ -89,7 +89,7 @@ impl PositionFigures {
         Figure::new(title, description, chart)
     }
 
-    /// The sinusoids of all dimensions, position by position.
+    /// Sinusoids of all dimensions, position by position.
     #[must_use]
     pub fn heatmap(&self) -> Figure {
         let table = self.table();
@@ -116,11 +116,11 @@ impl PositionFigures {
         Figure::new(title, description, heatmap).sized(860, 520)
     }
 
-    /// What each encoding says of two tokens at each distance: of sinusoids the product of the two
-    /// positions' vectors, of rotary positions that of a vector of ones turned by either, each over
-    /// its value at distance 0; of ALiBi what is added to the score. T5's biases and learned tables
-    /// are trained: nothing is known of them beforehand but T5's buckets, of which the numbers are
-    /// given.
+    /// Effect of each encoding on two tokens, by distance. Sinusoids: the product of the two
+    /// positions' vectors; rotary positions: the product of a vector of ones turned by either; both
+    /// are divided by their value at distance 0. ALiBi: the amount added to the score. T5's biases
+    /// and learned tables are trained, so nothing is known of them beforehand but the numbers of
+    /// T5's buckets.
     ///
     /// # Errors
     /// When a head is of odd width, which cannot be turned.
@@ -149,7 +149,7 @@ impl PositionFigures {
         Ok(found)
     }
 
-    /// The products of a head's vector of ones, turned by each position, with the one at 0.
+    /// Products of a head's vector of ones, turned by each position, with the one at 0.
     fn turned(&self) -> Result<Vec<f64>> {
         let width = self.config.d_model / self.config.heads.max(1);
         let ones = Tensor::ones((self.count, width), candle_core::DType::F64, &Device::Cpu)?;
@@ -164,7 +164,7 @@ impl PositionFigures {
     /// Products by distance: sinusoids and rotary positions.
     ///
     /// # Errors
-    /// As [`PositionFigures::by_distance`].
+    /// See [`PositionFigures::by_distance`].
     pub fn products(&self) -> Result<Figure> {
         let all = self.by_distance()?;
         let own = all.into_iter().filter(|one| ["sinusoidal", "rotary"].contains(&&*one.name));
@@ -182,10 +182,10 @@ impl PositionFigures {
         Ok(Figure::new(title, description, chart))
     }
 
-    /// What ALiBi adds to the scores of each head, by distance.
+    /// Amount that ALiBi adds to the scores of each head, by distance.
     ///
     /// # Errors
-    /// As [`PositionFigures::by_distance`].
+    /// See [`PositionFigures::by_distance`].
     pub fn biases(&self) -> Result<Figure> {
         let all = self.by_distance()?;
         let own = all.into_iter().filter(|one| one.name.starts_with("alibi"));
@@ -230,7 +230,7 @@ impl PositionFigures {
     /// All figures, each with a name for its file.
     ///
     /// # Errors
-    /// As [`PositionFigures::by_distance`].
+    /// See [`PositionFigures::by_distance`].
     pub fn figures(&self) -> Result<Vec<(&'static str, Figure)>> {
         Ok(vec![
             ("waves", self.waves()),

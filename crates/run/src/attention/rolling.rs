@@ -1,9 +1,9 @@
 //! Attention rolled out over layers (Abnar and Zuidema 2020, "Quantifying Attention Flow in
-//! Transformers", section 3): of each layer the mean of the heads, half of which is what the residual
-//! connection keeps, times that of the layer before.
+//! Transformers", section 3): the mean of each layer's heads, half of which stands for the residual
+//! connection, times the result of the layer before.
 
-/// How much of each token is in each after all layers; `layers` are means over heads, each square
-/// with rows that sum to 1. None where there is no layer.
+/// Share of each token in each token after all layers; `layers` are means over heads, each square
+/// with rows that sum to 1. `None` without layers.
 #[must_use]
 pub fn rollout(layers: impl IntoIterator<Item = Vec<Vec<f64>>>) -> Option<Vec<Vec<f64>>> {
     let mut flow: Option<Vec<Vec<f64>>> = None;
@@ -20,7 +20,7 @@ pub fn rollout(layers: impl IntoIterator<Item = Vec<Vec<f64>>>) -> Option<Vec<Ve
     flow
 }
 
-/// The product of two square matrices.
+/// Product of two square matrices.
 fn product(left: &[Vec<f64>], right: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let of_row = |row: &Vec<f64>| {
         let mut out = vec![0.0; row.len()];

@@ -1,25 +1,25 @@
-//! Two alignments, each made in one direction, as one (Och and Ney 2003, section 4; Koehn, Och and
-//! Marcu 2003, "Statistical Phrase-Based Translation", section 3).
+//! Combination of two alignments, one for each direction (Och and Ney 2003, section 4; Koehn, Och
+//! and Marcu 2003, "Statistical Phrase-Based Translation", section 3).
 
 use std::collections::BTreeSet;
 
 use taper_metrics::Link;
 
-/// How the links of both directions are put together.
+/// Method to combine the links of both directions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Symmetrization {
-    /// Those that both directions have.
+    /// Links that both directions have.
     Intersection,
-    /// Those that one direction has.
+    /// Links that either direction has.
     Union,
-    /// From the intersection, the links of the union beside one that is in, also diagonally, as long
-    /// as they give a word that has none yet its link.
+    /// Links of the intersection, and links of the union next to one already included, diagonally
+    /// too, if they link a word that has no link yet.
     #[default]
     GrowDiagonal,
 }
 
 impl Symmetrization {
-    /// The links of both directions put together, ascending.
+    /// Combines the links of both directions, ascending.
     #[must_use]
     pub fn apply(self, one: &[Link], other: &[Link]) -> Vec<Link> {
         let (one, other): (BTreeSet<Link>, BTreeSet<Link>) =
@@ -34,13 +34,13 @@ impl Symmetrization {
     }
 }
 
-/// Adds links of `union` beside `links`, until there are no more.
+/// Adds links of `union` next to `links`, until none is left.
 fn grow(mut links: BTreeSet<Link>, union: &BTreeSet<Link>) -> BTreeSet<Link> {
     let mut sources: BTreeSet<u32> = links.iter().map(|link| link.0).collect();
     let mut targets: BTreeSet<u32> = links.iter().map(|link| link.1).collect();
     loop {
         let before = links.len();
-        // In the order of the words, and each pass through what the one before has added.
+        // In the order of the words; each pass goes through the links that the last one added.
         for &(source, target) in union {
             let is_beside = || {
                 let rows = source.saturating_sub(1)..=source.saturating_add(1);
@@ -72,7 +72,7 @@ mod tests {
         let apply = |how: Symmetrization| how.apply(&one, &other);
         assert_eq!(apply(Symmetrization::Intersection), [(0, 0), (1, 1)]);
         assert_eq!(apply(Symmetrization::Union).len(), 6);
-        // (3, 0) is beside (2, 1), which is added before it; (4, 4) is beside none that is in.
+        // (3, 0) is next to (2, 1), which is added before it; (4, 4) is next to no link.
         let grown = apply(Symmetrization::GrowDiagonal);
         assert_eq!(grown, [(0, 0), (1, 1), (1, 2), (2, 1), (3, 0)]);
         assert_eq!(Symmetrization::GrowDiagonal.apply(&other, &one), grown);

@@ -1,10 +1,9 @@
-//! Which words of a sentence and of its translation belong together, by the attention of a model
-//! that is given both.
+//! Word alignment of a sentence and its translation, by the attention of a model that reads both.
 //!
 //! Each target token is linked with the source token that it attends to most, and words are linked
 //! that have linked tokens (Zenkel, Wuebker and DeNero 2019, "Adding Interpretable Attention to
-//! Neural Translation Models Improves Word Alignment", section 4.1). Words are what spaces and tabs
-//! divide, and a token is of the word that it begins in.
+//! Neural Translation Models Improves Word Alignment", section 4.1). Words are divided by spaces
+//! and tabs, and a token belongs to the word in which it begins.
 
 use anyhow::{Context, Result, bail};
 use taper_data::{END, NO_WORD, Tokenizer, WordLink};
@@ -15,36 +14,36 @@ use super::Symmetrization;
 use crate::LoadedRun;
 use crate::translation::{LineLimit, OverlongRule, TranslationSettings};
 
-/// How words are aligned.
+/// Settings of word alignment.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WordAlignerSettings {
-    /// The decoder layer, counted from 1; none for that of the guided head, or else the last but
+    /// Decoder layer, counted from 1. `None`: the layer of the guided head, or else the last but
     /// one.
     pub layer: Option<usize>,
-    /// The head, counted from 1; none for the guided one in its own layer, or else the mean of all.
+    /// Head, counted from 1. `None`: the guided head in its own layer, or else the mean of all.
     pub head: Option<usize>,
-    /// The most tokens of a line; none for as many as the run was trained on.
+    /// Largest number of tokens of a line. `None`: as many as the run was trained on.
     pub max_tokens: Option<usize>,
 }
 
-/// A run that aligns words.
+/// Run that aligns words.
 #[derive(Debug)]
 pub struct WordAligner<'a> {
     run: &'a LoadedRun,
     attention: AlignedAttention,
     limit: LineLimit,
-    /// One of the other direction, which decides too.
+    /// Aligner of the other direction, whose links are combined with these.
     reverse: Option<(Box<WordAligner<'a>>, Symmetrization)>,
 }
 
-/// A line as the model is given it, and the word of each token.
+/// Line for the model, and the word of each token.
 struct Line {
     ids: Vec<u32>,
     words: Vec<u32>,
 }
 
 impl<'a> WordAligner<'a> {
-    /// An aligner by `run`.
+    /// Aligner with the model of `run`.
     ///
     /// # Errors
     /// When its model has no such layer or head.
@@ -67,13 +66,13 @@ impl<'a> WordAligner<'a> {
         Ok(Self { run, attention, limit, reverse: None })
     }
 
-    /// The same together with one that translates in the other direction.
+    /// Adds an aligner that translates in the other direction.
     #[must_use]
     pub fn with_reverse(self, reverse: WordAligner<'a>, how: Symmetrization) -> Self {
         Self { reverse: Some((Box::new(reverse), how)), ..self }
     }
 
-    /// The links of each pair of lines, which are numbered from `first`; ascending.
+    /// Links of each pair of lines, which are numbered from `first`; ascending.
     ///
     /// # Errors
     /// When the numbers of lines differ, one has too many tokens, or the model cannot be run on it.
@@ -125,7 +124,7 @@ impl<'a> WordAligner<'a> {
     }
 
     /// # Errors
-    /// For a line of too many tokens.
+    /// Encodes lines; the error is for a line with too many tokens.
     fn encode(&self, tokenizer: &Tokenizer, lines: &[String], first: usize) -> Result<Vec<Line>> {
         let encoded = |(index, line): (usize, &String)| {
             let (ids, words) = tokenizer.encode_words(line)?;
@@ -144,7 +143,7 @@ impl<'a> WordAligner<'a> {
     }
 }
 
-/// What the links that were found of some sentences come to beside those of people.
+/// Counts of the links of some sentences against those of people.
 #[must_use]
 pub fn count_links(found: &[Vec<Link>], reference: &[Vec<WordLink>]) -> AlignmentCounts {
     let mut counts = AlignmentCounts::default();

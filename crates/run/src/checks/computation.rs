@@ -1,24 +1,24 @@
-//! What computes, in which type, and why: what `dtype = "auto"` comes to.
+//! Processor and type of a computation, with reasons: the meaning of `dtype = "auto"`.
 
 use candle_core::Device;
 use taper_ops::{Kernel, Products};
 
 use super::device;
 
-/// The `dtype` that leaves the choice to the machine on which a run begins.
+/// Value of `dtype` that leaves the choice to the machine on which a run begins.
 pub const AUTO_DTYPE: &str = "auto";
 
-/// A type of the computation that was chosen for a machine.
+/// Type of computation chosen for a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DtypeChoice {
-    /// f32 or bf16.
+    /// Name of the type: f32 or bf16.
     pub name: &'static str,
-    /// Why this one.
+    /// Reason of the choice.
     pub reason: String,
 }
 
 impl DtypeChoice {
-    /// The faster of f32 and bf16 on `device`. On a CPU the matrix kernel decides; a CUDA device
+    /// Faster of f32 and bf16 on `device`. On a CPU the matrix kernel decides; a CUDA device
     /// multiplies bf16 from compute capability 8.0 on; on Metal only f32 is known to be safe.
     #[must_use]
     pub fn fastest(device: &Device) -> Self {
@@ -36,7 +36,7 @@ impl DtypeChoice {
         }
     }
 
-    /// The faster of f32 and bf16 where `kernel` multiplies bf16.
+    /// Faster of f32 and bf16, by whether `kernel` multiplies bf16.
     fn of_kernel(kernel: Kernel) -> Self {
         let instructions = kernel.instructions();
         match kernel {
@@ -62,7 +62,7 @@ fn has_bf16_units(_: &Device) -> bool {
     false
 }
 
-/// Which implementation the operations have on `device`, in one line.
+/// Describes the implementation of the operations on `device`, in one line.
 #[must_use]
 pub fn describe_operations(device: &Device, dtype: &str) -> String {
     if dtype == AUTO_DTYPE {

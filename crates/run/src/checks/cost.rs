@@ -1,4 +1,4 @@
-//! What a model costs: parameters, arithmetic per token, memory.
+//! Cost of a model: parameters, arithmetic per token, memory.
 
 use candle_core::Device;
 use serde::Serialize;
@@ -14,22 +14,22 @@ const F32: u64 = 4;
 /// Counts of a model.
 #[derive(Debug, Clone, Serialize)]
 pub struct Cost {
-    /// Trained scalars.
+    /// Number of trained scalars.
     pub parameters: u64,
-    /// Forward arithmetic (multiplications and additions) for one source token; 0 of a model that
-    /// reads none.
+    /// Forward arithmetic (multiplications and additions) for one source token; 0 for a model
+    /// without sources.
     pub encoder_flops_per_token: u64,
     /// Forward arithmetic for one target token, output layer included.
     pub decoder_flops_per_token: u64,
-    /// Forward and backward for one source token, where there are any, and one target token, in all
-    /// passes that an update makes of them.
+    /// Forward and backward arithmetic for one source token, if there are sources, and one target
+    /// token, in all passes of an update.
     pub training_flops_per_token_pair: u64,
-    /// Weights, gradients, the optimizer's state and the moving average where there is one.
+    /// Bytes of weights, gradients, the optimizer's state and the moving average, if there is one.
     pub training_state_bytes: u64,
-    /// What a batch at the token limit keeps for the backward pass; on a GPU an estimate, without the
-    /// scores of attention.
+    /// Bytes that a batch at the token limit keeps for the backward pass; on a GPU an estimate,
+    /// without the scores of attention.
     pub activation_bytes: u64,
-    /// In sequences of so many tokens.
+    /// Length of the sequences of this estimate, in tokens.
     pub sequence_tokens: usize,
 }
 
@@ -39,7 +39,7 @@ impl Cost {
         Self::among(config, vocabularies, device, 1)
     }
 
-    /// As [`Cost::of`], for each of so many processes that train together.
+    /// Counts like [`Cost::of`], for each of several processes that train together.
     pub fn among(
         config: &RunConfig,
         vocabularies: Vocabularies,
@@ -49,7 +49,7 @@ impl Cost {
         Self::of_sequences(config, vocabularies, device, (processes, usual_tokens(config)))
     }
 
-    /// As [`Cost::among`], with batches of sequences of so many tokens.
+    /// Counts like [`Cost::among`], for batches of sequences of a given number of tokens.
     pub fn of_sequences(
         config: &RunConfig,
         vocabularies: Vocabularies,
@@ -88,8 +88,8 @@ impl Cost {
     }
 }
 
-/// Tokens of a sequence of training, as far as the recipe knows: the most where it has a limit, and
-/// of sentences a usual number.
+/// Tokens of a training sequence, as far as the recipe knows: its limit, or a usual number for
+/// sentences.
 pub fn usual_tokens(config: &RunConfig) -> usize {
     match config.task {
         Task::LanguageModel | Task::MaskedLanguageModel => config.data.text.block_length,
@@ -102,11 +102,11 @@ pub fn usual_tokens(config: &RunConfig) -> usize {
     }
 }
 
-/// Bytes of weights, gradients, the optimizer's state and the moving average where there is one, in
-/// each of so many processes that train together.
+/// Bytes of weights, gradients, the optimizer's state and the moving average, if there is one, in
+/// each of several processes that train together.
 ///
-/// Of n processes, each has an n-th of the optimizer's state, the gradients of an n-th of the
-/// micro-batches, and beside them what it sends and what it receives.
+/// Each of n processes has 1/n of the optimizer's state, the gradients of 1/n of the micro-batches,
+/// and buffers for sending and receiving.
 pub fn training_state_bytes(config: &RunConfig, parameters: u64, processes: usize) -> u64 {
     let training = &config.training;
     let processes = processes.max(1);
@@ -118,7 +118,7 @@ pub fn training_state_bytes(config: &RunConfig, parameters: u64, processes: usiz
     floats.saturating_add(state.div_ceil(processes as u64)).saturating_mul(F32)
 }
 
-/// `12,345,678`.
+/// Number with separators: `12,345,678`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -131,7 +131,7 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// `1.5 G`: a count with a decimal prefix.
+/// Count with a decimal prefix: `1.5 G`.
 pub fn scaled(number: u64) -> String {
     let number = number as f64;
     for (unit, size) in [("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)] {
@@ -142,7 +142,7 @@ pub fn scaled(number: u64) -> String {
     format!("{number}")
 }
 
-/// `1.5 GiB`.
+/// Size with a binary prefix: `1.5 GiB`.
 pub fn bytes(number: u64) -> String {
     let value = number as f64;
     for (unit, power) in [("GiB", 30), ("MiB", 20), ("KiB", 10)] {
@@ -164,7 +164,7 @@ mod tests {
         config.training.accumulation = 4;
         // Weights, three gradients and two moments.
         assert_eq!(training_state_bytes(&config, 1000, 1), 4 * 6000);
-        // Weights, a gradient, what is exchanged, and a quarter of the moments.
+        // Weights, a gradient, buffers for the exchange, and a quarter of the moments.
         assert_eq!(training_state_bytes(&config, 1000, 4), 4 * 4500);
         config.training.ema_decay = 0.999;
         assert_eq!(training_state_bytes(&config, 1000, 4), 4 * 5500, "the average is whole");

@@ -94,7 +94,7 @@ fn lacking(feature: &str, name: &str) -> String {
 /// Reads `f32`, `bf16` or `f16`; `auto` is the [fastest](DtypeChoice::fastest) here.
 ///
 /// # Errors
-/// When the name is none of these, or the device does not compute in it.
+/// When the name is unknown, or the device does not compute in this type.
 pub fn dtype(name: &str, device: &Device) -> Result<DType> {
     match name {
         AUTO_DTYPE => parse_dtype(DtypeChoice::fastest(device).name, device.is_cpu()),
@@ -102,7 +102,7 @@ pub fn dtype(name: &str, device: &Device) -> Result<DType> {
     }
 }
 
-/// A short name for reports: `cpu`, `cuda:0`, `metal:0`.
+/// Short name for reports: `cpu`, `cuda:0`, `metal:0`.
 pub fn describe(device: &Device) -> String {
     match device.location() {
         candle_core::DeviceLocation::Cpu => "cpu".to_owned(),

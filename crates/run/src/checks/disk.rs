@@ -1,4 +1,4 @@
-//! Whether the disk has room for what a run will write.
+//! Check that the disk has room for the files of a run.
 
 use std::fs;
 use std::path::Path;
@@ -13,15 +13,15 @@ const F32: u64 = 4;
 /// Allowance for the small files: configuration, metrics, state, scores.
 const SMALL_FILES: u64 = 1 << 20;
 
-/// The most bytes that the checkpoints of a model take at any time: those that are kept, though no
-/// more than the run makes, the one that is being written, and the average.
+/// Largest size of all checkpoints at any time: those that are kept, though no more than the run
+/// makes, the one being written, and the average.
 pub(crate) fn checkpoint_bytes(training: &TrainingConfig, parameters: u64) -> u64 {
     let weights = F32 * parameters;
     let checkpoint = weights * (1 + training.state_buffers());
     let average = if training.average_last > 0 { weights } else { 0 };
     let kept = (training.keep_last as u64).saturating_add(training.keep_best as u64);
     let times = |every: u64| training.max_updates.checked_div(every).unwrap_or(0);
-    // Those of the schedule, those of validations that improve, and the last.
+    // Checkpoints of the schedule, of validations that improve, and the last.
     let made = match training.max_updates {
         0 => u64::MAX,
         _ => times(training.checkpoint_every)
@@ -31,10 +31,10 @@ pub(crate) fn checkpoint_bytes(training: &TrainingConfig, parameters: u64) -> u6
     checkpoint.saturating_mul(kept.min(made).saturating_add(1)).saturating_add(average)
 }
 
-/// Refuses to begin where the checkpoints of the run in `folder` would not fit.
+/// Refuses to begin if the checkpoints of the run in `folder` would not fit.
 ///
 /// # Errors
-/// With what is needed, what is free and what to do.
+/// With the bytes needed, the bytes free, and advice.
 pub(crate) fn check(
     folder: &Path,
     checkpoints: &Path,
@@ -44,7 +44,7 @@ pub(crate) fn check(
     let needed = checkpoint_bytes(training, parameters)
         .saturating_sub(size_of(checkpoints))
         .saturating_add(SMALL_FILES);
-    // Where the system does not say, the disk itself will.
+    // If the system does not say, writing will show.
     let Some(free) = available(folder) else { return Ok(()) };
     if free < needed {
         bail!(
@@ -74,12 +74,12 @@ fn available(_path: &Path) -> Option<u64> {
     None
 }
 
-/// Bytes of the files under `path`; what cannot be read counts nothing.
+/// Bytes of the files under `path`; unreadable ones count nothing.
 fn size_of(path: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(path) else { return 0 };
     entries
         .flatten()
-        // What the run has left stays where it is.
+        // Files left by the run stay where they are.
         .filter(|entry| !entry.file_name().to_string_lossy().starts_with(LEFT))
         .map(|entry| match entry.metadata() {
             Ok(metadata) if metadata.is_dir() => size_of(&entry.path()),
@@ -109,7 +109,7 @@ mod tests {
         let mut lion = training.clone();
         lion.optimizer.kind = OptimizerKind::Lion;
         assert_eq!(checkpoint_bytes(&lion, 1000), 5 * 12_000, "one momentum and the average");
-        // Two validations and the end, however many may be kept; and the one that is being written.
+        // Two validations and the end, whatever the number kept; and the one being written.
         let training = TrainingConfig { keep_last: usize::MAX, max_updates: 2500, ..training };
         assert_eq!(checkpoint_bytes(&training, 1000), 4 * 16_000);
         let training = TrainingConfig { max_updates: 0, ..training };

@@ -1,4 +1,4 @@
-//! What is asked of the machine before a run begins: a device, memory, room on the disk.
+//! Checks of the machine before a run begins: its device, memory and disk.
 
 pub mod computation;
 pub mod cost;

@@ -1,4 +1,4 @@
-//! How many threads compute.
+//! Number of computing threads.
 
 use std::error::Error;
 use std::num::NonZero;
@@ -6,17 +6,17 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 
-/// Threads that any machine may be asked for.
+/// Largest number of threads on any machine.
 const MOST_THREADS: usize = 64;
 
-/// What this process was told, which recipes do not change.
+/// Set once the process has chosen a number, which recipes then do not change.
 static CHOSEN: OnceLock<()> = OnceLock::new();
 
-/// Sizes the thread pool of the CPU as whoever started the process wants it, whatever the recipes
-/// say that it reads; 0 leaves it at one thread a core.
+/// Sizes the thread pool of the CPU for the whole process, whatever its recipes say; 0 leaves it at
+/// one thread a core.
 ///
 /// # Errors
-/// As for [`use_threads`].
+/// See [`use_threads`].
 pub fn choose_threads(threads: usize) -> Result<()> {
     size_pool("--threads", threads)?;
     let _ = CHOSEN.set(());
@@ -35,7 +35,7 @@ pub fn use_threads(threads: usize) -> Result<()> {
 }
 
 fn size_pool(origin: &str, threads: usize) -> Result<()> {
-    // More than there are cores only wait for each other, and thousands take minutes to start.
+    // More threads than cores only wait for each other, and thousands take minutes to start.
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let most = MOST_THREADS.max(4 * cores);
     if threads > most {
@@ -45,7 +45,7 @@ fn size_pool(origin: &str, threads: usize) -> Result<()> {
         );
     }
     match rayon::ThreadPoolBuilder::new().num_threads(threads).build_global() {
-        // There is one already, and no other is asked for.
+        // There is a pool already, and no other is requested.
         Err(error) if threads == 0 && error.source().is_none() => Ok(()),
         made => made.with_context(|| {
             format!("{origin} {threads}: the thread pool cannot be made; is memory limited?")

@@ -11,13 +11,13 @@ use super::nearest::nearest;
 /// One problem in a configuration text, ready to print.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Diagnosis {
-    /// Line number, counted from 1, when the parser knows it.
+    /// Line number, counted from 1; `None` if the parser does not know it.
     pub line: Option<usize>,
-    /// What is wrong, naming the key and what was expected.
+    /// Message that names the key, the error and the expected value.
     pub message: String,
 }
 
-/// Explains `error`, which came from parsing `text`.
+/// Explains `error`, an error of parsing `text`.
 pub(crate) fn diagnose(text: &str, error: &toml::de::Error) -> Diagnosis {
     let span = error.span();
     let line = span.as_ref().map(|span| line_of(text, span.start));
@@ -25,8 +25,8 @@ pub(crate) fn diagnose(text: &str, error: &toml::de::Error) -> Diagnosis {
     Diagnosis { line, message: explain(error.message(), place.as_ref()) }
 }
 
-/// Rewrites serde's message so that it names the whole key, and for an unknown key or value what it
-/// was meant to be.
+/// Rewrites serde's message: it then names the whole key, and for an unknown key or value the
+/// likely intended one.
 fn explain(message: &str, place: Option<&Place>) -> String {
     let one_line = message.lines().collect::<Vec<_>>().join("; ");
     let key = place.map(|place| format!("key `{}`: ", place.path)).unwrap_or_default();
@@ -59,7 +59,7 @@ fn explain(message: &str, place: Option<&Place>) -> String {
     }
 }
 
-/// What serde says of a value of the wrong kind, in the words of TOML rather than of Rust.
+/// Serde's message about a value of the wrong type, in the words of TOML instead of Rust.
 fn mistyped(message: &str, key: Option<&Key>) -> Option<String> {
     let rest = message
         .strip_prefix("invalid type: ")
@@ -67,7 +67,7 @@ fn mistyped(message: &str, key: Option<&Key>) -> Option<String> {
     let (found, expected) = rest.rsplit_once(", expected ")?;
     let values = match (key.map(|key| &key.values), expected) {
         (Some(Values::Section), _) => "a section of keys".to_owned(),
-        // What has several forms says them by itself.
+        // A value with several forms has its own message.
         (Some(Values::Other(_)), _) => expected.to_owned(),
         (Some(values), "u32") if !found.contains('-') => format!("{values} to {}", u32::MAX),
         (Some(values), _) => values.to_string(),
@@ -82,7 +82,7 @@ fn mistyped(message: &str, key: Option<&Key>) -> Option<String> {
     Some(format!("expected {values}, found {}", in_toml(found)))
 }
 
-/// A value as serde names it, as TOML does.
+/// Name of a value in TOML instead of serde.
 fn in_toml(found: &str) -> String {
     let quoted =
         |kind: &str| found.strip_prefix(kind).map(|rest| rest.trim().trim_matches('`').to_owned());
@@ -90,7 +90,7 @@ fn in_toml(found: &str) -> String {
         return format!("the text {text}");
     }
     if let Some(number) = quoted("floating point ") {
-        // With an exponent, where serde writes out hundreds of digits.
+        // With an exponent; serde writes out hundreds of digits.
         let short = number.parse::<f64>().map_or(number, |number| format!("{number:?}"));
         return format!("the number {short}");
     }
@@ -127,11 +127,11 @@ fn line_of(text: &str, offset: usize) -> usize {
     1 + text.as_bytes()[..end].iter().filter(|&&b| b == b'\n').count()
 }
 
-/// The innermost key whose name or value covers a span.
+/// Innermost key whose name or value covers a span.
 struct Place {
-    /// Its dotted path.
+    /// Dotted path.
     path: String,
-    /// Where it holds a table: the path of the first key in there.
+    /// For a table, the path of its first key.
     table: Option<Option<String>>,
 }
 
@@ -149,7 +149,7 @@ fn descend(table: &DeTable<'_>, offset: usize, section: &str) -> Option<Place> {
             DeValue::Table(inner) => Some(inner),
             _ => None,
         };
-        // A section's own span is only its header, so its children are asked first.
+        // A section's own span is only its header, so its children are searched first.
         if let Some(found) = inner.and_then(|inner| descend(inner, offset, &path)) {
             return Some(found);
         }

@@ -1,17 +1,16 @@
-//! What an unknown key was meant to be.
+//! Suggestions for unknown keys.
 
 use super::elsewhere::{called_here, names, plain};
 use super::keys::{Key, keys};
 use super::nearest::edit_distance;
 
-/// How a section is announced.
+/// Words before the name of a section.
 const SECTION: &str = "the section";
 
-/// What the dotted `name`, which is no key, was meant to be, in words; nothing where no key is
-/// like it.
+/// Suggests, in words, an intended key for the unknown dotted `name`; `None` if no key is similar.
 ///
-/// A key called so in the section that was named comes first, then what other toolkits call so,
-/// then a key called so in any section, then what is spelled alike.
+/// First comes a key of this name in the section given, then a key that other toolkits call so,
+/// then a key of this name in any section, then one of similar spelling.
 pub(super) fn did_you_mean(name: &str) -> Option<String> {
     let leaf = plain(name.rsplit('.').next().unwrap_or(name));
     let called_so: Vec<&Key> = keys().iter().filter(|key| key.leaf() == leaf).collect();
@@ -26,8 +25,8 @@ pub(super) fn did_you_mean(name: &str) -> Option<String> {
     }
 }
 
-/// What the unknown section `name` was meant to be, in which the first key is called `first`: a
-/// section, or else where that key belongs.
+/// Suggests a replacement for the unknown section `name` with the first key `first`: a section, or
+/// else the place of that key.
 pub(super) fn did_you_mean_section(name: &str, first: Option<&str>) -> Option<String> {
     let meant = did_you_mean(name);
     if meant.as_ref().is_some_and(|meant| meant.starts_with(SECTION)) {
@@ -36,7 +35,7 @@ pub(super) fn did_you_mean_section(name: &str, first: Option<&str>) -> Option<St
     first.and_then(did_you_mean).or(meant)
 }
 
-/// The key that a slip of the hand makes `name` from.
+/// Finds the key of which `name` is a typing error.
 fn misspelled(name: &str, leaf: &str) -> Option<String> {
     let known =
         keys().iter().map(|key| (key.leaf(), quoted(key), shared_sections(&key.name, name)));
@@ -44,7 +43,7 @@ fn misspelled(name: &str, leaf: &str) -> Option<String> {
     known
         .chain(elsewhere)
         .map(|(other, called, shared)| (edit_distance(leaf, other), shared, other, called))
-        // One slip in three letters makes another word.
+        // More than one error in three letters makes another word.
         .filter(|(distance, _, other, _)| {
             3 * distance <= other.chars().count().min(leaf.chars().count())
         })
@@ -52,7 +51,7 @@ fn misspelled(name: &str, leaf: &str) -> Option<String> {
         .map(|(.., called)| called)
 }
 
-/// How many sections two names have in common, from the root.
+/// Number of sections that two names share, from the root.
 fn shared_sections(left: &str, right: &str) -> usize {
     let sections = |name: &str| {
         let mut parts: Vec<String> = name.split('.').map(str::to_owned).collect();
@@ -137,7 +136,7 @@ mod tests {
             ("decoding.temperature", "decoding.sampling.temperature"),
             ("training.output_dir", "--run DIR"),
             ("schedule", "training.schedule"),
-            // Slips of the hand.
+            // Typing errors.
             ("model.haeds", "model.heads"),
             ("training.max_update", "training.max_updates"),
             ("training.shedule.warmpu", "training.schedule.warmup"),

@@ -1,26 +1,26 @@
-//! What two configurations differ in, of what must not change while a run goes on.
+//! Differences between two configurations in keys that must not change during a run.
 
 use anyhow::{Context, Result};
 use toml::{Table, Value};
 
 use super::{RunConfig, recipe};
 
-/// Keys that change neither weights nor the order of data: where the text lies (its content is
-/// compared by itself), what is scored when training is over, how far batches are read ahead.
+/// Keys that change neither weights nor the order of data: the place of the text (its content is
+/// compared separately), the test sets, and the number of batches read ahead.
 const WITHOUT_EFFECT: [&str; 3] = ["data.dir", "data.test", "data.batching.prefetch"];
 
-/// A key of which two configurations have other values, as TOML; none where it is not set.
+/// Key whose values in two configurations differ, as TOML; `None` if it is not set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// The key, such as `model.d_ff`.
+    /// Name of the key, such as `model.d_ff`.
     pub key: String,
-    /// The value of the first.
+    /// Value in the first configuration.
     pub left: Option<String>,
-    /// The value of the second.
+    /// Value in the second configuration.
     pub right: Option<String>,
 }
 
-/// Every key of which two configurations have other values.
+/// Lists every key whose values in two configurations differ.
 ///
 /// # Errors
 /// When a value cannot be written as TOML.
@@ -33,7 +33,8 @@ pub fn every_difference(left: &RunConfig, right: &RunConfig) -> Result<Vec<Diffe
     Ok(found)
 }
 
-/// One line for each key of task, [data], [model], dtype and training.seed whose value differs.
+/// Describes each difference in task, [data], [model], dtype and training.seed, one line for each
+/// key.
 ///
 /// # Errors
 /// When a value cannot be written as TOML.
@@ -44,7 +45,7 @@ pub fn differences(run: &RunConfig, given: &RunConfig) -> Result<Vec<String>> {
     Ok(lines(found))
 }
 
-/// What matters of some differences, a line each.
+/// Describes the differences that matter, one line each.
 fn lines(found: Vec<Difference>) -> Vec<String> {
     let show = |value: Option<String>| value.unwrap_or_else(|| "not set".to_owned());
     let line = |Difference { key, left, right }| {
@@ -54,10 +55,11 @@ fn lines(found: Vec<Difference>) -> Vec<String> {
     found.into_iter().filter(matters).map(line).collect()
 }
 
-/// As [`differences`], of all that processes must have alike to train together: of [training] too.
+/// Describes differences like [`differences`], in all keys that processes must share to train
+/// together: in [training] too.
 ///
 /// # Errors
-/// As [`differences`].
+/// See [`differences`].
 pub(crate) fn training_differences(run: &RunConfig, given: &RunConfig) -> Result<Vec<String>> {
     let whole = |config: &RunConfig| -> Result<Table> {
         let mut all = table(config)?;
@@ -71,9 +73,9 @@ pub(crate) fn training_differences(run: &RunConfig, given: &RunConfig) -> Result
     Ok(lines(found))
 }
 
-/// Whether one of the [`differences`] is of what a run that has begun cannot do without: its seed,
-/// which is the whole random state, and what the tokenizer was made by, since the embeddings would
-/// mean other words. How words are cut in training may change.
+/// Whether a line of [`differences`] is about a key that a begun run cannot change: its seed, which
+/// is the whole random state, or a setting of the tokenizer, since the embeddings would then belong
+/// to other words. The division of words in training may change.
 pub fn is_fixed(difference: &str) -> bool {
     let key = difference.split(' ').next().unwrap_or_default();
     match key.strip_prefix("data.tokenizer.") {
@@ -82,11 +84,11 @@ pub fn is_fixed(difference: &str) -> bool {
     }
 }
 
-/// The part of a configuration that makes a run the run it is, as TOML.
+/// The part of a configuration that identifies a run, as TOML.
 fn table(config: &RunConfig) -> Result<Table> {
     let mut config = config.clone();
     let data = &mut config.data;
-    // The content of files is compared by itself.
+    // The content of files is compared separately.
     for split in [&mut data.train, &mut data.validation] {
         *split = split.without_paths();
     }

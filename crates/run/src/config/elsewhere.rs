@@ -1,8 +1,8 @@
-//! What other toolkits call things: fairseq, OpenNMT, Marian, JoeyNMT, Sockeye, Hugging Face,
+//! Names of settings in other toolkits: fairseq, OpenNMT, Marian, JoeyNMT, Sockeye, Hugging Face,
 //! PyTorch.
 
-/// What a thing is called here (keys, or where it is no key, what to do), and below it, indented,
-/// what it is called elsewhere, as [`plain`] writes it.
+/// Keys of this program (or advice, if there is no key), and below each, indented, its names in
+/// other toolkits, as [`plain`] writes them.
 const NAMES: &str = "
 `training.schedule.learning_rate`:
     lr learn_rate base_lr peak_lr max_lr initial_learning_rate step_size
@@ -214,12 +214,12 @@ the command `taper resume RUN`:
     resume_from resume_from_checkpoint restore_file load_model reload
 ";
 
-/// What is called here what other toolkits call `name`.
+/// Key of this program that other toolkits call `name`.
 pub(super) fn called_here(name: &str) -> Option<&'static str> {
     names().find(|(other, _)| *other == name).map(|(_, called)| called)
 }
 
-/// Every name of other toolkits, and what it is called here.
+/// Names in other toolkits with the keys of this program.
 pub(super) fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
     let mut called = "";
     NAMES.lines().flat_map(move |line| {
@@ -234,7 +234,7 @@ pub(super) fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
     })
 }
 
-/// A name as the table spells it: `maxSteps` and `max-steps` are `max_steps`.
+/// Spelling of a name in the table: `maxSteps` and `max-steps` are `max_steps`.
 pub(super) fn plain(name: &str) -> String {
     let mut plain = String::with_capacity(name.len());
     let mut before = '_';

@@ -22,8 +22,7 @@ pub struct EvaluationConfig {
     pub test_after_training: bool,
 }
 
-/// The tokenizer for text in `language` where none is named: as sacreBLEU chooses, but characters
-/// where that takes MeCab.
+/// Default tokenizer for text in `language`: sacreBLEU's choice, but characters instead of MeCab.
 pub(crate) fn usual_tokenizer(language: &str) -> Tokenizer {
     match language.split(['-', '_']).next().unwrap_or(language).to_lowercase().as_str() {
         "zh" | "zho" | "cmn" => Tokenizer::Chinese,

@@ -1,5 +1,5 @@
-//! What the keys of a recipe mean, for a reader: at a terminal, in the manual, and as comments in
-//! a recipe. All of it is read off the code, see [`keys`](super::keys).
+//! Descriptions of the keys of a recipe: for a terminal, for the manual, and as comments in a
+//! recipe. All of them are derived from the code, see [`keys`](super::keys).
 
 use std::collections::HashSet;
 
@@ -10,13 +10,13 @@ use super::did_you_mean::did_you_mean;
 use super::keys::{Key, Values, keys, lines};
 use super::without_effect::reasons;
 
-/// The longest line that is written here.
+/// Longest line of the output.
 const WIDTH: usize = 100;
 
-/// What `name`, a key or a section, means: of a section every key in it. Without a name, all.
+/// Describes the key `name`, every key of the section `name`, or all keys without a name.
 ///
 /// # Errors
-/// When there is no such key, with what may have been meant.
+/// When there is no such key; the message suggests one.
 pub fn explain(name: Option<&str>) -> Result<String> {
     let Some(name) = name else {
         return Ok(keys().iter().map(described).collect::<Vec<_>>().join("\n"));
@@ -33,7 +33,7 @@ pub fn explain(name: Option<&str>) -> Result<String> {
     }
 }
 
-/// One key, for a terminal.
+/// Describes one key, for a terminal.
 fn described(key: &Key) -> String {
     let title = if key.is_section() { format!("[{}]", key.name) } else { key.name.clone() };
     let mut text = title + "\n";
@@ -56,7 +56,7 @@ fn described(key: &Key) -> String {
     text
 }
 
-/// The reference of all keys, a page of the manual in Markdown.
+/// Reference of all keys, a page of the manual in Markdown.
 pub fn reference() -> String {
     let mut text = String::from(
         "# Configuration\n\n<!-- Written by `taper config explain --markdown`; a test compares. \
@@ -78,7 +78,7 @@ pub fn reference() -> String {
         for paragraph in section.meaning.lines() {
             text += &(wrapped(paragraph, "", "") + "\n");
         }
-        // A corpus is a value with keys of its own, which stand below its key.
+        // A corpus is a value with keys of its own, which are listed below its key.
         let of_section = |key: &&Key| {
             !key.is_section()
                 && key.name.starts_with(&format!("{}.", section.name))
@@ -91,7 +91,7 @@ pub fn reference() -> String {
     text
 }
 
-/// The section that a key is listed in.
+/// Section in which a key is listed.
 fn owner(key: &Key) -> &str {
     let mut name = key.section();
     while !name.is_empty() && !keys().iter().any(|key| key.name == name && key.is_section()) {
@@ -100,7 +100,7 @@ fn owner(key: &Key) -> &str {
     name
 }
 
-/// One key as an item of a list.
+/// Item of a list, for one key.
 fn entry(key: &Key) -> String {
     let values = match &key.values {
         Values::Choice(_) => String::new(),
@@ -126,7 +126,7 @@ fn code(default: &str) -> String {
     }
 }
 
-/// `config` as TOML, each key below what it means.
+/// Writes `config` as TOML, with each key below its description.
 ///
 /// # Errors
 /// When a value cannot be written as TOML.
@@ -167,7 +167,7 @@ fn comment(key: &Key) -> String {
     words.iter().map(|words| wrapped(words, "# ", "# ")).collect()
 }
 
-/// The default as TOML writes it.
+/// Default value as TOML.
 fn default(key: &Key) -> String {
     match &key.default {
         None | Some(serde_json::Value::Null) => "not set".to_owned(),
@@ -175,7 +175,7 @@ fn default(key: &Key) -> String {
     }
 }
 
-/// Where the key changes nothing.
+/// Conditions under which the key changes nothing.
 fn idle(key: &Key) -> Option<String> {
     let reasons = reasons(&key.name);
     (!reasons.is_empty()).then(|| format!("Has no effect where {}.", reasons.join(", or where ")))

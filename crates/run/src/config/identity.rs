@@ -1,4 +1,4 @@
-//! What of a recipe is recorded with the weights, so that a change of it is noticed.
+//! The part of a recipe that is saved with the weights, so that a change of it is noticed.
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value};
@@ -7,11 +7,11 @@ use taper_trainer::{Metric, State};
 use super::RunConfig;
 use crate::checks::computation::AUTO_DTYPE;
 
-/// The sections and keys that shape the weights.
+/// Sections and keys that shape the weights.
 const SHAPES_WEIGHTS: [&str; 4] = ["task", "data", "model", "dtype"];
 
-/// The part of `config` that makes a run the run it is: data, architecture, type of the
-/// computation, seed. A longer schedule is no other run.
+/// The part of `config` that identifies a run: data, architecture, type of the computation, seed. A
+/// longer schedule is the same run.
 ///
 /// # Errors
 /// When a value cannot be written as JSON.
@@ -23,11 +23,11 @@ pub(crate) fn recipe(config: &RunConfig) -> Result<Map<String, Value>> {
     Ok(all)
 }
 
-/// The configuration that the checkpoint of `state` was trained with, so far as that is recorded,
-/// which it is not by earlier versions. What shapes no weights is as in `config`.
+/// Configuration with which the checkpoint of `state` was trained; `None` if an earlier version did
+/// not record it. Keys that do not shape weights have their values in `config`.
 ///
 /// # Errors
-/// When what is recorded is not of this version.
+/// When the record is not of this version.
 pub fn trained_with(state: &State, config: &RunConfig) -> Result<Option<RunConfig>> {
     let recorded = &state.identity.recipe;
     if recorded.is_empty() {
@@ -39,7 +39,7 @@ pub fn trained_with(state: &State, config: &RunConfig) -> Result<Option<RunConfi
         task: recorded.task,
         data: recorded.data,
         model: recorded.model,
-        // A run records what it computes in, never that this was left open.
+        // A run records the type of its computation, never that it was left open.
         dtype: match recorded.dtype.as_str() {
             AUTO_DTYPE => config.dtype.clone(),
             _ => recorded.dtype,
@@ -50,9 +50,9 @@ pub fn trained_with(state: &State, config: &RunConfig) -> Result<Option<RunConfi
     Ok(Some(trained))
 }
 
-/// What scores of validations under `config` are scores of: `text`, the SHA-256 of the split, and
-/// each setting that the watched metric depends on and that is not the default, by its key. Scores
-/// under another identity cannot be compared. A key that a later version adds changes none.
+/// Identity of the scores of validations under `config`: `text`, the SHA-256 of the split, and each
+/// setting on which the watched metric depends and that is not the default, by its key. Scores with
+/// different identities cannot be compared. A key that a later version adds changes none.
 ///
 /// # Errors
 /// When a value cannot be written as JSON.
@@ -73,7 +73,7 @@ pub(crate) fn validation_identity(
     Ok(identity)
 }
 
-/// The keys, or sections, on which a score of validation depends beside the model and the text.
+/// Keys or sections on which a score of validation depends, beside the model and the text.
 fn measured_by(metric: Metric) -> &'static [&'static str] {
     match metric {
         Metric::Loss => &[
@@ -115,7 +115,7 @@ fn measured_by(metric: Metric) -> &'static [&'static str] {
             "evaluation.tokenize",
             "evaluation.lowercase",
             "evaluation.validation_sentences",
-            // Of the search, which is greedy here, what still counts.
+            // Settings that still count in a greedy search.
             "decoding.max_length_ratio",
             "decoding.max_length_offset",
             "decoding.max_length",
@@ -127,7 +127,7 @@ fn measured_by(metric: Metric) -> &'static [&'static str] {
     }
 }
 
-/// Enters each value under `key` that is not the default.
+/// Adds each value under `key` that is not the default.
 fn set_apart(
     key: &str,
     value: Option<&Value>,
@@ -148,7 +148,7 @@ fn set_apart(
     }
 }
 
-/// What two identities of validations differ in, for a reader.
+/// Describes the differences of two identities of validations.
 pub(crate) fn validation_changes(
     before: &Map<String, Value>,
     now: &Map<String, Value>,
@@ -181,7 +181,7 @@ mod tests {
         );
         let back = |state: &State| trained_with(state, &config).expect("of this version");
         assert_eq!(back(&state), Some(config.clone()));
-        // As a version that did not have the key yet would have saved it.
+        // Identity as an earlier version without the key would have saved it.
         let model = state.identity.recipe["model"].as_object_mut().expect("a section");
         model.remove("norm_epsilon").expect("a key");
         let older = back(&state).expect("recorded").model.norm_epsilon;

@@ -1,5 +1,5 @@
-//! Every key of a recipe and what is known of it, read off the types that a recipe is parsed into:
-//! their doc comments, their ranges, their defaults.
+//! Every key of a recipe with its properties, derived from the types that a recipe is parsed into:
+//! their doc comments, ranges and defaults.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -9,66 +9,67 @@ use serde_json::Value;
 
 use super::RunConfig;
 
-/// The corpora of the three splits are written alike, and explained once.
+/// First of the three splits, whose corpora have the same keys and are explained once.
 const CORPORA: &str = "data.train";
 
-/// A key of a recipe, or a section of them.
+/// Key or section of a recipe.
 #[derive(Debug)]
 pub(super) struct Key {
-    /// Dotted, from the root: `training.schedule.warmup`.
+    /// Dotted name from the root: `training.schedule.warmup`.
     pub name: String,
-    /// What it means and in which unit, in Markdown: a paragraph a line.
+    /// Meaning and unit, in Markdown: one line for each paragraph.
     pub meaning: String,
-    /// What it may be.
+    /// Allowed values.
     pub values: Values,
-    /// What it is where a recipe does not name it; none for sections, and where it is then unset.
+    /// Value if a recipe does not set the key; `None` for sections, and for keys that are then
+    /// unset.
     pub default: Option<Value>,
 }
 
-/// What a key may be.
+/// Allowed values of a key.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Values {
-    /// It is a section, which holds other keys.
+    /// Section with other keys.
     Section,
     /// True or false.
     Switch,
-    /// A whole number of this range.
+    /// Integer in this range.
     Whole(Range),
-    /// Any number of this range.
+    /// Number in this range.
     Number(Range),
     /// Text.
     Text,
     /// One of these names, each with its meaning.
     Choice(Vec<(String, String)>),
-    /// What these words say.
+    /// Values described in these words.
     Other(String),
 }
 
-/// Bounds of a number; one that is exclusive is not itself allowed.
+/// Bounds of a number.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Range {
-    /// The least.
+    /// Smallest value.
     pub minimum: Option<f64>,
-    /// What it must be above.
+    /// Exclusive lower bound.
     pub above: Option<f64>,
-    /// The most.
+    /// Largest value.
     pub maximum: Option<f64>,
-    /// What it must be below.
+    /// Exclusive upper bound.
     pub below: Option<f64>,
 }
 
 impl Key {
-    /// The part after the last dot.
+    /// Part after the last dot.
     pub(crate) fn leaf(&self) -> &str {
         self.name.rsplit('.').next().unwrap_or(&self.name)
     }
 
-    /// Whether it holds other keys.
+    /// Whether the key is a section.
     pub(super) fn is_section(&self) -> bool {
         self.values == Values::Section
     }
 
-    /// The section that it stands in; empty at the root.
+    /// Section of the key; empty at the root.
     pub(super) fn section(&self) -> &str {
         self.name.rsplit_once('.').map_or("", |(section, _)| section)
     }
@@ -124,8 +125,8 @@ impl fmt::Display for Values {
     }
 }
 
-/// Every key and section; a section comes before its keys, which stand as a resolved recipe has
-/// them.
+/// Every key and section. A section comes before its keys, which are in the order of a resolved
+/// recipe.
 pub(super) fn keys() -> &'static [Key] {
     static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
         let mut found = Vec::new();
@@ -137,12 +138,12 @@ pub(super) fn keys() -> &'static [Key] {
     &KEYS
 }
 
-/// The key called `name`.
+/// Key with this name.
 pub(crate) fn key(name: &str) -> Option<&'static Key> {
     keys().iter().find(|key| key.name == name)
 }
 
-/// A recipe as a JSON Schema, by which editors complete and check.
+/// Schema of a recipe as JSON Schema, with which editors complete and check.
 pub fn schema() -> schemars::Schema {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
@@ -176,7 +177,7 @@ fn values(schema: &Value) -> Values {
         let choice = |choice: &Value| Some((choice["const"].as_str()?.to_owned(), meaning(choice)));
         return Values::Choice(choices.iter().filter_map(choice).collect());
     }
-    // What may be unset is of its type or null.
+    // An optional value is of its type or null.
     let kind = match &schema["type"] {
         Value::Array(kinds) => kinds.iter().find_map(|kind| kind.as_str().filter(|k| *k != "null")),
         kind => kind.as_str(),
@@ -189,7 +190,8 @@ fn values(schema: &Value) -> Values {
     }
 }
 
-/// A doc comment as paragraphs of one line, without links into the documentation of the code.
+/// Converts a doc comment to paragraphs of one line, without links into the documentation of the
+/// code.
 fn meaning(schema: &Value) -> String {
     let text = schema["description"].as_str().unwrap_or_default();
     let paragraphs = text
@@ -198,7 +200,7 @@ fn meaning(schema: &Value) -> String {
     without_links(&paragraphs.collect::<Vec<_>>().join("\n"))
 }
 
-/// `` [`A`](b) `` and `` [`A`] `` as `` `A` ``.
+/// Replaces `` [`A`](b) `` and `` [`A`] `` by `` `A` ``.
 fn without_links(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
@@ -214,14 +216,14 @@ fn without_links(text: &str) -> String {
     plain + rest
 }
 
-/// The names of keys and sections, as a recipe of defaults is written.
+/// Names of keys and sections, in the order of a written recipe.
 fn written_order() -> Vec<String> {
-    // The defaults can be written; a test would fail first.
+    // The defaults can be written; otherwise a test would fail first.
     let text = RunConfig::default().to_toml().unwrap_or_default();
     lines(&text).into_iter().filter_map(|(name, _)| name).collect()
 }
 
-/// Each line of a written recipe, with the name of the key or section that begins there.
+/// Lines of a written recipe, each with the name of the key or section that begins there.
 pub(super) fn lines(text: &str) -> Vec<(Option<String>, &str)> {
     let mut section = String::new();
     let name = |line: &str| {
@@ -230,7 +232,7 @@ pub(super) fn lines(text: &str) -> Vec<(Option<String>, &str)> {
             return Some(section.clone());
         }
         let (key, _) = line.split_once(" = ")?;
-        // What is indented belongs to a value of several lines.
+        // An indented line belongs to a value of several lines.
         let is_key = key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         is_key.then(|| if section.is_empty() { key.to_owned() } else { format!("{section}.{key}") })
     };
@@ -238,7 +240,7 @@ pub(super) fn lines(text: &str) -> Vec<(Option<String>, &str)> {
     text.lines().map(|line| (name(line), line)).collect()
 }
 
-/// Where a name belongs: in its written place, or after its parent, or after what its section has.
+/// Sort key of a name: its written place, or after its parent, or after the rest of its section.
 fn place(name: &str, written: &[String]) -> (usize, String) {
     let at = |name: &str| written.iter().position(|other| other == name);
     if let Some(place) = at(name) {

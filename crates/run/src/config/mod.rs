@@ -44,7 +44,7 @@ use overrides::Override;
 pub(crate) use without_effect::is_idle;
 pub use without_effect::without_effect;
 
-/// More bytes than any recipe has.
+/// Largest size of a recipe, far above any real one.
 const MOST_BYTES: u64 = 1 << 24;
 
 /// Everything that determines a run.
@@ -101,16 +101,16 @@ impl RunConfig {
     /// in order, puts the files there that patterns match, and checks the result.
     ///
     /// # Errors
-    /// One that names the file (or the override), line and key.
+    /// With the file (or the override), line and key.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
         Self::load_recipe(path, overrides, None)
     }
 
-    /// Reads a recipe as [`load`](Self::load) does, for a run that begins with the weights of another
-    /// one: keys of `[model]` that the recipe does not set have their values in `model`.
+    /// Reads a recipe like [`load`](Self::load), for a run that begins with the weights of another
+    /// one: keys of `[model]` that the recipe does not set take their values from `model`.
     ///
     /// # Errors
-    /// As for [`load`](Self::load).
+    /// See [`load`](Self::load).
     pub fn load_beginning_as(
         path: &Path,
         overrides: &[String],
@@ -130,12 +130,12 @@ impl RunConfig {
         })
     }
 
-    /// Reads the configuration of a run, as [`load`](Self::load) reads a recipe. Its paths are
-    /// whole but for what lies in the run. (In runs of earlier versions they are as the recipe had
-    /// them, from the folder in which training was started.)
+    /// Reads the configuration of a run, like [`load`](Self::load) a recipe. Its paths are absolute
+    /// except for files in the run. (In runs of earlier versions they are those of the recipe,
+    /// relative to the folder in which training was started.)
     ///
     /// # Errors
-    /// As for [`load`](Self::load).
+    /// See [`load`](Self::load).
     pub(crate) fn load_of_run(path: &Path, overrides: &[String]) -> Result<Self> {
         Self::read(path, overrides, None, |table, folder| {
             if let Some(data) = table.get_mut("data").and_then(toml::Value::as_table_mut) {
@@ -176,7 +176,7 @@ impl RunConfig {
         if config.name.is_empty() {
             config.name = stem(path);
         }
-        // What is usual in a corpus folder is not to be looked for beside files of one's own.
+        // File names that are usual in a corpus folder are not searched beside explicit files.
         let data = &mut config.data;
         let has_stem = data.train.iter().any(|corpus| !corpus.stem.is_empty());
         if !names_validation && (config.task.holds_out(data) || !has_stem) {
@@ -190,7 +190,7 @@ impl RunConfig {
         Ok(config)
     }
 
-    /// Checks each section and what they require of each other.
+    /// Checks each section, and the sections against each other.
     ///
     /// # Errors
     /// When a value or a combination of values cannot work.
@@ -214,7 +214,7 @@ impl RunConfig {
         self.validate_guidance()
     }
 
-    /// Checks that there is a head to guide, and links to guide it by.
+    /// Checks that guidance has a head to guide, and links to guide it by.
     fn validate_guidance(&self) -> Result<()> {
         let guided = &self.training.guided_alignment;
         if guided.guidance().is_none() || self.task != Task::Translation {
@@ -249,11 +249,11 @@ impl RunConfig {
         Ok(())
     }
 
-    /// Checks that validations measure what early stopping watches; what is known before the first
-    /// update must not end a training after hours.
+    /// Checks that validations measure the metric that early stopping watches: an error that can be
+    /// known before the first update must not end a training after hours.
     ///
     /// # Errors
-    /// When they do not, with what to change.
+    /// With the keys to change.
     pub fn require_what_is_watched(&self) -> Result<()> {
         let watched = &self.training.early_stopping;
         let of_translations = matches!(watched.metric, Metric::Bleu | Metric::Chrf);
@@ -288,8 +288,8 @@ impl RunConfig {
         Ok(())
     }
 
-    /// How the text of this recipe is scored. Where data is lowercased so are the references, and a
-    /// signature has to say it.
+    /// Settings for scoring the text of this recipe. If data is lowercased, so are the references,
+    /// and a signature has to say so.
     pub fn scoring(&self) -> EvaluationConfig {
         EvaluationConfig {
             lowercase: self.evaluation.lowercase || self.data.lowercase,
@@ -318,7 +318,7 @@ fn complete_model(recipe: &mut toml::Table, model: &ModelConfig) -> Result<()> {
         }
     }
     let mut model = toml::Table::try_from(model).context("[model] cannot be written as TOML")?;
-    // The weights hold what the parent's embeddings began with.
+    // The weights already contain the initial embeddings of the parent.
     model.remove("embeddings");
     let own = recipe.entry("model").or_insert_with(|| toml::Table::new().into());
     if let Some(own) = own.as_table_mut() {
@@ -338,8 +338,8 @@ fn read_text(path: &Path) -> Result<String> {
     Ok(text_of(&bytes, path)?)
 }
 
-/// Parses `text`, which came from `origin`; line numbers are given only where
-/// `origin` is a file, an override being one line long.
+/// Parses `text` from `origin`. Line numbers are given only if `origin` is a file, since an
+/// override is one line long.
 fn parse(text: &str, origin: &str, is_file: bool) -> Result<RunConfig> {
     toml::from_str(text).map_err(|error| {
         let found = diagnose::diagnose(text, &error);

@@ -1,4 +1,4 @@
-//! The nearest known name to a mistyped one, by edit distance.
+//! Nearest known name to a mistyped one, by edit distance.
 
 /// Number of single-character insertions, deletions, substitutions and swaps
 /// of neighbours that turn `left` into `right`.

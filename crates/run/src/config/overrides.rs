@@ -17,8 +17,8 @@ pub(crate) struct Override {
 }
 
 impl Override {
-    /// Parses `key.path=value`. The value is read as TOML; what is not valid
-    /// TOML (a bare word, a path) is taken as a string.
+    /// Parses `key.path=value`. The value is read as TOML; anything that is not valid TOML (a bare
+    /// word, a path) becomes a string.
     ///
     /// # Errors
     /// When there is no `=` or the key is empty.
@@ -51,7 +51,7 @@ impl Override {
         Ok(())
     }
 
-    /// Makes its paths absolute, from the current folder.
+    /// Makes the override's paths absolute, from the current folder.
     pub(crate) fn resolve_paths(&mut self) {
         let mut table = self.to_table();
         paths::resolve(&mut table, Path::new(""));
@@ -62,7 +62,7 @@ impl Override {
         }
     }
 
-    /// This override alone, to check key and type by themselves.
+    /// Table with this override alone, to check its key and type separately.
     pub(crate) fn to_table(&self) -> Table {
         let mut table = Table::new();
         let mut value = self.value.clone();
@@ -76,7 +76,7 @@ impl Override {
     }
 }
 
-/// One TOML value; what is none, or holds more than one, is a string.
+/// Parses one TOML value; text that is not exactly one value becomes a string.
 fn parse_value(text: &str) -> Value {
     let table = format!("value = {text}").parse::<Table>().ok().filter(|table| table.len() == 1);
     table

@@ -1,7 +1,7 @@
-//! What the paths of a configuration are relative to.
+//! Resolution of relative paths in a configuration.
 //!
 //! A path in a recipe is relative to the recipe, one on the command line to the current folder. A
-//! run stores them whole, so that its commands work from any folder; what lies in the run itself is
+//! run stores absolute paths, so that its commands work from any folder; a path within the run is
 //! relative to the run, which may be moved.
 
 use std::path::{Component, Path, PathBuf};
@@ -73,7 +73,7 @@ fn resolve_value(value: &mut Value, base: &Path) {
     }
 }
 
-/// `path` from `base`, without `.` and, where it leads to the same place, without `..`.
+/// Joins `path` to `base`, without `.` and, if the result is the same file, without `..`.
 pub(crate) fn absolute(base: &Path, path: &Path) -> PathBuf {
     let whole = std::path::absolute(base.join(path)).unwrap_or_else(|_| base.join(path));
     let mut plain = PathBuf::new();
@@ -86,7 +86,7 @@ pub(crate) fn absolute(base: &Path, path: &Path) -> PathBuf {
             part => plain.push(part),
         }
     }
-    // The folder above a symbolic link is not the one above what it leads to.
+    // The folder above a symbolic link is not the one above its target.
     match (plain.canonicalize(), whole.canonicalize()) {
         (Ok(left), Ok(right)) if left != right => whole,
         (Err(_), Ok(_)) => whole,
@@ -94,8 +94,8 @@ pub(crate) fn absolute(base: &Path, path: &Path) -> PathBuf {
     }
 }
 
-/// `path`, which is relative to the current folder, as it is seen from `folder`; whole where one of
-/// them is not there.
+/// Converts `path`, relative to the current folder, to a path relative to `folder`; absolute if one
+/// of them does not exist.
 pub(crate) fn seen_from(folder: &Path, path: &Path) -> PathBuf {
     let here = Path::new("");
     if path.is_absolute() || folder == here {
@@ -110,7 +110,7 @@ pub(crate) fn seen_from(folder: &Path, path: &Path) -> PathBuf {
     if seen == here { PathBuf::from(".") } else { seen }
 }
 
-/// `data` with the paths of corpora that lie in the folder `from` as they are from `to`.
+/// Copies `data`; paths of corpora in the folder `from` become relative to `to`.
 pub(crate) fn moved(data: &DataConfig, from: &Path, to: &Path) -> DataConfig {
     let mut data = data.clone();
     let splits: [&mut Corpora; 3] = [&mut data.train, &mut data.validation, &mut data.test];

@@ -1,4 +1,4 @@
-//! How many questions are answered rightly.
+//! Scores of answers to questions.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -9,22 +9,22 @@ use taper_model::SpanExtractor;
 use crate::config::RunConfig;
 use crate::prediction::answers_of;
 
-/// Questions that a model has answered, scored as SQuAD's official script does, in per cent.
+/// Questions answered by a model, scored like SQuAD's official script, in per cent.
 #[derive(Debug, Clone, Serialize)]
 pub struct AnsweredTestSet {
     /// The split's name.
     pub split: String,
-    /// Of all questions.
+    /// Means over all questions.
     #[serde(flatten)]
     pub all: AnswerMeans,
-    /// Of those that have an answer.
+    /// Means over questions with an answer.
     pub with_answer: AnswerMeans,
-    /// Of those that have none.
+    /// Means over questions without one.
     pub without_answer: AnswerMeans,
 }
 
 impl AnsweredTestSet {
-    /// Has `model` answer the questions of a split.
+    /// Answers the questions of a split with `model`, and scores the answers.
     ///
     /// # Errors
     /// When the split cannot be read or computed.
@@ -61,7 +61,7 @@ impl AnsweredTestSet {
         })
     }
 
-    /// The lines that a reader wants.
+    /// Lines of a report.
     pub(super) fn lines(&self) -> Vec<String> {
         let line = |name: &str, means: &AnswerMeans| {
             let AnswerMeans { exact_match, f1, .. } = means;

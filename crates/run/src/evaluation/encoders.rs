@@ -1,4 +1,4 @@
-//! What encoders are measured to be: masked language models, and classifiers of texts and images.
+//! Measurements of encoders: masked language models, and classifiers of texts and images.
 
 use std::sync::Arc;
 
@@ -13,21 +13,21 @@ use crate::config::RunConfig;
 use crate::prediction::{image_probabilities, probabilities};
 use crate::training::in_order;
 
-/// Bins of confidence by which calibration is measured.
+/// Number of bins of confidence for the calibration error.
 const BINS: usize = 10;
 
-/// A text of which a masked language model has predicted hidden tokens, the same each time.
+/// Text on which a masked language model has predicted hidden tokens, the same each time.
 #[derive(Debug, Clone, Serialize)]
 pub struct MaskedTestSet {
     /// The split's name.
     pub split: String,
-    /// Tokens that were asked.
+    /// Number of tokens that were predicted.
     pub tokens: u64,
-    /// Their mean negative log-likelihood, in nats.
+    /// Mean negative log-likelihood of a token, in nats.
     pub loss: f64,
-    /// `exp(loss)`.
+    /// Perplexity, `exp(loss)`.
     pub perplexity: f64,
-    /// The share of them that the model found likeliest.
+    /// Share of tokens that the model found likeliest.
     pub accuracy: f64,
 }
 
@@ -42,7 +42,7 @@ impl MaskedTestSet {
         }
     }
 
-    /// The lines that a reader wants.
+    /// Lines of a report.
     pub(super) fn lines(&self) -> Vec<String> {
         vec![
             format!("{} ({} hidden tokens)", self.split, self.tokens),
@@ -56,52 +56,52 @@ impl MaskedTestSet {
     }
 }
 
-/// How many examples a classifier has labelled.
+/// Number and kind of the examples that a classifier has labelled.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Labelled {
-    /// So many texts.
+    /// Number of texts.
     Texts(usize),
-    /// So many images.
+    /// Number of images.
     Images(usize),
 }
 
-/// Examples whose label was given with a confidence within a tenth.
+/// Examples whose label was given with a confidence in one interval of a tenth.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct CalibrationBin {
-    /// How many they are.
+    /// Number of examples.
     pub examples: u64,
-    /// Their mean confidence.
+    /// Mean confidence.
     pub confidence: f64,
-    /// The share of their labels that are right.
+    /// Share of correct labels.
     pub accuracy: f64,
 }
 
-/// Texts or images that a classifier has given labels.
+/// Texts or images labelled by a classifier.
 #[derive(Debug, Clone, Serialize)]
 pub struct ClassifiedTestSet {
     /// The split's name.
     pub split: String,
-    /// How many, and of what.
+    /// Number and kind of the examples.
     #[serde(flatten)]
     pub examples: Labelled,
-    /// The share of labels that are right.
+    /// Share of correct labels.
     pub accuracy: f64,
-    /// Mean negative log-likelihood of the right label, in nats.
+    /// Mean negative log-likelihood of the correct label, in nats.
     pub loss: f64,
-    /// The mean distance between confidence and accuracy, over ten bins of confidence (Guo et al.
-    /// 2017, "On Calibration of Modern Neural Networks", section 2).
+    /// Mean distance between confidence and accuracy, over ten bins of confidence (Guo et al. 2017,
+    /// "On Calibration of Modern Neural Networks", section 2).
     pub calibration_error: f64,
-    /// Labels by how confident they were given.
+    /// Examples by confidence.
     pub calibration: Vec<CalibrationBin>,
-    /// The labels.
+    /// Names of the labels.
     pub labels: Vec<String>,
-    /// For each right label, how often each label was given.
+    /// Count of each predicted label for each correct label.
     pub confusion: Vec<Vec<u64>>,
 }
 
 impl ClassifiedTestSet {
-    /// Has `model` label the texts.
+    /// Labels the texts with `model`.
     ///
     /// # Errors
     /// When the texts cannot be computed.
@@ -116,7 +116,7 @@ impl ClassifiedTestSet {
         Ok(Self::of_probabilities(split, Labelled::Texts(right.len()), (labels, &right), &found))
     }
 
-    /// Has `model` label the images, of which the `right` classes are known.
+    /// Labels the images, whose classes are `right`, with `model`.
     ///
     /// # Errors
     /// When the images cannot be read or computed.
@@ -131,7 +131,7 @@ impl ClassifiedTestSet {
         Ok(Self::of_probabilities(split, Labelled::Images(right.len()), (labels, right), &found))
     }
 
-    /// Counts what was `found` for each example against what is `right`.
+    /// Compares the probabilities `found` for each example with the correct labels `right`.
     fn of_probabilities(
         split: &str,
         examples: Labelled,
@@ -145,7 +145,7 @@ impl ClassifiedTestSet {
             let class = class as usize;
             let given = highest(probabilities);
             confusion[class][given] += 1;
-            // A probability too small for a number is not one that cannot be.
+            // A probability too small for a number is not impossible.
             loss -= probabilities[class].max(f64::MIN_POSITIVE).ln();
             correct += u64::from(given == class);
             let confidence = probabilities[given];
@@ -176,7 +176,7 @@ impl ClassifiedTestSet {
         }
     }
 
-    /// The lines that a reader wants.
+    /// Lines of a report.
     pub(super) fn lines(&self) -> Vec<String> {
         let examples = match self.examples {
             Labelled::Texts(count) => format!("{count} texts"),
@@ -204,7 +204,7 @@ impl ClassifiedTestSet {
     }
 }
 
-/// What `probabilities` gives of every example of a split, in order.
+/// Results of `probabilities` for every example of a split, in order.
 fn of_all<const STREAMS: usize>(
     dataset: Arc<dyn Dataset>,
     config: &RunConfig,
@@ -219,7 +219,7 @@ fn of_all<const STREAMS: usize>(
     Ok(found)
 }
 
-/// The place of the highest value; of equal ones the first.
+/// Index of the highest value; among equal ones the first.
 pub(crate) fn highest(values: &[f64]) -> usize {
     let mut best = 0;
     for (index, value) in values.iter().enumerate() {

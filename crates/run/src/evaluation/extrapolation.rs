@@ -1,4 +1,4 @@
-//! How well language models predict texts of other lengths than they were trained on.
+//! Predictions of language models on texts of other lengths than in training.
 
 use std::path::Path;
 
@@ -13,18 +13,18 @@ use crate::event::RunObserver;
 use crate::folder::RunFolder;
 use crate::loaded_run::LoadSettings;
 
-/// One model by the length of the blocks that it reads.
+/// Measurements of one model by the length of its blocks.
 #[derive(Debug, Clone, Serialize)]
 pub struct Extrapolation {
-    /// The name of the run.
+    /// Name of the run.
     pub run: String,
-    /// Its position encoding; of a Transformer-XL, whose positions are its own, that kind.
+    /// Position encoding, or Transformer-XL, which has its own positions.
     pub positions: String,
-    /// What becomes of rotary positions in blocks longer than those of training.
+    /// Scaling of rotary positions in blocks longer than in training.
     pub scaling: RotaryScaling,
     /// Tokens of a block in training.
     pub trained: usize,
-    /// What was measured, in the order of the lengths.
+    /// Measurements, in the order of the lengths.
     pub points: Vec<AtLength>,
 }
 
@@ -33,17 +33,17 @@ pub struct Extrapolation {
 pub struct AtLength {
     /// Tokens of a block.
     pub length: usize,
-    /// Mean negative log-likelihood of a token, in nats, and `exp` of it; none where the model reads
-    /// no such blocks.
+    /// Mean negative log-likelihood of a token, in nats; `None` if the model cannot read blocks of
+    /// this length.
     pub loss: Option<f64>,
-    /// See `loss`.
+    /// Perplexity, `exp(loss)`; `None` like `loss`.
     pub perplexity: Option<f64>,
-    /// Why there is none.
+    /// Reason if the model cannot read them.
     pub refused: Option<String>,
 }
 
 impl Extrapolation {
-    /// What to call it.
+    /// Name of the model for figures.
     #[must_use]
     pub fn name(&self) -> String {
         let scaling = match self.scaling {
@@ -55,13 +55,13 @@ impl Extrapolation {
     }
 }
 
-/// Has the language model of the run at `root` read the text that it is tested on in blocks of each
-/// of `lengths`; where positions are rotary, also interpolated and with NTK scaling, by as much as
-/// blocks are longer than in training.
+/// Measures the language model of the run at `root` on its test text in blocks of each of
+/// `lengths`. Rotary positions are measured plain, interpolated and with NTK scaling, by the ratio
+/// of the block's length to that of training.
 ///
 /// # Errors
-/// When the run is of another task or cannot be loaded. Of a length that the model cannot read, the
-/// reason is kept.
+/// When the run is of another task or cannot be loaded. If the model cannot read a length, the
+/// reason is stored instead.
 pub fn extrapolate(
     root: &Path,
     load: &LoadSettings,
@@ -89,7 +89,7 @@ pub fn extrapolate(
         }
         positions => positions.name(),
     };
-    // As many tokens a batch as the longest block has, or as are usual.
+    // As many tokens a batch as the longest block has, or the usual number.
     let batch = config.data.batching.planned_tokens();
     let mut found = Vec::new();
     for &scaling in scalings {
@@ -110,7 +110,7 @@ pub fn extrapolate(
                     length,
                     loss: None,
                     perplexity: None,
-                    // Where it was raised is of no use here.
+                    // A backtrace is of no use here.
                     refused: format!("{error:#}").lines().next().map(str::to_owned),
                 },
             });
@@ -130,7 +130,7 @@ pub fn extrapolate(
     Ok(found)
 }
 
-/// The mean over all test sets, by their tokens.
+/// Mean over all test sets, weighted by their tokens.
 fn point(length: usize, results: Vec<TestSetResult>) -> Result<AtLength> {
     let (mut sum, mut tokens) = (0.0, 0.0);
     for result in results {
@@ -142,7 +142,7 @@ fn point(length: usize, results: Vec<TestSetResult>) -> Result<AtLength> {
     Ok(AtLength { length, loss: Some(loss), perplexity: Some(loss.exp()), refused: None })
 }
 
-/// Perplexity by length, a line for each model.
+/// Perplexity by length, with a line for each model.
 #[must_use]
 pub fn extrapolation_figure(found: &[Extrapolation]) -> Figure {
     let line = |one: &Extrapolation| {

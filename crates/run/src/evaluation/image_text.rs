@@ -1,4 +1,4 @@
-//! How good captions are, and how well images and texts find each other.
+//! Scores of captions, and of retrieval between images and texts.
 
 use std::sync::Arc;
 
@@ -14,33 +14,33 @@ use crate::event::{RunEvent, RunObserver};
 use crate::image_text::{Placed, PlacedLabels, caption_search, describe, recalls};
 use crate::training::in_order;
 
-/// Images whose captions a model has written.
+/// Images captioned by a model.
 #[derive(Debug, Clone, Serialize)]
 pub struct CaptionedTestSet {
     /// The split's name.
     pub split: String,
-    /// How many images it has.
+    /// Number of images.
     pub images: usize,
-    /// The share of captions that are, letter for letter, one of those of their image.
+    /// Share of captions that equal one of their image's captions exactly.
     pub exact_match: f64,
-    /// How many captions end only because they had reached the maximum length.
+    /// Number of captions that ended only because they reached the maximum length.
     pub truncated: usize,
-    /// The scores, against all captions of an image.
+    /// Scores against all captions of an image.
     #[serde(flatten)]
     pub scores: TextScores,
-    /// The first of the captions of each image.
+    /// First caption of each image.
     #[serde(skip)]
     pub references: Vec<String>,
-    /// What the model wrote.
+    /// Captions written by the model.
     #[serde(skip)]
     pub captions: Vec<String>,
 }
 
 impl CaptionedTestSet {
-    /// Has `model` describe the images of a split.
+    /// Captions the images of a split with `model`, and scores the captions.
     ///
     /// # Errors
-    /// When the split cannot be read or described.
+    /// When the split cannot be read or captioned.
     pub(crate) fn of(
         split: &str,
         config: &RunConfig,
@@ -58,7 +58,7 @@ impl CaptionedTestSet {
         let truncated = found.iter().filter(|caption| caption.truncated).count();
         let captions: Vec<String> = found.into_iter().map(|caption| caption.text).collect();
         let (texts, own) = images.captions();
-        // As the normaliser has them, which is all that the model can know.
+        // Text as normalised, which is all that the model can know.
         let normal = |text: &String| target.normalize(text);
         let texts: Vec<String> = texts.iter().map(normal).collect::<Result<_, _>>()?;
         let is_own = |(caption, own): (&String, &&[u32])| {
@@ -84,7 +84,7 @@ impl CaptionedTestSet {
         })
     }
 
-    /// The lines that a reader wants.
+    /// Lines of a report.
     pub(super) fn lines(&self) -> Vec<String> {
         let truncated = match self.truncated {
             0 => String::new(),
@@ -114,14 +114,14 @@ impl CaptionedTestSet {
     }
 }
 
-/// The share of those asked that are found first, and among the first five.
+/// Share of queries whose match is ranked first, or among the first five.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Recall {
-    /// Among how many one is looked for.
+    /// Number of candidates.
     pub among: usize,
-    /// Found first.
+    /// Share ranked first.
     pub at_1: f64,
-    /// Found among the first five.
+    /// Share ranked among the first five.
     pub at_5: f64,
 }
 
@@ -140,26 +140,26 @@ impl Recall {
     }
 }
 
-/// Images and texts that a model has put in one space.
+/// Images and texts that a model has mapped into one space.
 #[derive(Debug, Clone, Serialize)]
 pub struct MatchedTestSet {
     /// The split's name.
     pub split: String,
     /// How many images it has.
     pub images: usize,
-    /// The mean loss within batches of the recipe's size, in nats.
+    /// Mean loss within batches of the recipe's size, in nats.
     pub loss: f64,
-    /// The share of images whose label has the highest probability by its texts; none of a table.
+    /// Share of images whose label has the highest probability by its texts; `None` for a table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zero_shot_accuracy: Option<f64>,
-    /// One of an image's own captions, among all captions of the split.
+    /// Retrieval of one of an image's captions, among all captions of the split.
     pub image_to_text: Recall,
-    /// One of the images of a caption, among all images of the split.
+    /// Retrieval of an image by its caption, among all images of the split.
     pub text_to_image: Recall,
 }
 
 impl MatchedTestSet {
-    /// Has `model` put the images and captions of a split in its space.
+    /// Maps the images and captions of a split with `model`, and scores retrieval.
     ///
     /// # Errors
     /// When the split cannot be read or computed.
@@ -210,7 +210,7 @@ impl MatchedTestSet {
         })
     }
 
-    /// The lines that a reader wants.
+    /// Lines of a report.
     pub(super) fn lines(&self) -> Vec<String> {
         let mut lines = vec![
             format!("{} ({} images)", self.split, self.images),
@@ -227,7 +227,7 @@ impl MatchedTestSet {
     }
 }
 
-/// Runs `work`, which tells of the images done, and tells the observer.
+/// Runs `work`, and reports its progress in images to the observer.
 fn observed<T>(
     split: &str,
     total: usize,

@@ -1,4 +1,4 @@
-//! A trained run, measured on splits of its data.
+//! Evaluation of a trained run on splits of its data.
 
 use std::path::{Path, PathBuf};
 
@@ -12,21 +12,21 @@ use crate::folder::RunFolder;
 use crate::loaded_run::{LoadSettings, LoadedRun};
 use crate::tasks::{TaskModel, with_model};
 
-/// What a run was measured to be.
+/// Results of evaluating a run.
 #[derive(Debug)]
 pub struct Evaluation {
-    /// The checkpoint whose weights were used.
+    /// Checkpoint whose weights were used.
     pub checkpoint: PathBuf,
-    /// Its step.
+    /// Step of the checkpoint.
     pub step: u64,
-    /// The settings that the results depend on, beside the model: an object.
+    /// Settings on which the results depend, beside the model: a JSON object.
     pub settings: Value,
-    /// One for each split.
+    /// Results, one for each split.
     pub results: Vec<TestSetResult>,
 }
 
-/// Measures the run at `root` on `splits`, or else on its test sets; `change` may set another
-/// search. The observer is told of each result as it comes.
+/// Evaluates the run at `root` on `splits`, by default on its test sets; `change` may alter the
+/// search. The observer receives each result at once.
 ///
 /// # Errors
 /// When there is no split, one cannot be read, or the run cannot be loaded.
@@ -58,7 +58,7 @@ fn measure<M: TaskModel>(
         bail!("the run has no test sets (data.test is empty): name a split with --split");
     }
     for split in &splits {
-        // Better now than after the others.
+        // Better to fail now than after the other splits.
         M::require_test_set(&run.config, split)?;
     }
     let LoadedRun { config, tokenizers, model, checkpoint, state, .. } = run;

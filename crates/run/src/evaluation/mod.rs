@@ -1,4 +1,4 @@
-//! How good a model is: test sets, decoded and scored, or read.
+//! Evaluation of models on test sets, which are decoded and scored, or read.
 
 mod answers;
 mod encoders;

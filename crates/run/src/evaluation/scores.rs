@@ -6,7 +6,7 @@ use taper_metrics::{Bleu, BleuScore, Chrf, ChrfScore};
 
 use crate::config::EvaluationConfig;
 
-/// The scores of one set of translations.
+/// Scores of one set of translations.
 #[derive(Debug, Clone, Serialize)]
 pub struct TextScores {
     /// Corpus BLEU.
@@ -30,11 +30,11 @@ impl TextScores {
         Self::of_several(hypotheses, &[references.to_vec()], config)
     }
 
-    /// Scores `hypotheses` against several references each: a list of all first ones, one of all
-    /// second ones, and so on.
+    /// Scores `hypotheses` against several references each: a list of all first references, one of
+    /// all second references, and so on.
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// See [`Self::new`].
     pub fn of_several(
         hypotheses: &[String],
         references: &[Vec<String>],

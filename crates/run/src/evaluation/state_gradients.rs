@@ -1,8 +1,8 @@
-//! How far learning reaches back through recurrent layers: the length of the gradient of the loss by
-//! each state, over the steps between it and the last one of its layer.
+//! Reach of learning through recurrent layers: the norm of the gradient of the loss by each state,
+//! over the steps between the state and the last one of its layer.
 //!
-//! What decays here is what a layer cannot learn from (Bengio et al. 1994, "Learning Long-Term
-//! Dependencies with Gradient Descent is Difficult"; Pascanu et al. 2013).
+//! A layer cannot learn from states at which this norm has vanished (Bengio et al. 1994, "Learning
+//! Long-Term Dependencies with Gradient Descent is Difficult"; Pascanu et al. 2013).
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
@@ -17,23 +17,23 @@ use crate::loaded_run::LoadedRun;
 use crate::tasks::{ParallelText, vocabularies};
 use crate::translation::encode_sources;
 
-/// Sentences that pass through the model together.
+/// Number of sentences in one batch.
 const AT_ONCE: usize = 50;
 
-/// The gradients by the states of one layer in one direction.
+/// Gradients by the states of one layer in one direction.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LayerGradients {
-    /// The full name of the layer.
+    /// Full name of the layer.
     pub layer: String,
-    /// By the steps that follow a state, from 0: the mean over sentences of `‖∂L/∂h‖`, where `L` is
-    /// the negative log-likelihood of a sentence in nats.
+    /// Mean over sentences of `‖∂L/∂h‖`, by the number of steps after the state, from 0; `L` is the
+    /// negative log-likelihood of a sentence in nats.
     pub norms: Vec<f64>,
-    /// Of how many sentences each is the mean: those that are long enough.
+    /// Number of sentences in each mean: those that are long enough.
     pub sentences: Vec<usize>,
 }
 
-/// The gradients by the states of each recurrent layer of a run's model, over at most `count`
-/// sentences that are spread over `split`, without dropout.
+/// Computes the gradients by the states of each recurrent layer of a run's model, over at most
+/// `count` sentences spread over `split`, without dropout.
 ///
 /// # Errors
 /// When the model has no recurrent layers, or the split cannot be read.
@@ -95,7 +95,7 @@ impl LayerGradients {
     }
 }
 
-/// The model of a run with its weights, which drops nothing in a training pass.
+/// Model of a run with its weights, and without dropout in training passes.
 fn without_dropout(run: &LoadedRun) -> Result<TranslationModel> {
     let config = ModelConfig {
         embedding_dropout: 0.0,

@@ -1,4 +1,4 @@
-//! How many entities a tagger finds.
+//! Scores of taggers, by entities.
 
 use std::collections::BTreeMap;
 
@@ -11,28 +11,28 @@ use taper_model::TokenTagger;
 use crate::config::RunConfig;
 use crate::prediction::tags_of;
 
-/// Sentences whose words a model has tagged.
+/// Sentences tagged by a model.
 #[derive(Debug, Clone, Serialize)]
 pub struct TaggedTestSet {
     /// The split's name.
     pub split: String,
-    /// How many sentences it has.
+    /// Number of sentences.
     pub sentences: usize,
-    /// How many words.
+    /// Number of words.
     pub words: u64,
-    /// The share of words whose tag is right.
+    /// Share of words with the correct tag.
     pub accuracy: f64,
-    /// Of all entities together, as seqeval counts them.
+    /// Score of all entities together, as seqeval counts them.
     #[serde(flatten)]
     pub entities: EntityScore,
-    /// The mean F1 of the types.
+    /// Mean F1 of the types.
     pub macro_f1: f64,
-    /// Of each type.
+    /// Score of each type.
     pub types: BTreeMap<String, EntityScore>,
 }
 
 impl TaggedTestSet {
-    /// Has `model` tag the words of a split. Words for which a row has no room count as `O`.
+    /// Tags the words of a split with `model`. Words that do not fit into a row count as `O`.
     ///
     /// # Errors
     /// When the split cannot be read or computed.
@@ -64,7 +64,7 @@ impl TaggedTestSet {
         })
     }
 
-    /// The lines that a reader wants.
+    /// Lines of a report.
     pub(super) fn lines(&self) -> Vec<String> {
         let line = |name: &str, score: &EntityScore| {
             format!(

@@ -20,32 +20,32 @@ use crate::folder::files::write_atomically;
 use crate::tasks::ParallelText;
 use crate::translation::{BestTranslations, LineTranslator, TranslationSettings};
 
-/// A test set as the model of a task was measured on it.
+/// Results of a model on a test set, by task.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 pub enum TestSetResult {
-    /// Of a translation model.
+    /// Results of a translation model.
     Translated(Box<TranslatedTestSet>),
-    /// Of a language model.
+    /// Results of a language model.
     Read(ReadTestSet),
-    /// Of a masked language model.
+    /// Results of a masked language model.
     Masked(MaskedTestSet),
-    /// Of a classifier.
+    /// Results of a classifier.
     Classified(ClassifiedTestSet),
-    /// Of a writer of captions.
+    /// Results of a caption model.
     Captioned(Box<CaptionedTestSet>),
-    /// Of a contrastive model.
+    /// Results of a contrastive model.
     Matched(MatchedTestSet),
-    /// Of a tagger.
+    /// Results of a tagger.
     Tagged(TaggedTestSet),
-    /// Of a reader of spans.
+    /// Results of a question-answering model.
     Answered(AnsweredTestSet),
-    /// Of a model that continues functions.
+    /// Results of a model that continues functions.
     Regressed(RegressedTestSet),
 }
 
 impl TestSetResult {
-    /// The lines that a reader wants: the split, then one score a line.
+    /// Lines of a report: the split, then one score a line.
     pub fn lines(&self) -> Vec<String> {
         match self {
             Self::Translated(result) => result.lines(),
@@ -60,8 +60,8 @@ impl TestSetResult {
         }
     }
 
-    /// Refuses a result with a number that is not finite. What is counted of texts and labels always
-    /// is.
+    /// Refuses a result with a number that is not finite. Counts of texts and labels always are
+    /// finite.
     ///
     /// # Errors
     /// [`NotFinite`](crate::NotFinite).
@@ -81,7 +81,7 @@ impl TestSetResult {
     }
 
     /// `count` examples spread over the set: source, translation, reference; or number of the
-    /// image, caption, reference. Other tasks have none.
+    /// image, caption, reference. Empty for other tasks.
     pub fn sample_translations(&self, count: usize) -> Vec<String> {
         match self {
             Self::Translated(result) => result.sample_translations(count),
@@ -102,12 +102,12 @@ impl TestSetResult {
 pub struct TranslatedTestSet {
     /// The split's name.
     pub split: String,
-    /// How many sentences it has.
+    /// Number of sentences.
     pub sentences: usize,
-    /// How many of them were translated in parts, as `translate` does, because they are longer
-    /// than training saw.
+    /// Number of sentences longer than in training, which were translated in parts, like
+    /// `translate` does.
     pub overlong: usize,
-    /// How many translations end only because they had reached the maximum length.
+    /// Number of translations that ended only because they reached the maximum length.
     pub truncated: usize,
     /// The scores.
     #[serde(flatten)]
@@ -115,7 +115,7 @@ pub struct TranslatedTestSet {
     /// Sources and references.
     #[serde(skip)]
     pub text: ParallelText,
-    /// What the model made of the sources.
+    /// Translations of the sources.
     #[serde(skip)]
     pub translations: Vec<String>,
 }

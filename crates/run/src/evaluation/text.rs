@@ -1,4 +1,4 @@
-//! How well a language model predicts a text.
+//! Predictions of a language model on a text.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -9,37 +9,38 @@ use taper_trainer::evaluate;
 use crate::config::RunConfig;
 use crate::training::packed;
 
-/// A text that a language model has read, block after block.
+/// Text that a language model has read, block by block.
 ///
 /// Each token but the first is predicted once, from those before it in its block. The perplexity of
 /// words, characters and bytes follows from the same sum, so that models with other tokens can be
-/// compared; words are what white space divides.
+/// compared; words are divided by white space.
 #[derive(Debug, Clone, Serialize)]
 pub struct ReadTestSet {
     /// The split's name.
     pub split: String,
-    /// Tokens that were predicted.
+    /// Number of tokens that were predicted.
     pub tokens: u64,
-    /// Tokens of the text that are `<unk>`.
+    /// Number of `<unk>` tokens in the text.
     pub unknown: u64,
     /// Mean negative log-likelihood of a token, in nats.
     pub loss: f64,
-    /// The same of a character, in nats.
+    /// Mean negative log-likelihood of a character, in nats.
     pub loss_per_character: f64,
-    /// `exp(loss)`.
+    /// Perplexity of a token, `exp(loss)`.
     pub perplexity: f64,
-    /// Of a word.
+    /// Perplexity of a word.
     pub perplexity_per_word: f64,
-    /// Of a character.
+    /// Perplexity of a character.
     pub perplexity_per_character: f64,
-    /// Of a byte in UTF-8.
+    /// Perplexity of a byte in UTF-8.
     pub perplexity_per_byte: f64,
-    /// The share of tokens that the model found likeliest.
+    /// Share of tokens that the model found likeliest.
     pub accuracy: f64,
 }
 
 impl ReadTestSet {
-    /// Has `model` read a split; without one, what `data.text.hold_out` takes of the training text.
+    /// Reads a split with `model`; without a split, the part of the training text that
+    /// `data.text.hold_out` reserves.
     ///
     /// # Errors
     /// When the text cannot be read, or is empty.
@@ -71,7 +72,7 @@ impl ReadTestSet {
         })
     }
 
-    /// The lines that a reader wants.
+    /// Lines of a report.
     pub(super) fn lines(&self) -> Vec<String> {
         let unknown = match self.unknown {
             0 => String::new(),
@@ -96,8 +97,8 @@ impl ReadTestSet {
     }
 }
 
-/// A perplexity in words. That of a word may be more than a number holds, where white space divides
-/// no words.
+/// Writes a perplexity. That of a word may exceed the largest number, if white space divides no
+/// words.
 pub(super) fn shown(perplexity: f64) -> String {
     if perplexity.is_finite() { format!("{perplexity:.3}") } else { "above 1e308".to_owned() }
 }

@@ -1,8 +1,8 @@
-//! Settings of the search by how well they translate the validation set.
+//! Choice of search settings by the quality of translations of the validation set.
 //!
-//! A beam is the work; length penalty and length reward only choose among what it has found. So
-//! each beam size is searched with once, and every penalty with every reward is tried on that,
-//! exactly as a search of its own would have it.
+//! The work is in the beam; length penalty and length reward only choose among its results. So the
+//! search runs once for each beam size, and every penalty with every reward is applied to its
+//! results, exactly like a separate search would.
 
 use anyhow::{Result, bail};
 use serde::Serialize;
@@ -13,7 +13,7 @@ use crate::LoadedRun;
 use crate::tasks::ParallelText;
 use crate::translation::{LineTranslator, TranslationSettings};
 
-/// The score that is to be high.
+/// Score to maximise.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TuningMetric {
     /// BLEU.
@@ -23,14 +23,14 @@ pub enum TuningMetric {
     Chrf,
 }
 
-/// What is tried, beside the settings of the run: every combination.
+/// Grid of settings to try, beside the settings of the run: every combination.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TuningGrid {
-    /// `decoding.beam_size`.
+    /// Values of `decoding.beam_size`.
     pub beam_sizes: Vec<usize>,
-    /// `decoding.length_penalty`.
+    /// Values of `decoding.length_penalty`.
     pub length_penalties: Vec<f64>,
-    /// `decoding.length_reward`.
+    /// Values of `decoding.length_reward`.
     pub length_rewards: Vec<f64>,
 }
 
@@ -45,7 +45,7 @@ impl Default for TuningGrid {
 }
 
 impl TuningGrid {
-    /// Each list in ascending order, with the settings of `decoding`.
+    /// Sorts each list, and adds the settings of `decoding`.
     fn with(&self, decoding: &DecodingConfig) -> Self {
         let all = |values: &[f64], own: f64| {
             let mut all = [values, &[own]].concat();
@@ -63,8 +63,8 @@ impl TuningGrid {
         }
     }
 
-    /// Every penalty with every reward, small rewards first: of settings that are as good, one that
-    /// lengthens less is to be taken.
+    /// Every penalty with every reward, small rewards first: among equally good settings, the one
+    /// that lengthens less is preferred.
     fn lengths(&self) -> Vec<(f64, f64)> {
         let with_penalties =
             |&reward: &f64| self.length_penalties.iter().map(move |&penalty| (penalty, reward));
@@ -72,27 +72,27 @@ impl TuningGrid {
     }
 }
 
-/// Settings of a search, and what they scored.
+/// Settings of a search, with their scores.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Trial {
-    /// `decoding.beam_size`.
+    /// Value of `decoding.beam_size`.
     pub beam_size: usize,
-    /// `decoding.length_penalty`.
+    /// Value of `decoding.length_penalty`.
     pub length_penalty: f64,
-    /// `decoding.length_reward`.
+    /// Value of `decoding.length_reward`.
     pub length_reward: f64,
     /// BLEU.
     pub bleu: f64,
-    /// BLEU's brevity penalty: below 1 where translations are too short.
+    /// BLEU's brevity penalty: below 1 if translations are too short.
     pub brevity_penalty: f64,
-    /// Words of the translations over those of the references.
+    /// Ratio of the words of the translations to those of the references.
     pub length_ratio: f64,
     /// chrF2.
     pub chrf: f64,
 }
 
 impl Trial {
-    /// What is to be high.
+    /// Score to maximise.
     #[must_use]
     pub fn score(&self, metric: TuningMetric) -> f64 {
         match metric {
@@ -101,7 +101,7 @@ impl Trial {
         }
     }
 
-    /// These settings in `decoding`.
+    /// Writes these settings into `decoding`.
     pub fn apply(&self, decoding: &mut DecodingConfig) {
         decoding.beam_size = self.beam_size;
         decoding.n_best = decoding.n_best.min(self.beam_size);
@@ -118,41 +118,41 @@ impl Trial {
     }
 }
 
-/// What a search for settings found.
+/// Results of a search for settings.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Tuning {
-    /// Sentences that each was scored on.
+    /// Number of sentences scored for each.
     pub sentences: usize,
-    /// The settings of the run.
+    /// Settings of the run.
     pub before: Trial,
-    /// The best; those of the run where none was better.
+    /// Best settings; the run's if none are better.
     pub best: Trial,
-    /// All, beam by beam.
+    /// All trials, beam by beam.
     pub trials: Vec<Trial>,
 }
 
-/// News of a search for settings.
+/// Progress of a search for settings.
 #[derive(Debug, Clone, Copy)]
 pub enum TuningEvent<'a> {
-    /// So many texts are translated with this beam.
+    /// Progress of translation with one beam size.
     Translated {
-        /// The beam.
+        /// Beam size.
         beam_size: usize,
-        /// Texts that are done.
+        /// Number of texts translated so far.
         done: usize,
-        /// All, but for parts of lines that are too long.
+        /// Number of all texts, not counting parts of overlong lines.
         sentences: usize,
     },
-    /// What was scored with one beam.
+    /// Scores with one beam size.
     Scored(&'a [Trial]),
 }
 
-/// Looks for the settings of `grid` by which `run` translates at most so many sentences of the
-/// split `split` best. `observe` is told how it goes.
+/// Finds the settings of `grid` with which `run` translates the split `split` best, on at most
+/// `sentences` sentences. `observe` receives the progress.
 ///
 /// # Errors
-/// When the split cannot be read or decoded, a setting of the grid cannot be, the run draws its
-/// translations, or `observe` fails.
+/// When the split cannot be read or decoded, a setting of the grid is not valid, the run samples
+/// its translations, or `observe` fails.
 pub fn tune(
     run: &LoadedRun,
     split: &str,
@@ -200,8 +200,8 @@ pub fn tune(
     Ok(Tuning { sentences: text.sources.len(), before, best, trials })
 }
 
-/// The trial of the highest score: `before` where none is higher, else the first of equals, which
-/// has the smallest beam.
+/// Trial of the highest score: `before` if none is higher, else the first of equals, which has the
+/// smallest beam.
 fn best(trials: &[Trial], before: Trial, metric: TuningMetric) -> Trial {
     trials.iter().fold(
         before,

@@ -11,24 +11,24 @@ use taper_data::read_regular;
 
 use super::{RunFolder, quoted};
 
-/// More bytes than any such file has.
+/// Largest size of the file, far above any real one.
 const MOST_BYTES: u64 = 1 << 26;
 
-/// A command as it was typed.
+/// Command as typed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
-    /// When it was begun, in seconds since 1970 in universal time.
+    /// Time of its start, in seconds since 1970 in universal time.
     pub began: u64,
-    /// The version of the program.
+    /// Version of the program.
     pub version: String,
-    /// The folder it was begun in.
+    /// Folder in which it was started.
     pub folder: String,
-    /// The program and its arguments.
+    /// Program and arguments.
     pub arguments: Vec<String>,
 }
 
 impl Command {
-    /// The command of this process, with these arguments.
+    /// Command of this process, with these arguments.
     #[must_use]
     pub fn of(version: &str, arguments: Vec<String>) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -36,14 +36,14 @@ impl Command {
         Self { began: now.as_secs(), version: version.to_owned(), folder, arguments }
     }
 
-    /// As a shell reads it back.
+    /// Command line in a form that a shell reads back.
     #[must_use]
     pub fn line(&self) -> String {
         let quote = |argument: &String| quoted(Path::new(argument));
         self.arguments.iter().map(quote).collect::<Vec<_>>().join(" ")
     }
 
-    /// When it was begun: `2026-11-24 21:33 UTC`.
+    /// Time of its start: `2026-11-24 21:33 UTC`.
     #[must_use]
     pub fn began(&self) -> String {
         let (days, minutes) = (self.began / 86_400, self.began % 86_400 / 60);
@@ -63,15 +63,15 @@ impl Command {
 }
 
 impl RunFolder {
-    /// The file of the commands.
+    /// Path of the file of commands.
     fn commands_file(&self) -> PathBuf {
         self.root().join("commands.jsonl")
     }
 
-    /// Adds a command to those that trained the run.
+    /// Appends a command to those that trained the run.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// When the file cannot be written.
     pub fn note_command(&self, command: &Command) -> Result<()> {
         let path = self.commands_file();
         let mut line = serde_json::to_vec(command).context("a command is not JSON")?;
@@ -80,8 +80,8 @@ impl RunFolder {
         append().with_context(|| format!("cannot append to {}", path.display()))
     }
 
-    /// The commands that trained the run; none where an earlier version began it. Lines that are no
-    /// commands are left out.
+    /// Commands that trained the run; empty if an earlier version began it. Invalid lines are
+    /// skipped.
     ///
     /// # Errors
     /// When the file cannot be read.

@@ -1,4 +1,4 @@
-//! How files come to be whole: under another name first.
+//! Atomic writing of files, under another name first.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Writes a file so that it appears whole or not at all, and stays.
+/// Writes a file durably, so that it appears whole or not at all.
 ///
 /// # Errors
 /// When the folder cannot be written to.
@@ -19,23 +19,23 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     };
     let written = write();
     if written.is_err() {
-        // What failed is reported; the part that was written would only take up room.
+        // The failure is reported; the part that was written would only take up room.
         let _ = fs::remove_file(&partial);
     }
     written.with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The name beside `path` that a file has until it is whole.
+/// Name beside `path` of a file that is still incomplete.
 pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(suffix);
     path.with_file_name(name)
 }
 
-/// Gives `file`, whole under the name `partial`, the name `path`, durably.
+/// Renames `file`, complete under the name `partial`, to `path`, durably.
 ///
 /// # Errors
-/// When the disk refuses.
+/// When the file cannot be renamed or synchronised.
 pub fn put_in_place(file: &File, partial: &Path, path: &Path) -> std::io::Result<()> {
     file.sync_all()?;
     fs::rename(partial, path)?;

@@ -1,5 +1,5 @@
-//! Copies in memory of the files without which a run cannot be loaded: they are written again if they
-//! are removed from the disk while the run is trained.
+//! Copies in memory of the files without which a run cannot be loaded. They are written again if
+//! they are removed from the disk during training.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,10 +19,10 @@ const FILES: [&str; 7] = [
     "commands.jsonl",
     "embeddings.tsv",
 ];
-/// Folders of a run that hold only such files.
+/// Folders of a run that contain only such files.
 const FOLDERS: [&str; 1] = ["text"];
 
-/// Files of a run as they were when training began.
+/// Files of a run at the start of training.
 #[derive(Debug)]
 pub(crate) struct KeptFiles {
     root: PathBuf,
@@ -31,7 +31,7 @@ pub(crate) struct KeptFiles {
 }
 
 impl KeptFiles {
-    /// Reads the files that are in `folder` now.
+    /// Reads the current files of `folder`.
     ///
     /// # Errors
     /// When one cannot be read.
@@ -59,18 +59,17 @@ impl KeptFiles {
         &self.root
     }
 
-    /// Writes the files that are gone again, if the run's folder is still there, and returns their
-    /// names.
+    /// Restores missing files, if the run's folder still exists, and returns their names.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// When a file cannot be written.
     pub(crate) fn restore(&self) -> Result<Vec<String>> {
         let mut restored = Vec::new();
         if !self.root.is_dir() {
             return Ok(restored);
         }
         for (name, bytes) in &self.files {
-            // What somebody has put in its place is theirs.
+            // A file that someone has put in its place is not replaced.
             if fs::symlink_metadata(self.root.join(name)).is_err() {
                 write(&self.root, name, bytes)?;
                 restored.push(name.display().to_string());
@@ -82,7 +81,7 @@ impl KeptFiles {
     /// Writes all files but the configuration into another folder.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// When a file cannot be written.
     pub(crate) fn copy_to(&self, root: &Path) -> Result<()> {
         let mut files = self.files.iter().filter(|(name, _)| name != Path::new("config.toml"));
         files.try_for_each(|(name, bytes)| write(root, name, bytes))
@@ -125,7 +124,7 @@ mod tests {
         let other = folder.path().join("other");
         kept.copy_to(&other).expect("written");
         assert!(other.join("text/train.json").is_file() && !other.join("config.toml").exists());
-        // A folder that is gone is not made again.
+        // A missing folder is not made again.
         fs::remove_dir_all(&root).expect("remove");
         assert!(kept.restore().expect("nothing to do").is_empty() && !root.exists());
     }

@@ -1,13 +1,12 @@
 //! `metrics.jsonl`: one JSON object a line, appended as training goes.
 //!
-//! The file is only ever appended to, with one exception: a run that resumes
-//! from a checkpoint first drops the lines that are newer than it (the work is
-//! about to be repeated) and a torn last line, so that the finished file
-//! equals that of an uninterrupted run. A file with other lines that are no
-//! records is damaged, or somebody else's: it is set aside as it is.
+//! The file is only ever appended to, with one exception: a run that resumes from a checkpoint
+//! first drops the lines that are newer than it (the work is about to be repeated) and a torn last
+//! line, so that the finished file equals that of an uninterrupted run. A file with other invalid
+//! lines is damaged or foreign: it is set aside unchanged.
 //!
-//! A line that the disk refuses is kept and tried again with the next; only
-//! when a checkpoint is to be saved must all of them be on the disk.
+//! A line that cannot be written is kept and tried again with the next; only before a checkpoint is
+//! saved must all of them be on the disk.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -22,18 +21,18 @@ use taper_trainer::State;
 use crate::event::{Notice, RunEvent, RunObserver};
 use crate::folder::files::write_atomically;
 
-/// An open log.
+/// Open log.
 #[derive(Debug)]
 pub(crate) struct MetricsLog {
     path: PathBuf,
     file: File,
-    /// What the disk has not taken yet.
+    /// Bytes that the disk has not taken yet.
     pending: Vec<u8>,
 }
 
 impl MetricsLog {
-    /// Opens the log at `path` for appending, made if missing. Lines that
-    /// `state` does not know of are dropped first, and so are incomplete lines.
+    /// Opens the log at `path` for appending; makes it if missing. Lines that `state` does not
+    /// include are dropped first, and incomplete lines too.
     ///
     /// # Errors
     /// When the file cannot be read, rewritten or opened.
@@ -52,11 +51,11 @@ impl MetricsLog {
         Ok(Self { path: path.to_owned(), file: append_to(path)?, pending: Vec::new() })
     }
 
-    /// Writes the record again if its file is gone and the run's folder is not, and returns whether it
-    /// did.
+    /// Writes the record again if its file is missing and the run's folder is not; returns whether
+    /// it did.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// When the file cannot be written.
     pub(crate) fn restore(&mut self) -> Result<bool> {
         let has_folder = self.path.parent().is_some_and(Path::is_dir);
         if !has_folder || fs::symlink_metadata(&self.path).is_ok() {
@@ -68,31 +67,29 @@ impl MetricsLog {
         Ok(true)
     }
 
-    /// Appends `record` as one line, now if the disk takes it and else with
-    /// the next.
+    /// Appends `record` as one line, now if the disk takes it, else with the next.
     ///
     /// # Errors
-    /// When the record is not JSON.
+    /// When the record cannot be written as JSON.
     pub(crate) fn append(&mut self, record: &impl Serialize) -> Result<()> {
         serde_json::to_writer(&mut self.pending, record).context("a metrics record is not JSON")?;
         self.pending.push(b'\n');
-        // A disk that refuses is reported by the flush before the next checkpoint.
+        // A failing disk is reported by the flush before the next checkpoint.
         let _ = self.write_pending();
         Ok(())
     }
 
-    /// Puts every line on the disk, durably.
+    /// Writes every line to the disk, durably.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// When the file cannot be written.
     pub(crate) fn flush(&mut self) -> Result<()> {
         self.write_pending()
             .and_then(|()| self.file.sync_data())
             .with_context(|| format!("cannot append to {}", self.path.display()))
     }
 
-    /// The whole record, also what the disk did not take; even if the file was
-    /// removed meanwhile.
+    /// The whole record, with lines not yet on the disk; even if the file was removed meanwhile.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -126,20 +123,20 @@ fn append_to(path: &Path) -> Result<File> {
     file.with_context(|| format!("cannot append to {}", path.display()))
 }
 
-/// Keeps the complete lines up to the state; the file is replaced whole, and
-/// only if something has to go. Lines that are no records are for a person to look at: where there
-/// are any, the file is kept under another name, and the notice says so.
+/// Keeps the complete lines up to the state; the file is replaced as a whole, and only if a line
+/// must go. Invalid lines are for a person to look at: if there are any, the file is kept under
+/// another name, and the notice says so.
 ///
-/// The step does not tell all: a skipped update does not advance it, but has
-/// its own count; and the validation that ends a run comes after a checkpoint
-/// that may have been saved at the same step.
+/// The step alone is not enough: a skipped update does not advance it, but has its own count; and
+/// the validation that ends a run comes after a checkpoint that may have been saved at the same
+/// step.
 fn truncate(path: &Path, state: &State) -> Result<Option<Notice>> {
     let bytes = fs::read(path)?;
     let mut kept = Vec::with_capacity(bytes.len());
     let mut no_record = None;
     for (line, number) in bytes.split_inclusive(|&byte| byte == b'\n').zip(1u64..) {
         if !line.ends_with(b"\n") {
-            // Torn: only the last can be.
+            // Incomplete: only the last can be.
             continue;
         }
         match is_known(line, state) {
@@ -162,7 +159,7 @@ fn truncate(path: &Path, state: &State) -> Result<Option<Notice>> {
     Ok(damage)
 }
 
-/// Whether `state` knows of what a line tells; nothing if the line is no record.
+/// Whether `state` includes the event of a line; `None` if the line is not a record.
 fn is_known(line: &[u8], state: &State) -> Option<bool> {
     let record = serde_json::from_slice::<Value>(line).ok()?;
     let number = |key: &str| record.get(key).and_then(Value::as_u64);
@@ -174,7 +171,7 @@ fn is_known(line: &[u8], state: &State) -> Option<bool> {
     })
 }
 
-/// A name beside `path` that is not taken: `metrics.damaged.jsonl`, or with a number.
+/// Free name beside `path`: `metrics.damaged.jsonl`, or with a number.
 fn free_name(path: &Path) -> PathBuf {
     let name = |number: u64| match number {
         1 => path.with_extension("damaged.jsonl"),

@@ -1,4 +1,4 @@
-//! A run on disk: its files, its lock, its record, and where its state goes when the disk refuses.
+//! A run on disk: its files, its lock, its record, and the rescue of its state when the disk fails.
 
 mod commands;
 pub mod files;

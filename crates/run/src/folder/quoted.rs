@@ -1,11 +1,10 @@
-//! Paths and names that others have chosen, in what people read: in commands that a reader is told
-//! to type, and in lines of a terminal or a log, which they must neither end, nor colour, nor turn
-//! around.
+//! Paths and names chosen by others, in text for people: in commands that a reader is told to type,
+//! and in lines of a terminal or a log, which they must neither end, nor colour, nor reverse.
 
 use std::borrow::Cow;
 use std::path::Path;
 
-/// A path as a shell reads it back.
+/// Quotes a path so that a shell reads it back.
 #[must_use]
 pub fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
@@ -18,8 +17,8 @@ pub fn quoted(path: &Path) -> String {
     }
 }
 
-/// Whether a character is not seen but acts: on the terminal, on the line, or on the order of those
-/// after it (Unicode 16.0, `Cc`, `Bidi_Control`, `Zl` and `Zp`).
+/// Whether a character is invisible but has an effect: on the terminal, on the line, or on the
+/// order of the text after it (Unicode 16.0, `Cc`, `Bidi_Control`, `Zl` and `Zp`).
 fn is_active(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -32,8 +31,8 @@ fn is_active(character: char) -> bool {
         )
 }
 
-/// A name as it may be printed: control characters, line ends and those that change the direction of
-/// text are escaped as Rust escapes them.
+/// Makes a name safe to print: control characters, line ends and characters that change the
+/// direction of text are escaped as in Rust.
 ///
 /// ```
 /// assert_eq!(taper_run::folder::visible("a\u{202e}b\n"), "a\\u{202e}b\\n");
@@ -43,13 +42,13 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     escaped(text, |character, escaped| escaped.extend(character.escape_default()))
 }
 
-/// JSON that means the same, without characters that act: they are escaped as JSON has it.
+/// Equivalent JSON with such characters escaped in JSON's way.
 #[must_use]
 pub fn visible_json(json: &str) -> Cow<'_, str> {
     escaped(json, |character, escaped| match character {
-        // Those of the layout; within strings they are escaped already.
+        // Characters of the layout; within strings they are escaped already.
         '\n' | '\r' | '\t' => escaped.push(character),
-        // All that act are within the first plane.
+        // All of them are in the first plane.
         _ => *escaped += &format!("\\u{:04x}", u32::from(character)),
     })
 }

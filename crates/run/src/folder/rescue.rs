@@ -1,4 +1,4 @@
-//! Where the state of a run goes when its own folder takes no more.
+//! Rescue of the state of a run when its own folder cannot be written.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use crate::config::RunConfig;
 use crate::config::paths::moved;
 use crate::folder::files::write_atomically;
 
-/// Saves what `trainer` has in memory: in the run's own folder if that now works, else as a run of
-/// its own under `place` (the system's folder for temporary files, unless given), which can be
+/// Saves the state that `trainer` has in memory: in the run's own folder if that now works, else as
+/// a separate run under `place` (by default the system's folder for temporary files), which can be
 /// resumed there or moved elsewhere.
 ///
 /// # Errors
-/// When neither can be written to.
+/// When neither can be written.
 pub(crate) fn rescue<M: Model>(
     trainer: &mut Trainer<M>,
     run: &RunFolder,
@@ -35,7 +35,7 @@ pub(crate) fn rescue<M: Model>(
         Some(place) => make_folder(place, run)?,
         None => {
             let usual = std::env::temp_dir().join("taper-rescue");
-            // Another user of the machine may have made it.
+            // Another user of the machine may have made the folder.
             let own = || std::env::temp_dir().join(format!("taper-rescue-{}", std::process::id()));
             make_folder(&usual, run).or_else(|_| make_folder(&own(), run))?
         }
@@ -50,7 +50,7 @@ pub(crate) fn rescue<M: Model>(
     Ok(elsewhere)
 }
 
-/// A new folder under `place` for what is rescued of `run`.
+/// Makes a new folder under `place` for the rescued state of `run`.
 fn make_folder(place: &Path, run: &RunFolder) -> Result<RunFolder> {
     fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
     let folder = RunFolder::new(&free_name(place, run.root())?);
@@ -59,7 +59,7 @@ fn make_folder(place: &Path, run: &RunFolder) -> Result<RunFolder> {
     Ok(folder)
 }
 
-/// A name under `place` that is not taken: the run's, or the run's with a number.
+/// Free name under `place`: the run's, or the run's with a number.
 fn free_name(place: &Path, run: &Path) -> Result<PathBuf> {
     let name = run
         .file_name()

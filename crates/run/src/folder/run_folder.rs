@@ -1,4 +1,4 @@
-//! The files of a run: where each one is, and when a folder may be used.
+//! Files of a run: their paths, and conditions for using a folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::config::RunConfig;
 use crate::config::paths::{absolute, moved};
 use crate::folder::files::write_atomically;
 
-/// A run on disk.
+/// Folder of a run on disk.
 #[derive(Debug, Clone)]
 pub struct RunFolder {
     root: PathBuf,
@@ -25,10 +25,10 @@ impl RunFolder {
         Self { root: root.to_owned() }
     }
 
-    /// An existing run.
+    /// Opens an existing run.
     ///
     /// # Errors
-    /// When there is no folder, or it holds no config.toml.
+    /// When there is no folder, or no config.toml in it.
     pub fn open(root: &Path) -> Result<Self> {
         let folder = Self::new(root);
         if !root.is_dir() {
@@ -52,15 +52,16 @@ impl RunFolder {
         Ok(folder)
     }
 
-    /// The run in which the checkpoint folder `path` lies, if it is one: RUN/checkpoints/NAME.
+    /// Run that contains the checkpoint folder `path` (RUN/checkpoints/NAME); `None` if it is not
+    /// one.
     pub fn around(path: &Path) -> Option<Self> {
         let path =
             path.canonicalize().ok().filter(|path| path.join("model.safetensors").is_file())?;
         Some(Self::new(path.ancestors().nth(2)?)).filter(|run| run.config().is_file())
     }
 
-    /// The weights at `path`, the folder of a run, of which they are the default ones, or of a
-    /// checkpoint; and the run that they are of.
+    /// Weights at `path`, with their run. `path` is the folder of a checkpoint, or that of a run,
+    /// whose default weights are used.
     ///
     /// # Errors
     /// When it is neither, or the run has no usable checkpoint.
@@ -73,8 +74,8 @@ impl RunFolder {
         Ok((run, checkpoint))
     }
 
-    /// Whether something is there already. What a process leaves that is killed before it has
-    /// written the configuration is nothing.
+    /// Whether the folder contains anything. Files of a process that was killed before it wrote the
+    /// configuration do not count.
     pub fn exists(&self) -> bool {
         let is_something = |entry: std::io::Result<fs::DirEntry>| match entry {
             Ok(entry) => {
@@ -87,15 +88,14 @@ impl RunFolder {
                 && fs::read_dir(&self.root).map_or(true, |mut entries| entries.any(is_something)))
     }
 
-    /// Clears up what processes that were killed have left half written. Only for the process that
-    /// holds the lock.
+    /// Removes incomplete files of killed processes. Only for the process that holds the lock.
     ///
     /// # Errors
     /// When the folder cannot be read or written.
     pub fn recover(&self) -> Result<()> {
         Checkpoints::new(&self.checkpoints()).recover()?;
         let own = ["", "cache", "text", "translations"].map(|name| self.root.join(name));
-        // Where text is tokenised in parts.
+        // Folder for text that is tokenised in parts.
         let parts = fs::read_dir(&own[1]).into_iter().flatten().flatten();
         let parts = parts.map(|entry| entry.path()).filter(|path| path.is_dir());
         let parts: Vec<PathBuf> = parts.collect();
@@ -111,8 +111,8 @@ impl RunFolder {
         Ok(())
     }
 
-    /// Removes what a call that came to nothing has written, and the folder unless it was `found`.
-    /// Only for the process that holds the lock.
+    /// Removes the files of an unsuccessful call, and the folder unless it was `found`. Only for
+    /// the process that holds the lock.
     ///
     /// # Errors
     /// When something cannot be removed.
@@ -128,42 +128,42 @@ impl RunFolder {
         Ok(())
     }
 
-    /// The folder itself.
+    /// Path of the folder.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The folder itself, from the root of the file system.
+    /// Absolute path of the folder.
     pub(crate) fn absolute_root(&self) -> PathBuf {
         absolute(Path::new(""), &self.root)
     }
 
-    /// The resolved configuration.
+    /// Path of the resolved configuration.
     pub fn config(&self) -> PathBuf {
         self.root.join("config.toml")
     }
 
-    /// The data report.
+    /// Path of the data report.
     pub fn data_report(&self) -> PathBuf {
         self.root.join("data.json")
     }
 
-    /// The record of the training.
+    /// Path of the record of the training.
     pub fn metrics(&self) -> PathBuf {
         self.root.join("metrics.jsonl")
     }
 
-    /// The folder of the checkpoints.
+    /// Path of the folder of checkpoints.
     pub fn checkpoints(&self) -> PathBuf {
         self.root.join("checkpoints")
     }
 
-    /// Scores of the test sets, written when training ends.
+    /// Path of the scores of the test sets, written when training ends.
     pub fn scores(&self) -> PathBuf {
         self.root.join("scores.json")
     }
 
-    /// Translations of a test set, written when training ends.
+    /// Path of the translations of a test set, written when training ends.
     pub fn translations(&self, split: &str) -> PathBuf {
         self.root.join("translations").join(format!("{}.txt", split_name(split)))
     }
@@ -171,7 +171,7 @@ impl RunFolder {
     /// Reads the run's configuration.
     ///
     /// # Errors
-    /// As [`RunConfig::load`].
+    /// See [`RunConfig::load`].
     pub fn load_config(&self, overrides: &[String]) -> Result<RunConfig> {
         RunConfig::load_of_run(&self.config(), overrides)
     }
@@ -194,21 +194,20 @@ impl RunFolder {
         Ok(self.checkpoints().is_dir() && !Checkpoints::new(&self.checkpoints()).list()?.is_empty())
     }
 
-    /// What the last checkpoint has recorded; nothing where there is none yet.
+    /// State recorded by the last checkpoint; `None` if there is none yet.
     ///
     /// # Errors
-    /// When it, or the pointer to it, cannot be read.
+    /// When the state, or the pointer to it, cannot be read.
     pub fn last_state(&self) -> Result<Option<State>> {
         let last = Checkpoints::new(&self.checkpoints()).find(LAST)?;
         Ok(last.map(|checkpoint| read_state(&checkpoint)).transpose()?)
     }
 
-    /// The checkpoint called `name`: best, last, average or a path; without a
-    /// name, the first of average, best and last that exists. An average that was made before the
-    /// run went on does not count.
+    /// Checkpoint called `name`: best, last, average or a path. Without a name it is the first of
+    /// average, best and last that exists, except an average older than the last updates.
     ///
     /// # Errors
-    /// When there is none, saying what to do; or a pointer is damaged.
+    /// When there is none, with advice; or a pointer is damaged.
     pub fn checkpoint(&self, name: Option<&str>) -> Result<PathBuf> {
         let root = self.checkpoints();
         let checkpoints = Checkpoints::new(&root);
@@ -236,7 +235,7 @@ impl RunFolder {
                             self.root.display()
                         )
                     })?;
-                    // What an interruption has left is not averaged where there is anything else.
+                    // A checkpoint of an interruption is not averaged if there is any other.
                     let newest = checkpoints
                         .list()?
                         .iter()

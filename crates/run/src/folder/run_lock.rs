@@ -8,19 +8,18 @@ use anyhow::{Context, Result, bail};
 
 use crate::event::{Notice, RunEvent, RunObserver};
 
-/// The name of the lock within the run.
+/// Name of the lock within the run.
 pub(crate) const LOCK_FILE: &str = "run.lock";
 
-/// The right to write into a run, held until it is dropped.
+/// Exclusive right to write into a run, held until it is dropped.
 ///
-/// The operating system holds the lock, and gives it up when the process ends in whatever way: a
-/// lock cannot outlive its process, and needs no cleaning up. The file has the process's id, for
-/// people; it is emptied at an orderly end, so that an id in a file that is not locked tells of a
-/// process that was killed.
+/// The operating system holds the lock, and releases it however the process ends, so a lock cannot
+/// outlive its process and needs no cleaning up. The file contains the process's id, for people. It
+/// is emptied at an orderly end, so an id in an unlocked file belongs to a process that was killed.
 #[derive(Debug)]
 pub struct RunLock {
     file: File,
-    /// The process that had the lock before and did not end in order.
+    /// Process that held the lock before and was killed.
     pub killed: Option<String>,
 }
 
@@ -28,7 +27,8 @@ impl RunLock {
     /// Takes the lock of the run in `folder`, which must exist.
     ///
     /// # Errors
-    /// When another process has it, which is named; or when the file cannot be made.
+    /// When another process holds it; the message names the process. Or when the file cannot be
+    /// made.
     pub fn acquire(folder: &Path, observer: &mut dyn RunObserver) -> Result<Self> {
         let path = folder.join(LOCK_FILE);
         let lock = Self::take(folder, &path, observer)?;
@@ -49,7 +49,7 @@ impl RunLock {
             .with_context(|| format!("cannot open {}", path.display()))?;
         let locked = file.try_lock();
         let mut owner = String::new();
-        // What is in the file serves the message only.
+        // The content of the file serves only the message.
         let _ = file.read_to_string(&mut owner);
         let owner = owner.trim().to_owned();
         match locked {
@@ -80,15 +80,15 @@ impl RunLock {
         Ok(lock)
     }
 
-    /// Empties the file in `folder` as an orderly end does, where the lock itself is out of reach:
-    /// the process that has it ends now.
+    /// Empties the file in `folder` like an orderly end, when the lock itself is out of reach: its
+    /// process ends now.
     pub fn sign_off(folder: &Path) {
-        // As in `drop`; and a system that forbids it leaves the id there.
+        // As in `drop`; a system that forbids it leaves the id there.
         let _ = OpenOptions::new().write(true).truncate(true).open(folder.join(LOCK_FILE));
     }
 
-    /// Whether the locked file is still the one of that name: its last owner may have removed it
-    /// between our opening and locking it, and a third process could lock another.
+    /// Whether the locked file still has this path: its last owner may have removed it between our
+    /// opening and locking, and a third process could lock another file.
     #[cfg(unix)]
     fn is_at(&self, path: &Path) -> bool {
         use std::os::unix::fs::MetadataExt;
@@ -111,14 +111,14 @@ impl RunLock {
     }
 }
 
-/// The process that trains in the run in `folder`, if one does. Whoever has been killed does not.
+/// Process that trains the run in `folder`, if any. Killed processes do not count.
 pub(super) fn process_in(folder: &Path) -> Option<String> {
     let mut file = File::open(folder.join(LOCK_FILE)).ok()?;
     let mut owner = String::new();
     file.read_to_string(&mut owner).ok()?;
     let owner = owner.trim();
-    // A lock that nobody has is had for a moment here. A process that began at this very moment
-    // would be refused it, so that it is asked for only where somebody has left an id.
+    // Testing takes a free lock for a moment, and a process that started right then would be
+    // refused. So the lock is tested only if the file contains an id.
     let is_taken =
         !owner.is_empty() && matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
     is_taken.then(|| owner.to_owned())

@@ -1,5 +1,4 @@
-//! What is known of a run without loading it: how far it has come, how good it is, and whether a
-//! process is training it.
+//! Summary of a run without loading it: progress, quality, and whether a process is training it.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
@@ -15,76 +14,76 @@ use super::run_lock::process_in;
 use crate::config::RunConfig;
 use crate::one_line;
 
-/// The most bytes of the end of `metrics.jsonl` that are looked through for the last update.
+/// Number of bytes at the end of `metrics.jsonl` that are searched for the last update.
 const TAIL: u64 = 1 << 16;
 
-/// What a run is doing.
+/// State of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum RunState {
     /// A process is training it.
     Training {
-        /// The number of that process.
+        /// Id of that process.
         process: String,
     },
-    /// Its training came to its end.
+    /// Its training has ended.
     Finished {
-        /// Why it ended.
+        /// Reason of the end.
         reason: StopReason,
     },
-    /// Its training has not ended, and nobody is training it.
+    /// Its training has not ended, and no process is training it.
     Interrupted,
     /// It cannot be read.
     Damaged {
-        /// Why not.
+        /// Reason.
         cause: String,
     },
 }
 
-/// The best validation of a run.
+/// Best validation of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BestValidation {
-    /// The watched metric.
+    /// Watched metric.
     pub metric: Metric,
     /// Its score.
     pub score: f64,
-    /// The update after which it was measured.
+    /// Update after which it was measured.
     pub step: u64,
 }
 
-/// The scores of one test set of a run.
+/// Scores of one test set of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TestScore {
-    /// The name of the split.
+    /// Name of the split.
     pub split: String,
     /// Corpus BLEU.
     pub bleu: f64,
 }
 
-/// What is known of a run without loading it.
+/// Summary of a run without loading it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunSummary {
-    /// The run's folder.
+    /// Folder of the run.
     pub folder: PathBuf,
-    /// What it is doing.
+    /// State of the run.
     #[serde(flatten)]
     pub state: RunState,
-    /// Updates made, as far as they were recorded.
+    /// Updates made, as far as they are recorded.
     pub step: u64,
-    /// The last update that the recipe sets, if it sets one.
+    /// Last update of the recipe; `None` without such a limit.
     pub max_updates: Option<u64>,
-    /// Passes over the data that are complete.
+    /// Complete passes over the data.
     pub epochs: u64,
-    /// The last pass over the data that the recipe sets, if it sets one.
+    /// Last pass over the data of the recipe; `None` without such a limit.
     pub max_epochs: Option<u64>,
-    /// The best validation, if there was any.
+    /// Best validation; `None` before the first.
     pub best: Option<BestValidation>,
-    /// The scores of the test sets, if the training ended with a test.
+    /// Scores of the test sets, if the training ended with a test.
     pub tests: Vec<TestScore>,
 }
 
 impl RunSummary {
-    /// What is known of the run in `folder`. What is wrong with it is part of the answer.
+    /// Summarises the run in `folder`. Faults are a part of the summary.
     #[must_use]
     pub fn of(folder: &RunFolder) -> Self {
         let mut summary = Self {
@@ -133,7 +132,7 @@ impl RunSummary {
     }
 }
 
-/// The runs in `folder`, in the order of their names; the run alone, if `folder` is one.
+/// Runs in `folder`, in the order of their names; if `folder` is a run, this run alone.
 ///
 /// # Errors
 /// When the folder cannot be read.
@@ -158,7 +157,7 @@ pub fn list_runs(folder: &Path) -> Result<Vec<RunSummary>> {
     Ok(found.iter().map(|path| RunSummary::of(&RunFolder::new(path))).collect())
 }
 
-/// The update of the last whole line of `metrics.jsonl`; 0 where there is none.
+/// Update of the last complete line of `metrics.jsonl`; 0 if there is none.
 fn last_recorded_step(path: &Path) -> Result<u64> {
     let Ok(mut file) = File::open(path) else { return Ok(0) };
     let mut tail = Vec::new();
@@ -172,7 +171,7 @@ fn last_recorded_step(path: &Path) -> Result<u64> {
     Ok(tail.rsplit(|&byte| byte == b'\n').find_map(step).unwrap_or(0))
 }
 
-/// The scores of `scores.json`; none where there is no such file.
+/// Scores in `scores.json`; empty if there is no such file.
 fn test_scores(path: &Path) -> Result<Vec<TestScore>> {
     let Ok(text) = fs::read(path) else { return Ok(Vec::new()) };
     let records: Vec<Value> = serde_json::from_slice(&text)

@@ -1,6 +1,6 @@
-//! BERT (Devlin et al. 2019): a masked language model, with or without the head for the next
-//! sentence; a classifier of texts, a tagger of words, and a reader of the spans that answer
-//! questions. One without a head begins as a masked language model whose head is drawn.
+//! BERT (Devlin et al. 2019): masked language models, with or without the head for the next
+//! sentence, classifiers of texts, taggers of words, and models that answer questions by spans. A
+//! model without a head begins as a masked language model with a drawn head.
 
 use taper_data::Task;
 use taper_model::{NormPlacement, Positions};
@@ -9,7 +9,7 @@ use super::family::{Architecture, Family, Module};
 use super::keys::{Fixed, Key};
 use crate::config::RunConfig;
 
-/// What only a classifier has.
+/// Keys for pooling, which only a classifier has.
 const POOLING: &[&str] = &["pooling"];
 
 pub(super) static FAMILY: Family = Family {
@@ -106,7 +106,7 @@ pub(super) static FAMILY: Family = Family {
         Module::same("span", &["qa_outputs"]),
     ],
     copies: &[("embedding.weight", "cls.predictions.decoder.weight")],
-    // The bias where there is a second one; the pooler where the head does not read from it.
+    // The bias if there is a second one; the pooler if the head does not read from it.
     unused: &["bert.pooler.*", "cls.predictions.bias"],
 };
 

@@ -1,4 +1,4 @@
-//! A run as a folder of the library Transformers.
+//! Export of a run as a folder of the library Transformers.
 
 use std::collections::HashMap;
 use std::fs;
@@ -22,21 +22,20 @@ use crate::folder::files::{with_suffix, write_atomically};
 use crate::tasks::{TaskModel, with_model};
 use crate::{LoadSettings, LoadedRun};
 
-/// What was exported.
+/// Result of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exported {
-    /// The checkpoint that has the weights.
+    /// Checkpoint with the weights.
     pub checkpoint: PathBuf,
-    /// Its step.
+    /// Step of the checkpoint.
     pub step: u64,
 }
 
-/// Writes the run at `root`, with the weights that `settings` name, into `folder`, which must be no
-/// folder yet or an empty one.
+/// Writes the run at `root`, with the weights that `settings` name, into `folder`, which must be
+/// empty or not exist.
 ///
 /// # Errors
-/// When the run cannot be loaded, no model of Transformers is one of the run's, or the folder
-/// cannot be written.
+/// When the run cannot be loaded, Transformers has no such model, or the folder cannot be written.
 pub fn export_run(root: &Path, settings: &LoadSettings, folder: &Path) -> Result<Exported> {
     let task = RunFolder::open(root)?.load_config(&settings.overrides)?.task;
     require_exportable(task)?;
@@ -47,7 +46,7 @@ pub fn export_run(root: &Path, settings: &LoadSettings, folder: &Path) -> Result
     })
 }
 
-/// Refuses a task for which there is no model in any family.
+/// Refuses a task without a model in any family.
 fn require_exportable(task: Task) -> Result<()> {
     let (mut is_known, mut known) = (false, Vec::new());
     for family in FAMILIES {
@@ -70,10 +69,10 @@ fn require_exportable(task: Task) -> Result<()> {
     Ok(())
 }
 
-/// Writes a loaded run as [`export_run`] does.
+/// Writes a loaded run like [`export_run`].
 ///
 /// # Errors
-/// As [`export_run`].
+/// See [`export_run`].
 pub fn export<M: TaskModel>(run: &LoadedRun<M>, folder: &Path) -> Result<()> {
     require_exportable(M::TASK)?;
     let store = run.model.parameters();
@@ -83,7 +82,7 @@ pub fn export<M: TaskModel>(run: &LoadedRun<M>, folder: &Path) -> Result<()> {
     };
     let mut refused = None;
     for family in FAMILIES {
-        // Of a task whose head is another the first is as good as any to say what differs.
+        // If the task has another head, the first model is as good as any to report the difference.
         let of_task = |one: &&Architecture| one.task == M::TASK;
         let all = || family.architectures.iter();
         let Some(architecture) = all().find(is_of_run).or_else(|| all().find(of_task)) else {
@@ -97,10 +96,10 @@ pub fn export<M: TaskModel>(run: &LoadedRun<M>, folder: &Path) -> Result<()> {
     refused.map_or(Ok(()), Err)
 }
 
-/// The keys of `config.json`.
+/// Keys of `config.json`.
 ///
 /// # Errors
-/// When the family cannot be such a model, with the key.
+/// When the family has no such model, with the key.
 pub(super) fn config_of(
     family: &Family,
     architecture: &Architecture,
@@ -121,7 +120,7 @@ pub(super) fn config_of(
     Ok(config)
 }
 
-/// Writes the files of the folder, and `config.json` at last.
+/// Writes the files of the folder, `config.json` last.
 fn write<M: TaskModel>(
     run: &LoadedRun<M>,
     family: &Family,
@@ -143,7 +142,7 @@ fn write<M: TaskModel>(
         values.map(Into::into).map_err(|error| CheckpointError::Values(error.into()))
     });
     if let Err(error) = written {
-        // What failed is reported; the part that was written would only take up room.
+        // The failure is reported; the part that was written would only take up room.
         let _ = fs::remove_file(&partial);
         return Err(error.into());
     }
@@ -161,16 +160,16 @@ fn write<M: TaskModel>(
     write_json(&folder.join(CONFIG), &config)
 }
 
-/// A tensor of the folder: a part of a parameter.
+/// Tensor of the folder: a part of a parameter.
 struct Part<'a> {
     parameter: &'a Parameter,
     shape: Vec<usize>,
     is_transposed: bool,
-    /// Which of how many parts.
+    /// Index of the part, and number of parts.
     part: (usize, usize),
 }
 
-/// The tensors of the folder by name.
+/// Tensors of the folder by name.
 ///
 /// # Errors
 /// When a parameter has no counterpart.
@@ -209,7 +208,7 @@ impl Part<'_> {
     }
 }
 
-/// Writes a file of JSON, its keys in order.
+/// Writes a JSON file with its keys in order.
 pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     let mut json = serde_json::to_vec_pretty(&serde_json::to_value(value)?)?;
     json.push(b'\n');

@@ -1,5 +1,5 @@
-//! What a family of models declares: tables in which names of the library Transformers stand beside
-//! those of a run. Reading, writing and refusing are written once, for all families.
+//! Declarations of a family of models: tables of the names in the library Transformers beside the
+//! names in a run. Reading, writing and refusing have one implementation for all families.
 
 use anyhow::{Result, bail};
 use serde_json::Value;
@@ -9,42 +9,42 @@ use super::keys::Key;
 use crate::config::RunConfig;
 use crate::parameter_groups::matches;
 
-/// A family of models: GPT-2, BERT, and so on.
+/// Family of models: GPT-2, BERT, and so on.
 pub(super) struct Family {
-    /// Its name, as people write it.
+    /// Name for people.
     pub(super) name: &'static str,
-    /// Its `model_type` in `config.json`.
+    /// Value of `model_type` in `config.json`.
     pub(super) model_type: &'static str,
-    /// The models that can be read. Of those for a task the first whose head a run has is written.
+    /// Models that can be read. For a task, the first whose head a run has is written.
     pub(super) architectures: &'static [Architecture],
-    /// Sets what its models have in common, and no key says.
+    /// Sets what all its models share and no key says.
     pub(super) base: fn(&mut RunConfig),
     /// Keys of `config.json`, in the order in which they are read.
     pub(super) keys: &'static [Key],
-    /// Keys of `[model]` that shape no weights of such a model: any value can be exported.
+    /// Keys of `[model]` that do not shape the weights of such a model: any value can be exported.
     pub(super) free: &'static [&'static str],
-    /// Beginning of the names of all tensors but those of heads; some files leave it out.
+    /// Prefix of the names of all tensors except those of heads; some files omit it.
     pub(super) prefix: &'static str,
-    /// Parameters of a run beside tensors of a folder. Of several for one the last that is there is
-    /// read; written is the first where the output is tied to the embedding, and else the last.
+    /// Parameters of a run with the tensors of a folder. If a parameter has several, the last one
+    /// present is read; the first is written if the output is tied to the embedding, else the last.
     pub(super) modules: &'static [Module],
-    /// Tensors that are tied to a parameter, and that some files have beside it: its name here, and
-    /// theirs.
+    /// Tensors tied to a parameter, which some files contain beside it: the parameter's name here,
+    /// and theirs.
     pub(super) copies: &'static [(&'static str, &'static str)],
-    /// Patterns of further tensors that the models here have no use for.
+    /// Patterns of other tensors that the models here do not use.
     pub(super) unused: &'static [&'static str],
 }
 
-/// A model that a folder can hold.
+/// Model that a folder can contain.
 pub(super) struct Architecture {
-    /// Its name in `architectures` of `config.json`.
+    /// Name in `architectures` of `config.json`.
     pub(super) name: &'static str,
-    /// Its task here.
+    /// Task here.
     pub(super) task: Task,
-    /// Modules, by their names here, that distinguish it; none for a model without a head, whose
-    /// parameters outside of the body are drawn.
+    /// Modules, by their names here, that distinguish it; `None` for a model without a head, whose
+    /// parameters outside the body are drawn.
     pub(super) head: Option<&'static [&'static str]>,
-    /// As [`Family::free`], of this model alone.
+    /// Keys like [`Family::free`], for this model alone.
     pub(super) free: &'static [&'static str],
 }
 
@@ -53,7 +53,7 @@ impl Architecture {
         Self { name, task, head: Some(head), free: &[] }
     }
 
-    /// A model without a head.
+    /// Model without a head.
     pub(super) const fn body(name: &'static str, task: Task) -> Self {
         Self { name, task, head: None, free: &[] }
     }
@@ -63,40 +63,40 @@ impl Architecture {
     }
 }
 
-/// A parameter, or a module with its weight and bias, beside what a folder has for it. In both
-/// names `*` stands for the number of a layer.
+/// Parameter, or module with its weight and bias, with its counterparts in a folder. In both names
+/// `*` stands for the number of a layer.
 pub(super) struct Module {
     ours: &'static str,
     theirs: &'static [&'static str],
     layout: Layout,
 }
 
-/// How the values of a tensor of a folder lie.
+/// Layout of the values in a tensor of a folder.
 enum Layout {
     Same,
-    /// A matrix is the transpose.
+    /// Transposed matrix.
     Transposed,
-    /// In another shape, of as many values.
+    /// Another shape with as many values.
     Shaped(fn(&RunConfig, &[usize]) -> Vec<usize>),
 }
 
 impl Module {
-    /// The same shape.
+    /// Module of the same shape.
     pub(super) const fn same(ours: &'static str, theirs: &'static [&'static str; 1]) -> Self {
         Self { ours, theirs, layout: Layout::Same }
     }
 
-    /// Equal parts, one after another along the first dimension.
+    /// Module in equal parts, one after another along the first dimension.
     pub(super) const fn parts(ours: &'static str, theirs: &'static [&'static str]) -> Self {
         Self { ours, theirs, layout: Layout::Same }
     }
 
-    /// A matrix that is the transpose.
+    /// Module with a transposed matrix.
     pub(super) const fn transposed(ours: &'static str, theirs: &'static [&'static str; 1]) -> Self {
         Self { ours, theirs, layout: Layout::Transposed }
     }
 
-    /// The same values in the shape that the recipe and the shape here give.
+    /// Module with the same values in another shape, given by the recipe and the shape here.
     pub(super) const fn shaped(
         ours: &'static str,
         theirs: &'static [&'static str; 1],
@@ -105,7 +105,7 @@ impl Module {
         Self { ours, theirs, layout: Layout::Shaped(shape) }
     }
 
-    /// What a folder has for the parameter `name`, if this is its module.
+    /// Counterpart of the parameter `name` in a folder; `None` if it is not of this module.
     fn counterpart(&self, name: &str, shape: &[usize], recipe: &RunConfig) -> Option<Counterpart> {
         let (module, kind) = name.rsplit_once('.')?;
         let (layer, kind) = match layer_in(self.ours, name) {
@@ -125,7 +125,7 @@ impl Module {
         Some(Counterpart { names, shape: of_each, is_transposed })
     }
 
-    /// Whether a folder can have a tensor of this name for the module.
+    /// Whether a tensor of this name can belong to the module.
     fn is_named(&self, name: &str) -> bool {
         let module = match name.rsplit_once('.') {
             Some((module, "weight" | "bias")) => module,
@@ -137,8 +137,8 @@ impl Module {
     }
 }
 
-/// The number that stands in `name` for the `*` of `pattern`, empty without one; `None` for a name
-/// that does not fit.
+/// Number in `name` at the `*` of `pattern`, empty without a `*`; `None` for a name that does not
+/// match.
 fn layer_in<'a>(pattern: &str, name: &'a str) -> Option<&'a str> {
     let Some((before, after)) = pattern.split_once('*') else {
         return (pattern == name).then_some("");
@@ -147,19 +147,19 @@ fn layer_in<'a>(pattern: &str, name: &'a str) -> Option<&'a str> {
     (!layer.is_empty() && layer.bytes().all(|byte| byte.is_ascii_digit())).then_some(layer)
 }
 
-/// The tensors of a folder that a parameter is made of.
+/// Tensors of a folder that make up a parameter.
 #[derive(Debug, PartialEq)]
 pub(super) struct Counterpart {
-    /// Their names, one after another along the first dimension.
+    /// Names, one after another along the first dimension.
     pub(super) names: Vec<String>,
-    /// The shape of each.
+    /// Shape of each.
     pub(super) shape: Vec<usize>,
     /// Whether the matrix here is the transpose.
     pub(super) is_transposed: bool,
 }
 
 impl Family {
-    /// What a folder may have for the parameter `name`, in the order of the table.
+    /// Possible counterparts of the parameter `name` in a folder, in the order of the table.
     pub(super) fn counterparts(
         &self,
         name: &str,
@@ -169,20 +169,20 @@ impl Family {
         let mut all: Vec<Counterpart> = Vec::new();
         for module in self.modules {
             let theirs = module.counterpart(name, shape, recipe);
-            // A parameter by itself goes before its module.
+            // A parameter of its own precedes its module.
             all.extend(theirs.filter(|one| !all.iter().any(|other| other.names == one.names)));
         }
         all
     }
 
-    /// The tensor of a folder for the parameter `name`, which is one.
+    /// Name of the tensor for the parameter `name`, which has exactly one.
     pub(super) fn tensor(&self, name: &str, recipe: &RunConfig) -> Option<String> {
-        // Of the names alone: the shape has no part in them.
+        // Only the names count, not the shape.
         self.counterparts(name, &[1], recipe).into_iter().next()?.names.into_iter().next()
     }
 
-    /// The name of a tensor as the tables have it: some files leave the prefix out, and older ones
-    /// call the parameters of norms gamma and beta.
+    /// Name of a tensor as in the tables: some files omit the prefix, and older ones call the
+    /// parameters of norms gamma and beta.
     pub(super) fn whole_name(&self, name: &str) -> String {
         let newer = match name.rsplit_once('.') {
             Some((module, "gamma")) => format!("{module}.weight"),
@@ -199,17 +199,17 @@ impl Family {
         names.into_iter().find(|name| is_known(name)).unwrap_or_else(|| name.to_owned())
     }
 
-    /// Whether a tensor is of the body, which models without a head have too.
+    /// Whether a tensor belongs to the body, which models without a head have too.
     pub(super) fn is_of_body(&self, counterpart: &Counterpart) -> bool {
         counterpart.names.iter().all(|name| name.starts_with(self.prefix))
     }
 }
 
-/// The family and the model of a `config.json`. A model that it does not name is the first one
-/// whose head is there: `has` tells of a parameter of a family whether the folder has it.
+/// Finds the family and the model of a `config.json`. A model that it does not name is the first
+/// whose head the folder has: `has` says whether the folder has a parameter.
 ///
 /// # Errors
-/// With what can be read, where that is none.
+/// When there is none; the message lists the readable models.
 pub(super) fn chosen(
     families: &[&'static Family],
     keys: &Value,
@@ -249,7 +249,7 @@ pub(super) fn chosen(
     bail!("{}, which cannot be imported: only {} can", whole.join(" and "), readable(families))
 }
 
-/// What can be read, in words.
+/// Lists the readable models in words.
 fn readable(families: &[&Family]) -> String {
     let of = |family: &&Family| {
         let names: Vec<&str> = family.architectures.iter().map(|one| one.name).collect();
@@ -258,10 +258,10 @@ fn readable(families: &[&Family]) -> String {
     families.iter().map(of).collect::<Vec<_>>().join(", ")
 }
 
-/// Refuses a model of a run that is not the one its `config.json` expresses.
+/// Refuses a model of a run unless its `config.json` expresses it.
 ///
 /// # Errors
-/// With the first key of `[model]` that differs, unless it is `free`.
+/// With the first key of `[model]` that differs and is not `free`.
 pub(super) fn require_expressed(
     family: &Family,
     free: &[&str],
@@ -278,7 +278,7 @@ pub(super) fn require_expressed(
     Ok(())
 }
 
-/// Says what a `config.json` is not.
+/// Says which models a `config.json` does not describe.
 pub(super) fn not_one(family: &Family) -> String {
     format!("not a {} that can be imported", family.name)
 }

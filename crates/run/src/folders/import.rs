@@ -1,4 +1,4 @@
-//! A folder of the library Transformers as a run.
+//! Import of a folder of the library Transformers as a run.
 
 use std::fs;
 use std::path::Path;
@@ -21,18 +21,18 @@ use crate::event::{Notice, RunEvent, RunObserver};
 use crate::folder::{RunFolder, RunLock};
 use crate::tasks::outline;
 
-/// What was imported.
+/// Result of an import.
 #[derive(Debug, Clone)]
 pub struct Imported {
-    /// The run's configuration.
+    /// Configuration of the run.
     pub config: RunConfig,
-    /// Trained scalars.
+    /// Number of trained scalars.
     pub parameters: u64,
-    /// Tokens of the vocabulary.
+    /// Number of tokens in the vocabulary.
     pub vocabulary: usize,
 }
 
-/// A model of a folder, before it is a run.
+/// Model of a folder, before it becomes a run.
 struct Read {
     recipe: RunConfig,
     tokenizers: TokenizerPair,
@@ -43,15 +43,14 @@ struct Read {
     notices: Vec<Notice>,
 }
 
-/// Makes a run in `folder` of the model in the folder `source`: its weights are the checkpoint of
+/// Makes a run in `folder` from the model in the folder `source`. Its weights are the checkpoint of
 /// update 0, with which other runs may begin.
 ///
-/// Of the weights memory holds one tensor at a time.
+/// Only one tensor of the weights is in memory at a time.
 ///
 /// # Errors
-/// When a file is missing or damaged, the model is none that can be imported, the tensors are not
-/// those of `config.json` or not finite, or the folder is there already. Nothing is left of the run
-/// then.
+/// When a file is missing or damaged, the model cannot be imported, the tensors are not those of
+/// `config.json` or not finite, or the folder exists already. No part of the run remains then.
 pub fn import(
     source: &Path,
     folder: &RunFolder,
@@ -90,7 +89,7 @@ fn weights_of(source: &Path, family: &Family) -> Result<Weights> {
     Ok(weights)
 }
 
-/// What the folder `source` has, all of it checked but the values of tensors.
+/// Reads the folder `source` and checks everything but the values of tensors.
 fn read(
     source: &Path,
     name: String,
@@ -127,8 +126,8 @@ fn read(
     Ok(Read { recipe, tokenizers, weights, outline, sources, notices })
 }
 
-/// Gives a model that is said to be tied an output projection of its own where the folder has
-/// another than the embedding, as Transformers does from version 5 on.
+/// Unties the output projection of a model that is declared tied, if the folder has a projection
+/// other than the embedding, like Transformers from version 5 on.
 fn untie(
     family: &Family,
     weights: &Weights,
@@ -150,7 +149,7 @@ fn untie(
     Ok(())
 }
 
-/// Makes the run of what was read.
+/// Saves the run.
 fn save(
     source: &Path,
     folder: &RunFolder,
@@ -182,11 +181,11 @@ fn save(
             let values = read.sources.values(name, &read.weights);
             values.map(Into::into).map_err(|error| CheckpointError::Values(error.into()))
         })?;
-        // Only with this is it a run.
+        // Only this makes it a run.
         folder.save_config(config)
     };
     if let Err(error) = write() {
-        // What failed is reported; a part of a run would only take up room.
+        // The failure is reported; a part of a run would only take up room.
         let _ = folder.remove(found);
         return Err(error);
     }
@@ -194,7 +193,7 @@ fn save(
     Ok(Imported { config: read.recipe, parameters, vocabulary })
 }
 
-/// The keys of a JSON file, which may begin with a byte order mark.
+/// Keys of a JSON file, which may begin with a byte order mark.
 pub(super) fn read_keys(path: &Path) -> Result<Value> {
     let bytes = read_regular(path, MOST_BYTES)
         .with_context(|| format!("cannot read {}", path.display()))?;

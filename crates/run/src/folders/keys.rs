@@ -1,4 +1,4 @@
-//! Keys of `config.json` beside the keys of a recipe that they set, both ways.
+//! Keys of `config.json` with the keys of a recipe that they set, in both directions.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
@@ -6,40 +6,39 @@ use taper_model::{ActivationKind, Tied};
 
 use crate::config::RunConfig;
 
-/// A key of `config.json`. One that is left out, or is null, has the value that Transformers takes
-/// then.
+/// Key of `config.json`. If it is absent or null, it has the default of Transformers.
 pub(super) struct Key {
     name: &'static str,
     setting: Setting,
 }
 
-/// Where a recipe has a count.
+/// Place of a count in a recipe.
 type Count = fn(&mut RunConfig) -> &mut usize;
-/// Where it has a number.
+/// Place of a number in a recipe.
 type Number = fn(&mut RunConfig) -> &mut f64;
 
-/// What a key sets.
+/// Effect of a key.
 enum Setting {
     Count {
         usual: usize,
         of: Count,
     },
-    /// The first is what is written.
+    /// Number; the first place is the one written.
     Number {
         usual: f64,
         of: &'static [Number],
     },
-    /// `d_ff`; four times the width without it.
+    /// `d_ff`; by default four times the width.
     InnerWidth,
     Activation {
         usual: &'static str,
     },
     Tied,
-    /// What the models here always have.
+    /// Fixed value of all models here.
     Only(Fixed),
 }
 
-/// The only value of a key that a model here can have.
+/// Only value of a key that a model here can have.
 #[derive(Clone, Copy)]
 pub(super) enum Fixed {
     Flag(bool),
@@ -62,13 +61,13 @@ impl Key {
         Self { name, setting: Setting::Count { usual, of } }
     }
 
-    /// A number for all of these; the first is written.
+    /// Key that sets all of these numbers; the first is written.
     pub(super) const fn number(name: &'static str, usual: f64, of: &'static [Number]) -> Self {
         Self { name, setting: Setting::Number { usual, of } }
     }
 
-    /// The width within feed-forward layers: where it is left out, four times that of the model,
-    /// whose key goes before.
+    /// Key of the width within feed-forward layers: by default four times the width of the model,
+    /// whose key comes first.
     pub(super) const fn inner_width(name: &'static str) -> Self {
         Self { name, setting: Setting::InnerWidth }
     }
@@ -77,17 +76,17 @@ impl Key {
         Self { name, setting: Setting::Activation { usual } }
     }
 
-    /// Whether embedding and output projection are one; they are where it is left out.
+    /// Key that ties embedding and output projection, which is the default.
     pub(super) const fn tied() -> Self {
         Self { name: "tie_word_embeddings", setting: Setting::Tied }
     }
 
-    /// A key with this value alone, which it has too where it is left out.
+    /// Key with one allowed value, which is also the default.
     pub(super) const fn only(name: &'static str, value: Fixed) -> Self {
         Self { name, setting: Setting::Only(value) }
     }
 
-    /// Sets what a `config.json` says of the key.
+    /// Sets the value that a `config.json` has for the key.
     fn read(&self, given: &Value, recipe: &mut RunConfig) -> Result<()> {
         let name = self.name;
         let wrong = |expected: &str| format!("{name} is {given}, expected {expected}");
@@ -135,7 +134,7 @@ impl Key {
         Ok(())
     }
 
-    /// Its value for a recipe; `None` where it is left out.
+    /// Value for a recipe; `None` if it is omitted.
     fn write(&self, recipe: &mut RunConfig) -> Option<Value> {
         Some(match &self.setting {
             Setting::Count { of, .. } => json!(*of(recipe)),
@@ -151,11 +150,11 @@ impl Key {
     }
 }
 
-/// Sets what a `config.json` says.
+/// Sets the values of a `config.json`.
 ///
 /// # Errors
-/// For a value that is none of its key, or that no model here can have, and for two keys that say
-/// different things of what is one here.
+/// For an invalid value, for a value that no model here can have, and for two keys that contradict
+/// each other about one key here.
 pub(super) fn read(keys: &[Key], given: &Value, recipe: &mut RunConfig) -> Result<()> {
     for key in keys {
         key.read(&given[key.name], recipe)?;
@@ -172,7 +171,7 @@ pub(super) fn read(keys: &[Key], given: &Value, recipe: &mut RunConfig) -> Resul
     Ok(())
 }
 
-/// Puts the keys of a recipe into a `config.json`.
+/// Writes the keys of a recipe into a `config.json`.
 pub(super) fn write(keys: &[Key], recipe: &RunConfig, config: &mut Map<String, Value>) {
     let mut recipe = recipe.clone();
     for key in keys {
@@ -180,7 +179,7 @@ pub(super) fn write(keys: &[Key], recipe: &RunConfig, config: &mut Map<String, V
     }
 }
 
-/// The activation that the key `key` names.
+/// Activation that the key `key` names.
 fn activation_of(key: &str, name: &str) -> Result<ActivationKind> {
     Ok(match name {
         "gelu" => ActivationKind::Gelu,
@@ -192,7 +191,7 @@ fn activation_of(key: &str, name: &str) -> Result<ActivationKind> {
     })
 }
 
-/// The name of an activation in Transformers.
+/// Name of an activation in Transformers.
 fn activation_name(activation: ActivationKind) -> &'static str {
     match activation {
         ActivationKind::Gelu => "gelu",

@@ -1,11 +1,11 @@
-//! Models as the library Transformers keeps them in a folder: `config.json`, weights, and a
-//! tokenizer or the settings of an image processor.
+//! Folders of the library Transformers: `config.json`, weights, and a tokenizer or the settings of
+//! an image processor.
 //!
-//! A folder becomes a run, and a run of such a shape a folder. Weights are copied, transposed or
-//! put together: both ways change no bit. Each family of models has a file of tables, in which the
-//! names there stand beside the names here; finding and reading files, comparing keys and tensors,
-//! and writing folders is one code for all. A new family is a file like `gpt2.rs`, and its name in
-//! the list of families below.
+//! A folder can become a run, and a run of such a shape a folder. Weights are copied, transposed or
+//! joined, without changing a bit in either direction. Each family of models has a file with tables
+//! of the names there beside the names here; finding and reading files, comparing keys and tensors,
+//! and writing folders share one implementation. A new family is a file like `gpt2.rs`, and its
+//! name in the list of families below.
 
 mod bert;
 mod export;
@@ -25,15 +25,15 @@ mod weights;
 pub use export::{Exported, export, export_run};
 pub use import::{Imported, import};
 
-/// The families that can be read and written.
+/// Families that can be read and written.
 const FAMILIES: &[&family::Family] = &[&gpt2::FAMILY, &bert::FAMILY, &vit::FAMILY];
 
-/// The file of the weights.
+/// File of the weights.
 const WEIGHTS: &str = "model.safetensors";
-/// The file of the shape.
+/// File of the shape.
 const CONFIG: &str = "config.json";
 
-/// More bytes than any file of JSON has that describes a model.
+/// Largest size of a JSON file that describes a model.
 const MOST_BYTES: u64 = 1 << 26;
 
 #[cfg(test)]
@@ -47,7 +47,7 @@ mod tests {
     use crate::config::RunConfig;
     use crate::tasks::outline;
 
-    /// A small recipe for a model of a family, with no value as it usually is.
+    /// Small recipe for a model of a family, with no value at its default.
     fn small(family: &Family, architecture: &Architecture, tied: Tied) -> RunConfig {
         let mut small = recipe::without_data("small".to_owned(), architecture.task);
         (family.base)(&mut small);
@@ -64,7 +64,7 @@ mod tests {
         small
     }
 
-    /// What is done to a model.
+    /// Change to a model.
     type Change = fn(&mut ModelConfig);
 
     /// Checks every model of every family, tied and not.

@@ -1,9 +1,9 @@
-//! The head of what PyTorch saves: a pickle of names, types and shapes in an archive, whose other
-//! files have the values as they lie in memory.
+//! Header of a file saved by PyTorch: a pickle of names, types and shapes in an archive, whose
+//! other files hold the values as they lie in memory.
 //!
-//! Candle reads the pickle, which runs no code of the file. Its objects are read here: where one is
-//! not as expected, Candle panics or prints. What it keeps is bounded, since a pickle of a few bytes
-//! can ask for copies of copies without end.
+//! Candle unpickles without running code of the file. Its objects are read here, since Candle
+//! panics or prints when one is unexpected. The size of its memo is bounded, since a pickle of a
+//! few bytes can request endless copies of copies.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,19 +15,19 @@ use zip::{CompressionMethod, ZipArchive};
 
 use super::weights::{Stored, width};
 
-/// More bytes than a pickle of names and shapes has.
+/// Largest size of a pickle of names and shapes.
 const MOST_BYTES: u64 = 1 << 26;
-/// Objects that are looked at in all; each is looked at again when what holds it changes.
+/// Number of objects to visit in all; each is visited again when its container changes.
 const MOST_OBJECTS: usize = 100_000_000;
-/// Objects that one may consist of to be remembered: each use is a copy.
+/// Largest size, in objects, of an object that is memoised: each use is a copy.
 const MOST_COPIED: usize = 1000;
-/// How deep objects may lie within each other.
+/// Largest depth of nested objects.
 const DEEPEST: usize = 100;
 
-/// The tensors of a file.
+/// Tensors of a file.
 ///
 /// # Errors
-/// When it is not such a file, or has a tensor whose values do not lie in order.
+/// When it is not such a file, or has a tensor whose values are not in order.
 pub(super) fn heads(file: &File) -> Result<Vec<(String, Stored)>> {
     let mut archive = ZipArchive::new(file).context(
         "not an archive of PyTorch 1.6 or later: load it with PyTorch, and save it with \
@@ -56,7 +56,7 @@ pub(super) fn heads(file: &File) -> Result<Vec<(String, Stored)>> {
     let mut tensors = Vec::new();
     for (name, object) in &entries {
         let Object::Unicode(name) = name else { continue };
-        // A dictionary has also numbers of versions and the like.
+        // A dictionary also contains version numbers and the like.
         let Some(tensor) = tensor_of(object) else { continue };
         let Tensor { dtype, storage, offset, shape, strides } = tensor;
         let (start, length) = match starts.get(storage) {
@@ -87,12 +87,12 @@ pub(super) fn heads(file: &File) -> Result<Vec<(String, Stored)>> {
         }
         tensors.push((name.clone(), stored));
     }
-    // Later entries of a dictionary take the place of earlier ones.
+    // Later entries of a dictionary replace earlier ones.
     tensors.sort_by(|(one, _), (other, _)| one.cmp(other));
     Ok(tensors)
 }
 
-/// Elements from one index to the next, of each dimension.
+/// Strides of each dimension, in elements.
 fn row_major(shape: &[usize]) -> Vec<usize> {
     let mut strides = vec![1_usize; shape.len()];
     for at in (1..shape.len()).rev() {
@@ -101,19 +101,19 @@ fn row_major(shape: &[usize]) -> Vec<usize> {
     strides
 }
 
-/// A tensor as a pickle has it.
+/// Tensor in a pickle.
 struct Tensor<'a> {
-    /// As safetensors names it.
+    /// Type, as safetensors names it.
     dtype: &'a str,
     storage: &'a str,
-    /// Its first element there.
+    /// Index of its first element there.
     offset: usize,
     shape: Vec<usize>,
     strides: Vec<usize>,
 }
 
-/// The tensor that an object describes: what `torch._utils._rebuild_tensor_v2` or
-/// `_rebuild_parameter` is called with.
+/// Tensor described by an object: the arguments of `torch._utils._rebuild_tensor_v2` or
+/// `_rebuild_parameter`.
 fn tensor_of(object: &Object) -> Option<Tensor<'_>> {
     let Object::Reduce { callable, args } = object else { return None };
     let (Object::Class { class_name, .. }, Object::Tuple(args)) = (&**callable, &**args) else {
@@ -157,13 +157,13 @@ fn counts(object: &Object) -> Option<Vec<usize>> {
     }
 }
 
-/// The object that a pickle makes.
+/// Object made by a pickle.
 fn unpickled(bytes: &[u8]) -> Result<Object> {
     let (mut stack, mut reader) = (Stack::empty(), Cursor::new(bytes));
     let mut looked = 0;
     loop {
         let operation = reader.fill_buf()?.first().copied();
-        // Of a text the length goes before: memory is not taken for more than there is.
+        // The length of a text comes first: no more memory is taken than there are bytes.
         if operation == Some(b'X') {
             let at = reader.position() as usize;
             let length = bytes.get(at + 1..at + 5).and_then(|four| four.try_into().ok());
@@ -172,11 +172,11 @@ fn unpickled(bytes: &[u8]) -> Result<Object> {
                 bail!("it is cut short");
             }
         }
-        // An error of Candle's is one of a computation elsewhere.
+        // Candle's errors are about computations elsewhere.
         if stack.read(&mut reader).map_err(|error| anyhow!("{error}"))? {
             return stack.finalize().map_err(|error| anyhow!("{error}"));
         }
-        // What puts objects into others, or remembers and copies them.
+        // Operations that put objects into others, or memoise and copy them.
         if let Some(b't' | 0x85..=0x87 | b'R' | b'Q' | b'b' | 0x81 | b's' | b'u' | b'a' | b'e') =
             operation
             && let Some(top) = stack.stack().last()
@@ -194,7 +194,7 @@ fn unpickled(bytes: &[u8]) -> Result<Object> {
     }
 }
 
-/// Counts the objects that one consists of, and refuses too many or too deep ones.
+/// Counts the objects within an object, and refuses too many or too deep ones.
 fn look(object: &Object, deeper: usize, looked: &mut usize) -> Result<()> {
     *looked += 1;
     if deeper == 0 || *looked > MOST_OBJECTS {

@@ -1,10 +1,10 @@
-//! What becomes of images before a model sees them: `preprocessor_config.json`, or the key
-//! `image_processor` of `processor_config.json`, between a folder of the library Transformers and
+//! Preparation of images for a model: `preprocessor_config.json`, or the key `image_processor` of
+//! `processor_config.json`, converted between a folder of the library Transformers and
 //! `[data.images]`.
 //!
-//! Which values a file may leave out depends on its image processor. A folder without any file has
-//! 0.5 for mean and deviation, and is resized to the model's size. Resizing follows the processors
-//! that use Pillow; those that use torchvision round otherwise.
+//! The image processor decides which values a file may omit. A folder without any file has 0.5 for
+//! mean and deviation, and resizes to the model's size. Resizing follows the processors based on
+//! Pillow; those based on torchvision round differently.
 
 use std::path::{Path, PathBuf};
 
@@ -15,12 +15,12 @@ use taper_data::{ImagesConfig, Resampling, Resize};
 use super::export::write_json;
 use super::import::read_keys;
 
-/// The file of the settings.
+/// File of the settings.
 const PREPROCESSOR: &str = "preprocessor_config.json";
-/// The file that has them in place of it, if under this key.
+/// Alternative file of the settings, and their key in it.
 const PROCESSOR: (&str, &str) = ("processor_config.json", "image_processor");
 
-/// Keys that would change images in ways that are not known here, unless they are off.
+/// Keys for unsupported changes of images, which must be off.
 const UNKNOWN_HERE: [&str; 6] =
     ["max_size", "crop_pct", "rescale_offset", "offset", "use_square_size", "size_divisor"];
 /// Keys that begin with `do_` and change no image, or are read below.
@@ -33,14 +33,14 @@ const KNOWN_STEPS: [&str; 6] = [
     "do_reduce_labels",
 ];
 
-/// What an image processor does where a file says nothing.
+/// Defaults of an image processor.
 struct Defaults {
-    /// Its name, without what comes before `ImageProcessor` or `FeatureExtractor`.
+    /// Name, without the ending `ImageProcessor` or `FeatureExtractor`.
     name: &'static str,
     resample: Resampling,
     /// Whether a single number as `size` is height and width, or else the shorter edge.
     is_square: bool,
-    /// Resizes to the first and cuts out the second; or resizes to the size of the model.
+    /// Sizes of resizing and of cropping; `None`: resizing to the size of the model.
     sizes: Option<(usize, usize)>,
     mean: [f64; 3],
     deviation: [f64; 3],
@@ -50,7 +50,7 @@ const HALF: [f64; 3] = [0.5; 3];
 const CLIP_MEAN: [f64; 3] = [0.481_454_66, 0.457_827_5, 0.408_210_73];
 const CLIP_DEVIATION: [f64; 3] = [0.268_629_54, 0.261_302_58, 0.275_777_11];
 
-/// The image processors that are known.
+/// Supported image processors.
 static PROCESSORS: [Defaults; 6] = [
     Defaults {
         name: "ViT",
@@ -102,15 +102,15 @@ static PROCESSORS: [Defaults; 6] = [
     },
 ];
 
-/// The settings of a folder.
+/// Settings of a folder.
 pub(super) struct Preprocessor {
-    /// The file that they are from.
+    /// File of the settings.
     path: PathBuf,
     keys: Value,
 }
 
 impl Preprocessor {
-    /// The settings of the folder `source`.
+    /// Reads the settings of the folder `source`.
     ///
     /// # Errors
     /// When the file is damaged.
@@ -131,10 +131,10 @@ impl Preprocessor {
         Ok(Self { path, keys })
     }
 
-    /// Puts the settings into `images`, whose size and channels are set.
+    /// Writes the settings into `images`, whose size and channels are set.
     ///
     /// # Errors
-    /// When images cannot be prepared so here, with the key.
+    /// When such preparation is not supported, with the key.
     pub(super) fn describe(&self, images: &mut ImagesConfig) -> Result<()> {
         self.put_into(images).with_context(|| self.path.display().to_string())
     }
@@ -171,7 +171,7 @@ impl Preprocessor {
         Ok(())
     }
 
-    /// What the image processor of these settings takes for granted.
+    /// Defaults of the image processor of these settings.
     fn defaults(&self) -> Result<&'static Defaults> {
         let named = ["image_processor_type", "feature_extractor_type"]
             .iter()
@@ -190,7 +190,7 @@ impl Preprocessor {
         })
     }
 
-    /// Refuses steps that are not taken here.
+    /// Refuses unsupported steps.
     fn refuse_unknown(&self) -> Result<()> {
         for (key, value) in self.keys.as_object().into_iter().flatten() {
             let is_off = matches!(value, Value::Null | Value::Bool(false));
@@ -202,7 +202,7 @@ impl Preprocessor {
         Ok(())
     }
 
-    /// Refuses to cut out anything but the square that the model reads.
+    /// Refuses crops other than the square that the model reads.
     fn require_crop(&self, defaults: &Defaults, size: usize) -> Result<()> {
         let given = &self.keys["crop_size"];
         let crop = match (given, defaults.sizes) {
@@ -230,7 +230,7 @@ impl Preprocessor {
             .with_context(|| format!("resample is {given}: expected a filter of Pillow, 0 to 5"))
     }
 
-    /// How `size` resizes, and to what.
+    /// Method and target of the resizing that `size` requests.
     fn resize(&self, defaults: &Defaults, images: &ImagesConfig) -> Result<(Resize, Vec<usize>)> {
         let size = &self.keys["size"];
         let edge = |name: &str| whole(&size[name]);
@@ -287,7 +287,7 @@ impl Preprocessor {
         }
     }
 
-    /// A list of numbers, or one for all channels.
+    /// List of numbers, or one for all channels.
     fn numbers(&self, key: &str) -> Result<Option<Vec<f64>>> {
         let Value::Array(list) = &self.keys[key] else {
             return Ok(self.number(key)?.map(|number| vec![number]));
@@ -297,7 +297,7 @@ impl Preprocessor {
     }
 }
 
-/// A whole number of pixels.
+/// Integer number of pixels.
 fn whole(value: &Value) -> Option<usize> {
     value.as_u64().and_then(|number| usize::try_from(number).ok()).filter(|number| *number > 0)
 }
@@ -310,7 +310,7 @@ fn both(size: &Value) -> Option<[usize; 2]> {
     }
 }
 
-/// One number for each channel; those that are all alike become as many as there are channels.
+/// One number for each channel; equal numbers are repeated to the number of channels.
 fn for_channels(numbers: Vec<f64>, channels: usize) -> Vec<f64> {
     let alike = numbers.windows(2).all(|pair| pair[0] == pair[1]);
     match numbers.first() {
@@ -339,7 +339,7 @@ fn settings(images: &ImagesConfig) -> Value {
         }
         (Resize::Fit, _) => json!({ "max_height": first, "max_width": square }),
     };
-    // Those that have the steps in older versions of Transformers too.
+    // Classes that have these steps in older versions of Transformers too.
     let processor = match (images.resize, images.center_crop) {
         (Resize::ShortestEdge, _) => "CLIPImageProcessor",
         (Resize::Stretch, true) => "DeiTImageProcessor",

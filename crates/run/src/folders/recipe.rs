@@ -1,4 +1,4 @@
-//! What a task's recipe has of a folder beside `[model]`, and a folder's `config.json` of a recipe:
+//! Properties of a task beside `[model]`, converted between a recipe and a folder's `config.json`:
 //! labels, lengths, images.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use super::weights::Weights;
 use crate::config::RunConfig;
 use crate::generation::beginning;
 
-/// The recipe of a run called `name` that is given its weights, without data yet.
+/// Recipe of a run called `name` that receives its weights, without data yet.
 pub(super) fn without_data(name: String, task: Task) -> RunConfig {
     let mut recipe = RunConfig { name, task, ..RunConfig::default() };
     recipe.dtype = "f32".to_owned();
@@ -25,10 +25,11 @@ pub(super) fn without_data(name: String, task: Task) -> RunConfig {
     recipe
 }
 
-/// Sets what the task has of the folder `source`, once the keys of the family are set.
+/// Sets the properties of the task from the folder `source`, after the keys of the family.
 ///
 /// # Errors
-/// With the key of `config.json` that says what no model here can do, or the file that is damaged.
+/// With the key of `config.json` that requests an unsupported property, or the file that is
+/// damaged.
 pub(super) fn describe(
     recipe: &mut RunConfig,
     source: &Path,
@@ -48,14 +49,14 @@ pub(super) fn describe(
         Task::LanguageModel => recipe.data.text.block_length = positions,
         Task::MaskedLanguageModel => {
             recipe.data.text.block_length = positions;
-            // Without a head the pooler is kept, for models that are trained from this one.
+            // Without a head, the pooler is kept for models trained from this one.
             let of = if architecture.head.is_none() { "pooler" } else { "next_sentence" };
             recipe.data.masked.next_sentence = has(recipe, &format!("{of}.weight"));
         }
         Task::Classification => {
             recipe.data.labelled.labels = labels(recipe, "classes.weight")?;
             recipe.data.labelled.max_tokens = positions;
-            // Nothing tells whether it was trained on pairs.
+            // No key says whether it was trained on pairs.
             recipe.data.labelled.pairs = Pairs::Auto;
         }
         Task::Tagging => {
@@ -65,7 +66,7 @@ pub(super) fn describe(
         Task::QuestionAnswering => {
             let questions = &mut recipe.data.questions;
             questions.max_tokens = questions.max_tokens.min(positions);
-            // Most of few positions are for the context.
+            // Most of the positions, if there are few, are for the context.
             questions.max_question_tokens = questions.max_question_tokens.min(positions / 4).max(1);
         }
         Task::ImageClassification => {
@@ -78,9 +79,8 @@ pub(super) fn describe(
     Ok(())
 }
 
-/// The labels of a classifier in the order of the classes, of which its head has `rows`.
-/// Transformers calls those without names LABEL_0, LABEL_1 and so on, and leaves the names of two
-/// such out.
+/// Labels of a classifier in the order of its classes; its head has `rows` classes. Transformers
+/// calls classes without names LABEL_0, LABEL_1 and so on, and omits the names of two such classes.
 fn labels(keys: &Value, rows: Option<usize>) -> Result<Vec<String>> {
     if let Some(kind) = keys["problem_type"].as_str()
         && kind != "single_label_classification"
@@ -117,7 +117,7 @@ fn labels(keys: &Value, rows: Option<usize>) -> Result<Vec<String>> {
     Ok(by_number.into_values().collect())
 }
 
-/// Tokens of the longest text that the model of a recipe is to read.
+/// Length in tokens of the longest text that the model of a recipe reads.
 pub(super) fn longest(recipe: &RunConfig) -> usize {
     let data = &recipe.data;
     let longest = match recipe.task {
@@ -129,7 +129,7 @@ pub(super) fn longest(recipe: &RunConfig) -> usize {
     longest.min(recipe.model.max_positions)
 }
 
-/// What a model does with tokens.
+/// Use of tokens by a model.
 pub(super) fn tokens_of<'a>(recipe: &'a RunConfig, tokenizer: &Tokenizer) -> Exported<'a> {
     if recipe.task != Task::LanguageModel {
         return Exported::Reads { hidden: recipe.task == Task::MaskedLanguageModel };
@@ -141,7 +141,7 @@ pub(super) fn tokens_of<'a>(recipe: &'a RunConfig, tokenizer: &Tokenizer) -> Exp
     Exported::Writes { start, sampling: &recipe.decoding.sampling }
 }
 
-/// Puts what Transformers has of a task into `config.json`.
+/// Writes the properties of a task into `config.json`.
 pub(super) fn express(recipe: &RunConfig, config: &mut Map<String, Value>) {
     let labels = match recipe.task {
         Task::Classification | Task::Tagging => &recipe.data.labelled.labels,

@@ -1,4 +1,4 @@
-//! The head of a safetensors file: names, types and shapes of its tensors, whatever the types.
+//! Header of a safetensors file: names, types and shapes of its tensors, for all types.
 
 use std::fmt;
 use std::fs::File;
@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use super::weights::{Stored, width};
 
-/// More bytes than any head has; the format's own bound.
+/// Largest size of a header, by the format.
 const MOST_BYTES: u64 = 100_000_000;
 
-/// A tensor as the head has it.
+/// Tensor in the header.
 #[derive(Deserialize)]
 struct Entry {
     dtype: String,
@@ -23,7 +23,7 @@ struct Entry {
     data_offsets: [u64; 2],
 }
 
-/// The tensors of a file.
+/// Tensors of a file.
 ///
 /// # Errors
 /// When it is not in the format, or is cut short.
@@ -86,8 +86,8 @@ pub(super) fn heads(mut file: &File) -> Result<Vec<(String, Stored)>> {
     Ok(tensors)
 }
 
-/// The entries of a JSON object in their order. An object with a key twice is refused, where a map
-/// would keep the last in silence.
+/// Entries of a JSON object in order. A repeated key is an error, while a map would silently keep
+/// the last.
 pub(super) struct Unique<T>(pub(super) Vec<(String, T)>);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Unique<T> {

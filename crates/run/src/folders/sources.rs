@@ -1,5 +1,5 @@
-//! What the parameters of a run are made of: tensors of a folder, or of a head that it has not drawn
-//! values.
+//! Sources of the parameters of a run: tensors of a folder, or drawn values for a head that it
+//! lacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,8 +16,8 @@ use crate::event::Notice;
 use crate::parameter_groups::matches;
 use crate::tasks::{build_model, with_model};
 
-/// Patterns of tensors that are no weights: masks, numbers of positions and frequencies that some
-/// files keep beside them.
+/// Patterns of tensors that are not weights: masks, position ids and frequencies that some files
+/// contain.
 const BUFFERS: [&str; 9] = [
     "*.attn.bias",
     "*.attn.masked_bias",
@@ -30,21 +30,21 @@ const BUFFERS: [&str; 9] = [
     "*.embed_positions.weights",
 ];
 
-/// What a parameter is made of.
+/// Source of a parameter.
 enum Source {
     Tensors(Counterpart),
-    /// The folder has no head.
+    /// Values drawn for a head that the folder lacks.
     Drawn(Vec<f32>),
 }
 
-/// What each parameter of a run is made of.
+/// Source of each parameter of a run.
 pub(super) struct Sources(BTreeMap<String, Source>);
 
 impl Sources {
-    /// What each parameter in `outline` is made of. Notes go to `notices`.
+    /// Finds the source of each parameter in `outline`. Notes go to `notices`.
     ///
     /// # Errors
-    /// When a tensor is missing, of another shape or none of floating point, or the model has no
+    /// When a tensor is missing, has another shape or is not of floating point, or the model has no
     /// parameter for one.
     pub(super) fn of(
         (family, architecture): (&Family, &Architecture),
@@ -79,7 +79,7 @@ impl Sources {
         Ok(Self(sources))
     }
 
-    /// The values of a parameter.
+    /// Values of a parameter.
     ///
     /// # Errors
     /// When a tensor cannot be read, or is not finite.
@@ -101,7 +101,8 @@ impl Sources {
     }
 }
 
-/// What the parameter of that name and shape is made of; `None` of a head that the folder has not.
+/// Source of the parameter with this name and shape; `None` if it belongs to a head that the folder
+/// lacks.
 fn counterpart(
     family: &Family,
     architecture: &Architecture,
@@ -111,7 +112,7 @@ fn counterpart(
 ) -> Result<Option<Counterpart>> {
     let is_there = |one: &Counterpart| one.names.iter().all(|name| weights.has(name));
     let mut all = family.counterparts(name, shape, recipe);
-    // Some files have what is tied under the other name alone.
+    // Some files contain a tied tensor only under the other name.
     if recipe.model.tied != Tied::None {
         let copies = family.copies.iter().filter(|(ours, _)| *ours == name);
         let of = |&(_, copy): &(&str, &str)| Counterpart {
@@ -130,8 +131,8 @@ fn counterpart(
     Ok((!is_drawn).then_some(last))
 }
 
-/// Refuses tensors that the model has no parameter for, unless they are no weights or known to be
-/// of no use, which is told.
+/// Refuses tensors without a parameter, except tensors that are not weights, and those known to be
+/// unused, which are reported.
 fn left_out(
     family: &Family,
     recipe: &RunConfig,
@@ -165,8 +166,8 @@ fn left_out(
     Ok((!left.is_empty()).then_some(Notice::TensorsLeftOut(left)))
 }
 
-/// Values for these parameters as at the beginning of a training; zeros for the head of classes
-/// (Dosovitskiy et al. 2021, section 3.2), so that no class is likelier than another before it.
+/// Draws initial values for these parameters; a head of classes gets zeros (Dosovitskiy et al.
+/// 2021, section 3.2), so that no class is likelier than another.
 fn draw(
     recipe: &RunConfig,
     tokenizers: &TokenizerPair,
@@ -187,8 +188,8 @@ fn draw(
     names.iter().map(values).collect()
 }
 
-/// The transpose of a matrix with so many columns. Some rows at a time, so that what is written
-/// stays in the cache.
+/// Transposes a matrix with `columns` columns, some rows at a time, so that the output stays in the
+/// cache.
 pub(super) fn transposed(values: &[f32], columns: usize) -> Vec<f32> {
     const ROWS: usize = 16;
     let rows = values.len() / columns.max(1);

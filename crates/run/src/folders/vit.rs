@@ -1,4 +1,4 @@
-//! ViT (Dosovitskiy et al. 2021): a classifier of images.
+//! ViT (Dosovitskiy et al. 2021): classifiers of images.
 
 use taper_data::Task;
 use taper_model::{NormPlacement, Pooling, Positions};

@@ -1,5 +1,5 @@
-//! The weights of a folder: one file, or several with an index of them. Heads of files are read at
-//! once, values tensor by tensor when they are asked for, so that memory holds no more than one.
+//! Weights of a folder: one file, or several with an index. Headers of files are read at once,
+//! values tensor by tensor on demand, so that only one tensor is in memory.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,25 +16,25 @@ use super::import::without_mark;
 use super::safetensors::{Unique, heads};
 use super::{MOST_BYTES, WEIGHTS, pickle};
 
-/// Files of weights, in the order in which they are looked for; an index names several files.
+/// File names of weights, in the order of the search; an index names several files.
 const FILES: [&str; 4] =
     [WEIGHTS, "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"];
-/// The end of the name of an index.
+/// Ending of the name of an index.
 const INDEX: &str = ".index.json";
-/// The end of the name of what PyTorch saves itself.
+/// Ending of the name of a file saved by PyTorch itself.
 const PICKLED: &str = ".bin";
 
-/// Where the values of a tensor lie in a file.
+/// Place of a tensor's values in a file.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Stored {
-    /// The type, as safetensors names it.
+    /// Type, as safetensors names it.
     pub(super) dtype: String,
     pub(super) shape: Vec<usize>,
-    /// The first byte.
+    /// First byte.
     pub(super) start: u64,
 }
 
-/// Bytes of a value of a type that weights can have.
+/// Bytes of a value of a type that weights can have; `None` for other types.
 pub(super) fn width(dtype: &str) -> Option<usize> {
     Some(match dtype {
         "F32" => 4,
@@ -44,10 +44,10 @@ pub(super) fn width(dtype: &str) -> Option<usize> {
     })
 }
 
-/// The tensors of a folder.
+/// Tensors of a folder.
 #[derive(Debug)]
 pub(super) struct Weights {
-    /// The file, or the index of several.
+    /// File, or index of several files.
     path: PathBuf,
     files: Vec<(PathBuf, File)>,
     /// Tensors by name, each with the number of its file.
@@ -58,8 +58,8 @@ impl Weights {
     /// Opens the files of the folder `source`, and reads their heads.
     ///
     /// # Errors
-    /// When there is none, one is missing or damaged, or a tensor is not where the index says or
-    /// there twice.
+    /// When there is none, one is missing or damaged, or a tensor is not in the file that the index
+    /// names, or in two.
     pub(super) fn open(source: &Path) -> Result<Self> {
         let Some(path) = FILES.map(|name| source.join(name)).into_iter().find(|path| path.exists())
         else {
@@ -120,10 +120,10 @@ impl Weights {
         Ok(())
     }
 
-    /// Gives every tensor the name by which it is asked for.
+    /// Renames the tensors for later requests.
     ///
     /// # Errors
-    /// When two get the same.
+    /// When two get the same name.
     pub(super) fn rename(&mut self, renamed: impl Fn(&str) -> String) -> Result<()> {
         for (name, stored) in std::mem::take(&mut self.tensors) {
             let whole = renamed(&name);
@@ -135,36 +135,36 @@ impl Weights {
         Ok(())
     }
 
-    /// The names of all tensors.
+    /// Names of all tensors.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.tensors.keys().map(String::as_str)
     }
 
-    /// Whether there is such a tensor.
+    /// Whether there is a tensor of this name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.tensors.contains_key(name)
     }
 
-    /// Its shape, if it is there.
+    /// Shape of a tensor; `None` if there is no such tensor.
     pub(super) fn shape(&self, name: &str) -> Option<&[usize]> {
         self.tensors.get(name).map(|(_, stored)| stored.shape.as_slice())
     }
 
-    /// Whether its type is one that weights can have.
+    /// Whether a tensor has a type that weights can have.
     pub(super) fn is_float(&self, name: &str) -> bool {
         self.tensors.get(name).is_some_and(|(_, stored)| width(&stored.dtype).is_some())
     }
 
-    /// The file of a tensor; of one that is not there that of all.
+    /// File of a tensor; for a missing one, the file or index of all.
     pub(super) fn path_of(&self, name: &str) -> String {
         let number = self.tensors.get(name).map(|&(number, _)| number);
         number.map_or(&self.path, |number| &self.files[number].0).display().to_string()
     }
 
-    /// Refuses a tensor that is not there, is of another shape, or has no floating point.
+    /// Refuses a tensor that is missing, has another shape, or is not of floating point.
     ///
     /// # Errors
-    /// With its name.
+    /// With the name of the tensor.
     pub(super) fn require(&self, name: &str, expected: &[usize]) -> Result<()> {
         let Some((_, stored)) = self.tensors.get(name) else {
             bail!("has no tensor {name}, which config.json asks for");
@@ -184,7 +184,7 @@ impl Weights {
         Ok(())
     }
 
-    /// The values of a tensor in f32.
+    /// Values of a tensor in f32.
     ///
     /// # Errors
     /// When it cannot be read, or a value is not finite.
@@ -229,7 +229,7 @@ impl Weights {
         Ok(Pieces { file, dtype: &stored.dtype, at: stored.start, left, bytes: Vec::new() })
     }
 
-    /// The SHA-256 of the file in hexadecimal; of several that of the list that `sha256sum` prints.
+    /// SHA-256 of the file in hexadecimal; for several files, of the list that `sha256sum` prints.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -263,27 +263,27 @@ fn sha256_of(mut file: &File) -> std::io::Result<String> {
     }
 }
 
-/// Values that are read at once.
+/// Number of values that are read at once.
 const PIECE: usize = 1 << 14;
 
-/// The values of a tensor, piece after piece.
+/// Values of a tensor, piece by piece.
 struct Pieces<'a> {
     file: &'a File,
     dtype: &'a str,
-    /// The next byte.
+    /// Next byte.
     at: u64,
-    /// Values that are left.
+    /// Number of values left.
     left: usize,
     bytes: Vec<u8>,
 }
 
 impl Pieces<'_> {
-    /// Adds the next values, and says whether there were any.
+    /// Replaces `values` by the next values; `false` after the last.
     fn next(&mut self, values: &mut Vec<f32>) -> Result<bool> {
         let width = width(self.dtype).context("no type of weights")?;
         let count = self.left.min(PIECE);
         self.bytes.resize(count * width, 0);
-        // Another tensor of the same file may be read in turn.
+        // Another tensor of the same file may be read in between.
         self.file.seek(SeekFrom::Start(self.at))?;
         self.file.read_exact(&mut self.bytes)?;
         self.at += self.bytes.len() as u64;
@@ -308,7 +308,7 @@ impl Pieces<'_> {
     }
 }
 
-/// The tensors that an index names, each with its file.
+/// Tensors that an index names, each with its file.
 fn weight_map(path: &Path) -> Result<Vec<(String, String)>> {
     #[derive(Deserialize)]
     struct Index {
@@ -331,8 +331,8 @@ fn weight_map(path: &Path) -> Result<Vec<(String, String)>> {
     Ok(map)
 }
 
-/// The path of a file that an index in `folder` names: nothing outside of the folder. The hub's own
-/// cache has links to `blobs` beside its snapshots.
+/// Path of a file that an index in `folder` names, never outside of the folder. The hub's own cache
+/// has links to `blobs` beside its snapshots.
 fn within(folder: &Path, name: &str) -> Result<PathBuf> {
     let path = folder.join(name);
     let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));

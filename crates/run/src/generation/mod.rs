@@ -1,4 +1,4 @@
-//! Going on with texts with a trained language model, and how likely it finds them.
+//! Generation of text with a trained language model, and scores of given texts.
 
 mod pieces;
 mod scoring;
@@ -23,21 +23,21 @@ pub use scoring::{ChoiceScore, TextScore, TextScorer};
 pub use token_scores::TokenScore;
 use vocabulary::WithTokens;
 
-/// How texts are gone on with.
+/// Settings of generation.
 #[derive(Debug, Clone)]
 pub struct GenerationSettings {
-    /// Sampling, control of repetition, and how many texts of each prompt (`n_best`).
+    /// Sampling, control of repetition, and number of texts for each prompt (`n_best`).
     pub decoding: DecodingConfig,
-    /// The most tokens that are added to a prompt.
+    /// Largest number of tokens added to a prompt.
     pub max_tokens: usize,
-    /// The most tokens that a prediction looks back on.
+    /// Largest number of tokens that a prediction depends on.
     pub context: usize,
-    /// What becomes of special tokens that a prompt spells.
+    /// Treatment of special tokens that a prompt spells.
     pub special_tokens: SpelledSpecial,
 }
 
 impl GenerationSettings {
-    /// Those of a recipe: a context as long as the blocks of training.
+    /// Settings of a recipe, with a context as long as the blocks of training.
     #[must_use]
     pub fn of(config: &RunConfig) -> Self {
         let decoding = config.decoding.clone();
@@ -46,7 +46,7 @@ impl GenerationSettings {
         Self { decoding, max_tokens, context, special_tokens }
     }
 
-    /// As the search has them.
+    /// Settings of the search.
     fn decoding(&self) -> DecodingConfig {
         DecodingConfig {
             max_length: self.max_tokens,
@@ -58,48 +58,48 @@ impl GenerationSettings {
     }
 }
 
-/// A text that the model has gone on with.
+/// Text generated after a prompt.
 #[derive(Debug, Clone, Serialize)]
 pub struct GeneratedText {
-    /// What was added to the prompt.
+    /// Text after the prompt.
     pub text: String,
-    /// How many tokens that is.
+    /// Number of its tokens.
     pub tokens: usize,
-    /// The natural logarithm of its probability after the prompt: of its tokens, and of the end
-    /// where the model ended it. What was cut or stopped has no end.
+    /// Natural logarithm of its probability after the prompt: of its tokens, and of the end if the
+    /// model ended it. Text that was cut or stopped has no end.
     pub log_probability: f64,
-    /// Whether it ends because it had as many tokens as it may have.
+    /// Whether it ends because it reached the maximum number of tokens.
     pub truncated: bool,
-    /// Why it ends.
+    /// Reason of its end.
     pub finish_reason: FinishReason,
-    /// The text that stopped it; none where the model ended it.
+    /// Text that stopped it; `None` if the model ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
-    /// The natural logarithm of the probability of each token after those before it; that of the
-    /// end is the last where the model ended the text.
+    /// Natural logarithm of the probability of each token after those before it; the last one is
+    /// that of the end if the model ended the text.
     #[serde(skip)]
     pub token_log_probabilities: Vec<f64>,
-    /// The tokens.
+    /// Ids of the tokens.
     #[serde(skip)]
     pub ids: Vec<u32>,
-    /// Where the text of each token ends, in bytes of `text`.
+    /// End of the text of each token, in bytes of `text`.
     #[serde(skip)]
     pub token_ends: Vec<usize>,
 }
 
-/// Why a text ends, as other servers of language models name it.
+/// Reason why a text ends, named as by other servers of language models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FinishReason {
-    /// The model ended it, or a text came that stops it.
+    /// The model ended it, or a stop text appeared.
     Stop,
-    /// It had as many tokens as it may have, and was cut.
+    /// It reached the maximum number of tokens, and was cut.
     Length,
 }
 
 impl GeneratedText {
-    /// Stops the text before `stop`, which begins at this byte of it. What is left has the tokens
-    /// that begin before there, and their probability.
+    /// Cuts the text before `stop`, which begins at byte `at`. The tokens that begin before it
+    /// remain, with their probability.
     pub fn stop_at(&mut self, at: usize, stop: &str) {
         self.text.truncate(at);
         let ends = &self.token_ends;
@@ -114,47 +114,47 @@ impl GeneratedText {
     }
 }
 
-/// A piece of text that has just been added.
+/// Piece of text that has just been added.
 #[derive(Debug, Clone, Copy)]
 pub struct NewPiece<'a> {
-    /// Which prompt, counted from 0.
+    /// Index of the prompt.
     pub prompt: usize,
-    /// Which of its texts, counted from 0.
+    /// Index of the text among those of the prompt.
     pub sample: usize,
-    /// The piece.
+    /// Text of the piece.
     pub text: &'a str,
 }
 
-/// A text to go on with.
+/// Prompt of a generated text.
 #[derive(Debug, Clone, Copy)]
 pub struct Prompt<'a> {
-    /// What is gone on with.
+    /// Content of the prompt.
     pub content: PromptContent<'a>,
-    /// What tells its draws from those of other prompts.
+    /// Number that distinguishes its random draws from those of other prompts.
     pub number: u64,
 }
 
-/// What is gone on with.
+/// Content of a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PromptContent<'a> {
-    /// The beginning of a document or of a line.
+    /// Beginning of a document or of a line.
     Beginning,
-    /// A text, in which special tokens that it spells are text.
+    /// Text; special tokens that it spells remain text.
     Text(&'a str),
-    /// A text, in which special tokens that it spells are these tokens: what a chat template made.
+    /// Text in which spelled special tokens are these tokens: the result of a chat template.
     Marked(&'a str),
-    /// Tokens of the vocabulary.
+    /// Token ids of the vocabulary.
     Tokens(&'a [u32]),
 }
 
-/// Goes on with prompts.
+/// Generator of text after prompts.
 #[derive(Debug)]
 pub struct Generator<'a> {
     run: &'a LoadedRun<LanguageModel>,
     model: Arc<WithTokens>,
     context: usize,
     tokenizer: &'a Tokenizer,
-    /// The same, as it reads prompts.
+    /// Tokenizer for prompts.
     of_prompts: Tokenizer,
     documents: Documents,
     decoding: DecodingConfig,
@@ -162,7 +162,7 @@ pub struct Generator<'a> {
 }
 
 impl<'a> Generator<'a> {
-    /// A generator with the model of a run.
+    /// Generator with the model of a run.
     ///
     /// # Errors
     /// For settings that cannot work.
@@ -181,8 +181,8 @@ impl<'a> Generator<'a> {
         })
     }
 
-    /// A generator with other settings by the same model, which `control` interrupts and ends. It
-    /// knows prompts by their indices in a call; one that it cancels has no texts.
+    /// Generator with other settings and the same model, which `control` interrupts and ends.
+    /// `control` knows prompts by their indices in a call; a cancelled one has no texts.
     ///
     /// # Errors
     /// For settings that cannot work.
@@ -203,7 +203,7 @@ impl<'a> Generator<'a> {
         Ok(Generator { model, context, of_prompts, decoding, control, ..*self })
     }
 
-    /// Goes on with each prompt, and tells `on_piece` of the text as it comes. Without prompts
+    /// Generates text after each prompt, and passes it to `on_piece` as it comes. Without prompts
     /// there is one, the beginning of a document or of a line.
     ///
     /// # Errors
@@ -226,11 +226,11 @@ impl<'a> Generator<'a> {
         })
     }
 
-    /// As [`Self::generate`], for prompts with numbers of their own. A text ends with the piece
-    /// at which `on_piece` breaks it off; no piece is empty.
+    /// Generates like [`Self::generate`], for prompts with numbers of their own. A text ends with
+    /// the piece at which `on_piece` breaks; no piece is empty.
     ///
     /// # Errors
-    /// As [`Self::generate`].
+    /// See [`Self::generate`].
     pub fn generate_until(
         &self,
         prompts: &[Prompt<'_>],
@@ -276,7 +276,7 @@ impl<'a> Generator<'a> {
             .collect()
     }
 
-    /// What was found to follow a prompt, as text.
+    /// Converts the tokens generated after a prompt to text.
     fn text_of(&self, prompt: &[u32], output: Hypothesis) -> Result<GeneratedText> {
         let Hypothesis { tokens, log_probability, token_log_probabilities, truncated, .. } = output;
         let (mut pieces, mut length) = (Pieces::after(prompt), 0);
@@ -298,19 +298,20 @@ impl<'a> Generator<'a> {
         })
     }
 
-    /// Refuses a prompt that cannot be gone on with.
+    /// Refuses a prompt that cannot be continued.
     ///
     /// # Errors
-    /// For an empty one, one with characters that the vocabulary cannot spell, and one with special
-    /// tokens where they are refused.
+    /// For an empty prompt, one with characters that the vocabulary cannot spell, and one with
+    /// special tokens if they are refused.
     pub fn require(&self, prompt: &str) -> Result<()> {
         self.encode(prompt).map(|_| ())
     }
 
-    /// The tokens that the model reads of a prompt.
+    /// Tokens that the model reads for a prompt.
     ///
     /// # Errors
-    /// For an empty one, one with characters that the vocabulary cannot spell, and tokens beyond it.
+    /// For an empty prompt, one with characters that the vocabulary cannot spell, and ids beyond
+    /// the vocabulary.
     pub fn read(&self, prompt: PromptContent<'_>) -> Result<Vec<u32>> {
         match prompt {
             PromptContent::Beginning => beginning(self.tokenizer, self.documents),
@@ -335,7 +336,7 @@ impl<'a> Generator<'a> {
     }
 }
 
-/// The search of settings that can work.
+/// Checks the settings and converts them for the search.
 fn checked(settings: &GenerationSettings) -> Result<DecodingConfig> {
     if settings.context == 0 || settings.max_tokens == 0 {
         bail!("the context and the number of tokens to add must be at least 1");
@@ -345,7 +346,7 @@ fn checked(settings: &GenerationSettings) -> Result<DecodingConfig> {
     Ok(decoding)
 }
 
-/// The tokens of a text that the model can read.
+/// Encodes a text, which must suit the model.
 fn encode(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>> {
     let is_unknown = |ids: &[u32]| ids.iter().any(|&id| tokenizer.is_unknown(id));
     let ids = tokenizer.encode(text)?;
@@ -369,14 +370,14 @@ fn encode(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>> {
     Ok([before_prompts(tokenizer), ids].concat())
 }
 
-/// What the model reads before every prompt.
+/// Tokens that the model reads before every prompt.
 fn before_prompts(tokenizer: &Tokenizer) -> Vec<u32> {
     let special = tokenizer.special_tokens();
     special.start.filter(|_| special.starts_prompts).into_iter().collect()
 }
 
-/// What a text begins after: what the folder of the model names for it, or else the end of a
-/// document, or of a line where the text is one document, whose end was never seen.
+/// Tokens before a text: those that the folder of the model names, or else the end of a document,
+/// or of a line if the training text is one document, whose end was never seen.
 pub(crate) fn beginning(tokenizer: &Tokenizer, documents: Documents) -> Result<Vec<u32>> {
     if let Some(start) = tokenizer.special_tokens().start {
         return Ok(vec![start]);

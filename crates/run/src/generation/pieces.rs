@@ -1,29 +1,28 @@
-//! Text as its tokens come.
+//! Conversion of tokens to text as they come.
 
 use taper_data::{Result, Tokenizer};
 
-/// What the tokenizer writes for bytes that are no character yet.
+/// Character that the tokenizer writes for bytes that are not yet a character.
 pub(super) const INCOMPLETE: char = '\u{fffd}';
 
-/// The tokens of a growing text, of which some have become text already. A token may be a part of
-/// a character, and how it is written may depend on the one before it.
+/// Tokens of a growing text, of which some have become text already. A token may be a part of a
+/// character, and its spelling may depend on the token before it.
 #[derive(Debug, Clone)]
 pub(super) struct Pieces {
-    /// The tokens from which the next piece is written: the last that were written, and those after
-    /// them.
+    /// Tokens that determine the next piece: the last written ones, and those after them.
     tokens: Vec<u32>,
-    /// How many of them have been written.
+    /// Number of these that have been written.
     written: usize,
 }
 
 impl Pieces {
-    /// Text that follows a prompt.
+    /// Pieces of the text that follows a prompt.
     pub(super) fn after(prompt: &[u32]) -> Self {
         let tokens = prompt[prompt.len().saturating_sub(1)..].to_vec();
         Self { written: tokens.len(), tokens }
     }
 
-    /// Adds a token, and gives the text that is complete with it; after the last one all there is.
+    /// Adds a token, and returns the text that it completes; after the last token, all the rest.
     pub(super) fn push(
         &mut self,
         token: u32,
@@ -33,7 +32,7 @@ impl Pieces {
         self.tokens.push(token);
         let text =
             continuation(&self.tokens[..self.written], &self.tokens[self.written..], tokenizer)?;
-        // At the end what is incomplete is written as it is.
+        // An incomplete end is written as it is.
         let is_end = is_last || tokenizer.is_special(token);
         if text.is_empty() || (text.ends_with(INCOMPLETE) && !is_end) {
             return Ok(String::new());
@@ -44,8 +43,8 @@ impl Pieces {
     }
 }
 
-/// The text of each token, which together are the text of all. A character that several tokens
-/// spell is of the last of them.
+/// Text of each token; joined, they are the whole text. A character that several tokens spell
+/// belongs to the last of them.
 ///
 /// # Errors
 /// When the tokenizer fails.
@@ -54,7 +53,7 @@ pub fn pieces_of(tokenizer: &Tokenizer, ids: &[u32]) -> Result<Vec<String>> {
     ids.iter().map(|&id| pieces.push(id, false, tokenizer)).collect()
 }
 
-/// The text that `tokens` add to those `before`.
+/// Text that `tokens` add after the tokens `before`.
 pub(super) fn continuation(
     before: &[u32],
     tokens: &[u32],

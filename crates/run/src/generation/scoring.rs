@@ -1,4 +1,4 @@
-//! How likely a language model finds given texts.
+//! Probabilities of given texts by a language model.
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
@@ -10,56 +10,56 @@ use crate::LoadedRun;
 use crate::finite::require_finite;
 use crate::items::{BadItem, answer_each};
 
-/// Tokens that pass through the model together, about.
+/// Approximate number of tokens in one batch.
 const TOKENS: usize = 4096;
 
-/// How likely a model finds a text.
+/// Score of a text by a model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TextScore {
-    /// The sum over the tokens of the natural logarithms of their probabilities.
+    /// Sum over the tokens of the natural logarithms of their probabilities.
     pub log_probability: f64,
-    /// `exp` of the mean negative log-probability of a token.
+    /// Perplexity: `exp` of the mean negative log-probability of a token.
     pub perplexity: f64,
-    /// The tokens, as the tokenizer spells them.
+    /// Tokens, as the tokenizer spells them.
     pub tokens: Vec<String>,
-    /// The natural logarithm of the probability of each token after those before it.
+    /// Natural logarithm of the probability of each token after those before it.
     pub token_log_probabilities: Vec<f64>,
 }
 
-/// How likely a model finds each of several continuations of a text, and which it would choose.
+/// Scores of several continuations of a text, and the choice of the model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChoiceScore {
-    /// The log-probability of each continuation, in nats.
+    /// Log-probability of each continuation, in nats.
     pub log_probabilities: Vec<f64>,
-    /// The tokens of each.
+    /// Number of tokens of each.
     pub tokens: Vec<usize>,
-    /// The continuation of the highest log-probability, counted from 0; of equal ones the first.
+    /// Continuation of the highest log-probability, counted from 0; of equal ones the first.
     pub best: usize,
-    /// The one of the highest log-probability a byte (Gao et al. 2021, "A framework for few-shot
-    /// language model evaluation"), which does not favour short ones.
+    /// Continuation of the highest log-probability a byte (Gao et al. 2021, "A framework for
+    /// few-shot language model evaluation"), which does not favour short ones.
     pub best_per_byte: usize,
 }
 
-/// Scores texts with a run's model.
+/// Scorer of texts with a run's model.
 #[derive(Debug)]
 pub struct TextScorer<'a> {
     model: &'a LanguageModel,
     tokenizer: &'a Tokenizer,
-    /// What the first token of a text is predicted from.
+    /// Tokens before a text, from which its first token is predicted.
     before: Vec<u32>,
 }
 
-/// A text to be scored from one of its tokens on.
+/// Text that is scored from one of its tokens on.
 struct Scored {
     ids: Vec<u32>,
     from: usize,
 }
 
 impl<'a> TextScorer<'a> {
-    /// A scorer with the model of a run.
+    /// Scorer with the model of a run.
     ///
     /// # Errors
-    /// When the tokenizer cannot spell what a text begins after.
+    /// When the tokenizer cannot spell the token before a text.
     pub fn new(run: &'a LoadedRun<LanguageModel>) -> Result<Self> {
         let tokenizer = run.tokenizers.target();
         let documents: Documents = run.config.data.text.documents;
@@ -67,17 +67,17 @@ impl<'a> TextScorer<'a> {
         Ok(Self { model: &run.model, tokenizer, before })
     }
 
-    /// The ids that the model reads of a text, which begins as a document does.
+    /// Ids that the model reads for a text that begins a document.
     ///
     /// # Errors
-    /// For an empty text and one that is longer than positions reach.
+    /// For an empty text, and one longer than positions reach.
     pub fn read(&self, text: &str) -> Result<Vec<u32>> {
         Ok(self.scored("", text).context("the text")?.ids)
     }
 
-    /// Scores each text, which begins as a document does, and tells `done` of the number so far. An
-    /// empty text, or one that is longer than positions reach, has an error in its place, with its
-    /// number from 1.
+    /// Scores each text as the beginning of a document, and reports the number done to `done`. An
+    /// empty text, or one longer than positions reach, has an error in its place, with its number
+    /// from 1.
     ///
     /// # Errors
     /// When the model fails.
@@ -110,8 +110,8 @@ impl<'a> TextScorer<'a> {
         Ok(scored.iter().zip(found).map(score).collect())
     }
 
-    /// Scores the continuations of a prompt, each from the first token on that the prompt alone
-    /// does not have.
+    /// Scores the continuations of a prompt, each from its first token that the prompt alone does
+    /// not have.
     ///
     /// # Errors
     /// [`BadItem`] when there is no continuation or one is empty, or one is longer than positions
@@ -139,7 +139,7 @@ impl<'a> TextScorer<'a> {
         })
     }
 
-    /// `text` after `prompt`.
+    /// Prepares `text` after `prompt`.
     fn scored(&self, prompt: &str, text: &str) -> Result<Scored> {
         if text.is_empty() {
             bail!("is empty: there is nothing to score");
@@ -147,7 +147,7 @@ impl<'a> TextScorer<'a> {
         let whole = self.tokenizer.encode(&format!("{prompt}{text}"))?;
         let alone = self.tokenizer.encode(prompt)?;
         let shared = whole.iter().zip(&alone).take_while(|(a, b)| a == b).count();
-        // A token may hold the end of the prompt and the beginning of the text.
+        // A token may contain the end of the prompt and the beginning of the text.
         let from = self.before.len() + shared.min(whole.len().saturating_sub(1));
         let ids = [self.before.as_slice(), &whole].concat();
         let most = self.model.config().longest_sequence().unwrap_or(usize::MAX);
@@ -193,7 +193,7 @@ impl<'a> TextScorer<'a> {
     }
 }
 
-/// The place of the highest value; of equal ones the first.
+/// Index of the highest value; of equal ones the first.
 fn first_highest(values: &[f64]) -> usize {
     let mut best = 0;
     for (index, value) in values.iter().enumerate() {

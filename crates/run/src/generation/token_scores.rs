@@ -1,7 +1,7 @@
-//! The log-probability of each token of a text, and of the likeliest in its place.
+//! Log-probability of each token of a text, and of the likeliest alternatives.
 //!
-//! A finished text is fed to the model once more, token by token as it was generated: the search
-//! stays as it is, and what is not asked for costs nothing.
+//! A finished text is read by the model once more, token by token as it was generated: the search
+//! stays as it is, and unrequested scores cost nothing.
 
 use anyhow::{Result, bail};
 use serde::Serialize;
@@ -11,29 +11,30 @@ use taper_decoding::StepModel;
 use super::pieces::{INCOMPLETE, continuation};
 use super::{Generator, WithTokens, before_prompts};
 
-/// A token and how likely it was.
+/// Token with its log-probability.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TokenScore {
-    /// The token.
+    /// Id of the token.
     pub id: u32,
-    /// Its text; what the tokenizer calls it where it is a part of a character, or no text.
+    /// Text of the token, or its entry in the tokenizer if it is only a part of a character, or not
+    /// text.
     pub text: String,
-    /// The natural logarithm of its probability after those before it; `None` for the first, which
-    /// nothing predicts.
+    /// Natural logarithm of its probability after those before it; `None` for the first, which is
+    /// not predicted.
     pub log_probability: Option<f64>,
-    /// The likeliest tokens in its place, likeliest first, with theirs.
+    /// Likeliest tokens in its place with their log-probabilities, likeliest first.
     pub likeliest: Vec<(String, f64)>,
 }
 
-/// A row of logits: what was asked of it.
+/// Row of logits, with the requested scores.
 struct Place {
     log_probability: f64,
     likeliest: Vec<(u32, f64)>,
 }
 
 impl Generator<'_> {
-    /// The scores of the tokens of each of `texts`: those behind a prompt, or those of the prompt
-    /// too where `whole`. Each has the `most` likeliest tokens.
+    /// Scores of the tokens of each of `texts`: of those after a prompt, or with `whole` of the
+    /// prompt too. Each has the `most` likeliest alternatives.
     ///
     /// # Errors
     /// When the model or the tokenizer fails.
@@ -43,7 +44,7 @@ impl Generator<'_> {
         whole: bool,
         most: usize,
     ) -> Result<Vec<Vec<TokenScore>>> {
-        // What the model reads before every prompt is no part of it.
+        // Tokens that the model reads before every prompt do not belong to it.
         let begins = before_prompts(self.tokenizer);
         let rows: Vec<(&[u32], Vec<u32>)> = texts
             .iter()
@@ -87,7 +88,7 @@ impl Generator<'_> {
     }
 }
 
-/// The text of a token behind another, or what the tokenizer calls it where that is none.
+/// Text of a token after another, or its entry in the tokenizer if there is no such text.
 fn spelled(tokenizer: &Tokenizer, before: &[u32], id: u32) -> Result<String> {
     let text = continuation(before, &[id], tokenizer)?;
     Ok(match text.is_empty() || text.contains(INCOMPLETE) {
@@ -96,7 +97,7 @@ fn spelled(tokenizer: &Tokenizer, before: &[u32], id: u32) -> Result<String> {
     })
 }
 
-/// What the model says of each token of rows, which are tokens behind others.
+/// Scores of each token of rows, which follow other tokens.
 fn places(model: &WithTokens, rows: &[(&[u32], Vec<u32>)], most: usize) -> Result<Vec<Vec<Place>>> {
     let mut found: Vec<Vec<Place>> = rows.iter().map(|_| Vec::new()).collect();
     let mut active: Vec<usize> = (0..rows.len()).filter(|&row| !rows[row].1.is_empty()).collect();
@@ -134,7 +135,7 @@ fn places(model: &WithTokens, rows: &[(&[u32], Vec<u32>)], most: usize) -> Resul
     Ok(found)
 }
 
-/// What a row of logits says of a token.
+/// Scores of a token by a row of logits.
 fn place(logits: &[f32], token: u32, most: usize) -> Place {
     let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f64 = logits.iter().map(|&logit| f64::from(logit - highest).exp()).sum();

@@ -4,8 +4,8 @@ use taper_data::{END, Tokenizer};
 use taper_decoding::{Result, SpecialIds, StepModel};
 use taper_model::{TextInference, TextState};
 
-/// A language model with the ends of its tokenizer. Rows of its embedding without a token are never
-/// drawn, but count in the sum of probabilities, as they do when a text is scored.
+/// Language model with the end tokens of its tokenizer. Rows of its embedding without a token are
+/// never sampled, but count in the sum of probabilities, as in scores of texts.
 #[derive(Debug)]
 pub(super) struct WithTokens {
     model: TextInference,

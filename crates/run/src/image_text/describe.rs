@@ -1,4 +1,4 @@
-//! Captions of images, by the search that translates.
+//! Captions of images, by the search of translation.
 
 use std::path::PathBuf;
 
@@ -13,11 +13,11 @@ use crate::config::RunConfig;
 use crate::items::answer_each;
 use crate::translation::{Translation, as_text, for_the_best};
 
-/// Images that are read and described together.
+/// Number of images in one batch.
 const TOGETHER: usize = 64;
 
-/// The search of a recipe, for captions of at most `data.captions.max_tokens` tokens: an image has
-/// no length that theirs would follow from.
+/// Search of a recipe, for captions of at most `data.captions.max_tokens` tokens: an image has no
+/// length to derive a limit from.
 pub(crate) fn caption_search(config: &RunConfig) -> DecodingConfig {
     DecodingConfig {
         max_length_ratio: 0.0,
@@ -26,8 +26,8 @@ pub(crate) fn caption_search(config: &RunConfig) -> DecodingConfig {
     }
 }
 
-/// The best caption of each of `count` images, whose values `read` gives by their numbers;
-/// `progress` is called with the images done so far.
+/// Best caption of each of `count` images, whose values `read` returns by index; `progress` is
+/// called with the images done so far.
 ///
 /// # Errors
 /// When an image cannot be read, or the search or the tokenizer fails.
@@ -40,7 +40,7 @@ pub(crate) fn describe(
 ) -> Result<Vec<Translation>> {
     let inference = model.translation().inference();
     let read = |numbers: &[usize]| {
-        // The chain of causes must survive the search, which knows errors of its own alone.
+        // The chain of causes must survive the search, which has only errors of its own.
         read(numbers).map_err(|error| DecodingError::model("read images", format!("{error:#}")))
     };
     let numbered = NumberedSources::new(&inference, read);
@@ -54,9 +54,9 @@ pub(crate) fn describe(
     found.into_iter().map(best).collect()
 }
 
-/// The best caption of each PNG or JPEG file, scaled to the size of the images that the model was
-/// trained on; `progress` is called with the images done so far. A file that is no such picture has
-/// an error in its place.
+/// Best caption of each PNG or JPEG file, scaled to the size of the images that the model was
+/// trained on; `progress` is called with the images done so far. Any other file has an error in its
+/// place.
 ///
 /// # Errors
 /// When the model fails.
@@ -80,7 +80,7 @@ pub fn describe_images(
     Ok(found)
 }
 
-/// The best caption of each image.
+/// Best caption of each image.
 ///
 /// # Errors
 /// When the model fails.

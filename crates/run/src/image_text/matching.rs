@@ -1,5 +1,4 @@
-//! Which text belongs to an image, and which image to a text, by where a contrastive model puts
-//! them.
+//! Matching of images and texts in the space of a contrastive model.
 
 use std::path::PathBuf;
 
@@ -16,17 +15,17 @@ use crate::finite::require_finite;
 use crate::items::answer_each;
 use crate::prediction::{Prediction, normalised};
 
-/// Images or texts that pass through the model together.
+/// Number of images or texts in one batch.
 const TOGETHER: usize = 128;
-/// Rows whose similarities to all others are held at a time.
+/// Number of rows whose similarities to all others are in memory at a time.
 const ROWS: usize = 512;
 
-/// Images or texts where a model puts them: rows of length 1.
+/// Embeddings of images or texts: rows of length 1.
 #[derive(Debug)]
 pub(crate) struct Placed(Tensor);
 
 impl Placed {
-    /// Of `count` images, whose values `read` gives by their numbers.
+    /// Embeds `count` images, whose values `read` returns by index.
     ///
     /// # Errors
     /// When an image cannot be read, or the model fails.
@@ -46,10 +45,10 @@ impl Placed {
         Self::of(&rows)
     }
 
-    /// Rows that a model has placed.
+    /// Joins rows of embeddings.
     fn of(rows: &[Tensor]) -> Result<Self> {
         let all = Tensor::cat(rows, 0)?;
-        // All lie at length 1: no sum overflows that has no such number in it.
+        // All have length 1, so a sum that is not finite has a term that is not.
         require_finite(
             "where the model puts images and texts",
             [all.sum_all()?.to_scalar::<f32>()?],
@@ -57,7 +56,7 @@ impl Placed {
         Ok(Self(all))
     }
 
-    /// Of texts.
+    /// Embeds texts.
     ///
     /// # Errors
     /// For a text with too many tokens, and when the model fails.
@@ -84,14 +83,14 @@ impl Placed {
         Self::of(&rows)
     }
 
-    /// The similarities of rows `first` and those after it with all rows of `others`.
+    /// Similarities of the rows from `first` on with all rows of `others`.
     fn similarities(&self, first: usize, others: &Self) -> Result<Tensor> {
         let count = ROWS.min(self.0.dim(0)? - first);
         let rows = self.0.narrow(0, first, count)?;
         Ok(taper_ops::threads::in_pool(rows.device(), || rows.times(&others.0.t()?))?)
     }
 
-    /// The probability of each of `others` for each row: `softmax(scale · similarity)`.
+    /// Probability of each of `others` for each row: `softmax(scale · similarity)`.
     ///
     /// # Errors
     /// When the device fails.
@@ -104,18 +103,18 @@ impl Placed {
     }
 }
 
-/// Where labels lie.
+/// Embeddings of labels.
 #[derive(Debug)]
 pub(crate) struct PlacedLabels {
     texts: Placed,
-    /// The label of each text.
+    /// Label of each text.
     of_texts: Vec<usize>,
     labels: usize,
 }
 
 impl PlacedLabels {
-    /// Each label at the mean of its prompts, brought to length 1 (Radford et al. 2021, section
-    /// 3.1.4); of captions, which say more than the label, at each of them.
+    /// Embeds each label as the mean of its prompts, scaled to length 1 (Radford et al. 2021,
+    /// section 3.1.4); captions, which say more than the label, stay separate.
     ///
     /// # Errors
     /// When the model fails.
@@ -141,13 +140,13 @@ impl PlacedLabels {
         Ok(Self { texts: Placed(Tensor::cat(&rows, 0)?), of_texts, labels: sentences.len() })
     }
 
-    /// Texts that are labels themselves.
+    /// Labels that are texts themselves.
     fn named(texts: Placed) -> Result<Self> {
         let labels = texts.0.dim(0)?;
         Ok(Self { texts, of_texts: (0..labels).collect(), labels })
     }
 
-    /// The probability of each label for each image: that of its texts together.
+    /// Probability of each label for each image: the sum over its texts.
     ///
     /// # Errors
     /// When the device fails.
@@ -164,9 +163,9 @@ impl PlacedLabels {
     }
 }
 
-/// For each of `ranks` the share of rows that have one of their `own` others among so many nearest:
-/// recall at that rank. Of equally near ones, those that are not the row's own come first. A row
-/// without any of its own does not count.
+/// Recall at each of `ranks`: the share of rows with one of their `own` others among the nearest.
+/// Of equally near ones, those that are not the row's own come first. A row without any of its own
+/// does not count.
 ///
 /// # Errors
 /// When the device fails.
@@ -196,12 +195,12 @@ pub(crate) fn recalls<const N: usize>(
     Ok(found.map(|found| found as f64 / counted.max(1) as f64))
 }
 
-/// Which of `prompts` fits each PNG or JPEG file best, or without any which of the recipe's labels;
-/// `progress` is called with the images done so far. A file that is no such picture has an error in
-/// its place.
+/// Finds the best of `prompts` for each PNG or JPEG file, or without prompts the best of the
+/// recipe's labels; `progress` is called with the images done so far. Any other file has an error
+/// in its place.
 ///
 /// # Errors
-/// Without prompts where the recipe has no labels, and when the model fails.
+/// Without prompts if the recipe has no labels, and when the model fails.
 pub fn match_images(
     run: &LoadedRun<ContrastiveModel>,
     files: &[PathBuf],
@@ -218,10 +217,10 @@ pub fn match_images(
     Ok(found)
 }
 
-/// Which of `prompts` fits each image best, or without any which of the recipe's labels.
+/// Finds the best of `prompts` for each image, or without prompts the best of the recipe's labels.
 ///
 /// # Errors
-/// Without prompts where the recipe has no labels, and when the model fails.
+/// Without prompts if the recipe has no labels, and when the model fails.
 pub fn match_pixels(
     run: &LoadedRun<ContrastiveModel>,
     images: Vec<Pixels>,
@@ -231,7 +230,7 @@ pub fn match_pixels(
     Choice::of(run, prompts)?.among(&images)
 }
 
-/// What images are compared with.
+/// Candidates that images are compared with.
 struct Choice<'a> {
     model: &'a ContrastiveModel,
     names: &'a [String],
@@ -240,7 +239,7 @@ struct Choice<'a> {
 }
 
 impl<'a> Choice<'a> {
-    /// The `prompts`, or without any the recipe's labels.
+    /// Uses `prompts`, or without any the recipe's labels.
     fn of(run: &'a LoadedRun<ContrastiveModel>, prompts: &'a [String]) -> Result<Self> {
         let (data, tokenizer) = (&run.config.data, run.tokenizers.target());
         if prompts.is_empty() && data.images.format == taper_data::ImageFormat::Table {
@@ -254,7 +253,7 @@ impl<'a> Choice<'a> {
         Ok(Self { model: &run.model, names, labels, scale: run.model.scale()? })
     }
 
-    /// Which of them fits each of some images best.
+    /// Finds the best of them for each of some images.
     fn among(&self, images: &[Vec<u32>]) -> Result<Vec<Prediction>> {
         let read = |places: &[usize]| Ok(places.iter().map(|&at| images[at].clone()).collect());
         let placed = Placed::images(self.model, (images.len(), read), |_| {})?;

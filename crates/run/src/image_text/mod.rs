@@ -1,4 +1,4 @@
-//! Images beside text: captions that a model writes, and which text belongs to which image.
+//! Images and text: captions, and matching of texts and images.
 
 mod describe;
 mod matching;
@@ -13,12 +13,12 @@ pub use describe::{describe_images, describe_pixels};
 pub(crate) use matching::{Placed, PlacedLabels, recalls};
 pub use matching::{match_images, match_pixels};
 
-/// The values of a PNG or JPEG file as models of images read them.
+/// Values of a PNG or JPEG file for models of images.
 fn values_of(file: &Path, settings: &ImagesConfig) -> Result<Vec<u32>> {
     Ok(values(Pixels::of_file(file, settings)?))
 }
 
-/// The values of an image as models of images read them.
+/// Values of an image for models of images.
 fn values(pixels: Pixels) -> Vec<u32> {
     pixels.0.into_iter().map(u32::from).collect()
 }

@@ -1,4 +1,4 @@
-//! The text that a recipe is to be written for, as a user names it.
+//! The text of a new recipe, as a user names it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,52 +7,52 @@ use anyhow::{Result, bail};
 use sha2::{Digest, Sha256};
 use taper_data::{Corpora, DataConfig, FieldsConfig, Format, LineReader, PairReader, split_files};
 
-/// What the validation split is called beside a training split, by most who publish corpora.
+/// Usual names of the validation split beside a training split.
 const VALIDATION_NAMES: [&str; 4] = ["val", "valid", "validation", "dev"];
 
-/// Sentence pairs in the files that a user names.
+/// Sentence pairs in files named by a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Corpus {
     /// Two files of text, one sentence a line.
     Files {
-        /// The sentences to translate.
+        /// Sentences to translate.
         source: PathBuf,
-        /// Their translations.
+        /// Translations.
         target: PathBuf,
     },
     /// One file with both sides in each record.
     Table {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// Its format, by its name.
+        /// Format, by the file's name.
         format: Format,
-        /// Which columns or fields hold the two sides.
+        /// Columns or fields of the two sides.
         columns: FieldsConfig,
     },
 }
 
-/// What a look at all of a corpus tells.
+/// Facts about a whole corpus.
 #[derive(Debug, Clone, Default)]
 pub struct CorpusFacts {
-    /// Pairs.
+    /// Number of pairs.
     pub pairs: u64,
-    /// Pairs of which a side is blank.
+    /// Number of pairs with a blank side.
     pub blank: u64,
-    /// Characters of all sources.
+    /// Number of characters of all sources.
     pub source_characters: u64,
-    /// Characters of all targets.
+    /// Number of characters of all targets.
     pub target_characters: u64,
-    /// Different characters.
+    /// Number of different characters.
     pub alphabet: usize,
-    /// A number for each source that occurs, in ascending order.
+    /// Hash of each distinct source, in ascending order.
     pub(super) sources: Vec<u64>,
 }
 
 impl Corpus {
-    /// The corpus in `files`: two of text, or a table alone, with both sides in `columns`.
+    /// Corpus in `files`: two of text, or a table alone, with both sides in `columns`.
     ///
     /// # Errors
-    /// When they are neither.
+    /// When the files are neither.
     pub fn of(files: &[PathBuf], columns: FieldsConfig) -> Result<Self> {
         match files {
             [source, target] if columns == FieldsConfig::default() => {
@@ -71,7 +71,7 @@ impl Corpus {
         }
     }
 
-    /// The languages, where the files are named by them, as in `train.en` and `train.de`.
+    /// Languages, if the files are named by them, as in `train.en` and `train.de`.
     #[must_use]
     pub fn languages(&self) -> Option<[String; 2]> {
         let Self::Files { source, target } = self else { return None };
@@ -84,8 +84,8 @@ impl Corpus {
         (languages.iter().all(is_code) && languages[0] != languages[1]).then_some(languages)
     }
 
-    /// What a recipe says to read these files as they lie; nothing where they have other names than
-    /// a recipe can tell. Validation and test sets beside them are taken up.
+    /// Part of a recipe that reads these files in place, with validation and test sets beside them;
+    /// `None` if a recipe cannot express their names.
     #[must_use]
     pub fn as_it_lies(&self, languages: &[String; 2]) -> Option<DataConfig> {
         let mut config = DataConfig {
@@ -124,10 +124,10 @@ impl Corpus {
         Some(config)
     }
 
-    /// The pairs, one after another.
+    /// Pairs, one after another.
     ///
     /// # Errors
-    /// When a file cannot be opened; each pair that cannot be read is one.
+    /// When a file cannot be opened; a pair that cannot be read is an error in its place.
     pub fn pairs(
         &self,
         languages: &[String; 2],
@@ -154,7 +154,7 @@ impl Corpus {
         }
     }
 
-    /// Reads all of it.
+    /// Reads the whole corpus.
     ///
     /// # Errors
     /// For the first fault, with its file and line.
@@ -175,7 +175,7 @@ impl Corpus {
         Ok(facts)
     }
 
-    /// A name for a recipe about it: that of its folder or file, and the languages.
+    /// Name for a recipe: the name of the corpus's folder or file, and the languages.
     #[must_use]
     pub fn name(&self, languages: &[String; 2]) -> String {
         let file = match self {
@@ -195,7 +195,7 @@ impl Corpus {
 }
 
 impl CorpusFacts {
-    /// The mean number of characters of a sentence, on either side.
+    /// Mean number of characters of a sentence, on either side.
     #[must_use]
     pub fn mean_characters(&self) -> [f64; 2] {
         let pairs = self.pairs.max(1) as f64;
@@ -203,7 +203,7 @@ impl CorpusFacts {
     }
 }
 
-/// The next line of both; nothing after the last.
+/// Next line of both files; `None` after the last.
 fn next_lines(sources: &mut LineReader, targets: &mut LineReader) -> Result<Option<[String; 2]>> {
     match (sources.next_line()?, targets.next_line()?) {
         (Some(source), Some(target)) => Ok(Some([source, target])),
@@ -222,13 +222,13 @@ fn next_lines(sources: &mut LineReader, targets: &mut LineReader) -> Result<Opti
     }
 }
 
-/// A number for a sentence, the same for the same sentence.
+/// Hash of a sentence.
 pub(super) fn number_of(sentence: &str) -> u64 {
     let digest = Sha256::digest(sentence.trim().as_bytes());
     digest.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
-/// The format of a table, by its name.
+/// Format of a table, by its name.
 fn table_format(file: &Path) -> Option<Format> {
     match ending(file)? {
         "tsv" => Some(Format::Tsv),
@@ -239,7 +239,7 @@ fn table_format(file: &Path) -> Option<Format> {
     }
 }
 
-/// The name of a file without `.gz` or `.zst`, divided at its last dot.
+/// Name of a file without `.gz` or `.zst`, divided at its last dot.
 fn parts(file: &Path) -> Option<(&str, &str)> {
     let name = file.file_name()?.to_str()?;
     let name = [".gz", ".zst"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);
@@ -254,7 +254,7 @@ fn ending(file: &Path) -> Option<&str> {
     Some(parts(file)?.1)
 }
 
-/// The folder that a file lies in.
+/// Folder of a file.
 fn folder(file: &Path) -> PathBuf {
     match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),

@@ -1,4 +1,4 @@
-//! Validation and test sets for text that has none.
+//! Validation and test sets for text without them.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -9,24 +9,24 @@ use taper_data::DataConfig;
 
 use super::corpus::{Corpus, CorpusFacts, number_of};
 
-/// The most sentences of a set that is held out.
+/// Largest number of sentences of a held-out set.
 const MOST: usize = 1000;
-/// A set has one sentence for so many that there are.
+/// Number of sentences in the corpus for each sentence of a set.
 const SHARE: usize = 20;
 
-/// The names of the splits, in the order of what is held out.
+/// Names of the splits, in the order of the hashes.
 const SPLITS: [&str; 3] = ["val", "test", "train"];
 
-/// How many different sources each of the two sets gets.
+/// Number of different sources in each of the two sets.
 fn size(sources: usize) -> usize {
     (sources / SHARE).min(MOST)
 }
 
-/// Divides `corpus` into `train`, `val` and `test` in the new folder `folder`, and returns what a
-/// recipe says to read them.
+/// Divides `corpus` into `train`, `val` and `test` in the new folder `folder`, and returns the part
+/// of a recipe that reads them.
 ///
-/// Which pairs are held out depends on their sources alone, so that no source that is validated or
-/// tested stands in the training text.
+/// Sources alone decide which pairs are held out, so that no source of validation or test occurs in
+/// the training text.
 ///
 /// # Errors
 /// When the corpus is too small, the folder exists or cannot be written to, or the corpus changed.
@@ -50,11 +50,11 @@ pub(super) fn divide(
             folder.display()
         );
     }
-    // The numbers are those of a hash: the smallest of them are a draw.
+    // The numbers are hashes: the smallest of them are a random sample.
     let limits = [facts.sources[held_out - 1], facts.sources[2 * held_out - 1]];
     let written = write(corpus, languages, folder, limits);
     if written.is_err() {
-        // What failed is reported; half of a division is of no use.
+        // The failure is reported; half of a division is of no use.
         let _ = fs::remove_dir_all(folder);
     }
     written?;
@@ -69,8 +69,8 @@ pub(super) fn divide(
     })
 }
 
-/// Writes the splits: a source whose number is at most the first of `limits` goes to the first of
-/// [`SPLITS`], and so on.
+/// Writes the splits: a source whose number is at most the first of `limits` belongs to the first
+/// of [`SPLITS`], and so on.
 fn write(corpus: &Corpus, languages: &[String; 2], folder: &Path, limits: [u64; 2]) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let mut files = Vec::new();
@@ -88,7 +88,7 @@ fn write(corpus: &Corpus, languages: &[String; 2], folder: &Path, limits: [u64; 
         let number = number_of(&sides[0]);
         let split = limits.iter().position(|&limit| number <= limit).unwrap_or(limits.len());
         for (file, text) in files[2 * split..].iter_mut().zip(&sides) {
-            // A record may hold line breaks, and a line may not.
+            // A record may contain line breaks, and a line may not.
             let text = text.replace(['\n', '\r'], " ");
             writeln!(file, "{text}").with_context(failed)?;
         }

@@ -1,4 +1,4 @@
-//! A recipe for the text that a user has: sizes that suit the number of pairs and the machine.
+//! Recipe for a user's text, with sizes that suit the number of pairs and the machine.
 
 mod corpus;
 mod held_out;
@@ -17,42 +17,42 @@ use proposal::propose;
 pub use corpus::{Corpus, CorpusFacts};
 pub use proposal::Machine;
 
-/// What is known of a recipe that is to be written.
+/// Settings of a new recipe.
 #[derive(Debug, Clone)]
 pub struct InitSettings {
-    /// The text.
+    /// Text to train on.
     pub corpus: Corpus,
-    /// The language translated from, and the one translated into.
+    /// Source language and target language.
     pub languages: [String; 2],
-    /// The file of the recipe, which must not exist; none: the name of the corpus.
+    /// File of the recipe, which must not exist. `None`: named like the corpus.
     pub recipe: Option<PathBuf>,
-    /// Where the text goes if a validation set has to be divided from it; none: a folder of the
-    /// recipe's name under `data`.
+    /// Folder for the divided text, if a validation set has to be divided from it. `None`: a folder
+    /// of the recipe's name under `data`.
     pub divided: Option<PathBuf>,
 }
 
-/// A recipe that was written.
+/// Recipe that was written.
 #[derive(Debug, Clone)]
 pub struct Written {
-    /// Its file.
+    /// Path of the recipe.
     pub recipe: PathBuf,
-    /// What it says.
+    /// Configuration of the recipe.
     pub config: RunConfig,
-    /// What the text is.
+    /// Facts about the text.
     pub facts: CorpusFacts,
-    /// What it was written for, in words.
+    /// Description of the machine that it was written for.
     pub machine: String,
-    /// The folder of the divided text, if it had to be divided.
+    /// Folder of the divided text, if it had to be divided.
     pub divided: Option<PathBuf>,
 }
 
-/// Looks at the text and writes a recipe for it, with comments and ready to train on `machine`.
+/// Reads the text and writes a recipe for it, with comments and ready to train on `machine`.
 ///
-/// Where there is no validation set beside the text, one is divided from it, and a test set; the
-/// files that the user named stay as they are.
+/// If there is no validation set beside the text, one is divided from it, and a test set; the files
+/// named by the user stay as they are.
 ///
 /// # Errors
-/// When the text cannot be read or is too little, or a file is in the way.
+/// When the text cannot be read or is too little, or a file exists already.
 pub fn init(settings: &InitSettings, machine: &Machine) -> Result<Written> {
     let InitSettings { corpus, languages, .. } = settings;
     let default = || PathBuf::from(format!("{}.toml", corpus.name(languages)));
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use taper_data::{DataConfig, FieldsConfig, Format};
 
-    /// What a recipe says is what was proposed, to the last key.
+    /// Checks that the written recipe equals the proposal, to the last key.
     #[test]
     fn the_text_says_what_was_proposed() {
         let folder = tempfile::tempdir().expect("folder");

@@ -12,27 +12,27 @@ use crate::checks::cost::{training_state_bytes, usual_tokens};
 use crate::checks::{device, memory};
 use crate::config::{RunConfig, usual_tokenizer};
 
-/// What a core is taken to compute in a second of training, to choose a size by: about half of what
-/// the fused operations reach with AVX-512. What a training takes is measured, not reckoned.
+/// Assumed speed of a core in training, in operations a second, to choose a size: about half of the
+/// speed of the fused operations with AVX-512. The cost of a training is measured, not assumed.
 const FLOPS_OF_A_CORE: f64 = 40e9;
-/// The longest training without a GPU that is proposed, in seconds.
+/// Longest training without a GPU that is proposed, in seconds.
 const LONGEST: f64 = 3.0 * 86_400.0;
-/// The share of the memory that weights, gradients, moments and a batch may be reckoned to take.
+/// Share of the memory that weights, gradients, moments and a batch may take by estimate.
 const MEMORY_SHARE: f64 = 0.7;
 
-/// What there is to train on.
+/// Machine for training.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Machine {
-    /// Cores of the CPU.
+    /// Number of CPU cores.
     pub cores: usize,
-    /// Bytes of memory that could be had; none where the system does not tell.
+    /// Bytes of available memory; `None` if the system does not report it.
     pub memory: Option<u64>,
-    /// Whether a GPU computes.
+    /// Whether it has a usable GPU.
     pub has_gpu: bool,
 }
 
 impl Machine {
-    /// This one.
+    /// This machine.
     #[must_use]
     pub fn here() -> Self {
         Self {
@@ -43,14 +43,14 @@ impl Machine {
     }
 }
 
-/// One size of model, and how models of this size are trained.
+/// Size of a model, with settings to train models of this size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Size {
-    /// What it is called in reports.
+    /// Name in reports.
     pub(super) name: &'static str,
-    /// The fewest pairs that it is proposed for.
+    /// Smallest number of pairs for which it is proposed.
     fewest_pairs: u64,
-    /// Where its settings come from.
+    /// Source of its settings.
     pub(super) origin: &'static str,
     layers: usize,
     width: usize,
@@ -70,7 +70,7 @@ pub(super) struct Size {
     warmup: u64,
 }
 
-/// From the smallest to the largest.
+/// Sizes from the smallest to the largest.
 const SIZES: [Size; 4] = [
     Size {
         name: "tiny",
@@ -150,20 +150,20 @@ const SIZES: [Size; 4] = [
     },
 ];
 
-/// A recipe, and why it is as it is.
+/// Recipe with the reasons for its choices.
 #[derive(Debug, Clone)]
 pub(super) struct Proposal {
-    /// The recipe.
+    /// Configuration of the recipe.
     pub(super) config: RunConfig,
-    /// Its size.
+    /// Size of the model.
     pub(super) size: Size,
-    /// The size that the amount of text alone would suggest, where the machine is too small for it,
-    /// and what it lacks.
+    /// Size that the amount of text alone suggests, if the machine is too small for it, and what it
+    /// lacks.
     pub(super) too_large: Option<(Size, String)>,
 }
 
 impl Size {
-    /// The recipe of this size for the text that `data` reads.
+    /// Recipe of this size for the text that `data` reads.
     fn recipe(&self, name: &str, data: &DataConfig, facts: &CorpusFacts) -> RunConfig {
         let mut config = RunConfig {
             name: name.to_owned(),
@@ -210,8 +210,8 @@ impl Size {
         config
     }
 
-    /// The size of the vocabulary: less where there is little text, and twice as many tokens as
-    /// there are characters where these are many.
+    /// Size of the vocabulary: smaller for little text, and twice the number of characters if these
+    /// are many.
     fn vocabulary(&self, facts: &CorpusFacts) -> usize {
         let by_text = match facts.pairs {
             0..5_000 => 2000,
@@ -222,7 +222,7 @@ impl Size {
     }
 }
 
-/// Seconds that the training of `config` is reckoned to take on so many cores, and the bytes.
+/// Estimated seconds of training `config` on `cores` cores, and estimated bytes.
 fn reckoned(config: &RunConfig, cores: usize) -> (f64, u64) {
     let vocabulary = config.data.tokenizer.vocabulary_size;
     let cost = TranslationModel::cost_of(&config.model, vocabulary, vocabulary, &Device::Cpu);
@@ -234,7 +234,7 @@ fn reckoned(config: &RunConfig, cores: usize) -> (f64, u64) {
     (flops / (cores.max(1) as f64 * FLOPS_OF_A_CORE), bytes)
 }
 
-/// The largest of the sizes for so many pairs that the machine can train.
+/// Largest size for this number of pairs that the machine can train.
 pub(super) fn propose(
     name: &str,
     data: &DataConfig,

@@ -8,7 +8,7 @@ use super::proposal::Proposal;
 use super::{CorpusFacts, Machine};
 use crate::checks::cost::{bytes, grouped};
 
-/// The text of the recipe. Everything that is not in it has its default.
+/// Text of the recipe. Keys that are absent have their defaults.
 pub(super) fn text(proposal: &Proposal, facts: &CorpusFacts, machine: &Machine) -> String {
     let Proposal { config, size, .. } = proposal;
     let (data, model, training) = (&config.data, &config.model, &config.training);
@@ -116,7 +116,7 @@ tokenize = "{tokenize}"
     )
 }
 
-/// `2 cores and 7.5 GiB of memory`.
+/// Description of a machine: `2 cores and 7.5 GiB of memory`.
 pub(super) fn describe(machine: &Machine) -> String {
     let mut text = match machine.cores {
         1 => "a core".to_owned(),
@@ -126,13 +126,13 @@ pub(super) fn describe(machine: &Machine) -> String {
         text.push_str(", a GPU");
     }
     if let Some(memory) = machine.memory {
-        // A string takes whatever is written to it.
+        // Writing to a string cannot fail.
         let _ = write!(text, " and {} of free memory", bytes(memory));
     }
     text
 }
 
-/// Comment lines on the size that the text alone would suggest.
+/// Comment lines about the size that the text alone would suggest.
 fn too_large(proposal: &Proposal) -> String {
     proposal.too_large.as_ref().map_or_else(String::new, |(size, lack)| {
         format!(
@@ -142,7 +142,7 @@ fn too_large(proposal: &Proposal) -> String {
     })
 }
 
-/// The section `[data]`, and `[data.fields]` where columns are named.
+/// Section `[data]`, and `[data.fields]` if columns are named.
 fn data_section(data: &DataConfig) -> String {
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
     let mut lines =

@@ -13,39 +13,39 @@ use super::{packed, together};
 use crate::LoadedRun;
 use crate::finite::require_finite;
 
-/// Questions whose windows are held at a time.
+/// Number of questions whose windows are in memory at a time.
 const CHUNK: usize = 256;
 
-/// A question about a text.
+/// Question about a text.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QuestionInContext {
-    /// What is asked.
+    /// Text of the question.
     pub question: String,
-    /// The text that has the answer.
+    /// Text that contains the answer.
     pub context: String,
-    /// What the question is called; the answer is called so too.
+    /// Id of the question, and of its answer.
     #[serde(default)]
     pub id: Option<String>,
 }
 
-/// The answer to a question.
+/// Answer to a question.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SpanAnswer {
-    /// What the question is called, if it is called anything.
+    /// Id of the question, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The span; empty where the text has no answer.
+    /// Span of text; empty if the text has no answer.
     pub answer: String,
-    /// Where it begins in the text, in characters from 0.
+    /// Start in the text, in characters from 0.
     pub start: Option<usize>,
-    /// Where it ends: the number of the character behind it.
+    /// End: the number of the character after it.
     pub end: Option<usize>,
-    /// Its probability among all spans that can be answered, and none where that can be.
+    /// Probability among all possible spans, and the answer "none" if that is possible.
     pub probability: f64,
 }
 
-/// Answers questions, and tells `done` of the number so far.
+/// Answers questions, and reports the number done to `done`.
 ///
 /// # Errors
 /// When the tokenizer refuses a text, or the model fails.
@@ -64,7 +64,7 @@ pub fn predict_answers(
     Ok(found)
 }
 
-/// The answer to each question, which stands behind its context.
+/// Answers each question, which follows its context.
 ///
 /// # Errors
 /// When the tokenizer refuses a text, or the model fails.
@@ -97,7 +97,7 @@ pub(crate) fn answers_of(
     Ok(found)
 }
 
-/// The logits of start and end of each token of each window, window after window.
+/// Logits of start and end of each token of each window, window after window.
 fn logits_of(model: &SpanExtractor, read: &[Vec<QuestionWindow>]) -> Result<Vec<Vec<[f32; 2]>>> {
     let rows: Vec<_> = read.iter().flatten().map(|window| &window.row).collect();
     let mut found = Vec::with_capacity(rows.len());
@@ -113,7 +113,7 @@ fn logits_of(model: &SpanExtractor, read: &[Vec<QuestionWindow>]) -> Result<Vec<
     Ok(found)
 }
 
-/// A span of tokens of a context, or none, with its probability.
+/// Span of tokens of a context, or none, with its probability.
 #[derive(Debug, Clone, PartialEq)]
 struct BestSpan {
     tokens: Option<(usize, usize)>,
@@ -134,10 +134,10 @@ impl BestSpan {
     }
 }
 
-/// The span whose logits of start and end have the highest sum (Devlin et al. 2019, section 4.2), of
-/// all that are not too long; each is read in the window in which its start has most context. Where
-/// there may be no answer, that is told by `<cls>`, in the window that is least sure of it
-/// (section 4.3).
+/// Span whose logits of start and end have the highest sum (Devlin et al. 2019, section 4.2), among
+/// all that are not too long; each is read in the window in which its start has most context. If
+/// there may be no answer, `<cls>` decides, in the window in which its logits are lowest (section
+/// 4.3).
 fn best_span(
     windows: &[QuestionWindow],
     logits: &[Vec<[f32; 2]>],
@@ -159,7 +159,7 @@ fn best_span(
             }
         }
     }
-    // A text of which no token was made has no answer, for certain.
+    // A text without tokens certainly has no answer.
     let sum: f64 = scores.iter().map(|score| (score - best.0).exp()).sum();
     BestSpan { tokens: best.1, probability: if scores.is_empty() { 1.0 } else { 1.0 / sum } }
 }
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use taper_data::Row;
 
-    /// A window of these tokens of a context behind a question of one token.
+    /// Window of these tokens of a context, after a question of one token.
     fn window(tokens: Range<usize>) -> QuestionWindow {
         let row =
             Row { ids: vec![0; 4 + tokens.len()], second: 3, asked: vec![0, 0], words: Vec::new() };
@@ -190,8 +190,9 @@ mod tests {
                     (0..window.row.ids.len()).map(|p| [value(at(p)), value(at(p) + 1)]).collect()
                 })
                 .collect();
-            // Of the tokens that two windows have, the one with more on both sides; of equals the
-            // longer, then the first: 4 of the first (one behind), 5 of the second, 8 and 9.
+            // Of tokens in two windows, the window with more context on both sides counts; of
+            // equals the longer, then the first: 4 of the first (one after it), 5 of the second, 8
+            // and 9.
             let of_start = [0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2];
             assert_eq!(best_windows(&windows), of_start);
             for unanswerable in [false, true] {

@@ -19,26 +19,26 @@ use crate::items::answer_each;
 pub(crate) use answers::answers_of;
 pub use answers::{QuestionInContext, SpanAnswer, predict_answers};
 
-/// Tokens that pass through the model together, about.
+/// Approximate number of tokens in one batch.
 const TOKENS: usize = 4096;
 
-/// The tag of a word that is of no entity.
+/// Tag of a word outside all entities.
 const OUTSIDE: &str = "O";
 
-/// The label of a text or an image.
+/// Label of a text or an image.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Prediction {
-    /// The likeliest label.
+    /// Likeliest label.
     pub label: String,
-    /// Its probability.
+    /// Probability of this label.
     pub probability: f64,
-    /// The probability of each label, in the order of the recipe's.
+    /// Probability of each label, in the order of the recipe's.
     pub probabilities: Vec<f64>,
 }
 
-/// Labels texts, or pairs of texts with a tab between them, and tells `done` of the number so far. Of
-/// a text that is longer than `data.labelled.max_tokens` the beginning is read. An empty text, or a
-/// line that is no pair, has an error in its place, with its number from 1.
+/// Labels texts, or pairs of texts with a tab between them, and reports the number done to `done`.
+/// A text longer than `data.labelled.max_tokens` is cut there. An empty text, or a line that is not
+/// a pair, has an error in its place, with its number from 1.
 ///
 /// # Errors
 /// When the model fails.
@@ -62,18 +62,19 @@ pub fn predict(
     })
 }
 
-/// The words of a text, with a tag for each.
+/// Words of a text, with a tag for each.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TaggedText {
-    /// The words, as spaces and tabs divide them.
+    /// Words, divided by spaces and tabs.
     pub words: Vec<String>,
-    /// The likeliest tag of each; `O` beyond the tokens that the model reads.
+    /// Likeliest tag of each word; `O` beyond the tokens that the model reads.
     pub tags: Vec<String>,
-    /// What the tags make: type, first word and last one, counted from 0.
+    /// Entities by the tags: type, first word and last word, counted from 0.
     pub entities: Vec<(String, usize, usize)>,
 }
 
-/// Tags the words of texts, as spaces and tabs divide them in training too, and tells `done` of the number so far.
+/// Tags the words of texts, divided by spaces and tabs as in training, and reports the number done
+/// to `done`.
 ///
 /// # Errors
 /// When the model fails.
@@ -93,7 +94,7 @@ pub fn predict_tags(
     Ok(words.into_iter().zip(found).map(tagged).collect())
 }
 
-/// The likeliest tag of each word, `O` where it is not asked.
+/// Likeliest tag of each word, `O` if it is not predicted.
 ///
 /// # Errors
 /// When the model fails.
@@ -131,7 +132,7 @@ pub(crate) fn tags_of(
     Ok(found)
 }
 
-/// The first of some rows that pass through the model together: at least one.
+/// Takes the first rows for one batch, at least one.
 fn together<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<&'a Row> {
     let mut tokens = 0;
     let fits = |row: &&Row| {
@@ -142,7 +143,7 @@ fn together<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<&'a Row> {
     rows.into_iter().take_while(fits).collect()
 }
 
-/// The segments and the tokens of some rows.
+/// Segments and tokens of some rows.
 fn packed(rows: &[&Row]) -> (Sequences, Sequences) {
     let text = Sequences::pack(&rows.iter().map(|row| &row.ids).collect::<Vec<_>>());
     let segments = rows.iter().flat_map(|row| row.segments()).collect();
@@ -160,9 +161,9 @@ impl Prediction {
     }
 }
 
-/// Labels PNG and JPEG files, and tells `done` of the number so far. They are scaled to the size of
-/// the images that the model was trained on, and taken in their channels. A file that is no such
-/// picture has an error in its place.
+/// Labels PNG and JPEG files, and reports the number done to `done`. They are scaled to the size of
+/// the model's training images, and converted to their channels. Any other file has an error in its
+/// place.
 ///
 /// # Errors
 /// When the model fails.
@@ -181,10 +182,10 @@ pub fn predict_images(
     Ok(found)
 }
 
-/// Labels images, which pass through the model together.
+/// Labels images in one batch.
 ///
 /// # Errors
-/// When one is of another shape than the model's, and when the model fails.
+/// When one has another shape than the model's, and when the model fails.
 pub fn predict_pixels(
     run: &LoadedRun<ImageClassifier>,
     images: Vec<Pixels>,
@@ -196,10 +197,10 @@ pub fn predict_pixels(
     Ok(found.into_iter().map(|of| Prediction::of(of, labels)).collect())
 }
 
-/// The probabilities of the classes of each text.
+/// Probabilities of the classes of each text.
 ///
 /// # Errors
-/// As [`TextClassifier::logits`].
+/// See [`TextClassifier::logits`].
 pub(crate) fn probabilities(
     model: &TextClassifier,
     segments: &Sequences,
@@ -208,10 +209,10 @@ pub(crate) fn probabilities(
     normalised(&taper_ops::threads::in_pool(model.device(), || model.logits(segments, text))?)
 }
 
-/// The probabilities of the classes of each image.
+/// Probabilities of the classes of each image.
 ///
 /// # Errors
-/// As [`ImageClassifier::logits`].
+/// See [`ImageClassifier::logits`].
 pub(crate) fn image_probabilities(
     model: &ImageClassifier,
     images: &Sequences,
@@ -219,10 +220,10 @@ pub(crate) fn image_probabilities(
     normalised(&taper_ops::threads::in_pool(model.device(), || model.logits(images))?)
 }
 
-/// `exp(x) / Σ exp(x)` of each row.
+/// Softmax of each row, `exp(x) / Σ exp(x)`.
 ///
 /// # Errors
-/// [`NotFinite`](crate::NotFinite) where a logit is no finite number.
+/// [`NotFinite`](crate::NotFinite) if a logit is not finite.
 pub(crate) fn normalised(logits: &Tensor) -> Result<Vec<Vec<f64>>> {
     let rows = logits.to_vec2::<f32>()?;
     require_finite("the logits", rows.iter().flatten().copied())?;

@@ -1,21 +1,21 @@
-//! The cores of a machine, divided among the processes that it has.
+//! Division of a machine's cores among its processes.
 //!
-//! Groups of neighbours: the threads of one core, the cores of one memory, stay together.
+//! Groups of neighbours stay together: the threads of one core, the cores of one memory.
 
 use std::num::NonZero;
 
-/// How many cores this process may use.
+/// Number of cores that this process may use.
 #[must_use]
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Takes process `local_rank` of `local_size` on this machine to its share of the cores, and
-/// returns how many threads it should have of `wanted` for all of them; 0 wants one for each core.
+/// Binds process `local_rank` of `local_size` on this machine to its share of the cores, and
+/// returns its number of threads, out of `wanted` for all processes; 0 wants one for each core.
 ///
-/// Where there are fewer cores than processes, or whoever started this process has chosen cores for
-/// it already, it stays where it is. To be called before there are other threads, since only those
-/// that are started later are taken along.
+/// If there are fewer cores than processes, or cores were already chosen for this process, it stays
+/// where it is. To be called before there are other threads, since only threads started later
+/// follow.
 #[must_use]
 pub fn take_share(local_rank: usize, local_size: usize, wanted: usize) -> usize {
     if local_size <= 1 {
@@ -26,11 +26,11 @@ pub fn take_share(local_rank: usize, local_size: usize, wanted: usize) -> usize 
         wanted => (wanted / local_size).max(1),
     };
     let Some(allowed) = allowed().filter(|allowed| allowed.len() <= cores()) else {
-        // Not told, or fewer are granted at a time than may be used: they cannot be chosen.
+        // Unknown, or fewer are granted at a time than may be used: they cannot be chosen.
         return threads(cores());
     };
     if allowed.len() < online().unwrap_or(allowed.len()) {
-        // Bound already: what is left are this process's own cores.
+        // Bound already: the remaining cores are this process's own.
         return if wanted == 0 { allowed.len().max(1) } else { threads(allowed.len()) };
     }
     let own = share(&allowed, local_rank, local_size);
@@ -38,7 +38,7 @@ pub fn take_share(local_rank: usize, local_size: usize, wanted: usize) -> usize 
     if pinned && wanted == 0 { own.len() } else { threads(allowed.len()) }
 }
 
-/// The part of `cores` that is for process `rank` of `size`; none where some would get none.
+/// Part of `cores` for process `rank` of `size`; `None` if some process would get none.
 fn share(cores: &[usize], rank: usize, size: usize) -> &[usize] {
     if cores.len() < size {
         return &[];
@@ -46,7 +46,7 @@ fn share(cores: &[usize], rank: usize, size: usize) -> &[usize] {
     &cores[rank * cores.len() / size..(rank + 1) * cores.len() / size]
 }
 
-/// The cores that this thread may use, neighbours beside each other.
+/// Cores that this thread may use, with neighbours adjacent.
 #[cfg(target_os = "linux")]
 fn allowed() -> Option<Vec<usize>> {
     let set = rustix::thread::sched_getaffinity(None).ok()?;
@@ -63,7 +63,7 @@ fn allowed() -> Option<Vec<usize>> {
     Some(cores)
 }
 
-/// The number of the memory that is next to a core.
+/// Number of the memory nearest to a core.
 #[cfg(target_os = "linux")]
 fn memory_of(core: usize) -> usize {
     let Ok(entries) = std::fs::read_dir(format!("/sys/devices/system/cpu/cpu{core}")) else {
@@ -74,7 +74,7 @@ fn memory_of(core: usize) -> usize {
     names.find_map(number).unwrap_or(0)
 }
 
-/// How many cores the machine has in use.
+/// Number of the machine's active cores.
 #[cfg(target_os = "linux")]
 fn online() -> Option<usize> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
@@ -85,7 +85,7 @@ fn online() -> Option<usize> {
     text.trim().split(',').map(count).sum()
 }
 
-/// Keeps this thread, and those that it starts, on `cores`; whether the system does so.
+/// Binds this thread, and those that it starts, to `cores`; returns whether the system did so.
 #[cfg(target_os = "linux")]
 fn stay_on(cores: &[usize]) -> bool {
     let mut set = rustix::thread::CpuSet::new();

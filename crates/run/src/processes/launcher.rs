@@ -1,10 +1,11 @@
-//! The variables by which programs that start processes tell each of them its place.
+//! Environment variables by which launchers tell each process its place.
 
 use anyhow::{Result, bail};
 
 use super::{Place, USUAL_PORT, number, slurm};
 
-/// The variables of one launcher: of the process, of all of them, and the same on the machine.
+/// Variables of one launcher: the number of the process, the number of all, and both on the
+/// machine.
 struct Names {
     rank: &'static str,
     size: &'static str,
@@ -13,9 +14,9 @@ struct Names {
     by_mpi: bool,
 }
 
-/// In the order in which they count: whoever sets the first means it.
+/// Launchers in order of precedence.
 const LAUNCHERS: [Names; 4] = [
-    // torchrun, and whoever imitates it.
+    // torchrun, and its imitators.
     Names {
         rank: "RANK",
         size: "WORLD_SIZE",
@@ -68,7 +69,7 @@ pub(super) fn place(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Place
             name => number(get, name)?,
         };
         let local_size = local_size.or(of_slurm.as_ref().and_then(|step| step.tasks_here));
-        // Where nobody says, each process is taken to have a machine for itself.
+        // Unless a variable says otherwise, each process has a machine of its own.
         let local_size = local_size.unwrap_or(1).max(1);
         let local_rank = number(get, names.local_rank)?.unwrap_or(0);
         if local_rank >= local_size && local_size > 1 {
@@ -79,8 +80,8 @@ pub(super) fn place(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Place
         }
         // torchrun itself listens at the port.
         let by_agent = get("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True");
-        // Those that one torchrun or one step has started on this machine alone need no name of it,
-        // by which others could call them too.
+        // Processes that one torchrun or one step has started on this machine alone need no name,
+        // by which others could reach them too.
         let is_one_machine = local_size == size;
         let host = get("MASTER_ADDR").filter(|host| !host.is_empty());
         let host = host.filter(|_| !(by_agent && is_one_machine)).or_else(|| {
@@ -135,7 +136,7 @@ mod tests {
         let agent = ("TORCHELASTIC_USE_AGENT_STORE", "True");
         let place = found(&[("RANK", "0"), ("WORLD_SIZE", "2"), agent]);
         assert_eq!(place.port, USUAL_PORT + 1);
-        // It names the machine that it is on, also where it has started all of the processes.
+        // It names its own machine, even if it has started all of the processes.
         for (here, host) in [("2", "127.0.0.1"), ("1", "node1")] {
             let (size, name) = (("WORLD_SIZE", "2"), ("MASTER_ADDR", "node1"));
             let place = found(&[("RANK", "0"), size, ("LOCAL_WORLD_SIZE", here), name, agent]);
@@ -169,7 +170,7 @@ mod tests {
         assert_eq!((place.rank, place.size, place.local_size), (3, 5, 2));
         assert_eq!(place.host.as_deref(), Some("node07"));
         assert_eq!(place.port, 30_123);
-        // On one machine nobody else needs to call.
+        // On one machine no other process needs to call.
         let place = found(&[
             ("SLURM_PROCID", "3"),
             ("SLURM_STEP_NUM_TASKS", "5"),

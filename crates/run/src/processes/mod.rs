@@ -1,5 +1,5 @@
-//! The processes that train one model together: which of them this one is, which cores are its own,
-//! and what all of them must have alike.
+//! Processes that train one model together: the number of this process, its cores, and the settings
+//! that all must share.
 
 mod cores;
 mod launcher;
@@ -12,51 +12,51 @@ use taper_trainer::Meeting;
 
 pub use cores::{cores, take_share};
 
-/// The variable whose value only processes of one training know. Those that meet beyond one machine
-/// need it.
+/// Environment variable with a secret of the processes of one training. Processes that meet across
+/// machines need it.
 pub const KEY_VARIABLE: &str = "TAPER_KEY";
-/// The port at which processes meet unless `MASTER_PORT` names another: PyTorch's.
+/// Port at which processes meet by default, instead of `MASTER_PORT`: PyTorch's.
 const USUAL_PORT: u16 = 29_500;
-/// How long processes wait for each other to be started.
+/// Time that processes wait for each other to start.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Which of several processes this one is, as whoever started it says.
+/// Place of this process among several, as its launcher says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// Its number, from 0.
+    /// Number of the process, from 0.
     pub rank: usize,
-    /// How many there are.
+    /// Number of processes.
     pub size: usize,
-    /// Its number among those of this machine.
+    /// Number of the process among those of this machine.
     pub local_rank: usize,
-    /// How many of them this machine has; 1 where that is not known.
+    /// Number of processes on this machine; 1 if unknown.
     pub local_size: usize,
     /// Whether MPI's own program started it.
     pub by_mpi: bool,
-    /// The machine of process 0, if that is known.
+    /// Machine of process 0, if known.
     host: Option<String>,
-    /// The port at which process 0 listens.
+    /// Port at which process 0 listens.
     port: u16,
 }
 
 impl Place {
-    /// The place that the variables of `torchrun`, `mpirun` or `srun` name; none where there are
-    /// none of them, or this process is the only one.
+    /// Reads the place from the variables of `torchrun`, `mpirun` or `srun`; `None` if there are
+    /// none of them, or this is the only process.
     ///
     /// # Errors
-    /// A variable is no number, or they contradict each other.
+    /// When a variable is not a number, or they contradict each other.
     pub fn of_environment(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>> {
         launcher::place(get)
     }
 
-    /// One of `size` processes of this machine, which meet at `port`.
+    /// Place of one of `size` processes of this machine, which meet at `port`.
     #[must_use]
     pub fn local(rank: usize, size: usize, port: u16) -> Self {
         let host = Some("127.0.0.1".to_owned());
         Self { rank, size, local_rank: rank, local_size: size, by_mpi: false, host, port }
     }
 
-    /// The variables by which a process started by this one knows its place.
+    /// Variables by which a process started by this one knows its place.
     #[must_use]
     pub fn variables(&self) -> Vec<(&'static str, String)> {
         vec![
@@ -69,10 +69,10 @@ impl Place {
         ]
     }
 
-    /// Where the processes meet; `key` is what only they know.
+    /// Place where the processes meet; `key` is their secret.
     ///
     /// # Errors
-    /// The machine of process 0 is not known.
+    /// When the machine of process 0 is unknown.
     pub fn meeting(&self, key: String) -> Result<Meeting> {
         let host = match &self.host {
             Some(host) => host.clone(),
@@ -89,7 +89,7 @@ impl Place {
     }
 }
 
-/// The number that a variable holds, if it is set.
+/// Number in a variable, if it is set.
 fn number(get: &dyn Fn(&str) -> Option<String>, name: &str) -> Result<Option<usize>> {
     let Some(text) = get(name) else { return Ok(None) };
     let parsed = text.trim().parse();

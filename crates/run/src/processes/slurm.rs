@@ -1,27 +1,27 @@
-//! What Slurm says of a job step, where its variables need reading.
+//! Slurm's variables of a job step that need parsing.
 
 use anyhow::Result;
 
 use super::number;
 
-/// Where the ports lie that jobs are given by their number.
+/// First of the ports that jobs get by their number.
 const FIRST_PORT: usize = 20_000;
 const PORTS: usize = 20_000;
 
-/// The step that this process is part of.
+/// Step of this process.
 pub(super) struct Step {
-    /// The processes on this machine.
+    /// Number of processes on this machine.
     pub(super) tasks_here: Option<usize>,
-    /// The machine of process 0.
+    /// Machine of process 0.
     pub(super) first_machine: Option<String>,
-    /// A port that jobs on one machine hardly share.
+    /// Port that jobs on one machine rarely share.
     pub(super) port: u16,
 }
 
-/// The step that the variables describe, if they do.
+/// Step that the variables describe, if they do.
 ///
 /// # Errors
-/// A number is none.
+/// When a variable is not a number.
 pub(super) fn step(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Step>> {
     let Some(job) = number(get, "SLURM_JOB_ID")? else { return Ok(None) };
     let node = number(get, "SLURM_NODEID")?.unwrap_or(0);
@@ -32,7 +32,7 @@ pub(super) fn step(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Step>>
     Ok(Some(Step { tasks_here, first_machine, port }))
 }
 
-/// The numbers of a list such as `4(x2),3`: 4, 4, 3.
+/// Numbers of a list such as `4(x2),3`: 4, 4, 3.
 fn expanded(list: &str) -> impl Iterator<Item = Option<usize>> {
     list.split(',').flat_map(|part| {
         let (count, times) = match part.split_once("(x") {
@@ -43,7 +43,7 @@ fn expanded(list: &str) -> impl Iterator<Item = Option<usize>> {
     })
 }
 
-/// The first machine of a list such as `node[07-09,12],other3`: node07.
+/// First machine of a list such as `node[07-09,12],other3`: node07.
 fn first_of(list: &str) -> Option<String> {
     let end = list.find([',', '[']).unwrap_or(list.len());
     let (name, rest) = list.split_at(end);

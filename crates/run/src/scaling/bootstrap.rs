@@ -1,4 +1,4 @@
-//! How certain a fitted law is.
+//! Confidence intervals of a fitted law.
 
 use anyhow::{Result, ensure};
 use rayon::prelude::*;
@@ -8,32 +8,33 @@ use super::fit::{follow, logarithms};
 use super::objective::{Objective, law_at};
 use super::{Fit, Law, Observation};
 
-/// A range that holds a value with the probability that was asked for.
+/// Range that contains a value with the requested probability.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
-    /// Its lower end.
+    /// Lower end.
     pub low: f64,
-    /// Its upper end.
+    /// Upper end.
     pub high: f64,
 }
 
-/// The intervals of a law's numbers.
+/// Intervals of a law's numbers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Intervals<const K: usize> {
-    /// That of E.
+    /// Interval of E.
     pub irreducible: Interval,
-    /// Those of the factors, A and B.
+    /// Intervals of the factors, A and B.
     pub factors: [Interval; K],
-    /// Those of the exponents, α and β.
+    /// Intervals of the exponents, α and β.
     pub exponents: [Interval; K],
 }
 
-/// Percentile intervals of `fit`, which is of `points`: the law is fitted again to points drawn
-/// from them with replacement, `resamples` times (Efron 1979). The searches begin at `fit`. A
-/// `confidence` of 0.95 leaves out the lowest and the highest 2.5 % of the results.
+/// Percentile intervals of `fit`, which was fitted to `points`: the law is fitted again to points
+/// drawn from them with replacement, `resamples` times (Efron 1979). The searches begin at `fit`. A
+/// `confidence` of 0.95 omits the lowest and the highest 2.5 % of the results.
 ///
 /// # Errors
-/// When the confidence is not between 0 and 1, there is no resample, or as [`super::fit()`].
+/// When the confidence is not between 0 and 1, there is no resample, or for the reasons of
+/// [`super::fit()`].
 pub fn bootstrap<const K: usize>(
     points: &[Observation<K>],
     fit: &Fit<K>,

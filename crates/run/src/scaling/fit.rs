@@ -1,4 +1,4 @@
-//! A law for points: the best of many searches.
+//! Fit of a law to points: the best of many searches.
 
 use anyhow::{Result, bail, ensure};
 use rayon::prelude::*;
@@ -12,22 +12,22 @@ use super::{Law, Observation, Scale};
 const IRREDUCIBLE: [f64; 5] = [-1.0, -0.5, 0.0, 0.5, 1.0];
 const FACTORS: [f64; 6] = [0.0, 5.0, 10.0, 15.0, 20.0, 25.0];
 const EXPONENTS: [f64; 5] = [0.0, 0.5, 1.0, 1.5, 2.0];
-/// Of the starts, so many of least value are followed.
+/// Number of starts, those of least value, from which a search is run.
 const FOLLOWED: usize = 24;
 
-/// A fitted law.
+/// Fitted law.
 #[derive(Debug, Clone)]
 pub struct Fit<const K: usize> {
-    /// The law.
+    /// Law with its numbers.
     pub law: Law<K>,
-    /// What was minimised: the negative logarithm of the likelihood, up to a constant, or the sum
-    /// of the Huber losses.
+    /// Minimised value: the negative log-likelihood, up to a constant, or the sum of the Huber
+    /// losses.
     pub objective: f64,
     pub(super) scale: Scale,
     pub(super) minimum: Minimum,
 }
 
-/// The law that describes `points` best.
+/// Law that describes `points` best.
 ///
 /// # Errors
 /// When there are too few points, or one is not a positive number.
@@ -53,15 +53,15 @@ pub fn fit<const K: usize>(points: &[Observation<K>], scale: Scale) -> Result<Fi
     }
 }
 
-/// The minimum near `start`.
+/// Minimum near `start`.
 pub(super) fn follow<const K: usize>(objective: &Objective<'_, K>, start: Vec<f64>) -> Minimum {
     minimize(|at, gradient| objective.evaluate(at, gradient), start)
 }
 
-/// The points in logarithms.
+/// Logarithms of the points.
 ///
 /// # Errors
-/// As [`fit`].
+/// See [`fit`].
 pub(super) fn logarithms<const K: usize>(points: &[Observation<K>]) -> Result<Vec<LogPoint<K>>> {
     let unknowns = 2 * K + 1;
     ensure!(

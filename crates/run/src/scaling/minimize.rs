@@ -1,38 +1,38 @@
 //! L-BFGS (Nocedal and Wright 2006, "Numerical Optimization", algorithms 7.4 and 7.5).
 //!
-//! **Decision.** The line search asks for the weak Wolfe conditions and finds them by bisection
-//! (Lewis and Overton 2013, "Nonsmooth optimization via quasi-Newton methods", section 3), because
-//! a Huber loss of small δ is all but a sum of absolute values. Searches that ask for a small slope
-//! at the new point give up at its kinks, before the minimum.
+//! **Decision.** The line search satisfies the weak Wolfe conditions by bisection (Lewis and
+//! Overton 2013, "Nonsmooth optimization via quasi-Newton methods", section 3), because a Huber
+//! loss of small δ is all but a sum of absolute values. Searches that require a small slope at the
+//! new point stop at its kinks, before the minimum.
 
-/// Pairs of steps and changes of the gradient that are remembered.
+/// Number of pairs of steps and changes of the gradient in memory.
 const MEMORY: usize = 20;
-/// Steps at most.
+/// Largest number of steps.
 const STEPS: usize = 3000;
-/// Tries of a line search.
+/// Largest number of trials of a line search.
 const TRIES: usize = 60;
-/// Share of the predicted decrease that a step must reach, and of the slope that it must leave.
+/// Share of the predicted decrease that a step must reach, and share of the slope that must remain.
 const DECREASE: f64 = 1e-4;
 const CURVATURE: f64 = 0.9;
-/// So many steps in a row with a relative decrease below [`TOLERANCE`] end the search.
+/// Number of steps in a row with a relative decrease below [`TOLERANCE`] that ends the search.
 const PATIENCE: usize = 6;
 const TOLERANCE: f64 = 1e-14;
 
-/// Where a search has arrived.
+/// Result of a search.
 #[derive(Debug, Clone)]
 pub(super) struct Minimum {
     pub(super) at: Vec<f64>,
     pub(super) value: f64,
 }
 
-/// A step, the change of the gradient along it, and one over their product.
+/// Step, change of the gradient along it, and one over their product.
 struct Pair {
     step: Vec<f64>,
     change: Vec<f64>,
     inverse: f64,
 }
 
-/// A minimum of `function` near `start`; it writes the gradient into its second argument.
+/// Minimum of `function` near `start`; `function` writes the gradient into its second argument.
 pub(super) fn minimize(function: impl Fn(&[f64], &mut [f64]) -> f64, start: Vec<f64>) -> Minimum {
     let mut at = start;
     let mut gradient = vec![0.0; at.len()];
@@ -43,7 +43,7 @@ pub(super) fn minimize(function: impl Fn(&[f64], &mut [f64]) -> f64, start: Vec<
         let direction = direction(&gradient, &pairs);
         let found = search(&function, (&at, value, &gradient), &direction);
         let Some((next, next_value, next_gradient)) = found else {
-            // What is remembered may mislead; from the gradient alone there is no other way down.
+            // The memory may mislead; from the gradient alone there is no other way down.
             if pairs.is_empty() {
                 break;
             }
@@ -68,7 +68,7 @@ pub(super) fn minimize(function: impl Fn(&[f64], &mut [f64]) -> f64, start: Vec<
     Minimum { at, value }
 }
 
-/// The quasi-Newton direction: algorithm 7.4, with its sign.
+/// Quasi-Newton direction: algorithm 7.4, with its sign.
 fn direction(gradient: &[f64], pairs: &[Pair]) -> Vec<f64> {
     let mut direction: Vec<f64> = gradient.iter().map(|slope| -slope).collect();
     let mut shares = Vec::with_capacity(pairs.len());
@@ -94,7 +94,7 @@ fn direction(gradient: &[f64], pairs: &[Pair]) -> Vec<f64> {
 
 type Point = (Vec<f64>, f64, Vec<f64>);
 
-/// A point along `direction` that meets the weak Wolfe conditions, with its value and gradient.
+/// Point along `direction` that meets the weak Wolfe conditions, with its value and gradient.
 fn search(
     function: &impl Fn(&[f64], &mut [f64]) -> f64,
     (at, value, gradient): (&[f64], f64, &[f64]),
@@ -110,7 +110,7 @@ fn search(
         next.copy_from_slice(at);
         add(&mut next, length, direction);
         let next_value = function(&next, &mut next_gradient);
-        // A value that is not a number is no decrease.
+        // A value that is not a number is not a decrease.
         let decreases = next_value <= value + DECREASE * length * slope;
         if !decreases {
             high = length;

@@ -1,14 +1,14 @@
-//! Scaling laws: how the loss of a model falls with its size and with its data.
+//! Scaling laws: the loss of a model as a function of its size and its data.
 //!
 //! `L(x₁, …) = E + Σ Aₖ / xₖ^αₖ`, with the number of parameters N, the number of training tokens D,
 //! or both for the inputs xₖ (Hoffmann et al. 2022, "Training Compute-Optimal Large Language
 //! Models", section 3.3, "approach 3").
 //!
 //! **Decision.** By default residuals are measured in units of a scale that is fitted with the law,
-//! as the replication of Besiroglu et al. 2024 ("Chinchilla Scaling: A replication attempt") does:
-//! [`Scale::Fitted`]. The alternative, the Huber loss on the residuals as they are, is that of
-//! Hoffmann et al.: [`Scale::Fixed`]. On the points of the replication the two differ by more than
-//! rounding: A is 482.0 with the first and 477.8 with the second.
+//! like in the replication of Besiroglu et al. 2024 ("Chinchilla Scaling: A replication attempt"):
+//! [`Scale::Fitted`]. The alternative, the Huber loss of unscaled residuals, follows Hoffmann et
+//! al.: [`Scale::Fixed`]. On the points of the replication the two differ by more than rounding: A
+//! is 482.0 with the first and 477.8 with the second.
 //!
 //! ```
 //! use taper_run::scaling::{Law, Observation, Scale, Term, fit};
@@ -33,7 +33,7 @@ pub use bootstrap::{Interval, Intervals, bootstrap};
 pub use fit::{Fit, fit};
 pub use objective::Scale;
 
-/// A trained model: what it cost, and how good it is.
+/// Trained model: its inputs and its loss.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Observation<const K: usize> {
     /// The inputs of the law, such as parameters and training tokens.
@@ -42,19 +42,19 @@ pub struct Observation<const K: usize> {
     pub loss: f64,
 }
 
-/// `factor / x^exponent`.
+/// Term of a law, `factor / x^exponent`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Term {
-    /// A or B.
+    /// Factor, A or B.
     pub factor: f64,
-    /// α or β.
+    /// Exponent, α or β.
     pub exponent: f64,
 }
 
-/// `E + Σ Aₖ / xₖ^αₖ`.
+/// Law `E + Σ Aₖ / xₖ^αₖ`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Law<const K: usize> {
-    /// E, the loss that no size and no amount of data takes away.
+    /// E, the loss that remains for any size and amount of data.
     pub irreducible: f64,
     /// One term for each input.
     pub terms: [Term; K],
@@ -70,21 +70,21 @@ impl<const K: usize> Law<K> {
     }
 }
 
-/// A model and its data for a given amount of training.
+/// Model and data for a given amount of training.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Optimum {
-    /// N.
+    /// Number of parameters N.
     pub parameters: f64,
-    /// D.
+    /// Number of training tokens D.
     pub tokens: f64,
-    /// The loss that the law predicts there.
+    /// Loss that the law predicts for them.
     pub loss: f64,
 }
 
 impl Law<2> {
-    /// The model of least loss for `flops` floating-point operations, where training takes 6ND
-    /// (Hoffmann et al. 2022, equation 4): `N = G (C/6)^(β/(α+β))` with `G = (αA/βB)^(1/(α+β))`,
-    /// and `D = C / 6N`.
+    /// Model of least loss for `flops` floating-point operations, if training takes 6ND (Hoffmann
+    /// et al. 2022, equation 4): `N = G (C/6)^(β/(α+β))` with `G = (αA/βB)^(1/(α+β))`, and `D = C /
+    /// 6N`.
     #[must_use]
     pub fn compute_optimal(&self, flops: f64) -> Optimum {
         let [size, data] = self.terms;

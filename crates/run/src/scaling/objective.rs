@@ -1,4 +1,4 @@
-//! What a fit minimises, with its gradient.
+//! The function that a fit minimises, with its gradient.
 //!
 //! The law is fitted in logarithms: `ln L = logsumexp(e, a₁ - α₁ ln x₁, …)`, with e = ln E and
 //! aₖ = ln Aₖ, which keeps E and all Aₖ positive (Hoffmann et al. 2022, equation 3).
@@ -8,21 +8,21 @@ use super::{Law, Observation, Term};
 /// Up to this residual the Huber loss is quadratic, beyond it linear (Hoffmann et al. 2022, section
 /// 3.3).
 pub(super) const DELTA: f64 = 1e-3;
-/// A fitted scale does not fall below this: points that lie on a law exactly have none.
+/// Smallest fitted scale: points exactly on a law would have none.
 const SMALLEST_SCALE: f64 = 1e-9;
 
-/// In what units residuals of the logarithm of the loss are measured.
+/// Unit of the residuals of the logarithm of the loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scale {
-    /// In those of a scale σ that is fitted with the law: the largest likelihood under the density
+    /// Scale σ that is fitted with the law: the largest likelihood under the density
     /// `exp(-huber(r/σ)) / σ` (Besiroglu et al. 2024).
     #[default]
     Fitted,
-    /// As they are: the least sum of Huber losses (Hoffmann et al. 2022).
+    /// No scale: the least sum of Huber losses (Hoffmann et al. 2022).
     Fixed,
 }
 
-/// A point in logarithms.
+/// Point in logarithms.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LogPoint<const K: usize> {
     inputs: [f64; K],
@@ -35,7 +35,7 @@ impl<const K: usize> From<&Observation<K>> for LogPoint<K> {
     }
 }
 
-/// The function of `[e, a₁, α₁, …, ln σ]` (without the last for [`Scale::Fixed`]) to be minimised.
+/// Function of `[e, a₁, α₁, …, ln σ]` (without the last for [`Scale::Fixed`]) to minimise.
 pub(super) struct Objective<'a, const K: usize> {
     pub(super) points: &'a [LogPoint<K>],
     pub(super) scale: Scale,
@@ -68,7 +68,7 @@ impl<const K: usize> Objective<'_, K> {
         value
     }
 
-    /// `at` of a law, with the scale that its residuals suggest: far from the law, where the Huber
+    /// Extends `law` by the scale that its residuals suggest: far from the law, where the Huber
     /// loss is linear, the likelihood is largest for δ times their mean size.
     pub(super) fn start(&self, law: &[f64]) -> Vec<f64> {
         let mut at = law.to_vec();
@@ -89,7 +89,7 @@ impl<const K: usize> Objective<'_, K> {
     }
 }
 
-/// What the law says of a point, in logarithms, and the share of each part of it.
+/// Prediction of the law for a point, in logarithms, and the share of each part of it.
 struct Prediction<const K: usize> {
     log_loss: f64,
     irreducible: f64,

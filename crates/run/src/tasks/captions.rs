@@ -1,4 +1,4 @@
-//! Captions: a writer measured by what it says of images.
+//! Captions: a model that writes them, measured by its captions of images.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl TaskModel for ImageCaptioner {
         Self::new(&config.model, &image_shape(&config.data.images), vocabulary, builder)
     }
 
-    /// Of captions: an image has as many positions as tokens.
+    /// Limit for captions: an image has as many positions as tokens.
     fn most_positions(config: &RunConfig) -> Option<(usize, &'static str)> {
         config.model.longest_sequence().map(|most| (most, "model.max_positions"))
     }

@@ -1,4 +1,4 @@
-//! Classification: an encoder measured by the labels that it gives.
+//! Classification: an encoder, measured by its labels.
 
 use anyhow::Result;
 use candle_core::Device;

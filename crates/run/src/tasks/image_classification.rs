@@ -1,4 +1,4 @@
-//! Classification of images: an encoder measured by the labels that it gives.
+//! Classification of images: an encoder, measured by its labels.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::evaluation::{ClassifiedTestSet, TestSetResult};
 use crate::event::RunObserver;
 use crate::training::in_order;
 
-/// What the images of a recipe are to a model, which divides their values by 255: another factor goes
+/// Shape of a recipe's images for a model, which divides their values by 255: another factor goes
 /// into mean and deviation.
 pub(super) fn image_shape(images: &ImagesConfig) -> ImageShape {
     let factor = 255.0 * images.rescale;
@@ -45,7 +45,7 @@ impl TaskModel for ImageClassifier {
         Self::new(&config.model, &image_shape(images), images.labels.len(), builder)
     }
 
-    /// Positions are as many as an image has tokens.
+    /// An image has as many positions as tokens.
     fn most_positions(_config: &RunConfig) -> Option<(usize, &'static str)> {
         None
     }

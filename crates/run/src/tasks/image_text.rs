@@ -1,4 +1,4 @@
-//! Images and texts in one space: a contrastive model measured by what finds what.
+//! Images and texts in one space: a contrastive model, measured by retrieval.
 
 use anyhow::Result;
 use candle_core::Device;
@@ -32,7 +32,7 @@ impl TaskModel for ContrastiveModel {
         Self::new(&config.model, &image_shape(&config.data.images), vocabulary, builder)
     }
 
-    /// Of texts: an image has as many positions as tokens.
+    /// Limit for texts: an image has as many positions as tokens.
     fn most_positions(config: &RunConfig) -> Option<(usize, &'static str)> {
         config.model.longest_sequence().map(|most| (most, "model.max_positions"))
     }

@@ -1,4 +1,4 @@
-//! What the tasks have in common whose texts have labels.
+//! Functions shared by the tasks whose texts have labels.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Language modelling: a decoder measured by how well it predicts each token of a text.
+//! Language modelling: a decoder, measured by its predictions of each token of a text.
 
 use anyhow::Result;
 use candle_core::Device;
@@ -83,10 +83,10 @@ impl TaskModel for LanguageModel {
     }
 }
 
-/// What `data.text.hold_out` takes of the training text, as a split.
+/// Name of the split that `data.text.hold_out` takes from the training text.
 const HELD_OUT: &str = "held-out";
 
-/// The test splits of running text, or else what is validated on.
+/// Test splits of running text, or else the validation split.
 pub(super) fn text_test_sets(config: &RunConfig) -> Vec<String> {
     let data = &config.data;
     if !data.test.is_empty() {
@@ -100,7 +100,7 @@ pub(super) fn text_test_sets(config: &RunConfig) -> Vec<String> {
     }
 }
 
-/// The split of this name; none for what is held out of the training text.
+/// Split of this name; `None` for the held-out part of the training text.
 pub(super) fn held_out<'a>(config: &RunConfig, split: &'a str) -> Option<&'a str> {
     let is_held_out = split == HELD_OUT && config.data.text.hold_out > 0.0;
     (!is_held_out).then_some(split)

@@ -1,4 +1,4 @@
-//! The loss on the validation split, by which a task is measured that has nothing better.
+//! Loss on the validation split, for tasks without a better measure.
 
 use std::sync::Arc;
 

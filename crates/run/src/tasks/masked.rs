@@ -1,4 +1,4 @@
-//! Masked language modelling: an encoder measured by how well it predicts hidden tokens.
+//! Masked language modelling: an encoder, measured by its predictions of hidden tokens.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
-//! What differs between the tasks of runs: which model is trained, and how it is measured.
+//! Differences between the tasks of runs: the model that is trained, and its measure.
 //!
 //! Everything else, from the run folder to the search for a batch that fits, is the same for all.
-//! [`TaskModel`] is what a task adds, and [`with_model`] the one place that names every model.
+//! [`TaskModel`] is the part that a task adds, and [`with_model`] the only place that names every
+//! model.
 
 mod captions;
 mod classification;
@@ -35,8 +36,8 @@ use crate::evaluation::TestSetResult;
 use crate::event::RunObserver;
 use crate::{parameter_groups, word_vectors};
 
-/// Sizes of the vocabularies of source and target; of one text, the same twice; 0 where there is no
-/// text.
+/// Sizes of the vocabularies of source and target; for a single text, the same size twice; 0
+/// without text.
 pub type Vocabularies = (usize, usize);
 
 /// The sizes of the vocabularies of tokenizers.
@@ -48,20 +49,20 @@ pub fn vocabularies(tokenizers: &TokenizerPair) -> Vocabularies {
 /// Batches of a split, one after the other.
 pub type Batches<'a> = Box<dyn Iterator<Item = Result<Batch, BoxError>> + 'a>;
 
-/// A model as runs of its task have it.
+/// Model with the functions that runs of its task need.
 pub trait TaskModel: Model + Sized + 'static {
-    /// The task.
+    /// Task of the model.
     const TASK: Task;
-    /// Whether it writes text, token by token: what int8 weights are for.
+    /// Whether the model writes text, token by token: int8 weights are for this.
     const DECODES: bool = false;
 
-    /// What a model of `config` costs on `device`.
+    /// Cost of a model of `config` on `device`.
     fn cost_of(config: &RunConfig, vocabularies: Vocabularies, device: &Device) -> Cost;
 
-    /// What a layer of the stack that answers costs, counted from 0.
+    /// Cost of one layer of the stack that answers, counted from 0.
     fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost;
 
-    /// A model as `builder` makes it.
+    /// Makes a model with `builder`.
     ///
     /// # Errors
     /// When the configuration is impossible, or the device has no memory left.
@@ -71,7 +72,8 @@ pub trait TaskModel: Model + Sized + 'static {
         builder: Builder,
     ) -> Result<Self, ModelError>;
 
-    /// What measures the model on the validation split: its loss, unless a task has more to tell.
+    /// Validation of the model on the validation split: by its loss, unless a task has a better
+    /// measure.
     ///
     /// # Errors
     /// When text cannot be read.
@@ -83,30 +85,30 @@ pub trait TaskModel: Model + Sized + 'static {
         Ok(Box::new(LossValidation::new(config, dataset)))
     }
 
-    /// The most positions that a row may have, with the key that says so; none where there is no
-    /// such limit.
+    /// Largest number of positions of a row, with the key that sets it; `None` without such a
+    /// limit.
     fn most_positions(config: &RunConfig) -> Option<(usize, &'static str)> {
         config.model.longest_encoded()
     }
 
-    /// The setting that keeps rows to so many positions, as `key = value`.
+    /// Setting that limits rows to so many positions, as `key = value`.
     fn shorter_rows(positions: usize) -> String;
 
-    /// The splits that the model is measured on unless others are named.
+    /// Splits on which the model is measured by default.
     fn test_sets(config: &RunConfig) -> Vec<String> {
         config.data.test.iter().map(Corpus::name).collect()
     }
 
-    /// Refuses a test split that could not be scored once training is over.
+    /// Refuses a test split that could not be scored after training.
     ///
     /// # Errors
     /// When it is missing or unreadable.
     fn require_test_set(config: &RunConfig, split: &str) -> Result<()>;
 
-    /// The settings that results of [`TaskModel::test`] depend on: an object.
+    /// Settings on which results of [`TaskModel::test`] depend: a JSON object.
     fn measured_by(config: &RunConfig) -> Value;
 
-    /// Rounds the weights to int8, and has decoding multiply in int8 from then on.
+    /// Rounds the weights to int8, so that decoding multiplies in int8 from then on.
     ///
     /// # Errors
     /// When the model does not decode, or a weight is not finite.
@@ -114,8 +116,8 @@ pub trait TaskModel: Model + Sized + 'static {
         require_decoding(Self::TASK)
     }
 
-    /// Where the model looks in an example of a validation; none where examples are not of text,
-    /// or the model has no attention weights.
+    /// Attention in an example of a validation; `None` if examples are not text, or the model has
+    /// no attention weights.
     ///
     /// # Errors
     /// When the example cannot be read.
@@ -127,7 +129,7 @@ pub trait TaskModel: Model + Sized + 'static {
         Ok(None)
     }
 
-    /// The batches of a split, in order, as its loss is measured on them.
+    /// Batches of a split, in order, on which its loss is measured.
     ///
     /// # Errors
     /// When the split cannot be read.
@@ -140,7 +142,7 @@ pub trait TaskModel: Model + Sized + 'static {
     /// Measures the model on a test split.
     ///
     /// # Errors
-    /// When the split cannot be read, or the model not be run on it.
+    /// When the split cannot be read, or the model cannot be run on it.
     fn test(
         &self,
         split: &str,
@@ -150,7 +152,7 @@ pub trait TaskModel: Model + Sized + 'static {
     ) -> Result<TestSetResult>;
 }
 
-/// `$body`, in which `$model` is the type of the model of a task.
+/// Evaluates `$body`, in which `$model` is the type of the model of a task.
 macro_rules! with_model {
     ($task:expr, $model:ident => $body:expr) => {
         match $task {
@@ -200,13 +202,14 @@ macro_rules! with_model {
 pub use translation::ParallelText;
 pub(crate) use with_model;
 
-/// What a model of `config` costs on `device`, known before memory is taken for it.
+/// Cost of a model of `config` on `device`, known before memory is taken for it.
 #[must_use]
 pub fn cost_of(config: &RunConfig, vocabularies: Vocabularies, device: &Device) -> Cost {
     with_model!(config.task, M => <M as TaskModel>::cost_of(config, vocabularies, device))
 }
 
-/// A model of `config` on `device`, with parameters drawn from `seed`, or without one to be loaded.
+/// Builds a model of `config` on `device`, with parameters drawn from `seed`, or without a seed to
+/// be loaded.
 ///
 /// # Errors
 /// When the device cannot compute in the type that `config` names, or the model cannot be built.
@@ -229,8 +232,8 @@ pub fn build_model<M: TaskModel>(
     Ok(model)
 }
 
-/// The names and shapes of the parameters of a recipe's model, whatever its task, for vocabularies
-/// of these sizes. No memory is taken for their values.
+/// Names and shapes of the parameters of a recipe's model, whatever its task, for vocabularies of
+/// these sizes. No memory is taken for their values.
 ///
 /// # Errors
 /// When the configuration is impossible.
@@ -241,7 +244,7 @@ pub fn outline(config: &RunConfig, vocabularies: Vocabularies) -> Result<Paramet
     .context("cannot build the model")
 }
 
-/// What a layer of a recipe's model costs: of the stack that answers.
+/// Cost of one layer of a recipe's model, in the stack that answers.
 #[must_use]
 pub fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
     with_model!(config.task, M => <M as TaskModel>::layer_cost(config, layer))
@@ -250,7 +253,7 @@ pub fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
 /// Refuses int8 weights for a model that does not decode.
 ///
 /// # Errors
-/// With the task.
+/// With the name of the task.
 pub fn require_decoding(task: Task) -> Result<()> {
     if with_model!(task, M => M::DECODES) {
         return Ok(());
@@ -258,10 +261,10 @@ pub fn require_decoding(task: Task) -> Result<()> {
     bail!("a model of the task {task} does not decode, which is what int8 weights are for")
 }
 
-/// Refuses a run of another task than `wanted`.
+/// Refuses a run unless its task is `wanted`.
 ///
 /// # Errors
-/// With the command that is for its task.
+/// With the command for its task.
 pub fn require_task(config: &RunConfig, wanted: Task) -> Result<()> {
     if config.task == wanted {
         return Ok(());

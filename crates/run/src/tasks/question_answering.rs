@@ -1,4 +1,4 @@
-//! Question answering: an encoder measured by the spans of text that it answers with.
+//! Question answering: an encoder, measured by its answers, which are spans of text.
 
 use anyhow::Result;
 use candle_core::Device;

@@ -1,4 +1,4 @@
-//! In-context regression: a causal model measured by how well it continues functions.
+//! In-context regression: a causal model, measured by its continuation of functions.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ impl TaskModel for InContextRegressor {
     }
 
     fn shorter_rows(positions: usize) -> String {
-        // A token for each x, and for each y but the last.
+        // One token for each x, and for each y but the last.
         format!("data.regression.points = {}", positions.div_ceil(2))
     }
 
@@ -42,7 +42,7 @@ impl TaskModel for InContextRegressor {
         serde_json::json!({ "regression": config.data.regression })
     }
 
-    /// Any name is a split.
+    /// Any name is a valid split.
     fn require_test_set(_config: &RunConfig, _split: &str) -> Result<()> {
         Ok(())
     }

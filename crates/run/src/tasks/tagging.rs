@@ -1,4 +1,4 @@
-//! Tagging: an encoder measured by the entities that its tags make.
+//! Tagging: an encoder, measured by the entities of its tags.
 
 use anyhow::Result;
 use candle_core::Device;

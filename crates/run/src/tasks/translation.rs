@@ -1,4 +1,4 @@
-//! Translation: an encoder-decoder, measured by its loss and by the text that it makes.
+//! Translation: an encoder-decoder, measured by its loss and its translations.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::event::RunObserver;
 use crate::training::in_order;
 use crate::translation::{LineTranslator, TranslationSettings, for_the_best};
 
-/// Pairs whose loss is measured together.
+/// Number of pairs whose loss is measured in one batch.
 const MEASURED_TOGETHER: usize = 64;
 
 impl TaskModel for TranslationModel {
@@ -60,7 +60,7 @@ impl TaskModel for TranslationModel {
     fn measured_by(config: &RunConfig) -> Value {
         let decoding = for_the_best(&config.decoding);
         serde_json::json!({
-            // None where translations are drawn.
+            // No text is written if translations are sampled.
             "beam_size": (!decoding.sampling.is_active()).then_some(decoding.beam_size),
             "length_penalty": decoding.length_penalty,
             "decoding": decoding,
@@ -76,7 +76,8 @@ impl TaskModel for TranslationModel {
         Ok(Self::round_to_int8(self)?)
     }
 
-    /// While it is told the reference, so that the pictures of two validations show the same text.
+    /// The model is given the reference, so that the pictures of two validations show the same
+    /// text.
     fn attention_on(
         &self,
         example: &Sample,
@@ -97,7 +98,7 @@ impl TaskModel for TranslationModel {
             let (mut sources, mut inputs, mut answers) = (Vec::new(), Vec::new(), Vec::new());
             for pair in pairs {
                 let (read, written) = (source.encode(&pair.source)?, target.encode(&pair.target)?);
-                // What training would not see measures nothing.
+                // Pairs that training would not see are not measured.
                 if read.len().max(written.len()) <= most {
                     sources.push([read, vec![END]].concat());
                     inputs.push([vec![START], written.clone()].concat());
@@ -112,7 +113,7 @@ impl TaskModel for TranslationModel {
             let window: Vec<RawPair> = pairs.by_ref().take(MEASURED_TOGETHER).collect();
             (!window.is_empty()).then_some(window)
         });
-        // Of a window of overlong pairs nothing is left.
+        // A window of overlong pairs leaves nothing.
         let has_some = |batch: &Result<Batch, BoxError>| {
             batch.as_ref().map_or(true, |batch| batch.tokens() > 0)
         };
@@ -131,10 +132,10 @@ impl TaskModel for TranslationModel {
     }
 }
 
-/// The most translations of a validation that are kept.
+/// Largest number of translations of a validation that are kept.
 const MOST_SAMPLES: usize = 3;
 
-/// Measures a model on the validation split.
+/// Validation of a model on the validation split.
 struct Validation {
     dataset: Arc<dyn Dataset>,
     batching: BatchingConfig,
@@ -143,7 +144,7 @@ struct Validation {
     tokenizers: TokenizerPair,
     settings: TranslationSettings,
     evaluation: EvaluationConfig,
-    /// Of the last validation.
+    /// Samples of the last validation.
     samples: Vec<Sample>,
 }
 
@@ -224,18 +225,18 @@ impl Validate<TranslationModel> for Validation {
     }
 }
 
-/// The two sides of a split, line by line.
+/// Both sides of a split, line by line.
 #[derive(Debug, Clone, Default)]
 pub struct ParallelText {
-    /// What is translated.
+    /// Texts to translate.
     pub sources: Vec<String>,
-    /// What it should become; lowercased where the recipe lowercases the data,
-    /// because the model cannot know better.
+    /// Their translations; lowercased if the recipe lowercases the data, because the model cannot
+    /// know better.
     pub references: Vec<String>,
 }
 
 impl ParallelText {
-    /// Reads a split whole, every line kept.
+    /// Reads a whole split, with every line.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -243,7 +244,8 @@ impl ParallelText {
         let mut text = Self::default();
         for RawPair { source, target, .. } in read_pairs(data, split)? {
             text.sources.push(source);
-            // As the normalizer does it, which may do more: the signature speaks of case alone.
+            // Normalised like the normalizer does, which may do more: the signature speaks of case
+            // alone.
             text.references.push(if data.lowercase {
                 target.chars().flat_map(char::to_lowercase).collect()
             } else {
@@ -253,7 +255,7 @@ impl ParallelText {
         Ok(text)
     }
 
-    /// At most `count` pairs, evenly spread over the set.
+    /// Takes at most `count` pairs, evenly spread over the set.
     pub fn spread(self, count: usize) -> Self {
         let total = self.sources.len();
         if total <= count {

@@ -1,4 +1,4 @@
-//! The corpus as the trainer sees it: micro-batches by position, read ahead.
+//! The corpus for the trainer: micro-batches by position, read ahead.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,18 +7,17 @@ use taper_data::{BatchingConfig, Dataset, Epochs, Positions, Prefetcher};
 use taper_model::{Batch, Sequences};
 use taper_trainer::{BoxError, Position, Source, balanced};
 
-/// Training batches, made on a thread before they are asked for, as long as one update is like the
-/// other; those of an update that is not are made when they are asked for.
+/// Training batches, made on a thread ahead of requests as long as updates have one size; batches
+/// of an exceptional update are made on request.
 pub(crate) struct TrainingBatches {
     epochs: Arc<Epochs>,
-    /// Where the update begins that was arranged last, its micro-batches, and which of them are
-    /// asked for.
+    /// Start of the update arranged last, its micro-batches, and the range that is requested.
     update: (Position, usize, Range<usize>),
     ahead: Option<Prefetcher>,
 }
 
 impl TrainingBatches {
-    /// Batches of `dataset` in the order that `seed` gives.
+    /// Batches of `dataset` in the order given by `seed`.
     pub(crate) fn new(dataset: Arc<dyn Dataset>, batching: &BatchingConfig, seed: u64) -> Self {
         Self {
             epochs: Arc::new(Epochs::new(dataset, batching, seed)),
@@ -74,12 +73,12 @@ impl Source for TrainingBatches {
     }
 }
 
-/// The place as the data has it.
+/// Position in the form of the data.
 fn in_data(place: Position) -> Result<taper_data::Position, BoxError> {
     Ok(taper_data::Position { epoch: place.epoch, batch: usize::try_from(place.index)? })
 }
 
-/// Puts the micro-batches of an update into the order in which they are its leaves.
+/// Sorts the micro-batches of an update into the order of its leaves.
 fn arrange(epochs: &Epochs, places: &mut [taper_data::Position]) {
     // Two have one each, whichever is first.
     if places.len() > 2 {
@@ -89,14 +88,14 @@ fn arrange(epochs: &Epochs, places: &mut [taper_data::Position]) {
     }
 }
 
-/// The places of the micro-batches that a process asks for, update after update of `count`.
+/// Positions of the micro-batches that a process requests, in updates of `count` each.
 #[derive(Clone)]
 struct OwnPlaces {
     epochs: Arc<Epochs>,
     all: Positions,
     count: usize,
     own: Range<usize>,
-    /// Those of this update, the last first.
+    /// Positions of this update, the last first.
     next: Vec<taper_data::Position>,
 }
 
@@ -114,7 +113,7 @@ impl Iterator for OwnPlaces {
     }
 }
 
-/// A host-side batch as models read it.
+/// Converts a batch of the host for models.
 pub(crate) fn packed(batch: taper_data::Batch) -> Batch {
     let stream =
         |stream: taper_data::Stream| Sequences { ids: stream.ids, lengths: stream.lengths };
@@ -126,7 +125,7 @@ pub(crate) fn packed(batch: taper_data::Batch) -> Batch {
     }
 }
 
-/// Every batch of `dataset` once, in corpus order: for validation.
+/// Every batch of `dataset` once, in corpus order, for validation.
 pub(crate) fn in_order(
     dataset: &Arc<dyn Dataset>,
     batching: &BatchingConfig,
@@ -142,10 +141,10 @@ mod tests {
     use std::sync::Mutex;
     use taper_data::{BatchingReport, EpochPlan, Report};
 
-    /// More of an epoch than threads read ahead, of four processes.
+    /// More batches in an epoch than the threads of four processes read ahead.
     const BATCHES: usize = 40;
 
-    /// Batches that say which they are, and how often each epoch was planned.
+    /// Batches that contain their own numbers, with a count of the plans of each epoch.
     #[derive(Debug, Default)]
     struct Numbers {
         report: BatchingReport,
@@ -194,7 +193,7 @@ mod tests {
         }
     }
 
-    /// The next update's places, in the order of the data.
+    /// Positions of the next update, in the order of the data.
     fn update(source: &mut TrainingBatches, next: &mut Position, count: usize) -> Vec<Position> {
         let mut places = Vec::new();
         while places.len() < count {
@@ -207,8 +206,8 @@ mod tests {
         places
     }
 
-    /// However many processes share the updates, and wherever they resume: together each has the
-    /// micro-batches of one, nobody plans an epoch twice, and the last update may be smaller.
+    /// However many processes share the updates, and wherever they resume, they have the same
+    /// micro-batches as one process, no epoch is planned twice, and the last update may be smaller.
     #[test]
     fn processes_share_updates_and_plan_each_epoch_once() {
         let updates = [[4; 25].as_slice(), &[2]].concat();
@@ -235,7 +234,7 @@ mod tests {
                     sorted.sort_unstable();
                     assert_eq!(places, sorted, "the same micro-batches");
                 }
-                // The thread may have asked for those after the last.
+                // The thread may have requested batches after the last.
                 drop(source);
                 let planned = data.planned.lock().unwrap();
                 let mut once = planned.clone();

@@ -1,4 +1,4 @@
-//! The data report: printed before training and kept as `data.json`.
+//! Data report, printed before training and saved as `data.json`.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::config::RunConfig;
 use crate::folder::files::write_atomically;
 use crate::tasks::{cost_of, vocabularies};
 
-/// What the data of a run is: `data.json`.
+/// Summary of the data of a run: `data.json`.
 #[derive(Debug, Serialize)]
 pub struct DataSummary<'a> {
     /// The training split.
@@ -49,7 +49,7 @@ pub(crate) fn save(
 }
 
 impl<'a> DataSummary<'a> {
-    /// The summary of `prepared`, for training on `device`.
+    /// Summary of `prepared`, for training on `device`.
     pub(crate) fn of(config: &RunConfig, prepared: &'a Prepared, device: &Device) -> Self {
         let (source_vocabulary, target_vocabulary) = vocabularies(&prepared.tokenizers);
         Self {
@@ -62,7 +62,7 @@ impl<'a> DataSummary<'a> {
         }
     }
 
-    /// The report for a reader.
+    /// Lines of a report.
     pub fn lines(&self) -> Vec<String> {
         let splits = || [Some(self.train), self.validation].into_iter().flatten();
         let mut lines: Vec<String> = splits().flat_map(split_lines).collect();
@@ -116,7 +116,7 @@ impl<'a> DataSummary<'a> {
     }
 }
 
-/// What a split holds.
+/// Description of a split.
 fn split_lines(report: Report<'_>) -> Vec<String> {
     match report {
         Report::Pairs(report) => {
@@ -247,7 +247,7 @@ fn largest_batch(config: &RunConfig, prepared: &Prepared, device: &Device) -> u6
     let tokens = [batching.largest_source_tokens, batching.largest_target_tokens];
     let cost = cost_of(config, vocabularies(&prepared.tokenizers), device)
         .checkpointed(config.training.checkpoint_activations && device.is_cpu());
-    // A language model has the one stream.
+    // A language model has only this stream.
     let first = tokens.len() - cost.streams.len().min(tokens.len());
     let tokens = tokens.map(|tokens| passes * tokens);
     cost.activation_bytes(&tokens[first..], batching.longest_target)

@@ -1,4 +1,4 @@
-//! What a training would take, measured by a few updates of it.
+//! Estimate of the cost of a training, measured by a few of its updates.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,42 +19,41 @@ use crate::event::{Notice, RunEvent, RunObserver};
 use crate::folder::RunFolder;
 use crate::tasks::{TaskModel, vocabularies, with_model};
 
-/// Updates before those that are measured, in which threads and memory are got.
+/// Number of updates before the measurement, in which threads and memory are obtained.
 const WARM_UP: u64 = 2;
-/// The most updates that are measured, and the fewest.
+/// Largest and smallest number of measured updates.
 const MOST_UPDATES: u64 = 20;
 const FEWEST_UPDATES: u64 = 3;
-/// Seconds after which no more are.
+/// Seconds after which the measurement ends.
 const LONG_ENOUGH: f64 = 15.0;
 
-/// What a training would take.
+/// Estimated cost of a training.
 #[derive(Debug, Clone, Serialize)]
 pub struct DryRun {
-    /// Updates that were measured.
+    /// Number of measured updates.
     pub measured_updates: u64,
-    /// Seconds of one, on average.
+    /// Mean seconds of an update.
     pub seconds_per_update: f64,
     /// Target tokens trained on in a second.
     pub tokens_per_second: f64,
-    /// Tokens of a batch on either side, also where the recipe leaves that open.
+    /// Token budget of a batch on either side, also if the recipe leaves it open.
     pub max_tokens: usize,
-    /// Where the training ends at the latest.
+    /// Limits of the training.
     #[serde(flatten)]
     pub limits: TrainingLimits,
-    /// Seconds that it takes until then, validations and checkpoints not counted; none where no
-    /// limit is set.
+    /// Seconds until its end, without validations and checkpoints; `None` without a limit.
     pub estimated_seconds: Option<f64>,
-    /// The most memory that the process had, in bytes; none where the system does not tell.
+    /// Largest memory of the process, in bytes; `None` if the system does not report it.
     pub peak_memory: Option<u64>,
-    /// Bytes that the checkpoints take at most.
+    /// Largest size of the checkpoints in bytes.
     pub checkpoint_bytes: u64,
 }
 
-/// Does what [`start`](super::start) does before the first update, makes a few updates for their
-/// time, and removes all of it. Nothing in `folder`, where the run would be, is touched.
+/// Does all that [`start`](super::start) does before the first update, makes a few updates for
+/// their time, and removes everything again. `folder`, where the run would be, stays untouched.
 ///
 /// # Errors
-/// As [`start`](super::start), up to the first updates.
+/// The errors of [`start`](super::start), up to the first updates.
 pub fn dry_run(
     folder: &RunFolder,
     config: &RunConfig,
@@ -147,7 +146,7 @@ fn gather(
     places.into_iter().map(|place| source.batch(place)).collect()
 }
 
-/// A folder that is removed when it is dropped.
+/// Folder that is removed when it is dropped.
 struct TemporaryFolder(PathBuf);
 
 impl TemporaryFolder {
@@ -167,7 +166,7 @@ impl TemporaryFolder {
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        // What stays is the system's to clear up, as with anything there.
+        // The rest is for the system to clear up, like any temporary file.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

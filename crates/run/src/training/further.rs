@@ -7,7 +7,7 @@ use taper_trainer::{StopReason, TrainingConfig};
 pub enum Further {
     /// `training.max_updates` is raised to this many.
     Updates {
-        /// Twice those that were made.
+        /// New limit: twice the updates that were made.
         updates: u64,
         /// Learning rates at the seam if the schedule falls towards the last update; else `None`.
         seam: Option<Seam>,
@@ -20,7 +20,7 @@ pub enum Further {
     Patience,
 }
 
-/// Learning rates where a schedule that has fallen to its end is given a later end.
+/// Learning rates when a schedule that has fallen to its end is given a later end.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Seam {
     /// Learning rate of the last update.

@@ -1,10 +1,10 @@
-//! When a training ends at the latest, and how long that is away.
+//! Limits of a training, and the time left until they are reached.
 
 use serde::Serialize;
 use taper_data::BatchingReport;
 use taper_trainer::TrainingConfig;
 
-/// Where training ends at the latest.
+/// Limits at which training ends.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct TrainingLimits {
     /// The last update, if the recipe sets one.
@@ -14,7 +14,7 @@ pub struct TrainingLimits {
 }
 
 impl TrainingLimits {
-    /// The end that `config` sets for batches like these. It is an estimate where an epoch may be a
+    /// Limits that `config` sets for batches like these. They are an estimate if an epoch may be a
     /// batch longer than another.
     pub fn of(config: &TrainingConfig, batches: &BatchingReport) -> Self {
         let given = |limit: u64| (limit > 0).then_some(limit);
@@ -26,8 +26,8 @@ impl TrainingLimits {
         }
     }
 
-    /// Seconds left after update `step` and so many seconds of training, at a pace of so many
-    /// seconds an update.
+    /// Seconds left after update `step` and `elapsed` seconds of training, at this pace in seconds
+    /// an update.
     #[must_use]
     pub fn remaining(&self, step: u64, elapsed: f64, pace: f64) -> Option<f64> {
         let of_updates = self.last_update.map(|last| pace * last.saturating_sub(step) as f64);

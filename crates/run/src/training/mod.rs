@@ -52,13 +52,12 @@ pub use settings::{Outcome, TrainSettings};
 pub use timed_updates::TimedUpdates;
 pub use together::follow;
 
-/// Starts a run in `folder`, which must not exist yet. If it does not come to training the folder
-/// is removed again, so that the call can be repeated. Training ends early, with a checkpoint, when
+/// Starts a run in `folder`, which must not exist yet. If it fails before training, the folder is
+/// removed again, so that the call can be repeated. Training ends early, with a checkpoint, when
 /// `stop` becomes true.
 ///
 /// # Errors
-/// Anything wrong with the device, the data or the disk, found before the
-/// first update where it can be.
+/// For faults of the device, the data or the disk, found before the first update if possible.
 pub fn start(
     folder: &RunFolder,
     config: &RunConfig,
@@ -69,11 +68,11 @@ pub fn start(
     start_among(Box::new(Alone::default()), folder, config, settings, observer, stop)
 }
 
-/// As [`start`], for the first of several processes that train together; the others
+/// Starts a run like [`start`], as the first of several processes that train together; the others
 /// [`follow`].
 ///
 /// # Errors
-/// As [`start`], in any of them.
+/// See [`start`]; the fault may be in any of them.
 pub fn start_among(
     exchange: Box<dyn Exchange>,
     folder: &RunFolder,
@@ -121,8 +120,8 @@ fn start_with<M: TaskModel>(
     }
     observer.observe(&RunEvent::Locked { folder: folder.root() })?;
     let mut begin = || -> Result<(Option<Origin>, ReadyRun<M>)> {
-        // What the weights begin with is there before the run is; with its configuration, a run
-        // that is killed from here on can be resumed.
+        // The initial weights exist before the run does; with its configuration, a run that is
+        // killed from here on can be resumed.
         let origin = match &parent {
             Some(parent) => Some(parent.begin::<M>(folder, settings, observer)?),
             None => None,
@@ -140,13 +139,13 @@ fn start_with<M: TaskModel>(
         Ok((origin, ready)) => {
             train(exchange, folder, settings, origin.as_ref(), ready, observer, stop)
         }
-        // Nothing is wrong with the run, and what is tokenised need not be again.
+        // The run has no fault, and tokenised text can be used again.
         Err(error) if error.downcast_ref().is_some_and(is_loss) => {
             let run = quoted(folder.root());
             Err(error.context(format!("`taper resume {run}` goes on with what is prepared")))
         }
         Err(error) => {
-            // While the lock is held: no other process can have put anything there.
+            // While the lock is held: no other process can have written there.
             if let Err(cause) = folder.remove(found) {
                 let (folder, cause) = (folder.root().to_owned(), format!("{cause:#}"));
                 observer.observe(&RunEvent::Notice(Notice::NotRemoved { folder, cause }))?;
@@ -156,8 +155,8 @@ fn start_with<M: TaskModel>(
     }
 }
 
-/// Trains from `origin`, or from the beginning, to an end. Of several processes, the first alone
-/// writes into the folder, and tells what happens.
+/// Trains from `origin`, or from the beginning, to an end. Of several processes, only the first
+/// writes into the folder and reports events.
 fn train<M: TaskModel>(
     exchange: Box<dyn Exchange>,
     folder: &RunFolder,
@@ -186,8 +185,8 @@ fn train<M: TaskModel>(
     let mut trainer = make_trainer(exchange, folder, config, model, tokenizers, origin, observer)?;
     let step = trainer.state().step;
     let (log, files) = if is_first {
-        // Only now: a configuration that the checkpoint does not fit must not replace the one that
-        // it does.
+        // Only now: a configuration that does not fit the checkpoint must not replace the one that
+        // does.
         folder.save_config(config)?;
         if let Some(command) = &settings.command {
             folder.note_command(command)?;
@@ -234,11 +233,11 @@ fn train<M: TaskModel>(
         }
         Err(error) if !is_first => {
             if trainer.needs_rescue() {
-                // Process 0 saves what all of them have, if it can.
+                // Process 0 saves the state of all, if it can.
                 let _ = trainer.unsaved();
             }
             return Err(match error {
-                // All have found the same, which process 0 tells.
+                // All have found the same fault, which process 0 reports.
                 TrainError::Diverged { .. }
                 | TrainError::Astray { .. }
                 | TrainError::NoData { .. }
@@ -298,7 +297,7 @@ fn train<M: TaskModel>(
     Ok(Outcome::Complete { reason, step, results })
 }
 
-/// Whether training ended because a process is gone, so that its part of the state is too.
+/// Whether training ended because a process is gone, and its part of the state too.
 fn is_of_another(error: &TrainError) -> bool {
     error.between_processes().is_some_and(is_loss)
 }
@@ -308,7 +307,7 @@ fn is_loss(error: &ExchangeError) -> bool {
     matches!(error, ExchangeError::Lost { .. })
 }
 
-/// A warning where training ends before the wanted direction is trained alone.
+/// Warning if training ends before the wanted direction is trained alone.
 fn directions_only(training: &TrainingConfig, batching: &BatchingReport) -> Option<Notice> {
     let epochs = batching.bidirectional_epochs;
     let updates = batching.batches_of(epochs).div_ceil(training.accumulation as u64);
@@ -318,7 +317,7 @@ fn directions_only(training: &TrainingConfig, batching: &BatchingReport) -> Opti
     is_too_early.then_some(Notice::DirectionsOnly { epochs, updates })
 }
 
-/// A failure of the disk, with where the state is now and how to go on.
+/// Error for a failure of the disk, with the place of the rescued state and advice.
 fn after_rescue(
     error: anyhow::Error,
     step: u64,
@@ -361,7 +360,7 @@ fn left_behind(folder: &RunFolder) -> String {
     format!("; the checkpoints before it{best} stay in {}", folder.checkpoints().display())
 }
 
-/// A trainer at `origin`, or at the beginning if there is none.
+/// Trainer at `origin`, or at the beginning if there is none.
 fn make_trainer<M: TaskModel>(
     exchange: Box<dyn Exchange>,
     folder: &RunFolder,
@@ -398,8 +397,8 @@ fn make_trainer<M: TaskModel>(
     Ok(trainer)
 }
 
-/// Measures the model on the test sets, with the weights that other commands take, and makes sure
-/// that they can take them.
+/// Measures the model on the test sets, with the weights that other commands use, and checks that
+/// they can load them.
 fn test<M: TaskModel>(
     folder: &RunFolder,
     config: &RunConfig,
@@ -430,7 +429,7 @@ fn test<M: TaskModel>(
     Ok(results)
 }
 
-/// Refuses to say that all is well with a run that no command can load any more.
+/// Refuses to report success for a run that no command can load any more.
 fn require_loadable(
     folder: &RunFolder,
     tokenizers: &TokenizerPair,

@@ -1,4 +1,4 @@
-//! The checkpoint that training goes on from, and what is known of how it was made.
+//! Checkpoint from which training continues, and the record of how it was made.
 
 use std::path::PathBuf;
 
@@ -10,18 +10,18 @@ use taper_trainer::{State, TrainingConfig, read_state};
 use crate::config::{RunConfig, trained_with, validation_changes, validation_identity};
 use crate::folder::RunFolder;
 
-/// The checkpoint that training goes on from.
+/// Checkpoint from which training continues.
 pub(crate) struct Origin {
-    /// Its folder.
+    /// Folder of the checkpoint.
     pub(crate) checkpoint: PathBuf,
-    /// What it has recorded.
+    /// State recorded by the checkpoint.
     pub(crate) state: State,
-    /// What its validation scores are scores of; empty where that is not known.
+    /// Identity of its validation scores; empty if unknown.
     pub(crate) validation: Map<String, Value>,
 }
 
 impl Origin {
-    /// The checkpoint in the folder `checkpoint` of the run in `folder`, whose config.toml is
+    /// Reads the checkpoint in the folder `checkpoint` of the run in `folder`, whose config.toml is
     /// `saved`. To be called before the text is prepared anew.
     ///
     /// # Errors
@@ -29,7 +29,7 @@ impl Origin {
     pub(crate) fn of(folder: &RunFolder, saved: &RunConfig, checkpoint: PathBuf) -> Result<Self> {
         let state = read_state(&checkpoint)?;
         let mut validation = state.identity.validation.clone();
-        // An earlier version has recorded the text alone, with the run.
+        // An earlier version has recorded only the text, with the run.
         if validation.is_empty()
             && let Some(text) =
                 recorded_text(folder.root(), &saved.task.validation_split(&saved.data))
@@ -39,20 +39,19 @@ impl Origin {
         Ok(Self { checkpoint, state, validation })
     }
 
-    /// The configuration that the run in `folder` was trained with until now: what its last
-    /// checkpoint has recorded or, where that is unreadable, this one; of an earlier version, what
-    /// is `saved`.
+    /// Configuration with which the run in `folder` was trained until now, as recorded by its last
+    /// checkpoint or, if that is unreadable, by this one; for an earlier version, `saved`.
     ///
     /// # Errors
-    /// When what was recorded is not of this version.
+    /// When the record is not of this version.
     pub(crate) fn trained_with(&self, folder: &RunFolder, saved: &RunConfig) -> Result<RunConfig> {
         let last = folder.last_state().ok().flatten();
         let trained = trained_with(last.as_ref().unwrap_or(&self.state), saved)?;
         Ok(trained.unwrap_or_else(|| saved.clone()))
     }
 
-    /// Why validation scores cannot be compared with those of this checkpoint any more under
-    /// `training`, where they are scores of `validation`; empty where they can.
+    /// Reasons why validation scores under `training`, of identity `validation`, cannot be compared
+    /// with those of this checkpoint; empty if they can.
     pub(crate) fn score_changes(
         &self,
         training: &TrainingConfig,

@@ -1,9 +1,9 @@
-//! `taper train --from`: a new run that begins with the weights of another, or some of them, and with
+//! Start of a new run with the weights of another, or some of them (`taper train --from`), and with
 //! its tokenizer or one of its own.
 //!
-//! The new run gets a checkpoint of update 0 before anything else, so that from there on it is a
-//! run like any other, and a process that is killed early goes on from the same weights. Optimizer,
-//! schedule, order of the data and best score are its own.
+//! The new run first gets a checkpoint of update 0. From there on it is a run like any other, and a
+//! process that is killed early continues from the same weights. Optimizer, schedule, order of the
+//! data and best score are its own.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub fn model_of(path: &Path) -> Result<ModelConfig> {
     Ok(parent.trained.model)
 }
 
-/// A run whose weights another one begins with.
+/// Run whose weights another one begins with.
 struct Parent {
     run: RunFolder,
     checkpoint: PathBuf,
@@ -49,28 +49,28 @@ impl Parent {
     }
 }
 
-/// The run whose weights a new one begins with.
+/// Run whose weights a new one begins with.
 pub(crate) struct ParentRun {
     checkpoint: PathBuf,
-    /// The hash of its tokenizers.
+    /// Hash of its tokenizers.
     hash: String,
     /// Its tokenizers, or those of the new run.
     pub(crate) tokenizers: TokenizerPair,
-    /// The rows that the new run's tables of tokens share with its own, of source and target; none
-    /// where the tokenizers are the same.
+    /// Rows that the new run's token tables, of source and target, share with its own; `None` if
+    /// the tokenizers are the same.
     shared: Option<[SharedRows; 2]>,
     selection: Selection,
-    /// The configuration of the new run: the one asked for, with this run's tokenizer unless it has
-    /// its own.
+    /// Configuration of the new run: the requested one, with this run's tokenizer unless it has its
+    /// own.
     pub(crate) config: RunConfig,
-    /// What of the one asked for gives way to this run's.
+    /// Requested keys that give way to this run's.
     replaced: Vec<String>,
     /// Configuration with which the weights were trained.
     trained: RunConfig,
 }
 
 impl ParentRun {
-    /// The run or checkpoint that `settings` name, if they name one, for a new run of `config`.
+    /// Run or checkpoint that `settings` name for a new run of `config`; `None` if they name none.
     ///
     /// # Errors
     /// When it cannot be read, `config` names another tokenizer, or, unless changes are accepted,
@@ -140,14 +140,14 @@ impl ParentRun {
         Ok(Self { checkpoint, hash, tokenizers, shared, selection, config: own, replaced, trained })
     }
 
-    /// Refuses weights of a model of another shape than `own`, unless that is accepted.
+    /// Refuses weights of a model with another shape than `own`, unless that is accepted.
     fn require_architecture(
         trained: &RunConfig,
         own: &RunConfig,
         settings: &TrainSettings,
     ) -> Result<()> {
         let takes_part = trained.task != own.task || !settings.only.is_empty();
-        // What is told of a whole text is no part of a model of its tokens.
+        // The label of a whole text is not a part of a model of its tokens.
         let has_no_pooling = trained.task == Task::MaskedLanguageModel && own.task != trained.task;
         let shapes = |change: &String| {
             let key = change.split(' ').next().unwrap_or_default();
@@ -171,8 +171,8 @@ impl ParentRun {
         Ok(())
     }
 
-    /// Whether a key of `[model]` has the same value in the new run as in this one, so that nobody
-    /// has set it in vain.
+    /// Whether a key of `[model]` has the same value in the new run as in this one, so that it was
+    /// not set without effect.
     ///
     /// # Errors
     /// When a value cannot be written as TOML.
@@ -182,11 +182,11 @@ impl ParentRun {
         Ok(key.starts_with("model.") && !changes.iter().any(differs))
     }
 
-    /// Makes the first checkpoint of the run in `folder`, with the weights that fit, and says what
-    /// was taken. What the folder holds afterwards is all but the configuration.
+    /// Makes the first checkpoint of the run in `folder`, with the weights that fit, and reports
+    /// what was copied. The folder then lacks only the configuration.
     ///
     /// # Errors
-    /// When the weights are damaged, none fits, or the disk refuses.
+    /// When the weights are damaged, none fits, or the checkpoint cannot be written.
     pub(crate) fn begin<M: TaskModel>(
         &self,
         folder: &RunFolder,
@@ -234,8 +234,8 @@ impl ParentRun {
     }
 }
 
-/// Keys that shape what lies beside the parts that two tasks have in common, or that `--only` names:
-/// of these the shapes of tensors tell enough.
+/// Keys that shape parameters outside the parts that two tasks share, or that `--only` names: for
+/// these the shapes of tensors are enough.
 const OF_OTHER_PARTS: [&str; 6] = [
     "model.decoder",
     "model.tied",
@@ -245,7 +245,7 @@ const OF_OTHER_PARTS: [&str; 6] = [
     "model.scale_embeddings",
 ];
 
-/// Keys that steer only training, or first weights that the parent's replace.
+/// Keys that steer only training, or initial weights that the parent's replace.
 const NO_PART_OF_WEIGHTS: [&str; 6] = [
     "model.embeddings",
     "model.experts.capacity",
@@ -255,8 +255,8 @@ const NO_PART_OF_WEIGHTS: [&str; 6] = [
     "model.contrastive.temperature",
 ];
 
-/// Whether a model of the first task begins with all that one of the second has learnt of what both
-/// do.
+/// Whether a model of task `task` begins with all that a model of task `of` has learnt about their
+/// common work.
 fn is_made_of(task: Task, of: Task) -> bool {
     matches!(
         (of, task),

@@ -1,4 +1,4 @@
-//! What comes before the first update: data, model, and checks of device, memory and disk.
+//! Preparation of the first update: data, model, and checks of device, memory and disk.
 
 use anyhow::{Result, bail};
 use candle_core::Device;
@@ -15,11 +15,11 @@ use crate::word_vectors::{self, TakenVectors};
 
 /// All that training needs.
 pub(super) struct ReadyRun<M> {
-    /// The configuration, in which nothing is left open.
+    /// Configuration without open choices.
     pub(super) config: RunConfig,
     /// The data.
     pub(super) prepared: Prepared,
-    /// The model, with weights that were drawn.
+    /// Model with drawn weights.
     pub(super) model: M,
 }
 
@@ -28,7 +28,7 @@ impl<M: TaskModel> ReadyRun<M> {
     /// room for the checkpoints and, if `try_memory`, the memory for the largest batch.
     ///
     /// # Errors
-    /// Anything wrong with the device, the data, the memory or the disk.
+    /// For faults of the device, the data, the memory or the disk.
     pub(super) fn new(
         folder: &RunFolder,
         destination: &RunFolder,
@@ -56,7 +56,7 @@ impl<M: TaskModel> ReadyRun<M> {
             let tokens = memory::fit(&config, &model, &prepared, &budget, observer)?;
             if config.data.batching.max_tokens != tokens {
                 config.data.batching.max_tokens = tokens;
-                // Costs no tokenising; the report is about the batches as they will be.
+                // Costs no tokenising; the report is about the final batches.
                 prepared = prepare_data(folder, &config, &device, observer)?;
             }
         }
@@ -65,11 +65,11 @@ impl<M: TaskModel> ReadyRun<M> {
 }
 
 impl<M: TaskModel> ReadyRun<M> {
-    /// As [`ReadyRun::new`], for a process that is not the first: what `config` leaves open has been
-    /// decided, what is in `folder` has been checked.
+    /// Prepares like [`ReadyRun::new`], in a process that is not the first: the open choices of
+    /// `config` have been made, and `folder` has been checked.
     ///
     /// # Errors
-    /// Anything wrong with the device or the data.
+    /// For faults of the device or the data.
     pub(super) fn opened(
         folder: &RunFolder,
         config: &RunConfig,
@@ -89,8 +89,8 @@ impl<M: TaskModel> ReadyRun<M> {
         Ok(Self { config: config.clone(), prepared, model })
     }
 
-    /// Gives embeddings the vectors of words that the recipe names: before the first update of a
-    /// run that begins with no other's weights.
+    /// Copies the vectors of words that the recipe names into embeddings, before the first update
+    /// of a run that begins without another's weights.
     ///
     /// # Errors
     /// When a file of vectors does not fit.
@@ -99,10 +99,10 @@ impl<M: TaskModel> ReadyRun<M> {
         word_vectors::fill(embeddings, tokenizers, self.model.parameters())
     }
 
-    /// The same, lists in `folder` which tokens took one, and tells.
+    /// Does so, lists in `folder` which tokens got a vector, and reports it.
     ///
     /// # Errors
-    /// As [`ReadyRun::take_vectors`], or when the list cannot be written.
+    /// See [`ReadyRun::take_vectors`]; also when the list cannot be written.
     pub(super) fn begin_with_vectors(
         &self,
         folder: &RunFolder,
@@ -117,8 +117,8 @@ impl<M: TaskModel> ReadyRun<M> {
     }
 }
 
-/// Refuses rows that are longer than the model has positions for, in training or validation, as
-/// they are cut into tokens or may be.
+/// Refuses rows longer than the positions of the model, in training or validation, as tokenised or
+/// possibly tokenised.
 fn require_positions<M: TaskModel>(config: &RunConfig, prepared: &Prepared) -> Result<()> {
     let Some((positions, key)) = M::most_positions(config) else { return Ok(()) };
     let splits = [Some(&prepared.train), prepared.validation.as_ref()];
@@ -138,8 +138,8 @@ fn open_device(config: &RunConfig, settings: &TrainSettings) -> Result<Device> {
     device::open(settings.device.as_deref().unwrap_or(&config.device))
 }
 
-/// Finds what can be known to be wrong before a run folder is made, and returns `config` with the
-/// type of the computation that the run has from here on.
+/// Finds faults that can be known before a run folder is made, and returns `config` with the type
+/// of the computation that the run has from here on.
 ///
 /// # Errors
 /// With the key, the file or the device.
@@ -148,7 +148,8 @@ pub(super) fn preflight(
     settings: &TrainSettings,
     observer: &mut dyn RunObserver,
 ) -> Result<RunConfig> {
-    // As when a recipe is read; this one may have been changed since, or made by a program.
+    // Checked when a recipe is read; but this one may have been changed since, or made by a
+    // program.
     config.validate()?;
     let (mut config, device) = (config.clone(), open_device(config, settings)?);
     device::dtype(&config.dtype, &device)?;
@@ -170,7 +171,7 @@ pub(super) fn preflight(
     }
     if config.evaluation.test_after_training {
         for split in data.test.iter().map(Corpus::name) {
-            // Better now than after the training.
+            // Better to fail now than after the training.
             with_model!(config.task, M => M::require_test_set(&config, &split))?;
         }
     }
@@ -184,10 +185,10 @@ pub(super) fn preflight(
     Ok(config)
 }
 
-/// Tokenises, and tells how far that has come.
+/// Tokenises, and reports the progress.
 ///
 /// # Errors
-/// Those of `tokenise`, or the observer's.
+/// The errors of `tokenise`, or of the observer.
 pub(super) fn observed<T>(
     observer: &mut dyn RunObserver,
     tokenise: impl FnOnce(&mut dyn FnMut(&TokenisingProgress)) -> taper_data::Result<T>,
@@ -201,7 +202,7 @@ pub(super) fn observed<T>(
     told.map(|()| done)
 }
 
-/// Tokenizer, tokenised corpus and data report on disk.
+/// Writes tokenizer, tokenised corpus and data report to the disk.
 fn prepare_data(
     folder: &RunFolder,
     config: &RunConfig,

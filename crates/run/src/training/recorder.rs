@@ -1,4 +1,4 @@
-//! Between the trainer and whoever observes the run: its record, `metrics.jsonl`.
+//! Link between the trainer and the observers of the run: its record, `metrics.jsonl`.
 
 use anyhow::Result;
 use taper_trainer::{BoxError, Event, Observer};
@@ -9,21 +9,21 @@ use crate::training::tensorboard::TensorBoard;
 
 /// Writes the trainer's events into the record of the run and passes them on.
 pub(crate) struct Recorder<'a> {
-    /// The record, which process 0 keeps.
+    /// Record of the run, written by process 0.
     pub(crate) log: Option<MetricsLog>,
-    /// The other files of the run, which process 0 keeps too.
+    /// Other files of the run, which process 0 restores too.
     pub(crate) files: Option<KeptFiles>,
-    /// The record for TensorBoard, where there is one.
+    /// Record for TensorBoard; `None` if not requested.
     pub(crate) events: Option<TensorBoard>,
-    /// Who is told.
+    /// Observer of the run.
     pub(crate) observer: &'a mut dyn RunObserver,
 }
 
 impl Recorder<'_> {
-    /// Writes files of the run again that are gone, and says so.
+    /// Restores missing files of the run, and reports it.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// When a file cannot be written.
     pub(crate) fn restore(&mut self) -> Result<()> {
         let (Some(files), Some(log)) = (&self.files, &mut self.log) else { return Ok(()) };
         let mut names = files.restore()?;

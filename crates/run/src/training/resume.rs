@@ -1,4 +1,4 @@
-//! A run that was interrupted, or is complete and is to go on.
+//! Continuation of a run that was interrupted, or that is complete and gets new limits.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -18,13 +18,12 @@ use crate::event::{Notice, RunEvent, RunObserver};
 use crate::folder::{RunFolder, RunLock};
 use crate::tasks::with_model;
 
-/// Continues the run in `folder` with `config`, which must describe the same
-/// data and architecture as the one the run was started with, from its last
-/// checkpoint or from the one called `from`.
+/// Continues the run in `folder` with `config`, which must describe the same data and architecture
+/// as at its start, from its last checkpoint or from the one called `from`.
 ///
 /// # Errors
-/// As [`start`](super::start); also when the run has no usable checkpoint, or `config` is
-/// another run's.
+/// See [`start`](super::start); also when the run has no usable checkpoint, or `config` belongs to
+/// another run.
 pub fn resume(
     folder: &RunFolder,
     config: &RunConfig,
@@ -36,12 +35,12 @@ pub fn resume(
     resume_among(Box::new(Alone::default()), folder, (config, None), settings, from, observer, stop)
 }
 
-/// As [`resume`], for the first of several processes that train together, however many there were
-/// before; the others [`follow`](super::follow). Of `recipes`, the first is the run's, and the
-/// second the one that all of the processes were started with, if there is one.
+/// Continues like [`resume`], as the first of several processes that train together, however many
+/// there were before; the others [`follow`](super::follow). The first of `recipes` is the run's;
+/// the second, if there is one, is the recipe with which all of the processes were started.
 ///
 /// # Errors
-/// As [`resume`], in any of them.
+/// See [`resume`]; the fault may be in any of them.
 pub fn resume_among(
     mut exchange: Box<dyn Exchange>,
     folder: &RunFolder,
@@ -77,7 +76,7 @@ pub fn resume_among(
         Some(checkpoint) => Some(Origin::of(folder, &saved, checkpoint)?),
         None => None,
     };
-    // What the run was trained with, which its config.toml may not be any more.
+    // Configuration of the training so far, from which config.toml may differ by now.
     let trained = match &origin {
         Some(origin) => origin.trained_with(folder, &saved)?,
         None => saved.clone(),
@@ -147,8 +146,8 @@ pub fn resume_among(
     })
 }
 
-/// The checkpoint of this run called `name`, to go back to. What follows one of another run would
-/// be saved among this run's own.
+/// Checkpoint of this run called `name`, to go back to. A checkpoint of another run would mix its
+/// successors with this run's own.
 fn own_checkpoint(folder: &RunFolder, name: &str) -> Result<PathBuf> {
     let path = folder.checkpoint(Some(name)).with_context(|| format!("--from {name}"))?;
     let parent =
@@ -170,7 +169,7 @@ fn own_checkpoint(folder: &RunFolder, name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// `config`, with the token budget and the type of the computation that `saved` has found where it
+/// Copies `config`, with the token budget and the type of the computation of `saved` where it
 /// leaves them open.
 fn with_choices(config: &RunConfig, saved: &RunConfig) -> RunConfig {
     let mut config = config.clone();

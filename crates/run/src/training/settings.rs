@@ -1,4 +1,4 @@
-//! How a run is trained, and what it comes to.
+//! Settings and outcome of a training.
 
 use std::path::PathBuf;
 
@@ -10,56 +10,56 @@ use crate::checks::memory::Budget;
 use crate::evaluation::TestSetResult;
 use crate::folder::Command;
 
-/// How a run is trained on this machine; nothing here changes what it comes to.
+/// Settings of a training on this machine; they do not change its result.
 #[derive(Debug, Clone, Default)]
 pub struct TrainSettings {
-    /// auto, cpu, cuda, cuda:N or metal; none: the recipe's.
+    /// Name of a device: auto, cpu, cuda, cuda:N or metal. `None`: the recipe's.
     pub device: Option<String>,
-    /// Bytes of memory that training may take; none: what the system has available.
+    /// Bytes of memory that training may use. `None`: as many as the system has available.
     pub memory: Option<u64>,
-    /// The run, or the folder of the checkpoint, with whose weights and tokenizer a new run begins;
-    /// none: weights that are drawn.
+    /// Run, or folder of the checkpoint, with whose weights and tokenizer a new run begins. `None`:
+    /// drawn weights.
     pub from: Option<PathBuf>,
-    /// What is taken of it: parts, modules, or patterns of names of parameters; none for all.
+    /// Parameters copied from it: parts, modules, or patterns of names. Empty: all.
     pub only: Vec<String>,
-    /// Whether the new run has a tokenizer of its own, and takes the rows of tokens that both have.
+    /// Whether the new run has a tokenizer of its own, and copies only the rows of common tokens.
     pub own_tokenizer: bool,
-    /// Where the state is saved if the run's folder takes no more; none: taper-rescue in the
+    /// Folder for the state if the run's folder cannot be written. `None`: taper-rescue in the
     /// system's temporary folder.
     pub rescue: Option<PathBuf>,
-    /// How many processes train together, and how many of them on this machine, whose memory they
-    /// share; 0 is this one alone.
+    /// Number of processes that train together, and of those on this machine, whose memory they
+    /// share; 0: this one alone.
     pub processes: usize,
     /// See `processes`.
     pub processes_here: usize,
-    /// The command that is kept in the run; none: nothing is kept.
+    /// Command that is recorded in the run. `None`: nothing is recorded.
     pub command: Option<Command>,
-    /// Resume although the text or the recipe's data, model or dtype have changed.
+    /// Whether to resume although the text or the recipe's data, model or dtype have changed.
     pub accept_changes: bool,
 }
 
 impl TrainSettings {
-    /// The memory that training on `device` may take.
+    /// Memory that training on `device` may use.
     pub(super) fn budget(&self, device: &Device) -> Result<Budget> {
         Budget::of(self.memory, self.processes, self.processes_here, device)
     }
 }
 
-/// What a training came to.
+/// Outcome of a training.
 #[derive(Debug)]
 pub enum Outcome {
-    /// The stop flag ended it; all that was done is saved, and [`resume`](super::resume) continues it.
+    /// The stop flag ended it; all work is saved, and [`resume`](super::resume) continues it.
     Interrupted {
         /// Updates made.
         step: u64,
     },
-    /// It is complete.
+    /// The training is complete.
     Complete {
-        /// Why it ended.
+        /// Reason of the end.
         reason: StopReason,
         /// Updates made.
         step: u64,
-        /// The test sets, decoded with the weights that [`LoadedRun`](crate::LoadedRun) takes.
+        /// Results on the test sets, with the weights that [`LoadedRun`](crate::LoadedRun) uses.
         results: Vec<TestSetResult>,
     },
 }

@@ -1,4 +1,4 @@
-//! The run for TensorBoard: an event file beside `metrics.jsonl`, with the same steps.
+//! Event file of a run for TensorBoard, beside `metrics.jsonl` and with the same steps.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,18 +18,18 @@ use crate::attention::{AttentionLayer, AttentionMap, AttentionPart, attention_fi
 use crate::config::RunConfig;
 use crate::tasks::TaskModel;
 
-/// What every event file's name begins with.
+/// Prefix of every event file's name.
 const NAME: &str = "events.out.tfevents.";
-/// The tags of what belongs to a validation.
+/// Prefixes of the tags that belong to a validation.
 const VALIDATION: [&str; 4] = ["validation/", "weights/", "samples/", "attention/"];
 
-/// The event file of a run, shared by what is recorded and what is validated.
+/// Event file of a run, shared by records and validations.
 #[derive(Debug, Clone)]
 pub(crate) struct TensorBoard(Arc<Mutex<EventFile>>);
 
 impl TensorBoard {
-    /// Opens the event file of the run in `root`, without the records that `state` does not know
-    /// of; nothing where the recipe does not ask for one.
+    /// Opens the event file of the run in `root`, without the records that `state` does not
+    /// include; `None` if the recipe does not request one.
     ///
     /// # Errors
     /// When the file cannot be read or written.
@@ -63,14 +63,14 @@ impl TensorBoard {
     }
 
     fn append(&self, step: u64, values: &[Value]) {
-        // What another thread left half done is at most pending bytes.
+        // Another thread can leave at most pending bytes unfinished.
         self.0.lock().unwrap_or_else(PoisonError::into_inner).append(step, values);
     }
 
-    /// Puts every record on the disk.
+    /// Writes every record to the disk.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// When the file cannot be written.
     pub(crate) fn flush(&self) -> Result<()> {
         let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let path = events.path().to_owned();
@@ -127,7 +127,7 @@ impl TensorBoard {
         }
     }
 
-    /// Records how the weights of each layer are spread, and their norms.
+    /// Records the distribution and the norms of the weights of each layer.
     fn record_weights(&self, model: &impl Model, step: u64) -> candle_core::Result<()> {
         let mut layers: BTreeMap<&str, Vec<f32>> = BTreeMap::new();
         for parameter in model.parameters().parameters() {
@@ -143,7 +143,7 @@ impl TensorBoard {
         Ok(())
     }
 
-    /// Records where the model looks: for each layer a picture, of the mean over its heads.
+    /// Records attention: for each layer a picture, of the mean over its heads.
     fn record_attention(&self, map: &AttentionMap, step: u64) -> Result<(), PlotError> {
         let picture = |layer: &AttentionLayer| {
             let tag = format!("attention/{}/layer {}", layer.part.name(), layer.layer);
@@ -162,13 +162,13 @@ impl TensorBoard {
     }
 }
 
-/// The layers of which attention is drawn: those to an encoder, or where there are none all.
+/// Layers whose attention is drawn: those to an encoder, or if there are none, all.
 fn drawn(map: &AttentionMap) -> impl Iterator<Item = &AttentionLayer> {
     let has_cross = map.layers.iter().any(|layer| layer.part == AttentionPart::Cross);
     map.layers.iter().filter(move |layer| !has_cross || layer.part == AttentionPart::Cross)
 }
 
-/// The event file that a run has, if it has one.
+/// Event file of a run, if it has one.
 fn existing(root: &Path) -> Result<Option<PathBuf>> {
     let mut found: Vec<PathBuf> = fs::read_dir(root)
         .with_context(|| format!("cannot read {}", root.display()))?
@@ -183,7 +183,7 @@ fn existing(root: &Path) -> Result<Option<PathBuf>> {
     Ok(found.pop())
 }
 
-/// A sample as a table.
+/// Formats a sample as a table.
 fn table(sample: &Sample) -> String {
     let cell = |text: &str| text.replace('|', "\\|");
     format!(
@@ -194,7 +194,7 @@ fn table(sample: &Sample) -> String {
     )
 }
 
-/// The keys of a recipe that are numbers, switches or words.
+/// Keys of a recipe with numbers, switches or words as values.
 fn parameters(config: &RunConfig) -> Result<Vec<(String, Parameter)>> {
     let json = serde_json::to_value(config).context("the recipe is not JSON")?;
     let mut found = Vec::new();
@@ -224,17 +224,17 @@ fn seconds() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// A validation after which the weights are recorded, and where the model looks.
+/// Validation after which the weights and the attention are recorded.
 pub(crate) struct Watched<M> {
     inner: Box<dyn Validate<M>>,
     events: TensorBoard,
     tokenizers: TokenizerPair,
-    /// Of the last validation.
+    /// Samples of the last validation.
     samples: Vec<Sample>,
 }
 
 impl<M: TaskModel> Watched<M> {
-    /// `inner`, after which the weights go into `events`, if there are any.
+    /// Wraps `inner`, so that the weights are recorded in `events` after it, if there are any.
     pub(crate) fn boxed(
         inner: Box<dyn Validate<M>>,
         events: Option<&TensorBoard>,

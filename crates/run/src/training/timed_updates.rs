@@ -1,4 +1,4 @@
-//! Updates that are made for the time that they take.
+//! Updates made to measure their time.
 
 use std::sync::atomic::AtomicBool;
 
@@ -16,7 +16,7 @@ pub struct TimedUpdates<'a, M> {
 }
 
 impl<'a, M: Model> TimedUpdates<'a, M> {
-    /// Updates of `model`, all at one learning rate; 0 leaves its weights as they are.
+    /// Updates of `model`, all at one learning rate; 0 leaves its weights unchanged.
     ///
     /// # Errors
     /// When there is no memory for the moments.
@@ -24,10 +24,11 @@ impl<'a, M: Model> TimedUpdates<'a, M> {
         Self::among(Box::new(Alone::default()), model, training, learning_rate)
     }
 
-    /// The same as one of several processes, which make each update together.
+    /// Updates like those of [`TimedUpdates::new`], as one of several processes, which make each
+    /// update together.
     ///
     /// # Errors
-    /// As [`TimedUpdates::new`].
+    /// See [`TimedUpdates::new`].
     pub fn among(
         exchange: Box<dyn Exchange>,
         model: &'a M,
@@ -39,14 +40,14 @@ impl<'a, M: Model> TimedUpdates<'a, M> {
         Ok(Self { model, training, updater, learning_rate, made: 0 })
     }
 
-    /// The same by plain Candle operations and autodiff instead of the fused ones.
+    /// Switches from fused operations to plain Candle operations and autodiff.
     #[must_use]
     pub fn with_composed_operations(mut self) -> Self {
         self.updater = self.updater.with_composed_operations();
         self
     }
 
-    /// Makes the next update, of these micro-batches, to its end on the device.
+    /// Makes the next update from these micro-batches, and waits for the device.
     ///
     /// # Errors
     /// When it cannot be computed, or the loss or a gradient is not finite.

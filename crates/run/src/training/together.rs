@@ -1,8 +1,8 @@
-//! What the processes of a training tell each other before it begins.
+//! Messages of the processes of a training before it begins.
 //!
-//! Process 0 locks the run, trains the tokenizer and checks memory and disk, all by itself, while
-//! the others wait; the text is tokenised by all that see its folder. It then tells what was decided,
-//! they open the same data, and nothing begins before all of them have the same program, recipe,
+//! Process 0 locks the run, trains the tokenizer and checks memory and disk alone, while the others
+//! wait; the text is tokenised by all that see its folder. Process 0 then announces its decisions,
+//! all open the same data, and training begins only after all have the same program, recipe,
 //! tokenizer and data.
 
 use std::path::PathBuf;
@@ -25,26 +25,26 @@ use crate::folder::RunFolder;
 use crate::tasks::{TaskModel, with_model};
 use crate::word_vectors;
 
-/// What process 0 says to the others, which wait for it.
+/// Message of process 0 to the others, which wait for it.
 #[derive(Serialize, Deserialize)]
 enum Said {
-    /// There is text to tokenise, by all that see the file `mark` in the run's folder.
+    /// Text is to be tokenised, by all that see the file `mark` in the run's folder.
     Tokenise { config: Box<RunConfig>, mark: String },
     /// The data is prepared.
     Decided(Box<Decided>),
 }
 
-/// What process 0 has found and decided.
+/// Findings and decisions of process 0.
 #[derive(Serialize, Deserialize)]
 struct Decided {
     config: RunConfig,
-    /// The checkpoint that training goes on from, and what its scores are scores of.
+    /// Checkpoint from which training continues, with the identity of its scores.
     origin: Option<(PathBuf, Map<String, Value>)>,
-    /// The files of tokenizers, by name: where no file is shared, the others have none.
+    /// Tokenizer files by name: without shared files, the others have none.
     tokenizers: Vec<(String, String)>,
 }
 
-/// The files of a run that are the same wherever its data is prepared.
+/// Tokenizer files, which are the same wherever a run's data is prepared.
 const TOKENIZERS: [&str; 6] = [
     "tokenizer.json",
     "tokenizer.special.json",
@@ -58,7 +58,7 @@ const TOKENIZERS: [&str; 6] = [
 /// that it was started with, unless it was started to resume a run.
 ///
 /// # Errors
-/// As [`start`](super::start), in this process or in another.
+/// See [`start`](super::start), in this process or in another.
 pub fn follow(
     mut exchange: Box<dyn Exchange>,
     folder: &RunFolder,
@@ -103,7 +103,7 @@ pub fn follow(
             }
             ReadyRun::opened(folder, config, settings, observer)
         };
-        // The first of each machine makes what is not there.
+        // The first process of each machine makes the missing files.
         let machines = everyone(&mut *exchange, machine())?;
         let rank = exchange.rank();
         let ready = if machines[..rank].contains(&machines[rank]) {
@@ -122,8 +122,8 @@ pub fn follow(
     })
 }
 
-/// What was decided, with the paths and the device of the recipe that this process was `given`: they
-/// may be others on each machine.
+/// Copies the decided configuration, with the paths and the device of the recipe `given` to this
+/// process: they may differ between machines.
 fn with_own_paths(
     decided: RunConfig,
     given: Option<&RunConfig>,
@@ -138,11 +138,11 @@ fn with_own_paths(
     Ok(RunConfig { data, device, threads: given.threads, ..decided })
 }
 
-/// Has the text tokenised by all processes that see `folder`, if it is not yet; the first of them
-/// calls it, before it prepares the data.
+/// Has the text tokenised by all processes that see `folder`, if necessary; the first of them calls
+/// it, before it prepares the data.
 ///
 /// # Errors
-/// The text cannot be tokenised, or a process has ended.
+/// When the text cannot be tokenised, or a process has ended.
 pub(super) fn tokenise(
     exchange: &mut dyn Exchange,
     folder: &RunFolder,
@@ -163,7 +163,7 @@ pub(super) fn tokenise(
     tokenise_share(exchange, folder, &config, &mark.name, observer)
 }
 
-/// A file in a run's folder by which processes find out that they see the same folder.
+/// File in a run's folder by which processes find out that they see the same folder.
 struct Mark {
     path: PathBuf,
     name: String,
@@ -173,7 +173,7 @@ impl Mark {
     fn put_in(folder: &RunFolder) -> Result<Self> {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let now = now.map_or(0, |since| since.as_nanos());
-        // What is left of it after a crash is cleared up as all that is half written.
+        // After a crash its remains are cleared up like all incomplete files.
         let name = format!("together-{}-{now}.partial", std::process::id());
         let path = folder.root().join(&name);
         std::fs::write(&path, []).with_context(|| format!("cannot write {}", path.display()))?;
@@ -187,8 +187,8 @@ impl Drop for Mark {
     }
 }
 
-/// Tokenises the share of this process, if it sees the file `mark` in `folder`, and waits for those
-/// of the others. Each failure is told once, also where several processes have the same.
+/// Tokenises the share of this process, if it sees the file `mark` in `folder`, and waits for the
+/// others. A failure that several processes share is reported once.
 fn tokenise_share(
     exchange: &mut dyn Exchange,
     folder: &RunFolder,
@@ -215,10 +215,10 @@ fn tokenise_share(
     }
 }
 
-/// Tells the others what process 0 has decided, and waits until all of them are ready to train.
+/// Announces the decisions of process 0 to the others, and waits until all are ready to train.
 ///
 /// # Errors
-/// One of them cannot, or has other data.
+/// When one of them cannot, or has other data.
 pub(super) fn lead<M: TaskModel>(
     exchange: &mut dyn Exchange,
     folder: &RunFolder,
@@ -246,11 +246,11 @@ pub(super) fn lead<M: TaskModel>(
     same_data(exchange, ready)
 }
 
-/// Refuses to begin unless all processes are the same program and were started on the same thing;
-/// `given` is this one's recipe, unless it goes on with a run.
+/// Refuses to begin unless all processes are the same program and were started on the same recipe;
+/// `given` is this one's recipe, unless it continues a run.
 ///
 /// # Errors
-/// With the process that differs, and in what.
+/// With the process that differs, and the difference.
 pub(super) fn meet(exchange: &mut dyn Exchange, given: Option<&RunConfig>) -> Result<()> {
     if exchange.size() == 1 {
         return Ok(());
@@ -300,8 +300,7 @@ fn same_data<M: TaskModel>(exchange: &mut dyn Exchange, ready: &ReadyRun<M>) -> 
     Ok(require_same(exchange, "vectors of words", vectors, same_files)?)
 }
 
-/// What tells this program from others: the hash of its file, or its version where that cannot be
-/// read.
+/// Identity of this program: the hash of its file, or its version if that cannot be read.
 fn program() -> String {
     let file = std::env::current_exe().and_then(std::fs::read);
     file.map_or_else(|_| env!("CARGO_PKG_VERSION").to_owned(), |bytes| hash(&bytes))

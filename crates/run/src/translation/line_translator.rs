@@ -1,5 +1,5 @@
-//! Lines of text in, their translations out: overlong lines, prefixes, ensembles and alignments
-//! around the search.
+//! Translation of lines of text: overlong lines, prefixes, ensembles and alignments around the
+//! search.
 
 use std::sync::Arc;
 
@@ -20,20 +20,20 @@ use super::{Detail, Translation, TranslationSettings, for_the_best};
 use crate::LoadedRun;
 use crate::items::BadItem;
 
-/// The translations of one line.
+/// Translations of one line.
 #[derive(Debug, Serialize)]
 pub struct TranslatedLine {
-    /// Best first, at least one.
+    /// Translations, best first, at least one.
     pub translations: Vec<Translation>,
-    /// What was done if the line was too long.
+    /// Treatment of the line if it was too long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overlong: Option<Overlong>,
 }
 
-/// How many texts are of a line, and what was done if it is too long, or why there are none.
+/// Number of a line's parts, and its treatment if it is too long, or the reason why there are none.
 type Cut = (usize, Result<Option<Overlong>>);
 
-/// The search for what is wanted of each line.
+/// Settings of the search for the requested detail.
 fn decoding(settings: &TranslationSettings) -> DecodingConfig {
     match settings.detail.all {
         true => settings.decoding.clone(),
@@ -41,24 +41,24 @@ fn decoding(settings: &TranslationSettings) -> DecodingConfig {
     }
 }
 
-/// The best translation of each line of a text.
+/// Best translation of each line of a text.
 #[derive(Debug, Default)]
 pub(crate) struct BestTranslations {
-    /// In the order of the lines.
+    /// Translations in the order of the lines.
     pub(crate) texts: Vec<String>,
-    /// Lines that were translated in parts because they have too many tokens.
+    /// Number of lines translated in parts because they have too many tokens.
     pub(crate) overlong: usize,
-    /// Translations that end only because they had reached the maximum length.
+    /// Number of translations that end only because they reached the maximum length.
     pub(crate) truncated: usize,
 }
 
-/// A model, or several that decide together, applied to lines of text.
+/// Translator of lines of text, by a model or an ensemble.
 #[derive(Debug)]
 pub struct LineTranslator<'a> {
     tokenizers: &'a TokenizerPair,
-    /// What aligns.
+    /// Model that aligns.
     model: &'a TranslationModel,
-    /// What searches.
+    /// Models that search.
     members: Arc<[Inference]>,
     decoding: DecodingConfig,
     limit: LineLimit,
@@ -68,7 +68,7 @@ pub struct LineTranslator<'a> {
 }
 
 impl<'a> LineTranslator<'a> {
-    /// A translator by `run`, and by the members of the ensemble that `settings` name.
+    /// Translator with the model of `run`, and the members of the ensemble that `settings` name.
     ///
     /// # Errors
     /// When a member cannot be loaded, or has another tokenizer.
@@ -83,8 +83,8 @@ impl<'a> LineTranslator<'a> {
         Ok(Self { members: members.into(), ..translator })
     }
 
-    /// A translator with other settings, by the same models and within the same limit, which
-    /// `control` interrupts and ends. It knows lines by their indices in a call.
+    /// Translator with other settings, the same models and the same limit, which `control`
+    /// interrupts and ends. `control` knows lines by their indices in a call.
     #[must_use]
     pub fn under<'s>(
         &'s self,
@@ -101,7 +101,7 @@ impl<'a> LineTranslator<'a> {
         }
     }
 
-    /// A translator by `model` alone.
+    /// Translator with `model` alone.
     pub(crate) fn of(
         model: &'a TranslationModel,
         tokenizers: &'a TokenizerPair,
@@ -121,10 +121,10 @@ impl<'a> LineTranslator<'a> {
         }
     }
 
-    /// The best translation of each line.
+    /// Best translation of each line.
     ///
     /// # Errors
-    /// As [`Self::translate`].
+    /// See [`Self::translate`].
     pub(crate) fn best(
         &self,
         lines: &[String],
@@ -141,12 +141,12 @@ impl<'a> LineTranslator<'a> {
         Ok(found)
     }
 
-    /// The best translation of each line under each of `lengths`, pairs of a length penalty and a
-    /// length reward, with a beam of `beam_size`; first all lines under the first of them. Each is
-    /// what [`Self::best`] gives under such settings.
+    /// Best translation of each line under each of `lengths`, pairs of a length penalty and a
+    /// length reward, with a beam of `beam_size`; first all lines under the first of them. Each
+    /// equals the result of [`Self::best`] under such settings.
     ///
     /// # Errors
-    /// As [`Self::translate`].
+    /// See [`Self::translate`].
     pub(crate) fn best_under(
         &self,
         lines: &[String],
@@ -176,16 +176,16 @@ impl<'a> LineTranslator<'a> {
         Ok(whole)
     }
 
-    /// Translates `lines`, which are numbered from `first`; each begins with its entry of
-    /// `prefixes`, where there are any. `progress` is called with the sentences done so far.
-    /// Alignments are made as the answer is taken, in the order of the lines, so that those of
-    /// few lines are held at a time. A line that cannot be translated has a [`BadItem`] in its
-    /// place: one that is too long, where the rule is to refuse such lines, one with special tokens,
-    /// where they are refused, and one whose prefix no translation can begin with. A line that is
-    /// cancelled has no translations.
+    /// Translates `lines`, which are numbered from `first`; each translation begins with the line's
+    /// entry of `prefixes`, if there are any. `progress` is called with the number of sentences
+    /// done so far. Alignments are computed lazily, in the order of the lines, so that only those
+    /// of few lines are in memory. A line that cannot be translated has a [`BadItem`] in its place:
+    /// one that is too long, if such lines are refused, one with special tokens, if they are
+    /// refused, and one with a prefix that no translation can have. A cancelled line has no
+    /// translations.
     ///
     /// # Errors
-    /// When the search or the tokenizer fails, or an alignment.
+    /// When the search, the tokenizer or an alignment fails.
     pub fn translate(
         &self,
         lines: &[String],
@@ -201,7 +201,7 @@ impl<'a> LineTranslator<'a> {
         let most = if self.detail.all { usize::MAX } else { 1 };
         let found = lines.iter().zip(cuts).map(|(line, (parts, overlong))| {
             let mut translations: Vec<Vec<Translation>> = found.by_ref().take(parts).collect();
-            // A translation of the line is made of one of each part.
+            // A translation of the line consists of one of each part.
             let ranks = translations.iter().map(Vec::len).fold(most, usize::min);
             translations.iter_mut().for_each(|part| part.truncate(ranks));
             SearchedLine {
@@ -216,7 +216,7 @@ impl<'a> LineTranslator<'a> {
             .flat_map(move |group| self.finish(group).unwrap_or_else(|error| vec![Err(error)])))
     }
 
-    /// The texts to translate, and how they divide into lines.
+    /// Texts to translate, and their division into lines.
     fn parts<'l>(
         &self,
         lines: &'l [String],
@@ -243,7 +243,7 @@ impl<'a> LineTranslator<'a> {
         Ok((texts, cuts))
     }
 
-    /// The parts of one line, and what was done if it is too long.
+    /// Parts of one line, and its treatment if it is too long.
     fn parts_of<'l>(
         &self,
         line: &'l str,
@@ -280,7 +280,7 @@ impl<'a> LineTranslator<'a> {
         }
     }
 
-    /// Puts lines together from their parts, and aligns their translations where that is asked for.
+    /// Joins parts to lines, and aligns their translations if requested.
     fn finish(&self, lines: Vec<SearchedLine<'_>>) -> Result<Vec<Result<TranslatedLine>>> {
         let mut alignments = self.align(&lines)?.into_iter();
         let whole = |line: SearchedLine<'_>| {
@@ -312,7 +312,7 @@ impl<'a> LineTranslator<'a> {
             && lines.iter().map(SearchedLine::weights).sum::<usize>() <= MOST_WEIGHTS;
         let mut aligned = Vec::with_capacity(sources.len());
         let keep = |alignment: Alignment| {
-            // An alignment is no part of a search, but long lines have many.
+            // An alignment is not a part of a search, but long lines have many.
             self.control.between_steps();
             aligned.push(if weights {
                 alignment
@@ -325,8 +325,8 @@ impl<'a> LineTranslator<'a> {
         Ok(aligned)
     }
 
-    /// The alignment of each translation of a line, from those of its parts in the order of
-    /// [`SearchedLine::pairs`]. Each part attends to its own tokens only, and to a `</s>` that is
+    /// Alignment of each translation of a line, from those of its parts in the order of
+    /// [`SearchedLine::pairs`]. Each part attends only to its own tokens, and to a `</s>` that is
     /// shown as the line's.
     fn aligned(
         &self,
@@ -367,7 +367,7 @@ impl<'a> LineTranslator<'a> {
         Ok(aligned)
     }
 
-    /// The tokens of a line, and for each token of each part its place among them.
+    /// Tokens of a line, and the place among them of each token of each part.
     fn places(&self, line: &SearchedLine<'_>) -> Result<(Vec<u32>, Vec<Vec<usize>>)> {
         if let [whole] = line.sources.as_slice() {
             return Ok((whole.clone(), vec![(0..whole.len()).collect()]));
@@ -388,8 +388,8 @@ impl<'a> LineTranslator<'a> {
     }
 }
 
-/// One list of translations from those of a line's parts: rank by rank, log-probabilities added,
-/// scores averaged.
+/// Joins the translations of a line's parts into one list: rank by rank, with log-probabilities
+/// added and scores averaged.
 fn merge(mut parts: Vec<Vec<Translation>>) -> Vec<Translation> {
     if parts.len() == 1 {
         return parts.swap_remove(0);

@@ -1,4 +1,4 @@
-//! Translating with a trained run: from lines of text to lines of text.
+//! Translation with a trained run, from lines of text to lines of text.
 
 mod alignment;
 mod line_translator;
@@ -17,30 +17,30 @@ pub(crate) use search::as_text;
 pub use search::{by_line, encode_sources};
 pub use settings::{Detail, TranslationSettings, for_the_best};
 
-/// One translation of one line.
+/// Translation of a line.
 #[derive(Debug, Clone, Serialize)]
 pub struct Translation {
     /// The text.
     pub text: String,
-    /// Its length-normalised log-probability, by which n-best lists are ordered.
+    /// Length-normalised log-probability, by which n-best lists are ordered.
     pub score: f64,
-    /// Its log-probability.
+    /// Log-probability.
     pub log_probability: f64,
-    /// How many tokens that is of, the `</s>` of each part counted.
+    /// Number of its tokens, with the `</s>` of each part.
     #[serde(skip)]
     pub length: usize,
-    /// Whether it, or a part of it, ends only because it had reached the maximum length.
+    /// Whether it, or a part of it, ends only because it reached the maximum length.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
     /// Its tokens.
     #[serde(skip)]
     pub tokens: Vec<u32>,
-    /// Which source tokens they were made from, where that was asked for.
+    /// Alignment with source tokens, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alignment: Option<AlignedTokens>,
 }
 
-/// Byte fallback lets a model spell a line break; output is one line a sentence.
+/// Replaces line breaks: byte fallback lets a model spell them, but output is one line a sentence.
 pub fn single_line(text: String) -> String {
     if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ") } else { text }
 }

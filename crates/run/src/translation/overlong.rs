@@ -9,54 +9,54 @@ use taper_model::ModelConfig;
 use super::punctuation::{ends_phrase, ends_sentence};
 use crate::items::BadItem;
 
-/// The most bytes of a line that are tokenised at once to count its tokens.
+/// Number of bytes of a line that are tokenised at once to count its tokens.
 const PIECE: usize = 1 << 16;
 
-/// How many tokens a line may have, and what happens to one with more.
+/// Token limit of a line, and treatment of longer lines.
 #[derive(Debug, Clone, Copy)]
 pub struct LineLimit {
-    /// What happens to a line with more tokens.
+    /// Treatment of a longer line.
     pub rule: OverlongRule,
-    /// Tokens that a line may have.
+    /// Largest number of tokens of a line.
     pub tokens: usize,
-    /// Whether the model has positions for no more, so that no option allows more.
+    /// Whether the model has no more positions, so that no option allows more.
     pub by_positions: bool,
 }
 
-/// What becomes of a line with more tokens than training saw.
+/// Treatment of a line with more tokens than training saw.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OverlongRule {
-    /// It is translated in parts, divided at the end of a sentence or phrase where there is one.
+    /// Translate it in parts, divided at the end of a sentence or phrase if there is one.
     #[default]
     Split,
-    /// Its beginning is translated.
+    /// Translate its beginning.
     Cut,
-    /// It is refused.
+    /// Refuse it.
     Error,
 }
 
-/// What was done to an overlong line.
+/// Treatment that an overlong line received.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Overlong {
-    /// Tokens of the line.
+    /// Number of tokens of the line.
     pub tokens: usize,
-    /// Tokens that it may have.
+    /// Largest number of tokens allowed.
     pub limit: usize,
-    /// What was done.
+    /// Rule that was applied.
     pub rule: OverlongRule,
-    /// How many parts were translated.
+    /// Number of parts that were translated.
     pub parts: usize,
 }
 
 impl LineLimit {
-    /// Lines of at most `tokens` tokens, and what happens to longer ones.
+    /// Limit of `tokens` tokens, with a rule for longer lines.
     #[must_use]
     pub fn new(rule: OverlongRule, tokens: usize) -> Self {
         Self { rule, tokens, by_positions: false }
     }
 
-    /// The same, and no more than a model of this shape has positions for.
+    /// Lowers the limit to the positions of a model of this shape.
     pub fn within(self, model: &ModelConfig) -> Self {
         // `</s>` takes one of them.
         match model.longest_encoded().map(|(positions, _)| positions.saturating_sub(1)) {
@@ -65,12 +65,12 @@ impl LineLimit {
         }
     }
 
-    /// The parts of line `number` that are to be translated, and what was done if it was too long.
-    /// `control` knows the line by 0, and is asked between its parts; a line that it cancels has
-    /// only the parts until then.
+    /// Parts of line `number` to translate, and the treatment if it was too long. `control` knows
+    /// the line by 0, and is checked between its parts; a cancelled line has only the parts until
+    /// then.
     ///
     /// # Errors
-    /// [`BadItem`] for an overlong line, when the rule is to refuse; and when the tokenizer fails.
+    /// [`BadItem`] for an overlong line, if the rule is to refuse; and when the tokenizer fails.
     pub fn apply<'a>(
         &self,
         tokenizer: &Tokenizer,
@@ -79,7 +79,7 @@ impl LineLimit {
         control: &dyn Control,
     ) -> Result<(Vec<&'a str>, Option<Overlong>)> {
         let in_line = || format!("line {number}");
-        // A token spells at least a byte, and normalisation makes at most eleven of one (NFKC, of
+        // A token spells at least one byte, and normalisation makes at most eleven of one (NFKC, of
         // U+FDFA).
         if line.len().saturating_mul(11) < self.tokens {
             return Ok((vec![line], None));
@@ -88,7 +88,7 @@ impl LineLimit {
         if count(tokenizer, line).with_context(in_line)? <= self.tokens {
             return Ok((vec![line], None));
         }
-        // Blanks around it are no part of it.
+        // Surrounding blanks do not belong to it.
         let mut rest = line.trim();
         let tokens = count(tokenizer, rest).with_context(in_line)?;
         if tokens <= self.tokens {
@@ -122,7 +122,7 @@ impl LineLimit {
         Ok((parts, Some(overlong)))
     }
 
-    /// What allows more tokens: the `option`, unless the model has no positions for them.
+    /// Way to allow more tokens: the `option`, unless the model has no positions for them.
     pub fn more_by<'a>(&self, option: &'a str) -> &'a str {
         if self.by_positions {
             "shorten it: the model has positions for no more (model.max_positions, or the length \
@@ -132,17 +132,17 @@ impl LineLimit {
         }
     }
 
-    /// Where to divide `text`: at the last end of a sentence that keeps the first part within the
-    /// limit, else of a phrase, else of a word, else within a word. Ends of sentences and
-    /// phrases count only in the second half of what fits, so that parts stay few.
+    /// Place to divide `text`: the last end of a sentence that keeps the first part within the
+    /// limit, else of a phrase, else of a word, else within a word. Ends of sentences and phrases
+    /// count only in the second half of what fits, so that parts stay few.
     fn divide(&self, tokenizer: &Tokenizer, text: &str) -> Result<usize> {
         let mut ends = text.char_indices().map(|(at, character)| at + character.len_utf8());
         let mut within: Vec<usize> = Vec::new();
         let tokens_until =
             |end: usize| Ok::<_, anyhow::Error>(tokenizer.encode(&text[..end])?.len());
         // The longest beginning that fits: tokens grow with length but for rare merges across the
-        // end. Of a long text only as much is looked at as that takes, or each part would
-        // cost as much as all that is left.
+        // end. Only as much of a long text is examined as necessary, or each part would cost as
+        // much as the whole rest.
         let (mut fits, mut tokens_that_fit) = (1, 0);
         let (mut exceeds, mut tokens_in_excess) = (self.tokens + self.tokens / 4 + 2, 0);
         while tokens_in_excess == 0 {
@@ -156,8 +156,8 @@ impl LineLimit {
                 tokens => (fits, tokens_that_fit, exceeds) = (within.len(), tokens, 2 * exceeds),
             }
         }
-        // Where tokens are of about one length, the place can be told from their number; where they
-        // are not, by halves.
+        // If tokens are of about equal length, the place follows from their number; otherwise, by
+        // bisection.
         let mut by_halves = false;
         while exceeds - fits > 1 {
             let width = exceeds - fits;
@@ -188,7 +188,7 @@ impl LineLimit {
     }
 }
 
-/// The number of tokens of a text, whatever its length.
+/// Number of tokens of a text of any length.
 ///
 /// # Errors
 /// When the tokenizer fails.
@@ -196,14 +196,14 @@ pub fn count_tokens(tokenizer: &Tokenizer, text: &str) -> Result<usize> {
     count(tokenizer, text)
 }
 
-/// The number of tokens of a text, which is taken piece by piece: a tokenizer needs hundreds of
-/// bytes for each byte of its text. Pieces end at a space, which no token crosses; where there is
-/// none for long, the count may be off by the tokens at the cut.
+/// Number of tokens of a text, read piece by piece: a tokenizer needs hundreds of bytes for each
+/// byte of its text. Pieces end at a space, which no token crosses; without a space for long, the
+/// count may be off by the tokens at the cut.
 fn count(tokenizer: &Tokenizer, text: &str) -> Result<usize> {
     pieces(text).try_fold(0, |tokens, piece| Ok(tokens + tokenizer.encode(piece)?.len()))
 }
 
-/// The tokens of a text, taken piece by piece as [`count`] takes it.
+/// Tokens of a text, read piece by piece like in [`count`].
 ///
 /// # Errors
 /// When the tokenizer fails.
@@ -215,7 +215,7 @@ pub(crate) fn encode_long(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>>
     Ok(tokens)
 }
 
-/// A text in pieces of at most [`PIECE`] bytes, divided before a space where there is one.
+/// Divides a text into pieces of at most [`PIECE`] bytes, before a space if there is one.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -322,7 +322,7 @@ mod tests {
             error
         };
         assert!(refusal(limit(OverlongRule::Error, 3)).ends_with("or raise --max-source-tokens"));
-        // No option gives a model positions.
+        // No option gives a model more positions.
         let positions = |max_positions| ModelConfig {
             positions: Positions::Learned,
             max_positions,
@@ -375,7 +375,8 @@ mod tests {
             count(&tokenizer, &words).expect("counts"),
             tokenizer.encode(&words).expect("encodes").len()
         );
-        // Half a minute where each part costs what is left of the line, a moment where it does not.
+        // Takes half a minute if each part costs as much as the rest of the line, a moment
+        // otherwise.
         for text in [
             words,
             "x".repeat(1 << 18),

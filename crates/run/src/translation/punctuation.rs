@@ -1,19 +1,19 @@
-//! Where sentences and phrases end, and how parts of a text are joined, in scripts with and without
+//! Ends of sentences and phrases, and joining of parts of a text, in scripts with and without
 //! spaces.
 
-/// Whether a sentence ends with `before`, where `after` follows.
+/// Whether a sentence ends between `before` and `after`.
 pub(super) fn ends_sentence(before: &str, after: char) -> bool {
     ends_with_one_of("。！？", ".!?…", before, after)
 }
 
-/// Whether a phrase ends with `before`, where `after` follows.
+/// Whether a phrase ends between `before` and `after`.
 pub(super) fn ends_phrase(before: &str, after: char) -> bool {
     ends_with_one_of("，；：、", ",;:", before, after)
 }
 
-/// Whether the text before a place ends with one of two kinds of marks, and with the quotation
-/// marks and brackets that close behind it: with one of the `full_width` marks wherever nothing
-/// more closes, with one of the others where a blank follows.
+/// Whether the text before a place ends with one of two kinds of marks, and with closing quotation
+/// marks and brackets after it. One of the `full_width` marks counts unless more closing marks
+/// follow, one of the others only if a blank follows.
 fn ends_with_one_of(full_width: &str, marks: &str, before: &str, after: char) -> bool {
     let closes = |character: char| "”’」』》〉】〕）］｝)]}»".contains(character);
     // Marks that begin a quotation in one language and end it in another: before a blank they end
@@ -29,11 +29,11 @@ fn ends_with_one_of(full_width: &str, marks: &str, before: &str, after: char) ->
     }
 }
 
-/// The translations of parts as one, with a space between them unless the script has none.
+/// Joins the translations of parts, with a space between them unless the script has none.
 pub(super) fn join(parts: &[&str]) -> String {
     let mut text = String::new();
     for part in parts.iter().filter(|part| !part.is_empty()) {
-        // Of a quotation mark the script is that of what stands beside it.
+        // The script of a quotation mark is that of its neighbour.
         let (left, right) = (
             text.chars().rev().find(|&mark| !is_shared(mark)),
             part.chars().find(|&mark| !is_shared(mark)),
@@ -46,12 +46,13 @@ pub(super) fn join(parts: &[&str]) -> String {
     text
 }
 
-/// Chinese and Japanese characters and their punctuation.
+/// Whether a character is Chinese or Japanese, or their punctuation.
 fn is_cjk(character: char) -> bool {
     matches!(character, '\u{3000}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{ff00}'..='\u{ffef}' | '\u{20000}'..='\u{3ffff}')
 }
 
-/// Dashes, quotation marks and the ellipsis, which Chinese and Japanese share with other scripts.
+/// Whether a character is a dash, quotation mark or ellipsis, which Chinese and Japanese share with
+/// other scripts.
 fn is_shared(character: char) -> bool {
     matches!(character, '\u{2014}' | '\u{2018}'..='\u{201d}' | '\u{2026}')
 }

@@ -15,29 +15,28 @@ const _: () = assert!(
     taper_data::PAD == taper_decoding::PAD && taper_data::UNKNOWN == taper_decoding::UNKNOWN
 );
 
-/// A text to translate: a line, or a part of one that is too long.
+/// Text to translate: a line, or a part of one that is too long.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TextPart<'a> {
     /// The text.
     pub(crate) source: &'a str,
-    /// What its translations must begin with; empty for anything.
+    /// Prefix of all its translations; may be empty.
     pub(crate) prefix: &'a str,
-    /// The number of its line, from 1.
+    /// Number of its line, from 1.
     pub(crate) line: usize,
-    /// Which part of the line it is, from 0.
+    /// Index of the part in its line, from 0.
     pub(crate) part: u64,
 }
 
 impl TextPart<'_> {
-    /// What tells its draws from those of other texts. They must not depend on how many parts the
-    /// lines before it have.
+    /// Number that distinguishes its random draws from those of other texts. They must not depend
+    /// on the number of parts of earlier lines.
     fn number(&self) -> u64 {
         self.line as u64 | self.part << 40
     }
 }
 
-/// Source ids as the model expects them: tokens and `</s>`. A line of nothing
-/// but spaces counts as empty.
+/// Source ids for the model: tokens and `</s>`. A line of only spaces counts as empty.
 ///
 /// # Errors
 /// When the tokenizer fails.
@@ -55,12 +54,12 @@ pub fn encode_sources<S: AsRef<str> + Sync>(
     Ok(ids)
 }
 
-/// Translates `texts`; the answer has their order, best translation first.
-/// An empty text gives one empty translation, and one that `control` cancels none. `progress` is
-/// called with the sentences done so far.
+/// Translates `texts` in order, with the best translation of each first. An empty text has one
+/// empty translation, and a cancelled one has none. `progress` is called with the number of
+/// sentences done so far.
 ///
 /// # Errors
-/// When the search or the tokenizer fails, or a prefix is none that [can be](check_prefix).
+/// When the search or the tokenizer fails, or a prefix is not [possible](check_prefix).
 pub(crate) fn translate<M: StepModel>(
     model: &M,
     tokenizers: &TokenizerPair,
@@ -95,8 +94,8 @@ pub(crate) fn translate<M: StepModel>(
         .collect()
 }
 
-/// Refuses a prefix of a line that no translation can begin with, of a model whose outputs have at
-/// most `longest` tokens.
+/// Refuses a prefix of a line that no translation can have, for a model whose outputs have at most
+/// `longest` tokens.
 ///
 /// # Errors
 /// With the number of the line.
@@ -125,7 +124,7 @@ pub(super) fn check_prefix(
     }
 }
 
-/// What a search has found, as text.
+/// Converts a result of the search to text.
 ///
 /// # Errors
 /// When the tokenizer fails.
@@ -141,11 +140,11 @@ pub(crate) fn as_text(hypothesis: Hypothesis, tokenizers: &TokenizerPair) -> Res
     })
 }
 
-/// The best translation of each of `texts` under each of `lengths`, a length penalty and a length
+/// Best translation of each of `texts` under each of `lengths`, a length penalty and a length
 /// reward in place of those of `config`.
 ///
 /// # Errors
-/// As [`translate`].
+/// See [`translate`].
 pub(crate) fn translate_under<M: StepModel>(
     model: &M,
     tokenizers: &TokenizerPair,
@@ -164,8 +163,8 @@ pub(crate) fn translate_under<M: StepModel>(
     found.into_iter().map(|under| under.into_iter().map(text).collect()).collect()
 }
 
-/// The error of `action` with the number of a line, counted from 1, where the search has the index
-/// of a sentence.
+/// Error of `action` with the number of a line, counted from 1, in place of the search's index of a
+/// sentence.
 pub fn by_line(
     mut error: DecodingError,
     action: &str,

@@ -1,4 +1,4 @@
-//! How lines are translated.
+//! Settings of translation.
 
 use std::path::PathBuf;
 
@@ -7,26 +7,26 @@ use taper_decoding::{AlignedAttention, DecodingConfig};
 use super::OverlongRule;
 use crate::config::RunConfig;
 
-/// How lines are translated.
+/// Settings for translating lines.
 #[derive(Debug, Clone)]
 pub struct TranslationSettings {
     /// The search.
     pub decoding: DecodingConfig,
-    /// What becomes of a line with too many tokens.
+    /// Treatment of a line with too many tokens.
     pub overlong: OverlongRule,
-    /// The most tokens of a line. A model that has positions for fewer allows no more than those.
+    /// Largest number of tokens of a line. A model with fewer positions lowers it.
     pub max_source_tokens: usize,
-    /// Runs or checkpoint folders that decide together with the run; they need its tokenizer.
+    /// Runs or checkpoint folders that form an ensemble with the run; they need its tokenizer.
     pub ensemble: Vec<PathBuf>,
-    /// Whose weights are read as an alignment.
+    /// Attention whose weights are read as an alignment.
     pub aligned_by: AlignedAttention,
-    /// What is computed beside the text of the best translation.
+    /// Results that are computed beside the text of the best translation.
     pub detail: Detail,
 }
 
 impl TranslationSettings {
-    /// Those of a run of the recipe `config`: its search, and lines in parts of the length that it
-    /// was trained on.
+    /// Settings of a run of the recipe `config`: its search, and parts of overlong lines of the
+    /// length in training.
     #[must_use]
     pub fn of(config: &RunConfig) -> Self {
         Self {
@@ -40,8 +40,8 @@ impl TranslationSettings {
     }
 }
 
-/// Whose weights are read as an alignment of a run of the recipe `config`: those of the head that
-/// was guided, if one was.
+/// Attention whose weights are read as an alignment in a run of the recipe `config`: the guided
+/// head, if there is one.
 #[must_use]
 fn aligned_by(config: &RunConfig) -> AlignedAttention {
     let guided = config.training.guided_alignment.guidance();
@@ -51,19 +51,19 @@ fn aligned_by(config: &RunConfig) -> AlignedAttention {
     })
 }
 
-/// What is computed of a line beside its best translation. The rest is not computed, or not kept.
+/// Results for a line beside its best translation. Others are not computed, or not kept.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Detail {
-    /// Every translation that is found, not only the best.
+    /// Whether to return every translation, not only the best.
     pub all: bool,
-    /// The alignment of each.
+    /// Whether to align each translation.
     pub alignments: bool,
-    /// Its tokens and weights too, not only its pairs.
+    /// Whether an alignment has tokens and weights too, not only pairs.
     pub weights: bool,
 }
 
-/// The same settings for the best translation alone: the first that a search returns, and the best
-/// of all that are drawn.
+/// Settings for the best translation alone: the first that a search returns, and the best of all
+/// samples.
 pub fn for_the_best(config: &DecodingConfig) -> DecodingConfig {
     let n_best = if config.sampling.is_active() { config.n_best } else { 1 };
     DecodingConfig { n_best, ..config.clone() }

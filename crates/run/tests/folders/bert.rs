@@ -73,7 +73,7 @@ fn transformers_agrees_on_classification_and_texts_get_its_labels() {
     let error = relative(&logits, &expected["logits"]);
     assert!(error < 1e-5, "logits {error}");
 
-    // Texts in, with the tokenizer of the folder: what spells a special token is text.
+    // Texts in, with the tokenizer of the folder: spelled special tokens are text.
     let texts =
         ["The seagulls sail on.", "Nothing is lost!", "Sailing, sailing; [MASK] and 7 ships"];
     let tokenizer = run.tokenizers.target();
@@ -83,7 +83,7 @@ fn transformers_agrees_on_classification_and_texts_get_its_labels() {
     let reads = tokenizer.with_spelled(SpelledSpecial::Read);
     assert_eq!(rows[2][1..rows[2].len() - 1], reads.encode(texts[2]).unwrap());
     let texts: Vec<String> = texts[..2].iter().map(|&text| text.to_owned()).collect();
-    // The last row is a pair: a tab tells.
+    // The last row is a pair, divided by a tab.
     let texts = [texts, vec!["Nothing is lost!\tCafé unlost".to_owned()]].concat();
     let found: Vec<_> =
         predict(&run, &texts, |_| {}).unwrap().into_iter().map(Result::unwrap).collect();
@@ -250,8 +250,8 @@ fn classes_that_are_told_from_a_mean_are_no_bert() {
 fn older_files_and_those_without_a_head_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let source = changed(&golden(), folder.path(), &|_| {});
-    // gamma and beta of norms, and second copies of what is tied; no head for the next sentence,
-    // though the pooler that it reads from is there.
+    // gamma and beta of norms, and second copies of tied tensors; no head for the next sentence,
+    // though the pooler from which it reads is there.
     rewrite(&source, |weights| {
         let embedding = weights["bert.embeddings.word_embeddings.weight"].clone();
         weights.insert("cls.predictions.decoder.weight".to_owned(), embedding);

@@ -1,4 +1,4 @@
-//! Files of weights in all their forms: types, shards, what PyTorch saves, and what is refused.
+//! Files of weights in all their forms: types, shards, files saved by PyTorch, and refused ones.
 
 use std::collections::HashMap;
 use std::fs;
@@ -31,7 +31,7 @@ fn says(change: &dyn Fn(&Path)) -> String {
     refusal::<LanguageModel>(&golden("gpt2"), change)
 }
 
-/// Writes a safetensors file by hand: values of any type, and heads that are not as they should be.
+/// Writes a safetensors file by hand, with values of any type and invalid headers.
 fn write_raw(path: &Path, head: &str, values: &[u8]) {
     let bytes = [&(head.len() as u64).to_le_bytes()[..], head.as_bytes(), values].concat();
     fs::write(path, bytes).unwrap();
@@ -57,7 +57,7 @@ fn add(folder: &Path, name: &str, dtype: &str, shape: &[usize], values: &[u8]) {
     write_raw(&folder.join(WEIGHTS), &json!(head).to_string(), &bytes);
 }
 
-/// What is done to a folder.
+/// Change to a folder.
 type Change<'a> = &'a dyn Fn(&Path);
 
 /// Divides the weights of a folder into as many files as there are tensors.
@@ -253,7 +253,7 @@ fn an_index_leads_nowhere_else() {
     assert!(error.contains("model-0.safetensors has too"), "{error}");
 }
 
-/// Puts what PyTorch saved in place of the weights, changed.
+/// Replaces the weights by a file saved by PyTorch, changed.
 fn pickled(path: &Path, change: impl Fn(&mut Vec<u8>)) {
     fs::remove_file(path.join(WEIGHTS)).unwrap();
     let mut bytes = fs::read(golden("gpt2-pytorch").join(PICKLED)).unwrap();
@@ -277,7 +277,7 @@ fn damage_to_what_pytorch_saves_is_refused() {
         let source = changed(&golden("gpt2"), folder.path(), &|path| {
             pickled(path, |bytes| bytes[at] ^= 0x55);
         });
-        // Refused or read: without a panic.
+        // Refused or read, but without a panic.
         let _ = imported::<LanguageModel>(&source, &folder.path().join("run"));
     }
 }

@@ -55,7 +55,7 @@ fn an_imported_model_scores_chooses_and_generates_in_its_own_vocabulary() {
     let folder = tempfile::tempdir().unwrap();
     let run = imported(&golden(), &folder.path().join("run")).unwrap();
     let Expected { tensors, rows } = expected();
-    // Each text begins after the end of another one, as the golden rows do.
+    // Each text begins after the end of another one, like the golden rows.
     let texts: Vec<String> =
         rows.iter().map(|row| run.tokenizers.target().decode(&row[1..]).unwrap()).collect();
     let scorer = TextScorer::new(&run).unwrap();
@@ -77,7 +77,7 @@ fn an_imported_model_scores_chooses_and_generates_in_its_own_vocabulary() {
             at += 1;
         }
     }
-    // A continuation is what the whole has more than the prompt.
+    // A continuation is the part of the whole after the prompt.
     let choices = ["!".to_owned(), " the sea!".to_owned()];
     let chosen = scorer.choices("The sea,", &choices).unwrap();
     let whole = scored(&["The sea, the sea!".to_owned()]);
@@ -87,7 +87,7 @@ fn an_imported_model_scores_chooses_and_generates_in_its_own_vocabulary() {
     let higher = usize::from(chosen.log_probabilities[1] > chosen.log_probabilities[0]);
     assert_eq!(chosen.best, higher);
     let long = "sea ".repeat(40);
-    // What is wrong with some is told in their places, and the others are scored.
+    // Faults of some are reported in their places, and the others are scored.
     let found = scorer.texts(&[String::new(), "The sea".to_owned(), long], |_| {}).unwrap();
     let error = format!("{:#}", found[0].as_ref().unwrap_err());
     assert!(error.contains("line 1: is empty"), "{error}");
@@ -125,13 +125,13 @@ fn an_imported_model_scores_chooses_and_generates_in_its_own_vocabulary() {
         all.strip_prefix(prompt).unwrap().to_owned()
     });
     assert_eq!(text.tokens, ids.len() - before);
-    // Of a text that was cut, the end is no part.
+    // The end does not belong to a text that was cut.
     assert!(text.truncated && text.tokens == 6, "{text:?}");
     assert!((text.log_probability - total).abs() < 1e-4, "{} {total}", text.log_probability);
 }
 
-/// `<|endoftext|>` in a prompt and in a text to be scored is what ends a document, where it is asked
-/// for; without that it is text.
+/// `<|endoftext|>` in a prompt and in a scored text ends a document if that is requested; otherwise
+/// it is text.
 #[test]
 fn the_end_of_a_text_can_be_written() {
     let folder = tempfile::tempdir().unwrap();
@@ -157,7 +157,7 @@ fn the_end_of_a_text_can_be_written() {
     let scorer = TextScorer::new(&run).unwrap();
     let ids = scorer.read(text).unwrap();
     assert_eq!(ids.iter().filter(|&&id| id == end).count(), 2);
-    // A text that ended has the probability of its tokens and of the end behind them.
+    // A text that ended has the probability of its tokens and of the end after them.
     let ended = scorer.texts(&["The sea<|endoftext|>".to_owned()], |_| {}).unwrap();
     let alone = scorer.texts(&["The sea".to_owned()], |_| {}).unwrap();
     let (ended, alone) = (ended[0].as_ref().unwrap(), alone[0].as_ref().unwrap());

@@ -1,5 +1,5 @@
-//! Folders of the library Transformers: the same outputs, losses and gradients, the same bytes after
-//! a round trip, and folders that are refused. The golden files are made by `scripts/golden`.
+//! Folders of the library Transformers: equal outputs, losses and gradients, equal bytes after a
+//! round trip, and folders that are refused. The golden files are made by `scripts/golden`.
 
 mod bert;
 mod files;
@@ -56,7 +56,7 @@ fn tensors(path: PathBuf) -> HashMap<String, Tensor> {
     candle_core::safetensors::load(path, &Device::Cpu).unwrap()
 }
 
-/// Rows that lie one after another.
+/// Joins rows one after another.
 fn rows(ids: &Tensor, lengths: &Tensor) -> Vec<Vec<u32>> {
     let ids: Vec<u32> = ids.to_vec1().unwrap();
     let mut rest = ids.as_slice();
@@ -69,7 +69,7 @@ fn rows(ids: &Tensor, lengths: &Tensor) -> Vec<Vec<u32>> {
     rows
 }
 
-/// The gradients of the loss of `batch`, flat, and the mean of what is minimised.
+/// Gradients of the loss of `batch`, flat, and the mean of the minimised value.
 fn trained(model: &impl Model, batch: &Batch) -> (f64, Tensor) {
     let scale = 1.0 / batch.tokens() as f64;
     let pass = Pass::train(1, 1, 0);
@@ -80,8 +80,8 @@ fn trained(model: &impl Model, batch: &Batch) -> (f64, Tensor) {
 }
 
 /// Exports a run that was imported from the golden folder `source`: `whole` files have the same
-/// bytes, what `keyed` ones say is there too. Then exports `gradients` in place of the weights, so
-/// that they get the names of Transformers, and compares them.
+/// bytes, `keyed` ones the same keys. Then exports `gradients` in place of the weights, so that
+/// they get the names of Transformers, and compares them.
 fn check_round_trip<M: TaskModel>(
     run: &LoadedRun<M>,
     source: &Path,
@@ -99,7 +99,7 @@ fn check_round_trip<M: TaskModel>(
     for file in keyed {
         let theirs = json_of(source.join(file));
         for (key, value) in json_of(out.join(file)).as_object().unwrap() {
-            // What is left out there has its default.
+            // Omitted keys have their defaults.
             assert!(theirs.get(key).is_none_or(|theirs| value == theirs), "{file}: {key}");
         }
     }
@@ -111,8 +111,8 @@ fn check_round_trip<M: TaskModel>(
     assert_eq!(stored, ours.len(), "the file has other parameters");
     for (name, gradient) in ours {
         let theirs = &expected[&format!("grad.{name}")];
-        // A softmax ignores a constant: the gradients of the bias of keys, and of what is added to
-        // the logits of all places of a text alike, are rounding, in both.
+        // A softmax ignores a constant: in both, the gradients of the bias of keys, and of a value
+        // added to the logits of all places of a text alike, are rounding errors.
         let last_norm = "bert.encoder.layer.1.output.LayerNorm.bias";
         let is_added_to_all = expected.contains_key("grad.qa_outputs.bias")
             && ["qa_outputs.bias", last_norm].contains(&name.as_str());
@@ -146,7 +146,7 @@ fn rewrite(path: &Path, change: impl Fn(&mut HashMap<String, Tensor>)) {
     candle_core::safetensors::save(&weights, path.join(WEIGHTS)).unwrap();
 }
 
-/// What an import says of a copy of the golden folder `source` that was changed.
+/// Error of importing a changed copy of the golden folder `source`.
 fn refusal<M: TaskModel>(source: &Path, change: &dyn Fn(&Path)) -> String {
     let folder = tempfile::tempdir().unwrap();
     let changed = changed(source, folder.path(), change);

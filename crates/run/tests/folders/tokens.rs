@@ -1,5 +1,5 @@
-//! What a folder says of its tokens: ends, beginnings, rows that no token has, vocabularies of slow
-//! tokenizers, and what an export gives back or writes for a tokenizer of ours.
+//! Tokens of a folder: ends, beginnings, rows without a token, vocabularies of slow tokenizers, and
+//! the files of an export, for these and for a tokenizer of ours.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use super::{CONFIG, WEIGHTS, golden, imported, json_of, refusal, set, tensors};
 const TOKENIZER: &str = "tokenizer.json";
 const EMBEDDING: &str = "transformer.wte.weight";
 
-/// A copy of the golden folder `name` in `folder`, as `change` leaves it.
+/// Copies the golden folder `name` to `folder`, and applies `change`.
 fn changed(name: &str, folder: &Path, change: impl Fn(&Path)) -> PathBuf {
     let copy = folder.join(name);
     fs::create_dir_all(&copy).unwrap();
@@ -37,7 +37,7 @@ fn gpt2(change: impl Fn(&Path)) -> LoadedRun<LanguageModel> {
     imported(&source, &folder.path().join("run")).unwrap()
 }
 
-/// Goes on with a text by the likeliest tokens, or by drawn ones.
+/// Continues a text by the likeliest tokens, or by sampled ones.
 fn written(run: &LoadedRun<LanguageModel>, tokens: usize, temperature: f64) -> GeneratedText {
     let mut settings = GenerationSettings::of(&run.config);
     settings.max_tokens = tokens;
@@ -83,7 +83,7 @@ fn any_end_of_the_folder_ends_a_text() {
     let tokens = continuation(&plain, 12);
     let at = (1..12).find(|&at| !tokens[..at].contains(&tokens[at])).expect("two tokens");
     let tokenizer = plain.tokenizers.target();
-    // An end that is no special token is text too, as it is in Transformers.
+    // An end that is not a special token is text too, like in Transformers.
     let expected = tokenizer.decode(&tokens[..=at]).unwrap();
     let ends = json!([270, tokens[at]]);
     let other = json!(tokens[0]);
@@ -113,11 +113,11 @@ fn any_end_of_the_folder_ends_a_text() {
             ids.push(token);
         }
         assert!((text.log_probability - total).abs() < 1e-4, "{named}");
-        // What is an end is text all the same where text spells it.
+        // An end token is text all the same if a text spells it.
         let again = run.tokenizers.target().encode(&expected).unwrap();
         assert_eq!(run.tokenizers.target().decode(&again).unwrap(), expected, "{named}");
     }
-    // An id that is for another vocabulary, as Transformers' defaults are, names no token.
+    // An id for another vocabulary, like Transformers' defaults, names no token.
     let run = gpt2(|path| set(path.join(CONFIG), "eos_token_id", &json!(50256)));
     assert_eq!(run.tokenizers.target().end(), 271);
     let says = |change: &dyn Fn(&Path)| refusal::<LanguageModel>(&golden("gpt2"), change);
@@ -133,7 +133,7 @@ fn any_end_of_the_folder_ends_a_text() {
     assert!(error.contains("generation_config.json: not an object"), "{error}");
 }
 
-/// Spells a token of the folder's tokenizer otherwise.
+/// Changes the spelling of a token of the folder's tokenizer.
 fn respell(folder: &Path, token: &str, other: &str) {
     let path = folder.join(TOKENIZER);
     let text = fs::read_to_string(&path).unwrap();
@@ -156,7 +156,7 @@ fn ends_and_beginnings_may_be_spelled_in_any_way() {
         assert!(!ids.contains(&271), "{spelling}");
         assert_eq!(run.tokenizers.target().decode(&ids).unwrap(), spelling);
     }
-    // A text is scored behind what begins texts.
+    // A text is scored after the tokens that begin texts.
     let begun = gpt2(|path| set(path.join(CONFIG), "bos_token_id", &json!(40)));
     let tokenizer = begun.tokenizers.target();
     assert_eq!((tokenizer.end(), tokenizer.special_tokens().start), (271, Some(40)));
@@ -195,7 +195,7 @@ fn rows_that_no_token_has_are_kept_and_never_drawn() {
     let tokenizer = run.tokenizers.target();
     assert_eq!((tokenizer.vocabulary_size(), run.model.vocabulary()), (320, 320));
     assert_eq!(tokenizer.ids_without_token(), (272..320).collect::<Vec<u32>>());
-    // They have most of the probability, which counts in what is left to tokens.
+    // They have most of the probability, which counts in the probabilities of tokens.
     let prompt = tokenizer.encode("The sea").unwrap();
     let all = after(&run, &prompt);
     assert!(likeliest(&all) >= 272);
@@ -217,7 +217,7 @@ fn rows_that_no_token_has_are_kept_and_never_drawn() {
     };
     assert!(embedding(&out) == embedding(&source));
 
-    // A BERT: no row stands in for a token, and all of them come back.
+    // A BERT: no row replaces a token, and all of them come back.
     let source = changed("bert", folder.path(), |path| {
         let mut weights = tensors(path.join(WEIGHTS));
         for (name, shape) in [
@@ -362,7 +362,7 @@ fn what_a_folder_came_with_is_given_back() {
         let [ours, theirs] = [&out, &source].map(|folder| fs::read(folder.join(file)).unwrap());
         assert!(ours == theirs, "{file}");
     }
-    // Transformers puts what a tokenizer is made with above what stands in its file.
+    // In Transformers the arguments of a tokenizer take precedence over its file.
     let other = changed("bert", folder.path(), |path| {
         fs::write(path.join("tokenizer_config.json"), cased).unwrap();
     });
@@ -384,13 +384,13 @@ fn what_a_folder_came_with_is_given_back() {
     assert_eq!(fs::read_to_string(out.join("generation_config.json")).unwrap(), ends);
     let config = json_of(out.join(CONFIG));
     assert_eq!((&config["eos_token_id"], &config["pad_token_id"]), (&json!(271), &json!(270)));
-    // What names the class of the tokenizer is written where it was missing.
+    // The name of the tokenizer's class is added if it was missing.
     let written = json_of(out.join("tokenizer_config.json"));
     assert_eq!(written["tokenizer_class"], "PreTrainedTokenizerFast");
     assert_eq!((&written["eos_token"], &written["model_max_length"]), (&json!("&"), &json!(40)));
 }
 
-/// A run of a task with a model of Transformers' shape that has learnt nothing.
+/// Untrained run of a task with a model of Transformers' shape.
 fn untrained<M: TaskModel>(
     folder: &Path,
     task: Task,
@@ -449,7 +449,7 @@ fn tokenizers_of_ours_are_exported_so_that_their_tokens_are_known() {
             assert_eq!(config["model_max_length"], 64);
             assert_eq!(config["model_input_names"], json!(["input_ids", "attention_mask"]));
             assert_eq!(config["clean_up_tokenization_spaces"], false);
-            // Text that spells a special token is text, as it is here.
+            // Text that spells a special token is text, like here.
             assert_eq!(config["split_special_tokens"], true);
             let names = json_of(out.join("special_tokens_map.json"));
             for (role, token) in
@@ -468,7 +468,7 @@ fn tokenizers_of_ours_are_exported_so_that_their_tokens_are_known() {
                 assert_eq!(keys["eos_token_id"], 3, "{kind}, {file}");
                 assert_eq!(keys["pad_token_id"], 0, "{kind}, {file}");
             }
-            // What is imported again begins, ends and cuts texts as it did.
+            // After another import, texts begin, end and are cut as before.
             let again: LoadedRun<LanguageModel> = imported(&out, &out.join("run")).unwrap();
             let text = "the sea, the se\u{e4}";
             assert_eq!(scored(&again, text), scored(&run, text), "{kind}");

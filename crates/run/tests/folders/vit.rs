@@ -15,7 +15,7 @@ use super::{
     CONFIG, WEIGHTS, changed, check_round_trip, refusal, relative, rewrite, set, tensors, trained,
 };
 
-/// The settings of what becomes of images before.
+/// File of the settings of image preparation.
 const PROCESSOR: &str = "preprocessor_config.json";
 
 fn golden() -> PathBuf {
@@ -60,7 +60,7 @@ fn attention_is_rolled_out_over_the_layers() {
     let expected = tensors(golden().join("expected.safetensors"));
     let values = run.model.shape().values();
     let images: Vec<u32> = expected["images"].to_vec1().unwrap();
-    // (1 + A₂) / 2 · (1 + A₁) / 2 of what Transformers gives, of the first image.
+    // (1 + A₂) / 2 · (1 + A₁) / 2 of Transformers' attention, for the first image.
     let mixed = |layer: usize| {
         let of_heads = expected[&format!("attention.{layer}")].get(0).unwrap();
         let identity = Tensor::eye(10, DType::F32, &Device::Cpu).unwrap();

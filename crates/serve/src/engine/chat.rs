@@ -1,9 +1,9 @@
-//! How a language model wants a conversation to be written: the template of its folder.
+//! Chat templates: the form in which a language model reads a conversation.
 //!
 //! Templates are those of the library Transformers: Jinja with its loop controls, blocks without
 //! their line ends, Python's methods of strings, lists and dictionaries, `raise_exception`,
-//! `strftime_now`, `tojson` and `{% generation %}`. A template comes with a model of somebody else,
-//! so what it may take is bounded.
+//! `strftime_now`, `tojson` and `{% generation %}`. A template may come with a foreign model, so
+//! its resources are bounded.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,24 +19,24 @@ use taper_data::{Tokenizer, read_regular};
 
 use crate::error::Refusal;
 
-/// The file of a template by itself.
+/// File of a template alone.
 const TEMPLATE: &str = "chat_template.jinja";
-/// The file of a tokenizer's settings, which may have it too, and names the special tokens.
+/// File of a tokenizer's settings, which may contain the template, and names the special tokens.
 const SETTINGS: &str = "tokenizer_config.json";
-/// More bytes than a template has.
+/// Largest size of a template.
 const MOST_BYTES: u64 = 1 << 24;
-/// Instructions of a template, about.
+/// Approximate number of instructions that a template may execute.
 const FUEL: u64 = 2_000_000;
-/// What the template is called in messages.
+/// Name of the template in messages.
 const NAME: &str = "chat template";
 
-/// How a model wants a conversation to be written.
+/// Chat template of a model.
 #[derive(Debug)]
 pub(crate) struct ChatTemplate {
-    /// As it was written.
+    /// Source text.
     source: String,
     environment: Environment<'static>,
-    /// Special tokens by what they are for: `bos_token` and the like.
+    /// Special tokens by role: `bos_token` and others.
     tokens: BTreeMap<String, String>,
 }
 
@@ -47,11 +47,11 @@ impl PartialEq for ChatTemplate {
 }
 
 impl ChatTemplate {
-    /// That of a run: `chat_template.jinja` in its folder, or else what came with its tokenizer, in
-    /// a file of that name or in `tokenizer_config.json`.
+    /// Template of a run: `chat_template.jinja` in its folder, or else a file of its tokenizer with
+    /// that name, or `tokenizer_config.json`.
     ///
     /// # Errors
-    /// When it cannot be read, or is no template.
+    /// When it cannot be read, or is not a template.
     pub(crate) fn of_run(root: &Path, tokenizer: &Tokenizer) -> Result<Option<Self>, String> {
         let path = root.join(TEMPLATE);
         let files = tokenizer.folder().map(|folder| &folder.files);
@@ -68,7 +68,7 @@ impl ChatTemplate {
         found.map_err(|error| taper_run::one_line(&error))
     }
 
-    /// The template that is the run's `own`, or that `files` of its tokenizer have.
+    /// Chooses the run's `own` template, or the one in `files` of its tokenizer.
     fn choose(
         own: Option<String>,
         files: Option<&BTreeMap<String, String>>,
@@ -106,10 +106,10 @@ impl ChatTemplate {
         Ok(Self { source: template.to_owned(), environment, tokens })
     }
 
-    /// A conversation as the model reads it, up to where its answer begins.
+    /// Writes a conversation in the form that the model reads, up to the beginning of its answer.
     ///
     /// # Errors
-    /// For what the template refuses.
+    /// When the template refuses the conversation.
     pub(crate) fn render(&self, messages: &impl Serialize) -> Result<String, Refusal> {
         let mut names: BTreeMap<String, Value> =
             self.tokens.iter().map(|(name, token)| (name.clone(), token.into())).collect();
@@ -126,7 +126,7 @@ impl ChatTemplate {
     }
 }
 
-/// The template that a tokenizer's settings have: one, or the default of several.
+/// Template in a tokenizer's settings: the only one, or the default of several.
 fn template_of(setting: &serde_json::Value) -> Result<Option<String>> {
     let named = |one: &&serde_json::Value| one["name"] == "default";
     Ok(match setting {
@@ -140,7 +140,7 @@ fn template_of(setting: &serde_json::Value) -> Result<Option<String>> {
     })
 }
 
-/// The special tokens that a tokenizer's settings name; those of tokenizers made here without.
+/// Special tokens named by a tokenizer's settings; without settings, those of tokenizers made here.
 fn tokens_of(settings: &serde_json::Value) -> BTreeMap<String, String> {
     let Some(settings) = settings.as_object() else {
         let own = [("bos_token", "<s>"), ("eos_token", "</s>"), ("unk_token", "<unk>")];
@@ -154,7 +154,7 @@ fn tokens_of(settings: &serde_json::Value) -> BTreeMap<String, String> {
     settings.iter().filter_map(token).collect()
 }
 
-/// What a template itself says is wrong with a conversation, within an error of the library.
+/// Message that a template itself raises about a conversation, within an error of the library.
 struct Raised;
 
 impl Raised {
@@ -169,8 +169,7 @@ impl Raised {
     }
 }
 
-/// A template in which `{% generation %}` and its end, which mark what is learned in training and
-/// write nothing, are blocks that are always written.
+/// Removes `{% generation %}` and its end, which only mark text that is learned in training.
 fn without_generation(template: &str) -> String {
     let mut made = String::with_capacity(template.len());
     let mut rest = template;
@@ -198,7 +197,7 @@ fn without_generation(template: &str) -> String {
     made + rest
 }
 
-/// JSON as Python writes it, which is how models have read it, with `indent` where it is given.
+/// JSON in the form of Python, which models have been trained on, with `indent` if given.
 fn to_json(value: &Value, options: Kwargs) -> Result<String, Error> {
     let indent: Option<usize> = options.get("indent")?;
     let is_ascii: Option<bool> = options.get("ensure_ascii")?;
@@ -284,7 +283,7 @@ impl Layout {
     }
 
     fn string(&self, string: &str, text: &mut String) {
-        // Strings are all JSON.
+        // Strings are always valid JSON.
         let json = serde_json::to_string(string).unwrap_or_default();
         if !self.is_ascii {
             *text += &json;
@@ -304,7 +303,8 @@ impl Layout {
     }
 }
 
-/// A time in seconds since 1970, UTC, as `strftime` writes it; what it does not know stays as it is.
+/// Time in seconds since 1970, UTC, in the format of `strftime`; unknown specifiers stay as they
+/// are.
 fn written_time(format: &str, seconds: u64) -> String {
     const MONTHS: [&str; 12] = [
         "January",
@@ -384,7 +384,7 @@ mod tests {
     use serde::Deserialize;
     use serde_json::json;
 
-    /// As clients send one: in this order.
+    /// Message in the order of keys that clients send.
     #[derive(Debug, Serialize, Deserialize)]
     struct Message {
         role: String,

@@ -1,4 +1,4 @@
-//! A language model as clients use it.
+//! Generation with a language model, for clients.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -21,45 +21,45 @@ use super::worker::Service;
 use crate::error::Refusal;
 use crate::settings::Limits;
 
-/// How a client wants prompts to be gone on with.
+/// Options of a client for generation.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct GenerateOptions {
-    /// The most tokens that are added.
+    /// Largest number of added tokens.
     pub(crate) max_tokens: usize,
-    /// 0 takes the likeliest token; none for the run's.
+    /// Temperature; 0 takes the likeliest token. `None`: the run's.
     pub(crate) temperature: Option<f64>,
-    /// None for the run's.
+    /// Number of likeliest tokens to sample from. `None`: the run's.
     pub(crate) top_k: Option<usize>,
-    /// None for the run's.
+    /// Probability mass to sample from. `None`: the run's.
     pub(crate) top_p: Option<f64>,
-    /// None for the run's.
+    /// Repetition penalty. `None`: the run's.
     pub(crate) repetition_penalty: Option<f64>,
-    /// What is taken from the logits of tokens that the text already holds.
+    /// Penalty on the logits of tokens that the text already contains.
     pub(crate) presence_penalty: f64,
-    /// The same, for each time that it does.
+    /// Penalty on such a token for each of its occurrences.
     pub(crate) frequency_penalty: f64,
-    /// None for the run's.
+    /// Seed. `None`: the run's.
     pub(crate) seed: Option<u64>,
-    /// Texts of each prompt.
+    /// Number of texts for each prompt.
     pub(crate) samples: usize,
-    /// A text ends before the first of these.
+    /// Stop texts: a text ends before the first of these.
     pub(crate) stop: Vec<String>,
-    /// What becomes of special tokens that a prompt spells.
+    /// Treatment of special tokens that a prompt spells.
     pub(crate) special_tokens: SpelledSpecial,
-    /// Whether the probability of each token is wanted.
+    /// Requested probabilities of tokens; `None`: no probabilities.
     pub(crate) scoring: Option<Scoring>,
 }
 
-/// Which tokens' probabilities are wanted.
+/// Tokens whose probabilities are requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Scoring {
-    /// How many of the likeliest in the place of each.
+    /// Number of likeliest alternatives for each.
     pub(crate) likeliest: usize,
-    /// Whether those of the prompt are, too.
+    /// Whether tokens of the prompt are included.
     pub(crate) whole: bool,
 }
 
-/// A language model with its search.
+/// Language model with its search.
 pub(super) struct Generates<'a> {
     run: &'a LoadedRun<LanguageModel>,
     generator: Generator<'a>,
@@ -91,7 +91,7 @@ impl Generates<'_> {
         Ok(())
     }
 
-    /// The settings that `options` come to.
+    /// Settings of the search for `options`.
     fn settings(&self, options: &GenerateOptions) -> Result<GenerationSettings> {
         let mut settings = self.settings.clone();
         settings.max_tokens = options.max_tokens;
@@ -156,7 +156,7 @@ impl Generates<'_> {
         Ok(answers)
     }
 
-    /// A prompt with its texts, as `generator` reads the former.
+    /// Result for a prompt with these texts, as `generator` reads the prompt.
     fn continued(
         &self,
         generator: &Generator<'_>,
@@ -182,14 +182,14 @@ impl Generates<'_> {
         Ok(Continued { texts, scores, prompt: text, prompt_tokens: ids.len() })
     }
 
-    /// Whether tokens are drawn under `options`.
+    /// Whether tokens are sampled under `options`.
     fn settings_draw(&self, options: &GenerateOptions) -> bool {
         options.temperature.unwrap_or(self.settings.decoding.sampling.temperature) > 0.0
     }
 }
 
-/// Refuses messages that spell what only the template may say, such as where a turn ends: a client
-/// could speak for another.
+/// Refuses messages that spell tokens reserved for the template, such as the end of a turn: a
+/// client could speak for another.
 fn plain_messages(tokenizer: &Tokenizer, messages: &[String]) -> Result<(), Refusal> {
     for (index, message) in messages.iter().enumerate() {
         if let Some(token) = tokenizer.spelled(message) {
@@ -202,7 +202,7 @@ fn plain_messages(tokenizer: &Tokenizer, messages: &[String]) -> Result<(), Refu
     Ok(())
 }
 
-/// Ends a text before what was to stop it.
+/// Cuts a text before its stop text.
 fn cut(output: &mut GeneratedText, stop: &[String]) {
     let found = stop.iter().filter_map(|stop| Some((output.text.find(stop)?, stop)));
     if let Some((at, stop)) = found.min_by_key(|(at, _)| *at) {
@@ -210,13 +210,13 @@ fn cut(output: &mut GeneratedText, stop: &[String]) {
     }
 }
 
-/// Tells a client of a text as it grows, but nothing that may be the beginning of what stops it.
+/// Sends a text to a client as it grows, except an end that may be the beginning of a stop text.
 struct Teller<'w> {
     sample: usize,
     stop: &'w [String],
     pieces: Option<&'w UnboundedSender<Piece>>,
     text: String,
-    /// Bytes of the text that were told.
+    /// Bytes of the text that were sent.
     told: usize,
 }
 
@@ -238,7 +238,7 @@ impl Teller<'_> {
         self.tell(until)
     }
 
-    /// Tells what has not been told up to a place; breaks the text off where nobody listens.
+    /// Sends the unsent text up to a place; breaks the text off if nobody listens.
     fn tell(&mut self, until: usize) -> ControlFlow<()> {
         let Some(pieces) = self.pieces else { return ControlFlow::Continue(()) };
         let text = self.text.get(self.told..until).unwrap_or_default().to_owned();
@@ -250,7 +250,7 @@ impl Teller<'_> {
         if is_gone { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Tells what was held back.
+    /// Sends the text that was held back.
     fn finish(mut self) {
         let _ = self.tell(self.text.len());
     }
@@ -285,7 +285,7 @@ impl Service for Generates<'_> {
     fn goes_with(&self, one: &Work, other: &Work) -> bool {
         match (one, other) {
             (Work::Generate { options, .. }, Work::Generate { options: others, .. }) => {
-                // Each text is stopped by itself.
+                // Each text is stopped on its own.
                 let same = GenerateOptions { stop: options.stop.clone(), ..others.clone() };
                 *options == same
             }

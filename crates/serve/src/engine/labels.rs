@@ -1,4 +1,4 @@
-//! Classifiers as clients use them.
+//! Classifiers, for clients.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use super::worker::Service;
 use crate::error::Refusal;
 use crate::settings::Limits;
 
-/// A classifier of texts.
+/// Classifier of texts.
 pub(super) struct LabelsTexts<'a> {
     run: &'a LoadedRun<TextClassifier>,
     limits: Limits,
@@ -82,7 +82,7 @@ impl Service for LabelsTexts<'_> {
     }
 }
 
-/// A classifier of images.
+/// Classifier of images.
 pub(super) struct LabelsImages<'a> {
     run: &'a LoadedRun<ImageClassifier>,
     settings: &'a ImagesConfig,

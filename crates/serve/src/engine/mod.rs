@@ -1,14 +1,14 @@
-//! A loaded run, and the requests of all clients that wait for it.
+//! A loaded run, and the queue of all clients' requests to it.
 //!
 //! **Decision.** One thread owns a run and works through its queue: it takes all that waits in a
-//! [lane](queue), up to a bound, and gives what can be searched together to one search. While a
-//! batch is computed the next one gathers, so that batches grow with the load. Clients that were
-//! answered together ask again a moment after each other: the first of them waits for the others, up
-//! to an eighth of the time of the batch before. A lone request waits for nobody. A row's result does
-//! not depend on the rows beside it, so clients cannot tell with whom they shared a batch.
+//! [lane](queue), up to a bound, and searches compatible requests together. While a batch is
+//! computed the next one gathers, so that batches grow with the load. Clients that were answered
+//! together ask again shortly after each other: the first of them waits for the others, up to an
+//! eighth of the time of the last batch. A lone request does not wait. A row's result does not
+//! depend on the rows beside it, so clients cannot see with whom they shared a batch.
 //!
-//! Between two steps of a search [lighter work goes first](turn), and what nobody waits for any more
-//! is dropped. Whatever fails is one request's failure; a run whose thread fails is loaded again.
+//! Between two steps of a search [lighter work goes first](turn), and work without a waiting client
+//! is dropped. A failure concerns one request only; a run whose thread fails is loaded again.
 
 mod chat;
 mod generation;
@@ -46,30 +46,30 @@ pub(crate) use translation::{LineAnswer, TranslateOptions, rounded};
 use work::Job;
 pub(crate) use work::{Answer, Continued, Fit, OwnPrompt, Piece, PromptText, Work};
 
-/// What clients are told of a run.
+/// Description of a run for clients.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunInfo {
-    /// Its name: that of its folder.
+    /// Name of the run: that of its folder.
     pub name: String,
-    /// Its task.
+    /// Name of its task.
     pub task: String,
-    /// Of a translation model.
+    /// Properties of a translation model; `None` for other tasks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub translation: Option<TranslationInfo>,
-    /// The labels of a classifier.
+    /// Labels of a classifier.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
     /// Whether a classifier of texts labels pairs, with a tab between the two.
     pub pairs: bool,
-    /// The most tokens that a language model looks back on.
+    /// Largest number of tokens that a prediction of a language model depends on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<usize>,
-    /// How a language model wants conversations to be written, if it knows any.
+    /// Chat template of a language model, if it has one.
     #[serde(skip)]
     pub(crate) chat: Option<Arc<Result<ChatTemplate, String>>>,
-    /// Parameters of the model.
+    /// Number of the model's parameters.
     pub parameters: usize,
-    /// Seconds since 1970 at which its weights were saved.
+    /// Time at which its weights were saved, in seconds since 1970.
     pub created: u64,
     /// Whether the CPU computes.
     #[serde(skip)]
@@ -77,7 +77,7 @@ pub struct RunInfo {
 }
 
 impl RunInfo {
-    /// What every run has.
+    /// Properties that every run has.
     fn of<M: TaskModel>(run: &LoadedRun<M>, name: &str) -> Self {
         let saved = run.checkpoint.metadata().and_then(|metadata| metadata.modified()).ok();
         let created = saved.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -95,26 +95,26 @@ impl RunInfo {
         }
     }
 
-    /// Whether it is the same run, perhaps with other weights.
+    /// Whether `other` is the same run, perhaps with other weights.
     fn is_same(&self, other: &Self) -> bool {
         *self == Self { created: self.created, ..other.clone() }
     }
 }
 
-/// What clients are told of a translation model.
+/// Description of a translation model for clients.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TranslationInfo {
-    /// The code of the language that it reads.
+    /// Code of the source language.
     pub source: String,
-    /// The code of the language that it writes.
+    /// Code of the target language.
     pub target: String,
-    /// Whether it says which words belong together.
+    /// Whether it aligns words.
     pub aligns: bool,
-    /// Hypotheses of its search.
+    /// Number of hypotheses of its search.
     pub beam: usize,
 }
 
-/// A loaded run with its worker.
+/// Loaded run with its worker.
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) info: RunInfo,
@@ -125,21 +125,21 @@ pub(crate) struct Engine {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// How much there is to do, and whether it is done.
+/// Work of an engine that waits or is in progress, with its state.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
-    /// Lines that wait or are worked on.
+    /// Number of lines that wait or are worked on.
     lines: AtomicUsize,
-    /// Their weight, lane by lane.
+    /// Weight of these, for each lane.
     weights: [AtomicUsize; LANES],
-    /// Microseconds that a unit of weight has taken lately.
+    /// Recent time for a unit of weight, in microseconds.
     pace: AtomicU64,
-    /// Why nothing is answered; none where all is well.
+    /// Reason why the run does not answer; `None` if it does.
     down: Mutex<Option<String>>,
 }
 
 impl Load {
-    /// Notes that work of this weight was done in `time`.
+    /// Records that work of this weight was done in `time`.
     fn done(&self, weight: usize, time: Duration) {
         let one = u64::try_from(time.as_micros()).unwrap_or(u64::MAX) / weight.max(1) as u64;
         let before = self.pace.load(Ordering::Relaxed);
@@ -147,25 +147,25 @@ impl Load {
         self.pace.store(pace, Ordering::Relaxed);
     }
 
-    /// The weight in a lane and all lighter ones.
+    /// Weight in a lane and all lighter ones.
     fn weight(&self, lane: usize) -> usize {
         self.weights[..=lane].iter().map(|weight| weight.load(Ordering::SeqCst)).sum()
     }
 
-    /// How long what waits in a lane and all lighter ones will take.
+    /// Expected time for the work in a lane and all lighter ones.
     fn wait(&self, lane: usize) -> Duration {
         let pace = self.pace.load(Ordering::Relaxed);
         Duration::from_micros((self.weight(lane) as u64).saturating_mul(pace))
     }
 
-    /// Notes why nothing is answered, or that it is; whether it was until now.
+    /// Records why the run does not answer, or that it does; returns whether it answered before.
     fn set_down(&self, reason: Option<String>) -> bool {
         let mut down = self.down.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *down, reason).is_none()
     }
 }
 
-/// Counts work as waiting until it is dropped.
+/// Work counted as waiting until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     lines: usize,
@@ -192,10 +192,10 @@ impl Drop for Waiting {
 }
 
 impl Engine {
-    /// Loads the run at `root` under `name`, on the thread that will work with it.
+    /// Loads the run at `root` under `name`, on its worker's thread.
     ///
     /// # Errors
-    /// When the run cannot be loaded, or is of a task that answers nobody.
+    /// When the run cannot be loaded, or its task is not served.
     pub(crate) fn start(
         root: &Path,
         name: &str,
@@ -234,11 +234,11 @@ impl Engine {
         })
     }
 
-    /// Queues `work`; the receiver gets its answer. Work whose receiver is gone is not begun, and
-    /// ends before its next step where it was.
+    /// Queues `work`; the receiver gets its answer. Work whose receiver is gone is not begun, or
+    /// ends before its next step.
     ///
     /// # Errors
-    /// When as much waits as may, the run has failed, or the server stops.
+    /// When the queue is full, the run has failed, or the server stops.
     pub(crate) fn submit(
         &self,
         work: Work,
@@ -253,7 +253,7 @@ impl Engine {
             self.metrics.refused(&self.info.name);
             Refusal::Busy(self.load.wait(lane).max(Duration::from_secs(1)))
         };
-        // A request may be larger than the queue where nothing else waits that goes before it.
+        // A request may be larger than the queue if nothing else waits before it.
         let all = self.load.weight(lane);
         if all > waiting.weight && all > self.limits.queue {
             return Err(busy());
@@ -263,27 +263,27 @@ impl Engine {
         if self.queue.push(job) { Ok(answer) } else { Err(busy()) }
     }
 
-    /// Lines that wait or are worked on.
+    /// Number of lines that wait or are worked on.
     pub(crate) fn waiting(&self) -> usize {
         self.load.lines.load(Ordering::SeqCst)
     }
 
-    /// Why the run answers nothing; none where it does.
+    /// Reason why the run does not answer; `None` if it does.
     pub(crate) fn down(&self) -> Option<String> {
         self.load.down.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What a client is told while the run is down.
+    /// Refusal for clients while the run is down.
     pub(crate) fn is_loaded_again(&self) -> Refusal {
         Refusal::Down(self.info.name.clone(), Duration::from_secs(1))
     }
 
-    /// Takes no more, and waits until what was taken is done.
+    /// Accepts no more work, and waits until the accepted work is done.
     pub(crate) fn finish(&self) {
         self.queue.close();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // A worker catches what panics in its work.
+            // A worker catches panics in its work.
             let _ = thread.join();
         }
     }

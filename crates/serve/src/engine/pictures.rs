@@ -1,4 +1,4 @@
-//! Models that describe pictures, and those that tell which text belongs to one, as clients use them.
+//! Caption models, and models that match texts and pictures, for clients.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use super::worker::Service;
 use crate::error::Refusal;
 use crate::settings::Limits;
 
-/// A model that describes pictures.
+/// Model that describes pictures.
 pub(super) struct DescribesImages<'a> {
     run: &'a LoadedRun<ImageCaptioner>,
 }
@@ -62,7 +62,7 @@ impl Service for DescribesImages<'_> {
     }
 }
 
-/// A model that tells which text belongs to a picture.
+/// Model that finds the text for a picture.
 pub(super) struct MatchesImages<'a> {
     run: &'a LoadedRun<ContrastiveModel>,
     limits: Limits,
@@ -82,7 +82,7 @@ impl MatchesImages<'_> {
     ) -> Result<()> {
         let run: LoadedRun<ContrastiveModel> = LoadedRun::open(root, load)?;
         let images = &run.config.data.images;
-        // Images of a table have captions of their own and no labels.
+        // Images of a table have captions instead of labels.
         let labels = match images.format {
             ImageFormat::Table => Vec::new(),
             _ => images.labels.clone(),

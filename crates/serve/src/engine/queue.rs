@@ -1,9 +1,9 @@
-//! Work that waits for a run, in lanes by its weight.
+//! Queue of a run's work, in lanes by weight.
 //!
-//! **Decision.** What is light never waits for what is heavy: a search of one lane lets all lighter
-//! ones go first between two of its steps, and what waits in a heavy lane takes no place from a
-//! light one. The alternative, one search into which requests come and from which they go, would
-//! have to run prompts and hypotheses of every setting together.
+//! **Decision.** Light work never waits for heavy work: between two of its steps a search lets all
+//! lighter lanes go first, and work in a heavy lane takes no place from a light one. The
+//! alternative, a single search that requests enter and leave, would have to run prompts and
+//! hypotheses of every setting together.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,31 +12,31 @@ use std::time::{Duration, Instant};
 
 use super::work::Job;
 
-/// Lanes, the lightest first.
+/// Number of lanes, the lightest first.
 pub(super) const LANES: usize = 5;
 
-/// The most weight of work in the first lane; each further one has work of up to four times the
-/// weight of the lane before, and the last all that is heavier.
+/// Largest weight of work in the first lane; each further lane has work of up to four times the
+/// weight of the lane before, and the last all heavier work.
 const LIGHT: usize = 4;
 
-/// The lane of work of a weight.
+/// Lane of work of a weight.
 pub(super) fn lane_of(weight: usize) -> usize {
     (0..LANES - 1).find(|lane| weight <= LIGHT << (2 * lane)).unwrap_or(LANES - 1)
 }
 
-/// Work that waits.
+/// Waiting work.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     lanes: Mutex<Lanes>,
     changed: Condvar,
-    /// A bit for each lane that has work, which searches look at between their steps.
+    /// One bit for each lane with work, which searches check between their steps.
     occupied: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct Lanes {
     jobs: [VecDeque<Job>; LANES],
-    /// Whether no more is taken.
+    /// Whether the queue is closed for new work.
     is_closed: bool,
 }
 
@@ -50,7 +50,7 @@ impl Queue {
         self.occupied.store(lanes.jobs.iter().enumerate().map(bit).sum(), Ordering::Release);
     }
 
-    /// Adds a job to its lane, unless no more is taken.
+    /// Adds a job to its lane, unless the queue is closed.
     pub(super) fn push(&self, job: Job) -> bool {
         let mut lanes = self.lock();
         if lanes.is_closed {
@@ -62,13 +62,13 @@ impl Queue {
         true
     }
 
-    /// Takes no more.
+    /// Closes the queue for new work.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.changed.notify_all();
     }
 
-    /// Waits until there is work; `false` where none will come any more.
+    /// Waits until there is work; returns `false` if the queue is closed and empty.
     pub(super) fn wait(&self) -> bool {
         let mut lanes = self.lock();
         while lanes.jobs.iter().all(VecDeque::is_empty) {
@@ -80,7 +80,7 @@ impl Queue {
         true
     }
 
-    /// Waits for a while, or until no more is taken; whether that is so.
+    /// Waits for a while, or until the queue is closed; returns whether it is closed.
     pub(super) fn sleep(&self, time: Duration) -> bool {
         let until = Instant::now() + time;
         let mut lanes = self.lock();
@@ -92,7 +92,7 @@ impl Queue {
         true
     }
 
-    /// The heaviest lane that has work.
+    /// Heaviest lane with work.
     pub(super) fn heaviest(&self) -> Option<usize> {
         self.occupied.load(Ordering::Acquire).checked_ilog2().map(|lane| lane as usize)
     }
@@ -102,12 +102,12 @@ impl Queue {
         self.occupied.load(Ordering::Acquire) & ((1 << lane) - 1) != 0
     }
 
-    /// The weight that waits in a lane.
+    /// Weight of the work in a lane.
     pub(super) fn weight(&self, lane: usize) -> usize {
         self.lock().jobs[lane].iter().map(|job| job.waiting.weight).sum()
     }
 
-    /// Takes jobs from a lane, the first ones, until they weigh `most`.
+    /// Takes the first jobs of a lane, until they weigh `most`.
     pub(super) fn take(&self, lane: usize, most: usize) -> Vec<Job> {
         let mut lanes = self.lock();
         let (mut weight, mut taken) = (0, Vec::new());
@@ -121,7 +121,7 @@ impl Queue {
         taken
     }
 
-    /// Takes everything.
+    /// Takes all jobs.
     pub(super) fn drain(&self) -> Vec<Job> {
         let mut lanes = self.lock();
         let all = lanes.jobs.iter_mut().flat_map(std::mem::take).collect();

@@ -1,4 +1,4 @@
-//! A worker with a service that fails as it is told to.
+//! Tests of a worker, with a service that fails on request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! A translation model as clients use it.
+//! Translation models, for clients.
 
 use std::path::Path;
 
@@ -20,32 +20,32 @@ use super::{RunInfo, TranslationInfo};
 use crate::error::{Refusal, refusal};
 use crate::settings::Limits;
 
-/// How a client wants lines to be translated.
+/// Options of a client for translation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct TranslateOptions {
-    /// Translations of each line, best first.
+    /// Number of translations of each line, best first.
     pub(crate) alternatives: usize,
-    /// Hypotheses of the search; none for the run's.
+    /// Hypotheses of the search. `None`: the run's.
     pub(crate) beam: Option<usize>,
-    /// The exponent of the length penalty; none for the run's.
+    /// Exponent of the length penalty. `None`: the run's.
     pub(crate) length_penalty: Option<f64>,
-    /// Whether to say which tokens belong together.
+    /// Whether to align tokens.
     pub(crate) alignment: bool,
 }
 
-/// The translations of one line.
+/// Translations of one line.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct LineAnswer {
-    /// The line.
+    /// Source line.
     pub(crate) source: String,
-    /// Best first.
+    /// Translations, best first.
     pub(crate) translations: Vec<OneTranslation>,
-    /// In how many parts a line was translated that has more tokens than the model was trained on.
+    /// Number of parts of a line that has more tokens than in training.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) parts: Option<usize>,
 }
 
-/// A translation.
+/// Single translation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct OneTranslation {
     pub(crate) text: String,
@@ -56,19 +56,19 @@ pub(crate) struct OneTranslation {
     pub(crate) alignment: Option<AlignedText>,
 }
 
-/// Which parts of two texts belong together.
+/// Alignment of the parts of two texts.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct AlignedText {
-    /// The text of each source token.
+    /// Text of each source token.
     pub(crate) source: Vec<String>,
-    /// The text of each token of the translation.
+    /// Text of each token of the translation.
     pub(crate) target: Vec<String>,
-    /// For each token of the translation the weight of each source token; what is left to 1 is of
-    /// the end of the line.
+    /// Weight of each source token for each token of the translation; the rest to 1 belongs to the
+    /// end of the line.
     pub(crate) weights: Vec<Vec<f64>>,
 }
 
-/// A translation model with its search.
+/// Translation model with its search.
 pub(super) struct Translates<'a> {
     run: &'a LoadedRun,
     translator: LineTranslator<'a>,
@@ -107,7 +107,7 @@ impl Translates<'_> {
         Ok(())
     }
 
-    /// The settings that `options` come to.
+    /// Settings of the search for `options`.
     fn settings(&self, options: &TranslateOptions) -> Result<TranslationSettings> {
         let mut settings = self.settings.clone();
         let decoding = &mut settings.decoding;
@@ -195,7 +195,7 @@ impl Service for Translates<'_> {
 
     fn goes_with(&self, one: &Work, other: &Work) -> bool {
         match (one, other) {
-            // What is drawn depends on the number of the line within its request.
+            // Random draws depend on the number of the line within its request.
             (Work::Translate { options, .. }, Work::Translate { options: others, .. }) => {
                 options == others && !self.settings.decoding.sampling.is_active()
             }
@@ -223,18 +223,18 @@ fn lines_of(work: &Work) -> &[String] {
     }
 }
 
-/// Refuses texts that have more tokens together than `most`.
+/// Refuses texts with more than `most` tokens together.
 pub(super) fn within(tokenizer: &Tokenizer, texts: &[String], most: usize) -> Result<(), Refusal> {
     within_limit(count(tokenizer, texts)?, most)
 }
 
-/// How many tokens texts have together.
+/// Number of tokens of all texts together.
 pub(super) fn count(tokenizer: &Tokenizer, texts: &[String]) -> Result<usize, Refusal> {
     let failed = |error: anyhow::Error| refusal(&error);
     texts.iter().try_fold(0, |sum, text| Ok(sum + count_tokens(tokenizer, text).map_err(failed)?))
 }
 
-/// Refuses so many tokens where they are more than `most`.
+/// Refuses more than `most` tokens.
 pub(super) fn within_limit(tokens: usize, most: usize) -> Result<(), Refusal> {
     if tokens > most {
         return Err(Refusal::Large(format!("{tokens} tokens: at most {most} are taken at once")));
@@ -242,7 +242,7 @@ pub(super) fn within_limit(tokens: usize, most: usize) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What a client is told that asks a run for what it does not do.
+/// Refusal for clients that request another task from a run.
 pub(super) fn wrong_task(does: &str) -> Refusal {
     Refusal::Unfit(format!("the run {does}, and nothing else: see /api/runs"))
 }
@@ -295,7 +295,7 @@ fn aligned(
     Ok(AlignedText { source, target, weights })
 }
 
-/// A weight to three decimals, as pages show it.
+/// Weight to three decimals, as shown on pages.
 pub(crate) fn rounded(weight: f32) -> f64 {
     (f64::from(weight) * 1e3).round() / 1e3
 }

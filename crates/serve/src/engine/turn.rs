@@ -1,5 +1,5 @@
-//! What happens between two steps of a search: lighter work goes first, and what nobody waits for
-//! any more is dropped.
+//! Work between two steps of a search: lighter work goes first, and work without a waiting client
+//! is dropped.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,12 +12,12 @@ use super::queue::LANES;
 use super::work::Job;
 use super::worker::{Service, Worker};
 
-/// Of the time that lighter work has taken, the part that passes before the next of its lane: what
-/// is heavy gets on however much that is light there is.
+/// Divisor of the time of lighter work that gives the pause before the next work of its lane: so
+/// heavy work progresses, however much light work there is.
 const REST: u32 = 4;
 
-/// Lets work of lighter lanes go first. What is taken in a pause is answered on the spot, by the
-/// thread that pauses, whose own search waits on its stack.
+/// Lets work of lighter lanes go first. In a pause the pausing thread answers it at once, while its
+/// own search waits on its stack.
 pub(super) struct Pauses<'w> {
     worker: &'w Worker,
     service: &'w dyn Service,
@@ -25,22 +25,22 @@ pub(super) struct Pauses<'w> {
     given: Mutex<Given>,
 }
 
-/// What lighter work was given.
+/// Time and turns given to lighter work.
 #[derive(Debug, Default)]
 struct Given {
     time: Duration,
-    /// When the next of each lane may go first.
+    /// Time at which each lane may go first again.
     again: [Option<Instant>; LANES],
 }
 
 impl<'w> Pauses<'w> {
-    /// For work of `lane`.
+    /// Pauses for work of `lane`.
     pub(super) fn new(worker: &'w Worker, service: &'w dyn Service, lane: usize) -> Self {
         Self { worker, service, lane, given: Mutex::default() }
     }
 
-    /// Answers what is lighter, if there is any. Several threads of one search wait for each other
-    /// here: the cores are for the lighter work.
+    /// Answers lighter work, if there is any. The threads of one search wait for each other here:
+    /// the cores are for the lighter work.
     pub(super) fn pause(&self) {
         if !self.worker.queue.has_lighter(self.lane) {
             return;
@@ -62,17 +62,17 @@ impl<'w> Pauses<'w> {
         }
     }
 
-    /// The time that lighter work was given so far.
+    /// Time given to lighter work so far.
     pub(super) fn given(&self) -> Duration {
         self.given.lock().unwrap_or_else(PoisonError::into_inner).time
     }
 }
 
-/// The control of a search for a group of jobs, which it knows by their places.
+/// Control of a search for a group of jobs, addressed by index.
 pub(super) struct Turn<'w> {
     pauses: &'w Pauses<'w>,
     jobs: &'w [Job],
-    /// Which of them were dropped.
+    /// Whether each job was dropped.
     dropped: Vec<AtomicBool>,
 }
 
@@ -81,7 +81,7 @@ impl<'w> Turn<'w> {
         Self { pauses, jobs, dropped: jobs.iter().map(|_| AtomicBool::new(false)).collect() }
     }
 
-    /// For each job whether a search has dropped it.
+    /// Whether a search has dropped each job.
     pub(super) fn dropped(&self) -> Vec<bool> {
         self.dropped.iter().map(|dropped| dropped.load(Ordering::Relaxed)).collect()
     }

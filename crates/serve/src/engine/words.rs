@@ -1,4 +1,4 @@
-//! Taggers of words, and models that answer questions about texts, as clients use them.
+//! Taggers of words, and question-answering models, for clients.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use super::worker::Service;
 use crate::error::Refusal;
 use crate::settings::Limits;
 
-/// A tagger of words.
+/// Tagger of words.
 pub(super) struct TagsWords<'a> {
     run: &'a LoadedRun<TokenTagger>,
     limits: Limits,
@@ -66,7 +66,7 @@ impl Service for TagsWords<'_> {
     }
 }
 
-/// A model that answers questions about texts.
+/// Model that answers questions about texts.
 pub(super) struct AnswersQuestions<'a> {
     run: &'a LoadedRun<SpanExtractor>,
     limits: Limits,

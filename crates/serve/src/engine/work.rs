@@ -1,4 +1,4 @@
-//! What a run is asked, and what it answers.
+//! Requests to a run, and its answers.
 
 use std::time::Instant;
 
@@ -12,57 +12,57 @@ use tokio::sync::{mpsc, oneshot};
 use super::{GenerateOptions, LineAnswer, TranslateOptions, Waiting};
 use crate::error::Refusal;
 
-/// Bytes of a text that count as one line: about 32 tokens.
+/// Bytes of text that count as one line: about 32 tokens.
 const LINE_BYTES: usize = 128;
 
-/// Bytes of a token, about.
+/// Approximate number of bytes of a token.
 const TOKEN_BYTES: usize = 4;
 
-/// What a run is asked.
+/// Request to a run.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// Translations of lines.
+    /// Translate lines.
     Translate { lines: Vec<String>, options: TranslateOptions },
-    /// How well a text fits the vocabulary of the language that is translated.
+    /// Measure how well a text fits the vocabulary of the source language.
     Measure { text: String },
-    /// The attention of every layer and head on a text, and on its translation.
+    /// Compute the attention of every layer and head on a text, and on its translation.
     Attend { text: String, target: Option<String> },
-    /// What follows prompts.
+    /// Generate text after prompts.
     Generate {
         prompts: Vec<PromptText>,
         options: GenerateOptions,
-        /// Where pieces of text go as they come.
+        /// Receiver of pieces of text as they come.
         pieces: Option<mpsc::UnboundedSender<Piece>>,
     },
-    /// Labels of texts.
+    /// Label texts.
     LabelTexts { texts: Vec<String> },
-    /// The label of a picture: a PNG or JPEG file.
+    /// Label a picture: a PNG or JPEG file.
     LabelImage { file: Vec<u8> },
-    /// A tag for each word of texts.
+    /// Tag each word of texts.
     Tag { texts: Vec<String> },
-    /// Answers to questions about texts.
+    /// Answer questions about texts.
     Answer { questions: Vec<QuestionInContext> },
-    /// The caption of a picture: a PNG or JPEG file.
+    /// Write the caption of a picture: a PNG or JPEG file.
     Describe { file: Vec<u8> },
-    /// Which of some texts belongs to a picture, or which of the run's labels where there are none.
+    /// Find the best of some texts for a picture, or without texts the best of the run's labels.
     Match { file: Vec<u8>, texts: Vec<String> },
 }
 
-/// A text to go on with.
+/// Prompt of a generated text.
 #[derive(Debug, Clone)]
 pub(crate) struct PromptText {
-    /// What is gone on with.
+    /// Content of the prompt.
     pub(crate) content: OwnPrompt,
-    /// What tells its draws from those of others.
+    /// Number that distinguishes its random draws from those of others.
     pub(crate) number: u64,
 }
 
-/// What is gone on with; [`PromptContent`] says what each is.
+/// Content of a prompt; see [`PromptContent`] for the variants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum OwnPrompt {
     Beginning,
     Text(String),
-    /// What a chat template made, and of what.
+    /// Result of a chat template, with its source.
     Marked {
         text: String,
         messages: Vec<String>,
@@ -71,7 +71,7 @@ pub(crate) enum OwnPrompt {
 }
 
 impl PromptText {
-    /// As generators take it.
+    /// Borrows the prompt for generators.
     pub(crate) fn prompt(&self) -> Prompt<'_> {
         let content = match &self.content {
             OwnPrompt::Beginning => PromptContent::Beginning,
@@ -83,43 +83,42 @@ impl PromptText {
     }
 }
 
-/// What a prompt has become.
+/// Result for a prompt.
 #[derive(Debug, Clone)]
 pub(crate) struct Continued {
-    /// Its texts, best first.
+    /// Generated texts, best first.
     pub(crate) texts: Vec<GeneratedText>,
-    /// The scores of the tokens of each, where they were asked for: of the prompt's too, where these
-    /// were.
+    /// Scores of the tokens of each text, if requested; with those of the prompt, if requested too.
     pub(crate) scores: Vec<Vec<TokenScore>>,
-    /// The text of the prompt.
+    /// Text of the prompt.
     pub(crate) prompt: String,
-    /// How many tokens the prompt has.
+    /// Number of the prompt's tokens.
     pub(crate) prompt_tokens: usize,
 }
 
-/// A piece of text that a language model has added.
+/// Piece of text added by a language model.
 #[derive(Debug, Clone)]
 pub(crate) struct Piece {
-    /// Which of a prompt's texts, counted from 0. Streams are of one prompt.
+    /// Index of the text among those of the prompt. Streams have a single prompt.
     pub(crate) sample: usize,
     pub(crate) text: String,
 }
 
-/// How well a text fits a vocabulary.
+/// Fit of a text to a vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Fit {
-    /// Its negative log-probability in nats, where all tokens are equally likely; a character that
-    /// is not known costs as much as one of all characters.
+    /// Negative log-probability of the text in nats, if all tokens are equally likely; an unknown
+    /// character costs as much as one of all characters.
     pub(crate) cost: f64,
-    /// The share of its characters that are known.
+    /// Share of known characters.
     pub(crate) known: f64,
 }
 
 impl Fit {
-    /// Of a text.
+    /// Fit of a text to the vocabulary of `tokenizer`.
     ///
     /// # Errors
-    /// When the tokenizer refuses it.
+    /// When the tokenizer refuses the text.
     pub(crate) fn of(tokenizer: &Tokenizer, text: &str) -> taper_data::Result<Self> {
         let (ids, bytes) = tokenizer.encode_bytes(text)?;
         let (mut tokens, mut unknown) = (0_usize, 0_usize);
@@ -137,13 +136,13 @@ impl Fit {
     }
 }
 
-/// What a run answers.
+/// Answer of a run.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Translated(Vec<LineAnswer>),
     Measured(Fit),
     Attention(Box<AttentionMap>),
-    /// What each prompt has become.
+    /// Result for each prompt.
     Generated(Vec<Continued>),
     Labelled(Vec<Prediction>),
     Tagged(Vec<TaggedText>),
@@ -152,7 +151,7 @@ pub(crate) enum Answer {
 }
 
 impl Work {
-    /// How much it is, in lines.
+    /// Size of the work in lines.
     pub(crate) fn lines(&self) -> usize {
         match self {
             Self::Translate { lines, .. } => lines.len(),
@@ -168,9 +167,8 @@ impl Work {
         .max(1)
     }
 
-    /// How much it is to compute, in lines of about 32 tokens that are searched with `beam`
-    /// hypotheses, the run's own number. It is told from bytes, since nothing is tokenised before
-    /// the turn of the work has come.
+    /// Weight of the work: lines of about 32 tokens searched with `beam` hypotheses, the run's own
+    /// number. It is estimated from bytes, since nothing is tokenised before the work's turn.
     pub(super) fn weight(&self, beam: usize) -> usize {
         let of = |bytes: usize| bytes.div_ceil(LINE_BYTES).max(1);
         match self {

@@ -1,5 +1,5 @@
-//! The thread of a run: gathers what waits into batches and answers it, and loads the run again
-//! where it has failed.
+//! Thread of a run: gathers waiting work into batches, answers it, and loads the run again after a
+//! failure.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -28,43 +28,43 @@ use crate::event::{Observer, ServeEvent};
 use crate::metrics::Metrics;
 use crate::settings::Limits;
 
-/// How long a worker that gathers looks away from its queue.
+/// Interval at which a gathering worker checks its queue.
 const BREATH: Duration = Duration::from_micros(200);
 
-/// Computations that panic, none between them that does not, after which the run is loaded again:
-/// what it has in memory may be what is wrong.
+/// Number of computations in a row that panic before the run is loaded again, since its memory may
+/// be damaged.
 pub(super) const MOST_PANICS: usize = 3;
 
-/// How long a run is left alone that has failed twice; each further time it is twice as long.
+/// Pause before a run that has failed twice is loaded again; each further pause is twice as long.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest of these times.
+/// Longest of these pauses.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// How long a run must have answered for what comes then to count as its first failure.
+/// Time after which a run that answered counts as sound, so that its next failure is a first one.
 const SOUND: Duration = Duration::from_secs(60);
 
-/// What a task does with requests.
+/// Handling of requests by a task.
 pub(super) trait Service: Sync {
-    /// Refuses what is too much, or is for another task.
+    /// Refuses work that exceeds limits, or is for another task.
     ///
     /// # Errors
-    /// With what the client is told.
+    /// With the message for the client.
     fn check(&self, work: &Work) -> Result<(), Refusal>;
 
-    /// Whether the two can be answered in one pass.
+    /// Whether both can be answered in one pass.
     fn goes_with(&self, one: &Work, other: &Work) -> bool;
 
-    /// Answers works that go with each other, in their order. Each answer is what the work would
-    /// get alone. `control`, which knows works by their places, is asked between steps; what is
-    /// answered to a work that it cancels does not matter.
+    /// Answers compatible works in order. Each answer equals that to the work alone. `control`,
+    /// which addresses works by index, is checked between steps; the answer to a cancelled work
+    /// does not matter.
     ///
     /// # Errors
     /// When one of them cannot be answered.
     fn answer(&self, works: &[&Work], control: &dyn Control) -> Result<Vec<Answer>>;
 }
 
-/// What a worker needs beside its run.
+/// All that a worker needs beside its run.
 pub(super) struct Worker {
     pub(super) name: String,
     pub(super) limits: Limits,
@@ -74,13 +74,13 @@ pub(super) struct Worker {
     pub(super) observer: Observer,
     /// Whether other runs are served beside this one.
     pub(super) has_others: bool,
-    /// Computations in a row that have panicked.
+    /// Number of computations in a row that have panicked.
     pub(super) panics: AtomicUsize,
 }
 
 impl Worker {
-    /// Loads the run, tells `ready`, and works until the queue is closed and empty. A run that fails
-    /// after it was loaded is loaded again; until then all that comes is refused.
+    /// Loads the run, reports to `ready`, and works until the queue is closed and empty. A run that
+    /// fails later is loaded again; until then all requests are refused.
     pub(super) fn work(self, root: &Path, load: &LoadSettings, ready: Sender<Result<RunInfo>>) {
         let mut first = Some(ready);
         let (mut known, mut pause) = (None, Duration::ZERO);
@@ -93,12 +93,12 @@ impl Worker {
                 Ok(Err(error)) => match first.take() {
                     None => taper_run::one_line(&error),
                     Some(ready) => {
-                        // Nobody listens any more where the server has ended meanwhile.
+                        // Nobody listens any more if the server has ended meanwhile.
                         let _ = ready.send(Err(error));
                         return;
                     }
                 },
-                // Whoever waits learns it from the sender that is gone.
+                // Waiting clients learn it from the closed sender.
                 Err(_) if first.is_some() => return,
                 Err(_) => "its thread failed in the program".to_owned(),
             };
@@ -113,7 +113,7 @@ impl Worker {
         }
     }
 
-    /// Tells that the run does not answer, and refuses what waits.
+    /// Reports that the run does not answer, and refuses waiting work.
     fn goes_down(&self, reason: &str, pause: Duration) {
         if self.load.set_down(Some(reason.to_owned())) {
             self.metrics.is_up(&self.name, false);
@@ -128,7 +128,7 @@ impl Worker {
         }
     }
 
-    /// Tells the observer, whose own failure is no reason to stay down.
+    /// Informs the observer, whose own failure is no reason to stay down.
     fn tell(&self, event: &ServeEvent<'_>) {
         let _ = catch_unwind(AssertUnwindSafe(|| (self.observer)(event)));
     }
@@ -185,10 +185,10 @@ impl Worker {
         }
     }
 
-    /// Notes that the run is loaded; what it is.
+    /// Records that the run is loaded, with its description.
     ///
     /// # Errors
-    /// When it is not the run that it was.
+    /// When the run has become another one.
     fn enter<'k>(
         &self,
         first: &mut Option<Sender<Result<RunInfo>>>,
@@ -196,7 +196,7 @@ impl Worker {
         info: RunInfo,
         seconds: f64,
     ) -> Result<&'k RunInfo> {
-        // Clients were told of its labels and languages.
+        // Clients know its labels and languages.
         if known.as_ref().is_some_and(|known| !known.is_same(&info)) {
             bail!("{}: the folder has another run now: start the server again", self.name);
         }
@@ -204,7 +204,7 @@ impl Worker {
         self.load.set_down(None);
         self.metrics.is_up(&self.name, true);
         if let Some(ready) = first.take() {
-            // The receiver is there until it has been told.
+            // The receiver exists until it is informed.
             let _ = ready.send(Ok(info.clone()));
         } else {
             self.tell(&ServeEvent::Loaded { run: info, seconds });
@@ -212,8 +212,8 @@ impl Worker {
         Ok(info)
     }
 
-    /// Threads of its own where other runs compute on the common ones: a thread that waits there for
-    /// a part of a step may take up the whole search of another run meanwhile.
+    /// Pool of its own threads if other runs compute on the common ones: a thread that waits there
+    /// for a part of a step might take up the whole search of another run meanwhile.
     fn pool(&self, info: &RunInfo) -> Result<Option<ThreadPool>> {
         if !self.has_others || !info.is_on_cpu {
             return Ok(None);
@@ -223,8 +223,8 @@ impl Worker {
         pool.map(Some).context("cannot start threads; is memory limited?")
     }
 
-    /// Answers what waits until the queue is closed and empty, or the run has failed. The heaviest
-    /// work begins, since it lets what is lighter go first.
+    /// Answers work until the queue is closed and empty, or the run has failed. The heaviest work
+    /// begins, since it lets lighter work go first.
     pub(super) fn serve(&self, service: &dyn Service, pool: Option<&ThreadPool>) {
         let service = &Pooled { service, pool };
         let (mut last_weight, mut last_time) = (0, Duration::ZERO);
@@ -233,7 +233,7 @@ impl Worker {
             if !self.queue.wait() {
                 return;
             }
-            // Whoever asks after a pause is not one of those that were answered together.
+            // A client that asks after a pause is not one of those that were answered together.
             let wait =
                 if idle_since.elapsed() < last_time { last_time / 8 } else { Duration::ZERO };
             let begun = Instant::now();
@@ -255,7 +255,7 @@ impl Worker {
         }
     }
 
-    /// Answers jobs of a lane, those together that go with each other.
+    /// Answers jobs of a lane, compatible ones together.
     pub(super) fn answer(&self, service: &dyn Service, lane: usize, jobs: Vec<Job>) {
         let pauses = Pauses::new(self, service, lane);
         let mut rest: Vec<Job> = Vec::with_capacity(jobs.len());
@@ -276,7 +276,7 @@ impl Worker {
         }
     }
 
-    /// Jobs whose client is still there.
+    /// Keeps the jobs whose client is still connected.
     fn wanted(&self, mut jobs: Vec<Job>) -> Vec<Job> {
         jobs.retain(|job| {
             let is_abandoned = job.is_abandoned();
@@ -327,7 +327,7 @@ impl Worker {
                     }
                 }
             }
-            // What is wrong with one of them must not be the others' loss.
+            // A fault of one of them must not affect the others.
             _ if group.len() > 1 => {
                 for job in group {
                     self.answer_group(service, pauses, vec![job]);
@@ -338,7 +338,7 @@ impl Worker {
         }
     }
 
-    /// What `work` gives, or a refusal where it panics.
+    /// Result of `work`, or a refusal if it panics.
     fn guarded<T>(&self, work: impl FnOnce() -> T) -> Result<T, Refusal> {
         catch_unwind(AssertUnwindSafe(work)).map_err(|_| {
             self.panics.fetch_add(1, Ordering::Relaxed);
@@ -348,7 +348,7 @@ impl Worker {
     }
 }
 
-/// A service that computes on threads of its own, where it has any.
+/// Service that computes on threads of its own, if it has any.
 struct Pooled<'s> {
     service: &'s dyn Service,
     pool: Option<&'s ThreadPool>,

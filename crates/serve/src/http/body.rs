@@ -10,15 +10,15 @@ use serde::de::DeserializeOwned;
 use crate::error::Refusal;
 use crate::settings::Limits;
 
-/// The media type of a request, in small letters and without parameters.
+/// Media type of a request, in small letters and without parameters.
 pub(super) fn media_type(request: &Request) -> String {
     let header = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = header.unwrap_or_default().split(';').next().unwrap_or_default();
     kind.trim().to_ascii_lowercase()
 }
 
-/// The bytes of a body. Nothing of a body is asked for (`Expect: 100-continue`) or read that says
-/// beforehand that it is too long or compressed: a small one may grow to any size.
+/// Reads the bytes of a body. A body that is announced as too long or compressed is neither
+/// requested (`Expect: 100-continue`) nor read: a small compressed one may expand to any size.
 pub(super) async fn bytes_of(
     request: Request,
     most: usize,
@@ -40,7 +40,7 @@ pub(super) async fn bytes_of(
     }
 }
 
-/// Whether a body is compressed, or otherwise not what it says.
+/// Whether a body is compressed or otherwise encoded.
 fn is_encoded(headers: &HeaderMap) -> bool {
     let has_other = |name, plain: &str| {
         headers.get_all(name).iter().any(|value| {
@@ -52,15 +52,15 @@ fn is_encoded(headers: &HeaderMap) -> bool {
     has_other(CONTENT_ENCODING, "identity") || has_other(TRANSFER_ENCODING, "chunked")
 }
 
-/// What the JSON of a body says.
+/// Parses the JSON of a body.
 ///
 /// # Errors
-/// When it is no JSON, or says something else.
+/// When it is not JSON, or of another form.
 pub(crate) async fn json_of<T: DeserializeOwned>(
     request: Request,
     limits: &Limits,
 ) -> Result<T, Refusal> {
-    // What other sites may send from a browser without asking is of other kinds.
+    // Requests that other sites may send from a browser without permission have other media types.
     if media_type(&request) != "application/json" {
         return Err(Refusal::Kind("application/json"));
     }
@@ -72,10 +72,10 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
     serde_json::from_slice(bytes).map_err(|error| Refusal::Malformed(format!("JSON: {error}")))
 }
 
-/// What a body says as JSON, or as a form.
+/// Parses a body as JSON or as a form.
 ///
 /// # Errors
-/// When it is neither, or says something else.
+/// When it is neither, or of another form.
 pub(crate) async fn form_or_json_of<T: DeserializeOwned, F: DeserializeOwned + Into<T>>(
     request: Request,
     limits: &Limits,
@@ -93,10 +93,10 @@ pub(crate) async fn form_or_json_of<T: DeserializeOwned, F: DeserializeOwned + I
     form.map(Into::into).map_err(|error| Refusal::Malformed(format!("the form: {error}")))
 }
 
-/// The file that a body is.
+/// Reads a body that is a file.
 ///
 /// # Errors
-/// When it is of another kind than PNG or JPEG, or too large.
+/// When it is neither PNG nor JPEG, or too large.
 pub(crate) async fn file_of(request: Request, limits: &Limits) -> Result<Vec<u8>, Refusal> {
     if !matches!(media_type(&request).as_str(), "image/png" | "image/jpeg") {
         return Err(Refusal::Kind("image/png or image/jpeg"));

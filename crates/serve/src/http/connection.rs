@@ -20,21 +20,20 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// The most headers, and bytes of them, that a request may have.
+/// Largest number of headers of a request.
 const HEADERS: usize = 64;
 const HEADER_BYTES: usize = 32 << 10;
 
-/// How long, and for how many bytes, a connection stays open to what its client still sends after
-/// it was refused. If it were closed with bytes unread, the client's system would discard the answer
-/// that says why.
+/// Time for which a connection stays open to input after a refusal. If it were closed with unread
+/// bytes, the client's system would discard the answer that says why.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 16 << 20;
 
-/// Who asks.
+/// Address of the client.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Client(pub(crate) SocketAddr);
 
-/// Answers the requests of one connection. Once `stop` is true, the request in hand is the last.
+/// Answers the requests of one connection. Once `stop` is true, the current request is the last.
 pub(crate) async fn serve_connection(
     stream: TcpStream,
     client: SocketAddr,
@@ -65,7 +64,7 @@ pub(crate) async fn serve_connection(
         .max_buf_size(HEADER_BYTES)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    // What ends a connection is the client's affair: there is nobody to tell.
+    // The client knows why a connection ends: nobody else needs to.
     tokio::select! {
         _ = connection.as_mut() => return,
         _ = stop.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
@@ -73,29 +72,29 @@ pub(crate) async fn serve_connection(
     let _ = connection.await;
 }
 
-/// A stream that fails where its reader takes nothing for too long: a client that asks for much
-/// and reads nothing would hold its answer here for ever.
+/// Stream that fails if its reader takes nothing for too long: a client that requests much and
+/// reads nothing would hold its answer here forever.
 struct Patient {
     stream: TcpStream,
     patience: Duration,
-    /// Runs while a write waits.
+    /// Timer that runs while a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
     /// Whether the last request was refused, perhaps before all of it had been read.
     is_refused: Arc<AtomicBool>,
-    /// Runs once nothing more is written.
+    /// Timer that runs once nothing more is written.
     lingering: Option<Pin<Box<Sleep>>>,
-    /// Bytes that came since.
+    /// Number of bytes received since.
     unread: usize,
 }
 
 impl Patient {
     fn new(stream: TcpStream, patience: Duration, is_refused: Arc<AtomicBool>) -> Self {
-        // Small answers and events are to leave at once; where that fails they leave later.
+        // Small answers and events should leave at once; if that fails, they leave later.
         let _ = stream.set_nodelay(true);
         Self { stream, patience, waiting: None, is_refused, lingering: None, unread: 0 }
     }
 
-    /// Reads and forgets what comes, until the client ends or has been given enough.
+    /// Reads and discards input, until the client ends or a limit is reached.
     fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let lingering = self.lingering.get_or_insert_with(|| Box::pin(sleep(LINGER)));
         let mut bytes = [0; 8192];
@@ -109,7 +108,7 @@ impl Patient {
         Poll::Ready(Ok(()))
     }
 
-    /// What a write came to, with an error where it has waited for too long.
+    /// Result of a write, with an error if it has waited for too long.
     fn bounded<T>(
         &mut self,
         context: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! What every request passes through: names, senders, keys, headers, counting.
+//! Checks for every request: names, senders, keys, headers, counting.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,15 +18,15 @@ use crate::app::App;
 use crate::error::Refusal;
 use crate::event::ServeEvent;
 
-/// What is open to all: the page, which asks for the key, what says that the server lives, and what
-/// clients of LibreTranslate ask before they know of a key.
+/// Paths open to all: the page, which asks for the key, the health of the server, and the paths
+/// that clients of LibreTranslate request before they know of a key.
 const OPEN: [&str; 4] = ["/", "/health", "/openapi.json", "/languages"];
-/// Where the key may be within the body.
+/// Paths of requests whose body may contain the key.
 const OWN_CHECK: [&str; 3] = ["/translate", "/detect", "/translate_file"];
-/// Where what follows is as good as a key.
+/// Prefix of paths that contain a secret as good as a key.
 const SECRET: &str = "/download_file/";
 
-/// Checks a request, has it answered, and notes the answer.
+/// Checks a request, has it answered, and records the answer.
 pub(crate) async fn guard(
     State(app): State<Arc<App>>,
     route: Option<MatchedPath>,
@@ -38,7 +38,7 @@ pub(crate) async fn guard(
     let client = request.extensions().get::<Client>().map(|client| client.0);
     let sender = sender(&app.settings, &request);
     let mut response = match refused(&app, &sender, &request) {
-        // A browser that asks what it may send has no key to show.
+        // A preflight request of a browser carries no key.
         None | Some(Refusal::Key)
             if matches!(sender, Sender::Allowed(_)) && is_preflight(&request) =>
         {
@@ -53,7 +53,7 @@ pub(crate) async fn guard(
         allow(origin, response.headers_mut());
     }
     let (time, status) = (begun.elapsed(), response.status().as_u16());
-    // Paths that nobody serves would be a counter each.
+    // Unknown paths would each become a counter.
     app.metrics.answered(route.as_ref().map_or("other", MatchedPath::as_str), status, time);
     (app.observer)(&ServeEvent::Answered {
         client,
@@ -77,7 +77,7 @@ fn refused(app: &App, sender: &Sender, request: &Request) -> Option<Refusal> {
     (!is_open && !has_key(app, request.headers())).then_some(Refusal::Key)
 }
 
-/// Whether the headers have the key, where there is one.
+/// Whether the headers contain the key, if there is one.
 fn has_key(app: &App, headers: &HeaderMap) -> bool {
     let Some(_) = &app.settings.api_key else { return true };
     let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
@@ -85,8 +85,8 @@ fn has_key(app: &App, headers: &HeaderMap) -> bool {
     key.is_some_and(|key| is_key(app, headers, Some(key)))
 }
 
-/// Whether `key`, or what the headers have, is the server's key, where there is one. How long it
-/// takes does not depend on where they differ.
+/// Whether `key` or the headers contain the server's key, if there is one. The time does not depend
+/// on where they differ.
 pub(crate) fn is_key(app: &App, headers: &HeaderMap, key: Option<&str>) -> bool {
     let Some(own) = &app.settings.api_key else { return true };
     match key {
@@ -96,10 +96,10 @@ pub(crate) fn is_key(app: &App, headers: &HeaderMap, key: Option<&str>) -> bool 
 }
 
 impl App {
-    /// Whether the client calls the server by a name that is its own.
+    /// Whether the client calls the server by one of its own names.
     ///
     /// A page of another site can be given a name that leads to the loopback address (DNS
-    /// rebinding), and would then read answers as if they were its own site's.
+    /// rebinding), and would then read answers like those of its own site.
     fn is_own_name(&self, headers: &HeaderMap) -> bool {
         if !self.settings.address.ip().is_loopback() {
             return true;

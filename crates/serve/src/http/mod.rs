@@ -1,4 +1,4 @@
-//! HTTP: what every request passes through, and how bodies are read and answers written.
+//! HTTP: checks for every request, reading of bodies and writing of answers.
 
 mod body;
 mod connection;

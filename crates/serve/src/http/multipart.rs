@@ -7,24 +7,24 @@ use super::body::{bytes_of, media_type};
 use crate::error::Refusal;
 use crate::settings::Limits;
 
-/// The most parts of a form.
+/// Largest number of parts of a form.
 const PARTS: usize = 16;
 
-/// A field of a form.
+/// Field of a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// Its name.
+    /// Name of the field.
     pub(crate) name: String,
-    /// The name of the file that it is, if it is one.
+    /// Name of the file; `None` if the field is not a file.
     pub(crate) file: Option<String>,
-    /// What it is.
+    /// Content.
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The fields of a body.
+/// Reads the fields of a body.
 ///
 /// # Errors
-/// When it is of another kind, too large or malformed.
+/// When it has another media type, or is too large or malformed.
 pub(crate) async fn multipart_of(request: Request, limits: &Limits) -> Result<Vec<Part>, Refusal> {
     if media_type(&request) != "multipart/form-data" {
         return Err(Refusal::Kind("multipart/form-data"));
@@ -39,7 +39,7 @@ pub(crate) async fn multipart_of(request: Request, limits: &Limits) -> Result<Ve
     parts.ok_or_else(|| Refusal::Malformed("the form is not multipart/form-data".to_owned()))
 }
 
-/// The parts between boundaries.
+/// Parts between boundaries.
 fn parts(bytes: &[u8], boundary: &str) -> Option<Vec<Part>> {
     let mut rest = after(bytes, boundary.as_bytes())?.1;
     let mut found = Vec::new();
@@ -66,13 +66,13 @@ fn parts(bytes: &[u8], boundary: &str) -> Option<Vec<Part>> {
     Some(found)
 }
 
-/// What stands before and after the first `mark`.
+/// Text before and after the first `mark`.
 fn after<'b>(bytes: &'b [u8], mark: &[u8]) -> Option<(&'b [u8], &'b [u8])> {
     let at = bytes.windows(mark.len()).position(|window| window == mark)?;
     Some((&bytes[..at], &bytes[at + mark.len()..]))
 }
 
-/// A parameter of a header's value, with or without quotes.
+/// Parameter of a header's value, with or without quotes.
 fn parameter(value: &str, name: &str) -> Option<String> {
     let mut rest = value.split_once(';')?.1;
     loop {
@@ -81,7 +81,8 @@ fn parameter(value: &str, name: &str) -> Option<String> {
         let (value, behind) = match behind.strip_prefix('"') {
             Some(quoted) => {
                 let end = quoted.find('"')?;
-                // Browsers write a quote within a name so (HTML standard, section 4.10.22.8).
+                // Browsers escape a quote within a name like this (HTML standard, section
+                // 4.10.22.8).
                 (quoted[..end].replace("%22", "\""), &quoted[end + 1..])
             }
             None => {
@@ -118,7 +119,7 @@ mod tests {
         ];
         assert_eq!(parts(FORM, "\r\n--xYz").expect("a form"), expected);
         assert_eq!(parts(b"\r\n--xYz--", "\r\n--xYz").expect("a form"), []);
-        // Cut anywhere, it is no form.
+        // Cut anywhere, it is not a form.
         let whole = FORM.len() - b"--\r\nafter".len();
         for end in 0..whole {
             assert!(parts(&FORM[..end], "\r\n--xYz").is_none(), "{end}");

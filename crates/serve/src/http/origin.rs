@@ -1,9 +1,9 @@
-//! Pages of other sites: which may ask, and what their browsers are told.
+//! Pages of other sites: permission to send requests, and headers for their browsers.
 //!
 //! A browser lets any page send a form, or a request without special headers, to any address that
-//! its reader can reach, the loopback address included, and says who sends it in `Sec-Fetch-Site`
-//! and `Origin`. Such requests are refused unless the page is of this server or of an origin that it
-//! was told of (`--cors`). Following a link to the server is nobody's request but the reader's.
+//! its reader can reach, the loopback address included, and names the sender in `Sec-Fetch-Site`
+//! and `Origin`. Such requests are refused unless the page is of this server or of an allowed
+//! origin (`--cors`). Following a link to the server is the reader's own request.
 
 use axum::extract::Request;
 use axum::http::header::{
@@ -18,18 +18,18 @@ use axum::response::Response;
 use super::respond::text;
 use crate::settings::ServeSettings;
 
-/// Who has sent a request.
+/// Sender of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Sender {
-    /// A page of this server, its reader, or a program.
+    /// Page of this server, its reader, or a program.
     Own,
-    /// A page of an origin that may ask; what its browser is to be told of it.
+    /// Page of an allowed origin, with the header value for its browser.
     Allowed(HeaderValue),
-    /// A page of another site.
+    /// Page of another site.
     Foreign,
 }
 
-/// Who has sent a request.
+/// Determines the sender of a request.
 pub(super) fn sender(settings: &ServeSettings, request: &Request) -> Sender {
     let headers = request.headers();
     let origins: Vec<&HeaderValue> = headers.get_all(ORIGIN).iter().collect();
@@ -40,7 +40,7 @@ pub(super) fn sender(settings: &ServeSettings, request: &Request) -> Sender {
     }
     let told = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let is_foreign = match told("sec-fetch-site") {
-        // A proxy may have changed the name by which the server is called, which `Origin` has.
+        // A proxy may have changed the server's name, which `Origin` contains.
         Some("same-origin") => false,
         site => {
             let is_link = matches!(*request.method(), Method::GET | Method::HEAD)
@@ -52,7 +52,7 @@ pub(super) fn sender(settings: &ServeSettings, request: &Request) -> Sender {
     if is_foreign { Sender::Foreign } else { Sender::Own }
 }
 
-/// What a browser is told of an origin that may ask.
+/// Header value for an allowed origin.
 fn allowed(settings: &ServeSettings, origin: &HeaderValue) -> Option<HeaderValue> {
     if settings.origins.iter().any(|own| own == "*") {
         return Some(HeaderValue::from_static("*"));
@@ -61,7 +61,7 @@ fn allowed(settings: &ServeSettings, origin: &HeaderValue) -> Option<HeaderValue
     settings.origins.iter().any(is_named).then(|| origin.clone())
 }
 
-/// Whether an origin is the server itself, by the name by which it was called or another of its own.
+/// Whether an origin is the server itself, by the name in the request or another of its own.
 fn is_own(settings: &ServeSettings, headers: &HeaderMap, origin: &HeaderValue) -> bool {
     let origin = origin.to_str().ok().and_then(|origin| origin.parse::<Uri>().ok());
     let Some((scheme, authority)) =
@@ -79,13 +79,13 @@ fn is_own(settings: &ServeSettings, headers: &HeaderMap, origin: &HeaderValue) -
     is_host || settings.hosts.iter().any(|own| authority.host().eq_ignore_ascii_case(own))
 }
 
-/// Whether a browser asks what it may send (Fetch standard, CORS-preflight request).
+/// Whether this is a preflight request of a browser (Fetch standard, CORS-preflight request).
 pub(super) fn is_preflight(request: &Request) -> bool {
     request.method() == Method::OPTIONS
         && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// What a page of an origin that may ask may send.
+/// Answer to a preflight request, with all that a page of an allowed origin may send.
 pub(super) fn preflight() -> Response {
     let mut response = text(204, "text/plain", "");
     for (name, value) in [
@@ -98,7 +98,7 @@ pub(super) fn preflight() -> Response {
     response
 }
 
-/// Lets a page of an origin that may ask read the answer.
+/// Lets a page of an allowed origin read the answer.
 pub(super) fn allow(origin: HeaderValue, headers: &mut HeaderMap) {
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Retry-After"));
@@ -146,7 +146,7 @@ mod tests {
             let headers = [&[host], headers.as_slice()].concat();
             assert_eq!(sent(&settings, method, &headers), expected, "{method} {headers:?}");
         }
-        // Ports that go without saying.
+        // Default ports.
         let headers = [("host", "a.example"), (origin, "https://a.example:443")];
         assert_eq!(sent(&settings, "POST", &headers), Own);
         settings.origins = vec!["https://friend.example".to_owned()];

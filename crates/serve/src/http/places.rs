@@ -1,4 +1,4 @@
-//! How many connections a client has.
+//! Limits on the connections of a client.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,12 +11,13 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// Clients that are told at a time why they are turned away; more are just turned away.
+/// Number of clients that are told at a time why they are turned away; further ones are turned away
+/// silently.
 const TOLD: usize = 32;
-/// How long each of them may take to hear it.
+/// Time that each of them has to receive it.
 const TELLING: Duration = Duration::from_millis(250);
 
-/// The connections of each client, and how many one may have.
+/// Connections of each client, with their limit.
 #[derive(Debug, Clone)]
 pub(crate) struct Places {
     taken: Arc<Mutex<HashMap<IpAddr, usize>>>,
@@ -24,7 +25,7 @@ pub(crate) struct Places {
     told: Arc<Semaphore>,
 }
 
-/// A connection of a client, until it is dropped.
+/// Connection of a client, counted until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     client: IpAddr,
@@ -32,12 +33,12 @@ pub(crate) struct Place {
 }
 
 impl Places {
-    /// Places of which a client has at most so many.
+    /// Places with a limit for each client.
     pub(crate) fn new(most: usize) -> Self {
         Self { taken: Arc::default(), most, told: Arc::new(Semaphore::new(TOLD)) }
     }
 
-    /// A place for a client, unless it has as many as it may have.
+    /// Takes a place for a client; `None` if it has reached the limit.
     pub(crate) fn take(&self, client: IpAddr) -> Option<Place> {
         let client = network(client);
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,8 +63,7 @@ impl Drop for Place {
     }
 }
 
-/// What one client has: an address, or the network of 2^64 addresses that a machine is given in
-/// version 6.
+/// Address or network of one client: in version 6 a machine is given a network of 2^64 addresses.
 fn network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(address) => {
@@ -73,7 +73,7 @@ fn network(client: IpAddr) -> IpAddr {
     }
 }
 
-/// Tells a client that it has as many connections as it may have, and ends this one.
+/// Tells a client that it has reached its limit of connections, and ends this one.
 pub(crate) fn turn_away(stream: TcpStream, places: &Places, told: &mut JoinSet<()>) {
     let Ok(place) = Arc::clone(&places.told).try_acquire_owned() else { return };
     let message = format!(
@@ -94,8 +94,8 @@ pub(crate) fn turn_away(stream: TcpStream, places: &Places, told: &mut JoinSet<(
     });
 }
 
-/// Sends an answer, and reads what comes until the client ends: closed with bytes unread, a
-/// connection would discard the answer.
+/// Sends an answer, and reads input until the client ends: closed with unread bytes, a connection
+/// would discard the answer.
 async fn tell(stream: TcpStream, mut answer: &[u8]) -> io::Result<()> {
     while !answer.is_empty() {
         stream.writable().await?;

@@ -1,4 +1,4 @@
-//! Answers, and what every one of them forbids a browser.
+//! Answers, with the restrictions that every one of them sets for a browser.
 
 use axum::body::Body;
 use axum::http::header::{
@@ -12,10 +12,10 @@ use serde_json::json;
 
 use crate::error::Refusal;
 
-/// What is no page needs nothing.
+/// Policy for answers that are not pages: nothing is allowed.
 const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
 
-/// An answer with a body of a media type.
+/// Answer with a body of a media type.
 pub(crate) fn text(status: u16, media_type: &'static str, body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or_default();
@@ -23,16 +23,16 @@ pub(crate) fn text(status: u16, media_type: &'static str, body: impl Into<Body>)
     response
 }
 
-/// An answer in JSON.
+/// Answer in JSON.
 pub(crate) fn json(status: u16, value: &impl Serialize) -> Response {
     match serde_json::to_vec(value) {
         Ok(bytes) => text(status, "application/json", bytes),
-        // No map here has keys that are no strings, so nothing is refused.
+        // All maps here have strings as keys, so this cannot fail.
         Err(error) => text(500, "text/plain; charset=utf-8", error.to_string()),
     }
 }
 
-/// A page with its policy.
+/// Page with its policy.
 pub(crate) fn html(page: String, policy: &str) -> Response {
     let mut response = text(200, "text/html; charset=utf-8", page);
     if let Ok(policy) = HeaderValue::from_str(&format!("{policy}; frame-ancestors 'none'")) {
@@ -41,7 +41,7 @@ pub(crate) fn html(page: String, policy: &str) -> Response {
     response
 }
 
-/// Adds to `headers` what every answer has, where it says nothing of it itself.
+/// Adds the headers of every answer, unless they are set.
 pub(super) fn secure(headers: &mut HeaderMap) {
     for (name, value) in [
         (CONTENT_SECURITY_POLICY, NOTHING),
@@ -56,7 +56,7 @@ pub(super) fn secure(headers: &mut HeaderMap) {
     }
 }
 
-/// A refusal as OpenAI's API has it.
+/// Refusal in the form of OpenAI's API.
 pub(crate) fn openai_refusal(refusal: &Refusal) -> Response {
     let kind = match refusal.status() {
         401 => "authentication_error",

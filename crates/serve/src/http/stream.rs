@@ -1,4 +1,4 @@
-//! Events that a server sends one by one (HTML standard, section 9.2).
+//! Server-sent events (HTML standard, section 9.2).
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -12,25 +12,25 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::text;
 
-/// Sends events to one client.
+/// Sender of events to one client.
 #[derive(Debug)]
 pub(crate) struct EventSender(UnboundedSender<Bytes>);
 
 impl EventSender {
-    /// Sends a value; false once nobody reads.
+    /// Sends a value; returns `false` once nobody reads.
     pub(crate) fn send(&self, value: &impl Serialize) -> bool {
         // JSON has no line breaks, which would end an event.
         serde_json::to_string(value).is_ok_and(|json| self.send_text(&json))
     }
 
-    /// Sends a line of text; false once nobody reads.
+    /// Sends a line of text; returns `false` once nobody reads.
     pub(crate) fn send_text(&self, line: &str) -> bool {
         self.0.send(Bytes::from(format!("data: {line}\n\n"))).is_ok()
     }
 }
 
-/// An answer that grows, and what it grows by. What a slow reader has not taken is kept: no more
-/// than the text that was asked for.
+/// Growing answer with its sender. Unread parts for a slow reader are stored: at most the requested
+/// text.
 pub(crate) fn event_stream() -> (EventSender, Response) {
     let (sender, receiver) = unbounded_channel();
     (EventSender(sender), text(200, "text/event-stream", Body::new(Events(receiver))))

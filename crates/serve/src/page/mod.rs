@@ -1,15 +1,15 @@
-//! The page: one file in each language, which asks the server that it came from and nobody else.
+//! Web page: one file in each language, which sends requests only to its own server.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 use taper_plots::{Language, Page, escape};
 
-/// What it says, by language and name.
+/// Texts of the page, by language and name.
 const TEXTS: &str = include_str!("texts.json");
-/// What it shows; `{{name}}` stands for one of the texts.
+/// Body of the page; `{{name}}` stands for one of the texts.
 const BODY: &str = include_str!("body.html");
 const STYLE: &str = include_str!("style.css");
-/// What it does, in this order.
+/// Scripts of the page, in this order.
 const SCRIPTS: [&str; 6] = [
     include_str!("ask.js"),
     include_str!("attention.js"),
@@ -19,7 +19,7 @@ const SCRIPTS: [&str; 6] = [
     include_str!("page.js"),
 ];
 
-/// The page in each language, with the policy that a browser holds it to.
+/// Page in each language, with its policy for browsers.
 #[derive(Debug)]
 pub(crate) struct Pages {
     english: (String, String),
@@ -33,8 +33,8 @@ impl Pages {
         Ok(Self { english: page(Language::English)?, chinese: page(Language::Chinese)? })
     }
 
-    /// The page and its policy in the language that was `chosen`, or else in the one of the two
-    /// that comes first in what a browser `accepts`.
+    /// Page and policy in the `chosen` language, or else in that of the two languages which comes
+    /// first in what a browser `accepts`.
     pub(crate) fn choose(&self, chosen: Option<&str>, accepts: &str) -> (&str, &str) {
         let is_chinese = match chosen {
             Some(code) => code.starts_with("zh"),
@@ -45,7 +45,7 @@ impl Pages {
     }
 }
 
-/// Whether an `Accept-Language` asks for Chinese rather than English (RFC 9110, section 12.5.4).
+/// Whether an `Accept-Language` prefers Chinese to English (RFC 9110, section 12.5.4).
 fn prefers_chinese(accepts: &str) -> bool {
     let quality = |language: &str| -> f64 {
         let ranges = accepts.split(',').filter_map(|range| {
@@ -97,7 +97,7 @@ mod tests {
             texts[language].as_object().expect("texts").keys().cloned().collect()
         };
         assert_eq!(names("en"), names("zh"));
-        // What is filled in is the same too.
+        // The inserted texts are the same too.
         let filled = |text: &str| -> Vec<String> {
             let parts = text.split('{').skip(1);
             let mut names: Vec<String> =
@@ -118,7 +118,7 @@ mod tests {
         for script in SCRIPTS {
             let parts: Vec<&str> = script.split("say('").collect();
             for two in parts.windows(2) {
-                // Cards say what they are told to.
+                // Cards show their messages.
                 if two[0].ends_with('.') {
                     continue;
                 }

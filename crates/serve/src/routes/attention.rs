@@ -23,7 +23,7 @@ struct Asked {
     target: Option<String>,
 }
 
-/// The attention of every layer and head on a text.
+/// Attention of every layer and head on a text.
 pub(super) async fn attention(
     State(app): State<Arc<App>>,
     request: Request,
@@ -44,7 +44,7 @@ pub(super) async fn attention(
     Ok(json(200, &answer))
 }
 
-/// A layer, with weights to three decimals.
+/// Layer with weights to three decimals.
 fn layer(layer: &AttentionLayer) -> Value {
     let row = |row: &Vec<f32>| row.iter().map(|&weight| rounded(weight)).collect::<Vec<_>>();
     let head = |head: &Vec<Vec<f32>>| head.iter().map(row).collect::<Vec<_>>();

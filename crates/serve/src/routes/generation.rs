@@ -1,4 +1,4 @@
-//! `POST /api/generate`, and what other routes of language models share with it.
+//! `POST /api/generate`, and code shared with other routes of language models.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::engine::{Answer, Continued, GenerateOptions, OwnPrompt, Piece, Prompt
 use crate::error::Refusal;
 use crate::http::{EventSender, event_stream, json, json_of};
 
-/// The most texts that end a text.
+/// Largest number of stop texts.
 const STOPS: usize = 16;
 
 #[derive(Debug, Deserialize)]
@@ -52,7 +52,7 @@ fn some_tokens() -> usize {
     128
 }
 
-/// Goes on with a prompt.
+/// Generates text after a prompt.
 pub(super) async fn generate(
     State(app): State<Arc<App>>,
     request: Request,
@@ -89,7 +89,7 @@ pub(super) async fn generate(
     Ok(json(200, &json!({ "run": name, "texts": found[0].texts })))
 }
 
-/// Refuses what is out of range.
+/// Refuses values out of range.
 ///
 /// # Errors
 /// With the range.
@@ -110,8 +110,8 @@ pub(super) fn check(app: &App, options: &GenerateOptions) -> Result<(), Refusal>
     Ok(())
 }
 
-/// A text to go on with; nothing is the beginning of a document. Its lines end as those that models
-/// are trained on.
+/// Prompt from a text; an empty one is the beginning of a document. Its line ends become those of
+/// training text.
 pub(super) fn text_prompt(text: &str) -> OwnPrompt {
     match text.is_empty() {
         true => OwnPrompt::Beginning,
@@ -119,10 +119,10 @@ pub(super) fn text_prompt(text: &str) -> OwnPrompt {
     }
 }
 
-/// Prompts with numbers for their draws: those of a request with a seed are always the same.
+/// Prompts with numbers for their draws: the same numbers in every request with a seed.
 ///
 /// # Errors
-/// When there are more than are taken at once.
+/// When there are more than the limit.
 pub(super) fn prompts(
     app: &App,
     prompts: Vec<OwnPrompt>,
@@ -137,10 +137,10 @@ pub(super) fn prompts(
     Ok(prompts.into_iter().zip(numbers).map(prompt).collect())
 }
 
-/// What each prompt becomes.
+/// Generates text after each prompt.
 ///
 /// # Errors
-/// As [`App::ask`].
+/// See [`App::ask`].
 pub(super) async fn generated(
     app: &App,
     run: &str,
@@ -154,14 +154,14 @@ pub(super) async fn generated(
     }
 }
 
-/// What a growing answer is told.
+/// Parts of a growing answer.
 pub(super) enum Told {
     Piece(Piece),
     End(Vec<Continued>),
     Failed(Refusal),
 }
 
-/// An answer that grows as the text does. `tell` sends each part, and says whether anybody reads.
+/// Sends an answer as its text grows. `tell` sends each part, and returns whether anybody reads.
 ///
 /// # Errors
 /// When the run refuses before there is any text.
@@ -177,13 +177,13 @@ pub(super) async fn stream(
     let mut answer = app.engine(Some(&run), Task::LanguageModel)?.submit(work)?;
     let late = tokio::time::sleep(app.limits().answer);
     let mut late = Box::pin(late);
-    // A refusal has a status of its own as long as nothing was sent.
+    // A refusal has its own status as long as nothing was sent.
     let first = tokio::select! {
         piece = told.recv() => piece,
         () = &mut late => return Err(Refusal::Late),
     };
     if first.is_none() {
-        // Nothing was added: all is said with the answer.
+        // Nothing was added: the answer is complete.
         return match finished(&mut answer).await {
             Told::Failed(refusal) => Err(refusal),
             end => {
@@ -197,7 +197,7 @@ pub(super) async fn stream(
     tokio::spawn(async move {
         let mut piece = first;
         while let Some(new) = piece {
-            // Dropping the receivers tells the run that nobody reads.
+            // Dropping the receivers informs the run that nobody reads.
             if !tell(Told::Piece(new), &sender) {
                 return;
             }

@@ -60,7 +60,7 @@ pub(super) async fn classify_image(
     }
 }
 
-/// Tells which of some texts, or of the run's labels, belongs to a picture.
+/// Finds the best of some texts, or of the run's labels, for a picture.
 pub(super) async fn match_image(
     State(app): State<Arc<App>>,
     request: Request,
@@ -80,7 +80,7 @@ fn answer(engine: &Engine, found: &[Prediction], warning: Option<String>) -> Res
     named(engine, &engine.info.labels, found, warning)
 }
 
-/// Predictions among labels of these names.
+/// Predictions with the names of their labels.
 fn named(
     engine: &Engine,
     names: &[String],

@@ -1,5 +1,5 @@
-//! What is served where. `openapi.json` beside this says the same for machines, and a test holds
-//! the two together.
+//! Routes of the server. `openapi.json` beside this describes them for machines, and a test
+//! compares the two.
 
 mod attention;
 mod generation;
@@ -20,10 +20,10 @@ use crate::app::App;
 use crate::error::Refusal;
 use crate::http::guard;
 
-/// A method, a path, and what answers.
+/// Method, path, and handler.
 type Route = (&'static str, &'static str, MethodRouter<Arc<App>>);
 
-/// Everything that is served.
+/// All routes.
 pub(crate) fn routes() -> Vec<Route> {
     vec![
         ("get", "/", get(operations::page)),
@@ -52,7 +52,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// The routes, behind what every request passes through.
+/// Router with the checks for every request.
 pub(crate) fn router(app: &Arc<App>) -> Router {
     let mut router = Router::new();
     for (_, path, handler) in routes() {

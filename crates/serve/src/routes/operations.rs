@@ -1,4 +1,4 @@
-//! The page, and what a server says of itself.
+//! The page, and information about the server.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::engine::RunInfo;
 use crate::http::{html, json, text};
 use crate::metrics::MEDIA_TYPE;
 
-/// The API, for machines.
+/// Description of the API, for machines.
 pub(super) const DESCRIPTION: &str = include_str!("openapi.json");
 
-/// The page, in the language of `?lang=`, or the browser's.
+/// Page in the language of `?lang=`, or the browser's.
 pub(super) async fn page(State(app): State<Arc<App>>, request: Request) -> Response {
     let query = request.uri().query().unwrap_or_default();
     let chosen = query.split('&').find_map(|pair| pair.strip_prefix("lang="));
@@ -24,24 +24,24 @@ pub(super) async fn page(State(app): State<Arc<App>>, request: Request) -> Respo
     html(page.to_owned(), policy)
 }
 
-/// Whether the server lives and all its runs answer.
+/// Whether the server and all its runs answer.
 pub(super) async fn health(State(app): State<Arc<App>>) -> Response {
     let (status, health) = app.health();
     json(status, &health)
 }
 
-/// Its counters.
+/// Counters of the server.
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
     let waiting = app.engines.iter().map(|engine| (engine.info.name.as_str(), engine.waiting()));
     text(200, MEDIA_TYPE, app.metrics.text(waiting))
 }
 
-/// Its API.
+/// Description of the API.
 pub(super) async fn description() -> Response {
     text(200, "application/json", DESCRIPTION)
 }
 
-/// What it serves, and what it takes.
+/// Served runs, and limits.
 pub(super) async fn runs(State(app): State<Arc<App>>) -> Response {
     let infos: Vec<&RunInfo> = app.engines.iter().map(|engine| &engine.info).collect();
     let limits = app.limits();

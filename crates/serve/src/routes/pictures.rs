@@ -1,4 +1,4 @@
-//! `POST /api/caption`, and what is asked of a picture beside the file.
+//! `POST /api/caption`, and queries of routes that take a picture.
 
 use std::sync::Arc;
 
@@ -12,20 +12,20 @@ use crate::engine::{Answer, Work};
 use crate::error::Refusal;
 use crate::http::{file_of, json};
 
-/// What is asked of a picture, which is the body, in what follows a question mark.
+/// Query of a request whose body is a picture.
 #[derive(Debug, Default)]
 pub(super) struct Query {
-    /// The run.
+    /// Name of the run.
     pub(super) run: Option<String>,
-    /// The texts to choose from: each `text`.
+    /// Texts to choose from: each `text`.
     pub(super) texts: Vec<String>,
 }
 
 impl Query {
-    /// What a request has.
+    /// Parses the query of a request.
     ///
     /// # Errors
-    /// For a key that is not known, a text where none is wanted, and an empty one.
+    /// For an unknown key, a text if none is expected, and an empty one.
     pub(super) fn of(request: &Request, takes_texts: bool) -> Result<Self, Refusal> {
         let query = request.uri().query().unwrap_or_default();
         let malformed = |message: String| Refusal::Malformed(format!("the query: {message}"));

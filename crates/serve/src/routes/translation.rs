@@ -13,18 +13,18 @@ use crate::engine::{Answer, Engine, LineAnswer, TranslateOptions, Work};
 use crate::error::Refusal;
 use crate::http::{json, json_of};
 
-/// One text, or several.
+/// Single text, or several.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged, expecting = "a string, or a list of strings")]
 pub(super) enum Texts {
-    /// One.
+    /// Single text.
     One(String),
-    /// Several.
+    /// Several texts.
     Several(Vec<String>),
 }
 
 impl Texts {
-    /// All of them.
+    /// All texts as a vector.
     pub(super) fn into_vec(self) -> Vec<String> {
         match self {
             Self::One(text) => vec![text],
@@ -37,7 +37,7 @@ impl Texts {
 #[serde(deny_unknown_fields)]
 struct Asked {
     run: Option<String>,
-    /// A text of lines, or lines.
+    /// Text of lines, or list of lines.
     text: Texts,
     #[serde(default = "one")]
     alternatives: usize,
@@ -69,10 +69,10 @@ pub(super) async fn translate(
     Ok(json(200, &json!({ "run": engine.info.name, "translations": translations })))
 }
 
-/// The lines of a text, or of a list of lines. A line end at the end of a text begins no line.
+/// Lines of a text, or of a list of lines. A line end at the end of a text does not begin a line.
 ///
 /// # Errors
-/// For a line of a list that has a line break.
+/// For a line of a list that contains a line break.
 pub(super) fn lines(text: Texts) -> Result<Vec<String>, Refusal> {
     match text {
         Texts::One(text) => {
@@ -92,10 +92,10 @@ pub(super) fn lines(text: Texts) -> Result<Vec<String>, Refusal> {
     }
 }
 
-/// The translations of lines.
+/// Translations of lines.
 ///
 /// # Errors
-/// For options that are out of range, and as [`App::ask`].
+/// For options out of range, and for the errors of [`App::ask`].
 pub(super) async fn translated(
     app: &App,
     engine: &Engine,

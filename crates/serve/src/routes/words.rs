@@ -41,7 +41,7 @@ pub(super) async fn tag(
     Ok(json(200, &json!({ "run": engine.info.name, "texts": found })))
 }
 
-/// One question, or several.
+/// Single question, or several.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Questioned {
@@ -52,10 +52,10 @@ struct Questioned {
 }
 
 impl Questioned {
-    /// The questions.
+    /// All questions as a vector.
     ///
     /// # Errors
-    /// Unless there is one or a list, and for an empty text.
+    /// Unless there is one question or a list, and for an empty text.
     fn questions(self) -> Result<Vec<QuestionInContext>, Refusal> {
         let questions = match (self.question, self.context, self.questions) {
             (Some(question), Some(context), None) => {

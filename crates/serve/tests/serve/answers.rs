@@ -1,4 +1,4 @@
-//! What is answered: the page and the API.
+//! Answers of the page and the API.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ fn alternatives_come_best_first_and_tokens_are_aligned() {
         };
         let alignment = &one["alignment"];
         let (source, target) = (strings(&alignment["source"]), strings(&alignment["target"]));
-        // The pieces of a text are the text.
+        // The pieces of a text add up to the text.
         assert_eq!(source.concat().trim(), line.trim());
         assert_eq!(target.concat().trim(), one["text"].as_str().expect("text"));
         let weights: Vec<Vec<f64>> =
@@ -67,7 +67,7 @@ fn alternatives_come_best_first_and_tokens_are_aligned() {
         .map(|layer| layer["part"].as_str().expect("a part"))
         .collect();
     assert_eq!(parts, BTreeSet::from(["cross", "decoder", "encoder"]));
-    // Without a target the model's own translation is taken.
+    // Without a target the model's own translation is used.
     let own = server.post("/api/attention", &json!({ "text": line })).expect(200);
     assert_eq!(own["translation"], singly(std::slice::from_ref(line))[0].as_str());
 }
@@ -94,7 +94,7 @@ fn a_language_model_goes_on_whole_and_by_pieces() {
     let pieced: String = pieces.iter().map(|one| one["text"].as_str().expect("text")).collect();
     assert_eq!(pieced, text);
     assert_eq!(last["texts"][0]["text"], text.as_str());
-    // Ended by a text that spans pieces, which nobody is shown.
+    // Ended by a stop text that spans pieces, which nobody is shown.
     let mut stopped = streamed.clone();
     stopped["stop"] = json!(["fox,"]);
     let events = server.post("/api/generate", &stopped).events();
@@ -106,7 +106,7 @@ fn a_language_model_goes_on_whole_and_by_pieces() {
         })
         .collect();
     assert_eq!(pieced, " brown ");
-    // Its probability is that of what is left of it: of a text that was cut there.
+    // Its probability is that of the rest: of a text that was cut there.
     stopped["stream"] = false.into();
     let stopped = server.post("/api/generate", &stopped).expect(200)["texts"][0].clone();
     let cut = json!({ "prompt": "the quick", "max_tokens": 7, "temperature": 0 });
@@ -116,7 +116,7 @@ fn a_language_model_goes_on_whole_and_by_pieces() {
     assert!((number(&stopped) - number(&cut)).abs() < 1e-9, "{stopped} {cut}");
     assert_eq!(stopped["finish_reason"], "stop");
     assert_eq!((&stopped["stop_reason"], &cut["stop_reason"]), (&"fox,".into(), &Value::Null));
-    // A special token in a prompt is what is asked for.
+    // A special token in a prompt is accepted on request.
     let spelled = |rule: &str| {
         let asked = json!({ "prompt": "the</s>", "max_tokens": 3, "special_tokens": rule });
         server.post("/api/generate", &asked)
@@ -125,7 +125,7 @@ fn a_language_model_goes_on_whole_and_by_pieces() {
     let refused = spelled("refuse").expect(422);
     assert!(refused["error"].as_str().expect("text").contains("</s>"), "{refused}");
     assert!(spelled("warn").expect(400)["error"].as_str().expect("text").contains("refuse"));
-    // Drawn: a seed gives one text, whoever asks beside it; without one, texts differ.
+    // Sampled: a seed gives one text, whatever other requests there are; without one, texts differ.
     let draw = |seed: Option<u64>| {
         let asked = json!({
             "prompt": "the", "max_tokens": 30, "temperature": 2.0, "seed": seed, "samples": 3,
@@ -137,7 +137,7 @@ fn a_language_model_goes_on_whole_and_by_pieces() {
     assert_ne!(draw(None), draw(None));
     let beginning = server.post("/api/generate", &json!({ "max_tokens": 5 })).expect(200);
     assert_eq!(beginning["texts"][0]["tokens"], 5);
-    // What cannot be read is said, in a stream too.
+    // Unreadable input is reported, in a stream too.
     for stream in [false, true] {
         let asked = json!({ "prompt": "日本", "stream": stream });
         let refused = server.post("/api/generate", &asked).expect(422);
@@ -162,7 +162,7 @@ fn texts_and_pictures_are_labelled() {
             .sum();
         assert!((sum - 1.0).abs() < 1e-6);
     }
-    // Two texts are none that it was trained on.
+    // Two texts differ from its training, on one.
     let asked = json!({ "text": ["red birds sing 2", "old stones\tfall 3"] });
     let told = server.post("/api/classify", &asked).expect(200);
     assert!(told["warning"].as_str().expect("a warning").contains("text 2 has a tab"), "{told}");
@@ -214,7 +214,7 @@ fn what_is_served_is_told() {
     assert_eq!(runs[1]["context"], 24);
     assert_eq!(runs[2]["labels"], json!(["no", "yes"]));
     assert!(runs[0]["parameters"].as_u64().expect("a number") > 1000);
-    // A run does what it was trained for.
+    // A run serves only its own task.
     let asked = json!({ "run": "text", "text": "a" });
     let refused = server.post("/api/translate", &asked).expect(422);
     assert!(refused["error"].as_str().expect("text").contains("goes on"), "{refused}");

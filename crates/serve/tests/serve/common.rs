@@ -1,4 +1,4 @@
-//! Runs to serve, a server that ends with its test, and a client that sends what it is told to.
+//! Runs to serve, a server that ends with its test, and a client for any bytes.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,19 +15,19 @@ use taper_run::{
 };
 use taper_serve::{Observer, ServeEvent, ServeSettings, Server, Stop};
 
-/// The run of translations that earlier versions have left for tests.
+/// Frozen translation run of an earlier version.
 pub(crate) fn frozen() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/frozen/format-1")
 }
 
-/// Lines that it knows how to translate.
+/// Lines that it can translate.
 pub(crate) fn lines() -> Vec<String> {
     let path = frozen().join("../source.txt");
     let text = std::fs::read_to_string(path).expect("source.txt");
     text.lines().map(str::to_owned).filter(|line| !line.trim().is_empty()).collect()
 }
 
-/// The translation of each line by itself, as `taper translate` has it.
+/// Translation of each line alone, like `taper translate`.
 pub(crate) fn singly(lines: &[String]) -> Vec<String> {
     let run = LoadedRun::open(&frozen(), &LoadSettings::default()).expect("loaded");
     let settings = TranslationSettings::of(&run.config);
@@ -40,7 +40,7 @@ pub(crate) fn singly(lines: &[String]) -> Vec<String> {
     lines.iter().map(single).collect()
 }
 
-/// A copy of a run in a folder of its own, under another name.
+/// Copy of a run in a folder of its own, under another name.
 pub(crate) fn copied(run: &Path, folder: &Path, name: &str) -> PathBuf {
     fn copy(from: &Path, to: &Path) {
         std::fs::create_dir_all(to).expect("a folder");
@@ -58,7 +58,7 @@ pub(crate) fn copied(run: &Path, folder: &Path, name: &str) -> PathBuf {
     to
 }
 
-/// Runs that are trained for a moment, once for all tests.
+/// Runs that are trained briefly, once for all tests.
 pub(crate) struct Trained {
     folder: tempfile::TempDir,
 }
@@ -69,8 +69,8 @@ impl Trained {
     }
 }
 
-/// A language model of characters, classifiers of texts and of images, a tagger, and models that
-/// answer questions, describe images and tell which text belongs to one.
+/// Trains a language model of characters, classifiers of texts and of images, a tagger, and models
+/// that answer questions, describe images and match texts with them.
 pub(crate) fn trained() -> &'static Trained {
     static TRAINED: OnceLock<Trained> = OnceLock::new();
     TRAINED.get_or_init(|| {
@@ -126,7 +126,7 @@ pub(crate) fn trained() -> &'static Trained {
     })
 }
 
-/// Trains a run for a moment by its `own` part of a recipe.
+/// Trains a run briefly by its `own` part of a recipe.
 pub(crate) fn train(own: &str, data: &Path, run: &Path) {
     let recipe = run.with_extension("toml");
     let text = include_str!("common.toml").replace("# OWN", own);
@@ -137,11 +137,11 @@ pub(crate) fn train(own: &str, data: &Path, run: &Path) {
     training::start(&RunFolder::new(run), &config, &settings, silent, &stop).expect("trained");
 }
 
-/// A server on a thread, which ends with it.
+/// Server on a thread, which ends with it.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) stop: Stop,
-    /// What it has told, each as JSON.
+    /// Events reported so far, each as JSON.
     pub(crate) events: Arc<Mutex<Vec<Value>>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -159,7 +159,7 @@ impl Running {
         running
     }
 
-    /// A server that tells an observer of events, and keeps none.
+    /// Server that reports to an observer of events, and stores none.
     pub(crate) fn observed(settings: ServeSettings, observer: Observer) -> Self {
         let events = Arc::default();
         let server = Server::start(settings, observer).expect("a server");
@@ -202,7 +202,7 @@ impl Running {
         Reply::read(&mut stream)
     }
 
-    /// A request, after which the connection ends.
+    /// Sends a request, after which the connection ends.
     pub(crate) fn bytes(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Vec<u8> {
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{headers}\
@@ -213,7 +213,7 @@ impl Running {
         [head.as_bytes(), body].concat()
     }
 
-    /// The value of a counter, 0 where it does not exist.
+    /// Value of a counter, 0 if it does not exist.
     pub(crate) fn counter(&self, name: &str) -> f64 {
         let text = self.get("/metrics").text();
         let line = text.lines().find(|line| line.starts_with(name));
@@ -245,7 +245,7 @@ impl Reply {
     /// Reads until the server ends the connection.
     pub(crate) fn read(stream: &mut TcpStream) -> Self {
         let mut bytes = Vec::new();
-        // What came before an end that was not clean counts.
+        // Bytes before an unclean end count.
         let _ = stream.read_to_end(&mut bytes);
         Self::parse(&bytes)
     }
@@ -273,7 +273,7 @@ impl Reply {
         })
     }
 
-    /// The JSON of an answer that has a status.
+    /// JSON of an answer with this status.
     pub(crate) fn expect(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.body));
         self.json()

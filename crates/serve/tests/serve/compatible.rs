@@ -1,4 +1,4 @@
-//! The routes of others' APIs, as their clients use them. `scripts/check/serve` tries the clients.
+//! Routes of others' APIs, used like their clients do. `scripts/check/serve` runs the clients.
 
 use serde_json::{Value, json};
 
@@ -109,7 +109,7 @@ fn translations_are_libretranslates() {
     }
 }
 
-/// Every line end is one, whatever it is, wherever it stands.
+/// Line ends; each counts, wherever it stands.
 const LINE_ENDS: [&str; 3] = ["\n", "\r\n", "\r"];
 
 #[test]
@@ -139,7 +139,7 @@ fn line_ends_of_every_kind_end_lines_in_every_route() {
         let text = format!("red birds sing 2{end}old stones fall 3{end}");
         let found = server.post("/api/classify", &json!({ "text": text })).expect(200);
         assert_eq!(found["predictions"].as_array().expect("a list").len(), 2, "{end:?}");
-        // A prompt is read as the model's text was.
+        // A prompt is read like the model's text was.
         let asked = json!({
             "model": "text", "prompt": format!("a seä.{end}"), "max_tokens": 9, "temperature": 0,
         });
@@ -150,7 +150,7 @@ fn line_ends_of_every_kind_end_lines_in_every_route() {
         });
         let found = server.post("/api/generate", &asked).expect(200);
         assert_eq!(found["texts"][0]["text"], "the quick", "{end:?}");
-        // Of one line there is no second.
+        // A single line has no second one.
         let asked = json!({ "text": format!("{}{end}", lines[0]) });
         server.post("/api/attention", &asked).expect(422);
         server.post("/api/translate", &json!({ "text": [lines[0].clone() + end] })).expect(422);
@@ -186,7 +186,7 @@ fn tokens_have_their_probabilities() {
     assert_eq!(ask(json!({ "prompt": [prompt] })), plain);
     let echoed = ask(json!({ "prompt": prompt, "echo": true }));
     assert_eq!(echoed["text"], format!("the quick{text}"));
-    // Each token after all before it, as the model has them at once.
+    // Each token after all before it, like the model gives them at once.
     let ids = [prompt.clone(), tokenizer.encode(&text).expect("tokens")].concat();
     let (read, answers) = (Sequences::pack(&[&ids[..ids.len() - 1]]), &ids[1..]);
     let expected = run.model.log_probabilities(&read, answers).expect("log-probabilities");
@@ -208,7 +208,7 @@ fn tokens_have_their_probabilities() {
     for (place, token) in tokens.iter().enumerate() {
         let likeliest = found["top_logprobs"][place].as_object().expect("tokens");
         assert_eq!(likeliest.len(), 3);
-        // The likeliest was taken, and is told with the same value.
+        // The likeliest was taken, and is reported with the same value.
         assert_eq!(likeliest[*token], found["token_logprobs"][place]);
         assert!(likeliest.values().all(|other| other.as_f64() <= likeliest[*token].as_f64()));
     }
@@ -216,12 +216,12 @@ fn tokens_have_their_probabilities() {
     assert_eq!(whole["tokens"].as_array().expect("a list").len(), 17);
     assert_eq!((&whole["token_logprobs"][0], &whole["text_offset"][0]), (&Value::Null, &0.into()));
     is_close(&whole["token_logprobs"], &expected);
-    // A text that is stopped has the tokens before the stop.
+    // A stopped text has the tokens before the stop.
     let stopped = ask(json!({ "logprobs": 1, "stop": "ow" }));
     let tokens = stopped["logprobs"]["tokens"].as_array().expect("a list");
     let tokens: String = tokens.iter().filter_map(Value::as_str).collect();
     assert_eq!(tokens, stopped["text"].as_str().expect("text"));
-    // What was said is said less, or more.
+    // Repeated tokens become less likely, or more.
     let penalised = ask(json!({ "frequency_penalty": 2, "presence_penalty": 2, "max_tokens": 14 }));
     let rewarded =
         ask(json!({ "frequency_penalty": -2, "presence_penalty": -2, "max_tokens": 14 }));
@@ -253,7 +253,7 @@ fn conversations_are_openais() {
     let choice = &found["choices"][0];
     assert_eq!(choice["message"]["role"], "assistant");
     let text = choice["message"]["content"].as_str().expect("text");
-    // As the same text is gone on with, which the template has ended with a line.
+    // Like the continuation of the same text, which the template has ended with a line.
     let plain = json!({
         "model": "text", "prompt": "the quick\n", "max_tokens": 8, "temperature": 0,
     });
@@ -310,7 +310,7 @@ fn conversations_are_openais() {
     }
 }
 
-/// The frozen run twice, as if it read English and Chinese.
+/// Serves the frozen run twice, as if it read English and Chinese.
 fn languages(folder: &std::path::Path) -> Running {
     let run = |name: &str, source: &str, target: &str| {
         let path = copied(&frozen(), folder, name);

@@ -1,4 +1,4 @@
-//! What is refused, and what does no harm: garbage, excess, slowness, absence, strangers.
+//! Refusals, and input that must do no harm: garbage, excess, slowness, absence, strangers.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -64,7 +64,7 @@ fn there_is_only_so_much_of_a_request() {
     post(json!({ "text": "red cat ".repeat(40) })).expect(413);
     let asked = json!({ "text": "red cat sees two big dogs run here ".repeat(2) });
     server.post("/api/attention", &asked).expect(413);
-    // Whether the length is said beforehand or not.
+    // Whether the length is announced or not.
     post(json!({ "text": "a".repeat(3000) })).expect(413);
     let mut stream = server.connect();
     let head = format!(
@@ -112,7 +112,7 @@ fn garbage_ends_nothing_but_its_own_connection() {
     }
     for mut stream in streams {
         let mut answer = Vec::new();
-        // It ends, by an answer or by the server's patience.
+        // It ends, by an answer or by the server's timeout.
         let _ = stream.read_to_end(&mut answer);
         if let Some(status) = answer.strip_prefix(b"HTTP/1.1 ") {
             let status = String::from_utf8_lossy(&status[..3]).into_owned();
@@ -137,7 +137,7 @@ fn who_is_slow_or_leaves_holds_nothing() {
     );
     stream.write_all(head.as_bytes()).expect("sent");
     assert_eq!(Reply::read(&mut stream).status, 408);
-    // One who leaves while a long text grows, streamed or not: the text ends with that.
+    // A client that leaves while a long text grows, streamed or not: the text ends.
     for stream in [true, false] {
         let asked = json!({
             "prompt": "the", "max_tokens": 100_000, "temperature": 5.0, "stream": stream,
@@ -158,7 +158,7 @@ fn who_is_slow_or_leaves_holds_nothing() {
         server.post("/api/generate", &json!({ "prompt": "the", "max_tokens": 2 })).expect(200);
         assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     }
-    // One who reads nothing of what fills every buffer on the way is cut off.
+    // A client that reads nothing while every buffer on the way fills up is cut off.
     let asked = json!({
         "prompt": "the", "max_tokens": 100_000, "temperature": 5.0, "stream": true,
     });
@@ -227,7 +227,7 @@ fn the_key_is_asked_for_wherever_something_is_computed() {
     let mut kept = 0;
     for (path, methods) in described["paths"].as_object().expect("paths") {
         for (method, operation) in methods.as_object().expect("methods") {
-            // Those that are open say so.
+            // The open ones say so.
             if operation["security"] == json!([]) {
                 continue;
             }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::common::{Reply, Running, frozen, lines, singly};
 
-/// Clients at a time, and requests of each.
+/// Number of clients at a time.
 const CLIENTS: usize = 64;
 const REQUESTS: usize = 6;
 
@@ -38,7 +38,7 @@ fn sixty_four_clients_get_what_each_would_get_alone() {
                             stream.write_all(&bytes).expect("sent");
                             continue;
                         }
-                        // Sends what is no request.
+                        // Sends bytes that are not a request.
                         1 => {
                             let _ = stream.write_all(&bytes[bytes.len() / 2..]);
                             continue;

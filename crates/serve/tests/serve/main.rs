@@ -1,4 +1,4 @@
-//! Servers in this process, spoken to over sockets: what they answer, refuse and survive.
+//! Servers in this process, tested over sockets: answers, refusals and survival.
 
 mod answers;
 mod common;

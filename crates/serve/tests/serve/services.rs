@@ -1,5 +1,5 @@
-//! Taggers, and models that answer questions, describe images and compare them with texts: what is
-//! served is what `taper predict` gives.
+//! Taggers, and models that answer questions, describe images and compare them with texts: the
+//! server answers like `taper predict`.
 
 use serde_json::{Value, json};
 use taper_model::{ContrastiveModel, ImageCaptioner, SpanExtractor, TokenTagger};

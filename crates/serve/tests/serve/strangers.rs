@@ -28,7 +28,7 @@ fn pages_of_other_sites_may_ask_nothing() {
             }
         }
     }
-    // A link is followed, and the page asks its own server.
+    // A link is followed, and the page sends requests to its own server.
     let link = format!("{CROSS}Sec-Fetch-Mode: navigate\r\n");
     assert_eq!(server.send("GET", "/", &link, b"").status, 200);
     let own = format!("{JSON}Origin: http://{}\r\nSec-Fetch-Site: same-origin\r\n", server.address);
@@ -128,7 +128,7 @@ fn a_body_that_is_too_long_is_not_asked_for() {
         stream.write_all(head.as_bytes()).expect("sent");
         stream
     };
-    // Refused before a byte of the body was sent, and without being asked for one.
+    // Refused before a byte of the body was sent or requested.
     for expect in ["", "Expect: 100-continue\r\n"] {
         for length in ["1001", "9223372036854775807"] {
             let begun = Instant::now();
@@ -139,7 +139,7 @@ fn a_body_that_is_too_long_is_not_asked_for() {
             assert!(begun.elapsed() < Duration::from_secs(15));
         }
     }
-    // What is within the bound is asked for.
+    // A body within the limit is requested.
     let body = json!({ "text": "red cat" }).to_string();
     let length = body.len();
     let mut stream =
@@ -149,7 +149,7 @@ fn a_body_that_is_too_long_is_not_asked_for() {
     assert_eq!(&first, b"HTTP/1.1 100 Continue\r\n\r\n");
     stream.write_all(body.as_bytes()).expect("sent");
     Reply::read(&mut stream).expect(200);
-    // One who sends everything before reading hears why.
+    // A client that sends everything before reading learns why.
     let body = json!({ "text": "a".repeat(3 << 20) }).to_string();
     let reply = server.send("POST", "/api/translate", JSON, body.as_bytes());
     assert!(reply.expect(413)["error"].as_str().expect("text").contains("1000 bytes"));

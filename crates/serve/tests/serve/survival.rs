@@ -1,5 +1,5 @@
-//! What ends nothing but itself: texts that cannot be read, clients that leave, long work, threads
-//! that fail.
+//! Failures that end nothing else: unreadable texts, clients that leave, long work, threads that
+//! fail.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ use crate::common::{Reply, Running, frozen, lines, singly, train, trained};
 
 const JSON: &str = "Content-Type: application/json\r\n";
 
-/// Work that takes far longer than all tests together, unless it is given up.
+/// Work that takes far longer than all tests together, unless it is cancelled.
 fn endless() -> Value {
     let text = (0..40).map(|line| format!("{line} {}", "big cat ".repeat(240))).collect::<Vec<_>>();
     json!({ "text": text, "beam": 16, "alternatives": 16 })
@@ -43,7 +43,7 @@ fn begin_and_wait(server: &Running, value: &Value) -> TcpStream {
     stream
 }
 
-/// Waits until something has come to pass, which it does unless the server is broken.
+/// Waits until a condition holds, which only a broken server fails to reach.
 fn until(has_come: impl Fn() -> bool) {
     let begun = Instant::now();
     while !has_come() {
@@ -52,7 +52,7 @@ fn until(has_come: impl Fn() -> bool) {
     }
 }
 
-/// Demands that the server translates as `taper translate` does.
+/// Requires that the server translates like `taper translate`.
 fn translates(server: &Running, line: &str) {
     let found = server.post("/api/translate", &json!({ "text": [line] })).expect(200);
     let text = found["translations"][0]["translations"][0]["text"].as_str().expect("text");
@@ -66,11 +66,11 @@ fn short_work_goes_before_long_work_and_long_work_is_not_changed_by_that() {
     for line in lines().iter().take(8) {
         translates(&server, line);
     }
-    // All of that while the long work went on.
+    // All of this while the long work went on.
     assert_eq!(server.counter("taper_waiting_lines"), 8.0);
     drop(long);
     until(|| server.counter("taper_waiting_lines") == 0.0);
-    // Work of a middling weight, in the middle of which others are answered.
+    // Work of a medium weight, in the middle of which others are answered.
     let middling: Vec<String> = lines().into_iter().cycle().take(120).collect();
     let stream = begin_and_wait(&server, &json!({ "text": middling, "beam": 3 }));
     for line in lines().iter().take(8) {
@@ -111,7 +111,7 @@ fn a_time_limit_ends_the_work_and_not_only_the_waiting() {
     server.post("/api/translate", &endless()).expect(504);
     until(|| server.counter("taper_cut_short_total") == 1.0);
     assert_eq!(server.counter("taper_lines_total"), 0.0);
-    // A language model too, whose client asks for no stream.
+    // A language model too, whose client requests no stream.
     let mut settings = ServeSettings::of(vec![trained().path("text")]);
     settings.limits.answer = Duration::from_millis(700);
     settings.limits.new_tokens = 10_000_000;
@@ -166,8 +166,8 @@ fn a_text_that_the_tokenizer_cannot_read_is_refused_and_ends_nothing() {
     assert_eq!(server.counter("taper_restarts_total"), 0.0);
 }
 
-/// A server of a copy of the frozen run at `folder`, whose thread ends by a panic when work is
-/// first given up.
+/// Server of a copy of the frozen run at `folder`, whose thread ends by a panic when work is first
+/// cancelled.
 fn failing(folder: &Path) -> Running {
     let copy = folder.join("run");
     copy_all(&frozen(), &copy);
@@ -205,7 +205,7 @@ fn a_run_whose_thread_has_failed_is_loaded_again() {
     until(|| server.get("/health").status == 200);
     translates(&server, &lines()[0]);
     assert_eq!(server.counter("taper_up{"), 1.0);
-    // Once is enough: what is given up later ends nothing.
+    // Once is enough: later cancelled work ends nothing.
     drop(begin_and_wait(&server, &endless()));
     until(|| server.counter("taper_abandoned_total") == 2.0);
     translates(&server, &lines()[0]);

@@ -56,19 +56,19 @@ pub const LAST: &str = "last";
 /// The pointer to the best checkpoint.
 pub const BEST: &str = "best";
 
-/// What the names of checkpoints begin with that a run has left by going back to an earlier one.
+/// Prefix of the names of checkpoints that a run has left by going back to an earlier one.
 pub const LEFT: &str = "left-";
 
-/// A checkpoint that is there.
+/// Existing checkpoint.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Saved {
-    /// The update it was saved after.
+    /// Update after which it was saved.
     pub step: u64,
-    /// Its watched validation score, where it was validated.
+    /// Watched validation score; `None` if it was not validated.
     pub score: Option<f64>,
-    /// The metric that was watched; not known of what earlier versions saved.
+    /// Watched metric; `None` for earlier versions.
     pub metric: Option<Metric>,
-    /// What the score is a score of; see [`Identity::validation`](crate::Identity).
+    /// Identity of the score; see [`Identity::validation`](crate::Identity).
     pub validation: Map<String, Value>,
     /// Whether an uninterrupted run would not have saved it; see [`State::interim`].
     pub interim: bool,
@@ -76,7 +76,8 @@ pub struct Saved {
     pub path: PathBuf,
 }
 
-/// Which scores can be compared: those of this metric, of the same text measured in the same way.
+/// Condition under which scores can be compared: this metric, on the same text, measured in the
+/// same way.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Comparable<'a> {
     /// The metric that is watched.
@@ -86,8 +87,8 @@ pub(crate) struct Comparable<'a> {
 }
 
 impl Comparable<'_> {
-    /// The score of a checkpoint, if it can be compared. What is not known of a checkpoint that an
-    /// earlier version saved counts as the same.
+    /// The score of a checkpoint, if it can be compared. Properties that an earlier version did not
+    /// record count as equal.
     fn score(&self, saved: &Saved) -> Option<f64> {
         let same = saved.metric.is_none_or(|metric| metric == self.metric)
             && (saved.validation.is_empty() || saved.validation == *self.validation);
@@ -129,7 +130,7 @@ impl Checkpoints {
         }
     }
 
-    /// As [`Checkpoints::resolve`], and nothing where there is no such checkpoint.
+    /// Finds a checkpoint like [`Checkpoints::resolve`]; `None` if there is none.
     ///
     /// # Errors
     /// A pointer cannot be read, or does not name a checkpoint that is there: it is damaged, and
@@ -300,12 +301,11 @@ impl Checkpoints {
         Ok(deleted)
     }
 
-    /// Makes the pointers agree with `state`, which the checkpoint at `path` has, and sets aside
-    /// what was saved after it; false if it is none of these.
+    /// Makes the pointers agree with `state`, the state of the checkpoint at `path`, and sets aside
+    /// later checkpoints; returns `false` if the checkpoint is not in this folder.
     ///
-    /// They disagree where the run goes back to an earlier checkpoint, and where a process was
-    /// killed after it replaced the last checkpoint by one of the same step that is also the
-    /// best.
+    /// They disagree if the run goes back to an earlier checkpoint, or if a process was killed
+    /// after it replaced the last checkpoint by one of the same step that is also the best.
     pub(crate) fn wind_back_to(&self, path: &Path, state: &State) -> Result<bool, CheckpointError> {
         let name = checkpoint_name(state.step);
         // One directory has many names.
@@ -358,7 +358,7 @@ impl Checkpoints {
         files::replace(&self.root.join(pointer), format!("{name}\n").as_bytes())
     }
 
-    /// What a pointer says, if it is there.
+    /// Content of a pointer, if it exists.
     fn pointer(&self, pointer: &str) -> Result<Option<String>, CheckpointError> {
         let path = self.root.join(pointer);
         match files::read(&path) {

@@ -1,21 +1,21 @@
-//! Which checkpoints to delete: a pure decision, apart from the code that deletes.
+//! Choice of the checkpoints to delete: a pure decision, apart from the code that deletes.
 
 use std::cmp::Ordering;
 
 use crate::Metric;
 
-/// What retention needs to know of one checkpoint.
+/// Facts about one checkpoint for this choice.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Candidate {
     /// The update it was saved after.
     pub(crate) step: u64,
-    /// Its validation score, where it was validated.
+    /// Validation score; `None` if it was not validated.
     pub(crate) score: Option<f64>,
 }
 
 /// The steps of the checkpoints to delete, ascending.
 ///
-/// Kept are the `keep_last` newest, the `keep_best` best by `metric` (of equal scores the newer),
+/// The `keep_last` newest are kept, the `keep_best` best by `metric` (of equal scores the newer),
 /// and those in `protected`, at which a pointer points.
 pub(crate) fn to_delete(
     candidates: &[Candidate],

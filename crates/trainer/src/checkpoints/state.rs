@@ -1,4 +1,4 @@
-//! What a run remembers besides weights and moments: counters, data position, windows, hashes.
+//! State of a run besides weights and moments: counters, data position, windows, hashes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,32 +11,32 @@ use crate::{Astray, EarlyStopping, Measured, Position, StopReason, TrainingConfi
 
 /// The format of `state.json` that this version writes beside weights in f32.
 pub const FORMAT_VERSION: u32 = 2;
-/// The one that it writes beside weights in int8, and the newest that it reads.
+/// Format that this version writes beside weights in int8, and the newest that it reads.
 pub const INT8_FORMAT_VERSION: u32 = 3;
 
 /// Updates after which the running mean of losses begins to forget the first ones.
 const SPIKE_WINDOW: u64 = 100;
 
-/// What a run was made from, as the caller describes it.
+/// Origin of a run, as the caller describes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
-    /// Of the resolved configuration, in what versions of format 1 saved; `recipe` says more.
+    /// Hash of the resolved configuration, in checkpoints of format 1; `recipe` says more.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub config_hash: String,
-    /// Of the tokenizer. A checkpoint loads only with its own.
+    /// Hash of the tokenizer. A checkpoint loads only with its own.
     pub tokenizer_hash: String,
-    /// The part of the recipe that shaped the weights, for the caller to compare: whoever loads
-    /// them has to build the same model. Empty in what versions of format 1 saved.
+    /// Part of the recipe that shaped the weights, for the caller to compare: the same model has to
+    /// be built to load them. Empty in checkpoints of format 1.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub recipe: Map<String, Value>,
-    /// What the scores of validations are scores of: the text, and how it is measured. Those under
-    /// another one cannot be compared. Empty where that is not known.
+    /// Identity of the validation scores: the text, and the method of measurement. Scores of
+    /// different identities cannot be compared. Empty if unknown.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub validation: Map<String, Value>,
 }
 
-/// The checkpoint of another run that a run's first weights were taken from.
+/// Checkpoint of another run that gave a run its first weights.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parent {
@@ -119,17 +119,18 @@ pub struct State {
     pub seed: u64,
     /// Target tokens trained on.
     pub tokens: u64,
-    /// Updates skipped because the loss or a gradient was not finite, or the loss too high.
+    /// Number of updates skipped because the loss or a gradient was not finite, or the loss too
+    /// high.
     pub skipped: u64,
-    /// Of these, those since the last update that was made.
+    /// Number of updates skipped since the last one that was made.
     pub skipped_in_a_row: u32,
-    /// The running mean of the loss a token, where `training.spike_factor` compares with it.
+    /// Running mean of the loss a token, if `training.spike_factor` compares with it.
     #[serde(with = "exact_option", default, skip_serializing_if = "Option::is_none")]
     pub mean_loss: Option<f64>,
     /// The best validation, and how long ago it was.
     pub early_stopping: EarlyStopping,
-    /// Record of the last validations if their loss is far above that of guessing; else `None`, and
-    /// not in the file.
+    /// Record of the last validations if their loss is far above that of guessing; otherwise
+    /// `None`, and absent from the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub astray: Option<Astray>,
     /// The update after which the last validation was made, if any was.
@@ -147,12 +148,12 @@ pub struct State {
     /// but resuming, or an interruption would change what is kept and averaged.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interim: bool,
-    /// What the run was made from.
+    /// Origin of the run.
     pub identity: Identity,
-    /// Where its first weights came from, unless they were drawn.
+    /// Source of its first weights; `None` if they were drawn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
-    /// Of weights in int8, the checkpoint that they were rounded from.
+    /// Checkpoint from which int8 weights were rounded; `None` for other weights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub int8_of: Option<Parent>,
     /// The other files of the checkpoint, by name.
@@ -200,7 +201,7 @@ impl State {
         (self.astray, self.score) = (None, None);
     }
 
-    /// Why a run of this state makes no more updates under `config`; none if it does.
+    /// Reason why a run of this state makes no more updates under `config`; `None` if it continues.
     #[must_use]
     pub fn reason_to_stop(&self, config: &TrainingConfig) -> Option<StopReason> {
         if self.early_stopping.is_over(&config.early_stopping) {
@@ -216,7 +217,7 @@ impl State {
         }
     }
 
-    /// The loss a token above which the next update is skipped, with the `spike_factor` of the
+    /// Largest loss a token with which the next update is not skipped, by the `spike_factor` of the
     /// configuration.
     pub(crate) fn loss_limit(&self, spike_factor: f64) -> f64 {
         self.mean_loss
@@ -224,8 +225,8 @@ impl State {
             .map_or(f64::INFINITY, |mean| spike_factor * mean)
     }
 
-    /// Takes the loss a token of the update that was just made, which `step` counts already, into
-    /// the running mean; there is none where no rule asks for it.
+    /// Adds the loss a token of the last update, which `step` already counts, to the running mean,
+    /// if a rule needs it.
     pub(crate) fn follow_loss(&mut self, spike_factor: f64, loss: f64) {
         let count = self.step.min(SPIKE_WINDOW) as f64;
         self.mean_loss = (spike_factor > 0.0)

@@ -119,14 +119,14 @@ fn require_finite(path: &Path, name: &str, values: &[f32]) -> Result<(), Checkpo
 pub(crate) struct Reader {
     path: PathBuf,
     file: File,
-    /// Names and shapes in the order in which the file has their values. Scales of int8 values are
-    /// none of their own.
+    /// Names and shapes in the order of their values in the file. Scales of int8 values are not
+    /// separate entries.
     tensors: Vec<(String, Vec<usize>)>,
     /// All that the file has, in its order.
     stored: Vec<Stored>,
 }
 
-/// What a file has of a tensor.
+/// Part of a tensor in a file.
 enum Stored {
     /// Values in f32.
     Float { name: String, shape: Vec<usize> },
@@ -136,7 +136,7 @@ enum Stored {
     Int8 { name: String, shape: [usize; 2] },
 }
 
-/// What the name of an int8 tensor has behind it where its scales are.
+/// Suffix of the name of an int8 tensor's scales.
 pub(super) const SCALES: &str = ".scales";
 
 impl Reader {

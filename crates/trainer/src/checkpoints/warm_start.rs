@@ -1,10 +1,9 @@
-//! The weights of another run as the first ones of a new one: fine-tuning, transfer.
+//! Weights of another run as the first ones of a new one: fine-tuning, transfer.
 //!
-//! A parameter takes the values of the tensor that has its name and shape, or of a table of tokens
-//! the rows of those that both vocabularies have; the others stay as they were drawn. The
-//! alternative, to refuse whatever does not fit in full, was rejected: a deeper model or another
-//! output layer is a reason to take weights over. What was taken and what was not is for the caller
-//! to show.
+//! A parameter takes the values of the tensor with its name and shape; a table of tokens takes the
+//! rows of tokens that both vocabularies have. Other parameters keep their drawn values. The
+//! alternative, to refuse any partial fit, was rejected: a deeper model or another output layer is
+//! a reason to reuse weights. The caller shows what was taken and what was not.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -16,7 +15,7 @@ use taper_ops::Parameter;
 use crate::checkpoints::{self, MODEL_FILE};
 use crate::{CheckpointError, Parent};
 
-/// What a model took of a checkpoint.
+/// Parameters that a model took from a checkpoint, and those that it did not take.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WarmStart {
     /// The checkpoint.
@@ -49,15 +48,15 @@ pub struct PartlyTaken {
 /// For each row of a table of tokens the row of another that means the same, if there is one.
 pub type SharedRows = Vec<Option<usize>>;
 
-/// What a model is to take of a checkpoint.
+/// Settings of taking weights from a checkpoint.
 #[derive(Clone, Copy)]
 pub struct Taking<'a> {
     /// The hash of the checkpoint's tokenizers, whose tokens its tables are of.
     pub tokenizer_hash: &'a str,
     /// Whether a parameter is to take values.
     pub is_wanted: &'a dyn Fn(&str) -> bool,
-    /// The rows that a parameter of this name shares with the checkpoint's; none where it is no
-    /// table of tokens, or the tokenizers are the same.
+    /// Rows that a parameter of this name shares with the checkpoint's; `None` if it is not a table
+    /// of tokens, or the tokenizers are the same.
     pub rows: &'a dyn Fn(&str) -> Option<&'a SharedRows>,
 }
 
@@ -82,8 +81,8 @@ pub struct NotTaken {
 /// far as they are wanted and names and shapes agree.
 ///
 /// # Errors
-/// The checkpoint cannot be read, is corrupt, or is of another tokenizer than it is said to be, so
-/// that its embeddings mean other words.
+/// When the checkpoint cannot be read, is corrupt, or belongs to a tokenizer other than stated, so
+/// that its embeddings belong to other words.
 pub fn warm_start(
     checkpoint: &Path,
     model: &impl Model,
@@ -142,8 +141,8 @@ pub fn warm_start(
     Ok(WarmStart { parent, taken, drawn, unused, partly, unwanted })
 }
 
-/// Gives the rows of a table the values of those of a stored one that they share, and says how many
-/// they are; nothing where the tables are not of one width.
+/// Copies the rows that a table shares with a stored one, and returns their number; `None` if the
+/// widths differ.
 fn take_rows(
     parameter: &Parameter,
     values: &[f32],

@@ -1,11 +1,11 @@
-//! What processes decide together: on values that every process has, so that all decide alike.
+//! Common decisions of processes, on values that every process has, so that all decide alike.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Exchange, ExchangeError};
 use crate::TrainError;
 
-/// What each process has for `fact`, by rank.
+/// Value of `fact` of each process, by rank.
 ///
 /// # Errors
 /// A process has ended.
@@ -25,11 +25,11 @@ pub fn everyone<T: Serialize + for<'de> Deserialize<'de>>(
     .collect()
 }
 
-/// `result`, if every process has one. Where a process has an error, no process goes on: it gets
-/// its own error, and the others are told of it.
+/// Returns `result`, if every process succeeded. If a process has an error, no process continues:
+/// it returns its own error, and the others are told of it.
 ///
 /// # Errors
-/// That of this process, or that another one has one.
+/// The error of this process, or a note that another one has one.
 pub(crate) fn agree<T>(
     exchange: &mut dyn Exchange,
     result: Result<T, TrainError>,
@@ -41,10 +41,10 @@ pub(crate) fn agree<T>(
     }
 }
 
-/// What process 0 gets from `work`, which it alone does.
+/// Result of `work`, which process 0 alone does, for all processes.
 ///
 /// # Errors
-/// Those of `work`, in process 0; in the others, that it has one.
+/// The errors of `work`, in process 0; in the others, a note that it has one.
 pub(crate) fn by_the_first<T: Serialize + for<'de> Deserialize<'de>>(
     exchange: &mut dyn Exchange,
     work: impl FnOnce() -> Result<T, TrainError>,
@@ -59,8 +59,8 @@ pub(crate) fn by_the_first<T: Serialize + for<'de> Deserialize<'de>>(
     told.ok_or_else(|| ExchangeError::Garbled { rank: 0 }.into())
 }
 
-/// Refuses to go on unless every process has the same for `fact`, which is its `what`. Of one that
-/// does not, `details` says more, given what process 0 and that one have.
+/// Refuses to continue unless every process has the same `fact`, which is called `what`. For one
+/// that differs, `details` describes the difference from process 0.
 ///
 /// # Errors
 /// With the first process that has something else.
@@ -81,7 +81,7 @@ pub fn require_same<T: PartialEq + Serialize + for<'de> Deserialize<'de>>(
     }
 }
 
-/// The name of this machine, by which processes know their neighbours.
+/// Name of this machine, by which processes know their neighbours.
 #[must_use]
 pub fn machine() -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();

@@ -8,7 +8,7 @@ use candle_core::Tensor;
 
 use super::{Exchange, ExchangeError};
 
-/// What one tells another.
+/// Content of a message between threads.
 #[derive(Debug)]
 enum Content {
     Part(Tensor),

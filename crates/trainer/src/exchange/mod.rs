@@ -1,4 +1,4 @@
-//! What processes that train one model together tell each other.
+//! Communication of processes that train one model together.
 //!
 //! An update's micro-batches are shared out, each process sums the gradients of its own in the
 //! subtrees of one fixed tree, pieces of the sums are exchanged so that each process has one piece
@@ -36,41 +36,41 @@ pub(crate) use share::{Piece, buckets, halves, leaves_of, nodes_of};
 pub use sockets::{Farewell, Meeting, OnLoss, Sockets};
 pub(crate) use timed::Timed;
 
-/// The other processes could not be heard, or do something else.
+/// Failure to communicate with other processes.
 #[derive(Debug, Error)]
 pub enum ExchangeError {
-    /// One has failed, which says itself why.
+    /// A process has failed, and reports the reason itself.
     #[error("process {rank} of the training has ended: see what it says")]
     Failed {
         /// Its rank.
         rank: usize,
     },
-    /// One is gone, and cannot say anything any more.
+    /// A process is gone, and cannot report anything.
     #[error("process {rank} of the training is gone: {why}; a training needs all of its processes")]
     Lost {
         /// Its rank.
         rank: usize,
-        /// The rank of the process that has found it.
+        /// Rank of the process that noticed it.
         here: usize,
-        /// How it shows.
+        /// Symptom.
         why: String,
     },
-    /// One was started on something else.
+    /// A process was started with another setting.
     #[error("process {rank} of the training has another {what} than process 0{details}")]
     Differs {
         /// Its rank.
         rank: usize,
-        /// The rank of the process that has found it.
+        /// Rank of the process that noticed it.
         here: usize,
-        /// What it has another of.
+        /// Name of the setting that differs.
         what: &'static str,
-        /// In which way, or what to do.
+        /// Difference, or advice.
         details: String,
     },
     /// The processes do not come together.
     #[error("{0}")]
     Meeting(String),
-    /// What one sent is not what was expected: it is another version of this program.
+    /// A process sent unexpected bytes: it is another version of this program.
     #[error(
         "process {rank} sent what this one does not understand: start the same program on each"
     )]
@@ -84,7 +84,7 @@ pub enum ExchangeError {
 }
 
 impl ExchangeError {
-    /// Whether another process tells of it: each failure is told once.
+    /// Whether another process reports it: each failure is reported once.
     #[must_use]
     pub const fn is_told_elsewhere(&self) -> bool {
         match self {
@@ -112,10 +112,11 @@ pub trait Exchange: Send {
     /// How many processes there are.
     fn size(&self) -> usize;
 
-    /// Begins to give `parts[r]` to process `r`, and does not wait: what the others have for this
-    /// one comes with [`Exchange::end`]. Several may be begun before the first is ended.
+    /// Begins to give `parts[r]` to process `r`, without waiting: the parts of the others for this
+    /// process are returned by [`Exchange::end`]. Several exchanges may be begun before the first
+    /// is ended.
     ///
-    /// Parts are not copied where that can be: what they are views of is not written to before all
+    /// Parts are not copied if possible: the storage under them is not written to before all
     /// processes have ended the exchange.
     ///
     /// # Shapes
@@ -125,33 +126,34 @@ pub trait Exchange: Send {
     /// A process has ended, or the device has no memory left.
     fn begin(&mut self, parts: Vec<Tensor>) -> Result<(), ExchangeError>;
 
-    /// Waits for what each process has for this one in the first exchange that was begun and not
-    /// ended, by rank.
+    /// Waits for the parts of each process for this one in the first exchange that was begun and
+    /// not ended, by rank.
     ///
     /// # Errors
-    /// As [`Exchange::begin`].
+    /// See [`Exchange::begin`].
     fn end(&mut self) -> Result<Vec<Tensor>, ExchangeError>;
 
-    /// Gives `parts[r]` to process `r`, and returns what each process has for this one, by rank.
+    /// Gives `parts[r]` to process `r`, and returns the parts of each process for this one, by
+    /// rank.
     ///
     /// # Errors
-    /// As [`Exchange::begin`].
+    /// See [`Exchange::begin`].
     fn exchange(&mut self, parts: Vec<Tensor>) -> Result<Vec<Tensor>, ExchangeError> {
         self.begin(parts)?;
         self.end()
     }
 
-    /// Tells every process `message`, and returns what each has said, by rank. All exchanges that
-    /// were begun have been ended before.
+    /// Sends `message` to every process, and returns the messages of all, by rank. All exchanges
+    /// that were begun must have been ended.
     ///
     /// # Errors
     /// A process has ended.
     fn gather(&mut self, message: Vec<u8>) -> Result<Vec<Vec<u8>>, ExchangeError>;
 
-    /// What process 0 says.
+    /// Returns the message of process 0.
     ///
     /// # Errors
-    /// As [`Exchange::gather`].
+    /// See [`Exchange::gather`].
     fn broadcast(&mut self, message: Vec<u8>) -> Result<Vec<u8>, ExchangeError> {
         let message = if self.rank() == 0 { message } else { Vec::new() };
         Ok(self.gather(message)?.swap_remove(0))
@@ -160,7 +162,7 @@ pub trait Exchange: Send {
     /// Waits for every process.
     ///
     /// # Errors
-    /// As [`Exchange::gather`].
+    /// See [`Exchange::gather`].
     fn barrier(&mut self) -> Result<(), ExchangeError> {
         self.gather(Vec::new()).map(drop)
     }
@@ -169,7 +171,7 @@ pub trait Exchange: Send {
 /// One process that trains by itself.
 #[derive(Debug, Default)]
 pub struct Alone {
-    /// What it has begun to give to itself.
+    /// Parts for itself of the exchanges that were begun.
     begun: VecDeque<Vec<Tensor>>,
 }
 

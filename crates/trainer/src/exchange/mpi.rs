@@ -31,7 +31,7 @@ const EAGER: Duration = Duration::from_micros(100);
 /// The longest pause between two questions.
 const LONGEST_PAUSE: Duration = Duration::from_micros(500);
 
-/// What is asked of the thread that talks to the library; by each process the same.
+/// Request to the thread that calls the library; the same in each process.
 #[derive(Debug)]
 enum Call {
     /// A part for each process.
@@ -40,7 +40,7 @@ enum Call {
     Fact(Vec<u8>),
 }
 
-/// What the others have said.
+/// Answer with the data of the others.
 #[derive(Debug)]
 enum Answer {
     Parts(Vec<Vec<f32>>),
@@ -98,7 +98,7 @@ impl Mpi {
         calls.send(call).map_err(|_| self.silent())
     }
 
-    /// What the call that was made first has come to.
+    /// Result of the first call that is not yet answered.
     fn answer(&self) -> Result<Answer, ExchangeError> {
         self.answers.recv().map_err(|_| self.silent())?
     }
@@ -184,7 +184,7 @@ fn serve(
     let _ = all.agree_on(Kind::Leave, &vec![0; all.size]);
 }
 
-/// What the processes are about to do.
+/// Next action of the processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 enum Kind {

@@ -13,7 +13,7 @@ pub struct Nccl {
     host: Box<dyn Exchange>,
     /// None before the first exchange, which tells on which GPU.
     communicator: Option<Communicator>,
-    /// What has been queued on the GPU; none where the exchange was begun on the host.
+    /// Operations queued on the GPU; `None` if the exchange was begun on the host.
     begun: VecDeque<Option<Vec<Tensor>>>,
 }
 

@@ -1,4 +1,4 @@
-//! How a run begins, and how it goes on from a checkpoint.
+//! Begin of a run, and its continuation from a checkpoint.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ impl<M: Model> Trainer<M> {
     /// the same one.
     ///
     /// # Errors
-    /// As [`Trainer::new`].
+    /// See [`Trainer::new`].
     pub fn begin_among(
         exchange: Box<dyn Exchange>,
         model: M,
@@ -61,12 +61,11 @@ impl<M: Model> Trainer<M> {
         Self::resume_from(model, config, identity, checkpoints, &path)
     }
 
-    /// As [`Trainer::resume`], from the checkpoint in the directory `path`, wherever that is; what
-    /// is saved from here on is saved under `checkpoints`, and what `last` means there is this
-    /// checkpoint from now on. Where `identity` is another than the checkpoint's, the checkpoint
-    /// has it from now on: what has been accepted need not be accepted again. Where scores of
-    /// validations are scores of something else by it, or of another metric, the best so far and
-    /// the patience are forgotten.
+    /// Continues like [`Trainer::resume`], from the checkpoint in the directory `path`, wherever it
+    /// is. New checkpoints are saved under `checkpoints`, and `last` there is this checkpoint from
+    /// now on. If `identity` differs from the checkpoint's, it replaces it: an accepted change need
+    /// not be accepted again. If validation scores have another identity or metric by it, the best
+    /// score and the patience are reset.
     ///
     /// # Errors
     /// As [`Trainer::resume`], and if `last` cannot be changed.

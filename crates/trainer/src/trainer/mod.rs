@@ -49,7 +49,7 @@ pub struct Trainer<M> {
     learning_rate: f64,
     /// Cross entropy an answer of the last update; 0 before the first update of this process.
     nll: f64,
-    /// What this process has done in the updates since the last log event, and in all.
+    /// Times of this process in the updates since the last log event, and in all.
     time: ProcessTime,
     whole_time: ProcessTime,
 }
@@ -137,7 +137,7 @@ impl<M: Model> Trainer<M> {
         Ok(reason)
     }
 
-    /// What is due after an update: a log event, a validation, a checkpoint.
+    /// Does the work due after an update: a log event, a validation, a checkpoint.
     fn follow_up(
         &mut self,
         validate: &mut dyn Validate<M>,
@@ -196,7 +196,7 @@ impl<M: Model> Trainer<M> {
         })
     }
 
-    /// Why not to make another update, if a process has a reason. An interruption comes last: a run
+    /// Reason not to make another update, if a process has one. An interruption comes last: a run
     /// that is complete is not waiting to be resumed.
     fn reason_to_stop(&mut self, stop: &AtomicBool) -> Result<Option<StopReason>, TrainError> {
         let interrupted = || stop.load(Ordering::Relaxed).then_some(StopReason::Interrupted);
@@ -264,8 +264,8 @@ impl<M: Model> Trainer<M> {
         }
     }
 
-    /// This process's micro-batches of the next update, with the number of all of them and the
-    /// position after them; nothing if `stop` is set in a process before they are there.
+    /// Fetches this process's micro-batches of the next update, with the number of all of them and
+    /// the position after them; `None` if `stop` is set in a process before they are complete.
     ///
     /// They may span two epochs, so that every update is of the same size; only the last epoch cuts
     /// short.
@@ -325,7 +325,7 @@ impl<M: Model> Trainer<M> {
         Ok(Some(Gathered { batches, count, next }))
     }
 
-    /// What remains to be done when training ends.
+    /// Does the remaining work at the end of training.
     fn finish(
         &mut self,
         reason: StopReason,
@@ -359,11 +359,11 @@ impl<M: Model> Trainer<M> {
     }
 }
 
-/// What an update is made of.
+/// Micro-batches of an update.
 struct Gathered {
     /// The micro-batches of this process.
     batches: Vec<Batch>,
-    /// Those of all processes.
+    /// Number of micro-batches of all processes.
     count: usize,
     /// The position after them.
     next: Position,

@@ -1,4 +1,4 @@
-//! What the loop measures and tells.
+//! Measurements and reports of the loop.
 
 use taper_model::Model;
 

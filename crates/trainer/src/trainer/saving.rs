@@ -1,4 +1,4 @@
-//! What the loop saves, and when it goes on from there.
+//! Checkpoints of the loop, and their rescue.
 
 use std::path::{Path, PathBuf};
 

@@ -40,7 +40,7 @@ pub struct DueUpdate {
     pub loss_limit: f64,
 }
 
-/// What leads out of the sum of gradients between two micro-batches.
+/// Reason to leave the sum of gradients between two micro-batches.
 #[derive(Debug, thiserror::Error)]
 #[error("asked to stop")]
 struct Stopped;
@@ -56,7 +56,7 @@ pub struct Updater {
     state: Vec<Vec<Tensor>>,
     ema: Option<Tensor>,
     gradients: GradientTree,
-    /// Of the last update that was to be measured by layer.
+    /// Norms of the last update that was measured by layer.
     layer_norms: BTreeMap<String, NormsPerLayer>,
     composed: bool,
 }

@@ -12,9 +12,9 @@ use crate::{BoxError, Exchange};
 /// Euclidean norms of a layer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct NormsPerLayer {
-    /// Of the gradients of its parameters, before clipping.
+    /// Norm of the gradients of its parameters, before clipping.
     pub gradient: f32,
-    /// Of its parameters, before the update.
+    /// Norm of its parameters, before the update.
     pub weight: f32,
 }
 

@@ -1,5 +1,5 @@
-//! What this process gives the others of an update: its sums of gradients, bucket by bucket from the
-//! end of the flat layout on, each as soon as it is there.
+//! Sums of gradients that this process sends to the others in an update, bucket by bucket from the
+//! end of the flat layout, each as soon as it is complete.
 
 use std::ops::Range;
 
@@ -13,13 +13,13 @@ use crate::{BoxError, Exchange};
 pub(super) struct Outbox<'a> {
     exchange: &'a mut dyn Exchange,
     store: &'a ParameterStore,
-    /// Those that are not begun yet: the last is the next.
+    /// Pieces that are not begun yet: the last is the next.
     pieces: &'a [Piece],
     /// The sums over the first subtrees that this process has; what comes is of the last one.
     before: Vec<Tensor>,
-    /// What has come of the next bucket, for each process. What is told comes from the end on.
+    /// Parts of the next bucket, for each process, received from the end on.
     parts: Vec<Vec<f32>>,
-    /// What kept a bucket from being begun; nothing is begun after it.
+    /// Error that prevented a bucket; nothing is begun after it.
     failed: Option<ExchangeError>,
 }
 
@@ -86,7 +86,7 @@ impl<'a> Outbox<'a> {
     /// gradient, or this process has no micro-batch.
     ///
     /// # Errors
-    /// Those of all buckets.
+    /// The errors of the exchange of any bucket.
     pub(super) fn close(mut self) -> Result<(), BoxError> {
         let none = Tensor::zeros(0, DType::F32, self.store.device())?;
         self.before.clear();

@@ -7,7 +7,7 @@ use taper_model::{LossOutput, Routing};
 
 use crate::checkpoints::exact;
 
-/// What one update measured.
+/// Measurements of one update.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// Sum of the label-smoothed cross entropy over the target tokens, in nats.
@@ -89,7 +89,7 @@ impl Measured {
         Outcome::Made(self)
     }
 
-    /// What is minimised, in nats a target token.
+    /// Minimised value, in nats a target token.
     #[must_use]
     pub fn loss(&self) -> f64 {
         self.objective_sum / self.tokens as f64
@@ -116,9 +116,9 @@ pub enum Fault {
     Gradient(f64),
     /// The loss a token, in nats, which is above the limit.
     Spike {
-        /// What it is.
+        /// Value of the loss.
         loss: f64,
-        /// What it may be.
+        /// Largest value allowed.
         limit: f64,
     },
 }

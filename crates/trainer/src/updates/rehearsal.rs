@@ -10,8 +10,7 @@ use crate::{BoxError, TrainError, TrainingConfig};
 /// Computes loss and gradients of `batch` as an update would, and drops them.
 ///
 /// # Errors
-/// What that update would fail with: memory that does not suffice, sentences longer than the
-/// positions reach.
+/// The error of such an update: exhausted memory, or sentences longer than the positions reach.
 pub fn rehearse(
     model: &impl Model,
     config: &TrainingConfig,

@@ -17,8 +17,8 @@ use crate::{BoxError, CheckpointError, Exchange, Optimizer, State, TrainError, T
 const WEIGHTS: &str = "weights.";
 
 impl Updater {
-    /// What to save: the tensors of the model's file, and those of the optimizer's. Process 0 gets
-    /// them, and the others, which take part, get nothing.
+    /// Tensors to save: those of the model's file, and those of the optimizer's. Process 0 gets
+    /// them; the others, which take part, get none.
     pub(crate) fn export(
         &mut self,
         store: &ParameterStore,
@@ -74,7 +74,7 @@ impl Updater {
     }
 }
 
-/// What an updater takes from a checkpoint.
+/// Tensors that an updater takes from a checkpoint.
 struct Loaded {
     optimizer: Box<dyn Optimizer>,
     /// The buffers of each piece.
@@ -122,7 +122,7 @@ impl Loaded {
     }
 }
 
-/// What the tensors of a buffer are named with.
+/// Prefix of the names of a buffer's tensors.
 fn prefix(buffer: &str) -> String {
     format!("{buffer}.")
 }

@@ -1,5 +1,5 @@
-//! What the tests share: a tiny model, made-up data addressed by position, and an observer that
-//! remembers.
+//! Common parts of the tests: a tiny model, made-up data addressed by position, and an observer
+//! that remembers.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -21,7 +21,7 @@ pub const START: u32 = 2;
 pub const END: u32 = 3;
 pub const VOCABULARY: usize = 14;
 
-/// What is to be learned.
+/// Task to learn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Task {
     Copy,

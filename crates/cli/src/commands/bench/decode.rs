@@ -30,7 +30,7 @@ struct Report {
     /// By the median.
     sentences_per_second: f64,
     tokens_per_second: f64,
-    /// The most memory that the process held, in bytes; none where the system does not tell.
+    /// The most memory that the process held, in bytes; `None` if the system does not tell.
     peak_memory: Option<u64>,
 }
 

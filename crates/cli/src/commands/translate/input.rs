@@ -39,9 +39,9 @@ pub(super) struct Window {
 pub(super) struct Input {
     text: Source,
     prefixes: Option<Source>,
-    /// The most lines of the next window.
+    /// Largest number of lines of the next window.
     most: usize,
-    /// The most lines of any.
+    /// Largest number of lines of any.
     limit: usize,
 }
 

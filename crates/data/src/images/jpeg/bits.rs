@@ -1,23 +1,23 @@
 //! Bits of entropy-coded data, and Huffman codes in them.
 
-/// Bits that are looked up at once.
+/// Number of bits that are looked up at once.
 const QUICK: u32 = 9;
 
 /// Symbols by their codes.
 #[derive(Clone)]
 pub(super) struct HuffmanTable {
-    /// By the next bits, the length of a code and its symbol; length 0 where it is longer.
+    /// Length and symbol of the code at the beginning of the next bits; length 0 for longer codes.
     quick: Vec<(u8, u8)>,
-    /// For each length, one more than the largest code, filled up to 16 bits.
+    /// One more than the largest code of each length, extended to 16 bits.
     ends: [u32; 17],
-    /// For each length, what is added to a code to give its place among the symbols.
+    /// Offset from a code of each length to its place among the symbols.
     offsets: [i32; 17],
     symbols: Vec<u8>,
 }
 
 impl HuffmanTable {
-    /// The table of so many codes of each length from 1 on, with their symbols; `None` if there are
-    /// more codes than fit, or a symbol of a DC coefficient is none.
+    /// Table of these numbers of codes of each length from 1 on, with their symbols; `None` if
+    /// there are more codes than fit, or a symbol is not valid for a DC coefficient.
     pub(super) fn of(counts: &[u8; 16], symbols: &[u8], is_dc: bool) -> Option<Self> {
         if symbols.len() > 256 || is_dc && symbols.iter().any(|&symbol| symbol > 15) {
             return None;
@@ -50,14 +50,14 @@ impl HuffmanTable {
     }
 }
 
-/// Reads bits up to the next marker; behind it they are 0.
+/// Reader of bits up to the next marker; after it they are 0.
 pub(super) struct Bits<'a> {
     data: &'a [u8],
-    /// Bytes that have been taken.
+    /// Number of bytes taken.
     at: usize,
     held: u64,
     count: u32,
-    /// Whether more bits were asked for than there are.
+    /// Whether more bits were requested than exist.
     pub(super) is_exhausted: bool,
 }
 
@@ -66,12 +66,12 @@ impl<'a> Bits<'a> {
         Self { data, at: 0, held: 0, count: 0, is_exhausted: false }
     }
 
-    /// Bytes up to the next marker, so far as they have been looked at.
+    /// Number of bytes examined, up to the next marker.
     pub(super) fn position(&self) -> usize {
         self.at
     }
 
-    /// The next byte of the data; `None` before a marker and at the end.
+    /// Next byte of the data; `None` before a marker and at the end.
     fn byte(&mut self) -> Option<u8> {
         let byte = *self.data.get(self.at)?;
         if byte != 0xFF {
@@ -88,7 +88,7 @@ impl<'a> Bits<'a> {
         }
     }
 
-    /// Holds at least 16 bits.
+    /// Buffers at least 16 bits.
     fn fill(&mut self) {
         while self.count <= 48 {
             match self.byte() {
@@ -101,7 +101,7 @@ impl<'a> Bits<'a> {
         }
     }
 
-    /// The next `count` bits, at most 16, which stay there.
+    /// Next `count` bits, at most 16, without taking them.
     fn peek(&mut self, count: u32) -> u32 {
         if self.count < count {
             self.fill();
@@ -126,7 +126,7 @@ impl<'a> Bits<'a> {
         }
     }
 
-    /// The next `count` bits, at most 16, as a number.
+    /// Takes the next `count` bits, at most 16, as a number.
     pub(super) fn take(&mut self, count: u32) -> i32 {
         if count == 0 {
             return 0;
@@ -136,13 +136,13 @@ impl<'a> Bits<'a> {
         bits as i32
     }
 
-    /// The number that `count` bits stand for: those that begin with 0 are negative.
+    /// Takes `count` bits as a signed number: those that begin with 0 are negative.
     pub(super) fn take_signed(&mut self, count: u32) -> i32 {
         let bits = self.take(count);
         if count > 0 && bits < 1 << (count - 1) { bits - (1 << count) + 1 } else { bits }
     }
 
-    /// The next symbol; 0 where the bits are no code.
+    /// Takes the next symbol; 0 if the bits are not a code.
     pub(super) fn symbol(&mut self, table: &HuffmanTable) -> u8 {
         let next = self.peek(16);
         let (length, symbol) = table.quick[(next >> (16 - QUICK)) as usize];
@@ -160,7 +160,7 @@ impl<'a> Bits<'a> {
         usize::try_from(place).ok().and_then(|place| table.symbols.get(place)).copied().unwrap_or(0)
     }
 
-    /// Goes on behind the next marker if that is one of restarts; else there are no more bits.
+    /// Continues after the next marker if it is a restart; otherwise there are no more bits.
     pub(super) fn restart(&mut self) -> bool {
         (self.held, self.count) = (0, 0);
         let Some((0xD0..=0xD7, behind)) = super::next_marker(self.data, self.at) else {

@@ -1,9 +1,9 @@
-//! JPEG as libjpeg decodes it, to the bit: what image models are trained on came from there, and a
-//! rounding of one in each pixel can be seen in what they answer.
+//! JPEG decoding equal to libjpeg's, to the bit: image models are trained on its output, and a
+//! different rounding in each pixel is visible in their answers.
 //!
 //! Baseline, extended and progressive files with Huffman codes and 8 bits are read, in one to four
-//! components; the rest is refused by its name. Entropy-coded data that are damaged give zeros, as
-//! there, up to the next restart marker. (ITU-T T.81; libjpeg-turbo, `jdhuff.c`, `jdphuff.c`,
+//! components; other files are refused by name. Damaged entropy-coded data give zeros, like in
+//! libjpeg, up to the next restart marker. (ITU-T T.81; libjpeg-turbo, `jdhuff.c`, `jdphuff.c`,
 //! `jdmarker.c`.)
 
 mod bits;
@@ -16,8 +16,8 @@ use image::{DynamicImage, GrayImage, RgbImage};
 use self::bits::HuffmanTable;
 use self::scan::Scan;
 
-/// Coefficients of a block in the order of a zigzag, as rows of eight; what lies beyond counts as the
-/// last, so that damaged data stay within the block.
+/// Coefficients of a block in the order of a zigzag, as rows of eight; places beyond the end count
+/// as the last, so that damaged data stay within the block.
 const ZIGZAG: [u8; 80] = [
     0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20,
     13, 6, 7, 14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59,
@@ -25,34 +25,34 @@ const ZIGZAG: [u8; 80] = [
     63, 63, 63, 63, 63, 63,
 ];
 
-/// A small file may have any number of scans, each of which goes over the picture.
+/// Largest number of scans: a small file may have any number, each of which goes over the picture.
 const MOST_SCANS: usize = 500;
 
-/// The coefficients of a block, as rows of eight.
+/// Coefficients of a block, as rows of eight.
 type Block = [i16; 64];
 
-/// A component of the picture: grey, or one of its colours.
+/// Component of the picture: grey, or one of its colours.
 struct Component {
     id: u8,
-    /// How often it is sampled across and down, beside the others.
+    /// Sampling factors across and down, relative to the others.
     across: usize,
     down: usize,
     quantization: usize,
-    /// Samples of the picture, without what fills up the last blocks.
+    /// Size in samples of the picture, without the padding of the last blocks.
     width: usize,
     height: usize,
-    /// Blocks, those that fill up the last unit of all components included.
+    /// Number of blocks, with those that pad the last unit of all components.
     blocks_across: usize,
     blocks_down: usize,
-    /// The quantization of its first scan; it may be defined anew behind it.
+    /// Quantization table of its first scan; the file may redefine it later.
     table: Option<[u16; 64]>,
-    /// Of a progressive file, whose scans add to it.
+    /// Coefficients of a progressive file, whose scans add to them.
     coefficients: Vec<Block>,
     /// Rows of eight times `blocks_across` samples.
     samples: Vec<u8>,
 }
 
-/// How components are colours.
+/// Meaning of the components as colours.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Colours {
     Grey,
@@ -62,7 +62,7 @@ enum Colours {
     Ycck,
 }
 
-/// What a file has told so far.
+/// State of the decoder: all that the file has defined so far.
 #[derive(Default)]
 struct Decoder {
     components: Vec<Component>,
@@ -84,11 +84,11 @@ fn word(bytes: &[u8], at: usize) -> Option<usize> {
     Some(usize::from(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?])))
 }
 
-/// Decodes a JPEG that has its end; it may be `most_side` samples on a side, and `most_bytes` in all.
+/// Decodes a complete JPEG of at most `most_side` samples on a side, and `most_bytes` in all.
 ///
 /// # Errors
 ///
-/// In words, if it is damaged or of a kind that is not read.
+/// In words, if it is damaged or of an unsupported kind.
 pub(super) fn decoded(
     bytes: &[u8],
     most_side: usize,
@@ -144,7 +144,7 @@ pub(super) fn decoded(
     decoder.picture()
 }
 
-/// The next marker at `at` or behind, and where it ends; `None` where there is none.
+/// Next marker at `at` or after it, with its end; `None` if there is none.
 fn next_marker(bytes: &[u8], mut at: usize) -> Option<(u8, usize)> {
     loop {
         at += bytes.get(at..)?.iter().position(|&byte| byte == 0xFF)?;
@@ -248,14 +248,14 @@ impl Decoder {
             if self.is_progressive {
                 one.coefficients = vec![[0; 64]; blocks];
             }
-            // What no scan gives is grey.
+            // Data missing from all scans are grey.
             one.samples = vec![128; 64 * blocks];
         }
         (self.most_across, self.most_down) = (most_across, most_down);
         Ok(())
     }
 
-    /// How the components are colours, as libjpeg guesses it.
+    /// Meaning of the components as colours, by libjpeg's guess.
     fn colours(&self) -> Colours {
         let ids: Vec<u8> = self.components.iter().map(|one| one.id).collect();
         match (ids.len(), self.adobe_transform) {
@@ -284,7 +284,7 @@ impl Decoder {
 }
 
 impl Component {
-    /// Keeps the quantization that holds while its first scan is read.
+    /// Stores the quantization table in force at its first scan.
     fn keep_table(&mut self, tables: &[Option<[u16; 64]>; 4]) -> Result<(), String> {
         if self.table.is_none() {
             let table = tables[self.quantization].ok_or("a quantization table is missing")?;

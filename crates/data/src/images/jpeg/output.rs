@@ -1,9 +1,9 @@
-//! From the samples of components to pixels: those that are sampled less often are spread out by
-//! libjpeg's triangles (`jdsample.c`), and colours become red, green and blue (`jdcolor.c`).
+//! Conversion of components to pixels: components with fewer samples are interpolated by libjpeg's
+//! triangles (`jdsample.c`), and colours become red, green and blue (`jdcolor.c`).
 
 use super::{Colours, Component, Decoder};
 
-/// The pixels of the picture, row by row: grey, or red, green and blue.
+/// Pixels of the picture, row by row: grey, or red, green and blue.
 pub(super) fn pixels(decoder: &Decoder, colours: Colours) -> Vec<u8> {
     let (width, height) = (decoder.width, decoder.height);
     if colours == Colours::Grey {
@@ -28,7 +28,7 @@ pub(super) fn pixels(decoder: &Decoder, colours: Colours) -> Vec<u8> {
     pixels
 }
 
-/// Numbers with 16 bits behind the point, as there.
+/// Fixed-point numbers with 16 fractional bits, like in libjpeg.
 fn from_y_cb_cr([y, cb, cr]: [u8; 3]) -> [u8; 3] {
     let [y, cb, cr] = [i32::from(y), i32::from(cb) - 128, i32::from(cr) - 128];
     const HALF: i32 = 1 << 15;
@@ -38,7 +38,7 @@ fn from_y_cb_cr([y, cb, cr]: [u8; 3]) -> [u8; 3] {
     [red, green, blue].map(|value| value.clamp(0, 255) as u8)
 }
 
-/// Inks as Adobe's programs store them, which are turned round, as Pillow makes colours of them.
+/// Colours of inks, which Adobe's programs store inverted, as Pillow converts them.
 fn from_inks(inks: [u8; 3], black: u8) -> [u8; 3] {
     inks.map(|ink| {
         let product = u32::from(255 - ink) * u32::from(black) + 128;
@@ -47,17 +47,17 @@ fn from_inks(inks: [u8; 3], black: u8) -> [u8; 3] {
 }
 
 impl Component {
-    /// The samples of a row, the last one below the picture.
+    /// Samples of a row; below the picture, those of its last row.
     fn row(&self, row: usize) -> &[u8] {
         let start = row.min(self.height - 1) * 8 * self.blocks_across;
         &self.samples[start..start + self.width]
     }
 
-    /// The samples of a row of the picture.
+    /// Samples of a row of the picture, interpolated.
     fn spread(&self, decoder: &Decoder, row: usize) -> Vec<u8> {
         let across = decoder.most_across / self.across;
         let down = decoder.most_down / self.down;
-        // The nearest row, and the one on the other side of this one.
+        // The nearest row, and the one on the other side of the place.
         let near = row / 2;
         let far = if row.is_multiple_of(2) { near.saturating_sub(1) } else { near + 1 };
         match (across, down) {
@@ -84,7 +84,7 @@ impl Component {
     }
 }
 
-/// Twice as many samples: each is three parts the nearest and one part the next.
+/// Doubles the samples: each is three parts the nearest and one part the next.
 fn across_twice(samples: &[u8]) -> Vec<u8> {
     let value = |at: usize| u32::from(samples[at.min(samples.len() - 1)]);
     let of = |at: usize| {
@@ -96,7 +96,7 @@ fn across_twice(samples: &[u8]) -> Vec<u8> {
     (0..samples.len()).flat_map(of).collect()
 }
 
-/// The same of sums of two rows, which count four.
+/// Doubles sums of two rows, whose weights add up to four.
 fn both_twice(sums: &[u32]) -> Vec<u8> {
     let value = |at: usize| sums[at.min(sums.len() - 1)];
     let of = |at: usize| {

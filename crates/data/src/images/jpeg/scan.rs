@@ -1,44 +1,44 @@
-//! A scan: blocks of one component or of several in turn, whole or a part of their coefficients.
+//! Scans: blocks of one component or of several in turn, with all or a part of their coefficients.
 
 use super::bits::{Bits, HuffmanTable};
 use super::{Block, Decoder, ZIGZAG};
 
-/// A component of a scan.
+/// Component of a scan.
 struct Part {
     component: usize,
     dc: Option<HuffmanTable>,
     ac: Option<HuffmanTable>,
-    /// The DC coefficient of the block before.
+    /// DC coefficient of the last block.
     last_dc: i32,
 }
 
-/// What a scan has of its blocks.
+/// Part of the coefficients in a scan.
 #[derive(Clone, Copy)]
 enum Stage {
-    /// All coefficients, of a file that is not progressive.
+    /// All coefficients, in a file that is not progressive.
     Whole,
-    /// The upper bits of the DC coefficient, or another bit of it.
+    /// Upper bits of the DC coefficient, or another bit of it.
     Dc { is_first: bool },
-    /// The upper bits of AC coefficients, or another bit of them.
+    /// Upper bits of AC coefficients, or another bit of them.
     Ac { is_first: bool },
 }
 
-/// A scan that is to be decoded.
+/// Scan to decode.
 pub(super) struct Scan<'a> {
     decoder: &'a mut Decoder,
     parts: Vec<Part>,
     stage: Stage,
-    /// The first and the last coefficient, in the order of the zigzag.
+    /// First and last coefficient, in the order of the zigzag.
     first: usize,
     last: usize,
-    /// Bits that are still missing behind this scan.
+    /// Number of bits that are still missing after this scan.
     low: u32,
-    /// Blocks that have nothing more in this band.
+    /// Number of blocks without further coefficients in this band.
     ended: i32,
 }
 
 impl<'a> Scan<'a> {
-    /// The scan of this header.
+    /// Reads the header of a scan.
     pub(super) fn of(decoder: &'a mut Decoder, header: &[u8]) -> Result<Self, String> {
         const DAMAGED: &str = "the header of a scan is damaged";
         let (&count, rest) = header.split_first().ok_or(DAMAGED)?;
@@ -80,11 +80,11 @@ impl<'a> Scan<'a> {
         Ok(Self { decoder, parts, stage, first, last, low, ended: 0 })
     }
 
-    /// Decodes the data of the scan, and gives the bytes that it has taken of them.
+    /// Decodes the data of the scan, and returns the number of bytes taken.
     pub(super) fn decode(&mut self, data: &[u8]) -> usize {
         let mut bits = Bits::new(data);
         let interval = self.decoder.restart_interval;
-        // A component by itself has no blocks beyond its picture.
+        // A component alone has no blocks outside its picture.
         let (across, down) = match self.parts[..] {
             [Part { component, .. }] => {
                 let one = &self.decoder.components[component];
@@ -103,7 +103,7 @@ impl<'a> Scan<'a> {
                 self.ended = 0;
                 self.parts.iter_mut().for_each(|part| part.last_dc = 0);
             }
-            // What is missing stays grey.
+            // Missing data stay grey.
             if bits.is_exhausted && interval == 0 {
                 break;
             }
@@ -126,7 +126,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Decodes a block of a part of the scan; nothing once the data have ended.
+    /// Decodes a block of a part of the scan; does nothing once the data have ended.
     fn block(&mut self, bits: &mut Bits<'_>, number: usize, at: usize) {
         let component = self.parts[number].component;
         if matches!(self.stage, Stage::Whole) {
@@ -166,7 +166,7 @@ impl Part {
         block[0] = self.last_dc.wrapping_shl(low) as i16;
     }
 
-    /// All coefficients of a block.
+    /// Decodes all coefficients of a block.
     fn whole(&mut self, bits: &mut Bits<'_>, block: &mut Block) {
         self.dc(bits, block, 0);
         let Some(table) = &self.ac else { return };
@@ -185,7 +185,7 @@ impl Part {
     }
 }
 
-/// The coefficients of a scan.
+/// Band of coefficients of a scan.
 struct Band {
     first: usize,
     last: usize,
@@ -193,7 +193,7 @@ struct Band {
 }
 
 impl Band {
-    /// The upper bits of coefficients.
+    /// Decodes the upper bits of coefficients.
     fn first(&self, bits: &mut Bits<'_>, table: &HuffmanTable, block: &mut Block, ended: &mut i32) {
         if *ended > 0 {
             *ended -= 1;
@@ -219,7 +219,7 @@ impl Band {
         }
     }
 
-    /// Another bit of coefficients: of those that are not 0, and of some that become 1 or -1.
+    /// Decodes another bit of coefficients: of nonzero ones, and of some that become 1 or -1.
     fn refine(
         &self,
         bits: &mut Bits<'_>,
@@ -271,7 +271,7 @@ impl Band {
     }
 }
 
-/// Takes another bit of a coefficient that is not 0.
+/// Adds another bit to a nonzero coefficient.
 fn refined(bits: &mut Bits<'_>, coefficient: &mut i16, one: i16) {
     if bits.take(1) == 1 && *coefficient & one == 0 {
         *coefficient = coefficient.wrapping_add(if *coefficient > 0 { one } else { -one });

@@ -3,11 +3,11 @@
 
 use super::Block;
 
-/// Bits behind the point of a constant, and those that the first pass keeps.
+/// Number of fractional bits of a constant, and of results of the first pass.
 const CONSTANT: u32 = 13;
 const KEPT: u32 = 2;
 
-/// The samples of a block, each from 0 to 255.
+/// Samples of a block, each from 0 to 255.
 pub(super) fn samples(block: &Block, table: &[u16; 64]) -> [u8; 64] {
     let mut values = [0; 64];
     for ((value, coefficient), factor) in values.iter_mut().zip(block).zip(table) {
@@ -30,7 +30,7 @@ pub(super) fn samples(block: &Block, table: &[u16; 64]) -> [u8; 64] {
     samples
 }
 
-/// The transform of eight numbers, of which so many bits are rounded away.
+/// Transforms eight numbers, and rounds some bits away.
 fn line_transform(line: [i32; 8], shift: u32) -> [i32; 8] {
     let times = |a: i32, b: i32| a.wrapping_mul(b);
     let plus = |a: i32, b: i32| a.wrapping_add(b);

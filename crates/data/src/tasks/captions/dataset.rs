@@ -19,16 +19,16 @@ use crate::{
 /// The key of the draws that choose a caption.
 const CHOICE: u64 = 12;
 
-/// What becomes of captions.
+/// Use of captions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CaptionUse {
-    /// They are written, token by token.
+    /// Captions are written, token by token.
     Written,
-    /// They are read, and compared with images.
+    /// Captions are read, and compared with images.
     Compared,
 }
 
-/// Refuses what cannot work for captions.
+/// Refuses settings that are impossible for captions.
 ///
 /// # Errors
 ///
@@ -66,7 +66,7 @@ fn captions(config: &DataConfig, split: &Split) -> Result<Vec<Vec<String>>> {
     (0..split.classes().len()).into_par_iter().map(of).collect()
 }
 
-/// A tokenizer: the one that is named, or one trained on the captions of the training split.
+/// Tokenizer: the one that is named, or one trained on the captions of the training split.
 ///
 /// # Errors
 ///
@@ -85,26 +85,26 @@ pub(crate) fn train_tokenizer(config: &DataConfig) -> Result<TokenizerPair> {
     Tokenizer::train(settings, config.nfkc, config.lowercase, texts).map(TokenizerPair::joint)
 }
 
-/// Images with their captions: a part of a split.
+/// Images of a part of a split, with their captions.
 #[derive(Debug)]
 pub struct CaptionedDataset {
     images: ImageDataset,
     usage: CaptionUse,
-    /// Captions that differ.
+    /// Different captions.
     texts: Vec<String>,
-    /// Their tokens.
+    /// Tokens of each.
     ids: Vec<Vec<u32>>,
-    /// Those of each image of the split; of images that are not of this part they mean nothing.
+    /// Indices of each image's captions in the split; meaningless for images outside this part.
     of_images: Vec<Vec<u32>>,
     longest: usize,
     report: CaptionReport,
 }
 
-/// Readies the training and validation images of a run, and their captions.
+/// Prepares the training and validation images of a run, and their captions.
 ///
 /// # Errors
 ///
-/// Whatever is wrong with configuration, images, captions, tokenizer or disk, as [`Error`] lists it.
+/// For any fault of configuration, images, captions, tokenizer or disk, see [`Error`].
 pub fn prepare_captions(
     usage: CaptionUse,
     config: &DataConfig,
@@ -131,11 +131,11 @@ pub fn prepare_captions(
 }
 
 impl CaptionedDataset {
-    /// Opens a split whole, to measure a model on.
+    /// Opens a whole split, to measure a model on it.
     ///
     /// # Errors
     ///
-    /// If a file is missing or is not what the format says.
+    /// If a file is missing or not of its format.
     pub fn read(
         usage: CaptionUse,
         config: &DataConfig,
@@ -182,7 +182,7 @@ impl CaptionedDataset {
                 ),
             });
         }
-        // Those that are left, in the order in which they come.
+        // The remaining ones, in order of appearance.
         let mut place = vec![None; texts.len()];
         let mut used = Vec::new();
         for &image in images.part() {
@@ -229,22 +229,22 @@ impl CaptionedDataset {
         self.images.is_empty()
     }
 
-    /// The class of each image; 0 where they have none.
+    /// Class of each image; 0 without classes.
     pub fn classes(&self) -> Vec<u32> {
         self.images.classes()
     }
 
-    /// Captions that differ, and of each image the numbers of its own.
+    /// Different captions, and for each image the indices of its own.
     pub fn captions(&self) -> (&[String], Vec<&[u32]>) {
         let of = |&image: &usize| self.of_images[image].as_slice();
         (&self.texts, self.images.part().iter().map(of).collect())
     }
 
-    /// The values of images of this part, by their places in it, as models read them.
+    /// Values of images of this part for models, by their indices in it.
     ///
     /// # Errors
     ///
-    /// If one cannot be read any more.
+    /// If one can no longer be read.
     pub fn values(&self, places: &[usize]) -> Result<Vec<Vec<u32>>> {
         let numbers: Vec<usize> = places.iter().map(|&place| self.images.part()[place]).collect();
         let pixels = self.images.pixels(&numbers, 0, 0)?;
@@ -266,7 +266,7 @@ impl CaptionedDataset {
                 CaptionUse::Compared => {
                     text.push(begun.chain([END]));
                     asked.push(text.ids.len() as u32 - 1);
-                    // Which one belongs to it, its place says.
+                    // Its place says which one belongs to it.
                     answers.push(0);
                 }
             }

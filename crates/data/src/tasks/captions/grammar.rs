@@ -2,19 +2,19 @@
 
 use crate::{DataConfig, Error, ImagesConfig, Result};
 
-/// What a word of a sentence may depend on.
+/// Fields of a sentence, with their possible words.
 const FIELDS: [(&str, &[&str]); 2] =
     [("{brightness}", &["dark", "bright"]), ("{shape}", &["tall", "wide", "square"])];
 const LABEL: &str = "{label}";
 
-/// Values up to this are the ground of an image.
+/// Largest value of the ground of an image.
 const GROUND: u8 = 15;
-/// The mean value from which on a thing is bright.
+/// Smallest mean value of a bright thing.
 const BRIGHT: f64 = 128.0;
-/// How much longer one side is than the other in what is tall or wide.
+/// Smallest ratio of the sides of a tall or wide thing.
 const LONGER: f64 = 1.25;
 
-/// Refuses sentences with other fields than there are, or with none of the label.
+/// Refuses sentences with unknown fields, or without the label.
 ///
 /// # Errors
 ///
@@ -48,7 +48,7 @@ pub(super) fn validate(config: &DataConfig) -> Result<()> {
     Ok(())
 }
 
-/// `sentences` with the label and every combination of words in place of the other fields; each
+/// Expands `sentences` by the label and every combination of words for the other fields; each
 /// sentence once.
 fn written(sentences: &[String], label: &str) -> Vec<String> {
     let mut found: Vec<String> =
@@ -69,13 +69,13 @@ fn written(sentences: &[String], label: &str) -> Vec<String> {
     once
 }
 
-/// Every caption that the grammar writes, by label.
+/// All captions of the grammar, by label.
 pub(super) fn all_captions(config: &DataConfig) -> Vec<String> {
     let of = |label: &String| written(&config.captions.sentences, label);
     config.images.labels.iter().flat_map(of).collect()
 }
 
-/// The sentences that a model is asked with for each label.
+/// Prompts for each label.
 #[must_use]
 pub fn prompts(config: &DataConfig) -> Vec<Vec<String>> {
     let captions = &config.captions;
@@ -86,7 +86,7 @@ pub fn prompts(config: &DataConfig) -> Vec<Vec<String>> {
     config.images.labels.iter().map(|label| written(sentences, label)).collect()
 }
 
-/// The captions that are true of an image, in the order of the sentences.
+/// Captions that are true of an image, in the order of the sentences.
 pub(super) fn captions_of(config: &DataConfig, label: &str, pixels: &[u8]) -> Vec<String> {
     let words = [brightness(pixels, &config.images), shape(pixels, &config.images)];
     let fill = |sentence: &String| {
@@ -99,7 +99,7 @@ pub(super) fn captions_of(config: &DataConfig, label: &str, pixels: &[u8]) -> Ve
     config.captions.sentences.iter().map(fill).collect()
 }
 
-/// The brightest channel of each pixel, row by row.
+/// Brightest channel of each pixel, row by row.
 fn grey<'p>(pixels: &'p [u8], settings: &ImagesConfig) -> impl Iterator<Item = u8> + 'p {
     let plane = settings.size * settings.size;
     (0..plane).map(move |at| pixels.iter().skip(at).step_by(plane).copied().max().unwrap_or(0))

@@ -1,5 +1,5 @@
-//! Images with what is said of them: a table of captions, or sentences of a small grammar that are
-//! true of an image. A model learns to write them, or to tell which belongs to which.
+//! Images with captions from a table, or sentences of a small grammar that are true of an image. A
+//! model learns to write them, or to match them with images.
 
 pub(crate) mod config;
 pub(crate) mod dataset;

@@ -1,22 +1,22 @@
-//! What a split of images with captions holds.
+//! Contents of a split of images with captions.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ImageReport;
 
-/// The data report of one split of images with captions.
+/// Data report of one split of images with captions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CaptionReport {
     /// The images.
     #[serde(flatten)]
     pub images: ImageReport,
-    /// Captions of all images, those that are left out not counted.
+    /// Number of captions of all images, without those that are left out.
     pub captions: u64,
-    /// How many of them differ.
+    /// Number of different captions.
     pub different: usize,
-    /// Captions with too many tokens.
+    /// Number of captions left out for too many tokens.
     pub left_out: u64,
-    /// Images that have no other.
+    /// Number of images left out for lack of another caption.
     pub images_left_out: usize,
     /// Tokens of the different captions that are `<unk>`.
     pub unknown: u64,

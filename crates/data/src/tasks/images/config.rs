@@ -115,20 +115,20 @@ impl Default for ImagesConfig {
 const LARGEST: usize = 4096;
 
 impl ImagesConfig {
-    /// Tokens of an image: its patches, and one for the class.
+    /// Number of tokens of an image: its patches, and one for the class.
     #[must_use]
     pub fn tokens(&self) -> usize {
         let side = self.size / self.patch.max(1);
         side * side + 1
     }
 
-    /// The numbers of an image: one for each pixel and channel.
+    /// Number of values of an image: one for each pixel and channel.
     #[must_use]
     pub fn values(&self) -> usize {
         self.channels * self.size * self.size
     }
 
-    /// Refuses what is no image, whatever the task.
+    /// Refuses settings that are impossible in any task.
     ///
     /// # Errors
     ///

@@ -15,11 +15,11 @@ use crate::{
     ImageFormat, ImagesConfig, Prepared, Report, Result, Stream, TokenizerPair,
 };
 
-/// The keys of the draws that order images, and that divide the training split.
+/// Keys of the draws that order images, and that divide the training split.
 const ORDER: u64 = 10;
 const DIVISION: u64 = 11;
 
-/// Refuses what cannot work for images, which may be `captioned`.
+/// Refuses settings that are impossible for images, which may be `captioned`.
 ///
 /// # Errors
 ///
@@ -72,19 +72,19 @@ pub(crate) fn validate(config: &DataConfig, captioned: bool) -> Result<()> {
 #[derive(Debug)]
 pub struct ImageDataset {
     images: Arc<Split>,
-    /// The numbers of those that are of this part.
+    /// Indices of the images of this part.
     part: Vec<usize>,
     settings: ImagesConfig,
-    /// Whether images are varied: those of training are.
+    /// Whether images are augmented, as in training.
     varies: bool,
     report: ImageReport,
 }
 
-/// Readies the training and validation images of a run.
+/// Prepares the training and validation images of a run.
 ///
 /// # Errors
 ///
-/// Whatever is wrong with configuration, images or disk, as [`Error`] lists it.
+/// For any fault of configuration, images or disk, see [`Error`].
 pub fn prepare_images(config: &DataConfig, run: &Path) -> Result<Prepared<ImageDataset>> {
     config.validate()?;
     validate(config, false)?;
@@ -96,11 +96,11 @@ pub fn prepare_images(config: &DataConfig, run: &Path) -> Result<Prepared<ImageD
     })
 }
 
-/// The images that are trained on, and those to validate on, if there are any.
+/// Training images, and validation images, if there are any.
 ///
 /// # Errors
 ///
-/// If they cannot be read, or are written to meanwhile.
+/// If they cannot be read, or change meanwhile.
 pub(crate) fn open_images(
     config: &DataConfig,
     run: &Path,
@@ -128,7 +128,7 @@ pub(crate) fn open_images(
     Ok((dataset(&images, train, true, &text), validation))
 }
 
-/// The numbers of the images that are trained on, and of those that are held out.
+/// Indices of the training images, and of those held out.
 fn divided(count: usize, settings: &ImagesConfig) -> Result<(Vec<usize>, Vec<usize>)> {
     if settings.hold_out >= count {
         return Err(Error::Config {
@@ -149,11 +149,11 @@ fn divided(count: usize, settings: &ImagesConfig) -> Result<(Vec<usize>, Vec<usi
 }
 
 impl ImageDataset {
-    /// Opens a split whole, to measure a model on.
+    /// Opens a whole split, to measure a model on it.
     ///
     /// # Errors
     ///
-    /// If a file is missing or is not what the format says.
+    /// If a file is missing or not of its format.
     pub fn read(config: &DataConfig, split: &Corpora) -> Result<Self> {
         let images = Arc::new(open(config, split)?);
         let all = (0..images.classes().len()).collect();
@@ -196,12 +196,12 @@ impl ImageDataset {
         Self { images, part, settings, varies, report }
     }
 
-    /// What was read.
+    /// Report of the split.
     pub(crate) fn image_report(&self) -> &ImageReport {
         &self.report
     }
 
-    /// The images of the split, of which this is a part.
+    /// Images of the whole split.
     pub(crate) fn images(&self) -> &Split {
         &self.images
     }
@@ -221,12 +221,12 @@ impl ImageDataset {
         self.part.iter().map(|&image| self.images.classes()[image]).collect()
     }
 
-    /// The numbers of the images within their split.
+    /// Indices of the images within their split.
     pub(crate) fn part(&self) -> &[usize] {
         &self.part
     }
 
-    /// The same without the images that are not to be `kept`.
+    /// Keeps only the images selected by `kept`.
     pub(crate) fn retain(&mut self, batching: &BatchingConfig, kept: impl Fn(usize) -> bool) {
         let part = self.part.iter().copied().filter(|&image| kept(image)).collect();
         let hash = std::mem::take(&mut self.report.text_hash);
@@ -234,7 +234,7 @@ impl ImageDataset {
         self.report.text_hash = hash;
     }
 
-    /// The order of an epoch.
+    /// Order of an epoch.
     pub(crate) fn order(&self, batching: &BatchingConfig, seed: u64, epoch: u64) -> Vec<usize> {
         let mut order = self.part.clone();
         if batching.shuffle {
@@ -243,16 +243,16 @@ impl ImageDataset {
         order
     }
 
-    /// The most images of a batch.
+    /// Largest number of images of a batch.
     pub(crate) fn most_images(&self, batching: &BatchingConfig) -> usize {
         most_images(batching, &self.settings)
     }
 
-    /// The values of images by their numbers within the split, as an epoch varies them.
+    /// Values of images by their indices within the split, augmented for an epoch.
     ///
     /// # Errors
     ///
-    /// If one cannot be read any more.
+    /// If one can no longer be read.
     pub(crate) fn pixels(&self, images: &[usize], seed: u64, epoch: u64) -> Result<Vec<Vec<u8>>> {
         let read = |&image: &usize| -> Result<Vec<u8>> {
             let mut pixels = Vec::new();
@@ -266,7 +266,7 @@ impl ImageDataset {
     }
 }
 
-/// The most images of a batch.
+/// Largest number of images of a batch.
 fn most_images(batching: &BatchingConfig, settings: &ImagesConfig) -> usize {
     let of_tokens = (batching.planned_tokens() / settings.tokens()).max(1);
     match batching.max_sentences {
@@ -275,8 +275,8 @@ fn most_images(batching: &BatchingConfig, settings: &ImagesConfig) -> usize {
     }
 }
 
-/// Images as a model reads them: their values as ids, from 0 to 255, and the first of each asked for
-/// its class.
+/// Batch of images: their values as ids, from 0 to 255, with the class predicted at the first of
+/// each.
 pub fn batch_of_images(images: &[Vec<u8>]) -> Batch {
     let (mut stream, mut asked) = (Stream::default(), Vec::with_capacity(images.len()));
     for image in images {

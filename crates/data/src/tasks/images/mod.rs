@@ -1,4 +1,4 @@
-//! Image classification: pictures, each of a class.
+//! Image classification: pictures with a class each.
 
 pub(crate) mod config;
 pub(crate) mod dataset;

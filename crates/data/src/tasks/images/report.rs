@@ -1,23 +1,23 @@
-//! What a split of images holds.
+//! Contents of a split of images.
 
 use serde::{Deserialize, Serialize};
 
 use crate::BatchingReport;
 
-/// The data report of one split of images.
+/// Data report of one split of images.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ImageReport {
     /// The split.
     pub split: String,
     /// Images.
     pub images: usize,
-    /// How many are of each class, in the order of the labels.
+    /// Number of images of each class, in the order of the labels.
     pub of_classes: Vec<usize>,
     /// Height and width in pixels.
     pub size: usize,
     /// Channels.
     pub channels: usize,
-    /// What batches are like. There is one stream, the target's, and a token is a patch.
+    /// Report on batches. There is one stream, the target's, and a token is a patch.
     pub batching: BatchingReport,
     /// SHA-256 of the files, decompressed.
     pub text_hash: String,

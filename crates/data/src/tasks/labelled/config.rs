@@ -28,7 +28,7 @@ pub struct LabelledConfig {
 }
 
 impl LabelledConfig {
-    /// A mark, and a token of each text with the mark behind it.
+    /// Length of a mark, and a token of each text with the mark after it.
     pub(crate) fn shortest_row(&self) -> usize {
         if self.pairs == Pairs::No { 3 } else { 5 }
     }
@@ -48,7 +48,7 @@ pub enum Pairs {
     Auto,
 }
 
-/// As a recipe has it.
+/// Value in a recipe.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected true, false or \"auto\"")]
 enum Written {

@@ -1,5 +1,5 @@
-//! Tokenised texts with their classes, with one for each word, or with the places of answers, and
-//! batches of them.
+//! Batches of tokenised texts with their classes, with a class for each word, or with the places of
+//! answers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::{
     Prepared, Report, Result, Stream, TextReport, Tokenizer, TokenizerPair,
 };
 
-/// The key of the draws that order texts.
+/// Key of the draws that order texts.
 const PURPOSE: u64 = 8;
 
-/// Refuses what cannot work for texts with labels.
+/// Refuses settings that are impossible for texts with labels.
 ///
 /// # Errors
 ///
@@ -46,21 +46,21 @@ pub(crate) fn validate(label_of: LabelOf, config: &DataConfig) -> Result<()> {
 #[derive(Debug)]
 pub struct LabelledDataset {
     rows: Vec<Row>,
-    /// Of each text, what is right for each token that is asked: a class, or a place in the row.
+    /// Correct answers for each predicted token of each text: a class, or a place in the row.
     classes: Vec<Vec<u32>>,
     label_of: LabelOf,
     longest: usize,
     report: TextReport,
 }
 
-/// What has a label.
+/// Unit that has a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LabelOf {
-    /// A text, or two.
+    /// Text, or pair of texts.
     Text,
-    /// A word.
+    /// Word.
     Word,
-    /// A question about a text: the label is where its answer starts and ends there.
+    /// Question about a text: the label is where its answer starts and ends there.
     Question,
 }
 
@@ -78,7 +78,7 @@ impl LabelOf {
         }
     }
 
-    /// A tokenizer with `<cls>`, `<sep>` and `<mask>`: the one that is named, or one trained on the
+    /// Tokenizer with `<cls>`, `<sep>` and `<mask>`: the one that is named, or one trained on the
     /// texts.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl LabelOf {
         }
     }
 
-    /// The most tokens that a row has.
+    /// Largest number of tokens of a row.
     fn longest(self, config: &DataConfig) -> usize {
         match self {
             Self::Text | Self::Word => config.labelled.max_tokens,
@@ -103,7 +103,7 @@ impl LabelOf {
         }
     }
 
-    /// The tokens that are asked of a row of which nothing else is known.
+    /// Tokens predicted in a row about which nothing else is known.
     fn asked(self) -> &'static [u32] {
         match self {
             Self::Text | Self::Word => &[0],
@@ -113,11 +113,11 @@ impl LabelOf {
     }
 }
 
-/// Readies the training and validation texts of a run.
+/// Prepares the training and validation texts of a run.
 ///
 /// # Errors
 ///
-/// Whatever is wrong with configuration, text, tokenizer or disk, as [`Error`] lists it.
+/// For any fault of configuration, text, tokenizer or disk, see [`Error`].
 pub fn prepare_labelled(
     label_of: LabelOf,
     config: &DataConfig,
@@ -158,8 +158,8 @@ impl LabelledDataset {
     ///
     /// # Errors
     ///
-    /// If a file is missing, or a line is no label with a text, or no word with a tag, or a file has
-    /// no questions with their answers.
+    /// If a file is missing, a line is not a label with a text or a word with a tag, or a file has
+    /// no questions with answers.
     pub fn read(
         label_of: LabelOf,
         config: &DataConfig,
@@ -188,7 +188,7 @@ impl LabelledDataset {
                     sentences.iter().map(|sentence| &*sentence.words).collect();
                 words.iter().for_each(|words| count(&words.join(" ")));
                 let rows = rows_of_words(tokenizer, &words, &config.labelled)?;
-                // Words beyond the end are not asked.
+                // Words after the end are not predicted.
                 let asked = |(sentence, row): (&Tagged, &Row)| -> Vec<u32> {
                     row.words.iter().map(|&word| sentence.tags[word]).collect()
                 };
@@ -232,8 +232,8 @@ impl LabelledDataset {
         self.rows.is_empty()
     }
 
-    /// The class of each text, or of each word that is asked, text after text; of questions the places
-    /// of start and end.
+    /// Class of each text, or of each predicted word, text after text; for questions the places of
+    /// start and end.
     pub fn classes(&self) -> Vec<u32> {
         self.classes.concat()
     }

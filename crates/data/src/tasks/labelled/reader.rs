@@ -11,7 +11,7 @@ use crate::{
     Corpora, DataConfig, Error, Format, LabelledConfig, LineReader, Pairs, Result, TokenizerPair,
 };
 
-/// What the name of a file of such texts may end in.
+/// Endings of the names of such files.
 pub(crate) const ENDINGS: [&str; 4] = ["", ".tsv", ".tsv.gz", ".tsv.zst"];
 
 /// The files of a split.
@@ -30,10 +30,10 @@ pub(crate) struct Labelled {
     pub(crate) texts: Vec<String>,
 }
 
-/// A row, or what is wrong with it, in words.
+/// Row, or a description of its fault.
 type RowResult<T> = std::result::Result<T, String>;
 
-/// The text of a line, or the two texts with a tab between them; or what is wrong with it.
+/// Text of a line, or the two texts with a tab between them; or a description of the fault.
 pub(crate) fn texts_of(line: &str, pairs: Pairs) -> RowResult<(&str, Option<&str>)> {
     let (first, second) = match line.split_once('\t').filter(|_| pairs != Pairs::No) {
         Some((_, second)) if second.contains('\t') => {
@@ -54,8 +54,8 @@ pub(crate) fn texts_of(line: &str, pairs: Pairs) -> RowResult<(&str, Option<&str
     Ok((first, second))
 }
 
-/// The first of some texts, counted from 0, that has a tab though its model reads one text a line:
-/// maybe it was meant as a pair.
+/// First text, counted from 0, that has a tab though its model reads one text a line: maybe it was
+/// meant as a pair.
 #[must_use]
 pub fn first_with_tab(texts: &[String], config: &LabelledConfig) -> Option<usize> {
     match config.pairs {
@@ -64,7 +64,7 @@ pub fn first_with_tab(texts: &[String], config: &LabelledConfig) -> Option<usize
     }
 }
 
-/// The label of a line and what stands behind it.
+/// Label of a line, and the text after it.
 fn columns_of(line: &str, pairs: Pairs) -> RowResult<(&str, &str)> {
     let (label, texts) =
         line.split_once('\t').ok_or("has no tab; expected a label, a tab and a text")?;
@@ -95,7 +95,7 @@ impl Labelled {
         Ok(())
     }
 
-    /// Reads a file of lines; those that are blank are passed over.
+    /// Reads a file of lines; blank ones are skipped.
     fn read_lines(&mut self, config: &LabelledConfig, path: &Path) -> Result<()> {
         let mut lines = LineReader::open(path)?;
         while let Some(line) = lines.next_line()? {
@@ -148,8 +148,8 @@ impl Labelled {
 ///
 /// # Errors
 ///
-/// For a line or record without a label or text, with more columns than it should have, or with a
-/// label that the configuration does not list.
+/// For a line or record without a label or text, with too many columns, or with a label that the
+/// configuration does not list.
 pub(crate) fn read(config: &DataConfig, split: &Corpora) -> Result<Labelled> {
     let mut found = Labelled::default();
     let fields = &config.fields;
@@ -171,7 +171,7 @@ pub(crate) fn read(config: &DataConfig, split: &Corpora) -> Result<Labelled> {
     Ok(found)
 }
 
-/// The texts of the training split, each by itself.
+/// Texts of the training split, each alone.
 ///
 /// # Errors
 ///
@@ -186,7 +186,7 @@ pub(crate) fn texts(config: &DataConfig) -> Result<Vec<String>> {
         .collect())
 }
 
-/// A tokenizer with `<cls>`, `<sep>` and `<mask>`: the one that is named, or one trained on `texts`.
+/// Tokenizer with `<cls>`, `<sep>` and `<mask>`: the one that is named, or one trained on `texts`.
 ///
 /// # Errors
 ///

@@ -1,38 +1,38 @@
-//! What encoders of texts read: rows of tokens with their marks.
+//! Input of encoders of texts: rows of tokens with their marks.
 
 use rayon::prelude::*;
 
 use crate::tasks::labelled::reader::texts_of;
 use crate::{Error, LabelledConfig, Result, Tokenizer};
 
-/// What an encoder reads: `<cls> text <sep>`, or `<cls> first <sep> second <sep>`.
+/// Row for an encoder: `<cls> text <sep>`, or `<cls> first <sep> second <sep>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// The tokens with their marks.
+    /// Tokens with their marks.
     pub ids: Vec<u32>,
-    /// The number of the first token of the second text; that of all tokens where there is none.
+    /// Index of the first token of the second text; the number of all tokens without one.
     pub second: usize,
-    /// The tokens that are asked: the first for the class of a text, or twice for both ends of an
-    /// answer; or that with which each word begins.
+    /// Predicted tokens: the first for the class of a text, or twice for both ends of an answer; or
+    /// the first token of each word.
     pub asked: Vec<u32>,
-    /// The word of each, where words are asked.
+    /// Word of each, if words are predicted.
     pub words: Vec<usize>,
 }
 
 impl Row {
-    /// The segment of each token: 1 of the second text and of the mark behind it, else 0.
+    /// Segment of each token: 1 for the second text and the mark after it, else 0.
     pub fn segments(&self) -> impl Iterator<Item = u32> + use<> {
         let second = self.second;
         (0..self.ids.len()).map(move |at| u32::from(at >= second))
     }
 }
 
-/// Lines as a classifier reads them: a text each, or two with a tab between them, as
-/// [`LabelledConfig::pairs`] says.
+/// Rows of lines for a classifier: a text each, or two with a tab between them, by
+/// [`LabelledConfig::pairs`].
 ///
 /// # Errors
 ///
-/// For a line that is not that, by its number from 1, and if the tokenizer has no marks or refuses a
+/// For a line of another form, by its number from 1, and if the tokenizer has no marks or refuses a
 /// text.
 pub fn rows_of(
     tokenizer: &Tokenizer,
@@ -42,7 +42,7 @@ pub fn rows_of(
     rows_of_each(tokenizer, lines, config)?.into_iter().collect()
 }
 
-/// As [`rows_of`], where a line that is not as it should be has its error in its place.
+/// Rows like those of [`rows_of`]; a line of another form has its error in its place.
 ///
 /// # Errors
 ///
@@ -79,9 +79,9 @@ pub fn rows_of_each(
     Ok(lines.par_iter().enumerate().map(row).collect())
 }
 
-/// Words as a tagger reads them: `<cls> words <sep>`, each word by itself, so that none of its tokens
-/// reaches into another (Devlin et al. 2019, section 5.3). Words for which there is no room, and those
-/// of which the tokenizer makes nothing, are not asked.
+/// Rows of words for a tagger: `<cls> words <sep>`, each word tokenised alone, so that none of its
+/// tokens reaches into another (Devlin et al. 2019, section 5.3). Words that do not fit, and those
+/// without tokens, are not predicted.
 ///
 /// # Errors
 ///
@@ -113,7 +113,7 @@ pub fn rows_of_words<S: AsRef<[String]> + Sync>(
     sentences.par_iter().map(row).collect()
 }
 
-/// How much of two lengths has room: what is too much is taken off the longer.
+/// Shares of two lengths that fit: the excess is taken off the longer.
 fn shares((first, second): (usize, usize), room: usize) -> (usize, usize) {
     let half = room / 2;
     match (first + second <= room, first <= half, second <= half) {

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use crate::tasks::running_text;
 use crate::{Corpora, DataConfig, Error, LineReader, Result, words};
 
-/// What the name of a file of tags may end in.
+/// Endings of the name of a file of tags.
 pub(crate) const ENDINGS: [&str; 7] =
     ["", ".conll", ".conll.gz", ".conll.zst", ".txt", ".txt.gz", ".txt.zst"];
-/// What stands in place of a word between documents.
+/// Marker between documents, in place of a word.
 const DOCUMENT: &str = "-DOCSTART-";
 
 /// The files of a split.
@@ -20,7 +20,7 @@ pub(crate) fn files(config: &DataConfig, split: &Corpora) -> Result<Vec<PathBuf>
     running_text::reader::files_ending(config, split, &ENDINGS)
 }
 
-/// A sentence: its words, and the number of each one's tag.
+/// Sentence: its words, and the number of each one's tag.
 #[derive(Debug, Default)]
 pub(crate) struct Tagged {
     pub(crate) words: Vec<String>,
@@ -31,7 +31,7 @@ pub(crate) struct Tagged {
 ///
 /// # Errors
 ///
-/// If a file is missing, or a line is no word with a tag that the configuration lists.
+/// If a file is missing, or a line is not a word with a listed tag.
 pub fn tagged_words(
     config: &DataConfig,
     split: &Corpora,
@@ -56,7 +56,7 @@ pub(crate) fn read(config: &DataConfig, split: &Corpora) -> Result<Vec<Tagged>> 
     let (mut found, mut sentence) = (Vec::new(), Tagged::default());
     for path in files(config, split)? {
         let mut lines = LineReader::open(&path)?;
-        // The number of columns, and the line that has them first.
+        // Number of columns, and the first line that has them.
         let mut first = None;
         while let Some(line) = lines.next_line()? {
             let columns: Vec<&str> = words(&line).collect();

@@ -11,29 +11,29 @@ use crate::{
     Stream, TextDataset, TextReport,
 };
 
-/// The keys of draws, apart from those of blocks: which tokens are hidden, and how rows are paired.
+/// Keys of draws, apart from those of blocks: for hidden tokens, and for pairs of texts.
 const HIDING: u64 = 6;
 const PAIRING: u64 = 7;
 
-/// Running text of which rows with hidden tokens are made.
+/// Running text for rows with hidden tokens.
 ///
 /// A row is a piece of a block that lies in one document: `<cls> text <sep>`, or of two texts
-/// `<cls> first <sep> second <sep>`. What is hidden is drawn from (seed, epoch, number of the block,
-/// piece).
+/// `<cls> first <sep> second <sep>`. Hidden tokens are drawn from (seed, epoch, number of the
+/// block, piece).
 #[derive(Debug)]
 pub struct MaskedDataset {
     text: Arc<TextDataset>,
     words: Words,
     config: MaskedConfig,
-    /// Tokens of a row with its marks, at most.
+    /// Largest number of tokens of a row with its marks.
     row_length: usize,
-    /// What stands between documents.
+    /// Token between documents.
     end: u32,
     report: TextReport,
 }
 
 impl MaskedDataset {
-    /// Marks of a row: `<cls>` and `<sep>`, or `<sep>` twice.
+    /// Number of marks of a row: `<cls>` and `<sep>`, or `<sep>` twice.
     pub(crate) fn marks(config: &MaskedConfig) -> usize {
         if config.next_sentence { 3 } else { 2 }
     }
@@ -62,8 +62,8 @@ impl MaskedDataset {
         &self.text
     }
 
-    /// The texts of a piece, the second from elsewhere where `1` says so; nothing where the piece is
-    /// too short for two.
+    /// Texts of a piece, the second from elsewhere if `1` says so; `None` if the piece is too short
+    /// for two.
     fn pair(&self, piece: &[u32], draws: Draws) -> Result<Option<(usize, Vec<u32>, u32)>> {
         if piece.len() < 2 {
             return Ok(None);
@@ -77,7 +77,7 @@ impl MaskedDataset {
             let count = second.len().min(self.text.tokens() as usize);
             let from = below(2, self.text.tokens() - count as u64 + 1);
             let other = self.text.read(from, count)?;
-            // Of one document.
+            // Within one document.
             let mut parts = other.split(|&id| id == self.end);
             if let Some(part) = parts.find(|part| !part.is_empty()) {
                 return Ok(Some((first, part.to_vec(), 1)));
@@ -175,7 +175,7 @@ impl EpochPlan for MaskedBlocks {
                 }
                 row.push(separator);
                 if text.ids.len() + row.len() > self.rows * data.row_length {
-                    // Many short documents have more marks than there is room for.
+                    // Many short documents have more marks than fit.
                     if data.config.next_sentence {
                         follows.pop();
                     }
@@ -191,7 +191,7 @@ impl EpochPlan for MaskedBlocks {
                     asked.push((before + at) as u32);
                     answers.push(id);
                 }
-                // The first separator is of the first text.
+                // The first separator belongs to the first text.
                 let of_first = if data.config.next_sentence { first + 2 } else { row.len() };
                 segments.push((0..row.len()).map(|at| u32::from(at >= of_first)));
                 text.push(row);

@@ -1,21 +1,21 @@
-//! Which tokens of a row are asked, and what stands in their place.
+//! Choice of the predicted tokens of a row, and their replacements.
 
 use crate::draws::Draws;
 use crate::text::segmentation::SPACE_MARK;
 use crate::text::special::Marks;
 use crate::{MaskedConfig, Tokenizer};
 
-/// What a space is in a vocabulary of bytes.
+/// Spelling of a space in a vocabulary of bytes.
 const BYTE_SPACE: char = 'Ġ';
 
-/// What is known of each token of a vocabulary.
+/// Properties of each token of a vocabulary.
 #[derive(Debug)]
 pub(crate) struct Words {
     pub(crate) marks: Marks,
-    /// For each id, whether it may go on with a word, and whether a word may go on behind it: in a
-    /// vocabulary that marks what goes on with one, all that is marked does.
+    /// Whether each id may continue a word, and whether a word may continue after it: in a
+    /// vocabulary that marks continuations, all marked tokens do.
     edges: Vec<(bool, bool)>,
-    /// The ids that may stand in for others: those of all tokens but special ones.
+    /// Ids that may replace others: all tokens but special ones.
     plain: Vec<u32>,
 }
 
@@ -29,7 +29,7 @@ impl Words {
                 return (token.starts_with(prefix), !tokenizer.is_special(id));
             }
             let is_word = |c: char| c.is_alphanumeric();
-            // A letter too, for what reads bytes.
+            // A letter too, for byte-level readers.
             let goes_on = |c: char| is_word(c) && c != BYTE_SPACE;
             // The sign for a space may stand alone before a word.
             let may_follow = |c: char| is_word(c) || c == SPACE_MARK;
@@ -47,15 +47,15 @@ impl Words {
         }
     }
 
-    /// Whether `next` goes on with the word that `token` is of: both are letters or digits where
-    /// they meet, or the first is the space before a word.
+    /// Whether `next` continues the word of `token`: both are letters or digits where they meet, or
+    /// the first is the space before a word.
     fn goes_on(&self, token: u32, next: u32) -> bool {
         let edge = |id: u32| self.edges.get(id as usize).copied().unwrap_or_default();
         edge(token).1 && edge(next).0
     }
 
-    /// Hides tokens of `row`, and gives the places of those that are asked, ascending, with what they
-    /// were.
+    /// Hides tokens of `row`, and returns the places of predicted ones, ascending, with their
+    /// original ids.
     pub(crate) fn hide(
         &self,
         row: &mut [u32],
@@ -86,7 +86,7 @@ impl Words {
             }
         }
         asked.sort_unstable();
-        // Numbers beyond those by which the words were put in order.
+        // Numbers beyond those that ordered the words.
         let first = row.len() as u64;
         for &(at, _) in &asked {
             let number = first + 2 * at as u64;

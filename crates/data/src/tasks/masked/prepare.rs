@@ -12,10 +12,10 @@ use crate::{
     DataConfig, Error, Prepared, Result, TextDataset, TokenisingProgress, Tokenizer, TokenizerPair,
 };
 
-/// Fewer tokens of a row say nothing.
+/// Smallest number of tokens of a useful row.
 const SHORTEST_ROW: usize = 8;
 
-/// Refuses what cannot work for a masked language model.
+/// Refuses settings that are impossible for a masked language model.
 ///
 /// # Errors
 ///
@@ -29,31 +29,31 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
     Ok(())
 }
 
-/// A tokenizer of running text with `<cls>`, `<sep>` and `<mask>`: the one that is named, or one
-/// trained on what is trained on.
+/// Tokenizer of running text with `<cls>`, `<sep>` and `<mask>`: the one that is named, or one
+/// trained on the training text.
 ///
 /// # Errors
 ///
 /// If a text cannot be read, or a tokenizer not be trained or loaded.
 pub(crate) fn train_tokenizer(config: &DataConfig) -> Result<TokenizerPair> {
     let mut config = config.clone();
-    // The marks take a place each.
+    // Each mark takes a place.
     let size = &mut config.tokenizer.vocabulary_size;
     *size = size.saturating_sub(MARKS.len());
     let trained = running_text::train_tokenizer(&config)?.target().clone();
     trained.with_marks().map(TokenizerPair::joint)
 }
 
-/// Readies the training and validation text of a run.
+/// Prepares the training and validation text of a run.
 ///
 /// # Errors
 ///
-/// Whatever is wrong with configuration, text, tokenizer or disk, as [`Error`] lists it.
+/// For any fault of configuration, text, tokenizer or disk, see [`Error`].
 pub fn prepare_masked(config: &DataConfig, run: &Path) -> Result<Prepared<MaskedDataset>> {
     prepare_observed(config, run, &mut |_| ())
 }
 
-/// As [`prepare_masked`], told of while text is tokenised.
+/// Prepares like [`prepare_masked`], and reports progress while text is tokenised.
 pub(crate) fn prepare_observed(
     config: &DataConfig,
     run: &Path,
@@ -72,7 +72,8 @@ pub(crate) fn prepare_observed(
     })
 }
 
-/// A split, or else what `data.text.hold_out` takes of the training text, read to be measured on.
+/// Split, or else the part of the training text that `data.text.hold_out` reserves, to measure a
+/// model on it.
 ///
 /// # Errors
 ///
@@ -87,7 +88,7 @@ pub fn masked_split(
     let mut ids: Vec<u32> = Vec::new();
     for batch in reader.by_ref() {
         let batch = batch?;
-        // Each block asks for the first token of the next.
+        // Each block predicts the first token of the next.
         ids.extend(&batch.streams[0].ids[usize::from(!ids.is_empty())..]);
         ids.extend(batch.answers.last());
     }
@@ -96,7 +97,7 @@ pub fn masked_split(
     of_text(Arc::new(text), config, tokenizer)
 }
 
-/// The same with blocks that leave room for the marks of a row.
+/// Settings for blocks that leave room for the marks of a row.
 fn without_marks(config: &DataConfig) -> DataConfig {
     let mut blocks = config.clone();
     blocks.text.barrier = false;

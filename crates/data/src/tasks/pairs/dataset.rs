@@ -128,7 +128,7 @@ impl PairDataset {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read any more.
+    /// If the file can no longer be read.
     ///
     /// # Panics
     ///
@@ -221,7 +221,7 @@ impl PairDataset {
     ///
     /// # Errors
     ///
-    /// As for [`PairDataset::pair`].
+    /// See [`PairDataset::pair`].
     pub fn batch(&self, pairs: &[u32], epoch: Option<Epoch>) -> Result<Batch> {
         let [mut sources, mut targets] = [Stream::default(), Stream::default()];
         let (mut answers, mut indices) = (Vec::new(), Vec::with_capacity(pairs.len()));

@@ -85,7 +85,7 @@ impl PairPlan {
     ///
     /// # Errors
     ///
-    /// If the data set cannot be read any more.
+    /// If the data set can no longer be read.
     ///
     /// # Panics
     ///

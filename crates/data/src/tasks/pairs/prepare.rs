@@ -16,7 +16,7 @@ use crate::{
     Prepared, Result, Share, TokenisingProgress, TokenizerPair, split_files, split_name,
 };
 
-/// Refuses what cannot work for pairs.
+/// Refuses settings that are impossible for pairs.
 ///
 /// # Errors
 ///
@@ -60,7 +60,7 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
     Ok(())
 }
 
-/// Readies the training and validation splits of a run.
+/// Prepares the training and validation splits of a run.
 ///
 /// The folder `run` comes to hold the tokenizers and, under `cache`, the tokenised splits; what it
 /// already holds is used as far as it still fits. Every file of the configuration is looked up
@@ -68,7 +68,7 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
 ///
 /// # Errors
 ///
-/// Whatever is wrong with configuration, text, tokenizer or disk, as [`Error`] lists it.
+/// For any fault of configuration, text, tokenizer or disk, see [`Error`].
 pub fn prepare_pairs(config: &DataConfig, run: &Path) -> Result<Prepared<PairDataset>> {
     prepare_observed(config, run, &mut |_| ())
 }
@@ -97,7 +97,7 @@ pub(crate) fn prepare_observed(
 ///
 /// # Errors
 ///
-/// As for [`prepare_pairs`].
+/// See [`prepare_pairs`].
 pub(crate) fn begin(config: &DataConfig, run: &Path) -> Result<bool> {
     let ready = Ready::obtain(config, run)?;
     for part in parts(config, &ready) {
@@ -113,7 +113,7 @@ pub(crate) fn begin(config: &DataConfig, run: &Path) -> Result<bool> {
 ///
 /// # Errors
 ///
-/// As for [`prepare_pairs`].
+/// See [`prepare_pairs`].
 pub(crate) fn tokenise_share(
     config: &DataConfig,
     run: &Path,
@@ -249,7 +249,7 @@ impl<'a> Part<'a> {
 ///
 /// # Errors
 ///
-/// As for [`prepare_pairs`].
+/// See [`prepare_pairs`].
 fn prepare_split(
     config: &DataConfig,
     tokenizers: &TokenizerPair,

@@ -61,7 +61,7 @@ pub struct SideReport {
     pub bytes: u64,
     /// `unknown` as a share of `tokens`.
     pub unknown_rate: f64,
-    /// The most tokens of a sentence.
+    /// Largest number of tokens of a sentence.
     pub longest: usize,
     /// Tokens of a sentence on average.
     pub mean_length: f64,
@@ -75,7 +75,7 @@ pub struct SideReport {
 pub struct LengthBin {
     /// The fewest tokens.
     pub from: usize,
-    /// The most tokens.
+    /// Largest number of tokens.
     pub to: usize,
     /// Sentences.
     pub pairs: u64,
@@ -97,7 +97,7 @@ pub struct BatchingReport {
     pub largest_source_tokens: usize,
     /// The most target tokens of a batch.
     pub largest_target_tokens: usize,
-    /// The most pairs of a batch.
+    /// Largest number of pairs of a batch.
     pub largest_sentences: usize,
     /// The longest source row.
     pub longest_source: usize,

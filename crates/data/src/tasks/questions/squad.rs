@@ -68,7 +68,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The bytes of `context` that it is; none where the context has something else there.
+    /// The bytes of `context` that it is; `None` if the context has something else there.
     pub(crate) fn bytes(&self, context: &str) -> Option<Range<usize>> {
         let start = byte_of_character(context, self.start)?;
         context[start..].starts_with(&self.text).then(|| start..start + self.text.len())

@@ -30,7 +30,7 @@ impl Context {
         Ok(Self { ids, bytes })
     }
 
-    /// The tokens, counted from 0, of which these bytes of the text are; none where nothing was made
+    /// The tokens, counted from 0, of which these bytes of the text are; `None` if nothing was made
     /// of them.
     pub fn tokens_of(&self, bytes: &Range<usize>) -> Option<(usize, usize)> {
         let is_of = |one: &Range<usize>| one.start < bytes.end && one.end > bytes.start;

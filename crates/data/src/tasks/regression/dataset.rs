@@ -10,7 +10,7 @@ use crate::{
     Prepared, Report, Result, Stream, TokenizerPair,
 };
 
-/// Refuses what cannot work for functions that are drawn.
+/// Refuses settings that are impossible for functions that are drawn.
 ///
 /// # Errors
 ///
@@ -49,7 +49,7 @@ pub struct RegressionDataset {
     report: RegressionReport,
 }
 
-/// Readies the functions of a run; nothing is written.
+/// Prepares the functions of a run; nothing is written.
 ///
 /// # Errors
 ///
@@ -125,7 +125,7 @@ impl RegressionDataset {
     }
 }
 
-/// The most functions of a batch.
+/// Largest number of functions of a batch.
 fn most_functions(batching: &BatchingConfig, settings: &RegressionConfig) -> usize {
     let of_tokens = (batching.planned_tokens() / settings.tokens().max(1)).max(1);
     match batching.max_sentences {

@@ -16,7 +16,7 @@ use crate::{
     Tokenizer, TokenizerPair, split_name,
 };
 
-/// Refuses what cannot work for running text.
+/// Refuses settings that are impossible for running text.
 ///
 /// # Errors
 ///
@@ -57,7 +57,7 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
     Ok(())
 }
 
-/// Readies the training and validation text of a run: tokenizer and tokenised text come to lie in
+/// Prepares the training and validation text of a run: tokenizer and tokenised text come to lie in
 /// the folder `run`.
 ///
 /// Where `data.text.hold_out` is above 0, the training text is divided by its characters before
@@ -65,7 +65,7 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
 ///
 /// # Errors
 ///
-/// Whatever is wrong with configuration, text, tokenizer or disk, as [`Error`] lists it.
+/// For any fault of configuration, text, tokenizer or disk, see [`Error`].
 pub fn prepare_text(config: &DataConfig, run: &Path) -> Result<Prepared<TextDataset>> {
     config.validate()?;
     validate(config)?;
@@ -99,7 +99,7 @@ pub(crate) fn prepare_with(
 ///
 /// # Errors
 ///
-/// As for [`prepare_text`].
+/// See [`prepare_text`].
 pub(crate) fn begin(
     config: &DataConfig,
     run: &Path,
@@ -118,7 +118,7 @@ pub(crate) fn begin(
 ///
 /// # Errors
 ///
-/// As for [`prepare_text`].
+/// See [`prepare_text`].
 pub(crate) fn tokenise_share(
     config: &DataConfig,
     run: &Path,

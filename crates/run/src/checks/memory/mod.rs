@@ -1,9 +1,9 @@
-//! Whether a recipe fits into memory, known before the first update.
+//! Check before the first update that a recipe fits into memory.
 //!
-//! The largest batch that the recipe allows is tried: its loss and gradients are computed and
-//! dropped, and the allocator counts how much was in use. An estimate by formula would have to know
-//! every buffer of every operation; what is measured needs no upkeep. The estimate of
-//! [`crate::checks::cost`] only keeps the trial itself from exhausting the memory.
+//! The largest batch of the recipe is tried: its loss and gradients are computed and dropped, and
+//! the allocator reports the memory used. A formula would have to know every buffer of every
+//! operation; a measurement needs no upkeep. The estimate of [`crate::checks::cost`] only keeps the
+//! trial itself from exhausting the memory.
 
 mod system;
 mod trial;
@@ -22,29 +22,29 @@ use trial::{LEAST_TOKENS, Trial};
 
 pub use system::{available, peak};
 
-/// The largest budget that is looked for: the batches of Vaswani et al. 2017, section 5.1. Larger
-/// ones are a decision about the training, not about memory.
+/// Largest budget that is tried: the batches of Vaswani et al. 2017, section 5.1. Larger ones are a
+/// decision about the training, not about memory.
 const MOST_TOKENS: usize = 25_000;
-/// Fewer than this leave most of a processor idle, and gradients noisy.
+/// Smallest sensible budget: fewer tokens leave most of a processor idle, and gradients noisy.
 const FEW_TOKENS: usize = 1024;
 
-/// The memory that a training may take.
+/// Memory that a training may use.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
-    /// In bytes, of the whole process; none: what the system has available.
+    /// Bytes of the whole process. `None`: the memory that the system has available.
     bytes: Option<u64>,
-    /// Where that comes from, in an error.
+    /// Source of the limit, for errors.
     origin: &'static str,
-    /// How many processes train together.
+    /// Number of processes that train together.
     processes: usize,
 }
 
 impl Budget {
-    /// The budget of one of so many `processes`, `here` of which share the memory of this machine;
-    /// `given` is for all of those. A GPU is for one process.
+    /// Budget of one of `processes`, of which `here` share the memory of this machine; `given` is
+    /// for all of those. A GPU is for one process.
     ///
     /// # Errors
-    /// The device does not tell its memory.
+    /// When the device does not report its memory.
     pub fn of(given: Option<u64>, processes: usize, here: usize, device: &Device) -> Result<Self> {
         let origin = origin(given);
         if here <= 1 || !device.is_cpu() {
@@ -72,9 +72,9 @@ pub fn fit<M: TaskModel>(
     let limit = limit(budget.bytes, model.device())?;
     let wanted = config.data.batching.max_tokens;
     if wanted != AUTO {
-        // A batch that the text does not have is not tried.
+        // A batch larger than the text is not tried.
         let tried = trial.of_text(wanted);
-        // Where it may not fit, what does is looked for first, for the error to name.
+        // If it may not fit, the size that fits is searched first, for the error to name.
         let is_close = trial.estimate(tried) > limit;
         let fitting = if is_close { trial.largest(limit, tried)? } else { None };
         if fitting == Some(tried) {
@@ -82,7 +82,7 @@ pub fn fit<M: TaskModel>(
         }
         let needed = match trial.needed(tried, limit) {
             Ok(needed) => needed,
-            // A GPU says by an error that its memory does not suffice.
+            // A GPU reports exhausted memory as an error.
             Err(error) if !model.device().is_cpu() => {
                 let advice = match trial.largest(limit, tried)? {
                     Some(tokens) => format!("; data.batching.max_tokens = {tokens} fits"),
@@ -130,11 +130,10 @@ pub fn fit<M: TaskModel>(
     }
 }
 
-/// Refuses a model of which not even weights, gradients and moments fit, before memory is taken for
-/// any of them.
+/// Refuses a model if even its weights, gradients and moments do not fit, before memory is taken.
 ///
 /// # Errors
-/// With its size and the memory there is.
+/// With its size and the available memory.
 pub fn require_state(
     config: &RunConfig,
     tokenizers: &TokenizerPair,
@@ -147,10 +146,10 @@ pub fn require_state(
     require_room(parameters, needed, "weights, gradients and moments", limit, budget.origin)
 }
 
-/// Refuses a model whose weights alone do not fit, before memory is taken for them.
+/// Refuses a model if even its weights do not fit, before memory is taken.
 ///
 /// # Errors
-/// With its size and the memory there is.
+/// With its size and the available memory.
 pub fn require_weights(
     config: &RunConfig,
     vocabularies: Vocabularies,
@@ -161,13 +160,13 @@ pub fn require_weights(
     require_room(parameters, parameters.saturating_mul(4), "weights", limit, origin(None))
 }
 
-/// The trained scalars of the model that `config` describes.
+/// Number of trained scalars of the model that `config` describes.
 fn parameters(config: &RunConfig, vocabularies: Vocabularies) -> u64 {
     cost_of(config, vocabularies, &Device::Cpu).parameters
 }
 
-/// Refuses a model of so many parameters where the bytes `needed` for `what` exceed what the
-/// process may take, which is `limit`.
+/// Refuses a model if the bytes `needed` for `what` exceed `limit`, which the process may use;
+/// `parameters` is for the message.
 fn require_room(parameters: u64, needed: u64, what: &str, limit: u64, origin: &str) -> Result<()> {
     if needed > limit {
         bail!(
@@ -182,8 +181,8 @@ fn require_room(parameters: u64, needed: u64, what: &str, limit: u64, origin: &s
     Ok(())
 }
 
-/// The bytes that the process may take, on a GPU of its memory. On a system that says nothing the
-/// trial alone must do: a device without memory left fails it.
+/// Bytes that the process may use; on a GPU, bytes of its memory. If the system does not report
+/// them, the trial alone decides: it fails on a device without free memory.
 fn limit(budget: Option<u64>, device: &Device) -> Result<u64> {
     if let Some(budget) = budget {
         return Ok(budget);
@@ -194,13 +193,13 @@ fn limit(budget: Option<u64>, device: &Device) -> Result<u64> {
     })
 }
 
-/// The bytes that the process has now, on a GPU of its memory.
+/// Bytes that the process uses now; on a GPU, bytes of its memory.
 fn in_use(device: &Device) -> Result<u64> {
     let of_gpu = device::memory(device)?;
     Ok(of_gpu.map_or_else(|| resident().unwrap_or(0), |memory| memory.in_use))
 }
 
-/// Where such a limit comes from, in an error.
+/// Source of the limit, for errors.
 fn origin(budget: Option<u64>) -> &'static str {
     if budget.is_some() { " (--memory)" } else { "" }
 }
@@ -208,7 +207,7 @@ fn origin(budget: Option<u64>) -> &'static str {
 /// Reads `4GiB`, `512 MB` or a number of bytes.
 ///
 /// # Errors
-/// When it is none of these, in words for the command line.
+/// When it is not of this form; the message is for the command line.
 pub fn parse_bytes(text: &str) -> std::result::Result<u64, String> {
     let split = text
         .find(|character: char| !character.is_ascii_digit() && character != '.')

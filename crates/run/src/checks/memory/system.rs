@@ -1,26 +1,27 @@
-//! What the system says about memory: what the process has, and what it may still have.
+//! Memory as the system reports it: used by the process, and still available.
 
 use std::fs;
 use std::path::Path;
 
-/// The most memory that the process has had so far, in bytes, where the system tells.
+/// Largest memory that the process has used so far, in bytes; `None` if the system does not report
+/// it.
 pub fn peak() -> Option<u64> {
     status("VmHWM:")
 }
 
-/// Makes [`peak`] count from now on. Where the system does not do so, it stays as it is.
+/// Restarts the count of [`peak`], if the system supports that.
 pub(super) fn forget_peak() {
-    // 5 resets the mark alone (proc(5)).
+    // 5 resets only the peak (proc(5)).
     let _ = fs::write("/proc/self/clear_refs", "5");
 }
 
-/// The memory that the process has now.
+/// Memory that the process uses now, in bytes.
 pub(super) fn resident() -> Option<u64> {
     status("VmRSS:")
 }
 
-/// The memory that could be had without swapping, and without exceeding what a container, a batch
-/// system or `ulimit -v` allows.
+/// Memory available without swapping, and without exceeding the limit of a container, a batch
+/// system or `ulimit -v`.
 pub fn available() -> Option<u64> {
     let free = figure("/proc/meminfo", "MemAvailable:");
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -28,9 +29,9 @@ pub fn available() -> Option<u64> {
     free.into_iter().chain(allowed).chain(left_of_addresses()).min()
 }
 
-/// What the addresses that the process may still ask for hold, and those that it has asked for and
-/// not used: a third as much, since the allocator asks for more than is used, and training keeps
-/// what it has freed.
+/// Bytes that fit into the address space left: addresses not yet requested, and those requested but
+/// unused. Only a third counts, since the allocator requests more than is used, and training keeps
+/// freed memory.
 #[cfg(target_os = "linux")]
 fn left_of_addresses() -> Option<u64> {
     use rustix::process::{Resource, getrlimit};
@@ -39,11 +40,11 @@ fn left_of_addresses() -> Option<u64> {
     Some(limit.saturating_sub(status("VmSize:")?.saturating_sub(reserved)) / 3)
 }
 
-/// Bytes that an allocator has reserved and that nothing uses yet: of the large mappings without a
-/// file, as /proc/self/smaps lists them, what is not resident.
+/// Bytes that an allocator has reserved and that are unused: the non-resident part of large
+/// mappings without a file, as /proc/self/smaps lists them.
 #[cfg(target_os = "linux")]
 fn unused(mappings: &str) -> u64 {
-    /// Stacks and the like are smaller.
+    /// Smallest mapping that counts; stacks and the like are smaller.
     const LARGE: u64 = 32 << 20;
     let (mut unused, mut is_anonymous, mut size) = (0, false, 0);
     for line in mappings.lines() {
@@ -69,9 +70,9 @@ fn left_of_addresses() -> Option<u64> {
     None
 }
 
-/// The memory that the control groups of a process, listed in `groups` as /proc/self/cgroup lists
-/// them, leave it: the least over each group and those that hold it. Versions 1 and 2 of the
-/// interface, mounted at `root`.
+/// Memory left to a process by its control groups, listed in `groups` like /proc/self/cgroup: the
+/// least over each group and its ancestors. Reads versions 1 and 2 of the interface, mounted at
+/// `root`.
 fn left_to_groups(groups: &str, root: &Path) -> Option<u64> {
     let mut left = None;
     for line in groups.lines() {
@@ -93,7 +94,7 @@ fn left_to_groups(groups: &str, root: &Path) -> Option<u64> {
         } else {
             continue;
         };
-        // In a container the path may be that of the host, of which only the root is mounted.
+        // In a container the path may be the host's, of which only the root is mounted.
         let path = path.trim_start_matches('/');
         for group in Path::new(path).ancestors().map(|path| mounted.join(path)) {
             let number =
@@ -115,7 +116,7 @@ fn status(key: &str) -> Option<u64> {
     figure("/proc/self/status", key)
 }
 
-/// A figure of Linux's process file system, in bytes; nothing elsewhere.
+/// Figure of Linux's process file system, in bytes; `None` on other systems.
 fn figure(path: &str, key: &str) -> Option<u64> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;

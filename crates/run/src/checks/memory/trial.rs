@@ -1,4 +1,4 @@
-//! The largest batch of a recipe, tried on its model.
+//! Trial of the largest batch of a recipe on its model.
 
 use std::sync::Arc;
 
@@ -15,33 +15,32 @@ use crate::config::RunConfig;
 use crate::tasks::{TaskModel, vocabularies};
 use crate::training::packed;
 
-/// The smallest budget that is looked for.
+/// Smallest budget that is tried.
 pub(super) const LEAST_TOKENS: usize = 64;
-/// What a trial may exceed its prediction by before a smaller budget is tried.
+/// Share of the limit that a predicted budget may fill, since a trial may exceed its prediction.
 const HEADROOM: f64 = 0.93;
-/// What the allocator keeps for each byte in use at the height of a step: 1.03 to 1.1 were measured
+/// Memory of the allocator for each byte in use at the peak of a step: 1.03 to 1.1 were measured
 /// for batches of 50 MiB and more.
 const KEPT: f64 = 1.1;
-/// What each thread's share of the allocator takes besides.
+/// Additional memory of the allocator for each thread.
 const KEPT_BY_THREAD: u64 = 8 << 20;
 
 /// Trials of one model.
 pub(super) struct Trial<'a, M> {
     model: &'a M,
     training: &'a TrainingConfig,
-    /// Bytes of the process, on a GPU of its memory, before the first trial.
+    /// Bytes of the process before the first trial; on a GPU, bytes of its memory.
     resident: u64,
-    /// What is trained on.
+    /// Training data.
     data: Arc<dyn Dataset>,
-    /// How many times as many tokens as its budget a batch may have: more than 1 where subwords
-    /// are sampled.
+    /// Largest ratio of a batch's tokens to its budget: more than 1 if subwords are sampled.
     growth: f64,
-    /// What the trial does not touch: the optimizer's state, the moving average, and the gradients
-    /// of all micro-batches but the one at hand.
+    /// Bytes of training that a trial does not use: the optimizer's state, the moving average, and
+    /// the gradients of all micro-batches but the current one.
     state_bytes: u64,
-    /// The gradients and the copies that saving a checkpoint makes: of weights, optimizer state and
-    /// moving average as tensors; of the state, and of the weights beside a moving average, as a
-    /// file.
+    /// Bytes of the gradients, and of the copies made to save a checkpoint: weights, optimizer
+    /// state and moving average as tensors; the state, and the weights beside a moving average, as
+    /// a file.
     saving_bytes: u64,
 }
 
@@ -68,12 +67,12 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         })
     }
 
-    /// `budget`, or the one beyond which batches are no larger, because the text is not.
+    /// Limits `budget` to the size beyond which the text gives no larger batches.
     pub(super) fn of_text(&self, budget: usize) -> usize {
         budget.min(self.data.most_tokens())
     }
 
-    /// The tokens that a batch of budget `tokens` may have.
+    /// Largest number of tokens of a batch with budget `tokens`.
     fn grown(&self, tokens: usize) -> usize {
         (tokens as f64 * self.growth).ceil() as usize
     }
@@ -83,7 +82,7 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         self.model.cost().checkpointed(checkpoints)
     }
 
-    /// Bytes of the process during an update, by formula.
+    /// Estimates the bytes of the process during an update, by formula.
     pub(super) fn estimate(&self, tokens: usize) -> u64 {
         let grown = self.grown(tokens) * self.training.objective().passes();
         let streams = self.largest_batch(tokens).streams;
@@ -95,8 +94,8 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         self.resident + self.state_bytes + activations.max(self.saving_bytes)
     }
 
-    /// Bytes of the process during training with batches of so many tokens; by formula where a
-    /// trial would itself exceed `limit` by far.
+    /// Measures the bytes of the process during training with batches of `tokens`; estimates them
+    /// by formula if a trial would itself exceed `limit` by far.
     pub(super) fn needed(&self, tokens: usize, limit: u64) -> Result<u64> {
         match self.estimate(tokens) {
             estimate if estimate / 2 > limit => Ok(estimate),
@@ -104,12 +103,12 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         }
     }
 
-    /// Bytes of the process at the height of an update with batches of so many tokens.
+    /// Measures the bytes of the process at the peak of an update with batches of `tokens`.
     ///
-    /// What is in use is counted, which gives the same each time. What is resident would not: it
-    /// depends on which thread computed what, and differed by a fifth between trials of one batch.
-    /// A program with another allocator has only that; where the system does not say it either, the
-    /// formula must do.
+    /// Memory in use is counted, which gives the same number each time. Resident memory would not:
+    /// it depends on which thread computed what, and differed by a fifth between trials of one
+    /// batch. A program with another allocator has only that; if the system does not report it
+    /// either, the formula must do.
     fn run(&self, tokens: usize) -> Result<u64> {
         let batch = self.largest_batch(tokens);
         if !self.model.device().is_cpu() {
@@ -133,8 +132,8 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         Ok(height.max(self.resident + self.saving_bytes) + self.state_bytes)
     }
 
-    /// As [`Trial::run`], of the memory of a GPU: its driver counts what is in use, or else the
-    /// formula must do. What does not fit is an error.
+    /// Measures like [`Trial::run`], but the memory of a GPU: its driver counts the memory in use,
+    /// or else the formula must do. Exhausted memory is an error.
     fn run_on_gpu(&self, batch: &Batch, tokens: usize) -> Result<u64> {
         let (outcome, height) = device::most_in_use(self.model.device(), || {
             rehearse(self.model, self.training, batch)
@@ -146,14 +145,14 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         })
     }
 
-    /// The largest budget up to `most` whose batches keep the process below `limit` bytes, to a
-    /// sixteenth.
+    /// Finds the largest budget up to `most` whose batches keep the process below `limit` bytes, to
+    /// a sixteenth.
     pub(super) fn largest(&self, limit: u64, most: usize) -> Result<Option<usize>> {
         let mut tokens = LEAST_TOKENS.min(most);
-        // A budget that fits with what it needs, and one that does not fit.
+        // A budget that fits, with its memory, and one that does not fit.
         let (mut fitting, mut too_large) = (None, None);
         loop {
-            // A device without memory left says so by an error.
+            // A device without free memory reports an error.
             let needed = self.needed(tokens, limit).unwrap_or(u64::MAX);
             let next = if needed > limit {
                 too_large = Some(tokens);
@@ -162,9 +161,9 @@ impl<'a, M: TaskModel> Trial<'a, M> {
                 let (before, at_before) = fitting.replace((tokens, needed)).unwrap_or((0, 0));
                 let grown = needed.saturating_sub(at_before) as f64;
                 let slope = (grown / (tokens - before) as f64).max(1.0);
-                // What the last step cost for each token predicts where the limit lies; early
-                // steps, that the process had memory for anyway, predict too much, and nearly all
-                // that the first one takes is there without any batch.
+                // The cost per token of the last step predicts the limit. Early steps, for which
+                // the process had memory anyway, predict too much, and nearly all of the first
+                // one's memory is there without any batch.
                 let rest = HEADROOM * (limit - needed) as f64 / slope;
                 let predicted = if before == 0 { usize::MAX } else { tokens + rest as usize };
                 predicted.min(4 * tokens)
@@ -181,7 +180,7 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         }
     }
 
-    /// A batch as large as its budget allows.
+    /// Batch as large as its budget allows.
     fn largest_batch(&self, tokens: usize) -> Batch {
         packed(self.data.largest_batch(self.grown(tokens)))
     }

@@ -1,4 +1,4 @@
-//! Keys that change nothing beside the others of a recipe.
+//! Keys that have no effect beside the others of a recipe.
 
 mod rules;
 
@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::RunConfig;
 use rules::rules;
 
-/// Says of each key of `config` that is set and changes nothing why that is so. Set is what is not
-/// the default.
+/// Explains, for each key of `config` that is set without effect, why it has none. A key is set if
+/// its value is not the default.
 ///
 /// # Errors
 /// When a value cannot be written as JSON.
@@ -26,18 +26,18 @@ pub fn without_effect(config: &RunConfig) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Whether the key changes nothing beside the others of `config`.
+/// Whether the key has no effect beside the others of `config`.
 pub(crate) fn is_idle(config: &RunConfig, key: &str) -> bool {
     rules(config).iter().any(|(applies, _, keys)| *applies && keys.contains(&key))
 }
 
-/// When the key changes nothing, whatever the recipe.
+/// Conditions under which the key has no effect, whatever the recipe.
 pub(super) fn reasons(key: &str) -> Vec<&'static str> {
     let all = rules(&RunConfig::default()).into_iter();
     all.filter(|(_, _, keys)| keys.contains(&key)).map(|(_, reason, _)| reason).collect()
 }
 
-/// The value of a key with dots.
+/// Value of a dotted key.
 fn value<'a>(config: &'a Value, key: &str) -> Option<&'a Value> {
     key.split('.').try_fold(config, |table, name| table.get(name))
 }
@@ -48,7 +48,7 @@ mod tests {
 
     use super::*;
 
-    /// The recipes of `configs` and of the folders in it.
+    /// Recipes in `configs` and its folders.
     fn configs() -> impl Iterator<Item = std::path::PathBuf> {
         fn entries(folder: &Path) -> impl Iterator<Item = std::path::PathBuf> + use<> {
             std::fs::read_dir(folder).expect("configs").map(|entry| entry.expect("entry").path())
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn each_rule_names_keys_that_exist() {
         let values = serde_json::to_value(RunConfig::default()).expect("JSON");
-        // A split that is a table has keys that one that is a name does not have.
+        // A split given as a table has keys that a split given as a name lacks.
         let quickstart =
             configs().find(|path| path.ends_with("quickstart.toml")).expect("a recipe");
         let table = "data.train={stem=\"train\", links=\"train.links\"}".to_owned();

@@ -1,4 +1,4 @@
-//! Which keys change nothing, and when.
+//! Conditions under which keys have no effect.
 
 use taper_data::{Format, ImageFormat, Task, TokenizerKind};
 use taper_model::{ImageEncoder, Positions, Tied};
@@ -6,7 +6,7 @@ use taper_trainer::{OptimizerKind, ScheduleKind};
 
 use crate::config::RunConfig;
 
-/// Whether a rule applies, why keys have no effect then, and which.
+/// Rules: whether each applies, why keys then have no effect, and their names.
 pub(super) fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str])> {
     let (data, model, training) = (&config.data, &config.model, &config.training);
     let (decoding, evaluation) = (&config.decoding, &config.evaluation);

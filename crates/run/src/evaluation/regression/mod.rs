@@ -1,4 +1,5 @@
-//! How well a model continues functions, beside those who know that they are linear.
+//! Errors of a model that continues functions, beside predictors that know the functions are
+//! linear.
 
 mod ridge;
 
@@ -16,44 +17,46 @@ use ridge::ridge;
 pub struct RegressedTestSet {
     /// The split's name.
     pub split: String,
-    /// How many functions it has.
+    /// Number of functions.
     pub functions: usize,
-    /// The numbers of an x.
+    /// Dimension of x.
     pub dimensions: usize,
-    /// The standard deviation of the noise on each y.
+    /// Standard deviation of the noise on each y.
     pub noise: f64,
     /// Means over the functions, by the number of examples: 0, 1 and so on.
     pub after: Vec<AfterExamples>,
 }
 
-/// Errors at the point after so many others.
+/// Errors at the point that follows a number of examples.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct AfterExamples {
-    /// How many points are known.
+    /// Number of known points.
     pub examples: usize,
-    /// Mean squared errors of y, whose noise nobody foresees.
+    /// Mean squared errors of y, with its unpredictable noise.
     pub of_answers: MeanErrors,
     /// Mean squared errors of `w·x`, without noise.
     pub of_values: MeanErrors,
-    /// The mean squared distance of what the model and ridge regression predict.
+    /// Mean squared distance between the predictions of the model and of ridge regression.
     pub model_from_ridge: f64,
 }
 
-/// The mean squared errors of each predictor.
+/// Mean squared errors of each predictor.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct MeanErrors {
-    /// The model's.
+    /// Error of the model.
     pub model: f64,
-    /// Of ridge regression with the variance of the noise as penalty, which is the best there is.
+    /// Error of ridge regression with the variance of the noise as penalty, the best possible
+    /// predictor.
     pub ridge: f64,
-    /// Of least squares; with fewer examples than dimensions, of the shortest w that fits them.
+    /// Error of least squares; with fewer examples than dimensions, with the shortest w that fits
+    /// them.
     pub least_squares: f64,
-    /// Of the mean of the examples' y; 0 without any.
+    /// Error of the mean of the examples' y; 0 without examples.
     pub mean: f64,
 }
 
 impl MeanErrors {
-    /// Adds the squared errors of some predictions.
+    /// Adds the squared errors of one set of predictions.
     fn add(&mut self, predicted: Self, right: f64) {
         let error = |of: f64| (of - right) * (of - right);
         self.model += error(predicted.model);
@@ -74,7 +77,7 @@ impl MeanErrors {
 }
 
 impl RegressedTestSet {
-    /// Has `model` continue the functions of a split.
+    /// Continues the functions of a split with `model`.
     ///
     /// # Errors
     /// When functions have more points than the model has positions, or the device fails.
@@ -111,12 +114,12 @@ impl RegressedTestSet {
         })
     }
 
-    /// The errors after twice as many examples as there are dimensions, or after the most there are.
+    /// Errors after twice as many examples as dimensions, or after the largest number of examples.
     fn well_known(&self) -> Option<&AfterExamples> {
         self.after.get(2 * self.dimensions).or(self.after.last())
     }
 
-    /// The lines that a reader wants: a table, and how far the model is from the best.
+    /// Lines of a report: a table, and the distance of the model from the best predictor.
     pub(super) fn lines(&self) -> Vec<String> {
         let Self { split, functions, dimensions, noise, after } = self;
         let mut lines = vec![
@@ -153,10 +156,10 @@ impl RegressedTestSet {
     }
 }
 
-/// How far the model's error is above that of ridge regression, in words.
+/// Describes how far the model's error is above that of ridge regression.
 fn above(errors: &MeanErrors) -> String {
     match errors.model / errors.ridge - 1.0 {
-        // Without noise, ridge regression makes none once there are enough examples.
+        // Without noise, ridge regression has no error once there are enough examples.
         share if !share.is_finite() || share > 10.0 => "beside".to_owned(),
         share if share < 0.0 => format!("{:.1} % below", -100.0 * share),
         share => format!("{:.1} % above", 100.0 * share),

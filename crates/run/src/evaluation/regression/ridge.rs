@@ -1,12 +1,12 @@
-//! Ridge regression and least squares, in f64: for systems as small as the examples of a function.
+//! Ridge regression and least squares in f64, for systems as small as the examples of a function.
 
-/// The w that makes `Σ (w·xᵢ − yᵢ)² + λ |w|²` least; where λ is 0 and many do, the shortest of them.
-/// With λ the variance of the noise, it is the mean of w given the examples, if w is drawn from a
-/// standard normal distribution: no predictor has a smaller squared error (Bishop 2006, "Pattern
-/// Recognition and Machine Learning", section 3.3.1).
+/// Computes the w that minimises `Σ (w·xᵢ − yᵢ)² + λ |w|²`; if λ is 0 and there are several, the
+/// shortest. With λ the variance of the noise, it is the mean of w given the examples, if w is
+/// drawn from a standard normal distribution: no predictor has a smaller squared error (Bishop
+/// 2006, "Pattern Recognition and Machine Learning", section 3.3.1).
 ///
-/// It is `(Xᵀ X + λ)⁻¹ Xᵀ y`, and with fewer examples than dimensions the same as
-/// `Xᵀ (X Xᵀ + λ)⁻¹ y`.
+/// The result is `(Xᵀ X + λ)⁻¹ Xᵀ y`, or equivalently, with fewer examples than dimensions, `Xᵀ (X
+/// Xᵀ + λ)⁻¹ y`.
 pub(super) fn ridge(inputs: &[Vec<f64>], answers: &[f64], penalty: f64) -> Vec<f64> {
     let dimensions = inputs.first().map_or(0, Vec::len);
     let column = |at: usize| inputs.iter().map(move |input| input[at]);
@@ -23,8 +23,9 @@ fn dot(a: impl Iterator<Item = f64>, b: impl Iterator<Item = f64>) -> f64 {
     a.zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// `(G + λ)⁻¹ right` of a symmetric matrix G of this size, by its Cholesky factor L: `L Lᵀ = G + λ`.
-/// Of a row that is a sum of those before it, up to rounding, the result is 0.
+/// Computes `(G + λ)⁻¹ right` for a symmetric matrix G of this size, by its Cholesky factor L: `L
+/// Lᵀ = G + λ`. The result is 0 for a row that is, up to rounding, a linear combination of earlier
+/// ones.
 fn solve(
     size: usize,
     gram: impl Fn(usize, usize) -> f64,
@@ -39,7 +40,7 @@ fn solve(
             let rest = whole - known;
             factor[i][j] = match i == j {
                 true if rest > 4.0 * size as f64 * f64::EPSILON * whole => rest.sqrt(),
-                // What is divided by it is 0.
+                // The dividend is 0.
                 true => f64::INFINITY,
                 false => rest / factor[j][j],
             };
@@ -69,8 +70,8 @@ mod tests {
         ((0..count).map(row).collect(), answers)
     }
 
-    /// `Xᵀ (y − X w) = λ w`, which for λ above 0 has one solution; for 0, the shortest is the one
-    /// that λ leads to.
+    /// Checks `Xᵀ (y − X w) = λ w`, which has one solution for λ above 0; for 0, the shortest one
+    /// is the limit as λ goes to 0.
     #[test]
     fn the_slope_of_what_is_minimised_is_zero() {
         for (count, dimensions) in [(1, 1), (1, 5), (3, 5), (5, 5), (6, 5), (40, 5), (7, 20)] {

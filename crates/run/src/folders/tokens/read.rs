@@ -18,7 +18,7 @@ use super::{
 };
 use crate::event::Notice;
 
-/// More bytes than the file of any tokenizer has.
+/// Largest size of the file of a tokenizer.
 const MOST_BYTES: u64 = 1 << 30;
 
 /// Spellings of special tokens, for folders that do not name them.
@@ -219,7 +219,7 @@ impl Files {
             Value::Array(tokens) => tokens.extend(added.into_values()),
             none => *none = added.into_values().collect(),
         }
-        // The library numbers them by itself.
+        // The library numbers them itself.
         let whole = Tokenizer::of_others(&file.to_string(), path)?;
         for (token, id) in expected {
             if whole.id(&token).map(u64::from) != Some(id) {
@@ -355,7 +355,7 @@ impl Names<'_> {
                 _ => (None, None),
             },
         };
-        // A template without a last token is that of a model that writes.
+        // A template without a last token belongs to a model that writes.
         let class = class.filter(|_| separator.is_some());
         (
             class.or_else(|| self.id("cls_token")).or_else(|| self.spelled(&CLASSES)),

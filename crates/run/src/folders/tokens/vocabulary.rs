@@ -14,8 +14,8 @@ const WORD_PIECES: &str = "vocab.txt";
 /// Vocabulary of BPE on bytes, and its merges.
 const BYTE_PAIRS: [&str; 2] = ["vocab.json", "merges.txt"];
 
-/// Makes the content of a `tokenizer.json` from the vocabulary files of `source`; gives the path of the
-/// vocabulary too.
+/// Makes the content of a `tokenizer.json` from the vocabulary files of `source`, and returns the
+/// path of the vocabulary too.
 ///
 /// # Errors
 /// When there is none, or it is damaged.
@@ -27,7 +27,7 @@ pub(super) fn of(source: &Path, files: &Files) -> Result<(PathBuf, String)> {
         (Some(tokens), Some(merges)) => Some((tokens, merges)),
         _ => None,
     };
-    // Of a folder with both, as the class wants it.
+    // The class decides in a folder with both.
     match (pieces, pairs) {
         (Some(pieces), None) => Ok((path, word_pieces(&pieces, files)?)),
         (Some(pieces), Some(_)) if !files.is_of("GPT2", "gpt2") => {

@@ -18,9 +18,9 @@ const CLASS: &str = "PreTrainedTokenizerFast";
 /// Use of tokens in an exported model.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) enum Exported<'a> {
-    /// A language model: a text begins after `start`, and is drawn by `sampling`.
+    /// Language model: a text begins after `start`, and is sampled by `sampling`.
     Writes { start: u32, sampling: &'a SamplingConfig },
-    /// An encoder, which reads texts between marks.
+    /// Encoder that reads texts between marks.
     Reads {
         /// Whether texts contain hidden tokens.
         hidden: bool,
@@ -78,7 +78,7 @@ pub(in super::super) fn write(
     config.insert("model_input_names".to_owned(), json!(inputs));
     config.insert("clean_up_tokenization_spaces".to_owned(), json!(false));
     if came_with.is_none() {
-        // Text that spells a special token is text here; but hidden tokens are spelled.
+        // A text that spells a special token remains text here; but hidden tokens are spelled.
         let is_text = !matches!(exported, Exported::Reads { hidden: true });
         config.insert("split_special_tokens".to_owned(), json!(is_text));
         write_json(&folder.join(SPECIAL_TOKENS_MAP), &names)?;
@@ -122,7 +122,7 @@ fn names(tokenizer: &Tokenizer, exported: Exported<'_>) -> Map<String, Value> {
     let mut roles = vec![("pad_token", special.pad), ("unk_token", special.unknown)];
     match exported {
         Exported::Writes { start, .. } => {
-            // What a text begins after may be a token of text, the end of a line.
+            // The token before a text may be an ordinary token, the end of a line.
             let start = Some(start).filter(|&start| tokenizer.is_special(start));
             roles.extend([("bos_token", start), ("eos_token", Some(tokenizer.end()))]);
         }

@@ -1,13 +1,13 @@
-//! `POST /detect`: which of the languages that are read here a text is in.
+//! `POST /detect`: the language of a text, among the source languages of the runs.
 //!
-//! There is no model for this. A language is known by the vocabularies of the runs that read it, and
-//! by its script. With all tokens of a vocabulary equally likely, a text of `k` tokens has the
-//! probability `|V|^-k`, so that the vocabulary which spells it in the fewest bits fits it best; each
-//! character that it does not know costs as much as one of Unicode's. By Bayes' rule with the share
-//! of letters that are the language's own as prior, that gives a probability for each language. The
-//! confidence is that probability times both shares, of own letters and of known characters: a text
-//! in a language that nothing here reads gets a low one. Languages of one script whose runs share one
-//! vocabulary cannot be told apart, and say so by equal confidences.
+//! There is no model for this. A language is recognised by the vocabularies of the runs that read
+//! it, and by its script. With all tokens of a vocabulary equally likely, a text of `k` tokens has
+//! the probability `|V|^-k`, so the vocabulary that spells it in the fewest bits fits it best; each
+//! unknown character costs as much as one of Unicode's. Bayes' rule, with the share of the
+//! language's own letters as prior, gives a probability for each language. The confidence is that
+//! probability times both shares, of own letters and of known characters: it is low for a text in a
+//! language that no run reads. Languages of one script whose runs share one vocabulary cannot be
+//! distinguished, and have equal confidences.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,26 +24,26 @@ use crate::error::Refusal;
 use crate::http::{form_or_json_of, json};
 use crate::routes::translation::Texts;
 
-/// Characters of a text that are looked at.
+/// Number of characters of a text that are examined.
 const LOOKED_AT: usize = 2000;
 
-/// A language that a text may be in.
+/// Possible language of a text.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Detected {
-    /// From 0 to 100.
+    /// Confidence from 0 to 100.
     pub(super) confidence: f64,
-    /// Its code, as a run has it.
+    /// Code of the language in a run.
     pub(super) language: String,
 }
 
-/// A request in JSON.
+/// Request in JSON.
 #[derive(Debug, Deserialize)]
 struct Asked {
     q: Texts,
     api_key: Option<String>,
 }
 
-/// The same as a form.
+/// Request as a form.
 #[derive(Debug, Deserialize)]
 struct AskedByForm {
     q: String,
@@ -56,7 +56,7 @@ impl From<AskedByForm> for Asked {
     }
 }
 
-/// Tells in which language a text is, the likeliest first.
+/// Detects the language of a text, the likeliest first.
 pub(in crate::routes) async fn detect(
     State(app): State<Arc<App>>,
     request: Request,
@@ -71,11 +71,11 @@ pub(in crate::routes) async fn detect(
     Ok(json(200, &languages_of(&app, &texts, translators(&app)).await?))
 }
 
-/// The languages that some texts together may be in, of those that `runs` read, the likeliest first:
-/// at least one, which has the confidence 0 where none fits.
+/// Possible languages of some texts together, of those that `runs` read, the likeliest first: at
+/// least one, which has the confidence 0 if none fits.
 ///
 /// # Errors
-/// When there is no run, and as [`App::ask`].
+/// When there is no run, and for the errors of [`App::ask`].
 pub(super) async fn languages_of<'a>(
     app: &App,
     texts: &[String],
@@ -97,7 +97,7 @@ pub(super) async fn languages_of<'a>(
     Ok(judged(&text, &fits))
 }
 
-/// The confidence in each language.
+/// Confidence in each language.
 fn judged(text: &str, fits: &BTreeMap<&str, Fit>) -> Vec<Detected> {
     let letters = |language: &str| own_letters(language, text);
     let costs = fits.iter().filter(|(language, _)| letters(language) > 0.0);
@@ -109,11 +109,11 @@ fn judged(text: &str, fits: &BTreeMap<&str, Fit>) -> Vec<Detected> {
             letters => (language, letters * (least - fit.cost).exp(), letters * fit.known),
         })
         .collect();
-    // Where no character is known, scripts still tell.
+    // If no character is known, scripts still count.
     weighed.sort_by(|one, other| other.1.total_cmp(&one.1));
     let total: f64 = weighed.iter().map(|(_, weight, _)| weight).sum();
     let detected = |&(language, weight, share): &(&str, f64, f64)| Detected {
-        // To a tenth of a percent.
+        // Rounded to a tenth of a percent.
         confidence: (1e3 * share * weight / total.max(f64::MIN_POSITIVE)).round() / 10.0,
         language: language.to_owned(),
     };
@@ -142,17 +142,17 @@ mod tests {
         let text = "Ich liebe dich";
         let fits = [("de", fit(4.0, 8000.0, 1.0)), ("en", fit(9.0, 8000.0, 1.0))];
         assert_eq!(told(text, &fits), [of("de", 100.0)]);
-        // One vocabulary for both: nothing tells them apart.
+        // One vocabulary for both: nothing distinguishes them.
         let fits = [("de", fit(4.0, 8000.0, 1.0)), ("en", fit(4.0, 8000.0, 1.0))];
         assert_eq!(told(text, &fits), [of("de", 50.0), of("en", 50.0)]);
         // But scripts do.
         let fits = [("zh", fit(4.0, 8000.0, 1.0)), ("en", fit(4.0, 8000.0, 1.0))];
         assert_eq!(told(text, &fits), [of("en", 100.0)]);
         assert_eq!(told("我爱你", &fits), [of("zh", 100.0)]);
-        // However short another spells it.
+        // However short the spelling in another vocabulary is.
         let fits = [("zh", fit(900.0, 8000.0, 1.0)), ("en", fit(1.0, 2.0, 1.0))];
         assert_eq!(told("我爱你", &fits), [of("zh", 100.0)]);
-        // What nothing reads is not claimed.
+        // A language that nothing reads is not claimed.
         assert_eq!(told("我爱你", &[("en", fit(9.0, 8000.0, 1.0))]), [of("en", 0.0)]);
         let fits = [("en", fit(9.0, 8000.0, 0.0)), ("zh", fit(9.0, 8000.0, 0.0))];
         assert_eq!(told("我爱你", &fits), [of("zh", 0.0)]);

@@ -15,10 +15,11 @@ use crate::error::Refusal;
 use crate::http::{Part, json, multipart_of, text};
 use crate::routes::translation::translated;
 
-/// Lines that are translated at a time, so that other requests are not kept waiting by a long file.
+/// Number of lines that are translated at a time, so that a long file does not delay other
+/// requests.
 const TOGETHER: usize = 32;
 
-/// Translates a file of plain text, line by line, and says where the translation is.
+/// Translates a file of plain text, line by line, and returns the address of the translation.
 pub(in crate::routes) async fn translate_file(
     State(app): State<Arc<App>>,
     request: Request,
@@ -26,7 +27,7 @@ pub(in crate::routes) async fn translate_file(
     let headers = request.headers().clone();
     let parts = match multipart_of(request, app.limits()).await {
         Ok(parts) => parts,
-        // Without a key nobody is told what else is wrong.
+        // Without a key, other faults are not reported.
         Err(refusal) => return Err(allowed(&app, &headers, None).err().unwrap_or(refusal)),
     };
     let value = |name: &str| {
@@ -63,7 +64,7 @@ pub(in crate::routes) async fn translate_file(
     Ok(json(200, &json!({ "translatedFileUrl": url })))
 }
 
-/// The name of a file without its folder, and its text.
+/// Name of a file without its folder, and its text.
 fn read(file: &Part) -> Result<(String, &str), Refusal> {
     let name = file.file.as_deref().unwrap_or_default();
     let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
@@ -79,15 +80,15 @@ fn read(file: &Part) -> Result<(String, &str), Refusal> {
     Ok((name.to_owned(), text))
 }
 
-/// The address by which the client calls the server.
+/// Address by which the client calls the server.
 fn base(headers: &HeaderMap) -> String {
     let told = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    // A proxy before the server says so. Whoever lies here is told the lie back, and nobody else.
+    // From a proxy before the server. A false header affects only the answer to its own sender.
     let scheme = if told("x-forwarded-proto") == Some("https") { "https" } else { "http" };
     format!("{scheme}://{}", told(HOST.as_str()).unwrap_or_default())
 }
 
-/// A translation, to be saved.
+/// Sends a translation, to be saved.
 pub(in crate::routes) async fn download_file(
     State(app): State<Arc<App>>,
     Path(name): Path<String>,

@@ -1,6 +1,6 @@
 //! Codes and names of languages.
 
-/// The English name of each language, by its code as LibreTranslate has it.
+/// English name of each language, by its code in LibreTranslate.
 const NAMES: [(&str, &str); 26] = [
     ("ar", "Arabic"),
     ("bg", "Bulgarian"),
@@ -30,7 +30,7 @@ const NAMES: [(&str, &str); 26] = [
     ("zt", "Chinese (traditional)"),
 ];
 
-/// Codes of BCP 47 for languages that LibreTranslate writes in two letters, and others for the same.
+/// Codes of BCP 47 for languages with two letters in LibreTranslate, and other codes for the same.
 const ALIASES: [(&str, &[&str]); 4] = [
     ("zh", &["zh-hans", "zh-cn", "zh-sg", "zh-hans-cn", "zh-hans-sg", "cmn", "cmn-hans"]),
     ("zt", &["zh-hant", "zh-tw", "zh-hk", "zh-mo", "zh-hant-tw", "zh-hant-hk", "cmn-hant"]),
@@ -38,16 +38,16 @@ const ALIASES: [(&str, &[&str]); 4] = [
     ("pt", &["pt-pt"]),
 ];
 
-/// A code in small letters and with hyphens, and one code for all that mean the same language.
+/// Canonical code of a language: small letters, hyphens, and one code for all synonyms.
 fn canonical(code: &str) -> String {
     let code = code.trim().to_ascii_lowercase().replace('_', "-");
     let alias = ALIASES.iter().find(|(_, others)| others.contains(&code.as_str()));
     alias.map_or(code, |(own, _)| (*own).to_owned())
 }
 
-/// How well the code of a run answers to one that is asked for, 0 the best; `None` where it means
-/// another language. A region that makes no language of its own (`en-US`, but neither `pt-BR` nor
-/// `zh-TW`) may be left out.
+/// Rank of a run's language code for a requested one, 0 the best; `None` if it means another
+/// language. A region that does not make a separate language (`en-US`, but neither `pt-BR` nor
+/// `zh-TW`) may be omitted.
 pub(super) fn answers_to(own: &str, asked: &str) -> Option<usize> {
     if own == asked {
         return Some(0);
@@ -60,7 +60,7 @@ pub(super) fn answers_to(own: &str, asked: &str) -> Option<usize> {
     (own == language && !ALIASES.iter().any(|(code, _)| *code == language)).then_some(2)
 }
 
-/// The English name of a language, or its code where it is none of these.
+/// English name of a language, or its code if unknown.
 pub(super) fn name(code: &str) -> &str {
     let own = canonical(code);
     NAMES.iter().find(|(known, _)| *known == own).map_or(code, |(_, name)| name)
@@ -86,7 +86,7 @@ const HAN_AND_KANA: &[(char, char)] = &[
 const HANGUL: &[(char, char)] =
     &[('\u{1100}', '\u{11ff}'), ('\u{3130}', '\u{318f}'), ('\u{ac00}', '\u{d7af}')];
 
-/// The share of a text's letters that a language is written with: 1 where that is not known, 0
+/// Share of a text's letters that belong to the language's script: 1 if the script is unknown, 0
 /// without letters.
 pub(super) fn own_letters(code: &str, text: &str) -> f64 {
     let script = match canonical(code).as_str() {

@@ -24,7 +24,7 @@ use crate::http::{form_or_json_of, is_key, json};
 pub(super) use detect::detect;
 pub(super) use files::{download_file, translate_file};
 
-/// A request in JSON.
+/// Request in JSON.
 #[derive(Debug, Deserialize)]
 struct Asked {
     q: Texts,
@@ -36,7 +36,7 @@ struct Asked {
     api_key: Option<String>,
 }
 
-/// The same as a form, where a number is text and there is one `q`.
+/// Request as a form, in which a number is text and there is one `q`.
 #[derive(Debug, Deserialize)]
 struct AskedByForm {
     q: String,
@@ -55,12 +55,12 @@ impl From<AskedByForm> for Asked {
     }
 }
 
-/// The runs that translate.
+/// Runs that translate.
 fn translators(app: &App) -> impl Iterator<Item = (&Engine, &TranslationInfo)> {
     app.engines.iter().filter_map(|engine| Some((engine, engine.info.translation.as_ref()?)))
 }
 
-/// The languages that are read, and those that each is translated into.
+/// Source languages with their target languages.
 pub(super) async fn languages(State(app): State<Arc<App>>) -> Response {
     let mut targets: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (_, info) in translators(&app) {
@@ -76,17 +76,17 @@ pub(super) async fn languages(State(app): State<Arc<App>>) -> Response {
     json(200, &targets.into_iter().map(language).collect::<Vec<_>>())
 }
 
-/// Refuses a client that does not know the key, where there is one. It may be in the body, and is
-/// then `key`.
+/// Refuses a client without the server's key, if there is one. The key may be in the body, as
+/// `key`.
 ///
 /// # Errors
-/// Where it is not known.
+/// When the key is missing or wrong.
 fn allowed(app: &App, headers: &HeaderMap, key: Option<&str>) -> Result<(), Refusal> {
     let key = key.filter(|key| !key.is_empty());
     if is_key(app, headers, key) { Ok(()) } else { Err(Refusal::Key) }
 }
 
-/// Translations of each line, by the run's own search.
+/// Options for translations by the run's own search.
 fn plain(alternatives: usize) -> TranslateOptions {
     TranslateOptions { alternatives, beam: None, length_penalty: None, alignment: false }
 }
@@ -97,7 +97,7 @@ pub(super) async fn translate(
     request: Request,
 ) -> Result<Response, Refusal> {
     let headers = request.headers().clone();
-    // Without a key nothing is read but where the body may have it.
+    // Without a key only a body that may contain it is read.
     let asked: Asked = form_or_json_of::<Asked, AskedByForm>(request, app.limits()).await?;
     allowed(&app, &headers, asked.api_key.as_deref())?;
     if asked.format.as_deref().is_some_and(|format| format != "text") {
@@ -108,7 +108,7 @@ pub(super) async fn translate(
         Texts::Several(texts) => texts.as_slice(),
     };
     let choice = chosen(&app, &asked.source, &asked.target, texts).await?;
-    // Each line is a sentence; line breaks come back where they were, all as `\n`.
+    // Each line is a sentence; line breaks return to their places, all as `\n`.
     let lines_of =
         |text: &String| split_lines(text).into_iter().map(str::to_owned).collect::<Vec<_>>();
     let lines: Vec<Vec<String>> = texts.iter().map(lines_of).collect();
@@ -146,18 +146,18 @@ pub(super) async fn translate(
     Ok(json(200, &answer))
 }
 
-/// A run that translates from one language into another.
+/// Run that translates from one language into another.
 struct Choice<'a> {
     engine: &'a Engine,
-    /// The language that it reads, where that was to be found out.
+    /// Detected source language, if it was to be detected.
     detected: Option<Detected>,
 }
 
-/// The run whose languages answer best to those asked for, the first of several; for `auto` the one
-/// that reads the language that the texts seem to be in.
+/// Run whose languages match the requested ones best, the first of several; for `auto`, the one
+/// that reads the detected language of the texts.
 ///
 /// # Errors
-/// When there is none, and as [`App::ask`].
+/// When there is none, and for the errors of [`App::ask`].
 async fn chosen<'a>(
     app: &'a App,
     source: &str,

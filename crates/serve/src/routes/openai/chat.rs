@@ -1,4 +1,4 @@
-//! `POST /v1/chat/completions`: conversations, written as the model's template has them.
+//! `POST /v1/chat/completions`: conversations in the form of the model's template.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ struct Asked {
     others: Map<String, Value>,
 }
 
-/// A message as clients send it.
+/// Message from a client.
 #[derive(Debug, Deserialize)]
 struct Said {
     role: String,
@@ -50,7 +50,7 @@ struct Part {
     text: Option<String>,
 }
 
-/// A message as templates read it.
+/// Message for templates.
 #[derive(Debug, Serialize)]
 struct Message {
     role: String,
@@ -59,7 +59,7 @@ struct Message {
 
 impl Said {
     /// # Errors
-    /// For what is no text.
+    /// When the content is not text.
     fn message(self) -> Result<Message, Refusal> {
         let content = match self.content {
             Content::Text(text) => text,
@@ -78,7 +78,7 @@ impl Said {
     }
 }
 
-/// The conversation as the model reads it.
+/// Conversation in the form that the model reads.
 fn written(info: &RunInfo, messages: Vec<Said>) -> Result<OwnPrompt, Refusal> {
     let template = match info.chat.as_deref() {
         None => {
@@ -159,7 +159,7 @@ async fn answered(app: Arc<App>, request: Request) -> Result<Response, Refusal> 
     Ok(json(200, &head.with("chat.completion", choices, Some(usage(&found)))))
 }
 
-/// The answers to a conversation.
+/// Answers to a conversation.
 fn choices(one: &Continued) -> impl Iterator<Item = Value> {
     one.texts.iter().enumerate().map(|(index, text)| {
         let scores = one.scores.get(index);
@@ -172,7 +172,7 @@ fn choices(one: &Continued) -> impl Iterator<Item = Value> {
     })
 }
 
-/// The probabilities of the tokens of an answer.
+/// Probabilities of the tokens of an answer.
 fn logprobs(scores: &[TokenScore], text: &str) -> Value {
     let token = |text: &str, log_probability: f64| json!({ "token": text, "logprob": finite(log_probability), "bytes": text.as_bytes() });
     let (mut content, mut at) = (Vec::new(), 0);

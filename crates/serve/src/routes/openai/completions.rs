@@ -16,7 +16,7 @@ use crate::error::Refusal;
 use crate::http::{EventSender, json, json_of, openai_refusal};
 use crate::routes::generation::{Told, check, generated, prompts, stream, text_prompt};
 
-/// A text or tokens to go on with, or several.
+/// Prompts: a text, tokens, or several of these.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "a string, a list of strings, a list of tokens, or a list of such")]
 enum Asking {
@@ -56,7 +56,7 @@ fn choice(index: usize, text: &str, logprobs: Value, reason: Option<&str>) -> Va
     json!({ "index": index, "text": text, "logprobs": logprobs, "finish_reason": reason })
 }
 
-/// Goes on with prompts.
+/// Generates text after prompts.
 pub(in crate::routes) async fn completions(
     State(app): State<Arc<App>>,
     request: Request,
@@ -107,12 +107,12 @@ async fn completed(app: Arc<App>, request: Request) -> Result<Response, Refusal>
     Ok(json(200, &head.with(OBJECT, choices.collect(), Some(usage(&found)))))
 }
 
-/// The texts of a prompt, behind it where it is to be repeated.
+/// Texts of a prompt, after the prompt itself if it is to be repeated.
 fn choices(one: &Continued, echo: bool) -> impl Iterator<Item = Value> {
     let before = if echo { one.prompt.as_str() } else { "" };
     one.texts.iter().enumerate().map(move |(index, text)| {
         let whole = format!("{before}{}", text.text);
-        // Where a text was cut short, the tokens behind are of no text.
+        // If a text was cut short, the tokens after the cut belong to no text.
         let from = if echo { 0 } else { one.prompt.chars().count() };
         let scores = one.scores.get(index);
         let logprobs =
@@ -121,7 +121,7 @@ fn choices(one: &Continued, echo: bool) -> impl Iterator<Item = Value> {
     })
 }
 
-/// The probabilities of the tokens of a text of so many characters, which begins at `from`.
+/// Probabilities of the tokens of a text of this many characters, which begins at `from`.
 fn logprobs(scores: &[TokenScore], from: usize, length: usize) -> Value {
     let (mut tokens, mut own, mut likeliest, mut offsets) = (vec![], vec![], vec![], vec![]);
     let mut at = 0;
@@ -134,7 +134,7 @@ fn logprobs(scores: &[TokenScore], from: usize, length: usize) -> Value {
         likeliest.push(score.log_probability.map(|log_probability| {
             let mut told: Map<String, Value> = Map::new();
             for (text, log_probability) in &score.likeliest {
-                // Of tokens that are written alike the likeliest counts.
+                // Of equally spelled tokens the likeliest counts.
                 told.entry(text.clone()).or_insert_with(|| finite(*log_probability).into());
             }
             told.entry(score.text.clone()).or_insert_with(|| finite(log_probability).into());

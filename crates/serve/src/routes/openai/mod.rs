@@ -23,7 +23,7 @@ fn described(info: &RunInfo) -> Value {
     })
 }
 
-/// The language models.
+/// Lists the language models.
 pub(super) async fn models(State(app): State<Arc<App>>) -> Response {
     let task = Task::LanguageModel.to_string();
     let own = app.engines.iter().map(|engine| &engine.info).filter(|info| info.task == task);
@@ -31,7 +31,7 @@ pub(super) async fn models(State(app): State<Arc<App>>) -> Response {
     json(200, &json!({ "object": "list", "data": data }))
 }
 
-/// One of them.
+/// Describes one language model.
 pub(super) async fn model(State(app): State<Arc<App>>, Path(name): Path<String>) -> Response {
     match app.engine(Some(&name), Task::LanguageModel) {
         Ok(engine) => json(200, &described(&engine.info)),

@@ -1,4 +1,4 @@
-//! What completions of texts and of chats share.
+//! Code shared by completions of texts and of chats.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,11 +12,11 @@ use crate::engine::{Continued, GenerateOptions, Scoring};
 use crate::error::Refusal;
 use crate::routes::translation::Texts;
 
-/// The most of the likeliest tokens that are told in the place of each.
+/// Largest number of alternatives for each token.
 pub(super) const MOST_LIKELIEST: usize = 20;
 
-/// Keys of both kinds of requests. Those that change nothing here, such as `user`, are passed over;
-/// those that would change the text and are not known are refused.
+/// Keys of both kinds of requests. Keys without effect here, such as `user`, are ignored; unknown
+/// keys that would change the text are refused.
 #[derive(Debug, Deserialize)]
 pub(super) struct Shared {
     pub(super) model: String,
@@ -30,7 +30,7 @@ pub(super) struct Shared {
     pub(super) seed: Option<i64>,
     pub(super) presence_penalty: Option<f64>,
     pub(super) frequency_penalty: Option<f64>,
-    /// Not of OpenAI's.
+    /// Extension of OpenAI's API.
     #[serde(default)]
     pub(super) special_tokens: SpelledSpecial,
 }
@@ -42,7 +42,7 @@ pub(super) struct StreamOptions {
 }
 
 impl Shared {
-    /// Texts of each prompt.
+    /// Number of texts for each prompt.
     pub(super) fn samples(&self) -> usize {
         self.n.unwrap_or(1)
     }
@@ -56,7 +56,7 @@ impl Shared {
         self.stream_options.as_ref().is_some_and(|options| options.include_usage)
     }
 
-    /// How texts are gone on with.
+    /// Options of generation.
     pub(super) fn options(self, max_tokens: usize, scoring: Option<Scoring>) -> GenerateOptions {
         GenerateOptions {
             max_tokens,
@@ -76,7 +76,7 @@ impl Shared {
     }
 }
 
-/// Refuses keys that would change the text, unless they have a value that does not.
+/// Refuses keys that would change the text, unless their value does not.
 ///
 /// # Errors
 /// With the key.
@@ -97,10 +97,10 @@ pub(super) fn refuse(others: &Map<String, Value>, unsupported: &[&str]) -> Resul
     }
 }
 
-/// Refuses to tell of more tokens than are told.
+/// Refuses a request for more alternatives than the limit.
 ///
 /// # Errors
-/// With the most.
+/// With the limit.
 pub(super) fn require_few(name: &str, likeliest: usize) -> Result<(), Refusal> {
     match likeliest > MOST_LIKELIEST {
         true => Err(Refusal::Unfit(format!("{name} must be at most {MOST_LIKELIEST}"))),
@@ -108,12 +108,12 @@ pub(super) fn require_few(name: &str, likeliest: usize) -> Result<(), Refusal> {
     }
 }
 
-/// Refuses a stream of what comes only with a whole text.
+/// Refuses to stream data that only a whole text has.
 pub(super) fn no_stream(of: &str) -> Refusal {
     Refusal::Malformed(format!("a stream has no {of}: leave out {of} or stream"))
 }
 
-/// What the answers to one request have in common.
+/// Fields common to the answers to one request.
 #[derive(Debug, Clone)]
 pub(super) struct Head {
     id: String,
@@ -160,7 +160,7 @@ pub(super) fn usage(found: &[Continued]) -> Value {
     })
 }
 
-/// A log-probability as OpenAI has it, which stands for none at all too.
+/// Log-probability in OpenAI's form, whose lowest value also stands for none at all.
 pub(super) fn finite(log_probability: f64) -> f64 {
     log_probability.max(-9999.0)
 }

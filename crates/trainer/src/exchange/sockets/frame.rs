@@ -1,4 +1,4 @@
-//! What goes over a connection: frames of a kind, a length and so many bytes.
+//! Frames of a connection: a kind, a length and so many bytes.
 //!
 //! ```text
 //! kind (1 byte), length (u64), content
@@ -10,7 +10,7 @@ use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// What the content of a frame is.
+/// Kind of a frame's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Values in f32.

@@ -177,7 +177,7 @@ impl From<io::Error> for Broken {
 /// only; in between `watch` is asked whether to go on waiting, which ends at the deadline.
 ///
 /// # Errors
-/// Those of `watch`.
+/// The errors of `watch`.
 pub(super) fn introduce(
     stream: &TcpStream,
     hello: &Hello,

@@ -19,7 +19,7 @@ use super::stream::Stream;
 /// How long a process that ends waits until the others have heard it.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// What comes from another process.
+/// Message from another process.
 #[derive(Debug)]
 pub(super) enum Incoming {
     Part(Vec<f32>),
@@ -37,7 +37,7 @@ pub(super) type Loss = (usize, String);
 /// Told when a process is gone: of its number, and why.
 pub type OnLoss = Box<dyn Fn(usize, &str) + Send + Sync>;
 
-/// What goes to another process.
+/// Message to another process.
 #[derive(Debug)]
 pub(super) enum Outgoing {
     /// Flat, f32, and on the host.
@@ -51,7 +51,7 @@ struct Line {
     stream: Stream,
     /// Held while a frame is written.
     writing: Mutex<()>,
-    /// What is to be sent, in this order.
+    /// Messages to send, in order.
     outgoing: Sender<Outgoing>,
 }
 
@@ -59,14 +59,14 @@ struct Line {
 pub(super) struct Lines {
     lines: Vec<Option<Line>>,
     patience: Patience,
-    /// What waits to be written.
+    /// Number of messages that wait to be written.
     unsent: AtomicUsize,
     /// Who has heard that this process ends, or has ended itself, by rank. One may do both, and
     /// counts once: the others are still to hear it.
     quiet: Mutex<Vec<bool>>,
     changed: Condvar,
     closing: AtomicBool,
-    /// What this process ends for.
+    /// Reason for which this process ends.
     loss: Mutex<Option<Loss>>,
     on_loss: OnLoss,
 }

@@ -1,5 +1,5 @@
-//! How processes find each other: all of them connect to the first, which tells them where the
-//! others are.
+//! Meeting of processes: all of them connect to the first, which sends them the addresses of the
+//! others.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -269,7 +269,7 @@ impl Meeting {
         }
     }
 
-    /// What process `rank` sends next, and the bytes that follow.
+    /// Kind of the next frame of process `rank`, and the number of bytes that follow.
     fn heard(
         &self,
         all: &[Option<TcpStream>],
@@ -364,7 +364,7 @@ impl Meeting {
         Ok(())
     }
 
-    /// What process 0 says of where the others are, once all of them have come.
+    /// Addresses of the others from process 0, once all of them have come.
     fn addresses(
         &self,
         all: &[Option<TcpStream>],

@@ -1,10 +1,10 @@
-//! Processes on one machine or several, each connected to each other: by TCP, or within a machine by
-//! what costs less.
+//! Processes on one machine or several, each connected to each other: by TCP, or within a machine
+//! by a cheaper socket.
 //!
-//! What is sent is read at once by a thread of the receiver, so that no process waits for another
-//! one to read. A process that is killed closes its connections, one whose machine is gone falls
-//! silent: both are found within seconds by all others. One that ends in order says so, and what it
-//! has sent before is read.
+//! Data are read at once by a thread of the receiver, so that no process waits for another one to
+//! read. A process that is killed closes its connections, one whose machine is gone falls silent:
+//! all others notice either within seconds. A process that ends in order says so, and its earlier
+//! messages are read.
 
 mod calling;
 mod door;
@@ -35,9 +35,9 @@ pub struct Sockets {
     size: usize,
     lines: Arc<Lines>,
     incoming: Receiver<(usize, Incoming)>,
-    /// What has come from each process and is not asked for yet.
+    /// Messages of each process that were not requested yet.
     waiting: Vec<VecDeque<Incoming>>,
-    /// What this process has for itself, of each exchange that was begun.
+    /// Parts for itself of each exchange that was begun.
     own: VecDeque<Tensor>,
 }
 
@@ -75,7 +75,7 @@ impl Sockets {
         Ok(Self { rank, size, lines, incoming, waiting, own: VecDeque::new() })
     }
 
-    /// What says farewell for this process.
+    /// Handle that says farewell for this process.
     #[must_use]
     pub fn farewell(&self) -> Farewell {
         Farewell(Arc::clone(&self.lines))

@@ -49,7 +49,7 @@ mod linux {
             Some(Self { listener, secret })
         }
 
-        /// What the other process has to know.
+        /// Secret for the other process.
         pub(in super::super) fn secret(&self) -> &[u8] {
             &self.secret
         }
@@ -74,7 +74,7 @@ mod linux {
         }
     }
 
-    /// The connection to a process that offers one; none where it cannot be reached so.
+    /// The connection to a process that offers one; `None` if it cannot be reached so.
     pub(in super::super) fn take(secret: &[u8]) -> Option<Stream> {
         let secret: &[u8; 2 * LENGTH] = secret.try_into().ok()?;
         // Where strangers have filled the queue this does not wait.

@@ -45,7 +45,7 @@ pub fn split_name(split: &str) -> String {
     format!("{}-{}", &name[..end], &hash[..16])
 }
 
-/// The most bytes of [`split_name`]: file systems take 255, and endings follow.
+/// Largest number of bytes of [`split_name`]: file systems take 255, and endings follow.
 const LONGEST_NAME: usize = 160;
 
 /// Files of a corpus that are read together: its two sides, or a table, and the word links.
