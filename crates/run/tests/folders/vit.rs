@@ -97,7 +97,7 @@ fn a_folder_that_is_no_vit_is_refused_and_leaves_nothing() {
         assert!(error.contains(said), "{key}: {error}");
     }
     for (key, value, said) in [
-        ("rescale_factor", json!(1.0), "rescale_factor is not 1/255"),
+        ("do_pad", json!(true), "do_pad"),
         ("image_std", json!([0.0, 0.1, 0.2]), "data.images.deviation"),
         ("image_mean", json!([0.1, 0.2]), "data.images.mean"),
     ] {
