@@ -89,8 +89,33 @@ pub(crate) async fn form_or_json_of<T: DeserializeOwned, F: DeserializeOwned + I
     if !is_form {
         return parse(&bytes);
     }
+    require_utf8(&bytes)?;
     let form = serde_urlencoded::from_bytes::<F>(&bytes);
     form.map(Into::into).map_err(|error| Refusal::Malformed(format!("the form: {error}")))
+}
+
+/// Refuses a form with bytes that are not UTF-8: the library would put U+FFFD in their place.
+///
+/// # Errors
+/// [`Refusal::Malformed`] with the field.
+fn require_utf8(form: &[u8]) -> Result<(), Refusal> {
+    for field in form.split(|&byte| byte == b'&') {
+        let (mut decoded, mut rest) = (Vec::with_capacity(field.len()), field);
+        while let [first, after @ ..] = rest {
+            let hex = after.get(..2).filter(|_| *first == b'%');
+            let value = hex
+                .and_then(|hex| std::str::from_utf8(hex).ok())
+                .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+            decoded.push(value.unwrap_or(*first));
+            rest = if value.is_some() { &after[2..] } else { after };
+        }
+        if std::str::from_utf8(&decoded).is_err() {
+            let name = field.split(|&byte| byte == b'=').next().unwrap_or_default();
+            let name = String::from_utf8_lossy(name);
+            return Err(Refusal::Malformed(format!("the form: {name:?} is not UTF-8")));
+        }
+    }
+    Ok(())
 }
 
 /// Reads a body that is a file.
@@ -102,4 +127,19 @@ pub(crate) async fn file_of(request: Request, limits: &Limits) -> Result<Vec<u8>
         return Err(Refusal::Kind("image/png or image/jpeg"));
     }
     bytes_of(request, limits.image_bytes, limits).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_are_utf8() {
+        for good in ["", "q=a+b&source=en", "q=%E6%88%91%e7%88%b1", "q=100%&x=%zz", "q=我"] {
+            assert!(require_utf8(good.as_bytes()).is_ok(), "{good}");
+        }
+        for bad in [&b"source=en&q=%ff"[..], b"q=\xff", b"q=%E6%88", b"q=%E6&b=%88%91"] {
+            assert!(require_utf8(bad).is_err(), "{bad:?}");
+        }
+    }
 }

@@ -39,7 +39,14 @@ pub(super) fn sender(settings: &ServeSettings, request: &Request) -> Sender {
         return Sender::Allowed(allowed);
     }
     let told = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let is_foreign = match told("sec-fetch-site") {
+    let sites: Vec<&HeaderValue> = headers.get_all("sec-fetch-site").iter().collect();
+    let site = match sites[..] {
+        [] => None,
+        [site] => Some(site.to_str().unwrap_or("cross-site")),
+        // No browser sends several.
+        _ => Some("cross-site"),
+    };
+    let is_foreign = match site {
         // A proxy may have changed the server's name, which `Origin` contains.
         Some("same-origin") => false,
         site => {
@@ -135,6 +142,7 @@ mod tests {
             ("POST", vec![(site, "cross-site"), (mode, "navigate")], Foreign),
             ("POST", vec![(site, "same-site")], Foreign),
             ("POST", vec![(site, "anything")], Foreign),
+            ("POST", vec![(site, "same-origin"), (site, "cross-site")], Foreign),
             ("GET", vec![(site, "cross-site"), (mode, "no-cors")], Foreign),
             ("POST", vec![(origin, "https://evil.example")], Foreign),
             ("POST", vec![(site, "none"), (origin, "https://evil.example")], Foreign),

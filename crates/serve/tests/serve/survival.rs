@@ -15,14 +15,19 @@ use crate::common::{Reply, Running, frozen, lines, singly, train, trained};
 
 const JSON: &str = "Content-Type: application/json\r\n";
 
+/// Lines of a long request: enough that no machine is done with them within a test.
+const LONG_LINES: usize = 100;
+
 /// Work that takes far longer than all tests together, unless it is cancelled.
 fn endless() -> Value {
-    let text = (0..40).map(|line| format!("{line} {}", "big cat ".repeat(240))).collect::<Vec<_>>();
+    let line = |line: usize| format!("{line} {}", "big cat ".repeat(240));
+    let text: Vec<String> = (0..LONG_LINES).map(line).collect();
     json!({ "text": text, "beam": 16, "alternatives": 16 })
 }
 
 fn settings(change: impl FnOnce(&mut Limits)) -> ServeSettings {
     let mut settings = ServeSettings::of(vec![frozen()]);
+    settings.limits.tokens = 1_000_000;
     change(&mut settings.limits);
     settings
 }
@@ -61,13 +66,13 @@ fn translates(server: &Running, line: &str) {
 
 #[test]
 fn short_work_goes_before_long_work_and_long_work_is_not_changed_by_that() {
-    let server = Running::of(vec![frozen()]);
+    let server = Running::with(settings(|_| {}));
     let long = begin_and_wait(&server, &endless());
     for line in lines().iter().take(8) {
         translates(&server, line);
     }
     // All of this while the long work went on.
-    assert_eq!(server.counter("taper_waiting_lines"), 8.0);
+    assert_eq!(server.counter("taper_waiting_lines"), LONG_LINES as f64);
     drop(long);
     until(|| server.counter("taper_waiting_lines") == 0.0);
     // Work of a medium weight, in the middle of which others are answered.
@@ -93,7 +98,7 @@ fn short_work_goes_before_long_work_and_long_work_is_not_changed_by_that() {
 
 #[test]
 fn work_of_clients_that_leave_ends_between_two_steps() {
-    let server = Running::of(vec![frozen()]);
+    let server = Running::with(settings(|_| {}));
     let leavers: Vec<TcpStream> = (0..2).map(|_| begin(&server, &endless())).collect();
     until(|| server.counter("taper_queue_seconds_count") > 0.0);
     drop(leavers);
@@ -107,7 +112,7 @@ fn work_of_clients_that_leave_ends_between_two_steps() {
 
 #[test]
 fn a_time_limit_ends_the_work_and_not_only_the_waiting() {
-    let server = Running::with(settings(|limits| limits.answer = Duration::from_millis(100)));
+    let server = Running::with(settings(|limits| limits.answer = Duration::from_millis(150)));
     server.post("/api/translate", &endless()).expect(504);
     until(|| server.counter("taper_cut_short_total") == 1.0);
     assert_eq!(server.counter("taper_lines_total"), 0.0);
@@ -172,8 +177,10 @@ fn failing(folder: &Path) -> Running {
     let copy = folder.join("run");
     copy_all(&frozen(), &copy);
     let has_failed = AtomicBool::new(false);
+    let mut settings = ServeSettings::of(vec![copy]);
+    settings.limits.tokens = 1_000_000;
     Running::observed(
-        ServeSettings::of(vec![copy]),
+        settings,
         Arc::new(move |event: &ServeEvent<'_>| {
             let is_abandoned = matches!(event, ServeEvent::Abandoned { .. });
             assert!(!is_abandoned || has_failed.swap(true, Ordering::SeqCst), "the observer fails");
