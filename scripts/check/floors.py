@@ -31,7 +31,7 @@ ALLOWED = {
     "ops": 13,
     "plots": 5,
     "report": 7,
-    "run": 41,
+    "run": 37,
     "serve": 11,
     "trainer": 15,
 }

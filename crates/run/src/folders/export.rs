@@ -5,7 +5,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use serde::Serialize;
 use serde_json::{Map, Value, json};
 use taper_data::Task;
 use taper_model::Tied;
@@ -13,12 +12,13 @@ use taper_ops::Parameter;
 use taper_trainer::{CheckpointError, write_tensors};
 
 use super::family::{Architecture, Counterpart, Family, require_expressed};
+use super::json::write_json;
 use super::preprocessor::write_preprocessor;
 use super::sources::transposed;
 use super::{CONFIG, FAMILIES, WEIGHTS, keys, recipe as recipes, tokens};
 use crate::config::RunConfig;
 use crate::folder::RunFolder;
-use crate::folder::files::{with_suffix, write_atomically};
+use crate::folder::files::with_suffix;
 use crate::tasks::{TaskModel, with_model};
 use crate::{LoadSettings, LoadedRun};
 
@@ -206,11 +206,4 @@ impl Part<'_> {
             _ => values,
         })
     }
-}
-
-/// Writes a JSON file with its keys in order.
-pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
-    let mut json = serde_json::to_vec_pretty(&serde_json::to_value(value)?)?;
-    json.push(b'\n');
-    write_atomically(path, &json)
 }

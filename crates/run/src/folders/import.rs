@@ -6,15 +6,16 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use candle_core::Device;
 use serde_json::Value;
-use taper_data::{TokenizerPair, read_regular};
+use taper_data::TokenizerPair;
 use taper_model::Tied;
 use taper_ops::ParameterStore;
 use taper_trainer::{CheckpointError, Checkpoints, Identity, Parent, State};
 
 use super::family::{Architecture, Family, chosen, not_one};
+use super::json::read_keys;
 use super::sources::Sources;
 use super::weights::Weights;
-use super::{CONFIG, FAMILIES, MOST_BYTES, keys, recipe as recipes, tokens};
+use super::{CONFIG, FAMILIES, keys, recipe as recipes, tokens};
 use crate::checks::memory;
 use crate::config::{RunConfig, recipe};
 use crate::event::{Notice, RunEvent, RunObserver};
@@ -191,21 +192,4 @@ fn save(
     }
     let (parameters, vocabulary) = (read.outline.len() as u64, tokenizers.vocabulary_sizes().1);
     Ok(Imported { config: read.recipe, parameters, vocabulary })
-}
-
-/// Keys of a JSON file, which may begin with a byte order mark.
-pub(super) fn read_keys(path: &Path) -> Result<Value> {
-    let bytes = read_regular(path, MOST_BYTES)
-        .with_context(|| format!("cannot read {}", path.display()))?;
-    let keys: Value = serde_json::from_slice(without_mark(&bytes))
-        .with_context(|| format!("{}: not JSON", path.display()))?;
-    if !keys.is_object() {
-        bail!("{}: not an object of JSON", path.display());
-    }
-    Ok(keys)
-}
-
-/// The bytes of a text without the byte order mark at its beginning.
-pub(super) fn without_mark(bytes: &[u8]) -> &[u8] {
-    bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
 }

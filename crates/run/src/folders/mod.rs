@@ -12,6 +12,7 @@ mod export;
 mod family;
 mod gpt2;
 mod import;
+mod json;
 mod keys;
 mod pickle;
 mod preprocessor;

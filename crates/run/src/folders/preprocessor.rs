@@ -12,8 +12,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use taper_data::{ImagesConfig, Resampling, Resize};
 
-use super::export::write_json;
-use super::import::read_keys;
+use super::json::{read_keys, write_json};
 
 /// File of the settings.
 const PREPROCESSOR: &str = "preprocessor_config.json";

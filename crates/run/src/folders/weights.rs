@@ -12,7 +12,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use taper_data::{not_a_file, read_regular};
 
-use super::import::without_mark;
+use super::json::without_mark;
 use super::safetensors::{Unique, heads};
 use super::{MOST_BYTES, WEIGHTS, pickle};
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use taper_data::{FolderTokens, SpecialTokens, Task, Tokenizer, TokenizerPair, read_regular};
 
 use super::super::CONFIG;
-use super::super::import::{read_keys, without_mark};
+use super::super::json::{read_keys, without_mark};
 use super::marks::{
     CLASSES, MASKS, SEPARATORS, other_rows, post_processor, require_marks, template,
 };

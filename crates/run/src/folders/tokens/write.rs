@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use taper_data::Tokenizer;
 use taper_decoding::SamplingConfig;
 
-use super::super::export::write_json;
+use super::super::json::write_json;
 use super::vocabulary::template;
 use super::{GENERATION_CONFIG, SPECIAL_TOKENS_MAP, TOKENIZER, TOKENIZER_CONFIG};
 use crate::folder::files::write_atomically;

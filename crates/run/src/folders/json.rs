@@ -1,0 +1,35 @@
+//! Files of JSON in folders, read and written.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use serde_json::Value;
+use taper_data::read_regular;
+
+use super::MOST_BYTES;
+use crate::folder::files::write_atomically;
+
+/// Keys of a JSON file, which may begin with a byte order mark.
+pub(super) fn read_keys(path: &Path) -> Result<Value> {
+    let bytes = read_regular(path, MOST_BYTES)
+        .with_context(|| format!("cannot read {}", path.display()))?;
+    let keys: Value = serde_json::from_slice(without_mark(&bytes))
+        .with_context(|| format!("{}: not JSON", path.display()))?;
+    if !keys.is_object() {
+        bail!("{}: not an object of JSON", path.display());
+    }
+    Ok(keys)
+}
+
+/// The bytes of a text without the byte order mark at its beginning.
+pub(super) fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
+}
+
+/// Writes a JSON file with its keys in order.
+pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    let mut json = serde_json::to_vec_pretty(&serde_json::to_value(value)?)?;
+    json.push(b'\n');
+    write_atomically(path, &json)
+}
