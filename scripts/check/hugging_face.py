@@ -25,7 +25,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TAPER = ROOT / "target/release/taper"
-PARTS = ROOT / "scripts/check/transformers"
+PARTS = ROOT / "scripts/check/hugging_face"
 NEWER, OLDER = "transformers==5.24.0", "transformers==4.57.6"
 
 KINDS = ["bpe", "unigram", "char", "bytes"]

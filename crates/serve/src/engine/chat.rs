@@ -7,15 +7,17 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Kwargs, Serde, Value};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind};
+use minijinja::value::{Kwargs, Serde, Value, ValueKind};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, escape_formatter};
 use minijinja_contrib::pycompat::unknown_method_callback;
 use serde::Serialize;
 use taper_data::{Tokenizer, read_regular};
+use tokio::sync::oneshot;
 
 use crate::error::Refusal;
 
@@ -27,6 +29,17 @@ const SETTINGS: &str = "tokenizer_config.json";
 const MOST_BYTES: u64 = 1 << 24;
 /// Approximate number of instructions that a template may execute.
 const FUEL: u64 = 2_000_000;
+/// Largest indentation of JSON, in blanks.
+const MOST_INDENT: usize = 64;
+/// Deepest nesting of a value that is written.
+const MOST_DEPTH: usize = 64;
+/// Largest number of values within a value that is written.
+const MOST_VALUES: usize = 1 << 20;
+/// Longest time for which a client waits for a template.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Stack of the thread of a template, of which memory is taken only where it is used: as deep as
+/// values can be nested within the instructions of a template, so that they can be dropped.
+const STACK: usize = 512 << 20;
 /// Name of the template in messages.
 const NAME: &str = "chat template";
 
@@ -100,10 +113,40 @@ impl ChatTemplate {
             written_time(&format, now.as_secs())
         });
         environment.add_filter("tojson", to_json);
+        environment.set_formatter(|output, state, value| {
+            require_bounded(value)?;
+            escape_formatter(output, state, value)
+        });
         environment
             .add_template_owned(NAME, without_generation(template))
             .map_err(|error| anyhow::anyhow!("{error}"))?;
         Ok(Self { source: template.to_owned(), environment, tokens })
+    }
+
+    /// As [`render`](Self::render), on a thread of its own: a template that takes its time delays
+    /// nobody else. A thread that is given up ends when its template has used up its instructions.
+    ///
+    /// # Errors
+    /// As `render`, and when it takes too long.
+    pub(crate) async fn render_aside<T>(self: Arc<Self>, messages: T) -> Result<String, Refusal>
+    where
+        T: Serialize + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let render = move || drop(reply.send(self.render(&messages)));
+        std::thread::Builder::new()
+            .name("chat template".to_owned())
+            .stack_size(STACK)
+            .spawn(render)
+            .map_err(|error| Refusal::Failed(format!("cannot start a thread: {error}")))?;
+        match tokio::time::timeout(PATIENCE, answer).await {
+            Ok(Ok(rendered)) => rendered,
+            Ok(Err(_)) => Err(Refusal::Failed("the chat template failed".to_owned())),
+            Err(_) => Err(Refusal::Unfit(format!(
+                "the chat template: takes more than {} s",
+                PATIENCE.as_secs()
+            ))),
+        }
     }
 
     /// Writes a conversation in the form that the model reads, up to the beginning of its answer.
@@ -197,12 +240,44 @@ fn without_generation(template: &str) -> String {
     made + rest
 }
 
+/// Refuses a value that is nested too deeply, perhaps within itself, or has too many parts, before
+/// it is written.
+fn require_bounded(value: &Value) -> Result<(), Error> {
+    fn walk(value: &Value, depth: usize, left: &mut usize) -> Result<(), Error> {
+        let refuse = |message| Err(Error::new(ErrorKind::InvalidOperation, message));
+        if depth > MOST_DEPTH {
+            return refuse("a value is nested too deeply");
+        }
+        let is_map = match value.kind() {
+            ValueKind::Map => true,
+            ValueKind::Seq | ValueKind::Iterable => false,
+            _ => return Ok(()),
+        };
+        for item in value.try_iter()? {
+            if *left == 0 {
+                return refuse("a value has too many parts");
+            }
+            *left -= 1;
+            let item = if is_map { value.get_item(&item)? } else { item };
+            walk(&item, depth + 1, left)?;
+        }
+        Ok(())
+    }
+    let mut left = MOST_VALUES;
+    walk(value, 0, &mut left)
+}
+
 /// JSON in the form of Python, which models have been trained on, with `indent` if given.
 fn to_json(value: &Value, options: Kwargs) -> Result<String, Error> {
     let indent: Option<usize> = options.get("indent")?;
     let is_ascii: Option<bool> = options.get("ensure_ascii")?;
     let sort_keys: Option<bool> = options.get("sort_keys")?;
     options.assert_all_used()?;
+    if indent.is_some_and(|indent| indent > MOST_INDENT) {
+        let message = format!("tojson: indent may be at most {MOST_INDENT}");
+        return Err(Error::new(ErrorKind::InvalidOperation, message));
+    }
+    require_bounded(value)?;
     let mut text = String::new();
     let layout =
         Layout { indent, is_ascii: is_ascii == Some(true), sorts: sort_keys == Some(true) };
@@ -218,7 +293,6 @@ struct Layout {
 
 impl Layout {
     fn write(&self, value: &Value, depth: usize, text: &mut String) -> Result<(), Error> {
-        use minijinja::value::ValueKind;
         match value.kind() {
             ValueKind::Map => {
                 let mut keys: Vec<Value> = value.try_iter()?.collect();
@@ -402,7 +476,12 @@ mod tests {
     fn rendered(template: &str, messages: &[Message]) -> Result<String, Refusal> {
         let tokens = [("bos_token", "<s>"), ("eos_token", "</s>")];
         let tokens = tokens.map(|(name, token)| (name.to_owned(), token.to_owned())).into();
-        ChatTemplate::new(template, tokens).expect("a template").render(&messages)
+        let template = ChatTemplate::new(template, tokens).expect("a template");
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().stack_size(STACK);
+            let render = thread.spawn_scoped(scope, || template.render(&messages));
+            render.expect("a thread").join().expect("no panic")
+        })
     }
 
     #[test]
@@ -425,6 +504,16 @@ mod tests {
         let endless = "{% for a in range(99999) %}{% for b in range(99999) %}x{% endfor %}\
                        {% endfor %}";
         assert!(matches!(rendered(endless, &messages), Err(Refusal::Unfit(_))));
+        for hostile in [
+            "{{ messages|tojson(indent=100000000000000) }}",
+            "{% set ns = namespace() %}{% set ns.x = ns %}{{ ns.x }}",
+            "{% set ns = namespace() %}{% set ns.x = ns %}{{ ns|tojson }}",
+            "{% set ns = namespace(x=[]) %}{% for _ in range(20000) %}{% set ns.x = [ns.x] %}\
+             {% endfor %}{{ ns.x }}",
+            "{{ [0] * 9999999 }}",
+        ] {
+            assert!(matches!(rendered(hostile, &messages), Err(Refusal::Unfit(_))), "{hostile}");
+        }
         assert!(ChatTemplate::new("{% for %}", BTreeMap::new()).is_err());
         assert!(rendered("{{ messages.nothing.more }}", &messages).is_err());
     }

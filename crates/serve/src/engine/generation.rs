@@ -84,7 +84,9 @@ impl Generates<'_> {
         let generator = Generator::new(&run, &settings)?;
         let info = RunInfo {
             context: Some(settings.context),
-            chat: ChatTemplate::of_run(root, run.tokenizers.target()).transpose().map(Arc::new),
+            chat: ChatTemplate::of_run(root, run.tokenizers.target())
+                .transpose()
+                .map(|found| found.map(Arc::new)),
             ..RunInfo::of(&run, name)
         };
         serve(&Generates { run: &run, generator, settings, limits }, info);

@@ -66,7 +66,7 @@ pub struct RunInfo {
     pub context: Option<usize>,
     /// Chat template of a language model, if it has one.
     #[serde(skip)]
-    pub(crate) chat: Option<Arc<Result<ChatTemplate, String>>>,
+    pub(crate) chat: Option<Result<Arc<ChatTemplate>, String>>,
     /// Number of the model's parameters.
     pub parameters: usize,
     /// Time at which its weights were saved, in seconds since 1970.

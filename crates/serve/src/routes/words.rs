@@ -6,8 +6,8 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::json;
-use taper_data::Task;
-use taper_run::prediction::QuestionInContext;
+use taper_data::{Task, with_newlines};
+use taper_run::prediction::{QuestionInContext, SpanAnswer};
 
 use super::translation::{Texts, lines};
 use crate::app::{App, wrong_answer};
@@ -89,14 +89,64 @@ pub(super) async fn answer(
     let mut asked: Questioned = json_of(request, app.limits()).await?;
     let run = asked.run.take();
     let engine = app.engine(run.as_deref(), Task::QuestionAnswering)?;
-    let questions = asked.questions()?;
+    let mut questions = asked.questions()?;
     app.check_lines(questions.len())?;
-    let found = match questions.is_empty() {
+    let mut contexts = Vec::with_capacity(questions.len());
+    for one in &mut questions {
+        one.question = with_newlines(&one.question);
+        let read = with_newlines(&one.context);
+        contexts.push(std::mem::replace(&mut one.context, read));
+    }
+    let mut found = match questions.is_empty() {
         true => Vec::new(),
         false => match app.ask(engine, Work::Answer { questions }).await? {
             Answer::Answered(found) => found,
             _ => return Err(wrong_answer()),
         },
     };
+    found.iter_mut().zip(&contexts).for_each(|(answer, context)| place(answer, context));
     Ok(json(200, &json!({ "run": engine.info.name, "answers": found })))
+}
+
+/// Gives an answer its place and its letters in the client's own `context`, of which the model read
+/// every line end as `\n`.
+fn place(answer: &mut SpanAnswer, context: &str) {
+    let (Some(start), Some(end)) = (answer.start, answer.end) else { return };
+    let mut places = Vec::new();
+    let mut last = '\n';
+    for (at, character) in context.chars().enumerate() {
+        let is_joined = (last, character) == ('\r', '\n');
+        if !is_joined && (at, character) != (0, '\u{feff}') {
+            places.push(at);
+        }
+        last = character;
+    }
+    let (Some(&first), Some(&end)) = (places.get(start), places.get(end.saturating_sub(1))) else {
+        return;
+    };
+    answer.answer = context.chars().skip(first).take(end + 1 - first).collect();
+    (answer.start, answer.end) = (Some(first), Some(end + 1));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_stand_in_the_clients_text() {
+        let context = "\u{feff}one\r\ntwo\rthree\nfour";
+        let read = with_newlines(context);
+        assert_eq!(read, "one\ntwo\nthree\nfour");
+        for word in ["one", "two", "three", "four", "two\nthree"] {
+            let at = read.find(word).expect("a word");
+            let (start, end) = (Some(at), Some(at + word.len()));
+            let answer = word.to_owned();
+            let mut found = SpanAnswer { id: None, answer, start, end, probability: 1.0 };
+            place(&mut found, context);
+            let letters = context.chars().skip(found.start.expect("a start"));
+            let length = found.end.expect("an end") - found.start.expect("a start");
+            assert_eq!(letters.take(length).collect::<String>(), found.answer);
+            assert_eq!(with_newlines(&found.answer), word);
+        }
+    }
 }

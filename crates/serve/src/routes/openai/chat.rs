@@ -79,8 +79,8 @@ impl Said {
 }
 
 /// Conversation in the form that the model reads.
-fn written(info: &RunInfo, messages: Vec<Said>) -> Result<OwnPrompt, Refusal> {
-    let template = match info.chat.as_deref() {
+async fn written(info: &RunInfo, messages: Vec<Said>) -> Result<OwnPrompt, Refusal> {
+    let template = match &info.chat {
         None => {
             return Err(Refusal::Unfit(format!(
                 "{} has no chat template: put the model's as chat_template.jinja into the folder \
@@ -89,16 +89,16 @@ fn written(info: &RunInfo, messages: Vec<Said>) -> Result<OwnPrompt, Refusal> {
             )));
         }
         Some(Err(error)) => return Err(Refusal::Unfit(format!("the chat template: {error}"))),
-        Some(Ok(template)) => template,
+        Some(Ok(template)) => Arc::clone(template),
     };
     if messages.is_empty() {
         return Err(Refusal::Malformed("messages is empty".to_owned()));
     }
     let messages: Vec<Message> =
         messages.into_iter().map(Said::message).collect::<Result<_, _>>()?;
-    let text = template.render(&messages)?;
-    let said = messages.into_iter().flat_map(|message| [message.role, message.content]);
-    Ok(OwnPrompt::Marked { text, messages: said.collect() })
+    let said = messages.iter().flat_map(|one| [one.role.clone(), one.content.clone()]).collect();
+    let text = template.render_aside(messages).await?;
+    Ok(OwnPrompt::Marked { text, messages: said })
 }
 
 /// Answers in a conversation.
@@ -144,7 +144,7 @@ async fn answered(app: Arc<App>, request: Request) -> Result<Response, Refusal> 
     }
     require_few("top_logprobs", top_logprobs.unwrap_or(0))?;
     let engine = app.engine(Some(&shared.model), Task::LanguageModel)?;
-    let own = vec![written(&engine.info, messages)?];
+    let own = vec![written(&engine.info, messages).await?];
     let head = Head::new(&app, "chatcmpl", &engine.info.name);
     let with_usage = shared.streams_usage();
     let most = max_completion_tokens.or(shared.max_tokens);
