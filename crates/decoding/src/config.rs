@@ -20,39 +20,59 @@ const MOST: f64 = 1e6;
 pub struct DecodingConfig {
     /// Hypotheses that are followed at once; 1 is greedy search.
     #[schemars(range(min = 1, max = 65_536))]
+    #[schemars(
+        extend("x-names" = "beam beams beam_width beamsize num_beams max_beam"),
+        extend("x-idle" = ["no-beam", "drawn"])
+    )]
     pub beam_size: usize,
     /// Translations to return per sentence, best first; at most `beam_size`, unless they are
     /// drawn. The fewer, the earlier the search can stop.
     #[schemars(range(min = 1, max = 65_536))]
+    #[schemars(extend("x-names" = "nbest num_return_sequences"))]
     pub n_best: usize,
     /// Exponent `α` of the length penalty; 0 compares plain log-probabilities, which favours short
     /// output.
     #[schemars(range(min = 0.0, max = 100.0))]
+    #[schemars(
+        extend("x-names" = "lenpen len_pen alpha length_alpha beam_alpha length_penalty_alpha \
+            normalize"),
+        extend("x-idle" = ["no-beam"])
+    )]
     pub length_penalty: f64,
     /// Base of the length penalty's exponent.
+    #[schemars(extend("x-idle" = ["no-beam", "no-length-penalty"]))]
     pub length_penalty_form: LengthPenaltyForm,
     /// Reward added to the score for each token, including `</s>`: for models whose output is too
     /// short for any `α`, because their probabilities are flat (He et al. 2016, "Improved Neural
     /// Machine Translation with SMT Features", section 3; Murray and Chiang 2018, "Correcting
     /// Length Bias in Neural Machine Translation").
     #[schemars(range(min = 0.0))]
+    #[schemars(
+        extend("x-names" = "word_reward word_penalty length_bonus"),
+        extend("x-idle" = ["no-beam"])
+    )]
     pub length_reward: f64,
     /// A sentence's search stops once `beam_size * patience` hypotheses have finished (Kasai et al.
     /// 2024, "A Call for Clarity in Beam Search: How It Works and When It Stops"), or earlier if
     /// nothing can change the result any more. 0 stops only then.
     #[schemars(range(min = 0.0))]
+    #[schemars(extend("x-idle" = ["no-beam", "drawn"]))]
     pub patience: f64,
     /// Output tokens allowed per source token; both counted without `</s>`.
     #[schemars(range(min = 0.0))]
+    #[schemars(extend("x-names" = "max_len_a"), extend("x-idle" = ["not-translation"]))]
     pub max_length_ratio: f64,
     /// Output tokens allowed on top of `max_length_ratio` times the source length.
+    #[schemars(extend("x-idle" = ["not-translation"]))]
     pub max_length_offset: usize,
     /// Output tokens allowed for any source length.
     #[schemars(range(min = 1))]
+    #[schemars(extend("x-names" = "max_output_length max_new_tokens max_len_b max_decode_length"))]
     pub max_length: usize,
     /// Output tokens required, without `</s>`; the maximum prevails if the two conflict.
     pub min_length: usize,
     /// Whether the output may contain `<unk>`.
+    #[schemars(extend("x-names" = "unkpen allow_unk"))]
     pub allow_unknown: bool,
     /// Penalty on tokens that the output already contains: divides their positive logits and
     /// multiplies their negative ones (after Keskar et al. 2019, "CTRL"); 1 changes nothing.
@@ -67,6 +87,7 @@ pub struct DecodingConfig {
     pub frequency_penalty: f64,
     /// Length of runs of tokens that may not occur twice in an output, or in a prompt and its
     /// continuation; 0 allows all.
+    #[schemars(extend("x-names" = "no_repeat_ngram_size block_ngram_repeat"))]
     pub no_repeat_ngram: usize,
     /// Random sampling of translations in place of search.
     pub sampling: SamplingConfig,
@@ -124,15 +145,19 @@ pub struct SamplingConfig {
     /// Divisor of logits before drawing: below 1 favours likely tokens, above 1 makes probabilities
     /// more equal. 0 draws nothing, but searches.
     #[schemars(range(min = 0.0))]
+    #[schemars(extend("x-names" = "temp sampling_temperature softmax_temperature"))]
     pub temperature: f64,
     /// Number of the likeliest tokens to draw from; 0 for all.
+    #[schemars(extend("x-names" = "topk sampling_topk"), extend("x-idle" = ["not-drawn"]))]
     pub top_k: usize,
     /// Total probability of the tokens to draw from: the smallest set of likeliest tokens with at
     /// least this probability (Holtzman et al. 2020, "The Curious Case of Neural Text
     /// Degeneration"); 1 for all.
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
+    #[schemars(extend("x-names" = "topp nucleus sampling_topp"), extend("x-idle" = ["not-drawn"]))]
     pub top_p: f64,
     /// Seed of draws, which depend on it, the sentence's number, the sample and the position.
+    #[schemars(extend("x-idle" = ["not-drawn"]))]
     pub seed: u64,
 }
 

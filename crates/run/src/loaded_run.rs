@@ -9,7 +9,9 @@ use taper_model::{ModelConfig, TranslationModel};
 use taper_trainer::{State, load_model, read_state};
 
 use crate::checks::{device, use_threads};
-use crate::config::{RunConfig, differences, is_fixed, trained_with};
+use crate::config::{
+    Change, Difference, Override, RunConfig, Weights, described, differences, keys, trained_with,
+};
 use crate::folder::{RunFolder, quoted};
 use crate::tasks::{TaskModel, build_model, require_decoding, require_task};
 
@@ -163,7 +165,9 @@ fn choose_weights(
     state: &State,
     device: &Device,
 ) -> Result<bool> {
-    let is_set = settings.overrides.iter().any(|one| one.trim_start().starts_with("dtype"));
+    let overrides: Vec<Override> =
+        settings.overrides.iter().map(|text| Override::parse(text)).collect::<Result<_>>()?;
+    let is_set = overrides.iter().any(|one| one.key() == "dtype");
     let chosen = match (settings.weights, &state.int8_of) {
         (Some(weights), _) if is_set => bail!(
             "--weights {} and --set dtype=… both say what matrices are multiplied in: leave one \
@@ -186,17 +190,6 @@ fn choose_weights(
     Ok(chosen == Some(WeightType::Int8))
 }
 
-/// Keys of the model on which weights do not depend, so that a trained model can be used with other
-/// values: the reach of its positions, its memory, and its number of hashes.
-const READ_OTHERWISE: [&str; 6] = [
-    "model.rotary.scaling",
-    "model.rotary.factor",
-    "model.decoder_attention.segment",
-    "model.decoder_attention.memory",
-    "model.decoder_attention.hash_rounds",
-    "model.encoder_attention.hash_rounds",
-];
-
 /// Shape of the model for the weights of `checkpoint`, for a command that loads them under
 /// `config`: the run's, with the overrides of the command.
 ///
@@ -209,32 +202,34 @@ fn model_of(folder: &RunFolder, config: &RunConfig, checkpoint: &Path) -> Result
     if let Some(trained) = &trained {
         require_unedited(folder, &written, trained)?;
     }
-    let overridden: Vec<String> = differences(&written, config)?
-        .into_iter()
-        .filter(|change| change.starts_with("model.") || is_fixed(change))
-        .filter(|change| {
-            let key = change.split_once(' ').map_or(change.as_str(), |(key, _)| key);
-            !READ_OTHERWISE.contains(&key)
-        })
-        .collect();
+    let is_of_weights = |one: &Difference| {
+        one.change() == Change::Never
+            || one.key.starts_with("model.") && !one.has(Weights::Changeable)
+    };
+    let overridden: Vec<Difference> =
+        differences(&written, config)?.into_iter().filter(is_of_weights).collect();
     if !overridden.is_empty() {
         bail!(
             "--set would change what the weights were trained with: {}; leave it out, or train a \
              run with it",
-            overridden.join("; ")
+            described(&overridden)
         );
     }
-    let mut model = trained.unwrap_or(written).model;
-    model.rotary = config.model.rotary;
-    for (own, given) in [
-        (&mut model.encoder_attention, &config.model.encoder_attention),
-        (&mut model.decoder_attention, &config.model.decoder_attention),
-    ] {
-        own.segment = given.segment;
-        own.memory = given.memory;
-        own.hash_rounds = given.hash_rounds;
+    with_changeable(&trained.unwrap_or(written), config)
+}
+
+/// Shape of the model of `trained`, in which the keys on which weights do not depend have their
+/// values in `config`: the reach of its positions, its memory, and its number of hashes.
+fn with_changeable(trained: &RunConfig, config: &RunConfig) -> Result<ModelConfig> {
+    let mut model = serde_json::json!({ "model": trained.model });
+    let given = serde_json::json!({ "model": config.model });
+    for key in keys().iter().filter(|key| !key.is_section() && key.has(Weights::Changeable)) {
+        let pointer = format!("/{}", key.name.replace('.', "/"));
+        if let (Some(place), Some(value)) = (model.pointer_mut(&pointer), given.pointer(&pointer)) {
+            *place = value.clone();
+        }
     }
-    Ok(model)
+    serde_json::from_value(model["model"].take()).context("the configuration is not JSON")
 }
 
 /// Refuses a config.toml, `written`, with an edited key that shapes the weights, which belong to a
@@ -263,7 +258,7 @@ pub fn require_unedited(
         "{} is not what the weights were trained with: {}; put it back, or train on with the \
          change: taper resume {} --accept-changes",
         folder.config().display(),
-        changes.join("; "),
+        described(&changes),
         quoted(folder.root())
     )
 }

@@ -22,11 +22,21 @@ const MOST: f64 = f32::MAX as f64;
 #[serde(default, deny_unknown_fields)]
 pub struct EarlyStoppingConfig {
     /// The score that picks the best checkpoint and ends training.
+    #[schemars(
+        extend("x-names" = "early_stopping_metric metric_for_best_model best_checkpoint_metric \
+            optimized_metric monitor valid_metrics eval_metric"),
+        extend("x-idle" = ["no-validation"])
+    )]
     pub metric: Metric,
     /// Validations in a row without improvement after which training ends; 0 never ends it.
+    #[schemars(
+        extend("x-names" = "patience early_stop early_stopping_patience \
+            max_num_checkpoint_not_improved")
+    )]
     pub patience: u32,
     /// A change of no more than this does not count as an improvement.
     #[schemars(range(min = 0.0))]
+    #[schemars(extend("x-idle" = ["validations-not-compared"]))]
     pub minimum_change: f64,
 }
 
@@ -44,11 +54,18 @@ impl Default for EarlyStoppingConfig {
 pub struct GuidedAlignmentConfig {
     /// The factor of its loss beside the cross entropy; Garg et al. take 0.05. 0 guides nothing.
     #[schemars(range(min = 0.0))]
+    #[schemars(
+        extend("x-names" = "alignment_loss lambda_align alignment_loss_weight \
+            guided_alignment_weight"),
+        extend("x-idle" = ["not-translation"])
+    )]
     pub weight: f64,
     /// The decoder layer, counted from 1; 0 is the last but one.
+    #[schemars(extend("x-names" = "alignment_layer"), extend("x-idle" = ["not-guided"]))]
     pub layer: usize,
     /// The head, counted from 1.
     #[schemars(range(min = 1))]
+    #[schemars(extend("x-idle" = ["not-guided"]))]
     pub head: usize,
 }
 
@@ -100,6 +117,10 @@ impl DistributedConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct TrainingConfig {
     /// Seed of dropout; the caller uses it for initialisation and data order as well.
+    #[schemars(
+        extend("x-names" = "random_seed manual_seed rng_seed"),
+        extend("x-change" = "never")
+    )]
     pub seed: u64,
     /// The optimizer.
     pub optimizer: OptimizerConfig,
@@ -107,12 +128,21 @@ pub struct TrainingConfig {
     pub schedule: ScheduleConfig,
     /// Probability mass spread over the whole vocabulary in the training loss.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
+    #[schemars(
+        extend("x-names" = "smoothing label_smooth label_smoothing_factor label_smoothing_epsilon \
+            smooth_eps"),
+        extend("x-idle" = ["numbers-predicted"])
+    )]
     pub label_smoothing: f64,
     /// R-Drop's factor α (Liang et al. 2021): each batch passes through the model twice, with
     /// different dropout, and α (KL(p‖q) + KL(q‖p)) / 2 of a token's two predictions is added
     /// to the mean of their cross entropies. The paper adds to the sum, so that its α is twice
     /// this one. 0 makes one pass.
     #[schemars(range(min = 0.0))]
+    #[schemars(
+        extend("x-names" = "rdrop rdrop_alpha reg_alpha"),
+        extend("x-idle" = ["no-dropout"])
+    )]
     pub r_drop: f64,
     /// Guided alignment.
     pub guided_alignment: GuidedAlignmentConfig,
@@ -129,47 +159,92 @@ pub struct TrainingConfig {
     pub layer_decay: f64,
     /// Gradients whose norm is above this are scaled down to it; 0 does not clip.
     #[schemars(range(min = 0.0))]
+    #[schemars(
+        extend("x-names" = "clip grad_clip clip_grad clip_grad_norm clip_gradient \
+            gradient_clip_val gradient_clipping max_grad_norm max_norm")
+    )]
     pub clip_norm: f64,
     /// Micro-batches per update, counted over all processes that train together; at most 65,536.
     #[schemars(range(min = 1, max = 65536))]
+    #[schemars(
+        extend("x-names" = "update_freq accum_count accum_steps grad_accum gradient_accumulation \
+            gradient_accumulation_steps accumulate_grad_batches batch_multiplier update_interval \
+            optimizer_delay")
+    )]
     pub accumulation: usize,
     /// What several processes exchange at a time.
     pub distributed: DistributedConfig,
     /// Whether each stack of n layers keeps what goes into about √n of them alone, and computes the
     /// rest again on the way back (Chen et al. 2016, "Training Deep Nets with Sublinear Memory
     /// Cost"): the same bits with less memory, for a third more arithmetic. On the CPU alone.
+    #[schemars(extend("x-idle" = ["on-gpu"]))]
     pub checkpoint_activations: bool,
     /// Decay of the exponential moving average of the weights, which is then what is validated and
     /// saved as the model; 0 keeps none.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
+    #[schemars(
+        extend("x-names" = "ema ema_rate exponential_smoothing average_decay moving_average")
+    )]
     pub ema_decay: f64,
     /// The last update; 0 sets no such limit.
+    #[schemars(
+        extend("x-names" = "max_steps max_update max_iters max_iterations iterations num_steps \
+            num_updates total_steps train_steps num_train_steps updates steps")
+    )]
     pub max_updates: u64,
     /// The number of passes over the data; 0 sets no such limit.
+    #[schemars(
+        extend("x-names" = "epochs epoch max_epoch num_epochs n_epochs num_train_epochs \
+            after_epochs")
+    )]
     pub max_epochs: u64,
     /// Minutes in the training loop, validations and checkpoints included, summed over resumes; 0
     /// sets no such limit.
     #[schemars(range(min = 0.0))]
+    #[schemars(extend("x-names" = "max_time time_limit stop_time_hours max_hours max_seconds"))]
     pub max_minutes: f64,
     /// Updates between two log events.
     #[schemars(range(min = 1))]
+    #[schemars(
+        extend("x-names" = "log_interval logging_steps logging_freq report_every disp_freq")
+    )]
     pub log_every: u64,
     /// Add the norms of each layer's gradients and weights to log events, to see where gradients
     /// vanish or blow up. They are of the event's own update, before clipping.
     pub log_layers: bool,
     /// Updates between two validations; 0 validates only at the end.
+    #[schemars(
+        extend("x-names" = "eval_every eval_interval eval_steps valid_freq valid_steps \
+            validate_interval validate_interval_updates validation_freq val_check_interval")
+    )]
     pub validate_every: u64,
     /// Updates between two checkpoints; 0 saves at each validation. A new best is always saved.
+    #[schemars(
+        extend("x-names" = "save_freq save_every save_interval save_interval_updates save_steps \
+            save_checkpoint_steps checkpoint_interval")
+    )]
     pub checkpoint_every: u64,
     /// What best means, and when to stop for want of improvement.
     pub early_stopping: EarlyStoppingConfig,
     /// How many of the newest checkpoints to keep; at least 1.
     #[schemars(range(min = 1))]
+    #[schemars(
+        extend("x-names" = "keep_checkpoint keep_checkpoints keep_last_epochs keep_last_ckpts \
+            keep_last_params save_total_limit")
+    )]
     pub keep_last: usize,
     /// How many of the best-scored checkpoints to keep; at least 1.
     #[schemars(range(min = 1))]
+    #[schemars(
+        extend("x-names" = "keep_best_checkpoints keep_best_ckpts save_top_k"),
+        extend("x-idle" = ["validations-not-compared"])
+    )]
     pub keep_best: usize,
     /// How many of the newest checkpoints to average at the end of training; 0 averages none.
+    #[schemars(
+        extend("x-names" = "average_checkpoints avg_checkpoints num_epoch_checkpoints \
+            checkpoint_averaging")
+    )]
     pub average_last: usize,
     /// Updates whose loss is above this many times the mean of the last hundred or so are skipped,
     /// as those that are not finite always are: for data of which some is broken (Chowdhery et

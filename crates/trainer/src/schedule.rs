@@ -43,17 +43,34 @@ impl ScheduleKind {
 #[serde(default, deny_unknown_fields)]
 pub struct ScheduleConfig {
     /// Which shape.
+    #[schemars(
+        extend("x-names" = "lr_scheduler lr_scheduler_type lr_schedule scheduler scheduling \
+            decay_method learning_rate_scheduler learning_rate_scheduler_type")
+    )]
     pub kind: ScheduleKind,
     /// Noam's factor; the other shapes do not read it.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
+    #[schemars(extend("x-idle" = ["not-noam"]))]
     pub scale: f64,
     /// The peak learning rate, reached at the end of the warm-up; Noam does not read it.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
+    #[schemars(
+        extend("x-names" = "lr learn_rate base_lr peak_lr max_lr initial_learning_rate step_size"),
+        extend("x-idle" = ["noam"])
+    )]
     pub learning_rate: f64,
     /// The number of warm-up updates.
+    #[schemars(
+        extend("x-names" = "warmup warmup_steps warmup_updates num_warmup_steps lr_warmup \
+            learning_rate_warmup")
+    )]
     pub warmup: u64,
     /// The learning rate below which the shape does not fall after the warm-up.
     #[schemars(range(min = 0.0))]
+    #[schemars(
+        extend("x-names" = "min_lr lr_min learning_rate_min end_learning_rate"),
+        extend("x-idle" = ["constant-rate"])
+    )]
     pub minimum: f64,
 }
 

@@ -12,17 +12,35 @@ pub struct BatchingConfig {
     /// fits into memory before training.
     #[serde(with = "tokens_or_auto")]
     #[schemars(schema_with = "tokens_or_auto::schema")]
+    #[schemars(
+        extend("x-names" = "batch_size bsz batch minibatch mini_batch train_batch_size \
+            batch_tokens tokens_per_batch batch_size_tokens")
+    )]
     pub max_tokens: usize,
     /// The most sentence pairs of a batch; 0 for no such limit.
+    #[schemars(
+        extend("x-names" = "batch_size bsz batch minibatch mini_batch train_batch_size \
+            batch_sentences per_device_train_batch_size max_batch_size")
+    )]
     pub max_sentences: usize,
     /// Draw a new order in each epoch; otherwise the order of the corpus, in each.
+    #[schemars(extend("x-idle" = ["functions-drawn"]))]
     pub shuffle: bool,
     /// Put pairs of similar length together.
+    #[schemars(
+        extend("x-names" = "bucketing bucket sort_by_length length_grouping"),
+        extend("x-idle" = ["not-translation", "not-shuffled"])
+    )]
     pub group_by_length: bool,
     /// How loosely: the spread of the random factor on a length before pairs are ordered by it.
     #[schemars(range(min = 0.0, max = 1.0))]
+    #[schemars(extend("x-idle" = ["not-translation", "not-shuffled", "not-grouped"]))]
     pub length_noise: f64,
     /// How many batches are assembled ahead of the trainer.
+    #[schemars(
+        extend("x-names" = "queue_size prefetch_factor buffer_size"),
+        extend("x-change" = "free")
+    )]
     pub prefetch: usize,
 }
 

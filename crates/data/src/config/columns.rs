@@ -21,22 +21,27 @@ pub struct FieldsConfig {
     /// and CSV, elsewhere `translation.` and the language.
     #[serde(deserialize_with = "column")]
     #[schemars(schema_with = "column_schema")]
+    #[schemars(extend("x-idle" = ["no-tables"]))]
     pub source: String,
     /// The target side. Empty: as for the source, with column 2.
     #[serde(deserialize_with = "column")]
     #[schemars(schema_with = "column_schema")]
+    #[schemars(extend("x-idle" = ["no-tables"]))]
     pub target: String,
     /// The text of language models and classifiers. Empty: `text`.
     #[serde(deserialize_with = "column", skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "column_schema")]
+    #[schemars(extend("x-idle" = ["no-tables-of-texts"]))]
     pub text: String,
     /// The second text of classifiers of two. Empty: `text_pair`.
     #[serde(deserialize_with = "column", skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "column_schema")]
+    #[schemars(extend("x-idle" = ["not-classification"]))]
     pub text_pair: String,
     /// The label of classifiers, which may be a number. Empty: `label`.
     #[serde(deserialize_with = "column", skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "column_schema")]
+    #[schemars(extend("x-idle" = ["not-classification"]))]
     pub label: String,
 }
 

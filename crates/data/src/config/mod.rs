@@ -32,18 +32,42 @@ const LARGEST_VOCABULARY: usize = 1 << 22;
 #[serde(default, deny_unknown_fields)]
 pub struct DataConfig {
     /// The folder that holds the files of corpora that are named by their stem.
+    #[schemars(
+        extend("x-names" = "data_dir data_path dataset_dir dataset_path"),
+        extend("x-change" = "free")
+    )]
     pub dir: PathBuf,
     /// The language translated from; the file extension in text format.
+    #[schemars(
+        extend("x-names" = "src src_lang source_lang source source_language_code"),
+        extend("x-idle" = ["not-translation"])
+    )]
     pub source_language: String,
     /// The language translated into; the file extension in text format.
+    #[schemars(
+        extend("x-names" = "tgt trg tgt_lang trg_lang target_lang target target_language_code"),
+        extend("x-idle" = ["not-translation"])
+    )]
     pub target_language: String,
     /// What is trained on: a name in `data.dir`, two files `{ source = "a.txt", target = "b.txt" }`,
     /// a table `{ file = "pairs.tsv" }`, or a list of these, which may say how much each counts and
     /// how it is marked: `{ stem = "news", weight = 2, tag = "<news>" }`.
+    #[schemars(
+        extend("x-names" = "train_file train_data train_set train_sets train_path trainset \
+            trainpref")
+    )]
     pub train: Corpora,
     /// What validations measure, written as `data.train` is; empty for none.
+    #[schemars(
+        extend("x-names" = "val dev valid val_set dev_set valid_set valid_sets validset validpref \
+            validation_file validation_data valid_data")
+    )]
     pub validation: Corpora,
     /// The test sets, each by itself: one, or a list, written as `data.train` is; empty for none.
+    #[schemars(
+        extend("x-names" = "test_file test_set test_data testpref testset"),
+        extend("x-change" = "free")
+    )]
     pub test: Corpora,
     /// So many pairs are drawn from the training text by `training.seed`, to be the validation set
     /// and nothing else: no sentence is trained on that is to be translated there. 0 draws none.
@@ -51,34 +75,49 @@ pub struct DataConfig {
     /// How the pairs are stored.
     pub format: Format,
     /// Apply Unicode normalisation form KC to the text before it is tokenised.
+    #[schemars(extend("x-change" = "never"), extend("x-idle" = ["no-text"]))]
     pub nfkc: bool,
     /// Lowercase the text before it is tokenised.
+    #[schemars(
+        extend("x-names" = "do_lower_case lower_case uncased to_lower"),
+        extend("x-change" = "never"),
+        extend("x-idle" = ["no-text"])
+    )]
     pub lowercase: bool,
     /// So many epochs, the first, teach both directions: each pair as it is and turned round, in
     /// batches of either (Ding, Wu and Tao 2021, section 3). Those that follow go in the
     /// direction that is wanted. Needs `tokenizer.joint`.
+    #[schemars(extend("x-idle" = ["not-translation"]))]
     pub bidirectional_epochs: u64,
     /// Which columns or fields of tables are read: those of the two sides, of texts and of labels.
     pub fields: FieldsConfig,
     /// The data set on the Hugging Face hub, for `format = "hub"`.
+    #[schemars(extend("x-idle" = ["not-hub"]))]
     pub hub: HubConfig,
     /// How running text is cut, for language models.
     pub text: RunningTextConfig,
     /// What masked language models are asked.
+    #[schemars(extend("x-idle" = ["not-masked"]))]
     pub masked: MaskedConfig,
     /// What classifiers are trained on.
     pub labelled: LabelledConfig,
     /// How questions about texts are read.
+    #[schemars(extend("x-idle" = ["not-question-answering"]))]
     pub questions: QuestionsConfig,
     /// What models of images are trained on.
+    #[schemars(extend("x-idle" = ["no-images"]))]
     pub images: ImagesConfig,
     /// What is said of images.
+    #[schemars(extend("x-idle" = ["no-captions"]))]
     pub captions: CaptionsConfig,
     /// Which functions are drawn.
+    #[schemars(extend("x-idle" = ["not-regression"]))]
     pub regression: RegressionConfig,
     /// Which pairs are left out.
+    #[schemars(extend("x-idle" = ["not-translation"]))]
     pub cleaning: CleaningConfig,
     /// How text becomes ids.
+    #[schemars(extend("x-change" = "never"))]
     pub tokenizer: TokenizerConfig,
     /// How pairs become batches.
     pub batching: BatchingConfig,
@@ -147,6 +186,7 @@ pub enum Side {
 #[serde(default, deny_unknown_fields)]
 pub struct HubConfig {
     /// The id, `owner/name`.
+    #[schemars(extend("x-names" = "dataset dataset_name hf_dataset"))]
     pub dataset: String,
     /// The configuration (subset) of the data set; empty if it has one only.
     pub config: String,
@@ -157,13 +197,19 @@ pub struct HubConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct CleaningConfig {
     /// A side with fewer tokens drops its pair.
+    #[schemars(extend("x-names" = "min_len min_seq_len min_length"))]
     pub min_tokens: usize,
     /// A side with more tokens drops its pair.
     #[schemars(range(min = 1))]
+    #[schemars(
+        extend("x-names" = "max_len max_seq_len max_seq_length max_sequence_length \
+            max_sent_length max_source_length max_target_length src_seq_length max_length")
+    )]
     pub max_tokens: usize,
     /// A pair whose longer side has more than this many times the tokens of its shorter is
     /// dropped; 0 for no such limit.
     #[schemars(range(min = 0.0))]
+    #[schemars(extend("x-names" = "length_ratio ratio"))]
     pub max_ratio: f64,
     /// A side with more characters drops its pair before it is tokenised.
     pub max_characters: usize,
@@ -203,36 +249,64 @@ pub enum TokenizerKind {
 #[serde(default, deny_unknown_fields)]
 pub struct TokenizerConfig {
     /// The algorithm to train.
+    #[schemars(
+        extend("x-names" = "tokenizer_type subword subword_type"),
+        extend("x-idle" = ["no-text", "tokenizer-given"])
+    )]
     pub kind: TokenizerKind,
     /// One vocabulary for both languages (needed for tied embeddings of encoder and decoder), or
     /// one each.
+    #[schemars(
+        extend("x-names" = "joined_dictionary share_vocab shared_vocab joint_vocab \
+            joint_vocabulary"),
+        extend("x-idle" = ["not-translation"])
+    )]
     pub joint: bool,
     /// The size of the vocabulary, special tokens and bytes included; of each, where there are
     /// two.
     #[schemars(range(max = 4_194_304))]
+    #[schemars(
+        extend("x-names" = "vocab vocab_size vocabulary voc_limit src_vocab_size tgt_vocab_size \
+            num_words"),
+        extend("x-idle" = ["no-text", "characters", "tokenizer-given"])
+    )]
     pub vocabulary_size: usize,
     /// Spell characters that the vocabulary lacks as bytes, so that no text is unknown.
+    #[schemars(extend("x-idle" = ["no-text", "characters", "bytes", "tokenizer-given"]))]
     pub byte_fallback: bool,
     /// The share of character occurrences in the training text that get a token of their own; the
     /// rarest rest is left to bytes.
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
+    #[schemars(extend("x-idle" = ["no-text", "characters", "bytes", "tokenizer-given"]))]
     pub character_coverage: f64,
     /// At most this many training pairs, from the first, are used to train the tokenizer.
     #[schemars(range(min = 1))]
+    #[schemars(extend("x-idle" = ["no-text", "tokenizer-given"]))]
     pub max_pairs: u64,
     /// The probability with which a merge of BPE is left out when training text is segmented, anew
     /// in each epoch (Provilkov et al. 2020); 0 segments as ever. Batches are filled by the
     /// tokens of text without dropout.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
+    #[schemars(
+        extend("x-names" = "bpe_dropout"),
+        extend("x-change" = "accepted"),
+        extend("x-idle" = ["no-text"])
+    )]
     pub dropout: f64,
     /// The exponent with which segmentations of training text are drawn from a unigram model, anew
     /// in each epoch (Kudo 2018): the smaller, the more varied; 0 takes the best one. Batches
     /// are filled by the tokens of the best.
     #[schemars(range(min = 0.0))]
+    #[schemars(
+        extend("x-names" = "sentencepiece_alpha spm_alpha subword_alpha"),
+        extend("x-change" = "accepted"),
+        extend("x-idle" = ["no-text"])
+    )]
     pub sampling_alpha: f64,
     /// An existing `tokenizer.json` (for the source side where `target_path` is given) instead of
     /// training.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-names" = "tokenizer_path tokenizer_file tokenizer_name"))]
     pub path: Option<PathBuf>,
     /// An existing `tokenizer.json` for the target side, if `joint` is false.
     #[serde(skip_serializing_if = "Option::is_none")]

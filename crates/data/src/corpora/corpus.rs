@@ -60,6 +60,7 @@ pub struct Corpus {
     /// source and of the target, counted from 0 and divided by spaces and tabs. For
     /// `training.guided_alignment`.
     #[serde(skip_serializing_if = "is_empty")]
+    #[schemars(extend("x-idle" = ["not-guided"]))]
     pub links: FileList,
 }
 

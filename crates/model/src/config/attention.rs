@@ -1,6 +1,6 @@
 //! Kinds of self-attention, and settings that they exclude.
 
-use super::{ModelConfig, Positions, bounds};
+use super::{Positions, bounds};
 use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -145,6 +145,7 @@ impl From<LayerKinds> for Vec<String> {
 #[serde(deny_unknown_fields, default)]
 pub struct AttentionConfig {
     /// The kind.
+    #[schemars(extend("x-idle" = ["not-transformer", "kind-of-each-layer"]))]
     pub kind: AttentionKind,
     /// The kind of each layer, first to last, if they differ: `["2 linear", "full"]` for three. The
     /// other keys apply to all layers of their kind. Empty: all layers are of `kind`.
@@ -152,64 +153,84 @@ pub struct AttentionConfig {
     /// Tokens of a block, the unit of window, dilation, global and random blocks: 1 for a window
     /// counted in tokens, 32 or more with random blocks.
     #[schemars(range(min = 1))]
+    #[schemars(extend("x-idle" = ["not-sparse"]))]
     pub block: usize,
     /// Blocks at less than this distance are seen, a token's own block being at 0: this many in a
     /// decoder, twice as many less one in an encoder.
     #[schemars(range(min = 1))]
+    #[schemars(extend("x-idle" = ["not-sparse"]))]
     pub window: usize,
     /// Distance from one block of the window to the next.
     #[schemars(range(min = 1))]
+    #[schemars(extend("x-idle" = ["not-sparse"]))]
     pub dilation: usize,
     /// Blocks at the beginning of a sequence that see all tokens and are seen by all.
+    #[schemars(extend("x-idle" = ["not-sparse"]))]
     pub global_first: usize,
     /// Blocks at the end of a sequence that see all tokens and are seen by all; 0 in a decoder.
+    #[schemars(extend("x-idle" = ["not-sparse"]))]
     pub global_last: usize,
     /// Additional random blocks that each block of each head sees.
+    #[schemars(extend("x-idle" = ["not-sparse"]))]
     pub random: usize,
     /// Random features of a head of a Performer: the error of the estimate falls with their number.
     #[schemars(range(min = 1))]
+    #[schemars(extend("x-idle" = ["not-performer"]))]
     pub features: usize,
     /// In training, a Performer's features are drawn anew after this many updates; 0 never does.
     /// Everything else uses the features of `seed`.
+    #[schemars(extend("x-idle" = ["not-performer"]))]
     pub redraw_every: usize,
     /// Sums of keys, and of values, that a Linformer attends to.
     #[schemars(range(min = 1))]
+    #[schemars(extend("x-idle" = ["not-linformer"]))]
     pub rank: usize,
     /// Tokens of the longest sequence of a Linformer, which has a trained weight for each position.
     #[schemars(range(min = 1))]
+    #[schemars(extend("x-idle" = ["not-linformer"]))]
     pub length: usize,
     /// Rounds of hashing of a Reformer: with more rounds, fewer nearby tokens are missed. Each
     /// round draws by itself, so that a model can be evaluated with more.
     #[schemars(range(min = 1))]
+    #[schemars(extend("x-weights" = ["changeable"]), extend("x-idle" = ["not-reformer"]))]
     pub hash_rounds: usize,
     /// Buckets of a round: an even number, or 1 for a single bucket.
     #[schemars(range(min = 1))]
+    #[schemars(extend("x-idle" = ["not-reformer"]))]
     pub hash_buckets: usize,
     /// Tokens of a chunk; each attends within its own chunk and the one before.
     #[schemars(range(min = 1))]
+    #[schemars(extend("x-idle" = ["not-reformer"]))]
     pub hash_chunk: usize,
     /// Tokens of a chunk of hierarchical attention, and chunks of one level in a chunk of the next.
     #[schemars(range(min = 1))]
+    #[schemars(extend("x-idle" = ["not-hierarchical"]))]
     pub chunk: usize,
     /// Levels of summaries of hierarchical attention: with one, all other chunks are seen by their
     /// summaries; with each further level, chunks that are farther away are seen by summaries of
     /// summaries. As many as possible, such as 10, make the cost grow as n log n.
     #[schemars(range(min = 1))]
+    #[schemars(extend("x-idle" = ["not-hierarchical"]))]
     pub levels: usize,
     /// Tokens of a segment of a Transformer-XL.
     #[schemars(range(min = 1))]
+    #[schemars(extend("x-weights" = ["changeable"]), extend("x-idle" = ["not-transformer-xl"]))]
     pub segment: usize,
     /// Tokens before its segment that a token of a Transformer-XL sees; a trained model can be
     /// evaluated with more.
+    #[schemars(extend("x-weights" = ["changeable"]), extend("x-idle" = ["not-transformer-xl"]))]
     pub memory: usize,
     /// Whether every token of a Transformer-XL sees equally many: itself and the `memory - 1`
     /// tokens before it, in place of its segment and the whole memory. For evaluation (Dai et al.
     /// 2019, section 4.1).
+    #[schemars(extend("x-idle" = ["not-transformer-xl"]))]
     pub same_length: bool,
     /// The largest distance of a Transformer-XL: larger ones count as this one, so that a model can
     /// be evaluated with more memory than it was trained on; 0 sets no bound.
+    #[schemars(extend("x-idle" = ["not-transformer-xl"]))]
     pub clamp_distance: usize,
     /// Seed of random blocks, features and rotations.
+    #[schemars(extend("x-idle" = ["attention-without-draws"]))]
     pub seed: u64,
 }
 
@@ -389,64 +410,5 @@ impl AttentionConfig {
             }
         }
         Ok(())
-    }
-}
-
-/// Keys of both stacks that have no effect, and why.
-macro_rules! of_both {
-    ($why:literal: $($key:literal),*) => {
-        [
-            (
-                concat!("model.encoder_attention.", $why),
-                &[$(concat!("model.encoder_attention.", $key)),*],
-            ),
-            (
-                concat!("model.decoder_attention.", $why),
-                &[$(concat!("model.decoder_attention.", $key)),*],
-            ),
-        ]
-    };
-}
-
-impl ModelConfig {
-    /// Keys of the attention kinds that have no effect beside other settings: whether that is so,
-    /// why, and the keys.
-    #[must_use]
-    pub fn attention_without_effect(&self) -> Vec<(bool, &'static str, &'static [&'static str])> {
-        use AttentionKind::{Hierarchical, Linformer, Performer, Reformer, Sparse, TransformerXl};
-        type OfBoth = [(&'static str, &'static [&'static str]); 2];
-        let rules: [(&[AttentionKind], OfBoth); 7] = [
-            (
-                &[Sparse],
-                of_both!["kind is not \"sparse\"": "block", "window", "dilation", "global_first",
-                    "global_last", "random"],
-            ),
-            (&[Performer], of_both!["kind is not \"performer\"": "features", "redraw_every"]),
-            (&[Linformer], of_both!["kind is not \"linformer\"": "rank", "length"]),
-            (
-                &[Reformer],
-                of_both!["kind is not \"reformer\"": "hash_rounds", "hash_buckets", "hash_chunk"],
-            ),
-            (&[Hierarchical], of_both!["kind is not \"hierarchical\"": "chunk", "levels"]),
-            (
-                &[TransformerXl],
-                of_both!["kind is not \"transformer-xl\"": "segment", "memory", "same_length",
-                    "clamp_distance"],
-            ),
-            (&[Sparse, Performer, Reformer], of_both!["kind draws nothing": "seed"]),
-        ];
-        let mut without_effect: Vec<(bool, &'static str, &'static [&'static str])> = Vec::new();
-        let stacks = [&self.encoder_attention, &self.decoder_attention];
-        for (stack, (why, keys)) in
-            stacks.into_iter().zip(of_both!["kinds names one for each layer": "kind"])
-        {
-            without_effect.push((!stack.kinds.0.is_empty(), why, keys));
-        }
-        for (kinds, of_stacks) in rules {
-            for (stack, (why, keys)) in stacks.into_iter().zip(of_stacks) {
-                without_effect.push((!kinds.iter().any(|&kind| stack.has(kind)), why, keys));
-            }
-        }
-        without_effect
     }
 }

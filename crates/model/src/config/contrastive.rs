@@ -18,6 +18,7 @@ pub struct ContrastiveConfig {
     /// Initial divisor of similarities, which are from -1 to 1. It is trained; no similarity is
     /// multiplied by more than 100.
     #[schemars(range(min = 0.01))]
+    #[schemars(extend("x-weights" = ["no-part"]))]
     pub temperature: f64,
     /// `d_model` of the encoder of text; 0 for that of the encoder of images.
     pub text_d_model: usize,

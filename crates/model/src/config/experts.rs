@@ -1,6 +1,6 @@
 //! Mixtures of experts in place of feed-forward layers.
 
-use super::{ModelConfig, bounds};
+use super::bounds;
 use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,28 +12,35 @@ use serde::{Deserialize, Serialize};
 pub struct ExpertsConfig {
     /// Experts of a layer, each a feed-forward layer of `model.d_ff`; 0 for feed-forward layers
     /// without any.
+    #[schemars(extend("x-idle" = ["not-transformer"]))]
     pub count: usize,
     /// Experts that a token is sent to: 1 as in Switch Transformers, 2 as in GShard.
     #[schemars(range(min = 1))]
+    #[schemars(extend("x-idle" = ["no-experts"]))]
     pub per_token: usize,
     /// One layer in every `every` has experts, the last of them; 1 for all layers.
     #[schemars(range(min = 1))]
+    #[schemars(extend("x-idle" = ["no-experts"]))]
     pub every: usize,
     /// Capacity in training: an expert takes at most this times its even share of the tokens of a
     /// micro-batch, and tokens beyond that are dropped. At least 1.
     #[schemars(range(min = 1.0))]
+    #[schemars(extend("x-weights" = ["no-part"]), extend("x-idle" = ["no-experts"]))]
     pub capacity: f64,
     /// Weight of the loss for uneven loads: with 1 it adds one nat per token and layer if loads are
     /// even, and up to `count` nats if not.
     #[schemars(range(min = 0.0))]
+    #[schemars(extend("x-weights" = ["no-part"]), extend("x-idle" = ["no-experts"]))]
     pub balance_loss: f64,
     /// Weight of the loss for large scores of the router: the mean square of the logarithm of the
     /// sum of their exponentials (Zoph et al. 2022, "ST-MoE").
     #[schemars(range(min = 0.0))]
+    #[schemars(extend("x-weights" = ["no-part"]), extend("x-idle" = ["no-experts"]))]
     pub z_loss: f64,
     /// Noise on the router's inputs in training: each is multiplied by a random number from 1 -
     /// `jitter` to 1 + `jitter`.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
+    #[schemars(extend("x-weights" = ["no-part"]), extend("x-idle" = ["no-experts"]))]
     pub jitter: f64,
 }
 
@@ -87,24 +94,5 @@ impl ExpertsConfig {
             ));
         }
         Ok(())
-    }
-}
-
-impl ModelConfig {
-    /// Keys of experts that have no effect without experts: whether that is so, why, and the keys.
-    #[must_use]
-    pub fn experts_without_effect(&self) -> (bool, &'static str, &'static [&'static str]) {
-        (
-            self.experts.count == 0,
-            "model.experts.count is 0",
-            &[
-                "model.experts.per_token",
-                "model.experts.every",
-                "model.experts.capacity",
-                "model.experts.balance_loss",
-                "model.experts.z_loss",
-                "model.experts.jitter",
-            ],
-        )
     }
 }

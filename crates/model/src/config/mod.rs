@@ -156,73 +156,174 @@ pub struct ModelConfig {
     pub architecture: Architecture,
     /// Width of the residual stream, `d_model`.
     #[schemars(range(min = 1))]
+    #[schemars(
+        extend("x-names" = "hidden_size hidden_dim hidden model_dim model_size dim_model dim \
+            dim_emb embedding_size embedding_dim embed_dim emb_dim emb_size word_vec_size n_embd \
+            rnn_size num_embed width encoder_embed_dim decoder_embed_dim")
+    )]
     pub d_model: usize,
     /// Inner width of the feed-forward layers, `d_ff`.
     #[schemars(range(min = 1))]
+    #[schemars(
+        extend("x-names" = "ffn_dim ff_dim ff_size ffn_size ffn_hidden_size ffn_embed_dim \
+            encoder_ffn_dim encoder_ffn_embed_dim dim_feedforward feed_forward_dim \
+            feed_forward_size feedforward_size intermediate_size filter_size inner_dim \
+            transformer_ff transformer_dim_ffn transformer_feed_forward_num_hidden"),
+        extend("x-idle" = ["convolutional-images", "not-transformer"])
+    )]
     pub d_ff: usize,
     /// Attention heads; they divide `d_model`.
     #[schemars(range(min = 1))]
+    #[schemars(
+        extend("x-names" = "nhead n_head n_heads num_heads attention_heads num_attention_heads \
+            encoder_attention_heads decoder_attention_heads transformer_heads \
+            transformer_attention_heads"),
+        extend("x-idle" = ["convolutional-images", "not-transformer"])
+    )]
     pub heads: usize,
     /// Layers of the encoder.
     #[schemars(range(min = 1))]
+    #[schemars(
+        extend("x-names" = "layers layer n_layers n_layer num_layers num_hidden_layers depth \
+            enc_layers enc_depth num_encoder_layers"),
+        extend("x-idle" = ["no-encoder"])
+    )]
     pub encoder_layers: usize,
     /// Layers of the decoder.
     #[schemars(range(min = 1))]
+    #[schemars(
+        extend("x-names" = "layers layer n_layers n_layer num_layers num_hidden_layers depth \
+            dec_layers dec_depth num_decoder_layers"),
+        extend("x-weights" = ["other-part"]),
+        extend("x-idle" = ["no-decoder"])
+    )]
     pub decoder_layers: usize,
     /// Nonlinearity of the feed-forward layers.
+    #[schemars(
+        extend("x-names" = "activation_fn activation_function act_fn hidden_act nonlinearity"),
+        extend("x-idle" = ["not-transformer"])
+    )]
     pub activation: ActivationKind,
     /// Position of layer norms.
+    #[schemars(
+        extend("x-names" = "pre_norm prenorm norm_first normalize_before encoder_normalize_before \
+            layer_norm layernorm transformer_preprocess"),
+        extend("x-idle" = ["convolutional-images", "not-transformer"])
+    )]
     pub norm: NormPlacement,
     /// Number added to the variance in layer norms.
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
+    #[schemars(
+        extend("x-names" = "layer_norm_eps layer_norm_epsilon norm_eps"),
+        extend("x-idle" = ["not-transformer"])
+    )]
     pub norm_epsilon: f64,
     /// Encoding of positions.
+    #[schemars(
+        extend("x-names" = "position_encoding positional_encoding position_embedding_type \
+            positional_embedding_type pos_emb"),
+        extend("x-idle" = ["convolutional-images", "positions-by-steps"])
+    )]
     pub positions: Positions,
     /// Scaling of rotary positions beyond the sequences of training.
+    #[schemars(extend("x-idle" = ["not-rotary"]))]
     pub rotary: RotaryConfig,
     /// Longest sequence of a learned position table, in tokens.
     #[schemars(range(min = 1))]
+    #[schemars(
+        extend("x-names" = "max_position_embeddings n_positions max_source_positions"),
+        extend("x-weights" = ["other-part"]),
+        extend("x-idle" = ["positions-of-patches", "positions-not-learned", "positions-by-steps"])
+    )]
     pub max_positions: usize,
     /// Encoder of the images of a classifier; with text it is a Transformer.
+    #[schemars(extend("x-idle" = ["no-images"]))]
     pub image_encoder: ImageEncoder,
     /// State from which the class of an image or of a text is predicted.
+    #[schemars(extend("x-idle" = ["nothing-pooled", "convolutional-images"]))]
     pub pooling: Pooling,
     /// Embedding matrices that are shared.
+    #[schemars(
+        extend("x-names" = "share_embeddings share_all_embeddings share_decoder_embeddings \
+            tie_embeddings tie_word_embeddings tied_embeddings tied_embeddings_all tied_softmax \
+            weight_tying"),
+        extend("x-weights" = ["other-part"]),
+        extend("x-idle" = ["numbers-predicted", "classifier", "texts-only-read", "one-embedding"])
+    )]
     pub tied: Tied,
     /// Whether embeddings are multiplied by √d_model (Vaswani et al. 2017, section 3.4).
+    #[schemars(
+        extend("x-names" = "scale_embedding no_scale_embedding"),
+        extend("x-weights" = ["other-part"]),
+        extend("x-idle" = ["no-text"])
+    )]
     pub scale_embeddings: bool,
     /// Whether linear layers have biases.
+    #[schemars(extend("x-names" = "bias use_bias use_biases"))]
     pub biases: bool,
     /// Whether projections of attention have biases too, if linear layers do: those of a
     /// Transformer-XL have none (Dai et al. 2019).
+    #[schemars(
+        extend("x-names" = "attention_bias qkv_bias attn_bias add_qkv_bias"),
+        extend("x-idle" = ["not-transformer"])
+    )]
     pub attention_biases: bool,
     /// Dropout on the sum of embedding and position.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
+    #[schemars(
+        extend("x-names" = "dropout dropout_rate p_dropout hidden_dropout hidden_dropout_prob \
+            emb_dropout embd_pdrop embed_dropout"),
+        extend("x-weights" = ["no-part"]),
+        extend("x-idle" = ["convolutional-images"])
+    )]
     pub embedding_dropout: f64,
     /// Dropout on attention weights.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
+    #[schemars(
+        extend("x-names" = "dropout dropout_rate p_dropout hidden_dropout hidden_dropout_prob \
+            attn_dropout attn_pdrop transformer_dropout_attention"),
+        extend("x-weights" = ["no-part"]),
+        extend("x-idle" = ["convolutional-images", "recurrent"])
+    )]
     pub attention_dropout: f64,
     /// Dropout after the feed-forward nonlinearity.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
+    #[schemars(
+        extend("x-names" = "dropout dropout_rate p_dropout hidden_dropout hidden_dropout_prob \
+            activation_dropout relu_dropout act_dropout ffn_dropout transformer_dropout_ffn"),
+        extend("x-weights" = ["no-part"]),
+        extend("x-idle" = ["convolutional-images", "not-transformer"])
+    )]
     pub feed_forward_dropout: f64,
     /// Dropout on each sublayer's result before it joins the residual stream.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
+    #[schemars(
+        extend("x-names" = "dropout dropout_rate p_dropout hidden_dropout hidden_dropout_prob \
+            resid_dropout resid_pdrop transformer_dropout"),
+        extend("x-weights" = ["no-part"])
+    )]
     pub residual_dropout: f64,
     /// Self-attention of the encoder.
+    #[schemars(extend("x-idle-kind" = ["not-translation"]))]
     pub encoder_attention: AttentionConfig,
     /// Self-attention of the decoder.
+    #[schemars(extend("x-weights" = ["other-part"]))]
     pub decoder_attention: AttentionConfig,
     /// Experts in place of the feed-forward layers.
     pub experts: ExpertsConfig,
     /// Shape of recurrent layers.
+    #[schemars(extend("x-idle" = ["not-recurrent"]))]
     pub recurrent: RecurrentConfig,
     /// Shape of convolutional layers.
+    #[schemars(extend("x-idle" = ["not-convolutional"]))]
     pub convolutional: ConvolutionalConfig,
     /// State-space layers in place of attention.
     pub state_space: StateSpaceConfig,
     /// Initial values of token embeddings.
+    #[schemars(extend("x-weights" = ["other-part", "no-part"]))]
     pub embeddings: EmbeddingsConfig,
     /// Encoder of text beside that of images, and the space that they share.
+    #[schemars(extend("x-weights" = ["other-part"]), extend("x-idle" = ["not-image-text"]))]
     pub contrastive: ContrastiveConfig,
 }
 

@@ -1,6 +1,6 @@
 //! Rotary positions beyond the sequences of training.
 
-use super::{ModelConfig, Positions, bounds};
+use super::bounds;
 use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -26,9 +26,11 @@ pub enum RotaryScaling {
 #[serde(deny_unknown_fields, default)]
 pub struct RotaryConfig {
     /// Scaling of the rotary angles.
+    #[schemars(extend("x-weights" = ["changeable"]))]
     pub scaling: RotaryScaling,
     /// Length of sequences, as a multiple of those in training.
     #[schemars(range(min = 1.0, max = 1e6))]
+    #[schemars(extend("x-weights" = ["changeable"]), extend("x-idle" = ["rotary-not-scaled"]))]
     pub factor: f64,
 }
 
@@ -50,26 +52,5 @@ impl RotaryConfig {
 
     pub(super) fn validate(self) -> Result<(), ModelError> {
         bounds::number("model.rotary.factor", self.factor, 1.0..=1e6)
-    }
-}
-
-impl ModelConfig {
-    /// Keys of rotary positions that have no effect beside other settings: whether that is so, why,
-    /// and the keys.
-    #[must_use]
-    pub fn rotary_without_effect(&self) -> [(bool, &'static str, &'static [&'static str]); 2] {
-        let is_rotary = self.positions == Positions::Rotary;
-        [
-            (
-                !is_rotary,
-                "model.positions is not \"rotary\"",
-                &["model.rotary.scaling", "model.rotary.factor"],
-            ),
-            (
-                self.rotary.scaling == RotaryScaling::None,
-                "model.rotary.scaling is \"none\"",
-                &["model.rotary.factor"],
-            ),
-        ]
     }
 }

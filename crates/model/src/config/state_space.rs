@@ -1,6 +1,6 @@
 //! State-space layers, and settings that they exclude.
 
-use super::{AttentionKind, ModelConfig, Positions, bounds};
+use super::{ModelConfig, Positions, bounds};
 use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,17 +12,22 @@ use serde::{Deserialize, Serialize};
 pub struct StateSpaceConfig {
     /// Channels for each element of `model.d_model`.
     #[schemars(range(min = 1))]
+    #[schemars(extend("x-idle" = ["no-state-space"]))]
     pub expand: usize,
     /// Numbers of state that a channel keeps.
     #[schemars(range(min = 1))]
+    #[schemars(extend("x-idle" = ["no-state-space"]))]
     pub states: usize,
     /// Tokens that the convolution before the scan sees, including the token itself.
     #[schemars(range(min = 1))]
+    #[schemars(extend("x-idle" = ["no-state-space"]))]
     pub convolution: usize,
     /// Rank of the projection to the step sizes of a `mamba`; 0 for a sixteenth of `model.d_model`.
+    #[schemars(extend("x-idle" = ["no-mamba"]))]
     pub step_rank: usize,
     /// Whether a feed-forward layer follows, as after attention. In the paper there is none, and
     /// two such layers stand for attention and a feed-forward layer.
+    #[schemars(extend("x-idle" = ["no-state-space"]))]
     pub feed_forward: bool,
 }
 
@@ -45,27 +50,6 @@ impl ModelConfig {
     #[must_use]
     pub fn has_feed_forward(&self, causal: bool, layer: usize) -> bool {
         self.state_space.feed_forward || !self.attention(causal).kind_of(layer).is_state_space()
-    }
-
-    /// Keys of state-space layers that have no effect without such layers: whether that is so, why,
-    /// and the keys.
-    #[must_use]
-    pub fn state_space_without_effect(&self) -> [(bool, &'static str, &'static [&'static str]); 2] {
-        let has = |kind| self.encoder_attention.has(kind) || self.decoder_attention.has(kind);
-        let (mamba, s4d) = (has(AttentionKind::Mamba), has(AttentionKind::S4d));
-        [
-            (
-                !mamba && !s4d,
-                "no layer is \"mamba\" or \"s4d\"",
-                &[
-                    "model.state_space.expand",
-                    "model.state_space.states",
-                    "model.state_space.convolution",
-                    "model.state_space.feed_forward",
-                ],
-            ),
-            (!mamba, "no layer is \"mamba\"", &["model.state_space.step_rank"]),
-        ]
     }
 
     /// Refuses settings that state-space layers in a stack exclude; `section` is that of the

@@ -4,9 +4,8 @@ use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 
-use super::did_you_mean::{did_you_mean, did_you_mean_section};
+use super::did_you_mean::{did_you_mean, did_you_mean_section, nearest};
 use super::keys::{self, Key, Values};
-use super::nearest::nearest;
 
 /// One problem in a configuration text, ready to print.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,11 +1,31 @@
 //! Suggestions for unknown keys.
 
-use super::elsewhere::{called_here, names, plain};
+use strsim::osa_distance;
+
 use super::keys::{Key, keys};
-use super::nearest::edit_distance;
 
 /// Words before the name of a section.
 const SECTION: &str = "the section";
+
+/// Settings of other toolkits that are no keys here, with what is in their place.
+const NO_KEYS: [(&str, &[&str]); 2] = [
+    (
+        "the option `--run DIR`",
+        &[
+            "save_dir",
+            "save_model",
+            "model_dir",
+            "output",
+            "output_dir",
+            "checkpoint_dir",
+            "run_dir",
+        ],
+    ),
+    (
+        "the command `taper resume RUN`",
+        &["resume_from", "resume_from_checkpoint", "restore_file", "load_model", "reload"],
+    ),
+];
 
 /// Suggests, in words, an intended key for the unknown dotted `name`; `None` if no key is similar.
 ///
@@ -16,7 +36,7 @@ pub(super) fn did_you_mean(name: &str) -> Option<String> {
     let called_so: Vec<&Key> = keys().iter().filter(|key| key.leaf() == leaf).collect();
     let shared = called_so.iter().map(|key| shared_sections(&key.name, name)).max();
     match (shared, called_here(&leaf)) {
-        (None | Some(0), Some(called)) => Some(called.to_owned()),
+        (None | Some(0), Some(called)) => Some(called),
         (Some(shared), _) => {
             let nearest = called_so.iter().filter(|key| shared_sections(&key.name, name) == shared);
             Some(nearest.map(|key| quoted(key)).collect::<Vec<_>>().join(" or "))
@@ -39,16 +59,59 @@ pub(super) fn did_you_mean_section(name: &str, first: Option<&str>) -> Option<St
 fn misspelled(name: &str, leaf: &str) -> Option<String> {
     let known =
         keys().iter().map(|key| (key.leaf(), quoted(key), shared_sections(&key.name, name)));
-    let elsewhere = names().map(|(other, called)| (other, called.to_owned(), 0));
+    let elsewhere = names_elsewhere().map(|name| (name, called_here(name).unwrap_or_default(), 0));
     known
         .chain(elsewhere)
-        .map(|(other, called, shared)| (edit_distance(leaf, other), shared, other, called))
+        .map(|(other, called, shared)| (osa_distance(leaf, other), shared, other, called))
         // More than one error in three letters makes another word.
         .filter(|(distance, _, other, _)| {
             3 * distance <= other.chars().count().min(leaf.chars().count())
         })
         .min_by_key(|(distance, shared, ..)| (*distance, std::cmp::Reverse(*shared)))
         .map(|(.., called)| called)
+}
+
+/// Names in other toolkits.
+fn names_elsewhere() -> impl Iterator<Item = &'static str> {
+    let of_keys = keys().iter().flat_map(|key| &key.names_elsewhere).map(String::as_str);
+    of_keys.chain(NO_KEYS.iter().flat_map(|(_, names)| names.iter().copied()))
+}
+
+/// Keys that other toolkits call `name`, or what is in their place.
+fn called_here(name: &str) -> Option<String> {
+    let is_name = |key: &&Key| key.names_elsewhere.iter().any(|other| other == name);
+    let called_so: Vec<String> = keys().iter().filter(is_name).map(quoted).collect();
+    let no_key = || NO_KEYS.iter().find(|(_, names)| names.contains(&name));
+    match called_so.is_empty() {
+        true => no_key().map(|(called, _)| (*called).to_owned()),
+        false => Some(called_so.join(" or ")),
+    }
+}
+
+/// Spelling of a name of another toolkit: `maxSteps` and `max-steps` are `max_steps`.
+pub(super) fn plain(name: &str) -> String {
+    let mut plain = String::with_capacity(name.len());
+    let mut before = '_';
+    for character in name.chars() {
+        if character.is_uppercase() && before.is_lowercase() {
+            plain.push('_');
+        }
+        plain.extend(match character {
+            '-' | ' ' => '_'.to_lowercase(),
+            other => other.to_lowercase(),
+        });
+        before = character;
+    }
+    plain
+}
+
+/// The candidate closest to `name`, by insertions, deletions, substitutions and swaps of
+/// neighbours; ties go to the first one listed.
+pub(crate) fn nearest<'a>(
+    name: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    candidates.into_iter().min_by_key(|candidate| osa_distance(name, candidate))
 }
 
 /// Number of sections that two names share, from the root.
@@ -160,6 +223,22 @@ mod tests {
         );
         for name in ["model.xyz", "training.q", "data.colour"] {
             assert_eq!(did_you_mean(name), None, "{name}");
+        }
+    }
+    #[test]
+    fn names_are_plain_and_those_without_a_key_are_no_names_of_keys() {
+        for name in names_elsewhere() {
+            assert_eq!(plain(name), name);
+        }
+        for name in NO_KEYS.iter().flat_map(|(_, names)| *names) {
+            assert!(called_here(name).expect("a name").starts_with("the "), "{name}");
+        }
+    }
+
+    #[test]
+    fn spellings_of_a_name_are_one() {
+        for name in ["max_steps", "max-steps", "maxSteps", "MAX_STEPS"] {
+            assert_eq!(plain(name), "max_steps");
         }
     }
 }

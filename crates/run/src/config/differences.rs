@@ -1,13 +1,12 @@
 //! Differences between two configurations in keys that must not change during a run.
 
+use std::fmt;
+
 use anyhow::{Context, Result};
 use toml::{Table, Value};
 
+use super::keys::{Change, Weights, key_around};
 use super::{RunConfig, recipe};
-
-/// Keys that change neither weights nor the order of data: the place of the text (its content is
-/// compared separately), the test sets, and the number of batches read ahead.
-const WITHOUT_EFFECT: [&str; 3] = ["data.dir", "data.test", "data.batching.prefetch"];
 
 /// Key whose values in two configurations differ, as TOML; `None` if it is not set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +17,31 @@ pub struct Difference {
     pub left: Option<String>,
     /// Value in the second configuration.
     pub right: Option<String>,
+}
+
+impl Difference {
+    /// Whether a run that has begun can go on with the second value.
+    pub(crate) fn change(&self) -> Change {
+        key_around(&self.key).map_or(Change::Free, |key| key.change)
+    }
+
+    /// Whether the key has this relation to trained weights.
+    pub(crate) fn has(&self, relation: Weights) -> bool {
+        key_around(&self.key).is_some_and(|key| key.has(relation))
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let show = |value: &Option<String>| value.clone().unwrap_or_else(|| "not set".to_owned());
+        let (left, right) = (show(&self.left), show(&self.right));
+        write!(formatter, "{} is {right} but was {left}", self.key)
+    }
+}
+
+/// Differences in words, one after the other.
+pub(crate) fn described(differences: &[Difference]) -> String {
+    differences.iter().map(Difference::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// Lists every key whose values in two configurations differ.
@@ -33,34 +57,25 @@ pub fn every_difference(left: &RunConfig, right: &RunConfig) -> Result<Vec<Diffe
     Ok(found)
 }
 
-/// Describes each difference in task, [data], [model], dtype and training.seed, one line for each
-/// key.
+/// Lists each difference in a key that a run cannot change freely: in task, [data], [model], dtype
+/// and training.seed.
 ///
 /// # Errors
 /// When a value cannot be written as TOML.
-pub fn differences(run: &RunConfig, given: &RunConfig) -> Result<Vec<String>> {
+pub fn differences(run: &RunConfig, given: &RunConfig) -> Result<Vec<Difference>> {
     let (run, given) = (table(run)?, table(given)?);
     let mut found = Vec::new();
     compare("", &run, &given, &mut found);
-    Ok(lines(found))
+    found.retain(|one| one.change() != Change::Free);
+    Ok(found)
 }
 
-/// Describes the differences that matter, one line each.
-fn lines(found: Vec<Difference>) -> Vec<String> {
-    let show = |value: Option<String>| value.unwrap_or_else(|| "not set".to_owned());
-    let line = |Difference { key, left, right }| {
-        format!("{key} is {} but was {}", show(right), show(left))
-    };
-    let matters = |one: &Difference| !WITHOUT_EFFECT.contains(&one.key.as_str());
-    found.into_iter().filter(matters).map(line).collect()
-}
-
-/// Describes differences like [`differences`], in all keys that processes must share to train
-/// together: in [training] too.
+/// Lists differences like [`differences`], in all keys that processes must share to train together:
+/// in [training] too.
 ///
 /// # Errors
 /// See [`differences`].
-pub(crate) fn training_differences(run: &RunConfig, given: &RunConfig) -> Result<Vec<String>> {
+pub(crate) fn training_differences(run: &RunConfig, given: &RunConfig) -> Result<Vec<Difference>> {
     let whole = |config: &RunConfig| -> Result<Table> {
         let mut all = table(config)?;
         let training = Table::try_from(&config.training);
@@ -70,18 +85,8 @@ pub(crate) fn training_differences(run: &RunConfig, given: &RunConfig) -> Result
     };
     let mut found = Vec::new();
     compare("", &whole(run)?, &whole(given)?, &mut found);
-    Ok(lines(found))
-}
-
-/// Whether a line of [`differences`] is about a key that a begun run cannot change: its seed, which
-/// is the whole random state, or a setting of the tokenizer, since the embeddings would then belong
-/// to other words. The division of words in training may change.
-pub fn is_fixed(difference: &str) -> bool {
-    let key = difference.split(' ').next().unwrap_or_default();
-    match key.strip_prefix("data.tokenizer.") {
-        Some(key) => !["dropout", "sampling_alpha"].contains(&key),
-        None => ["task", "data.nfkc", "data.lowercase", "training.seed"].contains(&key),
-    }
+    found.retain(|one| one.change() != Change::Free || one.key.starts_with("training."));
+    Ok(found)
 }
 
 /// The part of a configuration that identifies a run, as TOML.
@@ -126,14 +131,14 @@ mod tests {
         given.decoding.beam_size += 1;
         given.data.dir = "elsewhere".into();
         given.data.test = "".into();
-        assert_eq!(differences(&run, &given).expect("TOML"), Vec::<String>::new());
+        assert_eq!(differences(&run, &given).expect("TOML"), Vec::new());
         given.training.seed = 7;
         given.model.d_ff = 96;
         given.data.tokenizer.path = Some("mine.json".into());
         given.data.tokenizer.dropout = 0.1;
         let found = differences(&run, &given).expect("TOML");
         assert_eq!(
-            found,
+            found.iter().map(Difference::to_string).collect::<Vec<_>>(),
             [
                 "data.tokenizer.dropout is 0.1 but was 0.0",
                 "data.tokenizer.path is \"mine.json\" but was not set",
@@ -142,7 +147,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            found.iter().filter(|change| is_fixed(change)).collect::<Vec<_>>(),
+            found.iter().filter(|one| one.change() == Change::Never).collect::<Vec<_>>(),
             [&found[1], &found[3]]
         );
     }

@@ -10,13 +10,23 @@ use taper_metrics::Tokenizer;
 pub struct EvaluationConfig {
     /// BLEU's tokenizer: 13a, none, char, zh or intl. Where a recipe names none, that of the
     /// target language.
+    #[schemars(
+        extend("x-names" = "bleu_tokenize sacrebleu_tokenize eval_tokenize"),
+        extend("x-idle" = ["no-beam"])
+    )]
     pub tokenize: Tokenizer,
     /// Lowercase both sides before scoring.
+    #[schemars(extend("x-idle" = ["no-beam"]))]
     pub lowercase: bool,
     /// At most this many validation pairs are decoded for BLEU and chrF during
     /// training, spread evenly over the set; 0 decodes none.
+    #[schemars(
+        extend("x-names" = "validation_limit max_valid_sentences"),
+        extend("x-idle" = ["not-translation", "no-validation"])
+    )]
     pub validation_sentences: usize,
     /// Sample translations printed after training.
+    #[schemars(extend("x-idle" = ["not-translation", "no-test"]))]
     pub samples: usize,
     /// Decode and score the test sets when training ends.
     pub test_after_training: bool,

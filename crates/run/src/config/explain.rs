@@ -8,7 +8,6 @@ use anyhow::{Result, bail};
 use super::RunConfig;
 use super::did_you_mean::did_you_mean;
 use super::keys::{Key, Values, keys, lines};
-use super::without_effect::reasons;
 
 /// Longest line of the output.
 const WIDTH: usize = 100;
@@ -177,7 +176,8 @@ fn default(key: &Key) -> String {
 
 /// Conditions under which the key changes nothing.
 fn idle(key: &Key) -> Option<String> {
-    let reasons = reasons(&key.name);
+    let reasons: Vec<String> =
+        key.idle.iter().map(|condition| condition.reason(key.section())).collect();
     (!reasons.is_empty()).then(|| format!("Has no effect where {}.", reasons.join(", or where ")))
 }
 

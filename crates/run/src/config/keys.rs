@@ -8,13 +8,14 @@ use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
 use super::RunConfig;
+use super::conditions::{CONDITIONS, Condition};
 
 /// First of the three splits, whose corpora have the same keys and are explained once.
 const CORPORA: &str = "data.train";
 
 /// Key or section of a recipe.
 #[derive(Debug)]
-pub(super) struct Key {
+pub(crate) struct Key {
     /// Dotted name from the root: `training.schedule.warmup`.
     pub name: String,
     /// Meaning and unit, in Markdown: one line for each paragraph.
@@ -24,11 +25,66 @@ pub(super) struct Key {
     /// Value if a recipe does not set the key; `None` for sections, and for keys that are then
     /// unset.
     pub default: Option<Value>,
+    /// Names in other toolkits, in the spelling of [`plain`](super::did_you_mean::plain).
+    pub names_elsewhere: Vec<String>,
+    /// Whether a run that has begun can go on with another value.
+    pub change: Change,
+    /// What the key has to do with the weights of a model.
+    weights: Vec<Weights>,
+    /// Conditions under which the key has no effect.
+    pub idle: Vec<&'static Condition>,
+}
+
+/// Rule for another value of a key in a run that has begun: `x-change` at a field. A key without
+/// one has that of its section.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The value neither shapes weights nor the order of data.
+    #[default]
+    Free,
+    /// The run becomes another one, which its user has to accept.
+    Accepted,
+    /// The whole random state or the meaning of every embedding would be another.
+    Never,
+}
+
+impl Change {
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "free" => Some(Self::Free),
+            "accepted" => Some(Self::Accepted),
+            "never" => Some(Self::Never),
+            _ => None,
+        }
+    }
+}
+
+/// Relation of a key of `[model]` to trained weights: `x-weights` at a field, or at its section.
+/// Without one the key shapes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Weights {
+    /// It steers only training, or initial weights that others replace.
+    NoPart,
+    /// It shapes parameters outside the parts that models of two tasks share.
+    OtherPart,
+    /// Trained weights can be used with other values.
+    Changeable,
+}
+
+impl Weights {
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "no-part" => Some(Self::NoPart),
+            "other-part" => Some(Self::OtherPart),
+            "changeable" => Some(Self::Changeable),
+            _ => None,
+        }
+    }
 }
 
 /// Allowed values of a key.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Values {
+pub(crate) enum Values {
     /// Section with other keys.
     Section,
     /// True or false.
@@ -47,7 +103,7 @@ pub(super) enum Values {
 
 /// Bounds of a number.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Range {
+pub(crate) struct Range {
     /// Smallest value.
     pub minimum: Option<f64>,
     /// Exclusive lower bound.
@@ -65,13 +121,23 @@ impl Key {
     }
 
     /// Whether the key is a section.
-    pub(super) fn is_section(&self) -> bool {
+    pub(crate) fn is_section(&self) -> bool {
         self.values == Values::Section
     }
 
     /// Section of the key; empty at the root.
     pub(super) fn section(&self) -> &str {
         self.name.rsplit_once('.').map_or("", |(section, _)| section)
+    }
+
+    /// Whether the key has this relation to trained weights.
+    pub(crate) fn has(&self, relation: Weights) -> bool {
+        self.weights.contains(&relation)
+    }
+
+    /// Whether the key has no effect beside the others of `config`.
+    pub(crate) fn is_idle(&self, config: &RunConfig) -> bool {
+        self.idle.iter().any(|condition| condition.holds(config, self.section()))
     }
 }
 
@@ -127,10 +193,9 @@ impl fmt::Display for Values {
 
 /// Every key and section. A section comes before its keys, which are in the order of a resolved
 /// recipe.
-pub(super) fn keys() -> &'static [Key] {
+pub(crate) fn keys() -> &'static [Key] {
     static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
-        let mut found = Vec::new();
-        collect("", schema().as_value(), &mut found);
+        let mut found = collect(&root(), schema().as_value());
         let written = written_order();
         found.sort_by_key(|key| place(&key.name, &written));
         found
@@ -143,6 +208,19 @@ pub(crate) fn key(name: &str) -> Option<&'static Key> {
     keys().iter().find(|key| key.name == name)
 }
 
+/// Key with this name, or the nearest section or list around it: a corpus of a list has keys that
+/// are not listed.
+pub(crate) fn key_around(name: &str) -> Option<&'static Key> {
+    let mut name = name;
+    loop {
+        match (key(name), name.rsplit_once('.')) {
+            (Some(key), _) => return Some(key),
+            (None, Some((section, _))) => name = section,
+            (None, None) => return None,
+        }
+    }
+}
+
 /// Schema of a recipe as JSON Schema, with which editors complete and check.
 pub fn schema() -> schemars::Schema {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
@@ -151,18 +229,65 @@ pub fn schema() -> schemars::Schema {
     settings.into_generator().into_root_schema_for::<RunConfig>()
 }
 
-/// Adds the keys of a section, whose own name is `prefix`.
-fn collect(prefix: &str, section: &Value, found: &mut Vec<Key>) {
-    for (leaf, schema) in section["properties"].as_object().into_iter().flatten() {
-        let name = if prefix.is_empty() { leaf.clone() } else { format!("{prefix}.{leaf}") };
-        let values = values(schema);
-        let default = schema.get("default").filter(|_| values != Values::Section).cloned();
-        found.push(Key { meaning: meaning(schema), values, default, name: name.clone() });
-        collect(&name, schema, found);
-        if name == CORPORA {
-            let forms = schema["anyOf"].as_array().into_iter().flatten();
-            forms.for_each(|form| collect(&name, form, found));
+/// Section of all keys, which has no name.
+fn root() -> Key {
+    Key {
+        name: String::new(),
+        meaning: String::new(),
+        values: Values::Section,
+        default: None,
+        names_elsewhere: Vec::new(),
+        change: Change::default(),
+        weights: Vec::new(),
+        idle: Vec::new(),
+    }
+}
+
+/// Keys of a section with this schema, each before its own.
+fn collect(section: &Key, schema: &Value) -> Vec<Key> {
+    let mut found = Vec::new();
+    for (leaf, schema_of_key) in schema["properties"].as_object().into_iter().flatten() {
+        let key = described(section, leaf, schema_of_key, &schema[format!("x-idle-{leaf}")]);
+        let mut inner = collect(&key, schema_of_key);
+        if key.name == CORPORA {
+            let forms = schema_of_key["anyOf"].as_array().into_iter().flatten();
+            forms.for_each(|form| inner.extend(collect(&key, form)));
         }
+        found.push(key);
+        found.append(&mut inner);
+    }
+    found
+}
+
+/// Key named `leaf` of a section. What holds for the section holds for it too; `idle` are further
+/// conditions, which the section has for this key.
+fn described(section: &Key, leaf: &str, schema: &Value, idle: &Value) -> Key {
+    let name = match section.name.as_str() {
+        "" => leaf.to_owned(),
+        section => format!("{section}.{leaf}"),
+    };
+    let words = |value: &Value| -> Vec<String> {
+        let words = value.as_array().into_iter().flatten().filter_map(Value::as_str);
+        words.map(str::to_owned).collect()
+    };
+    let values = values(schema);
+    let conditions: Vec<String> = [words(&schema["x-idle"]), words(idle)].concat();
+    let is_idle = |condition: &&Condition| {
+        conditions.iter().any(|name| name == condition.name)
+            || section.idle.iter().any(|of_section| of_section.name == condition.name)
+    };
+    let own = words(&schema["x-weights"]);
+    let own = own.iter().filter_map(|name| Weights::named(name));
+    let names = schema["x-names"].as_str().unwrap_or_default();
+    Key {
+        meaning: meaning(schema),
+        default: schema.get("default").filter(|_| values != Values::Section).cloned(),
+        values,
+        names_elsewhere: names.split_whitespace().map(str::to_owned).collect(),
+        change: schema["x-change"].as_str().and_then(Change::named).unwrap_or(section.change),
+        weights: section.weights.iter().copied().chain(own).collect(),
+        idle: CONDITIONS.iter().filter(is_idle).collect(),
+        name,
     }
 }
 

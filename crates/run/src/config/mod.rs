@@ -3,16 +3,15 @@
 //! Each section is the configuration type of the crate that uses it, so a
 //! default stands in one place only.
 
+mod conditions;
 mod diagnose;
 mod did_you_mean;
 mod differences;
-mod elsewhere;
 mod evaluation;
 mod explain;
 mod identity;
 mod keys;
 mod logging;
-mod nearest;
 mod overrides;
 pub(crate) mod paths;
 mod without_effect;
@@ -30,18 +29,18 @@ use taper_trainer::{Metric, TrainingConfig};
 use crate::checks::computation::AUTO_DTYPE;
 use crate::tasks::with_model;
 
-pub(crate) use differences::training_differences;
-pub use differences::{Difference, differences, every_difference, is_fixed};
+pub(crate) use did_you_mean::nearest;
+pub use differences::{Difference, differences, every_difference};
+pub(crate) use differences::{described, training_differences};
 pub use evaluation::EvaluationConfig;
 pub(crate) use evaluation::usual_tokenizer;
 pub use explain::{annotated, explain, reference};
 pub use identity::trained_with;
 pub(crate) use identity::{recipe, validation_changes, validation_identity};
 pub use keys::schema;
+pub(crate) use keys::{Change, Weights, key_around, keys};
 pub use logging::LoggingConfig;
-pub(crate) use nearest::nearest;
-use overrides::Override;
-pub(crate) use without_effect::is_idle;
+pub(crate) use overrides::Override;
 pub use without_effect::without_effect;
 
 /// Largest size of a recipe, far above any real one.
@@ -56,17 +55,26 @@ pub struct RunConfig {
     /// What is trained: translation, language-model, masked-language-model,
     /// classification, tagging, question-answering, image-classification, captions,
     /// image-text or in-context-regression.
+    #[schemars(extend("x-change" = "never"))]
     pub task: Task,
     /// What computes: `auto` (a GPU where there is one), `cpu`, `cuda`, `cuda:N` or `metal`.
+    #[schemars(extend("x-names" = "use_cuda cuda gpu gpus use_gpu accelerator gpu_ranks"))]
     pub device: String,
     /// Type of the computation: `auto`, `f32`, `bf16` or `f16`. `auto` is the faster of f32 and bf16
     /// on the machine where a run begins; the run keeps it.
+    #[schemars(
+        extend("x-names" = "fp16 bf16 amp precision half mixed_precision model_dtype"),
+        extend("x-change" = "accepted")
+    )]
     pub dtype: String,
     /// Threads for the CPU; 0 takes every core. Results do not depend on it.
+    #[schemars(extend("x-names" = "num_threads num_workers cpu_threads workers n_jobs"))]
     pub threads: usize,
     /// The text, its tokenizer and its batches.
+    #[schemars(extend("x-change" = "accepted"))]
     pub data: DataConfig,
     /// The architecture.
+    #[schemars(extend("x-change" = "accepted"))]
     pub model: ModelConfig,
     /// Loss, optimizer, schedule, stopping, checkpoints.
     pub training: TrainingConfig,
@@ -151,15 +159,16 @@ impl RunConfig {
         resolve: impl FnOnce(&mut toml::Table, &Path),
     ) -> Result<Self> {
         let text = read_text(path)?;
-        parse(&text, &path.display().to_string(), true)?;
-        let mut table: toml::Table =
-            text.parse().with_context(|| format!("{} is not TOML", path.display()))?;
+        let overrides: Vec<Override> =
+            overrides.iter().map(|text| Override::parse(text)).collect::<Result<_>>()?;
+        let mut table: toml::Table = match text.parse() {
+            Ok(table) => table,
+            Err(error) => return Err(at_fault(&text, path, &overrides, error)),
+        };
         resolve(&mut table, path.parent().unwrap_or(Path::new("")));
-        for text in overrides {
-            let mut change = Override::parse(text)?;
-            parse(&change.to_table().to_string(), &format!("--set {text}"), false)?;
-            change.resolve_paths();
-            change.apply(&mut table)?;
+        for change in &overrides {
+            let applied = change.with_resolved_paths().apply(&mut table);
+            applied.map_err(|error| at_fault(&text, path, &overrides, error))?;
         }
         if let Some(model) = model {
             complete_model(&mut table, model)?;
@@ -169,7 +178,7 @@ impl RunConfig {
         let names_tokenizer =
             table.get("evaluation").and_then(|section| section.get("tokenize")).is_some();
         let mut config: Self =
-            table.try_into().with_context(|| format!("{} with its overrides", path.display()))?;
+            table.try_into().map_err(|error| at_fault(&text, path, &overrides, error))?;
         if !names_tokenizer {
             config.evaluation.tokenize = usual_tokenizer(&config.data.target_language);
         }
@@ -336,6 +345,23 @@ fn read_text(path: &Path) -> Result<String> {
     let bytes = read_regular(path, MOST_BYTES)
         .with_context(|| format!("cannot read {}", path.display()))?;
     Ok(text_of(&bytes, path)?)
+}
+
+/// Error of a recipe, in the words of the file or the override that is wrong by itself; `error` if
+/// none is.
+fn at_fault(
+    text: &str,
+    path: &Path,
+    overrides: &[Override],
+    error: impl Into<anyhow::Error>,
+) -> anyhow::Error {
+    let of_file = parse(text, &path.display().to_string(), true).err();
+    let of_override = |one: &Override| {
+        parse(&one.to_table().to_string(), &format!("--set {}", one.text), false).err()
+    };
+    of_file
+        .or_else(|| overrides.iter().find_map(of_override))
+        .unwrap_or_else(|| error.into().context(format!("{} with its overrides", path.display())))
 }
 
 /// Parses `text` from `origin`. Line numbers are given only if `origin` is a file, since an

@@ -33,6 +33,11 @@ impl Override {
         Ok(Self { text: text.to_owned(), path, value: parse_value(value.trim()) })
     }
 
+    /// Dotted name of the key.
+    pub(crate) fn key(&self) -> String {
+        self.path.join(".")
+    }
+
     /// Writes this override into `table`, making sections as needed.
     ///
     /// # Errors
@@ -51,15 +56,13 @@ impl Override {
         Ok(())
     }
 
-    /// Makes the override's paths absolute, from the current folder.
-    pub(crate) fn resolve_paths(&mut self) {
+    /// The override with absolute paths, from the current folder.
+    pub(crate) fn with_resolved_paths(&self) -> Self {
         let mut table = self.to_table();
         paths::resolve(&mut table, Path::new(""));
         let whole = Value::Table(table);
         let value = self.path.iter().try_fold(&whole, |value, part| value.get(part)).cloned();
-        if let Some(value) = value {
-            self.value = value;
-        }
+        Self { value: value.unwrap_or_else(|| self.value.clone()), ..self.clone() }
     }
 
     /// Table with this override alone, to check its key and type separately.

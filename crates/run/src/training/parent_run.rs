@@ -16,7 +16,10 @@ use taper_trainer::{Identity, SharedRows, Taking, Trainer, read_state, warm_star
 use super::TrainSettings;
 use super::origin::Origin;
 use crate::checks::device;
-use crate::config::{RunConfig, differences, is_fixed, is_idle, recipe, trained_with};
+use crate::config::{
+    Change, Difference, RunConfig, Weights, described, differences, key_around, recipe,
+    trained_with,
+};
 use crate::event::{RunEvent, RunObserver};
 use crate::folder::RunFolder;
 use crate::parameter_groups::Selection;
@@ -134,8 +137,9 @@ impl ParentRun {
         };
         own.validate()?;
         Self::require_architecture(&trained, &own, settings)?;
-        let replaced =
-            differences(config, &own)?.into_iter().filter(|change| is_fixed(change)).collect();
+        let replaced = differences(config, &own)?.into_iter();
+        let replaced = replaced.filter(|one| one.change() == Change::Never);
+        let replaced = replaced.map(|one| one.to_string()).collect();
         let shared = None;
         Ok(Self { checkpoint, hash, tokenizers, shared, selection, config: own, replaced, trained })
     }
@@ -149,23 +153,20 @@ impl ParentRun {
         let takes_part = trained.task != own.task || !settings.only.is_empty();
         // The label of a whole text is not a part of a model of its tokens.
         let has_no_pooling = trained.task == Task::MaskedLanguageModel && own.task != trained.task;
-        let shapes = |change: &String| {
-            let key = change.split(' ').next().unwrap_or_default();
-            let is_of = |part: &str| key.starts_with(part);
-            let is_beside = has_no_pooling && is_of("model.pooling")
-                || takes_part && OF_OTHER_PARTS.iter().any(|part| is_of(part))
-                || NO_PART_OF_WEIGHTS.iter().any(|part| is_of(part))
-                || key.ends_with("_dropout")
-                || is_idle(own, key);
-            is_of("model.") && !is_beside
+        let shapes = |one: &Difference| {
+            let is_beside = has_no_pooling && one.key == "model.pooling"
+                || takes_part && one.has(Weights::OtherPart)
+                || one.has(Weights::NoPart)
+                || key_around(&one.key).is_some_and(|key| key.is_idle(own));
+            one.key.starts_with("model.") && !is_beside
         };
-        let architecture: Vec<String> =
+        let architecture: Vec<Difference> =
             differences(trained, own)?.into_iter().filter(shapes).collect();
         if !architecture.is_empty() && !settings.accept_changes {
             bail!(
                 "the weights are of another model: {}; leave these keys out, so that they are as \
                  they were, or take what fits with --accept-changes",
-                architecture.join("; ")
+                described(&architecture)
             );
         }
         Ok(())
@@ -177,9 +178,8 @@ impl ParentRun {
     /// # Errors
     /// When a value cannot be written as TOML.
     pub(crate) fn has(&self, key: &str) -> Result<bool> {
-        let differs = |change: &String| change.split(' ').next() == Some(key);
         let changes = differences(&self.trained, &self.config)?;
-        Ok(key.starts_with("model.") && !changes.iter().any(differs))
+        Ok(key.starts_with("model.") && !changes.iter().any(|one| one.key == key))
     }
 
     /// Makes the first checkpoint of the run in `folder`, with the weights that fit, and reports
@@ -233,27 +233,6 @@ impl ParentRun {
         Origin::of(folder, config, folder.checkpoint(Some("last"))?)
     }
 }
-
-/// Keys that shape parameters outside the parts that two tasks share, or that `--only` names: for
-/// these the shapes of tensors are enough.
-const OF_OTHER_PARTS: [&str; 6] = [
-    "model.decoder",
-    "model.tied",
-    "model.contrastive",
-    "model.embeddings",
-    "model.max_positions",
-    "model.scale_embeddings",
-];
-
-/// Keys that steer only training, or initial weights that the parent's replace.
-const NO_PART_OF_WEIGHTS: [&str; 6] = [
-    "model.embeddings",
-    "model.experts.capacity",
-    "model.experts.balance_loss",
-    "model.experts.z_loss",
-    "model.experts.jitter",
-    "model.contrastive.temperature",
-];
 
 /// Whether a model of task `task` begins with all that a model of task `of` has learnt about their
 /// common work.

@@ -13,7 +13,7 @@ use super::origin::Origin;
 use super::preparation::{ReadyRun, preflight};
 use super::{Outcome, TrainSettings, together, train};
 use crate::checks::computation::AUTO_DTYPE;
-use crate::config::{RunConfig, differences, is_fixed};
+use crate::config::{Change, Difference, RunConfig, described, differences};
 use crate::event::{Notice, RunEvent, RunObserver};
 use crate::folder::{RunFolder, RunLock};
 use crate::tasks::with_model;
@@ -85,14 +85,14 @@ pub fn resume_among(
     config.data = hold_out(&config.data, config.training.seed, &folder.absolute_root())?;
     let config = &config;
     let changes = differences(&trained, config)?;
-    let fixed: Vec<&str> =
-        changes.iter().map(String::as_str).filter(|change| is_fixed(change)).collect();
+    let is_fixed = |one: &&Difference| one.change() == Change::Never;
+    let fixed: Vec<Difference> = changes.iter().filter(is_fixed).cloned().collect();
     if config.task.has_tokenizers(folder.root()) && !fixed.is_empty() {
         bail!(
             "{}: the run's tokenizer and seed cannot be changed any more: {}; leave them as they \
              were, or train a new run with --run",
             folder.config().display(),
-            fixed.join("; ")
+            described(&fixed)
         );
     }
     if !changes.is_empty() && !settings.accept_changes {
@@ -100,7 +100,7 @@ pub fn resume_among(
             "{}: [data], [model] or dtype differ: {}; leave them as they were, train a new run \
              with --run, or go on all the same with --accept-changes",
             folder.config().display(),
-            changes.join("; ")
+            described(&changes)
         );
     }
     let config = &preflight(config, settings, observer)?;

@@ -19,7 +19,7 @@ use super::origin::Origin;
 use super::preparation::{ReadyRun, observed};
 use super::{Outcome, TrainSettings, train};
 use crate::checks::use_threads;
-use crate::config::{RunConfig, training_differences};
+use crate::config::{RunConfig, described, training_differences};
 use crate::event::{RunEvent, RunObserver};
 use crate::folder::RunFolder;
 use crate::tasks::{TaskModel, with_model};
@@ -267,7 +267,7 @@ pub(super) fn meet(exchange: &mut dyn Exchange, given: Option<&RunConfig>) -> Re
         for (rank, other) in all.iter().enumerate() {
             let differences = training_differences(&all[0], other)?;
             if !differences.is_empty() {
-                let details = differences.join("; ").replace(" but was ", " instead of ");
+                let details = described(&differences).replace(" but was ", " instead of ");
                 let (what, details) = ("recipe", format!(": {details}"));
                 return Err(
                     taper_trainer::ExchangeError::Differs { rank, here, what, details }.into()

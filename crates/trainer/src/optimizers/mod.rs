@@ -75,18 +75,23 @@ pub enum OptimizerKind {
 #[serde(default, deny_unknown_fields)]
 pub struct OptimizerConfig {
     /// Adam, AdamW or Lion.
+    #[schemars(extend("x-names" = "optim optimizer_type optimizer_name optimiser"))]
     pub kind: OptimizerKind,
     /// Decay of the running mean of gradients; of Lion's momentum where its sign is taken.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
+    #[schemars(extend("x-names" = "adam_beta1 beta_1 betas adam_betas"))]
     pub beta1: f64,
     /// Decay of the running mean of squared gradients; of Lion's momentum where it is kept.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
+    #[schemars(extend("x-names" = "adam_beta2 beta_2 betas adam_betas"))]
     pub beta2: f64,
     /// Added to the root of the second moment; Lion has none.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
+    #[schemars(extend("x-names" = "eps adam_eps adam_epsilon"), extend("x-idle" = ["lion"]))]
     pub epsilon: f64,
     /// Weight decay of matrices; biases and normalisation gains are not decayed.
     #[schemars(range(min = 0.0))]
+    #[schemars(extend("x-names" = "wd l2 l2_regularization"))]
     pub weight_decay: f64,
 }
 

@@ -14,10 +14,12 @@ pub struct CaptionsConfig {
     /// The sentences that images of labels are described by. Pixels above 15 of 255 are the thing,
     /// others its ground: it is bright if their mean is at least 128, tall if it is higher than wide
     /// by a quarter, and wide if it is wider than high by a quarter.
+    #[schemars(extend("x-idle" = ["captions-in-table"]))]
     pub sentences: Vec<String>,
     /// Sentences with `{label}` by which a model of the task `image-text` tells the labels of images;
     /// a label lies at the mean of its sentences. Without any, a label has the probability of all
     /// `sentences` that speak of it, with every word in place of `{brightness}` and `{shape}`.
+    #[schemars(extend("x-idle" = ["captions-in-table", "not-image-text"]))]
     pub prompts: Vec<String>,
     /// A caption with more tokens is left out, and so is an image that has no other.
     #[schemars(range(min = 1))]

@@ -19,6 +19,7 @@ pub struct ImagesConfig {
     pub format: ImageFormat,
     /// The labels, in the order of the classes: what the numbers in files mean, and the names of
     /// folders.
+    #[schemars(extend("x-idle" = ["captions-in-table"]))]
     pub labels: Vec<String>,
     /// Height and width in pixels, as the model reads them. Pictures in folders and tables are
     /// brought to it by `resize` and `center_crop`.
@@ -30,9 +31,11 @@ pub struct ImagesConfig {
     #[schemars(extend("x-values" = "a list of at most two whole numbers"))]
     pub resize_to: Vec<usize>,
     /// By which filter they are resized, as Pillow has it.
+    #[schemars(extend("x-names" = "interpolation"))]
     pub resample: Resampling,
     /// Whether the middle of a resized picture is cut out, `size` by `size`; what is smaller gets a
     /// black margin.
+    #[schemars(extend("x-names" = "do_center_crop crop_size"))]
     pub center_crop: bool,
     /// Channels: 1 for grey, 3 for red, green and blue.
     #[schemars(range(min = 1, max = 3))]
@@ -44,12 +47,15 @@ pub struct ImagesConfig {
     /// What values from 0 to 255 are multiplied by before `mean` and `deviation`: 1/255 unless a model
     /// was made otherwise.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
+    #[schemars(extend("x-names" = "rescale_factor"))]
     pub rescale: f64,
     /// What is taken off each channel, whose values are from 0 to 1: one number for each.
     #[schemars(extend("x-values" = "a list of numbers"))]
+    #[schemars(extend("x-names" = "image_mean"))]
     pub mean: Vec<f64>,
     /// What each channel is divided by then: one number for each.
     #[schemars(extend("x-values" = "a list of numbers"))]
+    #[schemars(extend("x-names" = "image_std"))]
     pub deviation: Vec<f64>,
     /// Training cuts its images out of ones with a black margin of so many pixels, at a place drawn
     /// anew in each epoch; 0 takes them as they are.
@@ -67,6 +73,7 @@ pub struct ImagesConfig {
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
     pub fraction: f64,
     /// What `hold_out` and `fraction` are drawn from.
+    #[schemars(extend("x-idle" = ["no-images-drawn"]))]
     pub seed: u64,
 }
 

@@ -17,13 +17,16 @@ use serde::{Deserialize, Serialize};
 #[serde(default, deny_unknown_fields)]
 pub struct LabelledConfig {
     /// The labels, or tags, in the order of the classes; any other in a file is refused.
+    #[schemars(extend("x-idle" = ["no-labelled-texts"]))]
     pub labels: Vec<String>,
     /// Whether there are two texts to a label, as premise and hypothesis are, with a tab between
     /// them: the second has segment 1. With "auto", which imported classifiers have, a line with a
     /// tab is two texts, and one without is one.
+    #[schemars(extend("x-idle" = ["not-classification"]))]
     pub pairs: Pairs,
     /// Tokens that are read, with the marks; the rest is left out, of two texts that of the longer.
     #[schemars(range(min = 3))]
+    #[schemars(extend("x-idle" = ["no-labelled-texts"]))]
     pub max_tokens: usize,
 }
 

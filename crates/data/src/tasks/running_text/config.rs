@@ -13,15 +13,19 @@ use serde::{Deserialize, Serialize};
 pub struct RunningTextConfig {
     /// Tokens of a block, which is as far back as a prediction looks.
     #[schemars(range(min = 1))]
+    #[schemars(extend("x-idle" = ["no-running-text"]))]
     pub block_length: usize,
     /// The share of the training text, its end, that is not trained but validated on where
     /// `data.validation` is empty; 0 for none.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
+    #[schemars(extend("x-idle" = ["no-running-text"]))]
     pub hold_out: f64,
     /// What a document is. `</s>` stands between two.
+    #[schemars(extend("x-idle" = ["no-running-text"]))]
     pub documents: Documents,
     /// Whether no prediction looks back beyond the beginning of its document: a block in which
     /// others begin becomes a row for each, with positions of its own, which `</s>` begins.
+    #[schemars(extend("x-idle" = ["not-language-model"]))]
     pub barrier: bool,
 }
 

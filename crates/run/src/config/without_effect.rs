@@ -1,12 +1,11 @@
 //! Keys that have no effect beside the others of a recipe.
 
-mod rules;
-
 use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::RunConfig;
-use rules::rules;
+use super::conditions::CONDITIONS;
+use super::keys::{Key, keys};
 
 /// Explains, for each key of `config` that is set without effect, why it has none. A key is set if
 /// its value is not the default.
@@ -14,27 +13,22 @@ use rules::rules;
 /// # Errors
 /// When a value cannot be written as JSON.
 pub fn without_effect(config: &RunConfig) -> Result<Vec<String>> {
-    let of =
+    let json =
         |config: &RunConfig| serde_json::to_value(config).context("the configuration is not JSON");
-    let (values, defaults) = (of(config)?, of(&RunConfig::default())?);
-    let is_set = |key: &str| value(&values, key) != value(&defaults, key);
-    let idle = rules(config).into_iter().filter(|(applies, ..)| *applies);
-    let keys = idle.flat_map(|(_, reason, keys)| keys.iter().map(move |key| (*key, reason)));
-    Ok(keys
-        .filter(|(key, _)| is_set(key))
-        .map(|(key, reason)| format!("{key} has no effect: {reason}"))
-        .collect())
-}
-
-/// Whether the key has no effect beside the others of `config`.
-pub(crate) fn is_idle(config: &RunConfig, key: &str) -> bool {
-    rules(config).iter().any(|(applies, _, keys)| *applies && keys.contains(&key))
-}
-
-/// Conditions under which the key has no effect, whatever the recipe.
-pub(super) fn reasons(key: &str) -> Vec<&'static str> {
-    let all = rules(&RunConfig::default()).into_iter();
-    all.filter(|(_, _, keys)| keys.contains(&key)).map(|(_, reason, _)| reason).collect()
+    let (values, defaults) = (json(config)?, json(&RunConfig::default())?);
+    let is_set = |key: &&Key| value(&values, &key.name) != value(&defaults, &key.name);
+    let set: Vec<&Key> = keys().iter().filter(|key| !key.is_section()).filter(is_set).collect();
+    let mut idle = Vec::new();
+    for condition in CONDITIONS {
+        let concerns = |key: &&&Key| key.idle.iter().any(|one| one.name == condition.name);
+        for key in set.iter().filter(concerns) {
+            if condition.holds(config, key.section()) {
+                let reason = condition.reason(key.section());
+                idle.push(format!("{} has no effect: {reason}", key.name));
+            }
+        }
+    }
+    Ok(idle)
 }
 
 /// Value of a dotted key.
@@ -73,22 +67,26 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_names_keys_that_exist() {
-        let values = serde_json::to_value(RunConfig::default()).expect("JSON");
-        // A split given as a table has keys that a split given as a name lacks.
-        let quickstart =
-            configs().find(|path| path.ends_with("quickstart.toml")).expect("a recipe");
-        let table = "data.train={stem=\"train\", links=\"train.links\"}".to_owned();
-        // Fields that are empty are left out of a recipe.
-        let fields = "data.fields={text=\"a\", text_pair=\"b\", label=\"c\"}".to_owned();
-        let config = RunConfig::load(&quickstart, &[table, fields]).expect("a recipe");
-        let of_table = serde_json::to_value(config).expect("JSON");
-        for (_, reason, keys) in rules(&RunConfig::default()) {
-            for key in keys {
-                let found = value(&values, key).or_else(|| value(&of_table, key));
-                assert!(found.is_some(), "{key}: {reason}");
+    fn fields_and_conditions_name_each_other() {
+        fn named(schema: &Value, found: &mut std::collections::BTreeSet<String>) {
+            match schema {
+                Value::Object(entries) => {
+                    for (name, value) in entries {
+                        if name.starts_with("x-idle") {
+                            let names = value.as_array().into_iter().flatten();
+                            found.extend(names.filter_map(Value::as_str).map(str::to_owned));
+                        }
+                        named(value, found);
+                    }
+                }
+                Value::Array(values) => values.iter().for_each(|value| named(value, found)),
+                _ => {}
             }
         }
+        let mut found = std::collections::BTreeSet::new();
+        named(super::super::schema().as_value(), &mut found);
+        let known = CONDITIONS.iter().map(|condition| condition.name.to_owned()).collect();
+        assert_eq!(found, known);
     }
 
     #[test]

@@ -1,0 +1,235 @@
+//! Conditions under which keys have no effect. A key names those that concern it at its field, as
+//! `x-idle`; a section names those of all its keys.
+
+use taper_data::{Format, ImageFormat, Task, TokenizerKind};
+use taper_model::AttentionKind::{
+    Hierarchical, Linformer, Mamba, Performer, Reformer, S4d, Sparse, TransformerXl,
+};
+use taper_model::{
+    Architecture, AttentionConfig, AttentionKind, ImageEncoder, ModelConfig, Positions,
+    RotaryScaling, Tied,
+};
+use taper_trainer::{OptimizerKind, ScheduleKind};
+
+use super::RunConfig;
+
+/// Condition under which keys have no effect.
+#[derive(Debug)]
+pub(crate) struct Condition {
+    /// Name at the fields.
+    pub name: &'static str,
+    /// Reason for a reader; `{section}` is the section of the key.
+    reason: &'static str,
+    /// Tells whether it holds for a key of the section.
+    holds: fn(&RunConfig, &str) -> bool,
+}
+
+impl Condition {
+    /// Reason why the key has no effect.
+    pub(super) fn reason(&self, section: &str) -> String {
+        self.reason.replace("{section}", section)
+    }
+
+    /// Whether the keys of `section` have no effect in this recipe.
+    pub(super) fn holds(&self, config: &RunConfig, section: &str) -> bool {
+        (self.holds)(config, section)
+    }
+}
+
+/// Makes the table from a name, a reason and an expression for each condition.
+macro_rules! conditions {
+    (|$config:ident, $section:ident| $($name:literal: $reason:literal, $holds:expr;)*) => {
+        /// All conditions, in the order in which a user reads them.
+        pub(super) static CONDITIONS: &[Condition] = &[$(Condition {
+            name: $name,
+            reason: $reason,
+            holds: |$config, $section| { let _ = $section; $holds },
+        }),*];
+    };
+}
+
+conditions! { |config, section|
+    "no-running-text": "the task has no running text",
+        config.task == Task::Translation
+            || is_labelled(config.task)
+            || is_captioned(config.task)
+            || config.task == Task::InContextRegression;
+    "not-language-model": "task is not \"language-model\"",
+        config.task != Task::LanguageModel;
+    "not-masked": "task is not \"masked-language-model\"",
+        config.task != Task::MaskedLanguageModel;
+    "no-labelled-texts": "task is neither \"classification\" nor \"tagging\"",
+        !matches!(config.task, Task::Classification | Task::Tagging);
+    "not-classification": "task is not \"classification\"",
+        config.task != Task::Classification;
+    "no-tables-of-texts": "the task reads no tables of texts",
+        !matches!(
+            config.task,
+            Task::LanguageModel | Task::MaskedLanguageModel | Task::Classification
+        );
+    "not-question-answering": "task is not \"question-answering\"",
+        config.task != Task::QuestionAnswering;
+    "no-images": "the task has no images",
+        !config.task.reads_images();
+    "nothing-pooled": "the task tells nothing of a whole image or text",
+        !(config.task.reads_images() || config.task == Task::Classification);
+    "no-captions": "the task has no captions",
+        !is_captioned(config.task);
+    "captions-in-table": "data.images.format is \"table\", which has captions of its own",
+        is_captioned(config.task) && config.data.images.format == ImageFormat::Table;
+    "not-image-text": "task is not \"image-text\"",
+        config.task != Task::ImageText;
+    "convolutional-images": "model.image_encoder is \"convolutional\"",
+        config.task == Task::ImageClassification
+            && config.model.image_encoder == ImageEncoder::Convolutional;
+    "not-regression": "task is not \"in-context-regression\"",
+        config.task != Task::InContextRegression;
+    "functions-drawn": "functions are drawn, and have an order of their own",
+        config.task == Task::InContextRegression;
+    "numbers-predicted": "answers are numbers, and no classes",
+        config.task == Task::InContextRegression;
+    "no-text": "the task has no text",
+        !config.task.reads_text();
+    "positions-of-patches": "an image has as many positions as patches",
+        config.task == Task::ImageClassification;
+    "no-images-drawn": "data.images.hold_out is 0 and data.images.fraction 1, so that nothing \
+        is drawn",
+        config.data.images.hold_out == 0 && config.data.images.fraction == 1.0;
+    "no-decoder": "the model has no decoder",
+        is_labelled(config.task) || config.task == Task::MaskedLanguageModel;
+    "no-encoder": "the model has no encoder",
+        matches!(config.task, Task::LanguageModel | Task::InContextRegression);
+    "classifier": "a classifier has no projection to the vocabulary",
+        is_labelled(config.task);
+    "texts-only-read": "texts are read, and not written, so that nothing projects to the \
+        vocabulary",
+        config.task == Task::ImageText;
+    "no-beam": "the task writes nothing that a beam searches for",
+        !matches!(config.task, Task::Translation | Task::Captions);
+    "not-translation": "task is not \"translation\"",
+        config.task != Task::Translation;
+    "one-embedding": "the model has one embedding, so that \"decoder\" is \"all\"",
+        config.task != Task::Translation && config.model.tied == Tied::Decoder;
+    "characters": "data.tokenizer.kind is \"char\", which has each character of the training text",
+        config.data.tokenizer.kind == TokenizerKind::Char;
+    "bytes": "data.tokenizer.kind is \"bytes\", which spell every character",
+        config.data.tokenizer.kind == TokenizerKind::Bytes;
+    "no-tables": "no corpus is a table",
+        !has_table(config);
+    "not-hub": "data.format is not \"hub\"",
+        config.data.format != Format::Hub;
+    "tokenizer-given": "data.tokenizer.path names a tokenizer that is trained already",
+        config.data.tokenizer.path.is_some();
+    "not-shuffled": "data.batching.shuffle is false, which keeps the order of the text",
+        !config.data.batching.shuffle;
+    "not-grouped": "data.batching.group_by_length is false",
+        config.data.batching.shuffle && !config.data.batching.group_by_length;
+    "lion": "training.optimizer.kind is \"lion\", which divides by nothing",
+        config.training.optimizer.kind == OptimizerKind::Lion;
+    "positions-not-learned": "model.positions is not \"learned\"",
+        config.model.positions != Positions::Learned;
+    "no-dropout": "no dropout is above 0, so that both passes are the same",
+        has_no_dropout(&config.model);
+    "not-guided": "no attention is guided: task is not \"translation\", or \
+        training.guided_alignment.weight is 0",
+        config.task != Task::Translation
+            || config.training.guided_alignment.guidance().is_none();
+    "noam": "training.schedule.kind is \"noam\", whose rate follows from model.d_model and \
+        training.schedule.scale",
+        config.training.schedule.kind == ScheduleKind::Noam;
+    "not-noam": "training.schedule.kind is not \"noam\"",
+        config.training.schedule.kind != ScheduleKind::Noam;
+    "constant-rate": "training.schedule.kind is \"constant\", which does not fall",
+        config.training.schedule.kind == ScheduleKind::Constant;
+    "no-validation": "nothing is validated",
+        !config.task.validates(&config.data);
+    "validations-not-compared": "no two validations are compared",
+        !config.task.validates(&config.data) || config.training.validate_every == 0;
+    "drawn": "translations are drawn, not searched for",
+        config.decoding.sampling.is_active();
+    "not-drawn": "decoding.sampling.temperature is 0, so that nothing is drawn",
+        !config.decoding.sampling.is_active();
+    "no-length-penalty": "decoding.length_penalty is 0",
+        config.decoding.length_penalty == 0.0;
+    "no-test": "no test set is decoded after the training",
+        config.data.test.is_empty() || !config.evaluation.test_after_training;
+    "not-recurrent": "model.architecture is not \"recurrent\"",
+        config.model.architecture != Architecture::Recurrent;
+    "not-convolutional": "model.architecture is not \"convolutional\"",
+        config.model.architecture != Architecture::Convolutional;
+    "positions-by-steps": "model.architecture is \"recurrent\", which tells positions by its steps",
+        config.model.architecture == Architecture::Recurrent;
+    "not-transformer": "model.architecture is not \"transformer\"",
+        config.model.architecture != Architecture::Transformer;
+    "recurrent": "model.architecture is \"recurrent\", whose attention has no dropout of its own",
+        config.model.architecture == Architecture::Recurrent;
+    "kind-of-each-layer": "{section}.kinds names one for each layer",
+        !attention(config, section).kinds.is_empty();
+    "not-sparse": "{section}.kind is not \"sparse\"",
+        !attention(config, section).has(Sparse);
+    "not-performer": "{section}.kind is not \"performer\"",
+        !attention(config, section).has(Performer);
+    "not-linformer": "{section}.kind is not \"linformer\"",
+        !attention(config, section).has(Linformer);
+    "not-reformer": "{section}.kind is not \"reformer\"",
+        !attention(config, section).has(Reformer);
+    "not-hierarchical": "{section}.kind is not \"hierarchical\"",
+        !attention(config, section).has(Hierarchical);
+    "not-transformer-xl": "{section}.kind is not \"transformer-xl\"",
+        !attention(config, section).has(TransformerXl);
+    "attention-without-draws": "{section}.kind draws nothing",
+        ![Sparse, Performer, Reformer].iter().any(|&kind| attention(config, section).has(kind));
+    "no-experts": "model.experts.count is 0",
+        config.model.experts.count == 0;
+    "on-gpu": "on a GPU every activation is kept",
+        !matches!(config.device.as_str(), "auto" | "cpu");
+    "no-state-space": "no layer is \"mamba\" or \"s4d\"",
+        !has_layer(config, Mamba) && !has_layer(config, S4d);
+    "no-mamba": "no layer is \"mamba\"",
+        !has_layer(config, Mamba);
+    "not-rotary": "model.positions is not \"rotary\"",
+        config.model.positions != Positions::Rotary;
+    "rotary-not-scaled": "model.rotary.scaling is \"none\"",
+        config.model.rotary.scaling == RotaryScaling::None;
+}
+
+/// Attention of the stack that `section` describes.
+fn attention<'a>(config: &'a RunConfig, section: &str) -> &'a AttentionConfig {
+    match section {
+        "model.encoder_attention" => &config.model.encoder_attention,
+        _ => &config.model.decoder_attention,
+    }
+}
+
+fn is_labelled(task: Task) -> bool {
+    matches!(
+        task,
+        Task::Classification | Task::ImageClassification | Task::Tagging | Task::QuestionAnswering
+    )
+}
+
+fn is_captioned(task: Task) -> bool {
+    matches!(task, Task::Captions | Task::ImageText)
+}
+
+fn has_table(config: &RunConfig) -> bool {
+    let data = &config.data;
+    let mut corpora = [&data.train, &data.validation, &data.test].into_iter();
+    data.format != Format::Text
+        || corpora.any(|corpora| corpora.iter().any(|corpus| !corpus.file.is_empty()))
+}
+
+/// Whether a layer of either stack is of this kind.
+fn has_layer(config: &RunConfig, kind: AttentionKind) -> bool {
+    config.model.encoder_attention.has(kind) || config.model.decoder_attention.has(kind)
+}
+
+fn has_no_dropout(model: &ModelConfig) -> bool {
+    let rates = [
+        model.embedding_dropout,
+        model.attention_dropout,
+        model.feed_forward_dropout,
+        model.residual_dropout,
+    ];
+    rates.iter().all(|rate| *rate == 0.0)
+}
