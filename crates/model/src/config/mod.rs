@@ -2,6 +2,7 @@
 
 mod architecture;
 mod attention;
+mod attention_shape;
 mod bounds;
 mod contrastive;
 mod embeddings;
@@ -366,7 +367,7 @@ impl ModelConfig {
                 self.heads, self.d_model
             ));
         }
-        let head = self.d_model / self.heads;
+        let head = self.attention_shape().head_width;
         if self.positions == Positions::Rotary && !head.is_multiple_of(2) {
             return refuse(format!(
                 "model.positions = \"rotary\" needs an even width of a head, and model.d_model / \

@@ -77,6 +77,17 @@ impl Linear {
         Self::with(build, name, weight, outputs)
     }
 
+    /// Makes a layer of several matrices, each drawn as it would be by itself.
+    pub(crate) fn fused(
+        build: &mut Builder,
+        name: &str,
+        inputs: usize,
+        outputs: &[usize],
+    ) -> Result<Self> {
+        let weight = build.matrices(&format!("{name}.weight"), inputs, outputs)?;
+        Self::with(build, name, weight, outputs.iter().sum())
+    }
+
     /// Makes a layer with normally distributed weights of this deviation; otherwise as
     /// [`Linear::new`].
     pub(crate) fn normal(
