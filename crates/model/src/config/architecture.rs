@@ -211,13 +211,17 @@ impl ModelConfig {
                     "model.heads",
                     "model.activation",
                     "model.norm",
-                    "model.norm_epsilon",
                     "model.attention_biases",
                     "model.feed_forward_dropout",
                     "model.encoder_attention.kind",
                     "model.decoder_attention.kind",
                     "model.experts.count",
                 ],
+            ),
+            (
+                architecture != Architecture::Transformer && !self.embedding_norm,
+                "model.architecture is not \"transformer\" and model.embedding_norm is false",
+                &["model.norm_epsilon"],
             ),
             (
                 architecture == Architecture::Recurrent,

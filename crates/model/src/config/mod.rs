@@ -192,11 +192,16 @@ pub struct ModelConfig {
     pub tied: Tied,
     /// Whether embeddings are multiplied by √d_model (Vaswani et al. 2017, section 3.4).
     pub scale_embeddings: bool,
+    /// Whether embedded tokens are normalised before the first layer, as in BART (Lewis et al.
+    /// 2020) and mBART.
+    pub embedding_norm: bool,
     /// Whether linear layers have biases.
     pub biases: bool,
     /// Whether projections of attention have biases too, if linear layers do: those of a
     /// Transformer-XL have none (Dai et al. 2019).
     pub attention_biases: bool,
+    /// Whether the projection to the vocabulary has a bias for each token, as in Marian and mBART.
+    pub output_bias: bool,
     /// Dropout on the sum of embedding and position.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     pub embedding_dropout: f64,
@@ -246,8 +251,10 @@ impl Default for ModelConfig {
             pooling: Pooling::default(),
             tied: Tied::default(),
             scale_embeddings: true,
+            embedding_norm: false,
             biases: true,
             attention_biases: true,
+            output_bias: false,
             embedding_dropout: 0.1,
             attention_dropout: 0.1,
             feed_forward_dropout: 0.1,
@@ -374,7 +381,6 @@ impl ModelConfig {
                  model.heads is {head}"
             ));
         }
-        bounds::number("model.norm_epsilon", self.norm_epsilon, bounds::EPSILONS)?;
         self.experts.validate()?;
         self.rotary.validate()?;
         for (name, causal, layers) in [
@@ -398,6 +404,7 @@ impl ModelConfig {
         ] {
             bounds::size(key, value, bounds)?;
         }
+        bounds::number("model.norm_epsilon", self.norm_epsilon, bounds::EPSILONS)?;
         if self.architecture != Architecture::Recurrent
             && matches!(self.positions, Positions::Sinusoidal | Positions::SinusoidalHalves)
             && !self.d_model.is_multiple_of(2)

@@ -124,9 +124,18 @@ impl Linear {
     }
 
     /// The matrix.
-    #[cfg(test)]
     pub(crate) fn weight(&self) -> &Weight {
         &self.weight
+    }
+
+    /// The bias.
+    pub(crate) fn bias(&self) -> Option<&Weight> {
+        self.bias.as_ref()
+    }
+
+    /// Rounding of the operands of its products.
+    pub(crate) fn products(&self) -> Products {
+        self.products
     }
 
     pub(crate) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {

@@ -130,6 +130,10 @@ const NAMES: &str = "
     attention_bias qkv_bias attn_bias add_qkv_bias
 `model.scale_embeddings`:
     scale_embedding no_scale_embedding
+`model.embedding_norm`:
+    layernorm_embedding normalize_embedding
+`model.output_bias`:
+    final_logits_bias logits_bias output_projection_bias
 `data.tokenizer.vocabulary_size`:
     vocab vocab_size vocabulary voc_limit src_vocab_size tgt_vocab_size num_words
 `data.tokenizer.joint`:

@@ -236,13 +236,15 @@ impl ParentRun {
 
 /// Keys that shape parameters outside the parts that two tasks share, or that `--only` names: for
 /// these the shapes of tensors are enough.
-const OF_OTHER_PARTS: [&str; 6] = [
+const OF_OTHER_PARTS: [&str; 8] = [
     "model.decoder",
     "model.tied",
     "model.contrastive",
     "model.embeddings",
     "model.max_positions",
     "model.scale_embeddings",
+    "model.embedding_norm",
+    "model.output_bias",
 ];
 
 /// Keys that steer only training, or initial weights that the parent's replace.

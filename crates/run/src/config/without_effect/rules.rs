@@ -162,7 +162,7 @@ pub(super) fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'
         (
             regresses,
             "answers are numbers, and no classes",
-            &["training.label_smoothing", "model.tied"],
+            &["training.label_smoothing", "model.tied", "model.output_bias"],
         ),
         (
             !task.reads_text(),
@@ -178,7 +178,18 @@ pub(super) fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'
                 "data.tokenizer.dropout",
                 "data.tokenizer.sampling_alpha",
                 "model.scale_embeddings",
+                "model.embedding_norm",
             ],
+        ),
+        (
+            encodes && task.reads_text(),
+            "an encoder of texts has this norm in any case",
+            &["model.embedding_norm"],
+        ),
+        (
+            task == Task::MaskedLanguageModel,
+            "a masked language model has this bias in any case",
+            &["model.output_bias"],
         ),
         (of_images, "an image has as many positions as patches", &["model.max_positions"]),
         (
@@ -192,11 +203,15 @@ pub(super) fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'
             "the model has no encoder",
             &["model.encoder_layers"],
         ),
-        (classifies, "a classifier has no projection to the vocabulary", &["model.tied"]),
+        (
+            classifies,
+            "a classifier has no projection to the vocabulary",
+            &["model.tied", "model.output_bias"],
+        ),
         (
             task == Task::ImageText,
             "texts are read, and not written, so that nothing projects to the vocabulary",
-            &["model.tied"],
+            &["model.tied", "model.output_bias"],
         ),
         (
             !writes,
