@@ -62,14 +62,14 @@ impl Builder {
         Self { biases, ..self }
     }
 
-    /// Runs `make` with linear layers that have biases only if `has` is true.
+    /// Runs `make` with linear layers that have biases if `has` is true, and otherwise have none.
     pub(crate) fn with_biases_if<T>(
         &mut self,
         has: bool,
         make: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<T> {
         let biases = self.biases;
-        self.biases &= has;
+        self.biases = has;
         let made = make(self);
         self.biases = biases;
         made
@@ -115,6 +115,29 @@ impl Builder {
     ) -> Result<Weight> {
         let bound = (6.0 / (inputs + outputs / parts) as f32).sqrt();
         self.add(name, &[outputs, inputs], |counter, i| (2.0 * counter.f32_at(i) - 1.0) * bound)
+    }
+
+    /// Adds a fused projection of matrices with `outputs` outputs each; otherwise as
+    /// [`matrix`](Self::matrix).
+    pub(crate) fn matrices(
+        &mut self,
+        name: &str,
+        inputs: usize,
+        outputs: &[usize],
+    ) -> Result<Weight> {
+        let bound = |outputs: usize| (6.0 / (inputs + outputs) as f32).sqrt();
+        let ends = outputs.iter().scan(0, |end, &count| {
+            *end += count;
+            Some(*end)
+        });
+        let parts: Vec<(usize, f32)> =
+            ends.zip(outputs.iter().map(|&count| bound(count))).collect();
+        let rows = outputs.iter().sum();
+        self.add(name, &[rows, inputs], |counter, i| {
+            let row = i as usize / inputs;
+            let bound = parts.iter().find(|(end, _)| row < *end).map_or(0.0, |(_, bound)| *bound);
+            (2.0 * counter.f32_at(i) - 1.0) * bound
+        })
     }
 
     /// Adds a table drawn from a normal distribution with deviation `1/√width`, so that scaled

@@ -49,7 +49,7 @@ impl LanguageModel {
         let embedding = TokenEmbedding::new(build, "decoder", table, config)?;
         let layers = config.decoder_layers;
         let decoder = Stack::new(build, "decoder", config, layers, StackKind::DecoderOnly)?;
-        let output = Head::new(output, build.products);
+        let output = Head::new(build, "output", (output, vocabulary), config.output_bias)?;
         let config = config.clone();
         let is_int8 = false;
         let core = builder.finish(config.d_model);
@@ -64,7 +64,7 @@ impl LanguageModel {
         let parts = PartCost::table(vocabulary, config.d_model) * tables
             + TokenEmbedding::cost(config)
             + layers
-            + Head::cost(config, vocabulary, device);
+            + Head::cost(config, vocabulary, config.output_bias, device);
         Cost::from_streams([("text", parts)])
     }
 

@@ -4,7 +4,7 @@
 use crate::config::{ModelConfig, Tied};
 use crate::cost::{Cost, LayerCost, PartCost};
 use crate::layers::encoders::text::{Pooler, TextEncoder, first_rows};
-use crate::layers::head::{BiasedHead, asked_rows};
+use crate::layers::head::{Head, asked_rows};
 use crate::layers::weight::{LayerNorm, Linear};
 use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{Device, Tensor};
@@ -26,8 +26,8 @@ pub struct MaskedLanguageModel {
     transform: Linear,
     activation: Activation,
     norm: LayerNorm,
-    output: BiasedHead,
-    next_sentence: Option<(Pooler, BiasedHead)>,
+    output: Head,
+    next_sentence: Option<(Pooler, Head)>,
 }
 
 impl MaskedLanguageModel {
@@ -55,11 +55,11 @@ impl MaskedLanguageModel {
         let encoder = TextEncoder::new(build, table, config)?;
         let transform = Linear::new(build, "transform", width, width, 1)?;
         let norm = LayerNorm::new(build, "transform_norm", width, config.norm_epsilon)?;
-        let output = BiasedHead::new(build, "output", output, vocabulary)?;
+        let output = Head::new(build, "output", (output, vocabulary), true)?;
         let next_sentence = if next_sentence {
             let pooler = Pooler::new(build, width)?;
             let weight = build.matrix("next_sentence.weight", 2, width, 1)?;
-            Some((pooler, BiasedHead::new(build, "next_sentence", weight, 2)?))
+            Some((pooler, Head::new(build, "next_sentence", (weight, 2), true)?))
         } else {
             None
         };
@@ -104,7 +104,7 @@ impl MaskedLanguageModel {
             + share(PartCost::linear(width, width, config.biases).keeping(width))
             + LayerNorm::cost(config)
             + output
-            + BiasedHead::cost(config, vocabulary, ASKED, device)
+            + share(Head::cost(config, vocabulary, true, device))
             + next;
         Cost::from_streams([("text", parts)])
     }
@@ -202,7 +202,7 @@ impl MaskedLanguageModel {
     ) -> Result<LossOutput, ModelError> {
         let hidden = self.encoder.states((segments, text), pass)?;
         let rows = self.transformed(&asked_rows(&hidden, batch, pass)?, pass)?;
-        let tokens = self.output.loss(&rows, &batch.answers, objective, scale, pass)?;
+        let tokens = self.output.loss_of_rows(&rows, &batch.answers, objective, scale, pass)?;
         let (Some((pooler, head)), Some(follows)) = (&self.next_sentence, follows) else {
             return Ok(tokens);
         };
@@ -211,7 +211,7 @@ impl MaskedLanguageModel {
         }
         let pooled = pooler.forward(&hidden, first_rows(&text.lengths), pass)?;
         let weight = batch.tokens() as f64 / follows.ids.len().max(1) as f64;
-        let pairs = head.loss(&pooled, &follows.ids, objective, scale * weight, pass)?;
+        let pairs = head.loss_of_rows(&pooled, &follows.ids, objective, scale * weight, pass)?;
         let losses = [&tokens.loss, &pairs.loss];
         let loss = composed::on_tape(pass.tape(), "sum of losses", &losses, |losses| {
             &losses[0] + &losses[1]

@@ -4,7 +4,7 @@
 use crate::config::ModelConfig;
 use crate::cost::{Cost, LayerCost, PartCost};
 use crate::layers::encoders::text::{TextEncoder, first_rows};
-use crate::layers::head::BiasedHead;
+use crate::layers::head::Head;
 use crate::layers::places::loss_of_places;
 use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{Device, Tensor};
@@ -23,7 +23,7 @@ pub struct SpanExtractor {
     core: ModelCore,
     vocabulary: usize,
     encoder: TextEncoder,
-    head: BiasedHead,
+    head: Head,
 }
 
 impl SpanExtractor {
@@ -38,7 +38,7 @@ impl SpanExtractor {
     ) -> Result<Self, ModelError> {
         let (encoder, mut builder) = TextEncoder::with_embedding(config, vocabulary, builder)?;
         let weight = builder.matrix("span.weight", ENDS, config.d_model, 1)?;
-        let head = BiasedHead::new(&mut builder, "span", weight, ENDS)?;
+        let head = Head::new(&mut builder, "span", (weight, ENDS), true)?;
         let core = builder.finish(config.d_model);
         Ok(Self { config: config.clone(), core, vocabulary, encoder, head })
     }

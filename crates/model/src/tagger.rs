@@ -4,7 +4,7 @@
 use crate::config::ModelConfig;
 use crate::cost::{Cost, LayerCost, PartCost};
 use crate::layers::encoders::text::TextEncoder;
-use crate::layers::head::{BiasedHead, ClassHead};
+use crate::layers::head::{ClassHead, Head};
 use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{Device, Tensor};
 
@@ -42,7 +42,7 @@ impl TokenTagger {
     pub fn cost_of(config: &ModelConfig, vocabulary: usize, tags: usize, device: &Device) -> Cost {
         let parts = TextEncoder::cost_with_embedding(config, vocabulary)
             + PartCost::table(tags, config.d_model)
-            + BiasedHead::cost(config, tags, 1.0, device).keeping(2 * config.d_model);
+            + Head::cost(config, tags, true, device).keeping(2 * config.d_model);
         Cost::from_streams([("text", parts)])
     }
 

@@ -12,8 +12,8 @@ use taper_model::{
     TextInference, TextState, Transformer,
 };
 use taper_ops::{
-    AttentionSpec, Dropout, Gradients, LinearSpec, Products, Sparse, Tape, composed, linear,
-    self_attention,
+    AttentionShape, AttentionSpec, Dropout, Gradients, LinearSpec, Products, Sparse, Tape,
+    composed, linear, self_attention,
 };
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -175,7 +175,7 @@ fn longformer_and_big_bird_agree() -> TestResult {
         let (input, weight, bias) = (var("input"), var("qkv.weight"), var("qkv.bias"));
         let length = input.dim(0)?;
         let spec = AttentionSpec {
-            heads: 4,
+            shape: AttentionShape::dividing(weight.dim(0)? / 3, 4),
             query_lengths: [length].into(),
             key_lengths: [length].into(),
             causal: false,

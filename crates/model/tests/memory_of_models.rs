@@ -146,6 +146,8 @@ fn what_a_model_keeps_is_known_by_formula() {
         let shape = ModelConfig { architecture, recurrent, ..shape() };
         check(translation_ratio(&shape, 16), &format!("recurrent, {attention:?}"));
     }
+    let of_bart = ModelConfig { embedding_norm: true, output_bias: true, ..shape() };
+    check(translation_ratio(&of_bart, 256), "embedding norm and output bias");
     let convolutional = ModelConfig { architecture: Architecture::Convolutional, ..shape() };
     check(translation_ratio(&convolutional, 16), "convolutional");
     assert!(wrong.is_empty(), "{wrong:#?}");

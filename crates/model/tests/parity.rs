@@ -100,7 +100,14 @@ fn all(device: &Device) -> TestResult {
         norm: NormPlacement::Post,
         ..small()
     };
-    check("transformer-decoder-tied-swish", swish, 41, device)
+    check("transformer-decoder-tied-swish", swish, 41, device)?;
+    let norm_and_bias = ModelConfig {
+        activation: ActivationKind::Gelu,
+        embedding_norm: true,
+        output_bias: true,
+        ..small()
+    };
+    check("transformer-embedding-norm-output-bias", norm_and_bias, 37, device)
 }
 
 /// Compares the layers that preceded the Transformer: `torch.nn.GRU`, `LSTM` and their cells,

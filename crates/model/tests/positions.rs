@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use taper_model::positions::{alibi_slopes, sinusoids, t5_bucket};
 use taper_ops::{
-    AttentionSpec, Dropout, LinearSpec, Products, Tape, Turns, cross_attention, linear, rotary,
-    self_attention,
+    AttentionShape, AttentionSpec, Dropout, LinearSpec, Products, Tape, Turns, cross_attention,
+    linear, rotary, self_attention,
 };
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -66,9 +66,8 @@ fn rotary_turns_pairs_by_their_position() -> TestResult {
                 None,
                 &rows(&format!("rotary.{part}"))?,
                 (&positions, Turns::default()),
-                heads,
+                width,
                 heads * width,
-                1,
             )?;
             let error = distance(&ours, &rows(&expected)?);
             assert!(error < 3e-6, "{expected}: {error}");
@@ -112,7 +111,7 @@ fn spec(file: &HashMap<String, Tensor>, queries: &str, keys: &str, causal: bool)
         file[key].to_vec1::<u32>().unwrap().into_iter().map(|length| length as usize).collect()
     };
     AttentionSpec {
-        heads: 4,
+        shape: AttentionShape::dividing(16, 4),
         query_lengths: lengths(queries),
         key_lengths: lengths(keys),
         causal,

@@ -7,8 +7,8 @@ use taper_model::positions::sinusoids;
 use taper_model::{Builder, Model, ModelConfig, Pass, Sequences, Transformer};
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
-    Activation, AttentionSpec, Dropout, LinearSpec, Products, Tape, Turns, composed,
-    cross_attention, layer_norm, linear, rotary, self_attention,
+    Activation, AttentionShape, AttentionSpec, Dropout, LinearSpec, Products, Tape, Turns,
+    composed, cross_attention, layer_norm, linear, rotary, self_attention,
 };
 
 type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
@@ -45,9 +45,9 @@ fn variance(values: &[f64]) -> f64 {
     values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count
 }
 
-fn spec(heads: usize, queries: &[usize], keys: &[usize], causal: bool) -> AttentionSpec {
+fn spec(shape: AttentionShape, queries: &[usize], keys: &[usize], causal: bool) -> AttentionSpec {
     AttentionSpec {
-        heads,
+        shape,
         query_lengths: queries.into(),
         key_lengths: keys.into(),
         causal,
@@ -61,7 +61,8 @@ fn spec(heads: usize, queries: &[usize], keys: &[usize], causal: bool) -> Attent
 
 /// Applies one head of attention of `query (n, d)` to `key` and `value (m, d)`.
 fn attend(query: &Tensor, key: &Tensor, value: &Tensor, causal: bool) -> Result<Tensor> {
-    let spec = spec(1, &[query.dim(0)?], &[key.dim(0)?], causal);
+    let shape = AttentionShape::with_heads(1, query.dim(1)?);
+    let spec = spec(shape, &[query.dim(0)?], &[key.dim(0)?], causal);
     cross_attention(None, query, &Tensor::cat(&[key, value], 1)?, None, &spec)
 }
 
@@ -99,7 +100,8 @@ fn scores_have_variance_d_before_scaling_and_1_after() -> TestResult {
 
         // Taper's attention exposes its weights, not its scores: the logarithm of the ratio of two
         // weights is the difference of two scores, whose variance is twice that of one.
-        let spec = spec(1, &vec![1; count], &vec![2; count], false);
+        let spec =
+            spec(AttentionShape::with_heads(1, width), &vec![1; count], &vec![2; count], false);
         let weights = composed::attention_weights(&query, &key, None, &spec)?; // (B, 1, 1, 2)
         let differences: Vec<f64> =
             values(&weights).chunks_exact(2).map(|pair| (pair[0] / pair[1]).ln()).collect();
@@ -119,7 +121,12 @@ fn attention_without_positions_is_equivariant_and_its_mean_invariant() -> TestRe
     let (x, weight) = (normal(length, width, 3), normal(3 * width, width, 4));
     let layer = |x: &Tensor, causal: bool| -> Result<Tensor> {
         let qkv = linear(None, x, &weight, None, None, &LinearSpec::default())?;
-        self_attention(None, &qkv, None, &spec(3, &[length], &[length], causal))
+        self_attention(
+            None,
+            &qkv,
+            None,
+            &spec(AttentionShape::dividing(width, 3), &[length], &[length], causal),
+        )
     };
     let moved = |x: &Tensor| x.index_select(&order, 0);
 
@@ -166,7 +173,7 @@ fn rotary_scores_depend_on_the_difference_of_positions_alone() -> TestResult {
     let (query, key) = (normal(1, width, 5), normal(1, width, 6));
     let score = |at: u32, other: u32| -> Result<f64> {
         let turned =
-            |x: &Tensor, at: u32| rotary(None, x, (&[at].into(), Turns::default()), 1, width, 1);
+            |x: &Tensor, at: u32| rotary(None, x, (&[at].into(), Turns::default()), width, width);
         (turned(&query, at)? * turned(&key, other)?)?.sum_all()?.to_scalar()
     };
     for difference in [0, 1, 5, 40] {
@@ -207,7 +214,13 @@ fn softmax(tape: Option<&Tape>, scores: &Tensor, temperature: f64) -> Result<Ten
     let width = scores.dim(1)?;
     let key = identity(width, (width as f64).sqrt() / temperature);
     let key_value = Tensor::cat(&[key, identity(width, 1.0)], 1)?;
-    cross_attention(tape, scores, &key_value, None, &spec(1, &[1], &[width], false))
+    cross_attention(
+        tape,
+        scores,
+        &key_value,
+        None,
+        &spec(AttentionShape::with_heads(1, width), &[1], &[width], false),
+    )
 }
 
 /// Bridle 1990, "Probabilistic Interpretation of Feedforward Classification Network Outputs": the

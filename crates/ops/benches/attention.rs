@@ -9,7 +9,7 @@
 use candle_core::{Device, Result, Tensor, Var};
 use std::time::Instant;
 use taper_ops::rng::Counter;
-use taper_ops::{AttentionSpec, Dropout, Products, Tape, self_attention};
+use taper_ops::{AttentionShape, AttentionSpec, Dropout, Products, Tape, self_attention};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -69,7 +69,7 @@ fn measure(length: usize) -> Result<()> {
         _ => Products::F32,
     };
     let spec = AttentionSpec {
-        heads,
+        shape: AttentionShape::with_heads(heads, head_width),
         query_lengths: lengths.clone(),
         key_lengths: lengths,
         causal,

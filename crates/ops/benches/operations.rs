@@ -11,7 +11,7 @@ use divan::{Bencher, black_box};
 use taper_ops::products::{Factor, multiply};
 use taper_ops::rng::Counter;
 use taper_ops::{
-    Activation, AdamStep, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec,
+    Activation, AdamStep, AttentionShape, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec,
     HierarchicalSpec, Kernel, LinearAttentionSpec, LinearSpec, ParameterStore, Products, Tape,
     composed,
 };
@@ -172,7 +172,7 @@ fn layer_norm(bencher: Bencher<'_, '_>, case: &Case) {
 fn self_attention(bencher: Bencher<'_, '_>, case: &Case) {
     let qkv = random(&[TOKENS, 3 * case.size.width], 1);
     let spec = AttentionSpec {
-        heads: case.size.heads,
+        shape: AttentionShape::dividing(case.size.width, case.size.heads),
         query_lengths: lengths(),
         key_lengths: lengths(),
         causal: true,

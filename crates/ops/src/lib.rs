@@ -62,8 +62,8 @@ pub use packed_weights::PackedWeights;
 pub use products::int8::{Int8Kernel, Int8Matrix};
 pub use products::{Kernel, KernelError, Products};
 pub use spec::{
-    ABSENT, Activation, AdamStep, AdditiveAttention, AttentionSpec, CachedRows, Cell,
-    ConvolutionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, HierarchicalSpec, JoinedRows,
+    ABSENT, Activation, AdamStep, AdditiveAttention, AttentionShape, AttentionSpec, CachedRows,
+    Cell, ConvolutionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, HierarchicalSpec, JoinedRows,
     LinearAttentionSpec, LinearSpec, LossSums, Recurred, Recurrence, RecurrenceSpec, ScanInputs,
     ScanSpec, Sparse, StateGradients, Turns, VisibleKeys,
 };

@@ -3,7 +3,7 @@
 use candle_core::{Device, Tensor, Var};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use taper_ops::{AttentionSpec, Dropout, Products, Sparse, Tape, self_attention};
+use taper_ops::{AttentionShape, AttentionSpec, Dropout, Products, Sparse, Tape, self_attention};
 
 /// The system's allocator, counting the bytes in use.
 struct Counting;
@@ -37,7 +37,7 @@ const WIDTH: usize = 32;
 /// sequence of this length.
 fn peak(length: usize, products: Products, sparse: Option<Sparse>) -> usize {
     let spec = AttentionSpec {
-        heads: HEADS,
+        shape: AttentionShape::dividing(WIDTH, HEADS),
         query_lengths: [length].into(),
         key_lengths: [length].into(),
         causal: true,

@@ -9,8 +9,8 @@ use candle_nn::{Module, Optimizer, ParamsAdamW};
 use common::{adjoint, random, scalar, values};
 use std::sync::Arc;
 use taper_ops::{
-    Activation, AdamStep, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, LinearSpec,
-    ParameterStore, Products, Tape,
+    Activation, AdamStep, AttentionShape, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec,
+    LinearSpec, ParameterStore, Products, Tape,
 };
 
 fn close(name: &str, ours: &Tensor, theirs: &Tensor, bound: f64) {
@@ -97,7 +97,7 @@ fn an_embedding_is_that_of_candle_nn() {
 fn attention_of_one_sequence_is_a_softmax_of_candle_nn() {
     let (length, heads, width) = (7, 2, 6);
     let spec = AttentionSpec {
-        heads,
+        shape: AttentionShape::dividing(width, heads),
         query_lengths: [length].into(),
         key_lengths: [length].into(),
         causal: false,

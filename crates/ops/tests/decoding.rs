@@ -8,9 +8,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
-    ABSENT, Activation, AttentionSpec, Cache, CachedRows, Dropout, Int8Matrix, LinearSpec,
-    PackedWeights, Products, Sparse, VisibleKeys, composed, cross_attention, decoding_attention,
-    packed_linear,
+    ABSENT, Activation, AttentionShape, AttentionSpec, Cache, CachedRows, Dropout, Int8Matrix,
+    LinearSpec, PackedWeights, Products, Sparse, VisibleKeys, composed, cross_attention,
+    decoding_attention, packed_linear,
 };
 
 fn random(shape: &[usize], key: u64, dtype: DType) -> Tensor {
@@ -30,6 +30,11 @@ fn largest_difference(a: &Tensor, b: &Tensor) -> f64 {
 
 const HEADS: usize = 2;
 
+/// Heads that divide the width of queries among them.
+fn shape(query: &Tensor) -> AttentionShape {
+    AttentionShape::dividing(query.dims()[1], HEADS)
+}
+
 #[test]
 fn queries_see_their_source() -> Result<()> {
     // Rows that share a source, in any order, and one that sees a single key.
@@ -38,8 +43,8 @@ fn queries_see_their_source() -> Result<()> {
         let (query, key_value) = (random(&[5, 34], 1, dtype), random(&[10, 68], 2, dtype));
         let seen = VisibleKeys::Source { key_value: &key_value, rows: &rows };
         let difference = largest_difference(
-            &decoding_attention(&query, seen, HEADS)?,
-            &composed::decoding_attention(&query, seen, HEADS)?,
+            &decoding_attention(&query, seen, shape(&query))?,
+            &composed::decoding_attention(&query, seen, shape(&query))?,
         );
         assert!(difference < bound, "{dtype:?}: {difference}");
     }
@@ -69,6 +74,43 @@ fn in_one<'a>(seen: VisibleKeys<'a>, cache: &'a Cache) -> VisibleKeys<'a> {
     }
 }
 
+/// Heads that share keys and values see what heads with copies of them see, to the bit.
+#[test]
+fn shared_keys_are_as_copies() -> Result<()> {
+    let (rows, history) = ([0..4, 2..6, 5..6], [vec![0, 1, ABSENT], vec![1, 0, 0]]);
+    for (dtype, bound) in [(DType::F64, 1e-12), (DType::F32, 1e-6)] {
+        let grouped = AttentionShape { scale: 0.8, ..AttentionShape::with_heads(6, 19).grouped(2) };
+        let query = random(&[3, grouped.query_width()], 1, dtype);
+        let text = random(&[6, 2 * grouped.key_value_width()], 2, dtype);
+        let step = random(&[2, 2 * grouped.key_value_width()], 3, dtype);
+        let copied = |x: &Tensor| {
+            let heads = x.reshape((x.dim(0)?, 2, 2, 1, 19))?.repeat((1, 1, 1, 3, 1))?;
+            heads.reshape((x.dim(0)?, 12 * 19))
+        };
+        let attend = |shape, text: &Tensor, step: &Tensor| -> Result<_> {
+            let steps = [step.clone(), step.clone()];
+            let seen = VisibleKeys::Past {
+                kept: CachedRows::Apart { text: Some(text), steps: &steps },
+                text: &rows,
+                history: &history,
+                bias: None,
+                slopes: None,
+                sparse: None,
+            };
+            let ours = decoding_attention(&query, seen, shape)?;
+            let composed = composed::decoding_attention(&query, seen, shape)?;
+            assert!(largest_difference(&ours, &composed) < bound, "{dtype:?}, {shape:?}");
+            let cache = joined(Some(text), &steps)?;
+            let in_one = decoding_attention(&query, in_one(seen, &cache), shape)?;
+            assert_eq!(values(&in_one), values(&composed), "to the bit");
+            Ok(values(&ours))
+        };
+        let shared = attend(grouped, &text, &step)?;
+        assert_eq!(shared, attend(grouped.grouped(6), &copied(&text)?, &copied(&step)?)?);
+    }
+    Ok(())
+}
+
 #[test]
 fn queries_see_their_past() -> Result<()> {
     for (dtype, bound) in [(DType::F64, 1e-12), (DType::F32, 1e-6)] {
@@ -90,12 +132,12 @@ fn queries_see_their_past() -> Result<()> {
                 slopes,
                 sparse: None,
             };
-            let ours = decoding_attention(&query, seen, HEADS)?;
-            let composed = composed::decoding_attention(&query, seen, HEADS)?;
+            let ours = decoding_attention(&query, seen, shape(&query))?;
+            let composed = composed::decoding_attention(&query, seen, shape(&query))?;
             let difference = largest_difference(&ours, &composed);
             assert!(difference < bound, "{dtype:?}: {difference}");
             let cache = joined(None, &blocks)?;
-            let in_one = decoding_attention(&query, in_one(seen, &cache), HEADS)?;
+            let in_one = decoding_attention(&query, in_one(seen, &cache), shape(&query))?;
             assert_eq!(values(&in_one), values(&composed), "to the bit");
         }
     }
@@ -123,12 +165,12 @@ fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
                 sparse: None,
             };
             assert_eq!((0..3).map(|query| seen.keys(query)).collect::<Vec<_>>(), [6, 1, 2]);
-            let ours = decoding_attention(&query, seen, HEADS)?;
-            let composed = composed::decoding_attention(&query, seen, HEADS)?;
+            let ours = decoding_attention(&query, seen, shape(&query))?;
+            let composed = composed::decoding_attention(&query, seen, shape(&query))?;
             let difference = largest_difference(&ours, &composed);
             assert!(difference < bound, "{dtype:?}: {difference}");
             let cache = joined(Some(&text), &blocks)?;
-            let in_one = decoding_attention(&query, in_one(seen, &cache), HEADS)?;
+            let in_one = decoding_attention(&query, in_one(seen, &cache), shape(&query))?;
             assert_eq!(values(&in_one), values(&composed), "to the bit");
             // The first query alone, with each of its tokens in a block of its own.
             let rows = [2, 3, 4, 5].map(|row| text.narrow(0, row, 1));
@@ -139,7 +181,7 @@ fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
             let kept = CachedRows::Apart { text: None, steps: &contiguous };
             let (text, sparse) = ([].as_slice(), None);
             let seen = VisibleKeys::Past { kept, text, history: &history, bias, slopes, sparse };
-            let alone = decoding_attention(&query.narrow(0, 0, 1)?, seen, HEADS)?;
+            let alone = decoding_attention(&query.narrow(0, 0, 1)?, seen, shape(&query))?;
             assert_eq!(values(&alone), values(&ours.narrow(0, 0, 1)?), "to the bit");
         }
     }
@@ -176,21 +218,21 @@ fn queries_see_a_part_of_their_past() -> Result<()> {
                 slopes,
                 sparse,
             };
-            let ours = decoding_attention(&query, seen(sparse), HEADS)?;
-            let composed = composed::decoding_attention(&query, seen(sparse), HEADS)?;
+            let ours = decoding_attention(&query, seen(sparse), shape(&query))?;
+            let composed = composed::decoding_attention(&query, seen(sparse), shape(&query))?;
             let difference = largest_difference(&ours, &composed);
             assert!(difference < bound, "{rule}, {dtype:?}: {difference}");
             let cache = joined(Some(&text), &blocks)?;
-            let in_one = decoding_attention(&query, in_one(seen(sparse), &cache), HEADS)?;
+            let in_one = decoding_attention(&query, in_one(seen(sparse), &cache), shape(&query))?;
             assert_eq!(values(&in_one), values(&composed), "to the bit");
-            let full = decoding_attention(&query, seen(None), HEADS)?;
+            let full = decoding_attention(&query, seen(None), shape(&query))?;
             assert_eq!(values(&full) == values(&ours), rule == 3, "{rule}");
         }
         // The last query of a sequence of seven tokens.
         for rule in rules {
             let keys = text.narrow(0, 2, 7)?.contiguous()?;
             let spec = AttentionSpec {
-                heads: HEADS,
+                shape: shape(&query),
                 query_lengths: [1].into(),
                 key_lengths: [7].into(),
                 causal: true,
@@ -210,7 +252,8 @@ fn queries_see_a_part_of_their_past() -> Result<()> {
                 slopes: None,
                 sparse: Some(rule),
             };
-            let difference = largest_difference(&decoding_attention(&query, seen, HEADS)?, &whole);
+            let difference =
+                largest_difference(&decoding_attention(&query, seen, shape(&query))?, &whole);
             assert!(difference < bound, "{rule:?}, {dtype:?}: {difference}");
         }
     }
@@ -269,14 +312,15 @@ fn rows_that_are_no_distribution_have_no_normaliser() -> Result<()> {
 #[test]
 fn what_does_not_fit_is_an_error() {
     let (query, key_value) = (random(&[2, 6], 1, DType::F32), random(&[4, 12], 2, DType::F32));
-    let source = |rows: &[Range<usize>], heads| {
-        decoding_attention(&query, VisibleKeys::Source { key_value: &key_value, rows }, heads)
+    let source = |rows: &[Range<usize>], shape| {
+        decoding_attention(&query, VisibleKeys::Source { key_value: &key_value, rows }, shape)
     };
-    assert!(source(&[0..2, 2..4], HEADS).is_ok());
-    assert!(source(&[0..2, 2..5], HEADS).is_err());
+    assert!(source(&[0..2, 2..4], shape(&query)).is_ok());
+    assert!(source(&[0..2, 2..5], shape(&query)).is_err());
     let one = 0..2;
-    assert!(source(std::slice::from_ref(&one), HEADS).is_err());
-    assert!(source(&[0..2, 2..4], 4).is_err());
+    assert!(source(std::slice::from_ref(&one), shape(&query)).is_err());
+    assert!(source(&[0..2, 2..4], AttentionShape::dividing(6, 4)).is_err());
+    assert!(source(&[0..2, 2..4], shape(&query).grouped(1)).is_err());
     let past = |history: &[Vec<u32>]| {
         let seen = VisibleKeys::Past {
             kept: CachedRows::Apart { text: None, steps: std::slice::from_ref(&key_value) },
@@ -286,7 +330,7 @@ fn what_does_not_fit_is_an_error() {
             slopes: None,
             sparse: None,
         };
-        decoding_attention(&query, seen, HEADS)
+        decoding_attention(&query, seen, shape(&query))
     };
     assert!(past(&[vec![3, 0]]).is_ok());
     assert!(past(&[vec![4, 0]]).is_err());
@@ -298,7 +342,7 @@ fn what_does_not_fit_is_an_error() {
         let kept = cache.kept().expect("rows");
         let (bias, slopes, sparse) = (None, None, None);
         let seen = VisibleKeys::Past { kept, text, history: &history, bias, slopes, sparse };
-        decoding_attention(&query, seen, HEADS)
+        decoding_attention(&query, seen, shape(&query))
     };
     assert!(in_one(&[0..4, 1..2], 3).is_ok());
     assert!(in_one(&[0..5, 1..2], 3).is_err());

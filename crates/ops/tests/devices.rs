@@ -7,10 +7,10 @@
 use candle_core::{DType, Device, Result, Tensor, Var};
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
-    Activation, AdamStep, AttentionSpec, Cache, CachedRows, CrossEntropySpec, Dropout,
-    EmbeddingSpec, LinearSpec, ParameterStore, Products, Sparse, Turns, VisibleKeys, adam_step,
-    composed, cross_attention, decoding_attention, device, embedding, global_norm, layer_norm,
-    linear, relative_bias, rotary, self_attention, smoothed_cross_entropy,
+    Activation, AdamStep, AttentionShape, AttentionSpec, Cache, CachedRows, CrossEntropySpec,
+    Dropout, EmbeddingSpec, LinearSpec, ParameterStore, Products, Sparse, Turns, VisibleKeys,
+    adam_step, composed, cross_attention, decoding_attention, device, embedding, global_norm,
+    layer_norm, linear, relative_bias, rotary, self_attention, smoothed_cross_entropy,
 };
 
 fn test_device() -> Result<Device> {
@@ -123,7 +123,7 @@ impl Check {
         let positions = (0..rows as u32).map(|row| row * 13 % 29).collect();
         let turned = [values(&[rows, 3 * 12], 1)?];
         self.operation("rotary", &turned, 1, &|v| {
-            rotary(None, &v[0], (&positions, Turns::default()), 2, 12, 2)
+            rotary(None, &v[0], (&positions, Turns::default()), 6, 24)
         })?;
         let buckets: Vec<u32> = (0..35).map(|i| i * 3 % 7).collect();
         self.operation("relative bias", &[values(&[7, 3], 1)?], 0, &|v| {
@@ -135,7 +135,7 @@ impl Check {
         let (heads, width) = (3, 21);
         let (lengths, others) = ([5, 1, 9], [4, 7, 2]);
         let plain = AttentionSpec {
-            heads,
+            shape: AttentionShape::dividing(width, heads),
             query_lengths: lengths.into(),
             key_lengths: lengths.into(),
             causal: false,
@@ -166,6 +166,11 @@ impl Check {
                 self_attention(None, &v[0], None, &spec)
             })?;
         }
+        let grouped = AttentionSpec { shape: plain.shape.grouped(1), ..plain.clone() };
+        let shared = [values(&[15, grouped.shape.projected_width()], 1)?];
+        self.operation("attention with shared keys", &shared, 1, &|v| {
+            self_attention(None, &v[0], None, &grouped)
+        })?;
         let biased = [qkv, values(&[heads, 9, 9], 2)?];
         self.operation("attention with a bias", &biased, 1, &|v| {
             self_attention(None, &v[0], Some(&v[1]), &plain)
@@ -189,13 +194,14 @@ impl Check {
                 slopes: None,
                 sparse: None,
             };
-            decoding_attention(&v[0], seen, heads)
+            decoding_attention(&v[0], seen, AttentionShape::dividing(width, heads))
         })
     }
 
     /// Checks a cache that grows on the device, and the likeliest tokens, which are found there.
     fn decoding(&self) -> Result<()> {
-        let (heads, width, slopes) = (3, 21, [0.5, 0.25, 0.1].into());
+        let (width, slopes) = (21, [0.5, 0.25, 0.1].into());
+        let shape = AttentionShape::dividing(width, 3);
         let run = |device: &Device, dtype: DType, mut cache: Cache| -> Result<Vec<f64>> {
             let on = |x: Tensor| x.to_dtype(dtype)?.to_device(device);
             let mut history: Vec<Vec<u32>> = Vec::new();
@@ -213,7 +219,7 @@ impl Check {
                     sparse: (step % 2 == 0).then(|| Sparse::window(9)),
                 };
                 let query = on(values(&[3, width], 99 + step)?)?;
-                found.extend(on_host(&decoding_attention(&query, seen, heads)?)?);
+                found.extend(on_host(&decoding_attention(&query, seen, shape)?)?);
             }
             Ok(found)
         };

@@ -4,7 +4,8 @@
 use candle_core::{DType, Device, Result, Tensor, Var};
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
-    Activation, AttentionSpec, CrossEntropySpec, Dropout, LinearSpec, Products, Turns, composed,
+    Activation, AttentionShape, AttentionSpec, CrossEntropySpec, Dropout, LinearSpec, Products,
+    Turns, composed,
 };
 
 /// Relative distance between neighbouring numbers.
@@ -117,7 +118,7 @@ fn a_softmax_over_many_keys_sums_to_one() -> Result<()> {
     let (tokens, width, heads) = (700, 8, 2);
     let inputs = [values(&[tokens, 3 * width], 0.0, 1)?, values(&[heads, tokens, tokens], 0.0, 2)?];
     let spec = AttentionSpec {
-        heads,
+        shape: AttentionShape::dividing(width, heads),
         query_lengths: [tokens].into(),
         key_lengths: [tokens].into(),
         causal: false,

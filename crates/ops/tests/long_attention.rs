@@ -6,7 +6,7 @@ mod common;
 use candle_core::{DType, Device, Result, Tensor, Var};
 use common::{adjoint, has_fused_multiply_adds, random, scalar, values};
 use std::sync::Arc;
-use taper_ops::{AttentionSpec, Dropout, Products, Sparse, Tape, composed};
+use taper_ops::{AttentionShape, AttentionSpec, Dropout, Products, Sparse, Tape, composed};
 
 /// A setting of attention, with two heads.
 #[derive(Clone, Default)]
@@ -20,6 +20,8 @@ struct Kind {
     bias: bool,
     rate: f64,
     sparse: Option<Sparse>,
+    /// Whether both heads share keys and values.
+    is_grouped: bool,
 }
 
 impl Kind {
@@ -47,6 +49,25 @@ impl Kind {
                 ..of("causal, bias, dropout", &[7, 270, 258])
             },
             Self { keys: Some(vec![2050, 4, 800]), ..of("cross", &[130, 2, 380]) },
+            Self {
+                is_grouped: true,
+                causal: true,
+                alibi: true,
+                rate: 0.1,
+                ..of("shared keys, causal", &[520, 6, 300])
+            },
+            Self {
+                is_grouped: true,
+                bias: true,
+                keys: Some(vec![900, 1030]),
+                ..of("shared keys, cross, bias", &[300, 513])
+            },
+            Self { is_grouped: true, ..of("shared keys, random", &[600]) }.sparse(Sparse {
+                block: 32,
+                random: 2,
+                seed: 5,
+                ..Sparse::window(2)
+            }),
             Self {
                 keys: Some(vec![2700]),
                 bias: true,
@@ -80,9 +101,21 @@ impl Kind {
         ]
     }
 
-    fn spec(&self, products: Products) -> AttentionSpec {
+    fn shape(&self, width: usize) -> AttentionShape {
+        let shape = AttentionShape::dividing(width, 2);
+        if self.is_grouped { shape.grouped(1) } else { shape }
+    }
+
+    /// Shape of inputs that [`inputs`](Self::inputs) made.
+    fn shape_of(&self, v: &[Var]) -> AttentionShape {
+        let columns = v[0].dims()[1];
+        let parts = if self.is_grouped { 2 } else { 3 };
+        self.shape(if self.keys.is_some() { columns } else { columns / parts })
+    }
+
+    fn spec(&self, v: &[Var], products: Products) -> AttentionSpec {
         AttentionSpec {
-            heads: 2,
+            shape: self.shape_of(v),
             query_lengths: self.queries.clone().into(),
             key_lengths: self.keys.as_ref().unwrap_or(&self.queries).clone().into(),
             causal: self.causal,
@@ -94,16 +127,17 @@ impl Kind {
         }
     }
 
-    /// Packed projections of this width, and the bias.
+    /// Packed projections with queries of this width, and the bias.
     fn inputs(&self, width: usize) -> Vec<Var> {
         let count = |lengths: &[usize]| lengths.iter().sum::<usize>();
         let longest = |lengths: &[usize]| lengths.iter().copied().max().unwrap_or(0);
         let keys = self.keys.as_ref().unwrap_or(&self.queries);
+        let shape = self.shape(width);
         let mut inputs = match &self.keys {
-            None => vec![random(&[count(&self.queries), 3 * width], 1)],
+            None => vec![random(&[count(&self.queries), shape.projected_width()], 1)],
             Some(keys) => vec![
                 random(&[count(&self.queries), width], 1),
-                random(&[count(keys), 2 * width], 2),
+                random(&[count(keys), 2 * shape.key_value_width()], 2),
             ],
         };
         if self.bias {
@@ -113,7 +147,7 @@ impl Kind {
     }
 
     fn fused(&self, tape: Option<&Tape>, v: &[Var], products: Products) -> Result<Tensor> {
-        let (spec, bias) = (self.spec(products), self.bias.then(|| v[v.len() - 1].as_tensor()));
+        let (spec, bias) = (self.spec(v, products), self.bias.then(|| v[v.len() - 1].as_tensor()));
         match self.keys {
             None => taper_ops::self_attention(tape, &v[0], bias, &spec),
             Some(_) => taper_ops::cross_attention(tape, &v[0], &v[1], bias, &spec),
@@ -123,8 +157,8 @@ impl Kind {
     fn composed(&self, v: &[Var]) -> Result<Tensor> {
         let bias = self.bias.then(|| v[v.len() - 1].as_tensor());
         match self.keys {
-            None => composed::self_attention(&v[0], bias, &self.spec(Products::F32)),
-            Some(_) => composed::cross_attention(&v[0], &v[1], bias, &self.spec(Products::F32)),
+            None => composed::self_attention(&v[0], bias, &self.spec(v, Products::F32)),
+            Some(_) => composed::cross_attention(&v[0], &v[1], bias, &self.spec(v, Products::F32)),
         }
     }
 }
@@ -231,6 +265,7 @@ fn results_do_not_depend_on_threads() {
     let kinds = [
         Kind { causal: true, rate: 0.1, ..Kind::new("causal", &[560, 20, 300]) },
         Kind { bias: true, ..Kind::new("bias", &[530, 520]) },
+        Kind { is_grouped: true, bias: true, ..Kind::new("shared keys", &[700, 560]) },
         // Sequences of different lengths add to the gradient of one bias.
         Kind { bias: true, ..Kind::new("unlike lengths, bias", &[1100, 700, 900, 1100]) },
         Kind { bias: true, ..Kind::new("sparse", &[530, 820]) }.sparse(Sparse {
@@ -315,8 +350,9 @@ fn a_window_as_long_as_the_sequence_is_full_attention() {
 #[test]
 fn queries_may_start_among_their_keys() {
     let kind = Kind { keys: Some(vec![900]), causal: true, ..Kind::new("continued", &[200]) };
-    let (query, key_value) = (random(&[200, 6], 1), random(&[900, 12], 2));
-    let spec = AttentionSpec { query_start: 700, ..kind.spec(Products::F32) };
+    let inputs = [random(&[200, 6], 1), random(&[900, 12], 2)];
+    let spec = AttentionSpec { query_start: 700, ..kind.spec(&inputs, Products::F32) };
+    let [query, key_value] = inputs;
     let tape = Tape::new();
     let ours = taper_ops::cross_attention(Some(&tape), &query, &key_value, None, &spec).unwrap();
     let theirs = composed::cross_attention(&query, &key_value, None, &spec).unwrap();

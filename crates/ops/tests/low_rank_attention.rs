@@ -7,7 +7,10 @@ mod common;
 use candle_core::{DType, Result, Tensor, Var};
 use common::{adjoint, again_through_every_kernel, check, random, scalar};
 use std::sync::Arc;
-use taper_ops::{AttentionSpec, Dropout, Products, Tape, composed, cross_attention, sequence_sums};
+use taper_ops::{
+    AttentionShape, AttentionSpec, Dropout, Products, Tape, composed, cross_attention,
+    sequence_sums,
+};
 
 const HEADS: usize = 2;
 /// Width of all heads together.
@@ -21,7 +24,7 @@ fn inputs(tokens: usize, longest: usize, rank: usize) -> [Var; 3] {
 
 fn to_sums(lengths: &[usize], rank: usize, dropout: Dropout) -> AttentionSpec {
     AttentionSpec {
-        heads: HEADS,
+        shape: AttentionShape::dividing(WIDTH, HEADS),
         query_lengths: lengths.into(),
         key_lengths: vec![rank; lengths.len()].into(),
         causal: false,

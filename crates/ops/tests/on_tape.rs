@@ -7,13 +7,13 @@ mod common;
 use candle_core::{D, DType, Device, Result, Tensor, Var};
 use common::{Fused, check, random, values};
 use taper_ops::{
-    Activation, AttentionSpec, Dropout, Gradients, LinearSpec, ParameterStore, Products, Tape,
-    composed,
+    Activation, AttentionShape, AttentionSpec, Dropout, Gradients, LinearSpec, ParameterStore,
+    Products, Tape, composed,
 };
 
 fn spec() -> AttentionSpec {
     AttentionSpec {
-        heads: 2,
+        shape: AttentionShape::with_heads(2, 3),
         query_lengths: [3, 2].into(),
         key_lengths: [3, 2].into(),
         causal: true,

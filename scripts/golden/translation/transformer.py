@@ -44,6 +44,21 @@ class Case:
     vocab_target: int = 37
     encoder_layers: int = 2
     decoder_layers: int = 2
+    norm_kind: str = "layer"
+    feed_forward: str = "plain"
+    biases: bool = True
+    embedding_norm: bool = False
+    output_bias: bool = False
+
+    def is_standard(self) -> bool:
+        """Whether torch.nn has the same stacks."""
+        return self.norm_kind == "layer" and self.feed_forward == "plain" and self.biases
+
+    def settings(self) -> dict:
+        """For the file; fields of blocks that came later are named where they are not the paper's."""
+        defaults = asdict(Case("", 0))
+        later = ["norm_kind", "feed_forward", "biases", "embedding_norm", "output_bias"]
+        return {key: value for key, value in asdict(self).items() if key not in later or value != defaults[key]}
 
 
 # The seeds of the ReLU cases keep every input of a ReLU away from its kink; see `check_kink`.
@@ -53,6 +68,17 @@ CASES = [
     # Stacks of unequal depth, so that a mix-up of the two cannot pass.
     Case("transformer-untied-gelu", seed=3, activation="gelu", tied="none", vocab_source=41, decoder_layers=1),
     Case("transformer-decoder-tied-swish", seed=4, norm="post", activation="swish", tied="decoder", vocab_source=41),
+    # What BART and Marian add: a norm of what is embedded, and a bias of the logits.
+    Case("transformer-embedding-norm-output-bias", seed=5, activation="gelu", embedding_norm=True, output_bias=True),
+    Case("transformer-rms-swiglu", seed=6, activation="swish", norm_kind="rms", feed_forward="gated", biases=False),
+    Case(
+        "transformer-norm-without-bias-geglu", seed=7, norm="post", activation="gelu", tied="decoder", vocab_source=41,
+        norm_kind="layer-without-bias", feed_forward="gated", embedding_norm=True,
+    ),
+    Case(
+        "transformer-rms-reglu", seed=8, norm="post", tied="none", vocab_source=41, decoder_layers=1,
+        norm_kind="rms", feed_forward="gated", output_bias=True,
+    ),
 ]
 
 
@@ -64,21 +90,31 @@ def sinusoids(length: int) -> Tensor:
     return torch.stack([angles.sin(), angles.cos()], dim=-1).reshape(length, MODEL_DIM).to(torch.float32)
 
 
-class FeedForward(nn.Module):
-    """Section 3.3: down(activation(up(x)))."""
+def norm(case: Case) -> nn.Module:
+    """Layer norm, or the root mean square alone (Zhang and Sennrich 2019)."""
+    if case.norm_kind == "rms":
+        return nn.RMSNorm(MODEL_DIM, eps=NORM_EPSILON)
+    return nn.LayerNorm(MODEL_DIM, eps=NORM_EPSILON, bias=case.norm_kind == "layer")
 
-    def __init__(self, activation: str):
+
+class FeedForward(nn.Module):
+    """Section 3.3: down(activation(up(x))); gated, the second half of up(x) is the gate of the first (Shazeer 2020)."""
+
+    def __init__(self, case: Case):
         super().__init__()
-        self.up = nn.Linear(MODEL_DIM, FEED_FORWARD_DIM)
-        self.down = nn.Linear(FEED_FORWARD_DIM, MODEL_DIM)
-        self.activation = ACTIVATIONS[activation]
+        self.gated = case.feed_forward == "gated"
+        inner = 2 * FEED_FORWARD_DIM if self.gated else FEED_FORWARD_DIM
+        self.up = nn.Linear(MODEL_DIM, inner, bias=case.biases)
+        self.down = nn.Linear(FEED_FORWARD_DIM, MODEL_DIM, bias=case.biases)
+        self.activation = ACTIVATIONS[case.activation]
         # The input of a ReLU nearest to its kink; see `check_kink`.
         self.nearest_zero = math.inf
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = self.up(x)
-        self.nearest_zero = min(self.nearest_zero, float(hidden.detach().abs().min()))
-        return self.down(self.activation(hidden))
+        value, gate = hidden.chunk(2, dim=-1) if self.gated else (1.0, hidden)
+        self.nearest_zero = min(self.nearest_zero, float(gate.detach().abs().min()))
+        return self.down(value * self.activation(gate))
 
 
 class Layer(nn.Module):
@@ -87,15 +123,15 @@ class Layer(nn.Module):
     def __init__(self, case: Case, cross: bool):
         super().__init__()
         self.pre = case.norm == "pre"
-        self.self_attention = nn.MultiheadAttention(MODEL_DIM, HEADS, batch_first=True)
-        self.self_attention_norm = nn.LayerNorm(MODEL_DIM, eps=NORM_EPSILON)
+        self.self_attention = nn.MultiheadAttention(MODEL_DIM, HEADS, batch_first=True, bias=case.biases)
+        self.self_attention_norm = norm(case)
         if cross:
-            self.cross_attention = nn.MultiheadAttention(MODEL_DIM, HEADS, batch_first=True)
-            self.cross_attention_norm = nn.LayerNorm(MODEL_DIM, eps=NORM_EPSILON)
-        self.feed_forward = FeedForward(case.activation)
-        self.feed_forward_norm = nn.LayerNorm(MODEL_DIM, eps=NORM_EPSILON)
+            self.cross_attention = nn.MultiheadAttention(MODEL_DIM, HEADS, batch_first=True, bias=case.biases)
+            self.cross_attention_norm = norm(case)
+        self.feed_forward = FeedForward(case)
+        self.feed_forward_norm = norm(case)
 
-    def residual(self, x: Tensor, norm: nn.LayerNorm, sublayer) -> Tensor:
+    def residual(self, x: Tensor, norm: nn.Module, sublayer) -> Tensor:
         """Pre-LN: x + f(norm(x)). Post-LN: norm(x + f(x))."""
         return x + sublayer(norm(x)) if self.pre else norm(x + sublayer(x))
 
@@ -122,7 +158,9 @@ class Stack(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(Layer(case, cross) for _ in range(layers))
         if case.norm == "pre":
-            self.final_norm = nn.LayerNorm(MODEL_DIM, eps=NORM_EPSILON)
+            self.final_norm = norm(case)
+        if case.embedding_norm:
+            self.embedding_norm = norm(case)
 
     def forward(self, x: Tensor, *masks: Tensor | None) -> Tensor:
         for layer in self.layers:
@@ -131,7 +169,7 @@ class Stack(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Embeddings, both stacks and the output projection, which never has a bias."""
+    """Embeddings, both stacks and the output projection."""
 
     def __init__(self, case: Case):
         super().__init__()
@@ -142,6 +180,8 @@ class Transformer(nn.Module):
             self.target_embedding = nn.Embedding(case.vocab_target, MODEL_DIM)
         if case.tied == "none":
             self.output = nn.Linear(MODEL_DIM, case.vocab_target, bias=False)
+        if case.output_bias:
+            self.output_bias = nn.Parameter(torch.zeros(case.vocab_target))
         self.tied = case.tied
         self.encoder = Stack(case, case.encoder_layers, cross=False)
         self.decoder = Stack(case, case.decoder_layers, cross=True)
@@ -150,7 +190,9 @@ class Transformer(nn.Module):
         """Section 3.4: embeddings times √D, plus positions."""
         embedding = self.embedding if self.tied == "all" else getattr(self, f"{which}_embedding")
         x = embedding(ids) * math.sqrt(MODEL_DIM)
-        return x + sinusoids(ids.shape[1]).to(x.dtype)
+        x = x + sinusoids(ids.shape[1]).to(x.dtype)
+        stack = self.encoder if which == "source" else self.decoder
+        return stack.embedding_norm(x) if hasattr(stack, "embedding_norm") else x
 
     def encode(self, source: Tensor) -> Tensor:
         return self.encoder(self.embed("source", source), source == PAD)
@@ -160,9 +202,8 @@ class Transformer(nn.Module):
         return self.decoder(self.embed("target", target), target == PAD, causal, memory, source == PAD)
 
     def project(self, states: Tensor) -> Tensor:
-        if self.tied == "none":
-            return self.output(states)
-        return F.linear(states, self.embedding.weight if self.tied == "all" else self.target_embedding.weight)
+        matrix = {"all": "embedding", "decoder": "target_embedding", "none": "output"}[self.tied]
+        return F.linear(states, getattr(self, matrix).weight, getattr(self, "output_bias", None))
 
 
 def fill(model: nn.Module, seed: int) -> None:
@@ -181,6 +222,8 @@ def fill(model: nn.Module, seed: int) -> None:
 
 def our_names(name: str, tensor: Tensor) -> dict[str, Tensor]:
     """The name that taper-model gives a parameter; cross-attention keeps its query projection apart."""
+    if name == "output_bias":
+        return {"output.bias": tensor}
     if "out_proj" in name:
         return {name.replace("out_proj", "out"): tensor}
     if "in_proj_" not in name:
@@ -258,6 +301,8 @@ def check_stacks(case: Case, model: Transformer, text: dict[str, list[list[int]]
         ]
         state = {}
         for name, tensor in ours.state_dict().items():
+            if name.startswith("embedding_norm"):  # `embed` has applied it
+                continue
             for old, new in renames:
                 name = name.replace(old, new)
             state[name] = tensor
@@ -289,7 +334,8 @@ def main() -> None:
     for case in CASES:
         text = sentences(case)
         model, results = run(case, text, torch.float64)
-        check_stacks(case, model, text)
+        if case.is_standard():
+            check_stacks(case, model, text)
         check_kink(case, model)
         _, single = run(case, text, torch.float32)
         errors = {name: relative_error(single[name], results[name]) for name in results}
@@ -304,7 +350,7 @@ def main() -> None:
             tensors[f"{key}_ids"] = torch.tensor([token for row in rows for token in row])
         tensors["source_lengths"] = torch.tensor([len(row) for row in text["source"]])
         tensors["target_lengths"] = torch.tensor([len(row) for row in text["target_in"]])
-        settings = asdict(case) | {
+        settings = case.settings() | {
             "model_dim": MODEL_DIM, "heads": HEADS, "feed_forward_dim": FEED_FORWARD_DIM,
             "norm_epsilon": NORM_EPSILON, "label_smoothing": LABEL_SMOOTHING,
         }

@@ -2,6 +2,7 @@
 
 mod architecture;
 mod attention;
+mod attention_shape;
 mod bounds;
 mod contrastive;
 mod embeddings;
@@ -215,7 +216,7 @@ pub struct ModelConfig {
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
     #[schemars(
         extend("x-names" = "layer_norm_eps layer_norm_epsilon norm_eps"),
-        extend("x-idle" = ["not-transformer"])
+        extend("x-idle" = ["no-norms"])
     )]
     pub norm_epsilon: f64,
     /// Encoding of positions.
@@ -258,6 +259,14 @@ pub struct ModelConfig {
         extend("x-idle" = ["no-text"])
     )]
     pub scale_embeddings: bool,
+    /// Whether embedded tokens are normalised before the first layer, as in BART (Lewis et al.
+    /// 2020) and mBART.
+    #[schemars(
+        extend("x-names" = "layernorm_embedding normalize_embedding"),
+        extend("x-weights" = ["other-part"]),
+        extend("x-idle" = ["no-text", "norm-in-any-case"])
+    )]
+    pub embedding_norm: bool,
     /// Whether linear layers have biases.
     #[schemars(extend("x-names" = "bias use_bias use_biases"))]
     pub biases: bool,
@@ -268,6 +277,13 @@ pub struct ModelConfig {
         extend("x-idle" = ["not-transformer"])
     )]
     pub attention_biases: bool,
+    /// Whether the projection to the vocabulary has a bias for each token, as in Marian and mBART.
+    #[schemars(
+        extend("x-names" = "final_logits_bias logits_bias output_projection_bias"),
+        extend("x-weights" = ["other-part"]),
+        extend("x-idle" = ["numbers-predicted", "bias-in-any-case", "classifier", "texts-only-read"])
+    )]
+    pub output_bias: bool,
     /// Dropout on the sum of embedding and position.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     #[schemars(
@@ -346,8 +362,10 @@ impl Default for ModelConfig {
             pooling: Pooling::default(),
             tied: Tied::default(),
             scale_embeddings: true,
+            embedding_norm: false,
             biases: true,
             attention_biases: true,
+            output_bias: false,
             embedding_dropout: 0.1,
             attention_dropout: 0.1,
             feed_forward_dropout: 0.1,
@@ -467,14 +485,13 @@ impl ModelConfig {
                 self.heads, self.d_model
             ));
         }
-        let head = self.d_model / self.heads;
+        let head = self.attention_shape().head_width;
         if self.positions == Positions::Rotary && !head.is_multiple_of(2) {
             return refuse(format!(
                 "model.positions = \"rotary\" needs an even width of a head, and model.d_model / \
                  model.heads is {head}"
             ));
         }
-        bounds::number("model.norm_epsilon", self.norm_epsilon, bounds::EPSILONS)?;
         self.experts.validate()?;
         self.rotary.validate()?;
         for (name, causal, layers) in [
@@ -498,6 +515,7 @@ impl ModelConfig {
         ] {
             bounds::size(key, value, bounds)?;
         }
+        bounds::number("model.norm_epsilon", self.norm_epsilon, bounds::EPSILONS)?;
         if self.architecture != Architecture::Recurrent
             && matches!(self.positions, Positions::Sinusoidal | Positions::SinusoidalHalves)
             && !self.d_model.is_multiple_of(2)

@@ -1,19 +1,57 @@
 //! Token embeddings with added positions.
 
+use super::head::picked;
 use super::positions::{Added, to_compute};
-use super::weight::Weight;
+use super::weight::{LayerNorm, Weight};
 use crate::cost::PartCost;
 use crate::{Builder, ModelConfig, Pass, Sequences};
 use candle_core::{DType, Result, Tensor};
 use std::sync::Arc;
-use taper_ops::EmbeddingSpec;
 use taper_ops::rng::name_key;
+use taper_ops::{Dropout, EmbeddingSpec};
 
-/// Computes `dropout(table[token] · √d_model + position)` (Vaswani et al. 2017, section 3.4).
+/// Computes `dropout(norm(x))` of embedded tokens (Devlin et al. 2019, section 3).
+#[derive(Debug, Clone)]
+pub(crate) struct EmbeddingNorm {
+    norm: LayerNorm,
+    dropout: f64,
+    site: u64,
+}
+
+impl EmbeddingNorm {
+    /// The norm is called `{stack}.embedding_norm`.
+    pub(crate) fn new(build: &mut Builder, stack: &str, config: &ModelConfig) -> Result<Self> {
+        let name = format!("{stack}.embedding_norm");
+        Ok(Self {
+            norm: LayerNorm::new(build, &name, config.d_model, config.norm_epsilon)?,
+            dropout: config.embedding_dropout,
+            site: name_key(&name),
+        })
+    }
+
+    /// Cost of the norm, whose input and result are kept.
+    pub(crate) fn cost(config: &ModelConfig) -> PartCost {
+        LayerNorm::cost(config).keeping(2 * config.d_model)
+    }
+
+    /// Runs over embedded tokens: `(N, D)` → `(N, D)`.
+    pub(crate) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let x = self.norm.forward(x, pass)?;
+        let dropout = pass.dropout(self.dropout, self.site);
+        match dropout.is_active() {
+            true => picked(&x, (0..x.dim(0)? as u32).collect(), dropout, pass),
+            false => Ok(x),
+        }
+    }
+}
+
+/// Computes `dropout(table[token] · √d_model + position)` (Vaswani et al. 2017, section 3.4), with
+/// `embedding_norm` normalised before the dropout.
 #[derive(Debug, Clone)]
 pub(crate) struct TokenEmbedding {
     table: Weight,
     positions: Added,
+    norm: Option<EmbeddingNorm>,
     scale: f64,
     dropout: f64,
     site: u64,
@@ -29,9 +67,15 @@ impl TokenEmbedding {
         table: Weight,
         config: &ModelConfig,
     ) -> Result<Self> {
+        let positions = Added::new(build, &format!("{stack}.positions"), config)?;
+        let norm = match config.embedding_norm {
+            true => Some(EmbeddingNorm::new(build, stack, config)?),
+            false => None,
+        };
         Ok(Self {
             table,
-            positions: Added::new(build, &format!("{stack}.positions"), config)?,
+            positions,
+            norm,
             scale: if config.scale_embeddings { (config.d_model as f64).sqrt() } else { 1.0 },
             dropout: config.embedding_dropout,
             site: name_key(&format!("{stack}.embedding")),
@@ -39,10 +83,14 @@ impl TokenEmbedding {
         })
     }
 
-    /// Cost of the positions and of the embedded tokens. The model counts the table, which may be
+    /// Cost of the positions, the norm and the embedded tokens. The model counts the table, which may be
     /// shared.
     pub(crate) fn cost(config: &ModelConfig) -> PartCost {
-        Added::cost(config).keeping(config.d_model)
+        let norm = match config.embedding_norm {
+            true => EmbeddingNorm::cost(config),
+            false => PartCost::default(),
+        };
+        Added::cost(config).keeping(config.d_model) + norm
     }
 
     /// Embeds whole sequences.
@@ -72,11 +120,16 @@ impl TokenEmbedding {
     ) -> Result<Tensor> {
         let table = self.table.get(pass);
         let positions = self.positions.table(longest, pass, table.device())?;
-        let dropout = pass.dropout(self.dropout, self.site);
+        let dropout = match &self.norm {
+            Some(_) => Dropout::none(),
+            None => pass.dropout(self.dropout, self.site),
+        };
         let spec = EmbeddingSpec { ids, positions: at, scale: self.scale, dropout };
-        to_compute(
-            taper_ops::embedding(pass.tape(), table, positions.as_ref(), &spec)?,
-            self.activations,
-        )
+        let x = taper_ops::embedding(pass.tape(), table, positions.as_ref(), &spec)?;
+        let x = to_compute(x, self.activations)?;
+        match &self.norm {
+            Some(norm) => norm.forward(&x, pass),
+            None => Ok(x),
+        }
     }
 }

@@ -94,7 +94,7 @@ impl Guide {
     /// Adds the loss of the attention of `query` to the keys.
     ///
     /// # Shapes
-    /// `query (N, D)`, `key_value (M, 2·D)`.
+    /// `query (N, Q)`, `key_value (M, 2·K)`.
     pub(crate) fn add_loss(
         &self,
         query: &Tensor,
@@ -102,13 +102,15 @@ impl Guide {
         spec: &AttentionSpec,
         pass: &Pass,
     ) -> Result<()> {
-        let width = query.dim(1)? / spec.heads;
+        let (width, key_head) = (spec.shape.head_width, spec.shape.key_value_head(self.head));
         // Attention of one head, before dropout.
-        let spec = AttentionSpec { heads: 1, dropout: Dropout::none(), ..spec.clone() };
+        let shape = spec.shape.single_head();
+        let spec = AttentionSpec { shape, dropout: Dropout::none(), ..spec.clone() };
         let inputs = [query, key_value];
         let loss = composed::on_tape(pass.tape(), "guided alignment", &inputs, |inputs| {
-            let of_head = |x: &Tensor| x.narrow(1, self.head * width, width)?.contiguous();
-            let (query, key) = (of_head(&inputs[0])?, of_head(&inputs[1])?); // (N, Dh), (M, Dh)
+            let of_head = |x: &Tensor, head| x.narrow(1, head * width, width)?.contiguous();
+            let query = of_head(&inputs[0], self.head)?; // (N, Dh)
+            let key = of_head(&inputs[1], key_head)?; // (M, Dh)
             let logarithms = composed::attention_log_weights(&query, &key, None, &spec)?;
             let wanted = self.wanted.to_device(logarithms.device())?;
             logarithms.mul(&wanted.to_dtype(logarithms.dtype())?)?.sum_all()

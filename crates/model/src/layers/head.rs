@@ -1,43 +1,54 @@
 //! The output projection, and the loss of its logits.
 
 use super::positions::to_compute;
-use super::weight::Weight;
+use super::weight::{Linear, Weight};
 use crate::cost::PartCost;
 use crate::{Batch, Builder, LossOutput, ModelConfig, ModelError, Objective, Pass, Routing};
 use candle_core::{DType, Device, Result, Tensor};
 use std::sync::Arc;
 use taper_ops::rng::name_key;
-use taper_ops::{CrossEntropySpec, Dropout, EmbeddingSpec, LossSums, Products, composed};
+use taper_ops::{CrossEntropySpec, Dropout, EmbeddingSpec, LossSums, composed};
 
-/// Projects hidden rows to the classes of a vocabulary.
+/// Projects rows to classes, such as the tokens of a vocabulary; each class may have a bias.
 #[derive(Debug, Clone)]
-pub(crate) struct Head {
-    weight: Weight,
-    products: Products,
-}
+pub(crate) struct Head(Linear);
 
 impl Head {
-    /// `weight (V, D)` may be an embedding's (Press and Wolf 2017).
-    pub(crate) fn new(weight: Weight, products: Products) -> Self {
-        Self { weight, products }
+    /// `weight (C, D)` for `classes` classes may be an embedding's (Press and Wolf 2017); the bias
+    /// is called `{name}.bias`.
+    pub(crate) fn new(
+        build: &mut Builder,
+        name: &str,
+        (weight, classes): (Weight, usize),
+        has_bias: bool,
+    ) -> Result<Self> {
+        let bias = match has_bias {
+            true => Some(build.constant(&format!("{name}.bias"), &[classes], 0.0)?),
+            false => None,
+        };
+        Ok(Self(Linear::from_parts(weight, bias, build.products)))
     }
 
-    /// Cost of the product, without its matrix, which may be shared. Logits are not kept: the loss
-    /// is computed some rows at a time. Its gradient by the hidden rows is kept, and on a GPU also
-    /// Candle's results.
-    pub(crate) fn cost(config: &ModelConfig, classes: usize, device: &Device) -> PartCost {
+    /// Cost of the product and of the biases, without the matrix, which may be shared. Logits are
+    /// not kept: the loss is computed some rows at a time. Its gradient by the hidden rows is kept,
+    /// and on a GPU also Candle's results.
+    pub(crate) fn cost(
+        config: &ModelConfig,
+        classes: usize,
+        has_bias: bool,
+        device: &Device,
+    ) -> PartCost {
         let kept = if device.is_cpu() { 1.0 } else { 4.0 } * config.d_model as f64;
         let product = PartCost::linear(config.d_model, classes, false);
-        PartCost { parameters: 0.0, kept, ..product }
+        PartCost { parameters: if has_bias { classes as f64 } else { 0.0 }, kept, ..product }
     }
 
     /// Computes the logits, in f32.
     ///
     /// # Shapes
-    /// `(N, D)` → `(N, V)`.
-    pub(crate) fn logits(&self, hidden: &Tensor, pass: &Pass) -> Result<Tensor> {
-        let spec = taper_ops::LinearSpec { products: self.products, ..Default::default() };
-        to_compute(self.weight.apply(hidden, None, None, &spec, pass)?, DType::F32)
+    /// `(R, D)` → `(R, C)`.
+    pub(crate) fn logits(&self, rows: &Tensor, pass: &Pass) -> Result<Tensor> {
+        to_compute(self.0.forward(rows, pass)?, DType::F32)
     }
 
     /// Computes `scale · Σ` of the objective over the predicted rows of `batch`.
@@ -53,8 +64,39 @@ impl Head {
         pass: &Pass,
     ) -> Result<LossOutput> {
         let asked = asked_rows(hidden, batch, pass)?; // (A, D)
-        let spec = spec(objective, scale, self.products);
-        loss_of_rows(&asked, self.weight.get(pass), &batch.answers, &spec, pass)
+        self.loss_of_rows(&asked, &batch.answers, objective, scale, pass)
+    }
+
+    /// Computes `scale · Σ` of the objective over all rows.
+    ///
+    /// Biases are passed as an additional column of the matrix, and each row gets an additional 1.
+    /// So the loss, which never holds all logits, needs no case for biases.
+    ///
+    /// # Shapes
+    /// `(R, D)`, R answers → scalar.
+    pub(crate) fn loss_of_rows(
+        &self,
+        rows: &Tensor,
+        answers: &[u32],
+        objective: &Objective,
+        scale: f64,
+        pass: &Pass,
+    ) -> Result<LossOutput> {
+        let Objective { label_smoothing: smoothing, r_drop, .. } = *objective;
+        let spec = CrossEntropySpec { smoothing, r_drop, scale, products: self.0.products() };
+        let weight = self.0.weight().get(pass);
+        let Some(bias) = self.0.bias() else {
+            return loss_of_rows(rows, weight, answers, &spec, pass);
+        };
+        let matrix = [weight, bias.get(pass)];
+        let weight = composed::on_tape(pass.tape(), "bias column", &matrix, |inputs| {
+            Tensor::cat(&[&inputs[0], &inputs[1].unsqueeze(1)?], 1) // (C, D + 1)
+        })?;
+        let rows = composed::on_tape(pass.tape(), "ones", &[rows], |inputs| {
+            let ones = Tensor::ones((inputs[0].dim(0)?, 1), inputs[0].dtype(), inputs[0].device())?;
+            Tensor::cat(&[&inputs[0], &ones], 1) // (R, D + 1)
+        })?;
+        loss_of_rows(&rows, &weight, answers, &spec, pass)
     }
 }
 
@@ -87,11 +129,6 @@ pub(crate) fn last_rows(lengths: &[usize]) -> Arc<[u32]> {
     lengths.iter().map(row).collect()
 }
 
-fn spec(objective: &Objective, scale: f64, products: Products) -> CrossEntropySpec {
-    let Objective { label_smoothing: smoothing, r_drop, .. } = *objective;
-    CrossEntropySpec { smoothing, r_drop, scale, products }
-}
-
 /// Computes `scale · Σ` of the objective over rows `(A, D)`, with a matrix `(V, D)`.
 pub(crate) fn loss_of_rows(
     rows: &Tensor,
@@ -115,86 +152,11 @@ pub(crate) fn loss_of_rows(
     })
 }
 
-/// Projects rows to classes, each with a bias: for masked language models and classifiers.
-#[derive(Debug, Clone)]
-pub(crate) struct BiasedHead {
-    weight: Weight,
-    bias: Weight,
-    products: Products,
-}
-
-impl BiasedHead {
-    /// `weight (C, D)` may be an embedding's; the bias is called `{name}.bias`.
-    pub(crate) fn new(
-        build: &mut Builder,
-        name: &str,
-        weight: Weight,
-        classes: usize,
-    ) -> Result<Self> {
-        let bias = build.constant(&format!("{name}.bias"), &[classes], 0.0)?;
-        Ok(Self { weight, bias, products: build.products })
-    }
-
-    /// Cost of the product for `share` of the tokens, and of the biases, without the matrix, which
-    /// may be shared.
-    pub(crate) fn cost(
-        config: &ModelConfig,
-        classes: usize,
-        share: f64,
-        device: &Device,
-    ) -> PartCost {
-        let head = Head::cost(config, classes, device);
-        PartCost {
-            parameters: classes as f64,
-            flops: share * head.flops,
-            kept: share * head.kept,
-            ..head
-        }
-    }
-
-    /// Computes the logits, in f32.
-    ///
-    /// # Shapes
-    /// `(R, D)` → `(R, C)`.
-    pub(crate) fn logits(&self, rows: &Tensor, pass: &Pass) -> Result<Tensor> {
-        let spec = taper_ops::LinearSpec { products: self.products, ..Default::default() };
-        let bias = Some(self.bias.get(pass));
-        to_compute(self.weight.apply(rows, bias, None, &spec, pass)?, DType::F32)
-    }
-
-    /// Computes `scale · Σ` of the objective over all rows.
-    ///
-    /// The biases are passed as an additional column of the matrix, and each row gets an additional
-    /// 1. So the loss, which never holds all logits, needs no case for biases.
-    ///
-    /// # Shapes
-    /// `(R, D)`, R answers → scalar.
-    pub(crate) fn loss(
-        &self,
-        rows: &Tensor,
-        answers: &[u32],
-        objective: &Objective,
-        scale: f64,
-        pass: &Pass,
-    ) -> Result<LossOutput> {
-        let weight = self.weight.get(pass);
-        let matrix = [weight, self.bias.get(pass)];
-        let weight = composed::on_tape(pass.tape(), "bias column", &matrix, |inputs| {
-            Tensor::cat(&[&inputs[0], &inputs[1].unsqueeze(1)?], 1) // (C, D + 1)
-        })?;
-        let rows = composed::on_tape(pass.tape(), "ones", &[rows], |inputs| {
-            let ones = Tensor::ones((inputs[0].dim(0)?, 1), inputs[0].dtype(), inputs[0].device())?;
-            Tensor::cat(&[&inputs[0], &ones], 1) // (R, D + 1)
-        })?;
-        loss_of_rows(&rows, &weight, answers, &spec(objective, scale, self.products), pass)
-    }
-}
-
-/// Classes from the states of whole texts or of tokens: dropout, and a [`BiasedHead`] with a matrix
-/// of its own.
+/// Classes from the states of whole texts or of tokens: dropout, and a [`Head`] with biases and a
+/// matrix of its own.
 #[derive(Debug, Clone)]
 pub(crate) struct ClassHead {
-    head: BiasedHead,
+    head: Head,
     dropout: f64,
     site: u64,
 }
@@ -217,7 +179,7 @@ impl ClassHead {
             )));
         }
         let weight = build.matrix(&format!("{name}.weight"), classes, config.d_model, 1)?;
-        let head = BiasedHead::new(build, name, weight, classes)?;
+        let head = Head::new(build, name, (weight, classes), true)?;
         Ok(Self { head, dropout: config.residual_dropout, site: name_key(name) })
     }
 
@@ -247,6 +209,6 @@ impl ClassHead {
         pass: &Pass,
     ) -> Result<LossOutput> {
         let rows = self.picked(states, rows, pass)?;
-        self.head.loss(&rows, answers, objective, scale, pass)
+        self.head.loss_of_rows(&rows, answers, objective, scale, pass)
     }
 }

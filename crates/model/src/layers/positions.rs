@@ -179,7 +179,9 @@ impl Relative {
         causal: bool,
     ) -> Result<Self> {
         Ok(match config.positions {
-            Positions::Rotary => Self::Rotary(config.rotary.turns(config.d_model / config.heads)),
+            Positions::Rotary => {
+                Self::Rotary(config.rotary.turns(config.attention_shape().head_width))
+            }
             Positions::Alibi => Self::Alibi(alibi_slopes(config.heads).into()),
             Positions::T5 => Self::Bias {
                 table: build.embedding(

@@ -77,6 +77,17 @@ impl Linear {
         Self::with(build, name, weight, outputs)
     }
 
+    /// Makes a layer of several matrices, each drawn as it would be by itself.
+    pub(crate) fn fused(
+        build: &mut Builder,
+        name: &str,
+        inputs: usize,
+        outputs: &[usize],
+    ) -> Result<Self> {
+        let weight = build.matrices(&format!("{name}.weight"), inputs, outputs)?;
+        Self::with(build, name, weight, outputs.iter().sum())
+    }
+
     /// Makes a layer with normally distributed weights of this deviation; otherwise as
     /// [`Linear::new`].
     pub(crate) fn normal(
@@ -113,9 +124,18 @@ impl Linear {
     }
 
     /// The matrix.
-    #[cfg(test)]
     pub(crate) fn weight(&self) -> &Weight {
         &self.weight
+    }
+
+    /// The bias.
+    pub(crate) fn bias(&self) -> Option<&Weight> {
+        self.bias.as_ref()
+    }
+
+    /// Rounding of the operands of its products.
+    pub(crate) fn products(&self) -> Products {
+        self.products
     }
 
     pub(crate) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {

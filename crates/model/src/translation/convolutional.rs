@@ -15,7 +15,7 @@ use crate::{Builder, ModelConfig, Pass, Sequences};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 use taper_ops::rng::name_key;
-use taper_ops::{AttentionSpec, Dropout, Products, VisibleKeys, composed};
+use taper_ops::{AttentionShape, AttentionSpec, Dropout, Products, VisibleKeys, composed};
 
 /// An encoder and a decoder of gated convolutions.
 #[derive(Debug)]
@@ -109,9 +109,14 @@ impl ConvolutionalLayers {
         half(&half(state, &context, ROOT, pass)?, x, ROOT, pass)
     }
 
-    fn spec(&self, queries: &Arc<[usize]>, keys: &Arc<[usize]>, dropout: Dropout) -> AttentionSpec {
+    fn spec(
+        &self,
+        width: usize,
+        [queries, keys]: [&Arc<[usize]>; 2],
+        dropout: Dropout,
+    ) -> AttentionSpec {
         AttentionSpec {
-            heads: 1,
+            shape: AttentionShape::with_heads(1, width),
             query_lengths: queries.clone(),
             key_lengths: keys.clone(),
             causal: false,
@@ -182,7 +187,7 @@ impl EncoderDecoder for ConvolutionalLayers {
             let attend = |query: &Tensor| {
                 let (name, key_value) = (attention_name(number), &encoded.hidden);
                 let dropout = pass.dropout(self.attention_dropout, name_key(&name));
-                let spec = self.spec(&lengths, &encoded.lengths, dropout);
+                let spec = self.spec(query.dim(1)?, [&lengths, &encoded.lengths], dropout);
                 if pass.records_attention(&name) {
                     let keys = key_value.narrow(1, 0, query.dim(1)?)?;
                     let weights = composed::attention_weights(query, &keys, None, &spec)?;
@@ -225,7 +230,8 @@ impl EncoderDecoder for ConvolutionalLayers {
             past.running = Some(next);
             let attend = |query: &Tensor| {
                 let seen = VisibleKeys::Source { key_value, rows: sources };
-                let contexts = taper_ops::decoding_attention(query, seen, 1)?;
+                let shape = AttentionShape::with_heads(1, query.dim(1)?);
+                let contexts = taper_ops::decoding_attention(query, seen, shape)?;
                 scaled_contexts(&contexts, sources.iter().map(|range| (1, range.len())), pass)
             };
             x = Self::behind(layer, &state, (&x, &target), attend, pass)?;

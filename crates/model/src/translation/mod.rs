@@ -165,7 +165,7 @@ impl TranslationModel {
         };
         let target_embedding = TokenEmbedding::new(build, "decoder", target_table, config)?;
         let layers = encoder_decoder::layers(build, config)?;
-        let output = Head::new(output, build.products);
+        let output = Head::new(build, "output", (output, vocab_target), config.output_bias)?;
         Ok(Self {
             config: config.clone(),
             core: builder.finish(width),
@@ -205,7 +205,7 @@ impl TranslationModel {
             SourceKind::Images(shape) => ("image", PatchEmbedding::cost(config, shape)),
         };
         let target_tables = if tied == Tied::None { 2 } else { 1 };
-        let head = Head::cost(config, vocab_target, device);
+        let head = Head::cost(config, vocab_target, config.output_bias, device);
         Cost::from_streams([
             (name, of_embedding + of_source),
             ("target", table(vocab_target) * target_tables + embedding + of_target + head),

@@ -20,7 +20,7 @@ use candle_core::{Result, Tensor};
 use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::rng::name_key;
-use taper_ops::{Activation, AttentionSpec, Dropout, Products, VisibleKeys};
+use taper_ops::{Activation, AttentionShape, AttentionSpec, Dropout, Products, VisibleKeys};
 
 /// An encoder and a decoder of recurrent layers.
 #[derive(Debug)]
@@ -300,7 +300,7 @@ impl EncoderDecoder for RecurrentLayers {
         let from = From { initial: &initial, of_sources: &of_sources, ranges: &ranges };
         let attend = |query: &Tensor, key_value: &Tensor| {
             let spec = AttentionSpec {
-                heads: 1,
+                shape: AttentionShape::with_heads(1, query.dim(1)?),
                 query_lengths: lengths.clone(),
                 key_lengths: encoded.lengths.clone(),
                 causal: false,
@@ -340,7 +340,7 @@ impl EncoderDecoder for RecurrentLayers {
         let from = From { initial: &initial, of_sources: &state.of_sources, ranges: &ranges };
         let attend = |query: &Tensor, key_value: &Tensor| {
             let seen = VisibleKeys::Source { key_value, rows: &ranges };
-            taper_ops::decoding_attention(query, seen, 1)
+            taper_ops::decoding_attention(query, seen, AttentionShape::with_heads(1, query.dim(1)?))
         };
         let (hidden, states) = self.run(x, &lengths, &from, attend, pass)?;
         for (past, state) in state.layers.iter_mut().zip(states) {

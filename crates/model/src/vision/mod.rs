@@ -17,7 +17,7 @@ use crate::layers::block::Block;
 use crate::layers::encoders::convolutional::{Convolutions, last_width};
 use crate::layers::encoders::text::first_rows;
 use crate::layers::encoders::vision::{VisionEncoder, validate};
-use crate::layers::head::BiasedHead;
+use crate::layers::head::Head;
 use crate::layers::stack::StackKind;
 use crate::{
     AttentionRecord, Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass,
@@ -37,7 +37,7 @@ pub struct ImageClassifier {
     core: ModelCore,
     classes: usize,
     encoder: Encoder,
-    head: BiasedHead,
+    head: Head,
 }
 
 /// Encoder of the images.
@@ -88,7 +88,7 @@ impl ImageClassifier {
             }
         };
         let weight = build.matrix("classes.weight", classes, head_width(config, shape), 1)?;
-        let head = BiasedHead::new(build, "classes", weight, classes)?;
+        let head = Head::new(build, "classes", (weight, classes), true)?;
         let (config, shape) = (config.clone(), shape.clone());
         let core = builder.finish(config.d_model);
         Ok(Self { config, shape, core, classes, encoder, head })
@@ -213,6 +213,6 @@ impl Model for ImageClassifier {
             ));
         }
         let pooled = self.pooled(images, pass)?;
-        Ok(self.head.loss(&pooled, &batch.answers, objective, scale, pass)?)
+        Ok(self.head.loss_of_rows(&pooled, &batch.answers, objective, scale, pass)?)
     }
 }

@@ -3,7 +3,7 @@
 use candle_core::{DType, Device, Tensor};
 use taper_model::{Builder, DecodeState, Inference, ModelError, Sequences, Transformer};
 
-use super::{SOURCES, TARGETS, TestResult, every, full_logits, largest_difference, others};
+use super::{SOURCES, TARGETS, TestResult, blocks, every, full_logits, largest_difference, others};
 
 /// Logits of all rows.
 fn step(
@@ -56,12 +56,14 @@ fn selected_rows_carry_their_past() -> TestResult {
     })
 }
 
-/// Rounded weights decode in int8 as in f32, except for the rounding of activations.
+/// Rounded weights decode in int8 as in f32, except for the rounding of activations; so do bf16
+/// products, with the rounding of both.
 #[test]
-fn each_architecture_decodes_in_int8() -> TestResult {
-    for (config, name) in others() {
-        let mut model =
-            Transformer::new(&config, 19, 19, Builder::seeded(7, &Device::Cpu, DType::F32))?;
+fn each_architecture_decodes_in_int8_and_bf16() -> TestResult {
+    for (config, name) in others().into_iter().chain(blocks()) {
+        let made =
+            |dtype| Transformer::new(&config, 19, 19, Builder::seeded(7, &Device::Cpu, dtype));
+        let mut model = made(DType::F32)?;
         let logits = |model: &Transformer| -> Result<Tensor, ModelError> {
             let inference = model.inference();
             let mut state = inference.start(&Sequences::pack(&SOURCES))?;
@@ -69,6 +71,8 @@ fn each_architecture_decodes_in_int8() -> TestResult {
             step(&inference, &mut state, &[12, 5, 16])
         };
         let exact = logits(&model)?;
+        let error = largest_difference(&logits(&made(DType::BF16)?)?, &exact);
+        assert!(error < 0.2, "{name}: {error} in bf16");
         model.round_to_int8()?;
         let error = largest_difference(&logits(&model)?, &exact);
         assert!(error > 0.0 && error < 0.2, "{name}: {error}");

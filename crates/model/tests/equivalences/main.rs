@@ -43,12 +43,19 @@ fn every(check: impl Fn(&Transformer, &str) -> TestResult) -> TestResult {
             check(&model(norm, positions), &format!("{norm:?} {positions:?}"))?;
         }
     }
-    for (config, name) in others() {
+    for (config, name) in others().into_iter().chain(blocks()) {
         let model =
             Transformer::new(&config, 19, 19, Builder::seeded(7, &Device::Cpu, DType::F32))?;
         check(&model, &name)?;
     }
     Ok(())
+}
+
+/// Transformers of other blocks than those of 2017.
+fn blocks() -> Vec<(ModelConfig, String)> {
+    let base = config(NormPlacement::Pre, Positions::Sinusoidal);
+    let of_bart = ModelConfig { embedding_norm: true, output_bias: true, ..base };
+    vec![(of_bart, "embedding norm and output bias".to_owned())]
 }
 
 /// All architectures but the Transformer, in each of their kinds.

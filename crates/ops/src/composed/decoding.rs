@@ -4,7 +4,7 @@ use super::attention::HIDDEN;
 use super::recent::Recent;
 use super::{CountedProduct, wide};
 use crate::device::check_count;
-use crate::spec::{Sight, Sparse, VisibleKeys};
+use crate::spec::{AttentionShape, Sight, Sparse, VisibleKeys};
 use candle_core::{D, DType, Device, Result, Tensor};
 use std::sync::Arc;
 
@@ -19,27 +19,37 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// When the shapes disagree.
-pub fn decoding_attention(query: &Tensor, seen: VisibleKeys<'_>, heads: usize) -> Result<Tensor> {
-    let (queries, width) = query.dims2()?;
-    let (head, device) = (width / heads, query.device());
+pub fn decoding_attention(
+    query: &Tensor,
+    seen: VisibleKeys<'_>,
+    shape: AttentionShape,
+) -> Result<Tensor> {
+    let (queries, device) = (query.dim(0)?, query.device());
+    let AttentionShape { heads, key_value_heads, head_width: head, scale } = shape;
     let lengths: Vec<usize> = (0..queries).map(|query| seen.keys(query)).collect();
     let longest = lengths.iter().copied().max().unwrap_or(0);
     if longest == 0 {
         return query.zeros_like();
     }
-    check_count(device, "keys and values of attention", 2 * width * queries * longest)?;
+    check_count(
+        device,
+        "keys and values of attention",
+        2 * shape.key_value_width() * queries * longest,
+    )?;
     let (all, index) = places(seen, &lengths, longest)?;
     static INDICES: Recent<Vec<u32>> = Recent::new();
     let index = INDICES.get(index.clone(), device, || {
         let count = index.len();
         Tensor::from_vec(index, count, device)
     })?;
-    let gathered = all.index_select(&index, 0)?.reshape((queries, longest, 2, heads, head))?;
-    let part = |part: usize| gathered.narrow(2, part, 1)?.squeeze(2); // (R, T, H, Dh)
-    let keys = part(0)?.permute((0, 2, 3, 1))?.contiguous()?; // (R, H, Dh, T)
-    let values = part(1)?.transpose(1, 2)?.contiguous()?; // (R, H, T, Dh)
-    let query = query.contiguous()?.reshape((queries, heads, 1, head))?;
-    let mut scores = wide(&(query * (head as f64).powf(-0.5))?.times(&keys)?)?; // (R, H, 1, T)
+    let gathered =
+        all.index_select(&index, 0)?.reshape((queries, longest, 2, key_value_heads, head))?;
+    let part = |part: usize| gathered.narrow(2, part, 1)?.squeeze(2); // (R, T, K, Dh)
+    let keys = part(0)?.permute((0, 2, 3, 1))?.contiguous()?; // (R, K, Dh, T)
+    let values = part(1)?.transpose(1, 2)?.contiguous()?; // (R, K, T, Dh)
+    let query = query.contiguous()?.reshape((queries, key_value_heads, shape.group(), head))?;
+    let scores = wide(&(query * scale)?.times(&keys)?)?; // (R, K, G, T)
+    let mut scores = scores.reshape((queries, heads, 1, longest))?;
     if let Some(mask) = mask(seen, lengths.clone(), heads, scores.dtype(), device)? {
         scores = scores.broadcast_add(&mask)?;
     }
@@ -55,8 +65,10 @@ pub fn decoding_attention(query: &Tensor, seen: VisibleKeys<'_>, heads: usize) -
     }
     let exponents = scores.broadcast_sub(&scores.detach().max_keepdim(D::Minus1)?)?.exp()?;
     let weights = exponents.broadcast_div(&exponents.sum_keepdim(D::Minus1)?)?;
-    let out = weights.to_dtype(values.dtype())?.times(&values)?; // (R, H, 1, Dh)
-    let out = out.reshape((queries, width))?;
+    let weights = weights.to_dtype(values.dtype())?;
+    let weights = weights.reshape((queries, key_value_heads, shape.group(), longest))?;
+    let out = weights.times(&values)?; // (R, K, G, Dh)
+    let out = out.reshape((queries, shape.query_width()))?;
     if lengths.contains(&0) {
         let sees: Vec<f64> = lengths.iter().map(|&length| f64::from(length > 0)).collect();
         return out.broadcast_mul(&host_tensor(sees, &[queries, 1], out.dtype(), device)?);

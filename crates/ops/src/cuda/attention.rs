@@ -6,7 +6,7 @@ use super::launch::{
 };
 use super::softmax::{self, Softmax};
 use crate::composed::CountedProduct;
-use crate::spec::Dropout;
+use crate::spec::{AttentionShape, Dropout};
 use candle_core::backend::BackendStorage;
 use candle_core::{
     CpuStorage, CudaDevice, CudaStorage, CustomOp1, CustomOp2, DType, Layout, Result, Shape,
@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 /// Data for the attention of a batch.
 #[derive(Debug, Clone)]
 pub(crate) struct Sequences {
-    pub(crate) heads: usize,
+    pub(crate) shape: AttentionShape,
     /// Lengths of the longest queries and keys.
     pub(crate) longest: [usize; 2],
     /// Numbers of packed rows of queries and keys.
@@ -33,7 +33,7 @@ pub(crate) struct Sequences {
 /// See [`crate::composed::self_attention`]; without a bias, and `None` for types without a kernel.
 ///
 /// # Shapes
-/// `qkv (N, 3D)` → `(N, D)`.
+/// `qkv (N, Q + 2·K)` → `(N, Q)`.
 pub(crate) fn self_attention(qkv: &Tensor, sequences: Sequences) -> Option<Result<Tensor>> {
     let computed = || qkv.contiguous()?.apply_op1(Attention::new(sequences, qkv.dtype())?);
     computes(qkv.dtype()).then(computed)
@@ -42,7 +42,7 @@ pub(crate) fn self_attention(qkv: &Tensor, sequences: Sequences) -> Option<Resul
 /// See [`crate::composed::cross_attention`]; without a bias, and `None` for types without a kernel.
 ///
 /// # Shapes
-/// `query (N, D)`, `key_value (M, 2D)` → `(N, D)`.
+/// `query (N, Q)`, `key_value (M, 2·K)` → `(N, Q)`.
 pub(crate) fn cross_attention(
     query: &Tensor,
     key_value: &Tensor,
@@ -62,8 +62,8 @@ struct Attention {
     kept: OnceLock<SavedTensors>,
 }
 
-/// Queries (scaled), keys and values, `(B, H, T, Dh)` each; scores, and weights after dropout,
-/// `(B, H, Tq, Tk)` each.
+/// Queries (scaled), `(B, H, Tq, Dh)`; keys and values, `(B, K, Tk, Dh)` each; scores, and weights
+/// after dropout, `(B, H, Tq, Tk)` each.
 struct SavedTensors {
     query: Tensor,
     key: Tensor,
@@ -90,15 +90,26 @@ impl Attention {
     const NAME: &'static str = "attention";
 
     fn new(sequences: Sequences, dtype: DType) -> Result<Self> {
-        let Sequences { heads, longest: [queries, keys], starts, mask, .. } = &sequences;
+        let Sequences { shape, longest: [queries, keys], starts, mask, .. } = &sequences;
         let (batch, mask_heads, mask_queries, mask_keys) = mask.dims4()?;
         let is_one = [mask_queries, mask_keys] == [*queries, *keys]
-            && [1, *heads].contains(&mask_heads)
+            && [1, shape.heads].contains(&mask_heads)
             && starts.iter().all(|starts| starts.elem_count() == batch + 1);
         if !is_one {
             bail!("attention of {queries} queries to {keys} keys by a mask {:?}", mask.shape());
         }
         Ok(Self { sequences, dtype, kept: OnceLock::new() })
+    }
+
+    /// Columns of query, key and value in packed rows of length `row`.
+    fn columns_of_parts(&self, (first, dtype): (u64, DType), row: usize) -> Result<[Columns; 3]> {
+        let shape = self.sequences.shape;
+        if row != shape.projected_width() {
+            bail!("queries, keys and values of {shape:?} in rows of {row}");
+        }
+        let key = shape.query_width();
+        let columns = [0, key, key + shape.key_value_width()];
+        Ok(columns.map(|column| Columns::new(first, dtype, row, column)))
     }
 
     fn batch(&self) -> usize {
@@ -112,11 +123,11 @@ impl Attention {
         side: usize,
         [from, to]: [u64; 2],
         row: usize,
-        width: usize,
+        heads: usize,
         scale: f64,
     ) -> Result<(usize, [Argument; 9])> {
-        let (heads, longest) = (self.sequences.heads, self.sequences.longest[side]);
-        let count = self.batch() * longest * width;
+        let (head, longest) = (self.sequences.shape.head_width, self.sequences.longest[side]);
+        let count = self.batch() * longest * heads * head;
         let arguments = [
             from.into(),
             address_of(&self.sequences.starts[side])?.into(),
@@ -124,76 +135,85 @@ impl Attention {
             (count as u64).into(),
             word(heads)?.into(),
             word(longest)?.into(),
-            word(width / heads.max(1))?.into(),
+            word(head)?.into(),
             word(row)?.into(),
             scale.into(),
         ];
         Ok((count, arguments))
     }
 
-    /// Splits `width` columns of packed rows into `(B, H, T, Dh)`.
+    /// Splits columns of `heads` heads of packed rows into `(B, heads, T, Dh)`.
     fn split(
         &self,
         device: &CudaDevice,
         side: usize,
         columns: Columns,
-        width: usize,
+        heads: usize,
         scale: f64,
     ) -> Result<Tensor> {
-        let (heads, longest) = (self.sequences.heads, self.sequences.longest[side]);
-        let shape = (self.batch(), heads, longest, width / heads.max(1));
+        let (head, longest) = (self.sequences.shape.head_width, self.sequences.longest[side]);
+        let shape = (self.batch(), heads, longest, head);
         let out = empty(shape, self.dtype, device)?;
         let addresses = [columns.address, address_of(&out)?];
-        let (count, arguments) = self.heads(side, addresses, columns.row, width, scale)?;
+        let (count, arguments) = self.heads(side, addresses, columns.row, heads, scale)?;
         let name = format!("split_heads_{}", suffix(self.dtype)?);
         // SAFETY: rows of sequences end where `starts` says, and each has the columns.
         unsafe { launch(device, &name, walking(count), &arguments)? };
         Ok(out)
     }
 
-    /// Merges `x (B, H, T, Dh)` into columns of packed rows.
+    /// Merges `x (B, heads, T, Dh)` into columns of packed rows.
     fn merge(&self, side: usize, x: &Tensor, columns: Columns, scale: f64) -> Result<()> {
         let x = x.contiguous()?;
-        let (_, heads, _, width) = x.dims4()?;
+        let heads = x.dim(1)?;
         let addresses = [address_of(&x)?, columns.address];
-        let (count, arguments) = self.heads(side, addresses, columns.row, heads * width, scale)?;
+        let (count, arguments) = self.heads(side, addresses, columns.row, heads, scale)?;
         let name = format!("merge_heads_{}", suffix(self.dtype)?);
         // SAFETY: as for splitting.
         unsafe { launch(x.device().as_cuda_device()?, &name, walking(count), &arguments) }
     }
 
     fn softmax(&self) -> Result<Softmax> {
-        let Sequences { heads, longest, mask, dropout, .. } = &self.sequences;
-        Ok(Softmax { dropout: *dropout, shape: [*heads, mask.dim(1)?, longest[0], longest[1]] })
+        let Sequences { shape, longest, mask, dropout, .. } = &self.sequences;
+        let shape = [shape.heads, mask.dim(1)?, longest[0], longest[1]];
+        Ok(Softmax { dropout: *dropout, shape })
     }
 
-    fn scale(&self, width: usize) -> f64 {
-        ((width / self.sequences.heads.max(1)) as f64).powf(-0.5)
+    /// Views heads of queries as the rows of the heads of keys that they share:
+    /// `(B, H, Tq, W)` → `(B, K, G·Tq, W)`.
+    fn grouped(&self, x: &Tensor) -> Result<Tensor> {
+        let (shape, (batch, _, queries, width)) = (self.sequences.shape, x.dims4()?);
+        x.reshape((batch, shape.key_value_heads, shape.group() * queries, width))
     }
 
-    /// Attends: `(N, D)`, and tensors for the backward pass.
+    /// The inverse of [`grouped`](Self::grouped).
+    fn ungrouped(&self, x: &Tensor) -> Result<Tensor> {
+        let (shape, (batch, _, _, width)) = (self.sequences.shape, x.dims4()?);
+        x.reshape((batch, shape.heads, self.sequences.longest[0], width))
+    }
+
+    /// Attends: `(N, Q)`, and tensors for the backward pass.
     fn forward(
         &self,
         device: &CudaDevice,
         [query, key, value]: [Columns; 3],
         [rows, key_rows]: [usize; 2],
-        width: usize,
     ) -> Result<(CudaStorage, Shape)> {
-        let heads = self.sequences.heads;
-        if [rows, key_rows] != self.sequences.rows || heads == 0 || !width.is_multiple_of(heads) {
+        let shape = self.sequences.shape;
+        if [rows, key_rows] != self.sequences.rows || shape.fault().is_some() {
             bail!(
-                "attention of {heads} heads of {rows} rows of {width} to {key_rows}, for sequences \
-                 of {:?}",
+                "attention of {shape:?} of {rows} rows to {key_rows}, for sequences of {:?}",
                 self.sequences.rows
             );
         }
-        let query = self.split(device, 0, query, width, self.scale(width))?;
-        let key = self.split(device, 1, key, width, 1.0)?;
-        let value = self.split(device, 1, value, width, 1.0)?;
-        let scores = query.times(&key.t()?)?;
+        let width = shape.query_width();
+        let query = self.split(device, 0, query, shape.heads, shape.scale)?;
+        let key = self.split(device, 1, key, shape.key_value_heads, 1.0)?;
+        let value = self.split(device, 1, value, shape.key_value_heads, 1.0)?;
+        let scores = self.ungrouped(&self.grouped(&query)?.times(&key.t()?)?)?;
         let Sequences { mask, starts, .. } = &self.sequences;
         let weights = softmax::forward(self.softmax()?, &scores, mask, &starts[0])?;
-        let mixed = weights.times(&value)?;
+        let mixed = self.ungrouped(&self.grouped(&weights)?.times(&value)?)?;
         let out = room(device, self.dtype, rows * width)?;
         let address = address(&out, &Layout::contiguous(rows * width))?;
         self.merge(0, &mixed, Columns::new(address, self.dtype, width, 0), 1.0)?;
@@ -208,17 +228,19 @@ impl Attention {
             bail!("attention was never computed");
         };
         let gradient = gradient.contiguous()?;
-        let width = gradient.dim(1)?;
+        let (shape, width) = (self.sequences.shape, gradient.dim(1)?);
         let device = gradient.device().as_cuda_device()?;
         let columns = Columns::new(address_of(&gradient)?, self.dtype, width, 0);
-        let mixed = self.split(device, 0, columns, width, 1.0)?;
-        self.merge(1, &kept.weights.t()?.times(&mixed)?, value, 1.0)?;
-        let of_weights = mixed.times(&kept.value.t()?)?;
+        // Products over the rows of a group are sums over its heads.
+        let mixed = self.grouped(&self.split(device, 0, columns, shape.heads, 1.0)?)?;
+        self.merge(1, &self.grouped(&kept.weights)?.t()?.times(&mixed)?, value, 1.0)?;
+        let of_weights = self.ungrouped(&mixed.times(&kept.value.t()?)?)?;
         let Sequences { mask, starts, .. } = &self.sequences;
         let of_scores =
             softmax::back(self.softmax()?, &kept.scores, mask, &starts[0], &of_weights)?;
-        self.merge(0, &of_scores.times(&kept.key)?, query, self.scale(width))?;
-        self.merge(1, &of_scores.t()?.times(&kept.query)?, key, 1.0)
+        let of_scores = self.grouped(&of_scores)?;
+        self.merge(0, &self.ungrouped(&of_scores.times(&kept.key)?)?, query, shape.scale)?;
+        self.merge(1, &of_scores.t()?.times(&self.grouped(&kept.query)?)?, key, 1.0)
     }
 }
 
@@ -233,19 +255,15 @@ impl CustomOp1 for Attention {
 
     fn cuda_fwd(&self, qkv: &CudaStorage, layout: &Layout) -> Result<(CudaStorage, Shape)> {
         let (rows, row) = layout.shape().dims2()?;
-        if !row.is_multiple_of(3) {
-            bail!("queries, keys and values in rows of {row}");
-        }
-        let (width, first) = (row / 3, address(qkv, layout)?);
-        let part = |index: usize| Columns::new(first, qkv.dtype(), row, index * width);
-        self.forward(&qkv.device, [part(0), part(1), part(2)], [rows; 2], width)
+        let first = address(qkv, layout)?;
+        let columns = self.columns_of_parts((first, qkv.dtype()), row)?;
+        self.forward(&qkv.device, columns, [rows; 2])
     }
 
     fn bwd(&self, qkv: &Tensor, _: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
         let out = empty(qkv.shape(), qkv.dtype(), qkv.device().as_cuda_device()?)?;
         let (row, first) = (qkv.dim(1)?, address_of(&out)?);
-        let part = |index: usize| Columns::new(first, qkv.dtype(), row, index * (row / 3));
-        self.back(gradient, [part(0), part(1), part(2)])?;
+        self.back(gradient, self.columns_of_parts((first, qkv.dtype()), row)?)?;
         Ok(Some(out))
     }
 }
@@ -274,14 +292,16 @@ impl CustomOp2 for Attention {
     ) -> Result<(CudaStorage, Shape)> {
         let (rows, width) = layout.shape().dims2()?;
         let (key_rows, row) = key_layout.shape().dims2()?;
-        if row != 2 * width || key_value.dtype() != query.dtype() {
-            bail!("keys and values in rows of {row} for queries of {width}");
+        let (shape, key_width) = (self.sequences.shape, self.sequences.shape.key_value_width());
+        let fits = (width, row) == (shape.query_width(), 2 * key_width);
+        if !fits || key_value.dtype() != query.dtype() {
+            bail!("keys and values in rows of {row} for queries of {width} of {shape:?}");
         }
         let dtype = query.dtype();
         let first = address(key_value, key_layout)?;
-        let part = |index: usize| Columns::new(first, dtype, row, index * width);
+        let part = |index: usize| Columns::new(first, dtype, row, index * key_width);
         let query_columns = Columns::new(address(query, layout)?, dtype, width, 0);
-        self.forward(&query.device, [query_columns, part(0), part(1)], [rows, key_rows], width)
+        self.forward(&query.device, [query_columns, part(0), part(1)], [rows, key_rows])
     }
 
     fn bwd(
@@ -296,7 +316,7 @@ impl CustomOp2 for Attention {
         let of_key_value = empty(key_value.shape(), dtype, device)?;
         let (width, row) = (query.dim(1)?, key_value.dim(1)?);
         let first = address_of(&of_key_value)?;
-        let part = |index: usize| Columns::new(first, dtype, row, index * width);
+        let part = |index: usize| Columns::new(first, dtype, row, index * (row / 2));
         let query_columns = Columns::new(address_of(&of_query)?, dtype, width, 0);
         self.back(gradient, [query_columns, part(0), part(1)])?;
         Ok((Some(of_query), Some(of_key_value)))

@@ -13,44 +13,38 @@ use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// Rotates the first `parts` blocks of each row: in a packed `(q, k, v)` the first two.
+/// Rotates the heads of `head` elements in the first `turned` columns: in packed `(q, k, v)` those
+/// of queries and keys.
 ///
 /// # Shapes
-/// `x (N, P·D)` with `parts ≤ P` blocks of `heads` heads each, `block` elements wide → the same.
+/// `x (N, W)` → the same.
 ///
 /// # Errors
-/// When a head's width is odd or the blocks do not fit.
+/// When a head's width is odd or the columns do not fit.
 pub fn rotary(
     tape: Option<&Tape>,
     x: &Tensor,
     (positions, turns): (&Arc<[u32]>, Turns),
-    heads: usize,
-    block: usize,
-    parts: usize,
+    head: usize,
+    turned: usize,
 ) -> Result<Tensor> {
     let (rows, width) = x.dims2()?;
-    if heads == 0
-        || !block.is_multiple_of(heads)
-        || !(block / heads).is_multiple_of(2)
-        || parts * block > width
+    if head == 0
+        || !head.is_multiple_of(2)
+        || !turned.is_multiple_of(head)
+        || turned > width
         || positions.len() != rows
     {
         candle_core::bail!(
-            "rotary: {parts} parts of {block} elements in {heads} heads, input {:?}, {} positions",
+            "rotary: {turned} columns of heads of {head}, input {:?}, {} positions",
             x.shape(),
             positions.len()
         );
     }
     if !is_fused(tape, &[x])? {
-        return crate::composed::rotary(x, (positions, turns), block / heads, parts * block);
+        return crate::composed::rotary(x, (positions, turns), head, turned);
     }
-    let turn = Rotary {
-        positions: positions.clone(),
-        turns,
-        head: block / heads,
-        turned: parts * block,
-        inverse: false,
-    };
+    let turn = Rotary { positions: positions.clone(), turns, head, turned, inverse: false };
     for_float!(x, T => forward::<T>(tape, x, turn))
 }
 

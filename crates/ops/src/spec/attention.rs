@@ -1,5 +1,6 @@
 //! Settings of attention, and the keys that queries see in decoding.
 
+use super::attention_shape::AttentionShape;
 use super::dropout::Dropout;
 use super::sparse::{Sight, Sparse};
 use crate::products::Products;
@@ -11,8 +12,8 @@ use std::sync::Arc;
 /// Settings of an attention layer, beside its inputs.
 #[derive(Debug, Clone)]
 pub struct AttentionSpec {
-    /// Number of heads; the width is divided among them.
-    pub heads: usize,
+    /// Heads of the layer.
+    pub shape: AttentionShape,
     /// Number of tokens of each query sequence; they sum to the rows of the query.
     pub query_lengths: Arc<[usize]>,
     /// Number of tokens of each key sequence, one for each query sequence.
@@ -42,7 +43,7 @@ impl AttentionSpec {
             let lengths = self.query_lengths.iter().zip(self.key_lengths.iter());
             lengths.map(|(&queries, &keys)| self.pairs_of_sequence(head, queries, keys)).sum()
         };
-        (0..self.heads).map(of_head).sum()
+        (0..self.shape.heads).map(of_head).sum()
     }
 
     fn pairs_of_sequence(&self, head: usize, queries: usize, keys: usize) -> u64 {
@@ -65,7 +66,7 @@ impl AttentionSpec {
     /// A spec with one head and no sequences.
     pub(crate) fn single_head() -> Self {
         Self {
-            heads: 1,
+            shape: AttentionShape::with_heads(1, 1),
             query_lengths: [].into(),
             key_lengths: [].into(),
             causal: false,
@@ -97,10 +98,10 @@ pub const ABSENT: u32 = u32::MAX;
 /// Keys and values that each query sees.
 #[derive(Debug, Clone, Copy)]
 pub enum VisibleKeys<'a> {
-    /// Tokens of a source: for each query a range of the rows of one tensor `(M, 2·D)`, key and
+    /// Tokens of a source: for each query a range of the rows of one tensor `(M, 2·K)`, key and
     /// value side by side.
     Source {
-        /// `(M, 2·D)`.
+        /// `(M, 2·K)`.
         key_value: &'a Tensor,
         /// Range of rows for each query.
         rows: &'a [Range<usize>],
@@ -108,7 +109,7 @@ pub enum VisibleKeys<'a> {
     /// Past tokens: first the rows of a text that was read as a whole, if there is one; then token
     /// `j` of query `r` is row `history[j][r]` of step `j`.
     Past {
-        /// Key and value of each token side by side, `2·D`.
+        /// Key and value of each token side by side, `2·K`.
         kept: CachedRows<'a>,
         /// Range of rows of text for each query; empty if no query has any.
         text: &'a [Range<usize>],

@@ -3,6 +3,7 @@
 
 mod adam;
 mod attention;
+mod attention_shape;
 mod dropout;
 mod embedding;
 mod hierarchical;
@@ -17,6 +18,7 @@ mod sparse;
 pub use adam::AdamStep;
 pub(crate) use attention::mask_index;
 pub use attention::{ABSENT, AttentionSpec, CachedRows, JoinedRows, VisibleKeys};
+pub use attention_shape::AttentionShape;
 pub use dropout::Dropout;
 pub use embedding::EmbeddingSpec;
 pub use hierarchical::HierarchicalSpec;

@@ -1,9 +1,10 @@
 //! Attention: full and sparse, within a sequence and to another, with biases.
 
+use candle_core::{Tensor, Var};
 use std::sync::Arc;
-use taper_ops::{AttentionSpec, Dropout, Products, Sparse, Tape, composed};
+use taper_ops::{AttentionShape, AttentionSpec, Dropout, Products, Sparse, Tape, composed};
 
-use super::common::{check, random, values};
+use super::common::{adjoint, check, random, values};
 
 pub(crate) fn attention(
     queries: &[usize],
@@ -13,7 +14,7 @@ pub(crate) fn attention(
     rate: f64,
 ) -> AttentionSpec {
     AttentionSpec {
-        heads: 2,
+        shape: AttentionShape::with_heads(2, 3),
         query_lengths: queries.into(),
         key_lengths: keys.into(),
         causal,
@@ -121,6 +122,80 @@ fn cross_attention() {
             &|v| composed::cross_attention(&v[0], &v[1], Some(&v[2]), &spec),
         );
     }
+}
+
+/// Heads in groups that share keys and values, narrower than they would be if they divided a width,
+/// with a factor of scores of their own.
+#[test]
+fn grouped_heads() {
+    for (heads, key_value_heads, causal, rate) in
+        [(4, 2, true, 0.3), (6, 2, false, 0.0), (3, 1, true, 0.0)]
+    {
+        let shape = AttentionShape { heads, key_value_heads, head_width: 2, scale: 0.9 };
+        let slopes = causal.then(|| (1..=heads).map(|head| 1.0 / head as f64).collect());
+        let plain = attention(&[3, 1, 4], &[3, 1, 4], causal, false, rate);
+        let spec = AttentionSpec { shape, slopes, ..plain };
+        let inputs = [random(&[8, shape.projected_width()], 1), random(&[heads, 5, 5], 2)];
+        check(
+            &format!("{shape:?}, causal {causal}"),
+            &inputs,
+            &|tape, v| taper_ops::self_attention(tape, &v[0], Some(&v[1]), &spec),
+            &|v| composed::self_attention(&v[0], Some(&v[1]), &spec),
+        );
+        let spec = AttentionSpec { shape, ..attention(&[2, 3, 1], &[4, 1, 3], false, false, rate) };
+        let keys = random(&[8, 2 * shape.key_value_width()], 4);
+        check(
+            &format!("{shape:?}, to another sequence"),
+            &[random(&[6, shape.query_width()], 3), keys],
+            &|tape, v| taper_ops::cross_attention(tape, &v[0], &v[1], None, &spec),
+            &|v| composed::cross_attention(&v[0], &v[1], None, &spec),
+        );
+    }
+}
+
+/// Shared keys and values are as if each head had a copy, and their gradients are sums over copies.
+#[test]
+fn grouped_heads_are_heads_with_copies() {
+    let grouped = AttentionShape::with_heads(4, 2).grouped(2);
+    let spec = |shape| AttentionSpec { shape, ..attention(&[5, 2], &[5, 2], true, false, 0.2) };
+    let qkv = random(&[7, grouped.projected_width()], 1);
+    let copies = composed::on_tape(None, "copies", &[&qkv], |inputs| {
+        let part = |first, count| inputs[0].narrow(1, first, count);
+        let heads = [0, 0, 1, 1, 2, 2, 3, 3].map(|head| part(8 + 2 * head, 2));
+        let heads = heads.into_iter().collect::<candle_core::Result<Vec<_>>>()?;
+        let all: Vec<Tensor> = [part(0, 8)?].into_iter().chain(heads).collect();
+        Tensor::cat(&all, 1)
+    });
+    let copies = Var::from_tensor(&copies.unwrap()).unwrap();
+    let run = |input: &Var, shape| {
+        let tape = Tape::new();
+        let out = taper_ops::self_attention(Some(&tape), input, None, &spec(shape)).unwrap();
+        let gradients = tape.differentiate(&out, &adjoint(&out)).unwrap();
+        (values(&out), gradients.get(input).unwrap().unwrap().to_vec2::<f64>().unwrap())
+    };
+    let (shared, gradients) = run(&qkv, grouped);
+    let (copied, gradients_of_copies) = run(&copies, AttentionShape::with_heads(4, 2));
+    assert_eq!(shared, copied);
+    for (ours, copies) in gradients.iter().zip(gradients_of_copies) {
+        assert_eq!(ours[..8], copies[..8]);
+        for (column, ours) in ours[8..].iter().enumerate() {
+            let first = 8 + column / 2 * 4 + column % 2;
+            assert!((ours - copies[first] - copies[first + 2]).abs() < 1e-12);
+        }
+    }
+}
+
+#[test]
+fn impossible_shapes_are_errors() {
+    let says = |shape, columns| {
+        let spec = AttentionSpec { shape, ..attention(&[4], &[4], true, false, 0.0) };
+        let result = taper_ops::self_attention(None, &random(&[4, columns], 1), None, &spec);
+        result.map(|_| ()).unwrap_err().to_string()
+    };
+    let shape = AttentionShape::with_heads(4, 2);
+    assert!(says(shape.grouped(3), 20).contains("3 heads of keys and values do not divide 4"));
+    assert!(says(shape.grouped(0), 8).contains("at least 1"));
+    assert!(says(shape.grouped(2), 24).contains("projections of width 24 do not fit"));
 }
 
 #[test]

@@ -10,8 +10,8 @@ use candle_core::{DType, Device, Tensor, Var};
 use common::{check, has_fused_multiply_adds, random, scalar};
 use std::sync::Arc;
 use taper_ops::{
-    Activation, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, LinearSpec, Products,
-    Tape, Turns, composed,
+    Activation, AttentionShape, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec,
+    LinearSpec, Products, Tape, Turns, composed,
 };
 
 #[test]
@@ -130,7 +130,7 @@ fn rotary() {
         check(
             "rotary",
             &inputs,
-            &|tape, v| taper_ops::rotary(tape, &v[0], (&positions, turns), 2, 8, 2),
+            &|tape, v| taper_ops::rotary(tape, &v[0], (&positions, turns), 4, 16),
             &|v| composed::rotary(&v[0], (&positions, turns), 4, 16),
         );
     }
@@ -162,7 +162,7 @@ fn impossible_shapes_are_errors() {
     assert!(odd.unwrap_err().to_string().contains("3 rows are no pairs"));
     let spec = attention(&[2], &[3], false, false, 0.0);
     assert!(
-        taper_ops::self_attention(tape, &random(&[2, 12], 1), None, &spec)
+        taper_ops::self_attention(tape, &random(&[2, 18], 1), None, &spec)
             .unwrap_err()
             .to_string()
             .contains("lengths sum to")
@@ -240,8 +240,9 @@ fn results_do_not_depend_on_threads() {
                     products,
                 };
                 let qkv = taper_ops::linear(Some(&tape), &x, &weight, None, None, &linear).unwrap();
-                let spec =
-                    AttentionSpec { products, ..attention(&[50; 22], &[50; 22], true, false, 0.1) };
+                let shape = AttentionShape::with_heads(2, 12);
+                let plain = attention(&[50; 22], &[50; 22], true, false, 0.1);
+                let spec = AttentionSpec { products, shape, ..plain };
                 let hidden = taper_ops::self_attention(Some(&tape), &qkv, None, &spec).unwrap();
                 let targets: Vec<u32> = (0..1100).map(|i| i % 300).collect();
                 let spec =

@@ -151,10 +151,10 @@ impl PositionFigures {
 
     /// Products of a head's vector of ones, turned by each position, with the one at 0.
     fn turned(&self) -> Result<Vec<f64>> {
-        let width = self.config.d_model / self.config.heads.max(1);
+        let width = self.config.attention_shape().head_width;
         let ones = Tensor::ones((self.count, width), candle_core::DType::F64, &Device::Cpu)?;
         let positions = (0..self.count as u32).collect();
-        let turned = rotary(None, &ones, (&positions, Turns::default()), 1, width, 1)
+        let turned = rotary(None, &ones, (&positions, Turns::default()), width, width)
             .with_context(|| format!("heads are {width} wide"))?;
         let rows = turned.to_vec2::<f64>()?;
         let product = |row: &Vec<f64>| row.iter().zip(&rows[0]).map(|(a, b)| a * b).sum::<f64>();

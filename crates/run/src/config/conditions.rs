@@ -90,6 +90,11 @@ conditions! { |config, section|
         config.task == Task::InContextRegression;
     "no-text": "the task has no text",
         !config.task.reads_text();
+    "norm-in-any-case": "an encoder of texts has this norm in any case",
+        config.task.reads_text()
+            && (is_labelled(config.task) || config.task == Task::MaskedLanguageModel);
+    "bias-in-any-case": "a masked language model has this bias in any case",
+        config.task == Task::MaskedLanguageModel;
     "positions-of-patches": "an image has as many positions as patches",
         config.task == Task::ImageClassification;
     "no-images-drawn": "data.images.hold_out is 0 and data.images.fraction 1, so that nothing \
@@ -161,6 +166,8 @@ conditions! { |config, section|
         config.model.architecture == Architecture::Recurrent;
     "not-transformer": "model.architecture is not \"transformer\"",
         config.model.architecture != Architecture::Transformer;
+    "no-norms": "model.architecture is not \"transformer\" and model.embedding_norm is false",
+        config.model.architecture != Architecture::Transformer && !config.model.embedding_norm;
     "recurrent": "model.architecture is \"recurrent\", whose attention has no dropout of its own",
         config.model.architecture == Architecture::Recurrent;
     "kind-of-each-layer": "{section}.kinds names one for each layer",

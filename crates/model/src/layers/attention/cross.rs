@@ -2,13 +2,15 @@
 
 use super::super::block::Attended;
 use super::super::weight::{Linear, Residual};
+use super::projections::Projection;
 use crate::cost::PartCost;
 use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use std::ops::Range;
 use taper_ops::rng::name_key;
 use taper_ops::{
-    AttentionSpec, Products, VisibleKeys, composed, cross_attention, decoding_attention,
+    AttentionShape, AttentionSpec, Products, VisibleKeys, composed, cross_attention,
+    decoding_attention,
 };
 
 /// Attention from the decoder to the encoder's output: one projection makes key and value.
@@ -18,7 +20,7 @@ pub(crate) struct CrossAttention {
     q: Linear,
     kv: Linear,
     out: Linear,
-    heads: usize,
+    shape: AttentionShape,
     dropout: f64,
     products: Products,
     site: u64,
@@ -26,19 +28,11 @@ pub(crate) struct CrossAttention {
 
 impl CrossAttention {
     pub(crate) fn new(build: &mut Builder, name: &str, config: &ModelConfig) -> Result<Self> {
-        let width = config.d_model;
-        let mut linear = |part: &str, parts: usize| {
-            let name = format!("{name}.{part}");
-            build.with_biases_if(config.attention_biases, |build| {
-                Linear::new(build, &name, width, parts * width, parts)
-            })
-        };
-        let (q, kv, out) = (linear("q", 1)?, linear("kv", 2)?, linear("out", 1)?);
         Ok(Self {
-            q,
-            kv,
-            out,
-            heads: config.heads,
+            q: Projection::query(config).build(build, &format!("{name}.q"))?,
+            kv: Projection::key_value(config).build(build, &format!("{name}.kv"))?,
+            out: Projection::result(config).build(build, &format!("{name}.out"))?,
+            shape: config.attention_shape(),
             dropout: config.attention_dropout,
             products: build.products,
             site: name_key(name),
@@ -48,26 +42,27 @@ impl CrossAttention {
 
     /// Cost for a token of the decoder, as [`SelfAttention::cost`].
     pub(crate) fn cost(config: &ModelConfig) -> PartCost {
-        let width = config.d_model;
-        let linear = PartCost::linear(width, width, config.has_attention_biases());
-        linear.keeping(width + config.heads).with_heads(config.heads) + linear
+        let shape = config.attention_shape();
+        let query = Projection::query(config).cost();
+        query.keeping(shape.query_width() + shape.heads).with_heads(shape.heads)
+            + Projection::result(config).cost()
     }
 
     /// Cost of keys and values, which are computed once for each token of the encoder.
     pub(crate) fn key_value_cost(config: &ModelConfig) -> PartCost {
-        PartCost::linear(config.d_model, config.d_model, config.has_attention_biases()) * 2
+        Projection::key_value(config).cost()
     }
 
     /// Computes keys and values of the encoder's output.
     ///
     /// # Shapes
-    /// `(M, D)` → `(M, 2·D)`.
+    /// `(M, D)` → `(M, 2·K)`.
     pub(crate) fn key_value(&self, encoded: &Tensor, pass: &Pass) -> Result<Tensor> {
         self.kv.forward(encoded, pass)
     }
 
     /// Attends from row `r` of `x (R, D)`, a token being decoded, to rows `rows[r]` of
-    /// `key_value (M, 2·D)`.
+    /// `key_value (M, 2·K)`.
     pub(crate) fn step(
         &self,
         x: &Tensor,
@@ -78,13 +73,13 @@ impl CrossAttention {
     ) -> Result<Tensor> {
         let query = self.q.forward(x, pass)?;
         self.out.onto(
-            &decoding_attention(&query, VisibleKeys::Source { key_value, rows }, self.heads)?,
+            &decoding_attention(&query, VisibleKeys::Source { key_value, rows }, self.shape)?,
             residual,
             pass,
         )
     }
 
-    /// Attends from `x (N, D)` to keys and values `(M, 2·D)`.
+    /// Attends from `x (N, D)` to keys and values `(M, 2·K)`.
     pub(crate) fn attend(
         &self,
         x: &Tensor,
@@ -95,7 +90,7 @@ impl CrossAttention {
         let Attended { key_value, query_lengths, key_lengths, guide } = *to;
         let query = self.q.forward(x, pass)?;
         let spec = AttentionSpec {
-            heads: self.heads,
+            shape: self.shape,
             query_lengths: query_lengths.clone(),
             key_lengths: key_lengths.clone(),
             causal: false,
@@ -113,13 +108,13 @@ impl CrossAttention {
                 &self.name,
                 composed::attention_weights(
                     &query,
-                    &key_value.narrow(1, 0, x.dim(1)?)?,
+                    &key_value.narrow(1, 0, self.shape.key_value_width())?,
                     None,
                     &spec,
                 )?,
             );
         }
         let attended = cross_attention(pass.tape(), &query, key_value, None, &spec)?;
-        self.out.onto(&pass.unmasked(&self.name, attended, self.heads)?, residual, pass)
+        self.out.onto(&pass.unmasked(&self.name, attended, self.shape.heads)?, residual, pass)
     }
 }

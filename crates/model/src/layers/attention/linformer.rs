@@ -23,13 +23,13 @@ use std::sync::Arc;
 use taper_ops::composed::CountedProduct;
 use taper_ops::rng::name_key;
 use taper_ops::{
-    AttentionSpec, Dropout, Products, Tape, composed, computed_pairs, cross_attention,
-    kept_by_attention, sequence_sums,
+    AttentionShape, AttentionSpec, Dropout, Products, Tape, composed, computed_pairs,
+    cross_attention, kept_by_attention, sequence_sums,
 };
 
 #[derive(Debug)]
 pub(super) struct Linformer {
-    heads: usize,
+    shape: AttentionShape,
     rank: usize,
     length: usize,
     /// E and F.
@@ -45,7 +45,7 @@ impl Linformer {
         // With deviation 1/√length, sums over whole sequences are as large as keys.
         let mut sum = |name| build.embedding(&format!("{}.{name}", site.name), rank, length);
         Ok(Self {
-            heads: site.config.heads,
+            shape: site.config.attention_shape(),
             rank,
             length,
             sums: [sum("key_sums.weight")?, sum("value_sums.weight")?],
@@ -57,12 +57,10 @@ impl Linformer {
 
     /// Cost of E and F, and of the arithmetic between the projections.
     pub(super) fn cost(site: &Site<'_>) -> PartCost {
-        let (width, heads) = (site.config.d_model, site.config.heads);
+        let shape = site.config.attention_shape();
         let AttentionConfig { rank, length, .. } = *site.config.attention(site.causal);
         PartCost::table(2 * rank, length)
-            + PartCost::per_token(|length| {
-                (flops((width, heads), rank, length), kept((width, heads), rank, length))
-            })
+            + PartCost::per_token(|length| (flops(shape, rank, length), kept(shape, rank, length)))
     }
 
     fn check(&self, lengths: &[usize]) -> Result<()> {
@@ -80,13 +78,13 @@ impl Linformer {
 
 /// Attention from sequences of these lengths to the sums of each.
 pub(super) fn to_sums(
-    (heads, rank): (usize, usize),
+    (shape, rank): (AttentionShape, usize),
     lengths: &Arc<[usize]>,
     dropout: Dropout,
     products: Products,
 ) -> AttentionSpec {
     AttentionSpec {
-        heads,
+        shape,
         query_lengths: lengths.clone(),
         key_lengths: vec![rank; lengths.len()].into(),
         causal: false,
@@ -110,16 +108,16 @@ pub(super) fn attended(
 }
 
 /// Arithmetic of the sums of keys and of values, the scores, and the weighted sums.
-fn flops((width, heads): (usize, usize), rank: usize, length: usize) -> f64 {
-    let spec = to_sums((heads, rank), &[length].into(), Dropout::none(), Products::F32);
-    let pairs = computed_pairs(&spec, width) as f64;
-    4.0 * ((length * rank * width) as f64 + pairs * (width / heads) as f64)
+fn flops(shape: AttentionShape, rank: usize, length: usize) -> f64 {
+    let spec = to_sums((shape, rank), &[length].into(), Dropout::none(), Products::F32);
+    let pairs = computed_pairs(&spec) as f64;
+    4.0 * ((length * rank * shape.key_value_width()) as f64 + pairs * shape.head_width as f64)
 }
 
 /// Scalars kept of the sums, and of attention to them.
-fn kept((width, heads): (usize, usize), rank: usize, length: usize) -> f64 {
-    let spec = to_sums((heads, rank), &[length].into(), Dropout::none(), Products::F32);
-    (2 * rank * width + kept_by_attention(&spec, width)) as f64
+fn kept(shape: AttentionShape, rank: usize, length: usize) -> f64 {
+    let spec = to_sums((shape, rank), &[length].into(), Dropout::none(), Products::F32);
+    (2 * rank * shape.key_value_width() + kept_by_attention(&spec)) as f64
 }
 
 impl Mechanism for Linformer {
@@ -133,16 +131,16 @@ impl Mechanism for Linformer {
         self.check(lengths)?;
         let sums = [self.sums[0].get(pass), self.sums[1].get(pass)];
         let dropout = pass.dropout(self.dropout, self.site);
-        let spec = to_sums((self.heads, self.rank), lengths, dropout, self.products);
+        let spec = to_sums((self.shape, self.rank), lengths, dropout, self.products);
         attended(pass.tape(), qkv, sums, &spec)
     }
 
-    fn flops(&self, width: usize, length: usize) -> f64 {
-        flops((width, self.heads), self.rank, length)
+    fn flops(&self, _width: usize, length: usize) -> f64 {
+        flops(self.shape, self.rank, length)
     }
 
-    fn kept(&self, width: usize, length: usize) -> f64 {
-        kept((width, self.heads), self.rank, length)
+    fn kept(&self, _width: usize, length: usize) -> f64 {
+        kept(self.shape, self.rank, length)
     }
 
     /// Computes the weight of each token's value, through the sums that contain it; these weights
@@ -156,8 +154,8 @@ impl Mechanism for Linformer {
     ) -> Result<Tensor> {
         self.check(lengths)?;
         let sums = [self.sums[0].get(pass), self.sums[1].get(pass)];
-        let spec = to_sums((self.heads, self.rank), lengths, Dropout::none(), Products::F32);
-        let width = qkv.dim(1)? / 3;
+        let spec = to_sums((self.shape, self.rank), lengths, Dropout::none(), Products::F32);
+        let width = self.shape.query_width();
         let keys = composed::sequence_sums(qkv, sums, lengths)?.narrow(1, 0, width)?;
         let query = qkv.narrow(1, 0, width)?;
         let weights = composed::attention_weights(&query, &keys.contiguous()?, None, &spec)?;

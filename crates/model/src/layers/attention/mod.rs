@@ -14,6 +14,7 @@ mod linear;
 mod linformer;
 mod past;
 mod performer;
+mod projections;
 mod reformer;
 mod softmax;
 #[cfg(test)]
@@ -35,11 +36,12 @@ use hierarchical::Hierarchical;
 use linear::LinearAttention;
 use linformer::Linformer;
 use performer::RandomFeatures;
+use projections::Projection;
 use reformer::Reformer;
 use softmax::Softmax;
 use std::fmt::Debug;
 use std::sync::Arc;
-use taper_ops::{Products, composed, rotary};
+use taper_ops::{AttentionShape, Products, composed, rotary};
 use transformer_xl::TransformerXl;
 
 /// A layer of self-attention that is being built.
@@ -67,9 +69,9 @@ impl Site<'_> {
 
 /// A mechanism of self-attention: the computation between the projections.
 ///
-/// `qkv (N, 3·D)` has query, key and value of each token side by side, each `(H, Dh)`. With two
-/// projections, `(N, 2·D)` has the query, which is also the key, and the value. With rotary
-/// positions, queries and keys are rotated already.
+/// `qkv (N, W)` has query, key and value of each token side by side, as an [`AttentionShape`] says;
+/// the result is as wide as the queries, `(N, Q)`. With two projections, `qkv` has the query, which
+/// is also the key, and the value. With rotary positions, queries and keys are rotated already.
 pub(crate) trait Mechanism: Debug + Send + Sync {
     /// Whether tokens are also seen as a memory, without a gradient to the states below: then `qkv`
     /// has a second key and value after the others.
@@ -80,7 +82,7 @@ pub(crate) trait Mechanism: Debug + Send + Sync {
     /// Attends within whole sequences of these lengths.
     ///
     /// # Shapes
-    /// `qkv (N, 3·D)` → `(N, D)`.
+    /// `qkv (N, W)` → `(N, Q)`.
     fn attend(
         &self,
         qkv: &Tensor,
@@ -101,7 +103,7 @@ pub(crate) trait Mechanism: Debug + Send + Sync {
     /// Computes the weight of each key for each query, for attention maps.
     ///
     /// # Shapes
-    /// `qkv (N, 3·D)` → `(B, H, T, T)`.
+    /// `qkv (N, W)` → `(B, H, T, T)`.
     fn weights(
         &self,
         qkv: &Tensor,
@@ -114,7 +116,7 @@ pub(crate) trait Mechanism: Debug + Send + Sync {
     /// before it. Records the token in `past`.
     ///
     /// # Shapes
-    /// `qkv (R, 3·D)` → `(R, D)`.
+    /// `qkv (R, W)` → `(R, Q)`.
     fn step(
         &self,
         qkv: &Tensor,
@@ -127,7 +129,7 @@ pub(crate) trait Mechanism: Debug + Send + Sync {
     /// them in `past`.
     ///
     /// # Shapes
-    /// `qkv (N, 3·D)` → `(N, D)`.
+    /// `qkv (N, W)` → `(N, Q)`.
     fn read(
         &self,
         qkv: &Tensor,
@@ -187,7 +189,7 @@ pub struct UnprojectedAttention {
 
 #[derive(Debug, Clone)]
 enum Unprojected {
-    /// The mechanism, with its number of projections.
+    /// The mechanism, and the width of its inputs.
     Attention(Arc<dyn Mechanism>, usize),
     StateSpace(StateSpaceMechanism),
 }
@@ -213,7 +215,8 @@ impl UnprojectedAttention {
             Unprojected::StateSpace(StateSpaceMechanism::new(build, name, config, (causal, layer))?)
         } else {
             let site = Site { config, name, layer, causal, products: build.products };
-            Unprojected::Attention(choose(build, &site)?, site.parts())
+            let inputs = Projection::query_key_value(config, site.parts()).width();
+            Unprojected::Attention(choose(build, &site)?, inputs)
         };
         Ok(Self { kind, width: config.d_model })
     }
@@ -223,7 +226,7 @@ impl UnprojectedAttention {
     #[must_use]
     pub fn input_width(&self) -> usize {
         match &self.kind {
-            Unprojected::Attention(_, parts) => parts * self.width,
+            Unprojected::Attention(_, inputs) => *inputs,
             Unprojected::StateSpace(mechanism) => mechanism.input_width(),
         }
     }
@@ -282,7 +285,7 @@ pub(crate) struct SelfAttention {
     name: String,
     qkv: Linear,
     out: Linear,
-    heads: usize,
+    shape: AttentionShape,
     /// Number of projections in `qkv`; the last is the value's.
     parts: usize,
     mechanism: Arc<dyn Mechanism>,
@@ -295,20 +298,14 @@ impl SelfAttention {
         config: &ModelConfig,
         (causal, layer): (bool, usize),
     ) -> Result<Self> {
-        let width = config.d_model;
         let site = Site { config, name, layer, causal, products: build.products };
         let parts = site.parts();
-        let mut linear = |part: &str, parts: usize| {
-            let name = format!("{name}.{part}");
-            build.with_biases_if(config.attention_biases, |build| {
-                Linear::new(build, &name, width, parts * width, parts)
-            })
-        };
-        let (qkv, out) = (linear("qkv", parts)?, linear("out", 1)?);
+        let qkv =
+            Projection::query_key_value(config, parts).build(build, &format!("{name}.qkv"))?;
         Ok(Self {
             qkv,
-            out,
-            heads: config.heads,
+            out: Projection::result(config).build(build, &format!("{name}.out"))?,
+            shape: config.attention_shape(),
             parts,
             mechanism: choose(build, &site)?,
             name: name.to_owned(),
@@ -317,13 +314,13 @@ impl SelfAttention {
 
     /// Cost of the three projections, of attention, and of the projection of its result.
     pub(crate) fn cost(config: &ModelConfig, causal: bool, layer: usize) -> PartCost {
-        let width = config.d_model;
         let site = Site { config, name: "", layer, causal, products: Products::F32 };
-        let linear = PartCost::linear(width, width, config.has_attention_biases());
-        linear * site.parts() + cost_of_mechanism(&site) + linear
+        Projection::query_key_value(config, site.parts()).cost()
+            + cost_of_mechanism(&site)
+            + Projection::result(config).cost()
     }
 
-    /// Projects, and rotates query and key if positions are rotary: `(N, D)` → `(N, 3·D)`.
+    /// Projects, and rotates query and key if positions are rotary: `(N, D)` → `(N, W)`.
     fn project(&self, x: &Tensor, positions: &PreparedPositions, pass: &Pass) -> Result<Tensor> {
         let mut qkv = self.qkv.forward(x, pass)?;
         if pass.is_training() && self.mechanism.remembers() {
@@ -336,8 +333,9 @@ impl SelfAttention {
         }
         match &positions.rotary {
             Some((at, turns)) => {
-                let parts = self.parts - 1;
-                rotary(pass.tape(), &qkv, (at, *turns), self.heads, x.dim(1)?, parts)
+                let keys = self.parts - 2;
+                let turned = self.shape.query_width() + keys * self.shape.key_value_width();
+                rotary(pass.tape(), &qkv, (at, *turns), self.shape.head_width, turned)
             }
             None => Ok(qkv),
         }
@@ -357,7 +355,7 @@ impl SelfAttention {
             pass.record(&self.name, self.mechanism.weights(&qkv, lengths, positions, pass)?);
         }
         let attended = self.mechanism.attend(&qkv, lengths, positions, pass)?;
-        self.out.onto(&pass.unmasked(&self.name, attended, self.heads)?, residual, pass)
+        self.out.onto(&pass.unmasked(&self.name, attended, self.shape.heads)?, residual, pass)
     }
 
     /// Attends from one new token in each row to itself and the tokens before it; the history

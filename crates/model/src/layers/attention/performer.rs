@@ -33,7 +33,7 @@ impl RandomFeatures {
     pub(super) fn new(site: &Site<'_>) -> Self {
         let AttentionConfig { features, redraw_every, seed, .. } =
             *site.config.attention(site.causal);
-        let head = site.config.d_model / site.config.heads;
+        let head = site.config.attention_shape().head_width;
         Self::with_key(head, features, mix(seed, &[name_key(site.name)]), redraw_every)
     }
 

@@ -11,13 +11,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::rng::{mix, name_key};
 use taper_ops::{
-    AttentionSpec, CachedRows, Products, Sparse, VisibleKeys, composed, computed_pairs,
-    decoding_attention, kept_by_attention, self_attention,
+    AttentionShape, AttentionSpec, CachedRows, Products, Sparse, VisibleKeys, composed,
+    computed_pairs, decoding_attention, kept_by_attention, self_attention,
 };
 
 #[derive(Debug)]
 pub(super) struct Softmax {
-    heads: usize,
+    shape: AttentionShape,
     causal: bool,
     /// Keys that a query sees; `None`: all.
     sparse: Option<Sparse>,
@@ -39,7 +39,7 @@ impl Softmax {
             seed: mix(config.seed, &[key]),
         };
         Self {
-            heads: site.config.heads,
+            shape: site.config.attention_shape(),
             causal: site.causal,
             sparse: (site.kind() == AttentionKind::Sparse).then_some(rule),
             dropout: site.config.attention_dropout,
@@ -50,10 +50,9 @@ impl Softmax {
 
     /// Cost of the attention's result, and of the logarithm of the sum of each head's exponentials.
     pub(super) fn cost(site: &Site<'_>) -> PartCost {
-        let config = site.config;
-        let cost = PartCost::scores(config.d_model)
-            .keeping(config.d_model + config.heads)
-            .with_heads(config.heads);
+        let shape = site.config.attention_shape();
+        let width = shape.query_width();
+        let cost = PartCost::scores(width).keeping(width + shape.heads).with_heads(shape.heads);
         match site.causal || site.kind() == AttentionKind::Sparse {
             true => cost.masked(),
             false => cost,
@@ -67,7 +66,7 @@ impl Softmax {
         pass: &Pass,
     ) -> AttentionSpec {
         AttentionSpec {
-            heads: self.heads,
+            shape: self.shape,
             query_lengths: lengths.clone(),
             key_lengths: lengths.clone(),
             causal: self.causal,
@@ -96,11 +95,11 @@ impl Softmax {
         }
     }
 
-    /// Splits `(N, 3·D)` into `(N, D)` and `(N, 2·D)`: query, and key and value.
-    fn apart(qkv: &Tensor) -> Result<(Tensor, Tensor)> {
-        let width = qkv.dim(1)? / 3;
+    /// Splits `(N, Q + 2·K)` into `(N, Q)` and `(N, 2·K)`: query, and key and value.
+    fn apart(&self, qkv: &Tensor) -> Result<(Tensor, Tensor)> {
+        let (width, pair) = (self.shape.query_width(), 2 * self.shape.key_value_width());
         let query = qkv.narrow(1, 0, width)?.contiguous()?;
-        Ok((query, qkv.narrow(1, width, 2 * width)?.contiguous()?))
+        Ok((query, qkv.narrow(1, width, pair)?.contiguous()?))
     }
 }
 
@@ -116,15 +115,15 @@ impl Mechanism for Softmax {
         self_attention(pass.tape(), qkv, positions.bias.as_ref(), &spec)
     }
 
-    fn flops(&self, width: usize, length: usize) -> f64 {
+    fn flops(&self, _width: usize, length: usize) -> f64 {
         let pass = Pass::evaluate();
         let spec = self.spec(&[length].into(), &PreparedPositions::default(), &pass);
-        4.0 * computed_pairs(&spec, width) as f64 * (width / self.heads) as f64
+        4.0 * computed_pairs(&spec) as f64 * self.shape.head_width as f64
     }
 
-    fn kept(&self, width: usize, length: usize) -> f64 {
+    fn kept(&self, _width: usize, length: usize) -> f64 {
         let spec = self.spec(&[length].into(), &PreparedPositions::default(), &Pass::evaluate());
-        kept_by_attention(&spec, width) as f64
+        kept_by_attention(&spec) as f64
     }
 
     fn weights(
@@ -134,10 +133,10 @@ impl Mechanism for Softmax {
         positions: &PreparedPositions,
         pass: &Pass,
     ) -> Result<Tensor> {
-        let width = qkv.dim(1)? / 3;
+        let width = self.shape.query_width();
         composed::attention_weights(
             &qkv.narrow(1, 0, width)?,
-            &qkv.narrow(1, width, width)?,
+            &qkv.narrow(1, width, self.shape.key_value_width())?,
             positions.bias.as_ref(),
             &self.spec(lengths, positions, pass),
         )
@@ -150,11 +149,11 @@ impl Mechanism for Softmax {
         rows: &PastRows<'_>,
         positions: &PreparedPositions,
     ) -> Result<Tensor> {
-        let (query, key_value) = Self::apart(qkv)?;
+        let (query, key_value) = self.apart(qkv)?;
         past.cache.add_step(key_value)?;
         let Some(kept) = past.cache.kept() else { bail!("a step has no token") };
         let seen = self.seen(kept, (rows.read, rows.history), positions);
-        decoding_attention(&query, seen, self.heads)
+        decoding_attention(&query, seen, self.shape)
     }
 
     fn read(
@@ -164,10 +163,10 @@ impl Mechanism for Softmax {
         texts: &Texts<'_>,
         positions: &PreparedPositions,
     ) -> Result<Tensor> {
-        let (query, key_value) = Self::apart(qkv)?;
+        let (query, key_value) = self.apart(qkv)?;
         let kept = CachedRows::Apart { text: Some(&key_value), steps: &[] };
         let seen = self.seen(kept, (texts.seen, &[]), positions);
-        let out = decoding_attention(&query, seen, self.heads)?;
+        let out = decoding_attention(&query, seen, self.shape)?;
         past.cache.add_text(key_value)?;
         Ok(out)
     }

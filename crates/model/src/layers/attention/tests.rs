@@ -12,7 +12,8 @@ use candle_core::{DType, Device, Result, Tensor, Var};
 use std::collections::HashMap;
 use taper_ops::rng::Counter;
 use taper_ops::{
-    AttentionSpec, Dropout, Products, Tape, composed, hierarchical_attention, linear_attention,
+    AttentionShape, AttentionSpec, Dropout, Products, Tape, composed, hierarchical_attention,
+    linear_attention,
 };
 
 const LENGTHS: [usize; 3] = [70, 1, 150];
@@ -142,7 +143,8 @@ fn linformer(
     lengths: &[usize],
     heads: usize,
 ) -> Result<Tensor> {
-    let sizes = (heads, key_sums.dim(0)?);
+    let shape = AttentionShape::dividing(qkv.dim(1)? / 3, heads);
+    let sizes = (shape, key_sums.dim(0)?);
     let spec = to_sums(sizes, &lengths.into(), Dropout::none(), Products::F32);
     attended(tape, qkv, [key_sums, value_sums], &spec)
 }
@@ -223,7 +225,7 @@ fn a_linformer_that_sums_nothing_is_full_attention() {
     let given = [&qkv.detach(), &identity, &identity];
     let attended = linformer(None, given, &lengths, heads).unwrap();
     let spec = AttentionSpec {
-        heads,
+        shape: AttentionShape::dividing(12, heads),
         query_lengths: lengths.into(),
         key_lengths: lengths.into(),
         causal: false,
@@ -244,7 +246,7 @@ fn a_performer_nears_full_attention() {
     let qkv = (random(40, 24, 9).as_tensor() * 0.5).unwrap();
     let lengths = [40];
     let spec = AttentionSpec {
-        heads: HEADS,
+        shape: AttentionShape::dividing(8, HEADS),
         query_lengths: lengths.into(),
         key_lengths: lengths.into(),
         causal: true,
@@ -326,7 +328,7 @@ fn hierarchical_attention_of_single_tokens_or_one_chunk_is_full_attention() {
     let qkv = random(24, 18, 21);
     for causal in [false, true] {
         let spec = AttentionSpec {
-            heads: HEADS,
+            shape: AttentionShape::dividing(6, HEADS),
             query_lengths: lengths.into(),
             key_lengths: lengths.into(),
             causal,
@@ -361,7 +363,7 @@ fn a_transformer_xl_without_distances_is_full_attention() {
     let nothing = |rows, columns| Tensor::zeros((rows, columns), DType::F64, &Device::Cpu).unwrap();
     let (matrix, bias) = (nothing(6, 6), nothing(HEADS, 3));
     let spec = AttentionSpec {
-        heads: HEADS,
+        shape: AttentionShape::dividing(6, HEADS),
         query_lengths: lengths.into(),
         key_lengths: lengths.into(),
         causal: true,

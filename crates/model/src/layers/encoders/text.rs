@@ -4,15 +4,14 @@
 use crate::config::Pooling;
 use crate::cost::{LayerCost, PartCost};
 use crate::layers::block::Block;
-use crate::layers::embedding::TokenEmbedding;
+use crate::layers::embedding::{EmbeddingNorm, TokenEmbedding};
 use crate::layers::head::picked;
 use crate::layers::positions::to_compute;
 use crate::layers::stack::{Stack, StackKind};
-use crate::layers::weight::{LayerNorm, Linear, Weight};
+use crate::layers::weight::{Linear, Weight};
 use crate::{Builder, ModelConfig, ModelError, Pass, Sequences};
 use candle_core::{DType, Device, Result, Tensor};
 use std::sync::Arc;
-use taper_ops::rng::name_key;
 use taper_ops::{EmbeddingSpec, composed};
 
 /// Kinds of segments: the first text of a pair, and the second.
@@ -23,24 +22,17 @@ pub(crate) const SEGMENTS: usize = 2;
 pub(crate) struct TextEncoder {
     tokens: TokenEmbedding,
     segments: Weight,
-    norm: LayerNorm,
-    dropout: f64,
-    site: u64,
+    norm: EmbeddingNorm,
     stack: Stack,
 }
 
 impl TextEncoder {
     /// `table (V, D)` is the embedding of the tokens.
     pub(crate) fn new(build: &mut Builder, table: Weight, config: &ModelConfig) -> Result<Self> {
-        // Dropout is applied after the norm instead.
-        let undropped = ModelConfig { embedding_dropout: 0.0, ..config.clone() };
-        let name = "encoder.embedding_norm";
         Ok(Self {
-            tokens: TokenEmbedding::new(build, "encoder", table, &undropped)?,
+            tokens: TokenEmbedding::new(build, "encoder", table, &without_norm(config))?,
             segments: build.embedding("encoder.segments.weight", SEGMENTS, config.d_model)?,
-            norm: LayerNorm::new(build, name, config.d_model, config.norm_epsilon)?,
-            dropout: config.embedding_dropout,
-            site: name_key(name),
+            norm: EmbeddingNorm::new(build, "encoder", config)?,
             stack: Stack::new(build, "encoder", config, config.encoder_layers, StackKind::Encoder)?,
         })
     }
@@ -76,9 +68,9 @@ impl TextEncoder {
 
     /// Cost without the embedding of the tokens.
     pub(crate) fn cost(config: &ModelConfig) -> PartCost {
-        TokenEmbedding::cost(config)
+        TokenEmbedding::cost(&without_norm(config))
             + PartCost::table(SEGMENTS, config.d_model)
-            + LayerNorm::cost(config).keeping(2 * config.d_model)
+            + EmbeddingNorm::cost(config)
             + Stack::cost(config, config.encoder_layers, StackKind::Encoder).0
     }
 
@@ -113,20 +105,21 @@ impl TextEncoder {
         pass: &Pass,
     ) -> Result<Tensor> {
         let tokens = self.tokens.forward(text, pass)?; // (N, D)
-        let all: Arc<[u32]> = (0..text.ids.len() as u32).collect();
         // Adds the row of its segment to each token's.
         let spec = EmbeddingSpec {
-            ids: all.clone(),
+            ids: (0..text.ids.len() as u32).collect(),
             positions: segments,
             scale: 1.0,
             dropout: taper_ops::Dropout::none(),
         };
         let x = taper_ops::embedding(pass.tape(), &tokens, Some(self.segments.get(pass)), &spec)?;
-        let x = self.norm.forward(&x, pass)?;
-        let dropout = pass.dropout(self.dropout, self.site);
-        let x = if dropout.is_active() { picked(&x, all, dropout, pass)? } else { x };
-        self.stack.forward(x, text, None, pass) // (N, D)
+        self.stack.forward(self.norm.forward(&x, pass)?, text, None, pass) // (N, D)
     }
+}
+
+/// Settings of the tokens' embedding: segments are added before norm and dropout.
+fn without_norm(config: &ModelConfig) -> ModelConfig {
+    ModelConfig { embedding_norm: false, embedding_dropout: 0.0, ..config.clone() }
 }
 
 /// Pooler: `tanh(W h + b)` of the state of each text's first token.

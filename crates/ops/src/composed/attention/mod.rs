@@ -33,9 +33,10 @@ pub fn self_attention(qkv: &Tensor, bias: Option<&Tensor>, spec: &AttentionSpec)
     {
         return out;
     }
-    let width = qkv.dim(1)? / 3;
-    let part = |i: usize| qkv.narrow(1, i * width, width);
-    attend(&part(0)?, &part(1)?, &part(2)?, bias, spec)
+    let (width, key_width) = (spec.shape.query_width(), spec.shape.key_value_width());
+    let query = qkv.narrow(1, 0, width)?;
+    let key = qkv.narrow(1, width, key_width)?;
+    attend(&query, &key, &qkv.narrow(1, width + key_width, key_width)?, bias, spec)
 }
 
 /// See [`crate::cross_attention()`].
@@ -59,7 +60,7 @@ pub fn cross_attention(
     {
         return out;
     }
-    let width = query.dim(1)?;
+    let width = spec.shape.key_value_width();
     attend(query, &key_value.narrow(1, 0, width)?, &key_value.narrow(1, width, width)?, bias, spec)
 }
 
@@ -67,7 +68,7 @@ pub fn cross_attention(
 /// zero for keys beyond the end of their sequence; rows of queries beyond the end are meaningless.
 ///
 /// # Shapes
-/// `query (N, D)`, `key (M, D)`, `bias (H, T, T)` with `T` at least the longest sequence →
+/// `query (N, Q)`, `key (M, K)`, `bias (H, T, T)` with `T` at least the longest sequence →
 /// `(B, H, Tq, Tk)`, each sequence padded to the longest.
 ///
 /// # Errors
@@ -101,6 +102,13 @@ pub fn attention_log_weights(
     shifted.broadcast_sub(&sums)
 }
 
+/// Splits packed rows into padded sequences and `count` heads: `(N, W)` → `(B, count, T, Dh)`.
+fn heads(x: &Tensor, lengths: &[usize], count: usize) -> Result<Tensor> {
+    let padded = pad(x, lengths)?; // (B, T, W)
+    let (batch, longest, width) = padded.dims3()?;
+    padded.reshape((batch, longest, count, width / count))?.transpose(1, 2)?.contiguous()
+}
+
 /// Computes the scores of each query for [`attention_weights`], shifted so that the largest is 0.
 fn shifted_scores(
     query: &Tensor,
@@ -108,20 +116,16 @@ fn shifted_scores(
     bias: Option<&Tensor>,
     spec: &AttentionSpec,
 ) -> Result<Tensor> {
-    let heads = |x: &Tensor, lengths: &[usize]| {
-        let padded = pad(x, lengths)?; // (B, T, D)
-        let (batch, longest, width) = padded.dims3()?;
-        padded
-            .reshape((batch, longest, spec.heads, width / spec.heads))?
-            .transpose(1, 2)?
-            .contiguous() // (B, H, T, Dh)
-    };
+    let shape = spec.shape;
     longest(spec, query.device())?;
-    let head_width = query.dim(1)? / spec.heads;
-    let q = (heads(query, &spec.query_lengths)? * (head_width as f64).powf(-0.5))?;
-    let k = heads(key, &spec.key_lengths)?;
-    let mut scores = wide(&q.times(&k.t()?.contiguous()?)?)?; // (B, H, Tq, Tk)
-    let (_, _, queries, keys) = scores.dims4()?;
+    let q = (heads(query, &spec.query_lengths, shape.heads)? * shape.scale)?;
+    let k = heads(key, &spec.key_lengths, shape.key_value_heads)?;
+    let (batch, keys) = (k.dim(0)?, k.dim(2)?);
+    let queries = q.dim(2)?;
+    // Queries of a group are one matrix, (B, K, G·Tq, Dh): its product with the keys they share.
+    let q = q.reshape((batch, shape.key_value_heads, shape.group() * queries, shape.head_width))?;
+    let scores = wide(&q.times(&k.t()?.contiguous()?)?)?;
+    let mut scores = scores.reshape((batch, shape.heads, queries, keys))?;
     scores = scores.broadcast_add(&mask(spec, queries, keys, scores.dtype(), query.device())?)?;
     if let Some(bias) = bias {
         let bias = bias.narrow(1, 0, queries)?.narrow(2, 0, keys)?.to_dtype(scores.dtype())?;
@@ -135,7 +139,7 @@ fn shifted_scores(
 fn longest(spec: &AttentionSpec, device: &Device) -> Result<[usize; 2]> {
     let longest = |lengths: &[usize]| lengths.iter().copied().max().unwrap_or(0);
     let [queries, keys] = [longest(&spec.query_lengths), longest(&spec.key_lengths)];
-    let scores = spec.heads * spec.key_lengths.len() * queries * keys;
+    let scores = spec.shape.heads * spec.key_lengths.len() * queries * keys;
     check_count(device, "scores of attention", scores)?;
     Ok([queries, keys])
 }
@@ -152,16 +156,15 @@ fn attend(
         weights =
             weights.mul(&weight_mask(spec, weights.dims4()?, weights.dtype(), query.device())?)?;
     }
-    let padded = pad(value, &spec.key_lengths)?;
-    let (batch, keys, width) = padded.dims3()?;
-    let value = padded
-        .reshape((batch, keys, spec.heads, width / spec.heads))?
-        .transpose(1, 2)?
-        .contiguous()?; // (B, H, Tk, Dh)
-    let weights = weights.to_dtype(value.dtype())?;
-    let out = weights.times(&value)?.transpose(1, 2)?.contiguous()?; // (B, Tq, H, Dh)
-    let queries = out.dim(1)?;
-    unpad(&out.reshape((batch * queries, width))?, &spec.query_lengths, queries)
+    let shape = spec.shape;
+    let value = heads(value, &spec.key_lengths, shape.key_value_heads)?; // (B, K, Tk, Dh)
+    let (batch, _, queries, keys) = weights.dims4()?;
+    let grouped = (batch, shape.key_value_heads, shape.group() * queries, keys);
+    let weights = weights.to_dtype(value.dtype())?.reshape(grouped)?;
+    let out = weights.times(&value)?; // (B, K, G·Tq, Dh)
+    let out = out.reshape((batch, shape.heads, queries, shape.head_width))?;
+    let out = out.transpose(1, 2)?.contiguous()?; // (B, Tq, H, Dh)
+    unpad(&out.reshape((batch * queries, shape.query_width()))?, &spec.query_lengths, queries)
 }
 
 /// Data of a batch for the CUDA kernels, the same for all its layers.
@@ -180,7 +183,7 @@ fn sequences(spec: &AttentionSpec, device: &Device) -> Result<crate::cuda::Seque
     };
     let [queries, keys] = longest(spec, device)?;
     Ok(crate::cuda::Sequences {
-        heads: spec.heads,
+        shape: spec.shape,
         longest: [queries, keys],
         rows: [&spec.query_lengths, &spec.key_lengths].map(|lengths| lengths.iter().sum()),
         starts: [starts(&spec.query_lengths)?, starts(&spec.key_lengths)?],
@@ -292,7 +295,7 @@ fn mask(
         causal: spec.causal,
         sparse: spec.sparse,
         slopes: spec.slopes.clone(),
-        shape: (spec.heads, queries, keys),
+        shape: (spec.shape.heads, queries, keys),
         query_start: spec.query_start,
         dtype,
     };
@@ -307,7 +310,7 @@ fn new_mask(
     device: &Device,
 ) -> Result<Tensor> {
     let is_drawn = spec.sparse.is_some_and(|rule| rule.random > 0);
-    let heads = if spec.slopes.is_some() || is_drawn { spec.heads } else { 1 };
+    let heads = if spec.slopes.is_some() || is_drawn { spec.shape.heads } else { 1 };
     let batch = spec.key_lengths.len();
     let mut values = Vec::with_capacity(batch * heads * queries * keys);
     for &length in spec.key_lengths.iter() {

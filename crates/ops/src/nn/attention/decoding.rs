@@ -13,22 +13,26 @@
 use crate::float::{Float, vectorised};
 use crate::host::{Host, for_float};
 use crate::products::fetch;
-use crate::spec::{ABSENT, CachedRows, Sight, Sparse, VisibleKeys, merge};
+use crate::spec::{ABSENT, AttentionShape, CachedRows, Sight, Sparse, VisibleKeys, merge};
 use crate::sums::{blocked_max, blocked_sum};
 use crate::tape::is_fused;
 use candle_core::{Error, Result, Tensor};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Computes `softmax(q Kᵀ / √Dh + biases) V` for each query and head, without gradients.
+/// Computes `softmax(scale · q Kᵀ + biases) V` for each query and head, without gradients.
 ///
 /// # Shapes
-/// `query (R, D)` → `(R, D)`.
+/// `query (R, Q)` → `(R, Q)`, for the query width `Q` of `shape`.
 ///
 /// # Errors
-/// When the shapes disagree, heads do not divide `D`, or a row does not exist.
-pub fn decoding_attention(query: &Tensor, seen: VisibleKeys<'_>, heads: usize) -> Result<Tensor> {
-    check(seen, query.dims2()?, heads)?;
+/// When the shapes disagree, `shape` is impossible, or a row does not exist.
+pub fn decoding_attention(
+    query: &Tensor,
+    seen: VisibleKeys<'_>,
+    shape: AttentionShape,
+) -> Result<Tensor> {
+    check(seen, query.dims2()?, shape)?;
     let (whole, steps, bias) = match seen {
         VisibleKeys::Source { key_value, .. } => (Some(key_value), [].as_slice(), None),
         VisibleKeys::Past { kept: CachedRows::Apart { text, steps }, bias, .. } => {
@@ -36,26 +40,31 @@ pub fn decoding_attention(query: &Tensor, seen: VisibleKeys<'_>, heads: usize) -
         }
         VisibleKeys::Past { kept: CachedRows::Joined { .. }, .. } => {
             crate::device::check(query.device())?;
-            return crate::composed::decoding_attention(query, seen, heads);
+            return crate::composed::decoding_attention(query, seen, shape);
         }
     };
     let inputs: Vec<&Tensor> = [query].into_iter().chain(bias).chain(whole).chain(steps).collect();
     if !is_fused(None, &inputs)? {
-        return crate::composed::decoding_attention(query, seen, heads);
+        return crate::composed::decoding_attention(query, seen, shape);
     }
     crate::profile::time(
         "attention",
-        || for_float!(query, T => fused::<T>(query, (whole, steps), seen, heads)),
+        || for_float!(query, T => fused::<T>(query, (whole, steps), seen, shape)),
     )
 }
 
-fn check(seen: VisibleKeys<'_>, (queries, width): (usize, usize), heads: usize) -> Result<()> {
-    if heads == 0 || !width.is_multiple_of(heads) {
-        candle_core::bail!("attention: {heads} heads do not divide width {width}");
+fn check(
+    seen: VisibleKeys<'_>,
+    (queries, width): (usize, usize),
+    shape: AttentionShape,
+) -> Result<()> {
+    if let Some(fault) = shape.fault() {
+        candle_core::bail!("attention: {fault}");
     }
+    let (heads, columns) = (shape.heads, 2 * shape.key_value_width());
     let whole = |key_value: &Tensor, rows: &[Range<usize>]| -> Result<bool> {
-        let (keys, columns) = key_value.dims2()?;
-        Ok(columns == 2 * width
+        let (keys, key_columns) = key_value.dims2()?;
+        Ok(key_columns == columns
             && rows.len() == queries
             && rows.iter().all(|range| range.start <= range.end && range.end <= keys))
     };
@@ -67,7 +76,7 @@ fn check(seen: VisibleKeys<'_>, (queries, width): (usize, usize), heads: usize) 
             }
             let mut fits =
                 kept.steps() == history.len() && slopes.is_none_or(|slopes| slopes.len() == heads);
-            let is_wide = |rows: &Tensor| Ok::<_, Error>(rows.dims2()?.1 == 2 * width);
+            let is_wide = |rows: &Tensor| Ok::<_, Error>(rows.dims2()?.1 == columns);
             let read = match kept {
                 CachedRows::Apart { text, .. } => text.map_or(Ok(0), |text| text.dim(0))?,
                 CachedRows::Joined { text, .. } => text.len(),
@@ -101,10 +110,9 @@ fn check(seen: VisibleKeys<'_>, (queries, width): (usize, usize), heads: usize) 
             fits
         }
     };
-    if !fits {
+    if !fits || width != shape.query_width() {
         candle_core::bail!(
-            "attention: {queries} queries of width {width} with {heads} heads do not fit what \
-             they see"
+            "attention: {queries} queries of width {width} do not fit {shape:?} or what they see"
         );
     }
     Ok(())
@@ -129,8 +137,9 @@ fn fused<T: Float>(
     query: &Tensor,
     (whole, blocks): (Option<&Tensor>, &[Tensor]),
     seen: VisibleKeys<'_>,
-    heads: usize,
+    shape: AttentionShape,
 ) -> Result<Tensor> {
+    let heads = shape.heads;
     let (rows, width) = query.dims2()?;
     let (bias, slopes, sparse) = match seen {
         VisibleKeys::Source { .. } => (None, None, None),
@@ -148,6 +157,7 @@ fn fused<T: Float>(
     let whole = whole.as_ref().map(Host::elements::<T>).transpose()?.unwrap_or_default();
     let hosts = blocks.iter().map(Host::new).collect::<Result<Vec<_>>>()?;
     let blocks = hosts.iter().map(Host::elements::<T>).collect::<Result<Vec<_>>>()?;
+    let columns = 2 * shape.key_value_width();
     let mut out = vec![T::default(); rows * width];
     out.par_chunks_mut(QUERIES * width).enumerate().for_each_init(
         || (Vec::new(), Chosen::default(), Vec::new()),
@@ -156,12 +166,12 @@ fn fused<T: Float>(
                 let query = chunk * QUERIES + i;
                 chosen.choose(sparse, heads, seen.keys(query));
                 pairs.clear();
-                gather(pairs, seen, query, (whole, &blocks), 2 * width, chosen);
+                gather(pairs, seen, query, (whole, &blocks), columns, chosen);
                 weights.clear();
                 weights.resize(heads * pairs.len().next_multiple_of(LANES), T::NEGATIVE_INFINITY);
                 attend(
                     &queries[query * width..(query + 1) * width],
-                    heads,
+                    shape,
                     pairs,
                     weights,
                     bias,
@@ -274,7 +284,7 @@ vectorised! {
     /// are computed side by side; `out` is zero.
     fn attend<T>(
         query: &[T],
-        heads: usize,
+        shape: AttentionShape,
         pairs: &[&[T]],
         weights: &mut [T],
         bias: Option<Bias<'_, T>>,
@@ -282,21 +292,24 @@ vectorised! {
         chosen: &Chosen,
         out: &mut [T],
     ) {
-        let (width, keys) = (query.len(), pairs.len());
+        let keys = pairs.len();
         if keys == 0 {
             return;
         }
-        let (head_width, row) = (width / heads, keys.next_multiple_of(LANES));
-        let scale = T::of(1.0 / (head_width as f64).sqrt());
+        let (head_width, group) = (shape.head_width, shape.group());
+        let (row, scale) = (keys.next_multiple_of(LANES), T::of(shape.scale));
         pairs.iter().take(AHEAD).for_each(|pair| fetch_all(pair));
         for (j, pair) in pairs.iter().enumerate() {
             if let Some(next) = pairs.get(j + AHEAD) {
                 fetch_all(next);
             }
             let keys = pair.chunks_exact(head_width);
-            for (head, (query, key)) in query.chunks_exact(head_width).zip(keys).enumerate() {
-                weights[head * row + j] =
-                    scale * blocked_sum([query, key], |[query, key]| query * key);
+            let groups = query.chunks_exact(group * head_width).zip(keys).enumerate();
+            for (number, (queries, key)) in groups {
+                for (member, query) in queries.chunks_exact(head_width).enumerate() {
+                    weights[(number * group + member) * row + j] =
+                        scale * blocked_sum([query, key], |[query, key]| query * key);
+                }
             }
         }
         for (head, weights) in weights.chunks_exact_mut(row).enumerate() {
@@ -337,7 +350,7 @@ vectorised! {
         for (head, (weights, out)) in
             weights.chunks_exact(row).zip(out.chunks_exact_mut(head_width)).enumerate()
         {
-            let first = width + head * head_width;
+            let first = shape.key_value_width() + head / group * head_width;
             let (blocks, rest) = out.as_chunks_mut::<LANES>();
             for (block, out) in blocks.iter_mut().enumerate() {
                 let first = first + block * LANES;

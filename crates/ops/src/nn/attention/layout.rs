@@ -3,7 +3,7 @@
 use crate::float::Float;
 use crate::products::Matrix;
 use crate::shared::Shared;
-use crate::spec::AttentionSpec;
+use crate::spec::{AttentionShape, AttentionSpec};
 use std::ops::Range;
 
 /// Number of pairs of a query and a key from which a sequence is computed in tiles. With kept
@@ -51,7 +51,6 @@ impl Span {
 /// Layout of attention on the host: [`AttentionSpec`] with the position of each sequence.
 pub(super) struct Layout {
     pub(super) spec: AttentionSpec,
-    pub(super) head_width: usize,
     pub(super) spans: Vec<Span>,
     pub(super) longest_key: usize,
 }
@@ -95,7 +94,7 @@ pub(super) const KEY: usize = 1;
 pub(super) const VALUE: usize = 2;
 
 impl Layout {
-    pub(super) fn new(spec: &AttentionSpec, width: usize) -> Self {
+    pub(super) fn new(spec: &AttentionSpec) -> Self {
         let is_masked = spec.causal || spec.sparse.is_some();
         let mut next = Span { query: 0, queries: 0, key: 0, keys: 0, weights: 0, is_masked };
         let spans: Vec<Span> = spec
@@ -106,16 +105,26 @@ impl Layout {
                 let span = Span { queries, keys, ..next };
                 next.query += queries;
                 next.key += keys;
-                next.weights += span.weight_count(spec.heads);
+                next.weights += span.weight_count(spec.shape.heads);
                 span
             })
             .collect();
         let longest_key = spec.key_lengths.iter().copied().max().unwrap_or(0);
-        Self { spec: spec.clone(), head_width: width / spec.heads, spans, longest_key }
+        Self { spec: spec.clone(), spans, longest_key }
     }
 
+    pub(super) fn shape(&self) -> AttentionShape {
+        self.spec.shape
+    }
+
+    /// Width of the result.
     pub(super) fn width(&self) -> usize {
-        self.head_width * self.spec.heads
+        self.shape().query_width()
+    }
+
+    /// Head of query, key or value that a head of queries reads.
+    pub(super) fn head_of(&self, part: usize, head: usize) -> usize {
+        if part == QUERY { head } else { self.shape().key_value_head(head) }
     }
 
     pub(super) fn rows(&self) -> usize {
@@ -123,7 +132,7 @@ impl Layout {
     }
 
     pub(super) fn weight_count(&self) -> usize {
-        self.spans.last().map_or(0, |span| span.weights + span.weight_count(self.spec.heads))
+        self.spans.last().map_or(0, |span| span.weights + span.weight_count(self.shape().heads))
     }
 
     pub(super) fn long_spans(&self) -> impl Iterator<Item = &Span> {
@@ -131,6 +140,6 @@ impl Layout {
     }
 
     pub(super) fn scale<T: Float>(&self) -> T {
-        T::of(1.0 / (self.head_width as f64).sqrt())
+        T::of(self.shape().scale)
     }
 }

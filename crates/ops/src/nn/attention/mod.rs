@@ -47,37 +47,39 @@ use operands::{Gradients, Operands};
 /// Computes self-attention on packed projections: `softmax(scale · Q Kᵀ + biases) V` for each head.
 ///
 /// # Shapes
-/// `qkv (N, 3·D)`: query, key and value side by side, each `(H, Dh)`; `bias (H, T, T)` with `T` at
-/// least the longest sequence, added to the scores of every sequence → `(N, D)`.
+/// `qkv (N, Q + 2·K)`: query, key and value side by side, of the widths that an
+/// [`AttentionShape`](crate::AttentionShape) gives; `bias (H, T, T)` with `T` at least the longest
+/// sequence, added to the scores of every sequence → `(N, Q)`.
 ///
 /// # Errors
-/// When lengths do not sum to `N`, heads do not divide `D`, the bias is too small, there is not one
-/// slope for each head, or the sparse pattern is impossible.
+/// When lengths do not sum to `N`, the shape does not fit or is impossible, the bias is too small,
+/// there is not one slope for each head, or the sparse pattern is impossible.
 pub fn self_attention(
     tape: Option<&Tape>,
     qkv: &Tensor,
     bias: Option<&Tensor>,
     spec: &AttentionSpec,
 ) -> Result<Tensor> {
-    let width = qkv.dim(1)? / 3;
-    check(spec, (qkv.dim(0)?, qkv.dim(0)?), width, 3 * width == qkv.dim(1)?)?;
+    let (rows, stride) = qkv.dims2()?;
+    check(spec, (rows, rows), (stride, stride == spec.shape.projected_width()))?;
     check_bias(spec, bias)?;
-    let columns = |column| Columns { stride: 3 * width, column };
-    let at = [columns(0), columns(width), columns(2 * width)];
+    let columns = |column| Columns { stride, column };
+    let key = spec.shape.query_width();
+    let at = [columns(0), columns(key), columns(key + spec.shape.key_value_width())];
     let inputs = Inputs { query: qkv.clone(), key_value: qkv.clone(), bias: bias.cloned() };
     if !is_fused(tape, &inputs.tensors())? {
         return composed::self_attention(qkv, bias, spec);
     }
-    for_float!(qkv, T => attend::<T>(tape, inputs, at, Layout::new(spec, width)))
+    for_float!(qkv, T => attend::<T>(tape, inputs, at, Layout::new(spec)))
 }
 
 /// Scalars that [`self_attention`] keeps for the backward pass beside its input: the result, and
 /// the weights of short sequences or a number for each query and head of long ones.
 #[must_use]
-pub fn kept_by_attention(spec: &AttentionSpec, width: usize) -> usize {
-    let layout = Layout::new(spec, width);
+pub fn kept_by_attention(spec: &AttentionSpec) -> usize {
+    let layout = Layout::new(spec);
     let has_long = layout.long_spans().next().is_some();
-    let log_sums = if has_long { layout.rows() * spec.heads } else { 0 };
+    let log_sums = if has_long { layout.rows() * spec.shape.heads } else { 0 };
     layout.rows() * layout.width() + layout.weight_count() + log_sums
 }
 
@@ -86,11 +88,11 @@ pub fn kept_by_attention(spec: &AttentionSpec, width: usize) -> usize {
 /// of long ones. Each takes one product of the width of a head for its score, and one to weight the
 /// value.
 #[must_use]
-pub fn computed_pairs(spec: &AttentionSpec, width: usize) -> u64 {
-    let layout = Layout::new(spec, width);
+pub fn computed_pairs(spec: &AttentionSpec) -> u64 {
+    let layout = Layout::new(spec);
     let of_span = |span: &Span| match span.is_long() {
         true => tiled::computed_pairs(spec, span),
-        false => (spec.heads * span.queries * span.keys) as u64,
+        false => (spec.shape.heads * span.queries * span.keys) as u64,
     };
     layout.spans.iter().map(of_span).sum()
 }
@@ -98,8 +100,8 @@ pub fn computed_pairs(spec: &AttentionSpec, width: usize) -> u64 {
 /// Attends from one set of sequences to another.
 ///
 /// # Shapes
-/// `query (N, D)`, or wider, with queries in the first columns; `key_value (M, 2·D)`: key and value
-/// side by side; `bias (H, Tq, Tk)` as for [`self_attention`] → `(N, D)`.
+/// `query (N, Q)`, or wider, with queries in the first columns; `key_value (M, 2·K)`: key and value
+/// side by side; `bias (H, Tq, Tk)` as for [`self_attention`] → `(N, Q)`.
 ///
 /// # Errors
 /// As [`self_attention`].
@@ -110,21 +112,21 @@ pub fn cross_attention(
     bias: Option<&Tensor>,
     spec: &AttentionSpec,
 ) -> Result<Tensor> {
-    let (width, stride) = (key_value.dim(1)? / 2, query.dim(1)?);
-    let fits = 2 * width == key_value.dim(1)? && width <= stride;
-    check(spec, (query.dim(0)?, key_value.dim(0)?), width, fits)?;
+    let ((queries, stride), (keys, key_stride)) = (query.dims2()?, key_value.dims2()?);
+    let (width, key_width) = (spec.shape.query_width(), spec.shape.key_value_width());
+    check(spec, (queries, keys), (stride, width <= stride && key_stride == 2 * key_width))?;
     check_bias(spec, bias)?;
     let at = [
         Columns { stride, column: 0 },
-        Columns { stride: 2 * width, column: 0 },
-        Columns { stride: 2 * width, column: width },
+        Columns { stride: key_stride, column: 0 },
+        Columns { stride: key_stride, column: key_width },
     ];
     let inputs = Inputs { query: query.clone(), key_value: key_value.clone(), bias: bias.cloned() };
     if !is_fused(tape, &inputs.tensors())? {
         let query = query.narrow(1, 0, width)?.contiguous()?;
         return composed::cross_attention(&query, key_value, bias, spec);
     }
-    for_float!(query, T => attend::<T>(tape, inputs, at, Layout::new(spec, width)))
+    for_float!(query, T => attend::<T>(tape, inputs, at, Layout::new(spec)))
 }
 
 /// Tensors that attention reads. In self-attention the first two are the same.
@@ -198,7 +200,7 @@ fn attend<T: Float>(
 fn forward<T: Float>(layout: &Layout, operands: &Operands<'_, T>) -> (Vec<T>, Saved<T>) {
     let long = layout.long_spans().next().is_some();
     let rows = layout.rows();
-    let mut log_sums = vec![T::default(); if long { rows * layout.spec.heads } else { 0 }];
+    let mut log_sums = vec![T::default(); if long { rows * layout.shape().heads } else { 0 }];
     // SAFETY: together, short and long sequences have all rows, and the short ones all weights.
     let (out, (weights, ())) = unsafe {
         filled(rows * layout.width(), |out| {
@@ -278,16 +280,14 @@ fn go_back<T: Float>(
 fn check(
     spec: &AttentionSpec,
     (queries, keys): (usize, usize),
-    width: usize,
-    packed: bool,
+    (width, fits): (usize, bool),
 ) -> Result<()> {
     let total = |lengths: &[usize]| lengths.iter().sum::<usize>();
-    if !packed || spec.heads == 0 || !width.is_multiple_of(spec.heads) {
-        candle_core::bail!(
-            "attention: {} heads do not divide width {width}, or the projections do not fit \
-             together",
-            spec.heads
-        );
+    if let Some(fault) = spec.shape.fault() {
+        candle_core::bail!("attention: {fault}");
+    }
+    if !fits {
+        candle_core::bail!("attention: projections of width {width} do not fit {:?}", spec.shape);
     }
     if total(&spec.query_lengths) != queries
         || total(&spec.key_lengths) != keys
@@ -308,8 +308,8 @@ fn check(
             candle_core::bail!("sparse attention: queries are to be the last of their keys");
         }
     }
-    if let Some(slopes) = spec.slopes.as_ref().filter(|slopes| slopes.len() != spec.heads) {
-        candle_core::bail!("attention: {} slopes for {} heads", slopes.len(), spec.heads);
+    if let Some(slopes) = spec.slopes.as_ref().filter(|slopes| slopes.len() != spec.shape.heads) {
+        candle_core::bail!("attention: {} slopes for {} heads", slopes.len(), spec.shape.heads);
     }
     Ok(())
 }
@@ -319,11 +319,11 @@ fn check_bias(spec: &AttentionSpec, bias: Option<&Tensor>) -> Result<()> {
     let (queries, keys) = (longest(&spec.query_lengths), longest(&spec.key_lengths));
     if let Some(bias) = bias {
         let shape = bias.dims3()?;
-        if shape.0 != spec.heads || shape.1 < queries || shape.2 < keys {
+        if shape.0 != spec.shape.heads || shape.1 < queries || shape.2 < keys {
             candle_core::bail!(
                 "attention: bias {:?} for {} heads, {queries} queries and {keys} keys",
                 bias.shape(),
-                spec.heads
+                spec.shape.heads
             );
         }
     }

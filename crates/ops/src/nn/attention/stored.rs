@@ -34,7 +34,7 @@ impl Layout {
         weights: Shared<T>,
     ) {
         let Operands { values, at, bias } = *operands;
-        let (width, dh) = (self.width(), self.head_width);
+        let (width, dh) = (self.width(), self.shape().head_width);
         let one_sequence = |dropped: &mut Vec<T>,
                             span: &Span,
                             to_out: Shared<T>,
@@ -45,10 +45,11 @@ impl Layout {
                 return out_at.clear(to_out, span.query, tq, width);
             }
             let (square, how) = (Matrix::rows(tk), self.how(span));
-            for head in 0..self.spec.heads {
+            for head in 0..self.shape().heads {
+                let shared = self.shape().key_value_head(head);
                 let first = span.weights + head * tq * tk;
                 let query = (values[QUERY], at[QUERY].head(span.query, head, dh));
-                let key = (values[KEY], at[KEY].head(span.key, head, dh).transposed());
+                let key = (values[KEY], at[KEY].head(span.key, shared, dh).transposed());
                 // SAFETY: each sequence has its own weights, and the product writes those of this
                 // head.
                 let weights = unsafe {
@@ -89,7 +90,7 @@ impl Layout {
                 } else {
                     weights
                 };
-                let value = (values[VALUE], at[VALUE].head(span.key, head, dh));
+                let value = (values[VALUE], at[VALUE].head(span.key, shared, dh));
                 let to = (to_out, out_at.head(span.query, head, dh));
                 // SAFETY: each sequence has its own rows.
                 unsafe {
@@ -118,7 +119,7 @@ impl Layout {
     /// Dropout factors for the weights of one head.
     fn mask<'a, T: Float>(&self, scratch: &'a mut Vec<T>, span: &Span, head: usize) -> &'a mut [T] {
         let mask = room(scratch, span.queries * span.keys);
-        let number = |query| mask_index(query, self.spec.heads, head, self.longest_key, 0);
+        let number = |query| mask_index(query, self.shape().heads, head, self.longest_key, 0);
         mask_rows(mask, span.keys, number(span.query), number(1) - number(0), self.spec.dropout);
         mask
     }
@@ -136,7 +137,7 @@ impl Layout {
         grad: &[T],
         gradients: &Gradients<T>,
     ) -> Option<Vec<T>> {
-        let (width, dh, heads) = (self.width(), self.head_width, self.spec.heads);
+        let (shape, width, dh) = (self.shape(), self.width(), self.shape().head_width);
         let Operands { values, at, bias } = *operands;
         let Gradients { values: to, write, .. } = *gradients;
         let bias_shape = bias.map(|(bias, size, row)| (bias.len(), size, row));
@@ -150,16 +151,21 @@ impl Layout {
                 if tq == 0 || tk == 0 {
                     if write == Write::Replace {
                         at[QUERY].clear(to[QUERY], span.query, tq, width);
-                        at[KEY].clear(to[KEY], span.key, tk, width);
-                        at[VALUE].clear(to[VALUE], span.key, tk, width);
+                        for part in [KEY, VALUE] {
+                            at[part].clear(to[part], span.key, tk, shape.key_value_width());
+                        }
                     }
                     continue;
                 }
                 let (square, how) = (Matrix::rows(tk), self.how(span));
-                for head in 0..heads {
+                for head in 0..shape.heads {
                     let head_at = |part: usize| {
-                        at[part].head(if part == QUERY { span.query } else { span.key }, head, dh)
+                        let row = if part == QUERY { span.query } else { span.key };
+                        at[part].head(row, self.head_of(part, head), dh)
                     };
+                    // The first head of a group writes the gradients that the group shares.
+                    let is_first = head.is_multiple_of(shape.group());
+                    let shared_write = if is_first { write } else { Write::Add };
                     let operand = |part: usize| (values[part], head_at(part));
                     let to = |part: usize| (to[part], head_at(part));
                     let weights =
@@ -184,7 +190,7 @@ impl Layout {
                             (used, square.transposed()),
                             (grad, grad_at),
                             to(VALUE),
-                            write,
+                            shared_write,
                             how,
                             None,
                         )
@@ -231,7 +237,7 @@ impl Layout {
                             (scores, square.transposed()),
                             operand(QUERY),
                             to(KEY),
-                            write,
+                            shared_write,
                             how,
                             None,
                         );

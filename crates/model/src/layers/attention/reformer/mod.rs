@@ -55,14 +55,18 @@ pub(super) struct Reformer {
 impl Reformer {
     pub(super) fn new(site: &Site<'_>) -> Self {
         let config = site.config.attention(site.causal);
-        let (heads, key) = (site.config.heads, name_key(site.name));
-        let head = site.config.d_model / heads;
+        let (shape, key) = (site.config.attention_shape(), name_key(site.name));
+        let heads = shape.heads;
         let hashes = (config.hash_rounds, config.hash_buckets);
         Self {
             heads,
             causal: site.causal,
             chunks: Chunks::new(site.causal, config.hash_chunk),
-            rotations: Rotations::drawn((heads, head), hashes, mix(config.seed, &[key])),
+            rotations: Rotations::drawn(
+                (heads, shape.head_width),
+                hashes,
+                mix(config.seed, &[key]),
+            ),
             dropout: site.config.attention_dropout,
             site: key,
         }

@@ -11,7 +11,7 @@ use crate::parallel::add;
 use crate::products::{Matrix, PANEL};
 use crate::profile::{even, region};
 use crate::shared::{Shared, Write};
-use crate::spec::Sight;
+use crate::spec::{AttentionShape, Sight};
 use crate::sums::blocked_sum;
 use rayon::prelude::*;
 use std::ops::Range;
@@ -47,11 +47,20 @@ struct Ready<'a, P: TileProducts> {
     sight: Option<Sight>,
 }
 
-/// A task: some blocks of keys of one head, in one sequence, or in all sequences if they add to the
-/// gradient of one bias.
+/// A block of keys, prepared for all heads of queries that share them.
+struct Block<'a, P: TileProducts> {
+    keys: Range<usize>,
+    key: P::Operand<'a>,
+    key_rows: P::Operand<'a>,
+    value: P::Operand<'a>,
+}
+
+/// A task: some blocks of keys of one of their heads, in one sequence, or in all sequences if they
+/// add to the gradient of one bias.
 struct Task {
     sequences: Range<usize>,
-    head: usize,
+    /// Heads of queries that share the keys.
+    heads: Range<usize>,
     chunk: usize,
 }
 
@@ -75,7 +84,8 @@ pub(super) unsafe fn run<P: TileProducts>(
     adjoint: &Adjoint<'_, P::Value>,
     to: &Gradients<P::Value>,
 ) {
-    let heads = layout.spec.heads;
+    let AttentionShape { heads, key_value_heads, head_width, .. } = layout.shape();
+    let group_size = layout.shape().group();
     let spans: Vec<&Span> = layout.long_spans().collect();
     let pairs = spans.len() * heads;
     let ready: Vec<Ready<'_, P>> = region(even(pairs), || {
@@ -90,15 +100,17 @@ pub(super) unsafe fn run<P: TileProducts>(
     // Sequences that add to the gradient of one bias are divided alike: if a key belonged to
     // several tasks, these would add to the same elements at once.
     let chunks_of = |span: &Span| if to.bias.is_some() { most } else { chunks(span.keys) };
-    let tasks: Vec<Task> = (0..groups * heads * most)
+    let tasks: Vec<Task> = (0..groups * key_value_heads * most)
         .map(|i| {
-            let (group, head, chunk) = (i / most / heads, i / most % heads, i % most);
+            let (head, chunk) = (i / most % key_value_heads, i % most);
+            let group = i / most / key_value_heads;
             let sequences = if groups == 1 { 0..spans.len() } else { group..group + 1 };
-            Task { sequences, head, chunk }
+            let heads = head * group_size..(head + 1) * group_size;
+            Task { sequences, heads, chunk }
         })
         .collect();
     let worker = || {
-        let sums = || vec![P::Value::default(); BLOCK * stride(layout.head_width)];
+        let sums = || vec![P::Value::default(); BLOCK * stride(head_width)];
         Worker::<P> {
             products: products.worker(),
             weights: Tile::new(STEP),
@@ -107,13 +119,15 @@ pub(super) unsafe fn run<P: TileProducts>(
             value: sums(),
         }
     };
-    // Gradients of the queries, from each chunk of each head of each sequence.
-    let mut parts: Vec<Vec<Vec<P::Value>>> = Vec::new();
+    // Gradients of the queries, from each task, each of its sequences, and each of its heads.
+    let mut parts: Vec<Vec<Vec<Vec<P::Value>>>> = Vec::new();
     let one_task = |worker: &mut Worker<P>, task: &Task| {
         let of_sequence = |sequence: usize| {
-            let (span, ready) = (spans[sequence], &ready[sequence * heads + task.head]);
-            let pass = Pass { products, layout, operands, to, span, head: task.head, ready };
-            // SAFETY: each task has its own keys in the columns of its head, the same in all
+            let (span, first) = (spans[sequence], sequence * heads);
+            let ready = &ready[first + task.heads.start..first + task.heads.end];
+            let first_head = task.heads.start;
+            let pass = Pass { products, layout, operands, to, span, first_head, ready };
+            // SAFETY: each task has its own keys in the columns of their head, the same in all
             // sequences that share a bias.
             unsafe { pass.keys_of_chunk(worker, task.chunk, chunks_of(span)) }
         };
@@ -124,11 +138,12 @@ pub(super) unsafe fn run<P: TileProducts>(
     });
     let part = |sequence: usize, head: usize, chunk: usize| {
         let (group, within) = if groups == 1 { (0, sequence) } else { (sequence, 0) };
-        &parts[(group * heads + head) * most + chunk][within]
+        let task = (group * key_value_heads + head / group_size) * most + chunk;
+        parts[task][within].get(head % group_size).map_or(&[][..], Vec::as_slice)
     };
     let combine = |i: usize| {
         let (sequence, head) = (i / heads, i % heads);
-        let (span, dh) = (spans[sequence], layout.head_width);
+        let (span, dh) = (spans[sequence], head_width);
         for query in 0..span.queries {
             let row = query * stride(dh)..query * stride(dh) + dh;
             let mut sum = part(sequence, head, 0)[row.clone()].to_vec();
@@ -153,7 +168,7 @@ fn prepare<'a, P: TileProducts>(
     head: usize,
 ) -> Ready<'a, P> {
     let query = rows(operands, QUERY, layout, (span, head), 0..span.queries);
-    let (width, dh) = (layout.width(), layout.head_width);
+    let (width, dh) = (layout.width(), layout.shape().head_width);
     let columns = Columns { stride: width, column: 0 };
     let of_out = Rows { values: adjoint.values, at: columns.head(span.query, head, dh), ..query };
     let of_query = |query: usize| {
@@ -161,7 +176,8 @@ fn prepare<'a, P: TileProducts>(
         let slices = [&adjoint.values[first..first + dh], &adjoint.out[first..first + dh]];
         blocked_sum(slices, |[adjoint, out]| adjoint * out)
     };
-    let log_sum = |query: usize| adjoint.log_sums[(span.query + query) * layout.spec.heads + head];
+    let log_sum =
+        |query: usize| adjoint.log_sums[(span.query + query) * layout.shape().heads + head];
     Ready {
         query: products.left(query),
         query_rows: products.summed(query),
@@ -173,21 +189,22 @@ fn prepare<'a, P: TileProducts>(
     }
 }
 
-/// Backward pass of one head of one sequence.
+/// Backward pass of one head of keys of one sequence, and of the heads of queries that share it.
 struct Pass<'a, 'b, P: TileProducts> {
     products: &'a P,
     layout: &'a Layout,
     operands: &'a Operands<'b, P::Value>,
     to: &'a Gradients<P::Value>,
     span: &'a Span,
-    head: usize,
-    ready: &'a Ready<'b, P>,
+    first_head: usize,
+    /// Inputs of each head of queries.
+    ready: &'a [Ready<'b, P>],
 }
 
 impl<P: TileProducts> Pass<'_, '_, P> {
     /// Writes the gradients of the keys and values in the blocks of one of `chunks` chunks, and
-    /// returns the contribution of these blocks to the gradients of the queries; empty if the chunk
-    /// has no block.
+    /// returns the contribution of these blocks to the gradients of the queries of each head; none
+    /// if the chunk has no block.
     ///
     /// # Safety
     /// Nobody else reads or writes these gradients meanwhile, nor their part of the bias's
@@ -197,18 +214,19 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         worker: &mut Worker<P>,
         chunk: usize,
         chunks: usize,
-    ) -> Vec<P::Value> {
+    ) -> Vec<Vec<P::Value>> {
         if chunk >= chunks || chunk * BLOCK >= self.span.keys {
             return Vec::new();
         }
         let rows = self.span.queries.next_multiple_of(PANEL);
-        let mut query = vec![P::Value::default(); rows * stride(self.layout.head_width)];
+        let size = rows * stride(self.layout.shape().head_width);
+        let mut queries = vec![vec![P::Value::default(); size]; self.ready.len()];
         for first in (chunk * BLOCK..self.span.keys).step_by(chunks * BLOCK) {
             let keys = first..(first + BLOCK).min(self.span.keys);
             // SAFETY: the caller's promise.
-            unsafe { self.block_of_keys(worker, keys, &mut query) };
+            unsafe { self.block_of_keys(worker, keys, &mut queries) };
         }
-        query
+        queries
     }
 
     /// Processes a block of keys.
@@ -219,21 +237,56 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         &self,
         worker: &mut Worker<P>,
         keys: Range<usize>,
-        to_query: &mut [P::Value],
+        to_queries: &mut [Vec<P::Value>],
     ) {
-        let Self { layout, operands, span, head, .. } = *self;
-        let (dh, stride) = (layout.head_width, stride(layout.head_width));
-        let terms = terms(operands, layout, (span, head));
-        let of_part = |part| rows(operands, part, layout, (span, head), keys.clone());
-        let key = self.products.right(of_part(KEY));
-        let key_rows = self.products.summed(of_part(KEY));
-        let value = self.products.right(of_part(VALUE));
+        let Self { layout, operands, span, first_head, .. } = *self;
+        let dh = layout.shape().head_width;
+        let of_part = |part| rows(operands, part, layout, (span, first_head), keys.clone());
+        let block = Block {
+            keys: keys.clone(),
+            key: self.products.right(of_part(KEY)),
+            key_rows: self.products.summed(of_part(KEY)),
+            value: self.products.right(of_part(VALUE)),
+        };
         worker.key.fill(P::Value::default());
         worker.value.fill(P::Value::default());
+        for (head, to_query) in to_queries.iter_mut().enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe { self.head(worker, &block, head, to_query) };
+        }
+        let head = layout.shape().key_value_head(first_head);
+        for (i, key) in keys.enumerate() {
+            let row = i * stride(dh)..i * stride(dh) + dh;
+            let place = span.key + key;
+            // SAFETY: the caller's promise.
+            unsafe {
+                self.to.put(KEY, operands.at[KEY], place, head, &worker.key[row.clone()]);
+                self.to.put(VALUE, operands.at[VALUE], place, head, &worker.value[row]);
+            }
+        }
+    }
+
+    /// Adds the contributions of one head of queries, counted from the first that shares the keys,
+    /// to the gradients of a block of keys and values, and of the queries.
+    ///
+    /// # Safety
+    /// As [`Self::keys_of_chunk`].
+    unsafe fn head(
+        &self,
+        worker: &mut Worker<P>,
+        Block { keys, key, key_rows, value }: &Block<'_, P>,
+        number: usize,
+        to_query: &mut [P::Value],
+    ) {
+        let Self { layout, operands, span, .. } = *self;
+        let (head, ready) = (self.first_head + number, &self.ready[number]);
+        let stride = stride(layout.shape().head_width);
+        let terms = terms(operands, layout, (span, head));
         let of_panel = |panel: usize| panel * PANEL..((panel + 1) * PANEL).min(keys.len());
         let pieces = pieces(keys.len().div_ceil(PANEL), |panel, seen| {
             let within = of_panel(panel);
-            self.seen(&terms, keys.start + within.start..keys.start + within.end, seen);
+            let keys = keys.start + within.start..keys.start + within.end;
+            self.seen(&terms, ready.sight.as_ref(), keys, seen);
         });
         for piece in pieces {
             let (panel, within) = (piece.panel * PANEL, of_panel(piece.panel));
@@ -244,12 +297,11 @@ impl<P: TileProducts> Pass<'_, '_, P> {
                 key: keys.start + panel,
                 keys: within.len(),
             };
-            let ready = self.ready;
             let (weights, scores) = (worker.weights.rows(), worker.scores.rows());
             let left = (&ready.query, queries.clone());
-            self.products.multiply(&mut worker.products, left, (&key, within.clone()), weights);
+            self.products.multiply(&mut worker.products, left, (key, within.clone()), weights);
             let left = (&ready.adjoint, queries.clone());
-            let right = (&value, within.clone());
+            let right = (value, within.clone());
             self.products.multiply(&mut worker.products, left, right, scores);
             let known = Known {
                 log_sums: &ready.log_sums[queries.clone()],
@@ -262,7 +314,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
             }
             if let Some(bias) = self.to.bias {
                 // SAFETY: the caller's promise.
-                unsafe { self.add_to_bias(bias, at, scores) };
+                unsafe { self.add_to_bias(bias, head, at, scores) };
             }
             scale_tile(&mut scores[..used], terms.scale);
             let across = Matrix::rows(PANEL).transposed();
@@ -288,19 +340,10 @@ impl<P: TileProducts> Pass<'_, '_, P> {
                 &mut worker.products,
                 (scores.as_flattened(), Matrix::rows(PANEL)),
                 (at.queries, within.len()),
-                (&key_rows, panel),
+                (key_rows, panel),
                 &mut to_query[at.query * stride..],
                 Write::Add,
             );
-        }
-        for (i, key) in keys.enumerate() {
-            let row = i * stride..i * stride + dh;
-            let place = span.key + key;
-            // SAFETY: the caller's promise.
-            unsafe {
-                self.to.put(KEY, operands.at[KEY], place, head, &worker.key[row.clone()]);
-                self.to.put(VALUE, operands.at[VALUE], place, head, &worker.value[row]);
-            }
         }
     }
 
@@ -308,11 +351,12 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     fn seen(
         &self,
         terms: &Terms<'_, P::Value>,
+        sight: Option<&Sight>,
         keys: Range<usize>,
         ranges: &mut Vec<Range<usize>>,
     ) {
         let (count, start) = (self.span.queries, terms.start);
-        let Some(sight) = &self.ready.sight else {
+        let Some(sight) = sight else {
             let first = if terms.causal { keys.start.saturating_sub(start) } else { 0 };
             ranges.clear();
             if first < count {
@@ -330,10 +374,16 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     ///
     /// # Safety
     /// Nobody else reads or writes the gradient of these keys' bias.
-    unsafe fn add_to_bias(&self, bias: Shared<P::Value>, at: Region, scores: &[[P::Value; PANEL]]) {
+    unsafe fn add_to_bias(
+        &self,
+        bias: Shared<P::Value>,
+        head: usize,
+        at: Region,
+        scores: &[[P::Value; PANEL]],
+    ) {
         let Some((_, size, row)) = self.operands.bias else { return };
         for (scores, query) in scores.iter().take(at.queries).zip(at.query..) {
-            let first = self.head * size + query * row + at.key;
+            let first = head * size + query * row + at.key;
             // SAFETY: the caller's promise.
             add(unsafe { bias.range(first..first + at.keys) }, &scores[..at.keys]);
         }

@@ -19,15 +19,14 @@ struct Task<'a> {
     span: &'a Span,
     head: usize,
     queries: Range<usize>,
-    /// Index of their keys and values.
-    keys: usize,
+    /// Index of their head among the heads of all long sequences.
+    number: usize,
 }
 
-/// Inputs that all queries of one head of one sequence share.
+/// Keys and values of one of their heads, of one sequence.
 struct Ready<'a, P: TileProducts> {
     key: P::Operand<'a>,
     value: P::Operand<'a>,
-    sight: Option<Sight>,
 }
 
 /// Working memory of a thread.
@@ -49,35 +48,39 @@ pub(super) unsafe fn run<P: TileProducts>(
     out: Shared<P::Value>,
     log_sums: Shared<P::Value>,
 ) {
-    let heads = layout.spec.heads;
+    let (heads, group) = (layout.shape().heads, layout.shape().group());
     let long: Vec<(&Span, usize)> =
         layout.long_spans().flat_map(|span| (0..heads).map(move |head| (span, head))).collect();
     let prepare = |(span, head): &(&Span, usize)| {
         let keys = |part| rows(operands, part, layout, (span, *head), 0..span.keys);
-        let (key, value) = (products.left(keys(KEY)), products.summed(keys(VALUE)));
-        Ready { key, value, sight: Sight::new(&layout.spec, *head, span.keys) }
+        Ready { key: products.left(keys(KEY)), value: products.summed(keys(VALUE)) }
     };
-    let ready: Vec<Ready<'_, P>> =
-        region(longest_of(|| long.iter().map(|(span, _)| span.keys)), || {
-            long.par_iter().with_max_len(1).map(prepare).collect()
+    // The first head of a group stands for it.
+    let groups: Vec<&(&Span, usize)> = long.iter().step_by(group).collect();
+    let sight = |(span, head): &(&Span, usize)| Sight::new(&layout.spec, *head, span.keys);
+    let (ready, sights): (Vec<Ready<'_, P>>, Vec<Option<Sight>>) =
+        region(longest_of(|| groups.iter().map(|(span, _)| span.keys)), || {
+            let ready = groups.par_iter().with_max_len(1).map(|head| prepare(head)).collect();
+            (ready, long.par_iter().map(sight).collect())
         });
     let tasks: Vec<Task<'_>> = long
         .iter()
         .enumerate()
-        .flat_map(|(keys, &(span, head))| {
+        .flat_map(|(number, &(span, head))| {
             (0..span.queries).step_by(BLOCK).map(move |first| {
                 let queries = first..(first + BLOCK).min(span.queries);
-                Task { span, head, queries, keys }
+                Task { span, head, queries, number }
             })
         })
         .collect();
     let worker = || Worker::<P> {
         products: products.worker(),
         tile: Tile::new(STEP),
-        sums: vec![P::Value::default(); BLOCK * stride(layout.head_width)],
+        sums: vec![P::Value::default(); BLOCK * stride(layout.shape().head_width)],
     };
     let one_task = |worker: &mut Worker<P>, task: &Task<'_>| {
-        let statistics = attend(products, layout, operands, worker, task, &ready[task.keys]);
+        let (ready, sight) = (&ready[task.number / group], sights[task.number].as_ref());
+        let statistics = attend(products, layout, operands, worker, task, (ready, sight));
         // SAFETY: each task has its own rows in the columns of its head, by the caller's promise.
         unsafe { finish(layout, worker, task, &statistics, out, log_sums) };
     };
@@ -93,14 +96,14 @@ fn attend<P: TileProducts>(
     operands: &Operands<'_, P::Value>,
     worker: &mut Worker<P>,
     task: &Task<'_>,
-    Ready { key, value, sight }: &Ready<'_, P>,
+    (Ready { key, value }, sight): (&Ready<'_, P>, Option<&Sight>),
 ) -> Vec<Online<P::Value>> {
     let Task { span, head, .. } = *task;
     let terms = terms(operands, layout, (span, head));
     let query = rows(operands, QUERY, layout, (span, head), task.queries.clone());
     let query = products.right(query);
     let count = task.queries.len();
-    let stride = stride(layout.head_width);
+    let stride = stride(layout.shape().head_width);
     let panels = count.div_ceil(PANEL);
     let mut online = vec![Online::new(); panels];
     let tile = worker.tile.rows();
@@ -108,7 +111,7 @@ fn attend<P: TileProducts>(
     let pieces = pieces(panels, |panel, seen| {
         let (queries, first) = (of_panel(panel), terms.start + task.queries.start);
         let positions = first + queries.start..first + queries.end;
-        keys_of(sight.as_ref(), terms.causal, positions, span.keys, seen);
+        keys_of(sight, terms.causal, positions, span.keys, seen);
     });
     let mut is_begun = vec![false; panels];
     for piece in pieces {
@@ -159,7 +162,7 @@ unsafe fn finish<P: TileProducts>(
     out: Shared<P::Value>,
     log_sums: Shared<P::Value>,
 ) {
-    let (heads, dh, one) = (layout.spec.heads, layout.head_width, P::Value::of(1.0));
+    let (heads, dh, one) = (layout.shape().heads, layout.shape().head_width, P::Value::of(1.0));
     let rows = worker.sums.chunks_exact_mut(stride(dh)).zip(task.queries.clone());
     for (i, (sums, query)) in rows.enumerate() {
         let online = &statistics[i / PANEL];

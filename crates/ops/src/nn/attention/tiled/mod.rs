@@ -94,7 +94,7 @@ pub(super) unsafe fn backward<T: Float>(
     }
 }
 
-/// Rows of one head of query, key or value of a sequence.
+/// Rows of query, key or value of a sequence that one head of queries reads.
 fn rows<'a, T: Float>(
     operands: &Operands<'a, T>,
     part: usize,
@@ -105,9 +105,13 @@ fn rows<'a, T: Float>(
     let first = if part == QUERY { span.query } else { span.key };
     Rows {
         values: operands.values[part],
-        at: operands.at[part].head(first + rows.start, head, layout.head_width),
+        at: operands.at[part].head(
+            first + rows.start,
+            layout.head_of(part, head),
+            layout.shape().head_width,
+        ),
         count: rows.len(),
-        width: layout.head_width,
+        width: layout.shape().head_width,
     }
 }
 
@@ -118,7 +122,7 @@ fn terms<'a, T: Float>(
     (span, head): (&Span, usize),
 ) -> Terms<'a, T> {
     let spec = &layout.spec;
-    let number = |row| mask_index(row, spec.heads, head, layout.longest_key, 0);
+    let number = |row| mask_index(row, spec.shape.heads, head, layout.longest_key, 0);
     Terms {
         scale: layout.scale(),
         slope: T::of(spec.slopes.as_ref().map_or(0.0, |slopes| slopes[head])),

@@ -65,7 +65,7 @@ pub(super) fn keys_of(
 /// over all heads.
 pub(in super::super) fn computed_pairs(spec: &AttentionSpec, span: &Span) -> u64 {
     let (mut pairs, mut ranges) = (0, Vec::new());
-    for head in 0..spec.heads {
+    for head in 0..spec.shape.heads {
         let sight = Sight::new(spec, head, span.keys);
         for first in (0..span.queries).step_by(PANEL) {
             let queries = first..(first + PANEL).min(span.queries);

@@ -1,0 +1,60 @@
+//! Projections of attention layers, made and counted from one description.
+
+use crate::cost::PartCost;
+use crate::layers::weight::Linear;
+use crate::{Builder, ModelConfig};
+use candle_core::Result;
+
+/// A linear layer before or after attention.
+pub(super) struct Projection {
+    inputs: usize,
+    /// Width of each matrix that it fuses.
+    outputs: Vec<usize>,
+    has_bias: bool,
+}
+
+impl Projection {
+    /// Query, key and value; with two parts, the query, which is also the key, and the value.
+    pub(super) fn query_key_value(config: &ModelConfig, parts: usize) -> Self {
+        let shape = config.attention_shape();
+        let mut outputs = vec![shape.key_value_width(); parts];
+        outputs[0] = shape.query_width();
+        Self::from_states(config, outputs)
+    }
+
+    /// Query alone.
+    pub(super) fn query(config: &ModelConfig) -> Self {
+        Self::from_states(config, vec![config.attention_shape().query_width()])
+    }
+
+    /// Key and value.
+    pub(super) fn key_value(config: &ModelConfig) -> Self {
+        Self::from_states(config, vec![config.attention_shape().key_value_width(); 2])
+    }
+
+    /// Projection of the result to the width of the model.
+    pub(super) fn result(config: &ModelConfig) -> Self {
+        let inputs = config.attention_shape().query_width();
+        Self { inputs, outputs: vec![config.d_model], has_bias: config.has_attention_biases() }
+    }
+
+    fn from_states(config: &ModelConfig, outputs: Vec<usize>) -> Self {
+        Self { inputs: config.d_model, outputs, has_bias: config.has_attention_biases() }
+    }
+
+    pub(super) fn build(&self, build: &mut Builder, name: &str) -> Result<Linear> {
+        build.with_biases_if(self.has_bias, |build| {
+            Linear::fused(build, name, self.inputs, &self.outputs)
+        })
+    }
+
+    /// Width of its result.
+    pub(super) fn width(&self) -> usize {
+        self.outputs.iter().sum()
+    }
+
+    pub(super) fn cost(&self) -> PartCost {
+        let of_part = |&outputs| PartCost::linear(self.inputs, outputs, self.has_bias);
+        self.outputs.iter().map(of_part).sum()
+    }
+}
