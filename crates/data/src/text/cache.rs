@@ -31,12 +31,12 @@ const MAGIC: &[u8; 8] = b"TAPERTC2";
 pub(crate) const CACHE_FOLDER: &str = "cache";
 /// Where the items begin.
 pub(crate) const HEADER_BYTES: usize = 88;
-/// What an id takes.
+/// Bytes of an id.
 pub(crate) const ID_BYTES: usize = 4;
 /// Bytes read from the disk at a time while a file is checked.
 const BUFFER: usize = 1 << 18;
 
-/// What the content of a cache follows from.
+/// Everything from which the content of a cache follows.
 pub(crate) type Key = [u8; 32];
 
 /// A tokenised split on disk.

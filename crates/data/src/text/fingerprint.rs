@@ -100,7 +100,7 @@ impl Fingerprint {
         Err(Error::Changed { files: files.join(" and ") })
     }
 
-    /// As [`Fingerprint::still_holds`], without reading files of which size and time are the same.
+    /// Checks like [`Fingerprint::still_holds`], without reading files of the same size and time.
     ///
     /// # Errors
     /// See [`Fingerprint::still_holds`].
@@ -115,12 +115,12 @@ impl Fingerprint {
         Ok(())
     }
 
-    /// As [`Fingerprint::obtain`], for a process that leaves the record to another one.
+    /// Works like [`Fingerprint::obtain`], for a process that leaves the record to another one.
     pub(crate) fn of(files: &[PathBuf], split: &str, run: &Path) -> Result<Self> {
         Self::take(files, Self::recorded(&run.join(TEXT_FOLDER).join(file_name(split))).as_ref())
     }
 
-    /// What was recorded; nothing where that cannot be read, since it can be had again.
+    /// Record; `None` if it cannot be read, since it can be made again.
     fn recorded(path: &Path) -> Option<Self> {
         serde_json::from_slice(&read_regular(path, MOST_BYTES).ok()?).ok()
     }

@@ -79,7 +79,7 @@ fn spans(text: &str) -> Vec<std::ops::Range<usize>> {
     words(text).map(|word| start(word)..start(word) + word.len()).collect()
 }
 
-/// What stands for no word.
+/// Mark of no word.
 pub const NO_WORD: u32 = u32::MAX;
 
 /// The word of each token of a text, given the bytes of each: the first word that ends behind the

@@ -19,7 +19,7 @@ thread_local! {
     static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What `work` gives, or what its panic says.
+/// Result of `work`, or the message of its panic.
 pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> std::result::Result<T, String> {
     static HOOK: Once = Once::new();
     // The hook of whoever came before prints all other panics.
@@ -43,7 +43,7 @@ fn said_by(panic: &(dyn Any + Send)) -> String {
     said.unwrap_or("it gives no reason").to_owned()
 }
 
-/// What the library makes of `text`.
+/// Result of the library for `text`.
 ///
 /// # Errors
 ///

@@ -14,10 +14,10 @@ use tokenizers::{DecoderWrapper, PreTokenizerWrapper, SplitDelimiterBehavior};
 use crate::text::tokenizer::fault;
 use crate::{Result, TokenizerKind};
 
-/// What a space becomes; each word carries it in front.
+/// Mark in place of a space; each word begins with it.
 pub(crate) const SPACE_MARK: char = '▁';
 
-/// What a tokenizer is to cut.
+/// Text that a tokenizer cuts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// One sentence at a time. Its first word is marked like every other, as if a space came
@@ -28,7 +28,7 @@ pub(crate) enum Layout {
     RunningText,
 }
 
-/// What cuts text into pieces beyond which no token reaches; characters need none.
+/// Splitter into pieces that no token crosses; `None` for characters.
 ///
 /// # Errors
 /// Never: the patterns are right.
@@ -50,7 +50,7 @@ pub(crate) fn pre_tokenizer(
     Ok(Some(PreTokenizerSequence::new(steps).into()))
 }
 
-/// What makes text of tokens.
+/// Decoder from tokens to text.
 pub(crate) fn decoder(kind: TokenizerKind, layout: Layout) -> DecoderWrapper {
     match kind {
         TokenizerKind::Char => Fuse::new().into(),

@@ -25,7 +25,7 @@ use crate::{Error, Result};
 /// Fewer are shared by all of them, shard by shard, since some would have more than others.
 const FILES_OF_A_PROCESS: usize = 8;
 
-/// Which of several processes this one is that tokenise a split together.
+/// Number of this process among several that tokenise a split together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
     /// Its place among them, from 0.
@@ -57,7 +57,7 @@ impl Share {
     }
 }
 
-/// Which shards a process makes.
+/// Shards that a process makes.
 pub(crate) struct Owners {
     share: Share,
     /// The process of each file, where each has one.
@@ -81,7 +81,7 @@ impl Owners {
 pub struct TokenisingProgress {
     /// The split.
     pub split: String,
-    /// What part of the text it has read of what it will read, from 0 to 1.
+    /// Share of its text that it has read, from 0 to 1.
     pub done: f64,
     /// The bytes of text that it has tokenised.
     pub bytes: u64,
@@ -97,7 +97,7 @@ pub(crate) struct Shards {
 }
 
 impl Shards {
-    /// Those of a split whose cache will lie at `cache` with this key.
+    /// Shards of a split whose cache will lie at `cache` with this key.
     pub(crate) fn of(cache: &Path, key: &Key) -> Self {
         Self { folder: cache.with_extension("shards"), key: *key }
     }
@@ -123,7 +123,7 @@ impl Shards {
         Cache::report(&self.path(file, shard), &self.key(file, shard))
     }
 
-    /// What writes a shard.
+    /// Function that writes a shard.
     pub(crate) fn writer(&self, file: usize, shard: usize) -> Result<CacheWriter> {
         std::fs::create_dir_all(&self.folder).map_err(|error| Error::io(&self.folder, error))?;
         CacheWriter::create(&self.path(file, shard))

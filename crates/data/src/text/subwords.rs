@@ -18,11 +18,11 @@ use crate::{Error, Result, Tokenizer, TokenizerConfig};
 /// The key of these draws, apart from those that order batches.
 const PURPOSE: u64 = 4;
 
-/// What precedes the first character of a word: the mark of SentencePiece, and of byte-level
+/// Marks before the first character of a word: that of SentencePiece, and of byte-level
 /// tokenizers.
 const WORD_MARKS: [char; 2] = ['▁', 'Ġ'];
 
-/// Which epoch of which run a batch is segmented for.
+/// Epoch and run for which a batch is segmented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Epoch {
     /// The seed of the run.
@@ -51,7 +51,7 @@ impl Stream {
     }
 }
 
-/// What cuts words.
+/// Function that cuts words.
 #[derive(Debug)]
 enum Algorithm {
     Bpe { merges: Merges, dropout: f64 },
@@ -149,7 +149,7 @@ impl SubwordSampler {
     }
 }
 
-/// What a `tokenizer.json` lacks.
+/// Part that a `tokenizer.json` lacks.
 pub(crate) fn unreadable(what: &str) -> Error {
     Error::Tokenizer {
         action: "prepare sampling",

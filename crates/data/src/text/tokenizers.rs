@@ -22,7 +22,7 @@ pub struct TokenizerPair {
 const NONE: &str = "none";
 
 impl TokenizerPair {
-    /// Those of a task that reads no text.
+    /// Tokenizers of a task that reads no text.
     pub fn none() -> Self {
         Self { source: None, target: None }
     }
@@ -37,7 +37,7 @@ impl TokenizerPair {
         Self { source: Some(source), target: Some(target) }
     }
 
-    /// Those that `change` makes of both.
+    /// Tokenizers that `change` makes of both.
     pub(super) fn map(&self, change: impl Fn(&Tokenizer) -> Tokenizer) -> Self {
         Self {
             source: self.source.as_ref().map(&change),
@@ -115,7 +115,7 @@ impl TokenizerPair {
         self.target.is_none()
     }
 
-    /// What tells these tokenizers from others: the hash of the one, or of both hashes.
+    /// Identity of these tokenizers: the hash of the one, or of both hashes.
     pub fn hash(&self) -> String {
         match (&self.source, &self.target) {
             (None, _) => NONE.to_owned(),

@@ -82,9 +82,10 @@ fn called_here(name: &str) -> Option<String> {
     let is_name = |key: &&Key| key.names_elsewhere.iter().any(|other| other == name);
     let called_so: Vec<String> = keys().iter().filter(is_name).map(quoted).collect();
     let no_key = || NO_KEYS.iter().find(|(_, names)| names.contains(&name));
-    match called_so.is_empty() {
-        true => no_key().map(|(called, _)| (*called).to_owned()),
-        false => Some(called_so.join(" or ")),
+    match called_so.as_slice() {
+        [] => no_key().map(|(called, _)| (*called).to_owned()),
+        [one] => Some(one.clone()),
+        [first @ .., last] => Some(format!("{} and {last}", first.join(", "))),
     }
 }
 

@@ -11,7 +11,7 @@ use std::path::Path;
 use crate::text::cache::{Cache, ID_BYTES, Items, Key, ids, u64_at};
 use crate::{DataReport, PairLinks, Result};
 
-/// What stands before the ids of a pair.
+/// Bytes before the ids of a pair.
 const HEAD_BYTES: usize = 16;
 
 /// A sentence pair as ids without special tokens.
@@ -60,7 +60,7 @@ pub(crate) struct PairCache {
 }
 
 impl PairCache {
-    /// As [`Cache::open`], for a split with word links or without any, of which the key tells.
+    /// Opens a cache like [`Cache::open`]; the key says whether the split has word links.
     pub(crate) fn open(
         path: &Path,
         key: &Key,

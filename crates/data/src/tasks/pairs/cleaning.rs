@@ -1,4 +1,4 @@
-//! Which pairs are kept: first by their text, then by their tokens.
+//! Rules by which pairs are kept: first by their text, then by their tokens.
 
 use std::fmt;
 
@@ -110,7 +110,7 @@ impl Cleaner {
         Self { config: config.clone() }
     }
 
-    /// What can be said before a pair is tokenised.
+    /// Checks a pair before it is tokenised.
     ///
     /// # Errors
     ///
@@ -132,7 +132,7 @@ impl Cleaner {
         }
     }
 
-    /// What can be said once the token counts, without end marks, are known.
+    /// Checks a pair by its token counts, without end marks.
     ///
     /// # Errors
     ///

@@ -32,7 +32,7 @@ const EXAMPLE: u64 = 0;
 pub struct PairDataset {
     cache: PairCache,
     report: DataReport,
-    /// What segments pairs anew in each epoch, where that is asked for.
+    /// Sampler that segments pairs anew in each epoch; `None` without sampling.
     sampler: Option<PairSampler>,
     /// So many epochs, the first, go in both directions.
     bidirectional_epochs: u64,
@@ -90,7 +90,7 @@ impl PairDataset {
         self.len() == 0
     }
 
-    /// What was read, kept and dropped, and how long sentences are.
+    /// Report on pairs read, kept and dropped, and on the lengths of sentences.
     pub fn report(&self) -> &DataReport {
         &self.report
     }

@@ -1,6 +1,6 @@
 //! A validation set drawn from the training text.
 //!
-//! Which sentences are held out is a function of the seed and of the sentences: those whose keyed
+//! The seed and the sentences alone decide which sentences are held out: those whose keyed
 //! hashes are smallest. So the set does not depend on the order of the text, each source sentence
 //! is held out with all its translations or not at all, and the reader of training text needs no
 //! more than the sentences themselves to leave them out.
@@ -15,7 +15,7 @@ use crate::files::write_atomically;
 use crate::text::fingerprint::TEXT_FOLDER;
 use crate::{Cleaner, Corpora, Corpus, DataConfig, Error, LineReader, PairReader, Result, Side};
 
-/// What the set is called, in reports and as a split.
+/// Name of the set in reports and as a split.
 pub(crate) const HELD_OUT: &str = "held-out";
 
 /// The key of these draws, apart from those of batches and subwords.

@@ -23,7 +23,7 @@ impl Rows {
         self.of_length[length] += times;
     }
 
-    /// Of each length the rows of that side which has more.
+    /// Takes for each length the larger number of rows of the two.
     pub(crate) fn or(&self, other: &Self) -> Self {
         let of = |rows: &Self, length| rows.of_length.get(length).copied().unwrap_or(0);
         let lengths = self.of_length.len().max(other.of_length.len());

@@ -29,7 +29,7 @@ impl PairLinks {
         Self { source_words, target_words, links }
     }
 
-    /// Of the pair turned round.
+    /// Links of the pair with its sides exchanged.
     pub(crate) fn turned(self) -> Self {
         let links = self.links.into_iter().map(|(source, target)| (target, source)).collect();
         Self::new(self.target_words, self.source_words, links)

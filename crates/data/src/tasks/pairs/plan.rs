@@ -7,7 +7,7 @@ use crate::{Batch, BatchingConfig, BatchingReport, Epoch, PairDataset, Result};
 /// that any batch can be asked for without those before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PairPlan {
-    /// What the data set's subwords are sampled for, where they are.
+    /// Epoch for which subwords are sampled; `None` without sampling.
     epoch: Option<Epoch>,
     /// The pairs of the epoch, batch after batch.
     order: Vec<u32>,
@@ -15,7 +15,7 @@ pub struct PairPlan {
     batches: Vec<(u32, u32)>,
 }
 
-/// What a draw is for; part of its key.
+/// Purpose of a draw; part of its key.
 mod purpose {
     pub(super) const PAIRS: u64 = 1;
     pub(super) const LENGTHS: u64 = 2;
@@ -108,7 +108,7 @@ impl PairPlan {
             })
     }
 
-    /// What the batches of this epoch are like.
+    /// Sizes of the batches of this epoch.
     pub(crate) fn report(&self, dataset: &PairDataset) -> BatchingReport {
         let mut report = BatchingReport { batches: self.len(), ..BatchingReport::default() };
         let (mut real, mut padded) = (0_u64, 0_u64);

@@ -73,7 +73,7 @@ pub fn prepare_pairs(config: &DataConfig, run: &Path) -> Result<Prepared<PairDat
     prepare_observed(config, run, &mut |_| ())
 }
 
-/// As [`prepare_pairs`], told of while text is tokenised.
+/// Prepares pairs like [`prepare_pairs`], with reports while text is tokenised.
 pub(crate) fn prepare_observed(
     config: &DataConfig,
     run: &Path,
@@ -131,7 +131,7 @@ pub(crate) fn tokenise_share(
     Ok(())
 }
 
-/// What there is before a split is tokenised.
+/// Everything known before a split is tokenised.
 struct Ready {
     tokenizers: TokenizerPair,
     train: Fingerprint,
@@ -161,7 +161,7 @@ impl Ready {
         Ok(Self { tokenizers, train, validation })
     }
 
-    /// What another process has obtained; writes nothing.
+    /// Finds what another process has obtained; writes nothing.
     fn find(config: &DataConfig, run: &Path) -> Result<Self> {
         let text_of =
             |split: &Corpora| Fingerprint::of(&split_files(config, split)?, &split.name(), run);

@@ -1,4 +1,4 @@
-//! What a split holds and what becomes of it, for a person to look at before training.
+//! Contents of a split and what becomes of them, for a reader before training.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +25,7 @@ pub struct DataReport {
     pub source: SideReport,
     /// The target side of the pairs kept.
     pub target: SideReport,
-    /// What batches of the pairs are like, in an epoch drawn as an example.
+    /// Batches of the pairs, in an epoch drawn as an example.
     pub batching: BatchingReport,
     /// SHA-256 of the text, decompressed.
     pub text_hash: String,
@@ -33,18 +33,18 @@ pub struct DataReport {
     pub tokenizer_hash: String,
 }
 
-/// What a corpus of a split contributes.
+/// Contribution of a corpus to a split.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CorpusReport {
-    /// What it is called.
+    /// Name of the corpus.
     pub name: String,
     /// Pairs in its files.
     pub pairs_read: u64,
-    /// Those that remain after cleaning.
+    /// Pairs that remain after cleaning.
     pub pairs_kept: u64,
     /// How often an epoch goes through them.
     pub weight: f64,
-    /// What stands before each source sentence, or nothing.
+    /// Tag before each source sentence; empty: none.
     pub tag: String,
 }
 
@@ -55,9 +55,9 @@ pub struct SideReport {
     pub language: String,
     /// Tokens.
     pub tokens: u64,
-    /// Those that are `<unk>`.
+    /// Tokens that are `<unk>`.
     pub unknown: u64,
-    /// Those that spell a byte of a character without a token of its own.
+    /// Tokens that spell a byte of a character without a token of its own.
     pub bytes: u64,
     /// `unknown` as a share of `tokens`.
     pub unknown_rate: f64,
@@ -81,7 +81,7 @@ pub struct LengthBin {
     pub pairs: u64,
 }
 
-/// What batches are like, the most of both kinds of epochs where some go in both directions. Tokens
+/// Sizes of batches; if some epochs go in both directions, the larger of the two kinds. Tokens
 /// include end marks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct BatchingReport {

@@ -15,9 +15,9 @@ use crate::tasks::running_text;
 use crate::text::lines::open_text;
 use crate::{Corpora, DataConfig, Error, Result};
 
-/// What the name of a file of questions may end in.
+/// Endings of the names of files of questions.
 pub(crate) const ENDINGS: [&str; 4] = ["", ".json", ".json.gz", ".json.zst"];
-/// What a file has to be, for messages.
+/// Expected format of a file, for messages.
 const EXPECTED: &str = "expected SQuAD's format: {\"data\": [{\"paragraphs\": [{\"context\": …, \
                         \"qas\": [{\"id\": …, \"question\": …, \"answers\": [{\"text\": …, \
                         \"answer_start\": …}]}]}]}]}";
@@ -44,9 +44,9 @@ pub struct Paragraph {
 /// A question.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Question {
-    /// What it is called.
+    /// Name of the question.
     pub id: String,
-    /// What is asked.
+    /// Text of the question.
     #[serde(rename = "question")]
     pub text: String,
     /// Its answers, any of which is right; none where the text does not have it.
@@ -180,9 +180,9 @@ struct File<'a> {
     visit: &'a mut dyn FnMut(Paragraph) -> Result<()>,
     /// Counted from 1; 0 before the first and after the last.
     article: usize,
-    /// Of the article, likewise.
+    /// Paragraph of the article, counted likewise.
     paragraph: usize,
-    /// What ended the reading, if it was not the JSON.
+    /// Error that ended the reading, unless it is one of JSON.
     failed: Option<Error>,
 }
 

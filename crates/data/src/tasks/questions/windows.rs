@@ -51,7 +51,7 @@ impl Context {
 /// A question and a part of its context: `<cls> question <sep> context <sep>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuestionWindow {
-    /// What the model reads.
+    /// Tokens that the model reads.
     pub row: Row,
     /// The tokens of the context that it has, counted from 0.
     pub tokens: Range<usize>,

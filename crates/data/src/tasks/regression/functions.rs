@@ -14,7 +14,7 @@ pub struct LinearFunction {
     pub weights: Vec<f64>,
     /// The points, each of as many numbers as there are weights.
     pub inputs: Vec<Vec<f32>>,
-    /// What is seen of it at each: `w·x` and noise.
+    /// Value at each point: `w·x` and noise.
     pub answers: Vec<f32>,
 }
 
@@ -33,12 +33,12 @@ pub(crate) struct Functions {
 }
 
 impl Functions {
-    /// Those that an epoch of a run trains on.
+    /// Functions that an epoch of a run trains on.
     pub(crate) fn of_training(seed: u64, epoch: u64) -> Self {
         Self { draws: Draws::new(seed, epoch, TRAINING) }
     }
 
-    /// Those of the split of this name.
+    /// Functions of the split of this name.
     pub(crate) fn of_split(name: &str) -> Self {
         let begin = Draws::new(name.len() as u64, 0, MEASURED);
         let draws = name.bytes().fold(begin, |draws, byte| draws.within(u64::from(byte), 0));

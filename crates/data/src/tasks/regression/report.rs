@@ -1,4 +1,4 @@
-//! What a split of linear functions is.
+//! Description of a split of linear functions.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,6 @@ pub struct RegressionReport {
     pub points: usize,
     /// The standard deviation of the noise on each y.
     pub noise: f64,
-    /// What batches are like. There is one stream, the target's; a token is an x or a y.
+    /// Sizes of batches. There is one stream, the target's; a token is an x or a y.
     pub batching: BatchingReport,
 }

@@ -46,7 +46,7 @@ impl<'a> TextBlocks<'a> {
         Ok(Self { config, tokenizer, passages, pending, start: 0, report, failed: false })
     }
 
-    /// What has been read, which is all once there is no further batch.
+    /// Report on the text read so far, which is all of it after the last batch.
     pub fn report(&self) -> &TextReport {
         &self.report
     }

@@ -27,7 +27,7 @@ pub struct TextDataset {
     ids: Ids,
     tokens: u64,
     block_length: usize,
-    /// What begins a document, where no row may go beyond.
+    /// Token that begins a document; no row crosses it.
     barrier: Option<u32>,
     report: TextReport,
 }
@@ -170,7 +170,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// Those of an epoch in batches of so many, at places that are drawn or one after the other.
+    /// Blocks of an epoch in batches of `rows`, at random places or one after the other.
     pub(crate) fn new(
         text: Arc<TextDataset>,
         rows: usize,

@@ -72,8 +72,8 @@ pub fn prepare_text(config: &DataConfig, run: &Path) -> Result<Prepared<TextData
     prepare_with(config, run, train_tokenizer, &mut |_| ())
 }
 
-/// As [`prepare_text`], with a tokenizer that `train` makes where the run has none, and told of
-/// while text is tokenised.
+/// Prepares text like [`prepare_text`], with a tokenizer that `train_tokenizer` makes if the run has
+/// none, and with reports while text is tokenised.
 pub(crate) fn prepare_with(
     config: &DataConfig,
     run: &Path,
@@ -134,7 +134,7 @@ pub(crate) fn tokenise_share(
     Ok(())
 }
 
-/// What there is before a text is tokenised.
+/// Everything known before a text is tokenised.
 struct Ready {
     tokenizers: TokenizerPair,
     train: Split,
@@ -164,7 +164,7 @@ impl Ready {
         Ok(Self { tokenizers, train, validation })
     }
 
-    /// What another process has obtained; writes nothing.
+    /// Finds what another process has obtained; writes nothing.
     fn find(config: &DataConfig, run: &Path) -> Result<Self> {
         let find =
             |split| Split::find(config, split, |files, name| Fingerprint::of(files, name, run));
@@ -204,13 +204,13 @@ fn require_tokens(config: &DataConfig, train: &TextDataset) -> Result<()> {
     Err(Error::Config { key: "data.text.block_length", message })
 }
 
-/// Which part of a split a data set is.
+/// Part of a split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Whole,
-    /// What is left of the training text.
+    /// Training text that is not held out.
     Kept,
-    /// What is held out of it.
+    /// Text held out of the training text.
     HeldOut,
 }
 

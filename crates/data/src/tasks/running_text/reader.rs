@@ -12,7 +12,7 @@ use crate::text::encoding::without_mark;
 use crate::text::lines::open_counted;
 use crate::{Corpora, Corpus, DataConfig, Error, FieldsConfig, LineReader, Result};
 
-/// What the name of a file may end in.
+/// Endings of file names.
 pub(crate) const ENDINGS: [&str; 4] = ["", ".txt", ".txt.gz", ".txt.zst"];
 
 /// About the bytes of a passage.
@@ -43,7 +43,7 @@ pub(crate) fn files(config: &DataConfig, split: &Corpora) -> Result<Vec<PathBuf>
     files_ending(config, split, &ENDINGS)
 }
 
-/// As [`files`], with other endings that may be left out of a name.
+/// Lists files like [`files`], with other endings that may be left out of a name.
 pub(crate) fn files_ending(
     config: &DataConfig,
     split: &Corpora,

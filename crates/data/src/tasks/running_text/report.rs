@@ -1,4 +1,4 @@
-//! What a split of running text holds.
+//! Contents of a split of running text.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,13 +16,13 @@ pub struct TextReport {
     pub words: u64,
     /// Characters.
     pub characters: u64,
-    /// Bytes of them in UTF-8.
+    /// Bytes of these characters in UTF-8.
     pub bytes: u64,
     /// Tokens, the `</s>` between documents included.
     pub tokens: u64,
-    /// Those that are `<unk>`.
+    /// Tokens that are `<unk>`.
     pub unknown: u64,
-    /// What batches of blocks are like. There is one stream, the target's.
+    /// Batches of blocks. There is one stream, the target's.
     pub batching: BatchingReport,
     /// SHA-256 of the files as they lie on disk.
     pub text_hash: String,

@@ -1,7 +1,7 @@
 //! Running text in [shards](crate::text::shards): a shard is so many bytes of the passages of a
 //! text, however many files it has.
 //!
-//! Of each passage a shard has whether a document begins with it (a byte), the number of its ids
+//! A shard stores for each passage whether it begins a document (a byte), the number of its ids
 //! (u32) and the ids (u32 each). Whether `</s>` stands before them is known only when shards are put
 //! together, since none does before the first of a text.
 
@@ -23,10 +23,10 @@ const BYTES: u64 = if cfg!(test) { 100 } else { 1 << 24 };
 const CHUNK: usize = 16_384;
 const CHUNK_BYTES: usize = 1 << 22;
 
-/// What stands before the ids of a passage.
+/// Bytes before the ids of a passage.
 const HEAD_BYTES: usize = 1 + ID_BYTES;
 
-/// What a shard is made of.
+/// Counts of a shard.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct ShardReport {
     words: u64,
@@ -50,7 +50,7 @@ pub(crate) struct TextShards<'a> {
 }
 
 impl<'a> TextShards<'a> {
-    /// Those of a portion of the files of a split, which lie in `shards`.
+    /// Shards of a portion of a split's files, in the folder `shards`.
     pub(crate) fn new(
         split: &'a Split,
         config: &'a DataConfig,

@@ -30,7 +30,7 @@ pub struct RawPair {
     pub links: Vec<WordLink>,
 }
 
-/// What a file about a split is called, without its extension: a stem may lie in a subfolder, or
+/// Name of a file about a split, without its extension: a stem may lie in a subfolder, or
 /// anywhere.
 ///
 /// One of many corpora, whose names together are longer than a file's may be, ends in a hash of it.
@@ -51,7 +51,7 @@ const LONGEST_NAME: usize = 160;
 /// Files of a corpus that are read together: its two sides, or a table, and the word links.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PairFiles {
-    /// Which corpus of the split they are of, counted from 0.
+    /// Number of their corpus in the split, counted from 0.
     pub(crate) corpus: usize,
     /// The source and the target, or one table.
     sides: Vec<PathBuf>,
@@ -179,7 +179,7 @@ impl FileReader {
 
 /// Streams the pairs of a split, corpus after corpus; stops after the first error.
 ///
-/// What is held out for validation is left out of the training text.
+/// Pairs held out for validation are left out of the training text.
 pub struct PairReader {
     config: DataConfig,
     split: Corpora,
@@ -187,7 +187,7 @@ pub struct PairReader {
     files: std::vec::IntoIter<PairFiles>,
     current: Option<FileReader>,
     with_tags: bool,
-    /// Which corpus the current files are of.
+    /// Number of the current files' corpus.
     corpus: usize,
     /// Lines of the files that are behind.
     before: u64,
@@ -302,7 +302,7 @@ fn unequal_lines(source: &mut LineReader, target: &mut LineReader) -> Result<Err
 ///
 /// # Errors
 ///
-/// As for [`PairReader`], and if the split is empty.
+/// Those of [`PairReader`], and if the split is empty.
 pub fn read_pairs(config: &DataConfig, split: impl Into<Corpora>) -> Result<Vec<RawPair>> {
     let split = split.into();
     let pairs: Vec<RawPair> = PairReader::open(config, &split)?.collect::<Result<_>>()?;
@@ -331,7 +331,7 @@ pub fn split_files(config: &DataConfig, split: impl Into<Corpora>) -> Result<Vec
     Ok(files.iter().flat_map(PairFiles::paths).cloned().collect())
 }
 
-/// As [`split_files`], those together that are read together.
+/// Files like those of [`split_files`], in groups that are read together.
 pub(crate) fn pair_files(config: &DataConfig, split: &Corpora) -> Result<Vec<PairFiles>> {
     let mut files = Vec::new();
     for (number, corpus) in split.iter().enumerate() {

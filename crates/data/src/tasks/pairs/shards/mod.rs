@@ -31,14 +31,14 @@ use crate::{
 /// a run that was killed are of no use to a version in which it is another number.
 const PAIRS: u64 = if cfg!(test) { 16 } else { 1 << 17 };
 
-/// What a shard is made of.
+/// Counts of a shard.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct ShardReport {
     /// Pairs in the files.
     pairs: u64,
-    /// Those of them whose source is held out.
+    /// Pairs whose source is held out.
     held_out: u64,
-    /// Those that are dropped and not in the shard.
+    /// Pairs that are dropped and not in the shard.
     dropped: Dropped,
     /// Whether the files end with it.
     is_last: bool,
@@ -58,7 +58,7 @@ pub(crate) struct PairShards<'a> {
 }
 
 impl<'a> PairShards<'a> {
-    /// Those of `part`, which lie in `shards`.
+    /// Shards of `part`, in the folder `shards`.
     ///
     /// # Errors
     ///
