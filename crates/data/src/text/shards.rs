@@ -25,7 +25,7 @@ use crate::{Error, Result};
 /// Fewer are shared by all of them, shard by shard, since some would have more than others.
 const FILES_OF_A_PROCESS: usize = 8;
 
-/// Number of this process among several that tokenise a split together.
+/// Place of this process among several that tokenise a split together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
     /// Its place among them, from 0.
@@ -57,7 +57,7 @@ impl Share {
     }
 }
 
-/// Shards that a process makes.
+/// Division of shards among processes.
 pub(crate) struct Owners {
     share: Share,
     /// The process of each file, where each has one.

@@ -72,8 +72,8 @@ pub fn prepare_text(config: &DataConfig, run: &Path) -> Result<Prepared<TextData
     prepare_with(config, run, train_tokenizer, &mut |_| ())
 }
 
-/// Prepares text like [`prepare_text`], with a tokenizer that `train_tokenizer` makes if the run has
-/// none, and with reports while text is tokenised.
+/// Prepares text like [`prepare_text`], with a tokenizer by `train_tokenizer` if the run has none,
+/// and with reports while text is tokenised.
 pub(crate) fn prepare_with(
     config: &DataConfig,
     run: &Path,
