@@ -7,7 +7,8 @@ use taper_model::positions::sinusoids;
 use taper_model::{Builder, Model, ModelConfig, Pass, Sequences, Transformer};
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
-    Activation, AttentionShape, AttentionSpec, Dropout, LinearSpec, Products, Tape, Turns, composed, cross_attention, linear, rotary, self_attention, NormSpec, norm,
+    Activation, AttentionShape, AttentionSpec, Dropout, LinearSpec, NormSpec, Products, Tape,
+    Turns, composed, cross_attention, linear, norm, rotary, self_attention,
 };
 
 type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
