@@ -53,9 +53,9 @@ pub use builder::{Builder, ModelCore};
 pub use classifier::TextClassifier;
 pub use config::{
     ActivationKind, Architecture, AttentionConfig, AttentionKind, CellKind, ContrastiveConfig,
-    ConvolutionalConfig, EmbeddingsConfig, ExpertsConfig, ImageEncoder, LayerKinds, ModelConfig,
-    NormPlacement, Pooling, Positions, RecurrentAttention, RecurrentConfig, RotaryConfig,
-    RotaryScaling, StateSpaceConfig, Tied,
+    ConvolutionalConfig, EmbeddingsConfig, ExpertsConfig, FeedForwardKind, ImageEncoder,
+    LayerKinds, ModelConfig, NormKind, NormPlacement, Pooling, Positions, RecurrentAttention,
+    RecurrentConfig, RotaryConfig, RotaryScaling, StateSpaceConfig, Tied,
 };
 pub use cost::{Cost, LayerCost, StreamCost};
 pub use language_model::LanguageModel;

@@ -5,7 +5,8 @@ use crate::config::{ModelConfig, Tied};
 use crate::cost::{Cost, LayerCost, PartCost};
 use crate::layers::encoders::text::{Pooler, TextEncoder, first_rows};
 use crate::layers::head::{Head, asked_rows};
-use crate::layers::weight::{LayerNorm, Linear};
+use crate::layers::norm::Norm;
+use crate::layers::weight::Linear;
 use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{Device, Tensor};
 use taper_ops::{Activation, Dropout, composed};
@@ -25,7 +26,7 @@ pub struct MaskedLanguageModel {
     encoder: TextEncoder,
     transform: Linear,
     activation: Activation,
-    norm: LayerNorm,
+    norm: Norm,
     output: Head,
     next_sentence: Option<(Pooler, Head)>,
 }
@@ -54,7 +55,7 @@ impl MaskedLanguageModel {
         };
         let encoder = TextEncoder::new(build, table, config)?;
         let transform = Linear::new(build, "transform", width, width, 1)?;
-        let norm = LayerNorm::new(build, "transform_norm", width, config.norm_epsilon)?;
+        let norm = Norm::new(build, "transform_norm", width, config)?;
         let output = Head::new(build, "output", (output, vocabulary), true)?;
         let next_sentence = if next_sentence {
             let pooler = Pooler::new(build, width)?;
@@ -102,7 +103,7 @@ impl MaskedLanguageModel {
         };
         let parts = TextEncoder::cost_with_embedding(config, vocabulary)
             + share(PartCost::linear(width, width, config.biases).keeping(width))
-            + LayerNorm::cost(config)
+            + Norm::cost(config, width)
             + output
             + share(Head::cost(config, vocabulary, true, device))
             + next;

@@ -6,8 +6,9 @@ use std::alloc::System;
 use candle_core::{DType, Device};
 use taper_model::{
     ActivationKind, Architecture, AttentionConfig, AttentionKind, Batch, Builder, ExpertsConfig,
-    LanguageModel, Model, ModelConfig, NormPlacement, Objective, Pass, Pooling, Positions,
-    RecurrentAttention, RecurrentConfig, Sequences, TextClassifier, TranslationModel,
+    FeedForwardKind, LanguageModel, Model, ModelConfig, NormKind, NormPlacement, Objective, Pass,
+    Pooling, Positions, RecurrentAttention, RecurrentConfig, Sequences, TextClassifier,
+    TranslationModel,
 };
 use taper_ops::allocator::{Explaining, counted};
 use taper_ops::rng::Counter;
@@ -148,6 +149,11 @@ fn what_a_model_keeps_is_known_by_formula() {
     }
     let of_bart = ModelConfig { embedding_norm: true, output_bias: true, ..shape() };
     check(translation_ratio(&of_bart, 256), "embedding norm and output bias");
+    for activation in [ActivationKind::Relu, ActivationKind::Swish] {
+        let (feed_forward, norm_kind) = (FeedForwardKind::Gated, NormKind::Rms);
+        let gated = ModelConfig { feed_forward, norm_kind, activation, ..shape() };
+        check(language_model_ratio(&gated), &format!("RMS norm and gated {activation:?}"));
+    }
     let convolutional = ModelConfig { architecture: Architecture::Convolutional, ..shape() };
     check(translation_ratio(&convolutional, 16), "convolutional");
     assert!(wrong.is_empty(), "{wrong:#?}");

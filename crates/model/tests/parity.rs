@@ -6,9 +6,9 @@ mod common;
 use candle_core::{DType, Device};
 use common::{golden, ids, lengths, relative};
 use taper_model::{
-    ActivationKind, Architecture, Batch, Builder, CellKind, ConvolutionalConfig, Guidance, Model,
-    ModelConfig, NormPlacement, Objective, Pass, RecurrentAttention, RecurrentConfig, Sequences,
-    Tied, Transformer,
+    ActivationKind, Architecture, Batch, Builder, CellKind, ConvolutionalConfig, FeedForwardKind,
+    Guidance, Model, ModelConfig, NormKind, NormPlacement, Objective, Pass, RecurrentAttention,
+    RecurrentConfig, Sequences, Tied, Transformer,
 };
 use taper_ops::Gradients;
 
@@ -107,7 +107,30 @@ fn all(device: &Device) -> TestResult {
         output_bias: true,
         ..small()
     };
-    check("transformer-embedding-norm-output-bias", norm_and_bias, 37, device)
+    check("transformer-embedding-norm-output-bias", norm_and_bias, 37, device)?;
+    let gated = |activation, norm_kind| ModelConfig {
+        activation,
+        norm_kind,
+        feed_forward: FeedForwardKind::Gated,
+        ..small()
+    };
+    let swiglu = ModelConfig { biases: false, ..gated(ActivationKind::Swish, NormKind::Rms) };
+    check("transformer-rms-swiglu", swiglu, 37, device)?;
+    let geglu = ModelConfig {
+        norm: NormPlacement::Post,
+        tied: Tied::Decoder,
+        embedding_norm: true,
+        ..gated(ActivationKind::Gelu, NormKind::LayerWithoutBias)
+    };
+    check("transformer-norm-without-bias-geglu", geglu, 41, device)?;
+    let reglu = ModelConfig {
+        norm: NormPlacement::Post,
+        tied: Tied::None,
+        decoder_layers: 1,
+        output_bias: true,
+        ..gated(ActivationKind::Relu, NormKind::Rms)
+    };
+    check("transformer-rms-reglu", reglu, 41, device)
 }
 
 /// Compares the layers that preceded the Transformer: `torch.nn.GRU`, `LSTM` and their cells,

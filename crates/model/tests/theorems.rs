@@ -7,8 +7,8 @@ use taper_model::positions::sinusoids;
 use taper_model::{Builder, Model, ModelConfig, Pass, Sequences, Transformer};
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
-    Activation, AttentionShape, AttentionSpec, Dropout, LinearSpec, Products, Tape, Turns,
-    composed, cross_attention, layer_norm, linear, rotary, self_attention,
+    Activation, AttentionShape, AttentionSpec, Dropout, LinearSpec, NormSpec, Products, Tape,
+    Turns, composed, cross_attention, linear, norm, rotary, self_attention,
 };
 
 type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
@@ -255,7 +255,9 @@ fn layer(
 ) -> Result<Tensor> {
     let width = x.dim(1)?;
     let (one, zero) = (matrix(vec![1.0; width], 1, width), matrix(vec![0.0; width], 1, width));
-    let norm = |x: &Tensor| layer_norm(Some(tape), x, &one.squeeze(0)?, &zero.squeeze(0)?, 1e-12);
+    let norm = |x: &Tensor| {
+        norm(Some(tape), x, &one.squeeze(0)?, Some(&zero.squeeze(0)?), &NormSpec::layer(1e-12))
+    };
     let relu = LinearSpec { activation: Activation::Relu, ..Default::default() };
     let input = if pre { norm(x)? } else { x.clone() };
     let inner = linear(Some(tape), &input, up, None, None, &relu)?;

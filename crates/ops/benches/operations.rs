@@ -12,8 +12,8 @@ use taper_ops::products::{Factor, multiply};
 use taper_ops::rng::Counter;
 use taper_ops::{
     Activation, AdamStep, AttentionShape, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec,
-    HierarchicalSpec, Kernel, LinearAttentionSpec, LinearSpec, ParameterStore, Products, Tape,
-    composed,
+    HierarchicalSpec, Kernel, LinearAttentionSpec, LinearSpec, NormSpec, ParameterStore, Products,
+    Tape, composed,
 };
 
 #[global_allocator]
@@ -160,11 +160,12 @@ fn linear_onto_a_residual(bencher: Bencher<'_, '_>, case: &Case) {
 fn layer_norm(bencher: Bencher<'_, '_>, case: &Case) {
     let width = case.size.width;
     let (x, weight, bias) = (random(&[TOKENS, width], 1), random(&[width], 2), random(&[width], 3));
+    let spec = NormSpec::layer(1e-5);
     run(
         bencher,
         case,
-        |tape| taper_ops::layer_norm(Some(tape), &x, &weight, &bias, 1e-5),
-        || composed::layer_norm(&x, &weight, &bias, 1e-5),
+        |tape| taper_ops::norm(Some(tape), &x, &weight, Some(&bias), &spec),
+        || composed::norm(&x, &weight, Some(&bias), &spec),
     );
 }
 

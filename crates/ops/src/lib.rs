@@ -50,10 +50,10 @@ pub use nn::{
     Cache, causal_convolution, causal_convolution_after, columns, computed_pairs, cross_attention,
     decoding_attention, embedding, gated, hierarchical_attention,
     hierarchical_attention_arithmetic, keeps_scores, kept_by_attention,
-    kept_by_hierarchical_attention, kept_by_linear_attention, layer_norm, linear, linear_attention,
-    linear_attention_after, linear_attention_arithmetic, normalizer, packed_linear, recurrence,
-    relative_bias, rotary, selective_scan, selective_scan_after, self_attention, sequence_sums,
-    windows,
+    kept_by_hierarchical_attention, kept_by_linear_attention, linear, linear_attention,
+    linear_attention_after, linear_attention_arithmetic, norm, normalizer, packed_linear,
+    recurrence, relative_bias, rotary, selective_scan, selective_scan_after, self_attention,
+    sequence_sums, windows,
 };
 pub use optim::{
     NORM_CHUNK, Piece, adam_step, ema_step, global_norm, sums_of_squares, update_pieces,
@@ -63,8 +63,8 @@ pub use products::int8::{Int8Kernel, Int8Matrix};
 pub use products::{Kernel, KernelError, Products};
 pub use spec::{
     ABSENT, Activation, AdamStep, AdditiveAttention, AttentionShape, AttentionSpec, CachedRows,
-    Cell, ConvolutionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, HierarchicalSpec, JoinedRows,
-    LinearAttentionSpec, LinearSpec, LossSums, Recurred, Recurrence, RecurrenceSpec, ScanInputs,
-    ScanSpec, Sparse, StateGradients, Turns, VisibleKeys,
+    Cell, ConvolutionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, GatedSpec, HierarchicalSpec,
+    JoinedRows, LinearAttentionSpec, LinearSpec, LossSums, NormSpec, Recurred, Recurrence,
+    RecurrenceSpec, ScanInputs, ScanSpec, Sparse, StateGradients, Turns, VisibleKeys,
 };
 pub use tape::{Adjoints, Gradients, Parameter, ParameterStore, Tape, WhenFinal};

@@ -10,7 +10,7 @@ use common::{adjoint, random, scalar, values};
 use std::sync::Arc;
 use taper_ops::{
     Activation, AdamStep, AttentionShape, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec,
-    LinearSpec, ParameterStore, Products, Tape,
+    LinearSpec, NormSpec, ParameterStore, Products, Tape,
 };
 
 fn close(name: &str, ours: &Tensor, theirs: &Tensor, bound: f64) {
@@ -43,11 +43,24 @@ fn agree(
 }
 
 #[test]
+fn an_rms_norm_is_that_of_candle_nn() {
+    let spec = NormSpec::rms(1e-5);
+    agree(
+        "RMS norm",
+        &[random(&[5, 19], 1), random(&[19], 2)],
+        |tape, v| taper_ops::norm(Some(tape), &v[0], &v[1], None, &spec).unwrap(),
+        |v| candle_nn::ops::rms_norm_slow(&v[0], &v[1], 1e-5).unwrap(),
+    );
+}
+
+#[test]
 fn a_layer_norm_is_that_of_candle_nn() {
     agree(
         "layer norm",
         &[random(&[5, 19], 1), random(&[19], 2), random(&[19], 3)],
-        |tape, v| taper_ops::layer_norm(Some(tape), &v[0], &v[1], &v[2], 1e-5).unwrap(),
+        |tape, v| {
+            taper_ops::norm(Some(tape), &v[0], &v[1], Some(&v[2]), &NormSpec::layer(1e-5)).unwrap()
+        },
         |v| {
             let (weight, bias) = (v[1].as_tensor().clone(), v[2].as_tensor().clone());
             // candle-nn's fused layer norm does not support f64.

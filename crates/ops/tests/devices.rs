@@ -8,9 +8,10 @@ use candle_core::{DType, Device, Result, Tensor, Var};
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
     Activation, AdamStep, AttentionShape, AttentionSpec, Cache, CachedRows, CrossEntropySpec,
-    Dropout, EmbeddingSpec, LinearSpec, ParameterStore, Products, Sparse, Turns, VisibleKeys,
-    adam_step, composed, cross_attention, decoding_attention, device, embedding, global_norm,
-    layer_norm, linear, relative_bias, rotary, self_attention, smoothed_cross_entropy,
+    Dropout, EmbeddingSpec, GatedSpec, LinearSpec, NormSpec, ParameterStore, Products, Sparse,
+    Turns, VisibleKeys, adam_step, composed, cross_attention, decoding_attention, device,
+    embedding, gated, global_norm, linear, norm, relative_bias, rotary, self_attention,
+    smoothed_cross_entropy,
 };
 
 fn test_device() -> Result<Device> {
@@ -109,7 +110,17 @@ impl Check {
             })?;
         }
         let inputs = [values(&[rows, inner], 1)?, values(&[inner], 2)?, values(&[inner], 3)?];
-        self.operation("layer norm", &inputs, 1, &|v| layer_norm(None, &v[0], &v[1], &v[2], 1e-5))?;
+        for spec in [NormSpec::layer(1e-5), NormSpec::rms(1e-5)] {
+            self.operation(&format!("{spec:?}"), &inputs, 1, &|v| {
+                norm(None, &v[0], &v[1], Some(&v[2]), &spec)
+            })?;
+            self.operation(&format!("{spec:?} without bias"), &inputs[..2], 1, &|v| {
+                norm(None, &v[0], &v[1], None, &spec)
+            })?;
+        }
+        let both = [values(&[rows, 2 * inner], 1)?];
+        let spec = GatedSpec { activation: Activation::Swish, dropout: Dropout::new(0.2, 5) };
+        self.operation("gated swish", &both, 1, &|v| gated(None, &v[0], &spec))?;
         let spec = EmbeddingSpec {
             ids: [3, 0, 7, 3, 3].into(),
             positions: [0, 1, 0, 1, 2].into(),

@@ -4,8 +4,8 @@
 use candle_core::{DType, Device, Result, Tensor, Var};
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
-    Activation, AttentionShape, AttentionSpec, CrossEntropySpec, Dropout, LinearSpec, Products,
-    Turns, composed,
+    Activation, AttentionShape, AttentionSpec, CrossEntropySpec, Dropout, LinearSpec, NormSpec,
+    Products, Turns, composed,
 };
 
 /// Relative distance between neighbouring numbers.
@@ -103,7 +103,8 @@ fn norms_are_taken_in_f32() -> Result<()> {
     // Far from zero, where squares overflow f16 and a mean in bf16 is off by units.
     let inputs = [values(&[3000, 48], 300.0, 1)?, values(&[48], 1.0, 2)?, values(&[48], 0.0, 3)?];
     for dtype in HALVES {
-        let norm = |v: &[Var]| composed::layer_norm(&v[0], &v[1], &v[2], 1e-5);
+        let spec = NormSpec::layer(1e-5);
+        let norm = |v: &[Var]| composed::norm(&v[0], &v[1], Some(&v[2]), &spec);
         let errors = errors(dtype, &inputs, 1, &norm)?;
         // The gradient of the total sum by the input is a small difference of large numbers.
         for error in [errors[0], errors[2], errors[3]] {

@@ -243,7 +243,7 @@ fn what_does_not_fit_is_refused() {
 }
 
 #[test]
-fn columns_windows_and_gates() {
+fn columns_and_windows() {
     let inputs = [random(&[6, 4], 1), random(&[6, 3], 2)];
     for rate in [0.0, 0.4] {
         let dropout = Dropout::new(rate, 5);
@@ -254,9 +254,6 @@ fn columns_windows_and_gates() {
             &|v| composed::columns(&[&v[0], &v[1]], dropout),
         );
     }
-    check("gated", &inputs[..1], &|tape, v| taper_ops::gated(tape, &v[0]), &|v| {
-        composed::gated(&v[0])
-    });
     let lengths: Arc<[usize]> = [3, 1, 2].into();
     for around in [(1, 1), (2, 0), (0, 3)] {
         check(
@@ -268,8 +265,6 @@ fn columns_windows_and_gates() {
     }
     let error = taper_ops::windows(None, &inputs[0], &[3].into(), (1, 1)).unwrap_err();
     assert!(error.to_string().contains("6 rows"), "{error}");
-    let odd = taper_ops::gated(None, &inputs[1]).unwrap_err();
-    assert!(odd.to_string().contains("no two halves"), "{odd}");
 }
 
 #[test]

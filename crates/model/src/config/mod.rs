@@ -3,6 +3,7 @@
 mod architecture;
 mod attention;
 mod attention_shape;
+mod blocks;
 mod bounds;
 mod contrastive;
 mod embeddings;
@@ -14,6 +15,7 @@ pub use architecture::{
     Architecture, CellKind, ConvolutionalConfig, RecurrentAttention, RecurrentConfig,
 };
 pub use attention::{AttentionConfig, AttentionKind, LayerKinds};
+pub use blocks::{ActivationKind, FeedForwardKind, NormKind, NormPlacement};
 pub use contrastive::ContrastiveConfig;
 pub use embeddings::EmbeddingsConfig;
 pub use experts::ExpertsConfig;
@@ -23,17 +25,6 @@ pub use state_space::StateSpaceConfig;
 use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// Position of the layer norm of a sublayer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
-#[serde(rename_all = "kebab-case")]
-pub enum NormPlacement {
-    /// `x + f(norm(x))`, with a final norm on each stack (Xiong et al. 2020).
-    #[default]
-    Pre,
-    /// `norm(x + f(x))` (Vaswani et al. 2017).
-    Post,
-}
 
 /// Encoding of a token's position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
@@ -119,35 +110,6 @@ pub enum Pooling {
     Mean,
 }
 
-/// Nonlinearity of the feed-forward layers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
-#[serde(rename_all = "kebab-case")]
-pub enum ActivationKind {
-    /// `max(x, 0)`.
-    #[default]
-    Relu,
-    /// `x · Φ(x)`, exact.
-    Gelu,
-    /// GELU approximated by a hyperbolic tangent, as in GPT-2.
-    GeluTanh,
-    /// `x · σ(x)`.
-    Swish,
-    /// `x · σ(1.702 x)`: GELU as CLIP approximates it.
-    QuickGelu,
-}
-
-impl From<ActivationKind> for taper_ops::Activation {
-    fn from(kind: ActivationKind) -> Self {
-        match kind {
-            ActivationKind::Relu => Self::Relu,
-            ActivationKind::Gelu => Self::Gelu,
-            ActivationKind::GeluTanh => Self::GeluTanh,
-            ActivationKind::Swish => Self::Swish,
-            ActivationKind::QuickGelu => Self::QuickGelu,
-        }
-    }
-}
-
 /// Shape of a model. The default is the encoder-decoder Transformer "base" of Vaswani et al. 2017,
 /// table 3, in Pre-LN.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -205,17 +167,30 @@ pub struct ModelConfig {
         extend("x-idle" = ["not-transformer"])
     )]
     pub activation: ActivationKind,
-    /// Position of layer norms.
+    /// Kind of the feed-forward layers.
+    #[schemars(
+        extend("x-names" = "ffn_type mlp_type gated_mlp glu swiglu geglu reglu"),
+        extend("x-idle" = ["convolutional-images", "not-transformer"])
+    )]
+    pub feed_forward: FeedForwardKind,
+    /// Position of norms.
     #[schemars(
         extend("x-names" = "pre_norm prenorm norm_first normalize_before encoder_normalize_before \
             layer_norm layernorm transformer_preprocess"),
         extend("x-idle" = ["convolutional-images", "not-transformer"])
     )]
     pub norm: NormPlacement,
-    /// Number added to the variance in layer norms.
+    /// Kind of norms.
+    #[schemars(
+        extend("x-names" = "norm_type normalization normalization_type layer_norm_type rms_norm \
+            use_rms_norm rmsnorm"),
+        extend("x-idle" = ["no-norms"])
+    )]
+    pub norm_kind: NormKind,
+    /// Number added to the variance in norms.
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
     #[schemars(
-        extend("x-names" = "layer_norm_eps layer_norm_epsilon norm_eps"),
+        extend("x-names" = "layer_norm_eps layer_norm_epsilon norm_eps rms_norm_eps"),
         extend("x-idle" = ["no-norms"])
     )]
     pub norm_epsilon: f64,
@@ -277,6 +252,12 @@ pub struct ModelConfig {
         extend("x-idle" = ["not-transformer"])
     )]
     pub attention_biases: bool,
+    /// Whether feed-forward layers have biases too, if linear layers do.
+    #[schemars(
+        extend("x-names" = "mlp_bias ffn_bias"),
+        extend("x-idle" = ["convolutional-images", "not-transformer", "no-biases"])
+    )]
+    pub feed_forward_biases: bool,
     /// Whether the projection to the vocabulary has a bias for each token, as in Marian and mBART.
     #[schemars(
         extend("x-names" = "final_logits_bias logits_bias output_projection_bias"),
@@ -353,7 +334,9 @@ impl Default for ModelConfig {
             encoder_layers: 6,
             decoder_layers: 6,
             activation: ActivationKind::default(),
+            feed_forward: FeedForwardKind::default(),
             norm: NormPlacement::default(),
+            norm_kind: NormKind::default(),
             norm_epsilon: 1e-5,
             positions: Positions::default(),
             rotary: RotaryConfig::default(),
@@ -365,6 +348,7 @@ impl Default for ModelConfig {
             embedding_norm: false,
             biases: true,
             attention_biases: true,
+            feed_forward_biases: true,
             output_bias: false,
             embedding_dropout: 0.1,
             attention_dropout: 0.1,
@@ -387,6 +371,12 @@ impl ModelConfig {
     #[must_use]
     pub fn has_attention_biases(&self) -> bool {
         self.biases && self.attention_biases
+    }
+
+    /// Whether feed-forward layers have biases.
+    #[must_use]
+    pub fn has_feed_forward_biases(&self) -> bool {
+        self.biases && self.feed_forward_biases
     }
 
     /// Largest number of tokens of a sequence, including `<s>` or `</s>`; `None` if positions have

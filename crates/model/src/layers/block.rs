@@ -4,9 +4,10 @@ use super::attention::{CrossAttention, LayerPast, PastRows, Texts};
 use super::feed_forward::FeedForward;
 use super::guidance::Guide;
 use super::mixer::Mixer;
+use super::norm::Norm;
 use super::positions::PreparedPositions;
 use super::stack::StackKind;
-use super::weight::{LayerNorm, Residual};
+use super::weight::Residual;
 use crate::config::NormPlacement;
 use crate::cost::PartCost;
 use crate::{Builder, ModelConfig, Pass};
@@ -15,11 +16,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::rng::name_key;
 
-/// The frame around every sublayer: layer norm before or after, dropout, and the residual
+/// The frame around every sublayer: a norm before or after, dropout, and the residual
 /// connection.
 #[derive(Debug, Clone)]
 struct Sublayer {
-    norm: LayerNorm,
+    norm: Norm,
     placement: NormPlacement,
     dropout: f64,
     site: u64,
@@ -30,7 +31,7 @@ impl Sublayer {
     fn new(build: &mut Builder, name: &str, config: &ModelConfig) -> Result<Self> {
         let norm = format!("{name}_norm");
         Ok(Self {
-            norm: LayerNorm::new(build, &norm, config.d_model, config.norm_epsilon)?,
+            norm: Norm::new(build, &norm, config.d_model, config)?,
             placement: config.norm,
             dropout: config.residual_dropout,
             site: name_key(&norm),
@@ -39,7 +40,7 @@ impl Sublayer {
 
     /// Cost of the norm. Another sublayer keeps its input, and its output is recomputed.
     fn cost(config: &ModelConfig) -> PartCost {
-        LayerNorm::cost(config).forgetting(config.d_model).forgetting(config.d_model)
+        Norm::cost(config, config.d_model).forgetting(config.d_model).forgetting(config.d_model)
     }
 
     /// Runs `f`, which gets its input and the residual that its result is added to.

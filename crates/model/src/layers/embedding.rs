@@ -1,8 +1,9 @@
 //! Token embeddings with added positions.
 
 use super::head::picked;
+use super::norm::Norm;
 use super::positions::{Added, to_compute};
-use super::weight::{LayerNorm, Weight};
+use super::weight::Weight;
 use crate::cost::PartCost;
 use crate::{Builder, ModelConfig, Pass, Sequences};
 use candle_core::{DType, Result, Tensor};
@@ -13,7 +14,7 @@ use taper_ops::{Dropout, EmbeddingSpec};
 /// Computes `dropout(norm(x))` of embedded tokens (Devlin et al. 2019, section 3).
 #[derive(Debug, Clone)]
 pub(crate) struct EmbeddingNorm {
-    norm: LayerNorm,
+    norm: Norm,
     dropout: f64,
     site: u64,
 }
@@ -23,7 +24,7 @@ impl EmbeddingNorm {
     pub(crate) fn new(build: &mut Builder, stack: &str, config: &ModelConfig) -> Result<Self> {
         let name = format!("{stack}.embedding_norm");
         Ok(Self {
-            norm: LayerNorm::new(build, &name, config.d_model, config.norm_epsilon)?,
+            norm: Norm::new(build, &name, config.d_model, config)?,
             dropout: config.embedding_dropout,
             site: name_key(&name),
         })
@@ -31,7 +32,7 @@ impl EmbeddingNorm {
 
     /// Cost of the norm, whose input and result are kept.
     pub(crate) fn cost(config: &ModelConfig) -> PartCost {
-        LayerNorm::cost(config).keeping(2 * config.d_model)
+        Norm::cost(config, config.d_model).keeping(2 * config.d_model)
     }
 
     /// Runs over embedded tokens: `(N, D)` → `(N, D)`.

@@ -5,6 +5,7 @@ use crate::cost::PartCost;
 use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
+use taper_ops::{Activation, Dropout, GatedSpec};
 
 /// Computes `a ⊙ σ(b)` of `[a; b] = W [x_{t-before}; …; x_{t+after}] + b`.
 #[derive(Debug, Clone)]
@@ -14,6 +15,9 @@ pub(crate) struct GatedConvolution {
     around: (usize, usize),
     width: usize,
 }
+
+/// The unit of Dauphin et al. 2017.
+const GATE: GatedSpec = GatedSpec { activation: Activation::Sigmoid, dropout: Dropout::none() };
 
 impl GatedConvolution {
     /// Causal convolutions see each row and those before it, others equally many on both sides.
@@ -51,7 +55,7 @@ impl GatedConvolution {
         pass: &Pass,
     ) -> Result<Tensor> {
         let windows = taper_ops::windows(pass.tape(), x, lengths, self.around)?; // (N, K·D)
-        taper_ops::gated(pass.tape(), &self.linear.forward(&windows, pass)?)
+        taper_ops::gated(pass.tape(), &self.linear.forward(&windows, pass)?, &GATE)
     }
 
     /// Runs a causal convolution on one more row of each sequence; `past (R, (K - 1)·D)` has the
@@ -62,7 +66,7 @@ impl GatedConvolution {
     pub(crate) fn step(&self, x: &Tensor, past: &Tensor, pass: &Pass) -> Result<(Tensor, Tensor)> {
         let window = Tensor::cat(&[past, x], 1)?; // (R, K·D)
         let next = window.narrow(1, self.width, past.dim(1)?)?.contiguous()?;
-        Ok((taper_ops::gated(None, &self.linear.forward(&window, pass)?)?, next))
+        Ok((taper_ops::gated(None, &self.linear.forward(&window, pass)?, &GATE)?, next))
     }
 
     /// Past of rows at the beginning of their sequences.

@@ -4,6 +4,7 @@
 
 pub(crate) mod attention;
 pub(crate) mod block;
+pub(crate) mod dense;
 pub(crate) mod embedding;
 pub(crate) mod encoders;
 pub(crate) mod experts;
@@ -12,6 +13,7 @@ pub(crate) mod gated_convolution;
 pub(crate) mod guidance;
 pub(crate) mod head;
 pub(crate) mod mixer;
+pub(crate) mod norm;
 pub(crate) mod places;
 pub mod positions;
 pub(crate) mod recurrent;

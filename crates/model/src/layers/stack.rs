@@ -2,8 +2,8 @@
 
 use super::block::{Attended, Block};
 use super::guidance::Guide;
+use super::norm::Norm;
 use super::positions::{PreparedPositions, Relative};
-use super::weight::LayerNorm;
 use crate::config::NormPlacement;
 use crate::cost::PartCost;
 use crate::{Builder, ModelConfig, Pass, Sequences};
@@ -39,13 +39,13 @@ pub(crate) struct AttendedEncoder<'a> {
     pub(crate) guide: Option<&'a Guide>,
 }
 
-/// Layers one after the other, with a final layer norm iff Pre-LN.
+/// Layers one after the other, with a final norm iff Pre-LN.
 #[derive(Debug, Clone)]
 pub(crate) struct Stack {
     name: String,
     pub(crate) blocks: Vec<Block>,
     pub(crate) relative: Relative,
-    final_norm: Option<LayerNorm>,
+    final_norm: Option<Norm>,
 }
 
 impl Stack {
@@ -61,12 +61,9 @@ impl Stack {
             .map(|i| Block::new(build, &format!("{name}.layers.{i}"), config, (kind, i)))
             .collect::<Result<_>>()?;
         let final_norm = match config.norm {
-            NormPlacement::Pre => Some(LayerNorm::new(
-                build,
-                &format!("{name}.final_norm"),
-                config.d_model,
-                config.norm_epsilon,
-            )?),
+            NormPlacement::Pre => {
+                Some(Norm::new(build, &format!("{name}.final_norm"), config.d_model, config)?)
+            }
             NormPlacement::Post => None,
         };
         Ok(Self { name: name.to_owned(), blocks, relative, final_norm })
@@ -80,7 +77,7 @@ impl Stack {
         kind: StackKind,
     ) -> (PartCost, PartCost) {
         let final_norm = match config.norm {
-            NormPlacement::Pre => LayerNorm::cost(config),
+            NormPlacement::Pre => Norm::cost(config, config.d_model),
             NormPlacement::Post => PartCost::default(),
         };
         let groups = config.groups(kind.is_causal(), layers);

@@ -1,7 +1,6 @@
 //! Parameters as layers hold them.
 
-use crate::cost::PartCost;
-use crate::{Builder, ModelConfig, Pass};
+use crate::{Builder, Pass};
 use candle_core::{Device, Result, Tensor};
 use taper_ops::{Activation, Dropout, Products};
 
@@ -173,38 +172,5 @@ impl Linear {
     ) -> Result<Tensor> {
         let spec = taper_ops::LinearSpec { activation, dropout, products: self.products };
         self.weight.apply(x, self.bias.as_ref().map(|bias| bias.get(pass)), residual, &spec, pass)
-    }
-}
-
-/// Layer norm with its scale and shift.
-#[derive(Debug, Clone)]
-pub(crate) struct LayerNorm {
-    weight: Weight,
-    bias: Weight,
-    epsilon: f64,
-}
-
-impl LayerNorm {
-    pub(crate) fn new(build: &mut Builder, name: &str, width: usize, epsilon: f64) -> Result<Self> {
-        Ok(Self {
-            weight: build.constant(&format!("{name}.weight"), &[width], 1.0)?,
-            bias: build.constant(&format!("{name}.bias"), &[width], 0.0)?,
-            epsilon,
-        })
-    }
-
-    /// Cost of the scale and the shift.
-    pub(crate) fn cost(config: &ModelConfig) -> PartCost {
-        PartCost::table(2, config.d_model)
-    }
-
-    pub(crate) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        taper_ops::layer_norm(
-            pass.tape(),
-            x,
-            self.weight.get(pass),
-            self.bias.get(pass),
-            self.epsilon,
-        )
     }
 }

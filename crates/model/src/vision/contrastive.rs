@@ -13,8 +13,9 @@ use crate::layers::block::Block;
 use crate::layers::embedding::TokenEmbedding;
 use crate::layers::encoders::vision::PatchEmbedding;
 use crate::layers::head::{last_rows, loss_of_rows, picked};
+use crate::layers::norm::Norm;
 use crate::layers::stack::{Stack, StackKind};
-use crate::layers::weight::{LayerNorm, Linear, Weight};
+use crate::layers::weight::{Linear, Weight};
 use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{DType, Device, Result, Tensor};
 use taper_ops::{CrossEntropySpec, Dropout, Products, composed};
@@ -31,7 +32,7 @@ pub struct ContrastiveModel {
     core: ModelCore,
     vocabulary: usize,
     patches: PatchEmbedding,
-    embedding_norm: LayerNorm,
+    embedding_norm: Norm,
     encoder: Stack,
     image_projection: Linear,
     tokens: TokenEmbedding,
@@ -60,11 +61,11 @@ impl ContrastiveModel {
         let mut builder = builder.with_biases(config.biases);
         let build = &mut builder;
         let ContrastiveConfig { dimensions, temperature, .. } = config.contrastive;
-        let (width, epsilon) = (config.d_model, config.norm_epsilon);
+        let width = config.d_model;
         let (encoder_layers, text_layers) = (config.encoder_layers, config.decoder_layers);
         let patches =
             build.with_biases_if(false, |build| PatchEmbedding::new(build, shape, config))?;
-        let embedding_norm = LayerNorm::new(build, "encoder.embedding_norm", width, epsilon)?;
+        let embedding_norm = Norm::new(build, "encoder.embedding_norm", width, config)?;
         let encoder = Stack::new(build, "encoder", config, encoder_layers, StackKind::Encoder)?;
         let table = build.embedding("text_embedding.weight", vocabulary, of_text.d_model)?;
         let tokens = TokenEmbedding::new(build, "text", table, &of_text)?;
@@ -107,7 +108,7 @@ impl ContrastiveModel {
             PartCost { flops: 0.0, kept: 0.0, ..linear }
         };
         let image = PatchEmbedding::cost(&ModelConfig { biases: false, ..config.clone() }, shape)
-            + LayerNorm::cost(config).keeping(config.d_model)
+            + Norm::cost(config, config.d_model).keeping(config.d_model)
             + Stack::cost(config, config.encoder_layers, StackKind::Encoder).0
             + projection(config.d_model)
             + PartCost::table(1, 1);

@@ -11,9 +11,9 @@ mod seeing;
 use candle_core::{DType, Device, Tensor};
 use common::ALL_POSITIONS;
 use taper_model::{
-    Architecture, Batch, Builder, CellKind, ConvolutionalConfig, Model, ModelConfig, ModelError,
-    NormPlacement, Objective, Pass, Positions, RecurrentAttention, RecurrentConfig, Sequences,
-    Transformer,
+    ActivationKind, Architecture, Batch, Builder, CellKind, ConvolutionalConfig, FeedForwardKind,
+    Model, ModelConfig, ModelError, NormKind, NormPlacement, Objective, Pass, Positions,
+    RecurrentAttention, RecurrentConfig, Sequences, Transformer,
 };
 use taper_ops::Gradients;
 
@@ -54,8 +54,17 @@ fn every(check: impl Fn(&Transformer, &str) -> TestResult) -> TestResult {
 /// Transformers of other blocks than those of 2017.
 fn blocks() -> Vec<(ModelConfig, String)> {
     let base = config(NormPlacement::Pre, Positions::Sinusoidal);
-    let of_bart = ModelConfig { embedding_norm: true, output_bias: true, ..base };
-    vec![(of_bart, "embedding norm and output bias".to_owned())]
+    let of_bart = ModelConfig { embedding_norm: true, output_bias: true, ..base.clone() };
+    let mut all = vec![(of_bart, "embedding norm and output bias".to_owned())];
+    let kinds = [NormKind::LayerWithoutBias, NormKind::Rms, NormKind::RmsWithBias];
+    let activations = [ActivationKind::Swish, ActivationKind::Gelu, ActivationKind::Relu];
+    for (norm_kind, activation) in kinds.into_iter().zip(activations) {
+        let feed_forward = FeedForwardKind::Gated;
+        let own = ModelConfig { norm_kind, activation, feed_forward, ..base.clone() };
+        let own = ModelConfig { feed_forward_biases: norm_kind == NormKind::Rms, ..own };
+        all.push((own, format!("{norm_kind:?} and gated {activation:?}")));
+    }
+    all
 }
 
 /// All architectures but the Transformer, in each of their kinds.

@@ -1,7 +1,8 @@
 //! Concatenation of columns, windows of neighbours, and gated linear units in Candle's primitives.
 
+use super::linear::activated;
 use super::{drop, wide};
-use crate::spec::Dropout;
+use crate::spec::{Dropout, GatedSpec};
 use candle_core::{Result, Tensor};
 
 /// See [`crate::columns()`].
@@ -22,11 +23,11 @@ pub fn columns(parts: &[&Tensor], dropout: Dropout) -> Result<Tensor> {
 ///
 /// # Errors
 /// When the width of a row is odd.
-pub fn gated(x: &Tensor) -> Result<Tensor> {
+pub fn gated(x: &Tensor, spec: &GatedSpec) -> Result<Tensor> {
     let values = wide(x)?;
     let width = values.dim(1)? / 2;
     let (a, b) = (values.narrow(1, 0, width)?, values.narrow(1, width, width)?);
-    a.mul(&(b.neg()?.exp()? + 1.0)?.recip()?)?.to_dtype(x.dtype())
+    drop(&a.mul(&activated(b, spec.activation)?)?, spec.dropout)?.to_dtype(x.dtype())
 }
 
 /// See [`crate::windows()`].

@@ -1,9 +1,9 @@
-//! The linear layer and layer normalisation in Candle's primitives.
+//! The linear layer and normalisation in Candle's primitives.
 
 use super::dropout::drop;
 use super::{wide, wide_type};
 use crate::device::check_count;
-use crate::spec::{Activation, CUBE, LinearSpec, QUICK, TWICE_ROOT};
+use crate::spec::{Activation, CUBE, LinearSpec, NormSpec, QUICK, TWICE_ROOT};
 use candle_core::{D, Result, Tensor};
 
 /// Matrix products in Candle whose arithmetic a [profile](crate::profile) counts.
@@ -39,28 +39,34 @@ fn product(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     x.times(&weight.to_dtype(x.dtype())?.t()?)
 }
 
-/// See [`crate::layer_norm()`]. Statistics are computed in f32 or wider.
+/// See [`crate::norm()`]. Statistics are computed in f32 or wider.
 ///
 /// # Shapes
 /// `x (…, D)`, `weight (D,)`, `bias (D,)` → as `x`.
 ///
 /// # Errors
 /// When the widths differ.
-pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f64) -> Result<Tensor> {
+pub fn norm(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, spec: &NormSpec) -> Result<Tensor> {
     #[cfg(feature = "cuda")]
     if x.device().is_cuda()
-        && let Some(normal) = crate::cuda::layer_norm(x, weight, bias, epsilon)
+        && spec.is_centred
+        && let Some(normal) = crate::cuda::layer_norm(x, weight, bias, spec.epsilon)
     {
         return normal;
     }
     let (values, wide) = (wide(x)?, wide_type(x.dtype()));
-    let centred = values.broadcast_sub(&values.mean_keepdim(D::Minus1)?)?;
+    let centred = match spec.is_centred {
+        true => values.broadcast_sub(&values.mean_keepdim(D::Minus1)?)?,
+        false => values,
+    };
     let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
-    let normal = centred.broadcast_div(&(variance + epsilon)?.sqrt()?)?;
-    normal
-        .broadcast_mul(&weight.to_dtype(wide)?)?
-        .broadcast_add(&bias.to_dtype(wide)?)?
-        .to_dtype(x.dtype())
+    let normal = centred.broadcast_div(&(variance + spec.epsilon)?.sqrt()?)?;
+    let scaled = normal.broadcast_mul(&weight.to_dtype(wide)?)?;
+    let shifted = match bias {
+        Some(bias) => scaled.broadcast_add(&bias.to_dtype(wide)?)?,
+        None => scaled,
+    };
+    shifted.to_dtype(x.dtype())
 }
 
 /// See [`crate::linear()`]. Everything after the product is computed in f32 or wider.
@@ -93,27 +99,31 @@ pub fn linear(
     if let Some(bias) = bias {
         out = out.broadcast_add(&bias.to_dtype(out.dtype())?)?;
     }
-    let out = match spec.activation {
-        Activation::Identity => out,
-        // Candle's relu has derivative 1 at 0; the product with a constant step has 0, as in
-        // PyTorch.
-        Activation::Relu => out.mul(&out.detach().gt(0.0)?.to_dtype(out.dtype())?)?,
-        // Candle's `gelu_erf` rounds a constant of its derivative to six digits; its `erf` does
-        // not.
-        Activation::Gelu => {
-            ((&out * 0.5)? * ((&out * std::f64::consts::FRAC_1_SQRT_2)?.erf()? + 1.0)?)?
-        }
-        Activation::GeluTanh => {
-            let inner = ((&out + (out.sqr()?.mul(&out)? * CUBE)?)? * (TWICE_ROOT / 2.0))?;
-            ((&out * 0.5)? * (inner.tanh()? + 1.0)?)?
-        }
-        Activation::Swish => out.silu()?,
-        Activation::QuickGelu => ((&out * QUICK)?.silu()? / QUICK)?,
-        Activation::Tanh => out.tanh()?,
-    };
+    let out = activated(out, spec.activation)?;
     let mut out = drop(&out, spec.dropout)?;
     if let Some(residual) = residual {
         out = (wide(residual)? + out)?;
     }
     out.to_dtype(x.dtype())
+}
+
+/// Applies a nonlinearity to each element.
+pub(super) fn activated(x: Tensor, activation: Activation) -> Result<Tensor> {
+    match activation {
+        Activation::Identity => Ok(x),
+        // Candle's relu has derivative 1 at 0; the product with a constant step has 0, as in
+        // PyTorch.
+        Activation::Relu => x.mul(&x.detach().gt(0.0)?.to_dtype(x.dtype())?),
+        // Candle's `gelu_erf` rounds a constant of its derivative to six digits; its `erf` does
+        // not.
+        Activation::Gelu => (&x * 0.5)? * ((&x * std::f64::consts::FRAC_1_SQRT_2)?.erf()? + 1.0)?,
+        Activation::GeluTanh => {
+            let inner = ((&x + (x.sqr()?.mul(&x)? * CUBE)?)? * (TWICE_ROOT / 2.0))?;
+            (&x * 0.5)? * (inner.tanh()? + 1.0)?
+        }
+        Activation::Swish => x.silu(),
+        Activation::QuickGelu => (&x * QUICK)?.silu()? / QUICK,
+        Activation::Tanh => x.tanh(),
+        Activation::Sigmoid => (x.neg()?.exp()? + 1.0)?.recip(),
+    }
 }

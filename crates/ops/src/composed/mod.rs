@@ -39,7 +39,7 @@ pub use dropout::drop;
 pub(crate) use dropout::mask_on_device;
 pub use embedding::embedding;
 pub use likeliest::{Likeliest, likeliest};
-pub use linear::{CountedProduct, layer_norm, linear};
+pub use linear::{CountedProduct, linear, norm};
 pub use loss::smoothed_cross_entropy;
 pub use on_tape::on_tape;
 pub use positions::{relative_bias, rotary};

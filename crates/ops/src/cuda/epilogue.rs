@@ -11,7 +11,8 @@ use candle_core::{
     Tensor, bail,
 };
 
-/// Computes `residual + dropout(activation(product + bias))`; `None` for types without a kernel.
+/// Computes `residual + dropout(activation(product + bias))`; `None` for types and nonlinearities
+/// without a kernel.
 ///
 /// # Shapes
 /// `product (…, D)`, `bias (D,)`, `residual` as `product` → as `product`.
@@ -34,7 +35,7 @@ pub(crate) fn epilogue(
             (Some(bias), Some(residual)) => product.apply_op3(&bias, &residual, follows(true)),
         }
     };
-    computes(product.dtype()).then(computed)
+    (computes(product.dtype()) && spec.activation != Activation::Sigmoid).then(computed)
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -8,18 +8,22 @@ use candle_core::{
     CpuStorage, CudaStorage, CustomOp3, D, DType, Layout, Result, Shape, Tensor, bail,
 };
 
-/// See [`crate::composed::layer_norm`]; `None` for types without a kernel.
+/// See [`crate::composed::norm`]; `None` for types without a kernel.
 ///
 /// # Shapes
 /// `x (…, D)`, `weight (D,)`, `bias (D,)` → as `x`.
 pub(crate) fn layer_norm(
     x: &Tensor,
     weight: &Tensor,
-    bias: &Tensor,
+    bias: Option<&Tensor>,
     epsilon: f64,
 ) -> Option<Result<Tensor>> {
     let normal = || {
-        let (weight, bias) = (weight.to_dtype(DType::F32)?, bias.to_dtype(DType::F32)?);
+        let weight = weight.to_dtype(DType::F32)?;
+        let bias = match bias {
+            Some(bias) => bias.to_dtype(DType::F32)?,
+            None => weight.zeros_like()?,
+        };
         let norm = LayerNorm { epsilon };
         x.contiguous()?.apply_op3(&weight.contiguous()?, &bias.contiguous()?, norm)
     };

@@ -1,38 +1,41 @@
-//! Gated linear units (Dauphin et al. 2017, "Language Modeling with Gated Convolutional Networks"):
-//! `a ⊙ σ(b)`, with the two halves of each row.
+//! Gated linear units: `a ⊙ f(b)`, with the two halves of each row. With the logistic function as
+//! f (Dauphin et al. 2017, "Language Modeling with Gated Convolutional Networks"), or others
+//! (Shazeer 2020, "GLU Variants Improve Transformer").
 
-use super::recurrence::sigmoid;
 use crate::float::{Float, vectorised};
 use crate::host::{Host, for_float};
 use crate::parallel::CHUNK;
 use crate::profile::{even, region};
 use crate::shared::filled;
+use crate::spec::{Activation, GatedSpec};
 use crate::tape::{Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-/// Computes `a ⊙ σ(b)`, where `a` is the first half of each row and `b` the second.
+/// Computes `dropout(a ⊙ f(b))`, where `a` is the first half of each row and `b` the second.
 ///
 /// # Shapes
 /// `(N, 2·D)` → `(N, D)`.
 ///
 /// # Errors
 /// When the width of a row is odd.
-pub fn gated(tape: Option<&Tape>, x: &Tensor) -> Result<Tensor> {
+pub fn gated(tape: Option<&Tape>, x: &Tensor, spec: &GatedSpec) -> Result<Tensor> {
     let (rows, width) = x.dims2()?;
     if !width.is_multiple_of(2) {
         candle_core::bail!("gated linear unit of rows of {width}, which have no two halves");
     }
     if !is_fused(tape, &[x])? {
-        return crate::composed::gated(x);
+        return crate::composed::gated(x, spec);
     }
-    crate::profile::time("gated", || for_float!(x, T => forward::<T>(tape, x, (rows, width / 2))))
+    let shape = (rows, width / 2);
+    crate::profile::time("gated", || for_float!(x, T => forward::<T>(tape, x, shape, *spec)))
 }
 
 fn forward<T: Float>(
     tape: Option<&Tape>,
     x: &Tensor,
     (rows, width): (usize, usize),
+    spec: GatedSpec,
 ) -> Result<Tensor> {
     let host = Host::new(x)?;
     let values = host.elements::<T>()?;
@@ -47,7 +50,7 @@ fn forward<T: Float>(
                     let first = rows.start * width;
                     let x = &values[2 * first..2 * rows.end * width];
                     let mut out = vec![T::default(); rows.len() * width];
-                    gate(x, &mut out, width);
+                    gate(x, &mut out, (first, width), spec);
                     to.write(first, &out);
                 });
             });
@@ -66,7 +69,10 @@ fn forward<T: Float>(
                 grad.par_chunks_mut(2 * piece * width)
                     .zip(values.par_chunks(2 * piece * width))
                     .zip(adjoint.par_chunks(piece * width))
-                    .for_each(|((grad, x), adjoint)| gate_backward(x, adjoint, grad, width));
+                    .enumerate()
+                    .for_each(|(number, ((grad, x), adjoint))| {
+                        gate_backward(x, adjoint, grad, (number * piece * width, width), spec);
+                    });
             });
             adjoints.give(&kept, grad)
         })?;
@@ -75,25 +81,57 @@ fn forward<T: Float>(
 }
 
 vectorised! {
-    fn gate<T>(x: &[T], out: &mut [T], width: usize) {
+    /// Computes some rows, whose first element has number `at.0` in the mask.
+    fn gate<T>(x: &[T], out: &mut [T], at: (usize, usize), spec: GatedSpec) {
+        let (first, width) = at;
         for (out, row) in out.chunks_exact_mut(width).zip(x.chunks_exact(2 * width)) {
             let (a, b) = row.split_at(width);
-            for i in 0..width {
-                out[i] = a[i] * sigmoid(b[i]);
+            for (out, (a, b)) in out.iter_mut().zip(a.iter().zip(b)) {
+                *out = *a * spec.activation.value(*b);
             }
+        }
+        mask(out, first, spec);
+    }
+}
+
+/// Multiplies elements, of which the first has this number, by the mask of the dropout.
+#[inline(always)]
+fn mask<T: Float>(values: &mut [T], first: usize, spec: GatedSpec) {
+    if spec.dropout.is_active() {
+        let factor = spec.dropout.kernel::<T>();
+        for (i, value) in values.iter_mut().enumerate() {
+            *value *= factor((first + i) as u32);
         }
     }
 }
 
 vectorised! {
-    fn gate_backward<T>(x: &[T], adjoint: &[T], grad: &mut [T], width: usize) {
+    /// Computes the gradients of some rows, whose first element has number `at.0` in the mask.
+    fn gate_backward<T>(
+        x: &[T],
+        adjoint: &[T],
+        grad: &mut [T],
+        at: (usize, usize),
+        spec: GatedSpec,
+    ) {
+        let (first, width) = at;
+        let mut masked = vec![T::default(); width];
         let rows = x.chunks_exact(2 * width).zip(adjoint.chunks_exact(width));
-        for (grad, (row, adjoint)) in grad.chunks_exact_mut(2 * width).zip(rows) {
+        for (number, (grad, (row, adjoint))) in
+            grad.chunks_exact_mut(2 * width).zip(rows).enumerate()
+        {
+            masked.copy_from_slice(adjoint);
+            mask(&mut masked, first + number * width, spec);
             let ((a, b), (by_a, by_b)) = (row.split_at(width), grad.split_at_mut(width));
-            for i in 0..width {
-                let gate = sigmoid(b[i]);
-                by_a[i] = adjoint[i] * gate;
-                by_b[i] = adjoint[i] * a[i] * gate * (T::of(1.0) - gate);
+            let given = masked.iter().zip(a.iter().zip(b));
+            for ((by_a, by_b), (adjoint, (a, b))) in by_a.iter_mut().zip(by_b).zip(given) {
+                let (gate, slope) = spec.activation.value_and_derivative(*b);
+                *by_a = *adjoint * gate;
+                *by_b = match spec.activation {
+                    // In this order, which rounds as it always has.
+                    Activation::Sigmoid => *adjoint * *a * gate * (T::of(1.0) - gate),
+                    _ => *adjoint * *a * slope,
+                };
             }
         }
     }

@@ -96,7 +96,8 @@ fn forward<T: Float>(
         | Activation::GeluTanh
         | Activation::Swish
         | Activation::QuickGelu
-        | Activation::Tanh => true,
+        | Activation::Tanh
+        | Activation::Sigmoid => true,
     } && tape.is_some();
     let mut slopes = vec![T::default(); if keeps_slopes { rows * outputs } else { 0 }];
     let shared_slopes = Shared::new(&mut slopes);

@@ -5,8 +5,8 @@ mod columns;
 mod dropout;
 mod embedding;
 mod gated;
-mod layer_norm;
 mod linear;
+mod norm;
 pub mod normalizer;
 mod recurrence;
 mod rotary;
@@ -23,8 +23,8 @@ pub use attention::{
 pub use columns::columns;
 pub use embedding::embedding;
 pub use gated::gated;
-pub use layer_norm::layer_norm;
 pub use linear::{linear, packed_linear};
+pub use norm::norm;
 pub use recurrence::recurrence;
 pub use rotary::rotary;
 pub use state_space::{

@@ -24,6 +24,8 @@ pub enum Activation {
     QuickGelu,
     /// `tanh(x)`.
     Tanh,
+    /// `σ(x) = 1 / (1 + e^-x)`.
+    Sigmoid,
 }
 
 impl Activation {
@@ -48,6 +50,7 @@ impl Activation {
             Self::Swish => x / (one + (-x).exp()),
             Self::QuickGelu => x / (one + (-(T::of(QUICK) * x)).exp()),
             Self::Tanh => x.tanh(),
+            Self::Sigmoid => sigmoid(x),
         }
     }
 
@@ -89,8 +92,21 @@ impl Activation {
                 let tanh = x.tanh();
                 (tanh, one - tanh * tanh)
             }
+            Self::Sigmoid => {
+                let sigmoid = sigmoid(x);
+                (sigmoid, sigmoid * (one - sigmoid))
+            }
         }
     }
+}
+
+/// Computes `1 / (1 + e^-x)`.
+#[inline(always)]
+pub(crate) fn sigmoid<T: Float>(x: T) -> T {
+    let one = T::of(1.0);
+    // Beyond 88 the result is 0 in f32.
+    let minus = -x;
+    one / (one + if minus > T::of(88.0) { T::of(88.0) } else { minus }.exp())
 }
 
 /// Factor of the quick approximation of GELU.
@@ -115,4 +131,13 @@ pub struct LinearSpec {
     pub dropout: Dropout,
     /// Rounding of the operands of the products, forward and backward.
     pub products: Products,
+}
+
+/// Settings of a gated linear unit.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct GatedSpec {
+    /// Nonlinearity of the gate.
+    pub activation: Activation,
+    /// Dropout of the result. Element `(n, d)` has number `n·D + d` in the mask.
+    pub dropout: Dropout,
 }

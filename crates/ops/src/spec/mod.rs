@@ -10,6 +10,7 @@ mod hierarchical;
 mod linear;
 mod linear_attention;
 mod loss;
+mod norm;
 mod recurrence;
 mod rotary;
 mod scan;
@@ -23,11 +24,12 @@ pub use dropout::Dropout;
 pub use embedding::EmbeddingSpec;
 pub use hierarchical::HierarchicalSpec;
 pub(crate) use hierarchical::Hierarchy;
-pub use linear::{Activation, LinearSpec};
-pub(crate) use linear::{CUBE, QUICK, TWICE_ROOT};
+pub use linear::{Activation, GatedSpec, LinearSpec};
+pub(crate) use linear::{CUBE, QUICK, TWICE_ROOT, sigmoid};
 pub(crate) use linear_attention::LinearAttentionShape;
 pub use linear_attention::LinearAttentionSpec;
 pub use loss::{CrossEntropySpec, LossSums};
+pub use norm::NormSpec;
 pub(crate) use recurrence::TimeSteps;
 pub use recurrence::{
     AdditiveAttention, Cell, Recurred, Recurrence, RecurrenceSpec, StateGradients,

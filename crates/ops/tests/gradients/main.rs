@@ -10,32 +10,61 @@ use candle_core::{DType, Device, Tensor, Var};
 use common::{check, has_fused_multiply_adds, random, scalar};
 use std::sync::Arc;
 use taper_ops::{
-    Activation, AttentionShape, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec,
-    LinearSpec, Products, Tape, Turns, composed,
+    Activation, AttentionShape, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, GatedSpec,
+    LinearSpec, NormSpec, Products, Tape, Turns, composed,
 };
 
 #[test]
-fn layer_norm() {
+fn norms() {
     let inputs = [random(&[5, 19], 1), random(&[19], 2), random(&[19], 3)];
-    check(
-        "layer norm",
-        &inputs,
-        &|tape, v| taper_ops::layer_norm(tape, &v[0], &v[1], &v[2], 1e-5),
-        &|v| composed::layer_norm(&v[0], &v[1], &v[2], 1e-5),
-    );
+    for spec in [NormSpec::layer(1e-5), NormSpec::rms(1e-5)] {
+        check(
+            &format!("{spec:?}"),
+            &inputs,
+            &|tape, v| taper_ops::norm(tape, &v[0], &v[1], Some(&v[2]), &spec),
+            &|v| composed::norm(&v[0], &v[1], Some(&v[2]), &spec),
+        );
+        check(
+            &format!("{spec:?} without bias"),
+            &inputs[..2],
+            &|tape, v| taper_ops::norm(tape, &v[0], &v[1], None, &spec),
+            &|v| composed::norm(&v[0], &v[1], None, &spec),
+        );
+    }
 }
 
 #[test]
+fn gates() {
+    let x = [random(&[6, 14], 1)];
+    for activation in ACTIVATIONS {
+        for rate in [0.0, 0.4] {
+            let spec = GatedSpec { activation, dropout: Dropout::new(rate, 77) };
+            check(
+                &format!("gate of {activation:?}, dropout {rate}"),
+                &x,
+                &|tape, v| taper_ops::gated(tape, &v[0], &spec),
+                &|v| composed::gated(&v[0], &spec),
+            );
+        }
+    }
+    let odd = taper_ops::gated(None, &random(&[2, 3], 1), &GatedSpec::default()).unwrap_err();
+    assert!(odd.to_string().contains("no two halves"), "{odd}");
+}
+
+const ACTIVATIONS: [Activation; 8] = [
+    Activation::Identity,
+    Activation::Relu,
+    Activation::Gelu,
+    Activation::GeluTanh,
+    Activation::Swish,
+    Activation::QuickGelu,
+    Activation::Tanh,
+    Activation::Sigmoid,
+];
+
+#[test]
 fn linear() {
-    for activation in [
-        Activation::Identity,
-        Activation::Relu,
-        Activation::Gelu,
-        Activation::GeluTanh,
-        Activation::Swish,
-        Activation::QuickGelu,
-        Activation::Tanh,
-    ] {
+    for activation in ACTIVATIONS {
         for rate in [0.0, 0.4] {
             let spec =
                 LinearSpec { activation, dropout: Dropout::new(rate, 77), ..Default::default() };
@@ -191,12 +220,12 @@ fn adjoints_add_up() {
         &inputs,
         &|tape, v| {
             let x = taper_ops::linear(tape, &v[0], &v[1], None, None, &spec)?;
-            let normal = taper_ops::layer_norm(tape, &x, &v[2], &v[3], 1e-5)?;
+            let normal = taper_ops::norm(tape, &x, &v[2], Some(&v[3]), &NormSpec::layer(1e-5))?;
             taper_ops::linear(tape, &normal, &v[1], Some(&v[3]), Some(&x), &spec)
         },
         &|v| {
             let x = composed::linear(&v[0], &v[1], None, None, &spec)?;
-            let normal = composed::layer_norm(&x, &v[2], &v[3], 1e-5)?;
+            let normal = composed::norm(&x, &v[2], Some(&v[3]), &NormSpec::layer(1e-5))?;
             composed::linear(&normal, &v[1], Some(&v[3]), Some(&x), &spec)
         },
     );

@@ -168,6 +168,8 @@ conditions! { |config, section|
         config.model.architecture != Architecture::Transformer;
     "no-norms": "model.architecture is not \"transformer\" and model.embedding_norm is false",
         config.model.architecture != Architecture::Transformer && !config.model.embedding_norm;
+    "no-biases": "model.biases is false",
+        !config.model.biases;
     "recurrent": "model.architecture is \"recurrent\", whose attention has no dropout of its own",
         config.model.architecture == Architecture::Recurrent;
     "kind-of-each-layer": "{section}.kinds names one for each layer",

@@ -6,8 +6,9 @@
 
 use crate::cost::PartCost;
 use crate::layers::head::picked;
+use crate::layers::norm::Norm;
 use crate::layers::positions::to_compute;
-use crate::layers::weight::{LayerNorm, Linear};
+use crate::layers::weight::Linear;
 use crate::{Builder, ImageShape, ModelConfig, Pass, Sequences};
 use candle_core::{DType, Result, Tensor};
 use std::sync::Arc;
@@ -30,7 +31,7 @@ pub(crate) struct Convolutions {
 struct Convolution {
     plan: Plan,
     linear: Linear,
-    norm: LayerNorm,
+    norm: Norm,
     activation: Activation,
     dropout: f64,
     site: u64,
@@ -80,12 +81,7 @@ impl Convolutions {
             Ok(Convolution {
                 plan,
                 linear: Linear::new(build, &name, NEIGHBOURS * plan.inputs, plan.outputs, 1)?,
-                norm: LayerNorm::new(
-                    build,
-                    &format!("{name}_norm"),
-                    plan.outputs,
-                    config.norm_epsilon,
-                )?,
+                norm: Norm::new(build, &format!("{name}_norm"), plan.outputs, config)?,
                 activation: config.activation.into(),
                 dropout: config.residual_dropout,
                 site: name_key(&name),
@@ -111,7 +107,7 @@ impl Convolutions {
             let each = PartCost::linear(inputs, plan.outputs, biases)
                 .keeping(inputs + 2 * plan.outputs + plan.inputs);
             let places = (plan.to * plan.to) as f64 / patches;
-            let norm = PartCost::table(2, plan.outputs);
+            let norm = Norm::cost(config, plan.outputs);
             PartCost {
                 flops: places * each.flops,
                 kept: places * each.kept,

@@ -19,7 +19,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::feed_forward::DenseFeedForward;
+use super::dense::DenseFeedForward;
 use super::head::picked;
 use super::weight::{Residual, Weight};
 use crate::config::ExpertsConfig;

@@ -2,6 +2,7 @@
 //! `scripts/golden/layers/experts.py`), by its assignment of tokens, and by its cost.
 
 use super::*;
+use crate::FeedForwardKind;
 use crate::layers::weight::Residual;
 use candle_core::Var;
 use std::collections::HashMap;
@@ -116,7 +117,9 @@ fn first_choices_have_the_first_places() {
 /// tokens.
 #[test]
 fn gradients_are_finite_differences() {
-    for per_token in [1, 2] {
+    let cases =
+        [(1, FeedForwardKind::Plain), (2, FeedForwardKind::Plain), (1, FeedForwardKind::Gated)];
+    for (per_token, feed_forward) in cases {
         let own = ExpertsConfig {
             count: 3,
             per_token,
@@ -127,7 +130,7 @@ fn gradients_are_finite_differences() {
         };
         // The derivative of relu jumps.
         let activation = crate::ActivationKind::Gelu;
-        let (made, _) = layer(&ModelConfig { activation, ..config(6, 8, own) });
+        let (made, _) = layer(&ModelConfig { activation, feed_forward, ..config(6, 8, own) });
         let experts = Experts {
             router: made.router.in_f64(),
             experts: made.experts.iter().map(DenseFeedForward::in_f64).collect(),
@@ -174,7 +177,7 @@ fn gradients_are_finite_differences() {
             let difference = (at(1e-6) - at(-1e-6)) / 2e-6;
             assert!(
                 (expected - difference).abs() < 1e-6 * (1.0 + difference.abs()),
-                "{per_token} a token, input {index}: {expected}, finite difference {difference}"
+                "{per_token} a token, {feed_forward:?}, input {index}: {expected}, finite difference {difference}"
             );
         }
     }

@@ -1,15 +1,7 @@
 //! The gates of one row, forward and backward.
 
-use crate::float::{Float, vectorised};
-
-/// Computes `1 / (1 + e^-x)`.
-#[inline(always)]
-pub(crate) fn sigmoid<T: Float>(x: T) -> T {
-    let one = T::of(1.0);
-    // Beyond 88 the result is 0 in f32.
-    let minus = -x;
-    one / (one + if minus > T::of(88.0) { T::of(88.0) } else { minus }.exp())
-}
+use crate::float::vectorised;
+use crate::spec::sigmoid;
 
 vectorised! {
     /// Computes a GRU's gates; `gates` holds `U h` of r, z and n before, and r, z and n themselves

@@ -13,8 +13,6 @@ mod backward;
 mod cells;
 mod forward;
 
-pub(crate) use cells::sigmoid;
-
 use crate::float::Float;
 use crate::host::{Host, for_float};
 use crate::packed_weights::{PackedWeight, PackedWeights};

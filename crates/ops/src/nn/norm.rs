@@ -1,47 +1,51 @@
-//! Layer normalisation (Ba et al. 2016): `y = (x - mean) / sqrt(variance + ε) · γ + β` over the
-//! last dimension.
+//! Normalisation over the last dimension: layer norm (Ba et al. 2016), and RMS norm (Zhang and
+//! Sennrich 2019), which subtracts no mean; each with or without a bias.
 //!
-//! Candle's own fused layer norm cuts the gradient silently; this one has a backward pass.
+//! Candle's own fused norms cut the gradient silently; this one has a backward pass.
 
 use crate::float::{Float, vectorised};
 use crate::host::{Host, for_float};
 use crate::parallel::{ROWS, combined};
 use crate::profile::{even, region};
 use crate::shared::Write;
+use crate::spec::NormSpec;
 use crate::sums::blocked_sum;
 use crate::tape::{Adjoints, Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::mem::MaybeUninit;
 
-/// Computes the layer norm over the last dimension.
+/// Normalises rows over the last dimension.
 ///
 /// # Shapes
 /// `x (N, D)`, `weight (D,)`, `bias (D,)` → `(N, D)`.
 ///
 /// # Errors
 /// When the widths differ.
-pub fn layer_norm(
+pub fn norm(
     tape: Option<&Tape>,
     x: &Tensor,
     weight: &Tensor,
-    bias: &Tensor,
-    epsilon: f64,
+    bias: Option<&Tensor>,
+    spec: &NormSpec,
 ) -> Result<Tensor> {
-    if !is_fused(tape, &[x, weight, bias])? {
-        return crate::composed::layer_norm(x, weight, bias, epsilon);
+    let inputs: Vec<&Tensor> = [x, weight].into_iter().chain(bias).collect();
+    if !is_fused(tape, &inputs)? {
+        return crate::composed::norm(x, weight, bias, spec);
     }
-    if x.dims().last() != Some(&weight.elem_count()) || bias.elem_count() != weight.elem_count() {
+    let width = weight.elem_count();
+    if x.dims().last() != Some(&width) || bias.is_some_and(|bias| bias.elem_count() != width) {
         candle_core::bail!(
-            "layer norm: input {:?}, weight {:?}, bias {:?}",
+            "{}: input {:?}, weight {:?}, bias {:?}",
+            spec.name(),
             x.shape(),
             weight.shape(),
-            bias.shape()
+            bias.map(Tensor::shape)
         );
     }
     crate::profile::time(
-        "layer norm",
-        || for_float!(x, T => forward::<T>(tape, x, weight, bias, epsilon)),
+        spec.name(),
+        || for_float!(x, T => forward::<T>(tape, x, weight, bias, *spec)),
     )
 }
 
@@ -49,18 +53,19 @@ fn forward<T: Float>(
     tape: Option<&Tape>,
     x: &Tensor,
     weight: &Tensor,
-    bias: &Tensor,
-    epsilon: f64,
+    bias: Option<&Tensor>,
+    spec: NormSpec,
 ) -> Result<Tensor> {
-    let out = normalised::<T>(x, weight, bias, epsilon)?;
+    let out = normalised::<T>(x, weight, bias, spec)?;
     if let Some(tape) = tape {
-        let (inputs, again) =
-            ((x.clone(), weight.clone(), bias.into()), (x.clone(), weight.clone(), bias.clone()));
-        tape.record::<T>("layer norm", &[x, weight, bias], &out, move |adjoint, adjoints| {
-            let (x, weight, bias) = &inputs;
-            backward(x, weight, *bias, &adjoint, epsilon, adjoints)
+        let inputs: Vec<&Tensor> = [x, weight].into_iter().chain(bias).collect();
+        let of_inputs = (x.clone(), weight.clone(), bias.map(Slot::from));
+        tape.record::<T>(spec.name(), &inputs, &out, move |adjoint, adjoints| {
+            let (x, weight, bias) = &of_inputs;
+            backward(x, weight, *bias, &adjoint, spec, adjoints)
         })?;
-        tape.recompute(&out, move || normalised::<T>(&again.0, &again.1, &again.2, epsilon));
+        let (x, weight, bias) = (x.clone(), weight.clone(), bias.cloned());
+        tape.recompute(&out, move || normalised::<T>(&x, &weight, bias.as_ref(), spec));
     }
     Ok(out)
 }
@@ -68,12 +73,13 @@ fn forward<T: Float>(
 fn normalised<T: Float>(
     x: &Tensor,
     weight: &Tensor,
-    bias: &Tensor,
-    epsilon: f64,
+    bias: Option<&Tensor>,
+    spec: NormSpec,
 ) -> Result<Tensor> {
-    let (x_host, weight_host, bias_host) = (Host::new(x)?, Host::new(weight)?, Host::new(bias)?);
-    let (values, weights, biases) =
-        (x_host.elements::<T>()?, weight_host.elements::<T>()?, bias_host.elements::<T>()?);
+    let (x_host, weight_host) = (Host::new(x)?, Host::new(weight)?);
+    let bias_host = bias.map(Host::new).transpose()?;
+    let (values, weights) = (x_host.elements::<T>()?, weight_host.elements::<T>()?);
+    let biases = bias_host.as_ref().map(Host::elements::<T>).transpose()?;
     let piece = ROWS * weights.len();
     let mut out = Vec::with_capacity(values.len());
     let room = &mut out.spare_capacity_mut()[..values.len()];
@@ -81,7 +87,7 @@ fn normalised<T: Float>(
         room.par_chunks_mut(piece)
             .zip(values.par_chunks(piece))
             .with_max_len(1)
-            .for_each(|(out, x)| forward_rows(x, weights, biases, out, epsilon));
+            .for_each(|(out, x)| forward_rows(x, weights, biases, out, spec));
     });
     // SAFETY: the rows have been written.
     unsafe { out.set_len(values.len()) };
@@ -91,19 +97,20 @@ fn normalised<T: Float>(
 fn backward<T: Float>(
     x: &Tensor,
     weight: &Tensor,
-    bias: Slot,
+    bias: Option<Slot>,
     adjoint: &[T],
-    epsilon: f64,
+    spec: NormSpec,
     adjoints: &mut Adjoints<'_>,
 ) -> Result<()> {
     let (x_host, weight_host) = (Host::new(x)?, Host::new(weight)?);
     let (values, weights) = (x_host.elements::<T>()?, weight_host.elements::<T>()?);
     let (width, piece) = (weights.len(), ROWS * weights.len());
+    let summed = if bias.is_some() { 2 * width } else { width };
     let mut sums = Vec::new();
     let mut back = |out: &mut [T], write| {
         let of_rows = |((out, x), adjoint): ((&mut [T], &[T]), &[T])| {
-            let mut sums = vec![T::default(); 2 * width];
-            backward_rows(x, weights, adjoint, out, write == Write::Add, &mut sums, epsilon);
+            let mut sums = vec![T::default(); summed];
+            backward_rows(x, weights, adjoint, out, write == Write::Add, &mut sums, spec);
             sums
         };
         let partial: Vec<Vec<T>> = region(even(values.len().div_ceil(piece)), || {
@@ -114,7 +121,7 @@ fn backward<T: Float>(
                 .map(of_rows)
                 .collect()
         });
-        sums = combined(partial, 2 * width);
+        sums = combined(partial, summed);
         Ok(())
     };
     if adjoints.wants(x) {
@@ -124,39 +131,56 @@ fn backward<T: Float>(
     }
     let bias_sums = sums.split_off(width);
     adjoints.give(weight, sums)?;
-    adjoints.give(bias, bias_sums)
+    match bias {
+        Some(bias) => adjoints.give(bias, bias_sums),
+        None => Ok(()),
+    }
 }
 
-/// Computes the mean and the reciprocal standard deviation of a row, in two passes.
+/// Computes the mean and the reciprocal standard deviation of a row, in two passes; uncentred, 0
+/// and the reciprocal root mean square.
 #[inline(always)]
-fn moments<T: Float>(row: &[T], epsilon: f64) -> (T, T) {
+fn moments<T: Float>(row: &[T], spec: NormSpec) -> (T, T) {
     let count = T::of(row.len() as f64);
-    let mean = blocked_sum([row], |[x]| x) / count;
+    let mean = match spec.is_centred {
+        true => blocked_sum([row], |[x]| x) / count,
+        false => T::default(),
+    };
     let variance = blocked_sum([row], |[x]| (x - mean) * (x - mean)) / count;
-    (mean, T::of(1.0) / (variance + T::of(epsilon)).sqrt())
+    (mean, T::of(1.0) / (variance + T::of(spec.epsilon)).sqrt())
 }
 
 vectorised! {
     fn forward_rows<T>(
         x: &[T],
         weight: &[T],
-        bias: &[T],
+        bias: Option<&[T]>,
         out: &mut [MaybeUninit<T>],
-        epsilon: f64,
+        spec: NormSpec,
     ) {
         let width = weight.len();
         for (out, row) in out.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
-            let (mean, scale) = moments(row, epsilon);
-            for (out, ((x, weight), bias)) in out.iter_mut().zip(row.iter().zip(weight).zip(bias)) {
-                out.write((*x - mean) * scale * *weight + *bias);
+            let (mean, scale) = moments(row, spec);
+            let scaled = out.iter_mut().zip(row.iter().zip(weight));
+            match bias {
+                Some(bias) => {
+                    for ((out, (x, weight)), bias) in scaled.zip(bias) {
+                        out.write((*x - mean) * scale * *weight + *bias);
+                    }
+                }
+                None => {
+                    for (out, (x, weight)) in scaled {
+                        out.write((*x - mean) * scale * *weight);
+                    }
+                }
             }
         }
     }
 }
 
 vectorised! {
-    /// Runs the backward pass of some rows; `sums` holds the gradients of weight and bias, one
-    /// after the other.
+    /// Runs the backward pass of some rows; `sums` holds the gradients of the weight and then of
+    /// the bias, if there is one.
     fn backward_rows<T>(
         x: &[T],
         weight: &[T],
@@ -164,15 +188,18 @@ vectorised! {
         grad_x: &mut [T],
         add: bool,
         sums: &mut [T],
-        epsilon: f64,
+        spec: NormSpec,
     ) {
         let width = weight.len();
         let (sum_weight, sum_bias) = sums.split_at_mut(width);
         let count = T::of(width as f64);
         let rows = x.chunks_exact(width).zip(grad.chunks_exact(width));
         for (grad_x, (row, grad)) in grad_x.chunks_exact_mut(width).zip(rows) {
-            let (mean, scale) = moments(row, epsilon);
-            let mean_grad = blocked_sum([grad, weight], |[grad, weight]| grad * weight) / count;
+            let (mean, scale) = moments(row, spec);
+            let mean_grad = match spec.is_centred {
+                true => blocked_sum([grad, weight], |[grad, weight]| grad * weight) / count,
+                false => T::default(),
+            };
             let product = |[grad, weight, x]: [T; 3]| grad * weight * ((x - mean) * scale);
             let mean_product = blocked_sum([grad, weight, row], product) / count;
             // Zipped, since checked indices would keep the loops from vectorising.
@@ -184,10 +211,11 @@ vectorised! {
                 let normal = (*x - mean) * scale;
                 *grad_x += scale * (*grad * *weight - mean_grad - normal * mean_product);
             }
-            let sums = sum_weight.iter_mut().zip(sum_bias.iter_mut());
-            for ((sum_weight, sum_bias), (x, grad)) in sums.zip(row.iter().zip(grad)) {
-                *sum_weight += *grad * ((*x - mean) * scale);
-                *sum_bias += *grad;
+            for (sum, (x, grad)) in sum_weight.iter_mut().zip(row.iter().zip(grad)) {
+                *sum += *grad * ((*x - mean) * scale);
+            }
+            for (sum, grad) in sum_bias.iter_mut().zip(grad) {
+                *sum += *grad;
             }
         }
     }

@@ -1,0 +1,90 @@
+//! Parts of a layer: its norms and its feed-forward network.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Position of the norm of a sublayer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum NormPlacement {
+    /// `x + f(norm(x))`, with a final norm on each stack (Xiong et al. 2020).
+    #[default]
+    Pre,
+    /// `norm(x + f(x))` (Vaswani et al. 2017).
+    Post,
+}
+
+/// Kind of the norms of layers, of stacks and of embedded tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum NormKind {
+    /// `(x − mean) / √(variance + ε) · γ + β` (Ba et al. 2016, "Layer Normalization").
+    #[default]
+    Layer,
+    /// The same without β.
+    LayerWithoutBias,
+    /// `x / √(mean(x²) + ε) · γ` (Zhang and Sennrich 2019, "Root Mean Square Layer
+    /// Normalization"), as in T5 and Llama.
+    Rms,
+    /// The same with `+ β`.
+    RmsWithBias,
+}
+
+impl NormKind {
+    /// Whether a norm has the parameter β.
+    pub(crate) fn has_bias(self) -> bool {
+        matches!(self, Self::Layer | Self::RmsWithBias)
+    }
+}
+
+/// Kind of the feed-forward layers, and of each expert.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum FeedForwardKind {
+    /// `W₂ f(W₁ x)`, with the nonlinearity f (Vaswani et al. 2017, section 3.3).
+    #[default]
+    Plain,
+    /// `W₂ (V x ⊙ f(W₁ x))` (Shazeer 2020, "GLU Variants Improve Transformer"): with `"swish"`
+    /// SwiGLU, with `"gelu"` GEGLU, with `"relu"` ReGLU. A third matrix: at two thirds of `d_ff` as
+    /// many parameters as plain.
+    Gated,
+}
+
+impl FeedForwardKind {
+    /// Number of matrices before the nonlinearity.
+    pub(crate) fn parts(self) -> usize {
+        match self {
+            Self::Plain => 1,
+            Self::Gated => 2,
+        }
+    }
+}
+
+/// Nonlinearity of the feed-forward layers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum ActivationKind {
+    /// `max(x, 0)`.
+    #[default]
+    Relu,
+    /// `x · Φ(x)`, exact.
+    Gelu,
+    /// GELU approximated by a hyperbolic tangent, as in GPT-2.
+    GeluTanh,
+    /// `x · σ(x)`.
+    Swish,
+    /// `x · σ(1.702 x)`: GELU as CLIP approximates it.
+    QuickGelu,
+}
+
+impl From<ActivationKind> for taper_ops::Activation {
+    fn from(kind: ActivationKind) -> Self {
+        match kind {
+            ActivationKind::Relu => Self::Relu,
+            ActivationKind::Gelu => Self::Gelu,
+            ActivationKind::GeluTanh => Self::GeluTanh,
+            ActivationKind::Swish => Self::Swish,
+            ActivationKind::QuickGelu => Self::QuickGelu,
+        }
+    }
+}

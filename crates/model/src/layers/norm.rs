@@ -1,0 +1,52 @@
+//! Normalisation of rows, around and between the layers of a model.
+
+use super::weight::Weight;
+use crate::config::NormKind;
+use crate::cost::PartCost;
+use crate::{Builder, ModelConfig, Pass};
+use candle_core::{Result, Tensor};
+use taper_ops::NormSpec;
+
+/// A norm with its parameters, of the kind that the configuration chooses.
+#[derive(Debug, Clone)]
+pub(crate) struct Norm {
+    weight: Weight,
+    bias: Option<Weight>,
+    spec: NormSpec,
+}
+
+impl Norm {
+    /// Makes a norm of rows of `width`, with parameters `{name}.weight` and `{name}.bias`.
+    pub(crate) fn new(
+        build: &mut Builder,
+        name: &str,
+        width: usize,
+        config: &ModelConfig,
+    ) -> Result<Self> {
+        let (kind, epsilon) = (config.norm_kind, config.norm_epsilon);
+        let weight = build.constant(&format!("{name}.weight"), &[width], 1.0)?;
+        let bias = match kind.has_bias() {
+            true => Some(build.constant(&format!("{name}.bias"), &[width], 0.0)?),
+            false => None,
+        };
+        let spec = match kind {
+            NormKind::Layer | NormKind::LayerWithoutBias => NormSpec::layer(epsilon),
+            NormKind::Rms | NormKind::RmsWithBias => NormSpec::rms(epsilon),
+        };
+        Ok(Self { weight, bias, spec })
+    }
+
+    /// Cost of the parameters.
+    pub(crate) fn cost(config: &ModelConfig, width: usize) -> PartCost {
+        PartCost::table(if config.norm_kind.has_bias() { 2 } else { 1 }, width)
+    }
+
+    /// Normalises each row.
+    ///
+    /// # Shapes
+    /// `(N, D)` → `(N, D)`.
+    pub(crate) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let bias = self.bias.as_ref().map(|bias| bias.get(pass));
+        taper_ops::norm(pass.tape(), x, self.weight.get(pass), bias, &self.spec)
+    }
+}

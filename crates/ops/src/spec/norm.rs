@@ -1,0 +1,31 @@
+//! Settings of a normalisation.
+
+/// Normalisation of each row, beside its parameters: `y = (x − mean) / √(variance + ε) · γ + β`
+/// (Ba et al. 2016, "Layer Normalization"), or without the mean, `y = x / √(mean(x²) + ε) · γ`
+/// (Zhang and Sennrich 2019, "Root Mean Square Layer Normalization").
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NormSpec {
+    /// Whether the mean is subtracted first.
+    pub is_centred: bool,
+    /// ε, added to the mean of the squares.
+    pub epsilon: f64,
+}
+
+impl NormSpec {
+    /// Layer norm.
+    #[must_use]
+    pub const fn layer(epsilon: f64) -> Self {
+        Self { is_centred: true, epsilon }
+    }
+
+    /// RMS norm.
+    #[must_use]
+    pub const fn rms(epsilon: f64) -> Self {
+        Self { is_centred: false, epsilon }
+    }
+
+    /// Name in profiles.
+    pub(crate) fn name(self) -> &'static str {
+        if self.is_centred { "layer norm" } else { "RMS norm" }
+    }
+}
