@@ -64,7 +64,7 @@ pub use products::{Kernel, KernelError, Products};
 pub use spec::{
     ABSENT, Activation, AdamStep, AdditiveAttention, AttentionShape, AttentionSpec, CachedRows,
     Cell, ConvolutionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, GatedSpec, HierarchicalSpec,
-    JoinedRows, LinearAttentionSpec, LinearSpec, LossSums, NormSpec, Recurred, Recurrence,
-    RecurrenceSpec, ScanInputs, ScanSpec, Sparse, StateGradients, Turns, VisibleKeys,
+    JoinedRows, LinearAttentionSpec, LinearSpec, LossSums, NormSpec, Pairs, Recurred, Recurrence,
+    RecurrenceSpec, Rotations, ScanInputs, ScanSpec, Sparse, StateGradients, Turns, VisibleKeys,
 };
 pub use tape::{Adjoints, Gradients, Parameter, ParameterStore, Tape, WhenFinal};
