@@ -23,11 +23,18 @@ fn relative(ours: &Tensor, theirs: &Tensor) -> f64 {
 }
 
 fn config(d_model: usize, d_ff: usize, experts: ExpertsConfig) -> ModelConfig {
-    ModelConfig { d_model, d_ff, feed_forward_dropout: 0.0, experts, ..Default::default() }
+    ModelConfig {
+        d_model,
+        d_ff,
+        biases: false,
+        feed_forward_dropout: 0.0,
+        experts,
+        ..Default::default()
+    }
 }
 
 fn layer(config: &ModelConfig) -> (Experts, ParameterStore) {
-    let mut builder = Builder::seeded(3, &Device::Cpu, DType::F32).with_biases(false);
+    let mut builder = Builder::seeded(3, &Device::Cpu, DType::F32).with_biases(config.biases);
     let build = &mut builder;
     let experts = Experts::new(build, "layer", config).unwrap();
     (experts, builder.store)
@@ -177,7 +184,8 @@ fn gradients_are_finite_differences() {
             let difference = (at(1e-6) - at(-1e-6)) / 2e-6;
             assert!(
                 (expected - difference).abs() < 1e-6 * (1.0 + difference.abs()),
-                "{per_token} a token, {feed_forward:?}, input {index}: {expected}, finite difference {difference}"
+                "{per_token} a token, {feed_forward:?}, input {index}: {expected}, finite \
+                 difference {difference}"
             );
         }
     }
