@@ -58,17 +58,14 @@ impl RotaryScaling {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RotaryConfig {
-    /// Base of the speeds: pair i of a head of width d rotates by position / base^(2i/d).
-    #[schemars(range(min = 1.0, max = 1e12))]
+    /// Base of the speeds: pair i of a head of width d rotates by position / base^(2i/d). If it is
+    /// not set: 10,000.
+    #[schemars(range(min = 1.0))]
     #[serde(skip_serializing_if = "is_usual_base")]
-    #[schemars(
-        extend("default" = 10_000.0),
-        extend("x-names" = "rope_theta rotary_emb_base rope_base rotary_base")
-    )]
+    #[schemars(extend("x-names" = "rope_theta rotary_emb_base rope_base rotary_base"))]
     pub base: f64,
-    /// Elements of a head that are rotated together.
+    /// Elements of a head that are rotated together. If it is not set: "halves".
     #[serde(skip_serializing_if = "are_halves")]
-    #[schemars(extend("default" = "halves"))]
     pub pairs: RotaryPairs,
     /// Scaling of the rotary angles.
     #[schemars(extend("x-names" = "rope_scaling rope_type"), extend("x-weights" = ["changeable"]))]
