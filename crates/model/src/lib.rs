@@ -55,7 +55,7 @@ pub use config::{
     ActivationKind, Architecture, AttentionConfig, AttentionKind, CellKind, ContrastiveConfig,
     ConvolutionalConfig, EmbeddingsConfig, ExpertsConfig, ImageEncoder, LayerKinds, ModelConfig,
     NormPlacement, Pooling, Positions, RecurrentAttention, RecurrentConfig, RotaryConfig,
-    RotaryScaling, StateSpaceConfig, Tied,
+    RotaryPairs, RotaryScaling, StateSpaceConfig, Tied,
 };
 pub use cost::{Cost, LayerCost, StreamCost};
 pub use language_model::LanguageModel;

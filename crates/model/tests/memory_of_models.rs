@@ -131,6 +131,9 @@ fn what_a_model_keeps_is_known_by_formula() {
             kind.name(),
         );
     }
+    let grouped = ModelConfig { key_value_heads: Some(1), head_width: Some(24), ..shape() };
+    check(language_model_ratio(&grouped), "grouped heads, text");
+    check(translation_ratio(&grouped, 128), "grouped heads, translation");
     for per_token in [1, 2] {
         let experts = ExpertsConfig { count: 4, per_token, ..ExpertsConfig::default() };
         check(

@@ -5,6 +5,7 @@ use candle_core::{DType, Device, Tensor, Var};
 use std::collections::HashMap;
 use std::sync::Arc;
 use taper_model::positions::{alibi_slopes, sinusoids, t5_bucket};
+use taper_model::{RotaryConfig, RotaryPairs, RotaryScaling};
 use taper_ops::{
     AttentionShape, AttentionSpec, Dropout, LinearSpec, Products, Tape, Turns, cross_attention,
     linear, rotary, self_attention,
@@ -71,6 +72,48 @@ fn rotary_turns_pairs_by_their_position() -> TestResult {
             )?;
             let error = distance(&ours, &rows(&expected)?);
             assert!(error < 3e-6, "{expected}: {error}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn scaled_rotary_positions_are_those_of_transformers() -> TestResult {
+    let file = golden("layers/rotary");
+    let positions: Arc<[u32]> = file["positions"].to_vec1::<u32>()?.into();
+    let plain = RotaryConfig::default();
+    let original_length = Some(64);
+    let llama3 = RotaryConfig { scaling: RotaryScaling::Llama3, original_length, ..plain };
+    let yarn = RotaryConfig { scaling: RotaryScaling::Yarn, original_length, ..plain };
+    for (name, own) in [
+        ("base", RotaryConfig { base: 5e5, ..plain }),
+        ("linear", RotaryConfig { scaling: RotaryScaling::Interpolation, factor: 4.0, ..plain }),
+        ("llama3", RotaryConfig { base: 5e5, factor: 8.0, ..llama3 }),
+        ("yarn", RotaryConfig { factor: 4.0, ..yarn }),
+        (
+            "yarn_narrow",
+            RotaryConfig {
+                factor: 16.0,
+                slow_rotations: Some(0.5),
+                fast_rotations: Some(4.0),
+                magnitude: Some(1.1),
+                ..yarn
+            },
+        ),
+    ] {
+        for (pairs, key) in
+            [(RotaryPairs::Halves, "halves"), (RotaryPairs::Interleaved, "interleaved")]
+        {
+            let turns = RotaryConfig { pairs, ..own }.turns(16);
+            let ours = rotary(None, &file["x"], (&positions, turns), 16, 48)?;
+            let theirs = &file[&format!("{name}.{key}")];
+            // The library has frequencies in f32, and the last position is 120.
+            let error = distance(&ours, theirs) / norm(theirs);
+            assert!(error < 3e-6, "{name}, {key}: {error}");
+            // Tracked by Candle, the composed operation runs.
+            let x = Var::from_tensor(&file["x"])?;
+            let error = distance(&rotary(None, &x, (&positions, turns), 16, 48)?, &ours);
+            assert!(error < 1e-5, "{name}, {key}, composed: {error}");
         }
     }
     Ok(())

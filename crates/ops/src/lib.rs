@@ -64,7 +64,7 @@ pub use products::{Kernel, KernelError, Products};
 pub use spec::{
     ABSENT, Activation, AdamStep, AdditiveAttention, AttentionShape, AttentionSpec, CachedRows,
     Cell, ConvolutionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, HierarchicalSpec, JoinedRows,
-    LinearAttentionSpec, LinearSpec, LossSums, Recurred, Recurrence, RecurrenceSpec, ScanInputs,
-    ScanSpec, Sparse, StateGradients, Turns, VisibleKeys,
+    LinearAttentionSpec, LinearSpec, LossSums, Pairs, Recurred, Recurrence, RecurrenceSpec,
+    Rotations, ScanInputs, ScanSpec, Sparse, StateGradients, Turns, VisibleKeys,
 };
 pub use tape::{Adjoints, Gradients, Parameter, ParameterStore, Tape, WhenFinal};

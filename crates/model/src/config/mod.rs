@@ -17,7 +17,7 @@ pub use attention::{AttentionConfig, AttentionKind, LayerKinds};
 pub use contrastive::ContrastiveConfig;
 pub use embeddings::EmbeddingsConfig;
 pub use experts::ExpertsConfig;
-pub use rotary::{RotaryConfig, RotaryScaling};
+pub use rotary::{RotaryConfig, RotaryPairs, RotaryScaling};
 pub use state_space::StateSpaceConfig;
 
 use crate::ModelError;
@@ -173,7 +173,7 @@ pub struct ModelConfig {
         extend("x-idle" = ["convolutional-images", "not-transformer"])
     )]
     pub d_ff: usize,
-    /// Attention heads; they divide `d_model`.
+    /// Attention heads; they divide `d_model`, if `head_width` is not set.
     #[schemars(range(min = 1))]
     #[schemars(
         extend("x-names" = "nhead n_head n_heads num_heads attention_heads num_attention_heads \
@@ -182,6 +182,35 @@ pub struct ModelConfig {
         extend("x-idle" = ["convolutional-images", "not-transformer"])
     )]
     pub heads: usize,
+    /// Heads of keys and values, which divide `heads`: each is shared by a group of heads of
+    /// queries (Ainslie et al. 2023, "GQA"); 1 is multi-query attention (Shazeer 2019). If it is
+    /// not set, every head has keys and values of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    #[schemars(
+        extend("x-names" = "num_key_value_heads num_kv_heads n_kv_heads n_head_kv kv_heads \
+            multi_query_group_num num_query_groups"),
+        extend("x-idle" = ["convolutional-images", "not-transformer"])
+    )]
+    pub key_value_heads: Option<usize>,
+    /// Width of an attention head. If it is not set, heads divide `d_model` among them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    #[schemars(
+        extend("x-names" = "head_dim d_kv d_head kv_channels head_size attention_head_size"),
+        extend("x-idle" = ["convolutional-images", "not-transformer"])
+    )]
+    pub head_width: Option<usize>,
+    /// Factor of the products of queries and keys. If it is not set, they are divided by the square
+    /// root of a head's width (Vaswani et al. 2017, section 3.2.1); 1.0 is T5's (Raffel et al.
+    /// 2020).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1e-6, max = 1e6))]
+    #[schemars(
+        extend("x-names" = "attention_multiplier softmax_scale"),
+        extend("x-idle" = ["convolutional-images", "not-transformer"])
+    )]
+    pub attention_scale: Option<f64>,
     /// Layers of the encoder.
     #[schemars(range(min = 1))]
     #[schemars(
@@ -273,10 +302,26 @@ pub struct ModelConfig {
     /// Whether projections of attention have biases too, if linear layers do: those of a
     /// Transformer-XL have none (Dai et al. 2019).
     #[schemars(
-        extend("x-names" = "attention_bias qkv_bias attn_bias add_qkv_bias"),
+        extend("x-names" = "attention_bias attn_bias"),
         extend("x-idle" = ["not-transformer"])
     )]
     pub attention_biases: bool,
+    /// Whether the projections to queries, keys and values have biases, whatever `biases` and
+    /// `attention_biases` say. If it is not set, they say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        extend("x-names" = "qkv_bias add_qkv_bias"),
+        extend("x-idle" = ["not-transformer"])
+    )]
+    pub query_key_value_biases: Option<bool>,
+    /// Whether the projection of attention's result has a bias, whatever `biases` and
+    /// `attention_biases` say. If it is not set, they say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        extend("x-names" = "attention_out_bias attn_out_bias"),
+        extend("x-idle" = ["not-transformer"])
+    )]
+    pub attention_output_biases: Option<bool>,
     /// Whether the projection to the vocabulary has a bias for each token, as in Marian and mBART.
     #[schemars(
         extend("x-names" = "final_logits_bias logits_bias output_projection_bias"),
@@ -350,6 +395,9 @@ impl Default for ModelConfig {
             d_model: 512,
             d_ff: 2048,
             heads: 8,
+            key_value_heads: None,
+            head_width: None,
+            attention_scale: None,
             encoder_layers: 6,
             decoder_layers: 6,
             activation: ActivationKind::default(),
@@ -365,6 +413,8 @@ impl Default for ModelConfig {
             embedding_norm: false,
             biases: true,
             attention_biases: true,
+            query_key_value_biases: None,
+            attention_output_biases: None,
             output_bias: false,
             embedding_dropout: 0.1,
             attention_dropout: 0.1,
@@ -383,12 +433,6 @@ impl Default for ModelConfig {
 }
 
 impl ModelConfig {
-    /// Whether projections of attention have biases.
-    #[must_use]
-    pub fn has_attention_biases(&self) -> bool {
-        self.biases && self.attention_biases
-    }
-
     /// Largest number of tokens of a sequence, including `<s>` or `</s>`; `None` if positions have
     /// no limit.
     #[must_use]
@@ -476,22 +520,8 @@ impl ModelConfig {
     /// Checks that the fields describe possible blocks, whatever model is built of them.
     pub(crate) fn validate_blocks(&self) -> Result<(), ModelError> {
         self.validate_streams()?;
-        let refuse = |message: String| Err(ModelError::Config(message));
         bounds::size("model.d_ff", self.d_ff, bounds::WIDTHS)?;
-        bounds::size("model.heads", self.heads, bounds::WIDTHS)?;
-        if !self.d_model.is_multiple_of(self.heads) {
-            return refuse(format!(
-                "model.heads = {} does not divide model.d_model = {}",
-                self.heads, self.d_model
-            ));
-        }
-        let head = self.attention_shape().head_width;
-        if self.positions == Positions::Rotary && !head.is_multiple_of(2) {
-            return refuse(format!(
-                "model.positions = \"rotary\" needs an even width of a head, and model.d_model / \
-                 model.heads is {head}"
-            ));
-        }
+        self.validate_attention_shape()?;
         self.experts.validate()?;
         self.rotary.validate()?;
         for (name, causal, layers) in [

@@ -1,10 +1,24 @@
-//! Rotary positions beyond the sequences of training.
+//! Rotary positions: base, pairs, and scaling beyond the sequences of training.
 
 use super::bounds;
 use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taper_ops::Turns;
+use taper_ops::{Pairs, Rotations, Turns};
+
+/// Base of the speeds of the paper.
+const BASE: f64 = 10_000.0;
+
+/// Elements of a head that are rotated together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum RotaryPairs {
+    /// One of the first half of a head with one of the second, as in GPT-NeoX and Llama.
+    #[default]
+    Halves,
+    /// Neighbours, as in the paper and in GPT-J.
+    Interleaved,
+}
 
 /// Scaling of the rotary angles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
@@ -18,39 +32,178 @@ pub enum RotaryScaling {
     /// Slow angles are divided by the factor, and fast ones are kept: the base grows (bloc97 2023,
     /// "NTK-aware").
     Ntk,
+    /// Angles with fewer rotations over `original_length` than `slow_rotations` are divided by the
+    /// factor, those with more than `fast_rotations` are kept, and between them the share grows
+    /// with the rotations (Grattafiori et al. 2024, "The Llama 3 Herd of Models").
+    Llama3,
+    /// The same, but the share grows with the number of the angle, and queries and keys are
+    /// multiplied by `magnitude` (Peng et al. 2024, "YaRN").
+    Yarn,
 }
 
-/// Scaling of rotary positions beyond the sequences of training: set it for a trained model, or
-/// train on with it.
+impl RotaryScaling {
+    /// Whether it depends on the number of rotations.
+    fn is_by_rotations(self) -> bool {
+        matches!(self, Self::Llama3 | Self::Yarn)
+    }
+
+    /// Rotations from which an angle is kept, if a recipe sets none: as in Llama 3.1 and YaRN.
+    fn usual_fast_rotations(self) -> f64 {
+        if self == Self::Yarn { 32.0 } else { 4.0 }
+    }
+}
+
+/// Base, pairs and scaling of rotary positions. Set a scaling for a trained model, or train on with
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RotaryConfig {
+    /// Base of the speeds: pair i of a head of width d rotates by position / base^(2i/d). If it is
+    /// not set: 10,000.
+    #[schemars(range(min = 1.0))]
+    #[serde(skip_serializing_if = "is_usual_base")]
+    #[schemars(extend("x-names" = "rope_theta rotary_emb_base rope_base rotary_base"))]
+    pub base: f64,
+    /// Elements of a head that are rotated together. If it is not set: "halves".
+    #[serde(skip_serializing_if = "are_halves")]
+    pub pairs: RotaryPairs,
     /// Scaling of the rotary angles.
-    #[schemars(extend("x-weights" = ["changeable"]))]
+    #[schemars(extend("x-names" = "rope_scaling rope_type"), extend("x-weights" = ["changeable"]))]
     pub scaling: RotaryScaling,
     /// Length of sequences, as a multiple of those in training.
     #[schemars(range(min = 1.0, max = 1e6))]
     #[schemars(extend("x-weights" = ["changeable"]), extend("x-idle" = ["rotary-not-scaled"]))]
     pub factor: f64,
+    /// Longest sequence of the original training, in tokens; "llama3" and "yarn" need it.
+    #[schemars(range(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        extend("x-names" = "original_max_position_embeddings"),
+        extend("x-weights" = ["changeable"]),
+        extend("x-idle" = ["rotary-not-by-rotations"])
+    )]
+    pub original_length: Option<usize>,
+    /// Rotations over `original_length` below which an angle is divided by the factor. If it is not
+    /// set: 1, as in Llama 3.1 and YaRN.
+    #[schemars(range(min = 0.0, max = 1e6))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        extend("x-names" = "low_freq_factor beta_slow"),
+        extend("x-weights" = ["changeable"]),
+        extend("x-idle" = ["rotary-not-by-rotations"])
+    )]
+    pub slow_rotations: Option<f64>,
+    /// Rotations over `original_length` above which an angle is kept. If it is not set: 4 with
+    /// "llama3", 32 with "yarn".
+    #[schemars(range(min = 0.0, max = 1e6))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        extend("x-names" = "high_freq_factor beta_fast"),
+        extend("x-weights" = ["changeable"]),
+        extend("x-idle" = ["rotary-not-by-rotations"])
+    )]
+    pub fast_rotations: Option<f64>,
+    /// Factor of rotated queries and keys with "yarn". If it is not set: 0.1 ln(factor) + 1.
+    #[schemars(range(min = 1e-3, max = 1e3))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        extend("x-names" = "attention_factor"),
+        extend("x-weights" = ["changeable"]),
+        extend("x-idle" = ["rotary-not-yarn"])
+    )]
+    pub magnitude: Option<f64>,
 }
 
 impl Default for RotaryConfig {
     fn default() -> Self {
-        Self { scaling: RotaryScaling::None, factor: 1.0 }
+        Self {
+            base: BASE,
+            pairs: RotaryPairs::Halves,
+            scaling: RotaryScaling::None,
+            factor: 1.0,
+            original_length: None,
+            slow_rotations: None,
+            fast_rotations: None,
+            magnitude: None,
+        }
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_usual_base(base: &f64) -> bool {
+    *base == BASE
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn are_halves(pairs: &RotaryPairs) -> bool {
+    *pairs == RotaryPairs::Halves
 }
 
 impl RotaryConfig {
     /// Rotation of heads of this width.
-    pub(crate) fn turns(self, head: usize) -> Turns {
+    #[must_use]
+    pub fn turns(self, head: usize) -> Turns {
+        let plain = Turns::with_base(self.base).of_pairs(match self.pairs {
+            RotaryPairs::Halves => Pairs::Halves,
+            RotaryPairs::Interleaved => Pairs::Interleaved,
+        });
         match self.scaling {
-            RotaryScaling::None => Turns::default(),
-            RotaryScaling::Interpolation => Turns::interpolated(self.factor),
-            RotaryScaling::Ntk => Turns::ntk(self.factor, head),
+            RotaryScaling::None => plain,
+            RotaryScaling::Interpolation => plain.interpolated(self.factor),
+            RotaryScaling::Ntk => plain.ntk(self.factor, head),
+            RotaryScaling::Llama3 => plain.llama3(self.rotations()),
+            RotaryScaling::Yarn => plain.yarn(self.rotations(), self.magnitude),
+        }
+    }
+
+    fn rotations(self) -> Rotations {
+        Rotations {
+            factor: self.factor,
+            // Checked configurations have one.
+            original_length: self.original_length.unwrap_or(1) as f64,
+            slow: self.slow_rotations.unwrap_or(1.0),
+            fast: self.fast_rotations.unwrap_or(self.scaling.usual_fast_rotations()),
         }
     }
 
     pub(super) fn validate(self) -> Result<(), ModelError> {
-        bounds::number("model.rotary.factor", self.factor, 1.0..=1e6)
+        bounds::number("model.rotary.base", self.base, 1.0..=1e12)?;
+        bounds::number("model.rotary.factor", self.factor, 1.0..=1e6)?;
+        for (key, value, bounds) in [
+            ("model.rotary.slow_rotations", self.slow_rotations, 0.0..=1e6),
+            ("model.rotary.fast_rotations", self.fast_rotations, 0.0..=1e6),
+            ("model.rotary.magnitude", self.magnitude, 1e-3..=1e3),
+        ] {
+            value.map_or(Ok(()), |value| bounds::number(key, value, bounds))?;
+        }
+        if let Some(length) = self.original_length {
+            bounds::size("model.rotary.original_length", length, bounds::TOKENS)?;
+        }
+        if !self.scaling.is_by_rotations() {
+            return Ok(());
+        }
+        let refuse = |message: String| Err(ModelError::Config(message));
+        if self.original_length.is_none() {
+            return refuse(
+                "model.rotary.scaling = \"llama3\" and \"yarn\" count rotations over the longest \
+                 sequence of the original training: set model.rotary.original_length"
+                    .to_owned(),
+            );
+        }
+        let Rotations { slow, fast, .. } = self.rotations();
+        if slow >= fast || (self.scaling == RotaryScaling::Yarn && slow == 0.0) {
+            return refuse(format!(
+                "model.rotary.slow_rotations is {slow} and model.rotary.fast_rotations is {fast}: \
+                 the first must be above 0 and below the second"
+            ));
+        }
+        if self.scaling == RotaryScaling::Yarn && self.base == 1.0 {
+            return refuse(
+                "model.rotary.base = 1.0 lets all pairs rotate alike, so that \"yarn\" cannot tell \
+                 slow from fast"
+                    .to_owned(),
+            );
+        }
+        Ok(())
     }
 }

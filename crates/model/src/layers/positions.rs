@@ -162,7 +162,7 @@ impl Sinusoids {
 #[derive(Debug, Clone)]
 pub(crate) enum Relative {
     Nothing,
-    Rotary(Turns),
+    Rotary(Box<Turns>),
     Alibi(Arc<[f64]>),
     /// T5's table `(buckets, heads)`, one per stack.
     Bias {
@@ -180,7 +180,7 @@ impl Relative {
     ) -> Result<Self> {
         Ok(match config.positions {
             Positions::Rotary => {
-                Self::Rotary(config.rotary.turns(config.attention_shape().head_width))
+                Self::Rotary(Box::new(config.rotary.turns(config.attention_shape().head_width)))
             }
             Positions::Alibi => Self::Alibi(alibi_slopes(config.heads).into()),
             Positions::T5 => Self::Bias {
@@ -211,7 +211,7 @@ impl Relative {
         Ok(match self {
             Self::Nothing => PreparedPositions::default(),
             Self::Rotary(turns) => {
-                let rotary = Some((sequences.positions(), *turns));
+                let rotary = Some((sequences.positions(), **turns));
                 PreparedPositions { rotary, ..Default::default() }
             }
             Self::Alibi(slopes) => {
@@ -234,7 +234,7 @@ impl Relative {
         Ok(match self {
             Self::Nothing => PreparedPositions::default(),
             Self::Rotary(turns) => {
-                let rotary = Some((positions.clone(), *turns));
+                let rotary = Some((positions.clone(), **turns));
                 PreparedPositions { rotary, ..Default::default() }
             }
             Self::Alibi(slopes) => {

@@ -2,7 +2,7 @@
 
 use super::recent::Recent;
 use super::wide_type;
-use crate::spec::Turns;
+use crate::spec::{Pairs, Turns};
 use candle_core::{DType, Device, IndexOp, Result, Tensor};
 
 /// See [`crate::relative_bias()`].
@@ -56,14 +56,20 @@ pub fn rotary(
     })?;
     let (cosines, sines) = (tables.i(0)?, tables.i(1)?); // (N, 1, Dh/2)
     let pairs = x.narrow(1, 0, turned)?.contiguous()?.to_dtype(wide)?;
-    let pairs = pairs.reshape((rows, turned / head, head))?;
-    let (first, second) = (pairs.i((.., .., ..half))?, pairs.i((.., .., half..))?);
-    let out = Tensor::cat(
+    // The elements of pairs lie along dimension 2 in halves, and along the last as neighbours.
+    let (shape, along) = match turns.pairs() {
+        Pairs::Halves => ([rows, turned / head, 2, half], 2),
+        Pairs::Interleaved => ([rows, turned / head, half, 2], 3),
+    };
+    let pairs = pairs.reshape(&shape)?;
+    let element = |number| pairs.narrow(along, number, 1)?.squeeze(along);
+    let (first, second) = (element(0)?, element(1)?); // (N, H, Dh/2)
+    let out = Tensor::stack(
         &[
             (first.broadcast_mul(&cosines)? - second.broadcast_mul(&sines)?)?,
             (second.broadcast_mul(&cosines)? + first.broadcast_mul(&sines)?)?,
         ],
-        2,
+        along,
     )?
     .reshape((rows, turned))?
     .to_dtype(x.dtype())?;

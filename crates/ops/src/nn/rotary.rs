@@ -2,12 +2,13 @@
 //! rotated by an angle that grows with the position, so that a score depends only on the distance.
 //!
 //! Element `i` of a head is paired with element `i + Dh/2`, and rotated by
-//! `position · 10000^(-2i/Dh)`, unless [`Turns`] says otherwise.
+//! `position · 10000^(-2i/Dh)`, unless [`Turns`] says otherwise: other pairs, speeds, or rotated
+//! elements that are also multiplied by a number.
 
 use crate::float::{Float, vectorised};
 use crate::host::{Host, for_float};
 use crate::profile::{even, region};
-use crate::spec::Turns;
+use crate::spec::{Pairs, Turns};
 use crate::tape::{Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
@@ -44,7 +45,7 @@ pub fn rotary(
     if !is_fused(tape, &[x])? {
         return crate::composed::rotary(x, (positions, turns), head, turned);
     }
-    let turn = Rotary { positions: positions.clone(), turns, head, turned, inverse: false };
+    let turn = Rotary { positions: positions.clone(), turns, head, turned, is_transposed: false };
     for_float!(x, T => forward::<T>(tape, x, turn))
 }
 
@@ -53,8 +54,8 @@ fn forward<T: Float>(tape: Option<&Tape>, x: &Tensor, turn: Rotary) -> Result<Te
     let out = turn.apply(Host::new(x)?.elements::<T>()?, width);
     let out = Tensor::from_vec(out, x.shape(), x.device())?;
     if let Some(tape) = tape {
-        // The transpose of a rotation is its inverse.
-        let (input, back) = (Slot::from(x), Rotary { inverse: true, ..turn });
+        // The transpose of a rotation turns the other way.
+        let (input, back) = (Slot::from(x), Rotary { is_transposed: true, ..turn });
         tape.record::<T>("rotary", &[x], &out, move |adjoint, adjoints| {
             adjoints.give(input, back.apply(&adjoint, width))
         })?;
@@ -68,7 +69,7 @@ struct Rotary {
     head: usize,
     /// Number of leading elements of a row that are rotated.
     turned: usize,
-    inverse: bool,
+    is_transposed: bool,
 }
 
 /// Smallest number of tokens that one task rotates.
@@ -80,7 +81,7 @@ impl Rotary {
         let first = self.positions.iter().min().map_or(0, |&position| position as usize);
         let end = self.positions.iter().max().map_or(0, |&position| position as usize + 1);
         let (cosines, sines) = self.turns.angles(first..end, self.head);
-        let sign = if self.inverse { -1.0 } else { 1.0 };
+        let sign = if self.is_transposed { -1.0 } else { 1.0 };
         let cosines: Vec<T> = cosines.into_iter().map(T::of).collect();
         let sines: Vec<T> = sines.into_iter().map(|sine| T::of(sign * sine)).collect();
         let half = self.head / 2;
@@ -89,12 +90,12 @@ impl Rotary {
             out[self.turned..].copy_from_slice(&x[self.turned..]);
             let place = position as usize - first;
             let range = place * half..(place + 1) * half;
-            turn(
-                &x[..self.turned],
-                &mut out[..self.turned],
-                &cosines[range.clone()],
-                &sines[range],
-            );
+            let (x, out) = (&x[..self.turned], &mut out[..self.turned]);
+            let (cosines, sines) = (&cosines[range.clone()], &sines[range]);
+            match self.turns.pairs() {
+                Pairs::Halves => turn(x, out, cosines, sines),
+                Pairs::Interleaved => turn_neighbours(x, out, cosines, sines),
+            }
         };
         region(even(self.positions.len().div_ceil(TOKENS)), || {
             out.par_chunks_mut(width)
@@ -114,6 +115,19 @@ vectorised! {
             for i in 0..half {
                 out[i] = x[i] * cosines[i] - x[i + half] * sines[i];
                 out[i + half] = x[i + half] * cosines[i] + x[i] * sines[i];
+            }
+        }
+    }
+}
+
+vectorised! {
+    fn turn_neighbours<T>(x: &[T], out: &mut [T], cosines: &[T], sines: &[T]) {
+        let head = 2 * cosines.len();
+        for (x, out) in x.chunks_exact(head).zip(out.chunks_exact_mut(head)) {
+            let pairs = x.chunks_exact(2).zip(out.chunks_exact_mut(2));
+            for ((x, out), (cosine, sine)) in pairs.zip(cosines.iter().zip(sines)) {
+                out[0] = x[0] * *cosine - x[1] * *sine;
+                out[1] = x[1] * *cosine + x[0] * *sine;
             }
         }
     }

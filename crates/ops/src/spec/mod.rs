@@ -32,7 +32,7 @@ pub(crate) use recurrence::TimeSteps;
 pub use recurrence::{
     AdditiveAttention, Cell, Recurred, Recurrence, RecurrenceSpec, StateGradients,
 };
-pub use rotary::Turns;
+pub use rotary::{Pairs, Rotations, Turns};
 pub(crate) use scan::ScanShape;
 pub use scan::{ConvolutionSpec, ScanInputs, ScanSpec};
 pub use sparse::Sparse;

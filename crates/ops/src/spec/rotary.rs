@@ -1,28 +1,86 @@
 //! Angles of rotary position embedding (Su et al. 2021, section 3.2), and their scaling for
 //! sequences longer than in training.
 
+use std::f64::consts::TAU;
 use std::ops::Range;
 
-/// Speed of rotation of a head's pairs: pair `i` rotates by `position / stretch · base^(-2i/Dh)`.
+/// Elements of a head that are rotated together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Pairs {
+    /// Element `i` with element `i + Dh/2`, as in GPT-NeoX and Llama.
+    #[default]
+    Halves,
+    /// Element `2i` with element `2i + 1`, as in the paper and in GPT-J.
+    Interleaved,
+}
+
+/// Scaling of the speeds of pairs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Scaling {
+    /// All are divided by the same number.
+    Even(f64),
+    /// Pairs with few rotations over the sequences of training are divided by `factor`, and pairs
+    /// with many are unchanged.
+    ByRotations(Rotations, Ramp),
+}
+
+/// Bounds between slow pairs, which are interpolated, and fast ones, which are unchanged.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rotations {
+    /// Length of sequences, as a multiple of those in training.
+    pub factor: f64,
+    /// Longest sequence of training, in tokens.
+    pub original_length: f64,
+    /// Rotations over `original_length` below which a pair is interpolated.
+    pub slow: f64,
+    /// Rotations over `original_length` above which a pair is unchanged.
+    pub fast: f64,
+}
+
+/// What grows linearly between slow and fast pairs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Ramp {
+    /// The number of rotations.
+    Rotations,
+    /// The number of the pair.
+    Pairs,
+}
+
+/// Speed of rotation of a head's pairs: by default, pair `i` rotates by `position · base^(-2i/Dh)`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Turns {
     base: f64,
-    stretch: f64,
+    scaling: Scaling,
+    /// Factor of rotated queries and keys.
+    magnitude: f64,
+    pairs: Pairs,
 }
 
 impl Default for Turns {
     fn default() -> Self {
-        Self { base: 10_000.0, stretch: 1.0 }
+        Self::with_base(10_000.0)
     }
 }
 
 impl Turns {
+    /// Rotation with this base, in place of 10,000.
+    #[must_use]
+    pub fn with_base(base: f64) -> Self {
+        Self { base, scaling: Scaling::Even(1.0), magnitude: 1.0, pairs: Pairs::Halves }
+    }
+
+    /// The same rotation of other pairs.
+    #[must_use]
+    pub fn of_pairs(self, pairs: Pairs) -> Self {
+        Self { pairs, ..self }
+    }
+
     /// Position interpolation (Chen et al. 2023, "Extending Context Window of Large Language Models
     /// via Positional Interpolation", equation 4): positions are divided by `factor`, so that those
     /// of sequences `factor` times as long lie within the range of training.
     #[must_use]
-    pub fn interpolated(factor: f64) -> Self {
-        Self { stretch: factor, ..Self::default() }
+    pub fn interpolated(self, factor: f64) -> Self {
+        Self { scaling: Scaling::Even(factor), ..self }
     }
 
     /// NTK-aware scaling (bloc97 2023; Peng et al. 2024, "YaRN", equation 16): the base becomes
@@ -30,19 +88,76 @@ impl Turns {
     /// fastest, which distinguishes neighbours, is unchanged. A head with a single pair is
     /// unchanged too.
     #[must_use]
-    pub fn ntk(factor: f64, head: usize) -> Self {
+    pub fn ntk(self, factor: f64, head: usize) -> Self {
         let power = if head > 2 { head as f64 / (head - 2) as f64 } else { 0.0 };
-        let plain = Self::default();
-        Self { base: plain.base * factor.powf(power), ..plain }
+        Self { base: self.base * factor.powf(power), ..self }
     }
 
-    /// Cosines and sines at some positions: `(positions, Dh/2)` each.
+    /// Scaling of Llama 3.1 (Grattafiori et al. 2024): slow pairs are interpolated, fast ones are
+    /// unchanged, and between them the share grows with the number of rotations.
+    #[must_use]
+    pub fn llama3(self, rotations: Rotations) -> Self {
+        Self { scaling: Scaling::ByRotations(rotations, Ramp::Rotations), ..self }
+    }
+
+    /// YaRN (Peng et al. 2024, section 3): slow pairs are interpolated, fast ones are unchanged,
+    /// and between them the share grows with the number of the pair. Queries and keys are
+    /// multiplied by `magnitude`; `None`: `0.1 · ln factor + 1` (equation 22).
+    #[must_use]
+    pub fn yarn(self, rotations: Rotations, magnitude: Option<f64>) -> Self {
+        let usual = 0.1 * rotations.factor.max(1.0).ln() + 1.0;
+        let scaling = Scaling::ByRotations(rotations, Ramp::Pairs);
+        Self { scaling, magnitude: magnitude.unwrap_or(usual), ..self }
+    }
+
+    /// Pairs that are rotated.
+    pub(crate) fn pairs(self) -> Pairs {
+        self.pairs
+    }
+
+    /// Cosines and sines at some positions, times the magnitude: `(positions, Dh/2)` each.
     pub(crate) fn angles(self, positions: Range<usize>, head: usize) -> (Vec<f64>, Vec<f64>) {
         let half = head / 2;
-        let of_pair = |pair: usize| self.base.powf(-2.0 * pair as f64 / head as f64);
-        let angle = |n: usize| (n / half) as f64 / self.stretch * of_pair(n % half);
+        let speeds: Vec<f64> = (0..half).map(|pair| self.speed(pair, head)).collect();
+        let stretch = match self.scaling {
+            Scaling::Even(factor) => factor,
+            Scaling::ByRotations(..) => 1.0,
+        };
+        let angle = |n: usize| (n / half) as f64 / stretch * speeds[n % half];
         let places = positions.start * half..positions.end * half;
-        (places.clone().map(|n| angle(n).cos()).collect(), places.map(|n| angle(n).sin()).collect())
+        let magnitude = self.magnitude;
+        (
+            places.clone().map(|n| magnitude * angle(n).cos()).collect(),
+            places.map(|n| magnitude * angle(n).sin()).collect(),
+        )
+    }
+
+    /// Angle of a pair at position 1, before an even scaling.
+    fn speed(self, pair: usize, head: usize) -> f64 {
+        let plain = self.base.powf(-2.0 * pair as f64 / head as f64);
+        let Scaling::ByRotations(rotations, ramp) = self.scaling else { return plain };
+        let Rotations { factor, original_length, slow, fast } = rotations;
+        // Share of the unscaled speed.
+        let kept = match ramp {
+            Ramp::Rotations => {
+                let of_pair = original_length * plain / TAU;
+                ((of_pair - slow) / (fast - slow)).clamp(0.0, 1.0)
+            }
+            Ramp::Pairs => {
+                // Number of the pair that rotates so many times.
+                let last = (head - 1) as f64;
+                let with = |rotations: f64| {
+                    let ratio = original_length / (rotations * TAU);
+                    head as f64 * ratio.ln() / (2.0 * self.base.ln())
+                };
+                let first = with(fast).floor().max(0.0);
+                let end = with(slow).ceil().min(last);
+                // As the authors do it, so that no number is divided by 0.
+                let end = if end == first { end + 0.001 } else { end };
+                1.0 - ((pair as f64 - first) / (end - first)).clamp(0.0, 1.0)
+            }
+        };
+        plain / factor * (1.0 - kept) + plain * kept
     }
 }
 
@@ -65,12 +180,30 @@ mod tests {
     fn positions_between_those_of_training_take_the_place_of_those_beyond() {
         let (cosines, _) = Turns::default().angles(6..7, 8);
         close(&cosines, &expected(6.0, 10_000.0));
-        let (cosines, _) = Turns::interpolated(4.0).angles(24..25, 8);
+        let (cosines, _) = Turns::with_base(500.0).angles(6..7, 8);
+        close(&cosines, &expected(6.0, 500.0));
+        let (cosines, _) = Turns::default().interpolated(4.0).angles(24..25, 8);
         close(&cosines, &expected(6.0, 10_000.0));
-        let (cosines, _) = Turns::ntk(4.0, 8).angles(24..25, 8);
+        let (cosines, _) = Turns::default().ntk(4.0, 8).angles(24..25, 8);
         close(&cosines, &expected(24.0, 10_000.0 * 4.0_f64.powf(8.0 / 6.0)));
         // The fastest pair rotates as before, and the slowest a quarter as fast.
         close(&cosines[..1], &expected(24.0, 10_000.0)[..1]);
         close(&cosines[3..], &expected(6.0, 10_000.0)[3..]);
+    }
+
+    #[test]
+    fn slow_pairs_are_interpolated_and_fast_ones_are_not() {
+        let rotations = Rotations { factor: 8.0, original_length: 64.0, slow: 1.0, fast: 4.0 };
+        let plain = Turns::default();
+        for (turns, magnitude) in [
+            (plain.llama3(rotations), 1.0),
+            (plain.yarn(rotations, None), 0.1 * 8.0_f64.ln() + 1.0),
+            (plain.yarn(rotations, Some(1.5)), 1.5),
+        ] {
+            let (cosines, _) = turns.angles(40..41, 8);
+            // Ten rotations over 64 tokens, and less than one.
+            close(&cosines[..1], &[magnitude * 40_f64.cos()]);
+            close(&cosines[3..], &[magnitude * expected(5.0, 10_000.0)[3]]);
+        }
     }
 }

@@ -11,7 +11,7 @@ use common::{check, has_fused_multiply_adds, random, scalar};
 use std::sync::Arc;
 use taper_ops::{
     Activation, AttentionShape, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec,
-    LinearSpec, Products, Tape, Turns, composed,
+    LinearSpec, Pairs, Products, Rotations, Tape, Turns, composed,
 };
 
 #[test]
@@ -126,7 +126,16 @@ fn embedding() {
 fn rotary() {
     let positions: Arc<[u32]> = [0, 1, 2, 0, 1].into();
     let inputs = [random(&[5, 24], 1)];
-    for turns in [Turns::default(), Turns::interpolated(3.5), Turns::ntk(8.0, 4)] {
+    let rotations = Rotations { factor: 4.0, original_length: 40.0, slow: 0.5, fast: 4.0 };
+    let plain = Turns::default();
+    for turns in [
+        plain,
+        plain.interpolated(3.5),
+        plain.ntk(8.0, 4),
+        plain.of_pairs(Pairs::Interleaved),
+        Turns::with_base(50.0).llama3(rotations),
+        plain.yarn(rotations, None).of_pairs(Pairs::Interleaved),
+    ] {
         check(
             "rotary",
             &inputs,

@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use candle_core::{Device, Tensor};
 use taper_model::positions::{alibi_slopes, sinusoids, t5_bucket};
 use taper_model::{ModelConfig, Positions};
-use taper_ops::{Turns, rotary};
+use taper_ops::rotary;
 use taper_plots::{Axis, Chart, Figure, Heatmap, Language, Series};
 
 /// Number of waves drawn: more could not be told apart.
@@ -154,7 +154,8 @@ impl PositionFigures {
         let width = self.config.attention_shape().head_width;
         let ones = Tensor::ones((self.count, width), candle_core::DType::F64, &Device::Cpu)?;
         let positions = (0..self.count as u32).collect();
-        let turned = rotary(None, &ones, (&positions, Turns::default()), width, width)
+        let turns = self.config.rotary.turns(width);
+        let turned = rotary(None, &ones, (&positions, turns), width, width)
             .with_context(|| format!("heads are {width} wide"))?;
         let rows = turned.to_vec2::<f64>()?;
         let product = |row: &Vec<f64>| row.iter().zip(&rows[0]).map(|(a, b)| a * b).sum::<f64>();

@@ -198,6 +198,13 @@ conditions! { |config, section|
         config.model.positions != Positions::Rotary;
     "rotary-not-scaled": "model.rotary.scaling is \"none\"",
         config.model.rotary.scaling == RotaryScaling::None;
+    "rotary-not-by-rotations": "model.rotary.scaling is neither \"llama3\" nor \"yarn\"",
+        !matches!(
+            config.model.rotary.scaling,
+            RotaryScaling::Llama3 | RotaryScaling::Yarn
+        );
+    "rotary-not-yarn": "model.rotary.scaling is not \"yarn\"",
+        config.model.rotary.scaling != RotaryScaling::Yarn;
 }
 
 /// Attention of the stack that `section` describes.

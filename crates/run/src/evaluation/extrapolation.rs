@@ -50,6 +50,8 @@ impl Extrapolation {
             RotaryScaling::None => "",
             RotaryScaling::Interpolation => ", interpolated",
             RotaryScaling::Ntk => ", NTK",
+            RotaryScaling::Llama3 => ", as Llama 3",
+            RotaryScaling::Yarn => ", YaRN",
         };
         format!("{}{scaling}", self.positions)
     }

@@ -272,7 +272,11 @@ pub(super) fn require_expressed(
     let ours = serde_json::to_value(&ours.model)?;
     for (key, value) in ours.as_object().into_iter().flatten() {
         if expressed[key] != *value && !family.free.iter().chain(free).any(|free| free == key) {
-            bail!("model.{key} = {value}: a {} has {}", family.name, expressed[key]);
+            let usual = match &expressed[key] {
+                serde_json::Value::Null => "no such setting".to_owned(),
+                usual => usual.to_string(),
+            };
+            bail!("model.{key} = {value}: a {} has {usual}", family.name);
         }
     }
     Ok(())

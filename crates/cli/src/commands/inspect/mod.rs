@@ -9,7 +9,7 @@ use candle_core::Device;
 use serde::Serialize;
 use taper_data::{ImagesConfig, RegressionConfig, Task, TokenizerKind};
 use taper_model::{
-    Architecture, AttentionKind, ImageEncoder, MaskedLanguageModel, RecurrentConfig,
+    Architecture, AttentionKind, ImageEncoder, MaskedLanguageModel, ModelConfig, RecurrentConfig,
     UnprojectedAttention,
 };
 use taper_ops::ParameterStore;
@@ -222,6 +222,20 @@ fn parameters_line(config: &RunConfig, vocabulary: usize, parameters: u64) -> St
     format!("parameters   {all}; {} of the encoder with a pooler", grouped(body))
 }
 
+/// Heads in words; only the count if all else about them follows from it.
+fn heads(model: &ModelConfig) -> String {
+    let shape = model.attention_shape();
+    let width = match model.head_width {
+        Some(width) => format!(" of width {width}"),
+        None => String::new(),
+    };
+    let shared = match shape.group() {
+        1 => String::new(),
+        _ => format!(", {} of keys and values", shape.key_value_heads),
+    };
+    format!("{} heads{width}{shared}", shape.heads)
+}
+
 /// What the model is and costs, as its task has it.
 fn summary(
     config: &RunConfig,
@@ -268,8 +282,10 @@ fn summary(
                 shape.d_model, shape.convolutional.kernel
             ),
             _ => format!(
-                "layers       {layers}; width {}, feed-forward {}, {} heads",
-                shape.d_model, shape.d_ff, shape.heads
+                "layers       {layers}; width {}, feed-forward {}, {}",
+                shape.d_model,
+                shape.d_ff,
+                heads(shape)
             ),
         },
         match config.task {

@@ -35,11 +35,15 @@ impl Projection {
     /// Projection of the result to the width of the model.
     pub(super) fn result(config: &ModelConfig) -> Self {
         let inputs = config.attention_shape().query_width();
-        Self { inputs, outputs: vec![config.d_model], has_bias: config.has_attention_biases() }
+        Self {
+            inputs,
+            outputs: vec![config.d_model],
+            has_bias: config.has_attention_output_biases(),
+        }
     }
 
     fn from_states(config: &ModelConfig, outputs: Vec<usize>) -> Self {
-        Self { inputs: config.d_model, outputs, has_bias: config.has_attention_biases() }
+        Self { inputs: config.d_model, outputs, has_bias: config.has_query_key_value_biases() }
     }
 
     pub(super) fn build(&self, build: &mut Builder, name: &str) -> Result<Linear> {
