@@ -16,6 +16,8 @@ if [ "${1:-}" = --glibc ]; then
   built=target/$triple/release
   shift 2
 fi
+TAPER_COMMIT=$(git rev-parse --short HEAD)
+export TAPER_COMMIT
 # In one call, so that both share what they depend on.
 "${build[@]}" -p taper -p taper-python "$@"
 python3 scripts/package/wheel.py --built "$built" --to dist

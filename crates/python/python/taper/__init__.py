@@ -17,19 +17,17 @@ from ._attention import Attention, AttentionLayer
 from ._metrics import Score, bleu, chrf, ter
 from ._native import TaperError, __version__
 from ._pipeline import pipeline
-from ._run import (
+from ._records import (
     Alignment,
     GeneratedText,
-    Generation,
     LineTranslations,
     Prediction,
-    Run,
     SpanAnswer,
     TaggedText,
     TextScore,
     Translation,
-    set_threads,
 )
+from ._run import Generation, Run, set_threads
 from ._tokenizer import Tokenizer
 from ._training import Event, StopTraining, Trained, resume, train
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any, Union
 
-from ._run import Prediction, Run
+from ._records import Prediction
+from ._run import Run
 
 Inputs = Union[str, Sequence[str]]
 
