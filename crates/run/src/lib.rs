@@ -61,6 +61,7 @@ pub mod prediction;
 pub mod processes;
 mod quantization;
 pub mod scaling;
+pub mod sentence_vectors;
 pub mod shapes;
 pub mod tasks;
 pub mod training;

@@ -13,12 +13,14 @@ mod items;
 mod predict;
 mod search;
 mod seeing;
+mod setup;
 mod tokenizer;
 mod train;
 mod translate;
 mod tune;
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -47,6 +49,7 @@ pub(crate) use search::{Control, Search};
 #[cfg(feature = "serve")]
 pub(crate) use seeing::Serve;
 pub(crate) use seeing::{Compare, Extrapolate, PageLanguage, Pictures, Report, Scaling, Top};
+pub(crate) use setup::{Manual, Quickstart};
 pub(crate) use tokenizer::{TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerTrain};
 pub(crate) use train::{Resume, Train, TrainOutput, Way};
 pub(crate) use translate::{Form, TextArguments, Translate};
@@ -54,7 +57,7 @@ pub(crate) use tune::Tune;
 
 /// Train, resume, translate and evaluate Transformer translation models.
 #[derive(Debug, Parser)]
-#[command(name = "taper", version, about, propagate_version = true)]
+#[command(name = "taper", version, about, propagate_version = true, long_version = about_build())]
 pub(crate) struct Arguments {
     /// Threads on the CPU; no result depends on them [default: the recipe's, else one for each core]
     #[arg(long, global = true, value_name = "N")]
@@ -71,9 +74,40 @@ impl Arguments {
     }
 }
 
+/// Version, commit, features and kernel: what a report of a fault should say.
+pub(crate) fn about_build() -> &'static str {
+    static ABOUT: LazyLock<String> = LazyLock::new(about);
+    &ABOUT
+}
+
+fn about() -> String {
+    let features: Vec<&str> = [
+        ("serve", cfg!(feature = "serve")),
+        ("cuda", cfg!(feature = "cuda")),
+        ("metal", cfg!(feature = "metal")),
+        ("accelerate", cfg!(feature = "accelerate")),
+        ("mkl", cfg!(feature = "mkl")),
+        ("mpi", cfg!(feature = "mpi")),
+        ("nccl", cfg!(feature = "nccl")),
+        ("hub", cfg!(feature = "hub")),
+    ]
+    .into_iter()
+    .filter_map(|(name, is_built)| is_built.then_some(name))
+    .collect();
+    let kernel = taper_ops::Kernel::best(taper_ops::Products::F32).name();
+    format!(
+        "{} (commit {}; features {}; kernel {kernel})",
+        env!("CARGO_PKG_VERSION"),
+        option_env!("TAPER_COMMIT").unwrap_or("unknown"),
+        features.join(", "),
+    )
+}
+
 /// The commands, one module each in `commands/`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Train a first model on a corpus that comes with the program
+    Quickstart(Quickstart),
     /// Look at a text and write a recipe for it, ready to train
     Init(Init),
     /// Train a model from a recipe (a TOML file)
@@ -144,8 +178,12 @@ pub(crate) enum Command {
     /// Show a recipe with every default written out, or check it
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Tell what this machine has, and check that it computes what it should
+    Doctor,
     /// Print a completion script for a shell
     Completions(Completions),
+    /// Write the manual's pages, for `man`
+    Manual(Manual),
 }
 
 /// Overrides of single keys.

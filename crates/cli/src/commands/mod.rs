@@ -3,7 +3,6 @@
 mod attention;
 mod bench;
 mod bleu;
-mod completions;
 mod config;
 mod embeddings;
 mod evaluate;
@@ -15,6 +14,7 @@ mod resume;
 mod runs;
 mod score;
 mod seeing;
+mod setup;
 mod tokenizer;
 mod train;
 mod translate;
@@ -34,10 +34,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let threads = arguments.threads;
     match &arguments.command {
         // These divide them among processes.
-        Command::Train(_) | Command::Resume(_) => {}
+        Command::Train(_) | Command::Resume(_) | Command::Quickstart(_) => {}
         _ => threads.map_or(Ok(()), taper_run::checks::choose_threads)?,
     }
     match &arguments.command {
+        Command::Quickstart(arguments) => setup::quickstart::run(arguments, threads),
         Command::Init(arguments) => init::run(arguments),
         Command::Train(arguments) => train::run(arguments, threads),
         Command::Resume(arguments) => resume::run(arguments, threads),
@@ -74,6 +75,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Command::Config(command) => config::run(command),
         Command::Bench(BenchCommand::Network(arguments)) => bench::network::run(arguments),
         Command::Bench(BenchCommand::Train(arguments)) => bench::train::run(arguments),
-        Command::Completions(arguments) => completions::run(arguments),
+        Command::Doctor => setup::doctor::run(),
+        Command::Completions(arguments) => setup::completions::run(arguments),
+        Command::Manual(arguments) => setup::manual::run(arguments),
     }
 }

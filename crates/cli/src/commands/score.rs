@@ -5,13 +5,12 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::json;
-use taper_data::{END, PAD, START};
-use taper_decoding::{ForcedScore, Translator};
+use taper_decoding::ForcedScore;
 use taper_model::LanguageModel;
 use taper_run::generation::{ChoiceScore, TextScore, TextScorer};
 use taper_run::tasks::TaskModel;
-use taper_run::translation::{LineLimit, OverlongRule, by_line, encode_sources};
-use taper_run::{BadItem, LoadedRun, answer_each};
+use taper_run::translation::{Side, score_pairs};
+use taper_run::{BadItem, LoadedRun};
 
 use crate::arguments::Score;
 use crate::bars::sentence_bar;
@@ -53,37 +52,13 @@ fn pairs(arguments: &Score, source: &Path, target: &Path) -> Result<()> {
     for (tokenizer, lines, path) in [(of_source, &sources, source), (of_target, &targets, target)] {
         SpelledLines::new(tokenizer, arguments.special_tokens).look_at_lines(lines, &name_of(path));
     }
-    let most = arguments.max_tokens.unwrap_or(run.config.data.cleaning.max_tokens);
-    let limit = LineLimit::new(OverlongRule::Error, most).within(&run.config.model);
-    let pair = |index: usize| -> Result<(usize, Vec<u32>, Vec<u32>)> {
-        let place = |path: &Path| format!("{}, line {}", path.display(), index + 1);
-        let source_ids = encode_sources(&run.tokenizers, &sources[index..=index])
-            .with_context(|| place(source))?
-            .concat();
-        let target_ids = of_target.encode(&targets[index]).with_context(|| place(target))?;
-        // A source ends with </s>; a target has as many positions, the first of which `<s>` takes.
-        for (path, tokens) in [(source, source_ids.len() - 1), (target, target_ids.len())] {
-            if tokens > limit.tokens {
-                let remedy = limit.more_by("--max-tokens N allows more");
-                bail!("{}: {tokens} tokens, more than {}; {remedy}", place(path), limit.tokens);
-            }
-        }
-        if target_ids.iter().any(|id| [PAD, START, END].contains(id)) {
-            bail!("{}: has special tokens, which are scored without being written", place(target));
-        }
-        Ok((index, source_ids, target_ids))
+    let place = |side, index: usize| {
+        let path = if side == Side::Source { source } else { target };
+        format!("{}, line {}", path.display(), index + 1)
     };
-    let model = run.model.inference();
-    let translator = Translator::new(&model, run.config.decoding.clone())?;
     let bar = sentence_bar(Some(sources.len() as u64), "scoring");
-    let scores = answer_each((0..sources.len()).map(pair), |pairs| {
-        let lines: Vec<usize> = pairs.iter().map(|(index, ..)| index + 1).collect();
-        let (sources, targets): (Vec<_>, Vec<_>) =
-            pairs.into_iter().map(|(_, source, target)| (source, target)).unzip();
-        translator
-            .score_with(&sources, &targets, |chunk| bar.set_position(chunk.sentences_done as u64))
-            .map_err(|error| by_line(error, "scoring", |index| lines[index]))
-    })?;
+    let progress = |done: usize| bar.set_position(done as u64);
+    let scores = score_pairs(&run, &sources, &targets, arguments.max_tokens, place, progress)?;
     bar.finish_and_clear();
     let text = |score: &ForcedScore| format!("{:.6}\t{:.6}", score.log_probability, score.score);
     let record = |score: &ForcedScore| {

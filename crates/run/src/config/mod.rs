@@ -127,8 +127,18 @@ impl RunConfig {
         Self::load_recipe(path, overrides, Some(model))
     }
 
-    fn load_recipe(path: &Path, overrides: &[String], model: Option<&ModelConfig>) -> Result<Self> {
-        Self::read(path, overrides, model, |table, folder| {
+    /// Reads a recipe from `text` like [`load`](Self::load), as if it were in a file at `path`; if
+    /// there is a `model`, like [`load_beginning_as`](Self::load_beginning_as).
+    ///
+    /// # Errors
+    /// See [`load`](Self::load).
+    pub fn parse(
+        text: &str,
+        path: &Path,
+        overrides: &[String],
+        model: Option<&ModelConfig>,
+    ) -> Result<Self> {
+        Self::read(text, path, overrides, model, |table, folder| {
             let data = table.entry("data").or_insert_with(|| toml::Table::new().into());
             if let Some(data) = data.as_table_mut() {
                 let usual = DataConfig::default().dir.display().to_string();
@@ -138,6 +148,10 @@ impl RunConfig {
         })
     }
 
+    fn load_recipe(path: &Path, overrides: &[String], model: Option<&ModelConfig>) -> Result<Self> {
+        Self::parse(&read_text(path)?, path, overrides, model)
+    }
+
     /// Reads the configuration of a run, like [`load`](Self::load) a recipe. Its paths are absolute
     /// except for files in the run. (In runs of earlier versions they are those of the recipe,
     /// relative to the folder in which training was started.)
@@ -145,7 +159,7 @@ impl RunConfig {
     /// # Errors
     /// See [`load`](Self::load).
     pub(crate) fn load_of_run(path: &Path, overrides: &[String]) -> Result<Self> {
-        Self::read(path, overrides, None, |table, folder| {
+        Self::read(&read_text(path)?, path, overrides, None, |table, folder| {
             if let Some(data) = table.get_mut("data").and_then(toml::Value::as_table_mut) {
                 paths::resolve_corpora(data, folder);
             }
@@ -153,22 +167,22 @@ impl RunConfig {
     }
 
     fn read(
+        text: &str,
         path: &Path,
         overrides: &[String],
         model: Option<&ModelConfig>,
         resolve: impl FnOnce(&mut toml::Table, &Path),
     ) -> Result<Self> {
-        let text = read_text(path)?;
         let overrides: Vec<Override> =
             overrides.iter().map(|text| Override::parse(text)).collect::<Result<_>>()?;
         let mut table: toml::Table = match text.parse() {
             Ok(table) => table,
-            Err(error) => return Err(at_fault(&text, path, &overrides, error)),
+            Err(error) => return Err(at_fault(text, path, &overrides, error)),
         };
         resolve(&mut table, path.parent().unwrap_or(Path::new("")));
         for change in &overrides {
             let applied = change.with_resolved_paths().apply(&mut table);
-            applied.map_err(|error| at_fault(&text, path, &overrides, error))?;
+            applied.map_err(|error| at_fault(text, path, &overrides, error))?;
         }
         if let Some(model) = model {
             complete_model(&mut table, model)?;
@@ -178,7 +192,7 @@ impl RunConfig {
         let names_tokenizer =
             table.get("evaluation").and_then(|section| section.get("tokenize")).is_some();
         let mut config: Self =
-            table.try_into().map_err(|error| at_fault(&text, path, &overrides, error))?;
+            table.try_into().map_err(|error| at_fault(text, path, &overrides, error))?;
         if !names_tokenizer {
             config.evaluation.tokenize = usual_tokenizer(&config.data.target_language);
         }

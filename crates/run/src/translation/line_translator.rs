@@ -52,6 +52,10 @@ pub(crate) struct BestTranslations {
     pub(crate) truncated: usize,
 }
 
+/// Models of a [`LineTranslator`], with the weights that it has packed.
+#[derive(Debug, Clone)]
+pub struct PackedModels(Arc<[Inference]>);
+
 /// Translator of lines of text, by a model or an ensemble.
 #[derive(Debug)]
 pub struct LineTranslator<'a> {
@@ -81,6 +85,23 @@ impl<'a> LineTranslator<'a> {
             members.push(member.inference());
         }
         Ok(Self { members: members.into(), ..translator })
+    }
+
+    /// Translator with the model of `run` alone, like [`Self::new`], which shares the packed weights
+    /// of an earlier one.
+    #[must_use]
+    pub fn with_models(
+        run: &'a LoadedRun,
+        settings: &TranslationSettings,
+        models: &PackedModels,
+    ) -> Self {
+        Self { members: Arc::clone(&models.0), ..Self::of(&run.model, &run.tokenizers, settings) }
+    }
+
+    /// Models that search, for [`Self::with_models`].
+    #[must_use]
+    pub fn models(&self) -> PackedModels {
+        PackedModels(Arc::clone(&self.members))
     }
 
     /// Translator with other settings, the same models and the same limit, which `control`

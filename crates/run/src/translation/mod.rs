@@ -3,6 +3,7 @@
 mod alignment;
 mod line_translator;
 mod overlong;
+mod pairs;
 mod punctuation;
 mod search;
 mod settings;
@@ -11,8 +12,9 @@ use serde::Serialize;
 
 pub use alignment::AlignedTokens;
 pub(crate) use line_translator::BestTranslations;
-pub use line_translator::{LineTranslator, TranslatedLine};
+pub use line_translator::{LineTranslator, PackedModels, TranslatedLine};
 pub use overlong::{LineLimit, Overlong, OverlongRule, count_tokens};
+pub use pairs::{Side, score_pairs};
 pub(crate) use search::as_text;
 pub use search::{by_line, encode_sources};
 pub use settings::{Detail, TranslationSettings, for_the_best};

@@ -1,0 +1,24 @@
+//! Arguments of the commands for newcomers and packagers.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::Overrides;
+
+/// Arguments of `quickstart`.
+#[derive(Debug, Args)]
+pub(crate) struct Quickstart {
+    /// Folder for the recipe, its corpus and the run
+    #[arg(default_value = "taper-quickstart")]
+    pub(crate) folder: PathBuf,
+    #[command(flatten)]
+    pub(crate) overrides: Overrides,
+}
+
+/// Arguments of `manual`.
+#[derive(Debug, Args)]
+pub(crate) struct Manual {
+    /// Folder for a page of each command
+    pub(crate) folder: PathBuf,
+}

@@ -1,0 +1,63 @@
+//! `taper quickstart`: the first model, from a corpus that is within the program.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use taper_run::folder::files::write_atomically;
+
+use crate::arguments::{Arguments, Command, Quickstart};
+use crate::commands::train;
+use crate::text::print_line;
+
+/// Files of the repository, by their names in it, with what they hold.
+macro_rules! bundled {
+    ($($name:literal,)*) => {
+        [$(($name, include_bytes!(concat!("../../../../../", $name)))),*]
+    };
+}
+
+/// The recipe and its corpus.
+pub(super) const FILES: [(&str, &[u8]); 7] = bundled![
+    "configs/quickstart.toml",
+    "data/everyday-en-zh/train.en",
+    "data/everyday-en-zh/train.zh",
+    "data/everyday-en-zh/val.en",
+    "data/everyday-en-zh/val.zh",
+    "data/everyday-en-zh/test.en",
+    "data/everyday-en-zh/test.zh",
+];
+
+/// Runs the command: unpacks what is not there yet, and trains, or goes on with it.
+pub(crate) fn run(arguments: &Quickstart, threads: Option<usize>) -> Result<()> {
+    let folder = &arguments.folder;
+    unpack(folder)?;
+    print_line(&format!("the recipe and its corpus are in {}", folder.display()))?;
+    let mut train = vec![OsString::from("taper"), "train".into()];
+    train.push(folder.join("configs/quickstart.toml").into());
+    train.extend(["--run".into(), folder.join("runs/quickstart").into(), "--resume".into()]);
+    for set in &arguments.overrides.set {
+        train.extend(["--set".into(), set.into()]);
+    }
+    match Arguments::try_parse_from(train)?.command {
+        Command::Train(arguments) => train::run(&arguments, threads),
+        _ => bail!("`taper train` is no command"),
+    }
+}
+
+/// Writes the recipe and its corpus into a folder. Files that are there already stay.
+pub(super) fn unpack(folder: &Path) -> Result<()> {
+    for (name, content) in FILES {
+        let path = folder.join(name);
+        if path.exists() {
+            continue;
+        }
+        let parent = path.parent().unwrap_or(folder);
+        fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+        write_atomically(&path, content)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,35 @@
+//! Numbers in bulk, which NumPy views without a copy.
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// A dense array of f32 in row-major order, that `numpy.asarray` makes a view of.
+///
+/// The view keeps the array alive, and cannot be written through.
+#[pyclass(frozen, module = "taper._native")]
+pub(crate) struct Array {
+    values: Vec<f32>,
+    shape: Vec<usize>,
+}
+
+impl Array {
+    /// The array of some values; there are as many as the shape has places.
+    pub(crate) fn new(values: Vec<f32>, shape: Vec<usize>) -> Self {
+        debug_assert_eq!(values.len(), shape.iter().product::<usize>());
+        Self { values, shape }
+    }
+}
+
+#[pymethods]
+impl Array {
+    /// NumPy's description of memory, version 3.
+    #[getter(__array_interface__)]
+    fn interface<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let description = PyDict::new(py);
+        description.set_item("version", 3)?;
+        description.set_item("typestr", if cfg!(target_endian = "big") { ">f4" } else { "<f4" })?;
+        description.set_item("shape", pyo3::types::PyTuple::new(py, &self.shape)?)?;
+        description.set_item("data", (self.values.as_ptr().addr(), true))?;
+        Ok(description)
+    }
+}

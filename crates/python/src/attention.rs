@@ -1,0 +1,62 @@
+//! Attention of a model on a text.
+
+use pyo3::prelude::*;
+use serde_json::json;
+use taper_plots::Language;
+use taper_run::attention::{self, attention_page};
+
+use crate::array::Array;
+use crate::error::{TaperError, exception};
+
+/// Attention of every layer and head on one text.
+#[pyclass(frozen, module = "taper._native")]
+pub(crate) struct AttentionMap(attention::AttentionMap);
+
+impl AttentionMap {
+    pub(crate) fn new(map: attention::AttentionMap) -> Self {
+        Self(map)
+    }
+}
+
+#[pymethods]
+impl AttentionMap {
+    /// Texts and layers as JSON, without the weights.
+    #[getter]
+    fn record(&self) -> String {
+        let layer = |layer: &attention::AttentionLayer| {
+            json!({
+                "part": layer.part,
+                "layer": layer.layer,
+                "queries": layer.queries,
+                "keys": layer.keys,
+            })
+        };
+        json!({
+            "text": self.0.text,
+            "translation": self.0.translation,
+            "layers": self.0.layers.iter().map(layer).collect::<Vec<_>>(),
+        })
+        .to_string()
+    }
+
+    /// Weights of the layer at `index`: (heads, queries, keys).
+    fn weights(&self, index: usize) -> PyResult<Array> {
+        let layer = self.0.layers.get(index);
+        let layer = layer.ok_or_else(|| TaperError::new_err(format!("no layer {index}")))?;
+        let values = layer.heads.iter().flatten().flatten().copied().collect();
+        let shape = vec![layer.heads.len(), layer.queries.len(), layer.keys.len()];
+        Ok(Array::new(values, shape))
+    }
+
+    /// A page on which every layer and head can be chosen, in English or Chinese (`zh`).
+    fn page(&self, language: &str) -> PyResult<String> {
+        let language = match language {
+            "en" => Language::English,
+            "zh" => Language::Chinese,
+            other => {
+                return Err(TaperError::new_err(format!("language is {other:?}: it is en or zh")));
+            }
+        };
+        attention_page(&self.0, language).map_err(|error| exception(&error.into()))
+    }
+}

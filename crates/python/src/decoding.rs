@@ -1,0 +1,253 @@
+//! What runs write: translations and continuations, with their settings as JSON.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use taper_decoding::DecodingConfig;
+use taper_model::LanguageModel;
+use taper_run::generation::{GenerationSettings, Generator, Prompt, PromptContent};
+use taper_run::translation::{Detail, OverlongRule, PackedModels};
+use taper_run::{BadItem, LineTranslator, LoadedRun, TranslationSettings, answer_each, one_line};
+
+use crate::engine::Cancelled;
+
+/// Lines that are translated together, as many as the program takes at most.
+const WINDOW: usize = 4096;
+
+/// Models of a run whose weights are packed.
+pub(crate) type Packed = OnceLock<PackedModels>;
+
+/// Keys of `[decoding]` with other values.
+type Changes = Map<String, Value>;
+
+/// The search of a recipe with some keys changed.
+fn changed(config: &DecodingConfig, changes: &Changes) -> Result<DecodingConfig> {
+    let mut keys = serde_json::to_value(config)?;
+    merge(&mut keys, changes);
+    let config: DecodingConfig =
+        serde_json::from_value(keys).map_err(|error| anyhow!("decoding: {error}"))?;
+    config.validate()?;
+    Ok(config)
+}
+
+fn merge(keys: &mut Value, changes: &Changes) {
+    for (key, value) in changes {
+        match (keys.get_mut(key), value) {
+            (Some(own @ Value::Object(_)), Value::Object(value)) => merge(own, value),
+            _ => keys[key.as_str()] = value.clone(),
+        }
+    }
+}
+
+/// Settings of a translation that differ from the run's.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TranslateOptions {
+    decoding: Changes,
+    beam: Option<usize>,
+    /// Number of translations to return; `None`: the best alone.
+    n_best: Option<usize>,
+    alignment: bool,
+    overlong: String,
+    max_source_tokens: Option<usize>,
+    ensemble: Vec<PathBuf>,
+    /// One for each line, or none at all.
+    prefixes: Vec<String>,
+}
+
+impl TranslateOptions {
+    fn settings(&self, run: &LoadedRun) -> Result<TranslationSettings> {
+        let mut settings = TranslationSettings::of(&run.config);
+        settings.decoding = changed(&settings.decoding, &self.decoding)?;
+        self.widen(&mut settings.decoding)?;
+        settings.overlong = match self.overlong.as_str() {
+            "split" => OverlongRule::Split,
+            "cut" => OverlongRule::Cut,
+            "error" => OverlongRule::Error,
+            other => bail!("overlong is {other:?}: it is split, cut or error"),
+        };
+        match self.max_source_tokens {
+            Some(0) => bail!("max_source_tokens must be at least 1"),
+            Some(tokens) => settings.max_source_tokens = tokens,
+            None => {}
+        }
+        settings.ensemble.clone_from(&self.ensemble);
+        let alignments = self.alignment;
+        let all = self.n_best.is_some();
+        settings.detail = Detail { all, alignments, weights: alignments };
+        Ok(settings)
+    }
+
+    /// Sets the beam and the number of translations, as the program's options do.
+    fn widen(&self, config: &mut DecodingConfig) -> Result<()> {
+        let draws = config.sampling.is_active();
+        if let Some(beam) = self.beam {
+            if draws {
+                bail!("beam has no effect where translations are drawn: leave one of them out");
+            }
+            config.beam_size = beam;
+            config.n_best = config.n_best.min(beam.max(1));
+        }
+        if let Some(n_best) = self.n_best {
+            config.n_best = n_best;
+            if self.beam.is_none() && !draws {
+                config.beam_size = config.beam_size.max(n_best);
+            }
+        }
+        Ok(config.validate()?)
+    }
+}
+
+/// Translates lines to a JSON list: of each line its translations, or an error.
+pub(crate) fn translate(
+    run: &LoadedRun,
+    packed: &Packed,
+    lines: &[String],
+    options: &TranslateOptions,
+    cancelled: &Cancelled,
+) -> Result<String> {
+    let settings = options.settings(run)?;
+    let prefixes = &options.prefixes;
+    if !prefixes.is_empty() && prefixes.len() != lines.len() {
+        bail!("there are {} lines and {} prefixes", lines.len(), prefixes.len());
+    }
+    let translator = match packed.get() {
+        Some(models) if settings.ensemble.is_empty() => {
+            LineTranslator::with_models(run, &settings, models)
+        }
+        _ => LineTranslator::new(run, &settings)?,
+    };
+    if settings.ensemble.is_empty() {
+        let _ = packed.set(translator.models());
+    }
+    let translator = translator.under(&settings, cancelled);
+    let mut records = Vec::with_capacity(lines.len());
+    for (window, first) in lines.chunks(WINDOW).zip((0..).step_by(WINDOW)) {
+        if cancelled.is_cancelled() {
+            bail!("interrupted");
+        }
+        let prefixes = prefixes.get(first..first + window.len()).unwrap_or_default();
+        for line in translator.translate(window, prefixes, first + 1, |_| {})? {
+            records.push(match line {
+                Ok(line) => serde_json::to_string(&line)?,
+                Err(error) if error.is::<BadItem>() => fault(&error),
+                Err(error) => return Err(error),
+            });
+        }
+    }
+    Ok(list(records))
+}
+
+/// Settings of generation that differ from the run's.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GenerateOptions {
+    decoding: Changes,
+    max_tokens: usize,
+    context: Option<usize>,
+    samples: usize,
+    temperature: Option<f64>,
+    top_k: Option<usize>,
+    top_p: Option<f64>,
+    seed: Option<u64>,
+}
+
+impl GenerateOptions {
+    fn settings(&self, run: &LoadedRun<LanguageModel>) -> Result<GenerationSettings> {
+        let mut settings = GenerationSettings::of(&run.config);
+        settings.decoding = changed(&settings.decoding, &self.decoding)?;
+        let sampling = &mut settings.decoding.sampling;
+        let is_wanted = self.top_k.is_some() || self.top_p.is_some();
+        let usual = if is_wanted && !sampling.is_active() { 1.0 } else { sampling.temperature };
+        sampling.temperature = self.temperature.unwrap_or(usual);
+        sampling.top_k = self.top_k.unwrap_or(sampling.top_k);
+        sampling.top_p = self.top_p.unwrap_or(sampling.top_p);
+        sampling.seed = self.seed.unwrap_or(sampling.seed);
+        if self.seed.is_some() && !sampling.is_active() {
+            bail!("seed has no effect where nothing is drawn: give a temperature above 0");
+        }
+        settings.max_tokens = self.max_tokens;
+        settings.decoding.n_best = self.samples;
+        if let Some(context) = self.context {
+            settings.context = context;
+        }
+        if self.samples > 1 && !settings.decoding.sampling.is_active() {
+            bail!(
+                "samples = {} would give one text again and again where nothing is drawn: leave \
+                 it out, or give a temperature above 0",
+                self.samples
+            );
+        }
+        Ok(settings)
+    }
+}
+
+/// Continues one prompt, or begins a text, and passes on each piece as it comes. The result is the
+/// record of the text as JSON.
+pub(crate) fn generate(
+    run: &LoadedRun<LanguageModel>,
+    prompt: Option<&str>,
+    options: &GenerateOptions,
+    cancelled: &Cancelled,
+    mut on_piece: impl FnMut(&str),
+) -> Result<String> {
+    let generator = Generator::new(run, &options.settings(run)?)?;
+    if let Some(prompt) = prompt {
+        generator.require(prompt).context("the prompt")?;
+    }
+    let content = prompt.map_or(PromptContent::Beginning, PromptContent::Text);
+    let texts = generator.generate_until(&[Prompt { content, number: 0 }], |piece| {
+        if cancelled.is_cancelled() {
+            return ControlFlow::Break(());
+        }
+        on_piece(piece.text);
+        ControlFlow::Continue(())
+    })?;
+    let text = texts.first().and_then(|texts| texts.first());
+    Ok(serde_json::to_string(text.context("no text was generated")?)?)
+}
+
+/// Continues each prompt to a JSON list: of each prompt its texts, or an error.
+pub(crate) fn generate_all(
+    run: &LoadedRun<LanguageModel>,
+    prompts: &[String],
+    options: &GenerateOptions,
+    cancelled: &Cancelled,
+) -> Result<String> {
+    let settings = options.settings(run)?;
+    let generator = Generator::new(run, &settings)?;
+    let generator = generator.under(&settings, cancelled)?;
+    let fit = |(index, text): (usize, &String)| {
+        generator.require(text).with_context(|| format!("prompt {}", index + 1)).map(|()| index)
+    };
+    let found = answer_each(prompts.iter().enumerate().map(fit), |fit| {
+        let prompt = |index: usize| Prompt {
+            content: PromptContent::Text(&prompts[index]),
+            number: index as u64,
+        };
+        let fit: Vec<Prompt<'_>> = fit.into_iter().map(prompt).collect();
+        generator.generate_until(&fit, |_| ControlFlow::Continue(()))
+    })?;
+    records(found)
+}
+
+/// A JSON list of answers, with an error in the place of each that there is none of.
+pub(crate) fn records<T: serde::Serialize>(found: Vec<Result<T>>) -> Result<String> {
+    let record = |one: Result<T>| match one {
+        Ok(one) => Ok(serde_json::to_string(&one)?),
+        Err(error) => Ok(fault(&error)),
+    };
+    Ok(list(found.into_iter().map(record).collect::<Result<_>>()?))
+}
+
+fn fault(error: &anyhow::Error) -> String {
+    serde_json::json!({ "error": one_line(error) }).to_string()
+}
+
+fn list(records: Vec<String>) -> String {
+    format!("[{}]", records.join(","))
+}

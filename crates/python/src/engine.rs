@@ -1,0 +1,204 @@
+//! The thread that computes.
+//!
+//! One thread makes all computations of the process, one after the other: each of them uses every
+//! core anyway, and a GPU is used by the thread that opened it. Python's threads wait for it
+//! without holding Python's lock, and look for Ctrl-C meanwhile.
+
+use std::cell::OnceCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use anyhow::Result;
+use pyo3::prelude::*;
+use taper_decoding::Control;
+
+use crate::error::{TaperError, exception};
+
+/// How often a waiting thread looks for Ctrl-C.
+const LOOK: Duration = Duration::from_millis(50);
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The queue of the thread, and the process that it is in: a fork has no such thread.
+struct Engine {
+    jobs: Sender<Job>,
+    process: u32,
+}
+
+static ENGINE: OnceLock<Engine> = OnceLock::new();
+
+thread_local! {
+    /// Jobs of the engine, on its own thread.
+    static JOBS: OnceCell<Receiver<Job>> = const { OnceCell::new() };
+}
+
+/// Whether the result of a job is no longer wanted.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Cancelled(Arc<AtomicBool>);
+
+impl Cancelled {
+    /// Says that it is not.
+    pub(crate) fn cancel(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    /// The flag itself.
+    pub(crate) fn flag(&self) -> &AtomicBool {
+        &self.0
+    }
+
+    /// Whether it is not.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Control for Cancelled {
+    fn is_cancelled(&self, _sentence: usize) -> bool {
+        self.is_cancelled()
+    }
+}
+
+fn engine() -> PyResult<&'static Engine> {
+    let engine = ENGINE.get_or_init(|| {
+        let (jobs, queue) = channel::<Job>();
+        let serve = move || {
+            JOBS.with(|jobs| {
+                let queue = jobs.get_or_init(|| queue);
+                while let Ok(job) = queue.recv() {
+                    run(job);
+                }
+            });
+        };
+        // Without the thread, the first job finds its queue closed.
+        let _ = std::thread::Builder::new().name("taper".to_owned()).spawn(serve);
+        Engine { jobs, process: std::process::id() }
+    });
+    if engine.process != std::process::id() {
+        return Err(TaperError::new_err(
+            "this process is a fork of one that had used taper, whose threads it lacks: start \
+             processes by multiprocessing.get_context(\"spawn\"), or use taper in them alone",
+        ));
+    }
+    Ok(engine)
+}
+
+/// Runs a job; a panic, which the panic hook has printed, ends the job alone.
+fn run(job: Job) {
+    let _ = catch_unwind(AssertUnwindSafe(job));
+}
+
+/// A job that sends messages.
+pub(crate) struct Work<M> {
+    messages: Mutex<Receiver<M>>,
+    cancelled: Cancelled,
+}
+
+impl<M: Send + 'static> Work<M> {
+    /// Queues a job.
+    ///
+    /// # Errors
+    /// When this process is a fork.
+    pub(crate) fn start(
+        job: impl FnOnce(Sender<M>, &Cancelled) + Send + 'static,
+    ) -> PyResult<Self> {
+        let (sender, messages) = channel();
+        let cancelled = Cancelled::default();
+        let shared = cancelled.clone();
+        let job = Box::new(move || {
+            if !shared.is_cancelled() {
+                job(sender, &shared);
+            }
+        });
+        // If the queue is closed, so are the messages.
+        let _ = engine()?.jobs.send(job);
+        Ok(Self { messages: Mutex::new(messages), cancelled })
+    }
+
+    /// Waits for the next message; `None` if the job has ended.
+    ///
+    /// # Errors
+    /// The exception of a signal's handler, such as `KeyboardInterrupt`; the job goes on.
+    pub(crate) fn next(&self, py: Python<'_>) -> PyResult<Option<M>> {
+        loop {
+            let wait = || {
+                let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+                messages.recv_timeout(LOOK)
+            };
+            match py.allow_threads(wait) {
+                Ok(message) => return Ok(Some(message)),
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            }
+        }
+    }
+
+    /// Says that no more messages are wanted.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.cancel();
+    }
+}
+
+impl<M> Drop for Work<M> {
+    fn drop(&mut self) {
+        self.cancelled.cancel();
+    }
+}
+
+/// Computes something and waits for it.
+///
+/// # Errors
+/// Those of `job`, and what Ctrl-C raises.
+pub(crate) fn compute<T: Send + 'static>(
+    py: Python<'_>,
+    job: impl FnOnce(&Cancelled) -> Result<T> + Send + 'static,
+) -> PyResult<T> {
+    let work = Work::start(|results: Sender<Result<T>>, cancelled: &Cancelled| {
+        let _ = results.send(job(cancelled));
+    })?;
+    match work.next(py)? {
+        Some(result) => result.map_err(|error| exception(&error)),
+        None => Err(broken()),
+    }
+}
+
+/// The error of a job that has ended without a result.
+pub(crate) fn broken() -> PyErr {
+    TaperError::new_err("the computation failed; standard error says where: please report it")
+}
+
+/// A permission to go on, for a job that has asked a waiting thread for something.
+pub(crate) struct GoOn(Option<Sender<()>>);
+
+impl GoOn {
+    /// One, and what the job waits for.
+    pub(crate) fn new() -> (Self, Receiver<()>) {
+        let (sender, receiver) = channel();
+        (Self(Some(sender)), receiver)
+    }
+}
+
+impl Drop for GoOn {
+    fn drop(&mut self) {
+        self.0 = None;
+        if let Some(engine) = ENGINE.get() {
+            let _ = engine.jobs.send(Box::new(|| ()));
+        }
+    }
+}
+
+/// Waits, on the engine's thread, until a permission is dropped. Other jobs run meanwhile: who
+/// answers may want something computed first.
+pub(crate) fn wait_for(permission: &Receiver<()>) {
+    JOBS.with(|jobs| {
+        while permission.try_recv() == Err(TryRecvError::Empty) {
+            match jobs.get().map(Receiver::recv) {
+                Some(Ok(job)) => run(job),
+                _ => return,
+            }
+        }
+    });
+}

@@ -1,0 +1,55 @@
+//! The extension module of the package `taper` for Python: runs, training and metrics.
+//!
+//! It adds nothing of its own to `taper-run`. Records cross the border as JSON with the fields that
+//! the program's `--json` prints, and numbers in bulk as memory that NumPy views
+//! ([`array`]); the typed classes of users are written in Python, beside this crate
+//! (`python/taper`). Everything is computed on one thread ([`engine`]), while callers wait without
+//! Python's lock and obey Ctrl-C.
+#![deny(unsafe_code, clippy::print_stdout, clippy::print_stderr)]
+
+mod array;
+mod attention;
+mod decoding;
+mod engine;
+mod error;
+mod loaded;
+mod metrics;
+mod prediction;
+mod run;
+mod stream;
+mod tokenizer;
+mod training;
+
+use pyo3::prelude::*;
+use taper_ops::allocator::Explaining;
+
+/// The program's allocator, for the same speed: Python's own objects stay where they are.
+#[global_allocator]
+static ALLOCATOR: Explaining<mimalloc::MiMalloc> = Explaining(mimalloc::MiMalloc);
+
+/// What the package `taper` is made of.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use super::array::Array;
+    #[pymodule_export]
+    use super::attention::AttentionMap;
+    #[pymodule_export]
+    use super::error::TaperError;
+    #[pymodule_export]
+    use super::metrics::metric;
+    #[pymodule_export]
+    use super::run::{Run, choose_threads};
+    #[pymodule_export]
+    use super::stream::Stream;
+    #[pymodule_export]
+    use super::tokenizer::Tokenizer;
+    #[pymodule_export]
+    use super::training::{Training, resume, train};
+
+    /// Adds the version of the program.
+    #[pymodule_init]
+    fn init(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
+        pyo3::types::PyModuleMethods::add(module, "__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,189 @@
+//! Trained runs.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow, bail};
+use pyo3::prelude::*;
+use serde::Deserialize;
+use taper_data::Task;
+use taper_run::attention;
+use taper_run::{LoadSettings, WeightType};
+
+use crate::array::Array;
+use crate::attention::AttentionMap;
+use crate::decoding::{GenerateOptions, Packed, TranslateOptions, generate_all, translate};
+use crate::engine::compute;
+use crate::error::{exception, options};
+use crate::loaded::Loaded;
+use crate::prediction::{embed, predict, score};
+use crate::stream::Stream;
+use crate::tokenizer::Tokenizer;
+
+/// A trained run with its model in memory.
+#[pyclass(frozen, module = "taper._native")]
+pub(crate) struct Run {
+    loaded: Arc<Loaded>,
+    packed: Arc<Packed>,
+    root: PathBuf,
+    settings: LoadSettings,
+}
+
+/// Choice of weights.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LoadOptions {
+    checkpoint: Option<String>,
+    device: Option<String>,
+    weights: Option<String>,
+    overrides: Vec<String>,
+}
+
+impl LoadOptions {
+    fn settings(self) -> anyhow::Result<LoadSettings> {
+        let Self { checkpoint, device, weights, overrides } = self;
+        let weights = match weights.as_deref() {
+            None => None,
+            Some("f32") => Some(WeightType::F32),
+            Some("bf16") => Some(WeightType::Bf16),
+            Some("int8") => Some(WeightType::Int8),
+            Some(other) => bail!("weights is {other:?}: it is f32, bf16 or int8"),
+        };
+        Ok(LoadSettings { checkpoint, device, weights, overrides })
+    }
+}
+
+/// Sizes the pool of threads for the whole process; 0 leaves it at one thread a core.
+#[pyfunction]
+pub(crate) fn choose_threads(threads: usize) -> PyResult<()> {
+    taper_run::checks::choose_threads(threads).map_err(|error| exception(&error))
+}
+
+#[pymethods]
+impl Run {
+    #[staticmethod]
+    fn load(py: Python<'_>, root: PathBuf, settings: &str) -> PyResult<Self> {
+        let settings: LoadOptions = options(settings)?;
+        let settings = settings.settings().map_err(|error| exception(&error))?;
+        let (path, how) = (root.clone(), settings.clone());
+        let loaded = compute(py, move |_| Loaded::open(&path, &how))?;
+        Ok(Self { loaded: Arc::new(loaded), packed: Arc::default(), root, settings })
+    }
+
+    #[getter]
+    fn task(&self) -> String {
+        self.loaded.config().task.to_string()
+    }
+
+    #[getter]
+    fn recipe(&self) -> PyResult<String> {
+        self.loaded.config().to_toml().map_err(|error| exception(&error))
+    }
+
+    #[getter]
+    fn checkpoint(&self) -> PathBuf {
+        self.loaded.checkpoint().to_owned()
+    }
+
+    #[getter]
+    fn step(&self) -> u64 {
+        self.loaded.step()
+    }
+
+    fn tokenizer(&self, of_targets: bool) -> PyResult<Tokenizer> {
+        let tokenizers = self.loaded.tokenizers();
+        if tokenizers.vocabulary_sizes() == (0, 0) {
+            let task = self.loaded.config().task;
+            return Err(exception(&anyhow!("a run of the task {task} has no tokenizer")));
+        }
+        let chosen = if of_targets { tokenizers.target() } else { tokenizers.source() };
+        Ok(Tokenizer::of(chosen))
+    }
+
+    fn translate(&self, py: Python<'_>, lines: Vec<String>, settings: &str) -> PyResult<String> {
+        let settings: TranslateOptions = options(settings)?;
+        let (loaded, packed) = (Arc::clone(&self.loaded), Arc::clone(&self.packed));
+        compute(py, move |cancelled| match &*loaded {
+            Loaded::Translation(run) => translate(run, &packed, &lines, &settings, cancelled),
+            other => other.refuse(Task::Translation),
+        })
+    }
+
+    fn generate(&self, prompt: Option<String>, settings: &str) -> PyResult<Stream> {
+        Stream::start(Arc::clone(&self.loaded), prompt, options(settings)?)
+    }
+
+    fn generate_all(
+        &self,
+        py: Python<'_>,
+        prompts: Vec<String>,
+        settings: &str,
+    ) -> PyResult<String> {
+        let settings: GenerateOptions = options(settings)?;
+        let loaded = Arc::clone(&self.loaded);
+        compute(py, move |cancelled| match &*loaded {
+            Loaded::LanguageModel(run) => generate_all(run, &prompts, &settings, cancelled),
+            other => other.refuse(Task::LanguageModel),
+        })
+    }
+
+    fn score(
+        &self,
+        py: Python<'_>,
+        texts: Vec<String>,
+        targets: Option<Vec<String>>,
+    ) -> PyResult<String> {
+        let loaded = Arc::clone(&self.loaded);
+        compute(py, move |_| score(&loaded, &texts, targets.as_deref()))
+    }
+
+    fn predict(
+        &self,
+        py: Python<'_>,
+        items: Vec<String>,
+        prompts: Vec<String>,
+    ) -> PyResult<String> {
+        let loaded = Arc::clone(&self.loaded);
+        compute(py, move |cancelled| predict(&loaded, &items, &prompts, cancelled))
+    }
+
+    fn embed(&self, py: Python<'_>, texts: Vec<String>) -> PyResult<Array> {
+        let (loaded, rows) = (Arc::clone(&self.loaded), texts.len());
+        let (values, width) = compute(py, move |_| embed(&loaded, &texts))?;
+        Ok(Array::new(values, vec![rows, width]))
+    }
+
+    fn attention(
+        &self,
+        py: Python<'_>,
+        text: String,
+        target: Option<String>,
+    ) -> PyResult<AttentionMap> {
+        let loaded = Arc::clone(&self.loaded);
+        let (root, settings) = (self.root.clone(), self.settings.clone());
+        let map = compute(py, move |_| match (&*loaded, target.as_deref()) {
+            (Loaded::Translation(run), target) => {
+                attention::AttentionMap::of_translation(run, &text, target)
+            }
+            (Loaded::LanguageModel(run), None) => attention::AttentionMap::of_text(run, &text),
+            (Loaded::Classification(run), None) => attention::AttentionMap::of_labelled(run, &text),
+            // It loads the run again, or says why there is none.
+            (_, target) => attention::AttentionMap::of(&root, &settings, &text, target),
+        })?;
+        Ok(AttentionMap::new(map))
+    }
+
+    fn weights(&self, py: Python<'_>) -> PyResult<Vec<(String, Array)>> {
+        let loaded = Arc::clone(&self.loaded);
+        compute(py, move |_| {
+            let parameters = loaded.parameters().parameters().iter();
+            let values = |parameter: &taper_ops::Parameter| {
+                let tensor = parameter.var().flatten_all()?.to_vec1::<f32>();
+                let values = tensor.with_context(|| parameter.name().to_owned())?;
+                let shape = parameter.shape().to_vec();
+                Ok((parameter.name().to_owned(), Array::new(values, shape)))
+            };
+            parameters.map(values).collect()
+        })
+    }
+}

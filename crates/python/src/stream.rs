@@ -1,0 +1,77 @@
+//! Text as it is generated.
+
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, OnceLock};
+
+use anyhow::Result;
+use pyo3::prelude::*;
+use taper_data::Task;
+
+use crate::decoding::{GenerateOptions, generate};
+use crate::engine::{Cancelled, Work, broken};
+use crate::error::exception;
+use crate::loaded::Loaded;
+
+/// A message of a generation.
+enum Message {
+    Piece(String),
+    End(Result<String>),
+}
+
+/// Pieces of a text, in order, as they are generated. A stream that nobody holds any more ends.
+#[pyclass(frozen, module = "taper._native")]
+pub(crate) struct Stream {
+    work: Work<Message>,
+    record: OnceLock<String>,
+}
+
+impl Stream {
+    pub(crate) fn start(
+        loaded: Arc<Loaded>,
+        prompt: Option<String>,
+        settings: GenerateOptions,
+    ) -> PyResult<Self> {
+        let work = Work::start(move |messages: Sender<Message>, cancelled: &Cancelled| {
+            let found = match &*loaded {
+                Loaded::LanguageModel(run) => {
+                    generate(run, prompt.as_deref(), &settings, cancelled, |piece| {
+                        let _ = messages.send(Message::Piece(piece.to_owned()));
+                    })
+                }
+                other => other.refuse(Task::LanguageModel),
+            };
+            let _ = messages.send(Message::End(found));
+        })?;
+        Ok(Self { work, record: OnceLock::new() })
+    }
+}
+
+#[pymethods]
+impl Stream {
+    /// The next piece; `None` after the last one.
+    fn next(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        if self.record.get().is_some() {
+            return Ok(None);
+        }
+        match self.work.next(py)? {
+            Some(Message::Piece(piece)) => Ok(Some(piece)),
+            Some(Message::End(Ok(record))) => {
+                let _ = self.record.set(record);
+                Ok(None)
+            }
+            Some(Message::End(Err(error))) => Err(exception(&error)),
+            None => Err(broken()),
+        }
+    }
+
+    /// The record of the text as JSON, once it has ended.
+    #[getter]
+    fn record(&self) -> Option<String> {
+        self.record.get().cloned()
+    }
+
+    /// Ends the text.
+    fn close(&self) {
+        self.work.cancel();
+    }
+}

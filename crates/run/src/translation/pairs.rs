@@ -1,0 +1,75 @@
+//! Scores of given translations.
+
+use anyhow::{Context, Result, bail};
+use taper_data::{END, PAD, START};
+use taper_decoding::{ForcedScore, Translator};
+
+use super::{LineLimit, OverlongRule, by_line, encode_sources};
+use crate::LoadedRun;
+use crate::items::answer_each;
+
+/// Side of a pair of sentences.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Text that was translated.
+    Source,
+    /// Its translation.
+    Target,
+}
+
+/// Scores `targets[i]` as the translation of `sources[i]`, and reports the number done to
+/// `progress`. A pair with a text of more than `max_tokens` tokens (`None`: as many as in training),
+/// or with special tokens in its target, has an error in its place; `place` names a text by its
+/// index.
+///
+/// # Errors
+/// When there is not one target for each source, and when the model fails.
+pub fn score_pairs(
+    run: &LoadedRun,
+    sources: &[String],
+    targets: &[String],
+    max_tokens: Option<usize>,
+    place: impl Fn(Side, usize) -> String,
+    mut progress: impl FnMut(usize),
+) -> Result<Vec<Result<ForcedScore>>> {
+    if sources.len() != targets.len() {
+        bail!(
+            "there are {} sources and {} targets: each target belongs to one source",
+            sources.len(),
+            targets.len()
+        );
+    }
+    let most = max_tokens.unwrap_or(run.config.data.cleaning.max_tokens);
+    let limit = LineLimit::new(OverlongRule::Error, most).within(&run.config.model);
+    let of_target = run.tokenizers.target();
+    let pair = |index: usize| -> Result<(usize, Vec<u32>, Vec<u32>)> {
+        let (source, target) = (|| place(Side::Source, index), || place(Side::Target, index));
+        let source_ids =
+            encode_sources(&run.tokenizers, &sources[index..=index]).with_context(source)?.concat();
+        let target_ids = of_target.encode(&targets[index]).with_context(target)?;
+        // A source ends with </s>; a target has as many positions, the first of which `<s>` takes.
+        for (side, tokens) in
+            [(Side::Source, source_ids.len() - 1), (Side::Target, target_ids.len())]
+        {
+            if tokens > limit.tokens {
+                let remedy = limit.more_by("--max-tokens N allows more");
+                let place = place(side, index);
+                bail!("{place}: {tokens} tokens, more than {}; {remedy}", limit.tokens);
+            }
+        }
+        if target_ids.iter().any(|id| [PAD, START, END].contains(id)) {
+            bail!("{}: has special tokens, which are scored without being written", target());
+        }
+        Ok((index, source_ids, target_ids))
+    };
+    let model = run.model.inference();
+    let translator = Translator::new(&model, run.config.decoding.clone())?;
+    answer_each((0..sources.len()).map(pair), |pairs| {
+        let lines: Vec<usize> = pairs.iter().map(|(index, ..)| index + 1).collect();
+        let (sources, targets): (Vec<_>, Vec<_>) =
+            pairs.into_iter().map(|(_, source, target)| (source, target)).unzip();
+        translator
+            .score_with(&sources, &targets, |chunk| progress(chunk.sentences_done))
+            .map_err(|error| by_line(error, "scoring", |index| lines[index]))
+    })
+}

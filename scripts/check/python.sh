@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# The package for Python: built as a wheel, installed into a new environment, its types checked, its
+# tests and the code of docs/python.md run, and its time measured beside the program's.
+#
+#   scripts/check/python.sh [OPTIONS OF CARGO'S]
+#
+# CI gives the options of its own build, so that only the extension is compiled. Needs the network.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cargo build --release -p taper -p taper-python "$@"
+python3 scripts/package/wheel.py --to "$folder/dist"
+python3 -m venv "$folder/venv"
+"$folder/venv/bin/pip" install --quiet "$folder"/dist/*.whl mypy pytest sacrebleu==2.6.0
+
+# Away from the sources, so that what is installed is tested.
+cd crates/python
+"$folder/venv/bin/python" -c 'import taper; print("taper", taper.__version__)'
+"$folder/venv/bin/mypy" --cache-dir "$folder/mypy" --config-file pyproject.toml
+"$folder/venv/bin/python" -m pytest -q -p no:cacheprovider
+cd ../..
+"$folder/venv/bin/python" scripts/check/python_page.py docs/python.md
