@@ -4,6 +4,7 @@ use std::path::Path;
 
 use taper_data::Task;
 use taper_run::evaluation::TestSetResult;
+use taper_run::tasks::entry;
 use taper_run::training::{Further, Seam};
 use taper_trainer::StopReason;
 
@@ -45,34 +46,11 @@ pub(crate) fn report_next(run: &str, task: Task, scored: Option<bool>, further: 
     report_line(&format!("\nnext:\n  {}", lines.join("\n  ")));
 }
 
-/// What a model of the task is there for.
+/// First command for a run of the task, and its effect, in columns like those of other commands.
 fn use_of(run: &str, task: Task) -> String {
-    match task {
-        Task::Translation => {
-            format!("taper translate {run}          type sentences, or pipe a file in")
-        }
-        Task::LanguageModel => format!("taper generate {run} --prompt TEXT   go on with a text"),
-        Task::MaskedLanguageModel => {
-            format!("taper train CONFIG --from {run}   make a classifier of it")
-        }
-        Task::Classification => {
-            format!("taper predict {run}            type texts, or pipe a file in")
-        }
-        Task::Tagging => format!("taper predict {run}            tag the words of texts"),
-        Task::QuestionAnswering => {
-            format!("taper predict {run}            answer questions about texts, in JSON lines")
-        }
-        Task::ImageClassification => {
-            format!("taper predict {run} IMAGE…     label PNG or JPEG files")
-        }
-        Task::Captions => format!("taper predict {run} IMAGE…     describe PNG or JPEG files"),
-        Task::ImageText => {
-            format!("taper predict {run} IMAGE… --prompt TEXT --prompt TEXT   which fits")
-        }
-        Task::InContextRegression => {
-            format!("taper report {run}             draw its error beside least squares")
-        }
-    }
+    let (command, effect) = entry(task).next;
+    let width = 23 + run.chars().count();
+    format!("{:width$}   {effect}", command.replace("{run}", run))
 }
 
 /// The change of a recipe by which a training that has ended goes on, and what becomes of its

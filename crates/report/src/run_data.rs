@@ -5,10 +5,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use taper_data::{Task, read_pairs, read_regular};
+use taper_data::{read_pairs, read_regular};
 use taper_plots::{Figure, Language};
 use taper_run::folder::{Command, RunSummary};
-use taper_run::tasks::ParallelText;
+use taper_run::tasks::{ParallelText, entry};
 use taper_run::{RunConfig, RunFolder, one_line};
 
 use crate::chosen::{self, ChosenSentence};
@@ -98,7 +98,7 @@ impl RunData {
 
     /// Reads the splits that this run has translated.
     fn read_sets(&mut self) {
-        if self.config.task != Task::Translation || self.scores.is_empty() {
+        if !entry(self.config.task).translates || self.scores.is_empty() {
             return;
         }
         let frequencies = self.frequencies().unwrap_or_else(|error| {

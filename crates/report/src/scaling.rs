@@ -5,11 +5,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
-use taper_data::{Task, read_regular};
+use taper_data::read_regular;
 use taper_plots::{Axis, Chart, Figure, Language, Series};
 use taper_run::RunFolder;
 use taper_run::scaling::{Fit, Intervals, Law, Observation, Scale, bootstrap, fit};
-use taper_run::tasks::outline;
+use taper_run::tasks::{entry, outline};
 
 use crate::record::Record;
 use crate::run_data::{NamedFigure, json};
@@ -45,7 +45,7 @@ impl Point {
         let folder = RunFolder::open(root)?;
         let shown = root.display();
         let config = folder.load_config(&[])?;
-        if config.task != Task::LanguageModel {
+        if !entry(config.task).generates {
             bail!("{shown}: its task is {}; scaling laws are of language models", config.task);
         }
         let record = Record::read(&folder.metrics())?;

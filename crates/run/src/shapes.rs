@@ -3,10 +3,14 @@
 //! A shape is only a recipe's task and `[model]` with the size of a vocabulary: the cost of the
 //! model follows from the formulas of its parts.
 
-use taper_data::{ImageFormat, ImagesConfig, Task};
-use taper_model::{ActivationKind, ModelConfig, NormPlacement, Positions};
+use taper_data::{ImageFormat, ImagesConfig};
+use taper_model::{
+    ActivationKind, ImageClassifier, LanguageModel, MaskedLanguageModel, ModelConfig,
+    NormPlacement, Positions,
+};
 
 use crate::config::RunConfig;
+use crate::tasks::TaskModel;
 
 /// Published model.
 #[derive(Debug, Clone)]
@@ -63,7 +67,7 @@ fn bert(name: &'static str, (layers, width, heads): (usize, usize, usize)) -> Pu
         ..ModelConfig::default()
     };
     let mut config = RunConfig { name: name.to_owned(), model, ..RunConfig::default() };
-    config.task = Task::MaskedLanguageModel;
+    config.task = MaskedLanguageModel::TASK;
     config.data.text.block_length = 512;
     config.data.masked.next_sentence = true;
     let source = "Devlin et al. 2019, section 3";
@@ -84,7 +88,7 @@ fn vit(name: &'static str, (layers, width, heads): (usize, usize, usize)) -> Pub
         ..ModelConfig::default()
     };
     let mut config = RunConfig { name: name.to_owned(), model, ..RunConfig::default() };
-    config.task = Task::ImageClassification;
+    config.task = ImageClassifier::TASK;
     config.data.images = ImagesConfig {
         format: ImageFormat::Folders,
         labels: (0..1000).map(|class| class.to_string()).collect(),
@@ -119,7 +123,7 @@ fn gpt(
         ..ModelConfig::default()
     };
     let mut config = RunConfig { name: name.to_owned(), model, ..RunConfig::default() };
-    config.task = Task::LanguageModel;
+    config.task = LanguageModel::TASK;
     config.data.text.block_length = positions;
     PublishedShape { name, source, config, vocabulary }
 }

@@ -1,8 +1,8 @@
 //! `taper evaluate`: the test sets, decoded and scored, or read by a language model.
 
 use anyhow::{Result, bail};
-use taper_data::Task;
 use taper_run::evaluation::evaluate;
+use taper_run::tasks::entry;
 use taper_run::{RunConfig, RunEvent, RunObserver};
 
 use crate::arguments::Evaluate;
@@ -13,7 +13,7 @@ use crate::text::print_line;
 pub(crate) fn run(arguments: &Evaluate) -> Result<()> {
     let load = arguments.weights.settings(&arguments.overrides.set);
     let search = |config: &mut RunConfig| match config.task {
-        Task::Translation | Task::Captions => arguments.search.apply(&mut config.decoding, None),
+        task if entry(task).writes => arguments.search.apply(&mut config.decoding, None),
         _ if arguments.search.beam.is_some() || arguments.search.length_penalty.is_some() => {
             bail!("--beam and --length-penalty are for what is written: leave them out")
         }

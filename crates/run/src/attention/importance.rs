@@ -6,14 +6,13 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
-use taper_data::Task;
 use taper_model::{Batch, Model, Pass};
 use taper_trainer::{TeacherForced, evaluate_under};
 
 use super::AttentionPart;
 use crate::config::RunConfig;
 use crate::finite::require_finite;
-use crate::tasks::{TaskModel, with_model};
+use crate::tasks::{Stacks, TaskModel, entry, with_model};
 use crate::{LoadSettings, LoadedRun, RunFolder};
 
 /// Measurement of a model without one of its heads.
@@ -77,16 +76,14 @@ pub fn head_importance(
 /// Attention layers of a model: the number in each part.
 fn parts(config: &RunConfig) -> Vec<(AttentionPart, usize)> {
     let (encoder, decoder) = (config.model.encoder_layers, config.model.decoder_layers);
-    match config.task {
-        Task::Translation | Task::Captions => vec![
+    match entry(config.task).stacks {
+        Stacks::EncoderDecoder => vec![
             (AttentionPart::Encoder, encoder),
             (AttentionPart::Decoder, decoder),
             (AttentionPart::Cross, decoder),
         ],
-        Task::LanguageModel | Task::InContextRegression => {
-            vec![(AttentionPart::Decoder, decoder)]
-        }
-        _ => vec![(AttentionPart::Encoder, encoder)],
+        Stacks::Decoder => vec![(AttentionPart::Decoder, decoder)],
+        Stacks::Encoder | Stacks::TwoEncoders => vec![(AttentionPart::Encoder, encoder)],
     }
 }
 

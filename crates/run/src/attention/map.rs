@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use candle_core::{DType, Device};
 use serde::Serialize;
-use taper_data::{END, LabelledConfig, Row, START, Task, Tokenizer, TokenizerPair, rows_of};
+use taper_data::{END, LabelledConfig, Row, START, Tokenizer, TokenizerPair, rows_of};
 use taper_model::{
     AttentionRecord, Batch, LanguageModel, MaskedLanguageModel, Model, ModelError, Objective, Pass,
     Sequences, TextClassifier, TranslationModel,
@@ -16,6 +16,7 @@ use taper_plots::Language;
 use super::rollout;
 use crate::finite::require_finite;
 use crate::generation::TextScorer;
+use crate::tasks::{TaskEntry, TaskModel, entry, with_model};
 use crate::translation::{LineTranslator, TranslationSettings};
 use crate::{LoadSettings, LoadedRun, RunFolder};
 
@@ -130,30 +131,16 @@ impl AttentionMap {
     /// has attention weights.
     pub fn of(root: &Path, load: &LoadSettings, text: &str, target: Option<&str>) -> Result<Self> {
         let task = RunFolder::open(root)?.load_config(&load.overrides)?.task;
-        if target.is_some() && task != Task::Translation {
+        let TaskEntry { translates, hides_attention, .. } = entry(task);
+        if target.is_some() && !translates {
             bail!("a target is for translation; the run's task is {task}");
         }
-        match task {
-            Task::Translation => Self::of_translation(&LoadedRun::open(root, load)?, text, target),
-            Task::LanguageModel => Self::of_text(&LoadedRun::open(root, load)?, text),
-            Task::MaskedLanguageModel => Self::of_masked(&LoadedRun::open(root, load)?, text),
-            Task::Classification => Self::of_labelled(&LoadedRun::open(root, load)?, text),
-            Task::ImageClassification => bail!(
-                "the run looks at images: `taper predict RUN IMAGE --attention FOLDER` draws where"
-            ),
-            Task::Tagging => {
-                bail!("the run tags words: attention is shown of classifiers and others")
-            }
-            Task::QuestionAnswering => {
-                bail!("the run answers questions: attention is shown of classifiers and others")
-            }
-            Task::Captions | Task::ImageText => {
-                bail!("the run reads images beside text, which cannot be shown word by word")
-            }
-            Task::InContextRegression => {
-                bail!("the run reads points of functions, and attention is shown over words")
-            }
+        if let Some(reason) = hides_attention {
+            bail!("{reason}");
         }
+        with_model!(task, M => <M as TaskModel>::attention(
+            &LoadedRun::open(root, load)?, text, target
+        ))
     }
 
     /// Attention of a translation model, like [`AttentionMap::of`].
@@ -244,7 +231,11 @@ impl AttentionMap {
         Self::of_one(text, records, &shown_tokens(run.tokenizers.target(), &ids))
     }
 
-    fn of_masked(run: &LoadedRun<MaskedLanguageModel>, text: &str) -> Result<Self> {
+    /// Attention of a masked language model, like [`AttentionMap::of`].
+    ///
+    /// # Errors
+    /// See [`AttentionMap::of`].
+    pub(crate) fn of_masked(run: &LoadedRun<MaskedLanguageModel>, text: &str) -> Result<Self> {
         let max_tokens = run.config.data.text.block_length;
         let one = LabelledConfig { max_tokens, ..LabelledConfig::default() };
         let ids = marked(run.tokenizers.target(), text, &one)?.ids;

@@ -2,11 +2,10 @@
 
 use candle_core::Device;
 use serde::Serialize;
-use taper_data::Task;
 use taper_model::StreamCost;
 
 use crate::config::RunConfig;
-use crate::tasks::{Vocabularies, cost_of};
+use crate::tasks::{Vocabularies, cost_of, usual_tokens};
 
 /// Bytes of one f32.
 const F32: u64 = 4;
@@ -85,20 +84,6 @@ impl Cost {
             if self.encoder_flops_per_token > 0 { "token pair" } else { "token" },
             bytes(self.training_state_bytes)
         )
-    }
-}
-
-/// Tokens of a training sequence, as far as the recipe knows: its limit, or a usual number for
-/// sentences.
-pub fn usual_tokens(config: &RunConfig) -> usize {
-    match config.task {
-        Task::LanguageModel | Task::MaskedLanguageModel => config.data.text.block_length,
-        Task::Classification | Task::Tagging => config.data.labelled.max_tokens,
-        Task::QuestionAnswering => config.data.questions.max_tokens,
-        Task::ImageClassification | Task::ImageText => config.data.images.tokens(),
-        Task::Captions => config.data.captions.max_tokens,
-        Task::InContextRegression => config.data.regression.tokens(),
-        Task::Translation => 32,
     }
 }
 

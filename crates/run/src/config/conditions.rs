@@ -1,7 +1,7 @@
 //! Conditions under which keys have no effect. A key names those that concern it at its field, as
 //! `x-idle`; a section names those of all its keys.
 
-use taper_data::{Format, ImageFormat, Task, TokenizerKind};
+use taper_data::{Format, ImageFormat, TokenizerKind};
 use taper_model::AttentionKind::{
     Hierarchical, Linformer, Mamba, Performer, Reformer, S4d, Sparse, TransformerXl,
 };
@@ -12,6 +12,7 @@ use taper_model::{
 use taper_trainer::{OptimizerKind, ScheduleKind};
 
 use super::RunConfig;
+use crate::tasks::{Stacks, entry};
 
 /// Condition under which keys have no effect.
 #[derive(Debug)]
@@ -50,71 +51,63 @@ macro_rules! conditions {
 
 conditions! { |config, section|
     "no-running-text": "the task has no running text",
-        config.task == Task::Translation
-            || is_labelled(config.task)
-            || is_captioned(config.task)
-            || config.task == Task::InContextRegression;
+        !reads(config, "data.text");
     "not-language-model": "task is not \"language-model\"",
-        config.task != Task::LanguageModel;
+        !entry(config.task).generates;
     "not-masked": "task is not \"masked-language-model\"",
-        config.task != Task::MaskedLanguageModel;
+        !reads(config, "data.masked");
     "no-labelled-texts": "task is neither \"classification\" nor \"tagging\"",
-        !matches!(config.task, Task::Classification | Task::Tagging);
+        !reads(config, "data.labelled");
     "not-classification": "task is not \"classification\"",
-        config.task != Task::Classification;
+        !reads(config, "data.labelled.pairs");
     "no-tables-of-texts": "the task reads no tables of texts",
-        !matches!(
-            config.task,
-            Task::LanguageModel | Task::MaskedLanguageModel | Task::Classification
-        );
+        !reads(config, "data.fields.text");
     "not-question-answering": "task is not \"question-answering\"",
-        config.task != Task::QuestionAnswering;
+        !reads(config, "data.questions");
     "no-images": "the task has no images",
         !config.task.reads_images();
     "nothing-pooled": "the task tells nothing of a whole image or text",
-        !(config.task.reads_images() || config.task == Task::Classification);
+        !reads(config, "model.pooling");
     "no-captions": "the task has no captions",
-        !is_captioned(config.task);
+        !reads(config, "data.captions");
     "captions-in-table": "data.images.format is \"table\", which has captions of its own",
-        is_captioned(config.task) && config.data.images.format == ImageFormat::Table;
+        reads(config, "data.captions") && config.data.images.format == ImageFormat::Table;
     "not-image-text": "task is not \"image-text\"",
-        config.task != Task::ImageText;
+        stacks(config) != Stacks::TwoEncoders;
     "convolutional-images": "model.image_encoder is \"convolutional\"",
-        config.task == Task::ImageClassification
-            && config.model.image_encoder == ImageEncoder::Convolutional;
+        is_of_images(config) && config.model.image_encoder == ImageEncoder::Convolutional;
     "not-regression": "task is not \"in-context-regression\"",
-        config.task != Task::InContextRegression;
+        !reads(config, "data.regression");
     "functions-drawn": "functions are drawn, and have an order of their own",
-        config.task == Task::InContextRegression;
+        reads(config, "data.regression");
     "numbers-predicted": "answers are numbers, and no classes",
-        config.task == Task::InContextRegression;
+        reads(config, "data.regression");
     "no-text": "the task has no text",
         !config.task.reads_text();
     "norm-in-any-case": "an encoder of texts has this norm in any case",
-        config.task.reads_text()
-            && (is_labelled(config.task) || config.task == Task::MaskedLanguageModel);
+        config.task.reads_text() && stacks(config) == Stacks::Encoder;
     "bias-in-any-case": "a masked language model has this bias in any case",
-        config.task == Task::MaskedLanguageModel;
+        reads(config, "data.masked");
     "positions-of-patches": "an image has as many positions as patches",
-        config.task == Task::ImageClassification;
+        is_of_images(config);
     "no-images-drawn": "data.images.hold_out is 0 and data.images.fraction 1, so that nothing \
         is drawn",
         config.data.images.hold_out == 0 && config.data.images.fraction == 1.0;
     "no-decoder": "the model has no decoder",
-        is_labelled(config.task) || config.task == Task::MaskedLanguageModel;
+        stacks(config) == Stacks::Encoder;
     "no-encoder": "the model has no encoder",
-        matches!(config.task, Task::LanguageModel | Task::InContextRegression);
+        stacks(config) == Stacks::Decoder;
     "classifier": "a classifier has no projection to the vocabulary",
-        is_labelled(config.task);
+        stacks(config) == Stacks::Encoder && !entry(config.task).pretrains;
     "texts-only-read": "texts are read, and not written, so that nothing projects to the \
         vocabulary",
-        config.task == Task::ImageText;
+        stacks(config) == Stacks::TwoEncoders;
     "no-beam": "the task writes nothing that a beam searches for",
-        !matches!(config.task, Task::Translation | Task::Captions);
+        !entry(config.task).writes;
     "not-translation": "task is not \"translation\"",
-        config.task != Task::Translation;
+        !entry(config.task).translates;
     "one-embedding": "the model has one embedding, so that \"decoder\" is \"all\"",
-        config.task != Task::Translation && config.model.tied == Tied::Decoder;
+        !entry(config.task).translates && config.model.tied == Tied::Decoder;
     "characters": "data.tokenizer.kind is \"char\", which has each character of the training text",
         config.data.tokenizer.kind == TokenizerKind::Char;
     "bytes": "data.tokenizer.kind is \"bytes\", which spell every character",
@@ -137,7 +130,7 @@ conditions! { |config, section|
         has_no_dropout(&config.model);
     "not-guided": "no attention is guided: task is not \"translation\", or \
         training.guided_alignment.weight is 0",
-        config.task != Task::Translation
+        !entry(config.task).translates
             || config.training.guided_alignment.guidance().is_none();
     "noam": "training.schedule.kind is \"noam\", whose rate follows from model.d_model and \
         training.schedule.scale",
@@ -217,15 +210,18 @@ fn attention<'a>(config: &'a RunConfig, section: &str) -> &'a AttentionConfig {
     }
 }
 
-fn is_labelled(task: Task) -> bool {
-    matches!(
-        task,
-        Task::Classification | Task::ImageClassification | Task::Tagging | Task::QuestionAnswering
-    )
+/// Whether a recipe's task reads this section or key, which not all tasks read.
+fn reads(config: &RunConfig, key: &str) -> bool {
+    entry(config.task).reads.contains(&key)
 }
 
-fn is_captioned(task: Task) -> bool {
-    matches!(task, Task::Captions | Task::ImageText)
+fn stacks(config: &RunConfig) -> Stacks {
+    entry(config.task).stacks
+}
+
+/// Whether a recipe's model is an encoder of images and nothing else.
+fn is_of_images(config: &RunConfig) -> bool {
+    config.task.reads_images() && stacks(config) == Stacks::Encoder
 }
 
 fn has_table(config: &RunConfig) -> bool {

@@ -27,7 +27,7 @@ use taper_model::{Architecture, Model, ModelConfig};
 use taper_trainer::{Metric, TrainingConfig};
 
 use crate::checks::computation::AUTO_DTYPE;
-use crate::tasks::with_model;
+use crate::tasks::{entry, with_model};
 
 pub(crate) use did_you_mean::nearest;
 pub use differences::{Difference, differences, every_difference};
@@ -220,10 +220,11 @@ impl RunConfig {
     pub fn validate(&self) -> Result<()> {
         crate::checks::device::check_names(&self.device, &self.dtype)?;
         self.task.validate(&self.data)?;
-        if self.task != Task::Translation {
+        let task = entry(self.task);
+        if !task.translates {
             self.model.require_transformer()?;
         }
-        let one_vocabulary = self.task != Task::Translation || self.data.tokenizer.joint;
+        let one_vocabulary = !task.translates || self.data.tokenizer.joint;
         self.model.validate(one_vocabulary)?;
         self.training.check()?;
         if self.training.checkpoint_activations && self.model.experts.count > 0 {
@@ -240,7 +241,7 @@ impl RunConfig {
     /// Checks that guidance has a head to guide, and links to guide it by.
     fn validate_guidance(&self) -> Result<()> {
         let guided = &self.training.guided_alignment;
-        if guided.guidance().is_none() || self.task != Task::Translation {
+        if guided.guidance().is_none() || !entry(self.task).translates {
             return Ok(());
         }
         if self.model.architecture != Architecture::Transformer {
@@ -289,7 +290,7 @@ impl RunConfig {
                     watched.patience
                 );
             }
-        } else if of_translations && self.task != Task::Translation {
+        } else if of_translations && !entry(self.task).translates {
             bail!(
                 "training.early_stopping.metric = \"{}\" is measured on translations, of which \
                  this task has none: watch \"loss\" or \"perplexity\"",

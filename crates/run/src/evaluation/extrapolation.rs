@@ -4,7 +4,6 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use serde::Serialize;
-use taper_data::Task;
 use taper_model::{AttentionKind, Positions, RotaryScaling};
 use taper_plots::{Axis, Chart, Figure, Series};
 
@@ -12,6 +11,7 @@ use super::{TestSetResult, evaluate};
 use crate::event::RunObserver;
 use crate::folder::RunFolder;
 use crate::loaded_run::LoadSettings;
+use crate::tasks::entry;
 
 /// Measurements of one model by the length of its blocks.
 #[derive(Debug, Clone, Serialize)]
@@ -71,7 +71,7 @@ pub fn extrapolate(
     observer: &mut dyn RunObserver,
 ) -> Result<Vec<Extrapolation>> {
     let config = RunFolder::open(root)?.load_config(&load.overrides)?;
-    if config.task != Task::LanguageModel {
+    if !entry(config.task).generates {
         bail!("{}: it is no language model, of which blocks have a length", root.display());
     }
     if lengths.is_empty() || lengths.contains(&0) {

@@ -8,9 +8,10 @@ use taper_model::{ModelConfig, TranslationModel};
 use taper_trainer::{EarlyStoppingConfig, Metric, ScheduleConfig, ScheduleKind, TrainingConfig};
 
 use super::CorpusFacts;
-use crate::checks::cost::{training_state_bytes, usual_tokens};
+use crate::checks::cost::training_state_bytes;
 use crate::checks::{device, memory};
 use crate::config::{RunConfig, usual_tokenizer};
+use crate::tasks::usual_tokens;
 
 /// Assumed speed of a core in training, in operations a second, to choose a size: about half of the
 /// speed of the fused operations with AVX-512. The cost of a training is measured, not assumed.

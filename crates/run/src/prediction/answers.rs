@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, bail};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use taper_data::{Context, QuestionWindow, QuestionsConfig, Tokenizer, best_windows, windows};
@@ -16,6 +16,9 @@ use crate::finite::require_finite;
 /// Number of questions whose windows are in memory at a time.
 const CHUNK: usize = 256;
 
+/// Content of a line with a question.
+const EXPECTED: &str = "{\"question\": \"…\", \"context\": \"…\"}, and \"id\" where wanted";
+
 /// Question about a text.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -27,6 +30,26 @@ pub struct QuestionInContext {
     /// Id of the question, and of its answer.
     #[serde(default)]
     pub id: Option<String>,
+}
+
+impl QuestionInContext {
+    /// Reads a question from line `number` of a file, which holds a JSON object.
+    ///
+    /// # Errors
+    /// With the line, if it is no question, has an empty text, or spells a special token that
+    /// `tokenizer` refuses.
+    pub(crate) fn from_line(number: usize, line: &str, tokenizer: &Tokenizer) -> Result<Self> {
+        let wrong = || format!("line {number}: expected {EXPECTED}");
+        let question: Self = serde_json::from_str(line).with_context(wrong)?;
+        for (key, text) in [("question", &question.question), ("context", &question.context)] {
+            let place = || format!("line {number}: \"{key}\"");
+            if text.trim().is_empty() {
+                bail!("{} is empty", place());
+            }
+            tokenizer.check_spelled(text).with_context(place)?;
+        }
+        Ok(question)
+    }
 }
 
 /// Answer to a question.

@@ -159,6 +159,11 @@ impl Prediction {
             probabilities,
         }
     }
+
+    /// Label and probability, with a tab between them.
+    pub(crate) fn to_text(&self) -> String {
+        format!("{}\t{:.4}", self.label, self.probability)
+    }
 }
 
 /// Labels PNG and JPEG files, and reports the number done to `done`. They are scaled to the size of

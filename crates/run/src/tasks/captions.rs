@@ -8,16 +8,41 @@ use serde_json::Value;
 use taper_data::{CaptionUse, CaptionedDataset, Dataset, Task, TokenizerPair};
 use taper_model::{Builder, Cost, ImageCaptioner, LayerCost, ModelError};
 
-use super::image_classification::image_shape;
-use super::{Batches, TaskModel, Vocabularies};
+use super::image_classification::{image_inputs, image_shape};
+use super::{
+    Answered, Batches, Items, Predicts, Reads, Stacks, TaskEntry, TaskModel, Vocabularies,
+};
+use crate::LoadedRun;
 use crate::config::RunConfig;
 use crate::evaluation::{CaptionedTestSet, TestSetResult};
 use crate::event::RunObserver;
-use crate::image_text::caption_search;
+use crate::image_text::{caption_search, describe_images};
 use crate::training::in_order;
 
 impl TaskModel for ImageCaptioner {
     const TASK: Task = Task::Captions;
+    const ENTRY: TaskEntry = TaskEntry {
+        stacks: Stacks::EncoderDecoder,
+        translates: false,
+        generates: false,
+        writes: true,
+        pretrains: false,
+        begins_with: &[Task::ImageClassification],
+        reads: &["data.captions", "model.pooling"],
+        predicts: Some(Predicts {
+            does: "describes images",
+            doing: "describing",
+            reads: Reads::Images,
+            takes_prompts: false,
+            draws_attention: false,
+        }),
+        hides_attention: Some(
+            "the run reads images beside text, which cannot be shown word by word",
+        ),
+        not_served: None,
+        uses: "`taper predict` describes images, `taper evaluate` measures it",
+        next: ("taper predict {run} IMAGE…", "describe PNG or JPEG files"),
+    };
     const DECODES: bool = true;
 
     fn cost_of(config: &RunConfig, (_, vocabulary): Vocabularies, device: &Device) -> Cost {
@@ -41,6 +66,23 @@ impl TaskModel for ImageCaptioner {
         config.model.longest_sequence().map(|most| (most, "model.max_positions"))
     }
 
+    fn usual_tokens(config: &RunConfig) -> usize {
+        config.data.captions.max_tokens
+    }
+
+    fn inputs(config: &RunConfig, (_, target): Vocabularies) -> Vec<(&'static str, String)> {
+        image_inputs(&config.data.images, target)
+    }
+
+    fn predict_each(
+        run: &LoadedRun<Self>,
+        items: &Items<'_>,
+        done: &mut dyn FnMut(usize),
+    ) -> Result<Vec<Result<Answered>>> {
+        let captions = describe_images(run, items.images, done)?;
+        Answered::each(captions, |caption| caption.text.clone())
+    }
+
     fn shorter_rows(positions: usize) -> String {
         // Room for `<s>`.
         format!("data.captions.max_tokens = {}", positions.saturating_sub(1))
@@ -54,11 +96,6 @@ impl TaskModel for ImageCaptioner {
             "decoding": search,
             "captions": config.data.captions,
         })
-    }
-
-    fn require_test_set(config: &RunConfig, split: &str) -> Result<()> {
-        Self::TASK.files(&config.data, &config.data.split(split))?;
-        Ok(())
     }
 
     fn round_to_int8(&mut self) -> Result<()> {

@@ -1,18 +1,45 @@
 //! Classification: an encoder, measured by its labels.
 
+use std::path::Path;
+
 use anyhow::Result;
 use candle_core::Device;
 use serde_json::Value;
-use taper_data::{LabelOf, Task, TokenizerPair};
+use taper_data::{LabelOf, Task, TokenizerPair, first_with_tab};
 use taper_model::{Builder, Cost, LayerCost, ModelError, TextClassifier};
 
-use super::{Batches, TaskModel, Vocabularies, labelled};
+use super::{
+    Answered, Batches, Items, Predicts, Reads, Stacks, TaskEntry, TaskModel, Vocabularies, labelled,
+};
+use crate::attention::AttentionMap;
 use crate::config::RunConfig;
 use crate::evaluation::{ClassifiedTestSet, TestSetResult};
 use crate::event::RunObserver;
+use crate::prediction::{Prediction, predict};
+use crate::{LoadedRun, Notice};
 
 impl TaskModel for TextClassifier {
     const TASK: Task = Task::Classification;
+    const ENTRY: TaskEntry = TaskEntry {
+        stacks: Stacks::Encoder,
+        translates: false,
+        generates: false,
+        writes: false,
+        pretrains: false,
+        begins_with: &[Task::MaskedLanguageModel],
+        reads: &["data.labelled", "data.labelled.pairs", "data.fields.text", "model.pooling"],
+        predicts: Some(Predicts {
+            does: "labels texts",
+            doing: "labelling",
+            reads: Reads::Lines("TEXTS"),
+            takes_prompts: false,
+            draws_attention: false,
+        }),
+        hides_attention: None,
+        not_served: None,
+        uses: "`taper predict` labels texts, `taper evaluate` measures it",
+        next: ("taper predict {run}", "type texts, or pipe a file in"),
+    };
 
     fn cost_of(config: &RunConfig, (_, vocabulary): Vocabularies, device: &Device) -> Cost {
         Self::cost_of(&config.model, vocabulary, config.data.labelled.labels.len(), device)
@@ -30,6 +57,31 @@ impl TaskModel for TextClassifier {
         Self::new(&config.model, vocabulary, config.data.labelled.labels.len(), builder)
     }
 
+    fn usual_tokens(config: &RunConfig) -> usize {
+        config.data.labelled.max_tokens
+    }
+
+    fn labels(config: &RunConfig) -> Option<(&[String], &'static str)> {
+        Some((&config.data.labelled.labels, "labels"))
+    }
+
+    fn attention(run: &LoadedRun<Self>, text: &str, _target: Option<&str>) -> Result<AttentionMap> {
+        AttentionMap::of_labelled(run, text)
+    }
+
+    fn notice_on(config: &RunConfig, lines: &[String], path: &Path) -> Option<Notice> {
+        let line = first_with_tab(lines, &config.data.labelled)? as u64 + 1;
+        Some(Notice::TabInText { path: path.to_owned(), line })
+    }
+
+    fn predict_each(
+        run: &LoadedRun<Self>,
+        items: &Items<'_>,
+        done: &mut dyn FnMut(usize),
+    ) -> Result<Vec<Result<Answered>>> {
+        Answered::each(predict(run, items.lines, done)?, Prediction::to_text)
+    }
+
     fn shorter_rows(positions: usize) -> String {
         format!("data.labelled.max_tokens = {positions}")
     }
@@ -37,10 +89,6 @@ impl TaskModel for TextClassifier {
     fn measured_by(config: &RunConfig) -> Value {
         let labelled = &config.data.labelled;
         serde_json::json!({ "max_tokens": labelled.max_tokens, "pairs": labelled.pairs })
-    }
-
-    fn require_test_set(config: &RunConfig, split: &str) -> Result<()> {
-        labelled::require_split(Self::TASK, config, split)
     }
 
     fn batches<'a>(

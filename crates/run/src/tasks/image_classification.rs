@@ -1,5 +1,6 @@
 //! Classification of images: an encoder, measured by its labels.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -8,10 +9,15 @@ use serde_json::Value;
 use taper_data::{Dataset, ImageDataset, ImagesConfig, Task, TokenizerPair};
 use taper_model::{Builder, Cost, ImageClassifier, ImageShape, LayerCost, ModelError};
 
-use super::{Batches, TaskModel, Vocabularies};
+use super::{
+    Answered, Batches, Items, Predicts, Reads, Stacks, TaskEntry, TaskModel, Vocabularies,
+};
+use crate::LoadedRun;
+use crate::attention::draw_attention;
 use crate::config::RunConfig;
 use crate::evaluation::{ClassifiedTestSet, TestSetResult};
 use crate::event::RunObserver;
+use crate::prediction::{Prediction, predict_images};
 use crate::training::in_order;
 
 /// Shape of a recipe's images for a model, which divides their values by 255: another factor goes
@@ -28,8 +34,42 @@ pub(super) fn image_shape(images: &ImagesConfig) -> ImageShape {
     }
 }
 
+/// Sizes of a recipe's images, and of the vocabulary of texts beside them, if there are any.
+pub(super) fn image_inputs(
+    images: &ImagesConfig,
+    vocabulary: usize,
+) -> Vec<(&'static str, String)> {
+    let ImagesConfig { size, channels, patch, .. } = images;
+    let shape =
+        format!("{size} x {size} pixels in {channels} channel(s), patches of {patch} x {patch}");
+    let text = (vocabulary > 0).then(|| ("vocabulary", vocabulary.to_string()));
+    [("images", shape)].into_iter().chain(text).collect()
+}
+
 impl TaskModel for ImageClassifier {
     const TASK: Task = Task::ImageClassification;
+    const ENTRY: TaskEntry = TaskEntry {
+        stacks: Stacks::Encoder,
+        translates: false,
+        generates: false,
+        writes: false,
+        pretrains: false,
+        begins_with: &[],
+        reads: &["model.pooling"],
+        predicts: Some(Predicts {
+            does: "labels images",
+            doing: "labelling",
+            reads: Reads::Images,
+            takes_prompts: false,
+            draws_attention: true,
+        }),
+        hides_attention: Some(
+            "the run looks at images: `taper predict RUN IMAGE --attention FOLDER` draws where",
+        ),
+        not_served: None,
+        uses: "`taper predict` labels images, `taper evaluate` measures it",
+        next: ("taper predict {run} IMAGE…", "label PNG or JPEG files"),
+    };
 
     fn cost_of(config: &RunConfig, _: Vocabularies, device: &Device) -> Cost {
         let images = &config.data.images;
@@ -50,17 +90,36 @@ impl TaskModel for ImageClassifier {
         None
     }
 
+    fn usual_tokens(config: &RunConfig) -> usize {
+        config.data.images.tokens()
+    }
+
+    fn inputs(config: &RunConfig, (_, target): Vocabularies) -> Vec<(&'static str, String)> {
+        image_inputs(&config.data.images, target)
+    }
+
+    fn labels(config: &RunConfig) -> Option<(&[String], &'static str)> {
+        Some((&config.data.images.labels, "labels"))
+    }
+
+    fn predict_each(
+        run: &LoadedRun<Self>,
+        items: &Items<'_>,
+        done: &mut dyn FnMut(usize),
+    ) -> Result<Vec<Result<Answered>>> {
+        Answered::each(predict_images(run, items.images, done)?, Prediction::to_text)
+    }
+
+    fn draw_attention(run: &LoadedRun<Self>, image: &Path, to: &Path) -> Result<()> {
+        draw_attention(run, image, to)
+    }
+
     fn shorter_rows(_positions: usize) -> String {
         "a larger data.images.patch".to_owned()
     }
 
     fn measured_by(config: &RunConfig) -> Value {
         serde_json::json!({ "size": config.data.images.size })
-    }
-
-    fn require_test_set(config: &RunConfig, split: &str) -> Result<()> {
-        Self::TASK.files(&config.data, &config.data.split(split))?;
-        Ok(())
     }
 
     fn batches<'a>(

@@ -7,14 +7,42 @@ use taper_data::{CaptionUse, Task, TokenizerPair};
 use taper_model::{Builder, ContrastiveModel, Cost, LayerCost, ModelError};
 
 use super::captions::captioned;
-use super::image_classification::image_shape;
-use super::{Batches, TaskModel, Vocabularies};
+use super::image_classification::{image_inputs, image_shape};
+use super::{
+    Answered, Batches, Items, Predicts, Reads, Stacks, TaskEntry, TaskModel, Vocabularies,
+};
+use crate::LoadedRun;
 use crate::config::RunConfig;
 use crate::evaluation::{MatchedTestSet, TestSetResult};
 use crate::event::RunObserver;
+use crate::image_text::match_images;
+use crate::prediction::Prediction;
 
 impl TaskModel for ContrastiveModel {
     const TASK: Task = Task::ImageText;
+    const ENTRY: TaskEntry = TaskEntry {
+        stacks: Stacks::TwoEncoders,
+        translates: false,
+        generates: false,
+        writes: false,
+        pretrains: false,
+        begins_with: &[Task::ImageClassification],
+        reads: &["data.captions", "model.pooling"],
+        predicts: Some(Predicts {
+            does: "compares images",
+            doing: "comparing",
+            reads: Reads::Images,
+            takes_prompts: true,
+            draws_attention: false,
+        }),
+        hides_attention: Some(
+            "the run reads images beside text, which cannot be shown word by word",
+        ),
+        not_served: None,
+        uses: "`taper predict --prompt TEXT` tells which text belongs to an image, `taper evaluate` \
+               measures it",
+        next: ("taper predict {run} IMAGE… --prompt TEXT --prompt TEXT", "which fits"),
+    };
 
     fn cost_of(config: &RunConfig, (_, vocabulary): Vocabularies, device: &Device) -> Cost {
         Self::cost_of(&config.model, &image_shape(&config.data.images), vocabulary, device)
@@ -37,6 +65,23 @@ impl TaskModel for ContrastiveModel {
         config.model.longest_sequence().map(|most| (most, "model.max_positions"))
     }
 
+    fn usual_tokens(config: &RunConfig) -> usize {
+        config.data.images.tokens()
+    }
+
+    fn inputs(config: &RunConfig, (_, target): Vocabularies) -> Vec<(&'static str, String)> {
+        image_inputs(&config.data.images, target)
+    }
+
+    fn predict_each(
+        run: &LoadedRun<Self>,
+        items: &Items<'_>,
+        done: &mut dyn FnMut(usize),
+    ) -> Result<Vec<Result<Answered>>> {
+        let matched = match_images(run, items.images, items.prompts, done)?;
+        Answered::each(matched, Prediction::to_text)
+    }
+
     fn shorter_rows(positions: usize) -> String {
         // Room for `<s>` and `</s>`.
         format!("data.captions.max_tokens = {}", positions.saturating_sub(2))
@@ -47,11 +92,6 @@ impl TaskModel for ContrastiveModel {
             "captions": config.data.captions,
             "max_sentences": config.data.batching.max_sentences,
         })
-    }
-
-    fn require_test_set(config: &RunConfig, split: &str) -> Result<()> {
-        Self::TASK.files(&config.data, &config.data.split(split))?;
-        Ok(())
     }
 
     fn batches<'a>(

@@ -3,17 +3,11 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use taper_data::{Dataset, LabelOf, LabelledDataset, Task, TokenizerPair};
+use taper_data::{Dataset, LabelOf, LabelledDataset, TokenizerPair};
 
 use super::Batches;
 use crate::config::RunConfig;
 use crate::training::in_order;
-
-/// Refuses a split whose files are missing.
-pub(super) fn require_split(task: Task, config: &RunConfig, split: &str) -> Result<()> {
-    task.files(&config.data, &config.data.split(split))?;
-    Ok(())
-}
 
 /// The texts of a split.
 pub(super) fn texts(

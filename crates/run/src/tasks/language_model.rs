@@ -6,7 +6,9 @@ use serde_json::Value;
 use taper_data::{Corpus, Task, TextBlocks, TokenizerPair};
 use taper_model::{Builder, Cost, LanguageModel, LayerCost, ModelError};
 
-use super::{Batches, TaskModel, Vocabularies};
+use super::{Batches, Stacks, TaskEntry, TaskModel, Vocabularies};
+use crate::LoadedRun;
+use crate::attention::AttentionMap;
 use crate::config::RunConfig;
 use crate::evaluation::{ReadTestSet, TestSetResult};
 use crate::event::RunObserver;
@@ -14,6 +16,21 @@ use crate::training::packed;
 
 impl TaskModel for LanguageModel {
     const TASK: Task = Task::LanguageModel;
+    const ENTRY: TaskEntry = TaskEntry {
+        stacks: Stacks::Decoder,
+        translates: false,
+        generates: true,
+        writes: false,
+        pretrains: false,
+        begins_with: &[],
+        reads: &["data.text", "data.fields.text"],
+        predicts: None,
+        hides_attention: None,
+        not_served: None,
+        uses: "`taper generate` goes on with text, `taper evaluate` measures it, `taper score \
+               --text` scores texts",
+        next: ("taper generate {run} --prompt TEXT", "go on with a text"),
+    };
     const DECODES: bool = true;
 
     fn cost_of(config: &RunConfig, (_, vocabulary): Vocabularies, device: &Device) -> Cost {
@@ -40,6 +57,14 @@ impl TaskModel for LanguageModel {
         config.model.longest_sequence().map(|most| (most, "model.max_positions"))
     }
 
+    fn usual_tokens(config: &RunConfig) -> usize {
+        config.data.text.block_length
+    }
+
+    fn attention(run: &LoadedRun<Self>, text: &str, _target: Option<&str>) -> Result<AttentionMap> {
+        AttentionMap::of_text(run, text)
+    }
+
     fn shorter_rows(positions: usize) -> String {
         format!("data.text.block_length = {positions}")
     }
@@ -49,12 +74,7 @@ impl TaskModel for LanguageModel {
     }
 
     fn require_test_set(config: &RunConfig, split: &str) -> Result<()> {
-        let data = &config.data;
-        match held_out(config, split) {
-            Some(split) => Task::LanguageModel.files(data, &data.split(split))?,
-            None => Task::LanguageModel.files(data, &data.train)?,
-        };
-        Ok(())
+        require_text(Self::TASK, config, split)
     }
 
     fn round_to_int8(&mut self) -> Result<()> {
@@ -98,6 +118,16 @@ pub(super) fn text_test_sets(config: &RunConfig) -> Vec<String> {
     } else {
         Vec::new()
     }
+}
+
+/// Refuses a split whose files are missing.
+pub(super) fn require_text(task: Task, config: &RunConfig, split: &str) -> Result<()> {
+    let data = &config.data;
+    match held_out(config, split) {
+        Some(split) => task.files(data, &data.split(split))?,
+        None => task.files(data, &data.train)?,
+    };
+    Ok(())
 }
 
 /// Split of this name; `None` for the held-out part of the training text.

@@ -9,8 +9,10 @@ use taper_data::{Dataset, Task, TokenizerPair, masked_split};
 use taper_model::{Builder, Cost, LayerCost, MaskedLanguageModel, ModelError};
 use taper_trainer::evaluate;
 
-use super::language_model::{held_out, text_test_sets};
-use super::{Batches, TaskModel, Vocabularies};
+use super::language_model::{held_out, require_text, text_test_sets};
+use super::{Batches, Stacks, TaskEntry, TaskModel, Vocabularies};
+use crate::LoadedRun;
+use crate::attention::AttentionMap;
 use crate::config::RunConfig;
 use crate::evaluation::{MaskedTestSet, TestSetResult};
 use crate::event::RunObserver;
@@ -18,6 +20,23 @@ use crate::training::in_order;
 
 impl TaskModel for MaskedLanguageModel {
     const TASK: Task = Task::MaskedLanguageModel;
+    const ENTRY: TaskEntry = TaskEntry {
+        stacks: Stacks::Encoder,
+        translates: false,
+        generates: false,
+        writes: false,
+        pretrains: true,
+        begins_with: &[],
+        reads: &["data.text", "data.masked", "data.fields.text"],
+        predicts: None,
+        hides_attention: None,
+        not_served: Some(
+            "a masked language model answers nobody; serve a classifier that begins with it",
+        ),
+        uses: "`taper evaluate` measures it, `taper train CONFIG --from RUN` makes a classifier of \
+               it",
+        next: ("taper train CONFIG --from {run}", "make a classifier of it"),
+    };
 
     fn cost_of(config: &RunConfig, (_, vocabulary): Vocabularies, device: &Device) -> Cost {
         Self::cost_of(&config.model, vocabulary, config.data.masked.next_sentence, device)
@@ -39,6 +58,22 @@ impl TaskModel for MaskedLanguageModel {
         text_test_sets(config)
     }
 
+    fn usual_tokens(config: &RunConfig) -> usize {
+        config.data.text.block_length
+    }
+
+    fn counted_parameters(
+        config: &RunConfig,
+        (_, vocabulary): Vocabularies,
+    ) -> Option<(u64, &'static str)> {
+        let body = Self::body_parameters(&config.model, vocabulary);
+        Some((body, "of the encoder with a pooler"))
+    }
+
+    fn attention(run: &LoadedRun<Self>, text: &str, _target: Option<&str>) -> Result<AttentionMap> {
+        AttentionMap::of_masked(run, text)
+    }
+
     fn shorter_rows(positions: usize) -> String {
         format!("data.text.block_length = {positions}")
     }
@@ -50,12 +85,7 @@ impl TaskModel for MaskedLanguageModel {
     }
 
     fn require_test_set(config: &RunConfig, split: &str) -> Result<()> {
-        let data = &config.data;
-        match held_out(config, split) {
-            Some(split) => Self::TASK.files(data, &data.split(split))?,
-            None => Self::TASK.files(data, &data.train)?,
-        };
-        Ok(())
+        require_text(Self::TASK, config, split)
     }
 
     fn batches<'a>(

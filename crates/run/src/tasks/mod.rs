@@ -1,11 +1,13 @@
-//! Differences between the tasks of runs: the model that is trained, and its measure.
+//! Tasks of runs: everything that one task has and another has not.
 //!
-//! Everything else, from the run folder to the search for a batch that fits, is the same for all.
-//! [`TaskModel`] is the part that a task adds, and [`with_model`] the only place that names every
-//! model.
+//! **Decision.** A task is one implementation of [`TaskModel`]: its model, its measure, and its
+//! [`TaskEntry`], the facts that commands, checks, reports and servers ask for. None of them
+//! matches on a task. [`every_task`] is the one list of all; a task that is added to it is known
+//! everywhere.
 
 mod captions;
 mod classification;
+mod entry;
 mod image_classification;
 mod image_text;
 mod labelled;
@@ -17,13 +19,14 @@ mod regression;
 mod tagging;
 mod translation;
 
+use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use candle_core::Device;
 use serde_json::Value;
-use taper_data::{Corpus, Dataset, Task, TokenizerPair};
-use taper_model::{Batch, Builder, Cost, LayerCost, Model, ModelError};
+use taper_data::{Corpus, Dataset, SpelledSpecial, Task, TokenizerPair};
+use taper_model::{Batch, Builder, Cost, LayerCost, Model, ModelError, TextClassifier};
 use taper_ops::ParameterStore;
 use taper_trainer::{BoxError, Sample, Validate};
 
@@ -34,7 +37,10 @@ use crate::checks::{device, memory};
 use crate::config::RunConfig;
 use crate::evaluation::TestSetResult;
 use crate::event::RunObserver;
-use crate::{parameter_groups, word_vectors};
+use crate::{LoadSettings, LoadedRun, Notice, parameter_groups, word_vectors};
+
+pub use entry::{Answered, Items, Predicts, Reads, Stacks, TaskEntry};
+pub use translation::ParallelText;
 
 /// Sizes of the vocabularies of source and target; for a single text, the same size twice; 0
 /// without text.
@@ -53,6 +59,8 @@ pub type Batches<'a> = Box<dyn Iterator<Item = Result<Batch, BoxError>> + 'a>;
 pub trait TaskModel: Model + Sized + 'static {
     /// Task of the model.
     const TASK: Task;
+    /// Facts about the task.
+    const ENTRY: TaskEntry;
     /// Whether the model writes text, token by token: int8 weights are for this.
     const DECODES: bool = false;
 
@@ -91,6 +99,32 @@ pub trait TaskModel: Model + Sized + 'static {
         config.model.longest_encoded()
     }
 
+    /// Length of a training sequence in tokens, as far as the recipe knows it: its limit.
+    fn usual_tokens(config: &RunConfig) -> usize;
+
+    /// Length at which papers count the arithmetic of a layer.
+    fn counted_tokens(config: &RunConfig) -> usize {
+        Self::usual_tokens(config)
+    }
+
+    /// Parameters that papers count, if these are not all, and their name.
+    fn counted_parameters(
+        _config: &RunConfig,
+        _vocabularies: Vocabularies,
+    ) -> Option<(u64, &'static str)> {
+        None
+    }
+
+    /// Sizes of what the model reads: names with descriptions.
+    fn inputs(_config: &RunConfig, (_, target): Vocabularies) -> Vec<(&'static str, String)> {
+        vec![("vocabulary", target.to_string())]
+    }
+
+    /// Labels that the model predicts, and their name in the plural; `None` if it predicts none.
+    fn labels(_config: &RunConfig) -> Option<(&[String], &'static str)> {
+        None
+    }
+
     /// Setting that limits rows to so many positions, as `key = value`.
     fn shorter_rows(positions: usize) -> String;
 
@@ -103,7 +137,10 @@ pub trait TaskModel: Model + Sized + 'static {
     ///
     /// # Errors
     /// When it is missing or unreadable.
-    fn require_test_set(config: &RunConfig, split: &str) -> Result<()>;
+    fn require_test_set(config: &RunConfig, split: &str) -> Result<()> {
+        Self::TASK.files(&config.data, &config.data.split(split))?;
+        Ok(())
+    }
 
     /// Settings on which results of [`TaskModel::test`] depend: a JSON object.
     fn measured_by(config: &RunConfig) -> Value;
@@ -129,6 +166,45 @@ pub trait TaskModel: Model + Sized + 'static {
         Ok(None)
     }
 
+    /// Attention over the words of a text, and of a target that it is to be translated to.
+    ///
+    /// # Errors
+    /// When the text cannot be read, or attention is hidden, as [`TaskEntry::hides_attention`]
+    /// says.
+    fn attention(
+        _run: &LoadedRun<Self>,
+        _text: &str,
+        _target: Option<&str>,
+    ) -> Result<AttentionMap> {
+        bail!("attention of the task {} is not shown over words", Self::TASK)
+    }
+
+    /// Draws attention on an image to the file `to`.
+    ///
+    /// # Errors
+    /// When it cannot be drawn, or the task draws none.
+    fn draw_attention(_run: &LoadedRun<Self>, _image: &Path, _to: &Path) -> Result<()> {
+        bail!("attention of the task {} is not drawn on images", Self::TASK)
+    }
+
+    /// Notice about lines of the file `path` that the model may read otherwise than intended.
+    fn notice_on(_config: &RunConfig, _lines: &[String], _path: &Path) -> Option<Notice> {
+        None
+    }
+
+    /// Predictions for items, if the task [predicts](TaskEntry::predicts) any; a bad item has an
+    /// error in its place. The number done is reported to `done`.
+    ///
+    /// # Errors
+    /// When the model fails, or predicts nothing.
+    fn predict_each(
+        _run: &LoadedRun<Self>,
+        _items: &Items<'_>,
+        _done: &mut dyn FnMut(usize),
+    ) -> Result<Vec<Result<Answered>>> {
+        bail!("a model of the task {} predicts nothing for a text or an image", Self::TASK)
+    }
+
     /// Batches of a split, in order, on which its loss is measured.
     ///
     /// # Errors
@@ -152,55 +228,92 @@ pub trait TaskModel: Model + Sized + 'static {
     ) -> Result<TestSetResult>;
 }
 
-/// Evaluates `$body`, in which `$model` is the type of the model of a task.
-macro_rules! with_model {
-    ($task:expr, $model:ident => $body:expr) => {
-        match $task {
-            taper_data::Task::Translation => {
-                type $model = taper_model::TranslationModel;
-                $body
-            }
-            taper_data::Task::LanguageModel => {
-                type $model = taper_model::LanguageModel;
-                $body
-            }
-            taper_data::Task::MaskedLanguageModel => {
-                type $model = taper_model::MaskedLanguageModel;
-                $body
-            }
-            taper_data::Task::Classification => {
-                type $model = taper_model::TextClassifier;
-                $body
-            }
-            taper_data::Task::Tagging => {
-                type $model = taper_model::TokenTagger;
-                $body
-            }
-            taper_data::Task::QuestionAnswering => {
-                type $model = taper_model::SpanExtractor;
-                $body
-            }
-            taper_data::Task::ImageClassification => {
-                type $model = taper_model::ImageClassifier;
-                $body
-            }
-            taper_data::Task::Captions => {
-                type $model = taper_model::ImageCaptioner;
-                $body
-            }
-            taper_data::Task::ImageText => {
-                type $model = taper_model::ContrastiveModel;
-                $body
-            }
-            taper_data::Task::InContextRegression => {
-                type $model = taper_model::InContextRegressor;
-                $body
-            }
+/// Every task with its model: the list to which a new task adds a line.
+macro_rules! every_task {
+    ([$($then:tt)+] $($arguments:tt)*) => {
+        $($then)+! { $($arguments)*
+            Translation: TranslationModel,
+            LanguageModel: LanguageModel,
+            MaskedLanguageModel: MaskedLanguageModel,
+            Classification: TextClassifier,
+            Tagging: TokenTagger,
+            QuestionAnswering: SpanExtractor,
+            ImageClassification: ImageClassifier,
+            Captions: ImageCaptioner,
+            ImageText: ContrastiveModel,
+            InContextRegression: InContextRegressor,
         }
     };
 }
-pub use translation::ParallelText;
-pub(crate) use with_model;
+
+macro_rules! match_task {
+    ($task:expr, $model:ident => $body:expr; $($name:ident: $type:ident,)+) => {
+        match $task {
+            $(taper_data::Task::$name => {
+                type $model = taper_model::$type;
+                $body
+            })+
+        }
+    };
+}
+
+/// Evaluates `$body`, in which `$model` is the type of the model of a task.
+macro_rules! with_model {
+    ($task:expr, $model:ident => $body:expr) => {
+        $crate::tasks::every_task!([$crate::tasks::match_task] $task, $model => $body;)
+    };
+}
+
+macro_rules! list_entries {
+    ($($name:ident: $type:ident,)+) => {
+        &[$((Task::$name, &<taper_model::$type as TaskModel>::ENTRY)),+]
+    };
+}
+
+/// Every task with its facts.
+pub const ENTRIES: &[(Task, &TaskEntry)] = every_task!([list_entries]);
+
+pub(crate) use {every_task, match_task, with_model};
+
+/// Facts about a task.
+#[must_use]
+pub fn entry(task: Task) -> &'static TaskEntry {
+    with_model!(task, M => &<M as TaskModel>::ENTRY)
+}
+
+/// Length of a training sequence in tokens, as far as the recipe knows: its limit, or a usual
+/// number for sentences.
+#[must_use]
+pub fn usual_tokens(config: &RunConfig) -> usize {
+    with_model!(config.task, M => <M as TaskModel>::usual_tokens(config))
+}
+
+/// Length at which papers count the arithmetic of a layer of a recipe's model.
+#[must_use]
+pub fn counted_tokens(config: &RunConfig) -> usize {
+    with_model!(config.task, M => <M as TaskModel>::counted_tokens(config))
+}
+
+/// Parameters that papers count, if these are not all, and their name.
+#[must_use]
+pub fn counted_parameters(
+    config: &RunConfig,
+    vocabularies: Vocabularies,
+) -> Option<(u64, &'static str)> {
+    with_model!(config.task, M => <M as TaskModel>::counted_parameters(config, vocabularies))
+}
+
+/// Sizes of what a recipe's model reads: names with descriptions.
+#[must_use]
+pub fn inputs(config: &RunConfig, vocabularies: Vocabularies) -> Vec<(&'static str, String)> {
+    with_model!(config.task, M => <M as TaskModel>::inputs(config, vocabularies))
+}
+
+/// Labels that a recipe's model predicts, and their name in the plural; `None` if it predicts none.
+#[must_use]
+pub fn labels(config: &RunConfig) -> Option<(&[String], &'static str)> {
+    with_model!(config.task, M => <M as TaskModel>::labels(config))
+}
 
 /// Cost of a model of `config` on `device`, known before memory is taken for it.
 #[must_use]
@@ -266,32 +379,96 @@ pub fn require_decoding(task: Task) -> Result<()> {
 /// # Errors
 /// With the command for its task.
 pub fn require_task(config: &RunConfig, wanted: Task) -> Result<()> {
-    if config.task == wanted {
-        return Ok(());
+    if config.task == wanted { Ok(()) } else { Err(another_task(config, wanted)) }
+}
+
+fn another_task(config: &RunConfig, wanted: Task) -> Error {
+    let (task, instead) = (config.task, entry(config.task).uses);
+    anyhow!("the run's task is {task}, and this command is for {wanted}: {instead}")
+}
+
+/// Properties of the predictions of a run.
+///
+/// # Errors
+/// With the command for its task, if its models predict nothing for a single text or image.
+pub fn require_predictions(config: &RunConfig) -> Result<&'static Predicts> {
+    if let Some(predicts) = &entry(config.task).predicts {
+        return Ok(predicts);
     }
-    let instead = match config.task {
-        Task::Translation => "`taper translate` translates with it, `taper score` scores pairs",
-        Task::LanguageModel => {
-            "`taper generate` goes on with text, `taper evaluate` measures it, `taper score \
-             --text` scores texts"
-        }
-        Task::MaskedLanguageModel => {
-            "`taper evaluate` measures it, `taper train CONFIG --from RUN` makes a classifier of it"
-        }
-        Task::Classification => "`taper predict` labels texts, `taper evaluate` measures it",
-        Task::Tagging => "`taper predict` tags the words of texts, `taper evaluate` measures it",
-        Task::QuestionAnswering => {
-            "`taper predict` answers questions about texts, `taper evaluate` measures it"
-        }
-        Task::ImageClassification => "`taper predict` labels images, `taper evaluate` measures it",
-        Task::Captions => "`taper predict` describes images, `taper evaluate` measures it",
-        Task::ImageText => {
-            "`taper predict --prompt TEXT` tells which text belongs to an image, `taper evaluate` \
-             measures it"
-        }
-        Task::InContextRegression => {
-            "`taper evaluate` measures it beside ridge regression, `taper report` draws that"
-        }
-    };
-    bail!("the run's task is {}, and this command is for {wanted}: {instead}", config.task)
+    Err(another_task(config, TextClassifier::TASK))
+}
+
+/// Tasks whose predictions have a property.
+pub fn tasks_that(has: impl Fn(&Predicts) -> bool) -> String {
+    let tasks = ENTRIES.iter().filter(|(_, entry)| entry.predicts.as_ref().is_some_and(&has));
+    tasks.map(|(task, _)| task.to_string()).collect::<Vec<_>>().join(" or ")
+}
+
+/// Loaded run of any task, for predictions.
+pub trait AnyRun {
+    /// Configuration of the run.
+    fn config(&self) -> &RunConfig;
+
+    /// Tokenizers of the run.
+    fn tokenizers(&self) -> &TokenizerPair;
+
+    /// Takes special tokens that a text spells as `rule` says from now on.
+    fn spell(&mut self, rule: SpelledSpecial);
+
+    /// See [`TaskModel::notice_on`].
+    fn notice_on(&self, lines: &[String], path: &Path) -> Option<Notice>;
+
+    /// See [`TaskModel::predict_each`].
+    ///
+    /// # Errors
+    /// When the model fails.
+    fn predict_each(
+        &self,
+        items: &Items<'_>,
+        done: &mut dyn FnMut(usize),
+    ) -> Result<Vec<Result<Answered>>>;
+
+    /// See [`TaskModel::draw_attention`].
+    ///
+    /// # Errors
+    /// When it cannot be drawn.
+    fn draw_attention(&self, image: &Path, to: &Path) -> Result<()>;
+}
+
+impl<M: TaskModel> AnyRun for LoadedRun<M> {
+    fn config(&self) -> &RunConfig {
+        &self.config
+    }
+
+    fn tokenizers(&self) -> &TokenizerPair {
+        &self.tokenizers
+    }
+
+    fn spell(&mut self, rule: SpelledSpecial) {
+        self.tokenizers = self.tokenizers.with_spelled(rule);
+    }
+
+    fn notice_on(&self, lines: &[String], path: &Path) -> Option<Notice> {
+        M::notice_on(&self.config, lines, path)
+    }
+
+    fn predict_each(
+        &self,
+        items: &Items<'_>,
+        done: &mut dyn FnMut(usize),
+    ) -> Result<Vec<Result<Answered>>> {
+        M::predict_each(self, items, done)
+    }
+
+    fn draw_attention(&self, image: &Path, to: &Path) -> Result<()> {
+        M::draw_attention(self, image, to)
+    }
+}
+
+/// Loads the run at `root`, whatever its task.
+///
+/// # Errors
+/// See [`LoadedRun::open`].
+pub fn open(task: Task, root: &Path, settings: &LoadSettings) -> Result<Box<dyn AnyRun>> {
+    with_model!(task, M => Ok(Box::new(LoadedRun::<M>::open(root, settings)?)))
 }

@@ -6,13 +6,39 @@ use serde_json::Value;
 use taper_data::{LabelOf, Task, TokenizerPair};
 use taper_model::{Builder, Cost, LayerCost, ModelError, SpanExtractor};
 
-use super::{Batches, TaskModel, Vocabularies, labelled};
+use super::{
+    Answered, Batches, Items, Predicts, Reads, Stacks, TaskEntry, TaskModel, Vocabularies, labelled,
+};
 use crate::config::RunConfig;
 use crate::evaluation::{AnsweredTestSet, TestSetResult};
 use crate::event::RunObserver;
+use crate::prediction::{QuestionInContext, predict_answers};
+use crate::{LoadedRun, answer_each};
 
 impl TaskModel for SpanExtractor {
     const TASK: Task = Task::QuestionAnswering;
+    const ENTRY: TaskEntry = TaskEntry {
+        stacks: Stacks::Encoder,
+        translates: false,
+        generates: false,
+        writes: false,
+        pretrains: false,
+        begins_with: &[Task::MaskedLanguageModel],
+        reads: &["data.questions"],
+        predicts: Some(Predicts {
+            does: "answers questions",
+            doing: "answering",
+            reads: Reads::Lines("QUESTIONS"),
+            takes_prompts: false,
+            draws_attention: false,
+        }),
+        hides_attention: Some(
+            "the run answers questions: attention is shown of classifiers and others",
+        ),
+        not_served: None,
+        uses: "`taper predict` answers questions about texts, `taper evaluate` measures it",
+        next: ("taper predict {run}", "answer questions about texts, in JSON lines"),
+    };
 
     fn cost_of(config: &RunConfig, (_, vocabulary): Vocabularies, device: &Device) -> Cost {
         Self::cost_of(&config.model, vocabulary, device)
@@ -30,16 +56,31 @@ impl TaskModel for SpanExtractor {
         Self::new(&config.model, vocabulary, builder)
     }
 
+    fn usual_tokens(config: &RunConfig) -> usize {
+        config.data.questions.max_tokens
+    }
+
+    fn predict_each(
+        run: &LoadedRun<Self>,
+        items: &Items<'_>,
+        done: &mut dyn FnMut(usize),
+    ) -> Result<Vec<Result<Answered>>> {
+        let tokenizer = run.tokenizers.target();
+        let question = |(index, line): (usize, &String)| {
+            QuestionInContext::from_line(index + 1, line, tokenizer)
+        };
+        let answers = answer_each(items.lines.iter().enumerate().map(question), |questions| {
+            predict_answers(run, &questions, done)
+        })?;
+        Answered::each(answers, |one| format!("{}\t{:.4}", one.answer, one.probability))
+    }
+
     fn shorter_rows(positions: usize) -> String {
         format!("data.questions.max_tokens = {positions}")
     }
 
     fn measured_by(config: &RunConfig) -> Value {
         serde_json::json!({ "questions": config.data.questions })
-    }
-
-    fn require_test_set(config: &RunConfig, split: &str) -> Result<()> {
-        labelled::require_split(Self::TASK, config, split)
     }
 
     fn batches<'a>(

@@ -1,18 +1,42 @@
 //! Tagging: an encoder, measured by the entities of its tags.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use candle_core::Device;
 use serde_json::Value;
 use taper_data::{LabelOf, Task, TokenizerPair};
 use taper_model::{Builder, Cost, LayerCost, ModelError, TokenTagger};
 
-use super::{Batches, TaskModel, Vocabularies, labelled};
+use super::{
+    Answered, Batches, Items, Predicts, Reads, Stacks, TaskEntry, TaskModel, Vocabularies, labelled,
+};
 use crate::config::RunConfig;
 use crate::evaluation::{TaggedTestSet, TestSetResult};
 use crate::event::RunObserver;
+use crate::prediction::predict_tags;
+use crate::{LoadedRun, answer_each};
 
 impl TaskModel for TokenTagger {
     const TASK: Task = Task::Tagging;
+    const ENTRY: TaskEntry = TaskEntry {
+        stacks: Stacks::Encoder,
+        translates: false,
+        generates: false,
+        writes: false,
+        pretrains: false,
+        begins_with: &[Task::MaskedLanguageModel],
+        reads: &["data.labelled"],
+        predicts: Some(Predicts {
+            does: "tags texts",
+            doing: "tagging",
+            reads: Reads::Lines("TEXTS"),
+            takes_prompts: false,
+            draws_attention: false,
+        }),
+        hides_attention: Some("the run tags words: attention is shown of classifiers and others"),
+        not_served: None,
+        uses: "`taper predict` tags the words of texts, `taper evaluate` measures it",
+        next: ("taper predict {run}", "tag the words of texts"),
+    };
 
     fn cost_of(config: &RunConfig, (_, vocabulary): Vocabularies, device: &Device) -> Cost {
         Self::cost_of(&config.model, vocabulary, config.data.labelled.labels.len(), device)
@@ -30,16 +54,39 @@ impl TaskModel for TokenTagger {
         Self::new(&config.model, vocabulary, config.data.labelled.labels.len(), builder)
     }
 
+    fn usual_tokens(config: &RunConfig) -> usize {
+        config.data.labelled.max_tokens
+    }
+
+    fn labels(config: &RunConfig) -> Option<(&[String], &'static str)> {
+        Some((&config.data.labelled.labels, "tags"))
+    }
+
+    fn predict_each(
+        run: &LoadedRun<Self>,
+        items: &Items<'_>,
+        done: &mut dyn FnMut(usize),
+    ) -> Result<Vec<Result<Answered>>> {
+        let tokenizer = run.tokenizers.target();
+        let fit = |(index, text): (usize, &String)| {
+            tokenizer.check_spelled(text).with_context(|| format!("line {}", index + 1))?;
+            Ok(text.clone())
+        };
+        let tagged = answer_each(items.lines.iter().enumerate().map(fit), |texts| {
+            predict_tags(run, &texts, done)
+        })?;
+        Answered::each(tagged, |text| {
+            let line = |(word, tag): (&String, &String)| format!("{word}\t{tag}\n");
+            text.words.iter().zip(&text.tags).map(line).collect()
+        })
+    }
+
     fn shorter_rows(positions: usize) -> String {
         format!("data.labelled.max_tokens = {positions}")
     }
 
     fn measured_by(config: &RunConfig) -> Value {
         serde_json::json!({ "max_tokens": config.data.labelled.max_tokens })
-    }
-
-    fn require_test_set(config: &RunConfig, split: &str) -> Result<()> {
-        labelled::require_split(Self::TASK, config, split)
     }
 
     fn batches<'a>(

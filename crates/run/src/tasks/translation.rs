@@ -13,7 +13,8 @@ use taper_decoding::{DecodingConfig, SamplingConfig};
 use taper_model::{Batch, Builder, Cost, LayerCost, ModelError, Sequences, TranslationModel};
 use taper_trainer::{BoxError, Sample, Validate, evaluate};
 
-use super::{Batches, TaskModel, Vocabularies};
+use super::{Batches, Stacks, TaskEntry, TaskModel, Vocabularies};
+use crate::LoadedRun;
 use crate::attention::AttentionMap;
 use crate::config::{EvaluationConfig, RunConfig};
 use crate::evaluation::{TestSetResult, TextScores, TranslatedTestSet};
@@ -26,6 +27,20 @@ const MEASURED_TOGETHER: usize = 64;
 
 impl TaskModel for TranslationModel {
     const TASK: Task = Task::Translation;
+    const ENTRY: TaskEntry = TaskEntry {
+        stacks: Stacks::EncoderDecoder,
+        translates: true,
+        generates: false,
+        writes: true,
+        pretrains: false,
+        begins_with: &[],
+        reads: &[],
+        predicts: None,
+        hides_attention: None,
+        not_served: None,
+        uses: "`taper translate` translates with it, `taper score` scores pairs",
+        next: ("taper translate {run}", "type sentences, or pipe a file in"),
+    };
     const DECODES: bool = true;
 
     fn cost_of(config: &RunConfig, (source, target): Vocabularies, device: &Device) -> Cost {
@@ -50,6 +65,23 @@ impl TaskModel for TranslationModel {
         tokenizers: &TokenizerPair,
     ) -> Result<Box<dyn Validate<Self>>> {
         Ok(Box::new(Validation::new(config, dataset, tokenizers)?))
+    }
+
+    /// Usual number for sentences.
+    fn usual_tokens(_config: &RunConfig) -> usize {
+        32
+    }
+
+    fn counted_tokens(_config: &RunConfig) -> usize {
+        512
+    }
+
+    fn inputs(_: &RunConfig, (source, target): Vocabularies) -> Vec<(&'static str, String)> {
+        vec![("vocabulary", format!("{source} source, {target} target"))]
+    }
+
+    fn attention(run: &LoadedRun<Self>, text: &str, target: Option<&str>) -> Result<AttentionMap> {
+        AttentionMap::of_translation(run, text, target)
     }
 
     fn shorter_rows(positions: usize) -> String {

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use taper_data::{Task, Tokenizer, TokenizerPair};
+use taper_data::{Tokenizer, TokenizerPair};
 use taper_model::ModelConfig;
 use taper_trainer::{Identity, SharedRows, Taking, Trainer, read_state, warm_start};
 
@@ -23,7 +23,7 @@ use crate::config::{
 use crate::event::{RunEvent, RunObserver};
 use crate::folder::RunFolder;
 use crate::parameter_groups::Selection;
-use crate::tasks::{TaskModel, build_model};
+use crate::tasks::{TaskModel, build_model, entry};
 
 /// Reads the `[model]` of the run or checkpoint at `path`, for a new run that begins with its
 /// weights.
@@ -90,7 +90,7 @@ impl ParentRun {
         let selection = Selection::of(&settings.only);
         if trained.task != config.task
             && selection.is_all()
-            && !is_made_of(config.task, trained.task)
+            && !entry(config.task).begins_with.contains(&trained.task)
         {
             bail!(
                 "its task is {}, and this recipe's is {}: name what to take of it with --only, for \
@@ -152,7 +152,7 @@ impl ParentRun {
     ) -> Result<()> {
         let takes_part = trained.task != own.task || !settings.only.is_empty();
         // The label of a whole text is not a part of a model of its tokens.
-        let has_no_pooling = trained.task == Task::MaskedLanguageModel && own.task != trained.task;
+        let has_no_pooling = entry(trained.task).pretrains && own.task != trained.task;
         let shapes = |one: &Difference| {
             let is_beside = has_no_pooling && one.key == "model.pooling"
                 || takes_part && one.has(Weights::OtherPart)
@@ -232,16 +232,6 @@ impl ParentRun {
         trainer.save_beginning(parent)?;
         Origin::of(folder, config, folder.checkpoint(Some("last"))?)
     }
-}
-
-/// Whether a model of task `task` begins with all that a model of task `of` has learnt about their
-/// common work.
-fn is_made_of(task: Task, of: Task) -> bool {
-    matches!(
-        (of, task),
-        (Task::MaskedLanguageModel, Task::Classification | Task::Tagging | Task::QuestionAnswering)
-            | (Task::ImageClassification, Task::Captions | Task::ImageText)
-    )
 }
 
 /// Whether a parameter has a row for each token.

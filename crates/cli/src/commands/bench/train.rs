@@ -6,7 +6,6 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use candle_core::DType;
 use safetensors::SafeTensors;
-use taper_data::Task;
 use taper_model::{Batch, Builder, Model, ModelConfig, Sequences, TranslationModel};
 use taper_ops::profile::{self, Prediction, Profile};
 use taper_ops::{Kernel, Products};
@@ -19,7 +18,7 @@ use taper_run::checks::cost::bytes;
 use taper_run::checks::device;
 use taper_run::checks::memory;
 use taper_run::config::RunConfig;
-use taper_run::tasks::require_task;
+use taper_run::tasks::{TaskModel, require_task};
 use taper_run::training::TimedUpdates;
 
 /// The learning rate, constant.
@@ -202,7 +201,7 @@ fn shape(arguments: &BenchTrain) -> Result<ModelConfig> {
     let (shape, rate) = match &arguments.recipe {
         Some(recipe) => {
             let config = RunConfig::load(recipe, &[])?;
-            require_task(&config, Task::Translation)?;
+            require_task(&config, TranslationModel::TASK)?;
             (config.model, None)
         }
         None => {

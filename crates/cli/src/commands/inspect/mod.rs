@@ -7,10 +7,9 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use candle_core::Device;
 use serde::Serialize;
-use taper_data::{ImagesConfig, RegressionConfig, Task, TokenizerKind};
+use taper_data::TokenizerKind;
 use taper_model::{
-    Architecture, AttentionKind, ImageEncoder, MaskedLanguageModel, ModelConfig, RecurrentConfig,
-    UnprojectedAttention,
+    Architecture, AttentionKind, ImageEncoder, ModelConfig, RecurrentConfig, UnprojectedAttention,
 };
 use taper_ops::ParameterStore;
 use taper_trainer::Parent;
@@ -19,12 +18,15 @@ use crate::arguments::Inspect;
 use crate::text::print_line;
 use taper_run::RunFolder;
 use taper_run::checks::computation::describe_operations;
-use taper_run::checks::cost::{Cost, bytes, grouped, scaled, usual_tokens};
+use taper_run::checks::cost::{Cost, bytes, grouped, scaled};
 use taper_run::checks::device;
 use taper_run::config::{RunConfig, trained_with};
 use taper_run::require_unedited;
 use taper_run::shapes::published_shapes;
-use taper_run::tasks::{Vocabularies, layer_cost, outline, vocabularies};
+use taper_run::tasks::{
+    Stacks, TaskEntry, Vocabularies, counted_parameters, counted_tokens, entry, inputs, layer_cost,
+    outline, usual_tokens, vocabularies,
+};
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Inspect) -> Result<()> {
@@ -152,17 +154,10 @@ struct Layer {
 impl Layer {
     /// One for each group of layers that are alike.
     fn each(config: &RunConfig, tokens: Option<usize>) -> Result<Vec<Self>> {
-        let (causal, shape) = (Self::is_causal(config), &config.model);
+        let (causal, shape) = (entry(config.task).stacks.answers_by_decoder(), &config.model);
         let layers = if causal { shape.decoder_layers } else { shape.encoder_layers };
         let groups = shape.groups(causal, layers);
         groups.into_iter().map(|group| Self::of(config, group, tokens)).collect()
-    }
-
-    fn is_causal(config: &RunConfig) -> bool {
-        matches!(
-            config.task,
-            Task::Translation | Task::LanguageModel | Task::Captions | Task::InContextRegression
-        )
     }
 
     fn of(
@@ -170,13 +165,9 @@ impl Layer {
         (layer, count): (usize, usize),
         tokens: Option<usize>,
     ) -> Result<Self> {
-        let usual = match config.task {
-            // What papers count.
-            Task::Translation => 512,
-            _ => usual_tokens(config),
-        };
-        let (tokens, cost) = (tokens.unwrap_or(usual), layer_cost(config, layer));
-        let (causal, shape) = (Self::is_causal(config), &config.model);
+        let tokens = tokens.unwrap_or_else(|| counted_tokens(config));
+        let cost = layer_cost(config, layer);
+        let (causal, shape) = (entry(config.task).stacks.answers_by_decoder(), &config.model);
         let attention = (shape.architecture == Architecture::Transformer)
             .then(|| shape.attention(causal).kind_of(layer));
         let unprojected = match attention {
@@ -212,14 +203,13 @@ impl Layer {
     }
 }
 
-/// Trained scalars; of a masked language model also without its heads, as papers count them.
-fn parameters_line(config: &RunConfig, vocabulary: usize, parameters: u64) -> String {
+/// Trained scalars, and those that papers count.
+fn parameters_line(config: &RunConfig, vocabularies: Vocabularies, parameters: u64) -> String {
     let all = grouped(parameters);
-    if config.task != Task::MaskedLanguageModel {
-        return format!("parameters   {all}");
+    match counted_parameters(config, vocabularies) {
+        Some((counted, name)) => format!("parameters   {all}; {} {name}", grouped(counted)),
+        None => format!("parameters   {all}"),
     }
-    let body = MaskedLanguageModel::body_parameters(&config.model, vocabulary);
-    format!("parameters   {all}; {} of the encoder with a pooler", grouped(body))
 }
 
 /// Heads in words; only the count if all else about them follows from it.
@@ -239,76 +229,54 @@ fn heads(model: &ModelConfig) -> String {
 /// What the model is and costs, as its task has it.
 fn summary(
     config: &RunConfig,
-    (source, target): Vocabularies,
+    vocabularies: Vocabularies,
     cost: &Cost,
     groups: &[Layer],
 ) -> Vec<String> {
     let shape = &config.model;
-    let translates = config.task == Task::Translation;
-    let layers = match config.task {
-        Task::Translation | Task::Captions => {
+    let TaskEntry { translates, stacks, .. } = *entry(config.task);
+    let layers = match stacks {
+        Stacks::EncoderDecoder => {
             format!("{} encoder, {} decoder", shape.encoder_layers, shape.decoder_layers)
         }
-        Task::ImageText => {
+        Stacks::TwoEncoders => {
             format!("{} of images, {} of text", shape.encoder_layers, shape.decoder_layers)
         }
-        Task::LanguageModel | Task::InContextRegression => shape.decoder_layers.to_string(),
-        Task::MaskedLanguageModel
-        | Task::Classification
-        | Task::Tagging
-        | Task::QuestionAnswering
-        | Task::ImageClassification => shape.encoder_layers.to_string(),
+        Stacks::Decoder => shape.decoder_layers.to_string(),
+        Stacks::Encoder => shape.encoder_layers.to_string(),
     };
+    let is_one_encoder = stacks == Stacks::Encoder && config.task.reads_images();
     let (forward, training) =
         (scaled(cost.decoder_flops_per_token), scaled(cost.training_flops_per_token_pair));
-    let mut lines = vec![
-        match shape.image_encoder {
-            ImageEncoder::Convolutional if config.task == Task::ImageClassification => {
-                format!("layers       {layers} convolutions; first width {}", shape.d_model)
-            }
-            _ if shape.architecture == Architecture::Recurrent => {
-                let RecurrentConfig { cell, width, attention, bidirectional } = &shape.recurrent;
-                let ways = if *bidirectional { "both directions" } else { "one direction" };
-                format!(
-                    "layers       {layers}; {} of width {width}, {ways}, {} attention, embeddings \
+    let mut lines = vec![match shape.image_encoder {
+        ImageEncoder::Convolutional if is_one_encoder => {
+            format!("layers       {layers} convolutions; first width {}", shape.d_model)
+        }
+        _ if shape.architecture == Architecture::Recurrent => {
+            let RecurrentConfig { cell, width, attention, bidirectional } = &shape.recurrent;
+            let ways = if *bidirectional { "both directions" } else { "one direction" };
+            format!(
+                "layers       {layers}; {} of width {width}, {ways}, {} attention, embeddings \
                      of {}",
-                    cell.name(),
-                    attention.name(),
-                    shape.d_model
-                )
-            }
-            _ if shape.architecture == Architecture::Convolutional => format!(
-                "layers       {layers} gated convolutions; width {}, {} tokens each",
-                shape.d_model, shape.convolutional.kernel
-            ),
-            _ => format!(
-                "layers       {layers}; width {}, feed-forward {}, {}",
-                shape.d_model,
-                shape.d_ff,
-                heads(shape)
-            ),
-        },
-        match config.task {
-            Task::Translation => format!("vocabulary   {source} source, {target} target"),
-            Task::InContextRegression => {
-                let RegressionConfig { dimensions, points, .. } = config.data.regression;
-                format!("functions    of {dimensions} dimensions, by {points} points")
-            }
-            task if task.reads_images() => {
-                let ImagesConfig { size, channels, patch, .. } = config.data.images;
-                let vocabulary = match target {
-                    0 => String::new(),
-                    _ => format!("\nvocabulary   {target}"),
-                };
-                format!(
-                    "images       {size} x {size} pixels in {channels} channel(s), patches of \
-                     {patch} x {patch}{vocabulary}"
-                )
-            }
-            _ => format!("vocabulary   {target}"),
-        },
-        parameters_line(config, target, cost.parameters),
-    ];
+                cell.name(),
+                attention.name(),
+                shape.d_model
+            )
+        }
+        _ if shape.architecture == Architecture::Convolutional => format!(
+            "layers       {layers} gated convolutions; width {}, {} tokens each",
+            shape.d_model, shape.convolutional.kernel
+        ),
+        _ => format!(
+            "layers       {layers}; width {}, feed-forward {}, {}",
+            shape.d_model,
+            shape.d_ff,
+            heads(shape)
+        ),
+    }];
+    let inputs = inputs(config, vocabularies);
+    lines.extend(inputs.into_iter().map(|(name, size)| format!("{name:<12} {size}")));
+    lines.push(parameters_line(config, vocabularies, cost.parameters));
     for layer in groups {
         let experts = match layer.experts {
             0 => String::new(),

@@ -1,8 +1,8 @@
 //! `taper import` and `taper export`: models of the library Transformers.
 
 use anyhow::Result;
-use taper_data::Task;
 use taper_run::checks::cost::grouped;
+use taper_run::tasks::{Predicts, Reads, entry, labels};
 use taper_run::{RunEvent, RunFolder, folders};
 
 use crate::arguments::{Export, Import};
@@ -18,49 +18,32 @@ pub(crate) fn import(arguments: &Import) -> Result<()> {
         Ok(())
     };
     let imported = folders::import(&arguments.folder, &folder, &mut observer)?;
-    let model = &imported.config.model;
-    let (run, name) = (arguments.run.display(), quoted(&arguments.run));
-    let size = format!("{run}: {} parameters", grouped(imported.parameters));
-    let tokens = format!(
-        "{} tokens, {} positions",
-        grouped(imported.vocabulary as u64),
-        model.max_positions
-    );
-    print_line(&match imported.config.task {
-        Task::ImageClassification => {
-            let images = &imported.config.data.images;
-            format!(
-                "{size} in {} layers, {} labels, images of {} x {} pixels; next: taper predict \
-                 {name} IMAGE…",
-                model.encoder_layers,
-                images.labels.len(),
-                images.size,
-                images.size,
-            )
-        }
-        Task::MaskedLanguageModel => format!(
-            "{size} in {} layers, {tokens}; next: taper train CONFIG --from {name}",
-            model.encoder_layers
-        ),
-        Task::Classification => format!(
-            "{size} in {} layers, {tokens}, {} labels; next: taper predict {name} < TEXTS",
-            model.encoder_layers,
-            imported.config.data.labelled.labels.len()
-        ),
-        Task::Tagging => format!(
-            "{size} in {} layers, {tokens}, {} tags; next: taper predict {name} < TEXTS",
-            model.encoder_layers,
-            imported.config.data.labelled.labels.len()
-        ),
-        Task::QuestionAnswering => format!(
-            "{size} in {} layers, {tokens}; next: taper predict {name} < QUESTIONS",
-            model.encoder_layers
-        ),
-        _ => format!(
-            "{size} in {} layers, {tokens}; next: taper generate {name} --prompt TEXT",
-            model.decoder_layers
-        ),
-    })
+    let config = &imported.config;
+    let (model, task) = (&config.model, entry(config.task));
+    let layers = match task.stacks.answers_by_decoder() {
+        true => model.decoder_layers,
+        false => model.encoder_layers,
+    };
+    let mut parts = vec![format!(
+        "{}: {} parameters in {layers} layers",
+        arguments.run.display(),
+        grouped(imported.parameters)
+    )];
+    if config.task.reads_text() {
+        let vocabulary = grouped(imported.vocabulary as u64);
+        parts.push(format!("{vocabulary} tokens, {} positions", model.max_positions));
+    }
+    parts.extend(labels(config).map(|(labels, name)| format!("{} {name}", labels.len())));
+    if config.task.reads_images() {
+        let size = config.data.images.size;
+        parts.push(format!("images of {size} x {size} pixels"));
+    }
+    let next = task.next.0.replace("{run}", &quoted(&arguments.run));
+    let lines = match &task.predicts {
+        Some(Predicts { reads: Reads::Lines(name), .. }) => format!(" < {name}"),
+        _ => String::new(),
+    };
+    print_line(&format!("{}; next: {next}{lines}", parts.join(", ")))
 }
 
 /// Makes a folder of a run.

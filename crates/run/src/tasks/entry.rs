@@ -1,0 +1,120 @@
+//! Facts about tasks, as data.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use serde::Serialize;
+use taper_data::Task;
+
+/// Facts about a task that commands, checks, reports and servers ask for.
+#[derive(Debug)]
+pub struct TaskEntry {
+    /// Stacks of layers of its models.
+    pub stacks: Stacks,
+    /// Whether its models read one language and write another, each with a vocabulary.
+    pub translates: bool,
+    /// Whether its models go on with a text, token by token.
+    pub generates: bool,
+    /// Whether a beam search writes what its models answer.
+    pub writes: bool,
+    /// Whether its models are trained for others to begin with their weights.
+    pub pretrains: bool,
+    /// Tasks whose models have learnt all that a model of this task shares with them.
+    pub begins_with: &'static [Task],
+    /// Sections and keys of recipes that only this task and perhaps a few others read.
+    pub reads: &'static [&'static str],
+    /// Prediction for texts or images; `None`: the models predict nothing for a single one.
+    pub predicts: Option<Predicts>,
+    /// Reason why attention is not shown over the words of a text; `None`: it is.
+    pub hides_attention: Option<&'static str>,
+    /// Reason why runs are not served; `None`: they are.
+    pub not_served: Option<&'static str>,
+    /// Commands for a run of the task, each with its effect.
+    pub uses: &'static str,
+    /// First command for a trained run, with `{run}` in place of its folder, and its effect.
+    pub next: (&'static str, &'static str),
+}
+
+/// Stacks of layers of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stacks {
+    /// Encoder, in which every token attends to all.
+    Encoder,
+    /// Decoder, in which a token attends to itself and its predecessors.
+    Decoder,
+    /// Decoder that attends to an encoder.
+    EncoderDecoder,
+    /// Encoder of images beside an encoder of texts.
+    TwoEncoders,
+}
+
+impl Stacks {
+    /// Whether the stack that answers is a decoder.
+    #[must_use]
+    pub const fn answers_by_decoder(self) -> bool {
+        matches!(self, Self::Decoder | Self::EncoderDecoder)
+    }
+}
+
+/// Properties of predictions for texts or images.
+#[derive(Debug)]
+pub struct Predicts {
+    /// What the model does, in the third person.
+    pub does: &'static str,
+    /// The same as a participle, for a progress bar.
+    pub doing: &'static str,
+    /// Items that it reads.
+    pub reads: Reads,
+    /// Whether prompts may stand beside the items.
+    pub takes_prompts: bool,
+    /// Whether attention can be drawn on the items.
+    pub draws_attention: bool,
+}
+
+/// Items for which something is predicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reads {
+    /// Lines of a file, with the name of such a file in a command.
+    Lines(&'static str),
+    /// Image files.
+    Images,
+}
+
+/// Items of a request for predictions: lines or images, as the task's entry says.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Items<'i> {
+    /// Lines.
+    pub lines: &'i [String],
+    /// PNG and JPEG files.
+    pub images: &'i [PathBuf],
+    /// Texts that may belong to an image.
+    pub prompts: &'i [String],
+}
+
+/// Prediction for an item.
+#[derive(Debug, Clone)]
+pub struct Answered {
+    /// JSON object.
+    pub json: String,
+    /// Text for a reader; several lines, if the item has several parts.
+    pub text: String,
+}
+
+impl Answered {
+    /// Predictions as JSON objects, and as `text` words them.
+    ///
+    /// # Errors
+    /// When one cannot be written as JSON.
+    pub(super) fn each<T: Serialize>(
+        predictions: Vec<Result<T>>,
+        text: impl Fn(&T) -> String,
+    ) -> Result<Vec<Result<Self>>> {
+        let one = |prediction: Result<T>| {
+            Ok(match prediction {
+                Ok(one) => Ok(Self { json: serde_json::to_string(&one)?, text: text(&one) }),
+                Err(error) => Err(error),
+            })
+        };
+        predictions.into_iter().map(one).collect()
+    }
+}
