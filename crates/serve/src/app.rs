@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
-use taper_data::Task;
+use taper_run::tasks::TaskModel;
 
-use crate::engine::{Answer, Engine, Work};
+use crate::engine::{Engine, Verb};
 use crate::error::Refusal;
 use crate::event::Observer;
 use crate::files::Files;
@@ -31,37 +31,47 @@ impl App {
         &self.settings.limits
     }
 
-    /// Run of this name, or without a name the only one of the task.
+    /// Runs to which requests of this kind go.
+    pub(crate) fn engines_for<V: Verb>(&self) -> impl Iterator<Item = &Engine> {
+        self.engines.iter().filter(|engine| engine.is_for::<V>())
+    }
+
+    /// Run of this name, or without a name the only one for requests of this kind.
     ///
     /// # Errors
     /// When there is none, or several without a name to choose by.
-    pub(crate) fn engine(&self, name: Option<&str>, task: Task) -> Result<&Engine, Refusal> {
-        let task = task.to_string();
-        let names = || {
-            let own = self.engines.iter().filter(|engine| engine.info.task == task);
-            own.map(|engine| engine.info.name.as_str()).collect::<Vec<_>>().join(", ")
-        };
+    pub(crate) fn engine<V: Verb>(&self, name: Option<&str>) -> Result<&Engine, Refusal> {
         if let Some(name) = name {
-            let found = self.engines.iter().find(|engine| engine.info.name == name);
-            return found.ok_or_else(|| Refusal::Missing(format!("no run is named {name:?}")));
+            let named = self.engines.iter().find(|engine| engine.info.name == name);
+            return named.ok_or_else(|| Refusal::Missing(format!("no run is named {name:?}")));
         }
-        let mut own = self.engines.iter().filter(|engine| engine.info.task == task);
-        match (own.next(), own.next()) {
-            (Some(only), None) => Ok(only),
-            (Some(_), Some(_)) => Err(Refusal::Malformed(format!(
-                "several runs do that: name one as `run`: {}",
-                names()
-            ))),
-            (None, _) => Err(Refusal::Missing(format!("no run of the task {task} is served"))),
+        let own: Vec<&Engine> = self.engines_for::<V>().collect();
+        match own[..] {
+            [only] => Ok(only),
+            [] => {
+                let task = V::Model::TASK;
+                Err(Refusal::Missing(format!("no run of the task {task} is served")))
+            }
+            _ => {
+                let names: Vec<&str> = own.iter().map(|own| own.info.name.as_str()).collect();
+                Err(Refusal::Malformed(format!(
+                    "several runs do that: name one as `run`: {}",
+                    names.join(", ")
+                )))
+            }
         }
     }
 
-    /// Has `engine` do `work`, within the time limit of an answer.
+    /// Answer of `engine` to a request, within the time limit.
     ///
     /// # Errors
     /// When too much is waiting, it takes too long, or the run refuses.
-    pub(crate) async fn ask(&self, engine: &Engine, work: Work) -> Result<Answer, Refusal> {
-        let answer = engine.submit(work)?;
+    pub(crate) async fn ask<V: Verb>(
+        &self,
+        engine: &Engine,
+        request: V,
+    ) -> Result<V::Answer, Refusal> {
+        let answer = engine.submit(request)?;
         match tokio::time::timeout(self.limits().answer, answer).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(engine.is_loaded_again()),
@@ -98,9 +108,4 @@ impl App {
         }
         Ok(())
     }
-}
-
-/// Refusal for an engine's answer to another kind of work; it never occurs.
-pub(crate) fn wrong_answer() -> Refusal {
-    Refusal::Failed("the run has answered something else".to_owned())
 }

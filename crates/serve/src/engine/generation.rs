@@ -1,23 +1,23 @@
 //! Generation with a language model, for clients.
 
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
 use taper_data::{SpelledSpecial, Tokenizer};
 use taper_decoding::{Control, Renumbered};
 use taper_model::LanguageModel;
+use taper_run::LoadedRun;
 use taper_run::attention::AttentionMap;
 use taper_run::generation::{GeneratedText, GenerationSettings, Generator};
-use taper_run::{LoadSettings, LoadedRun};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::RunInfo;
 use super::chat::ChatTemplate;
-use super::translation::{count, within, within_limit, wrong_task};
-use super::work::{Answer, Continued, OwnPrompt, Piece, PromptText, Work};
-use super::worker::Service;
+use super::handlers::{Answers, Handlers};
+use super::services::{Opening, Serve, Service};
+use super::translation::{attends, count, within_limit};
+use super::work::{Attend, Continued, Generate, OwnPrompt, Piece, PromptText};
 use crate::error::Refusal;
 use crate::settings::Limits;
 
@@ -67,32 +67,30 @@ pub(super) struct Generates<'a> {
     limits: Limits,
 }
 
-impl Generates<'_> {
-    /// Loads the run at `root`, and calls `serve`.
-    ///
-    /// # Errors
-    /// When it cannot be loaded.
-    pub(super) fn open(
-        root: &Path,
-        load: &LoadSettings,
-        name: &str,
-        limits: Limits,
-        serve: impl FnOnce(&dyn Service, RunInfo),
-    ) -> Result<()> {
-        let run: LoadedRun<LanguageModel> = LoadedRun::open(root, load)?;
+impl Service for Generates<'_> {
+    type Model = LanguageModel;
+
+    fn open(opening: &Opening<'_>, serve: Serve<'_>) -> Result<()> {
+        let run: LoadedRun<LanguageModel> = LoadedRun::open(opening.root, opening.load)?;
         let settings = GenerationSettings::of(&run.config);
         let generator = Generator::new(&run, &settings)?;
         let info = RunInfo {
             context: Some(settings.context),
-            chat: ChatTemplate::of_run(root, run.tokenizers.target())
+            chat: ChatTemplate::of_run(opening.root, run.tokenizers.target())
                 .transpose()
                 .map(|found| found.map(Arc::new)),
-            ..RunInfo::of(&run, name)
+            ..RunInfo::of(&run, opening.name)
         };
-        serve(&Generates { run: &run, generator, settings, limits }, info);
+        let own = Generates { run: &run, generator, settings, limits: opening.limits };
+        serve(Handlers::new(DOES).with::<Generate>(&own).with::<Attend>(&own), info);
         Ok(())
     }
+}
 
+/// What a language model does.
+const DOES: &str = "goes on with texts";
+
+impl Generates<'_> {
     /// Settings of the search for `options`.
     fn settings(&self, options: &GenerateOptions) -> Result<GenerationSettings> {
         let mut settings = self.settings.clone();
@@ -116,46 +114,6 @@ impl Generates<'_> {
             );
         }
         Ok(settings)
-    }
-
-    fn generate(&self, works: &[&Work], control: &dyn Control) -> Result<Vec<Answer>> {
-        let Some(Work::Generate { options, .. }) = works.first() else { return Ok(Vec::new()) };
-        let samples = if self.settings_draw(options) { options.samples } else { 1 };
-        let (mut prompts, mut numbers) = (Vec::new(), Vec::new());
-        let mut tellers: Vec<Vec<Teller<'_>>> = Vec::new();
-        for (number, work) in works.iter().enumerate() {
-            let Work::Generate { prompts: own, options, pieces } = work else { continue };
-            for prompt in own {
-                prompts.push(prompt.prompt());
-                numbers.push(number);
-                let teller = |sample| Teller {
-                    sample,
-                    stop: &options.stop,
-                    pieces: pieces.as_ref(),
-                    text: String::new(),
-                    told: 0,
-                };
-                tellers.push((0..samples).map(teller).collect());
-            }
-        }
-        let control = Renumbered::new(control, &numbers);
-        let generator = self.generator.under(&self.settings(options)?, &control)?;
-        let found = generator.generate_until(&prompts, |new| {
-            let teller = tellers.get_mut(new.prompt).and_then(|own| own.get_mut(new.sample));
-            teller.map_or(ControlFlow::Break(()), |teller| teller.push(new.text))
-        })?;
-        let mut found = found.into_iter().zip(tellers);
-        let mut answers = Vec::with_capacity(works.len());
-        for work in works {
-            let Work::Generate { prompts, options, .. } = work else { continue };
-            let mut continued = Vec::with_capacity(prompts.len());
-            for (prompt, (texts, tellers)) in prompts.iter().zip(found.by_ref()) {
-                tellers.into_iter().for_each(Teller::finish);
-                continued.push(self.continued(&generator, prompt, texts, options)?);
-            }
-            answers.push(Answer::Generated(continued));
-        }
-        Ok(answers)
     }
 
     /// Result for a prompt with these texts, as `generator` reads the prompt.
@@ -258,51 +216,80 @@ impl Teller<'_> {
     }
 }
 
-impl Service for Generates<'_> {
-    fn check(&self, work: &Work) -> Result<(), Refusal> {
+impl Answers<Generate> for Generates<'_> {
+    fn check(&self, request: &Generate) -> Result<(), Refusal> {
         let tokenizer = self.run.tokenizers.target();
-        match work {
-            Work::Generate { prompts, .. } => {
-                let mut tokens = 0;
-                for prompt in prompts {
-                    tokens += match &prompt.content {
-                        OwnPrompt::Beginning => 0,
-                        OwnPrompt::Text(text) => count(tokenizer, std::slice::from_ref(text))?,
-                        OwnPrompt::Marked { text, messages } => {
-                            plain_messages(tokenizer, messages)?;
-                            count(tokenizer, std::slice::from_ref(text))?
-                        }
-                        OwnPrompt::Tokens(ids) => ids.len(),
-                    };
+        let mut tokens = 0;
+        for prompt in &request.prompts {
+            tokens += match &prompt.content {
+                OwnPrompt::Beginning => 0,
+                OwnPrompt::Text(text) => count(tokenizer, std::slice::from_ref(text))?,
+                OwnPrompt::Marked { text, messages } => {
+                    plain_messages(tokenizer, messages)?;
+                    count(tokenizer, std::slice::from_ref(text))?
                 }
-                within_limit(tokens, self.limits.tokens)
-            }
-            Work::Attend { text, target: None } => {
-                within(tokenizer, std::slice::from_ref(text), self.limits.attention_tokens)
-            }
-            _ => Err(wrong_task("goes on with texts")),
+                OwnPrompt::Tokens(ids) => ids.len(),
+            };
         }
+        within_limit(tokens, self.limits.tokens)
     }
 
-    fn goes_with(&self, one: &Work, other: &Work) -> bool {
-        match (one, other) {
-            (Work::Generate { options, .. }, Work::Generate { options: others, .. }) => {
-                // Each text is stopped on its own.
-                let same = GenerateOptions { stop: options.stop.clone(), ..others.clone() };
-                *options == same
-            }
-            _ => false,
-        }
+    fn goes_with(&self, one: &Generate, other: &Generate) -> bool {
+        // Each text is stopped on its own.
+        let same = GenerateOptions { stop: one.options.stop.clone(), ..other.options.clone() };
+        one.options == same
     }
 
-    fn answer(&self, works: &[&Work], control: &dyn Control) -> Result<Vec<Answer>> {
-        match works {
-            [Work::Attend { text, .. }] => {
-                let map = AttentionMap::of_text(self.run, text)?;
-                Ok(vec![Answer::Attention(Box::new(map))])
+    fn answer(&self, requests: &[&Generate], control: &dyn Control) -> Result<Vec<Vec<Continued>>> {
+        let Some(Generate { options, .. }) = requests.first() else { return Ok(Vec::new()) };
+        let samples = if self.settings_draw(options) { options.samples } else { 1 };
+        let (mut prompts, mut numbers) = (Vec::new(), Vec::new());
+        let mut tellers: Vec<Vec<Teller<'_>>> = Vec::new();
+        for (number, Generate { prompts: own, options, pieces }) in requests.iter().enumerate() {
+            for prompt in own {
+                prompts.push(prompt.prompt());
+                numbers.push(number);
+                let teller = |sample| Teller {
+                    sample,
+                    stop: &options.stop,
+                    pieces: pieces.as_ref(),
+                    text: String::new(),
+                    told: 0,
+                };
+                tellers.push((0..samples).map(teller).collect());
             }
-            works => self.generate(works, control),
         }
+        let control = Renumbered::new(control, &numbers);
+        let generator = self.generator.under(&self.settings(options)?, &control)?;
+        let generated = generator.generate_until(&prompts, |new| {
+            let teller = tellers.get_mut(new.prompt).and_then(|own| own.get_mut(new.sample));
+            teller.map_or(ControlFlow::Break(()), |teller| teller.push(new.text))
+        })?;
+        let mut generated = generated.into_iter().zip(tellers);
+        let mut answers = Vec::with_capacity(requests.len());
+        for Generate { prompts, options, .. } in requests {
+            let mut continued = Vec::with_capacity(prompts.len());
+            for (prompt, (texts, tellers)) in prompts.iter().zip(generated.by_ref()) {
+                tellers.into_iter().for_each(Teller::finish);
+                continued.push(self.continued(&generator, prompt, texts, options)?);
+            }
+            answers.push(continued);
+        }
+        Ok(answers)
+    }
+}
+
+impl Answers<Attend> for Generates<'_> {
+    fn check(&self, request: &Attend) -> Result<(), Refusal> {
+        attends(self.run.tokenizers.target(), request, &self.limits, DOES)
+    }
+
+    fn goes_with(&self, _: &Attend, _: &Attend) -> bool {
+        false
+    }
+
+    fn answer(&self, requests: &[&Attend], _: &dyn Control) -> Result<Vec<AttentionMap>> {
+        requests.iter().map(|one| AttentionMap::of_text(self.run, &one.text)).collect()
     }
 }
 

@@ -1,19 +1,18 @@
 //! Classifiers, for clients.
 
-use std::path::Path;
-
 use anyhow::Result;
 use taper_data::{ImagesConfig, Pairs, Pixels};
 use taper_decoding::Control;
 use taper_model::{ImageClassifier, TextClassifier};
+use taper_run::LoadedRun;
 use taper_run::attention::AttentionMap;
-use taper_run::prediction::{predict, predict_pixels};
-use taper_run::{LoadSettings, LoadedRun};
+use taper_run::prediction::{Prediction, predict, predict_pixels};
 
 use super::RunInfo;
-use super::translation::{within, wrong_task};
-use super::work::{Answer, Work};
-use super::worker::Service;
+use super::handlers::{Answers, Handlers};
+use super::services::{Opening, Serve, Service};
+use super::translation::{attends, within};
+use super::work::{Attend, LabelImage, LabelTexts};
 use crate::error::Refusal;
 use crate::settings::Limits;
 
@@ -23,62 +22,54 @@ pub(super) struct LabelsTexts<'a> {
     limits: Limits,
 }
 
-impl LabelsTexts<'_> {
-    /// Loads the run at `root`, and calls `serve`.
-    ///
-    /// # Errors
-    /// When it cannot be loaded.
-    pub(super) fn open(
-        root: &Path,
-        load: &LoadSettings,
-        name: &str,
-        limits: Limits,
-        serve: impl FnOnce(&dyn Service, RunInfo),
-    ) -> Result<()> {
-        let run: LoadedRun<TextClassifier> = LoadedRun::open(root, load)?;
+/// What a classifier of texts does.
+const DOES: &str = "labels texts";
+
+impl Service for LabelsTexts<'_> {
+    type Model = TextClassifier;
+
+    fn open(opening: &Opening<'_>, serve: Serve<'_>) -> Result<()> {
+        let run: LoadedRun<TextClassifier> = LoadedRun::open(opening.root, opening.load)?;
         let settings = &run.config.data.labelled;
         let info = RunInfo {
             labels: settings.labels.clone(),
             pairs: settings.pairs != Pairs::No,
-            ..RunInfo::of(&run, name)
+            ..RunInfo::of(&run, opening.name)
         };
-        serve(&LabelsTexts { run: &run, limits }, info);
+        let own = LabelsTexts { run: &run, limits: opening.limits };
+        serve(Handlers::new(DOES).with::<LabelTexts>(&own).with::<Attend>(&own), info);
         Ok(())
     }
 }
 
-impl Service for LabelsTexts<'_> {
-    fn check(&self, work: &Work) -> Result<(), Refusal> {
-        let tokenizer = self.run.tokenizers.target();
-        match work {
-            Work::LabelTexts { texts } => within(tokenizer, texts, self.limits.tokens),
-            Work::Attend { text, target: None } => {
-                within(tokenizer, std::slice::from_ref(text), self.limits.attention_tokens)
-            }
-            _ => Err(wrong_task("labels texts")),
-        }
+impl Answers<LabelTexts> for LabelsTexts<'_> {
+    fn check(&self, request: &LabelTexts) -> Result<(), Refusal> {
+        within(self.run.tokenizers.target(), &request.texts, self.limits.tokens)
     }
 
-    fn goes_with(&self, one: &Work, other: &Work) -> bool {
-        matches!((one, other), (Work::LabelTexts { .. }, Work::LabelTexts { .. }))
+    fn answer(
+        &self,
+        requests: &[&LabelTexts],
+        control: &dyn Control,
+    ) -> Result<Vec<Vec<Prediction>>> {
+        let texts: Vec<String> = requests.iter().flat_map(|one| &one.texts).cloned().collect();
+        let mut labelled = predict(self.run, &texts, |_| control.between_steps())?.into_iter();
+        let own = |one: &&LabelTexts| labelled.by_ref().take(one.texts.len()).collect();
+        requests.iter().map(own).collect()
+    }
+}
+
+impl Answers<Attend> for LabelsTexts<'_> {
+    fn check(&self, request: &Attend) -> Result<(), Refusal> {
+        attends(self.run.tokenizers.target(), request, &self.limits, DOES)
     }
 
-    fn answer(&self, works: &[&Work], control: &dyn Control) -> Result<Vec<Answer>> {
-        if let [Work::Attend { text, .. }] = works {
-            let map = AttentionMap::of_labelled(self.run, text)?;
-            return Ok(vec![Answer::Attention(Box::new(map))]);
-        }
-        let texts_of = |work: &Work| match work {
-            Work::LabelTexts { texts } => texts.clone(),
-            _ => Vec::new(),
-        };
-        let texts: Vec<Vec<String>> = works.iter().map(|work| texts_of(work)).collect();
-        let mut found =
-            predict(self.run, &texts.concat(), |_| control.between_steps())?.into_iter();
-        let of_work = |own: &Vec<String>| {
-            Ok(Answer::Labelled(found.by_ref().take(own.len()).collect::<Result<_>>()?))
-        };
-        texts.iter().map(of_work).collect()
+    fn goes_with(&self, _: &Attend, _: &Attend) -> bool {
+        false
+    }
+
+    fn answer(&self, requests: &[&Attend], _: &dyn Control) -> Result<Vec<AttentionMap>> {
+        requests.iter().map(|one| AttentionMap::of_labelled(self.run, &one.text)).collect()
     }
 }
 
@@ -88,44 +79,26 @@ pub(super) struct LabelsImages<'a> {
     settings: &'a ImagesConfig,
 }
 
-impl LabelsImages<'_> {
-    /// Loads the run at `root`, and calls `serve`.
-    ///
-    /// # Errors
-    /// When it cannot be loaded.
-    pub(super) fn open(
-        root: &Path,
-        load: &LoadSettings,
-        name: &str,
-        serve: impl FnOnce(&dyn Service, RunInfo),
-    ) -> Result<()> {
-        let run: LoadedRun<ImageClassifier> = LoadedRun::open(root, load)?;
+impl Service for LabelsImages<'_> {
+    type Model = ImageClassifier;
+
+    fn open(opening: &Opening<'_>, serve: Serve<'_>) -> Result<()> {
+        let run: LoadedRun<ImageClassifier> = LoadedRun::open(opening.root, opening.load)?;
         let settings = &run.config.data.images;
-        let info = RunInfo { labels: settings.labels.clone(), ..RunInfo::of(&run, name) };
-        serve(&LabelsImages { run: &run, settings }, info);
+        let info = RunInfo { labels: settings.labels.clone(), ..RunInfo::of(&run, opening.name) };
+        let own = LabelsImages { run: &run, settings };
+        serve(Handlers::new("labels images").with::<LabelImage>(&own), info);
         Ok(())
     }
 }
 
-impl Service for LabelsImages<'_> {
-    fn check(&self, work: &Work) -> Result<(), Refusal> {
-        match work {
-            Work::LabelImage { .. } => Ok(()),
-            _ => Err(wrong_task("labels images")),
-        }
+impl Answers<LabelImage> for LabelsImages<'_> {
+    fn check(&self, _: &LabelImage) -> Result<(), Refusal> {
+        Ok(())
     }
 
-    fn goes_with(&self, one: &Work, other: &Work) -> bool {
-        matches!((one, other), (Work::LabelImage { .. }, Work::LabelImage { .. }))
-    }
-
-    fn answer(&self, works: &[&Work], _: &dyn Control) -> Result<Vec<Answer>> {
-        let read = |work: &&Work| match work {
-            Work::LabelImage { file } => Pixels::of_bytes(file, self.settings),
-            _ => Pixels::of_bytes(&[], self.settings),
-        };
-        let images = works.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-        let found = predict_pixels(self.run, images)?;
-        Ok(found.into_iter().map(|one| Answer::Labelled(vec![one])).collect())
+    fn answer(&self, requests: &[&LabelImage], _: &dyn Control) -> Result<Vec<Prediction>> {
+        let images = requests.iter().map(|one| Pixels::of_bytes(&one.file, self.settings));
+        predict_pixels(self.run, images.collect::<Result<_, _>>()?)
     }
 }

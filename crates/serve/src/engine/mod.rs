@@ -12,9 +12,11 @@
 
 mod chat;
 mod generation;
+mod handlers;
 mod labels;
 mod pictures;
 mod queue;
+mod services;
 #[cfg(test)]
 mod tests;
 mod translation;
@@ -43,8 +45,11 @@ pub(crate) use chat::ChatTemplate;
 pub(crate) use generation::{GenerateOptions, Scoring};
 use queue::{LANES, Queue, lane_of};
 pub(crate) use translation::{LineAnswer, TranslateOptions, rounded};
-use work::Job;
-pub(crate) use work::{Answer, Continued, Fit, OwnPrompt, Piece, PromptText, Work};
+pub(crate) use work::{
+    Attend, Continued, Describe, Fit, Generate, LabelImage, LabelTexts, Match, Measure, OwnPrompt,
+    Piece, PromptText, Question, Tag, Translate, Verb,
+};
+use work::{Job, Request};
 
 /// Description of a run for clients.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -175,7 +180,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    fn new(work: &Work, beam: usize, load: &Arc<Load>) -> Self {
+    fn new(work: &dyn Request, beam: usize, load: &Arc<Load>) -> Self {
         let (lines, weight) = (work.lines(), work.weight(beam));
         let lane = lane_of(weight);
         load.lines.fetch_add(lines, Ordering::SeqCst);
@@ -234,20 +239,25 @@ impl Engine {
         })
     }
 
-    /// Queues `work`; the receiver gets its answer. Work whose receiver is gone is not begun, or
-    /// ends before its next step.
+    /// Whether requests of this kind go to the run if they name none.
+    pub(crate) fn is_for<V: Verb>(&self) -> bool {
+        self.info.task == V::Model::TASK.to_string()
+    }
+
+    /// Queues a request; the receiver gets its answer. Work whose receiver is gone is not begun,
+    /// or ends before its next step.
     ///
     /// # Errors
     /// When the queue is full, the run has failed, or the server stops.
-    pub(crate) fn submit(
+    pub(crate) fn submit<V: Verb>(
         &self,
-        work: Work,
-    ) -> Result<oneshot::Receiver<Result<Answer, Refusal>>, Refusal> {
+        request: V,
+    ) -> Result<oneshot::Receiver<Result<V::Answer, Refusal>>, Refusal> {
         if self.down().is_some() {
             return Err(self.is_loaded_again());
         }
         let beam = self.info.translation.as_ref().map_or(1, |info| info.beam);
-        let waiting = Waiting::new(&work, beam, &self.load);
+        let waiting = Waiting::new(&request, beam, &self.load);
         let lane = waiting.lane;
         let busy = || {
             self.metrics.refused(&self.info.name);
@@ -259,7 +269,8 @@ impl Engine {
             return Err(busy());
         }
         let (reply, answer) = oneshot::channel();
-        let job = Job { work, reply, waiting, since: Instant::now() };
+        let (request, reply) = (Box::new(request), Box::new(reply));
+        let job = Job { request, reply, waiting, since: Instant::now() };
         if self.queue.push(job) { Ok(answer) } else { Err(busy()) }
     }
 

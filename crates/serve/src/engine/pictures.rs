@@ -1,18 +1,19 @@
 //! Caption models, and models that match texts and pictures, for clients.
 
-use std::path::Path;
-
 use anyhow::Result;
 use taper_data::{ImageFormat, Pixels};
 use taper_decoding::Control;
 use taper_model::{ContrastiveModel, ImageCaptioner};
+use taper_run::LoadedRun;
 use taper_run::image_text::{describe_pixels, match_pixels};
-use taper_run::{LoadSettings, LoadedRun};
+use taper_run::prediction::Prediction;
+use taper_run::translation::Translation;
 
 use super::RunInfo;
-use super::translation::{within, wrong_task};
-use super::work::{Answer, Work};
-use super::worker::Service;
+use super::handlers::{Answers, Handlers};
+use super::services::{Opening, Serve, Service};
+use super::translation::within;
+use super::work::{Describe, Match};
 use crate::error::Refusal;
 use crate::settings::Limits;
 
@@ -21,44 +22,26 @@ pub(super) struct DescribesImages<'a> {
     run: &'a LoadedRun<ImageCaptioner>,
 }
 
-impl DescribesImages<'_> {
-    /// Loads the run at `root`, and calls `serve`.
-    ///
-    /// # Errors
-    /// When it cannot be loaded.
-    pub(super) fn open(
-        root: &Path,
-        load: &LoadSettings,
-        name: &str,
-        serve: impl FnOnce(&dyn Service, RunInfo),
-    ) -> Result<()> {
-        let run: LoadedRun<ImageCaptioner> = LoadedRun::open(root, load)?;
-        let info = RunInfo::of(&run, name);
-        serve(&DescribesImages { run: &run }, info);
+impl Service for DescribesImages<'_> {
+    type Model = ImageCaptioner;
+
+    fn open(opening: &Opening<'_>, serve: Serve<'_>) -> Result<()> {
+        let run: LoadedRun<ImageCaptioner> = LoadedRun::open(opening.root, opening.load)?;
+        let (own, info) = (DescribesImages { run: &run }, RunInfo::of(&run, opening.name));
+        serve(Handlers::new("describes images").with::<Describe>(&own), info);
         Ok(())
     }
 }
 
-impl Service for DescribesImages<'_> {
-    fn check(&self, work: &Work) -> Result<(), Refusal> {
-        match work {
-            Work::Describe { .. } => Ok(()),
-            _ => Err(wrong_task("describes images")),
-        }
+impl Answers<Describe> for DescribesImages<'_> {
+    fn check(&self, _: &Describe) -> Result<(), Refusal> {
+        Ok(())
     }
 
-    fn goes_with(&self, one: &Work, other: &Work) -> bool {
-        matches!((one, other), (Work::Describe { .. }, Work::Describe { .. }))
-    }
-
-    fn answer(&self, works: &[&Work], _: &dyn Control) -> Result<Vec<Answer>> {
-        let read = |work: &&Work| match work {
-            Work::Describe { file } => Pixels::of_bytes(file, &self.run.config.data.images),
-            _ => Pixels::of_bytes(&[], &self.run.config.data.images),
-        };
-        let images = works.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-        let found = describe_pixels(self.run, images)?;
-        Ok(found.into_iter().map(|caption| Answer::Described(Box::new(caption))).collect())
+    fn answer(&self, requests: &[&Describe], _: &dyn Control) -> Result<Vec<Translation>> {
+        let settings = &self.run.config.data.images;
+        let images = requests.iter().map(|one| Pixels::of_bytes(&one.file, settings));
+        describe_pixels(self.run, images.collect::<Result<_, _>>()?)
     }
 }
 
@@ -68,61 +51,42 @@ pub(super) struct MatchesImages<'a> {
     limits: Limits,
 }
 
-impl MatchesImages<'_> {
-    /// Loads the run at `root`, and calls `serve`.
-    ///
-    /// # Errors
-    /// When it cannot be loaded.
-    pub(super) fn open(
-        root: &Path,
-        load: &LoadSettings,
-        name: &str,
-        limits: Limits,
-        serve: impl FnOnce(&dyn Service, RunInfo),
-    ) -> Result<()> {
-        let run: LoadedRun<ContrastiveModel> = LoadedRun::open(root, load)?;
+impl Service for MatchesImages<'_> {
+    type Model = ContrastiveModel;
+
+    fn open(opening: &Opening<'_>, serve: Serve<'_>) -> Result<()> {
+        let run: LoadedRun<ContrastiveModel> = LoadedRun::open(opening.root, opening.load)?;
         let images = &run.config.data.images;
         // Images of a table have captions instead of labels.
         let labels = match images.format {
             ImageFormat::Table => Vec::new(),
             _ => images.labels.clone(),
         };
-        let info = RunInfo { labels, ..RunInfo::of(&run, name) };
-        serve(&MatchesImages { run: &run, limits }, info);
+        let info = RunInfo { labels, ..RunInfo::of(&run, opening.name) };
+        let own = MatchesImages { run: &run, limits: opening.limits };
+        let handlers = Handlers::new("tells which text belongs to an image");
+        serve(handlers.with::<Match>(&own), info);
         Ok(())
     }
 }
 
-impl Service for MatchesImages<'_> {
-    fn check(&self, work: &Work) -> Result<(), Refusal> {
-        match work {
-            Work::Match { texts, .. } => {
-                if texts.is_empty() && self.run.config.data.images.format == ImageFormat::Table {
-                    let message = "the run has no labels: name the texts to choose from as `text`";
-                    return Err(Refusal::Unfit(message.to_owned()));
-                }
-                within(self.run.tokenizers.target(), texts, self.limits.tokens)
-            }
-            _ => Err(wrong_task("tells which text belongs to an image")),
+impl Answers<Match> for MatchesImages<'_> {
+    fn check(&self, Match { texts, .. }: &Match) -> Result<(), Refusal> {
+        if texts.is_empty() && self.run.config.data.images.format == ImageFormat::Table {
+            let message = "the run has no labels: name the texts to choose from as `text`";
+            return Err(Refusal::Unfit(message.to_owned()));
         }
+        within(self.run.tokenizers.target(), texts, self.limits.tokens)
     }
 
-    fn goes_with(&self, one: &Work, other: &Work) -> bool {
-        match (one, other) {
-            (Work::Match { texts, .. }, Work::Match { texts: others, .. }) => texts == others,
-            _ => false,
-        }
+    fn goes_with(&self, one: &Match, other: &Match) -> bool {
+        one.texts == other.texts
     }
 
-    fn answer(&self, works: &[&Work], _: &dyn Control) -> Result<Vec<Answer>> {
-        let mut images = Vec::with_capacity(works.len());
-        let mut choice: &[String] = &[];
-        for work in works {
-            let Work::Match { file, texts } = work else { continue };
-            images.push(Pixels::of_bytes(file, &self.run.config.data.images)?);
-            choice = texts;
-        }
-        let found = match_pixels(self.run, images, choice)?;
-        Ok(found.into_iter().map(|one| Answer::Labelled(vec![one])).collect())
+    fn answer(&self, requests: &[&Match], _: &dyn Control) -> Result<Vec<Prediction>> {
+        let Some(Match { texts, .. }) = requests.first() else { return Ok(Vec::new()) };
+        let settings = &self.run.config.data.images;
+        let images = requests.iter().map(|one| Pixels::of_bytes(&one.file, settings));
+        match_pixels(self.run, images.collect::<Result<_, _>>()?, texts)
     }
 }

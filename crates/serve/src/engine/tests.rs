@@ -6,11 +6,13 @@ use std::time::Instant;
 
 use anyhow::Result;
 use taper_decoding::Control;
+use taper_run::prediction::Prediction;
 use tokio::sync::oneshot::{Receiver, channel};
 
+use super::handlers::{Answers, Handlers};
 use super::queue::Queue;
-use super::work::{Answer, Job, Work};
-use super::worker::{MOST_PANICS, Service, Worker};
+use super::work::{Job, LabelTexts};
+use super::worker::{MOST_PANICS, Worker};
 use super::{Load, Waiting};
 use crate::error::Refusal;
 use crate::metrics::Metrics;
@@ -22,26 +24,30 @@ struct Failing {
     answered: AtomicUsize,
 }
 
-fn has(work: &Work, wanted: &str) -> bool {
-    matches!(work, Work::LabelTexts { texts } if texts.iter().any(|text| text == wanted))
+fn has(request: &LabelTexts, wanted: &str) -> bool {
+    request.texts.iter().any(|text| text == wanted)
 }
 
-impl Service for Failing {
-    fn check(&self, work: &Work) -> Result<(), Refusal> {
-        assert!(!has(work, "panics when it is checked"));
+impl Answers<LabelTexts> for Failing {
+    fn check(&self, request: &LabelTexts) -> Result<(), Refusal> {
+        assert!(!has(request, "panics when it is checked"));
         Ok(())
     }
 
-    fn goes_with(&self, _: &Work, _: &Work) -> bool {
-        true
-    }
-
-    fn answer(&self, works: &[&Work], control: &dyn Control) -> Result<Vec<Answer>> {
+    fn answer(
+        &self,
+        requests: &[&LabelTexts],
+        control: &dyn Control,
+    ) -> Result<Vec<Vec<Prediction>>> {
         control.between_steps();
-        assert!(!works.iter().any(|work| has(work, "panics when it is answered")));
-        self.answered.fetch_add(works.len(), Ordering::Relaxed);
-        Ok(works.iter().map(|_| Answer::Labelled(Vec::new())).collect())
+        assert!(!requests.iter().any(|one| has(one, "panics when it is answered")));
+        self.answered.fetch_add(requests.len(), Ordering::Relaxed);
+        Ok(requests.iter().map(|_| Vec::new()).collect())
     }
+}
+
+fn handlers(service: &Failing) -> Handlers<'_> {
+    Handlers::new("labels texts").with::<LabelTexts>(service)
 }
 
 fn worker() -> Worker {
@@ -57,17 +63,20 @@ fn worker() -> Worker {
     }
 }
 
-fn ask(queue: &Queue, load: &Arc<Load>, text: &str) -> Receiver<Result<Answer, Refusal>> {
-    let work = Work::LabelTexts { texts: vec![text.to_owned()] };
-    let (reply, answer) = channel();
-    let waiting = Waiting::new(&work, 1, load);
-    assert!(queue.push(Job { work, reply, waiting, since: Instant::now() }));
+type Labelled = Result<Vec<Prediction>, Refusal>;
+
+fn ask(queue: &Queue, load: &Arc<Load>, text: &str) -> Receiver<Labelled> {
+    let request = LabelTexts { texts: vec![text.to_owned()] };
+    let (reply, answer) = channel::<Labelled>();
+    let waiting = Waiting::new(&request, 1, load);
+    let (request, reply) = (Box::new(request), Box::new(reply));
+    assert!(queue.push(Job { request, reply, waiting, since: Instant::now() }));
     answer
 }
 
-fn answered(mut answer: Receiver<Result<Answer, Refusal>>) -> bool {
+fn answered(mut answer: Receiver<Labelled>) -> bool {
     match answer.try_recv().expect("an answer") {
-        Ok(Answer::Labelled(_)) => true,
+        Ok(_) => true,
         Err(Refusal::Failed(_)) => false,
         other => unreachable!("{other:?}"),
     }
@@ -79,7 +88,7 @@ fn a_panic_is_the_failure_of_its_own_request() {
     let texts = ["a", "panics when it is checked", "b", "panics when it is answered", "c"];
     let answers = texts.map(|text| ask(&worker.queue, &worker.load, text));
     worker.queue.close();
-    worker.serve(&service, None);
+    worker.serve(&handlers(&service));
     assert_eq!(answers.map(answered), [true, false, true, false, true]);
     assert_eq!(worker.panics.load(Ordering::Relaxed), 0, "the last one was answered");
 }
@@ -90,11 +99,11 @@ fn a_run_is_given_up_after_panics_in_a_row() {
     for _ in 0..MOST_PANICS {
         let answer = ask(&worker.queue, &worker.load, "panics when it is answered");
         let batch = worker.queue.take(0, 1);
-        worker.answer(&service, 0, batch);
+        worker.answer(&handlers(&service), 0, batch);
         assert!(!answered(answer));
     }
     let mut waits = ask(&worker.queue, &worker.load, "a");
-    worker.serve(&service, None);
+    worker.serve(&handlers(&service));
     assert!(waits.try_recv().is_err(), "it waits for the run to be loaded again");
     assert_eq!(service.answered.load(Ordering::Relaxed), 0);
 }
@@ -106,7 +115,7 @@ fn lighter_work_is_answered_in_the_pauses_of_heavier_work() {
     let batch = worker.queue.take(4, 1);
     assert_eq!(batch.len(), 1);
     let light = ask(&worker.queue, &worker.load, "a");
-    worker.answer(&service, 4, batch);
+    worker.answer(&handlers(&service), 4, batch);
     assert!(answered(light) && answered(heavy));
     assert_eq!(worker.load.weight(4), 0);
 }

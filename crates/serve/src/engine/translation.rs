@@ -1,21 +1,21 @@
 //! Translation models, for clients.
 
-use std::path::Path;
-
 use anyhow::{Context, Result};
 use serde::Serialize;
 use taper_data::{Tokenizer, TokenizerPair};
 use taper_decoding::{AlignedAttention, Control, Renumbered};
+use taper_model::TranslationModel;
+use taper_run::LoadedRun;
 use taper_run::attention::AttentionMap;
 use taper_run::generation::pieces_of;
 use taper_run::translation::{
     AlignedTokens, Detail, LineTranslator, TranslatedLine, Translation, TranslationSettings,
     count_tokens,
 };
-use taper_run::{LoadSettings, LoadedRun};
 
-use super::work::{Answer, Fit, Work};
-use super::worker::Service;
+use super::handlers::{Answers, Handlers, nothing_else};
+use super::services::{Opening, Serve, Service};
+use super::work::{Attend, Fit, Measure, Translate};
 use super::{RunInfo, TranslationInfo};
 use crate::error::{Refusal, refusal};
 use crate::settings::Limits;
@@ -77,19 +77,11 @@ pub(super) struct Translates<'a> {
     aligns: bool,
 }
 
-impl Translates<'_> {
-    /// Loads the run at `root`, and calls `serve`.
-    ///
-    /// # Errors
-    /// When it cannot be loaded.
-    pub(super) fn open(
-        root: &Path,
-        load: &LoadSettings,
-        name: &str,
-        limits: Limits,
-        serve: impl FnOnce(&dyn Service, RunInfo),
-    ) -> Result<()> {
-        let run: LoadedRun = LoadedRun::open(root, load)?;
+impl Service for Translates<'_> {
+    type Model = TranslationModel;
+
+    fn open(opening: &Opening<'_>, serve: Serve<'_>) -> Result<()> {
+        let run: LoadedRun = LoadedRun::open(opening.root, opening.load)?;
         let settings = TranslationSettings::of(&run.config);
         let translator = LineTranslator::new(&run, &settings)?;
         let aligns = AlignedAttention::check(settings.aligned_by, &run.model).is_ok();
@@ -101,12 +93,17 @@ impl Translates<'_> {
                 aligns,
                 beam,
             }),
-            ..RunInfo::of(&run, name)
+            ..RunInfo::of(&run, opening.name)
         };
-        serve(&Translates { run: &run, translator, settings, limits, aligns }, info);
+        let own = Translates { run: &run, translator, settings, limits: opening.limits, aligns };
+        let handlers = Handlers::new("translates");
+        let handlers = handlers.with::<Translate>(&own).with::<Attend>(&own).with::<Measure>(&own);
+        serve(handlers, info);
         Ok(())
     }
+}
 
+impl Translates<'_> {
     /// Settings of the search for `options`.
     fn settings(&self, options: &TranslateOptions) -> Result<TranslationSettings> {
         let mut settings = self.settings.clone();
@@ -126,106 +123,120 @@ impl Translates<'_> {
             Detail { all: true, alignments: options.alignment, weights: options.alignment };
         Ok(settings)
     }
+}
 
-    fn translate(&self, works: &[&Work], control: &dyn Control) -> Result<Vec<Answer>> {
-        let Some(Work::Translate { options, .. }) = works.first() else { return Ok(Vec::new()) };
-        let lines: Vec<String> = works.iter().flat_map(|work| lines_of(work)).cloned().collect();
-        let numbers = works.iter().enumerate();
-        let numbers = numbers.flat_map(|(number, work)| lines_of(work).iter().map(move |_| number));
+impl Answers<Translate> for Translates<'_> {
+    fn check(&self, request: &Translate) -> Result<(), Refusal> {
+        if request.options.alignment && !self.aligns {
+            return Err(Refusal::Unfit(
+                "the model has no attention to the source, so there is no alignment".to_owned(),
+            ));
+        }
+        within(self.run.tokenizers.source(), &request.lines, self.limits.tokens)
+    }
+
+    fn goes_with(&self, one: &Translate, other: &Translate) -> bool {
+        // Random draws depend on the number of the line within its request.
+        one.options == other.options && !self.settings.decoding.sampling.is_active()
+    }
+
+    fn answer(
+        &self,
+        requests: &[&Translate],
+        control: &dyn Control,
+    ) -> Result<Vec<Vec<LineAnswer>>> {
+        let Some(Translate { options, .. }) = requests.first() else { return Ok(Vec::new()) };
+        let lines: Vec<String> = requests.iter().flat_map(|one| &one.lines).cloned().collect();
+        let numbers = requests.iter().enumerate();
+        let numbers = numbers.flat_map(|(number, one)| one.lines.iter().map(move |_| number));
         let numbers: Vec<usize> = numbers.collect();
         let control = Renumbered::new(control, &numbers);
         let translator = self.translator.under(&self.settings(options)?, &control);
-        let mut found = translator.translate(&lines, &[], 1, |_| {})?;
-        let mut answers = Vec::with_capacity(works.len());
-        for work in works {
+        let mut translated = translator.translate(&lines, &[], 1, |_| {})?;
+        let mut answers = Vec::with_capacity(requests.len());
+        for Translate { lines, .. } in requests {
             let mut answer = Vec::new();
-            for line in lines_of(work) {
-                let translated = found.next().context("a line has no translation")??;
+            for line in lines {
+                let translated = translated.next().context("a line has no translation")??;
                 answer.push(line_answer(&self.run.tokenizers, line, translated)?);
             }
-            answers.push(Answer::Translated(answer));
+            answers.push(answer);
         }
         Ok(answers)
     }
+}
 
-    fn attend(&self, text: &str, target: Option<&str>, control: &dyn Control) -> Result<Answer> {
-        let found = match target {
-            Some(target) => target.to_owned(),
-            None => {
-                let options = TranslateOptions {
-                    alternatives: 1,
-                    beam: None,
-                    length_penalty: None,
-                    alignment: false,
-                };
-                let translator = self.translator.under(&self.settings(&options)?, control);
-                let line = [text.to_owned()];
-                let found = translator.translate(&line, &[], 1, |_| {})?.next();
-                let best = found.context("no translation")??.translations.into_iter().next();
-                best.context("no translation")?.text
-            }
+impl Answers<Attend> for Translates<'_> {
+    fn check(&self, Attend { text, target }: &Attend) -> Result<(), Refusal> {
+        let (tokenizers, most) = (&self.run.tokenizers, self.limits.attention_tokens);
+        within(tokenizers.source(), std::slice::from_ref(text), most)?;
+        within(tokenizers.target(), target.as_slice(), most)
+    }
+
+    fn goes_with(&self, _: &Attend, _: &Attend) -> bool {
+        false
+    }
+
+    fn answer(&self, requests: &[&Attend], control: &dyn Control) -> Result<Vec<AttentionMap>> {
+        let map = |Attend { text, target }: &&Attend| {
+            let target = match target {
+                Some(target) => target.to_owned(),
+                None => self.best(text, control)?,
+            };
+            AttentionMap::of_translation(self.run, text, Some(&target))
         };
-        let map = AttentionMap::of_translation(self.run, text, Some(&found))?;
-        Ok(Answer::Attention(Box::new(map)))
+        requests.iter().map(map).collect()
     }
 }
 
-impl Service for Translates<'_> {
-    fn check(&self, work: &Work) -> Result<(), Refusal> {
-        let tokenizers = &self.run.tokenizers;
-        match work {
-            Work::Translate { lines, options } => {
-                if options.alignment && !self.aligns {
-                    return Err(Refusal::Unfit(
-                        "the model has no attention to the source, so there is no alignment"
-                            .to_owned(),
-                    ));
-                }
-                within(tokenizers.source(), lines, self.limits.tokens)
-            }
-            Work::Attend { text, target } => {
-                let most = self.limits.attention_tokens;
-                within(tokenizers.source(), std::slice::from_ref(text), most)?;
-                within(tokenizers.target(), target.as_slice(), most)
-            }
-            Work::Measure { .. } => Ok(()),
-            _ => Err(wrong_task("translates")),
-        }
-    }
-
-    fn goes_with(&self, one: &Work, other: &Work) -> bool {
-        match (one, other) {
-            // Random draws depend on the number of the line within its request.
-            (Work::Translate { options, .. }, Work::Translate { options: others, .. }) => {
-                options == others && !self.settings.decoding.sampling.is_active()
-            }
-            _ => false,
-        }
-    }
-
-    fn answer(&self, works: &[&Work], control: &dyn Control) -> Result<Vec<Answer>> {
-        match works {
-            [Work::Measure { text }] => {
-                Ok(vec![Answer::Measured(Fit::of(self.run.tokenizers.source(), text)?)])
-            }
-            [Work::Attend { text, target }] => {
-                Ok(vec![self.attend(text, target.as_deref(), control)?])
-            }
-            works => self.translate(works, control),
-        }
+impl Translates<'_> {
+    /// Best translation of a line by the run's own search.
+    fn best(&self, line: &str, control: &dyn Control) -> Result<String> {
+        let options = TranslateOptions {
+            alternatives: 1,
+            beam: None,
+            length_penalty: None,
+            alignment: false,
+        };
+        let translator = self.translator.under(&self.settings(&options)?, control);
+        let translated = translator.translate(&[line.to_owned()], &[], 1, |_| {})?.next();
+        let best = translated.context("no translation")??.translations.into_iter().next();
+        Ok(best.context("no translation")?.text)
     }
 }
 
-fn lines_of(work: &Work) -> &[String] {
-    match work {
-        Work::Translate { lines, .. } => lines,
-        _ => &[],
+impl Answers<Measure> for Translates<'_> {
+    fn check(&self, _: &Measure) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn goes_with(&self, _: &Measure, _: &Measure) -> bool {
+        false
+    }
+
+    fn answer(&self, requests: &[&Measure], _: &dyn Control) -> Result<Vec<Fit>> {
+        let tokenizer = self.run.tokenizers.source();
+        requests.iter().map(|one| Ok(Fit::of(tokenizer, &one.text)?)).collect()
     }
 }
 
 /// Refuses texts with more than `most` tokens together.
 pub(super) fn within(tokenizer: &Tokenizer, texts: &[String], most: usize) -> Result<(), Refusal> {
     within_limit(count(tokenizer, texts)?, most)
+}
+
+/// Refuses a request for attention of a model that `does` not translate: with a target, or a text
+/// above the limit.
+pub(super) fn attends(
+    tokenizer: &Tokenizer,
+    Attend { text, target }: &Attend,
+    limits: &Limits,
+    does: &str,
+) -> Result<(), Refusal> {
+    match target {
+        Some(_) => Err(nothing_else(does)),
+        None => within(tokenizer, std::slice::from_ref(text), limits.attention_tokens),
+    }
 }
 
 /// Number of tokens of all texts together.
@@ -240,11 +251,6 @@ pub(super) fn within_limit(tokens: usize, most: usize) -> Result<(), Refusal> {
         return Err(Refusal::Large(format!("{tokens} tokens: at most {most} are taken at once")));
     }
     Ok(())
-}
-
-/// Refusal for clients that request another task from a run.
-pub(super) fn wrong_task(does: &str) -> Refusal {
-    Refusal::Unfit(format!("the run {does}, and nothing else: see /api/runs"))
 }
 
 fn line_answer(

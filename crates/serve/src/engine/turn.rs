@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use taper_decoding::Control;
 
+use super::handlers::Handlers;
 use super::queue::LANES;
 use super::work::Job;
-use super::worker::{Service, Worker};
+use super::worker::Worker;
 
 /// Divisor of the time of lighter work that gives the pause before the next work of its lane: so
 /// heavy work progresses, however much light work there is.
@@ -20,7 +21,7 @@ const REST: u32 = 4;
 /// own search waits on its stack.
 pub(super) struct Pauses<'w> {
     worker: &'w Worker,
-    service: &'w dyn Service,
+    handlers: &'w Handlers<'w>,
     lane: usize,
     given: Mutex<Given>,
 }
@@ -35,8 +36,8 @@ struct Given {
 
 impl<'w> Pauses<'w> {
     /// Pauses for work of `lane`.
-    pub(super) fn new(worker: &'w Worker, service: &'w dyn Service, lane: usize) -> Self {
-        Self { worker, service, lane, given: Mutex::default() }
+    pub(super) fn new(worker: &'w Worker, handlers: &'w Handlers<'w>, lane: usize) -> Self {
+        Self { worker, handlers, lane, given: Mutex::default() }
     }
 
     /// Answers lighter work, if there is any. The threads of one search wait for each other here:
@@ -55,7 +56,7 @@ impl<'w> Pauses<'w> {
             if jobs.is_empty() {
                 continue;
             }
-            self.worker.answer(self.service, lane, jobs);
+            self.worker.answer(self.handlers, lane, jobs);
             let time = begun.elapsed();
             given.time += time;
             given.again[lane] = Some(Instant::now() + time / REST);

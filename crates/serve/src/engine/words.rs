@@ -1,17 +1,18 @@
 //! Taggers of words, and question-answering models, for clients.
 
-use std::path::Path;
-
 use anyhow::Result;
 use taper_decoding::Control;
 use taper_model::{SpanExtractor, TokenTagger};
-use taper_run::prediction::{QuestionInContext, predict_answers, predict_tags};
-use taper_run::{LoadSettings, LoadedRun};
+use taper_run::LoadedRun;
+use taper_run::prediction::{
+    QuestionInContext, SpanAnswer, TaggedText, predict_answers, predict_tags,
+};
 
 use super::RunInfo;
-use super::translation::{within, wrong_task};
-use super::work::{Answer, Work};
-use super::worker::Service;
+use super::handlers::{Answers, Handlers};
+use super::services::{Opening, Serve, Service};
+use super::translation::within;
+use super::work::{Question, Tag};
 use crate::error::Refusal;
 use crate::settings::Limits;
 
@@ -21,48 +22,29 @@ pub(super) struct TagsWords<'a> {
     limits: Limits,
 }
 
-impl TagsWords<'_> {
-    /// Loads the run at `root`, and calls `serve`.
-    ///
-    /// # Errors
-    /// When it cannot be loaded.
-    pub(super) fn open(
-        root: &Path,
-        load: &LoadSettings,
-        name: &str,
-        limits: Limits,
-        serve: impl FnOnce(&dyn Service, RunInfo),
-    ) -> Result<()> {
-        let run: LoadedRun<TokenTagger> = LoadedRun::open(root, load)?;
+impl Service for TagsWords<'_> {
+    type Model = TokenTagger;
+
+    fn open(opening: &Opening<'_>, serve: Serve<'_>) -> Result<()> {
+        let run: LoadedRun<TokenTagger> = LoadedRun::open(opening.root, opening.load)?;
         let labels = run.config.data.labelled.labels.clone();
-        let info = RunInfo { labels, ..RunInfo::of(&run, name) };
-        serve(&TagsWords { run: &run, limits }, info);
+        let info = RunInfo { labels, ..RunInfo::of(&run, opening.name) };
+        let own = TagsWords { run: &run, limits: opening.limits };
+        serve(Handlers::new("tags words").with::<Tag>(&own), info);
         Ok(())
     }
 }
 
-impl Service for TagsWords<'_> {
-    fn check(&self, work: &Work) -> Result<(), Refusal> {
-        match work {
-            Work::Tag { texts } => within(self.run.tokenizers.target(), texts, self.limits.tokens),
-            _ => Err(wrong_task("tags words")),
-        }
+impl Answers<Tag> for TagsWords<'_> {
+    fn check(&self, request: &Tag) -> Result<(), Refusal> {
+        within(self.run.tokenizers.target(), &request.texts, self.limits.tokens)
     }
 
-    fn goes_with(&self, one: &Work, other: &Work) -> bool {
-        matches!((one, other), (Work::Tag { .. }, Work::Tag { .. }))
-    }
-
-    fn answer(&self, works: &[&Work], control: &dyn Control) -> Result<Vec<Answer>> {
-        let texts_of = |work: &&Work| match work {
-            Work::Tag { texts } => texts.clone(),
-            _ => Vec::new(),
-        };
-        let texts: Vec<Vec<String>> = works.iter().map(texts_of).collect();
-        let mut found =
-            predict_tags(self.run, &texts.concat(), |_| control.between_steps())?.into_iter();
-        let of_work = |own: &Vec<String>| Answer::Tagged(found.by_ref().take(own.len()).collect());
-        Ok(texts.iter().map(of_work).collect())
+    fn answer(&self, requests: &[&Tag], control: &dyn Control) -> Result<Vec<Vec<TaggedText>>> {
+        let texts: Vec<String> = requests.iter().flat_map(|one| &one.texts).cloned().collect();
+        let mut tagged = predict_tags(self.run, &texts, |_| control.between_steps())?.into_iter();
+        let own = |one: &&Tag| tagged.by_ref().take(one.texts.len()).collect();
+        Ok(requests.iter().map(own).collect())
     }
 }
 
@@ -72,55 +54,36 @@ pub(super) struct AnswersQuestions<'a> {
     limits: Limits,
 }
 
-impl AnswersQuestions<'_> {
-    /// Loads the run at `root`, and calls `serve`.
-    ///
-    /// # Errors
-    /// When it cannot be loaded.
-    pub(super) fn open(
-        root: &Path,
-        load: &LoadSettings,
-        name: &str,
-        limits: Limits,
-        serve: impl FnOnce(&dyn Service, RunInfo),
-    ) -> Result<()> {
-        let run: LoadedRun<SpanExtractor> = LoadedRun::open(root, load)?;
-        let info = RunInfo::of(&run, name);
-        serve(&AnswersQuestions { run: &run, limits }, info);
+impl Service for AnswersQuestions<'_> {
+    type Model = SpanExtractor;
+
+    fn open(opening: &Opening<'_>, serve: Serve<'_>) -> Result<()> {
+        let run: LoadedRun<SpanExtractor> = LoadedRun::open(opening.root, opening.load)?;
+        let own = AnswersQuestions { run: &run, limits: opening.limits };
+        let info = RunInfo::of(&run, opening.name);
+        serve(Handlers::new("answers questions").with::<Question>(&own), info);
         Ok(())
     }
 }
 
-impl Service for AnswersQuestions<'_> {
-    fn check(&self, work: &Work) -> Result<(), Refusal> {
-        match work {
-            Work::Answer { questions } => {
-                let texts: Vec<String> = questions
-                    .iter()
-                    .flat_map(|one| [one.question.clone(), one.context.clone()])
-                    .collect();
-                within(self.run.tokenizers.target(), &texts, self.limits.tokens)
-            }
-            _ => Err(wrong_task("answers questions")),
-        }
+impl Answers<Question> for AnswersQuestions<'_> {
+    fn check(&self, request: &Question) -> Result<(), Refusal> {
+        let texts = request.questions.iter();
+        let texts: Vec<String> =
+            texts.flat_map(|one| [one.question.clone(), one.context.clone()]).collect();
+        within(self.run.tokenizers.target(), &texts, self.limits.tokens)
     }
 
-    fn goes_with(&self, one: &Work, other: &Work) -> bool {
-        matches!((one, other), (Work::Answer { .. }, Work::Answer { .. }))
-    }
-
-    fn answer(&self, works: &[&Work], control: &dyn Control) -> Result<Vec<Answer>> {
-        let questions_of = |work: &&Work| match work {
-            Work::Answer { questions } => questions.clone(),
-            _ => Vec::new(),
-        };
-        let questions: Vec<Vec<QuestionInContext>> = works.iter().map(questions_of).collect();
-        let mut found =
-            predict_answers(self.run, &questions.concat(), |_| control.between_steps())?
-                .into_iter();
-        let of_work = |own: &Vec<QuestionInContext>| {
-            Answer::Answered(found.by_ref().take(own.len()).collect())
-        };
-        Ok(questions.iter().map(of_work).collect())
+    fn answer(
+        &self,
+        requests: &[&Question],
+        control: &dyn Control,
+    ) -> Result<Vec<Vec<SpanAnswer>>> {
+        let questions = requests.iter().flat_map(|one| &one.questions);
+        let questions: Vec<QuestionInContext> = questions.cloned().collect();
+        let answers = predict_answers(self.run, &questions, |_| control.between_steps())?;
+        let mut answers = answers.into_iter();
+        let own = |one: &&Question| answers.by_ref().take(one.questions.len()).collect();
+        Ok(requests.iter().map(own).collect())
     }
 }

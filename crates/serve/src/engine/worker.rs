@@ -10,18 +10,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use taper_data::Task;
-use taper_decoding::Control;
 use taper_run::{LoadSettings, RunFolder};
 
-use super::generation::Generates;
-use super::labels::{LabelsImages, LabelsTexts};
-use super::pictures::{DescribesImages, MatchesImages};
+use super::handlers::Handlers;
 use super::queue::Queue;
-use super::translation::Translates;
+use super::services::{Opening, open};
 use super::turn::{Pauses, Turn};
-use super::words::{AnswersQuestions, TagsWords};
-use super::work::{Answer, Job, Work};
+use super::work::{Answer, Job};
 use super::{Load, RunInfo};
 use crate::error::{Refusal, refusal};
 use crate::event::{Observer, ServeEvent};
@@ -43,26 +38,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Time after which a run that answered counts as sound, so that its next failure is a first one.
 const SOUND: Duration = Duration::from_secs(60);
-
-/// Handling of requests by a task.
-pub(super) trait Service: Sync {
-    /// Refuses work that exceeds limits, or is for another task.
-    ///
-    /// # Errors
-    /// With the message for the client.
-    fn check(&self, work: &Work) -> Result<(), Refusal>;
-
-    /// Whether both can be answered in one pass.
-    fn goes_with(&self, one: &Work, other: &Work) -> bool;
-
-    /// Answers compatible works in order. Each answer equals that to the work alone. `control`,
-    /// which addresses works by index, is checked between steps; the answer to a cancelled work
-    /// does not matter.
-    ///
-    /// # Errors
-    /// When one of them cannot be answered.
-    fn answer(&self, works: &[&Work], control: &dyn Control) -> Result<Vec<Answer>>;
-}
 
 /// All that a worker needs beside its run.
 pub(super) struct Worker {
@@ -143,46 +118,16 @@ impl Worker {
         let task = RunFolder::open(root)?.load_config(&load.overrides)?.task;
         let begun = Instant::now();
         let mut outcome = Ok(());
-        let serve = |service: &dyn Service, info: RunInfo| {
+        let mut serve = |mut handlers: Handlers<'_>, info: RunInfo| {
             let seconds = begun.elapsed().as_secs_f64();
             outcome = self.enter(first, known, info, seconds).and_then(|info| {
-                let pool = self.pool(info)?;
-                self.serve(service, pool.as_ref());
+                handlers.pool = self.pool(info)?;
+                self.serve(&handlers);
                 Ok(())
             });
         };
-        self.open(task, root, load, serve)?;
+        open(task, &Opening { root, load, name: &self.name, limits: self.limits }, &mut serve)?;
         outcome
-    }
-
-    /// Loads the run for its task, and calls `serve`.
-    fn open(
-        &self,
-        task: Task,
-        root: &Path,
-        load: &LoadSettings,
-        serve: impl FnOnce(&dyn Service, RunInfo),
-    ) -> Result<()> {
-        match task {
-            Task::Translation => Translates::open(root, load, &self.name, self.limits, serve),
-            Task::LanguageModel => Generates::open(root, load, &self.name, self.limits, serve),
-            Task::Classification => LabelsTexts::open(root, load, &self.name, self.limits, serve),
-            Task::ImageClassification => LabelsImages::open(root, load, &self.name, serve),
-            Task::MaskedLanguageModel => bail!(
-                "{}: a masked language model answers nobody; serve a classifier that begins with it",
-                root.display()
-            ),
-            Task::Tagging => TagsWords::open(root, load, &self.name, self.limits, serve),
-            Task::QuestionAnswering => {
-                AnswersQuestions::open(root, load, &self.name, self.limits, serve)
-            }
-            Task::Captions => DescribesImages::open(root, load, &self.name, serve),
-            Task::ImageText => MatchesImages::open(root, load, &self.name, self.limits, serve),
-            task @ Task::InContextRegression => bail!(
-                "{}: a run of the task {task} is not served; `taper evaluate` measures it",
-                root.display()
-            ),
-        }
     }
 
     /// Records that the run is loaded, with its description.
@@ -225,8 +170,7 @@ impl Worker {
 
     /// Answers work until the queue is closed and empty, or the run has failed. The heaviest work
     /// begins, since it lets lighter work go first.
-    pub(super) fn serve(&self, service: &dyn Service, pool: Option<&ThreadPool>) {
-        let service = &Pooled { service, pool };
+    pub(super) fn serve(&self, handlers: &Handlers<'_>) {
         let (mut last_weight, mut last_time) = (0, Duration::ZERO);
         while self.panics.load(Ordering::Relaxed) < MOST_PANICS {
             let idle_since = Instant::now();
@@ -247,7 +191,7 @@ impl Worker {
             let batch = self.queue.take(lane, self.limits.batch);
             let weight: usize = batch.iter().map(|job| job.waiting.weight).sum();
             let begun = Instant::now();
-            self.answer(service, lane, batch);
+            self.answer(handlers, lane, batch);
             (last_weight, last_time) = match lane {
                 0 => (weight.min(self.limits.batch), begun.elapsed()),
                 _ => (0, Duration::ZERO),
@@ -256,12 +200,12 @@ impl Worker {
     }
 
     /// Answers jobs of a lane, compatible ones together.
-    pub(super) fn answer(&self, service: &dyn Service, lane: usize, jobs: Vec<Job>) {
-        let pauses = Pauses::new(self, service, lane);
+    pub(super) fn answer(&self, handlers: &Handlers<'_>, lane: usize, jobs: Vec<Job>) {
+        let pauses = Pauses::new(self, handlers, lane);
         let mut rest: Vec<Job> = Vec::with_capacity(jobs.len());
         for job in self.wanted(jobs) {
             pauses.pause();
-            match self.guarded(|| service.check(&job.work)) {
+            match self.guarded(|| handlers.check(&job)) {
                 Ok(Ok(())) => rest.push(job),
                 Ok(Err(refusal)) | Err(refusal) => reply(job, Err(refusal)),
             }
@@ -269,10 +213,10 @@ impl Worker {
         while !rest.is_empty() {
             let leader = rest.remove(0);
             let (mut group, others): (Vec<Job>, Vec<Job>) =
-                rest.into_iter().partition(|job| service.goes_with(&leader.work, &job.work));
+                rest.into_iter().partition(|job| handlers.go_together(&leader, job));
             group.insert(0, leader);
             rest = others;
-            self.answer_group(service, &pauses, group);
+            self.answer_group(handlers, &pauses, group);
         }
     }
 
@@ -290,11 +234,11 @@ impl Worker {
 
     fn abandoned(&self, job: &Job, begun: bool) {
         self.metrics.abandoned(&self.name, begun);
-        let lines = job.work.lines();
+        let lines = job.request.lines();
         (self.observer)(&ServeEvent::Abandoned { run: &self.name, lines, begun });
     }
 
-    fn answer_group(&self, service: &dyn Service, pauses: &Pauses<'_>, group: Vec<Job>) {
+    fn answer_group(&self, handlers: &Handlers<'_>, pauses: &Pauses<'_>, group: Vec<Job>) {
         // Some may have left while others were answered.
         let group = self.wanted(group);
         if group.is_empty() {
@@ -305,9 +249,8 @@ impl Worker {
             self.metrics.waited(&self.name, begun - job.since);
         }
         let given = pauses.given();
-        let works: Vec<&Work> = group.iter().map(|job| &job.work).collect();
         let turn = Turn::new(pauses, &group);
-        let found = self.guarded(|| service.answer(&works, &turn));
+        let found = self.guarded(|| handlers.answer(&group, &turn));
         let dropped = turn.dropped();
         match found {
             Ok(Ok(answers)) => {
@@ -315,7 +258,7 @@ impl Worker {
                 let time = begun.elapsed().saturating_sub(pauses.given() - given);
                 let done = group.iter().zip(&dropped).filter(|(_, dropped)| !**dropped);
                 let weight = done.clone().map(|(job, _)| job.waiting.weight).sum();
-                let lines = done.map(|(job, _)| job.work.lines()).sum();
+                let lines = done.map(|(job, _)| job.request.lines()).sum();
                 if lines > 0 {
                     self.load.done(weight, time);
                     self.metrics.computed(&self.name, lines, time);
@@ -330,7 +273,7 @@ impl Worker {
             // A fault of one of them must not affect the others.
             _ if group.len() > 1 => {
                 for job in group {
-                    self.answer_group(service, pauses, vec![job]);
+                    self.answer_group(handlers, pauses, vec![job]);
                 }
             }
             Ok(Err(error)) => group.into_iter().for_each(|job| reply(job, Err(refusal(&error)))),
@@ -348,32 +291,9 @@ impl Worker {
     }
 }
 
-/// Service that computes on threads of its own, if it has any.
-struct Pooled<'s> {
-    service: &'s dyn Service,
-    pool: Option<&'s ThreadPool>,
-}
-
-impl Service for Pooled<'_> {
-    fn check(&self, work: &Work) -> Result<(), Refusal> {
-        self.service.check(work)
-    }
-
-    fn goes_with(&self, one: &Work, other: &Work) -> bool {
-        self.service.goes_with(one, other)
-    }
-
-    fn answer(&self, works: &[&Work], control: &dyn Control) -> Result<Vec<Answer>> {
-        match self.pool {
-            Some(pool) => pool.install(|| self.service.answer(works, control)),
-            None => self.service.answer(works, control),
-        }
-    }
-}
-
 /// Sends an answer, unless nobody waits for it.
 fn reply(job: Job, answer: Result<Answer, Refusal>) {
     let Job { reply, waiting, .. } = job;
     drop(waiting);
-    let _ = reply.send(answer);
+    reply.send(answer);
 }

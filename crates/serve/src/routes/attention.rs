@@ -6,12 +6,11 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use taper_data::Task;
 use taper_run::attention::AttentionLayer;
 
 use super::translation::{Texts, lines};
-use crate::app::{App, wrong_answer};
-use crate::engine::{Answer, Work, rounded};
+use crate::app::App;
+use crate::engine::{Attend, rounded};
 use crate::error::Refusal;
 use crate::http::{json, json_of};
 
@@ -32,10 +31,8 @@ pub(super) async fn attention(
     for text in std::iter::once(&text).chain(&target) {
         lines(Texts::Several(vec![text.clone()]))?;
     }
-    let engine = app.engine(run.as_deref(), Task::Translation)?;
-    let Answer::Attention(map) = app.ask(engine, Work::Attend { text, target }).await? else {
-        return Err(wrong_answer());
-    };
+    let engine = app.engine::<Attend>(run.as_deref())?;
+    let map = app.ask(engine, Attend { text, target }).await?;
     let layers: Vec<Value> = map.layers.iter().map(layer).collect();
     let answer = json!({
         "run": engine.info.name, "text": map.text, "translation": map.translation,

@@ -6,11 +6,12 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::json;
-use taper_data::{SpelledSpecial, Task, with_newlines};
+use taper_data::{SpelledSpecial, with_newlines};
 use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::oneshot;
 
-use crate::app::{App, wrong_answer};
-use crate::engine::{Answer, Continued, GenerateOptions, OwnPrompt, Piece, PromptText, Work};
+use crate::app::App;
+use crate::engine::{Continued, Generate, GenerateOptions, OwnPrompt, Piece, PromptText};
 use crate::error::Refusal;
 use crate::http::{EventSender, event_stream, json, json_of};
 
@@ -58,7 +59,7 @@ pub(super) async fn generate(
     request: Request,
 ) -> Result<Response, Refusal> {
     let asked: Asked = json_of(request, app.limits()).await?;
-    let name = app.engine(asked.run.as_deref(), Task::LanguageModel)?.info.name.clone();
+    let name = app.engine::<Generate>(asked.run.as_deref())?.info.name.clone();
     let options = GenerateOptions {
         max_tokens: asked.max_tokens,
         temperature: asked.temperature,
@@ -147,11 +148,8 @@ pub(super) async fn generated(
     prompts: Vec<PromptText>,
     options: GenerateOptions,
 ) -> Result<Vec<Continued>, Refusal> {
-    let engine = app.engine(Some(run), Task::LanguageModel)?;
-    match app.ask(engine, Work::Generate { prompts, options, pieces: None }).await? {
-        Answer::Generated(found) => Ok(found),
-        _ => Err(wrong_answer()),
-    }
+    let engine = app.engine::<Generate>(Some(run))?;
+    app.ask(engine, Generate { prompts, options, pieces: None }).await
 }
 
 /// Parts of a growing answer.
@@ -173,8 +171,8 @@ pub(super) async fn stream(
     mut tell: impl FnMut(Told, &EventSender) -> bool + Send + 'static,
 ) -> Result<Response, Refusal> {
     let (pieces, mut told) = unbounded_channel();
-    let work = Work::Generate { prompts, options, pieces: Some(pieces) };
-    let mut answer = app.engine(Some(&run), Task::LanguageModel)?.submit(work)?;
+    let request = Generate { prompts, options, pieces: Some(pieces) };
+    let mut answer = app.engine::<Generate>(Some(&run))?.submit(request)?;
     let late = tokio::time::sleep(app.limits().answer);
     let mut late = Box::pin(late);
     // A refusal has its own status as long as nothing was sent.
@@ -214,10 +212,9 @@ pub(super) async fn stream(
     Ok(response)
 }
 
-async fn finished(answer: &mut tokio::sync::oneshot::Receiver<Result<Answer, Refusal>>) -> Told {
+async fn finished(answer: &mut oneshot::Receiver<Result<Vec<Continued>, Refusal>>) -> Told {
     match answer.await {
-        Ok(Ok(Answer::Generated(found))) => Told::End(found),
-        Ok(Ok(_)) => Told::Failed(wrong_answer()),
+        Ok(Ok(found)) => Told::End(found),
         Ok(Err(refusal)) => Told::Failed(refusal),
         Err(_) => Told::Failed(Refusal::Failed("the run's thread has ended".to_owned())),
     }

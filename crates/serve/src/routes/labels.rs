@@ -7,13 +7,12 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use taper_data::Task;
 use taper_run::prediction::Prediction;
 
 use super::pictures::Query;
 use super::translation::{Texts, lines};
-use crate::app::{App, wrong_answer};
-use crate::engine::{Answer, Engine, Work};
+use crate::app::App;
+use crate::engine::{Engine, LabelImage, LabelTexts, Match};
 use crate::error::Refusal;
 use crate::http::{file_of, json, json_of};
 
@@ -30,7 +29,7 @@ pub(super) async fn classify(
     request: Request,
 ) -> Result<Response, Refusal> {
     let asked: Asked = json_of(request, app.limits()).await?;
-    let engine = app.engine(asked.run.as_deref(), Task::Classification)?;
+    let engine = app.engine::<LabelTexts>(asked.run.as_deref())?;
     let texts = lines(asked.text)?;
     app.check_lines(texts.len())?;
     if texts.is_empty() {
@@ -40,10 +39,8 @@ pub(super) async fn classify(
     let warning = tab.map(|line| {
         format!("text {} has a tab, but the run labels one text at a time, not pairs", line + 1)
     });
-    match app.ask(engine, Work::LabelTexts { texts }).await? {
-        Answer::Labelled(found) => Ok(answer(engine, &found, warning)),
-        _ => Err(wrong_answer()),
-    }
+    let found = app.ask(engine, LabelTexts { texts }).await?;
+    Ok(answer(engine, &found, warning))
 }
 
 /// Labels a picture.
@@ -52,12 +49,10 @@ pub(super) async fn classify_image(
     request: Request,
 ) -> Result<Response, Refusal> {
     let Query { run, .. } = Query::of(&request, false)?;
-    let engine = app.engine(run.as_deref(), Task::ImageClassification)?;
+    let engine = app.engine::<LabelImage>(run.as_deref())?;
     let file = file_of(request, app.limits()).await?;
-    match app.ask(engine, Work::LabelImage { file }).await? {
-        Answer::Labelled(found) => Ok(answer(engine, &found, None)),
-        _ => Err(wrong_answer()),
-    }
+    let found = app.ask(engine, LabelImage { file }).await?;
+    Ok(answer(engine, &[found], None))
 }
 
 /// Finds the best of some texts, or of the run's labels, for a picture.
@@ -67,13 +62,11 @@ pub(super) async fn match_image(
 ) -> Result<Response, Refusal> {
     let Query { run, texts } = Query::of(&request, true)?;
     app.check_lines(texts.len())?;
-    let engine = app.engine(run.as_deref(), Task::ImageText)?;
+    let engine = app.engine::<Match>(run.as_deref())?;
     let file = file_of(request, app.limits()).await?;
     let names = if texts.is_empty() { engine.info.labels.clone() } else { texts.clone() };
-    match app.ask(engine, Work::Match { file, texts }).await? {
-        Answer::Labelled(found) => Ok(named(engine, &names, &found, None)),
-        _ => Err(wrong_answer()),
-    }
+    let found = app.ask(engine, Match { file, texts }).await?;
+    Ok(named(engine, &names, &[found], None))
 }
 
 fn answer(engine: &Engine, found: &[Prediction], warning: Option<String>) -> Response {

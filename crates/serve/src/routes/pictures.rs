@@ -5,10 +5,9 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use serde_json::json;
-use taper_data::Task;
 
-use crate::app::{App, wrong_answer};
-use crate::engine::{Answer, Work};
+use crate::app::App;
+use crate::engine::Describe;
 use crate::error::Refusal;
 use crate::http::{file_of, json};
 
@@ -52,12 +51,8 @@ pub(super) async fn caption(
     request: Request,
 ) -> Result<Response, Refusal> {
     let Query { run, .. } = Query::of(&request, false)?;
-    let engine = app.engine(run.as_deref(), Task::Captions)?;
+    let engine = app.engine::<Describe>(run.as_deref())?;
     let file = file_of(request, app.limits()).await?;
-    match app.ask(engine, Work::Describe { file }).await? {
-        Answer::Described(caption) => {
-            Ok(json(200, &json!({ "run": engine.info.name, "captions": [*caption] })))
-        }
-        _ => Err(wrong_answer()),
-    }
+    let caption = app.ask(engine, Describe { file }).await?;
+    Ok(json(200, &json!({ "run": engine.info.name, "captions": [caption] })))
 }

@@ -6,10 +6,10 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::json;
-use taper_data::{Task, split_lines};
+use taper_data::split_lines;
 
-use crate::app::{App, wrong_answer};
-use crate::engine::{Answer, Engine, LineAnswer, TranslateOptions, Work};
+use crate::app::App;
+use crate::engine::{Engine, LineAnswer, Translate, TranslateOptions};
 use crate::error::Refusal;
 use crate::http::{json, json_of};
 
@@ -57,7 +57,7 @@ pub(super) async fn translate(
     request: Request,
 ) -> Result<Response, Refusal> {
     let asked: Asked = json_of(request, app.limits()).await?;
-    let engine = app.engine(asked.run.as_deref(), Task::Translation)?;
+    let engine = app.engine::<Translate>(asked.run.as_deref())?;
     let options = TranslateOptions {
         alternatives: asked.alternatives,
         beam: asked.beam,
@@ -115,8 +115,5 @@ pub(super) async fn translated(
     if lines.is_empty() {
         return Ok(Vec::new());
     }
-    match app.ask(engine, Work::Translate { lines, options }).await? {
-        Answer::Translated(lines) => Ok(lines),
-        _ => Err(wrong_answer()),
-    }
+    app.ask(engine, Translate { lines, options }).await
 }

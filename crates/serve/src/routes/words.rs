@@ -6,12 +6,12 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::json;
-use taper_data::{Task, with_newlines};
+use taper_data::with_newlines;
 use taper_run::prediction::{QuestionInContext, SpanAnswer};
 
 use super::translation::{Texts, lines};
-use crate::app::{App, wrong_answer};
-use crate::engine::{Answer, Work};
+use crate::app::App;
+use crate::engine::{Question, Tag};
 use crate::error::Refusal;
 use crate::http::{json, json_of};
 
@@ -28,15 +28,12 @@ pub(super) async fn tag(
     request: Request,
 ) -> Result<Response, Refusal> {
     let asked: Texted = json_of(request, app.limits()).await?;
-    let engine = app.engine(asked.run.as_deref(), Task::Tagging)?;
+    let engine = app.engine::<Tag>(asked.run.as_deref())?;
     let texts = lines(asked.text)?;
     app.check_lines(texts.len())?;
     let found = match texts.is_empty() {
         true => Vec::new(),
-        false => match app.ask(engine, Work::Tag { texts }).await? {
-            Answer::Tagged(found) => found,
-            _ => return Err(wrong_answer()),
-        },
+        false => app.ask(engine, Tag { texts }).await?,
     };
     Ok(json(200, &json!({ "run": engine.info.name, "texts": found })))
 }
@@ -88,7 +85,7 @@ pub(super) async fn answer(
 ) -> Result<Response, Refusal> {
     let mut asked: Questioned = json_of(request, app.limits()).await?;
     let run = asked.run.take();
-    let engine = app.engine(run.as_deref(), Task::QuestionAnswering)?;
+    let engine = app.engine::<Question>(run.as_deref())?;
     let mut questions = asked.questions()?;
     app.check_lines(questions.len())?;
     let mut contexts = Vec::with_capacity(questions.len());
@@ -99,10 +96,7 @@ pub(super) async fn answer(
     }
     let mut found = match questions.is_empty() {
         true => Vec::new(),
-        false => match app.ask(engine, Work::Answer { questions }).await? {
-            Answer::Answered(found) => found,
-            _ => return Err(wrong_answer()),
-        },
+        false => app.ask(engine, Question { questions }).await?,
     };
     found.iter_mut().zip(&contexts).for_each(|(answer, context)| place(answer, context));
     Ok(json(200, &json!({ "run": engine.info.name, "answers": found })))

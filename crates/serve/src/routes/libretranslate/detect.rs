@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 
 use super::languages::own_letters;
 use super::{allowed, translators};
-use crate::app::{App, wrong_answer};
-use crate::engine::{Answer, Engine, Fit, TranslationInfo, Work};
+use crate::app::App;
+use crate::engine::{Engine, Fit, Measure, TranslationInfo};
 use crate::error::Refusal;
 use crate::http::{form_or_json_of, json};
 use crate::routes::translation::Texts;
@@ -84,8 +84,7 @@ pub(super) async fn languages_of<'a>(
     let text: String = texts.join("\n").chars().take(LOOKED_AT).collect();
     let mut fits: BTreeMap<&str, Fit> = BTreeMap::new();
     for (engine, info) in runs {
-        let answer = app.ask(engine, Work::Measure { text: text.clone() }).await?;
-        let Answer::Measured(fit) = answer else { return Err(wrong_answer()) };
+        let fit = app.ask(engine, Measure { text: text.clone() }).await?;
         let best = fits.entry(&info.source).or_insert(fit);
         if fit.cost < best.cost {
             *best = fit;

@@ -6,12 +6,14 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use taper_data::{Task, with_newlines};
+use taper_data::with_newlines;
 use taper_run::generation::TokenScore;
 
 use super::shared::{Head, Shared, finite, no_stream, reason, refuse, require_few, usage};
 use crate::app::App;
-use crate::engine::{Continued, GenerateOptions, OwnPrompt, PromptText, RunInfo, Scoring};
+use crate::engine::{
+    Continued, Generate, GenerateOptions, OwnPrompt, PromptText, RunInfo, Scoring,
+};
 use crate::error::Refusal;
 use crate::http::{EventSender, json, json_of, openai_refusal};
 use crate::routes::generation::{Told, check, generated, prompts, stream};
@@ -143,7 +145,7 @@ async fn answered(app: Arc<App>, request: Request) -> Result<Response, Refusal> 
         return Err(no_stream("logprobs"));
     }
     require_few("top_logprobs", top_logprobs.unwrap_or(0))?;
-    let engine = app.engine(Some(&shared.model), Task::LanguageModel)?;
+    let engine = app.engine::<Generate>(Some(&shared.model))?;
     let own = vec![written(&engine.info, messages).await?];
     let head = Head::new(&app, "chatcmpl", &engine.info.name);
     let with_usage = shared.streams_usage();

@@ -6,12 +6,11 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use taper_data::Task;
 use taper_run::generation::TokenScore;
 
 use super::shared::{Head, Shared, finite, no_stream, reason, refuse, require_few, usage};
 use crate::app::App;
-use crate::engine::{Continued, GenerateOptions, OwnPrompt, PromptText, Scoring};
+use crate::engine::{Continued, Generate, GenerateOptions, OwnPrompt, PromptText, Scoring};
 use crate::error::Refusal;
 use crate::http::{EventSender, json, json_of, openai_refusal};
 use crate::routes::generation::{Told, check, generated, prompts, stream, text_prompt};
@@ -88,7 +87,7 @@ async fn completed(app: Arc<App>, request: Request) -> Result<Response, Refusal>
     }
     require_few("logprobs", logprobs.unwrap_or(0))?;
     let scoring = logprobs.map(|likeliest| Scoring { likeliest, whole: echo });
-    let engine = app.engine(Some(&shared.model), Task::LanguageModel)?;
+    let engine = app.engine::<Generate>(Some(&shared.model))?;
     let head = Head::new(&app, "cmpl", &engine.info.name);
     let with_usage = shared.streams_usage();
     let max_tokens = shared.max_tokens.unwrap_or(16);

@@ -9,10 +9,9 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use serde_json::{Value, json};
-use taper_data::Task;
 
 use crate::app::App;
-use crate::engine::RunInfo;
+use crate::engine::{Generate, RunInfo};
 use crate::http::{json, openai_refusal};
 pub(super) use chat::chat;
 pub(super) use completions::completions;
@@ -25,15 +24,14 @@ fn described(info: &RunInfo) -> Value {
 
 /// Lists the language models.
 pub(super) async fn models(State(app): State<Arc<App>>) -> Response {
-    let task = Task::LanguageModel.to_string();
-    let own = app.engines.iter().map(|engine| &engine.info).filter(|info| info.task == task);
-    let data: Vec<Value> = own.map(described).collect();
+    let own = app.engines_for::<Generate>();
+    let data: Vec<Value> = own.map(|engine| described(&engine.info)).collect();
     json(200, &json!({ "object": "list", "data": data }))
 }
 
 /// Describes one language model.
 pub(super) async fn model(State(app): State<Arc<App>>, Path(name): Path<String>) -> Response {
-    match app.engine(Some(&name), Task::LanguageModel) {
+    match app.engine::<Generate>(Some(&name)) {
         Ok(engine) => json(200, &described(&engine.info)),
         Err(refusal) => openai_refusal(&refusal),
     }

@@ -1,0 +1,74 @@
+//! Services of all tasks that are served.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use taper_data::Task;
+use taper_run::LoadSettings;
+use taper_run::tasks::{TaskModel, entry};
+
+use super::RunInfo;
+use super::generation::Generates;
+use super::handlers::Handlers;
+use super::labels::{LabelsImages, LabelsTexts};
+use super::pictures::{DescribesImages, MatchesImages};
+use super::translation::Translates;
+use super::words::{AnswersQuestions, TagsWords};
+use crate::settings::Limits;
+
+/// Run to load for its clients.
+#[derive(Debug)]
+pub(super) struct Opening<'o> {
+    pub(super) root: &'o Path,
+    pub(super) load: &'o LoadSettings,
+    pub(super) name: &'o str,
+    pub(super) limits: Limits,
+}
+
+/// Function that is given the handlers of a loaded run, and works until the server stops.
+pub(super) type Serve<'s> = &'s mut dyn FnMut(Handlers<'_>, RunInfo);
+
+/// Service of the runs of a task.
+pub(super) trait Service {
+    /// Model of the task.
+    type Model: TaskModel;
+
+    /// Loads the run, and calls `serve`.
+    ///
+    /// # Errors
+    /// When it cannot be loaded.
+    fn open(opening: &Opening<'_>, serve: Serve<'_>) -> Result<()>;
+}
+
+type Open = fn(&Opening<'_>, Serve<'_>) -> Result<()>;
+
+const fn service<S: Service>() -> (Task, Open) {
+    (S::Model::TASK, S::open)
+}
+
+/// Services by task.
+const SERVICES: &[(Task, Open)] = &[
+    service::<Translates<'_>>(),
+    service::<Generates<'_>>(),
+    service::<LabelsTexts<'_>>(),
+    service::<LabelsImages<'_>>(),
+    service::<TagsWords<'_>>(),
+    service::<AnswersQuestions<'_>>(),
+    service::<DescribesImages<'_>>(),
+    service::<MatchesImages<'_>>(),
+];
+
+/// Loads a run of `task`, and calls `serve`.
+///
+/// # Errors
+/// When it cannot be loaded, or the task is not served.
+pub(super) fn open(task: Task, opening: &Opening<'_>, serve: Serve<'_>) -> Result<()> {
+    if let Some((_, open)) = SERVICES.iter().find(|(own, _)| *own == task) {
+        return open(opening, serve);
+    }
+    let root = opening.root.display();
+    match entry(task).not_served {
+        Some(reason) => bail!("{root}: {reason}"),
+        None => bail!("{root}: a run of the task {task} is not served"),
+    }
+}
