@@ -117,7 +117,8 @@ class Crate:
     def edges(self, names):
         """The modules that a module names."""
         paths = [path for match in USE.finditer(self.text[names]) for path in expand(match[1])]
-        paths += [tuple(match.split("::")) for match in PATH.findall(self.text[names])]
+        rest = USE.sub("", self.text[names])
+        paths += [tuple(match.split("::")) for match in PATH.findall(rest)]
         found = set()
         for path in paths:
             module = names

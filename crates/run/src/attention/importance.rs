@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
-use taper_model::{Batch, Model, Pass};
+use taper_model::{Batch, Pass};
 use taper_trainer::{TeacherForced, evaluate_under};
 
 use super::AttentionPart;
@@ -65,7 +65,7 @@ pub fn head_importance(
     mut progress: impl FnMut(usize, usize),
 ) -> Result<HeadImportance> {
     let task = RunFolder::open(root)?.load_config(&load.overrides)?.task;
-    if !with_model!(task, M => <M as Model>::PREDICTS_CLASSES) {
+    if !entry(task).predicts_classes {
         bail!("heads are weighed by the answers that they get right, and the task {task} has none");
     }
     with_model!(task, M => {

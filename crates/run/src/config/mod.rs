@@ -23,11 +23,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taper_data::{Corpora, DataConfig, Task, read_regular, text_of};
 use taper_decoding::DecodingConfig;
-use taper_model::{Architecture, Model, ModelConfig};
+use taper_model::{Architecture, ModelConfig};
 use taper_trainer::{Metric, TrainingConfig};
 
 use crate::checks::computation::AUTO_DTYPE;
-use crate::tasks::{entry, with_model};
+use crate::tasks::entry;
 
 pub(crate) use did_you_mean::nearest;
 pub use differences::{Difference, differences, every_difference};
@@ -296,7 +296,7 @@ impl RunConfig {
                  this task has none: watch \"loss\" or \"perplexity\"",
                 watched.metric
             );
-        } else if of_classes && !with_model!(self.task, M => <M as Model>::PREDICTS_CLASSES) {
+        } else if of_classes && !entry(self.task).predicts_classes {
             bail!(
                 "training.early_stopping.metric = \"{}\" is for classes, and this task predicts \
                  numbers: watch \"loss\", the squared error",

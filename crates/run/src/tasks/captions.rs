@@ -9,9 +9,7 @@ use taper_data::{CaptionUse, CaptionedDataset, Dataset, Task, TokenizerPair};
 use taper_model::{Builder, Cost, ImageCaptioner, LayerCost, ModelError};
 
 use super::image_classification::{image_inputs, image_shape};
-use super::{
-    Answered, Batches, Items, Predicts, Reads, Stacks, TaskEntry, TaskModel, Vocabularies,
-};
+use super::{Answered, Batches, Items, TaskModel, Vocabularies};
 use crate::LoadedRun;
 use crate::config::RunConfig;
 use crate::evaluation::{CaptionedTestSet, TestSetResult};
@@ -21,28 +19,6 @@ use crate::training::in_order;
 
 impl TaskModel for ImageCaptioner {
     const TASK: Task = Task::Captions;
-    const ENTRY: TaskEntry = TaskEntry {
-        stacks: Stacks::EncoderDecoder,
-        translates: false,
-        generates: false,
-        writes: true,
-        pretrains: false,
-        begins_with: &[Task::ImageClassification],
-        reads: &["data.captions", "model.pooling"],
-        predicts: Some(Predicts {
-            does: "describes images",
-            doing: "describing",
-            reads: Reads::Images,
-            takes_prompts: false,
-            draws_attention: false,
-        }),
-        hides_attention: Some(
-            "the run reads images beside text, which cannot be shown word by word",
-        ),
-        not_served: None,
-        uses: "`taper predict` describes images, `taper evaluate` measures it",
-        next: ("taper predict {run} IMAGE…", "describe PNG or JPEG files"),
-    };
     const DECODES: bool = true;
 
     fn cost_of(config: &RunConfig, (_, vocabulary): Vocabularies, device: &Device) -> Cost {

@@ -8,9 +8,7 @@ use serde_json::Value;
 use taper_data::{LabelOf, Task, TokenizerPair, first_with_tab};
 use taper_model::{Builder, Cost, LayerCost, ModelError, TextClassifier};
 
-use super::{
-    Answered, Batches, Items, Predicts, Reads, Stacks, TaskEntry, TaskModel, Vocabularies, labelled,
-};
+use super::{Answered, Batches, Items, TaskModel, Vocabularies, labelled};
 use crate::attention::AttentionMap;
 use crate::config::RunConfig;
 use crate::evaluation::{ClassifiedTestSet, TestSetResult};
@@ -20,26 +18,6 @@ use crate::{LoadedRun, Notice};
 
 impl TaskModel for TextClassifier {
     const TASK: Task = Task::Classification;
-    const ENTRY: TaskEntry = TaskEntry {
-        stacks: Stacks::Encoder,
-        translates: false,
-        generates: false,
-        writes: false,
-        pretrains: false,
-        begins_with: &[Task::MaskedLanguageModel],
-        reads: &["data.labelled", "data.labelled.pairs", "data.fields.text", "model.pooling"],
-        predicts: Some(Predicts {
-            does: "labels texts",
-            doing: "labelling",
-            reads: Reads::Lines("TEXTS"),
-            takes_prompts: false,
-            draws_attention: false,
-        }),
-        hides_attention: None,
-        not_served: None,
-        uses: "`taper predict` labels texts, `taper evaluate` measures it",
-        next: ("taper predict {run}", "type texts, or pipe a file in"),
-    };
 
     fn cost_of(config: &RunConfig, (_, vocabulary): Vocabularies, device: &Device) -> Cost {
         Self::cost_of(&config.model, vocabulary, config.data.labelled.labels.len(), device)

@@ -19,6 +19,8 @@ pub struct TaskEntry {
     pub writes: bool,
     /// Whether its models are trained for others to begin with their weights.
     pub pretrains: bool,
+    /// Whether an answer is one of several classes, so that it is right or wrong.
+    pub predicts_classes: bool,
     /// Tasks whose models have learnt all that a model of this task shares with them.
     pub begins_with: &'static [Task],
     /// Sections and keys of recipes that only this task and perhaps a few others read.

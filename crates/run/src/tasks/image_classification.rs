@@ -9,9 +9,7 @@ use serde_json::Value;
 use taper_data::{Dataset, ImageDataset, ImagesConfig, Task, TokenizerPair};
 use taper_model::{Builder, Cost, ImageClassifier, ImageShape, LayerCost, ModelError};
 
-use super::{
-    Answered, Batches, Items, Predicts, Reads, Stacks, TaskEntry, TaskModel, Vocabularies,
-};
+use super::{Answered, Batches, Items, TaskModel, Vocabularies};
 use crate::LoadedRun;
 use crate::attention::draw_attention;
 use crate::config::RunConfig;
@@ -48,28 +46,6 @@ pub(super) fn image_inputs(
 
 impl TaskModel for ImageClassifier {
     const TASK: Task = Task::ImageClassification;
-    const ENTRY: TaskEntry = TaskEntry {
-        stacks: Stacks::Encoder,
-        translates: false,
-        generates: false,
-        writes: false,
-        pretrains: false,
-        begins_with: &[],
-        reads: &["model.pooling"],
-        predicts: Some(Predicts {
-            does: "labels images",
-            doing: "labelling",
-            reads: Reads::Images,
-            takes_prompts: false,
-            draws_attention: true,
-        }),
-        hides_attention: Some(
-            "the run looks at images: `taper predict RUN IMAGE --attention FOLDER` draws where",
-        ),
-        not_served: None,
-        uses: "`taper predict` labels images, `taper evaluate` measures it",
-        next: ("taper predict {run} IMAGE…", "label PNG or JPEG files"),
-    };
 
     fn cost_of(config: &RunConfig, _: Vocabularies, device: &Device) -> Cost {
         let images = &config.data.images;

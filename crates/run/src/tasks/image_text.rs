@@ -8,9 +8,7 @@ use taper_model::{Builder, ContrastiveModel, Cost, LayerCost, ModelError};
 
 use super::captions::captioned;
 use super::image_classification::{image_inputs, image_shape};
-use super::{
-    Answered, Batches, Items, Predicts, Reads, Stacks, TaskEntry, TaskModel, Vocabularies,
-};
+use super::{Answered, Batches, Items, TaskModel, Vocabularies};
 use crate::LoadedRun;
 use crate::config::RunConfig;
 use crate::evaluation::{MatchedTestSet, TestSetResult};
@@ -20,29 +18,6 @@ use crate::prediction::Prediction;
 
 impl TaskModel for ContrastiveModel {
     const TASK: Task = Task::ImageText;
-    const ENTRY: TaskEntry = TaskEntry {
-        stacks: Stacks::TwoEncoders,
-        translates: false,
-        generates: false,
-        writes: false,
-        pretrains: false,
-        begins_with: &[Task::ImageClassification],
-        reads: &["data.captions", "model.pooling"],
-        predicts: Some(Predicts {
-            does: "compares images",
-            doing: "comparing",
-            reads: Reads::Images,
-            takes_prompts: true,
-            draws_attention: false,
-        }),
-        hides_attention: Some(
-            "the run reads images beside text, which cannot be shown word by word",
-        ),
-        not_served: None,
-        uses: "`taper predict --prompt TEXT` tells which text belongs to an image, `taper evaluate` \
-               measures it",
-        next: ("taper predict {run} IMAGE… --prompt TEXT --prompt TEXT", "which fits"),
-    };
 
     fn cost_of(config: &RunConfig, (_, vocabulary): Vocabularies, device: &Device) -> Cost {
         Self::cost_of(&config.model, &image_shape(&config.data.images), vocabulary, device)

@@ -6,7 +6,7 @@ use serde_json::Value;
 use taper_data::{Corpus, Task, TextBlocks, TokenizerPair};
 use taper_model::{Builder, Cost, LanguageModel, LayerCost, ModelError};
 
-use super::{Batches, Stacks, TaskEntry, TaskModel, Vocabularies};
+use super::{Batches, TaskModel, Vocabularies};
 use crate::LoadedRun;
 use crate::attention::AttentionMap;
 use crate::config::RunConfig;
@@ -16,21 +16,6 @@ use crate::training::packed;
 
 impl TaskModel for LanguageModel {
     const TASK: Task = Task::LanguageModel;
-    const ENTRY: TaskEntry = TaskEntry {
-        stacks: Stacks::Decoder,
-        translates: false,
-        generates: true,
-        writes: false,
-        pretrains: false,
-        begins_with: &[],
-        reads: &["data.text", "data.fields.text"],
-        predicts: None,
-        hides_attention: None,
-        not_served: None,
-        uses: "`taper generate` goes on with text, `taper evaluate` measures it, `taper score \
-               --text` scores texts",
-        next: ("taper generate {run} --prompt TEXT", "go on with a text"),
-    };
     const DECODES: bool = true;
 
     fn cost_of(config: &RunConfig, (_, vocabulary): Vocabularies, device: &Device) -> Cost {

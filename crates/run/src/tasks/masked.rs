@@ -10,7 +10,7 @@ use taper_model::{Builder, Cost, LayerCost, MaskedLanguageModel, ModelError};
 use taper_trainer::evaluate;
 
 use super::language_model::{held_out, require_text, text_test_sets};
-use super::{Batches, Stacks, TaskEntry, TaskModel, Vocabularies};
+use super::{Batches, TaskModel, Vocabularies};
 use crate::LoadedRun;
 use crate::attention::AttentionMap;
 use crate::config::RunConfig;
@@ -20,23 +20,6 @@ use crate::training::in_order;
 
 impl TaskModel for MaskedLanguageModel {
     const TASK: Task = Task::MaskedLanguageModel;
-    const ENTRY: TaskEntry = TaskEntry {
-        stacks: Stacks::Encoder,
-        translates: false,
-        generates: false,
-        writes: false,
-        pretrains: true,
-        begins_with: &[],
-        reads: &["data.text", "data.masked", "data.fields.text"],
-        predicts: None,
-        hides_attention: None,
-        not_served: Some(
-            "a masked language model answers nobody; serve a classifier that begins with it",
-        ),
-        uses: "`taper evaluate` measures it, `taper train CONFIG --from RUN` makes a classifier of \
-               it",
-        next: ("taper train CONFIG --from {run}", "make a classifier of it"),
-    };
 
     fn cost_of(config: &RunConfig, (_, vocabulary): Vocabularies, device: &Device) -> Cost {
         Self::cost_of(&config.model, vocabulary, config.data.masked.next_sentence, device)

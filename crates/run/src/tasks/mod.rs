@@ -1,12 +1,13 @@
 //! Tasks of runs: everything that one task has and another has not.
 //!
-//! **Decision.** A task is one implementation of [`TaskModel`]: its model, its measure, and its
+//! **Decision.** A task is one implementation of [`TaskModel`], its model and its measure, and one
 //! [`TaskEntry`], the facts that commands, checks, reports and servers ask for. None of them
 //! matches on a task. [`every_task`] is the one list of all; a task that is added to it is known
-//! everywhere.
+//! everywhere. Entries stand apart from the models, so that the configuration can ask for them.
 
 mod captions;
 mod classification;
+mod entries;
 mod entry;
 mod image_classification;
 mod image_text;
@@ -39,6 +40,7 @@ use crate::evaluation::TestSetResult;
 use crate::event::RunObserver;
 use crate::{LoadSettings, LoadedRun, Notice, parameter_groups, word_vectors};
 
+pub use entries::entry;
 pub use entry::{Answered, Items, Predicts, Reads, Stacks, TaskEntry};
 pub use translation::ParallelText;
 
@@ -59,8 +61,6 @@ pub type Batches<'a> = Box<dyn Iterator<Item = Result<Batch, BoxError>> + 'a>;
 pub trait TaskModel: Model + Sized + 'static {
     /// Task of the model.
     const TASK: Task;
-    /// Facts about the task.
-    const ENTRY: TaskEntry;
     /// Whether the model writes text, token by token: int8 weights are for this.
     const DECODES: bool = false;
 
@@ -266,7 +266,7 @@ macro_rules! with_model {
 
 macro_rules! list_entries {
     ($($name:ident: $type:ident,)+) => {
-        &[$((Task::$name, &<taper_model::$type as TaskModel>::ENTRY)),+]
+        &[$((Task::$name, entry(Task::$name))),+]
     };
 }
 
@@ -274,12 +274,6 @@ macro_rules! list_entries {
 pub const ENTRIES: &[(Task, &TaskEntry)] = every_task!([list_entries]);
 
 pub(crate) use {every_task, match_task, with_model};
-
-/// Facts about a task.
-#[must_use]
-pub fn entry(task: Task) -> &'static TaskEntry {
-    with_model!(task, M => &<M as TaskModel>::ENTRY)
-}
 
 /// Length of a training sequence in tokens, as far as the recipe knows: its limit, or a usual
 /// number for sentences.

@@ -6,9 +6,7 @@ use serde_json::Value;
 use taper_data::{LabelOf, Task, TokenizerPair};
 use taper_model::{Builder, Cost, LayerCost, ModelError, SpanExtractor};
 
-use super::{
-    Answered, Batches, Items, Predicts, Reads, Stacks, TaskEntry, TaskModel, Vocabularies, labelled,
-};
+use super::{Answered, Batches, Items, TaskModel, Vocabularies, labelled};
 use crate::config::RunConfig;
 use crate::evaluation::{AnsweredTestSet, TestSetResult};
 use crate::event::RunObserver;
@@ -17,28 +15,6 @@ use crate::{LoadedRun, answer_each};
 
 impl TaskModel for SpanExtractor {
     const TASK: Task = Task::QuestionAnswering;
-    const ENTRY: TaskEntry = TaskEntry {
-        stacks: Stacks::Encoder,
-        translates: false,
-        generates: false,
-        writes: false,
-        pretrains: false,
-        begins_with: &[Task::MaskedLanguageModel],
-        reads: &["data.questions"],
-        predicts: Some(Predicts {
-            does: "answers questions",
-            doing: "answering",
-            reads: Reads::Lines("QUESTIONS"),
-            takes_prompts: false,
-            draws_attention: false,
-        }),
-        hides_attention: Some(
-            "the run answers questions: attention is shown of classifiers and others",
-        ),
-        not_served: None,
-        uses: "`taper predict` answers questions about texts, `taper evaluate` measures it",
-        next: ("taper predict {run}", "answer questions about texts, in JSON lines"),
-    };
 
     fn cost_of(config: &RunConfig, (_, vocabulary): Vocabularies, device: &Device) -> Cost {
         Self::cost_of(&config.model, vocabulary, device)

@@ -8,7 +8,7 @@ use serde_json::Value;
 use taper_data::{Dataset, RegressionConfig, RegressionDataset, Task, TokenizerPair};
 use taper_model::{Builder, Cost, InContextRegressor, LayerCost, ModelError};
 
-use super::{Batches, Stacks, TaskEntry, TaskModel, Vocabularies};
+use super::{Batches, TaskModel, Vocabularies};
 use crate::config::RunConfig;
 use crate::evaluation::{RegressedTestSet, TestSetResult};
 use crate::event::RunObserver;
@@ -16,24 +16,6 @@ use crate::training::in_order;
 
 impl TaskModel for InContextRegressor {
     const TASK: Task = Task::InContextRegression;
-    const ENTRY: TaskEntry = TaskEntry {
-        stacks: Stacks::Decoder,
-        translates: false,
-        generates: false,
-        writes: false,
-        pretrains: false,
-        begins_with: &[],
-        reads: &["data.regression"],
-        predicts: None,
-        hides_attention: Some(
-            "the run reads points of functions, and attention is shown over words",
-        ),
-        not_served: Some(
-            "a run of the task in-context-regression is not served; `taper evaluate` measures it",
-        ),
-        uses: "`taper evaluate` measures it beside ridge regression, `taper report` draws that",
-        next: ("taper report {run}", "draw its error beside least squares"),
-    };
 
     fn cost_of(config: &RunConfig, _: Vocabularies, device: &Device) -> Cost {
         Self::cost_of(&config.model, config.data.regression.dimensions, device)

@@ -6,9 +6,7 @@ use serde_json::Value;
 use taper_data::{LabelOf, Task, TokenizerPair};
 use taper_model::{Builder, Cost, LayerCost, ModelError, TokenTagger};
 
-use super::{
-    Answered, Batches, Items, Predicts, Reads, Stacks, TaskEntry, TaskModel, Vocabularies, labelled,
-};
+use super::{Answered, Batches, Items, TaskModel, Vocabularies, labelled};
 use crate::config::RunConfig;
 use crate::evaluation::{TaggedTestSet, TestSetResult};
 use crate::event::RunObserver;
@@ -17,26 +15,6 @@ use crate::{LoadedRun, answer_each};
 
 impl TaskModel for TokenTagger {
     const TASK: Task = Task::Tagging;
-    const ENTRY: TaskEntry = TaskEntry {
-        stacks: Stacks::Encoder,
-        translates: false,
-        generates: false,
-        writes: false,
-        pretrains: false,
-        begins_with: &[Task::MaskedLanguageModel],
-        reads: &["data.labelled"],
-        predicts: Some(Predicts {
-            does: "tags texts",
-            doing: "tagging",
-            reads: Reads::Lines("TEXTS"),
-            takes_prompts: false,
-            draws_attention: false,
-        }),
-        hides_attention: Some("the run tags words: attention is shown of classifiers and others"),
-        not_served: None,
-        uses: "`taper predict` tags the words of texts, `taper evaluate` measures it",
-        next: ("taper predict {run}", "tag the words of texts"),
-    };
 
     fn cost_of(config: &RunConfig, (_, vocabulary): Vocabularies, device: &Device) -> Cost {
         Self::cost_of(&config.model, vocabulary, config.data.labelled.labels.len(), device)

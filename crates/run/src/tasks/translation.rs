@@ -13,7 +13,7 @@ use taper_decoding::{DecodingConfig, SamplingConfig};
 use taper_model::{Batch, Builder, Cost, LayerCost, ModelError, Sequences, TranslationModel};
 use taper_trainer::{BoxError, Sample, Validate, evaluate};
 
-use super::{Batches, Stacks, TaskEntry, TaskModel, Vocabularies};
+use super::{Batches, TaskModel, Vocabularies};
 use crate::LoadedRun;
 use crate::attention::AttentionMap;
 use crate::config::{EvaluationConfig, RunConfig};
@@ -27,20 +27,6 @@ const MEASURED_TOGETHER: usize = 64;
 
 impl TaskModel for TranslationModel {
     const TASK: Task = Task::Translation;
-    const ENTRY: TaskEntry = TaskEntry {
-        stacks: Stacks::EncoderDecoder,
-        translates: true,
-        generates: false,
-        writes: true,
-        pretrains: false,
-        begins_with: &[],
-        reads: &[],
-        predicts: None,
-        hides_attention: None,
-        not_served: None,
-        uses: "`taper translate` translates with it, `taper score` scores pairs",
-        next: ("taper translate {run}", "type sentences, or pipe a file in"),
-    };
     const DECODES: bool = true;
 
     fn cost_of(config: &RunConfig, (source, target): Vocabularies, device: &Device) -> Cost {

@@ -14,10 +14,9 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::RunInfo;
 use super::chat::ChatTemplate;
-use super::handlers::{Answers, Handlers};
-use super::services::{Opening, Serve, Service};
-use super::translation::{attends, count, within_limit};
-use super::work::{Attend, Continued, Generate, OwnPrompt, Piece, PromptText};
+use super::handlers::{Answers, Handlers, Opening, Serve, Service};
+use super::translation::{Attend, attends, count, within_limit};
+use super::work::{Continued, OwnPrompt, Piece, PromptText, TOKEN_BYTES, Verb, weight_of};
 use crate::error::Refusal;
 use crate::settings::Limits;
 
@@ -57,6 +56,42 @@ pub(crate) struct Scoring {
     pub(crate) likeliest: usize,
     /// Whether tokens of the prompt are included.
     pub(crate) whole: bool,
+}
+
+/// Generate text after prompts.
+#[derive(Debug)]
+pub(crate) struct Generate {
+    pub(crate) prompts: Vec<PromptText>,
+    pub(crate) options: GenerateOptions,
+    /// Receiver of pieces of text as they come.
+    pub(crate) pieces: Option<UnboundedSender<Piece>>,
+}
+
+impl Verb for Generate {
+    type Model = LanguageModel;
+    /// Result for each prompt.
+    type Answer = Vec<Continued>;
+
+    fn lines(&self) -> usize {
+        self.prompts.len() * self.options.samples
+    }
+
+    fn weight(&self, _beam: usize) -> usize {
+        let text = |prompt: &PromptText| match &prompt.content {
+            OwnPrompt::Beginning => 0,
+            OwnPrompt::Text(text) | OwnPrompt::Marked { text, .. } => text.len(),
+            OwnPrompt::Tokens(ids) => ids.len().saturating_mul(TOKEN_BYTES),
+        };
+        let added = self.options.max_tokens.saturating_mul(TOKEN_BYTES);
+        let weight = |prompt| weight_of(added.saturating_add(text(prompt)));
+        let passes = if self.options.scoring.is_some() { 2 } else { 1 };
+        let samples = self.options.samples.saturating_mul(passes);
+        self.prompts.iter().map(weight).sum::<usize>().saturating_mul(samples)
+    }
+
+    fn has_listener(&self) -> bool {
+        self.pieces.as_ref().is_none_or(|pieces| !pieces.is_closed())
+    }
 }
 
 /// Language model with its search.

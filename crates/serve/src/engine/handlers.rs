@@ -6,13 +6,42 @@
 
 use std::any::{Any, TypeId};
 use std::marker::PhantomData;
+use std::path::Path;
 
 use anyhow::Result;
 use rayon::ThreadPool;
 use taper_decoding::Control;
+use taper_run::LoadSettings;
+use taper_run::tasks::TaskModel;
 
+use super::RunInfo;
 use super::work::{Answer, Job, Request, Verb};
 use crate::error::Refusal;
+use crate::settings::Limits;
+
+/// Run to load for its clients.
+#[derive(Debug)]
+pub(super) struct Opening<'o> {
+    pub(super) root: &'o Path,
+    pub(super) load: &'o LoadSettings,
+    pub(super) name: &'o str,
+    pub(super) limits: Limits,
+}
+
+/// Function that is given the handlers of a loaded run, and works until the server stops.
+pub(super) type Serve<'s> = &'s mut dyn FnMut(Handlers<'_>, RunInfo);
+
+/// Service of the runs of a task.
+pub(super) trait Service {
+    /// Model of the task.
+    type Model: TaskModel;
+
+    /// Loads the run, and calls `serve`.
+    ///
+    /// # Errors
+    /// When it cannot be loaded.
+    fn open(opening: &Opening<'_>, serve: Serve<'_>) -> Result<()>;
+}
 
 /// Handling of requests of one kind.
 pub(super) trait Answers<V: Verb>: Sync {

@@ -9,12 +9,41 @@ use taper_run::attention::AttentionMap;
 use taper_run::prediction::{Prediction, predict, predict_pixels};
 
 use super::RunInfo;
-use super::handlers::{Answers, Handlers};
-use super::services::{Opening, Serve, Service};
-use super::translation::{attends, within};
-use super::work::{Attend, LabelImage, LabelTexts};
+use super::handlers::{Answers, Handlers, Opening, Serve, Service};
+use super::translation::{Attend, attends, within};
+use super::work::{Verb, weight_of_all};
 use crate::error::Refusal;
 use crate::settings::Limits;
+
+/// Label texts.
+#[derive(Debug)]
+pub(crate) struct LabelTexts {
+    pub(crate) texts: Vec<String>,
+}
+
+impl Verb for LabelTexts {
+    type Model = TextClassifier;
+    type Answer = Vec<Prediction>;
+
+    fn lines(&self) -> usize {
+        self.texts.len()
+    }
+
+    fn weight(&self, _beam: usize) -> usize {
+        weight_of_all(&self.texts)
+    }
+}
+
+/// Label a picture: a PNG or JPEG file.
+#[derive(Debug)]
+pub(crate) struct LabelImage {
+    pub(crate) file: Vec<u8>,
+}
+
+impl Verb for LabelImage {
+    type Model = ImageClassifier;
+    type Answer = Prediction;
+}
 
 /// Classifier of texts.
 pub(super) struct LabelsTexts<'a> {

@@ -42,13 +42,13 @@ use crate::event::Observer;
 use crate::metrics::Metrics;
 use crate::settings::{Limits, ServeSettings};
 pub(crate) use chat::ChatTemplate;
-pub(crate) use generation::{GenerateOptions, Scoring};
+pub(crate) use generation::{Generate, GenerateOptions, Scoring};
+pub(crate) use labels::{LabelImage, LabelTexts};
+pub(crate) use pictures::{Describe, Match};
 use queue::{LANES, Queue, lane_of};
-pub(crate) use translation::{LineAnswer, TranslateOptions, rounded};
-pub(crate) use work::{
-    Attend, Continued, Describe, Fit, Generate, LabelImage, LabelTexts, Match, Measure, OwnPrompt,
-    Piece, PromptText, Question, Tag, Translate, Verb,
-};
+pub(crate) use translation::{Attend, LineAnswer, Measure, Translate, TranslateOptions, rounded};
+pub(crate) use words::{Question, Tag};
+pub(crate) use work::{Continued, Fit, OwnPrompt, Piece, PromptText, Verb};
 use work::{Job, Request};
 
 /// Description of a run for clients.

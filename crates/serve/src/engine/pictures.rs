@@ -10,12 +10,38 @@ use taper_run::prediction::Prediction;
 use taper_run::translation::Translation;
 
 use super::RunInfo;
-use super::handlers::{Answers, Handlers};
-use super::services::{Opening, Serve, Service};
+use super::handlers::{Answers, Handlers, Opening, Serve, Service};
 use super::translation::within;
-use super::work::{Describe, Match};
+use super::work::{Verb, weight_of_all};
 use crate::error::Refusal;
 use crate::settings::Limits;
+
+/// Write the caption of a picture: a PNG or JPEG file.
+#[derive(Debug)]
+pub(crate) struct Describe {
+    pub(crate) file: Vec<u8>,
+}
+
+impl Verb for Describe {
+    type Model = ImageCaptioner;
+    type Answer = Translation;
+}
+
+/// Find the best of some texts for a picture, or without texts the best of the run's labels.
+#[derive(Debug)]
+pub(crate) struct Match {
+    pub(crate) file: Vec<u8>,
+    pub(crate) texts: Vec<String>,
+}
+
+impl Verb for Match {
+    type Model = ContrastiveModel;
+    type Answer = Prediction;
+
+    fn weight(&self, _beam: usize) -> usize {
+        weight_of_all(&self.texts)
+    }
+}
 
 /// Model that describes pictures.
 pub(super) struct DescribesImages<'a> {

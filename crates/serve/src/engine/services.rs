@@ -1,44 +1,15 @@
 //! Services of all tasks that are served.
 
-use std::path::Path;
-
 use anyhow::{Result, bail};
 use taper_data::Task;
-use taper_run::LoadSettings;
 use taper_run::tasks::{TaskModel, entry};
 
-use super::RunInfo;
 use super::generation::Generates;
-use super::handlers::Handlers;
+use super::handlers::{Opening, Serve, Service};
 use super::labels::{LabelsImages, LabelsTexts};
 use super::pictures::{DescribesImages, MatchesImages};
 use super::translation::Translates;
 use super::words::{AnswersQuestions, TagsWords};
-use crate::settings::Limits;
-
-/// Run to load for its clients.
-#[derive(Debug)]
-pub(super) struct Opening<'o> {
-    pub(super) root: &'o Path,
-    pub(super) load: &'o LoadSettings,
-    pub(super) name: &'o str,
-    pub(super) limits: Limits,
-}
-
-/// Function that is given the handlers of a loaded run, and works until the server stops.
-pub(super) type Serve<'s> = &'s mut dyn FnMut(Handlers<'_>, RunInfo);
-
-/// Service of the runs of a task.
-pub(super) trait Service {
-    /// Model of the task.
-    type Model: TaskModel;
-
-    /// Loads the run, and calls `serve`.
-    ///
-    /// # Errors
-    /// When it cannot be loaded.
-    fn open(opening: &Opening<'_>, serve: Serve<'_>) -> Result<()>;
-}
 
 type Open = fn(&Opening<'_>, Serve<'_>) -> Result<()>;
 

@@ -10,8 +10,9 @@ use taper_run::prediction::Prediction;
 use tokio::sync::oneshot::{Receiver, channel};
 
 use super::handlers::{Answers, Handlers};
+use super::labels::LabelTexts;
 use super::queue::Queue;
-use super::work::{Job, LabelTexts};
+use super::work::Job;
 use super::worker::{MOST_PANICS, Worker};
 use super::{Load, Waiting};
 use crate::error::Refusal;

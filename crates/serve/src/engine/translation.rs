@@ -13,9 +13,8 @@ use taper_run::translation::{
     count_tokens,
 };
 
-use super::handlers::{Answers, Handlers, nothing_else};
-use super::services::{Opening, Serve, Service};
-use super::work::{Attend, Fit, Measure, Translate};
+use super::handlers::{Answers, Handlers, Opening, Serve, Service, nothing_else};
+use super::work::{Fit, Verb, weight_of, weight_of_all};
 use super::{RunInfo, TranslationInfo};
 use crate::error::{Refusal, refusal};
 use crate::settings::Limits;
@@ -66,6 +65,58 @@ pub(crate) struct AlignedText {
     /// Weight of each source token for each token of the translation; the rest to 1 belongs to the
     /// end of the line.
     pub(crate) weights: Vec<Vec<f64>>,
+}
+
+/// Translate lines.
+#[derive(Debug)]
+pub(crate) struct Translate {
+    pub(crate) lines: Vec<String>,
+    pub(crate) options: TranslateOptions,
+}
+
+impl Verb for Translate {
+    type Model = TranslationModel;
+    type Answer = Vec<LineAnswer>;
+
+    fn lines(&self) -> usize {
+        self.lines.len()
+    }
+
+    fn weight(&self, beam: usize) -> usize {
+        let hypotheses = self.options.beam.unwrap_or(beam).max(self.options.alternatives);
+        weight_of_all(&self.lines) * hypotheses.div_ceil(beam.max(1))
+    }
+}
+
+/// Measure how well a text fits the vocabulary of the source language.
+#[derive(Debug)]
+pub(crate) struct Measure {
+    pub(crate) text: String,
+}
+
+impl Verb for Measure {
+    type Model = TranslationModel;
+    type Answer = Fit;
+
+    fn weight(&self, _beam: usize) -> usize {
+        weight_of(self.text.len())
+    }
+}
+
+/// Compute the attention of every layer and head on a text, and on its translation.
+#[derive(Debug)]
+pub(crate) struct Attend {
+    pub(crate) text: String,
+    pub(crate) target: Option<String>,
+}
+
+impl Verb for Attend {
+    type Model = TranslationModel;
+    type Answer = AttentionMap;
+
+    fn weight(&self, _beam: usize) -> usize {
+        weight_of(self.text.len() + self.target.as_ref().map_or(0, String::len))
+    }
 }
 
 /// Translation model with its search.

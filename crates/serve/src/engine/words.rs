@@ -9,12 +9,50 @@ use taper_run::prediction::{
 };
 
 use super::RunInfo;
-use super::handlers::{Answers, Handlers};
-use super::services::{Opening, Serve, Service};
+use super::handlers::{Answers, Handlers, Opening, Serve, Service};
 use super::translation::within;
-use super::work::{Question, Tag};
+use super::work::{Verb, weight_of, weight_of_all};
 use crate::error::Refusal;
 use crate::settings::Limits;
+
+/// Tag each word of texts.
+#[derive(Debug)]
+pub(crate) struct Tag {
+    pub(crate) texts: Vec<String>,
+}
+
+impl Verb for Tag {
+    type Model = TokenTagger;
+    type Answer = Vec<TaggedText>;
+
+    fn lines(&self) -> usize {
+        self.texts.len()
+    }
+
+    fn weight(&self, _beam: usize) -> usize {
+        weight_of_all(&self.texts)
+    }
+}
+
+/// Answer questions about texts.
+#[derive(Debug)]
+pub(crate) struct Question {
+    pub(crate) questions: Vec<QuestionInContext>,
+}
+
+impl Verb for Question {
+    type Model = SpanExtractor;
+    type Answer = Vec<SpanAnswer>;
+
+    fn lines(&self) -> usize {
+        self.questions.len()
+    }
+
+    fn weight(&self, _beam: usize) -> usize {
+        let weight = |one: &QuestionInContext| weight_of(one.question.len() + one.context.len());
+        self.questions.iter().map(weight).sum()
+    }
+}
 
 /// Tagger of words.
 pub(super) struct TagsWords<'a> {

@@ -5,25 +5,18 @@ use std::fmt::Debug;
 use std::time::Instant;
 
 use taper_data::Tokenizer;
-use taper_model::{
-    ContrastiveModel, ImageCaptioner, ImageClassifier, LanguageModel, SpanExtractor,
-    TextClassifier, TokenTagger, TranslationModel,
-};
-use taper_run::attention::AttentionMap;
 use taper_run::generation::{GeneratedText, Prompt, PromptContent, TokenScore};
-use taper_run::prediction::{Prediction, QuestionInContext, SpanAnswer, TaggedText};
 use taper_run::tasks::TaskModel;
-use taper_run::translation::Translation;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
-use super::{GenerateOptions, LineAnswer, TranslateOptions, Waiting};
+use super::Waiting;
 use crate::error::Refusal;
 
 /// Bytes of text that count as one line: about 32 tokens.
 const LINE_BYTES: usize = 128;
 
 /// Approximate number of bytes of a token.
-const TOKEN_BYTES: usize = 4;
+pub(super) const TOKEN_BYTES: usize = 4;
 
 /// Kind of request to a run.
 pub(crate) trait Verb: Debug + Send + Sync + 'static {
@@ -50,196 +43,12 @@ pub(crate) trait Verb: Debug + Send + Sync + 'static {
 }
 
 /// Weight of a text of so many bytes.
-fn weight_of(bytes: usize) -> usize {
+pub(super) fn weight_of(bytes: usize) -> usize {
     bytes.div_ceil(LINE_BYTES).max(1)
 }
 
-fn weight_of_all(texts: &[String]) -> usize {
+pub(super) fn weight_of_all(texts: &[String]) -> usize {
     texts.iter().map(|text| weight_of(text.len())).sum()
-}
-
-/// Translate lines.
-#[derive(Debug)]
-pub(crate) struct Translate {
-    pub(crate) lines: Vec<String>,
-    pub(crate) options: TranslateOptions,
-}
-
-impl Verb for Translate {
-    type Model = TranslationModel;
-    type Answer = Vec<LineAnswer>;
-
-    fn lines(&self) -> usize {
-        self.lines.len()
-    }
-
-    fn weight(&self, beam: usize) -> usize {
-        let hypotheses = self.options.beam.unwrap_or(beam).max(self.options.alternatives);
-        weight_of_all(&self.lines) * hypotheses.div_ceil(beam.max(1))
-    }
-}
-
-/// Measure how well a text fits the vocabulary of the source language.
-#[derive(Debug)]
-pub(crate) struct Measure {
-    pub(crate) text: String,
-}
-
-impl Verb for Measure {
-    type Model = TranslationModel;
-    type Answer = Fit;
-
-    fn weight(&self, _beam: usize) -> usize {
-        weight_of(self.text.len())
-    }
-}
-
-/// Compute the attention of every layer and head on a text, and on its translation.
-#[derive(Debug)]
-pub(crate) struct Attend {
-    pub(crate) text: String,
-    pub(crate) target: Option<String>,
-}
-
-impl Verb for Attend {
-    type Model = TranslationModel;
-    type Answer = AttentionMap;
-
-    fn weight(&self, _beam: usize) -> usize {
-        weight_of(self.text.len() + self.target.as_ref().map_or(0, String::len))
-    }
-}
-
-/// Generate text after prompts.
-#[derive(Debug)]
-pub(crate) struct Generate {
-    pub(crate) prompts: Vec<PromptText>,
-    pub(crate) options: GenerateOptions,
-    /// Receiver of pieces of text as they come.
-    pub(crate) pieces: Option<mpsc::UnboundedSender<Piece>>,
-}
-
-impl Verb for Generate {
-    type Model = LanguageModel;
-    /// Result for each prompt.
-    type Answer = Vec<Continued>;
-
-    fn lines(&self) -> usize {
-        self.prompts.len() * self.options.samples
-    }
-
-    fn weight(&self, _beam: usize) -> usize {
-        let text = |prompt: &PromptText| match &prompt.content {
-            OwnPrompt::Beginning => 0,
-            OwnPrompt::Text(text) | OwnPrompt::Marked { text, .. } => text.len(),
-            OwnPrompt::Tokens(ids) => ids.len().saturating_mul(TOKEN_BYTES),
-        };
-        let added = self.options.max_tokens.saturating_mul(TOKEN_BYTES);
-        let weight = |prompt| weight_of(added.saturating_add(text(prompt)));
-        let passes = if self.options.scoring.is_some() { 2 } else { 1 };
-        let samples = self.options.samples.saturating_mul(passes);
-        self.prompts.iter().map(weight).sum::<usize>().saturating_mul(samples)
-    }
-
-    fn has_listener(&self) -> bool {
-        self.pieces.as_ref().is_none_or(|pieces| !pieces.is_closed())
-    }
-}
-
-/// Label texts.
-#[derive(Debug)]
-pub(crate) struct LabelTexts {
-    pub(crate) texts: Vec<String>,
-}
-
-impl Verb for LabelTexts {
-    type Model = TextClassifier;
-    type Answer = Vec<Prediction>;
-
-    fn lines(&self) -> usize {
-        self.texts.len()
-    }
-
-    fn weight(&self, _beam: usize) -> usize {
-        weight_of_all(&self.texts)
-    }
-}
-
-/// Label a picture: a PNG or JPEG file.
-#[derive(Debug)]
-pub(crate) struct LabelImage {
-    pub(crate) file: Vec<u8>,
-}
-
-impl Verb for LabelImage {
-    type Model = ImageClassifier;
-    type Answer = Prediction;
-}
-
-/// Tag each word of texts.
-#[derive(Debug)]
-pub(crate) struct Tag {
-    pub(crate) texts: Vec<String>,
-}
-
-impl Verb for Tag {
-    type Model = TokenTagger;
-    type Answer = Vec<TaggedText>;
-
-    fn lines(&self) -> usize {
-        self.texts.len()
-    }
-
-    fn weight(&self, _beam: usize) -> usize {
-        weight_of_all(&self.texts)
-    }
-}
-
-/// Answer questions about texts.
-#[derive(Debug)]
-pub(crate) struct Question {
-    pub(crate) questions: Vec<QuestionInContext>,
-}
-
-impl Verb for Question {
-    type Model = SpanExtractor;
-    type Answer = Vec<SpanAnswer>;
-
-    fn lines(&self) -> usize {
-        self.questions.len()
-    }
-
-    fn weight(&self, _beam: usize) -> usize {
-        let weight = |one: &QuestionInContext| weight_of(one.question.len() + one.context.len());
-        self.questions.iter().map(weight).sum()
-    }
-}
-
-/// Write the caption of a picture: a PNG or JPEG file.
-#[derive(Debug)]
-pub(crate) struct Describe {
-    pub(crate) file: Vec<u8>,
-}
-
-impl Verb for Describe {
-    type Model = ImageCaptioner;
-    type Answer = Translation;
-}
-
-/// Find the best of some texts for a picture, or without texts the best of the run's labels.
-#[derive(Debug)]
-pub(crate) struct Match {
-    pub(crate) file: Vec<u8>,
-    pub(crate) texts: Vec<String>,
-}
-
-impl Verb for Match {
-    type Model = ContrastiveModel;
-    type Answer = Prediction;
-
-    fn weight(&self, _beam: usize) -> usize {
-        weight_of_all(&self.texts)
-    }
 }
 
 /// Prompt of a generated text.

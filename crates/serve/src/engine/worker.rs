@@ -12,9 +12,9 @@ use anyhow::{Context, Result, bail};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use taper_run::{LoadSettings, RunFolder};
 
-use super::handlers::Handlers;
+use super::handlers::{Handlers, Opening};
 use super::queue::Queue;
-use super::services::{Opening, open};
+use super::services::open;
 use super::turn::{Pauses, Turn};
 use super::work::{Answer, Job};
 use super::{Load, RunInfo};

@@ -1,0 +1,190 @@
+//! Entries of all tasks.
+
+use taper_data::Task;
+
+use super::entry::{Predicts, Reads, Stacks, TaskEntry};
+
+/// Facts about a task.
+#[must_use]
+pub const fn entry(task: Task) -> &'static TaskEntry {
+    match task {
+        Task::Translation => &TRANSLATION,
+        Task::LanguageModel => &LANGUAGE_MODEL,
+        Task::MaskedLanguageModel => &MASKED_LANGUAGE_MODEL,
+        Task::Classification => &CLASSIFICATION,
+        Task::Tagging => &TAGGING,
+        Task::QuestionAnswering => &QUESTION_ANSWERING,
+        Task::ImageClassification => &IMAGE_CLASSIFICATION,
+        Task::Captions => &CAPTIONS,
+        Task::ImageText => &IMAGE_TEXT,
+        Task::InContextRegression => &IN_CONTEXT_REGRESSION,
+    }
+}
+
+/// Entry of a task that is like most others; the fields that it leaves empty are each task's own.
+const USUAL: TaskEntry = TaskEntry {
+    stacks: Stacks::Encoder,
+    translates: false,
+    generates: false,
+    writes: false,
+    pretrains: false,
+    predicts_classes: true,
+    begins_with: &[],
+    reads: &[],
+    predicts: None,
+    hides_attention: None,
+    not_served: None,
+    uses: "",
+    next: ("", ""),
+};
+
+const TRANSLATION: TaskEntry = TaskEntry {
+    stacks: Stacks::EncoderDecoder,
+    translates: true,
+    writes: true,
+    uses: "`taper translate` translates with it, `taper score` scores pairs",
+    next: ("taper translate {run}", "type sentences, or pipe a file in"),
+    ..USUAL
+};
+
+const LANGUAGE_MODEL: TaskEntry = TaskEntry {
+    stacks: Stacks::Decoder,
+    generates: true,
+    reads: &["data.text", "data.fields.text"],
+    uses: "`taper generate` goes on with text, `taper evaluate` measures it, `taper score \
+           --text` scores texts",
+    next: ("taper generate {run} --prompt TEXT", "go on with a text"),
+    ..USUAL
+};
+
+const MASKED_LANGUAGE_MODEL: TaskEntry = TaskEntry {
+    stacks: Stacks::Encoder,
+    pretrains: true,
+    reads: &["data.text", "data.masked", "data.fields.text"],
+    not_served: Some(
+        "a masked language model answers nobody; serve a classifier that begins with it",
+    ),
+    uses: "`taper evaluate` measures it, `taper train CONFIG --from RUN` makes a classifier of \
+           it",
+    next: ("taper train CONFIG --from {run}", "make a classifier of it"),
+    ..USUAL
+};
+
+const CLASSIFICATION: TaskEntry = TaskEntry {
+    stacks: Stacks::Encoder,
+    begins_with: &[Task::MaskedLanguageModel],
+    reads: &["data.labelled", "data.labelled.pairs", "data.fields.text", "model.pooling"],
+    predicts: Some(Predicts {
+        does: "labels texts",
+        doing: "labelling",
+        reads: Reads::Lines("TEXTS"),
+        takes_prompts: false,
+        draws_attention: false,
+    }),
+    uses: "`taper predict` labels texts, `taper evaluate` measures it",
+    next: ("taper predict {run}", "type texts, or pipe a file in"),
+    ..USUAL
+};
+
+const TAGGING: TaskEntry = TaskEntry {
+    stacks: Stacks::Encoder,
+    begins_with: &[Task::MaskedLanguageModel],
+    reads: &["data.labelled"],
+    predicts: Some(Predicts {
+        does: "tags texts",
+        doing: "tagging",
+        reads: Reads::Lines("TEXTS"),
+        takes_prompts: false,
+        draws_attention: false,
+    }),
+    hides_attention: Some("the run tags words: attention is shown of classifiers and others"),
+    uses: "`taper predict` tags the words of texts, `taper evaluate` measures it",
+    next: ("taper predict {run}", "tag the words of texts"),
+    ..USUAL
+};
+
+const QUESTION_ANSWERING: TaskEntry = TaskEntry {
+    stacks: Stacks::Encoder,
+    begins_with: &[Task::MaskedLanguageModel],
+    reads: &["data.questions"],
+    predicts: Some(Predicts {
+        does: "answers questions",
+        doing: "answering",
+        reads: Reads::Lines("QUESTIONS"),
+        takes_prompts: false,
+        draws_attention: false,
+    }),
+    hides_attention: Some(
+        "the run answers questions: attention is shown of classifiers and others",
+    ),
+    uses: "`taper predict` answers questions about texts, `taper evaluate` measures it",
+    next: ("taper predict {run}", "answer questions about texts, in JSON lines"),
+    ..USUAL
+};
+
+const IMAGE_CLASSIFICATION: TaskEntry = TaskEntry {
+    stacks: Stacks::Encoder,
+    reads: &["model.pooling"],
+    predicts: Some(Predicts {
+        does: "labels images",
+        doing: "labelling",
+        reads: Reads::Images,
+        takes_prompts: false,
+        draws_attention: true,
+    }),
+    hides_attention: Some(
+        "the run looks at images: `taper predict RUN IMAGE --attention FOLDER` draws where",
+    ),
+    uses: "`taper predict` labels images, `taper evaluate` measures it",
+    next: ("taper predict {run} IMAGE…", "label PNG or JPEG files"),
+    ..USUAL
+};
+
+const CAPTIONS: TaskEntry = TaskEntry {
+    stacks: Stacks::EncoderDecoder,
+    writes: true,
+    begins_with: &[Task::ImageClassification],
+    reads: &["data.captions", "model.pooling"],
+    predicts: Some(Predicts {
+        does: "describes images",
+        doing: "describing",
+        reads: Reads::Images,
+        takes_prompts: false,
+        draws_attention: false,
+    }),
+    hides_attention: Some("the run reads images beside text, which cannot be shown word by word"),
+    uses: "`taper predict` describes images, `taper evaluate` measures it",
+    next: ("taper predict {run} IMAGE…", "describe PNG or JPEG files"),
+    ..USUAL
+};
+
+const IMAGE_TEXT: TaskEntry = TaskEntry {
+    stacks: Stacks::TwoEncoders,
+    begins_with: &[Task::ImageClassification],
+    reads: &["data.captions", "model.pooling"],
+    predicts: Some(Predicts {
+        does: "compares images",
+        doing: "comparing",
+        reads: Reads::Images,
+        takes_prompts: true,
+        draws_attention: false,
+    }),
+    hides_attention: Some("the run reads images beside text, which cannot be shown word by word"),
+    uses: "`taper predict --prompt TEXT` tells which text belongs to an image, `taper evaluate` \
+           measures it",
+    next: ("taper predict {run} IMAGE… --prompt TEXT --prompt TEXT", "which fits"),
+    ..USUAL
+};
+
+const IN_CONTEXT_REGRESSION: TaskEntry = TaskEntry {
+    stacks: Stacks::Decoder,
+    reads: &["data.regression"],
+    predicts_classes: false,
+    hides_attention: Some("the run reads points of functions, and attention is shown over words"),
+    not_served: Some(
+        "a run of the task in-context-regression is not served; `taper evaluate` measures it",
+    ),
+    uses: "`taper evaluate` measures it beside ridge regression, `taper report` draws that",
+    next: ("taper report {run}", "draw its error beside least squares"),
+    ..USUAL
+};
