@@ -31,8 +31,8 @@ ALLOWED = {
     "ops": 13,
     "plots": 5,
     "report": 7,
-    "run": 37,
-    "serve": 11,
+    "run": 29,
+    "serve": 8,
     "trainer": 15,
 }
 
