@@ -5,6 +5,7 @@
 //! matches on a task. [`every_task`] is the one list of all; a task that is added to it is known
 //! everywhere. Entries stand apart from the models, so that the configuration can ask for them.
 
+mod any_run;
 mod captions;
 mod classification;
 mod entries;
@@ -26,7 +27,7 @@ use std::sync::Arc;
 use anyhow::{Context, Error, Result, anyhow, bail};
 use candle_core::Device;
 use serde_json::Value;
-use taper_data::{Corpus, Dataset, SpelledSpecial, Task, TokenizerPair};
+use taper_data::{Corpus, Dataset, Task, TokenizerPair};
 use taper_model::{Batch, Builder, Cost, LayerCost, Model, ModelError, TextClassifier};
 use taper_ops::ParameterStore;
 use taper_trainer::{BoxError, Sample, Validate};
@@ -38,8 +39,9 @@ use crate::checks::{device, memory};
 use crate::config::RunConfig;
 use crate::evaluation::TestSetResult;
 use crate::event::RunObserver;
-use crate::{LoadSettings, LoadedRun, Notice, parameter_groups, word_vectors};
+use crate::{LoadedRun, Notice, parameter_groups, word_vectors};
 
+pub use any_run::{AnyRun, open};
 pub use entries::entry;
 pub use entry::{Answered, Items, Predicts, Reads, Stacks, TaskEntry};
 pub use translation::ParallelText;
@@ -396,73 +398,4 @@ pub fn require_predictions(config: &RunConfig) -> Result<&'static Predicts> {
 pub fn tasks_that(has: impl Fn(&Predicts) -> bool) -> String {
     let tasks = ENTRIES.iter().filter(|(_, entry)| entry.predicts.as_ref().is_some_and(&has));
     tasks.map(|(task, _)| task.to_string()).collect::<Vec<_>>().join(" or ")
-}
-
-/// Loaded run of any task, for predictions.
-pub trait AnyRun {
-    /// Configuration of the run.
-    fn config(&self) -> &RunConfig;
-
-    /// Tokenizers of the run.
-    fn tokenizers(&self) -> &TokenizerPair;
-
-    /// Takes special tokens that a text spells as `rule` says from now on.
-    fn spell(&mut self, rule: SpelledSpecial);
-
-    /// See [`TaskModel::notice_on`].
-    fn notice_on(&self, lines: &[String], path: &Path) -> Option<Notice>;
-
-    /// See [`TaskModel::predict_each`].
-    ///
-    /// # Errors
-    /// When the model fails.
-    fn predict_each(
-        &self,
-        items: &Items<'_>,
-        done: &mut dyn FnMut(usize),
-    ) -> Result<Vec<Result<Answered>>>;
-
-    /// See [`TaskModel::draw_attention`].
-    ///
-    /// # Errors
-    /// When it cannot be drawn.
-    fn draw_attention(&self, image: &Path, to: &Path) -> Result<()>;
-}
-
-impl<M: TaskModel> AnyRun for LoadedRun<M> {
-    fn config(&self) -> &RunConfig {
-        &self.config
-    }
-
-    fn tokenizers(&self) -> &TokenizerPair {
-        &self.tokenizers
-    }
-
-    fn spell(&mut self, rule: SpelledSpecial) {
-        self.tokenizers = self.tokenizers.with_spelled(rule);
-    }
-
-    fn notice_on(&self, lines: &[String], path: &Path) -> Option<Notice> {
-        M::notice_on(&self.config, lines, path)
-    }
-
-    fn predict_each(
-        &self,
-        items: &Items<'_>,
-        done: &mut dyn FnMut(usize),
-    ) -> Result<Vec<Result<Answered>>> {
-        M::predict_each(self, items, done)
-    }
-
-    fn draw_attention(&self, image: &Path, to: &Path) -> Result<()> {
-        M::draw_attention(self, image, to)
-    }
-}
-
-/// Loads the run at `root`, whatever its task.
-///
-/// # Errors
-/// See [`LoadedRun::open`].
-pub fn open(task: Task, root: &Path, settings: &LoadSettings) -> Result<Box<dyn AnyRun>> {
-    with_model!(task, M => Ok(Box::new(LoadedRun::<M>::open(root, settings)?)))
 }

@@ -1,0 +1,71 @@
+//! Loaded runs whose task is known by their recipe alone.
+
+use std::path::Path;
+
+use anyhow::Result;
+use taper_data::{SpelledSpecial, Task, TokenizerPair};
+
+use super::{Answered, Items, TaskModel, with_model};
+use crate::{LoadSettings, LoadedRun, Notice};
+
+/// Loaded run of any task, for predictions.
+pub trait AnyRun {
+    /// Tokenizers of the run.
+    fn tokenizers(&self) -> &TokenizerPair;
+
+    /// Takes special tokens that a text spells as `rule` says from now on.
+    fn spell(&mut self, rule: SpelledSpecial);
+
+    /// See [`TaskModel::notice_on`].
+    fn notice_on(&self, lines: &[String], path: &Path) -> Option<Notice>;
+
+    /// See [`TaskModel::predict_each`].
+    ///
+    /// # Errors
+    /// When the model fails.
+    fn predict_each(
+        &self,
+        items: &Items<'_>,
+        done: &mut dyn FnMut(usize),
+    ) -> Result<Vec<Result<Answered>>>;
+
+    /// See [`TaskModel::draw_attention`].
+    ///
+    /// # Errors
+    /// When it cannot be drawn.
+    fn draw_attention(&self, image: &Path, to: &Path) -> Result<()>;
+}
+
+impl<M: TaskModel> AnyRun for LoadedRun<M> {
+    fn tokenizers(&self) -> &TokenizerPair {
+        &self.tokenizers
+    }
+
+    fn spell(&mut self, rule: SpelledSpecial) {
+        self.tokenizers = self.tokenizers.with_spelled(rule);
+    }
+
+    fn notice_on(&self, lines: &[String], path: &Path) -> Option<Notice> {
+        M::notice_on(&self.config, lines, path)
+    }
+
+    fn predict_each(
+        &self,
+        items: &Items<'_>,
+        done: &mut dyn FnMut(usize),
+    ) -> Result<Vec<Result<Answered>>> {
+        M::predict_each(self, items, done)
+    }
+
+    fn draw_attention(&self, image: &Path, to: &Path) -> Result<()> {
+        M::draw_attention(self, image, to)
+    }
+}
+
+/// Loads the run at `root`, whatever its task.
+///
+/// # Errors
+/// See [`LoadedRun::open`].
+pub fn open(task: Task, root: &Path, settings: &LoadSettings) -> Result<Box<dyn AnyRun>> {
+    with_model!(task, M => Ok(Box::new(LoadedRun::<M>::open(root, settings)?)))
+}
