@@ -32,7 +32,7 @@ ALLOWED = {
     "plots": 5,
     "report": 7,
     "run": 29,
-    "serve": 8,
+    "serve": 4,
     "trainer": 15,
 }
 
