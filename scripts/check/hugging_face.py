@@ -57,12 +57,9 @@ d_model = 32
 d_ff = 64
 heads = 2
 {layers} = 1
-norm = "{norm}"
-activation = "gelu"
-positions = "learned"
 max_positions = 96
 scale_embeddings = false
-biases = true
+{shape}
 [training]
 max_updates = 40
 validate_every = 40
@@ -73,6 +70,17 @@ learning_rate = 1e-2
 warmup = 0
 """
 
+SHAPE = 'norm = "{norm}"\nactivation = "gelu"\npositions = "learned"\nbiases = true'
+LLAMA = """norm = "pre"
+norm_kind = "rms"
+activation = "swish"
+feed_forward = "gated"
+positions = "rotary"
+biases = false
+key_value_heads = 1
+tied = "none"
+"""
+
 TEXT = '[data.text]\nblock_length = 32\ndocuments = "{documents}"\nhold_out = 0.1'
 LABELLED = '[data.labelled]\nlabels = ["odd", "even"]\nmax_tokens = 64\npairs = {pairs}'
 QUESTIONS = "[data.questions]\nmax_tokens = 64\nmax_question_tokens = 16\nmax_answer_tokens = 8"
@@ -80,6 +88,7 @@ QUESTIONS = "[data.questions]\nmax_tokens = 64\nmax_question_tokens = 16\nmax_an
 MODELS = {
     "lines": ("language-model", "text", TEXT.format(documents="lines")),
     "files": ("language-model", "text", TEXT.format(documents="files")),
+    "llama": ("language-model", "text", TEXT.format(documents="lines")),
     "masked": ("masked-language-model", "text", TEXT.format(documents="lines")),
     "classifier": ("classification", "texts", LABELLED.format(pairs="false")),
     "pairs": ("classification", "pairs", LABELLED.format(pairs="true")),
@@ -144,7 +153,7 @@ def train(taper, data):
                 task=task, kind=kind, section=section, data=data, train=split,
                 validation="" if split == "text" else f"{split}-held",
                 layers="decoder_layers" if writes else "encoder_layers",
-                norm="pre" if writes else "post")
+                shape=LLAMA if name == "llama" else SHAPE.format(norm="pre" if writes else "post"))
             run = f"{kind}-{name}"
             (taper.folder / f"{run}.toml").write_text(recipe)
             taper("train", f"{run}.toml", "--run", run, "--threads", "1")
@@ -169,7 +178,7 @@ def ask(taper, case):
     run, model = case["run"], case["model"]
     if "ids" not in case.get("without", []):
         case["ids"] = dict(zip(LINES, taper.ids(run, LINES)))
-    if model in ("lines", "files"):
+    if model in ("lines", "files", "llama"):
         path = taper.folder / "lines"
         path.write_text("".join(line + "\n" for line in LINES))
         scores = taper.records("score", run, "--text", path, "--json")

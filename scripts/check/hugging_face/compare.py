@@ -51,7 +51,7 @@ class Folder:
         return self.tokenizer(text, add_special_tokens=False).input_ids
 
     def ids(self):
-        reads = self.case["model"] not in ("lines", "files")
+        reads = self.case["model"] not in ("lines", "files", "llama")
         for line, ours in self.case.get("ids", {}).items():
             is_read = not self.case.get("is_theirs") and self.case["model"] == "masked"
             if is_read and any(token in line for token in self.tokenizer.all_special_tokens + OURS):
@@ -72,7 +72,7 @@ class Folder:
             self.close(f"score of {line!r}", theirs, ours)
         length = self.tokenizer.model_max_length
         if not self.case.get("is_theirs"):
-            self.same("longest text", length, model.config.n_positions)
+            self.same("longest text", length, model.config.max_position_embeddings)
 
     def texts(self):
         if not self.case.get("is_theirs"):

@@ -165,8 +165,8 @@ struct Part<'a> {
     parameter: &'a Parameter,
     shape: Vec<usize>,
     is_transposed: bool,
-    /// Index of the part, and number of parts.
-    part: (usize, usize),
+    /// Index of its first value.
+    start: usize,
 }
 
 /// Tensors of the folder by name.
@@ -183,13 +183,14 @@ fn sources<'a, M: TaskModel>(
         let name = parameter.name();
         let mut theirs = family.counterparts(name, parameter.shape(), &run.config).into_iter();
         let theirs = if is_tied { theirs.next() } else { theirs.next_back() };
-        let Some(Counterpart { names, shape, is_transposed }) = theirs else {
+        let Some(Counterpart { names, shapes, is_transposed }) = theirs else {
             bail!("the parameter {name} has no counterpart in a {}", family.name);
         };
-        let count = names.len();
-        for (number, name) in names.into_iter().enumerate() {
-            let (shape, part) = (shape.clone(), (number, count));
-            all.insert(name, Part { parameter, shape, is_transposed, part });
+        let mut start = 0;
+        for (name, shape) in names.into_iter().zip(shapes) {
+            let length: usize = shape.iter().product();
+            all.insert(name, Part { parameter, shape, is_transposed, start });
+            start += length;
         }
     }
     Ok(all)
@@ -198,9 +199,8 @@ fn sources<'a, M: TaskModel>(
 impl Part<'_> {
     fn values(&self) -> Result<Vec<f32>> {
         let whole = self.parameter.var().as_detached_tensor().flatten_all()?;
-        let (number, count) = self.part;
-        let length = self.parameter.len() / count;
-        let values: Vec<f32> = whole.narrow(0, number * length, length)?.to_vec1()?;
+        let length = self.shape.iter().product();
+        let values: Vec<f32> = whole.narrow(0, self.start, length)?.to_vec1()?;
         Ok(match (self.is_transposed, self.parameter.shape()) {
             (true, &[_, columns]) => transposed(&values, columns),
             _ => values,

@@ -14,9 +14,13 @@ mod gpt2;
 mod import;
 mod json;
 mod keys;
+mod llama;
+mod mistral;
 mod pickle;
 mod preprocessor;
+mod qwen2;
 mod recipe;
+mod rotary;
 mod safetensors;
 mod sources;
 mod tokens;
@@ -27,7 +31,8 @@ pub use export::{Exported, export, export_run};
 pub use import::{Imported, import};
 
 /// Families that can be read and written.
-const FAMILIES: &[&family::Family] = &[&gpt2::FAMILY, &bert::FAMILY, &vit::FAMILY];
+const FAMILIES: &[&family::Family] =
+    &[&gpt2::FAMILY, &bert::FAMILY, &vit::FAMILY, &llama::FAMILY, &qwen2::FAMILY, &mistral::FAMILY];
 
 /// File of the weights.
 const WEIGHTS: &str = "model.safetensors";
@@ -89,8 +94,9 @@ mod tests {
                 let mut theirs = family.counterparts(name, shape, &recipe).into_iter();
                 let theirs = if is_tied { theirs.next() } else { theirs.next_back() };
                 let theirs = theirs.unwrap_or_else(|| panic!("{}: {name}", architecture.name));
-                let values: usize = theirs.shape.iter().product();
-                assert_eq!(values * theirs.names.len(), parameter.len(), "{name}");
+                let values = theirs.shapes.iter().map(|shape| shape.iter().product::<usize>());
+                assert_eq!(values.sum::<usize>(), parameter.len(), "{name}");
+                assert_eq!(theirs.shapes.len(), theirs.names.len(), "{name}");
                 for tensor in theirs.names {
                     assert_eq!(family.whole_name(&tensor), tensor);
                     if let Some(bare) = tensor.strip_prefix(family.prefix) {
@@ -111,8 +117,8 @@ mod tests {
             keys::read(family.keys, &config.into(), &mut back).expect("keys");
             require_expressed(family, architecture.free, &back, &recipe).expect("the same");
             let others: [(&str, Change); 3] = [
-                ("model.biases = false", |model| model.biases = false),
-                ("model.positions = \"rotary\"", |model| model.positions = Positions::Rotary),
+                ("model.biases", |model| model.biases = !model.biases),
+                ("model.positions = \"alibi\"", |model| model.positions = Positions::Alibi),
                 ("model.norm", |model| {
                     model.norm = match model.norm {
                         NormPlacement::Pre => NormPlacement::Post,

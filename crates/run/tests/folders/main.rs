@@ -4,6 +4,7 @@
 mod bert;
 mod files;
 mod gpt2;
+mod llama;
 mod tokens;
 mod vit;
 
