@@ -63,7 +63,7 @@ class Folder:
                 self.same(f"marks of {line!r}", whole, marks[0] + ours + marks[1])
 
     def scores(self):
-        model = AutoModelForCausalLM.from_pretrained(self.path)
+        model = AutoModelForCausalLM.from_pretrained(self.path).float()
         start = self.case.get("start", model.config.bos_token_id)
         for line, ours in self.case["scores"]:
             ids = [start, *self.plain(line)]
@@ -82,7 +82,7 @@ class Folder:
                     prompt, do_sample=False, max_new_tokens=12, return_full_text=False)
                 self.same(f"text after {prompt!r}", theirs[0]["generated_text"], ours)
             return
-        model = AutoModelForCausalLM.from_pretrained(self.path)
+        model = AutoModelForCausalLM.from_pretrained(self.path).float()
         rows = range(len(self.tokenizer), model.config.vocab_size)
         more = {"suppress_tokens": list(rows)} if rows else {}
         for prompt, ours in self.case["texts"]:

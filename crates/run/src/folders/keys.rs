@@ -8,7 +8,7 @@ use crate::config::RunConfig;
 
 /// Key of `config.json`. If it is absent or null, it has the default of Transformers.
 pub(super) struct Key {
-    name: &'static str,
+    pub(super) name: &'static str,
     /// Other places, as JSON pointers, which come first where they exist.
     spellings: &'static [&'static str],
     setting: Setting,

@@ -62,6 +62,9 @@ mod tests {
         (model.encoder_layers, model.decoder_layers, model.max_positions) = (2, 3, 24);
         (model.norm_epsilon, model.activation) = (1e-6, ActivationKind::GeluTanh);
         (model.residual_dropout, model.attention_dropout) = (0.2, 0.3);
+        if family.keys.iter().any(|key| key.name == "num_key_value_heads") {
+            (model.key_value_heads, model.head_width) = (Some(1), Some(6));
+        }
         let head = architecture.head.unwrap_or_default();
         small.data.masked.next_sentence = head.contains(&"next_sentence");
         let images = &mut small.data.images;
