@@ -5,12 +5,11 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::json;
-use taper_data::{END, PAD, START};
 use taper_decoding::{ForcedScore, Translator};
 use taper_model::LanguageModel;
 use taper_run::generation::{ChoiceScore, TextScore, TextScorer};
 use taper_run::tasks::TaskModel;
-use taper_run::translation::{LineLimit, OverlongRule, by_line, encode_sources};
+use taper_run::translation::{LineLimit, OverlongRule, by_line, encode_sources, speaking};
 use taper_run::{BadItem, LoadedRun, answer_each};
 
 use crate::arguments::Score;
@@ -68,12 +67,12 @@ fn pairs(arguments: &Score, source: &Path, target: &Path) -> Result<()> {
                 bail!("{}: {tokens} tokens, more than {}; {remedy}", place(path), limit.tokens);
             }
         }
-        if target_ids.iter().any(|id| [PAD, START, END].contains(id)) {
+        if target_ids.iter().any(|&id| of_target.is_special(id) && !of_target.is_unknown(id)) {
             bail!("{}: has special tokens, which are scored without being written", place(target));
         }
         Ok((index, source_ids, target_ids))
     };
-    let model = run.model.inference();
+    let model = speaking(&run.model, of_target);
     let translator = Translator::new(&model, run.config.decoding.clone())?;
     let bar = sentence_bar(Some(sources.len() as u64), "scoring");
     let scores = answer_each((0..sources.len()).map(pair), |pairs| {

@@ -15,6 +15,7 @@ use super::family::{Architecture, Counterpart, Family, require_expressed};
 use super::json::write_json;
 use super::preprocessor::write_preprocessor;
 use super::sources::transposed;
+use super::tokens::TokenizerFiles;
 use super::{CONFIG, FAMILIES, WEIGHTS, keys, recipe as recipes, tokens};
 use crate::config::RunConfig;
 use crate::folder::RunFolder;
@@ -151,7 +152,12 @@ fn write<M: TaskModel>(
         true => {
             let tokenizer = run.tokenizers.target();
             let exported = recipes::tokens_of(&run.config, tokenizer);
-            tokens::write(folder, tokenizer, exported, recipes::longest(&run.config))?;
+            match family.tokens {
+                TokenizerFiles::Fast => {
+                    tokens::write(folder, tokenizer, exported, recipes::longest(&run.config))?;
+                }
+                TokenizerFiles::Sides => tokens::write_sides(folder, &run.tokenizers)?,
+            }
             config.insert("vocab_size".to_owned(), json!(tokenizer.vocabulary_size()));
             config.extend(exported.ids(tokenizer));
         }

@@ -8,7 +8,7 @@ use crate::config::RunConfig;
 
 /// Key of `config.json`. If it is absent or null, it has the default of Transformers.
 pub(super) struct Key {
-    name: &'static str,
+    pub(super) name: &'static str,
     setting: Setting,
 }
 
@@ -16,6 +16,9 @@ pub(super) struct Key {
 type Count = fn(&mut RunConfig) -> &mut usize;
 /// Place of a number in a recipe.
 type Number = fn(&mut RunConfig) -> &mut f64;
+
+/// Place of a flag in a recipe.
+type Flag = fn(&mut RunConfig) -> &mut bool;
 
 /// Effect of a key.
 enum Setting {
@@ -30,6 +33,10 @@ enum Setting {
     },
     /// `d_ff`; by default four times the width.
     InnerWidth,
+    Flag {
+        usual: bool,
+        of: Flag,
+    },
     Activation {
         usual: &'static str,
     },
@@ -72,6 +79,10 @@ impl Key {
         Self { name, setting: Setting::InnerWidth }
     }
 
+    pub(super) const fn flag(name: &'static str, usual: bool, of: Flag) -> Self {
+        Self { name, setting: Setting::Flag { usual, of } }
+    }
+
     pub(super) const fn activation(name: &'static str, usual: &'static str) -> Self {
         Self { name, setting: Setting::Activation { usual } }
     }
@@ -111,6 +122,12 @@ impl Key {
                 let usual = recipe.model.d_model.saturating_mul(4);
                 recipe.model.d_ff = if is_given { count()? } else { usual };
             }
+            Setting::Flag { usual, of } => {
+                *of(recipe) = match is_given {
+                    true => given.as_bool().with_context(|| wrong("true or false"))?,
+                    false => *usual,
+                };
+            }
             Setting::Activation { usual } => {
                 let activation = if is_given {
                     given.as_str().with_context(|| wrong("the name of an activation"))?
@@ -143,6 +160,7 @@ impl Key {
                 let inner = recipe.model.d_ff;
                 return (inner != 4 * recipe.model.d_model).then(|| json!(inner));
             }
+            Setting::Flag { of, .. } => json!(*of(recipe)),
             Setting::Activation { .. } => json!(activation_name(recipe.model.activation)),
             Setting::Tied => json!(recipe.model.tied != Tied::None),
             Setting::Only(value) => (*value).into(),

@@ -10,10 +10,12 @@
 mod bert;
 mod export;
 mod family;
+mod generation;
 mod gpt2;
 mod import;
 mod json;
 mod keys;
+mod marian;
 mod pickle;
 mod preprocessor;
 mod recipe;
@@ -27,7 +29,7 @@ pub use export::{Exported, export, export_run};
 pub use import::{Imported, import};
 
 /// Families that can be read and written.
-const FAMILIES: &[&family::Family] = &[&gpt2::FAMILY, &bert::FAMILY, &vit::FAMILY];
+const FAMILIES: &[&family::Family] = &[&gpt2::FAMILY, &bert::FAMILY, &vit::FAMILY, &marian::FAMILY];
 
 /// File of the weights.
 const WEIGHTS: &str = "model.safetensors";
@@ -55,7 +57,10 @@ mod tests {
         let model = &mut small.model;
         (model.d_model, model.d_ff, model.heads, model.tied) = (12, 20, 3, tied);
         (model.encoder_layers, model.decoder_layers, model.max_positions) = (2, 3, 24);
-        (model.norm_epsilon, model.activation) = (1e-6, ActivationKind::GeluTanh);
+        model.activation = ActivationKind::GeluTanh;
+        if family.keys.iter().any(|key| key.name.contains("_eps")) {
+            model.norm_epsilon = 1e-6;
+        }
         (model.residual_dropout, model.attention_dropout) = (0.2, 0.3);
         let head = architecture.head.unwrap_or_default();
         small.data.masked.next_sentence = head.contains(&"next_sentence");

@@ -14,7 +14,7 @@ pub(crate) use line_translator::BestTranslations;
 pub use line_translator::{LineTranslator, TranslatedLine};
 pub use overlong::{LineLimit, Overlong, OverlongRule, count_tokens};
 pub(crate) use search::as_text;
-pub use search::{by_line, encode_sources};
+pub use search::{by_line, encode_sources, speaking};
 pub use settings::{Detail, TranslationSettings, for_the_best};
 
 /// Translation of a line.

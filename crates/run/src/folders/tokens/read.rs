@@ -70,12 +70,14 @@ pub(in super::super) fn read(
     let ids = files.keys(CONFIG).as_object().into_iter().flatten();
     let folder = FolderTokens {
         vocabulary_size: size,
+        without_row: 0,
         special,
         ids: ids
             .filter(|(key, _)| key.ends_with(ID_KEY))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect(),
         files: files.kept(),
+        binary_files: BTreeMap::new(),
     };
     Ok(TokenizerPair::joint(tokenizer.with_folder(&folder)?))
 }
@@ -98,7 +100,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    fn read(source: &Path) -> Result<Self> {
+    pub(super) fn read(source: &Path) -> Result<Self> {
         let (mut texts, mut keys) = (BTreeMap::new(), BTreeMap::new());
         for name in KEPT.into_iter().chain([ADDED_TOKENS]) {
             let path = source.join(name);
@@ -123,7 +125,7 @@ impl Files {
     }
 
     /// Files for a later export.
-    fn kept(&self) -> BTreeMap<String, String> {
+    pub(super) fn kept(&self) -> BTreeMap<String, String> {
         let kept = self.texts.iter().filter(|(name, _)| KEPT.contains(name));
         kept.map(|(name, text)| ((*name).to_owned(), text.clone())).collect()
     }
@@ -338,6 +340,7 @@ impl Names<'_> {
             separator,
             mask,
             no_text,
+            ..SpecialTokens::default()
         })
     }
 
