@@ -109,6 +109,7 @@ pub(super) static FAMILY: Family = Family {
     ],
     copies: &[("embedding.weight", "cls.predictions.decoder.weight")],
     // The bias if there is a second one; the pooler if the head does not read from it.
+    zeros: &[],
     unused: &["bert.pooler.*", "cls.predictions.bias"],
 };
 

@@ -133,6 +133,14 @@ fn write<M: TaskModel>(
     if folder.exists() && is_taken(folder) {
         bail!("{} exists already and is left as it is", folder.display());
     }
+    if M::TASK == Task::Translation
+        && run.tokenizers.vocabulary_sizes().0 != run.tokenizers.vocabulary_sizes().1
+    {
+        bail!(
+            "a tokenizer for each language cannot be exported as a {}: train one for both (data.tokenizer.joint)",
+            family.name
+        );
+    }
     let sources = sources(run, family)?;
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let path = folder.join(WEIGHTS);
@@ -152,11 +160,10 @@ fn write<M: TaskModel>(
         true => {
             let tokenizer = run.tokenizers.target();
             let exported = recipes::tokens_of(&run.config, tokenizer);
-            match family.tokens {
-                TokenizerFiles::Fast => {
-                    tokens::write(folder, tokenizer, exported, recipes::longest(&run.config))?;
-                }
-                TokenizerFiles::Sides => tokens::write_sides(folder, &run.tokenizers)?,
+            let is_written = family.tokens == TokenizerFiles::Sides
+                && tokens::write_sides(folder, &run.tokenizers)?;
+            if !is_written {
+                tokens::write(folder, tokenizer, exported, recipes::longest(&run.config))?;
             }
             config.insert("vocab_size".to_owned(), json!(tokenizer.vocabulary_size()));
             config.extend(exported.ids(tokenizer));
@@ -168,7 +175,8 @@ fn write<M: TaskModel>(
 
 /// Tensor of the folder: a part of a parameter.
 struct Part<'a> {
-    parameter: &'a Parameter,
+    /// Parameter; `None` for zeros, where the run has no such parameter.
+    parameter: Option<&'a Parameter>,
     shape: Vec<usize>,
     is_transposed: bool,
     /// Index of the part, and number of parts.
@@ -195,7 +203,15 @@ fn sources<'a, M: TaskModel>(
         let count = names.len();
         for (number, name) in names.into_iter().enumerate() {
             let (shape, part) = (shape.clone(), (number, count));
-            all.insert(name, Part { parameter, shape, is_transposed, part });
+            all.insert(name, Part { parameter: Some(parameter), shape, is_transposed, part });
+        }
+    }
+    let vocabulary = run.tokenizers.vocabulary_sizes().1;
+    for &(ours, theirs) in family.zeros {
+        if run.model.parameters().get(ours).is_none() {
+            let shape = vec![1, vocabulary];
+            let part = Part { parameter: None, shape, is_transposed: false, part: (0, 1) };
+            all.insert(theirs.to_owned(), part);
         }
     }
     Ok(all)
@@ -203,11 +219,14 @@ fn sources<'a, M: TaskModel>(
 
 impl Part<'_> {
     fn values(&self) -> Result<Vec<f32>> {
-        let whole = self.parameter.var().as_detached_tensor().flatten_all()?;
+        let Some(parameter) = self.parameter else {
+            return Ok(vec![0.0; self.shape.iter().product()]);
+        };
+        let whole = parameter.var().as_detached_tensor().flatten_all()?;
         let (number, count) = self.part;
-        let length = self.parameter.len() / count;
+        let length = parameter.len() / count;
         let values: Vec<f32> = whole.narrow(0, number * length, length)?.to_vec1()?;
-        Ok(match (self.is_transposed, self.parameter.shape()) {
+        Ok(match (self.is_transposed, parameter.shape()) {
             (true, &[_, columns]) => transposed(&values, columns),
             _ => values,
         })

@@ -34,6 +34,8 @@ pub(super) struct Family {
     /// Tensors tied to a parameter, which some files contain beside it: the parameter's name here,
     /// and theirs.
     pub(super) copies: &'static [(&'static str, &'static str)],
+    /// Biases `(1, V)` that the models there have and those here need not, with their names here.
+    pub(super) zeros: &'static [(&'static str, &'static str)],
     /// Patterns of other tensors that the models here do not use.
     pub(super) unused: &'static [&'static str],
 }

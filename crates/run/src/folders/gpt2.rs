@@ -48,6 +48,7 @@ pub(super) static FAMILY: Family = Family {
         Module::same("output", &["lm_head"]),
     ],
     copies: &[("embedding.weight", "lm_head.weight")],
+    zeros: &[],
     unused: &[],
 };
 

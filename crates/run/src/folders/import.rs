@@ -116,8 +116,10 @@ fn read(
             })?;
             recipe.data.tokenizer.vocabulary_size = size;
             match family.tokens {
-                TokenizerFiles::Fast => tokens::read(source, size, recipe.task, &mut notices)?,
-                TokenizerFiles::Sides => tokens::read_sides(source, size)?,
+                TokenizerFiles::Sides if tokens::has_sides(source) => {
+                    tokens::read_sides(source, size)?
+                }
+                _ => tokens::read(source, size, recipe.task, &mut notices)?,
             }
         }
         false => TokenizerPair::none(),

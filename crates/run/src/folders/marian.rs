@@ -40,7 +40,7 @@ pub(super) static FAMILY: Family = Family {
         Key::only("share_encoder_decoder_embeddings", Fixed::Flag(true)),
         Key::only("is_encoder_decoder", Fixed::Flag(true)),
     ],
-    free: &["embedding_dropout", "tied"],
+    free: &["embedding_dropout", "output_bias", "tied"],
     prefix: "model.",
     modules: &[
         Module::same("embedding", &["model.shared"]),
@@ -117,6 +117,7 @@ pub(super) static FAMILY: Family = Family {
         ("embedding.weight", "model.decoder.embed_tokens.weight"),
         ("embedding.weight", "lm_head.weight"),
     ],
+    zeros: &[("output.bias", "final_logits_bias")],
     unused: &["*.embed_positions.weight"],
 };
 

@@ -136,6 +136,9 @@ pub(super) fn longest(recipe: &RunConfig) -> usize {
 
 /// Use of tokens by a model.
 pub(super) fn tokens_of<'a>(recipe: &'a RunConfig, tokenizer: &Tokenizer) -> Exported<'a> {
+    if recipe.task == Task::Translation {
+        return Exported::Translates { decoding: &recipe.decoding, longest: longest(recipe) };
+    }
     if recipe.task != Task::LanguageModel {
         return Exported::Reads { hidden: recipe.task == Task::MaskedLanguageModel };
     }

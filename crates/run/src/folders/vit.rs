@@ -100,6 +100,7 @@ pub(super) static FAMILY: Family = Family {
     ],
     copies: &[],
     // A classifier does not read from it.
+    zeros: &[],
     unused: &["vit.pooler.*"],
 };
 

@@ -12,6 +12,7 @@ use super::super::json::{read_keys, without_mark};
 use super::marks::{
     CLASSES, MASKS, SEPARATORS, other_rows, post_processor, require_marks, template,
 };
+use super::sides::never_written;
 use super::{
     ADDED_TOKENS, GENERATION_CONFIG, ID_KEY, KEPT, SPECIAL_TOKENS_MAP, TOKENIZER, TOKENIZER_CONFIG,
     vocabulary,
@@ -55,7 +56,7 @@ pub(in super::super) fn read(
     }
     let file: Value =
         serde_json::from_str(&json).with_context(|| format!("{}: not JSON", path.display()))?;
-    let names = Names { files: &files, tokenizer: &tokenizer, size };
+    let names = Names { files: &files, tokenizer: &tokenizer, size, task };
     let special = names.special(&file).with_context(|| source.display().to_string())?;
     if special.ends.is_empty() {
         bail!(
@@ -294,6 +295,7 @@ struct Names<'a> {
     files: &'a Files,
     tokenizer: &'a Tokenizer,
     size: usize,
+    task: Task,
 }
 
 impl Names<'_> {
@@ -312,7 +314,15 @@ impl Names<'_> {
         let one = |file, keys: &Value, key| -> Result<Option<u32>> {
             Ok(self.ids(file, &keys[key], key)?.first().copied())
         };
-        let start = one(CONFIG, keys, "bos_token_id")?
+        let begins = |key| -> Result<Option<u32>> {
+            Ok(one(GENERATION_CONFIG, generation, key)?.or(one(CONFIG, keys, key)?))
+        };
+        let decoder_start = match self.task {
+            Task::Translation => begins("decoder_start_token_id")?,
+            _ => None,
+        };
+        let start = decoder_start
+            .or(one(CONFIG, keys, "bos_token_id")?)
             .or(one(GENERATION_CONFIG, generation, "bos_token_id")?)
             .or_else(|| self.id("bos_token"));
         let pad = self.id("pad_token").or(one(CONFIG, keys, "pad_token_id")?);
@@ -340,7 +350,11 @@ impl Names<'_> {
             separator,
             mask,
             no_text,
-            ..SpecialTokens::default()
+            never_written: match self.task {
+                Task::Translation => never_written(&generation["bad_words_ids"], self.size)?,
+                _ => Vec::new(),
+            },
+            before: Vec::new(),
         })
     }
 

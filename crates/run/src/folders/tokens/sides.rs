@@ -24,6 +24,11 @@ const SIDES: [&str; 2] = ["source.spm", "target.spm"];
 /// Largest size of a model of SentencePiece.
 const MOST_BYTES: u64 = 1 << 28;
 
+/// Whether the folder `source` has models of SentencePiece.
+pub(in super::super) fn has_sides(source: &Path) -> bool {
+    SIDES.iter().any(|side| source.join(side).exists())
+}
+
 /// Reads the tokenizers of the folder `source`, with a model of SentencePiece for each language, for
 /// a model with `size` rows in its embedding.
 ///
@@ -114,7 +119,7 @@ fn is_code(token: &str) -> bool {
 }
 
 /// Tokens of `bad_words_ids`, each a list of one id.
-fn never_written(lists: &Value, size: usize) -> Result<Vec<u32>> {
+pub(super) fn never_written(lists: &Value, size: usize) -> Result<Vec<u32>> {
     let mut never = Vec::new();
     for words in lists.as_array().into_iter().flatten() {
         match words.as_array().map(Vec::as_slice) {
@@ -128,18 +133,17 @@ fn never_written(lists: &Value, size: usize) -> Result<Vec<u32>> {
     Ok(never)
 }
 
-/// Writes the files that came with both tokenizers of a run.
+/// Writes the files that came with both tokenizers of a run; tells whether they came with models of
+/// SentencePiece.
 ///
 /// # Errors
-/// When there are none, or a file cannot be written.
-pub(in super::super) fn write_sides(folder: &Path, tokenizers: &TokenizerPair) -> Result<()> {
+/// When a file cannot be written.
+pub(in super::super) fn write_sides(folder: &Path, tokenizers: &TokenizerPair) -> Result<bool> {
     let [source, target] = [tokenizers.source(), tokenizers.target()].map(Tokenizer::folder);
-    let (Some(source), Some(target)) = (source, target) else {
-        bail!(
-            "a tokenizer that was trained here cannot be written as a model of SentencePiece yet: only \
-             a run that was imported, or began with such a run, can be exported"
-        );
-    };
+    let (Some(source), Some(target)) = (source, target) else { return Ok(false) };
+    if source.binary_files.is_empty() {
+        return Ok(false);
+    }
     for (name, text) in source.files.iter().chain(&target.files) {
         write_atomically(&folder.join(name), text.as_bytes())?;
     }
@@ -147,5 +151,5 @@ pub(in super::super) fn write_sides(folder: &Path, tokenizers: &TokenizerPair) -
         let bytes = BASE64.decode(text).with_context(|| format!("{name}: not in Base64"))?;
         write_atomically(&folder.join(name), &bytes)?;
     }
-    Ok(())
+    Ok(true)
 }
