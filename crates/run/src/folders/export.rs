@@ -133,11 +133,11 @@ fn write<M: TaskModel>(
     if folder.exists() && is_taken(folder) {
         bail!("{} exists already and is left as it is", folder.display());
     }
-    if M::TASK == Task::Translation
-        && run.tokenizers.vocabulary_sizes().0 != run.tokenizers.vocabulary_sizes().1
-    {
+    let (source, target) = run.tokenizers.vocabulary_sizes();
+    if source != target {
         bail!(
-            "a tokenizer for each language cannot be exported as a {}: train one for both (data.tokenizer.joint)",
+            "cannot be exported as a {}, which has one vocabulary for both languages: train one \
+             (data.tokenizer.joint)",
             family.name
         );
     }

@@ -97,6 +97,12 @@ impl Key {
         Self { name, setting: Setting::Only(value) }
     }
 
+    /// Whether it ties embedding and output projection.
+    #[cfg(test)]
+    pub(super) fn ties(&self) -> bool {
+        matches!(self.setting, Setting::Tied)
+    }
+
     /// Sets the value that a `config.json` has for the key.
     fn read(&self, given: &Value, recipe: &mut RunConfig) -> Result<()> {
         let name = self.name;

@@ -2,7 +2,7 @@
 //! OPUS-MT, with one vocabulary for both languages and a model of SentencePiece for each.
 
 use taper_data::{Task, TokenizerKind};
-use taper_model::{NormPlacement, Positions};
+use taper_model::{NormPlacement, Positions, Tied};
 
 use super::family::{Architecture, Family, Module};
 use super::keys::{Fixed, Key};
@@ -36,16 +36,14 @@ pub(super) static FAMILY: Family = Family {
         Key::number("attention_dropout", 0.0, &[|recipe| &mut recipe.model.attention_dropout]),
         Key::number("activation_dropout", 0.0, &[|recipe| &mut recipe.model.feed_forward_dropout]),
         Key::flag("scale_embedding", false, |recipe| &mut recipe.model.scale_embeddings),
-        Key::tied(),
+        Key::only("tie_word_embeddings", Fixed::Flag(true)),
         Key::only("share_encoder_decoder_embeddings", Fixed::Flag(true)),
         Key::only("is_encoder_decoder", Fixed::Flag(true)),
     ],
-    free: &["embedding_dropout", "output_bias", "tied"],
+    free: &["embedding_dropout", "output_bias"],
     prefix: "model.",
     modules: &[
         Module::same("embedding", &["model.shared"]),
-        Module::same("source_embedding", &["model.encoder.embed_tokens"]),
-        Module::same("target_embedding", &["model.decoder.embed_tokens"]),
         Module::parts(
             "encoder.layers.*.self_attention.qkv",
             &[
@@ -109,7 +107,6 @@ pub(super) static FAMILY: Family = Family {
             "decoder.layers.*.feed_forward_norm",
             &["model.decoder.layers.*.final_layer_norm"],
         ),
-        Module::same("output.weight", &["lm_head.weight"]),
         Module::shaped("output.bias", &["final_logits_bias"], |_, shape| [&[1], shape].concat()),
     ],
     copies: &[
@@ -124,6 +121,7 @@ pub(super) static FAMILY: Family = Family {
 fn base(recipe: &mut RunConfig) {
     recipe.data.tokenizer.kind = TokenizerKind::Unigram;
     recipe.data.tokenizer.joint = true;
+    recipe.model.tied = Tied::All;
     recipe.model.norm = NormPlacement::Post;
     recipe.model.norm_epsilon = 1e-5;
     recipe.model.positions = Positions::SinusoidalHalves;

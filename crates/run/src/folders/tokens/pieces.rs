@@ -13,6 +13,8 @@ use super::sentence_piece::{Piece, PieceKind, SentencePieceModel};
 
 /// What pieces have in place of a space.
 const SPACE: &str = "\u{2581}";
+/// Pattern of the spaces at both ends of a text.
+const ENDS: &str = r"\A +| +\z";
 
 /// Tokenizer made from a model.
 pub(super) struct Made {
@@ -124,6 +126,8 @@ pub(super) fn tokenizer(
             { "type": "Replace", "pattern": { "String": " " }, "content": "" },
             { "type": "ByteFallback" },
             space,
+            { "type": "Fuse" },
+            { "type": "Replace", "pattern": { "Regex": ENDS }, "content": "" },
         ] },
         "model": match model.algorithm {
             1 => json!({
@@ -145,7 +149,7 @@ fn normalizer(model: &SentencePieceModel) -> Value {
         parts.push(json!({ "type": "Precompiled", "precompiled_charsmap": map }));
     }
     if model.joins_spaces {
-        for (pattern, content) in [(r"\A +| +\z", ""), (" {2,}", " ")] {
+        for (pattern, content) in [(ENDS, ""), (" {2,}", " ")] {
             parts.push(json!({
                 "type": "Replace", "pattern": { "Regex": pattern }, "content": content,
             }));

@@ -12,7 +12,6 @@ use super::super::json::{read_keys, without_mark};
 use super::marks::{
     CLASSES, MASKS, SEPARATORS, other_rows, post_processor, require_marks, template,
 };
-use super::sides::never_written;
 use super::{
     ADDED_TOKENS, GENERATION_CONFIG, ID_KEY, KEPT, SPECIAL_TOKENS_MAP, TOKENIZER, TOKENIZER_CONFIG,
     vocabulary,
@@ -406,6 +405,21 @@ impl Names<'_> {
         let known = ids.into_iter().filter_map(|id| u32::try_from(id).ok());
         Ok(known.filter(|&id| (id as usize) < self.size).collect())
     }
+}
+
+/// Tokens of `bad_words_ids`, each a list of one id.
+pub(super) fn never_written(lists: &Value, size: usize) -> Result<Vec<u32>> {
+    let mut never = Vec::new();
+    for words in lists.as_array().into_iter().flatten() {
+        match words.as_array().map(Vec::as_slice) {
+            Some([one]) => never.extend(
+                one.as_u64().filter(|&id| id < size as u64).and_then(|id| u32::try_from(id).ok()),
+            ),
+            _ => bail!("bad_words_ids has {words}: only single tokens can be excluded here"),
+        }
+    }
+    never.sort_unstable();
+    Ok(never)
 }
 
 /// Whether a token is spelled as a byte is, such as `<0xE6>`.

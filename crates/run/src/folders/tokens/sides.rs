@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use taper_data::{FolderTokens, SpecialTokens, Tokenizer, TokenizerPair, read_reg
 
 use super::super::CONFIG;
 use super::pieces;
-use super::read::Files;
+use super::read::{Files, never_written, read_text};
 use super::sentence_piece::SentencePieceModel;
 use super::{GENERATION_CONFIG, ID_KEY};
 use crate::folder::files::write_atomically;
@@ -39,7 +39,7 @@ pub(in super::super) fn read_sides(source: &Path, size: usize) -> Result<Tokeniz
     let keys = files.keys(CONFIG);
     let path = source.join(VOCABULARY);
     let shown = || path.display().to_string();
-    let text = super::read::read_text(&path)?
+    let text = read_text(&path)?
         .with_context(|| format!("{}: no such file, with the ids of all pieces", shown()))?;
     let vocabulary: BTreeMap<String, u32> = serde_json::from_str(&text)
         .with_context(|| format!("{}: not an object of tokens and their ids", shown()))?;
@@ -116,21 +116,6 @@ fn is_code(token: &str) -> bool {
         .strip_prefix(">>")
         .and_then(|rest| rest.strip_suffix("<<"))
         .is_some_and(|name| !name.is_empty() && !name.contains("<<"))
-}
-
-/// Tokens of `bad_words_ids`, each a list of one id.
-pub(super) fn never_written(lists: &Value, size: usize) -> Result<Vec<u32>> {
-    let mut never = Vec::new();
-    for words in lists.as_array().into_iter().flatten() {
-        match words.as_array().map(Vec::as_slice) {
-            Some([one]) => never.extend(
-                one.as_u64().filter(|&id| id < size as u64).and_then(|id| u32::try_from(id).ok()),
-            ),
-            _ => bail!("bad_words_ids has {words}: only single tokens can be excluded here"),
-        }
-    }
-    never.sort_unstable();
-    Ok(never)
 }
 
 /// Writes the files that came with both tokenizers of a run; tells whether they came with models of
