@@ -73,7 +73,7 @@ def main() -> None:
     model = MarianMTModel(MarianConfig(
         vocab_size=len(tokens), d_model=16, encoder_layers=2, decoder_layers=1, encoder_attention_heads=4,
         decoder_attention_heads=4, encoder_ffn_dim=24, decoder_ffn_dim=24, max_position_embeddings=LENGTH, dropout=0.0,
-        activation_function="swish", scale_embedding=True, **special,
+        activation_function="silu", scale_embedding=True, **special,
     )).eval()
     generator = torch.Generator().manual_seed(37)
     with torch.no_grad():
