@@ -6,6 +6,7 @@ use serde_json::Value;
 use taper_data::Task;
 
 use super::keys::Key;
+use super::tokens::TokenizerFiles;
 use crate::config::RunConfig;
 use crate::parameter_groups::matches;
 
@@ -19,6 +20,8 @@ pub(super) struct Family {
     pub(super) architectures: &'static [Architecture],
     /// Sets what all its models share and no key says.
     pub(super) base: fn(&mut RunConfig),
+    /// Files of its tokenizer.
+    pub(super) tokens: TokenizerFiles,
     /// Keys of `config.json`, in the order in which they are read.
     pub(super) keys: &'static [Key],
     /// Keys of `[model]` that do not shape the weights of such a model: any value can be exported.
@@ -31,6 +34,8 @@ pub(super) struct Family {
     /// Tensors tied to a parameter, which some files contain beside it: the parameter's name here,
     /// and theirs.
     pub(super) copies: &'static [(&'static str, &'static str)],
+    /// Biases `(1, V)` that the models there have and those here need not, with their names here.
+    pub(super) zeros: &'static [(&'static str, &'static str)],
     /// Patterns of other tensors that the models here do not use.
     pub(super) unused: &'static [&'static str],
 }

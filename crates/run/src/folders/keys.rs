@@ -21,6 +21,9 @@ type Number = fn(&mut RunConfig) -> &mut f64;
 /// Place of a count that a recipe can leave out.
 type Left = fn(&mut RunConfig) -> &mut Option<usize>;
 
+/// Place of a flag in a recipe.
+type Flag = fn(&mut RunConfig) -> &mut bool;
+
 /// Effect of a key.
 enum Setting {
     Count {
@@ -34,6 +37,10 @@ enum Setting {
     },
     /// `d_ff`; by default four times the width.
     InnerWidth,
+    Flag {
+        usual: bool,
+        of: Flag,
+    },
     Activation {
         usual: &'static str,
     },
@@ -45,7 +52,7 @@ enum Setting {
         follows: fn(&RunConfig) -> usize,
     },
     /// Flag that several keys of a recipe express.
-    Flag {
+    Switch {
         usual: bool,
         set: fn(&mut RunConfig, bool),
         is: fn(&RunConfig) -> bool,
@@ -102,13 +109,13 @@ impl Key {
     }
 
     /// Flag that several keys of a recipe express.
-    pub(super) const fn flag(
+    pub(super) const fn switch(
         name: &'static str,
         usual: bool,
         set: fn(&mut RunConfig, bool),
         is: fn(&RunConfig) -> bool,
     ) -> Self {
-        Self::new(name, Setting::Flag { usual, set, is })
+        Self::new(name, Setting::Switch { usual, set, is })
     }
 
     /// Key with a meaning of its own.
@@ -125,7 +132,7 @@ impl Key {
         let set = |recipe: &mut RunConfig, is_tied| {
             recipe.model.tied = if is_tied { Tied::All } else { Tied::None };
         };
-        Self::flag("tie_word_embeddings", false, set, |recipe| recipe.model.tied != Tied::None)
+        Self::switch("tie_word_embeddings", false, set, |recipe| recipe.model.tied != Tied::None)
     }
 
     /// Value in a `config.json`; null if it has none.
@@ -149,6 +156,10 @@ impl Key {
         Self::new(name, Setting::InnerWidth)
     }
 
+    pub(super) const fn flag(name: &'static str, usual: bool, of: Flag) -> Self {
+        Self::new(name, Setting::Flag { usual, of })
+    }
+
     pub(super) const fn activation(name: &'static str, usual: &'static str) -> Self {
         Self::new(name, Setting::Activation { usual })
     }
@@ -161,6 +172,12 @@ impl Key {
     /// Key with one allowed value, which is also the default.
     pub(super) const fn only(name: &'static str, value: Fixed) -> Self {
         Self::new(name, Setting::Only(value))
+    }
+
+    /// Whether it ties embedding and output projection.
+    #[cfg(test)]
+    pub(super) fn ties(&self) -> bool {
+        self.name == "tie_word_embeddings"
     }
 
     /// Sets the value that a `config.json` has for the key.
@@ -188,6 +205,12 @@ impl Key {
                 let usual = recipe.model.d_model.saturating_mul(4);
                 recipe.model.d_ff = if is_given { count()? } else { usual };
             }
+            Setting::Flag { usual, of } => {
+                *of(recipe) = match is_given {
+                    true => given.as_bool().with_context(|| wrong("true or false"))?,
+                    false => *usual,
+                };
+            }
             Setting::Activation { usual } => {
                 let activation = if is_given {
                     given.as_str().with_context(|| wrong("the name of an activation"))?
@@ -206,7 +229,7 @@ impl Key {
                 let follows = follows(recipe);
                 *of(recipe) = count.filter(|&count| count != follows);
             }
-            Setting::Flag { usual, set, .. } => {
+            Setting::Switch { usual, set, .. } => {
                 let flag = if is_given {
                     given.as_bool().with_context(|| wrong("true or false"))?
                 } else {
@@ -234,13 +257,14 @@ impl Key {
                 let inner = recipe.model.d_ff;
                 return (inner != 4 * recipe.model.d_model).then(|| json!(inner));
             }
+            Setting::Flag { of, .. } => json!(*of(recipe)),
             Setting::Activation { .. } => json!(activation_name(recipe.model.activation)),
             Setting::Tied => json!(recipe.model.tied != Tied::None),
             Setting::Derived { of, follows, .. } => {
                 let count = *of(recipe);
                 json!(count.unwrap_or_else(|| follows(recipe)))
             }
-            Setting::Flag { is, .. } => json!(is(recipe)),
+            Setting::Switch { is, .. } => json!(is(recipe)),
             Setting::Own { write, .. } => return write(recipe),
             Setting::Only(value) => (*value).into(),
         })

@@ -7,6 +7,7 @@ use taper_model::{FeedForwardKind, NormKind, NormPlacement, Positions};
 use super::family::{Architecture, Family, Module};
 use super::keys::{Fixed, Key};
 use super::rotary;
+use super::tokens::TokenizerFiles;
 use crate::config::RunConfig;
 
 pub(super) static FAMILY: Family = Family {
@@ -24,7 +25,7 @@ pub(super) static FAMILY: Family = Family {
         rotary::BASE,
         rotary::SCALING,
         Key::untied(),
-        Key::flag("attention_bias", false, sets_attention_biases, has_attention_biases),
+        Key::switch("attention_bias", false, sets_attention_biases, has_attention_biases),
         Key::only("mlp_bias", Fixed::Flag(false)),
     ],
     ..of("Llama", "llama", ARCHITECTURES, base)
@@ -71,6 +72,7 @@ const SHARED: Family = Family {
     model_type: "",
     architectures: &[],
     base,
+    tokens: TokenizerFiles::Fast,
     keys: &[],
     // Biases that these keys turn off are off already; heads are always written.
     free: &[
@@ -110,6 +112,7 @@ const SHARED: Family = Family {
         Module::same("output", &["lm_head"]),
     ],
     copies: &[("embedding.weight", "lm_head.weight")],
+    zeros: &[],
     unused: &[],
 };
 
