@@ -177,7 +177,7 @@ impl Key {
     /// Whether it ties embedding and output projection.
     #[cfg(test)]
     pub(super) fn ties(&self) -> bool {
-        self.name == "tie_word_embeddings"
+        self.name == "tie_word_embeddings" && !matches!(self.setting, Setting::Only(_))
     }
 
     /// Sets the value that a `config.json` has for the key.
