@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Has the library Transformers read what `taper export` writes, and Taper what it saves.
 
-    scripts/check/hugging_face.py [TAPER] [--python PYTHON] [--keep FOLDER]
+    scripts/check/hugging_face.py [TAPER] [--python PYTHON] [--keep FOLDER] [--updates N]
 
 Small runs of every kind of tokenizer and every model are trained and exported; folders that
 Transformers saves itself, with all sorts of tokenizers, are imported and exported again. Then
-`AutoTokenizer` and the models of two major versions have to give the ids, scores, labels, answers
-and texts that Taper gives.
+`AutoTokenizer` and the models of two major versions have to give the ids, scores, labels, answers,
+texts and translations that Taper gives.
 
-TAPER is the program, by default target/release/taper. PYTHON has torch and Transformers 5 already;
+TAPER is the program, by default target/release/taper. PYTHON has torch, sentencepiece and Transformers 5 already;
 without it both are installed from PyPI, into virtual environments that are made for the check, as
 Transformers 4 always is.
 
@@ -57,12 +57,9 @@ d_model = 32
 d_ff = 64
 heads = 2
 {layers} = 1
-norm = "{norm}"
-activation = "gelu"
-positions = "learned"
 max_positions = 96
 scale_embeddings = false
-biases = true
+{shape}
 [training]
 max_updates = 40
 validate_every = 40
@@ -73,13 +70,66 @@ learning_rate = 1e-2
 warmup = 0
 """
 
+SHAPE = 'norm = "{norm}"\nactivation = "gelu"\npositions = "learned"\nbiases = true'
+LLAMA = """norm = "pre"
+norm_kind = "rms"
+activation = "swish"
+feed_forward = "gated"
+positions = "rotary"
+biases = false
+key_value_heads = 1
+tied = "none"
+"""
+
 TEXT = '[data.text]\nblock_length = 32\ndocuments = "{documents}"\nhold_out = 0.1'
 LABELLED = '[data.labelled]\nlabels = ["odd", "even"]\nmax_tokens = 64\npairs = {pairs}'
 QUESTIONS = "[data.questions]\nmax_tokens = 64\nmax_question_tokens = 16\nmax_answer_tokens = 8"
 
+TRANSLATION = """
+name = "check"
+dtype = "f32"
+[data]
+dir = "{data}"
+source_language = "en"
+target_language = "zh"
+validation = "val"
+test = []
+[data.tokenizer]
+kind = "{kind}"
+vocabulary_size = 1000
+[data.batching]
+max_tokens = 1024
+[model]
+d_model = 96
+d_ff = 256
+heads = 4
+encoder_layers = 2
+decoder_layers = 2
+norm = "post"
+activation = "swish"
+positions = "sinusoidal-halves"
+tied = "all"
+[training]
+max_updates = {updates}
+validate_every = {updates}
+[training.schedule]
+kind = "inverse-sqrt"
+learning_rate = 2e-3
+warmup = 100
+[decoding]
+beam_size = 4
+length_penalty = 1.0
+length_penalty_form = "power"
+rules = "transformers"
+max_length = 60
+max_length_ratio = 0.0
+max_length_offset = 60
+"""
+
 MODELS = {
     "lines": ("language-model", "text", TEXT.format(documents="lines")),
     "files": ("language-model", "text", TEXT.format(documents="files")),
+    "llama": ("language-model", "text", TEXT.format(documents="lines")),
     "masked": ("masked-language-model", "text", TEXT.format(documents="lines")),
     "classifier": ("classification", "texts", LABELLED.format(pairs="false")),
     "pairs": ("classification", "pairs", LABELLED.format(pairs="true")),
@@ -144,7 +194,7 @@ def train(taper, data):
                 task=task, kind=kind, section=section, data=data, train=split,
                 validation="" if split == "text" else f"{split}-held",
                 layers="decoder_layers" if writes else "encoder_layers",
-                norm="pre" if writes else "post")
+                shape=LLAMA if name == "llama" else SHAPE.format(norm="pre" if writes else "post"))
             run = f"{kind}-{name}"
             (taper.folder / f"{run}.toml").write_text(recipe)
             taper("train", f"{run}.toml", "--run", run, "--threads", "1")
@@ -164,12 +214,52 @@ def take_over(taper):
         yield {"run": run, "folders": folders, "is_theirs": True, **case}
 
 
+def translate(taper, updates):
+    """What Taper says of translation models: those that Transformers saved, and those trained here,
+    whose exports it takes over again."""
+    for kind in ["unigram", "bpe"]:
+        run = f"translation-{kind}"
+        data = ROOT / "data/everyday-en-zh"
+        recipe = TRANSLATION.format(data=data, kind=kind, updates=updates)
+        (taper.folder / f"{run}.toml").write_text(recipe)
+        taper("train", f"{run}.toml", "--run", run)
+        taper("export", run, f"exported/{run}")
+        taper("import", f"exported/{run}", f"of-{run}")
+        yield asked_of_translation(taper, run, [f"exported/{run}"])
+        yield asked_of_translation(taper, f"of-{run}", [f"exported/{run}"])
+    for path in sorted((taper.folder / "saved-translation").iterdir()):
+        if path.is_dir():
+            run, out = f"of-{path.name}", f"exported/of-{path.name}"
+            taper("import", path, run)
+            taper("export", run, out)
+            yield asked_of_translation(taper, run, [f"saved-translation/{path.name}", out])
+
+
+def asked_of_translation(taper, run, folders):
+    """Ids, texts and scores that Taper gives."""
+    lines = json.loads((taper.folder / "saved-translation/lines.json").read_text())
+    case = {"run": run, "folders": folders, "texts": {}}
+    case["ids"] = list(zip(lines, taper.ids(run, lines)))
+    asked = [line for line in lines if line.strip()]
+    for beams in ["1", "4"]:
+        found = taper("translate", run, "--beam", beams, lines=asked).split("\n")
+        case["texts"][beams] = list(zip(asked, found))
+    sources = asked[:50]
+    targets = (ROOT / "data/everyday-en-zh/test.zh").read_text().splitlines()[:50]
+    for name, side in [("sources", sources), ("targets", targets)]:
+        (taper.folder / name).write_text("".join(line + "\n" for line in side))
+    found = taper.records("score", run, "--source", "sources", "--target", "targets", "--json")
+    scores = [one["log_probability"] for one in found]
+    case["scores"] = list(zip(sources, targets, scores))
+    return case
+
+
 def ask(taper, case):
     """What Taper says of the lines."""
     run, model = case["run"], case["model"]
     if "ids" not in case.get("without", []):
         case["ids"] = dict(zip(LINES, taper.ids(run, LINES)))
-    if model in ("lines", "files"):
+    if model in ("lines", "files", "llama"):
         path = taper.folder / "lines"
         path.write_text("".join(line + "\n" for line in LINES))
         scores = taper.records("score", run, "--text", path, "--json")
@@ -196,7 +286,7 @@ def install(folder):
     """An interpreter with torch and the newer Transformers."""
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
     python = folder / "venv/bin/python"
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "torch", NEWER], check=True)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "torch", "sentencepiece", NEWER], check=True)
     return python
 
 
@@ -213,6 +303,7 @@ def main():
     parser.add_argument("taper", nargs="?", default=TAPER, type=Path)
     parser.add_argument("--python", type=Path)
     parser.add_argument("--keep", type=Path)
+    parser.add_argument("--updates", type=int, default=600, help="of the translation models")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
         folder = (arguments.keep or Path(made)).resolve()
@@ -223,15 +314,19 @@ def main():
         environment.pop("PYTHONPATH", None)
         run = [python, PARTS / "save.py", folder / "saved"]
         subprocess.run(run, env=environment, check=True)
+        run = [python, PARTS / "translation.py", "save", folder / "saved-translation"]
+        subprocess.run(run, env=environment, check=True)
         taper = Taper(arguments.taper.resolve(), folder)
         write_data(folder / "data")
         cases = [ask(taper, case) for case in [*train(taper, "data"), *take_over(taper)]]
         (folder / "cases.json").write_text(json.dumps(cases))
+        (folder / "translation.json").write_text(json.dumps([*translate(taper, arguments.updates)]))
         failed = []
         for path in ["", str(older(python, Path(made)))]:
-            run = [python, PARTS / "compare.py", folder]
-            done = subprocess.run(run, env={**environment, **({"PYTHONPATH": path} if path else {})})
-            failed.append(done.returncode != 0)
+            of_version = {**environment, **({"PYTHONPATH": path} if path else {})}
+            for part in [["compare.py"], ["translation.py", "compare"]]:
+                run = [python, PARTS / part[0], *part[1:], folder]
+                failed.append(subprocess.run(run, env=of_version).returncode != 0)
     sys.exit(any(failed))
 
 

@@ -78,17 +78,17 @@ pub fn align(
     targets: &[&[u32]],
 ) -> Result<Vec<Alignment>> {
     let mut aligned = Vec::with_capacity(sources.len());
-    align_with(model, attention, sources, targets, |alignment| aligned.push(alignment))?;
+    align_with((model, START), attention, sources, targets, |alignment| aligned.push(alignment))?;
     Ok(aligned)
 }
 
 /// Aligns like [`align`], but passes the alignments to `each` one after the other, so that not all
-/// of them are held in memory.
+/// of them are held in memory. `start` is the first input of the decoder.
 ///
 /// # Errors
 /// As [`align`].
 pub fn align_with(
-    model: &TranslationModel,
+    (model, start): (&TranslationModel, u32),
     attention: AlignedAttention,
     sources: &[&[u32]],
     targets: &[&[u32]],
@@ -104,7 +104,7 @@ pub fn align_with(
     while done < sources.len() {
         let (sources, targets) = (&sources[done..], &targets[done..]);
         let count = fitting(sources, targets);
-        let aligned = align_batch(model, attention, &sources[..count], &targets[..count])?;
+        let aligned = align_batch((model, start), attention, &sources[..count], &targets[..count])?;
         for (index, alignment) in aligned.into_iter().enumerate() {
             if !alignment.weights.iter().flatten().all(|weight| weight.is_finite()) {
                 let (what, sentence) = ("the alignment", done + index);
@@ -130,12 +130,12 @@ fn fitting(sources: &[&[u32]], targets: &[&[u32]]) -> usize {
 }
 
 fn align_batch(
-    model: &TranslationModel,
+    (model, start): (&TranslationModel, u32),
     chosen: AlignedAttention,
     sources: &[&[u32]],
     targets: &[&[u32]],
 ) -> Result<Vec<Alignment>> {
-    let weights = attention(model, chosen, sources, targets)?;
+    let weights = attention((model, start), chosen, sources, targets)?;
     // (B, T, S) row-major, padded to the longest lengths.
     let (_, queries, keys) = weights.dims3().map_err(failed)?;
     let values: Vec<f32> = weights.flatten_all().and_then(|all| all.to_vec1()).map_err(failed)?;
@@ -163,7 +163,7 @@ fn align_batch(
 /// Computes the weights of the chosen layer, the only ones kept, for the chosen head or as the mean
 /// over heads: `(B, T, S)`.
 fn attention(
-    model: &TranslationModel,
+    (model, start): (&TranslationModel, u32),
     chosen: AlignedAttention,
     sources: &[&[u32]],
     targets: &[&[u32]],
@@ -172,7 +172,7 @@ fn attention(
     let memory = model
         .encode(&Sequences::pack(sources), &Pass::evaluate())
         .map_err(|error| DecodingError::model("encode", error))?;
-    let inputs: Vec<Vec<u32>> = targets.iter().map(|target| [&[START], *target].concat()).collect();
+    let inputs: Vec<Vec<u32>> = targets.iter().map(|target| [&[start], *target].concat()).collect();
     let layer = match chosen.layer {
         Some(layer) => format!("decoder.layers.{layer}.cross_attention"),
         None => model.aligning_layer().ok_or(DecodingError::NoAttention)?,

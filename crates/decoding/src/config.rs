@@ -42,6 +42,10 @@ pub struct DecodingConfig {
     /// Base of the length penalty's exponent.
     #[schemars(extend("x-idle" = ["no-beam", "no-length-penalty"]))]
     pub length_penalty_form: LengthPenaltyForm,
+    /// When a search stops, and what forced tokens cost.
+    #[serde(skip_serializing_if = "SearchRules::is_default")]
+    #[schemars(extend("x-idle" = ["no-beam", "drawn"]))]
+    pub rules: SearchRules,
     /// Reward added to the score for each token, including `</s>`: for models whose output is too
     /// short for any `α`, because their probabilities are flat (He et al. 2016, "Improved Neural
     /// Machine Translation with SMT Features", section 3; Murray and Chiang 2018, "Correcting
@@ -109,6 +113,7 @@ impl Default for DecodingConfig {
             n_best: 1,
             length_penalty: 0.6,
             length_penalty_form: LengthPenaltyForm::Gnmt,
+            rules: SearchRules::Exact,
             length_reward: 0.0,
             patience: 0.0,
             max_length_ratio: 2.0,
@@ -136,6 +141,27 @@ pub enum LengthPenaltyForm {
     Gnmt,
     /// `n` itself, so that an exponent of 1 compares means, as in fairseq and CTranslate2.
     Power,
+}
+
+/// Rules by which a beam search stops and scores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SearchRules {
+    /// A sentence's search stops once nothing can change its result any more, or by `patience`; the
+    /// end that is forced at the maximum length counts in the score.
+    #[default]
+    Exact,
+    /// The rules of `generate` in the library Transformers, whose results an imported model gives:
+    /// `beam_size` finished hypotheses are kept, and the search stops once the best live one,
+    /// scored at its present length, does not exceed the worst of them, or with `patience` above 0
+    /// as soon as there are that many. Forced tokens cost nothing.
+    Transformers,
+}
+
+impl SearchRules {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Random sampling of translations.
@@ -249,6 +275,14 @@ impl DecodingConfig {
             LengthPenaltyForm::Power => (length as f64).powf(self.length_penalty),
         };
         log_probability / penalty + self.length_reward * length as f64
+    }
+
+    /// Number of finished hypotheses that are kept.
+    pub(crate) fn kept(&self) -> usize {
+        match self.rules {
+            SearchRules::Exact => self.n_best,
+            SearchRules::Transformers => self.beam_size,
+        }
     }
 
     /// Whether the logits of tokens that the output already contains are changed.

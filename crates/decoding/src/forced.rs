@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::model::step::{Logits, TopK, drop_cancelled, select_if_changed, step_rows, wanted};
 use crate::search::candidates::{Row, candidate_of};
-use crate::tokens::{END, START};
+use crate::tokens::SpecialIds;
 use crate::{Control, DecodingConfig, DecodingError, Result, StepModel};
 
 /// Probability of a given translation under the model.
@@ -75,7 +75,7 @@ pub(crate) fn scores_of<M: StepModel>(
         });
     }
     for (sentence, target) in targets.iter().enumerate() {
-        check_target(sentence, target, model.vocabulary_size())?;
+        check_target(sentence, target, model.vocabulary_size(), model.special())?;
     }
     let mut scores: Vec<Vec<f64>> =
         targets.iter().map(|target| Vec::with_capacity(target.len() + 1)).collect();
@@ -87,6 +87,7 @@ pub(crate) fn scores_of<M: StepModel>(
     }
     let begun: Vec<&[u32]> = active.iter().map(|&sentence| sources[sentence]).collect();
     let mut state = model.start(&begun)?;
+    let end = model.special().end();
     let mut position = 0;
     loop {
         drop_cancelled(model, &mut state, control, &mut active, |&sentence| (sentence, 1))?;
@@ -100,7 +101,7 @@ pub(crate) fn scores_of<M: StepModel>(
                 _ => targets[sentence][position - 1],
             })
             .collect();
-        let next = |&sentence: &usize| targets[sentence].get(position).copied().unwrap_or(END);
+        let next = |&sentence: &usize| targets[sentence].get(position).copied().unwrap_or(end);
         let top_k = TopK::single(model, active.iter().map(next).collect());
         let step_scores: Vec<f64> = step_rows(model, &mut state, &inputs, top_k, |row, logits| {
             let (sentence, token) = (active[row], next(&active[row]));
@@ -134,10 +135,16 @@ pub(crate) fn scores_of<M: StepModel>(
 }
 
 /// Refuses ids that no translation can contain.
-pub(crate) fn check_target(sentence: usize, target: &[u32], vocabulary: usize) -> Result<()> {
-    let refused = target.iter().enumerate().find(|&(_, &token)| {
-        token as usize >= vocabulary || matches!(token, crate::PAD | START | END)
-    });
+pub(crate) fn check_target(
+    sentence: usize,
+    target: &[u32],
+    vocabulary: usize,
+    special: &SpecialIds,
+) -> Result<()> {
+    let refused = target
+        .iter()
+        .enumerate()
+        .find(|&(_, &token)| token as usize >= vocabulary || special.is_no_output(token));
     match refused {
         None => Ok(()),
         Some((position, &token)) => {

@@ -88,11 +88,11 @@ mod tokens;
 mod translator;
 
 pub use alignment::{AlignedAttention, Alignment, align, align_with};
-pub use config::{DecodingConfig, LengthPenaltyForm, OutputLimits, SamplingConfig};
+pub use config::{DecodingConfig, LengthPenaltyForm, OutputLimits, SamplingConfig, SearchRules};
 pub use control::{Control, Renumbered};
 pub use error::DecodingError;
 pub use forced::{ForcedScore, forced_scores};
-pub use model::{Ensemble, NumberedSources, StepModel};
+pub use model::{Ensemble, NumberedSources, StepModel, WithSpecialIds};
 pub use search::{
     BeamFate, BeamNode, Hypothesis, NewToken, beam_search, beam_tree, generate, greedy_search,
     length_penalty,

@@ -15,6 +15,8 @@ pub const END: u32 = 3;
 /// Ids of a vocabulary with a special role in the search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecialIds {
+    /// First input of a decoder.
+    start: u32,
     /// End that is forced at the length limit.
     end: u32,
     /// Further ends.
@@ -30,6 +32,7 @@ pub struct SpecialIds {
 
 /// Ids of the vocabularies of this project.
 pub(crate) static OURS: SpecialIds = SpecialIds {
+    start: START,
     end: END,
     other_ends: Cow::Borrowed(&[]),
     text_ends: Cow::Borrowed(&[]),
@@ -55,6 +58,7 @@ impl SpecialIds {
         let mut other_ends = other_ends.to_vec();
         other_ends.retain(|&other| other != end);
         Self {
+            start: START,
             end,
             other_ends: other_ends.into(),
             text_ends: Cow::Borrowed(&[]),
@@ -67,6 +71,25 @@ impl SpecialIds {
     #[must_use]
     pub fn with_text_ends(self, text_ends: Vec<u32>) -> Self {
         Self { text_ends: text_ends.into(), ..self }
+    }
+
+    /// Makes `start` the first input of a decoder.
+    #[must_use]
+    pub fn with_start(self, start: u32) -> Self {
+        Self { start, ..self }
+    }
+
+    /// Allows `unknown`, the placeholder for text that the vocabulary cannot spell, only where the
+    /// configuration does.
+    #[must_use]
+    pub fn with_unknown(self, unknown: Option<u32>) -> Self {
+        Self { unknown, ..self }
+    }
+
+    /// First input of a decoder.
+    #[must_use]
+    pub fn start(&self) -> u32 {
+        self.start
     }
 
     /// End that is forced at the length limit.
@@ -98,6 +121,11 @@ impl SpecialIds {
     /// Whether a token is never produced.
     pub(crate) fn is_never(&self, token: u32) -> bool {
         self.never.binary_search(&token).is_ok()
+    }
+
+    /// Whether no output contains a token.
+    pub(crate) fn is_no_output(&self, token: u32) -> bool {
+        self.is_never(token) || (self.is_end(token) && !self.is_text_end(token))
     }
 
     /// Largest number of special ids that are likelier than an admitted token and refused.

@@ -10,14 +10,10 @@ use crate::search::beam::{beam, beam_under};
 use crate::search::greedy::greedy;
 use crate::search::sampling::sample;
 use crate::search::stepwise::Output;
-use crate::tokens::END;
 use crate::{
     Control, DecodingConfig, DecodingError, ForcedScore, Hypothesis, Renumbered, Result, Sentence,
     StepModel,
 };
-
-/// Source that stands for an empty line with a translation to score or to continue.
-const ONLY_END: &[u32] = &[END];
 
 /// Translates and scores any number of sentences with one model and one configuration.
 ///
@@ -53,7 +49,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
     pub fn new(model: &'m M, config: DecodingConfig) -> Result<Self> {
         config.validate()?;
         let size = model.vocabulary_size();
-        if size <= END as usize {
+        if size <= model.special().end() as usize {
             return Err(DecodingError::Vocabulary { size });
         }
         Ok(Self { model, config, control: &() })
@@ -151,14 +147,16 @@ impl<'m, M: StepModel> Translator<'m, M> {
         chunk_results: impl Fn(&[Sentence<'_>], &dyn Control) -> Result<Vec<T>> + Sync,
         on_chunk: impl FnMut(FinishedChunk<'_, T>),
     ) -> Result<Vec<T>> {
-        check_sources(sentences.iter().map(|sentence| sentence.source))?;
+        let special = self.model.special();
+        let ends = Ends(special.end());
+        ends.check(sentences.iter().map(|sentence| sentence.source))?;
         for (index, sentence) in sentences.iter().enumerate() {
-            check_target(index, sentence.prefix, self.model.vocabulary_size())?;
+            check_target(index, sentence.prefix, self.model.vocabulary_size(), special)?;
             check_length(index, sentence.prefix, self.model.longest_output())?;
         }
         let (empty, mut order): (Vec<usize>, Vec<usize>) =
             (0..sentences.len()).partition(|&index| {
-                is_empty(sentences[index].source) && sentences[index].prefix.is_empty()
+                ends.is_empty(sentences[index].source) && sentences[index].prefix.is_empty()
             });
         order.sort_by_key(|&index| std::cmp::Reverse(sentences[index].source.len()));
         let lengths: Vec<usize> =
@@ -177,7 +175,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
             let chunk: Vec<Sentence<'_>> = indices
                 .iter()
                 .map(|&index| Sentence {
-                    source: or_only_end(sentences[index].source),
+                    source: ends.or_only_end(sentences[index].source),
                     ..sentences[index]
                 })
                 .collect();
@@ -233,9 +231,10 @@ impl<'m, M: StepModel> Translator<'m, M> {
                 targets: targets.len(),
             });
         }
-        check_sources(sources.iter().map(Vec::as_slice))?;
+        let ends = Ends(self.model.special().end());
+        ends.check(sources.iter().map(Vec::as_slice))?;
         let (empty, mut order): (Vec<usize>, Vec<usize>) = (0..sources.len())
-            .partition(|&index| is_empty(&sources[index]) && targets[index].is_empty());
+            .partition(|&index| ends.is_empty(&sources[index]) && targets[index].is_empty());
         // Targets of similar length end together, which keeps the rows of a batch busy.
         order.sort_by_key(|&index| {
             std::cmp::Reverse((sources[index].len().max(1), targets[index].len()))
@@ -249,7 +248,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
         for batch in batches(&lengths, 1, &self.config) {
             let indices = &order[batch];
             let chunk_sources: Vec<&[u32]> =
-                indices.iter().map(|&index| or_only_end(&sources[index])).collect();
+                indices.iter().map(|&index| ends.or_only_end(&sources[index])).collect();
             let chunk_targets: Vec<&[u32]> =
                 indices.iter().map(|&i| targets[i].as_slice()).collect();
             let control = Renumbered::new(self.control, indices);
@@ -395,24 +394,31 @@ impl<T, F: FnMut(FinishedChunk<'_, T>)> Collector<T, F> {
     }
 }
 
-fn is_empty(source: &[u32]) -> bool {
-    matches!(source, [] | [END])
-}
+/// End of sources: `</s>`, or its counterpart in an imported vocabulary.
+#[derive(Clone, Copy)]
+struct Ends(u32);
 
-/// The source, or only `</s>` if it is empty.
-fn or_only_end(source: &[u32]) -> &[u32] {
-    if source.is_empty() { ONLY_END } else { source }
-}
-
-fn check_sources<'a>(sources: impl Iterator<Item = &'a [u32]>) -> Result<()> {
-    for (sentence, source) in sources.enumerate() {
-        if let Some(&last) = source.last()
-            && last != END
-        {
-            return Err(DecodingError::SourceWithoutEnd { sentence, last });
-        }
+impl Ends {
+    fn is_empty(self, source: &[u32]) -> bool {
+        source.is_empty() || source == [self.0]
     }
-    Ok(())
+
+    /// The source, or only its end if it is empty: an empty line with a translation to score or to
+    /// continue.
+    fn or_only_end<'s>(&'s self, source: &'s [u32]) -> &'s [u32] {
+        if source.is_empty() { std::slice::from_ref(&self.0) } else { source }
+    }
+
+    fn check<'a>(self, sources: impl Iterator<Item = &'a [u32]>) -> Result<()> {
+        for (sentence, source) in sources.enumerate() {
+            if let Some(&last) = source.last()
+                && last != self.0
+            {
+                return Err(DecodingError::SourceWithoutEnd { sentence, last });
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Refuses a prefix that leaves the model no position for `</s>`.

@@ -51,7 +51,7 @@ class Folder:
         return self.tokenizer(text, add_special_tokens=False).input_ids
 
     def ids(self):
-        reads = self.case["model"] not in ("lines", "files")
+        reads = self.case["model"] not in ("lines", "files", "llama")
         for line, ours in self.case.get("ids", {}).items():
             is_read = not self.case.get("is_theirs") and self.case["model"] == "masked"
             if is_read and any(token in line for token in self.tokenizer.all_special_tokens + OURS):
@@ -63,7 +63,7 @@ class Folder:
                 self.same(f"marks of {line!r}", whole, marks[0] + ours + marks[1])
 
     def scores(self):
-        model = AutoModelForCausalLM.from_pretrained(self.path)
+        model = AutoModelForCausalLM.from_pretrained(self.path).float()
         start = self.case.get("start", model.config.bos_token_id)
         for line, ours in self.case["scores"]:
             ids = [start, *self.plain(line)]
@@ -72,7 +72,7 @@ class Folder:
             self.close(f"score of {line!r}", theirs, ours)
         length = self.tokenizer.model_max_length
         if not self.case.get("is_theirs"):
-            self.same("longest text", length, model.config.n_positions)
+            self.same("longest text", length, model.config.max_position_embeddings)
 
     def texts(self):
         if not self.case.get("is_theirs"):
@@ -82,7 +82,7 @@ class Folder:
                     prompt, do_sample=False, max_new_tokens=12, return_full_text=False)
                 self.same(f"text after {prompt!r}", theirs[0]["generated_text"], ours)
             return
-        model = AutoModelForCausalLM.from_pretrained(self.path)
+        model = AutoModelForCausalLM.from_pretrained(self.path).float()
         rows = range(len(self.tokenizer), model.config.vocab_size)
         more = {"suppress_tokens": list(rows)} if rows else {}
         for prompt, ours in self.case["texts"]:

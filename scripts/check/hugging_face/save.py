@@ -10,22 +10,29 @@ from pathlib import Path
 
 import torch
 import transformers
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers import processors, trainers
 from transformers import (
     BertConfig, BertForSequenceClassification, BertTokenizer, GenerationConfig, GPT2Config,
-    GPT2LMHeadModel, GPT2Tokenizer, PreTrainedTokenizerFast)
+    GPT2LMHeadModel, GPT2Tokenizer, LlamaConfig, LlamaForCausalLM, MistralConfig,
+    MistralForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM)
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "data/everyday-en-zh/train.en").read_text().splitlines()[:600]
 TEXT += (ROOT / "data/everyday-en-zh/train.zh").read_text().splitlines()[:200]
 SIZE = 500
+# As Llama 3 cuts a text before bytes.
+SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+")
 
 
-def byte_pairs(special):
-    """BPE on bytes, with these special tokens first."""
+def byte_pairs(special, split=None):
+    """BPE on bytes, cut as GPT-2 does or by `split`, with these special tokens first."""
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    cut = [pre_tokenizers.Split(Regex(split), behavior="isolated")] if split else []
+    of_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not split)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*cut, of_bytes]) if cut else of_bytes
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=SIZE, special_tokens=special, show_progress=False,
@@ -75,6 +82,20 @@ class Saved:
             model.generation_config = GenerationConfig(**generation)
         return self.save(name, model, tokenizer, "lines", **more)
 
+    def decodes(self, name, family, tokenizer, ends, sharded=False, half=False, keys=(), **case):
+        """A language model of the shape of Llama."""
+        configuration, model = family
+        config = configuration(
+            vocab_size=len(tokenizer), hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+            num_attention_heads=4, max_position_embeddings=64, initializer_range=0.25,
+            bos_token_id=0, eos_token_id=ends, **dict(keys))
+        model = model(config)
+        model.generation_config = GenerationConfig(bos_token_id=0, eos_token_id=ends)
+        if half:
+            model = model.bfloat16()
+        more = {"max_shard_size": "20KB"} if sharded else {}
+        return self.save(name, model, tokenizer, "lines", more, **case)
+
     def reads(self, name, tokenizer, size=None, labels=2, **more):
         config = BertConfig(
             vocab_size=size or len(tokenizer), hidden_size=32, num_hidden_layers=2,
@@ -85,9 +106,9 @@ class Saved:
         model = BertForSequenceClassification(config)
         return self.save(name, model, tokenizer, "classifier", **more)
 
-    def save(self, name, model, tokenizer, reads, **case):
+    def save(self, name, model, tokenizer, reads, more=(), **case):
         path = self.folder / name
-        model.eval().save_pretrained(path)
+        model.eval().save_pretrained(path, **dict(more))
         tokenizer.save_pretrained(path)
         self.cases.append({"name": name, "model": reads, **case})
         return path
@@ -95,6 +116,39 @@ class Saved:
 
 def fast(tokenizer, **names):
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
+
+
+def decoders_of_today(saved):
+    """Llama 3, SmolLM, Qwen2 and Mistral: heads, scalings, biases, and files of weights."""
+    llama, qwen2 = (LlamaConfig, LlamaForCausalLM), (Qwen2Config, Qwen2ForCausalLM)
+    cut = byte_pairs(["<|begin|>", "<|end|>", "<|turn|>"], SPLIT)
+    cut.post_processor = processors.Sequence([
+        processors.ByteLevel(trim_offsets=False),
+        processors.TemplateProcessing(
+            single="<|begin|> $A", pair="<|begin|> $A <|begin|> $B",
+            special_tokens=[("<|begin|>", 0)])])
+    begun = fast(
+        cut, bos_token="<|begin|>", eos_token="<|end|>",
+        chat_template="{% for message in messages %}{{ message['content'] }}{% endfor %}")
+    rotary = {"rope_theta": 5e4, "original_max_position_embeddings": 16, "factor": 4.0}
+    scaled = {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0, **rotary}
+    saved.decodes(
+        "llama3", llama, begun, [1, 2], sharded=True, before=[0],
+        keys={"num_key_value_heads": 2, "head_dim": 12, "rope_parameters": scaled})
+    saved.decodes(
+        "llama-half", llama, begun, 1, before=[0], half=True,
+        keys={"num_key_value_heads": 1, "attention_bias": True,
+              "rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}})
+    plain = fast(
+        byte_pairs(["<|begin|>", "<|end|>"], SPLIT), bos_token="<|begin|>", eos_token="<|end|>")
+    saved.decodes("smollm", llama, plain, 1, keys={"tie_word_embeddings": True})
+    saved.decodes(
+        "qwen2", qwen2, plain, [1, 0], keys={
+            "num_key_value_heads": 2, "tie_word_embeddings": True,
+            "rope_parameters": {"rope_type": "yarn", **rotary}})
+    saved.decodes(
+        "mistral", (MistralConfig, MistralForCausalLM), plain, 1,
+        keys={"num_key_value_heads": 2, "sliding_window": None})
 
 
 def main(folder):
@@ -142,6 +196,7 @@ def main(folder):
     path = saved.writes("no-config", as_gpt2, bos_token_id=0, eos_token_id=0)
     (path / "tokenizer_config.json").unlink()
 
+    decoders_of_today(saved)
     for name, lowercase in [("bert", True), ("cased", False)]:
         tokenizer = pieces(lowercase)
         as_bert = BertTokenizer(vocab=tokenizer.get_vocab(), do_lower_case=lowercase)

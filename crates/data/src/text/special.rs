@@ -54,6 +54,9 @@ pub struct SpecialTokens {
     /// Whether prompts begin with `start` too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub starts_prompts: bool,
+    /// Tokens before every text of a translation, such as that of its language.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<u32>,
     /// Ends of a text; the first ends a document.
     #[serde(default)]
     pub ends: Vec<u32>,
@@ -66,6 +69,9 @@ pub struct SpecialTokens {
     /// Placeholder for a hidden token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<u32>,
+    /// Tokens that no translation contains, as an imported model says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub never_written: Vec<u32>,
     /// All tokens that stand for no text, ascending. An end may be missing here: any token can be
     /// one.
     #[serde(default)]
@@ -124,7 +130,13 @@ impl SpecialTokens {
     fn largest(&self) -> Option<u32> {
         let Self { pad, unknown, start, class, separator, mask, .. } = self;
         let roles = [pad, unknown, start, class, separator, mask].into_iter().flatten();
-        roles.chain(&self.ends).chain(&self.no_text).copied().max()
+        roles
+            .chain(&self.ends)
+            .chain(&self.never_written)
+            .chain(&self.before)
+            .chain(&self.no_text)
+            .copied()
+            .max()
     }
 }
 
@@ -149,6 +161,9 @@ pub(crate) fn unknown_of(inner: &tokenizers::Tokenizer) -> Option<u32> {
 pub struct FolderTokens {
     /// Rows of the model's embedding, which may exceed the number of tokens.
     pub vocabulary_size: usize,
+    /// Pieces of the tokenizer beyond these rows: text that has them is unknown to the model.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub without_row: usize,
     /// Special tokens.
     pub special: SpecialTokens,
     /// Keys of the model's configuration that hold ids of tokens.
@@ -157,6 +172,13 @@ pub struct FolderTokens {
     /// Contents of files about tokens, by name, for a later export.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
+    /// The same of files that are no text, in Base64.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub binary_files: BTreeMap<String, String>,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 impl FolderTokens {

@@ -265,6 +265,8 @@ impl Tokenizer {
         // model may exceed all ids.
         let ids = inner.get_vocab(true).values().max().map_or(0, |id| *id as usize + 1);
         let rows = folder.as_ref().map_or(0, |folder| folder.tokens.vocabulary_size);
+        let without_row = folder.as_ref().map_or(0, |folder| folder.tokens.without_row);
+        let ids = ids.saturating_sub(without_row);
         Ok(Self {
             vocabulary_size: ids.max(rows),
             is_ours: (0..)
@@ -382,7 +384,11 @@ impl Tokenizer {
     /// Ids that the library made of text.
     fn plain(&self, ids: &[u32]) -> Vec<u32> {
         // In a foreign model the special tokens may be pieces like any other, which text may spell.
-        let plain = |&id: &u32| match self.special.contains(id) && !self.reads_special() {
+        let is_other = |id: u32| {
+            id as usize >= self.vocabulary_size
+                || (self.special.contains(id) && !self.reads_special())
+        };
+        let plain = |&id: &u32| match is_other(id) {
             true => self.special.unknown.unwrap_or(id),
             false => id,
         };
@@ -475,6 +481,25 @@ impl Tokenizer {
     pub fn end(&self) -> u32 {
         // There is always one: of ours, implied by a file, or required of a folder.
         self.special.ends.first().copied().unwrap_or(END)
+    }
+
+    /// Id of the first input of a decoder of translations: `<s>`, or what another model has in its
+    /// place.
+    pub fn decoder_start(&self) -> u32 {
+        self.special.start.unwrap_or(START)
+    }
+
+    /// Row that an encoder of translations reads of a text with these ids: the tokens before every
+    /// text, those of the text, and the end.
+    pub fn source_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
+        self.special.before.iter().copied().chain(ids).chain([self.end()]).collect()
+    }
+
+    /// Row that a decoder of translations reads of a text with these ids. What it is asked for is
+    /// the [row of a source](Self::source_row).
+    pub fn target_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
+        let before = self.special.before.iter().copied();
+        [self.decoder_start()].into_iter().chain(before).chain(ids).collect()
     }
 
     /// Ids without a token: rows of a model beyond its vocabulary, or gaps in it.

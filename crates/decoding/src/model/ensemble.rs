@@ -46,7 +46,7 @@ impl<M: StepModel> StepModel for Ensemble<'_, M> {
     }
 
     fn first_input(&self, source: &[u32]) -> u32 {
-        self.models.first().map_or(crate::START, |model| model.first_input(source))
+        self.models.first().map_or(OURS.start(), |model| model.first_input(source))
     }
 
     fn gains_from_workers(&self) -> bool {

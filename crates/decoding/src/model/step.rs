@@ -5,7 +5,7 @@ use taper_ops::composed::Likeliest;
 
 use crate::search::constraints::Constraints;
 use crate::tokens::OURS;
-use crate::{Control, DecodingError, Result, START, SpecialIds};
+use crate::{Control, DecodingError, Result, SpecialIds};
 
 /// An autoregressive model seen from a search: rows that advance by one token at a time.
 ///
@@ -30,7 +30,7 @@ pub trait StepModel: Sync {
 
     /// Input of the first step for a row with this source: the token that its output follows.
     fn first_input(&self, _source: &[u32]) -> u32 {
-        START
+        self.special().start()
     }
 
     /// Whether several threads, each with a state of its own, are faster than one that divides

@@ -22,8 +22,8 @@ use crate::search::candidates::{Candidate, best_tokens};
 use crate::search::constraints::{Constraints, looks_back};
 use crate::search::hypothesis::Path;
 use crate::{
-    Control, DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, Sentence, SpecialIds,
-    StepModel,
+    Control, DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, SearchRules,
+    Sentence, SpecialIds, StepModel,
 };
 
 /// Parent of a hypothesis' first token.
@@ -203,12 +203,17 @@ impl<'a> Search<'a> {
         };
         let longest = self.limits.max_length.saturating_add(1);
         self.finished.iter().zip(settings).all(|(list, config)| {
-            if list.len() < config.n_best {
+            if list.len() < config.kept() {
                 return false;
             }
             let wanted = (config.beam_size as f64 * config.patience).round();
             let enough = config.patience > 0.0 && self.finished_count as f64 >= wanted;
-            let bound = config.score(best_live.rank, longest);
+            let bound = match config.rules {
+                SearchRules::Exact => config.score(best_live.rank, longest),
+                SearchRules::Transformers => {
+                    config.score(best_live.rank, self.back_from(best_live.node).count())
+                }
+            };
             enough || list.last().is_some_and(|worst| bound <= worst.score)
         })
     }
@@ -238,9 +243,9 @@ impl<'a> Search<'a> {
 fn keep(list: &mut Vec<Hypothesis>, path: &Path, limits: OutputLimits, config: &DecodingConfig) {
     let score = config.score(path.rank, path.tokens.len() + 1);
     let position = list.partition_point(|kept| kept.score >= score);
-    if position < config.n_best {
+    if position < config.kept() {
         list.insert(position, Hypothesis::of(path.clone(), limits, config));
-        list.truncate(config.n_best);
+        list.truncate(config.kept());
     }
 }
 
@@ -366,6 +371,9 @@ fn beam_traced<M: StepModel>(
                 }
                 if let (Some(traced), Some(trace)) = (&mut traced, search.trace) {
                     **traced = trace.nodes;
+                }
+                for (list, config) in search.finished.iter_mut().zip(settings) {
+                    list.truncate(config.n_best);
                 }
                 results[search.index] = search.finished;
             } else {

@@ -26,6 +26,18 @@ pub(crate) fn best_tokens(
     count: usize,
     constraints: &Constraints<'_>,
 ) -> Option<Vec<Candidate>> {
+    let mut best = likeliest_admitted(logits, count, constraints)?;
+    if constraints.is_free {
+        best.iter_mut().for_each(|candidate| candidate.rank = 0.0);
+    }
+    Some(best)
+}
+
+fn likeliest_admitted(
+    logits: Logits<'_>,
+    count: usize,
+    constraints: &Constraints<'_>,
+) -> Option<Vec<Candidate>> {
     let logits = match logits {
         Logits::All(logits) => logits,
         Logits::Likeliest(found) => {

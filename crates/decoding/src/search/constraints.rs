@@ -1,7 +1,7 @@
 //! Constraints on the next token, and the penalty on repeated ones.
 
 use crate::tokens::SpecialIds;
-use crate::{DecodingConfig, OutputLimits, Sentence};
+use crate::{DecodingConfig, OutputLimits, SearchRules, Sentence};
 
 /// Constraints on the next token of one hypothesis.
 #[derive(Clone, Debug)]
@@ -16,6 +16,8 @@ pub(crate) struct Constraints<'a> {
     unknown: bool,
     /// The only allowed token, whatever the other constraints say.
     pub(crate) forced: Option<u32>,
+    /// Whether the token costs nothing, as it is the only one.
+    pub(crate) is_free: bool,
     /// Tokens that would repeat a run.
     banned: Vec<u32>,
     /// Tokens of the output, each once, if repetition is penalised, and how often each occurs.
@@ -47,12 +49,15 @@ impl<'a> Constraints<'a> {
             output.sort_unstable();
             repeated.extend(output.chunk_by(|a, b| a == b).map(|same| (same[0], same.len())));
         }
+        let forced = sentence.prefix.get(length).copied();
+        let others = length < limits.max_length;
         Self {
             special,
             end: length >= limits.min_length,
-            others: length < limits.max_length,
+            others,
             unknown: config.allow_unknown,
-            forced: sentence.prefix.get(length).copied(),
+            forced,
+            is_free: config.rules == SearchRules::Transformers && (forced.is_some() || !others),
             banned: run_ends(history, config.no_repeat_ngram),
             repeated,
             penalty: config.repetition_penalty as f32,

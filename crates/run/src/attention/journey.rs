@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, bail};
 use candle_core::{DType, Device, Tensor};
 use serde::Serialize;
-use taper_data::{END, START, Tokenizer};
+use taper_data::Tokenizer;
 use taper_decoding::{BeamFate, BeamNode, beam_tree};
 use taper_model::{AttentionRecord, Model, ModelError, Pass, Sequences, StateRecord, Transformer};
 use taper_ops::threads::in_pool;
@@ -13,7 +13,7 @@ use super::map::layers;
 use super::{AttentionLayer, AttentionPart, shown_tokens};
 use crate::LoadedRun;
 use crate::finite::require_finite;
-use crate::translation::{LineLimit, OverlongRule, TranslationSettings, single_line};
+use crate::translation::{LineLimit, OverlongRule, TranslationSettings, single_line, speaking};
 
 /// Alternatives of each next token.
 const ALTERNATIVES: usize = 5;
@@ -109,19 +109,19 @@ impl Journey {
             bail!("the text is empty");
         }
         let (source, target) = (run.tokenizers.source(), run.tokenizers.target());
-        let mut ids = source.encode(text)?;
+        let ids = source.encode(text)?;
         let settings = TranslationSettings::of(&run.config);
         let limit = LineLimit::new(OverlongRule::Error, settings.max_source_tokens)
             .within(run.model.config());
         if ids.len() > limit.tokens {
             bail!("the text has {} tokens, more than {}", ids.len(), limit.tokens);
         }
-        ids.push(END);
+        let ids = source.source_row(ids);
         let decoding = &settings.decoding;
         if decoding.sampling.is_active() {
             bail!("the run draws its translations (decoding.sampling): there is no beam to show");
         }
-        let inference = run.model.inference();
+        let inference = speaking(&run.model, target);
         let (hypotheses, nodes) =
             beam_tree(&inference, &ids, decoding).context("the search failed")?;
         let best = hypotheses.first().context("the search found nothing")?.tokens.clone();
@@ -133,10 +133,13 @@ impl Journey {
             })
         });
         let found = found.collect::<Result<_>>()?;
-        let (attention, states, logits) = forced(&run.model, &ids, &best)?;
-        let (keys, inputs) =
-            (shown_tokens(source, &ids), shown_tokens(target, &[&[START], &best[..]].concat()));
-        let answers = [&best[..], &[END]].concat();
+        let (attention, states, logits) =
+            forced(&run.model, &ids, &target.target_row(best.iter().copied()))?;
+        let (keys, inputs) = (
+            shown_tokens(source, &ids),
+            shown_tokens(target, &target.target_row(best.iter().copied())),
+        );
+        let answers = target.source_row(best.iter().copied());
         let predicted = shown_tokens(target, &answers);
         let attention = layers(attention, |part| match part {
             AttentionPart::Encoder => (keys.clone(), keys.clone()),
@@ -166,13 +169,12 @@ impl Journey {
 fn forced(
     model: &Transformer,
     source: &[u32],
-    target: &[u32],
+    inputs: &[u32],
 ) -> Result<(Vec<AttentionRecord>, Vec<StateRecord>, Tensor)> {
-    let inputs = [&[START], target].concat();
     let (records, logits) = in_pool(model.device(), || {
         let pass = Pass::evaluate_with_states();
         let encoded = model.encode(&Sequences::pack(&[source]), &pass)?;
-        let hidden = model.decode(&Sequences::pack(&[&inputs]), &encoded, &pass)?;
+        let hidden = model.decode(&Sequences::pack(&[inputs]), &encoded, &pass)?;
         let logits = model.logits(&hidden, &pass)?;
         Ok::<_, ModelError>((pass.into_records(), logits))
     })
@@ -210,7 +212,7 @@ fn branches(nodes: &[BeamNode], best: &[u32], tokenizer: &Tokenizer) -> Vec<Bran
     for (number, node) in nodes.iter().enumerate() {
         let before = node.parent.is_none_or(|parent| on_path[parent]);
         depth[number] = node.parent.map_or(0, |parent| depth[parent] + 1);
-        let wanted = best.get(depth[number]).copied().unwrap_or(END);
+        let wanted = best.get(depth[number]).copied().unwrap_or(tokenizer.end());
         let is_whole = depth[number] <= best.len() && node.fate != BeamFate::Dropped;
         on_path[number] = before && is_whole && node.token == wanted;
     }

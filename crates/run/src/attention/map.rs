@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use candle_core::{DType, Device};
 use serde::Serialize;
-use taper_data::{END, LabelledConfig, Row, START, Tokenizer, TokenizerPair, rows_of};
+use taper_data::{LabelledConfig, Row, Tokenizer, TokenizerPair, rows_of};
 use taper_model::{
     AttentionRecord, Batch, LanguageModel, MaskedLanguageModel, Model, ModelError, Objective, Pass,
     Sequences, TextClassifier, TranslationModel,
@@ -177,9 +177,9 @@ impl AttentionMap {
         target: Vec<u32>,
     ) -> Result<Option<Self>> {
         let (source, goal) = (tokenizers.source(), tokenizers.target());
-        let sources = [source.encode(text)?, vec![END]].concat();
-        let inputs = [vec![START], target.clone()].concat();
-        let answers = [target, vec![END]].concat();
+        let sources = source.source_row(source.encode(text)?);
+        let inputs = goal.target_row(target.iter().copied());
+        let answers = goal.source_row(target);
         let records = in_pool(model.device(), || {
             let pass = Pass::evaluate_with_attention();
             let encoded = model.encode(&Sequences::pack(&[&sources]), &pass)?;

@@ -6,7 +6,7 @@
 //! and tabs, and a token belongs to the word in which it begins.
 
 use anyhow::{Context, Result, bail};
-use taper_data::{END, NO_WORD, Tokenizer, WordLink};
+use taper_data::{NO_WORD, Tokenizer, WordLink};
 use taper_decoding::{AlignedAttention, align_with};
 use taper_metrics::{AlignmentCounts, Link};
 
@@ -101,7 +101,8 @@ impl<'a> WordAligner<'a> {
         let tokenizers = &self.run.tokenizers;
         let mut source_lines = self.encode(tokenizers.source(), sources, first)?;
         let target_lines = self.encode(tokenizers.target(), targets, first)?;
-        source_lines.iter_mut().for_each(|line| line.ids.push(END));
+        let end = tokenizers.source().end();
+        source_lines.iter_mut().for_each(|line| line.ids.push(end));
         let ids = |lines: &[Line]| -> Vec<Vec<u32>> {
             lines.iter().map(|line| line.ids.clone()).collect()
         };
@@ -110,7 +111,8 @@ impl<'a> WordAligner<'a> {
         let target_rows: Vec<&[u32]> = target_ids.iter().map(Vec::as_slice).collect();
         let mut aligned = Vec::with_capacity(sources.len());
         let mut lines = source_lines.iter().zip(&target_lines);
-        align_with(&self.run.model, self.attention, &source_rows, &target_rows, |alignment| {
+        let aligner = (&self.run.model, tokenizers.target().decoder_start());
+        align_with(aligner, self.attention, &source_rows, &target_rows, |alignment| {
             let Some((source, target)) = lines.next() else { return };
             let word = |&(from, to): &(usize, usize)| (source.words[from], target.words[to]);
             let mut links: Vec<Link> = alignment.pairs.iter().map(word).collect();

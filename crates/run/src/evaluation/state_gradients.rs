@@ -6,7 +6,6 @@
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
-use taper_data::{END, START};
 use taper_model::{
     Architecture, Batch, Builder, Model, ModelConfig, Objective, Pass, Sequences, TranslationModel,
 };
@@ -50,8 +49,10 @@ pub fn state_gradients(run: &LoadedRun, split: &str, count: usize) -> Result<Vec
     let model = without_dropout(run)?;
     let mut found: Vec<LayerGradients> = Vec::new();
     for (sources, targets) in sources.chunks(AT_ONCE).zip(targets.chunks(AT_ONCE)) {
-        let inputs: Vec<Vec<u32>> = targets.iter().map(|ids| [&[START], &**ids].concat()).collect();
-        let answers = targets.iter().flat_map(|ids| ids.iter().copied().chain([END])).collect();
+        let goal = run.tokenizers.target();
+        let inputs: Vec<Vec<u32>> =
+            targets.iter().map(|ids| goal.target_row(ids.iter().copied())).collect();
+        let answers = targets.iter().flat_map(|ids| goal.source_row(ids.iter().copied())).collect();
         let (source, target) = (Sequences::pack(sources), Sequences::pack(&inputs));
         let lengths = [source.lengths.clone(), target.lengths.clone()];
         let pass = Pass::train(1, 1, 0).noting_states();

@@ -7,6 +7,7 @@ use taper_model::{NormPlacement, Positions};
 
 use super::family::{Architecture, Family, Module};
 use super::keys::{Fixed, Key};
+use super::tokens::TokenizerFiles;
 use crate::config::RunConfig;
 
 /// Keys for pooling, which only a classifier has.
@@ -30,6 +31,7 @@ pub(super) static FAMILY: Family = Family {
         Architecture::body("BertModel", MASKED),
     ],
     base,
+    tokens: TokenizerFiles::Fast,
     keys: &[
         Key::count("hidden_size", 768, |recipe| &mut recipe.model.d_model),
         Key::count("num_hidden_layers", 12, |recipe| &mut recipe.model.encoder_layers),
@@ -107,6 +109,7 @@ pub(super) static FAMILY: Family = Family {
     ],
     copies: &[("embedding.weight", "cls.predictions.decoder.weight")],
     // The bias if there is a second one; the pooler if the head does not read from it.
+    zeros: &[],
     unused: &["bert.pooler.*", "cls.predictions.bias"],
 };
 

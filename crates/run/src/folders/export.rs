@@ -15,6 +15,7 @@ use super::family::{Architecture, Counterpart, Family, require_expressed};
 use super::json::write_json;
 use super::preprocessor::write_preprocessor;
 use super::sources::transposed;
+use super::tokens::TokenizerFiles;
 use super::{CONFIG, FAMILIES, WEIGHTS, keys, recipe as recipes, tokens};
 use crate::config::RunConfig;
 use crate::folder::RunFolder;
@@ -132,6 +133,14 @@ fn write<M: TaskModel>(
     if folder.exists() && is_taken(folder) {
         bail!("{} exists already and is left as it is", folder.display());
     }
+    let (source, target) = run.tokenizers.vocabulary_sizes();
+    if source != target {
+        bail!(
+            "cannot be exported as a {}, which has one vocabulary for both languages: train one \
+             (data.tokenizer.joint)",
+            family.name
+        );
+    }
     let sources = sources(run, family)?;
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let path = folder.join(WEIGHTS);
@@ -151,7 +160,11 @@ fn write<M: TaskModel>(
         true => {
             let tokenizer = run.tokenizers.target();
             let exported = recipes::tokens_of(&run.config, tokenizer);
-            tokens::write(folder, tokenizer, exported, recipes::longest(&run.config))?;
+            let is_written = family.tokens == TokenizerFiles::Sides
+                && tokens::write_sides(folder, &run.tokenizers)?;
+            if !is_written {
+                tokens::write(folder, tokenizer, exported, recipes::longest(&run.config))?;
+            }
             config.insert("vocab_size".to_owned(), json!(tokenizer.vocabulary_size()));
             config.extend(exported.ids(tokenizer));
         }
@@ -162,11 +175,12 @@ fn write<M: TaskModel>(
 
 /// Tensor of the folder: a part of a parameter.
 struct Part<'a> {
-    parameter: &'a Parameter,
+    /// Parameter; `None` for zeros, where the run has no such parameter.
+    parameter: Option<&'a Parameter>,
     shape: Vec<usize>,
     is_transposed: bool,
-    /// Index of the part, and number of parts.
-    part: (usize, usize),
+    /// Index of its first value.
+    start: usize,
 }
 
 /// Tensors of the folder by name.
@@ -183,13 +197,22 @@ fn sources<'a, M: TaskModel>(
         let name = parameter.name();
         let mut theirs = family.counterparts(name, parameter.shape(), &run.config).into_iter();
         let theirs = if is_tied { theirs.next() } else { theirs.next_back() };
-        let Some(Counterpart { names, shape, is_transposed }) = theirs else {
+        let Some(Counterpart { names, shapes, is_transposed }) = theirs else {
             bail!("the parameter {name} has no counterpart in a {}", family.name);
         };
-        let count = names.len();
-        for (number, name) in names.into_iter().enumerate() {
-            let (shape, part) = (shape.clone(), (number, count));
-            all.insert(name, Part { parameter, shape, is_transposed, part });
+        let mut start = 0;
+        for (name, shape) in names.into_iter().zip(shapes) {
+            let length: usize = shape.iter().product();
+            all.insert(name, Part { parameter: Some(parameter), shape, is_transposed, start });
+            start += length;
+        }
+    }
+    let vocabulary = run.tokenizers.vocabulary_sizes().1;
+    for &(ours, theirs) in family.zeros {
+        if run.model.parameters().get(ours).is_none() {
+            let shape = vec![1, vocabulary];
+            let part = Part { parameter: None, shape, is_transposed: false, start: 0 };
+            all.insert(theirs.to_owned(), part);
         }
     }
     Ok(all)
@@ -197,11 +220,11 @@ fn sources<'a, M: TaskModel>(
 
 impl Part<'_> {
     fn values(&self) -> Result<Vec<f32>> {
-        let whole = self.parameter.var().as_detached_tensor().flatten_all()?;
-        let (number, count) = self.part;
-        let length = self.parameter.len() / count;
-        let values: Vec<f32> = whole.narrow(0, number * length, length)?.to_vec1()?;
-        Ok(match (self.is_transposed, self.parameter.shape()) {
+        let length = self.shape.iter().product();
+        let Some(parameter) = self.parameter else { return Ok(vec![0.0; length]) };
+        let whole = parameter.var().as_detached_tensor().flatten_all()?;
+        let values: Vec<f32> = whole.narrow(0, self.start, length)?.to_vec1()?;
+        Ok(match (self.is_transposed, parameter.shape()) {
             (true, &[_, columns]) => transposed(&values, columns),
             _ => values,
         })

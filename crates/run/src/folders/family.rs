@@ -6,6 +6,7 @@ use serde_json::Value;
 use taper_data::Task;
 
 use super::keys::Key;
+use super::tokens::TokenizerFiles;
 use crate::config::RunConfig;
 use crate::parameter_groups::matches;
 
@@ -19,6 +20,8 @@ pub(super) struct Family {
     pub(super) architectures: &'static [Architecture],
     /// Sets what all its models share and no key says.
     pub(super) base: fn(&mut RunConfig),
+    /// Files of its tokenizer.
+    pub(super) tokens: TokenizerFiles,
     /// Keys of `config.json`, in the order in which they are read.
     pub(super) keys: &'static [Key],
     /// Keys of `[model]` that do not shape the weights of such a model: any value can be exported.
@@ -31,6 +34,8 @@ pub(super) struct Family {
     /// Tensors tied to a parameter, which some files contain beside it: the parameter's name here,
     /// and theirs.
     pub(super) copies: &'static [(&'static str, &'static str)],
+    /// Biases `(1, V)` that the models there have and those here need not, with their names here.
+    pub(super) zeros: &'static [(&'static str, &'static str)],
     /// Patterns of other tensors that the models here do not use.
     pub(super) unused: &'static [&'static str],
 }
@@ -76,6 +81,8 @@ enum Layout {
     Same,
     /// Transposed matrix.
     Transposed,
+    /// Rows of queries, of keys and of values, as many as the recipe's heads have.
+    Heads,
     /// Another shape with as many values.
     Shaped(fn(&RunConfig, &[usize]) -> Vec<usize>),
 }
@@ -89,6 +96,12 @@ impl Module {
     /// Module in equal parts, one after another along the first dimension.
     pub(super) const fn parts(ours: &'static str, theirs: &'static [&'static str]) -> Self {
         Self { ours, theirs, layout: Layout::Same }
+    }
+
+    /// Module of queries, keys and values, one after another along the first dimension; groups of
+    /// queries can share keys and values.
+    pub(super) const fn heads(ours: &'static str, theirs: &'static [&'static str; 3]) -> Self {
+        Self { ours, theirs, layout: Layout::Heads }
     }
 
     /// Module with a transposed matrix.
@@ -114,15 +127,20 @@ impl Module {
         };
         let named = |theirs: &&str| format!("{}{kind}", theirs.replace('*', layer));
         let names: Vec<String> = self.theirs.iter().map(named).collect();
-        let mut of_each = shape.to_vec();
+        let with_rows = |rows: usize| [&[rows], &shape[1..]].concat();
         let is_transposed = matches!(self.layout, Layout::Transposed) && shape.len() == 2;
-        match &self.layout {
-            Layout::Transposed if is_transposed => of_each.reverse(),
-            Layout::Shaped(of) => of_each = of(recipe, shape),
-            _ if names.len() > 1 => of_each[0] /= names.len(),
-            _ => {}
-        }
-        Some(Counterpart { names, shape: of_each, is_transposed })
+        let shapes = match &self.layout {
+            Layout::Transposed if is_transposed => vec![shape.iter().rev().copied().collect()],
+            Layout::Shaped(of) => vec![of(recipe, shape)],
+            Layout::Heads => {
+                let heads = recipe.model.attention_shape();
+                let rows = [heads.query_width(), heads.key_value_width(), heads.key_value_width()];
+                rows.map(with_rows).into()
+            }
+            _ if names.len() > 1 => vec![with_rows(shape[0] / names.len()); names.len()],
+            _ => vec![shape.to_vec()],
+        };
+        Some(Counterpart { names, shapes, is_transposed })
     }
 
     /// Whether a tensor of this name can belong to the module.
@@ -153,7 +171,7 @@ pub(super) struct Counterpart {
     /// Names, one after another along the first dimension.
     pub(super) names: Vec<String>,
     /// Shape of each.
-    pub(super) shape: Vec<usize>,
+    pub(super) shapes: Vec<Vec<usize>>,
     /// Whether the matrix here is the transpose.
     pub(super) is_transposed: bool,
 }
@@ -270,7 +288,10 @@ pub(super) fn require_expressed(
 ) -> Result<()> {
     let expressed = serde_json::to_value(&expressed.model)?;
     let ours = serde_json::to_value(&ours.model)?;
-    for (key, value) in ours.as_object().into_iter().flatten() {
+    // A key that one of them leaves out is null.
+    let keys = [&ours, &expressed].into_iter().filter_map(Value::as_object).flatten();
+    for (key, _) in keys {
+        let value = &ours[key];
         if expressed[key] != *value && !family.free.iter().chain(free).any(|free| free == key) {
             let usual = match &expressed[key] {
                 serde_json::Value::Null => "no such setting".to_owned(),

@@ -5,6 +5,7 @@ use taper_model::{NormPlacement, Positions};
 
 use super::family::{Architecture, Family, Module};
 use super::keys::{Fixed, Key};
+use super::tokens::TokenizerFiles;
 use crate::config::RunConfig;
 
 pub(super) static FAMILY: Family = Family {
@@ -15,6 +16,7 @@ pub(super) static FAMILY: Family = Family {
         Architecture::body("GPT2Model", Task::LanguageModel),
     ],
     base,
+    tokens: TokenizerFiles::Fast,
     keys: &[
         Key::count("n_positions", 1024, |recipe| &mut recipe.model.max_positions),
         Key::count("n_embd", 768, |recipe| &mut recipe.model.d_model),
@@ -46,6 +48,7 @@ pub(super) static FAMILY: Family = Family {
         Module::same("output", &["lm_head"]),
     ],
     copies: &[("embedding.weight", "lm_head.weight")],
+    zeros: &[],
     unused: &[],
 };
 

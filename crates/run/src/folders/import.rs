@@ -14,6 +14,7 @@ use taper_trainer::{CheckpointError, Checkpoints, Identity, Parent, State};
 use super::family::{Architecture, Family, chosen, not_one};
 use super::json::read_keys;
 use super::sources::Sources;
+use super::tokens::TokenizerFiles;
 use super::weights::Weights;
 use super::{CONFIG, FAMILIES, keys, recipe as recipes, tokens};
 use crate::checks::memory;
@@ -114,7 +115,12 @@ fn read(
                 format!("{}: {}: no vocab_size, expected a number", shown(), not_one(family))
             })?;
             recipe.data.tokenizer.vocabulary_size = size;
-            tokens::read(source, size, recipe.task, &mut notices)?
+            match family.tokens {
+                TokenizerFiles::Sides if tokens::has_sides(source) => {
+                    tokens::read_sides(source, size)?
+                }
+                _ => tokens::read(source, size, recipe.task, &mut notices)?,
+            }
         }
         false => TokenizerPair::none(),
     };

@@ -8,7 +8,9 @@ use crate::config::RunConfig;
 
 /// Key of `config.json`. If it is absent or null, it has the default of Transformers.
 pub(super) struct Key {
-    name: &'static str,
+    pub(super) name: &'static str,
+    /// Other places, as JSON pointers, which come first where they exist.
+    spellings: &'static [&'static str],
     setting: Setting,
 }
 
@@ -16,6 +18,11 @@ pub(super) struct Key {
 type Count = fn(&mut RunConfig) -> &mut usize;
 /// Place of a number in a recipe.
 type Number = fn(&mut RunConfig) -> &mut f64;
+/// Place of a count that a recipe can leave out.
+type Left = fn(&mut RunConfig) -> &mut Option<usize>;
+
+/// Place of a flag in a recipe.
+type Flag = fn(&mut RunConfig) -> &mut bool;
 
 /// Effect of a key.
 enum Setting {
@@ -30,10 +37,31 @@ enum Setting {
     },
     /// `d_ff`; by default four times the width.
     InnerWidth,
+    Flag {
+        usual: bool,
+        of: Flag,
+    },
     Activation {
         usual: &'static str,
     },
     Tied,
+    /// Count that a recipe leaves out where it is what follows from others.
+    Derived {
+        usual: Option<usize>,
+        of: Left,
+        follows: fn(&RunConfig) -> usize,
+    },
+    /// Flag that several keys of a recipe express.
+    Switch {
+        usual: bool,
+        set: fn(&mut RunConfig, bool),
+        is: fn(&RunConfig) -> bool,
+    },
+    /// Value that only these functions know.
+    Own {
+        read: fn(&Value, &mut RunConfig) -> Result<()>,
+        write: fn(&RunConfig) -> Option<Value>,
+    },
     /// Fixed value of all models here.
     Only(Fixed),
 }
@@ -44,6 +72,7 @@ pub(super) enum Fixed {
     Flag(bool),
     Count(usize),
     Text(&'static str),
+    Nothing,
 }
 
 impl From<Fixed> for Value {
@@ -52,38 +81,103 @@ impl From<Fixed> for Value {
             Fixed::Flag(flag) => flag.into(),
             Fixed::Count(count) => count.into(),
             Fixed::Text(text) => text.into(),
+            Fixed::Nothing => Self::Null,
         }
     }
 }
 
 impl Key {
+    const fn new(name: &'static str, setting: Setting) -> Self {
+        Self { name, spellings: &[], setting }
+    }
+
+    /// The same key with other places where folders have it, as JSON pointers, in the order of the
+    /// search; it is written under its name.
+    pub(super) const fn spelled(self, spellings: &'static [&'static str]) -> Self {
+        Self { name: self.name, spellings, setting: self.setting }
+    }
+
+    /// Count that a recipe leaves out where it is what follows from keys before it. By default it
+    /// is `usual`, or else what follows.
+    pub(super) const fn derived(
+        name: &'static str,
+        usual: Option<usize>,
+        of: Left,
+        follows: fn(&RunConfig) -> usize,
+    ) -> Self {
+        Self::new(name, Setting::Derived { usual, of, follows })
+    }
+
+    /// Flag that several keys of a recipe express.
+    pub(super) const fn switch(
+        name: &'static str,
+        usual: bool,
+        set: fn(&mut RunConfig, bool),
+        is: fn(&RunConfig) -> bool,
+    ) -> Self {
+        Self::new(name, Setting::Switch { usual, set, is })
+    }
+
+    /// Key with a meaning of its own.
+    pub(super) const fn own(
+        name: &'static str,
+        read: fn(&Value, &mut RunConfig) -> Result<()>,
+        write: fn(&RunConfig) -> Option<Value>,
+    ) -> Self {
+        Self::new(name, Setting::Own { read, write })
+    }
+
+    /// Key that ties embedding and output projection, which by default are not.
+    pub(super) const fn untied() -> Self {
+        let set = |recipe: &mut RunConfig, is_tied| {
+            recipe.model.tied = if is_tied { Tied::All } else { Tied::None };
+        };
+        Self::switch("tie_word_embeddings", false, set, |recipe| recipe.model.tied != Tied::None)
+    }
+
+    /// Value in a `config.json`; null if it has none.
+    fn given<'a>(&self, config: &'a Value) -> &'a Value {
+        let places = self.spellings.iter().filter_map(|place| config.pointer(place));
+        places.chain([&config[self.name]]).find(|value| !value.is_null()).unwrap_or(&Value::Null)
+    }
+
     pub(super) const fn count(name: &'static str, usual: usize, of: Count) -> Self {
-        Self { name, setting: Setting::Count { usual, of } }
+        Self::new(name, Setting::Count { usual, of })
     }
 
     /// Key that sets all of these numbers; the first is written.
     pub(super) const fn number(name: &'static str, usual: f64, of: &'static [Number]) -> Self {
-        Self { name, setting: Setting::Number { usual, of } }
+        Self::new(name, Setting::Number { usual, of })
     }
 
     /// Key of the width within feed-forward layers: by default four times the width of the model,
     /// whose key comes first.
     pub(super) const fn inner_width(name: &'static str) -> Self {
-        Self { name, setting: Setting::InnerWidth }
+        Self::new(name, Setting::InnerWidth)
+    }
+
+    pub(super) const fn flag(name: &'static str, usual: bool, of: Flag) -> Self {
+        Self::new(name, Setting::Flag { usual, of })
     }
 
     pub(super) const fn activation(name: &'static str, usual: &'static str) -> Self {
-        Self { name, setting: Setting::Activation { usual } }
+        Self::new(name, Setting::Activation { usual })
     }
 
     /// Key that ties embedding and output projection, which is the default.
     pub(super) const fn tied() -> Self {
-        Self { name: "tie_word_embeddings", setting: Setting::Tied }
+        Self::new("tie_word_embeddings", Setting::Tied)
     }
 
     /// Key with one allowed value, which is also the default.
     pub(super) const fn only(name: &'static str, value: Fixed) -> Self {
-        Self { name, setting: Setting::Only(value) }
+        Self::new(name, Setting::Only(value))
+    }
+
+    /// Whether it ties embedding and output projection.
+    #[cfg(test)]
+    pub(super) fn ties(&self) -> bool {
+        self.name == "tie_word_embeddings" && !matches!(self.setting, Setting::Only(_))
     }
 
     /// Sets the value that a `config.json` has for the key.
@@ -111,6 +205,12 @@ impl Key {
                 let usual = recipe.model.d_model.saturating_mul(4);
                 recipe.model.d_ff = if is_given { count()? } else { usual };
             }
+            Setting::Flag { usual, of } => {
+                *of(recipe) = match is_given {
+                    true => given.as_bool().with_context(|| wrong("true or false"))?,
+                    false => *usual,
+                };
+            }
             Setting::Activation { usual } => {
                 let activation = if is_given {
                     given.as_str().with_context(|| wrong("the name of an activation"))?
@@ -124,6 +224,20 @@ impl Key {
                     !is_given || given.as_bool().with_context(|| wrong("true or false"))?;
                 recipe.model.tied = if is_tied { Tied::All } else { Tied::None };
             }
+            Setting::Derived { usual, of, follows } => {
+                let count = if is_given { Some(count()?) } else { *usual };
+                let follows = follows(recipe);
+                *of(recipe) = count.filter(|&count| count != follows);
+            }
+            Setting::Switch { usual, set, .. } => {
+                let flag = if is_given {
+                    given.as_bool().with_context(|| wrong("true or false"))?
+                } else {
+                    *usual
+                };
+                set(recipe, flag);
+            }
+            Setting::Own { read, .. } => read(given, recipe)?,
             Setting::Only(value) => {
                 let value = Value::from(*value);
                 if is_given && *given != value {
@@ -143,8 +257,15 @@ impl Key {
                 let inner = recipe.model.d_ff;
                 return (inner != 4 * recipe.model.d_model).then(|| json!(inner));
             }
+            Setting::Flag { of, .. } => json!(*of(recipe)),
             Setting::Activation { .. } => json!(activation_name(recipe.model.activation)),
             Setting::Tied => json!(recipe.model.tied != Tied::None),
+            Setting::Derived { of, follows, .. } => {
+                let count = *of(recipe);
+                json!(count.unwrap_or_else(|| follows(recipe)))
+            }
+            Setting::Switch { is, .. } => json!(is(recipe)),
+            Setting::Own { write, .. } => return write(recipe),
             Setting::Only(value) => (*value).into(),
         })
     }
@@ -157,7 +278,7 @@ impl Key {
 /// each other about one key here.
 pub(super) fn read(keys: &[Key], given: &Value, recipe: &mut RunConfig) -> Result<()> {
     for key in keys {
-        key.read(&given[key.name], recipe)?;
+        key.read(key.given(given), recipe)?;
     }
     for key in keys.iter().filter(|key| matches!(key.setting, Setting::Count { .. })) {
         let (said, is) = (&given[key.name], key.write(recipe));

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use taper_data::{Corpora, ImageFormat, Pairs, Task, Tokenizer};
 
 use super::family::{Architecture, Family};
+use super::generation;
 use super::preprocessor::Preprocessor;
 use super::tokens::Exported;
 use super::weights::Weights;
@@ -74,7 +75,11 @@ pub(super) fn describe(
             recipe.data.images.labels = labels(recipe, "classes.weight")?;
             Preprocessor::read(source)?.describe(&mut recipe.data.images)?;
         }
-        Task::Translation | Task::Captions | Task::ImageText | Task::InContextRegression => {}
+        Task::Translation => {
+            recipe.data.cleaning.max_tokens = positions.saturating_sub(1).max(1);
+            generation::describe(recipe, source, keys)?;
+        }
+        Task::Captions | Task::ImageText | Task::InContextRegression => {}
     }
     Ok(())
 }
@@ -131,6 +136,9 @@ pub(super) fn longest(recipe: &RunConfig) -> usize {
 
 /// Use of tokens by a model.
 pub(super) fn tokens_of<'a>(recipe: &'a RunConfig, tokenizer: &Tokenizer) -> Exported<'a> {
+    if recipe.task == Task::Translation {
+        return Exported::Translates { decoding: &recipe.decoding, longest: longest(recipe) };
+    }
     if recipe.task != Task::LanguageModel {
         return Exported::Reads { hidden: recipe.task == Task::MaskedLanguageModel };
     }

@@ -59,9 +59,9 @@ impl Sources {
             let (name, shape) = (parameter.name(), parameter.shape());
             match counterpart(family, architecture, (name, shape), recipe, weights)? {
                 Some(theirs) => {
-                    for name in &theirs.names {
+                    for (name, shape) in theirs.names.iter().zip(&theirs.shapes) {
                         let missing = || weights.path_of(name);
-                        weights.require(name, &theirs.shape).with_context(missing)?;
+                        weights.require(name, shape).with_context(missing)?;
                     }
                     sources.insert(name.to_owned(), Source::Tensors(theirs));
                 }
@@ -94,7 +94,7 @@ impl Sources {
             [one] => read(one)?,
             several => several.iter().map(read).collect::<Result<Vec<_>>>()?.concat(),
         };
-        Ok(match (theirs.is_transposed, theirs.shape.as_slice()) {
+        Ok(match (theirs.is_transposed, theirs.shapes.concat().as_slice()) {
             (true, &[_, columns]) => transposed(&values, columns),
             _ => values,
         })
@@ -117,7 +117,7 @@ fn counterpart(
         let copies = family.copies.iter().filter(|(ours, _)| *ours == name);
         let of = |&(_, copy): &(&str, &str)| Counterpart {
             names: vec![copy.to_owned()],
-            shape: shape.to_vec(),
+            shapes: vec![shape.to_vec()],
             is_transposed: false,
         };
         let copies: Vec<Counterpart> = copies.map(of).collect();

@@ -5,6 +5,7 @@ use taper_model::{NormPlacement, Pooling, Positions};
 
 use super::family::{Architecture, Family, Module};
 use super::keys::{Fixed, Key};
+use super::tokens::TokenizerFiles;
 use crate::config::RunConfig;
 
 pub(super) static FAMILY: Family = Family {
@@ -15,6 +16,7 @@ pub(super) static FAMILY: Family = Family {
         Architecture::body("ViTModel", Task::ImageClassification),
     ],
     base,
+    tokens: TokenizerFiles::Fast,
     keys: &[
         Key::count("hidden_size", 768, |recipe| &mut recipe.model.d_model),
         Key::count("num_hidden_layers", 12, |recipe| &mut recipe.model.encoder_layers),
@@ -98,6 +100,7 @@ pub(super) static FAMILY: Family = Family {
     ],
     copies: &[],
     // A classifier does not read from it.
+    zeros: &[],
     unused: &["vit.pooler.*"],
 };
 

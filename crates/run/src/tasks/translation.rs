@@ -6,8 +6,7 @@ use anyhow::Result;
 use candle_core::Device;
 use serde_json::Value;
 use taper_data::{
-    BatchingConfig, Corpora, DataConfig, Dataset, END, RawPair, START, Task, TokenizerPair,
-    read_pairs,
+    BatchingConfig, Corpora, DataConfig, Dataset, RawPair, Task, TokenizerPair, read_pairs,
 };
 use taper_decoding::{DecodingConfig, SamplingConfig};
 use taper_model::{Batch, Builder, Cost, LayerCost, ModelError, Sequences, TranslationModel};
@@ -118,9 +117,9 @@ impl TaskModel for TranslationModel {
                 let (read, written) = (source.encode(&pair.source)?, target.encode(&pair.target)?);
                 // Pairs that training would not see are not measured.
                 if read.len().max(written.len()) <= most {
-                    sources.push([read, vec![END]].concat());
-                    inputs.push([vec![START], written.clone()].concat());
-                    answers.extend(written.into_iter().chain([END]));
+                    sources.push(source.source_row(read));
+                    inputs.push(target.target_row(written.iter().copied()));
+                    answers.extend(target.source_row(written));
                 }
             }
             let streams = vec![Sequences::pack(&sources), Sequences::pack(&inputs)];

@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use taper_data::{END, Tokenizer, TokenizerPair};
+use taper_data::{Tokenizer, TokenizerPair};
 use taper_decoding::{
     AlignedAttention, Alignment, Control, DecodingConfig, Ensemble, Renumbered, StepModel,
-    align_with,
+    WithSpecialIds, align_with,
 };
 use taper_model::{Inference, TranslationModel};
 
 use super::alignment::{AlignedTokens, MOST_WEIGHTS, SearchedLine, by_weight, token_positions};
 use super::overlong::{LineLimit, Overlong, encode_long};
 use super::punctuation::join;
-use super::search::{TextPart, check_prefix, encode_sources, translate, translate_under};
+use super::search::{TextPart, check_prefix, encode_sources, speaking, translate, translate_under};
 use super::{Detail, Translation, TranslationSettings, for_the_best};
 use crate::LoadedRun;
 use crate::items::BadItem;
@@ -54,7 +54,7 @@ pub(crate) struct BestTranslations {
 
 /// Models of a [`LineTranslator`], with the weights that it has packed.
 #[derive(Debug, Clone)]
-pub struct PackedModels(Arc<[Inference]>);
+pub struct PackedModels(Arc<[WithSpecialIds<Inference>]>);
 
 /// Translator of lines of text, by a model or an ensemble.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ pub struct LineTranslator<'a> {
     /// Model that aligns.
     model: &'a TranslationModel,
     /// Models that search.
-    members: Arc<[Inference]>,
+    members: Arc<[WithSpecialIds<Inference>]>,
     decoding: DecodingConfig,
     limit: LineLimit,
     aligned_by: AlignedAttention,
@@ -78,11 +78,11 @@ impl<'a> LineTranslator<'a> {
     /// When a member cannot be loaded, or has another tokenizer.
     pub fn new(run: &'a LoadedRun, settings: &TranslationSettings) -> Result<Self> {
         let mut translator = Self::of(&run.model, &run.tokenizers, settings);
-        let mut members = vec![run.model.inference()];
+        let mut members = vec![speaking(&run.model, run.tokenizers.target())];
         for member in &settings.ensemble {
             let member = run.load_member(member)?;
             translator.limit = translator.limit.within(member.config());
-            members.push(member.inference());
+            members.push(speaking(&member, run.tokenizers.target()));
         }
         Ok(Self { members: members.into(), ..translator })
     }
@@ -133,7 +133,7 @@ impl<'a> LineTranslator<'a> {
         Self {
             tokenizers,
             model,
-            members: Arc::new([model.inference()]),
+            members: Arc::new([speaking(model, tokenizers.target())]),
             decoding: decoding(settings),
             limit,
             aligned_by: *aligned_by,
@@ -341,7 +341,8 @@ impl<'a> LineTranslator<'a> {
                 Alignment { weights: Vec::new(), ..alignment }
             })
         };
-        align_with(self.model, self.aligned_by, &sources, &targets, keep)
+        let aligner = (self.model, self.tokenizers.target().decoder_start());
+        align_with(aligner, self.aligned_by, &sources, &targets, keep)
             .context("alignment failed")?;
         Ok(aligned)
     }
@@ -399,7 +400,7 @@ impl<'a> LineTranslator<'a> {
             line.sources.iter().flat_map(|source| &source[..words(source)]).copied().collect();
         let mut found = token_positions(&tokens, &of_parts).into_iter();
         let end = tokens.len();
-        tokens.push(END);
+        tokens.push(self.tokenizers.source().end());
         let places = line
             .sources
             .iter()

@@ -16,7 +16,7 @@ pub use line_translator::{LineTranslator, PackedModels, TranslatedLine};
 pub use overlong::{LineLimit, Overlong, OverlongRule, count_tokens};
 pub use pairs::{Side, score_pairs};
 pub(crate) use search::as_text;
-pub use search::{by_line, encode_sources};
+pub use search::{by_line, encode_sources, speaking};
 pub use settings::{Detail, TranslationSettings, for_the_best};
 
 /// Translation of a line.

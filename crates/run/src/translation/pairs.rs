@@ -1,10 +1,9 @@
 //! Scores of given translations.
 
 use anyhow::{Context, Result, bail};
-use taper_data::{END, PAD, START};
 use taper_decoding::{ForcedScore, Translator};
 
-use super::{LineLimit, OverlongRule, by_line, encode_sources};
+use super::{LineLimit, OverlongRule, by_line, encode_sources, speaking};
 use crate::LoadedRun;
 use crate::items::answer_each;
 
@@ -57,12 +56,12 @@ pub fn score_pairs(
                 bail!("{place}: {tokens} tokens, more than {}; {remedy}", limit.tokens);
             }
         }
-        if target_ids.iter().any(|id| [PAD, START, END].contains(id)) {
+        if target_ids.iter().any(|&id| of_target.is_special(id) && !of_target.is_unknown(id)) {
             bail!("{}: has special tokens, which are scored without being written", target());
         }
         Ok((index, source_ids, target_ids))
     };
-    let model = run.model.inference();
+    let model = speaking(&run.model, of_target);
     let translator = Translator::new(&model, run.config.decoding.clone())?;
     answer_each((0..sources.len()).map(pair), |pairs| {
         let lines: Vec<usize> = pairs.iter().map(|(index, ..)| index + 1).collect();

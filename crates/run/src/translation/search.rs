@@ -1,10 +1,12 @@
 //! From text to text: tokenizer, search, detokenizer.
 
 use anyhow::{Result, bail};
-use taper_data::{END, PAD, START, Tokenizer, TokenizerPair, UNKNOWN};
+use taper_data::{Tokenizer, TokenizerPair};
 use taper_decoding::{
-    Control, DecodingConfig, DecodingError, Hypothesis, Sentence, StepModel, Translator,
+    Control, DecodingConfig, DecodingError, Hypothesis, Sentence, SpecialIds, StepModel,
+    Translator, WithSpecialIds,
 };
+use taper_model::{Inference, TranslationModel};
 
 use super::{Translation, single_line};
 
@@ -36,6 +38,20 @@ impl TextPart<'_> {
     }
 }
 
+/// Model that decodes with the special tokens of the vocabulary that it writes.
+pub fn speaking(model: &TranslationModel, tokenizer: &Tokenizer) -> WithSpecialIds<Inference> {
+    let tokens = tokenizer.special_tokens();
+    let special = match tokenizer.folder() {
+        None => SpecialIds::ours([]),
+        Some(_) => {
+            SpecialIds::of(tokenizer.end(), &tokens.ends, tokens.never_written.iter().copied())
+                .with_start(tokenizer.decoder_start())
+                .with_unknown(tokens.unknown)
+        }
+    };
+    WithSpecialIds::new(model.inference(), special)
+}
+
 /// Source ids for the model: tokens and `</s>`. A line of only spaces counts as empty.
 ///
 /// # Errors
@@ -44,14 +60,13 @@ pub fn encode_sources<S: AsRef<str> + Sync>(
     tokenizers: &TokenizerPair,
     lines: &[S],
 ) -> Result<Vec<Vec<u32>>> {
-    let mut ids = tokenizers.source().encode_batch(lines)?;
-    for (sentence, line) in ids.iter_mut().zip(lines) {
-        if line.as_ref().trim().is_empty() {
-            sentence.clear();
-        }
-        sentence.push(END);
-    }
-    Ok(ids)
+    let source = tokenizers.source();
+    let ids = source.encode_batch(lines)?;
+    let row = |(ids, line): (Vec<u32>, &S)| match line.as_ref().trim().is_empty() {
+        true => vec![source.end()],
+        false => source.source_row(ids),
+    };
+    Ok(ids.into_iter().zip(lines).map(row).collect())
 }
 
 /// Translates `texts` in order, with the best translation of each first. An empty text has one
@@ -73,7 +88,11 @@ pub(crate) fn translate<M: StepModel>(
     // A blank at either end would be a token of its own, which translations do not have before a
     // word.
     let prefixes: Vec<&str> = texts.iter().map(|text| text.prefix.trim()).collect();
-    let prefixes = tokenizers.target().encode_batch(&prefixes)?;
+    let target = tokenizers.target();
+    let mut prefixes = target.encode_batch(&prefixes)?;
+    prefixes.iter_mut().for_each(|ids| {
+        ids.splice(0..0, target.special_tokens().before.iter().copied());
+    });
     let sentences: Vec<Sentence<'_>> = sources
         .iter()
         .zip(&prefixes)
@@ -106,13 +125,13 @@ pub(super) fn check_prefix(
     longest: Option<usize>,
 ) -> Result<()> {
     let ids = tokenizer.encode(prefix.trim())?;
-    if ids.contains(&UNKNOWN) {
+    if ids.iter().any(|&id| tokenizer.is_unknown(id)) {
         bail!(
             "line {line}: its prefix has characters that the target vocabulary cannot spell; leave \
              them out"
         );
     }
-    if ids.iter().any(|id| [PAD, START, END].contains(id)) {
+    if ids.iter().any(|&id| tokenizer.is_special(id)) {
         bail!("line {line}: its prefix has special tokens, which a translation gets by itself");
     }
     match longest {

@@ -11,7 +11,7 @@ use crate::tasks::pairs::subwords::PairSampler;
 use crate::text::cache::Key;
 use crate::{
     Batch, BatchingConfig, BatchingReport, DataReport, Dataset, END, Epoch, EpochPlan, PairLinks,
-    PairPlan, Report, Result, START, Stream,
+    PairPlan, Report, Result, Stream, TokenizerPair,
 };
 
 /// Batches from which the growth by subword sampling is known; every draw is another, so it is
@@ -32,6 +32,8 @@ const EXAMPLE: u64 = 0;
 pub struct PairDataset {
     cache: PairCache,
     report: DataReport,
+    /// Tokenizers, whose special tokens stand around texts.
+    tokenizers: TokenizerPair,
     /// Sampler that segments pairs anew in each epoch; `None` without sampling.
     sampler: Option<PairSampler>,
     /// So many epochs, the first, go in both directions.
@@ -47,7 +49,7 @@ impl PairDataset {
     pub(crate) fn open(
         path: &Path,
         key: &Key,
-        batching: &BatchingConfig,
+        (batching, tokenizers): (&BatchingConfig, &TokenizerPair),
         weights: &[f64],
         bidirectional_epochs: u64,
         has_links: bool,
@@ -62,7 +64,10 @@ impl PairDataset {
                 (end, *weight)
             });
             let corpora = corpora.collect();
-            let mut dataset = Self { cache, report, sampler: None, bidirectional_epochs, corpora };
+            let tokenizers = tokenizers.clone();
+            let sampler = None;
+            let mut dataset =
+                Self { cache, report, tokenizers, sampler, bidirectional_epochs, corpora };
             // Batching settings are no part of the cache, so that changing them costs no
             // tokenising.
             let of = |epoch| PairPlan::new(&dataset, batching, EXAMPLE, epoch).report(&dataset);
@@ -226,6 +231,8 @@ impl PairDataset {
         let [mut sources, mut targets] = [Stream::default(), Stream::default()];
         let (mut answers, mut indices) = (Vec::new(), Vec::with_capacity(pairs.len()));
         let mut links = Vec::new();
+        let (of_source, of_target) = (self.tokenizers.source(), self.tokenizers.target());
+        let before = [of_target, of_source].map(|one| one.special_tokens().before.len() as u32);
         for &pair in pairs {
             let mut pair = self.pair(pair as usize)?;
             if let (Some(sampler), Some(epoch)) = (&self.sampler, epoch) {
@@ -233,12 +240,13 @@ impl PairDataset {
             }
             let Pair { line, source, target, links: of_pair } = pair;
             // The row before a token is the one that is asked for it: `<s>` makes up for that.
-            let before = (targets.ids.len() as u32, sources.ids.len() as u32);
+            let before =
+                (before[0] + targets.ids.len() as u32, before[1] + sources.ids.len() as u32);
             let own = of_pair.iter().flat_map(PairLinks::tokens);
             links.extend(own.map(|(target, source)| (before.0 + target, before.1 + source)));
-            sources.push(source.into_iter().chain([END]));
-            targets.push([START].into_iter().chain(target.iter().copied()));
-            answers.extend(target.into_iter().chain([END]));
+            sources.push(of_source.source_row(source));
+            targets.push(of_target.target_row(target.iter().copied()));
+            answers.extend(of_target.source_row(target));
             indices.push(line as usize);
         }
         Ok(Batch { streams: vec![sources, targets], asked: None, answers, indices, links })

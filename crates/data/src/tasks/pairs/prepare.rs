@@ -261,7 +261,8 @@ fn prepare_split(
     let weights: Vec<f64> = part.split.iter().map(|corpus| corpus.weight).collect();
     let has_links = part.has_links();
     let epochs = part.bidirectional_epochs;
-    let open = || PairDataset::open(&path, &key, &config.batching, &weights, epochs, has_links);
+    let of = (&config.batching, tokenizers);
+    let open = || PairDataset::open(&path, &key, of, &weights, epochs, has_links);
     let shards = Shards::of(&path, &key);
     let dataset = match open()? {
         Some(dataset) => dataset,

@@ -22,7 +22,7 @@ pub(super) fn require_marks(special: &SpecialTokens, task: Task) -> Result<()> {
         ("sep_token", SEPARATORS[0], separator.is_none()),
         ("mask_token", MASKS[0], hides && mask.is_none()),
     ] {
-        if task != Task::LanguageModel && is_missing {
+        if !matches!(task, Task::LanguageModel | Task::Translation) && is_missing {
             bail!(
                 "no token is its {role}, which the model needs: there is no {usual}, and \
                  {TOKENIZER_CONFIG} names no other; add {role} there"
@@ -40,7 +40,7 @@ pub(super) fn other_rows(
     special: &SpecialTokens,
     task: Task,
 ) -> Option<String> {
-    if task == Task::LanguageModel {
+    if matches!(task, Task::LanguageModel | Task::Translation) {
         return None;
     }
     let processor = post_processor(file);

@@ -6,12 +6,25 @@
 //! and for an encoder the post-processor that puts marks around texts.
 
 mod marks;
+mod pieces;
 mod read;
+mod sentence_piece;
+mod sides;
 mod vocabulary;
 mod write;
 
 pub(super) use read::read;
+pub(super) use sides::{has_sides, read_sides, write_sides};
 pub(super) use write::{Exported, write};
+
+/// Files of the tokenizer of a family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TokenizerFiles {
+    /// `tokenizer.json`, or the vocabulary from which it is made.
+    Fast,
+    /// A model of SentencePiece for each language, and the ids of all pieces.
+    Sides,
+}
 
 /// File of a fast tokenizer.
 const TOKENIZER: &str = "tokenizer.json";
@@ -20,7 +33,7 @@ const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 /// File of the names of special tokens, which older folders have nowhere else.
 const SPECIAL_TOKENS_MAP: &str = "special_tokens_map.json";
 /// File of the settings of generation.
-const GENERATION_CONFIG: &str = "generation_config.json";
+pub(super) const GENERATION_CONFIG: &str = "generation_config.json";
 /// File of tokens that a slow tokenizer adds to its vocabulary.
 const ADDED_TOKENS: &str = "added_tokens.json";
 /// File of the template that turns a conversation into text.

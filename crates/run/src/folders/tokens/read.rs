@@ -55,7 +55,7 @@ pub(in super::super) fn read(
     }
     let file: Value =
         serde_json::from_str(&json).with_context(|| format!("{}: not JSON", path.display()))?;
-    let names = Names { files: &files, tokenizer: &tokenizer, size };
+    let names = Names { files: &files, tokenizer: &tokenizer, size, task };
     let special = names.special(&file).with_context(|| source.display().to_string())?;
     if special.ends.is_empty() {
         bail!(
@@ -70,12 +70,14 @@ pub(in super::super) fn read(
     let ids = files.keys(CONFIG).as_object().into_iter().flatten();
     let folder = FolderTokens {
         vocabulary_size: size,
+        without_row: 0,
         special,
         ids: ids
             .filter(|(key, _)| key.ends_with(ID_KEY))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect(),
         files: files.kept(),
+        binary_files: BTreeMap::new(),
     };
     Ok(TokenizerPair::joint(tokenizer.with_folder(&folder)?))
 }
@@ -98,7 +100,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    fn read(source: &Path) -> Result<Self> {
+    pub(super) fn read(source: &Path) -> Result<Self> {
         let (mut texts, mut keys) = (BTreeMap::new(), BTreeMap::new());
         for name in KEPT.into_iter().chain([ADDED_TOKENS]) {
             let path = source.join(name);
@@ -123,7 +125,7 @@ impl Files {
     }
 
     /// Files for a later export.
-    fn kept(&self) -> BTreeMap<String, String> {
+    pub(super) fn kept(&self) -> BTreeMap<String, String> {
         let kept = self.texts.iter().filter(|(name, _)| KEPT.contains(name));
         kept.map(|(name, text)| ((*name).to_owned(), text.clone())).collect()
     }
@@ -292,6 +294,7 @@ struct Names<'a> {
     files: &'a Files,
     tokenizer: &'a Tokenizer,
     size: usize,
+    task: Task,
 }
 
 impl Names<'_> {
@@ -310,7 +313,15 @@ impl Names<'_> {
         let one = |file, keys: &Value, key| -> Result<Option<u32>> {
             Ok(self.ids(file, &keys[key], key)?.first().copied())
         };
-        let start = one(CONFIG, keys, "bos_token_id")?
+        let begins = |key| -> Result<Option<u32>> {
+            Ok(one(GENERATION_CONFIG, generation, key)?.or(one(CONFIG, keys, key)?))
+        };
+        let decoder_start = match self.task {
+            Task::Translation => begins("decoder_start_token_id")?,
+            _ => None,
+        };
+        let start = decoder_start
+            .or(one(CONFIG, keys, "bos_token_id")?)
             .or(one(GENERATION_CONFIG, generation, "bos_token_id")?)
             .or_else(|| self.id("bos_token"));
         let pad = self.id("pad_token").or(one(CONFIG, keys, "pad_token_id")?);
@@ -338,6 +349,11 @@ impl Names<'_> {
             separator,
             mask,
             no_text,
+            never_written: match self.task {
+                Task::Translation => never_written(&generation["bad_words_ids"], self.size)?,
+                _ => Vec::new(),
+            },
+            before: Vec::new(),
         })
     }
 
@@ -389,6 +405,21 @@ impl Names<'_> {
         let known = ids.into_iter().filter_map(|id| u32::try_from(id).ok());
         Ok(known.filter(|&id| (id as usize) < self.size).collect())
     }
+}
+
+/// Tokens of `bad_words_ids`, each a list of one id.
+pub(super) fn never_written(lists: &Value, size: usize) -> Result<Vec<u32>> {
+    let mut never = Vec::new();
+    for words in lists.as_array().into_iter().flatten() {
+        match words.as_array().map(Vec::as_slice) {
+            Some([one]) => never.extend(
+                one.as_u64().filter(|&id| id < size as u64).and_then(|id| u32::try_from(id).ok()),
+            ),
+            _ => bail!("bad_words_ids has {words}: only single tokens can be excluded here"),
+        }
+    }
+    never.sort_unstable();
+    Ok(never)
 }
 
 /// Whether a token is spelled as a byte is, such as `<0xE6>`.

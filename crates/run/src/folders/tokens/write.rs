@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 use taper_data::Tokenizer;
-use taper_decoding::SamplingConfig;
+use taper_decoding::{DecodingConfig, SamplingConfig, SearchRules};
 
 use super::super::json::write_json;
 use super::vocabulary::template;
@@ -20,6 +20,8 @@ const CLASS: &str = "PreTrainedTokenizerFast";
 pub(in super::super) enum Exported<'a> {
     /// Language model: a text begins after `start`, and is sampled by `sampling`.
     Writes { start: u32, sampling: &'a SamplingConfig },
+    /// Translation model, whose texts end with `</s>`; a row has at most `longest` tokens.
+    Translates { decoding: &'a DecodingConfig, longest: usize },
     /// Encoder that reads texts between marks.
     Reads {
         /// Whether texts contain hidden tokens.
@@ -39,6 +41,11 @@ impl Exported<'_> {
         if let Self::Writes { start, .. } = self {
             ids.insert("bos_token_id".to_owned(), json!(start));
             ids.insert("eos_token_id".to_owned(), json!(tokenizer.end()));
+        }
+        if let Self::Translates { .. } = self {
+            ids.insert("decoder_start_token_id".to_owned(), json!(tokenizer.decoder_start()));
+            ids.insert("eos_token_id".to_owned(), json!(tokenizer.end()));
+            ids.insert("forced_eos_token_id".to_owned(), json!(tokenizer.end()));
         }
         if let Some(pad) = special.pad {
             ids.insert("pad_token_id".to_owned(), json!(pad));
@@ -70,7 +77,7 @@ pub(in super::super) fn write(
     let names = names(tokenizer, exported);
     let mut config = names.clone();
     let inputs: &[&str] = match exported {
-        Exported::Writes { .. } => &["input_ids", "attention_mask"],
+        Exported::Writes { .. } | Exported::Translates { .. } => &["input_ids", "attention_mask"],
         Exported::Reads { .. } => &["input_ids", "token_type_ids", "attention_mask"],
     };
     config.insert("tokenizer_class".to_owned(), json!(CLASS));
@@ -82,10 +89,18 @@ pub(in super::super) fn write(
         let is_text = !matches!(exported, Exported::Reads { hidden: true });
         config.insert("split_special_tokens".to_owned(), json!(is_text));
         write_json(&folder.join(SPECIAL_TOKENS_MAP), &names)?;
-        if let Exported::Writes { sampling, .. } = exported {
-            let mut generation = exported.ids(tokenizer);
-            generation.extend(draws(sampling));
-            generation.insert("suppress_tokens".to_owned(), json!(never_written(tokenizer)));
+        let mut generation = exported.ids(tokenizer);
+        match exported {
+            Exported::Writes { sampling, .. } => {
+                generation.extend(draws(sampling));
+                generation.insert("suppress_tokens".to_owned(), json!(never_written(tokenizer)));
+            }
+            Exported::Translates { decoding, longest } => {
+                generation.extend(searches(tokenizer, decoding, longest));
+            }
+            Exported::Reads { .. } => {}
+        }
+        if !matches!(exported, Exported::Reads { .. }) {
             write_json(&folder.join(GENERATION_CONFIG), &generation)?;
         }
     }
@@ -126,6 +141,7 @@ fn names(tokenizer: &Tokenizer, exported: Exported<'_>) -> Map<String, Value> {
             let start = Some(start).filter(|&start| tokenizer.is_special(start));
             roles.extend([("bos_token", start), ("eos_token", Some(tokenizer.end()))]);
         }
+        Exported::Translates { .. } => roles.push(("eos_token", Some(tokenizer.end()))),
         Exported::Reads { .. } => {
             let [class, separator, mask] = tokenizer.mark_ids();
             roles.extend([("cls_token", class), ("sep_token", separator), ("mask_token", mask)]);
@@ -140,6 +156,11 @@ fn names(tokenizer: &Tokenizer, exported: Exported<'_>) -> Map<String, Value> {
 /// Content of `tokenizer.json` with a post-processor that puts marks around texts; `None` for a
 /// language model, and for a tokenizer that has a post-processor.
 fn with_marks(tokenizer: &Tokenizer, exported: Exported<'_>) -> Result<Option<String>> {
+    if let Exported::Translates { .. } = exported {
+        let ends = tokenizer.token(tokenizer.end()).map(|end| ends(&end, tokenizer.end()));
+        let json = ends.map(|ends| tokenizer.with_post_processor(&ends)).transpose();
+        return Ok(json.context("tokenizer.json: cannot put </s> behind texts")?.flatten());
+    }
     let [Some(class), Some(separator), _] = tokenizer.mark_ids() else { return Ok(None) };
     if matches!(exported, Exported::Writes { .. }) {
         return Ok(None);
@@ -150,6 +171,41 @@ fn with_marks(tokenizer: &Tokenizer, exported: Exported<'_>) -> Result<Option<St
     let template = template(&class, &separator, |token| tokenizer.id(token).map(u64::from));
     let json = tokenizer.with_post_processor(&template);
     json.context("tokenizer.json: cannot put marks around texts")
+}
+
+/// Post-processor that puts an end behind a text.
+fn ends(end: &str, id: u32) -> Value {
+    let text = |name: &str| json!({ "Sequence": { "id": name, "type_id": 0 } });
+    let mark = json!({ "SpecialToken": { "id": end, "type_id": 0 } });
+    json!({
+        "type": "TemplateProcessing",
+        "single": [text("A"), mark],
+        "pair": [text("A"), text("B"), mark],
+        "special_tokens": { end: { "id": end, "ids": [id], "tokens": [end] } },
+    })
+}
+
+/// Settings of a search in `generation_config.json`. A length penalty by Wu et al. 2016 and bounds
+/// by the length of the source have no counterpart there.
+fn searches(
+    tokenizer: &Tokenizer,
+    decoding: &DecodingConfig,
+    longest: usize,
+) -> Map<String, Value> {
+    let special = tokenizer.special_tokens();
+    let never = [special.pad, Some(tokenizer.decoder_start())].into_iter().flatten();
+    let unknown = special.unknown.filter(|_| !decoding.allow_unknown);
+    let never: Vec<[u32; 1]> = never.chain(unknown).map(|id| [id]).collect();
+    let mut keys = Map::new();
+    keys.insert("num_beams".to_owned(), json!(decoding.beam_size));
+    keys.insert("length_penalty".to_owned(), json!(decoding.length_penalty));
+    let stops_early = decoding.rules == SearchRules::Transformers && decoding.patience > 0.0;
+    keys.insert("early_stopping".to_owned(), json!(stops_early));
+    // The first input of the decoder and the end count there.
+    let most = decoding.max_length.saturating_add(2).min(longest);
+    keys.insert("max_length".to_owned(), json!(most));
+    keys.insert("bad_words_ids".to_owned(), json!(never));
+    keys
 }
 
 /// Ids that generation never produces: special tokens except the end, and ids without a token.

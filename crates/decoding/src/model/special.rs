@@ -1,0 +1,70 @@
+//! Models with vocabularies of others.
+
+use taper_ops::composed::Likeliest;
+
+use crate::{Result, SpecialIds, StepModel};
+
+/// A model with the special ids of an imported vocabulary.
+#[derive(Debug)]
+pub struct WithSpecialIds<M> {
+    model: M,
+    special: SpecialIds,
+}
+
+impl<M> WithSpecialIds<M> {
+    /// Gives `model` these ids.
+    pub fn new(model: M, special: SpecialIds) -> Self {
+        Self { model, special }
+    }
+}
+
+impl<M: StepModel> StepModel for WithSpecialIds<M> {
+    type State = M::State;
+
+    fn vocabulary_size(&self) -> usize {
+        self.model.vocabulary_size()
+    }
+
+    fn special(&self) -> &SpecialIds {
+        &self.special
+    }
+
+    fn longest_output(&self) -> Option<usize> {
+        self.model.longest_output()
+    }
+
+    fn gains_from_workers(&self) -> bool {
+        self.model.gains_from_workers()
+    }
+
+    fn start(&self, sources: &[&[u32]]) -> Result<Self::State> {
+        self.model.start(sources)
+    }
+
+    fn step(
+        &self,
+        state: &mut Self::State,
+        tokens: &[u32],
+        read: impl FnMut(&[f32]) -> Result<()>,
+    ) -> Result<()> {
+        self.model.step(state, tokens, read)
+    }
+
+    fn finds_likeliest(&self) -> bool {
+        self.model.finds_likeliest()
+    }
+
+    fn step_likeliest(
+        &self,
+        state: &mut Self::State,
+        tokens: &[u32],
+        count: usize,
+        also: &[u32],
+    ) -> Result<Vec<Likeliest>> {
+        self.model.step_likeliest(state, tokens, count, also)
+    }
+
+    fn select(&self, state: &mut Self::State, rows: &[usize]) -> Result<()> {
+        self.model.select(state, rows)
+    }
+}

@@ -1,0 +1,37 @@
+//! Mistral (Jiang et al. 2023): Llama's shape. A sliding window, which the first version had, is
+//! refused.
+
+use taper_data::Task;
+
+use super::family::{Architecture, Family};
+use super::keys::{Fixed, Key};
+use super::llama::{
+    ACTIVATION, ATTENTION_DROPOUT, EPSILON, HEAD_WIDTH, HEADS, LAYERS, WIDTH, base,
+    key_value_heads, of,
+};
+use super::rotary;
+
+pub(super) static FAMILY: Family = Family {
+    keys: &[
+        WIDTH,
+        LAYERS,
+        HEADS,
+        key_value_heads(Some(8)),
+        HEAD_WIDTH,
+        Key::count("intermediate_size", 14336, |recipe| &mut recipe.model.d_ff),
+        Key::count("max_position_embeddings", 131_072, |recipe| &mut recipe.model.max_positions),
+        ACTIVATION,
+        ATTENTION_DROPOUT,
+        EPSILON,
+        rotary::BASE,
+        rotary::SCALING,
+        Key::untied(),
+        Key::only("sliding_window", Fixed::Nothing),
+    ],
+    ..of("Mistral", "mistral", ARCHITECTURES, base)
+};
+
+const ARCHITECTURES: &[Architecture] = &[
+    Architecture::new("MistralForCausalLM", Task::LanguageModel, &[]),
+    Architecture::body("MistralModel", Task::LanguageModel),
+];

@@ -1,0 +1,41 @@
+//! Qwen2 (Yang et al. 2024) and 2.5: Llama's shape with biases of queries, keys and values.
+
+use taper_data::Task;
+
+use super::family::{Architecture, Family};
+use super::keys::{Fixed, Key};
+use super::llama::{
+    ACTIVATION, ATTENTION_DROPOUT, EPSILON, HEAD_WIDTH, HEADS, LAYERS, WIDTH, key_value_heads, of,
+};
+use super::rotary;
+use crate::config::RunConfig;
+
+pub(super) static FAMILY: Family = Family {
+    keys: &[
+        WIDTH,
+        LAYERS,
+        HEADS,
+        key_value_heads(Some(32)),
+        HEAD_WIDTH,
+        Key::count("intermediate_size", 22016, |recipe| &mut recipe.model.d_ff),
+        Key::count("max_position_embeddings", 32768, |recipe| &mut recipe.model.max_positions),
+        ACTIVATION,
+        ATTENTION_DROPOUT,
+        EPSILON,
+        rotary::BASE,
+        rotary::SCALING,
+        Key::untied(),
+        Key::only("use_sliding_window", Fixed::Flag(false)),
+    ],
+    ..of("Qwen2", "qwen2", ARCHITECTURES, base)
+};
+
+const ARCHITECTURES: &[Architecture] = &[
+    Architecture::new("Qwen2ForCausalLM", Task::LanguageModel, &[]),
+    Architecture::body("Qwen2Model", Task::LanguageModel),
+];
+
+fn base(recipe: &mut RunConfig) {
+    super::llama::base(recipe);
+    recipe.model.query_key_value_biases = Some(true);
+}

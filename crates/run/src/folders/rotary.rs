@@ -1,0 +1,129 @@
+//! Keys of rotary positions: version 5 of Transformers has all of them in `rope_parameters`, older
+//! ones have the base in `rope_theta` and the rest in `rope_scaling`. All versions read the latter,
+//! which are written.
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Map, Value, json};
+use taper_model::{RotaryConfig, RotaryPairs, RotaryScaling};
+
+use super::keys::Key;
+use crate::config::RunConfig;
+
+/// Base of the speeds.
+pub(super) const BASE: Key =
+    Key::number("rope_theta", 10_000.0, &[|recipe| &mut recipe.model.rotary.base])
+        .spelled(&["/rope_parameters/rope_theta", "/rope_scaling/rope_theta"]);
+
+/// Scaling; by default none.
+pub(super) const SCALING: Key =
+    Key::own("rope_scaling", read, write).spelled(&["/rope_parameters"]);
+
+/// Place of a setting that can be left out.
+type Setting = fn(&mut RotaryConfig) -> &mut Option<f64>;
+
+/// Settings of a scaling by rotations: name, place, value if it is left out, and whether it must
+/// be written in any case.
+fn settings(scaling: RotaryScaling) -> &'static [(&'static str, Setting, Option<f64>, bool)] {
+    match scaling {
+        RotaryScaling::Llama3 => &[
+            ("low_freq_factor", |rotary| &mut rotary.slow_rotations, Some(1.0), true),
+            ("high_freq_factor", |rotary| &mut rotary.fast_rotations, Some(4.0), true),
+        ],
+        RotaryScaling::Yarn => &[
+            ("beta_slow", |rotary| &mut rotary.slow_rotations, Some(1.0), false),
+            ("beta_fast", |rotary| &mut rotary.fast_rotations, Some(32.0), false),
+            ("attention_factor", |rotary| &mut rotary.magnitude, None, false),
+        ],
+        _ => &[],
+    }
+}
+
+fn read(given: &Value, recipe: &mut RunConfig) -> Result<()> {
+    let positions = recipe.model.max_positions;
+    let rotary = &mut recipe.model.rotary;
+    *rotary = RotaryConfig { base: rotary.base, ..RotaryConfig::default() };
+    let kind = match given {
+        Value::Null => return Ok(()),
+        Value::Object(keys) => keys.get("rope_type").or_else(|| keys.get("type")),
+        other => bail!("the scaling of rotary positions is {other}, expected keys"),
+    };
+    let kind = kind.map_or(Some("default"), Value::as_str);
+    rotary.scaling = match kind {
+        Some("default") => RotaryScaling::None,
+        Some("linear") => RotaryScaling::Interpolation,
+        Some("llama3") => RotaryScaling::Llama3,
+        Some("yarn") => RotaryScaling::Yarn,
+        _ => bail!(
+            "rope_type is {}: the models that can be imported have default, linear, llama3 or yarn",
+            kind.map_or(Value::Null, Value::from)
+        ),
+    };
+    let number = |key: &str| -> Result<Option<f64>> {
+        let wrong = || format!("{key} is {}, expected a number", given[key]);
+        match &given[key] {
+            Value::Null => Ok(None),
+            number => number.as_f64().with_context(wrong).map(Some),
+        }
+    };
+    for (key, usual) in [("partial_rotary_factor", json!(1.0)), ("truncate", json!(true))] {
+        let given = &given[key];
+        if !given.is_null() && *given != usual && given.as_f64() != usual.as_f64() {
+            bail!("{key} is {given}: the models that can be imported have {usual}");
+        }
+    }
+    if rotary.scaling == RotaryScaling::None {
+        return Ok(());
+    }
+    let factor = number("factor")?;
+    rotary.factor = factor.with_context(|| format!("rope_type {kind:?} has no factor"))?;
+    if rotary.scaling == RotaryScaling::Interpolation {
+        return Ok(());
+    }
+    let length = &given["original_max_position_embeddings"];
+    let whole = || format!("original_max_position_embeddings is {length}, expected a whole number");
+    rotary.original_length = Some(match length {
+        Value::Null => positions,
+        length => {
+            let length = length.as_u64().and_then(|length| usize::try_from(length).ok());
+            length.with_context(whole)?
+        }
+    });
+    for (key, of, usual, _) in settings(rotary.scaling) {
+        *of(rotary) = number(key)?.filter(|number| Some(*number) != *usual);
+    }
+    let scales = (number("mscale")?, number("mscale_all_dim")?);
+    if rotary.scaling == RotaryScaling::Yarn
+        && rotary.magnitude.is_none()
+        && let (Some(one), Some(all)) = scales
+        && one != 0.0
+        && all != 0.0
+    {
+        let of = |scale: f64| 0.1 * scale * rotary.factor.ln() + 1.0;
+        rotary.magnitude = Some(of(one) / of(all));
+    }
+    Ok(())
+}
+
+fn write(recipe: &RunConfig) -> Option<Value> {
+    let mut rotary = recipe.model.rotary;
+    let kind = match (rotary.pairs, rotary.scaling) {
+        // What has no name there cannot be read again, which refuses the export.
+        (RotaryPairs::Interleaved, _) => "interleaved",
+        (_, RotaryScaling::None) => return None,
+        (_, RotaryScaling::Interpolation) => "linear",
+        (_, RotaryScaling::Ntk) => "ntk",
+        (_, RotaryScaling::Llama3) => "llama3",
+        (_, RotaryScaling::Yarn) => "yarn",
+    };
+    let mut keys = Map::new();
+    keys.insert("rope_type".to_owned(), json!(kind));
+    keys.insert("factor".to_owned(), json!(rotary.factor));
+    if let Some(length) = rotary.original_length {
+        keys.insert("original_max_position_embeddings".to_owned(), json!(length));
+    }
+    for (key, of, usual, always) in settings(rotary.scaling) {
+        let value = of(&mut rotary).or(usual.filter(|_| *always));
+        keys.extend(value.map(|value| ((*key).to_owned(), json!(value))));
+    }
+    Some(keys.into())
+}

@@ -1,0 +1,193 @@
+//! Tokenizers of the library `tokenizers` that divide text as a model of SentencePiece does, with
+//! ids of a vocabulary beside it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use anyhow::{Result, bail};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Value, json};
+
+use super::read::added_token;
+use super::sentence_piece::{Piece, PieceKind, SentencePieceModel};
+
+/// What pieces have in place of a space.
+const SPACE: &str = "\u{2581}";
+/// Pattern of the spaces at both ends of a text.
+const ENDS: &str = r"\A +| +\z";
+
+/// Tokenizer made from a model.
+pub(super) struct Made {
+    /// Content of its `tokenizer.json`.
+    pub(super) json: String,
+    /// Pieces without an id in the vocabulary, which have the ids behind it.
+    pub(super) without_row: usize,
+}
+
+/// Makes a tokenizer from `model` whose tokens have the ids of `vocabulary`, of which there are
+/// `size`. Those of `special` stand for no text; those of `codes` are tokens wherever they stand.
+///
+/// A token that is no piece of the model, such as one of the other language, gets a space before its
+/// name, which no text has when it is divided; it is taken off when ids become text.
+///
+/// # Errors
+/// When the model is of a kind that is not known here, or has no token for what it cannot spell.
+pub(super) fn tokenizer(
+    model: &SentencePieceModel,
+    vocabulary: &BTreeMap<String, u32>,
+    size: usize,
+    unknown: &str,
+    special: &[&str],
+    codes: &BTreeSet<&str>,
+) -> Result<Made> {
+    if model.space_ends {
+        bail!("its pieces end with a space (treat_whitespace_as_suffix), which is not known here");
+    }
+    let normal: HashMap<&str, f32> = model
+        .pieces
+        .iter()
+        .filter(|piece| matches!(piece.kind, PieceKind::Normal | PieceKind::UserDefined))
+        .map(|piece| (piece.text.as_str(), piece.score))
+        .collect();
+    let least = model.pieces.iter().filter(|piece| piece.kind == PieceKind::Normal);
+    let least = least.map(|piece| piece.score).fold(f32::INFINITY, f32::min);
+    let least = if least.is_finite() { least } else { 0.0 };
+    let is_byte: BTreeSet<&str> = model
+        .pieces
+        .iter()
+        .filter(|piece| piece.kind == PieceKind::Byte)
+        .map(|piece| piece.text.as_str())
+        .collect();
+
+    let mut names: Vec<(String, f32)> = (0..size).map(|id| (format!(" gap {id}"), least)).collect();
+    for (token, &id) in vocabulary {
+        let Some(place) = names.get_mut(id as usize) else {
+            bail!("the token {token:?} has the id {id}, but the model has {size} rows");
+        };
+        let plain = special.contains(&token.as_str())
+            || codes.contains(token.as_str())
+            || is_byte.contains(token.as_str());
+        *place = match normal.get(token.as_str()) {
+            Some(&score) => (token.clone(), score),
+            None if plain => (token.clone(), least),
+            None => (format!(" {token}"), least),
+        };
+    }
+    let others: Vec<&Piece> = model
+        .pieces
+        .iter()
+        .filter(|piece| {
+            matches!(piece.kind, PieceKind::Normal | PieceKind::UserDefined | PieceKind::Byte)
+                && !vocabulary.contains_key(&piece.text)
+        })
+        .collect();
+    let without_row = others.len();
+    names.extend(others.into_iter().map(|piece| (piece.text.clone(), piece.score)));
+
+    let Some(&unknown_id) = vocabulary.get(unknown) else {
+        bail!("the vocabulary has no {unknown}, for what it cannot spell");
+    };
+    let mut added: BTreeMap<u32, Value> = BTreeMap::new();
+    for (tokens, is_special) in [(special.to_vec(), true), (codes.iter().copied().collect(), false)]
+    {
+        for token in tokens {
+            if let Some(&id) = vocabulary.get(token) {
+                added.entry(id).or_insert_with(|| {
+                    let mut entry = added_token(token, u64::from(id), is_special);
+                    entry["normalized"] = json!(false);
+                    entry
+                });
+            }
+        }
+    }
+    for piece in model.pieces.iter().filter(|piece| piece.kind == PieceKind::UserDefined) {
+        if let Some(&id) = vocabulary.get(&piece.text) {
+            let entry = || added_token(&piece.text, u64::from(id), false);
+            added.entry(id).or_insert_with(entry);
+        }
+    }
+    let within_words = normal.keys().all(|piece| {
+        let rest = piece.strip_prefix(SPACE).unwrap_or(piece);
+        !rest.contains(SPACE)
+    });
+    let scheme = if model.adds_space { "always" } else { "never" };
+    let space = json!({
+        "type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": within_words,
+    });
+    let file = json!({
+        "version": "1.0",
+        "truncation": null,
+        "padding": null,
+        "added_tokens": added.into_values().collect::<Vec<_>>(),
+        "normalizer": normalizer(model),
+        "pre_tokenizer": space,
+        "post_processor": null,
+        "decoder": { "type": "Sequence", "decoders": [
+            { "type": "Replace", "pattern": { "String": " " }, "content": "" },
+            { "type": "ByteFallback" },
+            space,
+            { "type": "Fuse" },
+            { "type": "Replace", "pattern": { "Regex": ENDS }, "content": "" },
+        ] },
+        "model": match model.algorithm {
+            1 => json!({
+                "type": "Unigram", "unk_id": unknown_id, "byte_fallback": model.byte_fallback,
+                "vocab": names,
+            }),
+            2 => byte_pairs(model, &names, unknown),
+            other => bail!("its algorithm is number {other}: only Unigram and BPE are known here"),
+        },
+    });
+    Ok(Made { json: file.to_string(), without_row })
+}
+
+/// Normaliser of a model; null for none.
+fn normalizer(model: &SentencePieceModel) -> Value {
+    let mut parts = Vec::new();
+    if !model.characters.is_empty() {
+        let map = BASE64.encode(&model.characters);
+        parts.push(json!({ "type": "Precompiled", "precompiled_charsmap": map }));
+    }
+    if model.joins_spaces {
+        for (pattern, content) in [(ENDS, ""), (" {2,}", " ")] {
+            parts.push(json!({
+                "type": "Replace", "pattern": { "Regex": pattern }, "content": content,
+            }));
+        }
+    }
+    match parts.is_empty() {
+        true => Value::Null,
+        false => json!({ "type": "Sequence", "normalizers": parts }),
+    }
+}
+
+/// BPE whose merges make the pieces of a model, likeliest first.
+fn byte_pairs(model: &SentencePieceModel, names: &[(String, f32)], unknown: &str) -> Value {
+    let vocabulary: BTreeMap<&str, usize> =
+        names.iter().zip(0..).map(|((name, _), id)| (name.as_str(), id)).collect();
+    let is_normal = |piece: &&Piece| piece.kind == PieceKind::Normal;
+    let normal: BTreeSet<&str> =
+        model.pieces.iter().filter(is_normal).map(|piece| piece.text.as_str()).collect();
+    let mut by_score: Vec<&Piece> = model.pieces.iter().filter(is_normal).collect();
+    by_score.sort_by(|one, other| other.score.total_cmp(&one.score));
+    let mut merges: Vec<[&str; 2]> = Vec::new();
+    for piece in by_score {
+        for (at, _) in piece.text.char_indices().skip(1) {
+            let (first, second) = piece.text.split_at(at);
+            if normal.contains(first) && normal.contains(second) {
+                merges.push([first, second]);
+            }
+        }
+    }
+    json!({
+        "type": "BPE",
+        "dropout": null,
+        "unk_token": unknown,
+        "continuing_subword_prefix": null,
+        "end_of_word_suffix": null,
+        "fuse_unk": true,
+        "byte_fallback": model.byte_fallback,
+        "vocab": vocabulary,
+        "merges": merges,
+    })
+}

@@ -1,0 +1,171 @@
+//! Models of SentencePiece (Kudo and Richardson 2018), read from their `.spm` and `.model` files:
+//! messages `ModelProto` of Protocol Buffers, of which the few fields that divide text are needed.
+
+use anyhow::{Context, Result, bail};
+
+/// Model that divides text into pieces.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct SentencePieceModel {
+    /// Pieces in the order of their ids.
+    pub(super) pieces: Vec<Piece>,
+    /// Algorithm: 1 is Unigram, 2 is BPE.
+    pub(super) algorithm: u64,
+    /// Whether a character without a piece is spelled in bytes.
+    pub(super) byte_fallback: bool,
+    /// Whether a space is the end of a piece, not its beginning.
+    pub(super) space_ends: bool,
+    /// Compiled map of characters to their normal forms; empty for none.
+    pub(super) characters: Vec<u8>,
+    /// Whether a space is put before a text.
+    pub(super) adds_space: bool,
+    /// Whether spaces at both ends and repeated ones are left out.
+    pub(super) joins_spaces: bool,
+}
+
+/// Piece of text.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Piece {
+    pub(super) text: String,
+    pub(super) score: f32,
+    pub(super) kind: PieceKind,
+}
+
+/// Kind of a piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PieceKind {
+    Normal,
+    /// Placeholder for text without a piece.
+    Unknown,
+    /// Special token, which no text has.
+    Control,
+    /// Text that is always one piece.
+    UserDefined,
+    /// Piece that is left out.
+    Unused,
+    /// Byte of a character without a piece.
+    Byte,
+}
+
+impl SentencePieceModel {
+    /// Reads the content of a file.
+    ///
+    /// # Errors
+    /// When it is not such a message.
+    pub(super) fn read(bytes: &[u8]) -> Result<Self> {
+        let mut model =
+            Self { algorithm: 1, adds_space: true, joins_spaces: true, ..Self::default() };
+        each_field(bytes, |number, value| {
+            match (number, value) {
+                (1, Value::Bytes(piece)) => model.pieces.push(Piece::read(piece)?),
+                (2, Value::Bytes(spec)) => each_field(spec, |number, value| {
+                    match (number, value) {
+                        (3, Value::Number(kind)) => model.algorithm = kind,
+                        (24, Value::Number(flag)) => model.space_ends = flag != 0,
+                        (35, Value::Number(flag)) => model.byte_fallback = flag != 0,
+                        _ => {}
+                    }
+                    Ok(())
+                })?,
+                (3, Value::Bytes(spec)) => each_field(spec, |number, value| {
+                    match (number, value) {
+                        (2, Value::Bytes(map)) => model.characters = map.to_vec(),
+                        (3, Value::Number(flag)) => model.adds_space = flag != 0,
+                        (4, Value::Number(flag)) => model.joins_spaces = flag != 0,
+                        _ => {}
+                    }
+                    Ok(())
+                })?,
+                _ => {}
+            }
+            Ok(())
+        })
+        .context("not a model of SentencePiece")?;
+        if model.pieces.is_empty() {
+            bail!("not a model of SentencePiece: it has no pieces");
+        }
+        Ok(model)
+    }
+}
+
+impl Piece {
+    fn read(bytes: &[u8]) -> Result<Self> {
+        let mut piece = Self { text: String::new(), score: 0.0, kind: PieceKind::Normal };
+        each_field(bytes, |number, value| {
+            match (number, value) {
+                (1, Value::Bytes(text)) => {
+                    piece.text = std::str::from_utf8(text).context("a piece")?.to_owned();
+                }
+                (2, Value::Float(score)) => piece.score = score,
+                (3, Value::Number(kind)) => {
+                    piece.kind = match kind {
+                        1 => PieceKind::Normal,
+                        2 => PieceKind::Unknown,
+                        3 => PieceKind::Control,
+                        4 => PieceKind::UserDefined,
+                        5 => PieceKind::Unused,
+                        6 => PieceKind::Byte,
+                        other => bail!("a piece has the type {other}, which is none"),
+                    };
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        if piece.text.is_empty() || !piece.score.is_finite() {
+            bail!("a piece has no text, or a score that is no number");
+        }
+        Ok(piece)
+    }
+}
+
+/// Value of a field of a message.
+enum Value<'a> {
+    Number(u64),
+    Float(f32),
+    Bytes(&'a [u8]),
+}
+
+/// Calls `each` with the number and the value of every field of a message.
+fn each_field(mut bytes: &[u8], mut each: impl FnMut(u64, Value<'_>) -> Result<()>) -> Result<()> {
+    while !bytes.is_empty() {
+        let key = number(&mut bytes)?;
+        let value = match key & 7 {
+            0 => Value::Number(number(&mut bytes)?),
+            1 => {
+                taken(&mut bytes, 8)?;
+                continue;
+            }
+            2 => {
+                let length = number(&mut bytes)?;
+                Value::Bytes(taken(&mut bytes, usize::try_from(length)?)?)
+            }
+            5 => {
+                let four = taken(&mut bytes, 4)?;
+                Value::Float(f32::from_le_bytes(four.try_into()?))
+            }
+            other => bail!("a field has the wire type {other}"),
+        };
+        each(key >> 3, value)?;
+    }
+    Ok(())
+}
+
+/// Takes the first bytes off.
+fn taken<'a>(bytes: &mut &'a [u8], count: usize) -> Result<&'a [u8]> {
+    let (first, rest) = bytes.split_at_checked(count).context("cut short")?;
+    *bytes = rest;
+    Ok(first)
+}
+
+/// Takes a number of variable length off: seven bits a byte, the lowest first.
+fn number(bytes: &mut &[u8]) -> Result<u64> {
+    let mut number = 0;
+    for place in 0..10 {
+        let byte = taken(bytes, 1)?[0];
+        number |= u64::from(byte & 0x7f) << (7 * place);
+        if byte < 0x80 {
+            return Ok(number);
+        }
+    }
+    bail!("a number has more than ten bytes")
+}

@@ -1,0 +1,140 @@
+//! Tokenizers of translation models: models of SentencePiece, and the ids of their pieces.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::Value;
+use taper_data::{FolderTokens, SpecialTokens, Tokenizer, TokenizerPair, read_regular};
+
+use super::super::CONFIG;
+use super::pieces;
+use super::read::{Files, never_written, read_text};
+use super::sentence_piece::SentencePieceModel;
+use super::{GENERATION_CONFIG, ID_KEY};
+use crate::folder::files::write_atomically;
+
+/// Ids of the pieces of both languages.
+const VOCABULARY: &str = "vocab.json";
+/// Model of each language.
+const SIDES: [&str; 2] = ["source.spm", "target.spm"];
+
+/// Largest size of a model of SentencePiece.
+const MOST_BYTES: u64 = 1 << 28;
+
+/// Whether the folder `source` has models of SentencePiece.
+pub(in super::super) fn has_sides(source: &Path) -> bool {
+    SIDES.iter().any(|side| source.join(side).exists())
+}
+
+/// Reads the tokenizers of the folder `source`, with a model of SentencePiece for each language, for
+/// a model with `size` rows in its embedding.
+///
+/// # Errors
+/// When a file is missing or damaged, or names no token that begins or ends a text.
+pub(in super::super) fn read_sides(source: &Path, size: usize) -> Result<TokenizerPair> {
+    let files = Files::read(source)?;
+    let keys = files.keys(CONFIG);
+    let path = source.join(VOCABULARY);
+    let shown = || path.display().to_string();
+    let text = read_text(&path)?
+        .with_context(|| format!("{}: no such file, with the ids of all pieces", shown()))?;
+    let vocabulary: BTreeMap<String, u32> = serde_json::from_str(&text)
+        .with_context(|| format!("{}: not an object of tokens and their ids", shown()))?;
+    let named = |role: &str, usual: &str| files.named(role).unwrap_or(usual).to_owned();
+    let [end, unknown, pad] =
+        [("eos_token", "</s>"), ("unk_token", "<unk>"), ("pad_token", "<pad>")]
+            .map(|(role, usual)| named(role, usual));
+    let id = |token: &String| {
+        let id = vocabulary.get(token).copied();
+        id.with_context(|| format!("{}: no token {token}", shown()))
+    };
+    let generation = files.keys(GENERATION_CONFIG);
+    let key = |name: &str| match &generation[name] {
+        Value::Null => &keys[name],
+        set => set,
+    };
+    let of_key = |name: &str, usual: u32| -> Result<u32> {
+        let id = match key(name) {
+            Value::Null => Some(usual),
+            set => set.as_u64().and_then(|id| u32::try_from(id).ok()),
+        };
+        id.filter(|&id| (id as usize) < size)
+            .with_context(|| format!("{CONFIG}: {name} is {}, which is no token", key(name)))
+    };
+    let (end_id, unknown_id, pad_id) = (id(&end)?, id(&unknown)?, id(&pad)?);
+    let mut no_text = vec![end_id, unknown_id, pad_id];
+    no_text.sort_unstable();
+    no_text.dedup();
+    let roles = SpecialTokens {
+        pad: Some(pad_id),
+        unknown: Some(unknown_id),
+        start: Some(of_key("decoder_start_token_id", pad_id)?),
+        ends: vec![of_key("eos_token_id", end_id)?],
+        never_written: never_written(key("bad_words_ids"), size)?,
+        no_text,
+        ..SpecialTokens::default()
+    };
+    let ids = keys.as_object().into_iter().flatten();
+    let ids: BTreeMap<String, Value> = ids
+        .filter(|(key, _)| key.ends_with(ID_KEY) || *key == "bad_words_ids")
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    let codes: BTreeSet<&str> =
+        vocabulary.keys().map(String::as_str).filter(|token| is_code(token)).collect();
+    let side = |name: &str| -> Result<Tokenizer> {
+        let path = source.join(name);
+        let shown = || path.display().to_string();
+        let bytes = read_regular(&path, MOST_BYTES)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        let model = SentencePieceModel::read(&bytes).with_context(shown)?;
+        let special = [end.as_str(), unknown.as_str(), pad.as_str()];
+        let made = pieces::tokenizer(&model, &vocabulary, size, &unknown, &special, &codes);
+        let made = made.with_context(shown)?;
+        let tokenizer = Tokenizer::of_others(&made.json, &path)?;
+        let mut texts = files.kept();
+        texts.insert(VOCABULARY.to_owned(), text.clone());
+        let folder = FolderTokens {
+            vocabulary_size: size,
+            without_row: made.without_row,
+            special: roles.clone(),
+            ids: ids.clone(),
+            files: texts,
+            binary_files: [(name.to_owned(), BASE64.encode(&bytes))].into(),
+        };
+        Ok(tokenizer.with_folder(&folder)?)
+    };
+    let [of_source, of_target] = SIDES;
+    Ok(TokenizerPair::separate(side(of_source)?, side(of_target)?))
+}
+
+/// Whether a token names the language to translate into, as in `>>fra<<`.
+fn is_code(token: &str) -> bool {
+    token
+        .strip_prefix(">>")
+        .and_then(|rest| rest.strip_suffix("<<"))
+        .is_some_and(|name| !name.is_empty() && !name.contains("<<"))
+}
+
+/// Writes the files that came with both tokenizers of a run; tells whether they came with models of
+/// SentencePiece.
+///
+/// # Errors
+/// When a file cannot be written.
+pub(in super::super) fn write_sides(folder: &Path, tokenizers: &TokenizerPair) -> Result<bool> {
+    let [source, target] = [tokenizers.source(), tokenizers.target()].map(Tokenizer::folder);
+    let (Some(source), Some(target)) = (source, target) else { return Ok(false) };
+    if source.binary_files.is_empty() {
+        return Ok(false);
+    }
+    for (name, text) in source.files.iter().chain(&target.files) {
+        write_atomically(&folder.join(name), text.as_bytes())?;
+    }
+    for (name, text) in source.binary_files.iter().chain(&target.binary_files) {
+        let bytes = BASE64.decode(text).with_context(|| format!("{name}: not in Base64"))?;
+        write_atomically(&folder.join(name), &bytes)?;
+    }
+    Ok(true)
+}

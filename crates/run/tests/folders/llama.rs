@@ -1,0 +1,179 @@
+//! Language models of Llama's shape, of `scripts/golden/decoders/llama.py`: a Llama in bf16 and in
+//! several files, and a Qwen2.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use taper_model::{Batch, LanguageModel, Model, Pass, Sequences};
+use taper_run::LoadedRun;
+use taper_run::folders::export;
+use taper_run::generation::{GenerationSettings, Generator, TextScorer};
+
+use super::{
+    CONFIG, WEIGHTS, check_round_trip, golden, imported, json_of, refusal, relative, rows, set,
+    tensors, trained,
+};
+
+const FAMILIES: [&str; 2] = ["llama", "qwen2"];
+
+fn opened(family: &str, folder: &Path) -> LoadedRun<LanguageModel> {
+    imported(&golden(family), &folder.join("run")).unwrap()
+}
+
+#[test]
+fn transformers_agrees_and_a_round_trip_changes_no_bit() {
+    for family in FAMILIES {
+        let folder = tempfile::tempdir().unwrap();
+        let run = opened(family, folder.path());
+        let expected = tensors(golden(family).join("expected.safetensors"));
+        let rows = rows(&expected["ids"], &expected["lengths"]);
+        let texts: Vec<&[u32]> = rows.iter().map(|row| &row[..row.len() - 1]).collect();
+        let answers: Vec<u32> = rows.iter().flat_map(|row| row[1..].iter().copied()).collect();
+        let text = Sequences::pack(&texts);
+        let pass = Pass::evaluate();
+        let logits = run.model.logits(&run.model.hidden(&text, &pass).unwrap(), &pass).unwrap();
+        let error = relative(&logits, &expected["logits"]);
+        assert!(error < 1e-5, "{family}: logits {error}");
+        let (found, gradients) = trained(&run.model, &Batch::new(vec![text], answers));
+        let loss = f64::from(expected["loss"].to_scalar::<f32>().unwrap());
+        assert!((found / loss - 1.0).abs() < 1e-5, "{family}: loss {found} for {loss}");
+
+        // Weights in bf16 are written in f32: their values, and not their bytes, stay.
+        let all = [WEIGHTS, "tokenizer.json", "generation_config.json", "chat_template.jinja"];
+        let whole = if family == "qwen2" { &all[..] } else { &all[1..] };
+        check_round_trip(&run, &golden(family), (whole, &[CONFIG]), &gradients);
+    }
+}
+
+#[test]
+fn an_export_is_imported_again_to_the_bit() {
+    for family in FAMILIES {
+        let folder = tempfile::tempdir().unwrap();
+        let run = opened(family, folder.path());
+        let out = folder.path().join("out");
+        export(&run, &out).unwrap();
+        let again: LoadedRun<LanguageModel> = imported(&out, &folder.path().join("again")).unwrap();
+        assert_eq!(again.config.model, run.config.model);
+        let [ours, theirs] = [&run, &again]
+            .map(|run| run.model.parameters().flat().unwrap().to_vec1::<f32>().unwrap());
+        assert!(ours == theirs, "{family}");
+    }
+}
+
+#[test]
+fn ids_scores_and_greedy_texts_are_those_of_transformers() {
+    for family in FAMILIES {
+        let folder = tempfile::tempdir().unwrap();
+        let run = opened(family, folder.path());
+        let expected = json_of(golden(family).join("expected.json"));
+        let tokenizer = run.tokenizers.target();
+        let texts: Vec<&String> = expected["ids"].as_object().unwrap().keys().collect();
+        for &text in &texts {
+            assert_eq!(json!(tokenizer.encode(text).unwrap()), expected["ids"][text], "{text}");
+        }
+        let all = tensors(golden(family).join("expected.safetensors"));
+        let loss = f64::from(all["loss"].to_scalar::<f32>().unwrap());
+        let texts: Vec<String> = texts.into_iter().cloned().collect();
+        let scores = TextScorer::new(&run).unwrap().texts(&texts, |_| {}).unwrap();
+        let scores: Vec<f64> =
+            scores.into_iter().flat_map(|score| score.unwrap().token_log_probabilities).collect();
+        let mean = -scores.iter().sum::<f64>() / scores.len() as f64;
+        assert!((mean / loss - 1.0).abs() < 1e-5, "{family}: {mean} for {loss}");
+
+        let mut settings = GenerationSettings::of(&run.config);
+        settings.max_tokens = 8;
+        settings.decoding.sampling.temperature = 0.0;
+        let prompts: Vec<String> = expected["texts"].as_object().unwrap().keys().cloned().collect();
+        let written = Generator::new(&run, &settings).unwrap().generate(&prompts, |_| {}).unwrap();
+        for (prompt, texts) in prompts.iter().zip(written) {
+            assert_eq!(json!(texts[0].text), expected["texts"][prompt], "{family}: {prompt}");
+        }
+    }
+}
+
+/// All spellings of rotary positions, those of version 5 and older ones.
+#[test]
+fn keys_of_rotary_positions_have_two_spellings() {
+    let folder = tempfile::tempdir().unwrap();
+    let usual = opened("llama", folder.path()).config.model.rotary;
+    for (at, (theta, scaling)) in [
+        (
+            json!(500.0),
+            json!({
+                "type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 16,
+            }),
+        ),
+        (
+            Value::Null,
+            json!({
+                "rope_theta": 500, "rope_type": "llama3", "factor": 4, "low_freq_factor": 1,
+                "high_freq_factor": 4, "original_max_position_embeddings": 16,
+            }),
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let change = |path: &Path| {
+            set(path.join(CONFIG), "rope_parameters", &Value::Null);
+            set(path.join(CONFIG), "rope_theta", &theta);
+            set(path.join(CONFIG), "rope_scaling", &scaling);
+        };
+        let older = super::changed(&golden("llama"), &folder.path().join(at.to_string()), &change);
+        let run: LoadedRun<LanguageModel> =
+            imported(&older, &folder.path().join(format!("older-{at}"))).unwrap();
+        assert_eq!(run.config.model.rotary, usual);
+    }
+}
+
+#[test]
+fn a_folder_that_is_no_llama_is_refused_and_leaves_nothing() {
+    let says = |family: &str, key: &str, value: &Value| {
+        refusal::<LanguageModel>(&golden(family), &|path| set(path.join(CONFIG), key, value))
+    };
+    let rope = |kind: &str| json!({"rope_type": kind, "factor": 2.0});
+    for (family, key, value, said) in [
+        ("llama", "rope_parameters", rope("dynamic"), "rope_type is \"dynamic\""),
+        ("llama", "rope_parameters", json!({"rope_type": "linear"}), "no factor"),
+        ("llama", "rope_parameters", json!(7), "is 7, expected keys"),
+        (
+            "llama",
+            "rope_parameters",
+            json!({"rope_theta": 1e4, "partial_rotary_factor": 0.5}),
+            "partial_rotary_factor is 0.5",
+        ),
+        ("llama", "mlp_bias", json!(true), "mlp_bias is true"),
+        ("llama", "attention_bias", json!(true), "no tensor model.layers.0.self_attn"),
+        ("llama", "num_key_value_heads", json!(4), "but config.json asks for"),
+        ("llama", "num_key_value_heads", json!(3), "does not divide model.heads"),
+        ("llama", "num_attention_heads", json!(0), "model.heads"),
+        ("llama", "head_dim", json!(5), "even width of a head"),
+        ("qwen2", "use_sliding_window", json!(true), "use_sliding_window is true"),
+        ("qwen2", "tie_word_embeddings", json!(false), "no tensor lm_head.weight"),
+    ] {
+        let error = says(family, key, &value);
+        assert!(error.contains(said), "{key}: {error}");
+    }
+    let mistral = |path: &Path| {
+        let path = path.join(CONFIG);
+        set(path.clone(), "model_type", &json!("mistral"));
+        set(path.clone(), "architectures", &json!(["MistralForCausalLM"]));
+        set(path, "sliding_window", &json!(4096));
+    };
+    let error = refusal::<LanguageModel>(&golden("llama"), &mistral);
+    assert!(error.contains("sliding_window is 4096"), "{error}");
+    let folder = tempfile::tempdir().unwrap();
+    let without = super::changed(&golden("llama"), &folder.path().join("of"), &|path| {
+        mistral(path);
+        set(path.join(CONFIG), "sliding_window", &Value::Null);
+    });
+    let run: LoadedRun<LanguageModel> = imported(&without, &folder.path().join("run")).unwrap();
+    let out = folder.path().join("out");
+    export(&run, &out).unwrap();
+    let written = json_of(out.join(CONFIG));
+    // A Llama is all that it is, and is tried first.
+    assert_eq!(written["model_type"], "llama");
+    assert!(fs::exists(out.join(WEIGHTS)).unwrap());
+}

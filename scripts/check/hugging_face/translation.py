@@ -1,0 +1,148 @@
+"""Saves translation models as Transformers does, and compares what it says of them with what Taper
+said of their runs.
+
+    translation.py save FOLDER
+    translation.py compare FOLDER      # as scripts/check/hugging_face.py left it
+"""
+
+import json
+import logging
+import sys
+from pathlib import Path
+
+import torch
+import transformers
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, GenerationConfig
+
+ROOT = Path(__file__).resolve().parents[3]
+CORPUS = ROOT / "data/everyday-en-zh"
+# Sums of log-probabilities of a translation.
+CLOSE = 1e-4
+MORE = [
+    "", " two  spaces and one behind ", "café naïve Ünïcode ﬁne ①", "日本語と中文。 ＡＢＣ", "emoji 😀👍🏽!",
+    "a <s> b ▁ c", "Привет, мир! Как дела?", "naïve e\u0301 a\u0300", "tab\there\u00a0and\u3000there",
+    "हिन्दी में लिखा", "عربي نص", "ไทย ภาษา", "한국어 문장", "ελληνικά", "עברית", "3.14159, isn't it?",
+]
+
+
+def corpus(split, language):
+    return (CORPUS / f"{split}.{language}").read_text().splitlines()
+
+
+def spm(path, lines, **more):
+    import sentencepiece
+
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_prefix=str(path.with_suffix("")),
+        minloglevel=2, num_threads=1, pad_id=-1, bos_id=-1, eos_id=0, unk_id=1,
+        **{"vocab_size": 500, "character_coverage": 0.995, **more})
+    path.with_suffix(".model").rename(path)
+    path.with_suffix(".vocab").unlink()
+    model = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    return [model.id_to_piece(at) for at in range(model.get_piece_size())]
+
+
+def marian(folder, name, codes=(), drop=0, generation=None, **more):
+    """A MarianMT with weights at random."""
+    path = folder / name
+    path.mkdir(parents=True)
+    kind = more.pop("kind", "unigram")
+    pieces = spm(path / "source.spm", corpus("train", "en")[:2000], model_type=kind)
+    pieces += spm(path / "target.spm", corpus("train", "zh")[:2000], model_type=kind)
+    if drop:
+        pieces = [piece for at, piece in enumerate(pieces) if at < 4 or at % drop]
+    tokens = list(dict.fromkeys(["</s>", "<unk>", *pieces, *codes, "<pad>"]))
+    ids = {token: at for at, token in enumerate(tokens)}
+    (path / "vocab.json").write_text(json.dumps(ids, ensure_ascii=False))
+    tokenizer = transformers.MarianTokenizer(
+        source_spm=str(path / "source.spm"), target_spm=str(path / "target.spm"),
+        vocab=str(path / "vocab.json"), source_lang="en", target_lang="zh")
+    config = transformers.MarianConfig(**{
+        "vocab_size": len(ids), "d_model": 32, "encoder_layers": 2, "decoder_layers": 2,
+        "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 64,
+        "decoder_ffn_dim": 64, "max_position_embeddings": 128, "activation_function": "swish",
+        "scale_embedding": True, "pad_token_id": ids["<pad>"], "eos_token_id": 0,
+        "decoder_start_token_id": ids["<pad>"], "forced_eos_token_id": 0, "init_std": 0.3, **more})
+    model = transformers.MarianMTModel(config).eval()
+    with torch.no_grad():
+        model.final_logits_bias += torch.randn(1, len(ids))
+        model.final_logits_bias[0, 0] += 1.5
+    model.generation_config = GenerationConfig(**{
+        "num_beams": 4, "max_length": 24, "bad_words_ids": [[ids["<pad>"]]], "eos_token_id": 0,
+        "pad_token_id": ids["<pad>"], "decoder_start_token_id": ids["<pad>"],
+        "forced_eos_token_id": 0, **(generation or {})})
+    model.save_pretrained(path)
+    tokenizer.save_pretrained(path)
+
+
+def save(folder):
+    transformers.logging.disable_progress_bar()
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(1)
+    marian(folder, "marian")
+    marian(folder, "marian-codes", codes=[">>fra<<", ">>zho<<"], drop=7, encoder_layers=1,
+           generation={"early_stopping": True, "length_penalty": 0.6})
+    marian(folder, "marian-bpe", kind="bpe", scale_embedding=False,
+           generation={"length_penalty": 2.0, "no_repeat_ngram_size": 3})
+    marian(folder, "marian-greedy", activation_function="relu",
+           generation={"num_beams": 1})
+    lines = corpus("test", "en")[:200] + MORE
+    (folder / "lines.json").write_text(json.dumps(lines))
+
+
+class Compared:
+    def __init__(self, path, case, told):
+        self.path, self.case, self.told, self.checks = path, case, told, 0
+        self.tokenizer = AutoTokenizer.from_pretrained(path)
+        self.model = AutoModelForSeq2SeqLM.from_pretrained(path).eval()
+
+    def same(self, what, theirs, ours):
+        self.checks += 1
+        if theirs != ours:
+            self.told(f"{what}: Transformers {theirs!r}, Taper {ours!r}")
+
+    def run(self):
+        case = self.case
+        for line, ours in case["ids"]:
+            theirs = self.tokenizer(line).input_ids
+            self.same(f"ids of {line!r}", theirs[:-1], ours)
+        for beams, texts in case["texts"].items():
+            for line, ours in texts:
+                row = self.tokenizer([line], return_tensors="pt")
+                ids = self.model.generate(**row, num_beams=int(beams))
+                theirs = self.tokenizer.decode(ids[0], skip_special_tokens=True)
+                self.same(f"beam of {beams}: {line!r}", theirs, ours)
+        for source, target, ours in case["scores"]:
+            row = self.tokenizer([source], return_tensors="pt")
+            goal = self.tokenizer(text_target=[target], return_tensors="pt").input_ids
+            logits = self.model(**row, labels=goal).logits[0].double().log_softmax(-1)
+            theirs = sum(logits[at, token].item() for at, token in enumerate(goal[0].tolist()))
+            self.checks += 1
+            if abs(theirs - ours) > CLOSE * max(1, abs(ours)):
+                self.told(f"score of {source!r}: Transformers {theirs}, Taper {ours}")
+        return self.checks
+
+
+def compare(folder):
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    logging.disable(logging.WARNING)
+    torch.set_num_threads(1)
+    torch.set_grad_enabled(False)
+    failed, checks = [], 0
+    for case in json.loads((folder / "translation.json").read_text()):
+        for path in case["folders"]:
+            told = lambda message: failed.append(f"{path}: {message}")
+            checks += Compared(folder / path, case, told).run()
+    for message in failed[:40]:
+        print(message)
+    print(f"Transformers {transformers.__version__}: {checks} checks of translation, "
+          f"{len(failed)} failed")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "save":
+        save(Path(sys.argv[2]))
+    else:
+        sys.exit(compare(Path(sys.argv[2])))
