@@ -515,6 +515,9 @@ fn any_end_ends_and_what_is_never_produced_keeps_its_probability() {
         }
     }
     assert!(ended.iter().all(|&count| count > 5), "{ended:?}");
+    // A source ends as the vocabulary has it.
+    let sources: Vec<Vec<u32>> =
+        sources.iter().map(|source| [&source[..source.len() - 1], &[5]].concat()).collect();
     for list in translate_with(&special, &DecodingConfig::default(), &sources) {
         assert!(list[0].tokens.iter().all(|id| !ends.contains(id) && !never.contains(id)));
     }

@@ -67,8 +67,8 @@ fn an_imported_tagger_tags_and_goes_out_again() {
 #[test]
 fn what_cannot_be_exchanged_is_told_with_what_can() {
     let workspace = Workspace::of_frozen_run();
-    let said = workspace.fail(&["export", "run", "out"], &["task translation"]);
-    assert!(said.contains("masked-language-model") && said.contains("BERT"), "{said}");
+    let said = workspace.fail(&["export", "run", "out"], &["cannot be exported as a MarianMT"]);
+    assert!(said.contains("model.norm") && said.contains("\"post\""), "{said}");
     assert!(!said.contains("this command is for"), "{said}");
 
     fs::create_dir(workspace.path("broken")).expect("a folder");
