@@ -27,16 +27,18 @@ pub enum DecodingError {
         size: usize,
     },
 
-    /// A source does not end with `</s>`.
+    /// A source does not end with the vocabulary's end.
     #[error(
-        "source {sentence} ends with token {last} where </s> (3) was expected; \
-         append </s> to every source before decoding"
+        "source {sentence} ends with token {last} where the end, {end}, was expected; append it to \
+         every source before decoding"
     )]
     SourceWithoutEnd {
         /// Index of the source.
         sentence: usize,
         /// Its last token.
         last: u32,
+        /// End of the vocabulary.
+        end: u32,
     },
 
     /// The prompt has no tokens to continue.

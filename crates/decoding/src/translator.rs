@@ -414,7 +414,7 @@ impl Ends {
             if let Some(&last) = source.last()
                 && last != self.0
             {
-                return Err(DecodingError::SourceWithoutEnd { sentence, last });
+                return Err(DecodingError::SourceWithoutEnd { sentence, last, end: self.0 });
             }
         }
         Ok(())
