@@ -113,7 +113,7 @@ tied = "all"
 max_updates = {updates}
 validate_every = {updates}
 [training.schedule]
-kind = "inverse-sqrt"
+kind = "inverse_sqrt"
 learning_rate = 2e-3
 warmup = 100
 [decoding]

@@ -107,11 +107,12 @@ class Compared:
             theirs = self.tokenizer(line).input_ids
             self.same(f"ids of {line!r}", theirs[:-1], ours)
         for beams, texts in case["texts"].items():
-            for line, ours in texts:
-                row = self.tokenizer([line], return_tensors="pt")
-                ids = self.model.generate(**row, num_beams=int(beams))
-                theirs = self.tokenizer.decode(ids[0], skip_special_tokens=True)
-                self.same(f"beam of {beams}: {line!r}", theirs, ours)
+            found = self.generated([line for line, _ in texts], int(beams))
+            for (line, ours), (ids, theirs) in zip(texts, found):
+                self.checks += 1
+                if theirs != ours and not self.is_tie(line, ids, ours, int(beams)):
+                    what = f"beam of {beams}: {line!r}"
+                    self.told(f"{what}: Transformers {theirs!r}, Taper {ours!r}")
         for source, target, ours in case["scores"]:
             row = self.tokenizer([source], return_tensors="pt")
             goal = self.tokenizer(text_target=[target], return_tensors="pt").input_ids
@@ -121,6 +122,35 @@ class Compared:
             if abs(theirs - ours) > CLOSE * max(1, abs(ours)):
                 self.told(f"score of {source!r}: Transformers {theirs}, Taper {ours}")
         return self.checks
+
+
+    def generated(self, lines, beams):
+        """Ids and text of each line; lines of the same length together, so that none is padded."""
+        rows, found = [self.tokenizer(line).input_ids for line in lines], [None] * len(lines)
+        for length in {len(row) for row in rows}:
+            places = [at for at, row in enumerate(rows) if len(row) == length]
+            together = torch.tensor([rows[at] for at in places])
+            written = self.model.generate(together, num_beams=beams)
+            for at, ids in zip(places, written):
+                found[at] = ids, self.tokenizer.decode(ids, skip_special_tokens=True)
+        return found
+
+    def is_tie(self, line, theirs, ours, beams):
+        """Whether greedy search could have gone on as in Taper: models with weights at random find
+        two tokens equally likely now and then."""
+        if beams > 1:
+            return False
+        row = self.tokenizer([line], return_tensors="pt")
+        likeliest = self.model(**row, decoder_input_ids=theirs[None]).logits[0, :-1].topk(2)
+        for place, (values, tokens) in enumerate(zip(*likeliest)):
+            if values[0] - values[1] < CLOSE and theirs[place + 1] in tokens:
+                other = tokens.tolist()
+                other.remove(theirs[place + 1].item())
+                begin = [*theirs[:place + 1].tolist(), *other]
+                begin = self.tokenizer.decode(begin, skip_special_tokens=True)
+                if ours.startswith(begin):
+                    return True
+        return False
 
 
 def compare(folder):
