@@ -27,7 +27,7 @@ ALLOWED = {
     "data": 32,
     "decoding": 2,
     "metrics": 2,
-    "model": 14,
+    "model": 13,
     "ops": 13,
     "plots": 5,
     "report": 7,
