@@ -29,13 +29,14 @@ LENGTH = 32
 
 
 def pieces(path: Path, texts: list[str], size: int, normal: str) -> list[str]:
+    # The model keeps its prefix, so that of a file in the current folder.
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(texts * 20), model_prefix=str(path.with_suffix("")), vocab_size=size,
+        sentence_iterator=iter(texts * 20), model_prefix=path.stem, vocab_size=size,
         num_threads=1, pad_id=-1, bos_id=-1, eos_id=0, unk_id=1, minloglevel=2, hard_vocab_limit=False,
         normalization_rule_name=normal,
     )
-    path.with_suffix(".model").rename(path)
-    path.with_suffix(".vocab").unlink()
+    Path(f"{path.stem}.model").rename(path)
+    Path(f"{path.stem}.vocab").unlink()
     model = sentencepiece.SentencePieceProcessor(model_file=str(path))
     return [model.id_to_piece(at) for at in range(model.get_piece_size())]
 
