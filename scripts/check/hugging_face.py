@@ -227,6 +227,11 @@ def translate(taper, updates):
         taper("import", f"exported/{run}", f"of-{run}")
         yield asked_of_translation(taper, run, [f"exported/{run}"])
         yield asked_of_translation(taper, f"of-{run}", [f"exported/{run}"])
+    # Training goes on from what was imported.
+    adapted = ["--set", "training.max_updates=20", "--set", "training.validate_every=20"]
+    taper("train", f"{run}.toml", *adapted, "--from", f"of-{run}", "--run", "adapted")
+    taper("export", "adapted", "exported/adapted")
+    yield asked_of_translation(taper, "adapted", ["exported/adapted"])
     for path in sorted((taper.folder / "saved-translation").iterdir()):
         if path.is_dir():
             run, out = f"of-{path.name}", f"exported/of-{path.name}"

@@ -1,4 +1,4 @@
-//! What runs write: translations and continuations, with their settings as JSON.
+//! Text that runs write: translations and continuations, with their settings as JSON.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;

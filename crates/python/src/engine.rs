@@ -151,7 +151,7 @@ impl<M> Drop for Work<M> {
 /// Computes something and waits for it.
 ///
 /// # Errors
-/// Those of `job`, and what Ctrl-C raises.
+/// Errors of `job`, and the exception that Ctrl-C raises.
 pub(crate) fn compute<T: Send + 'static>(
     py: Python<'_>,
     job: impl FnOnce(&Cancelled) -> Result<T> + Send + 'static,

@@ -27,7 +27,7 @@ use taper_ops::allocator::Explaining;
 #[global_allocator]
 static ALLOCATOR: Explaining<mimalloc::MiMalloc> = Explaining(mimalloc::MiMalloc);
 
-/// What the package `taper` is made of.
+/// Native part of the package `taper`.
 #[pymodule]
 mod _native {
     #[pymodule_export]

@@ -1,4 +1,4 @@
-//! What runs tell about given texts and images: labels, tags, answers, scores and vectors.
+//! Predictions for given texts and images: labels, tags, answers, scores and vectors.
 
 use std::path::PathBuf;
 
@@ -19,8 +19,7 @@ use crate::loaded::Loaded;
 /// Items that are answered before another look at whether they are still wanted.
 const WINDOW: usize = 1024;
 
-/// What the run tells of each item (a text, the path of an image, or a question as JSON), as a JSON
-/// list.
+/// Predicts for each item (a text, the path of an image, or a question as JSON); gives a JSON list.
 pub(crate) fn predict(
     run: &Loaded,
     items: &[String],

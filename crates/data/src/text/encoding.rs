@@ -52,7 +52,7 @@ pub fn text_of(bytes: &[u8], path: &Path) -> Result<String> {
 ///
 /// # Errors
 ///
-/// Those of [`read_regular`] and [`text_of`].
+/// Errors of [`read_regular`] and [`text_of`].
 pub fn read_text(path: &Path, most: u64) -> Result<String> {
     text_of(&read_regular(path, most).map_err(|error| Error::io(path, error))?, path)
 }

@@ -37,7 +37,7 @@ pub struct Rotations {
     pub fast: f64,
 }
 
-/// What grows linearly between slow and fast pairs.
+/// Quantity that grows linearly between slow and fast pairs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Ramp {
     /// The number of rotations.

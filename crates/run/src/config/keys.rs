@@ -29,7 +29,7 @@ pub(crate) struct Key {
     pub names_elsewhere: Vec<String>,
     /// Whether a run that has begun can go on with another value.
     pub change: Change,
-    /// What the key has to do with the weights of a model.
+    /// Relations of the key to trained weights.
     weights: Vec<Weights>,
     /// Conditions under which the key has no effect.
     pub idle: Vec<&'static Condition>,

@@ -61,7 +61,7 @@ impl Stacks {
 /// Properties of predictions for texts or images.
 #[derive(Debug)]
 pub struct Predicts {
-    /// What the model does, in the third person.
+    /// Verb phrase for the model, in the third person.
     pub does: &'static str,
     /// The same as a participle, for a progress bar.
     pub doing: &'static str,

@@ -275,6 +275,17 @@ macro_rules! list_entries {
 /// Every task with its facts.
 pub const ENTRIES: &[(Task, &TaskEntry)] = every_task!([list_entries]);
 
+/// Refuses to compile an entry that contradicts the model of its task.
+macro_rules! compare_with_models {
+    ($($name:ident: $type:ident,)+) => {
+        $(const _: () = assert!(
+            entry(Task::$name).predicts_classes
+                == <taper_model::$type as taper_model::Model>::PREDICTS_CLASSES
+        );)+
+    };
+}
+every_task!([compare_with_models]);
+
 pub(crate) use {every_task, match_task, with_model};
 
 /// Length of a training sequence in tokens, as far as the recipe knows: its limit, or a usual

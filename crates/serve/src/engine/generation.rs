@@ -122,7 +122,7 @@ impl Service for Generates<'_> {
     }
 }
 
-/// What a language model does.
+/// Verb phrase for the model, in messages.
 const DOES: &str = "goes on with texts";
 
 impl Generates<'_> {

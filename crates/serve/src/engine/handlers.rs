@@ -106,7 +106,7 @@ fn typed<V: Verb>(request: &dyn Request) -> &V {
 
 /// Handlers of a run, by the kinds of requests that they answer.
 pub(super) struct Handlers<'s> {
-    /// What the model does, in the third person.
+    /// Verb phrase for the model, in the third person.
     does: &'static str,
     handlers: Vec<Box<dyn Handler + 's>>,
     /// Threads that compute, if the run has its own.

@@ -51,7 +51,7 @@ pub(super) struct LabelsTexts<'a> {
     limits: Limits,
 }
 
-/// What a classifier of texts does.
+/// Verb phrase for the model, in messages.
 const DOES: &str = "labels texts";
 
 impl Service for LabelsTexts<'_> {

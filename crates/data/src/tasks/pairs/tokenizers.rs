@@ -9,7 +9,7 @@ impl TokenizerPair {
     ///
     /// # Errors
     ///
-    /// Those of [`Tokenizer::train`], [`Tokenizer::load`] and [`PairReader`].
+    /// Errors of [`Tokenizer::train`], [`Tokenizer::load`] and [`PairReader`].
     pub fn train(config: &DataConfig) -> Result<Self> {
         // Each tag takes a place in the vocabulary of what it stands in.
         let tags = config.tags();
@@ -51,7 +51,7 @@ impl TokenizerPair {
     ///
     /// # Errors
     ///
-    /// Those of [`TokenizerPair::train`] and [`TokenizerPair::save`].
+    /// Errors of [`TokenizerPair::train`] and [`TokenizerPair::save`].
     pub fn obtain(config: &DataConfig, directory: &Path) -> Result<Self> {
         if Self::exists(directory) {
             return Self::load(directory);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::read::added_token;
 use super::sentence_piece::{Piece, PieceKind, SentencePieceModel};
 
-/// What pieces have in place of a space.
+/// Mark in place of a space in pieces.
 const SPACE: &str = "\u{2581}";
 /// Pattern of the spaces at both ends of a text.
 const ENDS: &str = r"\A +| +\z";

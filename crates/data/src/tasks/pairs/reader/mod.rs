@@ -302,7 +302,7 @@ fn unequal_lines(source: &mut LineReader, target: &mut LineReader) -> Result<Err
 ///
 /// # Errors
 ///
-/// Those of [`PairReader`], and if the split is empty.
+/// Errors of [`PairReader`], and an error if the split is empty.
 pub fn read_pairs(config: &DataConfig, split: impl Into<Corpora>) -> Result<Vec<RawPair>> {
     let split = split.into();
     let pairs: Vec<RawPair> = PairReader::open(config, &split)?.collect::<Result<_>>()?;

@@ -232,7 +232,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     /// Processes a block of keys.
     ///
     /// # Safety
-    /// As [`Self::keys_of_chunk`].
+    /// The requirements of [`Self::keys_of_chunk`] hold here too.
     unsafe fn block_of_keys(
         &self,
         worker: &mut Worker<P>,
@@ -270,7 +270,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     /// to the gradients of a block of keys and values, and of the queries.
     ///
     /// # Safety
-    /// As [`Self::keys_of_chunk`].
+    /// The requirements of [`Self::keys_of_chunk`] hold here too.
     unsafe fn head(
         &self,
         worker: &mut Worker<P>,
