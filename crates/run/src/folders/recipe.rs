@@ -11,9 +11,9 @@ use taper_data::{Corpora, ImageFormat, Pairs, Task, Tokenizer};
 use super::family::{Architecture, Family};
 use super::generation;
 use super::preprocessor::Preprocessor;
-use super::tokens::Exported;
+use super::tokens::{Exported, languages};
 use super::weights::Weights;
-use crate::config::RunConfig;
+use crate::config::{RunConfig, usual_tokenizer};
 use crate::generation::beginning;
 
 /// Recipe of a run called `name` that receives its weights, without data yet.
@@ -77,6 +77,10 @@ pub(super) fn describe(
         }
         Task::Translation => {
             recipe.data.cleaning.max_tokens = positions.saturating_sub(1).max(1);
+            let [source_language, target_language] = languages(source)?;
+            recipe.evaluation.tokenize = usual_tokenizer(&target_language);
+            recipe.data.source_language = source_language;
+            recipe.data.target_language = target_language;
             generation::describe(recipe, source, keys)?;
         }
         Task::Captions | Task::ImageText | Task::InContextRegression => {}
@@ -137,7 +141,12 @@ pub(super) fn longest(recipe: &RunConfig) -> usize {
 /// Use of tokens by a model.
 pub(super) fn tokens_of<'a>(recipe: &'a RunConfig, tokenizer: &Tokenizer) -> Exported<'a> {
     if recipe.task == Task::Translation {
-        return Exported::Translates { decoding: &recipe.decoding, longest: longest(recipe) };
+        let data = &recipe.data;
+        return Exported::Translates {
+            decoding: &recipe.decoding,
+            languages: [&data.source_language, &data.target_language],
+            longest: longest(recipe),
+        };
     }
     if recipe.task != Task::LanguageModel {
         return Exported::Reads { hidden: recipe.task == Task::MaskedLanguageModel };

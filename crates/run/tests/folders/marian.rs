@@ -10,8 +10,8 @@ use taper_run::LoadedRun;
 use taper_run::translation::{LineTranslator, TranslationSettings};
 
 use super::{
-    CONFIG, WEIGHTS, check_round_trip, imported, json_of, refusal, relative, rows, set, tensors,
-    trained,
+    CONFIG, WEIGHTS, changed, check_round_trip, imported, json_of, refusal, relative, rows, set,
+    tensors, trained,
 };
 
 fn golden() -> PathBuf {
@@ -56,6 +56,26 @@ fn transformers_agrees_and_a_round_trip_changes_no_bit() {
     assert!((found / loss - 1.0).abs() < 1e-5, "loss {found} {loss}");
     let whole = [WEIGHTS, "source.spm", "target.spm", "vocab.json", "generation_config.json"];
     check_round_trip(&run, &golden(), (&whole, &[CONFIG]), &gradients);
+}
+
+#[test]
+fn languages_are_those_of_the_tokenizer() {
+    let languages = |source: Value, target: Value| {
+        let folder = tempfile::tempdir().unwrap();
+        let source = changed(&golden(), folder.path(), &|path| {
+            set(path.join("tokenizer_config.json"), "source_lang", &source);
+            set(path.join("tokenizer_config.json"), "target_lang", &target);
+        });
+        let run: LoadedRun<TranslationModel> =
+            imported(&source, &folder.path().join("run")).unwrap();
+        let signature = run.config.evaluation.tokenize.to_string();
+        (run.config.data.source_language, run.config.data.target_language, signature)
+    };
+    let names = |source: &str, target: &str, tokenizer: &str| {
+        (source.to_owned(), target.to_owned(), tokenizer.to_owned())
+    };
+    assert_eq!(languages(json!("eng"), json!("zho")), names("eng", "zho", "zh"));
+    assert_eq!(languages(json!(null), json!("../text")), names("source", "target", "13a"));
 }
 
 #[test]

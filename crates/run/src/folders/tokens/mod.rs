@@ -14,7 +14,7 @@ mod vocabulary;
 mod write;
 
 pub(super) use read::read;
-pub(super) use sides::{has_sides, read_sides, write_sides};
+pub(super) use sides::{has_sides, languages, read_sides, write_sides};
 pub(super) use write::{Exported, write};
 
 /// Files of the tokenizer of a family.

@@ -13,7 +13,7 @@ use super::super::CONFIG;
 use super::pieces;
 use super::read::{Files, never_written, read_text};
 use super::sentence_piece::SentencePieceModel;
-use super::{GENERATION_CONFIG, ID_KEY};
+use super::{GENERATION_CONFIG, ID_KEY, TOKENIZER_CONFIG};
 use crate::folder::files::write_atomically;
 
 /// Ids of the pieces of both languages.
@@ -108,6 +108,23 @@ pub(in super::super) fn read_sides(source: &Path, size: usize) -> Result<Tokeniz
     };
     let [of_source, of_target] = SIDES;
     Ok(TokenizerPair::separate(side(of_source)?, side(of_target)?))
+}
+
+/// Languages that a model of the folder `source` translates from and into; `source` and `target` if
+/// the folder does not name them, or by what cannot end the name of a file.
+///
+/// # Errors
+/// When a file is damaged.
+pub(in super::super) fn languages(source: &Path) -> Result<[String; 2]> {
+    let files = Files::read(source)?;
+    let keys = files.keys(TOKENIZER_CONFIG);
+    let is_code = |name: &&str| {
+        !name.is_empty() && name.chars().all(|one| one.is_alphanumeric() || "-_".contains(one))
+    };
+    Ok([("source_lang", "source"), ("target_lang", "target")].map(|(key, usual)| {
+        let named = keys[key].as_str().filter(is_code);
+        named.unwrap_or(usual).to_owned()
+    }))
 }
 
 /// Whether a token names the language to translate into, as in `>>fra<<`.

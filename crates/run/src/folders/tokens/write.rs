@@ -20,8 +20,9 @@ const CLASS: &str = "PreTrainedTokenizerFast";
 pub(in super::super) enum Exported<'a> {
     /// Language model: a text begins after `start`, and is sampled by `sampling`.
     Writes { start: u32, sampling: &'a SamplingConfig },
-    /// Translation model, whose texts end with `</s>`; a row has at most `longest` tokens.
-    Translates { decoding: &'a DecodingConfig, longest: usize },
+    /// Translation model between these languages, whose texts end with `</s>`; a row has at most
+    /// `longest` tokens.
+    Translates { decoding: &'a DecodingConfig, languages: [&'a str; 2], longest: usize },
     /// Encoder that reads texts between marks.
     Reads {
         /// Whether texts contain hidden tokens.
@@ -84,6 +85,10 @@ pub(in super::super) fn write(
     config.insert("model_max_length".to_owned(), json!(longest));
     config.insert("model_input_names".to_owned(), json!(inputs));
     config.insert("clean_up_tokenization_spaces".to_owned(), json!(false));
+    if let Exported::Translates { languages: [source, target], .. } = exported {
+        config.insert("source_lang".to_owned(), json!(source));
+        config.insert("target_lang".to_owned(), json!(target));
+    }
     if came_with.is_none() {
         // A text that spells a special token remains text here; but hidden tokens are spelled.
         let is_text = !matches!(exported, Exported::Reads { hidden: true });
@@ -95,7 +100,7 @@ pub(in super::super) fn write(
                 generation.extend(draws(sampling));
                 generation.insert("suppress_tokens".to_owned(), json!(never_written(tokenizer)));
             }
-            Exported::Translates { decoding, longest } => {
+            Exported::Translates { decoding, longest, .. } => {
                 generation.extend(searches(tokenizer, decoding, longest));
             }
             Exported::Reads { .. } => {}
