@@ -24,7 +24,6 @@ REEXPORT = re.compile(r"^\s*pub(?:\([^)]*\))?\s+use\s+((?!crate|super)(?:self::)
                       re.M | re.S)
 ALLOWED = {
     "cli": 6,
-    "data": 32,
     "decoding": 2,
     "metrics": 2,
     "model": 13,

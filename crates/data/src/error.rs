@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::text::lines::is_compressed;
+use crate::file_names::is_compressed;
 
 /// Result of every fallible function here.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -2,6 +2,7 @@
 
 mod batching;
 mod columns;
+mod format;
 
 use std::path::PathBuf;
 
@@ -10,13 +11,16 @@ use serde::{Deserialize, Serialize};
 
 pub use batching::{AUTO, BatchingConfig};
 pub use columns::FieldsConfig;
+pub use format::Format;
 
-use crate::tasks::pairs::hold_out::HELD_OUT;
-use crate::tasks::pairs::reader::split_name;
+use crate::file_names::split_name;
 use crate::{
     CaptionsConfig, Corpora, Error, ImagesConfig, LabelledConfig, MaskedConfig, QuestionsConfig,
     RegressionConfig, Result, RunningTextConfig,
 };
+
+/// Name of a validation set drawn from the training text, in reports and as a split.
+pub(crate) const HELD_OUT: &str = "held-out";
 
 /// Largest size of a vocabulary, far above any in use: the tokenizer's trainer reserves memory for
 /// the requested size.
@@ -151,24 +155,6 @@ impl Default for DataConfig {
             batching: BatchingConfig::default(),
         }
     }
-}
-
-/// How sentence pairs are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Format {
-    /// Two files, one sentence a line.
-    Text,
-    /// One file of tab-separated columns.
-    Tsv,
-    /// One file of comma-separated columns, of which any may stand in quotes (RFC 4180).
-    Csv,
-    /// One file with a JSON object a line.
-    Jsonl,
-    /// One Apache Parquet file.
-    Parquet,
-    /// A data set on the Hugging Face hub, in its Parquet form; a split's stem is its name there.
-    Hub,
 }
 
 /// One side of a pair.

@@ -6,10 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::FileList;
+use crate::file_names::uncompressed;
 use crate::{DataConfig, Error, FieldsConfig, Format, Result};
-
-/// Endings of compressed files, which are decompressed.
-const COMPRESSED: [&str; 2] = ["gz", "zst"];
 
 /// Weight of one pass over a corpus in each epoch.
 const ONCE: f64 = 1.0;
@@ -238,12 +236,4 @@ fn common_name(first: &Path, others: &[PathBuf]) -> String {
     }
     let common = common.trim_end_matches(|last: char| !last.is_alphabetic());
     if common.is_empty() { stem_of(first) } else { common.to_owned() }
-}
-
-/// A path without the ending of a compressed file.
-pub(crate) fn uncompressed(path: &Path) -> PathBuf {
-    let is_compressed = path.extension().is_some_and(|extension| {
-        COMPRESSED.iter().any(|compressed| extension.eq_ignore_ascii_case(compressed))
-    });
-    if is_compressed { path.with_extension("") } else { path.to_owned() }
 }

@@ -16,7 +16,6 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::corpus::Corpus;
-pub(crate) use self::corpus::uncompressed;
 pub(crate) use self::expansion::{expand_pairs, expand_texts};
 pub use self::files::FileList;
 pub(crate) use self::patterns::{NO_MATCH, is_pattern};

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use super::uncompressed;
+use crate::file_names::uncompressed;
 use crate::files::not_a_file;
 use crate::{Error, Result};
 

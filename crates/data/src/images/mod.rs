@@ -15,6 +15,7 @@ mod preparation;
 mod raster;
 mod records;
 mod resampling;
+mod resize;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -23,8 +24,8 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 
 pub use picture::{Pixels, write_png};
-pub use preparation::Resize;
 pub use resampling::Resampling;
+pub use resize::Resize;
 
 use crate::{Corpora, DataConfig, Error, ImageFormat, Result};
 

@@ -1,26 +1,8 @@
 //! From a picture of any shape to the square for a model, in the order of Transformers' image
 //! processors: resize, then crop the middle.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::raster::Raster;
-use crate::ImagesConfig;
-
-/// To which height and width pictures are resized.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Resize {
-    /// To the height and width of `resize_to`, whatever the shape.
-    Stretch,
-    /// In its shape, so that the shorter edge becomes the first number of `resize_to`; a second
-    /// number is the most of the longer edge, for which the shorter gives way.
-    ShortestEdge,
-    /// In its shape, as large as it fits into the height and width of `resize_to`.
-    Fit,
-    /// Not at all.
-    None,
-}
+use crate::{ImagesConfig, Resize};
 
 /// Largest side, and number of pixels, of a picture while it is resized.
 const LONGEST_SIDE: usize = 1 << 16;

@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use crate::file_names::is_compressed;
 use crate::files::{not_a_file, read_at};
-use crate::text::lines::{is_compressed, open_stream};
+use crate::text::lines::open_stream;
 use crate::{Error, Result};
 
 /// File of records after a header.

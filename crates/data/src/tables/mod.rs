@@ -7,7 +7,7 @@ mod parquet;
 
 use std::path::{Path, PathBuf};
 
-use crate::corpora::uncompressed;
+use crate::file_names::uncompressed;
 use crate::{Error, Format, Result};
 
 use self::csv::CsvRecords;

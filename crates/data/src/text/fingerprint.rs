@@ -14,10 +14,10 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::file_names::{hexadecimal, split_name};
 use crate::files::{read_regular, write_atomically};
 use crate::text::lines::open_stream;
-use crate::text::tokenizer::hexadecimal;
-use crate::{Error, Result, split_name};
+use crate::{Error, Result};
 
 /// The coarsest clock of a file system in use, with room to spare (FAT counts in two seconds).
 const GRAIN: Duration = Duration::from_secs(4);

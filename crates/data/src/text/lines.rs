@@ -27,11 +27,6 @@ const BUFFER: usize = 1 << 18;
 /// any length.
 pub(crate) const LONGEST_LINE: u64 = 1 << 26;
 
-/// Whether [`open_stream`] decompresses a file of this name.
-pub(crate) fn is_compressed(path: &Path) -> bool {
-    path.extension().is_some_and(|ending| ending == "gz" || ending == "zst")
-}
-
 /// Opens `path` to be read from its beginning, `.gz` and `.zst` being decompressed on the way.
 ///
 /// # Errors

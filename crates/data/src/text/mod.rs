@@ -1,7 +1,6 @@
 //! Text on its way to ids, whatever the ids are for: lines of files, fingerprints, tokenizers and
 //! their subwords, and the file that keeps tokenised text.
 
-pub(crate) mod bpe_dropout;
 pub(crate) mod cache;
 pub(crate) mod encoding;
 pub(crate) mod fingerprint;
@@ -9,13 +8,7 @@ pub(crate) mod hub;
 pub(crate) mod lines;
 pub(crate) mod links;
 pub(crate) mod panics;
-pub(crate) mod segmentation;
 pub(crate) mod shards;
-pub(crate) mod special;
-pub(crate) mod spelled;
 pub(crate) mod subwords;
 pub(crate) mod tokenizer;
-pub(crate) mod tokenizer_training;
-pub(crate) mod tokenizers;
-pub(crate) mod unigram_sampling;
 pub(crate) mod words;

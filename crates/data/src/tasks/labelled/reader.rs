@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use crate::tables::{Table, table_format};
 use crate::tasks::running_text;
 use crate::tasks::running_text::reader::refuse_json;
-use crate::text::segmentation::Layout;
-use crate::text::special::MARKS;
+use crate::text::tokenizer::segmentation::Layout;
+use crate::text::tokenizer::special::MARKS;
 use crate::{
     Corpora, DataConfig, Error, Format, LabelledConfig, LineReader, Pairs, Result, TokenizerPair,
 };

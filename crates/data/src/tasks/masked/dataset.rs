@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::draws::Draws;
 use crate::tasks::masked::hiding::Words;
 use crate::tasks::running_text::dataset::{Blocks, rows};
-use crate::text::special::Marks;
+use crate::text::tokenizer::special::Marks;
 use crate::{
     Batch, BatchingConfig, BatchingReport, Dataset, EpochPlan, MaskedConfig, Report, Result,
     Stream, TextDataset, TextReport,

@@ -1,8 +1,8 @@
 //! Choice of the predicted tokens of a row, and their replacements.
 
 use crate::draws::Draws;
-use crate::text::segmentation::SPACE_MARK;
-use crate::text::special::Marks;
+use crate::text::tokenizer::segmentation::SPACE_MARK;
+use crate::text::tokenizer::special::Marks;
 use crate::{MaskedConfig, Tokenizer};
 
 /// Spelling of a space in a vocabulary of bytes.

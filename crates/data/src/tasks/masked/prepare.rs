@@ -7,7 +7,7 @@ use crate::tasks::masked::dataset::MaskedDataset;
 use crate::tasks::masked::hiding::Words;
 use crate::tasks::running_text::blocks::TextBlocks;
 use crate::tasks::running_text::prepare as running_text;
-use crate::text::special::MARKS;
+use crate::text::tokenizer::special::MARKS;
 use crate::{
     DataConfig, Error, Prepared, Result, TextDataset, TokenisingProgress, Tokenizer, TokenizerPair,
 };

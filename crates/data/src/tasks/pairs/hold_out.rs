@@ -5,18 +5,15 @@
 //! is held out with all its translations or not at all, and the reader of training text needs no
 //! more than the sentences themselves to leave them out.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use sha2::{Digest, Sha256};
-
+use crate::config::HELD_OUT;
 use crate::draws::Draws;
 use crate::files::write_atomically;
+use crate::tasks::pairs::reader::held_out::fingerprint;
 use crate::text::fingerprint::TEXT_FOLDER;
-use crate::{Cleaner, Corpora, Corpus, DataConfig, Error, LineReader, PairReader, Result, Side};
-
-/// Name of the set in reports and as a split.
-pub(crate) const HELD_OUT: &str = "held-out";
+use crate::{Cleaner, Corpora, Corpus, DataConfig, Error, PairReader, Result, Side};
 
 /// The key of these draws, apart from those of batches and subwords.
 const PURPOSE: u64 = 5;
@@ -93,29 +90,4 @@ fn draw(config: &DataConfig, seed: u64) -> Result<Vec<(String, String)>> {
         });
     }
     Ok(smallest.into_values().collect())
-}
-
-/// 128 bits that tell sentences apart.
-pub(crate) fn fingerprint(sentence: &str) -> u128 {
-    let digest = Sha256::digest(sentence.as_bytes());
-    let mut bits = [0; 16];
-    bits.copy_from_slice(&digest[..16]);
-    u128::from_le_bytes(bits)
-}
-
-/// The source sentences that training must not see.
-///
-/// # Errors
-///
-/// If the file that holds them cannot be read.
-pub(crate) fn held_out_sentences(config: &DataConfig) -> Result<HashSet<u128>> {
-    let mut sentences = HashSet::new();
-    if config.holds_out() {
-        for source in config.validation.iter().flat_map(|corpus| corpus.source.iter()) {
-            for line in LineReader::open(source)? {
-                sentences.insert(fingerprint(&line?));
-            }
-        }
-    }
-    Ok(sentences)
 }

@@ -6,4 +6,3 @@ pub(crate) mod dataset;
 pub(crate) mod prepare;
 pub(crate) mod reader;
 pub(crate) mod report;
-pub(crate) mod shards;

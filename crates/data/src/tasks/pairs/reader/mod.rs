@@ -1,6 +1,7 @@
 //! Sentence pairs of a split, streamed in file order from whichever format holds them.
 
 mod header;
+pub(crate) mod held_out;
 mod linked;
 
 use std::collections::HashSet;
@@ -9,12 +10,9 @@ use std::path::{Path, PathBuf};
 use crate::corpora::{NO_MATCH, is_pattern};
 use crate::files::not_a_file;
 use crate::tables::Table;
-use crate::tasks::pairs::hold_out::{fingerprint, held_out_sentences};
+use crate::tasks::pairs::reader::held_out::{fingerprint, held_out_sentences};
 use crate::tasks::pairs::reader::linked::LinkReader;
-use sha2::{Digest, Sha256};
-
 use crate::text::hub::hub_files;
-use crate::text::tokenizer::hexadecimal;
 use crate::{Corpora, Corpus, DataConfig, Error, Format, LineReader, Result, Side, WordLink};
 
 /// A pair as it stands in the corpus: not cleaned, not normalised.
@@ -29,24 +27,6 @@ pub struct RawPair {
     /// The links of their words, where the corpus names a file of them.
     pub links: Vec<WordLink>,
 }
-
-/// Name of a file about a split, without its extension: a stem may lie in a subfolder, or
-/// anywhere.
-///
-/// One of many corpora, whose names together are longer than a file's may be, ends in a hash of it.
-#[must_use]
-pub fn split_name(split: &str) -> String {
-    let name = split.replace(['/', '\\'], "_");
-    if name.len() <= LONGEST_NAME {
-        return name;
-    }
-    let hash = hexadecimal(&Sha256::digest(split.as_bytes()));
-    let end = name.floor_char_boundary(LONGEST_NAME - 17);
-    format!("{}-{}", &name[..end], &hash[..16])
-}
-
-/// Largest number of bytes of [`split_name`]: file systems take 255, and endings follow.
-const LONGEST_NAME: usize = 160;
 
 /// Files of a corpus that are read together: its two sides, or a table, and the word links.
 #[derive(Debug, Clone, PartialEq, Eq)]

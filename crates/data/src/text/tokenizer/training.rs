@@ -24,7 +24,7 @@ use tokenizers::{
     OffsetType, PreTokenizedString, PreTokenizer, PreTokenizerWrapper,
 };
 
-use crate::text::segmentation::{Layout, SPACE_MARK, decoder, pre_tokenizer};
+use crate::text::tokenizer::segmentation::{Layout, SPACE_MARK, decoder, pre_tokenizer};
 use crate::text::tokenizer::{SPECIAL_TOKENS, UNKNOWN, byte_token, fault};
 use crate::{Error, Result, TokenizerConfig, TokenizerKind};
 

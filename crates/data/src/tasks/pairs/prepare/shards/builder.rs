@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::{PairShards, ShardReport, code};
 use crate::tasks::pairs::cache::record;
-use crate::tasks::pairs::hold_out::fingerprint;
+use crate::tasks::pairs::reader::held_out::fingerprint;
 use crate::text::cache::CacheWriter;
 use crate::{Cleaner, Error, PairLinks, RawPair, Result, Tokenizer};
 

@@ -1,8 +1,8 @@
 //! Segmenting training text anew in each epoch: subword regularisation.
 //!
 //! A model that sees a word cut in several ways learns what its parts mean, and forgives rare and
-//! misspelt words. BPE leaves out merges at random ([`crate::text::bpe_dropout`]); a unigram model draws
-//! from its own distribution over segmentations ([`crate::text::unigram_sampling`]).
+//! misspelt words. BPE leaves out merges at random ([`bpe_dropout`]); a unigram
+//! model draws from its own distribution over segmentations ([`unigram_sampling`]).
 //!
 //! **Decision.** Sentences are segmented from the ids of the tokenised cache, which spell the text,
 //! and the merges or scores that stand in the `tokenizer.json`. So the cache stays as it is, and
@@ -10,9 +10,12 @@
 //! generator that belongs to the thread, and a resumed run would see other text. Here a draw is a
 //! function of (seed, epoch, line, side) and its place.
 
+mod bpe_dropout;
+mod unigram_sampling;
+
 use crate::draws::Draws;
-use crate::text::bpe_dropout::Merges;
-use crate::text::unigram_sampling::Pieces;
+use crate::text::subwords::bpe_dropout::Merges;
+use crate::text::subwords::unigram_sampling::Pieces;
 use crate::{Error, Result, Tokenizer, TokenizerConfig};
 
 /// The key of these draws, apart from those that order batches.

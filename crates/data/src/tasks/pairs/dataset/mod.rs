@@ -1,5 +1,7 @@
 //! A tokenised split: ids by pair, from a file.
 
+pub(crate) mod plan;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,12 +1,14 @@
 //! From the files of a corpus to data sets ready to be batched.
 
+mod shards;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
+use self::shards::PairShards;
 use crate::tasks::pairs::reader::empty_corpus;
-use crate::tasks::pairs::shards::PairShards;
 use crate::tasks::pairs::subwords::PairSampler;
 use crate::text::cache::{CACHE_FOLDER, Cache, Key};
 use crate::text::fingerprint::Fingerprint;

@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use serde::Deserialize;
 use tokenizers::AddedToken;
 
-use crate::text::special::Marks;
 use crate::text::tokenizer::fault;
+use crate::text::tokenizer::special::Marks;
 use crate::{Error, Result, Tokenizer, TokenizerPair};
 
 /// What becomes of text that spells a special token, such as `</s>`, `<|endoftext|>` or `[SEP]`.

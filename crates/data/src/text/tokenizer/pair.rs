@@ -4,7 +4,8 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use crate::text::tokenizer::{FILE, hexadecimal};
+use crate::file_names::hexadecimal;
+use crate::text::tokenizer::FILE;
 use crate::{Error, Result, Tokenizer};
 
 const SOURCE_FILE: &str = "tokenizer.source.json";

@@ -3,7 +3,13 @@
 //! The special tokens have fixed ids, on which batches and decoding rely: `<pad>` 0, `<unk>` 1,
 //! `<s>` 2, `</s>` 3. None of them is made from text, even from text that spells one, unless
 //! [that is asked for](crate::SpelledSpecial). Models of others bring tokenizers with
-//! [special tokens of their own](super::special), which are for tasks other than translation.
+//! [special tokens of their own](special), which are for tasks other than translation.
+
+pub(crate) mod pair;
+pub(crate) mod segmentation;
+pub(crate) mod special;
+pub(crate) mod spelled;
+pub(crate) mod training;
 
 use std::fmt;
 use std::ops::Range;
@@ -14,13 +20,14 @@ use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 use tokenizers::{AddedToken, ModelWrapper, NormalizedString, Normalizer, PostProcessorWrapper};
 
+use crate::file_names::hexadecimal;
 use crate::files::{read_regular, write_atomically};
 use crate::text::links::words_of_tokens;
 use crate::text::panics::{caught, of_text};
-use crate::text::segmentation::Layout;
-use crate::text::special::{FolderTokens, MARKS, Marks, SpecialTokens, unknown_of};
-use crate::text::spelled::Spelling;
-use crate::text::tokenizer_training::train;
+use crate::text::tokenizer::segmentation::Layout;
+use crate::text::tokenizer::special::{FolderTokens, MARKS, Marks, SpecialTokens, unknown_of};
+use crate::text::tokenizer::spelled::Spelling;
+use crate::text::tokenizer::training::train;
 use crate::{Error, Result, TokenizerConfig};
 
 /// The id of `<pad>`.
@@ -48,7 +55,7 @@ pub struct Tokenizer {
     hash: Arc<str>,
     vocabulary_size: usize,
     pub(super) special: Arc<SpecialTokens>,
-    pub(super) spelling: Spelling,
+    spelling: Spelling,
     /// Whether it has the special tokens of this project at their ids.
     is_ours: bool,
     folder: Option<Arc<Folder>>,
@@ -614,9 +621,4 @@ pub(crate) fn is_text(token: &str) -> bool {
         .and_then(|digits| u8::from_str_radix(digits, 16).ok())
         .is_some_and(|byte| byte_token(byte) == token);
     !is_byte && !SPECIAL_TOKENS.contains(&token)
-}
-
-/// Bytes as lowercase hexadecimal digits.
-pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

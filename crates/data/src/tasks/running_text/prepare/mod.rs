@@ -1,16 +1,18 @@
 //! From the files of running text to data sets ready to be batched.
 
+mod shards;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
+use self::shards::TextShards;
 use crate::tasks::running_text::reader::{Portion, TextReader, files};
-use crate::tasks::running_text::shards::TextShards;
 use crate::text::cache::{CACHE_FOLDER, Cache, Key};
 use crate::text::fingerprint::Fingerprint;
-use crate::text::segmentation::Layout;
 use crate::text::shards::Shards;
+use crate::text::tokenizer::segmentation::Layout;
 use crate::{
     Corpora, DataConfig, Error, Format, Prepared, Result, Share, TextDataset, TokenisingProgress,
     Tokenizer, TokenizerPair, split_name,

@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 
 use self::builder::Builder;
 use self::merged::Merged;
-use crate::tasks::pairs::hold_out::held_out_sentences;
 use crate::tasks::pairs::prepare::Part;
+use crate::tasks::pairs::reader::held_out::held_out_sentences;
 use crate::tasks::pairs::reader::{FileReader, PairFiles, pair_files};
 use crate::text::cache::{CacheWriter, Key};
 use crate::text::shards::Shards;
