@@ -23,16 +23,8 @@ PATH = re.compile(r"\b((?:crate|super)(?:::\w+)+)")
 REEXPORT = re.compile(r"^\s*pub(?:\([^)]*\))?\s+use\s+((?!crate|super)(?:self::)?\w+::[^;]*);",
                       re.M | re.S)
 ALLOWED = {
-    "cli": 6,
-    "decoding": 2,
-    "metrics": 2,
-    "model": 13,
-    "ops": 13,
-    "plots": 5,
-    "report": 7,
-    "run": 29,
-    "serve": 4,
-    "trainer": 15,
+    "model": 4,
+    "run": 27,
 }
 
 COMMENT = re.compile(r"//.*$", re.M)

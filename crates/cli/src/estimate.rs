@@ -10,8 +10,9 @@ use taper_run::training::{DryRun, dry_run};
 use taper_run::{RunConfig, RunEvent, RunFolder, RunObserver, TrainSettings};
 
 use crate::bars::clock;
-use crate::progress::{Reporter, Style};
+use crate::progress::Reporter;
 use crate::signals::{Signals, on_signal};
+use crate::style::Style;
 use crate::text::{print_line, report_line, say};
 
 /// Measures some updates of the training of `config`, and says what it would take.

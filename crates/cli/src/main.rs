@@ -21,6 +21,7 @@ mod processes;
 mod progress;
 mod resident;
 mod signals;
+mod style;
 mod text;
 mod tokenising;
 mod warm_start;

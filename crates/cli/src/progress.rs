@@ -1,7 +1,6 @@
 //! What a training run shows: a progress bar at a terminal, plain lines when
 //! piped, JSON lines where asked for.
 
-use std::io::IsTerminal;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -21,35 +20,10 @@ use crate::ending::{describe_end, report_next, report_tests};
 use crate::error::Interrupted;
 use crate::resident::resident_memory;
 use crate::signals::Signals;
+use crate::style::Style;
 use crate::text::{quoted, report_line, say};
 use crate::tokenising::{TokenisingReporter, describe_files};
 use crate::warm_start;
-
-/// How to report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Style {
-    /// A bar on standard error, notable events above it.
-    Bar,
-    /// One line an event on standard output.
-    Lines,
-    /// One JSON object an event on standard output.
-    Json,
-    /// Nothing: another process reports.
-    Nothing,
-}
-
-impl Style {
-    /// JSON where asked for, a bar at a terminal, else lines.
-    pub(crate) fn choose(json: bool) -> Self {
-        if json {
-            Self::Json
-        } else if std::io::stderr().is_terminal() && std::io::stdout().is_terminal() {
-            Self::Bar
-        } else {
-            Self::Lines
-        }
-    }
-}
 
 /// Runs `train`, shows what happens if this process `is_first`, and lets signals stop it.
 ///

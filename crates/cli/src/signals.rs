@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::processes::say_farewell;
+use crate::processes::farewell::say_farewell;
 use crate::text::{quoted, say};
 use taper_run::folder::RunLock;
 

@@ -7,7 +7,7 @@ use indicatif::ProgressBar;
 use taper_data::TokenisingProgress;
 
 use crate::bars::{bar_style, clock};
-use crate::progress::Style;
+use crate::style::Style;
 use crate::text::report_line;
 
 /// How often a line is printed where there is no bar.

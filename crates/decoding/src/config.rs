@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{DecodingError, Result, length_penalty};
+use crate::{DecodingError, Result};
 
 /// Largest beam size, far beyond any use (Stahlberg and Byrne 2019, "On NMT Search Errors and Model
 /// Errors: Cat Got Your Tongue?").
@@ -328,4 +328,13 @@ fn from_0(key: &'static str, value: f64, most: f64) -> Result<()> {
         false => format!("from 0 to {most}"),
     };
     Err(refused(key, value, expected))
+}
+
+/// Length penalty `((5 + n) / 6)^α` of Wu et al. 2016, "Google's Neural Machine Translation
+/// System", equation 14, by which a hypothesis' log-probability is divided.
+///
+/// `n` counts the closing `</s>`, as its log-probability is part of the total. With `α` = 0
+/// log-probabilities do not change; the penalty grows with `n` for any larger `α`.
+pub fn length_penalty(length: usize, alpha: f64) -> f64 {
+    ((5.0 + length as f64) / 6.0).powf(alpha)
 }

@@ -88,14 +88,15 @@ mod tokens;
 mod translator;
 
 pub use alignment::{AlignedAttention, Alignment, align, align_with};
-pub use config::{DecodingConfig, LengthPenaltyForm, OutputLimits, SamplingConfig, SearchRules};
+pub use config::{
+    DecodingConfig, LengthPenaltyForm, OutputLimits, SamplingConfig, SearchRules, length_penalty,
+};
 pub use control::{Control, Renumbered};
 pub use error::DecodingError;
 pub use forced::{ForcedScore, forced_scores};
 pub use model::{Ensemble, NumberedSources, StepModel, WithSpecialIds};
 pub use search::{
     BeamFate, BeamNode, Hypothesis, NewToken, beam_search, beam_tree, generate, greedy_search,
-    length_penalty,
 };
 pub use sentence::Sentence;
 pub use tokens::{END, PAD, START, SpecialIds, UNKNOWN};

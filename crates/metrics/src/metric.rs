@@ -6,8 +6,8 @@
 //! signatures and printing ([`crate::Score`]).
 
 use crate::error::{MetricError, check_line_counts};
+use crate::field::Field;
 use crate::real::ResampledScore;
-use crate::signature::Field;
 
 /// A metric with its options.
 pub trait Metric: Send + Sync {

@@ -11,7 +11,8 @@ use crate::cost::{Cost, LayerCost, PartCost};
 use crate::layers::block::Block;
 use crate::layers::head::picked;
 use crate::layers::positions::{Added, to_compute};
-use crate::layers::stack::{Stack, StackKind};
+use crate::layers::stack::Stack;
+use crate::layers::stack_kind::StackKind;
 use crate::layers::weight::Linear;
 use crate::{
     Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Routing, Sequences,

@@ -1,8 +1,5 @@
 //! Figures as data.
 
-use crate::error::PlotError;
-use crate::svg::Svg;
-
 /// A plot with its title and size.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
@@ -33,14 +30,6 @@ impl Figure {
     pub const fn sized(mut self, width: u32, height: u32) -> Self {
         self.size = (width, height);
         self
-    }
-
-    /// Draws the figure.
-    ///
-    /// # Errors
-    /// When there is nothing to show, or rows and columns do not match the values.
-    pub fn draw(&self) -> Result<Svg, PlotError> {
-        crate::draw::draw(self)
     }
 }
 

@@ -23,13 +23,16 @@ mod colours;
 mod draw;
 mod error;
 mod figure;
+mod html;
 mod page;
 #[cfg(feature = "png")]
 mod png;
+mod scale;
 mod svg;
 
 pub use colours::Theme;
 pub use error::PlotError;
 pub use figure::{Axis, Bars, Chart, Figure, Heatmap, Mark, Plot, Series};
-pub use page::{Language, Page, escape};
+pub use html::escape;
+pub use page::{Language, Page};
 pub use svg::Svg;

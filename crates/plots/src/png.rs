@@ -6,8 +6,8 @@ use resvg::tiny_skia::{Pixmap, Transform};
 use resvg::usvg::fontdb::Database;
 use resvg::usvg::{Options, Tree};
 
-use crate::draw::SCALE;
 use crate::error::PlotError;
+use crate::scale::SCALE;
 
 /// Common sans-serif fonts, the most usual first. A glyph that a font lacks is taken from any other
 /// that has it.

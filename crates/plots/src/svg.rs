@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use crate::colours::{self, Theme};
-use crate::draw::SCALE;
 use crate::figure::Figure;
-use crate::page::escape;
+use crate::html::escape;
+use crate::scale::SCALE;
 
 /// Line width that marks a line as broken: no other line has it.
 pub(crate) const DASHED_WIDTH: u32 = 9;

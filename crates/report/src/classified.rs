@@ -3,7 +3,7 @@
 use serde_json::Value;
 use taper_plots::{Axis, Chart, Figure, Heatmap, Language, Series};
 
-use crate::run_data::NamedFigure;
+use crate::figures::NamedFigure;
 
 /// Figures of the confusion of labels, and of accuracy by confidence; empty for test sets of other
 /// tasks.

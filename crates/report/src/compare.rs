@@ -10,9 +10,10 @@ use taper_plots::{Language, Page, escape};
 use taper_run::config::every_difference;
 
 use crate::curves::curves;
+use crate::figures::NamedFigure;
 use crate::page::{SCRIPT, STYLE, figures, note, sections, table};
 use crate::record::Record;
-use crate::run_data::{NamedFigure, RunData};
+use crate::run_data::RunData;
 use crate::sentences::SentenceSet;
 use crate::translated::systems_by_length;
 

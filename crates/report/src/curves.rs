@@ -3,8 +3,8 @@
 use taper_plots::{Axis, Chart, Figure, Heatmap, Language, Series};
 use taper_trainer::NormsPerLayer;
 
+use crate::figures::NamedFigure;
 use crate::record::Record;
-use crate::run_data::NamedFigure;
 
 /// Figure with one curve for each run, under its name; `None` if there is nothing to draw.
 fn curve(

@@ -7,10 +7,10 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-mod chosen;
 mod classified;
 mod compare;
 mod curves;
+mod figures;
 mod flaws;
 mod page;
 mod record;
@@ -21,12 +21,13 @@ mod sentences;
 mod translated;
 mod words;
 
-pub use chosen::{ChosenSentence, SentenceAddress};
 pub use compare::{Comparison, SystemScores, compare};
 pub use curves::{curves, layer_figures};
+pub use figures::NamedFigure;
 pub use flaws::Flaw;
 pub use page::report;
 pub use record::{Logged, Record, Validated};
-pub use run_data::{NamedFigure, RunData};
+pub use run_data::RunData;
+pub use run_data::chosen::{ChosenSentence, SentenceAddress};
 pub use scaling::{Point, Study};
 pub use sentences::{Sentence, SentenceSet};

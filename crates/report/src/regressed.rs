@@ -3,7 +3,7 @@
 use serde_json::Value;
 use taper_plots::{Axis, Chart, Figure, Language, Series};
 
-use crate::run_data::NamedFigure;
+use crate::figures::NamedFigure;
 
 /// Errors of the model, of ridge regression and of least squares, by the number of examples; `None`
 /// for test sets of other tasks.

@@ -11,8 +11,9 @@ use taper_run::RunFolder;
 use taper_run::scaling::{Fit, Intervals, Law, Observation, Scale, bootstrap, fit};
 use taper_run::tasks::{entry, outline};
 
+use crate::figures::NamedFigure;
 use crate::record::Record;
-use crate::run_data::{NamedFigure, json};
+use crate::run_data::json;
 
 /// Limit on the bytes of a table of points.
 const MOST_BYTES: u64 = 1 << 28;

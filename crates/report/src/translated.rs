@@ -3,7 +3,7 @@
 use anyhow::Result;
 use taper_plots::{Axis, Bars, Figure, Language};
 
-use crate::run_data::NamedFigure;
+use crate::figures::NamedFigure;
 use crate::sentences::SentenceSet;
 
 /// The n-gram orders of BLEU.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
-use crate::engine::RunInfo;
+use crate::run_info::RunInfo;
 
 /// Event of a server.
 #[derive(Debug, Clone, Serialize)]

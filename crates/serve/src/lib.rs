@@ -32,10 +32,11 @@ mod http;
 mod metrics;
 mod page;
 mod routes;
+mod run_info;
 mod server;
 mod settings;
 
-pub use engine::{RunInfo, TranslationInfo};
 pub use event::{Observer, ServeEvent};
+pub use run_info::{RunInfo, TranslationInfo};
 pub use server::{Server, Stop};
 pub use settings::{Limits, ServeSettings};

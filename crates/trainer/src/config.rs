@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use taper_model::{Guidance, Objective};
 use thiserror::Error;
 
-use crate::updates::GradientTree;
 use crate::{Metric, OptimizerConfig, ScheduleConfig, ScheduleKind};
 
 /// More micro-batches than any update in use has; all of them are in memory at once.
@@ -317,13 +316,6 @@ impl TrainingConfig {
     #[must_use]
     pub fn state_buffers(&self) -> u64 {
         self.optimizer.build().buffers().len() as u64 + u64::from(self.ema_decay > 0.0)
-    }
-
-    /// The gradient buffers of an update in each of so many processes, which grow with the logarithm
-    /// of its micro-batches.
-    #[must_use]
-    pub fn gradient_buffers(&self, processes: usize) -> u64 {
-        u64::from(GradientTree::buffers(self.accumulation.div_ceil(processes.max(1))))
     }
 
     /// Checks the values against what the loop can work with.

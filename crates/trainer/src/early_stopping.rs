@@ -1,94 +1,9 @@
-//! Validation scores, the watched metric, and the decision to stop for want of improvement.
+//! The decision to stop for want of improvement.
 
-use std::collections::BTreeMap;
-use std::fmt;
-
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::EarlyStoppingConfig;
-use crate::checkpoints::exact;
-
-/// A validation score by which checkpoints are compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Metric {
-    /// Label-smoothed cross entropy per target token; lower is better.
-    Loss,
-    /// The exponential of the unsmoothed cross entropy; lower is better.
-    Perplexity,
-    /// Share of target tokens predicted right under teacher forcing; higher is better.
-    Accuracy,
-    /// BLEU of decoded text; higher is better.
-    Bleu,
-    /// chrF of decoded text; higher is better.
-    Chrf,
-}
-
-impl Metric {
-    /// The name of the score in [`Scores`].
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Loss => "loss",
-            Self::Perplexity => "perplexity",
-            Self::Accuracy => "accuracy",
-            Self::Bleu => "bleu",
-            Self::Chrf => "chrf",
-        }
-    }
-
-    /// Whether a higher score is a better one.
-    #[must_use]
-    pub const fn higher_is_better(self) -> bool {
-        matches!(self, Self::Accuracy | Self::Bleu | Self::Chrf)
-    }
-
-    /// Whether `score` is better than `best` by more than `minimum_change`.
-    #[must_use]
-    pub fn improves(self, score: f64, best: f64, minimum_change: f64) -> bool {
-        if self.higher_is_better() {
-            score > best + minimum_change
-        } else {
-            score < best - minimum_change
-        }
-    }
-}
-
-impl fmt::Display for Metric {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name())
-    }
-}
-
-/// The named scores of one validation, in the order of their names.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Scores(BTreeMap<String, f64>);
-
-impl Scores {
-    /// Sets the score called `name`.
-    pub fn insert(&mut self, name: &str, score: f64) {
-        self.0.insert(name.to_owned(), score);
-    }
-
-    /// The score called `name`, if there is one.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<f64> {
-        self.0.get(name).copied()
-    }
-
-    /// Names and scores, in the order of the names.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
-        self.0.iter().map(|(name, &score)| (name.as_str(), score))
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
+use crate::exact;
+use crate::{EarlyStoppingConfig, Metric};
 
 /// The best validation so far.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -96,7 +11,7 @@ pub struct Best {
     /// The update it was measured after.
     pub step: u64,
     /// The score of the watched metric.
-    #[serde(with = "exact")]
+    #[serde(with = "exact::number")]
     pub score: f64,
 }
 

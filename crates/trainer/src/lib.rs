@@ -20,10 +20,12 @@ mod config;
 mod early_stopping;
 mod error;
 mod event;
+mod exact;
 mod exchange;
 mod optimizers;
 mod process_time;
 mod schedule;
+mod scores;
 mod source;
 mod trainer;
 mod updates;
@@ -38,7 +40,7 @@ pub use checkpoints::{
 pub use config::{
     ConfigError, DistributedConfig, EarlyStoppingConfig, GuidedAlignmentConfig, TrainingConfig,
 };
-pub use early_stopping::{Best, EarlyStopping, Metric, Scores};
+pub use early_stopping::{Best, EarlyStopping};
 pub use error::{BoxError, CheckpointError, TrainError};
 pub use event::{Event, ExpertLoad, Observer, Sample, StopReason, Timing};
 #[cfg(feature = "mpi")]
@@ -52,6 +54,7 @@ pub use exchange::{
 pub use optimizers::{Optimizer, OptimizerConfig, OptimizerKind, Step};
 pub use process_time::ProcessTime;
 pub use schedule::{ScheduleConfig, ScheduleKind};
+pub use scores::{Metric, Scores};
 pub use source::{Position, Source};
 pub use trainer::{Astray, Trainer, Unsaved};
 pub use updates::{DueUpdate, Fault, Measured, NormsPerLayer, Outcome, Updater, rehearse};

@@ -1,8 +1,8 @@
 //! Training with several processes: how this one finds the others, or starts them.
 
 mod children;
+pub(crate) mod farewell;
 
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -11,13 +11,14 @@ use taper_run::checks::choose_threads;
 use taper_run::processes::{KEY_VARIABLE, Place, take_share};
 use taper_run::training::Outcome;
 use taper_run::{RunObserver, TrainSettings};
-use taper_trainer::{Alone, Exchange, ExchangeError, Farewell, Sockets};
+use taper_trainer::{Alone, Exchange, ExchangeError, Sockets};
 
 use crate::arguments::{TrainOutput, Way};
 use crate::error::EXIT_USER;
 use crate::progress;
 use crate::text::say;
 use children::{Children, watch_parent};
+use farewell::FAREWELL;
 
 /// How long a process that is busy goes on after another one is gone. One that waits ends at once.
 const GRACE: Duration = Duration::from_secs(5);
@@ -37,18 +38,6 @@ pub(crate) struct Processes {
     local_size: usize,
     /// The others that this process has started.
     children: Children,
-}
-
-/// What says farewell to the other processes if a signal ends this one.
-static FAREWELL: Mutex<Option<Farewell>> = Mutex::new(None);
-
-/// Tells the other processes, if there are any, that this one ends and says itself why.
-pub(crate) fn say_farewell() {
-    if let Ok(farewell) = FAREWELL.lock()
-        && let Some(farewell) = farewell.as_ref()
-    {
-        farewell.say();
-    }
 }
 
 /// Waits where another process tells what is wrong, and a launcher has started both: mpirun ends all

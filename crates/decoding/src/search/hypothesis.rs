@@ -60,12 +60,3 @@ impl Hypothesis {
         }
     }
 }
-
-/// Length penalty `((5 + n) / 6)^α` of Wu et al. 2016, "Google's Neural Machine Translation
-/// System", equation 14, by which a hypothesis' log-probability is divided.
-///
-/// `n` counts the closing `</s>`, as its log-probability is part of the total. With `α` = 0
-/// log-probabilities do not change; the penalty grows with `n` for any larger `α`.
-pub fn length_penalty(length: usize, alpha: f64) -> f64 {
-    ((5.0 + length as f64) / 6.0).powf(alpha)
-}

@@ -12,5 +12,5 @@ pub(crate) mod stepwise;
 pub use beam::{BeamFate, BeamNode, beam_search, beam_tree};
 pub use generate::generate;
 pub use greedy::greedy_search;
-pub use hypothesis::{Hypothesis, length_penalty};
+pub use hypothesis::Hypothesis;
 pub use stepwise::NewToken;

@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use self::counter::BleuCounter;
 use crate::error::MetricError;
+use crate::field::Field;
 use crate::metric::{Metric, Segment, SegmentCounter, segments};
 use crate::real::{Real, ResampledScore};
-use crate::signature::{Field, Signature, Trials};
+use crate::signature::{Signature, Trials};
 use crate::statistics::Statistics;
 use crate::text::Tokenizer;
 

@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use self::counter::ChrfCounter;
 use crate::error::MetricError;
+use crate::field::Field;
 use crate::metric::{Metric, Segment, SegmentCounter, segments};
 use crate::real::{Real, ResampledScore};
-use crate::signature::{Field, Signature, Trials};
+use crate::signature::{Signature, Trials};
 use crate::statistics::Statistics;
 
 /// Statistics of each n-gram order: n-grams in the hypothesis, in the reference, in both.

@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use self::counter::TerCounter;
 use crate::error::MetricError;
+use crate::field::Field;
 use crate::metric::{Metric, Segment, SegmentCounter, segments};
 use crate::real::{Real, ResampledScore};
-use crate::signature::{Field, Signature, Trials};
+use crate::signature::{Signature, Trials};
 use crate::statistics::Statistics;
 
 /// Options of TER. The defaults are Tercom's.

@@ -68,6 +68,11 @@ impl AttentionKind {
         matches!(self, Self::Mamba | Self::S4d)
     }
 
+    /// Name of the sublayer within its layer, in the names of parameters.
+    pub(crate) fn sublayer(self) -> &'static str {
+        if self.is_state_space() { "state_space" } else { "self_attention" }
+    }
+
     /// Name in recipes.
     #[must_use]
     pub fn name(self) -> &'static str {

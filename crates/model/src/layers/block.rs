@@ -1,12 +1,11 @@
 //! A Transformer layer, for encoders and decoders.
 
-use super::attention::{CrossAttention, LayerPast, PastRows, Texts};
+use super::attention::{Attended, CrossAttention, LayerPast, PastRows, Texts};
 use super::feed_forward::FeedForward;
-use super::guidance::Guide;
 use super::mixer::Mixer;
 use super::norm::Norm;
 use super::positions::PreparedPositions;
-use super::stack::StackKind;
+use super::stack_kind::StackKind;
 use super::weight::Residual;
 use crate::config::NormPlacement;
 use crate::cost::PartCost;
@@ -58,15 +57,6 @@ impl Sublayer {
     }
 }
 
-/// Attention of a decoder layer to the encoder: keys and values of one layer, with the lengths of
-/// both sides, and its guide, if any.
-pub(crate) struct Attended<'a> {
-    pub(crate) key_value: &'a Tensor,
-    pub(crate) query_lengths: &'a Arc<[usize]>,
-    pub(crate) key_lengths: &'a Arc<[usize]>,
-    pub(crate) guide: Option<&'a Guide>,
-}
-
 /// Self-attention or a layer in its place, attention to an encoder if there is one, and the
 /// feed-forward layer, which a state-space layer may omit.
 #[derive(Debug, Clone)]
@@ -86,7 +76,7 @@ impl Block {
     ) -> Result<Self> {
         let named = |part: &str| format!("{name}.{part}");
         let at = (kind.is_causal(), layer);
-        let mixer = named(Mixer::part(config, at));
+        let mixer = named(config.attention(at.0).kind_of(at.1).sublayer());
         let mixer = (Sublayer::new(build, &mixer, config)?, Mixer::new(build, &mixer, config, at)?);
         let cross_attention = if kind.attends_to_encoder() {
             let name = named("cross_attention");

@@ -17,14 +17,6 @@ pub(crate) enum Mixer {
 }
 
 impl Mixer {
-    /// Name of the sublayer within its layer.
-    pub(crate) fn part(config: &ModelConfig, (causal, layer): (bool, usize)) -> &'static str {
-        match config.attention(causal).kind_of(layer).is_state_space() {
-            true => "state_space",
-            false => "self_attention",
-        }
-    }
-
     /// Makes that of a layer, counted from 0, of a stack that is causal or not.
     pub(crate) fn new(
         build: &mut Builder,

@@ -18,5 +18,6 @@ pub(crate) mod places;
 pub mod positions;
 pub(crate) mod recurrent;
 pub(crate) mod stack;
+pub(crate) mod stack_kind;
 pub(crate) mod state_space;
 pub(crate) mod weight;

@@ -1,35 +1,16 @@
 //! A stack of layers: an encoder, or a decoder with or without an encoder.
 
-use super::block::{Attended, Block};
+use super::attention::Attended;
+use super::block::Block;
 use super::guidance::Guide;
 use super::norm::Norm;
 use super::positions::{PreparedPositions, Relative};
+use super::stack_kind::StackKind;
 use crate::config::NormPlacement;
 use crate::cost::PartCost;
 use crate::{Builder, ModelConfig, Pass, Sequences};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
-
-/// Tokens that a stack's tokens see.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StackKind {
-    /// The whole sequence.
-    Encoder,
-    /// The past, and an encoder's output.
-    Decoder,
-    /// The past alone, as in a language model.
-    DecoderOnly,
-}
-
-impl StackKind {
-    pub(crate) fn is_causal(self) -> bool {
-        matches!(self, Self::Decoder | Self::DecoderOnly)
-    }
-
-    pub(crate) fn attends_to_encoder(self) -> bool {
-        self == Self::Decoder
-    }
-}
 
 /// Output of an encoder `(M, D)`, as a decoder attends to it.
 pub(crate) struct AttendedEncoder<'a> {

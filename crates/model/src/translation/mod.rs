@@ -4,6 +4,7 @@
 //! Between embeddings and output are the layers of its [`Architecture`](crate::Architecture),
 //! behind one trait ([`encoder_decoder`]).
 
+mod architecture;
 mod convolutional;
 mod encoder_decoder;
 mod inference;
@@ -164,7 +165,7 @@ impl TranslationModel {
             }
         };
         let target_embedding = TokenEmbedding::new(build, "decoder", target_table, config)?;
-        let layers = encoder_decoder::layers(build, config)?;
+        let layers = architecture::layers(build, config)?;
         let output = Head::new(build, "output", (output, vocab_target), config.output_bias)?;
         Ok(Self {
             config: config.clone(),
@@ -196,7 +197,7 @@ impl TranslationModel {
         vocab_target: usize,
         device: &Device,
     ) -> Cost {
-        let (of_source, of_target) = encoder_decoder::cost(config);
+        let (of_source, of_target) = architecture::cost(config);
         let (table, tied) = (|rows| PartCost::table(rows, config.d_model), source.tied(config));
         let embedding = TokenEmbedding::cost(config);
         let (name, of_embedding) = match source {
@@ -215,7 +216,7 @@ impl TranslationModel {
     /// Cost of a layer of the decoder, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        LayerCost::from_part(encoder_decoder::layer_cost(config, layer))
+        LayerCost::from_part(architecture::layer_cost(config, layer))
     }
 
     /// Shape of the model.

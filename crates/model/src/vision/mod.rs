@@ -18,7 +18,7 @@ use crate::layers::encoders::convolutional::{Convolutions, last_width};
 use crate::layers::encoders::text::first_rows;
 use crate::layers::encoders::vision::{VisionEncoder, validate};
 use crate::layers::head::Head;
-use crate::layers::stack::StackKind;
+use crate::layers::stack_kind::StackKind;
 use crate::{
     AttentionRecord, Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass,
     Sequences,

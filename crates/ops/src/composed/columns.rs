@@ -4,6 +4,7 @@ use super::linear::activated;
 use super::{drop, wide};
 use crate::spec::{Dropout, GatedSpec};
 use candle_core::{Result, Tensor};
+use std::ops::Range;
 
 /// See [`crate::columns()`].
 ///
@@ -42,7 +43,7 @@ pub fn windows(x: &Tensor, lengths: &[usize], (before, after): (usize, usize)) -
     let count = before + 1 + after;
     let table = x.pad_with_zeros(0, 0, 1)?;
     let mut neighbours = Vec::with_capacity(rows * count);
-    for sequence in crate::nn::sequences(lengths) {
+    for sequence in sequences(lengths) {
         for row in sequence.clone() {
             for neighbour in 0..count {
                 let at = (row + neighbour).checked_sub(before);
@@ -53,4 +54,14 @@ pub fn windows(x: &Tensor, lengths: &[usize], (before, after): (usize, usize)) -
     }
     let neighbours = Tensor::from_vec(neighbours, rows * count, x.device())?;
     table.index_select(&neighbours, 0)?.reshape((rows, count * width))
+}
+
+/// Rows of each sequence.
+pub(crate) fn sequences(lengths: &[usize]) -> Vec<Range<usize>> {
+    let mut first = 0;
+    let of_length = |&length: &usize| {
+        first += length;
+        first - length..first
+    };
+    lengths.iter().map(of_length).collect()
 }

@@ -31,9 +31,44 @@ pub fn drop(x: &Tensor, dropout: Dropout) -> Result<Tensor> {
     x.mul(&dropout.mask(x.elem_count(), x.dtype(), x.device())?.reshape(x.shape())?)
 }
 
+impl Dropout {
+    /// The mask as a tensor, by which the composed paths multiply. Every device draws it itself,
+    /// and drops the same elements.
+    ///
+    /// # Shapes
+    /// → `(count,)`.
+    ///
+    /// # Errors
+    /// When the device has no memory for it.
+    pub fn mask(&self, count: usize, dtype: DType, device: &Device) -> Result<Tensor> {
+        if !device.is_cpu() {
+            #[cfg(feature = "cuda")]
+            if device.is_cuda()
+                && let Some(mask) = crate::cuda::drop(&Tensor::ones(count, dtype, device)?, *self)
+            {
+                return mask;
+            }
+            return self.mask_on_device(count, dtype, device);
+        }
+        let factor = self.kernel::<f64>();
+        let mask: Vec<f64> = (0..count).map(|index| factor(index as u32)).collect();
+        Tensor::from_vec(mask, count, device)?.to_dtype(dtype)
+    }
+
+    /// Computes the mask with Candle's operations only.
+    pub(crate) fn mask_on_device(
+        &self,
+        count: usize,
+        dtype: DType,
+        device: &Device,
+    ) -> Result<Tensor> {
+        mask_on_device(self.drawn(), count, dtype, device)
+    }
+}
+
 /// Factors of `count` elements, `(count,)`: `kept` if an element's bits reach `threshold`,
 /// otherwise 0.
-pub(crate) fn mask_on_device(
+fn mask_on_device(
     (key, threshold, kept): (u64, u32, f64),
     count: usize,
     dtype: DType,

@@ -1,32 +1,10 @@
 //! The linear layer and normalisation in Candle's primitives.
 
 use super::dropout::drop;
-use super::{wide, wide_type};
+use super::{CountedProduct, wide, wide_type};
 use crate::device::check_count;
 use crate::spec::{Activation, CUBE, LinearSpec, NormSpec, QUICK, TWICE_ROOT};
 use candle_core::{D, Result, Tensor};
-
-/// Matrix products in Candle whose arithmetic a [profile](crate::profile) counts.
-pub trait CountedProduct {
-    /// Computes `self · other` over the last two dimensions.
-    ///
-    /// # Shapes
-    /// `(…, M, K)` and `(…, K, N)` → `(…, M, N)`.
-    ///
-    /// # Errors
-    /// When the shapes do not match.
-    fn times(&self, other: &Tensor) -> Result<Tensor>;
-}
-
-impl CountedProduct for Tensor {
-    // The only place that multiplies in Candle; elsewhere `clippy.toml` refuses it.
-    #[expect(clippy::disallowed_methods, reason = "counted here")]
-    fn times(&self, other: &Tensor) -> Result<Tensor> {
-        let product = self.matmul(other)?;
-        crate::profile::count_product(self.elem_count(), 1, other.dim(D::Minus1)?);
-        Ok(product)
-    }
-}
 
 /// Computes `x · weightᵀ` in the type of `x`.
 fn product(x: &Tensor, weight: &Tensor) -> Result<Tensor> {

@@ -13,6 +13,7 @@
 mod adam;
 mod attention;
 mod columns;
+mod counted_product;
 mod decoding;
 mod dropout;
 mod embedding;
@@ -33,13 +34,14 @@ pub use attention::{
     hierarchical_attention_step, hierarchical_attention_weights, linear_attention,
     linear_attention_step, linear_attention_weights, pad, self_attention, sequence_sums, unpad,
 };
+pub(crate) use columns::sequences;
 pub use columns::{columns, gated, windows};
+pub use counted_product::CountedProduct;
 pub use decoding::decoding_attention;
 pub use dropout::drop;
-pub(crate) use dropout::mask_on_device;
 pub use embedding::embedding;
 pub use likeliest::{Likeliest, likeliest};
-pub use linear::{CountedProduct, linear, norm};
+pub use linear::{linear, norm};
 pub use loss::smoothed_cross_entropy;
 pub use on_tape::on_tape;
 pub use positions::{relative_bias, rotary};

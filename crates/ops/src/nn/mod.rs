@@ -30,5 +30,4 @@ pub use rotary::rotary;
 pub use state_space::{
     causal_convolution, causal_convolution_after, selective_scan, selective_scan_after,
 };
-pub(crate) use windows::sequences;
 pub use windows::windows;

@@ -36,16 +36,6 @@ pub fn windows(
     crate::profile::time("windows", time)
 }
 
-/// Rows of each sequence.
-pub(crate) fn sequences(lengths: &[usize]) -> Vec<Range<usize>> {
-    let mut first = 0;
-    let of_length = |&length: &usize| {
-        first += length;
-        first - length..first
-    };
-    lengths.iter().map(of_length).collect()
-}
-
 fn forward<T: Float>(
     tape: Option<&Tape>,
     x: &Tensor,
@@ -67,7 +57,7 @@ fn forward<T: Float>(
             }
         }
     };
-    let sequences = sequences(lengths);
+    let sequences = crate::composed::sequences(lengths);
     // SAFETY: together the sequences have all rows.
     let out = unsafe {
         filled(rows * count * width, |to| {

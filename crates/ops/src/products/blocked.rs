@@ -6,7 +6,7 @@
 
 use super::operand::{DEPTH, Line, Operand, PANEL, Results};
 use super::packed::Packed;
-use super::packing::{Multiply, Packing};
+use super::packing::{Multiply, Packing, pack};
 use super::{Finish, Threads};
 use crate::profile::{even, region};
 use crate::shared::{Shared, Write};
@@ -262,45 +262,6 @@ unsafe fn deep_product(left: &Operand<'_>, right: &Operand<'_>, to: Destination,
     region(even(rows.div_ceil(some)), || {
         (0..rows).into_par_iter().with_min_len(some).for_each(one_row);
     });
-}
-
-/// Packs depth steps of some panels, one panel after the other, in the order in which the operand
-/// lies in memory.
-pub(super) fn pack(
-    operand: &Operand<'_>,
-    panels: Range<usize>,
-    steps: Range<usize>,
-    packing: Packing,
-    lines: &mut [Line],
-    threads: Threads,
-) {
-    let step_lines = packing.step_lines();
-    let panel_lines = steps.len() * step_lines;
-    let shared = Shared::new(lines);
-    // If rows cross the summed dimension, all panels of a row are packed together; otherwise one
-    // panel after the other.
-    let along = operand.inner == 1;
-    let (outer, inner) =
-        if along { (panels.clone(), steps.clone()) } else { (steps.clone(), panels.clone()) };
-    let pack_outer = |index: usize| {
-        for other in inner.clone() {
-            let (panel, step) = if along { (index, other) } else { (other, index) };
-            let start = (panel - panels.start) * panel_lines + (step - steps.start) * step_lines;
-            // SAFETY: each pair of a panel and a step has its own lines, and `lines` outlives the
-            // loops.
-            let lines = unsafe { shared.range(start..start + step_lines) };
-            let next =
-                if other + 1 < inner.end { (index, other + 1) } else { (index + 1, inner.start) };
-            operand.prefetch(if along { next } else { (next.1, next.0) });
-            packing.pack_step(operand, panel, step, lines);
-        }
-    };
-    match threads {
-        Threads::One => outer.for_each(pack_outer),
-        Threads::All => region(even(outer.len().div_ceil(2)), || {
-            outer.into_par_iter().with_min_len(2).with_max_len(4).for_each(pack_outer);
-        }),
-    }
 }
 
 /// Computes one of `shares` nearly equal parts of `count` panels.

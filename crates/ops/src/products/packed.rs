@@ -1,8 +1,7 @@
 //! Operands that are packed once for many products.
 
-use super::blocked::pack;
 use super::operand::{Line, Operand, PANEL, Results};
-use super::packing::{Multiply, Packing};
+use super::packing::{Multiply, Packing, pack};
 use super::{Matrix, Threads};
 use crate::shared::Write;
 use std::ops::Range;

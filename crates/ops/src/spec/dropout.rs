@@ -5,7 +5,6 @@
 
 use crate::float::Float;
 use crate::rng::mask_bits;
-use candle_core::{DType, Device, Result, Tensor};
 
 /// Dropout of the elements of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -50,41 +49,8 @@ impl Dropout {
         move |index| if mask_bits(key, index) >= threshold { kept } else { dropped }
     }
 
-    /// The mask as a tensor, by which the composed paths multiply. Every device draws it itself,
-    /// and drops the same elements.
-    ///
-    /// # Shapes
-    /// → `(count,)`.
-    ///
-    /// # Errors
-    /// When the device has no memory for it.
-    pub fn mask(&self, count: usize, dtype: DType, device: &Device) -> Result<Tensor> {
-        if !device.is_cpu() {
-            #[cfg(feature = "cuda")]
-            if device.is_cuda()
-                && let Some(mask) = crate::cuda::drop(&Tensor::ones(count, dtype, device)?, *self)
-            {
-                return mask;
-            }
-            return self.mask_on_device(count, dtype, device);
-        }
-        let factor = self.kernel::<f64>();
-        let mask: Vec<f64> = (0..count).map(|index| factor(index as u32)).collect();
-        Tensor::from_vec(mask, count, device)?.to_dtype(dtype)
-    }
-
     /// Parameters of a mask: its key, the threshold, and the factor of kept elements.
     pub(crate) fn drawn(&self) -> (u64, u32, f64) {
         (self.key, self.threshold(), 1.0 / (1.0 - self.rate))
-    }
-
-    /// Computes the mask with Candle's operations only.
-    pub(crate) fn mask_on_device(
-        &self,
-        count: usize,
-        dtype: DType,
-        device: &Device,
-    ) -> Result<Tensor> {
-        crate::composed::mask_on_device(self.drawn(), count, dtype, device)
     }
 }

@@ -14,10 +14,11 @@ mod norm;
 mod recurrence;
 mod rotary;
 mod scan;
-mod sparse;
 
 pub use adam::AdamStep;
 pub(crate) use attention::mask_index;
+pub use attention::sparse::Sparse;
+pub(crate) use attention::sparse::{Sight, merge};
 pub use attention::{ABSENT, AttentionSpec, CachedRows, JoinedRows, VisibleKeys};
 pub use attention_shape::AttentionShape;
 pub use dropout::Dropout;
@@ -37,5 +38,3 @@ pub use recurrence::{
 pub use rotary::{Pairs, Rotations, Turns};
 pub(crate) use scan::ScanShape;
 pub use scan::{ConvolutionSpec, ScanInputs, ScanSpec};
-pub use sparse::Sparse;
-pub(crate) use sparse::{Sight, merge};

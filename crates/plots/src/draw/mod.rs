@@ -19,11 +19,9 @@ use serde_json::Value;
 
 use crate::error::PlotError;
 use crate::figure::{Figure, Plot};
+use crate::scale::SCALE;
 use crate::svg::Svg;
 use text::{Anchor, Label};
-
-/// Drawing units in a CSS pixel.
-pub(crate) const SCALE: i32 = 4;
 
 /// Height of a title, in CSS pixels.
 const TITLE: i32 = 32;
@@ -38,27 +36,30 @@ const fn units(pixels: i32) -> i32 {
     pixels * SCALE
 }
 
-/// Draws a figure.
-///
-/// # Errors
-/// When there is nothing to show, or rows and columns do not match the values.
-pub(crate) fn draw(figure: &Figure) -> Result<Svg, PlotError> {
-    let mut elements = String::new();
-    let (width, height) = figure.size;
-    let size = (width * SCALE as u32, height * SCALE as u32);
-    let data = {
-        let root = SVGBackend::with_string(&mut elements, size).into_drawing_area();
-        let pen = Pen { figure };
-        pen.title(&root)?;
-        let data = match &figure.plot {
-            Plot::Chart(chart) => chart::draw(&pen, &root, chart)?,
-            Plot::Bars(bars) => bars::draw(&pen, &root, bars)?,
-            Plot::Heatmap(map) => heatmap::draw(&pen, &root, map)?,
+impl Figure {
+    /// Draws the figure.
+    ///
+    /// # Errors
+    /// When there is nothing to show, or rows and columns do not match the values.
+    pub fn draw(&self) -> Result<Svg, PlotError> {
+        let figure = self;
+        let mut elements = String::new();
+        let (width, height) = figure.size;
+        let size = (width * SCALE as u32, height * SCALE as u32);
+        let data = {
+            let root = SVGBackend::with_string(&mut elements, size).into_drawing_area();
+            let pen = Pen { figure };
+            pen.title(&root)?;
+            let data = match &figure.plot {
+                Plot::Chart(chart) => chart::draw(&pen, &root, chart)?,
+                Plot::Bars(bars) => bars::draw(&pen, &root, bars)?,
+                Plot::Heatmap(map) => heatmap::draw(&pen, &root, map)?,
+            };
+            root.present().map_err(|error| pen.failed(error))?;
+            data
         };
-        root.present().map_err(|error| pen.failed(error))?;
-        data
-    };
-    Ok(Svg::new(figure, &elements, data))
+        Ok(Svg::new(figure, &elements, data))
+    }
 }
 
 /// A figure being drawn: context for errors and for what all plots share.

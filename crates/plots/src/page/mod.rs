@@ -8,6 +8,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::colours::{self, Theme};
+use crate::html::escape;
 use crate::svg::class_rules;
 
 /// Style of every page.
@@ -142,25 +143,4 @@ fn theme_rules() -> String {
         ":root{{color-scheme:light dark;{}}}\n",
         colours::all().map(variable).collect::<String>()
     )
-}
-
-/// Escapes a text for HTML and for quoted attributes.
-#[must_use]
-pub fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            // HTML documents may not contain these characters.
-            '\0'..='\u{8}' | '\u{B}' | '\u{C}' | '\u{E}'..='\u{1F}' | '\u{7F}' => {
-                escaped.push('\u{FFFD}');
-            }
-            other => escaped.push(other),
-        }
-    }
-    escaped
 }

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use taper_plots::{Language, escape};
 
-use crate::run_data::NamedFigure;
+use crate::figures::NamedFigure;
 
 /// A part of a page with a heading.
 pub(crate) struct Section {

@@ -9,8 +9,8 @@ use serde_json::json;
 use taper_plots::{Language, Page};
 use taper_run::attention::ATTENTION_SCRIPT;
 
-use crate::chosen;
 use crate::curves::{curves, layer_figures};
+use crate::run_data::chosen;
 use crate::run_data::{RunData, test_set_figures};
 use crate::translated;
 use html::Section;

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use candle_core::{DType, Device};
 
-use super::computation::{AUTO_DTYPE, DtypeChoice};
+use super::dtype_choice::{AUTO_DTYPE, DtypeChoice};
 
 /// Opens the device called `name`: `auto`, `cpu`, `cuda`, `cuda:N`, `metal` or `metal:N`.
 ///

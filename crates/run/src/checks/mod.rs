@@ -4,6 +4,7 @@ pub mod computation;
 pub mod cost;
 pub mod device;
 pub(crate) mod disk;
+pub(crate) mod dtype_choice;
 pub mod memory;
 mod threads;
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use taper_trainer::{Metric, State};
 
 use super::RunConfig;
-use crate::checks::computation::AUTO_DTYPE;
+use crate::checks::dtype_choice::AUTO_DTYPE;
 
 /// Sections and keys that shape the weights.
 const SHAPES_WEIGHTS: [&str; 4] = ["task", "data", "model", "dtype"];

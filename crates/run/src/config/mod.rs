@@ -26,7 +26,7 @@ use taper_decoding::DecodingConfig;
 use taper_model::{Architecture, ModelConfig};
 use taper_trainer::{Metric, TrainingConfig};
 
-use crate::checks::computation::AUTO_DTYPE;
+use crate::checks::dtype_choice::AUTO_DTYPE;
 use crate::tasks::entry;
 
 pub(crate) use did_you_mean::nearest;

@@ -5,7 +5,8 @@ use candle_core::Device;
 use taper_data::{Corpus, Prepared, TokenisingProgress, hold_out};
 
 use super::{TrainSettings, data_report};
-use crate::checks::computation::{AUTO_DTYPE, DtypeChoice};
+use crate::checks::dtype_choice::AUTO_DTYPE;
+use crate::checks::dtype_choice::DtypeChoice;
 use crate::checks::{device, disk, memory, use_threads};
 use crate::config::RunConfig;
 use crate::event::{Notice, RunEvent, RunObserver};

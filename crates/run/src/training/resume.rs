@@ -12,7 +12,7 @@ use taper_trainer::{
 use super::origin::Origin;
 use super::preparation::{ReadyRun, preflight};
 use super::{Outcome, TrainSettings, together, train};
-use crate::checks::computation::AUTO_DTYPE;
+use crate::checks::dtype_choice::AUTO_DTYPE;
 use crate::config::{Change, Difference, RunConfig, described, differences};
 use crate::event::{Notice, RunEvent, RunObserver};
 use crate::folder::{RunFolder, RunLock};

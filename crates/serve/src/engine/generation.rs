@@ -12,12 +12,12 @@ use taper_run::attention::AttentionMap;
 use taper_run::generation::{GeneratedText, GenerationSettings, Generator};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::RunInfo;
 use super::chat::ChatTemplate;
 use super::handlers::{Answers, Handlers, Opening, Serve, Service};
 use super::translation::{Attend, attends, count, within_limit};
 use super::work::{Continued, OwnPrompt, Piece, PromptText, TOKEN_BYTES, Verb, weight_of};
 use crate::error::Refusal;
+use crate::run_info::RunInfo;
 use crate::settings::Limits;
 
 /// Options of a client for generation.

@@ -14,9 +14,9 @@ use taper_decoding::Control;
 use taper_run::LoadSettings;
 use taper_run::tasks::TaskModel;
 
-use super::RunInfo;
 use super::work::{Answer, Job, Request, Verb};
 use crate::error::Refusal;
+use crate::run_info::RunInfo;
 use crate::settings::Limits;
 
 /// Run to load for its clients.

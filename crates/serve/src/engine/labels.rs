@@ -8,11 +8,11 @@ use taper_run::LoadedRun;
 use taper_run::attention::AttentionMap;
 use taper_run::prediction::{Prediction, predict, predict_pixels};
 
-use super::RunInfo;
 use super::handlers::{Answers, Handlers, Opening, Serve, Service};
 use super::translation::{Attend, attends, within};
 use super::work::{Verb, weight_of_all};
 use crate::error::Refusal;
+use crate::run_info::RunInfo;
 use crate::settings::Limits;
 
 /// Label texts.

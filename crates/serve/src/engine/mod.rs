@@ -20,7 +20,6 @@ mod services;
 #[cfg(test)]
 mod tests;
 mod translation;
-mod turn;
 mod words;
 mod work;
 mod worker;
@@ -29,17 +28,16 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use serde::Serialize;
-use taper_run::LoadedRun;
 use taper_run::tasks::TaskModel;
 use tokio::sync::oneshot;
 
 use crate::error::Refusal;
 use crate::event::Observer;
 use crate::metrics::Metrics;
+use crate::run_info::RunInfo;
 use crate::settings::{Limits, ServeSettings};
 pub(crate) use chat::ChatTemplate;
 pub(crate) use generation::{Generate, GenerateOptions, Scoring};
@@ -50,74 +48,6 @@ pub(crate) use translation::{Attend, LineAnswer, Measure, Translate, TranslateOp
 pub(crate) use words::{Question, Tag};
 pub(crate) use work::{Continued, Fit, OwnPrompt, Piece, PromptText, Verb};
 use work::{Job, Request};
-
-/// Description of a run for clients.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct RunInfo {
-    /// Name of the run: that of its folder.
-    pub name: String,
-    /// Name of its task.
-    pub task: String,
-    /// Properties of a translation model; `None` for other tasks.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub translation: Option<TranslationInfo>,
-    /// Labels of a classifier.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub labels: Vec<String>,
-    /// Whether a classifier of texts labels pairs, with a tab between the two.
-    pub pairs: bool,
-    /// Largest number of tokens that a prediction of a language model depends on.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub context: Option<usize>,
-    /// Chat template of a language model, if it has one.
-    #[serde(skip)]
-    pub(crate) chat: Option<Result<Arc<ChatTemplate>, String>>,
-    /// Number of the model's parameters.
-    pub parameters: usize,
-    /// Time at which its weights were saved, in seconds since 1970.
-    pub created: u64,
-    /// Whether the CPU computes.
-    #[serde(skip)]
-    pub(crate) is_on_cpu: bool,
-}
-
-impl RunInfo {
-    /// Properties that every run has.
-    fn of<M: TaskModel>(run: &LoadedRun<M>, name: &str) -> Self {
-        let saved = run.checkpoint.metadata().and_then(|metadata| metadata.modified()).ok();
-        let created = saved.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        Self {
-            name: name.to_owned(),
-            task: M::TASK.to_string(),
-            translation: None,
-            labels: Vec::new(),
-            pairs: false,
-            context: None,
-            chat: None,
-            parameters: run.model.parameters().len(),
-            created: created.map_or(0, |time| time.as_secs()),
-            is_on_cpu: run.model.parameters().device().is_cpu(),
-        }
-    }
-
-    /// Whether `other` is the same run, perhaps with other weights.
-    fn is_same(&self, other: &Self) -> bool {
-        *self == Self { created: self.created, ..other.clone() }
-    }
-}
-
-/// Description of a translation model for clients.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct TranslationInfo {
-    /// Code of the source language.
-    pub source: String,
-    /// Code of the target language.
-    pub target: String,
-    /// Whether it aligns words.
-    pub aligns: bool,
-    /// Number of hypotheses of its search.
-    pub beam: usize,
-}
 
 /// Loaded run with its worker.
 #[derive(Debug)]

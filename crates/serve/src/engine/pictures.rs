@@ -9,11 +9,11 @@ use taper_run::image_text::{describe_pixels, match_pixels};
 use taper_run::prediction::Prediction;
 use taper_run::translation::Translation;
 
-use super::RunInfo;
 use super::handlers::{Answers, Handlers, Opening, Serve, Service};
 use super::translation::within;
 use super::work::{Verb, weight_of_all};
 use crate::error::Refusal;
+use crate::run_info::RunInfo;
 use crate::settings::Limits;
 
 /// Write the caption of a picture: a PNG or JPEG file.

@@ -15,8 +15,8 @@ use taper_run::translation::{
 
 use super::handlers::{Answers, Handlers, Opening, Serve, Service, nothing_else};
 use super::work::{Fit, Verb, weight_of, weight_of_all};
-use super::{RunInfo, TranslationInfo};
 use crate::error::{Refusal, refusal};
+use crate::run_info::{RunInfo, TranslationInfo};
 use crate::settings::Limits;
 
 /// Options of a client for translation.

@@ -8,11 +8,11 @@ use taper_run::prediction::{
     QuestionInContext, SpanAnswer, TaggedText, predict_answers, predict_tags,
 };
 
-use super::RunInfo;
 use super::handlers::{Answers, Handlers, Opening, Serve, Service};
 use super::translation::within;
 use super::work::{Verb, weight_of, weight_of_all};
 use crate::error::Refusal;
+use crate::run_info::RunInfo;
 use crate::settings::Limits;
 
 /// Tag each word of texts.

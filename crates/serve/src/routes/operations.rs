@@ -8,9 +8,9 @@ use axum::response::Response;
 use serde_json::json;
 
 use crate::app::App;
-use crate::engine::RunInfo;
 use crate::http::{html, json, text};
 use crate::metrics::MEDIA_TYPE;
+use crate::run_info::RunInfo;
 
 /// Description of the API, for machines.
 pub(super) const DESCRIPTION: &str = include_str!("openapi.json");

@@ -38,7 +38,6 @@ pub(crate) use checkpoint::{check_tokenizer, open_tensors, replace_state, set_we
 pub use checkpoint::{load_model, read_state};
 pub(crate) use int8::require_float;
 pub use int8::{Rounded, round_to_int8};
-pub(crate) use state::exact;
 pub use state::{FORMAT_VERSION, FileEntry, INT8_FORMAT_VERSION, Identity, Parent, State, Window};
 pub use tensors::write_tensors;
 pub use warm_start::{NotTaken, PartlyTaken, SharedRows, Taking, WarmStart, warm_start};

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use taper_model::Routing;
 
+use crate::exact;
 use crate::{Astray, EarlyStopping, Measured, Position, StopReason, TrainingConfig};
 
 /// The format of `state.json` that this version writes beside weights in f32.
@@ -70,22 +71,22 @@ pub struct Window {
     /// Target tokens predicted right.
     pub correct: u64,
     /// Sum of label-smoothed cross entropy over tokens.
-    #[serde(with = "exact")]
+    #[serde(with = "exact::number")]
     pub smoothed_sum: f64,
     /// Sum of cross entropy over tokens.
-    #[serde(with = "exact")]
+    #[serde(with = "exact::number")]
     pub nll_sum: f64,
     /// Sum of R-Drop's divergence over tokens; not in the file of a run without it.
-    #[serde(with = "exact", default, skip_serializing_if = "is_zero")]
+    #[serde(with = "exact::number", default, skip_serializing_if = "is_zero")]
     pub divergence_sum: f64,
     /// How tokens were sent to experts; not in the file of a run without any.
     #[serde(default, skip_serializing_if = "Routing::is_empty")]
     pub routing: Routing,
     /// Sum of gradient norms over updates.
-    #[serde(with = "exact")]
+    #[serde(with = "exact::number")]
     pub gradient_norm_sum: f64,
     /// Seconds spent in the updates.
-    #[serde(with = "exact")]
+    #[serde(with = "exact::number")]
     pub seconds: f64,
 }
 
@@ -125,7 +126,7 @@ pub struct State {
     /// Number of updates skipped since the last one that was made.
     pub skipped_in_a_row: u32,
     /// Running mean of the loss a token, if `training.spike_factor` compares with it.
-    #[serde(with = "exact_option", default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "exact::option", default, skip_serializing_if = "Option::is_none")]
     pub mean_loss: Option<f64>,
     /// The best validation, and how long ago it was.
     pub early_stopping: EarlyStopping,
@@ -136,12 +137,12 @@ pub struct State {
     /// The update after which the last validation was made, if any was.
     pub validated_at: Option<u64>,
     /// The watched score, if it was measured after exactly this many updates.
-    #[serde(with = "exact_option")]
+    #[serde(with = "exact::option")]
     pub score: Option<f64>,
     /// Sums since the last log event.
     pub window: Window,
     /// Seconds in the training loop, summed over resumes.
-    #[serde(with = "exact")]
+    #[serde(with = "exact::number")]
     pub training_seconds: f64,
     /// Whether the schedule has no checkpoint after exactly this many updates, so that one is
     /// there only because training was interrupted or could not go on. It counts for nothing
@@ -236,42 +237,6 @@ impl State {
 
 fn is_zero(value: &f64) -> bool {
     value.to_bits() == 0
-}
-
-/// Numbers as strings that parse back to the same bits: JSON readers may round the last one, and
-/// JSON has no infinities.
-pub(crate) mod exact {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(crate) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{value:?}"))
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(|_| D::Error::custom(format!("'{text}' is not a number")))
-    }
-}
-
-/// As [`exact`], where there may be no number.
-mod exact_option {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    #[derive(Serialize, Deserialize)]
-    struct Exact(#[serde(with = "super::exact")] f64);
-
-    pub(crate) fn serialize<S: Serializer>(
-        value: &Option<f64>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        value.map(Exact).serialize(serializer)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<f64>, D::Error> {
-        Ok(Option::<Exact>::deserialize(deserializer)?.map(|exact| exact.0))
-    }
 }
 
 #[cfg(test)]

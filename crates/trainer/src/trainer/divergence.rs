@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use taper_model::Model;
 
 use super::Trainer;
-use crate::checkpoints::{BEST, exact};
+use crate::checkpoints::BEST;
+use crate::exact;
 use crate::{Scores, TrainError};
 
 /// Validations in a row, far above guessing and without a new lowest, after which training ends.
@@ -20,10 +21,10 @@ const MOST_VALIDATIONS: u32 = 3;
 #[serde(deny_unknown_fields)]
 pub struct Astray {
     /// Lowest of their losses, in nats an answer.
-    #[serde(with = "exact")]
+    #[serde(with = "exact::number")]
     lowest: f64,
     /// Last of their losses, in nats an answer.
-    #[serde(with = "exact")]
+    #[serde(with = "exact::number")]
     last: f64,
     /// Validations since the lowest; the first of all counts as one.
     validations: u32,

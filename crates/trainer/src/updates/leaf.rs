@@ -64,6 +64,15 @@ pub(crate) struct GradientTree {
     free: Vec<Gradients>,
 }
 
+impl TrainingConfig {
+    /// The gradient buffers of an update in each of so many processes, which grow with the logarithm
+    /// of its micro-batches.
+    #[must_use]
+    pub fn gradient_buffers(&self, processes: usize) -> u64 {
+        u64::from(GradientTree::buffers(self.accumulation.div_ceil(processes.max(1))))
+    }
+}
+
 impl GradientTree {
     /// The buffers that a tree of so many leaves takes.
     pub(crate) fn buffers(leaves: usize) -> u32 {

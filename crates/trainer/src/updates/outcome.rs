@@ -5,24 +5,24 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use taper_model::{LossOutput, Routing};
 
-use crate::checkpoints::exact;
+use crate::exact;
 
 /// Measurements of one update.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// Sum of the label-smoothed cross entropy over the target tokens, in nats.
-    #[serde(with = "exact")]
+    #[serde(with = "exact::number")]
     pub smoothed_sum: f64,
     /// Sum of the negative log-likelihood of the true tokens, in nats.
-    #[serde(with = "exact")]
+    #[serde(with = "exact::number")]
     pub nll_sum: f64,
     /// With R-Drop, the sum of the divergences between the two predictions of a token, in nats;
     /// else 0.
-    #[serde(with = "exact")]
+    #[serde(with = "exact::number")]
     pub divergence_sum: f64,
     /// Sum of what is minimised: the smoothed cross entropy and, with R-Drop, α times the
     /// divergence; with experts, what their loads add.
-    #[serde(with = "exact")]
+    #[serde(with = "exact::number")]
     pub objective_sum: f64,
     /// Target tokens whose true class scored highest.
     pub correct: u64,
@@ -31,7 +31,7 @@ pub struct Measured {
     /// How tokens were sent to experts.
     pub routing: Routing,
     /// Euclidean norm of the gradient, before clipping.
-    #[serde(with = "exact")]
+    #[serde(with = "exact::number")]
     pub gradient_norm: f64,
 }
 

@@ -124,8 +124,8 @@ impl Table<'_> {
             .map(|(cores, seconds, efficiency)| {
                 serde_json::json!({
                     "cores": cores,
-                    "s_per_step": super::train::round(seconds / steps, 6),
-                    "efficiency": super::train::round(efficiency, 4),
+                    "s_per_step": super::round(seconds / steps, 6),
+                    "efficiency": super::round(efficiency, 4),
                 })
             })
             .collect()

@@ -7,3 +7,9 @@ pub(crate) mod decode;
 pub(crate) mod kernels;
 pub(crate) mod network;
 pub(crate) mod train;
+
+/// Rounds to a number of decimal digits.
+fn round(value: f64, digits: i32) -> f64 {
+    let factor = 10_f64.powi(digits);
+    (value * factor).round() / factor
+}

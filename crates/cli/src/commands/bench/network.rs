@@ -17,7 +17,8 @@ use taper_trainer::{
     in_process_over,
 };
 
-use super::train::{preset_shape, read_batches, round};
+use super::round;
+use super::train::{preset_shape, read_batches};
 use crate::arguments::BenchNetwork;
 use crate::text::print_line;
 

@@ -11,7 +11,7 @@ use taper_ops::profile::{self, Prediction, Profile};
 use taper_ops::{Kernel, Products};
 use taper_trainer::{OptimizerConfig, TrainingConfig};
 
-use super::cores;
+use super::{cores, round};
 use crate::arguments::{BenchTrain, Preset};
 use crate::text::print_line;
 use taper_run::checks::cost::bytes;
@@ -189,11 +189,6 @@ impl Report {
             .map(move |(name, time)| (*name, share(time)))
             .chain([("other", (1.0 - known).max(0.0))])
     }
-}
-
-pub(super) fn round(value: f64, digits: i32) -> f64 {
-    let factor = 10_f64.powi(digits);
-    (value * factor).round() / factor
 }
 
 /// The shape of a recipe's model, or that of a preset.

@@ -1,7 +1,7 @@
 //! Attention from a decoder to an encoder; it is full, whatever the kind of self-attention.
 
-use super::super::block::Attended;
 use super::super::weight::{Linear, Residual};
+use super::attended::Attended;
 use super::projections::Projection;
 use crate::cost::PartCost;
 use crate::{Builder, ModelConfig, Pass};

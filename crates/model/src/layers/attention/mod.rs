@@ -8,6 +8,7 @@
 //! Linformer has parameters of its own, so that weights trained with one kind can be tried with
 //! another.
 
+mod attended;
 mod cross;
 mod hierarchical;
 mod linear;
@@ -21,10 +22,10 @@ mod softmax;
 mod tests;
 mod transformer_xl;
 
+pub(crate) use attended::Attended;
 pub(crate) use cross::CrossAttention;
 pub(crate) use past::{LayerPast, PastRows, Texts};
 
-use super::mixer::Mixer;
 use super::positions::PreparedPositions;
 use super::state_space::StateSpaceMechanism;
 use super::weight::{Linear, Residual};
@@ -208,10 +209,11 @@ impl UnprojectedAttention {
         config.require_transformer()?;
         config.validate_blocks()?;
         let stack = if causal { "decoder" } else { "encoder" };
-        let name = &format!("{stack}.layers.{layer}.{}", Mixer::part(config, (causal, layer)));
+        let kind = config.attention(causal).kind_of(layer);
+        let name = &format!("{stack}.layers.{layer}.{}", kind.sublayer());
         let mut builder = Builder::seeded(1, &Device::Cpu, DType::F32).with_biases(false);
         let build = &mut builder;
-        let kind = if config.attention(causal).kind_of(layer).is_state_space() {
+        let kind = if kind.is_state_space() {
             Unprojected::StateSpace(StateSpaceMechanism::new(build, name, config, (causal, layer))?)
         } else {
             let site = Site { config, name, layer, causal, products: build.products };

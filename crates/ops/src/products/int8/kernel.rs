@@ -1,6 +1,7 @@
 //! Kernels for int8: their instructions and functions.
 
 use super::loops;
+use super::parts::Parts;
 use crate::products::Kernel;
 
 /// A kernel for int8, by its instructions.
@@ -129,49 +130,6 @@ impl Int8Kernel {
             _ => loops::plain::PARTS,
         }
     }
-}
-
-/// Functions and layout of a kernel.
-///
-/// Calling a function requires the instructions of its kernel.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Parts {
-    /// Number of columns of a panel of weights, which are summed side by side.
-    pub(super) width: usize,
-    /// Bytes of a stored activation.
-    pub(super) activation_bytes: usize,
-    /// Number added to each stored activation, for instructions that need unsigned values.
-    pub(super) shift: i32,
-    /// Rounds a row, stores it to memory for as many activations, and returns its scale.
-    pub(super) quantise: unsafe fn(row: &[f32], to: *mut u8) -> f32,
-    /// Computes the scaled sums of some rows for the columns of one panel.
-    pub(super) products: unsafe fn(&Block),
-    /// Computes the sums in i32, without scaling.
-    #[cfg(test)]
-    pub(super) sums: unsafe fn(&Block),
-}
-
-/// Operands of a product of some rows and one panel.
-#[derive(Clone, Copy)]
-pub(super) struct Block {
-    /// Rows of activations, as the kernel stores them.
-    pub(super) left: *const u8,
-    /// Bytes from one row to the next.
-    pub(super) stride: usize,
-    pub(super) rows: usize,
-    /// One panel: for each quad of the summed dimension, four values of every column.
-    pub(super) right: *const i8,
-    pub(super) quads: usize,
-    /// Initial value of each column's sum, which compensates the shift of activations.
-    pub(super) starts: *const i32,
-    /// Scale of each row.
-    pub(super) row_scales: *const f32,
-    /// Scale of each column.
-    pub(super) scales: *const f32,
-    /// Destination of results: `rows` rows with as many values as the panel has columns.
-    pub(super) to: *mut f32,
-    /// Number of results from one row to the next.
-    pub(super) to_stride: usize,
 }
 
 #[cfg(test)]

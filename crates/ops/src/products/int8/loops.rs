@@ -1,7 +1,7 @@
 //! Loops around the instructions, written once and compiled for each kernel.
 
 use super::QUAD;
-use super::kernel::{Block, Parts};
+use super::parts::{Block, Parts};
 use super::quantised::{inverse_of, rounded, scale_of};
 #[allow(unused_imports, reason = "some processors have none but the plain loop")]
 use super::sums::{self as registers, Sum};

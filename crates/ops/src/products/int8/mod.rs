@@ -12,6 +12,7 @@
 mod kernel;
 mod loops;
 mod packed;
+mod parts;
 mod product;
 mod quantised;
 mod sums;

@@ -1,6 +1,6 @@
 //! Int8 weights in the layout of a kernel.
 
-use super::kernel::Parts;
+use super::parts::Parts;
 use super::{Int8Kernel, Int8Matrix, MOST_DEPTH, QUAD};
 use crate::products::operand::Line;
 use rayon::prelude::*;

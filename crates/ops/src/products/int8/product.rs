@@ -1,6 +1,6 @@
 //! Rows of f32 times packed int8 weights.
 
-use super::kernel::{Block, Parts};
+use super::parts::{Block, Parts};
 use super::{PackedInt8, QUAD};
 use crate::products::Finish;
 use crate::products::operand::Line;

@@ -1,6 +1,6 @@
 //! Every kernel of this machine, compared with the plain loop and with f64.
 
-use super::kernel::{Block, Parts};
+use super::parts::{Block, Parts};
 use super::sums::Sum;
 use super::*;
 use crate::products::{Matrix, Products, Right, product_then};

@@ -19,10 +19,11 @@ use serde::{Deserialize, Serialize};
 use super::languages::own_letters;
 use super::{allowed, translators};
 use crate::app::App;
-use crate::engine::{Engine, Fit, Measure, TranslationInfo};
+use crate::engine::{Engine, Fit, Measure};
 use crate::error::Refusal;
 use crate::http::{form_or_json_of, json};
 use crate::routes::translation::Texts;
+use crate::run_info::TranslationInfo;
 
 /// Number of characters of a text that are examined.
 const LOOKED_AT: usize = 2000;

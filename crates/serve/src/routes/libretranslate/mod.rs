@@ -18,9 +18,10 @@ use taper_data::split_lines;
 use self::detect::{Detected, languages_of};
 use super::translation::{Texts, translated};
 use crate::app::App;
-use crate::engine::{Engine, LineAnswer, TranslateOptions, TranslationInfo};
+use crate::engine::{Engine, LineAnswer, TranslateOptions};
 use crate::error::Refusal;
 use crate::http::{form_or_json_of, is_key, json};
+use crate::run_info::TranslationInfo;
 pub(super) use detect::detect;
 pub(super) use files::{download_file, translate_file};
 

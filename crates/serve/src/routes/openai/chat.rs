@@ -11,12 +11,11 @@ use taper_run::generation::TokenScore;
 
 use super::shared::{Head, Shared, finite, no_stream, reason, refuse, require_few, usage};
 use crate::app::App;
-use crate::engine::{
-    Continued, Generate, GenerateOptions, OwnPrompt, PromptText, RunInfo, Scoring,
-};
+use crate::engine::{Continued, Generate, GenerateOptions, OwnPrompt, PromptText, Scoring};
 use crate::error::Refusal;
 use crate::http::{EventSender, json, json_of, openai_refusal};
 use crate::routes::generation::{Told, check, generated, prompts, stream};
+use crate::run_info::RunInfo;
 
 /// A request.
 #[derive(Debug, Deserialize)]

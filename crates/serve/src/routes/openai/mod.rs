@@ -11,8 +11,9 @@ use axum::response::Response;
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::engine::{Generate, RunInfo};
+use crate::engine::Generate;
 use crate::http::{json, openai_refusal};
+use crate::run_info::RunInfo;
 pub(super) use chat::chat;
 pub(super) use completions::completions;
 

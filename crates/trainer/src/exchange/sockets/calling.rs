@@ -5,8 +5,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use super::frame::Patience;
-use super::greeting::{Answer, Hello, introduce};
-use super::meeting::{Meeting, Watch};
+use super::greeting::{Answer, Hello, Watch, introduce};
+use super::meeting::Meeting;
 use crate::ExchangeError;
 
 /// Time for one attempt to connect.

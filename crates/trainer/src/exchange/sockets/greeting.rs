@@ -20,8 +20,10 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::frame::{Patience, is_timeout};
-use super::meeting::Watch;
 use crate::ExchangeError;
+
+/// Decision whether to go on waiting.
+pub(super) type Watch<'a> = dyn FnMut() -> Result<(), ExchangeError> + 'a;
 
 /// First bytes of each connection of this program.
 pub(super) const MAGIC: &[u8; 8] = b"TAPERNET";

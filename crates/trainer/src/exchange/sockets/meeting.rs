@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::door::Door;
 use super::frame::{Kind, Patience};
+use super::greeting::Watch;
 use super::lines::Loss;
 use super::neighbour::{self, Offer};
 use super::stream::Stream;
@@ -32,9 +33,6 @@ pub struct Meeting {
     /// How long to wait for the others.
     pub patience: Duration,
 }
-
-/// Asked whether to go on waiting.
-pub(super) type Watch<'a> = dyn FnMut() -> Result<(), ExchangeError> + 'a;
 
 impl Meeting {
     /// Whether the meeting place is a loopback address, which no other machine can reach.

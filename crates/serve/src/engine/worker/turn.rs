@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use taper_decoding::Control;
 
-use super::handlers::Handlers;
-use super::queue::LANES;
-use super::work::Job;
-use super::worker::Worker;
+use super::Worker;
+use crate::engine::handlers::Handlers;
+use crate::engine::queue::LANES;
+use crate::engine::work::Job;
 
 /// Divisor of the time of lighter work that gives the pause before the next work of its lane: so
 /// heavy work progresses, however much light work there is.

@@ -1,8 +1,10 @@
 //! Settings of attention, and the keys that queries see in decoding.
 
+pub(super) mod sparse;
+
+use self::sparse::{Sight, Sparse};
 use super::attention_shape::AttentionShape;
 use super::dropout::Dropout;
-use super::sparse::{Sight, Sparse};
 use crate::products::Products;
 use candle_core::{Result, Tensor};
 use std::borrow::Cow;

@@ -1,7 +1,7 @@
 //! Sparse patterns of the keys that a query sees: a window, dilated or not, global tokens, and
 //! random blocks.
 
-use super::attention::AttentionSpec;
+use super::AttentionSpec;
 use crate::rng::{Counter, mix};
 use std::ops::Range;
 

@@ -1,18 +1,21 @@
 //! A run as it lies on disk, with everything that a report needs.
 
+pub(crate) mod chosen;
+
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 use taper_data::{read_pairs, read_regular};
-use taper_plots::{Figure, Language};
+use taper_plots::Language;
 use taper_run::folder::{Command, RunSummary};
 use taper_run::tasks::{ParallelText, entry};
 use taper_run::{RunConfig, RunFolder, one_line};
 
-use crate::chosen::{self, ChosenSentence};
+use self::chosen::ChosenSentence;
 use crate::curves::{curves, layer_figures};
+use crate::figures::NamedFigure;
 use crate::record::Record;
 use crate::sentences::{Scoring, SentenceSet};
 use crate::words::Frequencies;
@@ -20,21 +23,6 @@ use crate::{classified, regressed, translated};
 
 /// Limit on the bytes of a run's JSON files and translations.
 const MOST_BYTES: u64 = 1 << 31;
-
-/// A figure with the name of its file.
-#[derive(Debug, Clone, PartialEq)]
-pub struct NamedFigure {
-    /// Name of the file, without an extension.
-    pub name: String,
-    /// The figure.
-    pub figure: Figure,
-}
-
-impl NamedFigure {
-    pub(crate) fn new(name: impl Into<String>, figure: Figure) -> Self {
-        Self { name: name.into(), figure }
-    }
-}
 
 /// A run as it lies on disk.
 #[derive(Debug)]

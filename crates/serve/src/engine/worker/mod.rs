@@ -1,6 +1,8 @@
 //! Thread of a run: gathers waiting work into batches, answers it, and loads the run again after a
 //! failure.
 
+mod turn;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -12,15 +14,16 @@ use anyhow::{Context, Result, bail};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use taper_run::{LoadSettings, RunFolder};
 
+use self::turn::{Pauses, Turn};
+use super::Load;
 use super::handlers::{Handlers, Opening};
 use super::queue::Queue;
 use super::services::open;
-use super::turn::{Pauses, Turn};
 use super::work::{Answer, Job};
-use super::{Load, RunInfo};
 use crate::error::{Refusal, refusal};
 use crate::event::{Observer, ServeEvent};
 use crate::metrics::Metrics;
+use crate::run_info::RunInfo;
 use crate::settings::Limits;
 
 /// Interval at which a gathering worker checks its queue.

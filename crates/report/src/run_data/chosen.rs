@@ -7,8 +7,9 @@ use taper_plots::{Language, PlotError, escape};
 use taper_run::attention::{AttentionMap, attention_figures, attention_note, attention_view};
 use taper_run::{LoadSettings, LoadedRun};
 
+use crate::figures::NamedFigure;
 use crate::page::note;
-use crate::run_data::{NamedFigure, RunData};
+use crate::run_data::RunData;
 
 /// Address of a sentence: `LINE` of the first test set, or `SPLIT:LINE`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,0 +1,43 @@
+//! Fields of signatures.
+
+use std::fmt;
+
+/// One field of a signature.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Field {
+    /// Its name.
+    pub name: &'static str,
+    /// Its name in short signatures.
+    pub short: &'static str,
+    /// Its value.
+    pub value: String,
+}
+
+impl Field {
+    /// Makes a field with a printed value.
+    pub fn new(name: &'static str, short: &'static str, value: impl ToString) -> Self {
+        Self { name, short, value: value.to_string() }
+    }
+
+    /// Makes a field that is `yes` or `no`.
+    pub(crate) fn flag(name: &'static str, short: &'static str, value: bool) -> Self {
+        Self::new(name, short, if value { "yes" } else { "no" })
+    }
+
+    /// Makes the `case` field.
+    pub(crate) fn case(lowercase: bool) -> Self {
+        Self::new("case", "c", if lowercase { "lc" } else { "mixed" })
+    }
+}
+
+/// Displays as `name:value`; with the alternate flag, under the short name.
+impl fmt::Display for Field {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "{}:{}",
+            if formatter.alternate() { self.short } else { self.name },
+            self.value
+        )
+    }
+}

@@ -1,0 +1,38 @@
+//! Layers of translation models by their architecture.
+
+use super::convolutional::ConvolutionalLayers;
+use super::encoder_decoder::EncoderDecoder;
+use super::recurrent::RecurrentLayers;
+use super::transformer::TransformerLayers;
+use crate::Builder;
+use crate::config::{Architecture, ModelConfig};
+use crate::cost::PartCost;
+use candle_core::Result;
+use std::sync::Arc;
+
+/// Makes the layers of a model of `config`.
+pub(super) fn layers(build: &mut Builder, config: &ModelConfig) -> Result<Arc<dyn EncoderDecoder>> {
+    Ok(match config.architecture {
+        Architecture::Transformer => Arc::new(TransformerLayers::new(build, config)?),
+        Architecture::Recurrent => Arc::new(RecurrentLayers::new(build, config)?),
+        Architecture::Convolutional => Arc::new(ConvolutionalLayers::new(build, config)?),
+    })
+}
+
+/// Costs of the layers for a token of the source, and for one of the target.
+pub(super) fn cost(config: &ModelConfig) -> (PartCost, PartCost) {
+    match config.architecture {
+        Architecture::Transformer => TransformerLayers::cost(config),
+        Architecture::Recurrent => RecurrentLayers::cost(config),
+        Architecture::Convolutional => ConvolutionalLayers::cost(config),
+    }
+}
+
+/// Cost of a layer of the decoder, counted from 0.
+pub(super) fn layer_cost(config: &ModelConfig, layer: usize) -> PartCost {
+    match config.architecture {
+        Architecture::Transformer => TransformerLayers::layer_cost(config, layer),
+        Architecture::Recurrent => RecurrentLayers::layer_cost(config, layer),
+        Architecture::Convolutional => ConvolutionalLayers::layer_cost(config),
+    }
+}

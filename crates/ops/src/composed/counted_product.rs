@@ -1,0 +1,25 @@
+//! Matrix products whose arithmetic is counted.
+
+use candle_core::{D, Result, Tensor};
+
+/// Matrix products in Candle whose arithmetic a [profile](crate::profile) counts.
+pub trait CountedProduct {
+    /// Computes `self · other` over the last two dimensions.
+    ///
+    /// # Shapes
+    /// `(…, M, K)` and `(…, K, N)` → `(…, M, N)`.
+    ///
+    /// # Errors
+    /// When the shapes do not match.
+    fn times(&self, other: &Tensor) -> Result<Tensor>;
+}
+
+impl CountedProduct for Tensor {
+    // The only place that multiplies in Candle; elsewhere `clippy.toml` refuses it.
+    #[expect(clippy::disallowed_methods, reason = "counted here")]
+    fn times(&self, other: &Tensor) -> Result<Tensor> {
+        let product = self.matmul(other)?;
+        crate::profile::count_product(self.elem_count(), 1, other.dim(D::Minus1)?);
+        Ok(product)
+    }
+}

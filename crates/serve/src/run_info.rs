@@ -1,0 +1,78 @@
+//! Descriptions of runs for clients.
+
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use serde::Serialize;
+use taper_run::LoadedRun;
+use taper_run::tasks::TaskModel;
+
+use crate::engine::ChatTemplate;
+
+/// Description of a run for clients.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunInfo {
+    /// Name of the run: that of its folder.
+    pub name: String,
+    /// Name of its task.
+    pub task: String,
+    /// Properties of a translation model; `None` for other tasks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub translation: Option<TranslationInfo>,
+    /// Labels of a classifier.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+    /// Whether a classifier of texts labels pairs, with a tab between the two.
+    pub pairs: bool,
+    /// Largest number of tokens that a prediction of a language model depends on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<usize>,
+    /// Chat template of a language model, if it has one.
+    #[serde(skip)]
+    pub(crate) chat: Option<Result<Arc<ChatTemplate>, String>>,
+    /// Number of the model's parameters.
+    pub parameters: usize,
+    /// Time at which its weights were saved, in seconds since 1970.
+    pub created: u64,
+    /// Whether the CPU computes.
+    #[serde(skip)]
+    pub(crate) is_on_cpu: bool,
+}
+
+/// Description of a translation model for clients.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TranslationInfo {
+    /// Code of the source language.
+    pub source: String,
+    /// Code of the target language.
+    pub target: String,
+    /// Whether it aligns words.
+    pub aligns: bool,
+    /// Number of hypotheses of its search.
+    pub beam: usize,
+}
+
+impl RunInfo {
+    /// Properties that every run has.
+    pub(crate) fn of<M: TaskModel>(run: &LoadedRun<M>, name: &str) -> Self {
+        let saved = run.checkpoint.metadata().and_then(|metadata| metadata.modified()).ok();
+        let created = saved.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        Self {
+            name: name.to_owned(),
+            task: M::TASK.to_string(),
+            translation: None,
+            labels: Vec::new(),
+            pairs: false,
+            context: None,
+            chat: None,
+            parameters: run.model.parameters().len(),
+            created: created.map_or(0, |time| time.as_secs()),
+            is_on_cpu: run.model.parameters().device().is_cpu(),
+        }
+    }
+
+    /// Whether `other` is the same run, perhaps with other weights.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        *self == Self { created: self.created, ..other.clone() }
+    }
+}
