@@ -50,10 +50,12 @@ def checkpoint_of(run: Path, name: str | None) -> Path:
     return Path(name) if "/" in name else checkpoints / name
 
 
-def sinusoids(count: int, width: int, halves: bool) -> np.ndarray:
-    """The table of Vaswani et al. 2017, section 3.5, interleaved or in halves."""
-    rates = 10_000.0 ** (-2.0 * np.arange(width // 2) / width)
-    angles = np.arange(count)[:, None] * rates[None, :]
+def sinusoids(count: int, model: dict) -> np.ndarray:
+    """The table of Vaswani et al. 2017, section 3.5, interleaved or in halves, or with the frequencies of Tensor2Tensor."""
+    width, first = model["d_model"], model.get("position_offset", 0)
+    last = width / 2 - (model.get("sinusoid_frequencies") == "tensor2tensor")
+    angles = (first + np.arange(count))[:, None] * 10_000.0 ** (-np.arange(width // 2) / max(last, 1))
+    halves = model["positions"] == "sinusoidal-halves"
     parts = np.stack([np.sin(angles), np.cos(angles)], axis=1 if halves else 2)
     return parts.reshape(count, width).astype(np.float32)
 
@@ -90,10 +92,10 @@ class Converter:
         model = self.model
         spec.scale_embeddings = model["scale_embeddings"]
         if model["positions"] == "learned":
-            spec.position_encodings.encodings = self.weights[f"{name}.positions.weight"]
+            first = model.get("position_offset", 0)
+            spec.position_encodings.encodings = self.weights[f"{name}.positions.weight"][first:]
         else:
-            halves = model["positions"] == "sinusoidal-halves"
-            spec.position_encodings.encodings = sinusoids(positions, model["d_model"], halves)
+            spec.position_encodings.encodings = sinusoids(positions, model)
         for index, layer in enumerate(spec.layer):
             self.layer(layer, f"{name}.layers.{index}")
         if model["norm"] == "pre":

@@ -55,7 +55,8 @@ pub use config::{
     ActivationKind, Architecture, AttentionConfig, AttentionKind, CellKind, ContrastiveConfig,
     ConvolutionalConfig, EmbeddingsConfig, ExpertsConfig, FeedForwardKind, ImageEncoder,
     LayerKinds, ModelConfig, NormKind, NormPlacement, Pooling, Positions, RecurrentAttention,
-    RecurrentConfig, RotaryConfig, RotaryPairs, RotaryScaling, StateSpaceConfig, Tied,
+    RecurrentConfig, RotaryConfig, RotaryPairs, RotaryScaling, SinusoidFrequencies,
+    StateSpaceConfig, Tied,
 };
 pub use cost::{Cost, LayerCost, StreamCost};
 pub use language_model::LanguageModel;

@@ -156,10 +156,11 @@ impl InContextRegressor {
         let activations = self.core.activations;
         let rows = self.read_in.forward(&to_compute(rows, activations)?, pass)?; // (N, D)
         let rows = to_compute(rows, DType::F32)?;
-        let positions = self.positions.table(divided.longest(), pass, device)?;
+        let (positions, at) =
+            self.positions.table(divided.positions(), divided.longest(), pass, device)?;
         let spec = EmbeddingSpec {
             ids: (0..count as u32).collect(),
-            positions: divided.positions(),
+            positions: at,
             scale: 1.0,
             dropout: pass.dropout(self.config.embedding_dropout, name_key("decoder.embedding")),
         };

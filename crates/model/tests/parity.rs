@@ -7,8 +7,8 @@ use candle_core::{DType, Device};
 use common::{golden, ids, lengths, relative};
 use taper_model::{
     ActivationKind, Architecture, Batch, Builder, CellKind, ConvolutionalConfig, FeedForwardKind,
-    Guidance, Model, ModelConfig, NormKind, NormPlacement, Objective, Pass, RecurrentAttention,
-    RecurrentConfig, Sequences, Tied, Transformer,
+    Guidance, Model, ModelConfig, NormKind, NormPlacement, Objective, Pass, Positions,
+    RecurrentAttention, RecurrentConfig, Sequences, SinusoidFrequencies, Tied, Transformer,
 };
 use taper_ops::Gradients;
 
@@ -108,6 +108,22 @@ fn all(device: &Device) -> TestResult {
         ..small()
     };
     check("transformer-embedding-norm-output-bias", norm_and_bias, 37, device)?;
+    let of_m2m100 = ModelConfig {
+        positions: Positions::SinusoidalHalves,
+        sinusoid_frequencies: SinusoidFrequencies::Tensor2Tensor,
+        position_offset: 2,
+        ..small()
+    };
+    check("transformer-sinusoids-from-2", of_m2m100, 37, device)?;
+    let of_bart = ModelConfig {
+        activation: ActivationKind::Gelu,
+        norm: NormPlacement::Post,
+        positions: Positions::Learned,
+        max_positions: 9,
+        position_offset: 2,
+        ..small()
+    };
+    check("transformer-learned-from-2", of_bart, 37, device)?;
     let gated = |activation, norm_kind| ModelConfig {
         activation,
         norm_kind,

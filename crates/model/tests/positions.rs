@@ -5,7 +5,7 @@ use candle_core::{DType, Device, Tensor, Var};
 use std::collections::HashMap;
 use std::sync::Arc;
 use taper_model::positions::{alibi_slopes, sinusoids, t5_bucket};
-use taper_model::{RotaryConfig, RotaryPairs, RotaryScaling};
+use taper_model::{RotaryConfig, RotaryPairs, RotaryScaling, SinusoidFrequencies};
 use taper_ops::{
     AttentionShape, AttentionSpec, Dropout, LinearSpec, Products, Tape, Turns, cross_attention,
     linear, rotary, self_attention,
@@ -41,10 +41,19 @@ fn norm(x: &Tensor) -> f64 {
 #[test]
 fn sinusoids_are_the_formula() -> TestResult {
     let file = golden("layers/positions");
-    for (halves, key) in [(false, "sinusoidal.interleaved"), (true, "sinusoidal.halves")] {
+    let (paper, other) = (SinusoidFrequencies::Paper, SinusoidFrequencies::Tensor2Tensor);
+    for (halves, frequencies, key) in [
+        (false, paper, "sinusoidal.interleaved"),
+        (true, paper, "sinusoidal.halves"),
+        (true, other, "sinusoidal.halves_tensor2tensor"),
+    ] {
         let (count, width) = file[key].dims2()?;
-        let ours = Tensor::from_vec(sinusoids(count, width, halves), (count, width), &Device::Cpu)?;
-        assert!(distance(&ours, &file[key]) < 1e-6, "{key}");
+        for first in [0, 5] {
+            let rows = sinusoids(first..count, width, halves, frequencies);
+            let ours = Tensor::from_vec(rows, (count - first, width), &Device::Cpu)?;
+            let theirs = file[key].narrow(0, first, count - first)?;
+            assert!(distance(&ours, &theirs) < 1e-6, "{key} from {first}");
+        }
     }
     Ok(())
 }

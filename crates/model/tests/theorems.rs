@@ -4,7 +4,7 @@
 
 use candle_core::{Device, Result, Tensor, Var};
 use taper_model::positions::sinusoids;
-use taper_model::{Builder, Model, ModelConfig, Pass, Sequences, Transformer};
+use taper_model::{Builder, Model, ModelConfig, Pass, Sequences, SinusoidFrequencies, Transformer};
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
     Activation, AttentionShape, AttentionSpec, Dropout, LinearSpec, NormSpec, Products, Tape,
@@ -68,8 +68,8 @@ fn attend(query: &Tensor, key: &Tensor, value: &Tensor, causal: bool) -> Result<
 
 /// Table of sinusoids `(count, width)`. Taper keeps it in f32, hence bounds of 1e-6 below.
 fn positions(count: usize, width: usize) -> Tensor {
-    let table = sinusoids(count, width, false).into_iter().map(f64::from).collect();
-    matrix(table, count, width)
+    let table = sinusoids(0..count, width, false, SinusoidFrequencies::Paper);
+    matrix(table.into_iter().map(f64::from).collect(), count, width)
 }
 
 /// Matrix that shifts sinusoids by `distance` positions: a rotation of each pair of columns.

@@ -49,6 +49,8 @@ class Case:
     biases: bool = True
     embedding_norm: bool = False
     output_bias: bool = False
+    positions: str = "sinusoidal"
+    first_position: int = 0
 
     def is_standard(self) -> bool:
         """Whether torch.nn has the same stacks."""
@@ -57,7 +59,8 @@ class Case:
     def settings(self) -> dict:
         """For the file; fields of blocks that came later are named where they are not the paper's."""
         defaults = asdict(Case("", 0))
-        later = ["norm_kind", "feed_forward", "biases", "embedding_norm", "output_bias"]
+        later = ["norm_kind", "feed_forward", "biases", "embedding_norm", "output_bias",
+                 "positions", "first_position"]
         return {key: value for key, value in asdict(self).items() if key not in later or value != defaults[key]}
 
 
@@ -79,14 +82,25 @@ CASES = [
         "transformer-rms-reglu", seed=8, norm="post", tied="none", vocab_source=41, decoder_layers=1,
         norm_kind="rms", feed_forward="gated", output_bias=True,
     ),
+    # Positions of M2M100 and of BART.
+    Case("transformer-sinusoids-from-2", seed=9, positions="tensor2tensor", first_position=2),
+    Case(
+        "transformer-learned-from-2", seed=10, norm="post", activation="gelu", positions="learned", first_position=2,
+    ),
 ]
+# Length of a learned table.
+LONGEST = 9
 
 
-def sinusoids(length: int) -> Tensor:
-    """(L, D), sin and cos interleaved, section 3.5; rounded to float32, the precision in which they are applied."""
-    angles = torch.arange(length, dtype=torch.float64)[:, None] / 10000.0 ** (
-        torch.arange(0, MODEL_DIM, 2, dtype=torch.float64) / MODEL_DIM
-    )
+def sinusoids(case: Case, length: int) -> Tensor:
+    """(L, D), sin and cos interleaved, section 3.5; or as Tensor2Tensor, sines first, with other frequencies. Rounded to
+    float32, the precision in which they are applied."""
+    half = torch.arange(MODEL_DIM // 2, dtype=torch.float64)
+    at = case.first_position + torch.arange(length, dtype=torch.float64)[:, None]
+    if case.positions == "tensor2tensor":
+        angles = at * torch.exp(half * -(math.log(10000.0) / (MODEL_DIM // 2 - 1)))
+        return torch.cat([angles.sin(), angles.cos()], dim=1).to(torch.float32)
+    angles = at / 10000.0 ** (2 * half / MODEL_DIM)
     return torch.stack([angles.sin(), angles.cos()], dim=-1).reshape(length, MODEL_DIM).to(torch.float32)
 
 
@@ -161,6 +175,8 @@ class Stack(nn.Module):
             self.final_norm = norm(case)
         if case.embedding_norm:
             self.embedding_norm = norm(case)
+        if case.positions == "learned":
+            self.positions = nn.Embedding(LONGEST + case.first_position, MODEL_DIM)
 
     def forward(self, x: Tensor, *masks: Tensor | None) -> Tensor:
         for layer in self.layers:
@@ -182,7 +198,7 @@ class Transformer(nn.Module):
             self.output = nn.Linear(MODEL_DIM, case.vocab_target, bias=False)
         if case.output_bias:
             self.output_bias = nn.Parameter(torch.zeros(case.vocab_target))
-        self.tied = case.tied
+        self.case, self.tied = case, case.tied
         self.encoder = Stack(case, case.encoder_layers, cross=False)
         self.decoder = Stack(case, case.decoder_layers, cross=True)
 
@@ -190,8 +206,11 @@ class Transformer(nn.Module):
         """Section 3.4: embeddings times √D, plus positions."""
         embedding = self.embedding if self.tied == "all" else getattr(self, f"{which}_embedding")
         x = embedding(ids) * math.sqrt(MODEL_DIM)
-        x = x + sinusoids(ids.shape[1]).to(x.dtype)
         stack = self.encoder if which == "source" else self.decoder
+        if hasattr(stack, "positions"):
+            x = x + stack.positions(self.case.first_position + torch.arange(ids.shape[1]))
+        else:
+            x = x + sinusoids(self.case, ids.shape[1]).to(x.dtype)
         return stack.embedding_norm(x) if hasattr(stack, "embedding_norm") else x
 
     def encode(self, source: Tensor) -> Tensor:
@@ -301,7 +320,7 @@ def check_stacks(case: Case, model: Transformer, text: dict[str, list[list[int]]
         ]
         state = {}
         for name, tensor in ours.state_dict().items():
-            if name.startswith("embedding_norm"):  # `embed` has applied it
+            if name.startswith(("embedding_norm", "positions")):  # `embed` has applied it
                 continue
             for old, new in renames:
                 name = name.replace(old, new)

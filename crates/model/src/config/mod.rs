@@ -8,6 +8,7 @@ mod bounds;
 mod contrastive;
 mod embeddings;
 mod experts;
+mod positions;
 mod rotary;
 mod state_space;
 
@@ -19,55 +20,13 @@ pub use blocks::{ActivationKind, FeedForwardKind, NormKind, NormPlacement};
 pub use contrastive::ContrastiveConfig;
 pub use embeddings::EmbeddingsConfig;
 pub use experts::ExpertsConfig;
+pub use positions::{Positions, SinusoidFrequencies};
 pub use rotary::{RotaryConfig, RotaryPairs, RotaryScaling};
 pub use state_space::StateSpaceConfig;
 
 use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// Encoding of a token's position.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
-#[serde(rename_all = "kebab-case")]
-pub enum Positions {
-    /// Sine and cosine interleaved, added to the embedding (Vaswani et al. 2017, section 3.5); for
-    /// images, half of the width encodes the row and half the column.
-    #[default]
-    Sinusoidal,
-    /// Sines in the first half of the width, cosines in the second, as Tensor2Tensor and Marian lay
-    /// them out.
-    SinusoidalHalves,
-    /// A trained table, added to the embedding (Gehring et al. 2017); limits the length to
-    /// `max_positions`.
-    Learned,
-    /// A trained bias by bucketed distance on the scores of self-attention (Raffel et al. 2020,
-    /// section 2.1).
-    T5,
-    /// Queries and keys of self-attention rotated by their position (Su et al. 2021).
-    Rotary,
-    /// A fixed bias, linear in the distance, on the scores of self-attention (Press et al. 2022).
-    Alibi,
-    /// None. Layers that read in order know the position, and a causal mask reveals it in part
-    /// (Kazemnejad et al. 2023, "The Impact of Positional Encoding on Length Generalization in
-    /// Transformers"); to full attention of an encoder a sentence is a bag of words.
-    None,
-}
-
-impl Positions {
-    /// Name in recipes.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sinusoidal => "sinusoidal",
-            Self::SinusoidalHalves => "sinusoidal-halves",
-            Self::Learned => "learned",
-            Self::T5 => "t5",
-            Self::Rotary => "rotary",
-            Self::Alibi => "alibi",
-            Self::None => "none",
-        }
-    }
-}
 
 /// Embedding matrices that are shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
@@ -230,6 +189,19 @@ pub struct ModelConfig {
         extend("x-idle" = ["convolutional-images", "positions-by-steps"])
     )]
     pub positions: Positions,
+    /// Frequencies of sinusoids. If it is not set: "paper".
+    #[serde(skip_serializing_if = "SinusoidFrequencies::are_usual")]
+    #[schemars(extend("x-idle" = ["convolutional-images", "positions-not-sinusoidal"]))]
+    pub sinusoid_frequencies: SinusoidFrequencies,
+    /// Position of the first token, for positions that are added to embeddings; if it is not set,
+    /// 0. A learned table has as many more rows than `max_positions`, which no token reads: 2 in
+    /// BART and RoBERTa (Liu et al. 2019); the sinusoids of M2M100 begin at 2 too.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schemars(
+        extend("x-names" = "positions_offset offset padding_offset"),
+        extend("x-idle" = ["positions-of-patches", "positions-not-added", "positions-by-steps"])
+    )]
+    pub position_offset: usize,
     /// Scaling of rotary positions beyond the sequences of training.
     #[schemars(extend("x-idle" = ["not-rotary"]))]
     pub rotary: RotaryConfig,
@@ -387,6 +359,8 @@ impl Default for ModelConfig {
             norm_kind: NormKind::default(),
             norm_epsilon: 1e-5,
             positions: Positions::default(),
+            sinusoid_frequencies: SinusoidFrequencies::default(),
+            position_offset: 0,
             rotary: RotaryConfig::default(),
             max_positions: 1024,
             image_encoder: ImageEncoder::default(),
@@ -416,7 +390,17 @@ impl Default for ModelConfig {
     }
 }
 
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
 impl ModelConfig {
+    /// Rows of a learned position table.
+    #[must_use]
+    pub fn position_rows(&self) -> usize {
+        self.max_positions.saturating_add(self.position_offset)
+    }
+
     /// Whether feed-forward layers have biases.
     #[must_use]
     pub fn has_feed_forward_biases(&self) -> bool {
@@ -530,6 +514,7 @@ impl ModelConfig {
         for (key, value, bounds) in [
             ("model.d_model", self.d_model, bounds::WIDTHS),
             ("model.max_positions", self.max_positions, bounds::TOKENS),
+            ("model.position_offset", self.position_offset, 0..=*bounds::COUNTS.end()),
             ("model.recurrent.width", self.recurrent.width, bounds::WIDTHS),
             ("model.convolutional.kernel", self.convolutional.kernel, bounds::COUNTS),
         ] {
@@ -537,7 +522,7 @@ impl ModelConfig {
         }
         bounds::number("model.norm_epsilon", self.norm_epsilon, bounds::EPSILONS)?;
         if self.architecture != Architecture::Recurrent
-            && matches!(self.positions, Positions::Sinusoidal | Positions::SinusoidalHalves)
+            && self.positions.are_sinusoids()
             && !self.d_model.is_multiple_of(2)
         {
             return refuse(format!(

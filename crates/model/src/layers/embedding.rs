@@ -120,12 +120,12 @@ impl TokenEmbedding {
         pass: &Pass,
     ) -> Result<Tensor> {
         let table = self.table.get(pass);
-        let positions = self.positions.table(longest, pass, table.device())?;
+        let (positions, rows) = self.positions.table(at, longest, pass, table.device())?;
         let dropout = match &self.norm {
             Some(_) => Dropout::none(),
             None => pass.dropout(self.dropout, self.site),
         };
-        let spec = EmbeddingSpec { ids, positions: at, scale: self.scale, dropout };
+        let spec = EmbeddingSpec { ids, positions: rows, scale: self.scale, dropout };
         let x = taper_ops::embedding(pass.tape(), table, positions.as_ref(), &spec)?;
         let x = to_compute(x, self.activations)?;
         match &self.norm {

@@ -1,10 +1,11 @@
 //! Position encodings: those added to embeddings, and those applied to queries and keys or scores.
 
 use super::weight::Weight;
-use crate::config::{Architecture, ModelConfig, Positions};
+use crate::config::{Architecture, ModelConfig, Positions, SinusoidFrequencies};
 use crate::cost::PartCost;
 use crate::{Builder, Pass, Sequences};
 use candle_core::{DType, Device, Result, Tensor};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use taper_ops::Turns;
 
@@ -13,19 +14,24 @@ pub(crate) const BUCKETS: usize = 32;
 /// Distance from which all share T5's last bucket.
 const FAR: usize = 128;
 
-/// `PE(p, 2i) = sin(p / 10000^(2i/D))`, `PE(p, 2i+1) = cos(…)` (Vaswani et al. 2017, section 3.5):
-/// `(count, D)`.
+/// `PE(p, 2i) = sin(p f_i)`, `PE(p, 2i+1) = cos(p f_i)` of the positions `at`, with the frequencies
+/// `f_i` (Vaswani et al. 2017, section 3.5): `(count, D)`.
 ///
 /// With `halves`, all sines come first, then all cosines.
 #[must_use]
-pub fn sinusoids(count: usize, width: usize, halves: bool) -> Vec<f32> {
+pub fn sinusoids(
+    at: Range<usize>,
+    width: usize,
+    halves: bool,
+    frequencies: SinusoidFrequencies,
+) -> Vec<f32> {
     let half = width / 2;
-    let mut out = Vec::with_capacity(count * width);
-    for position in 0..count {
+    let mut out = Vec::with_capacity(at.len() * width);
+    for position in at {
         for column in 0..width {
             let (pair, sine) =
                 if halves { (column % half, column < half) } else { (column / 2, column % 2 == 0) };
-            let angle = position as f64 / 10_000_f64.powf(2.0 * pair as f64 / width as f64);
+            let angle = position as f64 / frequencies.divisor(pair, width);
             out.push(if sine { angle.sin() } else { angle.cos() } as f32);
         }
     }
@@ -70,8 +76,8 @@ pub(crate) enum Added {
     Nothing,
     /// A table of constants.
     Sinusoids(Sinusoids),
-    /// A trained table.
-    Learned { table: Weight, count: usize },
+    /// A trained table, whose rows before `first` no token reads.
+    Learned { table: Weight, first: usize, count: usize },
 }
 
 impl Added {
@@ -80,14 +86,16 @@ impl Added {
             return Ok(Self::Nothing);
         }
         Ok(match config.positions {
-            Positions::Sinusoidal => Self::Sinusoids(Sinusoids::new(config.d_model, false)),
-            Positions::SinusoidalHalves => Self::Sinusoids(Sinusoids::new(config.d_model, true)),
+            Positions::Sinusoidal | Positions::SinusoidalHalves => {
+                Self::Sinusoids(Sinusoids::new(config))
+            }
             Positions::Learned => Self::Learned {
                 table: build.embedding(
                     &format!("{name}.weight"),
-                    config.max_positions,
+                    config.position_rows(),
                     config.d_model,
                 )?,
+                first: config.position_offset,
                 count: config.max_positions,
             },
             Positions::T5 | Positions::Rotary | Positions::Alibi | Positions::None => Self::Nothing,
@@ -97,29 +105,35 @@ impl Added {
     pub(crate) fn cost(config: &ModelConfig) -> PartCost {
         match config.positions {
             _ if config.architecture == Architecture::Recurrent => PartCost::default(),
-            Positions::Learned => PartCost::table(config.max_positions, config.d_model),
+            Positions::Learned => PartCost::table(config.position_rows(), config.d_model),
             _ => PartCost::default(),
         }
     }
 
-    /// Table for at least `longest` positions, if there is one.
+    /// Table for tokens at positions `at`, which are below `longest`, if there is one, and the row
+    /// of each token in it.
     pub(crate) fn table(
         &self,
+        at: Arc<[u32]>,
         longest: usize,
         pass: &Pass,
         device: &Device,
-    ) -> Result<Option<Tensor>> {
+    ) -> Result<(Option<Tensor>, Arc<[u32]>)> {
         match self {
-            Self::Nothing => Ok(None),
-            Self::Sinusoids(sinusoids) => Ok(Some(sinusoids.table(longest, device)?)),
-            Self::Learned { table, count } => {
+            Self::Nothing => Ok((None, at)),
+            Self::Sinusoids(sinusoids) => Ok((Some(sinusoids.table(longest, device)?), at)),
+            Self::Learned { table, first, count } => {
                 if longest > *count {
                     candle_core::bail!(
                         "a sequence of {longest} tokens, but the learned position table ends at \
                          max_positions = {count}"
                     );
                 }
-                Ok(Some(table.get(pass).clone()))
+                let rows = match *first as u32 {
+                    0 => at,
+                    first => at.iter().map(|at| first + at).collect(),
+                };
+                Ok((Some(table.get(pass).clone()), rows))
             }
         }
     }
@@ -131,12 +145,21 @@ impl Added {
 pub(crate) struct Sinusoids {
     width: usize,
     halves: bool,
+    frequencies: SinusoidFrequencies,
+    /// Position of the first row.
+    first: usize,
     table: Arc<Mutex<Option<Tensor>>>,
 }
 
 impl Sinusoids {
-    fn new(width: usize, halves: bool) -> Self {
-        Self { width, halves, table: Arc::default() }
+    fn new(config: &ModelConfig) -> Self {
+        Self {
+            width: config.d_model,
+            halves: config.positions == Positions::SinusoidalHalves,
+            frequencies: config.sinusoid_frequencies,
+            first: config.position_offset,
+            table: Arc::default(),
+        }
     }
 
     /// A table of at least `longest` positions.
@@ -148,11 +171,9 @@ impl Sinusoids {
             return Ok(table.clone());
         }
         let count = longest.next_power_of_two();
-        let table = Tensor::from_vec(
-            sinusoids(count, self.width, self.halves),
-            (count, self.width),
-            device,
-        )?;
+        let at = self.first..self.first + count;
+        let values = sinusoids(at, self.width, self.halves, self.frequencies);
+        let table = Tensor::from_vec(values, (count, self.width), device)?;
         *made = Some(table.clone());
         Ok(table)
     }

@@ -13,7 +13,7 @@ use common::ALL_POSITIONS;
 use taper_model::{
     ActivationKind, Architecture, Batch, Builder, CellKind, ConvolutionalConfig, FeedForwardKind,
     Model, ModelConfig, ModelError, NormKind, NormPlacement, Objective, Pass, Positions,
-    RecurrentAttention, RecurrentConfig, Sequences, Transformer,
+    RecurrentAttention, RecurrentConfig, Sequences, SinusoidFrequencies, Transformer,
 };
 use taper_ops::Gradients;
 
@@ -56,6 +56,12 @@ fn blocks() -> Vec<(ModelConfig, String)> {
     let base = config(NormPlacement::Pre, Positions::Sinusoidal);
     let of_bart = ModelConfig { embedding_norm: true, output_bias: true, ..base.clone() };
     let mut all = vec![(of_bart, "embedding norm and output bias".to_owned())];
+    for positions in [Positions::Learned, Positions::SinusoidalHalves] {
+        let own = ModelConfig { positions, max_positions: 40, position_offset: 2, ..base.clone() };
+        let sinusoid_frequencies = SinusoidFrequencies::Tensor2Tensor;
+        let own = ModelConfig { sinusoid_frequencies, ..own };
+        all.push((own, format!("{positions:?} from position 2")));
+    }
     let kinds = [NormKind::LayerWithoutBias, NormKind::Rms, NormKind::RmsWithBias];
     let activations = [ActivationKind::Swish, ActivationKind::Gelu, ActivationKind::Relu];
     for (norm_kind, activation) in kinds.into_iter().zip(activations) {

@@ -53,7 +53,9 @@ impl PositionFigures {
     fn table(&self) -> Vec<Vec<f64>> {
         let halves = self.config.positions == Positions::SinusoidalHalves;
         let width = self.config.d_model;
-        let table = sinusoids(self.count, width, halves);
+        let frequencies = self.config.sinusoid_frequencies;
+        let first = self.config.position_offset;
+        let table = sinusoids(first..first + self.count, width, halves, frequencies);
         table.chunks(width).map(|row| row.iter().map(|x| f64::from(*x)).collect()).collect()
     }
 

@@ -126,6 +126,11 @@ conditions! { |config, section|
         config.training.optimizer.kind == OptimizerKind::Lion;
     "positions-not-learned": "model.positions is not \"learned\"",
         config.model.positions != Positions::Learned;
+    "positions-not-sinusoidal": "model.positions is not \"sinusoidal\" or \"sinusoidal-halves\"",
+        !config.model.positions.are_sinusoids();
+    "positions-not-added": "model.positions is not \"sinusoidal\", \"sinusoidal-halves\" or \
+        \"learned\"",
+        !config.model.positions.are_added();
     "no-dropout": "no dropout is above 0, so that both passes are the same",
         has_no_dropout(&config.model);
     "not-guided": "no attention is guided: task is not \"translation\", or \

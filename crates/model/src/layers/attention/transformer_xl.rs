@@ -22,6 +22,7 @@ use super::super::positions::{PreparedPositions, sinusoids};
 use super::super::weight::Weight;
 use super::past::padded_rows;
 use super::{LayerPast, Mechanism, PastRows, Site, Texts};
+use crate::config::SinusoidFrequencies;
 use crate::cost::PartCost;
 use crate::{Builder, Pass};
 use candle_core::{D, DType, Result, Tensor};
@@ -193,7 +194,8 @@ impl Segments {
     fn distances(self, matrix: &Tensor, count: usize, dtype: candle_core::DType) -> Result<Tensor> {
         let width = matrix.dim(0)?;
         let clamp = if self.clamp == 0 { usize::MAX } else { self.clamp };
-        let codes = sinusoids(count.min(clamp.saturating_add(1)), width, true);
+        let distances = 0..count.min(clamp.saturating_add(1));
+        let codes = sinusoids(distances, width, true, SinusoidFrequencies::Paper);
         let rows: Vec<f32> = (0..count)
             .rev()
             .map(|distance| distance.min(clamp) * width)

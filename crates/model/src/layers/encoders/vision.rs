@@ -2,7 +2,7 @@
 //! patch and one for the class out.
 
 use super::text::first_rows;
-use crate::config::{Pooling, Positions};
+use crate::config::{Pooling, Positions, SinusoidFrequencies};
 use crate::cost::PartCost;
 use crate::layers::head::picked;
 use crate::layers::positions::{sinusoids, to_compute};
@@ -126,7 +126,7 @@ impl PatchEmbedding {
                 let halves = kind == Positions::SinusoidalHalves;
                 let side = shape.size / shape.patch;
                 let mut table = vec![0.0; (tokens - side * side) * width];
-                table.extend(grid_sinusoids(side, width, halves));
+                table.extend(grid_sinusoids(side, width, halves, config.sinusoid_frequencies));
                 let device = build.store.device();
                 PatchPositions::Sinusoids(Tensor::from_vec(table, (tokens, width), device)?)
             }
@@ -226,9 +226,14 @@ impl PatchEmbedding {
 /// Sinusoids in two dimensions: the first half of the width encodes the row, the second the column
 /// (Chen et al. 2021, "An Empirical Study of Training Self-Supervised Vision Transformers", section
 /// 4.2; Transformers' ViTMAE has the same, each in `halves`).
-fn grid_sinusoids(side: usize, width: usize, halves: bool) -> Vec<f32> {
+fn grid_sinusoids(
+    side: usize,
+    width: usize,
+    halves: bool,
+    frequencies: SinusoidFrequencies,
+) -> Vec<f32> {
     let half = width / 2;
-    let line = sinusoids(side, half, halves);
+    let line = sinusoids(0..side, half, halves, frequencies);
     let sinusoid = |at: usize| &line[at * half..(at + 1) * half];
     let places = (0..side).flat_map(|row| (0..side).map(move |column| (row, column)));
     places.flat_map(|(row, column)| [sinusoid(row), sinusoid(column)].concat()).collect()
