@@ -15,7 +15,9 @@ from tokenizers import processors, trainers
 from transformers import (
     BertConfig, BertForSequenceClassification, BertTokenizer, GenerationConfig, GPT2Config,
     GPT2LMHeadModel, GPT2Tokenizer, LlamaConfig, LlamaForCausalLM, MistralConfig,
-    MistralForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM)
+    MistralForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, RobertaConfig,
+    RobertaForSequenceClassification, RobertaTokenizer, XLMRobertaConfig,
+    XLMRobertaForSequenceClassification)
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "data/everyday-en-zh/train.en").read_text().splitlines()[:600]
@@ -106,6 +108,17 @@ class Saved:
         model = BertForSequenceClassification(config)
         return self.save(name, model, tokenizer, "classifier", **more)
 
+    def reads_without_segments(self, name, family, tokenizer, **more):
+        """An encoder of the shape of RoBERTa."""
+        configuration, model = family
+        config = configuration(
+            vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+            intermediate_size=64, max_position_embeddings=66, type_vocab_size=1,
+            initializer_range=0.25, num_labels=3, layer_norm_eps=1e-5,
+            pad_token_id=tokenizer.pad_token_id, bos_token_id=tokenizer.bos_token_id,
+            eos_token_id=tokenizer.eos_token_id)
+        return self.save(name, model(config), tokenizer, "classifier", **more)
+
     def save(self, name, model, tokenizer, reads, more=(), **case):
         path = self.folder / name
         model.eval().save_pretrained(path, **dict(more))
@@ -149,6 +162,36 @@ def decoders_of_today(saved):
     saved.decodes(
         "mistral", (MistralConfig, MistralForCausalLM), plain, 1,
         keys={"num_key_value_heads": 2, "sliding_window": None})
+
+
+def robertas(saved):
+    """RoBERTa with BPE on bytes, with and without `tokenizer.json`, and XLM-R with a Unigram."""
+    roberta = RobertaConfig, RobertaForSequenceClassification
+    plain = byte_pairs(["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    merges = [tuple(pair) for pair in json.loads(plain.to_str())["model"]["merges"]]
+    saved.reads_without_segments(
+        "roberta", roberta, RobertaTokenizer(vocab=plain.get_vocab(), merges=merges))
+    spaced = RobertaTokenizer(vocab=plain.get_vocab(), merges=merges, add_prefix_space=True)
+    path = saved.reads_without_segments("roberta-merges", roberta, spaced)
+    (path / "vocab.json").write_text(json.dumps(plain.get_vocab()))
+    lines = [" ".join(pair) for pair in merges]
+    (path / "merges.txt").write_text("\n".join(["#version: 0.2", *lines, ""]))
+    (path / "tokenizer.json").unlink()
+    pieces_of_all = Tokenizer(models.Unigram())
+    pieces_of_all.normalizer = normalizers.NFKC()
+    pieces_of_all.pre_tokenizer = pre_tokenizers.Metaspace()
+    pieces_of_all.decoder = decoders.Metaspace()
+    pieces_of_all.train_from_iterator(TEXT, trainers.UnigramTrainer(
+        vocab_size=SIZE, special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
+        unk_token="<unk>", show_progress=False))
+    pieces_of_all.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>",
+        special_tokens=[("<s>", 0), ("</s>", 2)])
+    saved.reads_without_segments(
+        "xlm-r", (XLMRobertaConfig, XLMRobertaForSequenceClassification), fast(
+            pieces_of_all, bos_token="<s>", cls_token="<s>", sep_token="</s>", eos_token="</s>",
+            pad_token="<pad>", unk_token="<unk>", mask_token="<mask>",
+            model_input_names=["input_ids", "attention_mask"]))
 
 
 def main(folder):
@@ -197,6 +240,7 @@ def main(folder):
     (path / "tokenizer_config.json").unlink()
 
     decoders_of_today(saved)
+    robertas(saved)
     for name, lowercase in [("bert", True), ("cased", False)]:
         tokenizer = pieces(lowercase)
         as_bert = BertTokenizer(vocab=tokenizer.get_vocab(), do_lower_case=lowercase)

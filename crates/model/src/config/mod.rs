@@ -216,6 +216,17 @@ pub struct ModelConfig {
     /// Encoder of the images of a classifier; with text it is a Transformer.
     #[schemars(extend("x-idle" = ["no-images"]))]
     pub image_encoder: ImageEncoder,
+    /// Rows of the embedding of segments in an encoder of texts: one for each text of a pair, or 1 for
+    /// both, as in RoBERTa (Liu et al. 2019), whose rows tell texts apart by their separators. If
+    /// it is not set, 2.
+    #[serde(skip_serializing_if = "is_two")]
+    #[schemars(
+        range(min = 1, max = 2),
+        extend("x-names" = "type_vocab_size num_segments"),
+        extend("x-weights" = ["other-part"]),
+        extend("x-idle" = ["no-segments"])
+    )]
+    pub segments: usize,
     /// State from which the class of an image or of a text is predicted.
     #[schemars(extend("x-idle" = ["nothing-pooled", "convolutional-images"]))]
     pub pooling: Pooling,
@@ -364,6 +375,7 @@ impl Default for ModelConfig {
             rotary: RotaryConfig::default(),
             max_positions: 1024,
             image_encoder: ImageEncoder::default(),
+            segments: 2,
             pooling: Pooling::default(),
             tied: Tied::default(),
             scale_embeddings: true,
@@ -392,6 +404,10 @@ impl Default for ModelConfig {
 
 fn is_zero(count: &usize) -> bool {
     *count == 0
+}
+
+fn is_two(count: &usize) -> bool {
+    *count == 2
 }
 
 impl ModelConfig {
@@ -515,6 +531,7 @@ impl ModelConfig {
             ("model.d_model", self.d_model, bounds::WIDTHS),
             ("model.max_positions", self.max_positions, bounds::TOKENS),
             ("model.position_offset", self.position_offset, 0..=*bounds::COUNTS.end()),
+            ("model.segments", self.segments, 1..=2),
             ("model.recurrent.width", self.recurrent.width, bounds::WIDTHS),
             ("model.convolutional.kernel", self.convolutional.kernel, bounds::COUNTS),
         ] {

@@ -88,6 +88,8 @@ conditions! { |config, section|
         config.task.reads_text() && stacks(config) == Stacks::Encoder;
     "bias-in-any-case": "a masked language model has this bias in any case",
         reads(config, "data.masked");
+    "no-segments": "the model does not read pairs of texts",
+        !(config.task.reads_text() && stacks(config) == Stacks::Encoder);
     "positions-of-patches": "an image has as many positions as patches",
         is_of_images(config);
     "no-images-drawn": "data.images.hold_out is 0 and data.images.fraction 1, so that nothing \

@@ -11,7 +11,7 @@ use super::tokens::TokenizerFiles;
 use crate::config::RunConfig;
 
 /// Keys for pooling, which only a classifier has.
-const POOLING: &[&str] = &["pooling"];
+pub(super) const POOLING: &[&str] = &["pooling"];
 
 pub(super) static FAMILY: Family = Family {
     name: "BERT",
@@ -33,39 +33,22 @@ pub(super) static FAMILY: Family = Family {
     base,
     tokens: TokenizerFiles::Fast,
     keys: &[
-        Key::count("hidden_size", 768, |recipe| &mut recipe.model.d_model),
-        Key::count("num_hidden_layers", 12, |recipe| &mut recipe.model.encoder_layers),
-        Key::count("num_attention_heads", 12, |recipe| &mut recipe.model.heads),
-        Key::count("intermediate_size", 3072, |recipe| &mut recipe.model.d_ff),
-        Key::activation("hidden_act", "gelu"),
-        Key::number(
-            "hidden_dropout_prob",
-            0.1,
-            &[
-                |recipe| &mut recipe.model.residual_dropout,
-                |recipe| &mut recipe.model.embedding_dropout,
-            ],
-        ),
-        Key::number(
-            "attention_probs_dropout_prob",
-            0.1,
-            &[|recipe| &mut recipe.model.attention_dropout],
-        ),
+        WIDTH,
+        LAYERS,
+        HEADS,
+        INNER_WIDTH,
+        ACTIVATION,
+        HIDDEN_DROPOUT,
+        ATTENTION_DROPOUT,
         Key::count("max_position_embeddings", 512, |recipe| &mut recipe.model.max_positions),
         Key::only("type_vocab_size", Fixed::Count(2)),
-        Key::number("layer_norm_eps", 1e-12, &[|recipe| &mut recipe.model.norm_epsilon]),
+        EPSILON,
         Key::tied(),
         Key::only("is_decoder", Fixed::Flag(false)),
         Key::only("add_cross_attention", Fixed::Flag(false)),
         Key::only("position_embedding_type", Fixed::Text("absolute")),
     ],
-    free: &[
-        "decoder_layers",
-        "decoder_attention",
-        "embedding_dropout",
-        "feed_forward_dropout",
-        "tied",
-    ],
+    free: FREE,
     prefix: "bert.",
     modules: &[
         Module::same("embedding", &["bert.embeddings.word_embeddings"]),
@@ -112,6 +95,31 @@ pub(super) static FAMILY: Family = Family {
     zeros: &[],
     unused: &["bert.pooler.*", "cls.predictions.bias"],
 };
+
+pub(super) const WIDTH: Key = Key::count("hidden_size", 768, |recipe| &mut recipe.model.d_model);
+pub(super) const LAYERS: Key =
+    Key::count("num_hidden_layers", 12, |recipe| &mut recipe.model.encoder_layers);
+pub(super) const HEADS: Key =
+    Key::count("num_attention_heads", 12, |recipe| &mut recipe.model.heads);
+pub(super) const INNER_WIDTH: Key =
+    Key::count("intermediate_size", 3072, |recipe| &mut recipe.model.d_ff);
+pub(super) const ACTIVATION: Key = Key::activation("hidden_act", "gelu");
+pub(super) const HIDDEN_DROPOUT: Key = Key::number(
+    "hidden_dropout_prob",
+    0.1,
+    &[|recipe| &mut recipe.model.residual_dropout, |recipe| &mut recipe.model.embedding_dropout],
+);
+pub(super) const ATTENTION_DROPOUT: Key = Key::number(
+    "attention_probs_dropout_prob",
+    0.1,
+    &[|recipe| &mut recipe.model.attention_dropout],
+);
+pub(super) const EPSILON: Key =
+    Key::number("layer_norm_eps", 1e-12, &[|recipe| &mut recipe.model.norm_epsilon]);
+
+/// Keys that do not shape the weights of an encoder of texts.
+pub(super) const FREE: &[&str] =
+    &["decoder_layers", "decoder_attention", "embedding_dropout", "feed_forward_dropout", "tied"];
 
 const MASKED: Task = Task::MaskedLanguageModel;
 

@@ -119,7 +119,9 @@ fn read(
                 TokenizerFiles::Sides if tokens::has_sides(source) => {
                     tokens::read_sides(source, size)?
                 }
-                _ => tokens::read(source, size, recipe.task, &mut notices)?,
+                _ => {
+                    tokens::read(source, size, (recipe.task, recipe.model.segments), &mut notices)?
+                }
             }
         }
         false => TokenizerPair::none(),

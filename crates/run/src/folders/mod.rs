@@ -22,6 +22,7 @@ mod pickle;
 mod preprocessor;
 mod qwen2;
 mod recipe;
+mod roberta;
 mod rotary;
 mod safetensors;
 mod sources;
@@ -36,6 +37,8 @@ pub use import::{Imported, import};
 const FAMILIES: &[&family::Family] = &[
     &gpt2::FAMILY,
     &bert::FAMILY,
+    &roberta::FAMILY,
+    &roberta::XLM_ROBERTA,
     &vit::FAMILY,
     &marian::FAMILY,
     &llama::FAMILY,

@@ -6,6 +6,7 @@ mod files;
 mod gpt2;
 mod llama;
 mod marian;
+mod roberta;
 mod tokens;
 mod vit;
 

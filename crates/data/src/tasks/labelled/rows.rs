@@ -3,9 +3,11 @@
 use rayon::prelude::*;
 
 use crate::tasks::labelled::reader::texts_of;
+use crate::text::tokenizer::special::RowMarks;
 use crate::{Error, LabelledConfig, Result, Tokenizer};
 
-/// Row for an encoder: `<cls> text <sep>`, or `<cls> first <sep> second <sep>`.
+/// Row for an encoder: `<cls> text <sep>`, or `<cls> first <sep> second <sep>`; some models have two
+/// separators in the middle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     /// Tokens with their marks.
@@ -52,7 +54,7 @@ pub fn rows_of_each(
     lines: &[String],
     config: &LabelledConfig,
 ) -> Result<Vec<Result<Row>>> {
-    let [class, separator] = tokenizer.edges()?;
+    let marks = tokenizer.row_marks()?;
     let row = |(index, line): (usize, &String)| -> Result<Row> {
         let of_line = |message: String| Error::Line { line: index as u64 + 1, message };
         let (first, second) = texts_of(line, config.pairs).map_err(of_line)?;
@@ -60,20 +62,19 @@ pub fn rows_of_each(
             |text: &str| tokenizer.encode(text).map_err(|error| of_line(error.to_string()));
         let (mut ids, second) = (encode(first)?, second.map(encode).transpose()?);
         let Some(mut second) = second else {
-            ids.truncate(config.max_tokens.saturating_sub(2));
-            ids.insert(0, class);
-            ids.push(separator);
+            ids.truncate(config.max_tokens.saturating_sub(RowMarks::SINGLE));
+            ids.insert(0, marks.class);
+            ids.push(marks.separator);
             return Ok(Row { second: ids.len(), ids, asked: vec![0], words: Vec::new() });
         };
-        let (of_first, of_second) =
-            shares((ids.len(), second.len()), config.max_tokens.saturating_sub(3));
+        let room = config.max_tokens.saturating_sub(marks.in_pair());
+        let (of_first, of_second) = shares((ids.len(), second.len()), room);
         ids.truncate(of_first);
         second.truncate(of_second);
-        ids.insert(0, class);
-        ids.push(separator);
+        let mut ids = marks.before_second(&ids);
         let start = ids.len();
         ids.append(&mut second);
-        ids.push(separator);
+        ids.push(marks.separator);
         Ok(Row { ids, second: start, asked: vec![0], words: Vec::new() })
     };
     Ok(lines.par_iter().enumerate().map(row).collect())
@@ -91,7 +92,7 @@ pub fn rows_of_words<S: AsRef<[String]> + Sync>(
     sentences: &[S],
     config: &LabelledConfig,
 ) -> Result<Vec<Row>> {
-    let [class, separator] = tokenizer.edges()?;
+    let RowMarks { class, separator, .. } = tokenizer.row_marks()?;
     let room = config.max_tokens.saturating_sub(1);
     let row = |words: &S| -> Result<Row> {
         let (mut ids, mut asked, mut of) = (vec![class], Vec::new(), Vec::new());

@@ -90,15 +90,17 @@ pub fn windows(
     context: &Context,
     config: &QuestionsConfig,
 ) -> Result<Vec<QuestionWindow>> {
-    let [class, separator] = tokenizer.edges()?;
+    let marks = tokenizer.row_marks()?;
     let mut question = tokenizer.encode(question)?;
-    question.truncate(config.max_question_tokens);
-    let begin = [&[class], &*question, &[separator]].concat();
+    // One token of the context has room too.
+    let room = config.max_tokens.saturating_sub(marks.in_pair() + 1);
+    question.truncate(config.max_question_tokens.min(room));
+    let begin = marks.before_second(&question);
     let room = config.max_tokens.saturating_sub(begin.len() + 1).max(1);
     let (mut windows, mut first, all) = (Vec::new(), 0, context.ids.len());
     loop {
         let tokens = first..all.min(first + room);
-        let ids = [&begin, &context.ids[tokens.clone()], &[separator]].concat();
+        let ids = [&begin, &context.ids[tokens.clone()], &[marks.separator]].concat();
         // Asked for the start of an answer, and for its end.
         let row = Row { ids, second: begin.len(), asked: vec![0, 0], words: Vec::new() };
         let is_last = tokens.end == all;

@@ -25,7 +25,9 @@ use crate::files::{read_regular, write_atomically};
 use crate::text::links::words_of_tokens;
 use crate::text::panics::{caught, of_text};
 use crate::text::tokenizer::segmentation::Layout;
-use crate::text::tokenizer::special::{FolderTokens, MARKS, Marks, SpecialTokens, unknown_of};
+use crate::text::tokenizer::special::{
+    FolderTokens, MARKS, Marks, RowMarks, SpecialTokens, unknown_of,
+};
 use crate::text::tokenizer::spelled::Spelling;
 use crate::text::tokenizer::training::train;
 use crate::{Error, Result, TokenizerConfig};
@@ -170,17 +172,18 @@ impl Tokenizer {
         })
     }
 
-    /// Ids of the first token of a row of an encoder, and of the token behind each of its texts. A
-    /// model that hides nothing may have no placeholder for a hidden token.
+    /// Marks of the rows of an encoder. A model that hides nothing may have no placeholder for a
+    /// hidden token.
     ///
     /// # Errors
     ///
     /// If the vocabulary lacks one.
-    pub(crate) fn edges(&self) -> Result<[u32; 2]> {
-        match (self.special.class, self.special.separator) {
-            (Some(class), Some(separator)) => Ok([class, separator]),
-            _ => self.marks().map(|Marks { class, separator, .. }| [class, separator]),
-        }
+    pub(crate) fn row_marks(&self) -> Result<RowMarks> {
+        let (class, separator) = match (self.special.class, self.special.separator) {
+            (Some(class), Some(separator)) => (class, separator),
+            _ => self.marks().map(|Marks { class, separator, .. }| (class, separator))?,
+        };
+        Ok(RowMarks { class, separator, between: 1 + usize::from(self.special.doubled_separator) })
     }
 
     /// Ids of the first token of a row of an encoder, of the token behind each of its texts, and of the

@@ -30,6 +30,34 @@ pub(crate) struct Marks {
     pub(crate) mask: u32,
 }
 
+/// Marks of a row of an encoder: `<cls> text <sep>`, or `<cls> first <sep> second <sep>` with one
+/// separator or two in the middle.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowMarks {
+    pub(crate) class: u32,
+    pub(crate) separator: u32,
+    /// Separators between two texts.
+    pub(crate) between: usize,
+}
+
+impl RowMarks {
+    /// Marks of a row of one text.
+    pub(crate) const SINGLE: usize = 2;
+
+    /// Marks of a row of two texts.
+    pub(crate) fn in_pair(self) -> usize {
+        2 + self.between
+    }
+
+    /// Beginning of a row of two texts: all before the second.
+    pub(crate) fn before_second(self, first: &[u32]) -> Vec<u32> {
+        let mut row = vec![self.class];
+        row.extend(first);
+        row.extend(std::iter::repeat_n(self.separator, self.between));
+        row
+    }
+}
+
 impl Marks {
     /// Those with these names; `None` where one is missing.
     pub(crate) fn of(inner: &tokenizers::Tokenizer, names: [&str; 3]) -> Option<Self> {
@@ -66,6 +94,9 @@ pub struct SpecialTokens {
     /// Token behind each text of a row of an encoder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub separator: Option<u32>,
+    /// Whether two separators stand between two texts, as in RoBERTa.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub doubled_separator: bool,
     /// Placeholder for a hidden token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<u32>,

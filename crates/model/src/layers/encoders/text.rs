@@ -15,9 +15,6 @@ use candle_core::{DType, Device, Result, Tensor};
 use std::sync::Arc;
 use taper_ops::{EmbeddingSpec, composed};
 
-/// Kinds of segments: the first text of a pair, and the second.
-pub(crate) const SEGMENTS: usize = 2;
-
 /// Computes `stack(dropout(norm(token + position + segment)))`.
 #[derive(Debug, Clone)]
 pub(crate) struct TextEncoder {
@@ -32,7 +29,11 @@ impl TextEncoder {
     pub(crate) fn new(build: &mut Builder, table: Weight, config: &ModelConfig) -> Result<Self> {
         Ok(Self {
             tokens: TokenEmbedding::new(build, "encoder", table, &without_norm(config))?,
-            segments: build.embedding("encoder.segments.weight", SEGMENTS, config.d_model)?,
+            segments: build.embedding(
+                "encoder.segments.weight",
+                config.segments,
+                config.d_model,
+            )?,
             norm: EmbeddingNorm::new(build, "encoder", config)?,
             stack: Stack::new(build, "encoder", config, config.encoder_layers, StackKind::Encoder)?,
         })
@@ -70,7 +71,7 @@ impl TextEncoder {
     /// Cost without the embedding of the tokens.
     pub(crate) fn cost(config: &ModelConfig) -> PartCost {
         TokenEmbedding::cost(&without_norm(config))
-            + PartCost::table(SEGMENTS, config.d_model)
+            + PartCost::table(config.segments, config.d_model)
             + EmbeddingNorm::cost(config)
             + Stack::cost(config, config.encoder_layers, StackKind::Encoder).0
     }
@@ -106,6 +107,8 @@ impl TextEncoder {
         pass: &Pass,
     ) -> Result<Tensor> {
         let tokens = self.tokens.forward(text, pass)?; // (N, D)
+        let table = self.segments.get(pass);
+        let segments = if table.dim(0)? == 1 { vec![0; segments.len()].into() } else { segments };
         // Adds the row of its segment to each token's.
         let spec = EmbeddingSpec {
             ids: (0..text.ids.len() as u32).collect(),
@@ -113,7 +116,7 @@ impl TextEncoder {
             scale: 1.0,
             dropout: taper_ops::Dropout::none(),
         };
-        let x = taper_ops::embedding(pass.tape(), &tokens, Some(self.segments.get(pass)), &spec)?;
+        let x = taper_ops::embedding(pass.tape(), &tokens, Some(table), &spec)?;
         self.stack.forward(self.norm.forward(&x, pass)?, text, None, pass) // (N, D)
     }
 }

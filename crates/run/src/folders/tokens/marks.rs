@@ -32,13 +32,24 @@ pub(super) fn require_marks(special: &SpecialTokens, task: Task) -> Result<()> {
     Ok(())
 }
 
-/// Tells that Transformers makes other rows of texts for an encoder than Taper, which has those of
-/// BERT; `None` if both make the same, or the task does not tell them apart.
+/// Whether the post-processor of a `tokenizer.json` puts two separators between two texts, as
+/// RoBERTa's does.
+pub(super) fn is_doubled(file: &Value, separator: Option<u32>) -> bool {
+    let pair = template(file, "pair");
+    let between = pair.iter().skip_while(|piece| piece.is_some()).skip(1);
+    let between = between.take_while(|piece| piece.is_some());
+    let separators = between.filter(|piece| **piece == separator).count();
+    post_processor(file)["type"] == "RobertaProcessing" || separators == 2
+}
+
+/// Tells that Transformers makes other rows of texts for an encoder with as many `segments` than
+/// Taper, which has those of BERT and RoBERTa; `None` if both make the same, or the task does not
+/// tell them apart.
 pub(super) fn other_rows(
     file: &Value,
     files: &Files,
     special: &SpecialTokens,
-    task: Task,
+    (task, segments): (Task, usize),
 ) -> Option<String> {
     if matches!(task, Task::LanguageModel | Task::Translation) {
         return None;
@@ -49,24 +60,27 @@ pub(super) fn other_rows(
     let inputs = files.keys(TOKENIZER_CONFIG)["model_input_names"].as_array();
     let has_segments =
         inputs.is_none_or(|inputs| inputs.iter().any(|input| input == "token_type_ids"));
-    let (is_single, is_pair) = match processor["type"].as_str() {
-        Some("BertProcessing") => (true, true),
-        Some("RobertaProcessing") => (true, false),
+    // A row of one text, a row of two, and the segments of these.
+    let [is_single, is_pair, are_segments] = match processor["type"].as_str() {
+        Some("BertProcessing") => [true; 3],
+        Some("RobertaProcessing") => [true, true, false],
         Some("TemplateProcessing") => {
-            let segments = |kind: &str| -> Vec<u64> {
-                let pieces = processor[kind].as_array().into_iter().flatten();
-                pieces.filter_map(|piece| segment(piece)["type_id"].as_u64()).collect()
-            };
-            let pair = [class, None, separator, None, separator];
-            (
+            let pieces = processor["pair"].as_array().into_iter().flatten();
+            let given: Vec<u64> =
+                pieces.filter_map(|piece| segment(piece)["type_id"].as_u64()).collect();
+            let between = 1 + usize::from(special.doubled_separator);
+            let first = [vec![class, None], vec![separator; between]].concat();
+            [
                 template(file, "single") == [class, None, separator],
-                template(file, "pair") == pair && segments("pair") == [0, 0, 0, 1, 1],
-            )
+                template(file, "pair") == [&*first, &[None, separator]].concat(),
+                given == [vec![0; first.len()], vec![1; 2]].concat(),
+            ]
         }
         // The class of BERT's tokenizer has marks of its own, as had folders without a class.
-        _ => [files.class().is_empty() || files.class().starts_with("Bert"); 2].into(),
+        _ => [files.class().is_empty() || files.class().starts_with("Bert"); 3],
     };
-    let which = match (is_single, is_pair && has_segments) {
+    let is_pair = is_pair && (segments == 1 || (has_segments && are_segments));
+    let which = match (is_single, is_pair) {
         (false, _) => "a text",
         (true, false) if has_pairs => "a pair of texts",
         _ => return None,

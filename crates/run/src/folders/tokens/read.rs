@@ -10,7 +10,7 @@ use taper_data::{FolderTokens, SpecialTokens, Task, Tokenizer, TokenizerPair, re
 use super::super::CONFIG;
 use super::super::json::{read_keys, without_mark};
 use super::marks::{
-    CLASSES, MASKS, SEPARATORS, other_rows, post_processor, require_marks, template,
+    CLASSES, MASKS, SEPARATORS, is_doubled, other_rows, post_processor, require_marks, template,
 };
 use super::{
     ADDED_TOKENS, GENERATION_CONFIG, ID_KEY, KEPT, SPECIAL_TOKENS_MAP, TOKENIZER, TOKENIZER_CONFIG,
@@ -26,14 +26,14 @@ const PADS: [&str; 2] = ["[PAD]", "<pad>"];
 const ENDS: [&str; 2] = ["<|endoftext|>", "</s>"];
 
 /// Reads the tokenizer of the folder `source` for a model with `size` rows in its embedding, which may
-/// be more than there are tokens. Notes go to `notices`.
+/// be more than there are tokens, and as many `segments`. Notes go to `notices`.
 ///
 /// # Errors
 /// When it is missing or damaged, has more tokens than the model, or lacks one that the task needs.
 pub(in super::super) fn read(
     source: &Path,
     size: usize,
-    task: Task,
+    (task, segments): (Task, usize),
     notices: &mut Vec<Notice>,
 ) -> Result<TokenizerPair> {
     let files = Files::read(source)?;
@@ -65,7 +65,7 @@ pub(in super::super) fn read(
         );
     }
     require_marks(&special, task).with_context(|| path.display().to_string())?;
-    let others = other_rows(&file, &files, &special, task);
+    let others = other_rows(&file, &files, &special, (task, segments));
     notices.extend(others.map(|said| Notice::WithoutEffect(format!("{}: {said}", path.display()))));
     let ids = files.keys(CONFIG).as_object().into_iter().flatten();
     let folder = FolderTokens {
@@ -250,7 +250,8 @@ impl Files {
             ),
             ("pre_tokenizer", "ByteLevel", &[("add_prefix_space", "add_prefix_space")]),
         ];
-        let (bert, gpt2) = (self.is_of("Bert", "bert"), self.is_of("GPT2", "gpt2"));
+        let bert = self.is_of("Bert", "bert");
+        let gpt2 = self.is_of("GPT2", "gpt2") || self.is_of("Roberta", "roberta");
         let mut changed = false;
         for ((part, kind, keys), is_made) in arguments.into_iter().zip([bert, gpt2]) {
             if !is_made || file[part]["type"] != kind {
@@ -347,6 +348,7 @@ impl Names<'_> {
             ends,
             class,
             separator,
+            doubled_separator: is_doubled(file, separator),
             mask,
             no_text,
             never_written: match self.task {

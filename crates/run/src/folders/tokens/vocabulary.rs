@@ -14,6 +14,9 @@ const WORD_PIECES: &str = "vocab.txt";
 /// Vocabulary of BPE on bytes, and its merges.
 const BYTE_PAIRS: [&str; 2] = ["vocab.json", "merges.txt"];
 
+/// Special tokens of RoBERTa, which has GPT-2's way to cut a text.
+const ROBERTA_MARKS: [&str; 5] = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"];
+
 /// Makes the content of a `tokenizer.json` from the vocabulary files of `source`, and returns the
 /// path of the vocabulary too.
 ///
@@ -93,7 +96,7 @@ fn word_pieces(text: &str, files: &Files) -> Result<String> {
     Ok(file.to_string())
 }
 
-/// Makes GPT-2's tokenizer (Radford et al. 2019) from a JSON object of tokens and a list of merges, one
+/// Makes GPT-2's tokenizer (Radford et al. 2019), or RoBERTa's, from a JSON object of tokens and a list of merges, one
 /// a line, with the defaults of Transformers' `GPT2Tokenizer`.
 fn byte_pairs(tokens: &str, merges: &str, files: &Files) -> Result<String> {
     let ids: BTreeMap<String, u64> =
@@ -110,18 +113,26 @@ fn byte_pairs(tokens: &str, merges: &str, files: &Files) -> Result<String> {
     }
     let ids: BTreeMap<&str, u64> = ids.iter().map(|(token, &id)| (token.as_str(), id)).collect();
     let space = files.keys(TOKENIZER_CONFIG)["add_prefix_space"] == true;
+    let (special, processor): (&[&str], _) = match files.is_of("Roberta", "roberta") {
+        true => (&ROBERTA_MARKS, roberta_rows(&ids, files, space)?),
+        false => (
+            &["<|endoftext|>"],
+            json!({
+                "type": "ByteLevel",
+                "add_prefix_space": true, "trim_offsets": false, "use_regex": true,
+            }),
+        ),
+    };
     let file = json!({
         "version": "1.0",
         "truncation": null,
         "padding": null,
-        "added_tokens": added(["<|endoftext|>"].into_iter(), &ids, files),
+        "added_tokens": added(special.iter().copied(), &ids, files),
         "normalizer": null,
         "pre_tokenizer": {
             "type": "ByteLevel", "add_prefix_space": space, "trim_offsets": true, "use_regex": true,
         },
-        "post_processor": {
-            "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": false, "use_regex": true,
-        },
+        "post_processor": processor,
         "decoder": {
             "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true,
         },
@@ -138,6 +149,20 @@ fn byte_pairs(tokens: &str, merges: &str, files: &Files) -> Result<String> {
         },
     });
     Ok(file.to_string())
+}
+
+/// Post-processor that puts RoBERTa's marks around one text or two.
+fn roberta_rows(ids: &BTreeMap<&str, u64>, files: &Files, space: bool) -> Result<Value> {
+    let mark = |role: &str, usual: &str| -> Result<Value> {
+        let name = files.named(role).unwrap_or(usual).to_owned();
+        let id = ids.get(name.as_str()).with_context(|| format!("{role} {name:?} has no id"))?;
+        Ok(json!([name, id]))
+    };
+    Ok(json!({
+        "type": "RobertaProcessing",
+        "cls": mark("cls_token", "<s>")?, "sep": mark("sep_token", "</s>")?,
+        "trim_offsets": true, "add_prefix_space": space,
+    }))
 }
 
 /// Entries of the special tokens of a vocabulary: those with a usual spelling, and the named ones.
