@@ -164,10 +164,13 @@ fn an_export_of_the_model_is_merged() {
     assert!(values(&again) == values(&run));
 }
 
+/// Change to a folder.
+type Change<'a> = &'a dyn Fn(&Path);
+
 #[test]
 fn other_adapters_are_refused_and_leave_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let refused = |number: usize, change: &dyn Fn(&Path)| -> String {
+    let refused = |number: usize, change: Change<'_>| -> String {
         let place = folder.path().join(number.to_string());
         let source = changed(&golden("peft-lora"), &place, change);
         let error = import_onto_base(&source, folder.path()).expect_err("refused");
@@ -182,7 +185,7 @@ fn other_adapters_are_refused_and_leave_nothing() {
         candle_core::safetensors::save(&all, path.join(ADAPTERS)).unwrap();
     };
     let name = "base_model.model.model.layers.1.self_attn.k_proj.lora_B.weight";
-    let cases: [(&dyn Fn(&Path), &str); 7] = [
+    let cases: [(Change<'_>, &str); 7] = [
         (&key("peft_type", json!("LOHA")), "peft_type is \"LOHA\""),
         (&key("bias", json!("all")), "bias is \"all\""),
         (&key("r", json!(0)), "r is 0"),
