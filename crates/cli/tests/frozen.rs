@@ -49,10 +49,10 @@ fn a_run_of_a_later_format_is_refused() {
     // What a later version adds must not matter: its number does.
     fs::write(
         &path,
-        text.replacen("\"format_version\": 1,", "\"format_version\": 4, \"novelty\": {},", 1),
+        text.replacen("\"format_version\": 1,", "\"format_version\": 5, \"novelty\": {},", 1),
     )
     .expect("write");
     for command in [&["translate", "run"][..], &["resume", "run"], &["evaluate", "run"]] {
-        workspace.fail(command, &["state.json has format 4", "reads formats up to 3", "upgrade"]);
+        workspace.fail(command, &["state.json has format 5", "reads formats up to 4", "upgrade"]);
     }
 }

@@ -1,5 +1,6 @@
 //! Construction of models: parameters, their first values, their device and type.
 
+use crate::LoraConfig;
 use crate::layers::weight::Weight;
 use candle_core::{DType, Device, Result};
 use taper_ops::rng::{Counter, mix, name_key};
@@ -20,6 +21,8 @@ pub struct Builder {
     pub(crate) biases: bool,
     pub(crate) products: Products,
     pub(crate) activations: DType,
+    /// Adapters of linear layers; `None`: all parameters are trained, without adapters.
+    pub(crate) lora: Option<LoraConfig>,
 }
 
 /// Parts that all models have.
@@ -54,7 +57,19 @@ impl Builder {
         let products = Products::for_model(compute, store.device());
         // If only the operands of products are rounded, everything else is f32.
         let activations = if products == Products::Bf16 { DType::F32 } else { compute };
-        Self { store, seed, biases: true, products, activations }
+        Self { store, seed, biases: true, products, activations, lora: None }
+    }
+
+    /// Gives linear layers adapters, if `lora` has any. All other parameters are then constants, the
+    /// base of the [store](ParameterStore::base), and zero until they are loaded, except those that
+    /// `lora` trains as a whole.
+    #[must_use]
+    pub fn with_adapters(mut self, lora: &LoraConfig) -> Self {
+        if lora.is_on() {
+            self.store.set_adapter_scale(lora.scale());
+            self.lora = Some(lora.clone());
+        }
+        self
     }
 
     /// Sets whether linear layers have biases.
@@ -83,6 +98,20 @@ impl Builder {
     /// Adds a parameter whose values are a function of random numbers, keyed by its name, and of
     /// the index.
     pub(crate) fn add(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        value: impl Fn(&Counter, u64) -> f32,
+    ) -> Result<Weight> {
+        if self.lora.as_ref().is_some_and(|lora| !lora.trains(name)) {
+            let count = if self.store.is_outline() { 0 } else { shape.iter().product() };
+            return Ok(Weight::new(self.store.add_to_base(name, shape, vec![0.0; count])?));
+        }
+        self.trained(name, shape, value)
+    }
+
+    /// Adds a parameter that is trained in any case; otherwise as [`add`](Self::add).
+    pub(crate) fn trained(
         &mut self,
         name: &str,
         shape: &[usize],

@@ -40,6 +40,7 @@ mod layers;
 mod masked;
 mod model;
 mod pass;
+mod pattern;
 mod regression;
 mod sequences;
 mod span;
@@ -54,17 +55,19 @@ pub use classifier::TextClassifier;
 pub use config::{
     ActivationKind, Architecture, AttentionConfig, AttentionKind, CellKind, ContrastiveConfig,
     ConvolutionalConfig, EmbeddingsConfig, ExpertsConfig, FeedForwardKind, ImageEncoder,
-    LayerKinds, ModelConfig, NormKind, NormPlacement, Pooling, Positions, RecurrentAttention,
-    RecurrentConfig, RotaryConfig, RotaryPairs, RotaryScaling, SinusoidFrequencies,
-    StateSpaceConfig, Tied,
+    LayerKinds, LoraConfig, ModelConfig, NormKind, NormPlacement, Pooling, Positions,
+    RecurrentAttention, RecurrentConfig, RotaryConfig, RotaryPairs, RotaryScaling,
+    SinusoidFrequencies, StateSpaceConfig, Tied,
 };
 pub use cost::{Cost, LayerCost, StreamCost};
 pub use language_model::LanguageModel;
+pub use layers::adapter::{is_adapter, set_magnitudes};
 pub use layers::attention::UnprojectedAttention;
 pub use layers::positions;
 pub use masked::MaskedLanguageModel;
 pub use model::{Guidance, LossOutput, Model, Objective};
 pub use pass::{AttentionRecord, Pass, Routing, StateRecord};
+pub use pattern::matches;
 pub use regression::InContextRegressor;
 pub use sequences::Sequences;
 pub use span::SpanExtractor;

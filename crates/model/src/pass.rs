@@ -119,10 +119,11 @@ impl Pass {
     /// The same pass with a tape of its own, for a segment of layers; `None` if nothing is to be
     /// recomputed.
     pub(crate) fn for_segment(&self) -> Option<Self> {
-        (self.checkpoints && self.tape.is_some()).then(|| Self {
+        let tape = self.tape.as_ref().filter(|_| self.checkpoints)?;
+        Some(Self {
             dropout_key: self.dropout_key,
             step: self.step,
-            tape: Some(Tape::new()),
+            tape: Some(tape.for_segment()),
             masked: self.masked.clone(),
             ..Self::default()
         })

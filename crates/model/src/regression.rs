@@ -10,10 +10,10 @@ use crate::config::ModelConfig;
 use crate::cost::{Cost, LayerCost, PartCost};
 use crate::layers::block::Block;
 use crate::layers::head::picked;
+use crate::layers::linear::Linear;
 use crate::layers::positions::{Added, to_compute};
 use crate::layers::stack::Stack;
 use crate::layers::stack_kind::StackKind;
-use crate::layers::weight::Linear;
 use crate::{
     Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Routing, Sequences,
 };

@@ -19,6 +19,7 @@
 //! slice, calls of functions compiled for processor features detected at run time, and calls of
 //! system and CUDA functions without a safe library.
 
+mod adapters;
 pub mod allocator;
 mod claims;
 pub mod composed;
@@ -44,14 +45,15 @@ mod sums;
 mod tape;
 pub mod threads;
 
+pub use adapters::{Adapted, merge};
 pub use float::all_finite;
 pub use loss::smoothed_cross_entropy;
 pub use nn::{
-    Cache, causal_convolution, causal_convolution_after, columns, computed_pairs, cross_attention,
-    decoding_attention, embedding, gated, hierarchical_attention,
+    Cache, activation, causal_convolution, causal_convolution_after, columns, computed_pairs,
+    cross_attention, decoding_attention, embedding, gated, hierarchical_attention,
     hierarchical_attention_arithmetic, keeps_scores, kept_by_attention,
     kept_by_hierarchical_attention, kept_by_linear_attention, linear, linear_attention,
-    linear_attention_after, linear_attention_arithmetic, norm, normalizer, packed_linear,
+    linear_attention_after, linear_attention_arithmetic, low_rank, norm, normalizer, packed_linear,
     recurrence, relative_bias, rotary, selective_scan, selective_scan_after, self_attention,
     sequence_sums, windows,
 };
@@ -63,8 +65,9 @@ pub use products::int8::{Int8Kernel, Int8Matrix};
 pub use products::{Kernel, KernelError, Products};
 pub use spec::{
     ABSENT, Activation, AdamStep, AdditiveAttention, AttentionShape, AttentionSpec, CachedRows,
-    Cell, ConvolutionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, GatedSpec, HierarchicalSpec,
-    JoinedRows, LinearAttentionSpec, LinearSpec, LossSums, NormSpec, Pairs, Recurred, Recurrence,
-    RecurrenceSpec, Rotations, ScanInputs, ScanSpec, Sparse, StateGradients, Turns, VisibleKeys,
+    Cell, ConvolutionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, Factors, GatedSpec,
+    HierarchicalSpec, JoinedRows, LinearAttentionSpec, LinearSpec, LossSums, LowRankSpec, NormSpec,
+    Pairs, Recurred, Recurrence, RecurrenceSpec, Rotations, ScanInputs, ScanSpec, Sparse,
+    StateGradients, Turns, VisibleKeys,
 };
 pub use tape::{Adjoints, Gradients, Parameter, ParameterStore, Tape, WhenFinal};

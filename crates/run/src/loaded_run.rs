@@ -13,7 +13,7 @@ use crate::config::{
     Change, Difference, Override, RunConfig, Weights, described, differences, keys, trained_with,
 };
 use crate::folder::{RunFolder, quoted};
-use crate::tasks::{TaskModel, build_model, require_decoding, require_task};
+use crate::tasks::{TaskModel, build_model, require_decoding, require_task, without_adapters};
 
 /// Type of the weights of matrix products when a model is used.
 ///
@@ -61,7 +61,7 @@ pub struct LoadSettings {
 /// Trained run, loaded for commands that use a model.
 #[derive(Debug)]
 pub struct LoadedRun<M = TranslationModel> {
-    /// Configuration of the run.
+    /// Configuration of the run, without its adapters, which are part of the weights.
     pub config: RunConfig,
     /// Tokenizers of the run.
     pub tokenizers: TokenizerPair,
@@ -106,6 +106,7 @@ impl<M: TaskModel> LoadedRun<M> {
             config.device.clone_from(device);
         }
         let device = device::open(&config.device)?;
+        let mut config = without_adapters(&config);
         let is_int8 = choose_weights(&mut config, settings, &read_state(&checkpoint)?, &device)?;
         let mut model: M = build_model(&config, &tokenizers, &device, None)?;
         let state = load_model(&checkpoint, &model, &tokenizers.hash())?;
@@ -143,6 +144,7 @@ impl<M: TaskModel> LoadedRun<M> {
             let mut config = folder.load_config(&[])?;
             config.model = model_of(&folder, &config, &checkpoint)?;
             config.dtype.clone_from(&self.config.dtype);
+            let config = without_adapters(&config);
             let device = self.model.parameters().device();
             let mut model: M = build_model(&config, &tokenizers, device, None)?;
             load_model(&checkpoint, &model, &tokenizers.hash())?;

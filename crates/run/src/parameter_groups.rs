@@ -2,6 +2,8 @@
 //! learning rate.
 
 use anyhow::{Result, bail};
+use taper_model::LoraConfig;
+pub(crate) use taper_model::matches;
 use taper_ops::{Parameter, ParameterStore};
 use taper_trainer::TrainingConfig;
 
@@ -26,31 +28,6 @@ const PARTS: [(&str, &[&str]); 3] = [
     ("encoder", &["encoder.*"]),
     ("decoder", &["decoder.*"]),
 ];
-
-/// Whether `name` matches `pattern`, in which `*` stands for any characters and `?` for one.
-pub(crate) fn matches(pattern: &str, name: &str) -> bool {
-    let (pattern, name): (Vec<char>, Vec<char>) =
-        (pattern.chars().collect(), name.chars().collect());
-    // Place of the last star, and the number of characters that it matches so far.
-    let (mut at, mut read, mut star) = (0, 0, None);
-    while read < name.len() {
-        match pattern.get(at) {
-            Some('*') => {
-                star = Some((at, read));
-                at += 1;
-            }
-            Some(&one) if one == '?' || one == name[read] => (at, read) = (at + 1, read + 1),
-            _ => match star {
-                Some((place, taken)) => {
-                    star = Some((place, taken + 1));
-                    (at, read) = (place + 1, taken + 1);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[at..].iter().all(|&one| one == '*')
-}
 
 /// Refuses a pattern that matches none of `names`.
 ///
@@ -103,6 +80,44 @@ pub(crate) fn apply(config: &TrainingConfig, store: &ParameterStore) -> Result<(
             let power = depth_from_above(parameter.name(), &names);
             parameter.set_rate(config.layer_decay.powi(power as i32));
         }
+    }
+    Ok(())
+}
+
+/// Refuses adapters that no layer has, or patterns that match none.
+///
+/// # Errors
+/// With the pattern, and the nearest names.
+pub(crate) fn require_adapters(lora: &LoraConfig, store: &ParameterStore) -> Result<()> {
+    if !lora.is_on() {
+        return Ok(());
+    }
+    let layer = |parameter: &Parameter| {
+        let factor = parameter.name().strip_suffix(".lora_a.0")?;
+        Some(factor.to_owned())
+    };
+    let adapted: Vec<String> = store.parameters().iter().filter_map(layer).collect();
+    let matrices = store.all().filter(|one| one.is_matrix() && !one.name().contains(".lora_"));
+    let matrices: Vec<&str> =
+        matrices.filter_map(|one| one.name().strip_suffix(".weight")).collect();
+    for pattern in &lora.layers {
+        if adapted.iter().any(|name| matches(pattern, name)) {
+            continue;
+        }
+        if let Some(other) = matrices.iter().find(|name| matches(pattern, name)) {
+            bail!(
+                "model.lora.layers: {pattern:?} matches {other}, which is no linear layer of its \
+                 own; train it as a whole with model.lora.train = [\"{other}.*\"]"
+            );
+        }
+        require_match("model.lora.layers", pattern, &matrices, |_| false)?;
+    }
+    let names: Vec<&str> = store.all().map(Parameter::name).collect();
+    for pattern in &lora.train {
+        require_match("model.lora.train", pattern, &names, |name| matches(pattern, name))?;
+    }
+    if store.parameters().is_empty() {
+        bail!("model.lora.layers names no layer: nothing is left to be trained");
     }
     Ok(())
 }
@@ -202,26 +217,6 @@ mod tests {
             store.add(name, &[1], vec![1.0]).expect("added");
         }
         store
-    }
-
-    #[test]
-    fn patterns_match_names() {
-        for (pattern, name, does) in [
-            ("encoder.*", "encoder.layers.0.norm.weight", true),
-            ("encoder.*", "encoder", false),
-            ("*.weight", "a.b.weight", true),
-            ("*.weight", "a.b.weights", false),
-            ("a*b*c", "aXbYbZc", true),
-            ("a*b*c", "aXbYb", false),
-            ("layers.?.norm", "layers.3.norm", true),
-            ("layers.?.norm", "layers.13.norm", false),
-            ("*", "", true),
-            ("", "", true),
-            ("", "a", false),
-            ("**", "abc", true),
-        ] {
-            assert_eq!(matches(pattern, name), does, "{pattern} {name}");
-        }
     }
 
     #[test]

@@ -4,10 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use taper_trainer::{MODEL_FILE, checkpoint_name, round_to_int8};
+use taper_trainer::{MODEL_FILE, round_to_int8};
 
-use crate::folder::files::with_suffix;
-use crate::folder::{RunFolder, quoted};
+use crate::folder::{RunFolder, derived, quoted};
 use crate::tasks::require_decoding;
 
 /// Result of [`quantize`].
@@ -31,12 +30,18 @@ pub struct Quantized {
 /// all.
 ///
 /// # Errors
-/// When the model does not decode, the folder exists or cannot be written, or the weights cannot be
-/// loaded or are already int8.
+/// When the model does not decode or has adapters, the folder exists or cannot be written, or the
+/// weights cannot be loaded or are already int8.
 pub fn quantize(root: &Path, name: Option<&str>, to: Option<&Path>) -> Result<Quantized> {
     let run = RunFolder::open(root)?;
     let config = run.load_config(&[])?;
     require_decoding(config.task).with_context(|| root.display().to_string())?;
+    if config.model.lora.is_on() {
+        bail!(
+            "{}: the run has adapters: merge them first (taper merge), and round that run",
+            root.display()
+        );
+    }
     let target = match to {
         Some(to) => to.to_owned(),
         None => beside(root)?,
@@ -48,32 +53,9 @@ pub fn quantize(root: &Path, name: Option<&str>, to: Option<&Path>) -> Result<Qu
         Some(name) => run.checkpoint(Some(name)).with_context(|| format!("--checkpoint {name}"))?,
         None => run.checkpoint(None)?,
     };
-    let tokenizers = config.task.load_tokenizers(root)?;
     let rounded = round_to_int8(&checkpoint)?;
-    let partial = with_suffix(&target, ".partial");
-    if partial.exists() {
-        // Files of a killed process.
-        fs::remove_dir_all(&partial)
-            .with_context(|| format!("cannot remove {}", partial.display()))?;
-    }
-    let fill = || -> Result<PathBuf> {
-        let made = RunFolder::new(&partial);
-        for folder in [made.root().to_owned(), made.checkpoints()] {
-            fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        }
-        made.save_config(&config)?;
-        tokenizers.save(&partial)?;
-        let weights = made.checkpoints().join(checkpoint_name(rounded.step()));
-        rounded.save(&weights)?;
-        fs::rename(&partial, &target)
-            .with_context(|| format!("cannot make {}", target.display()))?;
-        Ok(RunFolder::new(&target).checkpoints().join(checkpoint_name(rounded.step())))
-    };
-    let made = fill();
-    if made.is_err() {
-        // The failure is reported; the part that was written would only take up room.
-        let _ = fs::remove_dir_all(&partial);
-    }
+    let made =
+        derived(root, &config, &target, rounded.step(), |weights| Ok(rounded.save(weights)?));
     let size = |folder: &Path| {
         let file = folder.join(MODEL_FILE);
         Ok::<u64, anyhow::Error>(

@@ -175,6 +175,31 @@ pub enum CheckpointError {
         /// The file.
         path: PathBuf,
     },
+    /// Adapters of a checkpoint change other weights than those of another, or otherwise.
+    #[error(
+        "{} has adapters of other weights, or with another scale: average checkpoints of one run",
+        path.display()
+    )]
+    OtherBase {
+        /// The checkpoint.
+        path: PathBuf,
+    },
+    /// A checkpoint has no adapters.
+    #[error("{} has no adapters: its weights are whole already", path.display())]
+    NoAdapters {
+        /// The checkpoint.
+        path: PathBuf,
+    },
+    /// The frozen weights that a run's adapters change are not there.
+    #[error(
+        "{} is missing: it has the weights that the adapters in the run's checkpoints change; put \
+         it back from a copy of the run's folder",
+        path.display()
+    )]
+    MissingBase {
+        /// Their file.
+        path: PathBuf,
+    },
     /// A file or directory could not be read or written.
     #[error("cannot {action} {}", path.display())]
     Io {

@@ -32,10 +32,11 @@ mod updates;
 mod validation;
 
 pub use checkpoints::{
-    AVERAGED, Averaged, BEST, Checkpoints, FORMAT_VERSION, FileEntry, INT8_FORMAT_VERSION,
-    Identity, LAST, LEFT, MODEL_FILE, NotTaken, OPTIMIZER_FILE, Parent, PartlyTaken, Rounded,
-    STATE_FILE, Saved, SharedRows, State, Taking, WarmStart, Window, average, checkpoint_name,
-    load_model, read_state, round_to_int8, warm_start, write_tensors,
+    ADAPTERS_FORMAT_VERSION, AVERAGED, Averaged, BASE_FILE, BEST, Base, Checkpoints,
+    FORMAT_VERSION, FileEntry, INT8_FORMAT_VERSION, Identity, LAST, LEFT, MODEL_FILE, Merged,
+    NotTaken, OPTIMIZER_FILE, Parent, PartlyTaken, Rounded, STATE_FILE, Saved, SharedRows, State,
+    Taking, WarmStart, Window, average, checkpoint_name, load_model, merge, read_state,
+    round_to_int8, warm_start, write_tensors,
 };
 pub use config::{
     ConfigError, DistributedConfig, EarlyStoppingConfig, GuidedAlignmentConfig, TrainingConfig,

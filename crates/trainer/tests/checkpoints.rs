@@ -98,7 +98,7 @@ fn a_state_that_was_changed_or_is_of_a_later_format_is_refused() {
     fs::write(&path, text.replace("\"format_version\": 2", "\"format_version\": 9")).unwrap();
     assert!(matches!(
         load(&checkpoint),
-        CheckpointError::NewerFormat { found: 9, supported: 3, .. }
+        CheckpointError::NewerFormat { found: 9, supported: 4, .. }
     ));
     fs::remove_file(&path).unwrap();
     assert!(matches!(load(&checkpoint), CheckpointError::Missing { path: named } if named == path));

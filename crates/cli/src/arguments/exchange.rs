@@ -14,6 +14,10 @@ pub(crate) struct Import {
     pub(crate) folder: PathBuf,
     /// Folder of the run that is made
     pub(crate) run: PathBuf,
+    /// The folder has adapters of the library PEFT, which change the weights of this run or
+    /// checkpoint
+    #[arg(long, value_name = "RUN_OR_CHECKPOINT")]
+    pub(crate) onto: Option<PathBuf>,
 }
 
 /// Arguments of `export`.
@@ -23,6 +27,9 @@ pub(crate) struct Export {
     pub(crate) run: PathBuf,
     /// The folder that is made
     pub(crate) folder: PathBuf,
+    /// Write the run's adapters alone, as the library PEFT keeps them, and not the model with them
+    #[arg(long, conflicts_with = "weight_type")]
+    pub(crate) adapters: bool,
     #[command(flatten)]
     pub(crate) weights: Weights,
 }

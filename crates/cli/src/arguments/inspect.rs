@@ -1,4 +1,4 @@
-//! Arguments of `average`, `quantize`, `runs`, `inspect`, `config` and `completions`.
+//! Arguments of `average`, `merge`, `quantize`, `runs`, `inspect`, `config` and `completions`.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -16,6 +16,19 @@ pub(crate) struct Average {
     /// else all]
     #[arg(long, value_name = "K")]
     pub(crate) last: Option<usize>,
+}
+
+/// Arguments of `merge`.
+#[derive(Debug, Args)]
+pub(crate) struct Merge {
+    /// Folder of the run with adapters
+    pub(crate) run: PathBuf,
+    /// The folder to make
+    pub(crate) new: PathBuf,
+    /// best, last, average, a name such as step-00001000, or the path of a checkpoint folder
+    /// [default: average if there and not older than last, else best, else last]
+    #[arg(long)]
+    pub(crate) checkpoint: Option<String>,
 }
 
 /// Arguments of `quantize`.

@@ -42,7 +42,7 @@ pub(crate) use evaluate::{Evaluate, Score};
 pub(crate) use exchange::{Export, Import};
 pub(crate) use generate::Generate;
 pub(crate) use init::Init;
-pub(crate) use inspect::{Average, Completions, ConfigCommand, Inspect, Quantize, Runs};
+pub(crate) use inspect::{Average, Completions, ConfigCommand, Inspect, Merge, Quantize, Runs};
 pub(crate) use items::{SpecialTokenRule, SpecialTokens, Strict};
 pub(crate) use predict::Predict;
 pub(crate) use search::{Control, Search};
@@ -165,6 +165,8 @@ pub(crate) enum Command {
     Extrapolate(Extrapolate),
     /// Average the weights of a run's last checkpoints
     Average(Average),
+    /// Add a run's adapters to the weights that they change: an ordinary run
+    Merge(Merge),
     /// Round a run's weights to int8: a folder of a quarter of the size, to translate with
     Quantize(Quantize),
     /// Train a tokenizer, or apply one

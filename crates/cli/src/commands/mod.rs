@@ -68,6 +68,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Command::Scaling(arguments) => seeing::scaling::run(arguments),
         Command::Extrapolate(arguments) => seeing::extrapolate::run(arguments),
         Command::Average(arguments) => weights::average::run(arguments),
+        Command::Merge(arguments) => weights::merge::run(arguments),
         Command::Quantize(arguments) => weights::quantize::run(arguments),
         Command::Tokenizer(command) => tokenizer::run(command),
         Command::Embeddings(command) => embeddings::run(command),

@@ -10,6 +10,7 @@ mod embeddings;
 mod explain;
 mod fine_tuning;
 mod init;
+mod lora;
 mod own_files;
 mod regression;
 mod runs;

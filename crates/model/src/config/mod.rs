@@ -8,6 +8,7 @@ mod bounds;
 mod contrastive;
 mod embeddings;
 mod experts;
+mod lora;
 mod positions;
 mod rotary;
 mod state_space;
@@ -20,6 +21,7 @@ pub use blocks::{ActivationKind, FeedForwardKind, NormKind, NormPlacement};
 pub use contrastive::ContrastiveConfig;
 pub use embeddings::EmbeddingsConfig;
 pub use experts::ExpertsConfig;
+pub use lora::LoraConfig;
 pub use positions::{Positions, SinusoidFrequencies};
 pub use rotary::{RotaryConfig, RotaryPairs, RotaryScaling};
 pub use state_space::StateSpaceConfig;
@@ -350,6 +352,10 @@ pub struct ModelConfig {
     /// Encoder of text beside that of images, and the space that they share.
     #[schemars(extend("x-weights" = ["other-part"]), extend("x-idle" = ["not-image-text"]))]
     pub contrastive: ContrastiveConfig,
+    /// Adapters of the linear layers of a model whose own weights are frozen.
+    #[serde(skip_serializing_if = "LoraConfig::is_default")]
+    #[schemars(extend("x-weights" = ["no-part"]))]
+    pub lora: LoraConfig,
 }
 
 impl Default for ModelConfig {
@@ -398,6 +404,7 @@ impl Default for ModelConfig {
             state_space: StateSpaceConfig::default(),
             embeddings: EmbeddingsConfig::default(),
             contrastive: ContrastiveConfig::default(),
+            lora: LoraConfig::default(),
         }
     }
 }
@@ -560,6 +567,7 @@ impl ModelConfig {
             }
         }
         self.contrastive.validate()?;
+        self.lora.validate()?;
         self.embeddings.validate()
     }
 }

@@ -2,11 +2,11 @@
 
 use super::attention::{Attended, CrossAttention, LayerPast, PastRows, Texts};
 use super::feed_forward::FeedForward;
+use super::linear::Residual;
 use super::mixer::Mixer;
 use super::norm::Norm;
 use super::positions::PreparedPositions;
 use super::stack_kind::StackKind;
-use super::weight::Residual;
 use crate::config::NormPlacement;
 use crate::cost::PartCost;
 use crate::{Builder, ModelConfig, Pass};

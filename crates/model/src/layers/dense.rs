@@ -1,6 +1,6 @@
 //! The dense feed-forward layer: plain or gated.
 
-use super::weight::{Linear, Residual};
+use super::linear::{Linear, Residual};
 use crate::config::FeedForwardKind;
 use crate::cost::PartCost;
 use crate::{Builder, ModelConfig, Pass};

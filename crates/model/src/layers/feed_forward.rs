@@ -2,7 +2,7 @@
 
 use super::dense::DenseFeedForward;
 use super::experts::Experts;
-use super::weight::Residual;
+use super::linear::Residual;
 use crate::cost::PartCost;
 use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};

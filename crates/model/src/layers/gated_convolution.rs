@@ -1,6 +1,6 @@
 //! A convolution over a sequence with a gated linear unit (Gehring et al. 2017, section 3.2).
 
-use super::weight::Linear;
+use super::linear::Linear;
 use crate::cost::PartCost;
 use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};

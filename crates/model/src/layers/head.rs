@@ -1,7 +1,8 @@
 //! The output projection, and the loss of its logits.
 
+use super::linear::Linear;
 use super::positions::to_compute;
-use super::weight::{Linear, Weight};
+use super::weight::Weight;
 use crate::cost::PartCost;
 use crate::{Batch, Builder, LossOutput, ModelConfig, ModelError, Objective, Pass, Routing};
 use candle_core::{DType, Device, Result, Tensor};

@@ -1,9 +1,9 @@
 //! Mixing of a sequence's tokens within a layer: self-attention, or a state-space layer.
 
 use super::attention::{LayerPast, PastRows, SelfAttention, Texts};
+use super::linear::Residual;
 use super::positions::PreparedPositions;
 use super::state_space::StateSpace;
-use super::weight::Residual;
 use crate::cost::PartCost;
 use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};

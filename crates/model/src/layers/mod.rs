@@ -2,6 +2,7 @@
 //!
 //! Each part states its [cost](crate::Cost) beside the code that builds it.
 
+pub(crate) mod adapter;
 pub(crate) mod attention;
 pub(crate) mod block;
 pub(crate) mod dense;
@@ -12,6 +13,7 @@ pub(crate) mod feed_forward;
 pub(crate) mod gated_convolution;
 pub(crate) mod guidance;
 pub(crate) mod head;
+pub(crate) mod linear;
 pub(crate) mod mixer;
 pub(crate) mod norm;
 pub(crate) mod places;

@@ -1,6 +1,7 @@
 //! A recurrent layer in one direction, with or without additive attention.
 
-use super::weight::{Linear, Weight};
+use super::linear::Linear;
+use super::weight::Weight;
 use crate::cost::PartCost;
 use crate::{Builder, Pass};
 use candle_core::{Result, Tensor};

@@ -10,7 +10,7 @@ use crate::cost::PartCost;
 use crate::layers::attention::LayerPast;
 use crate::layers::gated_convolution::GatedConvolution;
 use crate::layers::guidance::Guide;
-use crate::layers::weight::Linear;
+use crate::layers::linear::Linear;
 use crate::{Builder, ModelConfig, Pass, Sequences};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;

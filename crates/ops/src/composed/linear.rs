@@ -3,7 +3,9 @@
 use super::dropout::drop;
 use super::{CountedProduct, wide, wide_type};
 use crate::device::check_count;
-use crate::spec::{Activation, CUBE, LinearSpec, NormSpec, QUICK, TWICE_ROOT};
+use crate::spec::{
+    Activation, CUBE, Dropout, Factors, LinearSpec, LowRankSpec, NormSpec, QUICK, TWICE_ROOT,
+};
 use candle_core::{D, Result, Tensor};
 
 /// Computes `x · weightᵀ` in the type of `x`.
@@ -83,6 +85,40 @@ pub fn linear(
         out = (wide(residual)? + out)?;
     }
     out.to_dtype(x.dtype())
+}
+
+/// See [`crate::low_rank()`].
+///
+/// # Shapes
+/// As [`crate::low_rank()`].
+///
+/// # Errors
+/// When the widths differ.
+pub fn low_rank(
+    x: &Tensor,
+    base: &Tensor,
+    factors: &[Factors],
+    spec: &LowRankSpec,
+) -> Result<Tensor> {
+    let x = match spec.input_dropout.is_active() {
+        true => drop(&wide(x)?, spec.input_dropout)?.to_dtype(x.dtype())?,
+        false => x.clone(),
+    };
+    let change = |one: &Factors| product(&product(&x, &one.down)?, &one.up);
+    let changes = factors.iter().map(change).collect::<Result<Vec<_>>>()?;
+    let change = drop(&(wide(&Tensor::cat(&changes, 1)?)? * spec.scale)?, spec.dropout)?;
+    (wide(base)? + change)?.to_dtype(base.dtype())
+}
+
+/// See [`crate::activation()`].
+///
+/// # Shapes
+/// As [`crate::activation()`].
+///
+/// # Errors
+/// When the device has no memory left.
+pub fn activation(x: &Tensor, activation: Activation, dropout: Dropout) -> Result<Tensor> {
+    drop(&activated(wide(x)?, activation)?, dropout)?.to_dtype(x.dtype())
 }
 
 /// Applies a nonlinearity to each element.

@@ -82,7 +82,12 @@ fn chunked_cross_entropy<T: Float>(
     let (hidden_host, weight_host) = (Host::new(hidden)?, Host::new(weight)?);
     let (hidden_values, weight_values) =
         (hidden_host.elements::<T>()?, weight_host.elements::<T>()?);
-    let (width, differentiate) = (hidden.dim(1)?, tape.is_some());
+    let width = hidden.dim(1)?;
+    let differentiate = match tape {
+        None => Differentiate::Nothing,
+        Some(tape) if tape.needs(weight) => Differentiate::Both,
+        Some(_) => Differentiate::Hidden,
+    };
     let compute = || match spec.is_paired() {
         false => compute(hidden_values, weight_values, targets, spec, differentiate),
         true => {
@@ -190,19 +195,28 @@ fn rows_of_chunk(packing: Option<Packing>) -> usize {
 
 type HiddenAndWeight<T> = (Vec<T>, Vec<T>);
 
+/// Gradients that are computed beside the loss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Differentiate {
+    Nothing,
+    /// By the hidden rows: the weight is a constant, and its gradient is left empty.
+    Hidden,
+    Both,
+}
+
 fn compute<T: Float>(
     hidden: &[T],
     weight: &[T],
     targets: &[u32],
     spec: &CrossEntropySpec,
-    differentiate: bool,
+    differentiate: Differentiate,
 ) -> (LossSums, Option<HiddenAndWeight<T>>) {
     let (rows, width) = (targets.len(), hidden.len() / targets.len().max(1));
     let classes = weight.len() / width.max(1);
-    let (mut grad_hidden, mut grad_weight) = match differentiate {
-        true => (vec![T::default(); hidden.len()], vec![T::default(); weight.len()]),
-        false => (Vec::new(), Vec::new()),
-    };
+    let of_weight = differentiate == Differentiate::Both;
+    let differentiate = differentiate != Differentiate::Nothing;
+    let mut grad_hidden = vec![T::default(); if differentiate { hidden.len() } else { 0 }];
+    let mut grad_weight = vec![T::default(); if of_weight { weight.len() } else { 0 }];
     let packing = T::as_f32(hidden).and_then(|_| Packing::best(spec.products));
     let chunk_rows = rows_of_chunk(packing);
     let mut logits = vec![T::default(); chunk_rows.min(rows) * classes];
@@ -247,6 +261,8 @@ fn compute<T: Float>(
                 Write::Replace,
                 how,
             );
+        }
+        if of_weight {
             let shape = (classes, chunk, width);
             product(
                 shape,
@@ -339,7 +355,7 @@ mod tests {
         for (packing, r_drop) in packings.flatten().flat_map(|it| [(it, 0.0), (it, 0.7)]) {
             let exact = Products::F32;
             let spec = CrossEntropySpec { smoothing: 0.1, r_drop, scale: 0.3, products: exact };
-            let (kept, gradients) = compute(&hidden, &weight, &targets, &spec, true);
+            let (kept, gradients) = compute(&hidden, &weight, &targets, &spec, Differentiate::Both);
             let (of_hidden, of_weight) = gradients.unwrap();
             let tiled = Tiled::new(packing, &spec, &hidden, &weight, &targets);
             let (again, softmaxes) = tiled.forward();

@@ -128,7 +128,9 @@ fn forward<T: Float>(
         let result = (spec.activation == Activation::Relu && !keeps_slopes).then(|| out.clone());
         let (weight, bias, residual) =
             (weight.clone(), bias.as_ref().map(Slot::from), residual.as_ref().map(Slot::from));
-        let back = Back { x: tape.keep(x), weight, bias, residual, spec: *spec };
+        // The gradient of a constant weight is not computed: it alone needs the input.
+        let kept = tape.needs(&weight).then(|| tape.keep(x));
+        let back = Back { x: x.into(), kept, weight, bias, residual, spec: *spec };
         tape.record::<T>("linear", &node.inputs(), &out, move |adjoint, adjoints| match &result {
             Some(result) => {
                 back.run(Slopes::Sign(Host::new(result)?.elements::<T>()?), adjoint, adjoints)
@@ -191,7 +193,8 @@ impl<'a, T> Slopes<'a, T> {
 
 /// Data of a layer that the tape keeps.
 struct Back {
-    x: SavedTensor,
+    x: Slot,
+    kept: Option<SavedTensor>,
     weight: Tensor,
     bias: Option<Slot>,
     residual: Option<Slot>,
@@ -221,30 +224,32 @@ impl Back {
         let grad = owned.as_deref().unwrap_or(&adjoint);
         let grad_at = Matrix::rows(outputs);
         let threads = (products, Threads::All);
-        adjoints.add_with(&self.weight, |out: &mut [T], write| {
-            let (shape, x) = ((outputs, rows, inputs), self.x.value()?);
-            let (x, at) = (Host::new(&x)?, Matrix::rows(inputs));
-            product(
-                shape,
-                (grad, grad_at.transposed()),
-                (x.elements::<T>()?, at),
-                (out, at),
-                write,
-                threads,
-            );
-            Ok(())
-        })?;
+        if let Some(kept) = &self.kept {
+            adjoints.add_with(&self.weight, |out: &mut [T], write| {
+                let (shape, x) = ((outputs, rows, inputs), kept.value()?);
+                let (x, at) = (Host::new(&x)?, Matrix::rows(inputs));
+                product(
+                    shape,
+                    (grad, grad_at.transposed()),
+                    (x.elements::<T>()?, at),
+                    (out, at),
+                    write,
+                    threads,
+                );
+                Ok(())
+            })?;
+        }
         let weight_host = Host::new(&self.weight)?;
         let weight = weight_host.elements::<T>()?;
         if let (Some(bias), Some(sums)) = (self.bias, sums) {
             adjoints.give(bias, sums)?;
         }
         let (shape, weight_at) = ((rows, outputs, inputs), Matrix::rows(inputs));
-        if adjoints.is_first(&self.x) {
+        if adjoints.is_first(self.x) {
             let right = Right::Plain(weight, weight_at);
-            adjoints.give(&self.x, product_then(shape, (grad, grad_at), right, products, None))?;
+            adjoints.give(self.x, product_then(shape, (grad, grad_at), right, products, None))?;
         } else {
-            adjoints.add_with(&self.x, |out: &mut [T], write| {
+            adjoints.add_with(self.x, |out: &mut [T], write| {
                 product(
                     shape,
                     (grad, grad_at),

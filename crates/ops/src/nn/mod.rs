@@ -1,11 +1,13 @@
 //! Operations of networks, each with its backward pass.
 
+mod activation;
 mod attention;
 mod columns;
 mod dropout;
 mod embedding;
 mod gated;
 mod linear;
+mod low_rank;
 mod norm;
 pub mod normalizer;
 mod recurrence;
@@ -13,6 +15,7 @@ mod rotary;
 mod state_space;
 mod windows;
 
+pub use activation::activation;
 pub use attention::{
     Cache, computed_pairs, cross_attention, decoding_attention, hierarchical_attention,
     hierarchical_attention_arithmetic, keeps_scores, kept_by_attention,
@@ -24,6 +27,7 @@ pub use columns::columns;
 pub use embedding::embedding;
 pub use gated::gated;
 pub use linear::{linear, packed_linear};
+pub use low_rank::low_rank;
 pub use norm::norm;
 pub use recurrence::recurrence;
 pub use rotary::rotary;

@@ -10,6 +10,7 @@ mod hierarchical;
 mod linear;
 mod linear_attention;
 mod loss;
+mod low_rank;
 mod norm;
 mod recurrence;
 mod rotary;
@@ -30,6 +31,7 @@ pub(crate) use linear::{CUBE, QUICK, TWICE_ROOT, sigmoid};
 pub(crate) use linear_attention::LinearAttentionShape;
 pub use linear_attention::LinearAttentionSpec;
 pub use loss::{CrossEntropySpec, LossSums};
+pub use low_rank::{Factors, LowRankSpec};
 pub use norm::NormSpec;
 pub(crate) use recurrence::TimeSteps;
 pub use recurrence::{

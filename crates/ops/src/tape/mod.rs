@@ -102,6 +102,8 @@ impl From<&SavedTensor> for Slot {
 pub struct Tape {
     nodes: RefCell<Vec<Node>>,
     outputs: RefCell<HashSet<TensorId>>,
+    /// Results on the tape around that of a segment.
+    outer: HashSet<TensorId>,
     again: RefCell<HashMap<TensorId, Again>>,
     /// Place of the first operation on each variable: in the backward pass, nothing is added to the
     /// variable's gradient after it.
@@ -121,6 +123,14 @@ impl Tape {
         Self::default()
     }
 
+    /// Makes an empty tape for a segment of operations on results of this one, to be
+    /// [recorded](Tape::record_segment) here.
+    #[must_use]
+    pub fn for_segment(&self) -> Self {
+        let outer = self.outer.union(&self.outputs.borrow()).copied().collect();
+        Self { outer, ..Self::default() }
+    }
+
     /// Whether nothing was recorded.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -130,11 +140,16 @@ impl Tape {
     /// Whether `tensor` is the result of a recorded operation.
     #[must_use]
     pub fn knows(&self, tensor: &Tensor) -> bool {
-        self.outputs.borrow().contains(&tensor.id())
+        self.outputs.borrow().contains(&tensor.id()) || self.outer.contains(&tensor.id())
+    }
+
+    /// Whether gradients flow to `tensor`: it is a variable, or depends on one.
+    pub(crate) fn needs(&self, tensor: &Tensor) -> bool {
+        tensor.is_variable() || self.knows(tensor)
     }
 
     /// Records the operation `name`, which computed `output` from `inputs`, with its backward
-    /// function.
+    /// function; nothing, if it depends on no variable.
     ///
     /// # Errors
     /// When Candle tracks an input that no recorded operation made: the tape could not follow it,
@@ -156,13 +171,25 @@ impl Tape {
                 lost.shape()
             );
         }
+        if inputs.iter().any(|input| self.needs(input)) {
+            self.push(name, inputs, output, backward);
+        }
+        Ok(())
+    }
+
+    fn push<T: Float>(
+        &self,
+        name: &'static str,
+        inputs: &[&Tensor],
+        output: &Tensor,
+        backward: impl FnOnce(Vec<T>, &mut Adjoints<'_>) -> Result<()> + 'static,
+    ) {
         self.outputs.borrow_mut().insert(output.id());
         self.use_first(inputs.iter().filter(|input| input.is_variable()).map(|input| input.id()));
         let backward = Box::new(|adjoint: CpuStorage, adjoints: &mut Adjoints<'_>| {
             backward(T::cpu_storage_data(adjoint)?, adjoints)
         });
         self.nodes.borrow_mut().push(Node { name, output: output.id(), backward });
-        Ok(())
     }
 
     /// Records that the next operation uses these variables.
@@ -180,7 +207,7 @@ impl Tape {
     }
 
     /// Records `output` as the result of a segment of operations on `inputs`, which were recorded
-    /// on the tape `first` and are dropped. In the backward pass `again` repeats them on a tape of
+    /// on the tape `first`, made by [`Tape::for_segment`], and are dropped. In the backward pass `again` repeats them on a tape of
     /// its own, with the same result, and the pass goes back through that tape (Chen et al. 2016,
     /// section 3: for a chain of n layers in segments of √n, memory grows with √n).
     ///
@@ -199,16 +226,23 @@ impl Tape {
             name: &'static str,
             (inputs, output): (&[&Tensor], &Tensor),
             again: impl FnOnce() -> Result<(Tape, Tensor)> + 'static,
-        ) -> Result<()> {
-            tape.record::<T>(name, inputs, output, move |adjoint, adjoints| {
+        ) {
+            tape.push::<T>(name, inputs, output, move |adjoint, adjoints| {
                 let (inner, output) = again()?;
                 adjoints.outputs.extend(inner.outputs.take());
                 adjoints.values.insert(output.id(), T::to_cpu_storage_owned(adjoint));
                 run(inner.take(), adjoints, None)
-            })
+            });
+        }
+        // Its inputs may all be constants: it depends on variables that only its operations use.
+        if first.is_empty() {
+            return Ok(());
         }
         self.use_first(first.first_uses.into_inner().into_keys());
-        for_float!(output, T => note::<T>(self, name, (inputs, output), again))
+        for_float!(output, T => {
+            note::<T>(self, name, (inputs, output), again);
+            Ok(())
+        })
     }
 
     /// Keeps `tensor` for the backward pass.

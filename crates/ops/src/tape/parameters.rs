@@ -103,9 +103,15 @@ impl Parameter {
 type Matrices = (Range<usize>, Tensor);
 
 /// Parameters in the order in which the model made them.
+///
+/// If a model has adapters, its other parameters are a base: constants, without a place in the flat
+/// layout, so that gradients, optimizers and checkpoints never meet them.
 #[derive(Debug, Clone)]
 pub struct ParameterStore {
     parameters: Vec<Parameter>,
+    base: Vec<Parameter>,
+    /// Factor of the adapters' change of the base; `None` without adapters.
+    adapter_scale: Option<f64>,
     indices: HashMap<TensorId, usize>,
     total: usize,
     device: Device,
@@ -120,6 +126,8 @@ impl ParameterStore {
     pub fn new(device: &Device) -> Self {
         Self {
             parameters: Vec::new(),
+            base: Vec::new(),
+            adapter_scale: None,
             indices: HashMap::new(),
             total: 0,
             device: device.clone(),
@@ -147,38 +155,80 @@ impl ParameterStore {
     /// # Errors
     /// When the name is taken, the values do not fill the shape, or the device has no memory left.
     pub fn add(&mut self, name: &str, shape: &[usize], values: Vec<f32>) -> Result<Tensor> {
-        if self.get(name).is_some() {
-            candle_core::bail!("parameter {name} exists already");
-        }
         // Gradients and optimizer state are flat buffers, as long as all parameters together.
         let total = self.total + shape.iter().product::<usize>();
         crate::device::check_count(&self.device, "the parameters", total)?;
+        let parameter = self.make(name, shape, values)?;
+        let tensor = parameter.var.as_tensor().clone();
+        self.matrices = Arc::default();
+        self.total = total;
+        self.indices.insert(tensor.id(), self.parameters.len());
+        self.parameters.push(parameter);
+        Ok(tensor)
+    }
+
+    /// Adds a parameter to the base, and returns its tensor, a constant; otherwise as
+    /// [`ParameterStore::add`].
+    ///
+    /// # Errors
+    /// As [`ParameterStore::add`].
+    pub fn add_to_base(&mut self, name: &str, shape: &[usize], values: Vec<f32>) -> Result<Tensor> {
+        let count = shape.iter().product();
+        crate::device::check_count(&self.device, "a parameter", count)?;
+        let parameter = self.make(name, shape, values)?;
+        parameter.freeze();
+        let tensor = parameter.var.as_detached_tensor();
+        self.base.push(parameter);
+        Ok(tensor)
+    }
+
+    fn make(&self, name: &str, shape: &[usize], values: Vec<f32>) -> Result<Parameter> {
+        if self.get(name).is_some() {
+            candle_core::bail!("parameter {name} exists already");
+        }
         let values = if self.is_outline {
             Tensor::zeros(0, DType::F32, &self.device)?
         } else {
             Tensor::from_vec(values, shape, &self.device)?
         };
         let var = Var::from_tensor(&values)?;
-        let tensor = var.as_tensor().clone();
-        let (offset, shape) = (self.total, shape.to_vec());
-        self.matrices = Arc::default();
-        self.total = total;
-        self.indices.insert(tensor.id(), self.parameters.len());
+        let (name, shape, offset) = (name.to_owned(), shape.to_vec(), self.total);
         let (frozen, rate) = (Arc::default(), Arc::new(AtomicU64::new(1.0_f64.to_bits())));
-        self.parameters.push(Parameter { name: name.to_owned(), shape, var, offset, frozen, rate });
-        Ok(tensor)
+        Ok(Parameter { name, shape, var, offset, frozen, rate })
     }
 
-    /// All parameters, in order.
+    /// Sets the factor of the change that adapters make to the base.
+    pub fn set_adapter_scale(&mut self, scale: f64) {
+        self.adapter_scale = Some(scale);
+    }
+
+    /// Factor of the change that adapters make to the base; `None` without adapters.
+    #[must_use]
+    pub fn adapter_scale(&self) -> Option<f64> {
+        self.adapter_scale
+    }
+
+    /// All parameters but those of the base, in order: those that have a place in the flat layout.
     #[must_use]
     pub fn parameters(&self) -> &[Parameter] {
         &self.parameters
     }
 
-    /// Parameter with this name.
+    /// Parameters of the base, in order; empty unless the model has adapters.
+    #[must_use]
+    pub fn base(&self) -> &[Parameter] {
+        &self.base
+    }
+
+    /// Parameters of the base, and then all others.
+    pub fn all(&self) -> impl Iterator<Item = &Parameter> {
+        self.base.iter().chain(&self.parameters)
+    }
+
+    /// Parameter with this name, of the base or not.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Parameter> {
-        self.parameters.iter().find(|parameter| parameter.name == name)
+        self.all().find(|parameter| parameter.name == name)
     }
 
     /// Rounds the weights of linear layers and the embeddings to values that int8 can represent,
@@ -187,9 +237,7 @@ impl ParameterStore {
     /// # Errors
     /// When a weight is not finite, or the device has no memory left.
     pub fn round_to_int8(&self) -> Result<()> {
-        for parameter in
-            self.parameters.iter().filter(|one| Int8Matrix::holds(one.name(), one.shape()))
-        {
+        for parameter in self.all().filter(|one| Int8Matrix::holds(one.name(), one.shape())) {
             let values: Vec<f32> = parameter.var().as_tensor().flatten_all()?.to_vec1()?;
             let rounded = Int8Matrix::round(&values, parameter.shape()[1]);
             if !rounded.scales().iter().all(|scale| scale.is_finite()) {
@@ -205,7 +253,7 @@ impl ParameterStore {
         self.indices.get(&id).copied()
     }
 
-    /// Number of scalars of all parameters.
+    /// Number of scalars of all parameters outside the base: the length of the flat layout.
     #[must_use]
     pub fn len(&self) -> usize {
         self.total

@@ -4,6 +4,7 @@
 mod common;
 
 mod attention;
+mod low_rank;
 
 use attention::attention;
 use candle_core::{DType, Device, Tensor, Var};

@@ -3,9 +3,10 @@
 use candle_core::Device;
 use serde::Serialize;
 use taper_model::StreamCost;
+use taper_ops::Parameter;
 
 use crate::config::RunConfig;
-use crate::tasks::{Vocabularies, cost_of, usual_tokens};
+use crate::tasks::{Vocabularies, cost_of, outline, usual_tokens};
 
 /// Bytes of one f32.
 const F32: u64 = 4;
@@ -15,6 +16,9 @@ const F32: u64 = 4;
 pub struct Cost {
     /// Number of trained scalars.
     pub parameters: u64,
+    /// Number of frozen scalars, which adapters change; 0 without adapters.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub frozen_parameters: u64,
     /// Forward arithmetic (multiplications and additions) for one source token; 0 for a model
     /// without sources.
     pub encoder_flops_per_token: u64,
@@ -60,12 +64,15 @@ impl Cost {
         let forward = |stream: Option<&StreamCost>| stream.map_or(0, |it| it.forward_flops);
         let passes = config.training.objective().passes();
         let tokens = passes * config.data.batching.planned_tokens();
+        let (trained, frozen) = trained_and_frozen(config, vocabularies, cost.parameters);
         Self {
-            parameters: cost.parameters,
+            parameters: trained,
+            frozen_parameters: frozen,
             encoder_flops_per_token: forward(cost.streams.iter().rev().nth(1)),
             decoder_flops_per_token: forward(cost.streams.last()),
             training_flops_per_token_pair: passes as u64 * cost.training_flops(),
-            training_state_bytes: training_state_bytes(config, cost.parameters, processes),
+            training_state_bytes: training_state_bytes(config, trained, processes)
+                .saturating_add(frozen.saturating_mul(F32)),
             activation_bytes: match device.is_cpu() {
                 true => cost.activation_bytes(&[tokens; 2], length),
                 false => cost.composed_bytes(&[tokens; 2], 0),
@@ -77,9 +84,13 @@ impl Cost {
     /// One line for the head of a training run.
     pub fn summary(&self) -> String {
         format!(
-            "model: {} parameters; training takes {} FLOPs a {}, {} for weights, gradients and \
+            "model: {} parameters{}; training takes {} FLOPs a {}, {} for weights, gradients and \
              moments",
             grouped(self.parameters),
+            match self.frozen_parameters {
+                0 => String::new(),
+                frozen => format!(" trained, {} frozen", grouped(frozen)),
+            },
             scaled(self.training_flops_per_token_pair),
             if self.encoder_flops_per_token > 0 { "token pair" } else { "token" },
             bytes(self.training_state_bytes)
@@ -87,8 +98,28 @@ impl Cost {
     }
 }
 
+/// Numbers of trained and of frozen scalars of a model that has `parameters` without adapters.
+pub(crate) fn trained_and_frozen(
+    config: &RunConfig,
+    vocabularies: Vocabularies,
+    parameters: u64,
+) -> (u64, u64) {
+    if !config.model.lora.is_on() {
+        return (parameters, 0);
+    }
+    // A model that cannot be built is refused when it is.
+    let Ok(store) = outline(config, vocabularies) else { return (parameters, 0) };
+    let frozen: usize = store.base().iter().map(Parameter::len).sum();
+    (store.len() as u64, frozen as u64)
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 /// Bytes of weights, gradients, the optimizer's state and the moving average, if there is one, in
-/// each of several processes that train together.
+/// each of several processes that train together; frozen weights that adapters change are not
+/// among the `parameters`.
 ///
 /// Each of n processes has 1/n of the optimizer's state, the gradients of 1/n of the micro-batches,
 /// and buffers for sending and receiving.

@@ -50,6 +50,8 @@ macro_rules! conditions {
 }
 
 conditions! { |config, section|
+    "no-adapters": "model.lora.rank is 0, so that there are no adapters",
+        !config.model.lora.is_on();
     "no-running-text": "the task has no running text",
         !reads(config, "data.text");
     "not-language-model": "task is not \"language-model\"",

@@ -344,6 +344,8 @@ fn complete_model(recipe: &mut toml::Table, model: &ModelConfig) -> Result<()> {
     let mut model = toml::Table::try_from(model).context("[model] cannot be written as TOML")?;
     // The weights already contain the initial embeddings of the parent.
     model.remove("embeddings");
+    // Its adapters are part of its weights.
+    model.remove("lora");
     let own = recipe.entry("model").or_insert_with(|| toml::Table::new().into());
     if let Some(own) = own.as_table_mut() {
         complete(own, model);

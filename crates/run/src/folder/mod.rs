@@ -1,6 +1,7 @@
 //! A run on disk: its files, its lock, its record, and the rescue of its state when the disk fails.
 
 mod commands;
+mod derived;
 pub mod files;
 mod kept_files;
 mod metrics_log;
@@ -11,6 +12,7 @@ mod run_lock;
 mod summary;
 
 pub use commands::Command;
+pub(crate) use derived::derived;
 pub(crate) use kept_files::KeptFiles;
 pub(crate) use metrics_log::MetricsLog;
 pub use quoted::{quoted, visible, visible_json};

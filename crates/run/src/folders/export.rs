@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Map, Value, json};
 use taper_data::Task;
 use taper_model::Tied;
-use taper_ops::Parameter;
+use taper_ops::{Parameter, ParameterStore};
 use taper_trainer::{CheckpointError, write_tensors};
 
 use super::family::{Architecture, Counterpart, Family, require_expressed};
@@ -20,7 +20,7 @@ use super::{CONFIG, FAMILIES, WEIGHTS, keys, recipe as recipes, tokens};
 use crate::config::RunConfig;
 use crate::folder::RunFolder;
 use crate::folder::files::with_suffix;
-use crate::tasks::{TaskModel, with_model};
+use crate::tasks::{TaskModel, with_model, without_adapters};
 use crate::{LoadSettings, LoadedRun};
 
 /// Result of an export.
@@ -75,26 +75,38 @@ fn require_exportable(task: Task) -> Result<()> {
 /// # Errors
 /// See [`export_run`].
 pub fn export<M: TaskModel>(run: &LoadedRun<M>, folder: &Path) -> Result<()> {
-    require_exportable(M::TASK)?;
-    let store = run.model.parameters();
+    let (family, config) = family_of(&run.config, run.model.parameters())?;
+    write(run, family, config, folder)
+}
+
+/// The family that has a run's model, and the keys of its `config.json`.
+///
+/// # Errors
+/// When there is none, with the first key that differs.
+pub(super) fn family_of(
+    config: &RunConfig,
+    store: &ParameterStore,
+) -> Result<(&'static Family, Map<String, Value>)> {
+    require_exportable(config.task)?;
+    let config = &without_adapters(config);
     let has = |module: &&str| store.get(&format!("{module}.weight")).is_some();
     let is_of_run = |one: &&Architecture| {
-        one.task == M::TASK && one.head.is_some_and(|head| head.iter().all(has))
+        one.task == config.task && one.head.is_some_and(|head| head.iter().all(has))
     };
     let mut refused = None;
     for family in FAMILIES {
         // If the task has another head, the first model is as good as any to report the difference.
-        let of_task = |one: &&Architecture| one.task == M::TASK;
+        let of_task = |one: &&Architecture| one.task == config.task;
         let all = || family.architectures.iter();
         let Some(architecture) = all().find(is_of_run).or_else(|| all().find(of_task)) else {
             continue;
         };
-        match config_of(family, architecture, &run.config) {
-            Ok(config) => return write(run, family, config, folder),
+        match config_of(family, architecture, config) {
+            Ok(keys) => return Ok((family, keys)),
             Err(error) => refused = refused.or(Some(error)),
         }
     }
-    refused.map_or(Ok(()), Err)
+    Err(refused.unwrap_or_else(|| anyhow!("no family of folders has the task {}", config.task)))
 }
 
 /// Keys of `config.json`.

@@ -16,7 +16,7 @@ use super::json::read_keys;
 use super::sources::Sources;
 use super::tokens::TokenizerFiles;
 use super::weights::Weights;
-use super::{CONFIG, FAMILIES, keys, recipe as recipes, tokens};
+use super::{CONFIG, FAMILIES, adapters, keys, recipe as recipes, tokens};
 use crate::checks::memory;
 use crate::config::{RunConfig, recipe};
 use crate::event::{Notice, RunEvent, RunObserver};
@@ -65,6 +65,13 @@ pub fn import(
         bail!("{} exists already and is left as it is", folder.root().display());
     }
     let path = source.join(CONFIG);
+    if !path.exists() && adapters::are_in(source) {
+        bail!(
+            "{}: adapters, without the model that they change: import that, and name its run with \
+             --onto",
+            source.display()
+        );
+    }
     let shown = || path.display().to_string();
     let keys = read_keys(&path)?;
     if !keys["quantization_config"].is_null() {

@@ -7,6 +7,7 @@
 //! and writing folders share one implementation. A new family is a file like `gpt2.rs`, and its
 //! name in the list of families below.
 
+mod adapters;
 mod bert;
 mod export;
 mod family;
@@ -30,6 +31,7 @@ mod tokens;
 mod vit;
 mod weights;
 
+pub use adapters::{export_adapters, import_adapters};
 pub use export::{Exported, export, export_run};
 pub use import::{Imported, import};
 

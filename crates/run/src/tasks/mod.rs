@@ -346,10 +346,23 @@ pub fn build_model<M: TaskModel>(
         Some(seed) => Builder::seeded(seed, device, dtype),
         None => Builder::zeroed(device, dtype),
     };
+    let builder = builder.with_adapters(&config.model.lora);
     let model = M::build(config, vocabularies, builder).context("cannot build the model")?;
     word_vectors::freeze(&config.model.embeddings, tokenizers, model.parameters())?;
     parameter_groups::apply(&config.training, model.parameters())?;
+    parameter_groups::require_adapters(&config.model.lora, model.parameters())?;
     Ok(model)
+}
+
+/// A configuration of the same model without adapters, into whose weights they are loaded: added.
+#[must_use]
+pub fn without_adapters(config: &RunConfig) -> RunConfig {
+    let mut config = config.clone();
+    if std::mem::take(&mut config.model.lora).is_on() {
+        // Frozen parameters and rates are for training, and may be those of adapters.
+        config.training.freeze.clear();
+    }
+    config
 }
 
 /// Names and shapes of the parameters of a recipe's model, whatever its task, for vocabularies of
@@ -358,8 +371,9 @@ pub fn build_model<M: TaskModel>(
 /// # Errors
 /// When the configuration is impossible.
 pub fn outline(config: &RunConfig, vocabularies: Vocabularies) -> Result<ParameterStore> {
+    let builder = Builder::outline().with_adapters(&config.model.lora);
     with_model!(config.task, M => {
-        M::build(config, vocabularies, Builder::outline()).map(|model| model.parameters().clone())
+        M::build(config, vocabularies, builder).map(|model| model.parameters().clone())
     })
     .context("cannot build the model")
 }

@@ -98,6 +98,13 @@ fn start_with<M: TaskModel>(
     together::meet(&mut *exchange, Some(config))?;
     let parent = ParentRun::of(settings, config)?;
     let config = parent.as_ref().map_or(config, |parent| &parent.config);
+    if config.model.lora.is_on() && parent.is_none() {
+        bail!(
+            "model.lora.rank = {} trains adapters of the weights of another run: name that run \
+             with --from, or set the rank to 0",
+            config.model.lora.rank
+        );
+    }
     let config = &preflight(config, settings, observer)?;
     for note in without_effect(config)? {
         let key = note.split(' ').next().unwrap_or_default();

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use taper_data::{Tokenizer, TokenizerPair};
-use taper_model::ModelConfig;
-use taper_trainer::{Identity, SharedRows, Taking, Trainer, read_state, warm_start};
+use taper_model::{ModelConfig, is_adapter, set_magnitudes};
+use taper_ops::ParameterStore;
+use taper_trainer::{Identity, SharedRows, Taking, Trainer, WarmStart, read_state, warm_start};
 
 use super::TrainSettings;
 use super::origin::Origin;
@@ -207,12 +208,17 @@ impl ParentRun {
             is_wanted: &|name| self.selection.has(name),
             rows: &rows,
         };
-        let started = warm_start(&self.checkpoint, &model, &taking)?;
+        let mut started = warm_start(&self.checkpoint, &model, &taking)?;
         if started.taken.is_empty() && started.partly.is_empty() {
             bail!(
                 "--from {}: no tensor there has the name and shape of one of the model's",
                 self.checkpoint.display()
             );
+        }
+        if config.model.lora.is_on() {
+            require_base(model.parameters(), &started)?;
+            set_magnitudes(model.parameters())?;
+            started.drawn.retain(|one| !is_adapter(&one.name));
         }
         observer.observe(&RunEvent::WarmStart {
             started: &started,
@@ -231,6 +237,20 @@ impl ParentRun {
             Trainer::new(model, config.training.clone(), identity, &folder.checkpoints())?;
         trainer.save_beginning(parent)?;
         Origin::of(folder, config, folder.checkpoint(Some("last"))?)
+    }
+}
+
+/// Refuses frozen weights that have no values, or not all, of the other run.
+fn require_base(store: &ParameterStore, started: &WarmStart) -> Result<()> {
+    let drawn = started.drawn.iter().map(|one| &one.name);
+    let partly = started.partly.iter().map(|one| &one.name);
+    let mut missing = drawn.chain(partly).chain(&started.unwanted);
+    match missing.find(|name| store.base().iter().any(|one| one.name() == name.as_str())) {
+        Some(name) => bail!(
+            "adapters change frozen weights, but {name} is not taken, or not as a whole, from the \
+             run that this one begins with; train it too: model.lora.train = [\"{name}\"]"
+        ),
+        None => Ok(()),
     }
 }
 

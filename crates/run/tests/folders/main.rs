@@ -1,6 +1,7 @@
 //! Folders of the library Transformers: equal outputs, losses and gradients, equal bytes after a
 //! round trip, and folders that are refused. The golden files are made by `scripts/golden`.
 
+mod adapters;
 mod bert;
 mod files;
 mod gpt2;

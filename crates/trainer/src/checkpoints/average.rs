@@ -30,6 +30,9 @@ pub fn average(checkpoints: &[PathBuf]) -> Result<Averaged, CheckpointError> {
         let next = checkpoints::read_state(path)?;
         checkpoints::require_float(path, &next)?;
         checkpoints::check_tokenizer(path, &next, &state.identity.tokenizer_hash)?;
+        if next.base != state.base {
+            return Err(CheckpointError::OtherBase { path: path.clone() });
+        }
         let others = checkpoints::open_tensors(path, &next, MODEL_FILE)?.all()?;
         check_same(&path.join(MODEL_FILE), &tensors, &others)?;
         for (sum, other) in sums.iter_mut().zip(&others) {

@@ -6,8 +6,9 @@ use candle_core::Tensor;
 use taper_model::Model;
 use taper_ops::{Parameter, ParameterStore};
 
-use super::state::{FileEntry, INT8_FORMAT_VERSION, State};
+use super::state::{ADAPTERS_FORMAT_VERSION, FileEntry, State};
 use super::tensors::{self, Named, Reader};
+use super::weights::{Weights, load_base};
 use super::{MODEL_FILE, STATE_FILE, files};
 use crate::CheckpointError;
 
@@ -70,11 +71,11 @@ pub fn read_state(checkpoint: &Path) -> Result<State, CheckpointError> {
     };
     // The version first: a newer format may have other fields.
     let version: Version = serde_json::from_slice(&bytes).map_err(corrupt)?;
-    if version.format_version > INT8_FORMAT_VERSION {
+    if version.format_version > ADAPTERS_FORMAT_VERSION {
         return Err(CheckpointError::NewerFormat {
             path,
             found: version.format_version,
-            supported: INT8_FORMAT_VERSION,
+            supported: ADAPTERS_FORMAT_VERSION,
         });
     }
     let state: State = serde_json::from_slice(&bytes).map_err(corrupt)?;
@@ -85,7 +86,8 @@ pub fn read_state(checkpoint: &Path) -> Result<State, CheckpointError> {
     Ok(state)
 }
 
-/// Loads the weights of a checkpoint into `model`, and returns its state.
+/// Loads the weights of a checkpoint into `model`, and returns its state. Adapters are loaded with
+/// the frozen weights that they change, and added to these if the model has none.
 ///
 /// # Errors
 /// A file is missing, truncated or corrupt; a tensor does not fit the model; `tokenizer_hash` is
@@ -100,8 +102,20 @@ pub fn load_model(
     check_tokenizer(checkpoint, &state, tokenizer_hash)?;
     let path = checkpoint.join(MODEL_FILE);
     let failed = |source| CheckpointError::Tensor { path: path.clone(), source };
+    let store = model.parameters();
+    if state.base.is_some() && store.adapter_scale().is_none() {
+        let weights = Weights::open(checkpoint, &state)?;
+        let wanted = tensors::assigned(&path, weights.shapes(), store.parameters(), &[""])?;
+        weights.each(|Named { name, values, .. }| match wanted.get(&name) {
+            Some((_, parameter)) => parameter.set(values).map_err(failed),
+            None => Ok(()),
+        })?;
+        return Ok(state);
+    }
     let set = |_, parameter: &Parameter, values| parameter.set(values).map_err(failed);
-    open_tensors(checkpoint, &state, MODEL_FILE)?.parameters(model.parameters(), &[""], set)?;
+    let reader = open_tensors(checkpoint, &state, MODEL_FILE)?;
+    load_base(checkpoint, &state, store)?;
+    reader.parameters(store.parameters(), &[""], set)?;
     Ok(state)
 }
 

@@ -239,12 +239,12 @@ pub(crate) fn open_verified(path: &Path, entry: &FileEntry) -> Result<File, Chec
 }
 
 /// A hidden name beside `path`, on the same file system so that a rename is atomic.
-fn temporary_sibling(path: &Path) -> PathBuf {
+pub(super) fn temporary_sibling(path: &Path) -> PathBuf {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     path.with_file_name(format!(".{name}.{TEMPORARY}"))
 }
 
-fn sync_parent(path: &Path) -> Result<(), CheckpointError> {
+pub(super) fn sync_parent(path: &Path) -> Result<(), CheckpointError> {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).map_or(Ok(()), sync_directory)
 }
 

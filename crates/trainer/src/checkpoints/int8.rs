@@ -13,7 +13,7 @@ use safetensors::tensor::View;
 use taper_ops::Int8Matrix;
 
 use super::tensors::{Named, SCALES};
-use crate::checkpoints::{self, MODEL_FILE};
+use crate::checkpoints::{self, MODEL_FILE, Weights};
 use crate::{CheckpointError, Parent, State};
 
 /// The weights of a checkpoint, rounded to int8.
@@ -34,7 +34,7 @@ pub fn round_to_int8(checkpoint: &Path) -> Result<Rounded, CheckpointError> {
     let path = checkpoint.join(MODEL_FILE);
     require_float(checkpoint, &state)?;
     let (mut floats, mut matrices) = (Vec::new(), Vec::new());
-    checkpoints::open_tensors(checkpoint, &state, MODEL_FILE)?.each(|tensor| {
+    Weights::open(checkpoint, &state)?.each(|tensor| {
         match tensor.shape[..] {
             [_, width] if width > 0 && Int8Matrix::holds(&tensor.name, &tensor.shape) => {
                 let matrix = Int8Matrix::round(&tensor.values, width);
@@ -54,6 +54,7 @@ pub fn round_to_int8(checkpoint: &Path) -> Result<Rounded, CheckpointError> {
     // What was measured on the weights was not measured on these.
     state.score = None;
     state.interim = false;
+    state.base = None;
     Ok(Rounded { floats, matrices, state, path })
 }
 

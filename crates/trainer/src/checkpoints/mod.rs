@@ -20,6 +20,7 @@ mod retention;
 mod state;
 pub(crate) mod tensors;
 mod warm_start;
+mod weights;
 
 use std::borrow::Cow;
 use std::fs;
@@ -38,12 +39,19 @@ pub(crate) use checkpoint::{check_tokenizer, open_tensors, replace_state, set_we
 pub use checkpoint::{load_model, read_state};
 pub(crate) use int8::require_float;
 pub use int8::{Rounded, round_to_int8};
-pub use state::{FORMAT_VERSION, FileEntry, INT8_FORMAT_VERSION, Identity, Parent, State, Window};
+pub use state::{
+    ADAPTERS_FORMAT_VERSION, Base, FORMAT_VERSION, FileEntry, INT8_FORMAT_VERSION, Identity,
+    Parent, State, Window,
+};
 pub use tensors::write_tensors;
 pub use warm_start::{NotTaken, PartlyTaken, SharedRows, Taking, WarmStart, warm_start};
+pub use weights::{Merged, merge};
+pub(crate) use weights::{Weights, copy_base, load_base, save_base};
 
 /// The file of the weights.
 pub const MODEL_FILE: &str = "model.safetensors";
+/// The file of the frozen weights that a run's adapters change, beside its checkpoints.
+pub const BASE_FILE: &str = "base.safetensors";
 /// The file of the optimizer's state.
 pub const OPTIMIZER_FILE: &str = "optimizer.safetensors";
 /// The file of everything else.

@@ -12,8 +12,10 @@ use crate::{Astray, EarlyStopping, Measured, Position, StopReason, TrainingConfi
 
 /// The format of `state.json` that this version writes beside weights in f32.
 pub const FORMAT_VERSION: u32 = 2;
-/// Format that this version writes beside weights in int8, and the newest that it reads.
+/// Format that this version writes beside weights in int8.
 pub const INT8_FORMAT_VERSION: u32 = 3;
+/// Format that this version writes beside adapters, and the newest that it reads.
+pub const ADAPTERS_FORMAT_VERSION: u32 = 4;
 
 /// Updates after which the running mean of losses begins to forget the first ones.
 const SPIKE_WINDOW: u64 = 100;
@@ -47,6 +49,17 @@ pub struct Parent {
     pub step: u64,
     /// The SHA-256 of its weights' file in hexadecimal.
     pub sha256: String,
+}
+
+/// Frozen weights that the adapters in a checkpoint change.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Base {
+    /// Their file, [`BASE_FILE`](crate::BASE_FILE) beside the run's checkpoints.
+    pub file: FileEntry,
+    /// Factor of the change.
+    #[serde(with = "exact::number")]
+    pub scale: f64,
 }
 
 /// One file of a checkpoint as it was saved.
@@ -157,6 +170,9 @@ pub struct State {
     /// Checkpoint from which int8 weights were rounded; `None` for other weights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub int8_of: Option<Parent>,
+    /// Frozen weights, if the checkpoint has adapters of them; otherwise `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<Base>,
     /// The other files of the checkpoint, by name.
     pub files: BTreeMap<String, FileEntry>,
     /// SHA-256 of this file as it is with this field empty.
@@ -186,6 +202,7 @@ impl State {
             identity,
             parent: None,
             int8_of: None,
+            base: None,
             files: BTreeMap::new(),
             checksum: String::new(),
         }
@@ -193,7 +210,11 @@ impl State {
 
     /// The format in which it is written.
     pub(crate) fn format(&self) -> u32 {
-        if self.int8_of.is_some() { INT8_FORMAT_VERSION } else { FORMAT_VERSION }
+        match (&self.base, &self.int8_of) {
+            (Some(_), _) => ADAPTERS_FORMAT_VERSION,
+            (None, Some(_)) => INT8_FORMAT_VERSION,
+            (None, None) => FORMAT_VERSION,
+        }
     }
 
     /// Begins to compare validations anew: those so far cannot be compared with those to come.

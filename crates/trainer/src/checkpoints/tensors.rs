@@ -104,6 +104,37 @@ pub(crate) fn write_named(path: &Path, all: &[Named]) -> Result<FileEntry, Check
     })
 }
 
+/// The parameter of each tensor in the file `path`, and the number of the prefix before its name.
+///
+/// # Errors
+/// When a parameter has no tensor, or one of another shape, or there is any other tensor.
+pub(crate) fn assigned<'a, S: AsRef<str>>(
+    path: &Path,
+    tensors: impl IntoIterator<Item = (String, Vec<usize>)>,
+    parameters: &'a [Parameter],
+    prefixes: &[S],
+) -> Result<HashMap<String, (usize, &'a Parameter)>, CheckpointError> {
+    let path = path.to_owned();
+    let mut left: HashMap<String, Vec<usize>> = tensors.into_iter().collect();
+    let mut wanted = HashMap::new();
+    for (number, prefix) in prefixes.iter().enumerate() {
+        for parameter in parameters {
+            let name = format!("{}{}", prefix.as_ref(), parameter.name());
+            let expected = parameter.shape().to_vec();
+            match left.remove(&name) {
+                Some(shape) if shape == expected => wanted.insert(name, (number, parameter)),
+                Some(got) => return Err(CheckpointError::Shape { path, name, expected, got }),
+                None => return Err(CheckpointError::MissingTensor { path, name, expected }),
+            };
+        }
+    }
+    // The first by name, whatever the order of a hash map.
+    match left.into_iter().min() {
+        Some((name, got)) => Err(CheckpointError::UnexpectedTensor { path, name, got }),
+        None => Ok(wanted),
+    }
+}
+
 /// Refuses values that no computation can use.
 ///
 /// # Errors
@@ -191,6 +222,11 @@ impl Reader {
         Ok(Self { path: path.to_owned(), file, tensors, stored })
     }
 
+    /// Names and shapes of all tensors.
+    pub(crate) fn shapes(&self) -> &[(String, Vec<usize>)] {
+        &self.tensors
+    }
+
     /// Whether there is a tensor whose name begins with `prefix`.
     pub(crate) fn has(&self, prefix: &str) -> bool {
         self.tensors.iter().any(|(name, _)| name.starts_with(prefix))
@@ -214,7 +250,7 @@ impl Reader {
         prefixes: &[S],
     ) -> Result<Vec<Vec<f32>>, CheckpointError> {
         let mut flat = vec![vec![0f32; store.len()]; prefixes.len()];
-        self.parameters(store, prefixes, |prefix, parameter, values| {
+        self.parameters(store.parameters(), prefixes, |prefix, parameter, values| {
             flat[prefix][parameter.offset()..parameter.offset() + parameter.len()]
                 .copy_from_slice(&values);
             Ok(())
@@ -229,30 +265,12 @@ impl Reader {
     /// anything else; of one with values that are not finite, what stands before them is.
     pub(crate) fn parameters<S: AsRef<str>>(
         self,
-        store: &ParameterStore,
+        parameters: &[Parameter],
         prefixes: &[S],
         mut take: impl FnMut(usize, &Parameter, Vec<f32>) -> Result<(), CheckpointError>,
     ) -> Result<(), CheckpointError> {
-        let path = self.path.clone();
-        let mut left: HashMap<String, Vec<usize>> = self.tensors.iter().cloned().collect();
-        let mut wanted = HashMap::new();
-        for (number, prefix) in prefixes.iter().enumerate() {
-            for parameter in store.parameters() {
-                let (name, expected) = (
-                    format!("{}{}", prefix.as_ref(), parameter.name()),
-                    parameter.shape().to_vec(),
-                );
-                match left.remove(&name) {
-                    Some(shape) if shape == expected => wanted.insert(name, (number, parameter)),
-                    Some(got) => return Err(CheckpointError::Shape { path, name, expected, got }),
-                    None => return Err(CheckpointError::MissingTensor { path, name, expected }),
-                };
-            }
-        }
-        // The first by name, whatever the order of a hash map.
-        if let Some((name, got)) = left.into_iter().min() {
-            return Err(CheckpointError::UnexpectedTensor { path, name, got });
-        }
+        let tensors = self.tensors.iter().cloned();
+        let wanted = assigned(&self.path, tensors, parameters, prefixes)?;
         self.each(|Named { name, values, .. }| match wanted.get(&name) {
             Some((number, parameter)) => take(*number, parameter, values),
             None => Ok(()),

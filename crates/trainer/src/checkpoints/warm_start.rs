@@ -12,7 +12,7 @@ use serde::Serialize;
 use taper_model::Model;
 use taper_ops::Parameter;
 
-use crate::checkpoints::{self, MODEL_FILE};
+use crate::checkpoints::{self, MODEL_FILE, Weights};
 use crate::{CheckpointError, Parent};
 
 /// Parameters that a model took from a checkpoint, and those that it did not take.
@@ -91,14 +91,14 @@ pub fn warm_start(
     let state = checkpoints::read_state(checkpoint)?;
     checkpoints::check_tokenizer(checkpoint, &state, taking.tokenizer_hash)?;
     let path = checkpoint.join(MODEL_FILE);
-    let reader = checkpoints::open_tensors(checkpoint, &state, MODEL_FILE)?;
+    let weights = Weights::open(checkpoint, &state)?;
     let store = model.parameters();
     let mut left: HashMap<&str, &Parameter> =
-        store.parameters().iter().map(|parameter| (parameter.name(), parameter)).collect();
+        store.all().map(|parameter| (parameter.name(), parameter)).collect();
     let (mut taken, mut unused, mut found) = (Vec::new(), Vec::new(), HashMap::new());
     let (mut partly, mut unwanted) = (Vec::new(), Vec::new());
     let failed = |source| CheckpointError::Tensor { path: path.clone(), source };
-    reader.each(|tensor| {
+    weights.each(|tensor| {
         let name = tensor.name.as_str();
         match left.get(name) {
             Some(_) if !(taking.is_wanted)(name) => {
@@ -127,8 +127,7 @@ pub fn warm_start(
         Ok(())
     })?;
     let drawn = store
-        .parameters()
-        .iter()
+        .all()
         .filter(|parameter| left.contains_key(parameter.name()))
         .map(|parameter| NotTaken {
             name: parameter.name().to_owned(),

@@ -97,6 +97,9 @@ impl<M: Model> Trainer<M> {
         let store = model.parameters();
         let mut updater = Updater::import(exchange, path, &state, store, &config)?;
         let on_disk = state.clone();
+        if let (Some(base), Some(scale)) = (&mut state.base, store.adapter_scale()) {
+            base.scale = scale;
+        }
         let before = std::mem::replace(&mut state.identity, identity).validation;
         if state.early_stopping.is_of_another(config.early_stopping.metric)
             || (!before.is_empty() && before != state.identity.validation)

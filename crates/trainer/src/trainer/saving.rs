@@ -16,6 +16,8 @@ pub struct Unsaved {
     model: Vec<Named>,
     optimizer: Vec<Named>,
     best: bool,
+    /// The checkpoints of the run, beside the frozen weights that its adapters change.
+    checkpoints: Checkpoints,
 }
 
 impl Unsaved {
@@ -25,18 +27,23 @@ impl Unsaved {
     /// The disk refuses.
     pub fn save(&self, checkpoints: &Path) -> Result<PathBuf, TrainError> {
         let checkpoints = Checkpoints::new(checkpoints);
+        if let Some(base) = &self.state.base {
+            checkpoints::copy_base(base, &self.checkpoints, &checkpoints)?;
+        }
         Ok(checkpoints.save(&self.state, &self.model, &self.optimizer, self.best)?)
     }
 }
 
 impl<M: Model> Trainer<M> {
     /// Saves the state before the first update, whose weights were taken from `parent`: a run that
-    /// is killed before it has a checkpoint of its own goes on from them all the same.
+    /// is killed before it has a checkpoint of its own goes on from them all the same. Frozen
+    /// weights that adapters change are saved beside the checkpoints, once.
     ///
     /// # Errors
     /// The disk refuses.
     pub fn save_beginning(&mut self, parent: Parent) -> Result<(), TrainError> {
         self.state.parent = Some(parent);
+        self.state.base = checkpoints::save_base(&self.checkpoints, self.model.parameters())?;
         self.write(&self.checkpoints.clone(), false).map(drop)
     }
 
@@ -58,7 +65,8 @@ impl<M: Model> Trainer<M> {
     pub fn unsaved(&mut self) -> Result<Unsaved, TrainError> {
         let best = self.state.early_stopping.best.is_some_and(|best| best.step == self.state.step);
         let (model, optimizer) = self.copies()?;
-        Ok(Unsaved { state: self.state.clone(), model, optimizer, best })
+        let (state, checkpoints) = (self.state.clone(), self.checkpoints.clone());
+        Ok(Unsaved { state, model, optimizer, best, checkpoints })
     }
 
     /// Forgets the best validation so far and the patience, where the caller knows that scores mean

@@ -95,6 +95,7 @@ impl Loaded {
         let optimizer = config.optimizer.build();
         let path = checkpoint.join(OPTIMIZER_FILE);
         let failed = |source| CheckpointError::Tensor { path: path.clone(), source };
+        checkpoints::load_base(checkpoint, saved, store)?;
         let model = checkpoints::open_tensors(checkpoint, saved, MODEL_FILE)?;
         let model = model.flat(store, &[""])?.concat();
         let file = checkpoints::open_tensors(checkpoint, saved, OPTIMIZER_FILE)?;

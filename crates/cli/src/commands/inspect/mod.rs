@@ -51,9 +51,8 @@ pub(crate) fn run(arguments: &Inspect) -> Result<()> {
     if arguments.json {
         return print_json(&config, &device, &outline, (&cost, &layers), sizes, parent.as_ref());
     }
-    let name_width =
-        outline.parameters().iter().map(|parameter| parameter.name().len()).max().unwrap_or(0);
-    for parameter in outline.parameters() {
+    let name_width = outline.all().map(|parameter| parameter.name().len()).max().unwrap_or(0);
+    for parameter in outline.all() {
         print_line(&format!(
             "{:name_width$}  {:>14}  {:>12}",
             parameter.name(),
@@ -276,7 +275,14 @@ fn summary(
     }];
     let inputs = inputs(config, vocabularies);
     lines.extend(inputs.into_iter().map(|(name, size)| format!("{name:<12} {size}")));
-    lines.push(parameters_line(config, vocabularies, cost.parameters));
+    lines.push(parameters_line(config, vocabularies, cost.parameters + cost.frozen_parameters));
+    if cost.frozen_parameters > 0 {
+        lines.push(format!(
+            "adapters     {} parameters are trained, {} frozen",
+            grouped(cost.parameters),
+            grouped(cost.frozen_parameters)
+        ));
+    }
     for layer in groups {
         let experts = match layer.experts {
             0 => String::new(),
@@ -339,8 +345,7 @@ fn print_json(
     parent: Option<&Parent>,
 ) -> Result<()> {
     let parameters: Vec<_> = outline
-        .parameters()
-        .iter()
+        .all()
         .map(|parameter| {
             serde_json::json!({
                 "name": parameter.name(), "shape": parameter.shape(), "scalars": parameter.len(),

@@ -17,7 +17,10 @@ pub(crate) fn import(arguments: &Import) -> Result<()> {
         }
         Ok(())
     };
-    let imported = folders::import(&arguments.folder, &folder, &mut observer)?;
+    let imported = match &arguments.onto {
+        Some(base) => folders::import_adapters(&arguments.folder, base, &folder, &mut observer)?,
+        None => folders::import(&arguments.folder, &folder, &mut observer)?,
+    };
     let config = &imported.config;
     let (model, task) = (&config.model, entry(config.task));
     let layers = match task.stacks.answers_by_decoder() {
@@ -49,10 +52,15 @@ pub(crate) fn import(arguments: &Import) -> Result<()> {
 /// Makes a folder of a run.
 pub(crate) fn export(arguments: &Export) -> Result<()> {
     let settings = arguments.weights.settings(&[]);
-    let exported = folders::export_run(&arguments.run, &settings, &arguments.folder)?;
+    let export = match arguments.adapters {
+        true => folders::export_adapters,
+        false => folders::export_run,
+    };
+    let exported = export(&arguments.run, &settings, &arguments.folder)?;
     print_line(&format!(
-        "{}: the weights of step {}, {}",
+        "{}: the {} of step {}, {}",
         arguments.folder.display(),
+        if arguments.adapters { "adapters" } else { "weights" },
         exported.step,
         exported.checkpoint.display()
     ))

@@ -2,4 +2,5 @@
 
 pub(super) mod average;
 pub(super) mod exchange;
+pub(super) mod merge;
 pub(super) mod quantize;

@@ -1,6 +1,6 @@
 //! Attention from a decoder to an encoder; it is full, whatever the kind of self-attention.
 
-use super::super::weight::{Linear, Residual};
+use super::super::linear::{Linear, Residual};
 use super::attended::Attended;
 use super::projections::Projection;
 use crate::cost::PartCost;

@@ -26,9 +26,9 @@ pub(crate) use attended::Attended;
 pub(crate) use cross::CrossAttention;
 pub(crate) use past::{LayerPast, PastRows, Texts};
 
+use super::linear::{Linear, Residual};
 use super::positions::PreparedPositions;
 use super::state_space::StateSpaceMechanism;
-use super::weight::{Linear, Residual};
 use crate::config::{AttentionKind, ModelConfig};
 use crate::cost::PartCost;
 use crate::{Builder, ModelError, Pass};

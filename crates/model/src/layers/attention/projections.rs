@@ -1,7 +1,7 @@
 //! Projections of attention layers, made and counted from one description.
 
 use crate::cost::PartCost;
-use crate::layers::weight::Linear;
+use crate::layers::linear::Linear;
 use crate::{Builder, ModelConfig};
 use candle_core::Result;
 

@@ -6,9 +6,9 @@
 
 use crate::cost::PartCost;
 use crate::layers::head::picked;
+use crate::layers::linear::Linear;
 use crate::layers::norm::Norm;
 use crate::layers::positions::to_compute;
-use crate::layers::weight::Linear;
 use crate::{Builder, ImageShape, ModelConfig, Pass, Sequences};
 use candle_core::{DType, Result, Tensor};
 use std::sync::Arc;

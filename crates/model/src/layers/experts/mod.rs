@@ -21,7 +21,8 @@ mod tests;
 
 use super::dense::DenseFeedForward;
 use super::head::picked;
-use super::weight::{Residual, Weight};
+use super::linear::Residual;
+use super::weight::Weight;
 use crate::config::ExpertsConfig;
 use crate::cost::PartCost;
 use crate::{Builder, ModelConfig, Pass, Routing};

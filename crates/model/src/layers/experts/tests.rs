@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::FeedForwardKind;
-use crate::layers::weight::Residual;
+use crate::layers::linear::Residual;
 use candle_core::Var;
 use std::collections::HashMap;
 use taper_ops::ParameterStore;

@@ -25,7 +25,8 @@
 mod tests;
 
 use super::attention::{LayerPast, Texts};
-use super::weight::{Linear, Residual, Weight};
+use super::linear::{Linear, Residual};
+use super::weight::Weight;
 use crate::config::{AttentionKind, ModelConfig};
 use crate::cost::PartCost;
 use crate::{Builder, Pass, StateSpaceConfig};

@@ -13,7 +13,7 @@ use candle_core::Device;
 use taper_data::{AUTO, Prepared, TokenizerPair};
 use taper_ops::device;
 
-use crate::checks::cost::{bytes, grouped, training_state_bytes};
+use crate::checks::cost::{bytes, grouped, trained_and_frozen, training_state_bytes};
 use crate::config::RunConfig;
 use crate::event::{Notice, RunEvent, RunObserver};
 use crate::tasks::{TaskModel, Vocabularies, cost_of, vocabularies};
@@ -140,10 +140,17 @@ pub fn require_state(
     budget: &Budget,
     device: &Device,
 ) -> Result<()> {
-    let parameters = parameters(config, vocabularies(tokenizers));
+    let (trained, frozen) = parameters(config, vocabularies(tokenizers));
     let limit = limit(budget.bytes, device)?;
-    let needed = training_state_bytes(config, parameters, budget.processes);
-    require_room(parameters, needed, "weights, gradients and moments", limit, budget.origin)
+    let needed = training_state_bytes(config, trained, budget.processes)
+        .saturating_add(frozen.saturating_mul(4));
+    require_room(
+        trained.saturating_add(frozen),
+        needed,
+        "weights, gradients and moments",
+        limit,
+        budget.origin,
+    )
 }
 
 /// Refuses a model if even its weights do not fit, before memory is taken.
@@ -155,14 +162,16 @@ pub fn require_weights(
     vocabularies: Vocabularies,
     device: &Device,
 ) -> Result<()> {
-    let parameters = parameters(config, vocabularies);
+    let (trained, frozen) = parameters(config, vocabularies);
+    let parameters = trained.saturating_add(frozen);
     let limit = limit(None, device)?;
     require_room(parameters, parameters.saturating_mul(4), "weights", limit, origin(None))
 }
 
-/// Number of trained scalars of the model that `config` describes.
-fn parameters(config: &RunConfig, vocabularies: Vocabularies) -> u64 {
-    cost_of(config, vocabularies, &Device::Cpu).parameters
+/// Numbers of trained and of frozen scalars of the model that `config` describes.
+fn parameters(config: &RunConfig, vocabularies: Vocabularies) -> (u64, u64) {
+    let all = cost_of(config, vocabularies, &Device::Cpu).parameters;
+    trained_and_frozen(config, vocabularies, all)
 }
 
 /// Refuses a model if the bytes `needed` for `what` exceed `limit`, which the process may use;

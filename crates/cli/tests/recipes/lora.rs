@@ -1,0 +1,165 @@
+//! Adapters: training them, resuming, merging, and everything else on such a run.
+
+use std::collections::HashMap;
+use std::fs;
+
+use crate::common::{Workspace, refused, stderr};
+
+const PARENT: [&str; 5] = ["train", "tiny.toml", "--run", "parent", "--set"];
+
+/// Settings of a run with adapters of `parent`, called `name`, of so many updates.
+fn adapted<'a>(name: &'a str, updates: &'a str) -> Vec<&'a str> {
+    vec![
+        "train",
+        "tiny.toml",
+        "--run",
+        name,
+        "--from",
+        "parent",
+        "--set",
+        "model.lora.rank=3",
+        "--set",
+        "model.lora.alpha=24",
+        "--set",
+        "model.lora.dropout=0.2",
+        "--set",
+        "training.schedule.learning_rate=0.02",
+        "--set",
+        updates,
+    ]
+}
+
+/// Names and shapes of the tensors in a file.
+fn shapes(workspace: &Workspace, file: &str) -> HashMap<String, Vec<u64>> {
+    let bytes = fs::read(workspace.path(file)).expect("weights");
+    let size = u64::from_le_bytes(bytes[..8].try_into().expect("a size")) as usize;
+    let header: serde_json::Value = serde_json::from_slice(&bytes[8..8 + size]).expect("JSON");
+    let entries = header.as_object().expect("a table").iter();
+    let entries = entries.filter(|(name, _)| *name != "__metadata__");
+    let shape = |entry: &serde_json::Value| {
+        let shape = entry["shape"].as_array().expect("a shape").iter();
+        shape.map(|size| size.as_u64().expect("a size")).collect()
+    };
+    entries.map(|(name, entry)| (name.clone(), shape(entry))).collect()
+}
+
+#[test]
+fn adapters_are_trained_resumed_and_merged() {
+    let workspace = Workspace::new();
+    workspace.succeed(&[&PARENT[..], &["training.max_updates=60"]].concat());
+    workspace.succeed(&adapted("child", "training.max_updates=12"));
+
+    // A checkpoint has the adapters alone, and their optimizer's state; the base is there once.
+    let base = shapes(&workspace, "child/checkpoints/base.safetensors");
+    assert_eq!(base, shapes(&workspace, "parent/checkpoints/step-00000060/model.safetensors"));
+    let own = shapes(&workspace, "child/checkpoints/step-00000012/model.safetensors");
+    assert!(own.keys().all(|name| name.contains(".lora_")), "{own:?}");
+    let qkv = |factor: &str| &own[&format!("encoder.layers.0.self_attention.qkv.{factor}")];
+    assert_eq!(*qkv("lora_a.2"), [3, 16]);
+    assert_eq!(*qkv("lora_b.0"), [16, 3]);
+    let moments = shapes(&workspace, "child/checkpoints/step-00000012/optimizer.safetensors");
+    assert_eq!(moments.len(), 2 * own.len());
+
+    // Whoever has the run needs no other.
+    fs::rename(workspace.path("parent"), workspace.path("gone")).expect("rename");
+    let translate = |run: &str, set: &[&str]| {
+        let all = [&["translate", run, "--input", "data/test.aa"], set].concat();
+        workspace.succeed(&all)
+    };
+    let translated = translate("child", &[]);
+    workspace.succeed(&["merge", "child", "merged"]);
+    let whole = shapes(&workspace, "merged/checkpoints/step-00000012/model.safetensors");
+    assert_eq!(whole, base);
+    assert_eq!(translate("merged", &[]), translated);
+    assert_eq!(
+        translate("child", &["--weights", "int8"]),
+        translate("merged", &["--weights", "int8"])
+    );
+    let probabilities = |run: &str| {
+        let pair = ["--source", "data/test.aa", "--target", "data/test.bb"];
+        workspace.succeed(&[&["score", run], &pair[..]].concat())
+    };
+    assert_eq!(probabilities("child"), probabilities("merged"));
+    let shown = workspace.succeed(&["inspect", "child"]);
+    assert!(shown.contains("are trained,") && shown.contains("qkv.lora_b.1"), "{shown}");
+    workspace.fail(&["merge", "merged", "again"], &["merged", "no adapters"]);
+    workspace.fail(&["merge", "child", "merged"], &["merged exists"]);
+    workspace.fail(&["quantize", "child"], &["has adapters", "taper merge"]);
+
+    // The sum is a parent like any other, and so is the run itself: both give the same weights.
+    fs::rename(workspace.path("gone"), workspace.path("parent")).expect("rename");
+    for (name, from) in [("first", "child"), ("second", "merged")] {
+        let set = ["--set", "training.max_updates=2"];
+        let all = ["train", "tiny.toml", "--run", name, "--from", from];
+        workspace.succeed(&[&all[..], &set].concat());
+    }
+    workspace.same_end("first", "second", 2);
+}
+
+#[test]
+fn an_interrupted_run_goes_on_to_the_bit() {
+    let workspace = Workspace::new();
+    workspace.succeed(&[&PARENT[..], &["training.max_updates=20"]].concat());
+    workspace.succeed(&adapted("whole", "training.max_updates=12"));
+    workspace.succeed(&adapted("halves", "training.max_updates=6"));
+    workspace.succeed(&["resume", "halves", "--set", "training.max_updates=12"]);
+    workspace.same_end("whole", "halves", 12);
+    let file = |run: &str, name: &str| {
+        fs::read(workspace.path(run).join("checkpoints").join(name)).expect("a file")
+    };
+    for name in ["step-00000012/model.safetensors", "base.safetensors"] {
+        assert!(file("whole", name) == file("halves", name), "{name}");
+    }
+    // Without its base a run is not lost in silence, nor with another.
+    let base = workspace.path("halves/checkpoints/base.safetensors");
+    let bytes = fs::read(&base).expect("a base");
+    let mut other = bytes.clone();
+    *other.last_mut().expect("a byte") ^= 1;
+    fs::write(&base, other).expect("damage");
+    let translate = ["translate", "halves", "--input", "data/test.aa"];
+    workspace.fail(&translate, &["base.safetensors", "corrupt"]);
+    fs::remove_file(&base).expect("remove");
+    workspace.fail(&translate, &["base.safetensors is missing", "adapters"]);
+    workspace.fail(
+        &["resume", "halves", "--set", "training.max_updates=14"],
+        &["base.safetensors is missing"],
+    );
+    fs::write(&base, bytes).expect("write");
+    workspace.succeed(&["resume", "halves", "--set", "training.max_updates=14"]);
+}
+
+#[test]
+fn impossible_adapters_are_refused_before_anything_is_written() {
+    let workspace = Workspace::new();
+    workspace.succeed(&[&PARENT[..], &["training.max_updates=2"]].concat());
+    workspace.fail(
+        &["train", "tiny.toml", "--run", "child", "--set", "model.lora.rank=4"],
+        &["model.lora.rank = 4", "--from"],
+    );
+    let refuse = |set: &[&str], says: &[&str]| {
+        let set: Vec<&str> = set.iter().flat_map(|set| ["--set", set]).collect();
+        let output =
+            workspace.run(&[&adapted("child", "training.max_updates=2")[..], &set].concat());
+        refused(&output, says);
+        assert!(!workspace.path("child").exists());
+    };
+    refuse(
+        &["model.lora.layers=['encoder.layers.0.self_attention.qvk']"],
+        &["model.lora.layers", "attention.qvk", "near it are", "self_attention.qkv"],
+    );
+    refuse(&["model.lora.layers=['embedding']"], &["embedding", "model.lora.train"]);
+    refuse(&["model.lora.alpha=-1"], &["model.lora.alpha = -1.0"]);
+    refuse(&["model.lora.dropout=1.0"], &["model.lora.dropout"]);
+    refuse(&["model.lora.ranks=4"], &["ranks", "rank"]);
+    // A table of tokens of another tokenizer is not frozen half empty.
+    let tokenizer = ["tokenizer", "train", "tiny.toml", "-o", "tokenizer", "--set"];
+    workspace.succeed(&[&tokenizer[..], &["data.tokenizer.vocabulary_size=280"]].concat());
+    let path = "data.tokenizer.path=tokenizer/tokenizer.json";
+    refuse(&[path], &["embedding.weight is not taken", "model.lora.train"]);
+    let train = "model.lora.train=['*embedding.weight']";
+    let all = [&adapted("child", "training.max_updates=2")[..], &["--set", path, "--set", train]];
+    let output = workspace.run(&all.concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let own = shapes(&workspace, "child/checkpoints/step-00000002/model.safetensors");
+    assert!(own.contains_key("embedding.weight"), "{own:?}");
+}

@@ -1,0 +1,108 @@
+//! Adapters of the linear layers of a model whose own weights are frozen.
+
+use super::bounds;
+use crate::{ModelError, matches};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Low-rank adapters (Hu et al. 2021, "LoRA"): the weights of a run that this one begins with stay
+/// as they are, and a linear layer computes `x Wᵀ + s · dropout(x) Aᵀ Bᵀ + b`, of which A and B are
+/// trained.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LoraConfig {
+    /// Rank of each change, the rows of A; 0 trains all weights, without adapters. A matrix that
+    /// several are fused in, such as `qkv`, has factors of this rank for each of them.
+    #[schemars(extend("x-names" = "lora_r lora_rank lora_dim adapter_dim r"))]
+    pub rank: usize,
+    /// Scale of the change, times the rank: s is `alpha / rank`.
+    #[schemars(extend("exclusiveMinimum" = 0.0))]
+    #[schemars(extend("x-names" = "lora_alpha"), extend("x-idle" = ["no-adapters"]))]
+    pub alpha: f64,
+    /// Whether s is `alpha / √rank` (Kalajdzievski 2023, "rsLoRA").
+    #[schemars(extend("x-names" = "rs use_rslora rslora"), extend("x-idle" = ["no-adapters"]))]
+    pub rank_stabilized: bool,
+    /// Whether the length of each row of a changed matrix is trained by itself (Liu et al. 2024,
+    /// "DoRA", equation 5).
+    #[schemars(extend("x-names" = "use_dora"), extend("x-idle" = ["no-adapters"]))]
+    pub dora: bool,
+    /// Dropout of the input of A.
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
+    #[schemars(extend("x-names" = "lora_dropout"), extend("x-idle" = ["no-adapters"]))]
+    pub dropout: f64,
+    /// Linear layers that get adapters: names without `.weight`, in which `*` stands for any
+    /// characters and `?` for one.
+    #[schemars(
+        extend("x-names" = "target_modules lora_target_modules lora_layers lora_modules"),
+        extend("x-idle" = ["no-adapters"])
+    )]
+    pub layers: Vec<String>,
+    /// Parameters outside adapters that are trained as a whole, such as a new head: names or
+    /// patterns, as in `layers`.
+    #[schemars(extend("x-names" = "modules_to_save"), extend("x-idle" = ["no-adapters"]))]
+    pub train: Vec<String>,
+}
+
+impl Default for LoraConfig {
+    fn default() -> Self {
+        Self {
+            rank: 0,
+            alpha: 16.0,
+            rank_stabilized: false,
+            dora: false,
+            dropout: 0.0,
+            layers: vec!["*".to_owned()],
+            train: Vec::new(),
+        }
+    }
+}
+
+impl LoraConfig {
+    /// Whether everything is as it is without adapters.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether the model has adapters.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.rank > 0
+    }
+
+    /// Factor of the change, s.
+    #[must_use]
+    pub fn scale(&self) -> f64 {
+        let rank = self.rank as f64;
+        self.alpha / if self.rank_stabilized { rank.sqrt() } else { rank }
+    }
+
+    /// Whether the linear layer of this name gets adapters.
+    pub(crate) fn adapts(&self, layer: &str) -> bool {
+        self.layers.iter().any(|pattern| matches(pattern, layer))
+    }
+
+    /// Whether the parameter of this name is trained as a whole.
+    pub(crate) fn trains(&self, parameter: &str) -> bool {
+        self.train.iter().any(|pattern| matches(pattern, parameter))
+    }
+
+    pub(super) fn validate(&self) -> Result<(), ModelError> {
+        let refuse = |message: String| Err(ModelError::Config(message));
+        bounds::size("model.lora.rank", self.rank, 0..=*bounds::WIDTHS.end())?;
+        if !(self.alpha > 0.0 && self.alpha <= *bounds::FACTORS.end()) {
+            let most = bounds::FACTORS.end();
+            return refuse(format!(
+                "model.lora.alpha = {:?}: it must be above 0 and at most {most:?}",
+                self.alpha
+            ));
+        }
+        if !(0.0..1.0).contains(&self.dropout) {
+            return refuse(format!(
+                "model.lora.dropout = {:?}: it must be at least 0 and below 1",
+                self.dropout
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,52 @@
+//! Patterns of names of parameters and layers.
+
+/// Whether `name` matches `pattern`, in which `*` stands for any characters and `?` for one.
+#[must_use]
+pub fn matches(pattern: &str, name: &str) -> bool {
+    let (pattern, name): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), name.chars().collect());
+    // Place of the last star, and the number of characters that it matches so far.
+    let (mut at, mut read, mut star) = (0, 0, None);
+    while read < name.len() {
+        match pattern.get(at) {
+            Some('*') => {
+                star = Some((at, read));
+                at += 1;
+            }
+            Some(&one) if one == '?' || one == name[read] => (at, read) = (at + 1, read + 1),
+            _ => match star {
+                Some((place, taken)) => {
+                    star = Some((place, taken + 1));
+                    (at, read) = (place + 1, taken + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[at..].iter().all(|&one| one == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_names() {
+        for (pattern, name, does) in [
+            ("encoder.*", "encoder.layers.0.norm.weight", true),
+            ("encoder.*", "encoder", false),
+            ("*.weight", "a.b.weight", true),
+            ("*.weight", "a.b.weights", false),
+            ("a*b*c", "aXbYbZc", true),
+            ("a*b*c", "aXbYb", false),
+            ("layers.?.norm", "layers.3.norm", true),
+            ("layers.?.norm", "layers.13.norm", false),
+            ("*", "", true),
+            ("", "", true),
+            ("", "a", false),
+            ("**", "abc", true),
+        ] {
+            assert_eq!(matches(pattern, name), does, "{pattern} {name}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Adapters of every kind of layer: at first they change nothing, fused and composed operations give
+//! them the same gradients, and added to the weights they give the same loss.
+
+mod common;
+
+use candle_core::{DType, Device};
+use taper_model::{
+    ActivationKind, Architecture, AttentionConfig, AttentionKind, Batch, Builder, FeedForwardKind,
+    LoraConfig, Model, ModelConfig, NormKind, NormPlacement, Objective, Pass, Positions, Sequences,
+    Tied, TranslationModel, is_adapter, set_magnitudes,
+};
+use taper_ops::rng::Counter;
+use taper_ops::{Adapted, Gradients, Parameter, merge};
+
+const SOURCES: [&[u32]; 3] = [&[4, 5, 6, 7, 3], &[8, 3], &[9, 10, 11, 3]];
+const TARGETS: [&[u32]; 3] = [&[2, 12, 13, 14, 15], &[2, 5], &[2, 16, 17]];
+const OUT: [u32; 10] = [12, 13, 14, 15, 3, 5, 3, 16, 17, 3];
+
+fn configs() -> Vec<(&'static str, ModelConfig)> {
+    let usual = ModelConfig {
+        d_model: 24,
+        d_ff: 40,
+        heads: 3,
+        encoder_layers: 2,
+        decoder_layers: 2,
+        ..Default::default()
+    };
+    let of_kind = |kind| AttentionConfig { kind, ..ModelConfig::default().decoder_attention };
+    vec![
+        ("pre-LN, ReLU", usual.clone()),
+        (
+            "post-LN, GELU",
+            ModelConfig {
+                norm: NormPlacement::Post,
+                activation: ActivationKind::Gelu,
+                ..usual.clone()
+            },
+        ),
+        (
+            "gated, grouped, rotary",
+            ModelConfig {
+                norm_kind: NormKind::Rms,
+                activation: ActivationKind::Swish,
+                feed_forward: FeedForwardKind::Gated,
+                positions: Positions::Rotary,
+                heads: 4,
+                key_value_heads: Some(2),
+                biases: false,
+                tied: Tied::None,
+                ..usual.clone()
+            },
+        ),
+        (
+            "linear attention and a state space",
+            ModelConfig {
+                encoder_attention: of_kind(AttentionKind::Linear),
+                decoder_attention: of_kind(AttentionKind::Mamba),
+                ..usual.clone()
+            },
+        ),
+        ("recurrent", ModelConfig { architecture: Architecture::Recurrent, ..usual.clone() }),
+        ("convolutional", ModelConfig { architecture: Architecture::Convolutional, ..usual }),
+    ]
+}
+
+fn loss(model: &TranslationModel, pass: &Pass) -> taper_model::LossOutput {
+    let batch =
+        Batch::new(vec![Sequences::pack(&SOURCES), Sequences::pack(&TARGETS)], OUT.to_vec());
+    model.loss(&batch, &Objective::smoothed(0.1), 1.0 / OUT.len() as f64, pass).unwrap()
+}
+
+fn gradient(model: &TranslationModel, pass: Pass) -> candle_core::Tensor {
+    let output = loss(model, &pass);
+    let mut gradients = Gradients::new(model.parameters()).unwrap();
+    common::backward(pass, &output, model.parameters(), &mut gradients).unwrap();
+    gradients.flat().unwrap().copy().unwrap()
+}
+
+fn values(parameter: &Parameter) -> Vec<f32> {
+    parameter.var().as_detached_tensor().flatten_all().unwrap().to_vec1().unwrap()
+}
+
+fn check(name: &str, config: &ModelConfig, lora: &LoraConfig) {
+    let builder = || Builder::seeded(7, &Device::Cpu, DType::F32);
+    let plain = TranslationModel::new(config, 19, 19, builder()).unwrap();
+    let model = TranslationModel::new(config, 19, 19, builder().with_adapters(lora)).unwrap();
+    let store = model.parameters();
+    let names = |all: &[Parameter]| -> Vec<String> {
+        all.iter().map(|one| one.name().to_owned()).collect()
+    };
+    assert_eq!(names(store.base()), names(plain.parameters().parameters()), "{name}");
+    assert!(store.parameters().iter().all(|one| is_adapter(one.name())), "{name}");
+    for base in store.base() {
+        base.set(values(plain.parameters().get(base.name()).unwrap())).unwrap();
+    }
+    set_magnitudes(store).unwrap();
+    let of = |model: &TranslationModel| loss(model, &Pass::evaluate()).objective_sum;
+    let (before, adapted) = (of(&plain), of(&model));
+    assert!((adapted / before - 1.0).abs() < 1e-6, "{name}: {adapted} for {before}");
+
+    for (key, parameter) in store.parameters().iter().enumerate() {
+        let counter = Counter::new(key as u64);
+        let moved = values(parameter).into_iter().enumerate();
+        let moved = moved.map(|(i, value)| value + 0.2 * counter.normal_at(i as u64) as f32);
+        parameter.set(moved.collect()).unwrap();
+    }
+    let fused = gradient(&model, Pass::train(5, 1, 0));
+    let composed = gradient(&model, Pass::train(5, 1, 0).composed());
+    let error = common::relative(&fused, &composed);
+    assert!(error < 1e-4, "{name}: gradients {error}");
+    if config.architecture == Architecture::Transformer {
+        let again = gradient(&model, Pass::train(5, 1, 0).checkpointed(true));
+        let [fused, again] = [&fused, &again].map(|all| all.to_vec1::<f32>().unwrap());
+        assert!(fused == again, "{name}: layers that are computed again give other gradients");
+    }
+
+    let adapted = of(&model);
+    assert!((adapted / before - 1.0).abs() > 1e-3, "{name}: the adapters change nothing");
+    for weight in plain.parameters().parameters() {
+        let Some(layer) = weight.name().strip_suffix(".weight") else { continue };
+        let factor =
+            |kind: &str, part: usize| store.get(&format!("{layer}.lora_{kind}.{part}")).map(values);
+        let factors: Vec<_> =
+            (0..).map_while(|i| Some((factor("a", i)?, factor("b", i)?))).collect();
+        if factors.is_empty() {
+            continue;
+        }
+        let magnitude = store.get(&format!("{layer}.magnitude")).map(values);
+        let mut sum = values(weight);
+        let adapted = Adapted {
+            width: weight.shape()[1],
+            factors: factors.iter().map(|(down, up)| (&down[..], &up[..])).collect(),
+            scale: lora.scale(),
+            magnitude: magnitude.as_deref(),
+        };
+        assert!(merge(&mut sum, &adapted), "{name}: {layer}");
+        weight.set(sum).unwrap();
+    }
+    let merged = of(&plain);
+    assert!((merged / adapted - 1.0).abs() < 1e-5, "{name}: {merged} merged, {adapted} apart");
+}
+
+#[test]
+fn adapters_of_every_layer() {
+    for (name, config) in configs() {
+        for (dropout, dora) in [(0.0, false), (0.3, false), (0.3, true)] {
+            let lora = LoraConfig { rank: 3, alpha: 6.0, dropout, dora, ..LoraConfig::default() };
+            check(&format!("{name}, dropout {dropout}, DoRA {dora}"), &config, &lora);
+        }
+    }
+}
+
+#[test]
+fn some_layers_and_some_whole_parameters() {
+    let (_, config) = configs().swap_remove(0);
+    let lora = LoraConfig {
+        rank: 2,
+        layers: vec!["decoder.*.qkv".to_owned()],
+        train: vec!["encoder.final_norm.*".to_owned()],
+        rank_stabilized: true,
+        ..LoraConfig::default()
+    };
+    assert!((lora.scale() - 16.0 / 2f64.sqrt()).abs() < 1e-12);
+    let builder = Builder::seeded(7, &Device::Cpu, DType::F32).with_adapters(&lora);
+    let model = TranslationModel::new(&config, 19, 19, builder).unwrap();
+    let names: Vec<&str> = model.parameters().parameters().iter().map(Parameter::name).collect();
+    assert_eq!(names.iter().filter(|name| name.contains(".qkv.lora_")).count(), 2 * 3 * 2);
+    assert_eq!(names.iter().filter(|name| name.starts_with("encoder.final_norm")).count(), 2);
+    assert_eq!(names.len(), 14, "{names:?}");
+}

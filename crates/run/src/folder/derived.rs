@@ -1,0 +1,51 @@
+//! Runs whose weights are made of those of another run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use taper_trainer::checkpoint_name;
+
+use super::RunFolder;
+use super::files::with_suffix;
+use crate::config::RunConfig;
+
+/// Makes the run `target` of the tokenizer of the run at `root`, the configuration and one
+/// checkpoint of update `step`, whose directory `save` writes; returns that. The folder appears
+/// whole or not at all.
+///
+/// # Errors
+/// When the folder cannot be written, and those of `save`.
+pub(crate) fn derived(
+    root: &Path,
+    config: &RunConfig,
+    target: &Path,
+    step: u64,
+    save: impl FnOnce(&Path) -> Result<()>,
+) -> Result<PathBuf> {
+    let tokenizers = config.task.load_tokenizers(root)?;
+    let partial = with_suffix(target, ".partial");
+    if partial.exists() {
+        // Files of a killed process.
+        fs::remove_dir_all(&partial)
+            .with_context(|| format!("cannot remove {}", partial.display()))?;
+    }
+    let fill = || -> Result<PathBuf> {
+        let made = RunFolder::new(&partial);
+        for folder in [made.root().to_owned(), made.checkpoints()] {
+            fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        }
+        made.save_config(config)?;
+        tokenizers.save(&partial)?;
+        save(&made.checkpoints().join(checkpoint_name(step)))?;
+        fs::rename(&partial, target)
+            .with_context(|| format!("cannot make {}", target.display()))?;
+        Ok(RunFolder::new(target).checkpoints().join(checkpoint_name(step)))
+    };
+    let made = fill();
+    if made.is_err() {
+        // The failure is reported; the part that was written would only take up room.
+        let _ = fs::remove_dir_all(&partial);
+    }
+    made
+}

@@ -1,0 +1,174 @@
+//! Export of a run's adapters as a folder of PEFT.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use taper_model::is_adapter;
+use taper_ops::{Parameter, ParameterStore};
+use taper_trainer::{load_model, write_tensors};
+
+use super::super::export::{Exported, family_of};
+use super::super::family::Family;
+use super::super::json::write_json;
+use super::super::sources::transposed;
+use super::{ADAPTERS, Module, PREFIX, Part, SETTINGS, adapted, is_within, settings, written};
+use crate::LoadSettings;
+use crate::checks::device;
+use crate::config::RunConfig;
+use crate::folder::RunFolder;
+use crate::tasks::{build_model, with_model};
+
+/// Tensor with its shape.
+type Shaped = (Vec<usize>, Vec<f32>);
+
+/// Writes the adapters of the run at `root`, those of the checkpoint that `settings` name, into
+/// `folder`, which must be empty or not exist.
+///
+/// # Errors
+/// When the run has no adapters or cannot be loaded, Transformers has no such model, or the folder
+/// cannot be written.
+pub fn export_adapters(root: &Path, settings: &LoadSettings, folder: &Path) -> Result<Exported> {
+    let run = RunFolder::open(root)?;
+    let config = run.load_config(&settings.overrides)?;
+    if !config.model.lora.is_on() {
+        bail!("{}: the run has no adapters", root.display());
+    }
+    let is_taken =
+        |folder: &Path| fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_some());
+    if folder.exists() && is_taken(folder) {
+        bail!("{} exists already and is left as it is", folder.display());
+    }
+    let checkpoint = run.checkpoint(settings.checkpoint.as_deref())?;
+    let tokenizers = config.task.load_tokenizers(root)?;
+    let device = device::open("cpu")?;
+    let (store, step) = with_model!(config.task, M => {
+        let model: M = build_model(&config, &tokenizers, &device, None)?;
+        let state = load_model(&checkpoint, &model, &tokenizers.hash())?;
+        (taper_model::Model::parameters(&model).clone(), state.step)
+    });
+    let (family, _) = family_of(&config, &store)?;
+    write(family, &config, &store, folder)?;
+    Ok(Exported { checkpoint, step })
+}
+
+/// Writes both files, the settings last.
+fn write(family: &Family, config: &RunConfig, store: &ParameterStore, folder: &Path) -> Result<()> {
+    let lora = &config.model.lora;
+    let (mut tensors, mut names, mut ranks) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
+    for (parts, modules) in adapted(family, config, store) {
+        for module in modules {
+            let [down, up] = factors(store, &parts, &module)?;
+            let rank = down.0[0];
+            if rank != lora.rank {
+                ranks.push((module.name.clone(), rank));
+            }
+            let named = |kind: &str| format!("{PREFIX}{}.{kind}", module.name);
+            tensors.insert(named("lora_A.weight"), down);
+            tensors.insert(named("lora_B.weight"), up);
+            let magnitude = store.get(&format!("{}.magnitude", parts[0].layer));
+            if let Some(magnitude) = magnitude {
+                let values = values(magnitude)?[module.rows.clone()].to_vec();
+                tensors.insert(named("lora_magnitude_vector"), (vec![values.len()], values));
+            }
+            names.insert(module.name);
+        }
+    }
+    let mut whole = BTreeSet::new();
+    for parameter in store.parameters().iter().filter(|one| !is_adapter(one.name())) {
+        let name = parameter.name();
+        let Some(theirs) = written(family, config, name, parameter.shape()) else {
+            bail!("the parameter {name} has no counterpart in a {}", family.name);
+        };
+        let (all, mut start) = (values(parameter)?, 0);
+        for (name, shape) in theirs.names.into_iter().zip(theirs.shapes) {
+            let end = start + shape.iter().product::<usize>();
+            let values = match (theirs.is_transposed, parameter.shape()) {
+                (true, &[_, columns]) => transposed(&all[start..end], columns),
+                _ => all[start..end].to_vec(),
+            };
+            start = end;
+            whole.extend(name.rsplit_once('.').map(|(module, _)| module.to_owned()));
+            tensors.insert(format!("{PREFIX}{name}"), (shape, values));
+        }
+    }
+    let targets = targets(family, config, store, &names);
+    let whole: Vec<String> = whole.into_iter().collect();
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let shapes = tensors.iter().map(|(name, (shape, _))| (name.clone(), shape.clone()));
+    let of =
+        |name: &str| tensors.get(name).map(|(_, values)| values.as_slice()).unwrap_or_default();
+    write_tensors(&folder.join(ADAPTERS), shapes, |name| Ok(of(name).into()))?;
+    let settings = settings::written(lora, config.task, &targets, &whole, &ranks);
+    write_json(&folder.join(SETTINGS), &settings)
+}
+
+fn values(parameter: &Parameter) -> Result<Vec<f32>> {
+    Ok(parameter.var().as_detached_tensor().flatten_all()?.to_vec1()?)
+}
+
+/// Factors A and B of a module: those of its parts, one below the other and on the diagonal.
+fn factors(store: &ParameterStore, parts: &[Part], module: &Module) -> Result<[Shaped; 2]> {
+    let factor = |kind: &str, part: &Part| {
+        let name = format!("{}.lora_{kind}.{}", part.layer, part.number);
+        store.get(&name).with_context(|| format!("no parameter {name}"))
+    };
+    let own = parts.iter().filter(|part| is_within(&part.rows, &module.rows));
+    let own: Vec<&Part> = own.collect();
+    if own.is_empty() {
+        // Rows of a part: it shares the factor A.
+        let Some(part) = parts.iter().find(|part| is_within(&module.rows, &part.rows)) else {
+            bail!("the adapters of {} are of other matrices than {}", parts[0].layer, module.name);
+        };
+        let (down, up) = (factor("a", part)?, factor("b", part)?);
+        let rank = up.shape()[1];
+        let first = (module.rows.start - part.rows.start) * rank;
+        let up = values(up)?[first..first + module.rows.len() * rank].to_vec();
+        return Ok([(down.shape().to_vec(), values(down)?), (vec![module.rows.len(), rank], up)]);
+    }
+    let mut down = (vec![0, factor("a", own[0])?.shape()[1]], Vec::new());
+    for &part in &own {
+        let own = factor("a", part)?;
+        down.0[0] += own.shape()[0];
+        down.1.extend(values(own)?);
+    }
+    let rank = down.0[0];
+    let mut up = vec![0.0; module.rows.len() * rank];
+    let mut column = 0;
+    for &part in &own {
+        let own = factor("b", part)?;
+        let width = own.shape()[1];
+        for (row, values) in values(own)?.chunks_exact(width).enumerate() {
+            let at = (part.rows.start - module.rows.start + row) * rank + column;
+            up[at..at + width].copy_from_slice(values);
+        }
+        column += width;
+    }
+    Ok([down, (vec![module.rows.len(), rank], up)])
+}
+
+/// Names of the modules with adapters: last parts of names, if all modules that end so have some.
+fn targets(
+    family: &Family,
+    config: &RunConfig,
+    store: &ParameterStore,
+    names: &BTreeSet<String>,
+) -> Vec<String> {
+    let mut others = Vec::new();
+    for parameter in store.all().filter(|one| one.is_matrix() && !is_adapter(one.name())) {
+        let theirs = written(family, config, parameter.name(), parameter.shape());
+        let theirs = theirs.into_iter().flat_map(|one| one.names);
+        others.extend(theirs.filter_map(|name| {
+            let module = name.strip_suffix(".weight")?.to_owned();
+            (!names.contains(&module)).then_some(module)
+        }));
+    }
+    let last = |name: &String| name.rsplit('.').next().unwrap_or(name).to_owned();
+    let taken: BTreeSet<String> = others.iter().map(last).collect();
+    let target = |name: &String| match last(name) {
+        end if taken.contains(&end) => name.clone(),
+        end => end,
+    };
+    names.iter().map(target).collect::<BTreeSet<_>>().into_iter().collect()
+}

@@ -1,0 +1,307 @@
+//! Import of a folder of PEFT as a run with adapters.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use candle_core::{DType, Device, Tensor};
+use taper_data::TokenizerPair;
+use taper_model::Model;
+use taper_ops::{Parameter, ParameterStore};
+use taper_trainer::{Identity, Taking, Trainer, read_state, warm_start};
+
+use super::super::export::family_of;
+use super::super::family::Family;
+use super::super::import::Imported;
+use super::super::json::read_keys;
+use super::super::sources::transposed;
+use super::settings::Settings;
+use super::{ADAPTERS, Module, PREFIX, Part, SETTINGS, adapted, is_within, modules, written};
+use crate::config::{RunConfig, recipe, trained_with};
+use crate::event::RunObserver;
+use crate::folder::{RunFolder, RunLock};
+use crate::tasks::{TaskModel, build_model, outline, with_model, without_adapters};
+
+/// Tensors of the folder by name, without the prefix.
+type Tensors = BTreeMap<String, Tensor>;
+
+/// Makes a run in `folder` from the adapters in the folder `source`, which change the weights of the
+/// run or checkpoint `base`. They are its checkpoint of update 0, from which it can be trained on.
+///
+/// # Errors
+/// When a file is missing or damaged, the adapters are of another method or another model, or the
+/// folder exists already. No part of the run remains then.
+pub fn import_adapters(
+    source: &Path,
+    base: &Path,
+    folder: &RunFolder,
+    observer: &mut dyn RunObserver,
+) -> Result<Imported> {
+    if folder.exists() {
+        bail!("{} exists already and is left as it is", folder.root().display());
+    }
+    let path = source.join(SETTINGS);
+    let settings = Settings::read(read_keys(&path)?).with_context(|| path.display().to_string())?;
+    let path = source.join(ADAPTERS);
+    let tensors = read(&path).with_context(|| path.display().to_string())?;
+    let (run, checkpoint) = RunFolder::of_weights(base)?;
+    let saved = run.load_config(&[])?;
+    let config = trained_with(&read_state(&checkpoint)?, &saved)?.unwrap_or(saved);
+    let mut config = without_adapters(&config);
+    let tokenizers = config.task.load_tokenizers(run.root())?;
+    let plain = outline(&config, tokenizers.vocabulary_sizes())?;
+    let (family, _) = family_of(&config, &plain)?;
+    choose(family, &mut config, &plain, &settings, &tensors)
+        .with_context(|| path.display().to_string())?;
+    let name = folder.root().file_name().map(|name| name.to_string_lossy().into_owned());
+    config.name = name.unwrap_or_else(|| config.name.clone());
+    with_model!(config.task, M => {
+        let model: M =
+            build_model(&config, &tokenizers, &Device::Cpu, Some(config.training.seed))?;
+        fill(family, &config, model.parameters(), &settings, &tensors)
+            .with_context(|| path.display().to_string())?;
+        save(model, &config, &tokenizers, &checkpoint, folder, observer)
+    })
+}
+
+/// The tensors of the file at `path`.
+fn read(path: &Path) -> Result<Tensors> {
+    let all = candle_core::safetensors::load(path, &Device::Cpu)?;
+    let named = |(name, tensor): (String, Tensor)| {
+        let Some(name) = name.strip_prefix(PREFIX) else {
+            bail!("a tensor is called {name}, and not {PREFIX}…: no adapters of PEFT");
+        };
+        // An older spelling.
+        let name = name.replace("lora_magnitude_vector.weight", "lora_magnitude_vector");
+        Ok((name, tensor.to_dtype(DType::F32)?))
+    };
+    all.into_iter().map(named).collect()
+}
+
+/// Names of the adapters of a module in a folder.
+fn names(module: &str) -> [String; 3] {
+    ["lora_A.weight", "lora_B.weight", "lora_magnitude_vector"]
+        .map(|kind| format!("{module}.{kind}"))
+}
+
+/// Sets the adapters of the recipe: the layers, and the parameters that are trained as a whole.
+///
+/// # Errors
+/// When a tensor belongs to no layer.
+fn choose(
+    family: &Family,
+    config: &mut RunConfig,
+    plain: &ParameterStore,
+    settings: &Settings,
+    tensors: &Tensors,
+) -> Result<()> {
+    let (mut layers, mut train, mut left) = (BTreeSet::new(), Vec::new(), tensors.clone());
+    for parameter in plain.parameters() {
+        let name = parameter.name();
+        let Some(theirs) = written(family, config, name, parameter.shape()) else { continue };
+        let count = theirs.names.iter().filter(|name| left.remove(*name).is_some()).count();
+        if count == theirs.names.len() {
+            train.push(name.to_owned());
+        } else if count > 0 {
+            bail!("of {} some are there, and some are not", theirs.names.join(", "));
+        }
+        let Some(layer) = name.strip_suffix(".weight") else { continue };
+        for module in modules(&theirs) {
+            for name in names(&module.name) {
+                if left.remove(&name).is_some() {
+                    layers.insert(layer.to_owned());
+                }
+            }
+        }
+    }
+    if let Some((name, _)) = left.first_key_value() {
+        bail!("{PREFIX}{name}: a {} of the run has no such module", family.name);
+    }
+    // A layer of every number is one pattern.
+    let pattern = |name: &str| {
+        let parts = name.split('.').map(|part| match part.parse::<usize>() {
+            Ok(_) => "*",
+            Err(_) => part,
+        });
+        parts.collect::<Vec<_>>().join(".")
+    };
+    let all: Vec<&str> =
+        plain.parameters().iter().filter_map(|one| one.name().strip_suffix(".weight")).collect();
+    let name = |layer: &String| {
+        let pattern = pattern(layer);
+        let same = all.iter().filter(|name| taper_model::matches(&pattern, name));
+        match same.copied().all(|name| layers.contains(name)) {
+            true => pattern,
+            false => layer.clone(),
+        }
+    };
+    let layers: BTreeSet<String> = layers.iter().map(name).collect();
+    config.model.lora = settings.lora.clone();
+    config.model.lora.layers = layers.into_iter().collect();
+    config.model.lora.train = train;
+    // Some layers may have other ranks: all have room for the largest.
+    let ranks = tensors.iter().filter(|(name, _)| name.ends_with("lora_A.weight"));
+    let largest = ranks.filter_map(|(_, tensor)| tensor.dims().first().copied()).max();
+    if let Some(largest) = largest.filter(|&rank| rank > config.model.lora.rank) {
+        let scale = config.model.lora.scale();
+        config.model.lora.rank = largest;
+        let unit = config.model.lora.scale() / config.model.lora.alpha;
+        config.model.lora.alpha = scale / unit;
+    }
+    config.validate()
+}
+
+/// Sets the adapters, and the parameters that are trained as a whole.
+///
+/// # Errors
+/// When shapes differ.
+fn fill(
+    family: &Family,
+    config: &RunConfig,
+    store: &ParameterStore,
+    settings: &Settings,
+    tensors: &Tensors,
+) -> Result<()> {
+    for (parts, modules) in adapted(family, config, store) {
+        for part in &parts {
+            fill_part(config, store, settings, tensors, (part, &modules))?;
+        }
+        let layer = &parts[0].layer;
+        let Some(magnitude) = store.get(&format!("{layer}.magnitude")) else { continue };
+        let lengths = modules.iter().map(|module| {
+            let [.., name] = names(&module.name);
+            let tensor = tensors.get(&name).with_context(|| format!("no tensor {PREFIX}{name}"))?;
+            Ok(tensor.flatten_all()?.to_vec1::<f32>()?)
+        });
+        let lengths = lengths.collect::<Result<Vec<_>>>()?.concat();
+        set(magnitude, lengths)?;
+    }
+    for parameter in store.parameters() {
+        let name = parameter.name();
+        if !config.model.lora.train.iter().any(|whole| whole == name) {
+            continue;
+        }
+        let Some(theirs) = written(family, config, name, parameter.shape()) else { continue };
+        let mut all = Vec::new();
+        for (name, shape) in theirs.names.iter().zip(&theirs.shapes) {
+            let tensor = &tensors[name];
+            if tensor.dims() != shape.as_slice() {
+                bail!("{PREFIX}{name} is {:?}, expected {shape:?}", tensor.dims());
+            }
+            let values: Vec<f32> = tensor.flatten_all()?.to_vec1()?;
+            all.extend(match (theirs.is_transposed, shape.as_slice()) {
+                (true, &[_, columns]) => transposed(&values, columns),
+                _ => values,
+            });
+        }
+        set(parameter, all)?;
+    }
+    Ok(())
+}
+
+/// Sets the factors of a part. Where the folder has none, or of a lower rank, B stays zero and A as
+/// it was drawn.
+fn fill_part(
+    config: &RunConfig,
+    store: &ParameterStore,
+    settings: &Settings,
+    tensors: &Tensors,
+    (part, modules): (&Part, &[Module]),
+) -> Result<()> {
+    let Some(module) = modules.iter().find(|module| is_within(&part.rows, &module.rows)) else {
+        bail!("the adapters of {} are of parts of a matrix of the run", modules[0].name);
+    };
+    let [a, b, _] = names(&module.name);
+    let (down, up) = match (tensors.get(&a), tensors.get(&b)) {
+        (Some(down), Some(up)) => (down, up),
+        (None, None) => return Ok(()),
+        _ => bail!("of {PREFIX}{a} and {PREFIX}{b} one is missing"),
+    };
+    let own = |kind: &str| {
+        let name = format!("{}.lora_{kind}.{}", part.layer, part.number);
+        store.get(&name).with_context(|| format!("no parameter {name}"))
+    };
+    let (own_down, own_up) = (own("a")?, own("b")?);
+    let (rank, width) = (down.dims().first().copied().unwrap_or(0), own_down.shape()[1]);
+    if down.dims() != [rank, width] || up.dims() != [module.rows.len(), rank] || rank == 0 {
+        bail!(
+            "{PREFIX}{a} is {:?} and {PREFIX}{b} {:?}, expected [rank, {width}] and [{}, rank]",
+            down.dims(),
+            up.dims(),
+            module.rows.len()
+        );
+    }
+    let mut all: Vec<f32> = own_down.var().as_detached_tensor().flatten_all()?.to_vec1()?;
+    all[..rank * width].copy_from_slice(&down.flatten_all()?.to_vec1::<f32>()?);
+    set(own_down, all)?;
+    // Layers with a scale of their own have it in B.
+    let ratio = settings.scale(&module.name, rank)? / config.model.lora.scale();
+    let ratio = if (ratio - 1.0).abs() < 1e-9 { 1.0 } else { ratio as f32 };
+    let first = part.rows.start - module.rows.start;
+    let values: Vec<Vec<f32>> = up.narrow(0, first, part.rows.len())?.to_vec2()?;
+    let whole = own_up.shape()[1];
+    let mut all = vec![0.0; part.rows.len() * whole];
+    for (to, from) in all.chunks_exact_mut(whole).zip(values) {
+        to.iter_mut().zip(from).for_each(|(to, from)| *to = from * ratio);
+    }
+    set(own_up, all)
+}
+
+/// Sets a parameter.
+///
+/// # Errors
+/// When the values do not fill it, or are not finite.
+fn set(parameter: &Parameter, values: Vec<f32>) -> Result<()> {
+    if values.len() != parameter.len() {
+        bail!("{} values for {} of {:?}", values.len(), parameter.name(), parameter.shape());
+    }
+    if !taper_ops::all_finite(&values) {
+        bail!("a value of {} is not finite", parameter.name());
+    }
+    Ok(parameter.set(values)?)
+}
+
+/// Saves the run, whose base are the weights of `checkpoint`.
+fn save<M: TaskModel>(
+    model: M,
+    config: &RunConfig,
+    tokenizers: &TokenizerPair,
+    checkpoint: &Path,
+    folder: &RunFolder,
+    observer: &mut dyn RunObserver,
+) -> Result<Imported> {
+    let store = model.parameters();
+    let (parameters, vocabulary) = (store.len() as u64, tokenizers.vocabulary_sizes().1);
+    let is_base = |name: &str| store.base().iter().any(|one| one.name() == name);
+    let hash = tokenizers.hash();
+    let taking = Taking { tokenizer_hash: &hash, is_wanted: &is_base, rows: &|_| None };
+    let started = warm_start(checkpoint, &model, &taking)?;
+    if let Some(missing) = started.drawn.iter().find(|one| is_base(&one.name)) {
+        bail!("{}: has no {}", checkpoint.display(), missing.name);
+    }
+    let found = folder.root().is_dir();
+    fs::create_dir_all(folder.root())
+        .with_context(|| format!("cannot make {}", folder.root().display()))?;
+    let _lock = RunLock::acquire(folder.root(), observer)?;
+    let write = || -> Result<()> {
+        tokenizers.save(folder.root())?;
+        let identity = Identity {
+            tokenizer_hash: hash.clone(),
+            recipe: recipe(config)?,
+            ..Identity::default()
+        };
+        let mut parent = started.parent;
+        parent.path = parent.path.canonicalize().unwrap_or(parent.path);
+        let training = config.training.clone();
+        Trainer::new(model, training, identity, &folder.checkpoints())?.save_beginning(parent)?;
+        // Only this makes it a run.
+        folder.save_config(config)
+    };
+    if let Err(error) = write() {
+        // The failure is reported; a part of a run would only take up room.
+        let _ = folder.remove(found);
+        return Err(error);
+    }
+    Ok(Imported { config: config.clone(), parameters, vocabulary })
+}

@@ -1,0 +1,106 @@
+//! Folders of the library PEFT: `adapter_config.json`, and the low-rank adapters of a model of a
+//! family of folders in `adapter_model.safetensors`.
+//!
+//! Names are those of the family's table, behind [`PREFIX`]. Adapters here and there are of the
+//! same matrices where a layer here fuses several, such as `qkv`, of `q_proj`, `k_proj` and
+//! `v_proj`. Where the library fuses them too, as GPT-2 does in `c_attn`, the factors A of the parts
+//! are one below the other there, and the factors B on the diagonal.
+
+mod export;
+mod import;
+mod settings;
+
+use std::ops::Range;
+use std::path::Path;
+
+use taper_ops::ParameterStore;
+
+use super::family::{Counterpart, Family};
+use crate::config::RunConfig;
+
+pub use export::export_adapters;
+pub use import::import_adapters;
+
+/// File of the settings.
+const SETTINGS: &str = "adapter_config.json";
+/// File of the adapters.
+const ADAPTERS: &str = "adapter_model.safetensors";
+/// Prefix of the names of all tensors.
+const PREFIX: &str = "base_model.model.";
+
+/// Whether a folder has adapters.
+pub(super) fn are_in(folder: &Path) -> bool {
+    folder.join(SETTINGS).is_file()
+}
+
+/// Part of a linear layer here: a matrix with adapters of its own.
+struct Part {
+    /// Name of the layer.
+    layer: String,
+    /// Number of the part.
+    number: usize,
+    /// Rows of the layer's matrix.
+    rows: Range<usize>,
+}
+
+/// Module of a folder that has rows of a layer here.
+struct Module {
+    /// Name without `.weight`.
+    name: String,
+    /// Rows of the layer's matrix.
+    rows: Range<usize>,
+}
+
+/// Linear layers with adapters: their parts, and the modules of a folder with the same rows.
+fn adapted(
+    family: &Family,
+    config: &RunConfig,
+    store: &ParameterStore,
+) -> Vec<(Vec<Part>, Vec<Module>)> {
+    let mut all = Vec::new();
+    for weight in store.base() {
+        let Some(layer) = weight.name().strip_suffix(".weight") else { continue };
+        let (mut parts, mut end) = (Vec::new(), 0);
+        while let Some(up) = store.get(&format!("{layer}.lora_b.{}", parts.len())) {
+            let rows = end..end + up.shape()[0];
+            end = rows.end;
+            parts.push(Part { layer: layer.to_owned(), number: parts.len(), rows });
+        }
+        let theirs = written(family, config, weight.name(), weight.shape());
+        if let (false, Some(theirs)) = (parts.is_empty(), theirs) {
+            all.push((parts, modules(&theirs)));
+        }
+    }
+    all
+}
+
+/// Counterpart of a parameter in a folder that is written.
+fn written(
+    family: &Family,
+    config: &RunConfig,
+    name: &str,
+    shape: &[usize],
+) -> Option<Counterpart> {
+    let mut theirs = family.counterparts(name, shape, config).into_iter();
+    match config.model.tied != taper_model::Tied::None {
+        true => theirs.next(),
+        false => theirs.next_back(),
+    }
+}
+
+/// Modules of the tensors that make up the matrix of a layer.
+fn modules(theirs: &Counterpart) -> Vec<Module> {
+    let mut end = 0;
+    let module = |(name, shape): (&String, &Vec<usize>)| {
+        let rows = end..end + if theirs.is_transposed { shape[1] } else { shape[0] };
+        end = rows.end;
+        let name = name.strip_suffix(".weight").unwrap_or(name).to_owned();
+        Module { name, rows }
+    };
+    theirs.names.iter().zip(&theirs.shapes).map(module).collect()
+}
+
+/// Whether a range is within another.
+fn is_within(inner: &Range<usize>, outer: &Range<usize>) -> bool {
+    outer.start <= inner.start && inner.end <= outer.end
+}

@@ -1,0 +1,36 @@
+//! Adapters of a run added to the weights that they change, as an ordinary run.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use taper_trainer::merge;
+
+use crate::config::recipe;
+use crate::folder::{RunFolder, derived};
+use crate::tasks::without_adapters;
+
+/// Adds the adapters of the run at `root` to the weights that they change, and writes the sum, with
+/// its configuration and tokenizer, as the run `target`. The adapters are those of the checkpoint
+/// `name`, or else the default ones; that checkpoint is returned, with the update after which it was
+/// saved. The folder appears whole or not at all.
+///
+/// # Errors
+/// When the folder exists or cannot be written, or the run has no adapters or cannot be loaded.
+pub fn merge_adapters(root: &Path, name: Option<&str>, target: &Path) -> Result<(PathBuf, u64)> {
+    let run = RunFolder::open(root)?;
+    let config = run.load_config(&[])?;
+    if !config.model.lora.is_on() {
+        bail!("{}: the run has no adapters: its weights are whole already", root.display());
+    }
+    if target.exists() {
+        bail!("{} exists: name another folder", target.display());
+    }
+    let checkpoint = match name {
+        Some(name) => run.checkpoint(Some(name)).with_context(|| format!("--checkpoint {name}"))?,
+        None => run.checkpoint(None)?,
+    };
+    let config = without_adapters(&config);
+    let merged = merge(&checkpoint, recipe(&config)?)?;
+    derived(root, &config, target, merged.step(), |weights| Ok(merged.save(weights)?))?;
+    Ok((checkpoint, merged.step()))
+}
