@@ -21,6 +21,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -243,7 +244,9 @@ def translate(taper, updates):
 def asked_of_translation(taper, run, folders):
     """Ids, texts and scores that Taper gives."""
     lines = json.loads((taper.folder / "saved-translation/lines.json").read_text())
-    case = {"run": run, "folders": folders, "texts": {}}
+    recipe = tomllib.loads((taper.folder / run / "config.toml").read_text())
+    prefix = recipe["data"].get("source_prefix", "")
+    case = {"run": run, "folders": folders, "texts": {}, "prefix": prefix}
     case["ids"] = list(zip(lines, taper.ids(run, lines)))
     asked = [line for line in lines if line.strip()]
     for beams in ["1", "4"]:

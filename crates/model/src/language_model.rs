@@ -15,7 +15,7 @@ use candle_core::{Device, Tensor};
 /// A language model with its parameters: embedding, causal layers, projection to the vocabulary.
 ///
 /// It is the decoder of a [`ModelConfig`], without attention to an encoder. Its one embedding is
-/// also the output projection, unless `tied` is [`Tied::None`].
+/// also the output projection, if `tied` says so.
 #[derive(Debug, Clone)]
 pub struct LanguageModel {
     config: ModelConfig,
@@ -44,13 +44,16 @@ impl LanguageModel {
         let build = &mut builder;
         let table = build.embedding("embedding.weight", vocabulary, config.d_model)?;
         let output = match config.tied {
-            Tied::None => build.embedding("output.weight", vocabulary, config.d_model)?,
+            Tied::None | Tied::Embeddings => {
+                build.embedding("output.weight", vocabulary, config.d_model)?
+            }
             Tied::Decoder | Tied::All => table.clone(),
         };
         let embedding = TokenEmbedding::new(build, "decoder", table, config)?;
         let layers = config.decoder_layers;
         let decoder = Stack::new(build, "decoder", config, layers, StackKind::DecoderOnly)?;
         let output = Head::new(build, "output", (output, vocabulary), config.output_bias)?;
+        let output = output.scaled(config.output_scale);
         let config = config.clone();
         let is_int8 = false;
         let core = builder.finish(config.d_model);
@@ -60,12 +63,13 @@ impl LanguageModel {
     /// Cost of a model of this shape on `device`, known before memory is allocated.
     #[must_use]
     pub fn cost_of(config: &ModelConfig, vocabulary: usize, device: &Device) -> Cost {
-        let tables = if config.tied == Tied::None { 2 } else { 1 };
+        let tables = if config.tied.ties_output() { 1 } else { 2 };
         let (layers, _) = Stack::cost(config, config.decoder_layers, StackKind::DecoderOnly);
         let parts = PartCost::table(vocabulary, config.d_model) * tables
             + TokenEmbedding::cost(config)
             + layers
-            + Head::cost(config, vocabulary, config.output_bias, device);
+            + Head::cost(config, vocabulary, config.output_bias, device)
+            + Head::scale_cost(config);
         Cost::from_streams([("text", parts)])
     }
 

@@ -56,7 +56,7 @@ pub use config::{
     ActivationKind, Architecture, AttentionConfig, AttentionKind, CellKind, ContrastiveConfig,
     ConvolutionalConfig, EmbeddingsConfig, ExpertsConfig, FeedForwardKind, ImageEncoder,
     LayerKinds, LoraConfig, ModelConfig, NormKind, NormPlacement, Pooling, Positions,
-    RecurrentAttention, RecurrentConfig, RotaryConfig, RotaryPairs, RotaryScaling,
+    RecurrentAttention, RecurrentConfig, RelativeBuckets, RotaryConfig, RotaryPairs, RotaryScaling,
     SinusoidFrequencies, StateSpaceConfig, Tied,
 };
 pub use cost::{Cost, LayerCost, StreamCost};

@@ -16,8 +16,8 @@ const ASKED: f64 = 0.15;
 
 /// A masked language model with its parameters.
 ///
-/// It is the encoder of a [`ModelConfig`]. Its embedding is also the output projection, unless
-/// `tied` is [`Tied::None`].
+/// It is the encoder of a [`ModelConfig`]. Its embedding is also the output projection, if `tied`
+/// says so.
 #[derive(Debug, Clone)]
 pub struct MaskedLanguageModel {
     config: ModelConfig,
@@ -50,13 +50,14 @@ impl MaskedLanguageModel {
         let width = config.d_model;
         let table = build.embedding("embedding.weight", vocabulary, width)?;
         let output = match config.tied {
-            Tied::None => build.embedding("output.weight", vocabulary, width)?,
+            Tied::None | Tied::Embeddings => build.embedding("output.weight", vocabulary, width)?,
             Tied::Decoder | Tied::All => table.clone(),
         };
         let encoder = TextEncoder::new(build, table, config)?;
         let transform = Linear::new(build, "transform", width, width, 1)?;
         let norm = Norm::new(build, "transform_norm", width, config)?;
         let output = Head::new(build, "output", (output, vocabulary), true)?;
+        let output = output.scaled(config.output_scale);
         let next_sentence = if next_sentence {
             let pooler = Pooler::new(build, width)?;
             let weight = build.matrix("next_sentence.weight", 2, width, 1)?;
@@ -93,9 +94,9 @@ impl MaskedLanguageModel {
             forgotten: ASKED * part.forgotten,
             ..part
         };
-        let output = match config.tied {
-            Tied::None => PartCost::table(vocabulary, width),
-            Tied::Decoder | Tied::All => PartCost::default(),
+        let output = match config.tied.ties_output() {
+            true => PartCost::default(),
+            false => PartCost::table(vocabulary, width),
         };
         let next = match next_sentence {
             true => Pooler::cost(config) + PartCost::table(2, width + 1),
@@ -105,7 +106,7 @@ impl MaskedLanguageModel {
             + share(PartCost::linear(width, width, config.biases).keeping(width))
             + Norm::cost(config, width)
             + output
-            + share(Head::cost(config, vocabulary, true, device))
+            + share(Head::cost(config, vocabulary, true, device) + Head::scale_cost(config))
             + next;
         Cost::from_streams([("text", parts)])
     }

@@ -8,7 +8,7 @@ use candle_core::{DType, Device, Tensor, Var};
 use common::{golden, largest_difference, lengths, relative};
 use taper_model::{
     AttentionConfig, AttentionKind, Batch, Builder, Guidance, LanguageModel, LayerKinds, Model,
-    ModelConfig, ModelError, Objective, Pass, Positions, Sequences, Transformer,
+    ModelConfig, ModelError, Objective, Pass, Positions, Sequences, Tied, Transformer,
     UnprojectedAttention,
 };
 use taper_ops::{
@@ -141,6 +141,20 @@ fn shapes() -> Vec<(&'static str, ModelConfig)> {
                 biases: false,
                 head_width: Some(2),
                 ..grouped.clone()
+            },
+        ),
+        (
+            "T5's stacks",
+            ModelConfig {
+                attention_scale: Some(1.0),
+                positions: Positions::T5,
+                relative_buckets: 6,
+                relative_distance: 9,
+                output_scale: Some(0.2),
+                final_dropout: 0.1,
+                tied: Tied::Embeddings,
+                biases: false,
+                ..base.clone()
             },
         ),
         (

@@ -152,6 +152,8 @@ fn what_a_model_keeps_is_known_by_formula() {
     }
     let of_bart = ModelConfig { embedding_norm: true, output_bias: true, ..shape() };
     check(translation_ratio(&of_bart, 256), "embedding norm and output bias");
+    let of_t5 = ModelConfig { output_scale: Some(0.125), final_dropout: 0.1, ..shape() };
+    check(translation_ratio(&of_t5, 256), "output scale and dropout of the result");
     for activation in [ActivationKind::Relu, ActivationKind::Swish] {
         let (feed_forward, norm_kind) = (FeedForwardKind::Gated, NormKind::Rms);
         let gated = ModelConfig { feed_forward, norm_kind, activation, ..shape() };

@@ -5,7 +5,7 @@ use candle_core::{DType, Device, Tensor, Var};
 use std::collections::HashMap;
 use std::sync::Arc;
 use taper_model::positions::{alibi_slopes, sinusoids, t5_bucket};
-use taper_model::{RotaryConfig, RotaryPairs, RotaryScaling, SinusoidFrequencies};
+use taper_model::{RelativeBuckets, RotaryConfig, RotaryPairs, RotaryScaling, SinusoidFrequencies};
 use taper_ops::{
     AttentionShape, AttentionSpec, Dropout, LinearSpec, Products, Tape, Turns, cross_attention,
     linear, rotary, self_attention,
@@ -149,10 +149,27 @@ fn t5_buckets_are_the_papers() -> TestResult {
         for (&relative, expected) in relative.iter().zip(file[key].to_vec1::<u32>()?) {
             let (query, position) = (1000_i64, 1000 + relative);
             assert_eq!(
-                t5_bucket(query as usize, position as usize, causal),
+                t5_bucket(query as usize, position as usize, causal, RelativeBuckets::default()),
                 expected as usize,
                 "{key}, key - query = {relative}"
             );
+        }
+    }
+    Ok(())
+}
+
+/// Also where the border of two buckets lies at a distance (`scripts/golden/layers/t5_buckets.py`).
+#[test]
+fn t5_buckets_are_those_of_transformers() -> TestResult {
+    let file = golden("layers/t5-buckets");
+    let relative = file["relative_positions"].to_vec1::<i64>()?;
+    for shape in file["shapes"].to_vec2::<u32>()? {
+        let of = RelativeBuckets { count: shape[0] as usize, distance: shape[1] as usize };
+        for (causal, kind) in [(true, "causal"), (false, "bidirectional")] {
+            let key = format!("{}.{}.{kind}", of.count, of.distance);
+            let ours = |&relative: &i64| t5_bucket(1000, (1000 + relative) as usize, causal, of);
+            let ours: Vec<u32> = relative.iter().map(|at| ours(at) as u32).collect();
+            assert_eq!(ours, file[&key].to_vec1::<u32>()?, "{key}");
         }
     }
     Ok(())

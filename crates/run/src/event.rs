@@ -324,7 +324,7 @@ impl fmt::Display for Notice {
             Self::Untied { tensor, embedding } => write!(
                 formatter,
                 "note: {tensor} differs from {embedding}, though config.json says that they are \
-                 tied: each is read (model.tied = \"none\")"
+                 tied: each is read (model.tied)"
             ),
             Self::HeadDrawn { architecture, parameters } => write!(
                 formatter,

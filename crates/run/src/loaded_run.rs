@@ -95,6 +95,7 @@ impl<M: TaskModel> LoadedRun<M> {
             bail!("{}: the run has no tokenizer.json", root.display());
         }
         let tokenizers = config.task.load_tokenizers(root)?;
+        let tokenizers = tokenizers.with_source_prefix(&config.data.source_prefix)?;
         let checkpoint = match &settings.checkpoint {
             Some(name) => {
                 folder.checkpoint(Some(name)).with_context(|| format!("--checkpoint {name}"))?

@@ -34,8 +34,9 @@ def spm(path, lines, **more):
 
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines), model_prefix=str(path.with_suffix("")),
-        minloglevel=2, num_threads=1, pad_id=-1, bos_id=-1, eos_id=0, unk_id=1,
-        **{"vocab_size": 500, "character_coverage": 0.995, **more})
+        minloglevel=2, num_threads=1, bos_id=-1,
+        **{"pad_id": -1, "eos_id": 0, "unk_id": 1, "vocab_size": 500,
+           "character_coverage": 0.995, **more})
     path.with_suffix(".model").rename(path)
     path.with_suffix(".vocab").unlink()
     model = sentencepiece.SentencePieceProcessor(model_file=str(path))
@@ -75,6 +76,49 @@ def marian(folder, name, codes=(), drop=0, generation=None, **more):
     tokenizer.save_pretrained(path)
 
 
+def t5(folder, name, family="T5", pieces="", prefix="", **more):
+    """A T5 or mT5 with weights at random. With `pieces` it has these files of a tokenizer alone:
+    `spiece.model`, as on the hub, or `tokenizer.json`, as version 5 of Transformers saves it."""
+    path = folder / name
+    path.mkdir(parents=True)
+    generation = more.pop("generation", {})
+    lines = corpus("train", "en")[:2000] + corpus("train", "zh")[:1000] + [prefix] * 20
+    spm(path / "spiece.model", lines, pad_id=0, eos_id=1, unk_id=2, vocab_size=700)
+    arguments = {"tokenizer_class": "T5Tokenizer", "extra_ids": 10}
+    (path / "tokenizer_config.json").write_text(json.dumps(arguments))
+    tokenizer = transformers.T5Tokenizer.from_pretrained(path)
+    if pieces != "spiece.model":
+        tokenizer.save_pretrained(path)
+        # Version 4 knows no such list.
+        kept = json.loads((path / "tokenizer_config.json").read_text())
+        kept["additional_special_tokens"] = kept.pop("extra_special_tokens")[2:]
+        (path / "tokenizer_config.json").write_text(json.dumps(kept))
+        if pieces:
+            (path / "spiece.model").unlink()
+    configuration = getattr(transformers, f"{family}Config")
+    tasks = {"translation_en_to_zh": {"prefix": prefix}}
+    config = configuration(**{
+        "vocab_size": len(tokenizer) + 6, "d_model": 32, "d_kv": 12, "d_ff": 64, "num_layers": 3,
+        "num_decoder_layers": 2, "num_heads": 4, "decoder_start_token_id": 0, **more},
+        **({"task_specific_params": tasks} if prefix else {}))
+    model = getattr(transformers, f"{family}ForConditionalGeneration")(config).eval()
+    is_tied = more.get("tie_word_embeddings", True)
+    if not is_tied:
+        model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.lm_head.weight))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            size = 0.1 if name.endswith((".q.weight", ".k.weight")) else 0.3
+            parameter.copy_(torch.randn_like(parameter) * size + ("norm" in name))
+    model.generation_config = GenerationConfig(**{
+        "num_beams": 4, "max_length": 24, "eos_token_id": 1, "pad_token_id": 0,
+        "forced_eos_token_id": 1, "decoder_start_token_id": 0, **generation})
+    model.save_pretrained(path)
+    if not is_tied:
+        # As version 4 writes it, which cannot read what version 5 writes.
+        config = json.loads((path / "config.json").read_text())
+        (path / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": False}))
+
+
 def save(folder):
     transformers.logging.disable_progress_bar()
     folder.mkdir(parents=True, exist_ok=True)
@@ -86,6 +130,14 @@ def save(folder):
            generation={"length_penalty": 2.0, "no_repeat_ngram_size": 3})
     marian(folder, "marian-greedy", activation_function="relu",
            generation={"num_beams": 1})
+    prefix = "translate English to Chinese: "
+    t5(folder, "t5", prefix=prefix)
+    t5(folder, "t5-of-today", pieces="tokenizer.json", feed_forward_proj="gelu_new",
+       relative_attention_num_buckets=9, relative_attention_max_distance=20)
+    t5(folder, "flan-t5", pieces="spiece.model", feed_forward_proj="gated-gelu", prefix=prefix,
+       tie_word_embeddings=False, generation={"length_penalty": 0.6, "early_stopping": True})
+    t5(folder, "mt5", "MT5", pieces="spiece.model", tie_word_embeddings=False,
+       generation={"no_repeat_ngram_size": 3, "num_beams": 1})
     lines = corpus("test", "en")[:200] + MORE
     (folder / "lines.json").write_text(json.dumps(lines))
 
@@ -93,6 +145,8 @@ def save(folder):
 class Compared:
     def __init__(self, path, case, told):
         self.path, self.case, self.told, self.checks = path, case, told, 0
+        # Before every text of a T5.
+        self.prefix = case.get("prefix", "")
         self.tokenizer = AutoTokenizer.from_pretrained(path)
         self.model = AutoModelForSeq2SeqLM.from_pretrained(path).eval()
 
@@ -114,7 +168,7 @@ class Compared:
                     what = f"beam of {beams}: {line!r}"
                     self.told(f"{what}: Transformers {theirs!r}, Taper {ours!r}")
         for source, target, ours in case["scores"]:
-            row = self.tokenizer([source], return_tensors="pt")
+            row = self.tokenizer([self.prefix + source], return_tensors="pt")
             goal = self.tokenizer(text_target=[target], return_tensors="pt").input_ids
             logits = self.model(**row, labels=goal).logits[0].double().log_softmax(-1)
             theirs = sum(logits[at, token].item() for at, token in enumerate(goal[0].tolist()))
@@ -126,7 +180,8 @@ class Compared:
 
     def generated(self, lines, beams):
         """Ids and text of each line; lines of the same length together, so that none is padded."""
-        rows, found = [self.tokenizer(line).input_ids for line in lines], [None] * len(lines)
+        rows = [self.tokenizer(self.prefix + line).input_ids for line in lines]
+        found = [None] * len(lines)
         for length in {len(row) for row in rows}:
             places = [at for at, row in enumerate(rows) if len(row) == length]
             together = torch.tensor([rows[at] for at in places])
@@ -140,7 +195,7 @@ class Compared:
         two tokens equally likely now and then."""
         if beams > 1:
             return False
-        row = self.tokenizer([line], return_tensors="pt")
+        row = self.tokenizer([self.prefix + line], return_tensors="pt")
         likeliest = self.model(**row, decoder_input_ids=theirs[None]).logits[0, :-1].topk(2)
         for place, (values, tokens) in enumerate(zip(*likeliest)):
             if values[0] - values[1] < CLOSE and theirs[place + 1] in tokens:

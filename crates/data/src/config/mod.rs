@@ -53,6 +53,15 @@ pub struct DataConfig {
         extend("x-idle" = ["not-translation"])
     )]
     pub target_language: String,
+    /// Text before every source, in training and in translation, such as the name of a task:
+    /// `"translate English to German: "` (Raffel et al. 2020). If it is not set, there is none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(
+        extend("x-names" = "prefix task_prefix instruction"),
+        extend("x-change" = "accepted"),
+        extend("x-idle" = ["not-translation"])
+    )]
+    pub source_prefix: String,
     /// What is trained on: a name in `data.dir`, two files `{ source = "a.txt", target = "b.txt" }`,
     /// a table `{ file = "pairs.tsv" }`, or a list of these, which may say how much each counts and
     /// how it is marked: `{ stem = "news", weight = 2, tag = "<news>" }`.
@@ -133,6 +142,7 @@ impl Default for DataConfig {
             dir: PathBuf::from("data"),
             source_language: "en".to_owned(),
             target_language: "de".to_owned(),
+            source_prefix: String::new(),
             train: "train".into(),
             validation: "val".into(),
             test: "test".into(),

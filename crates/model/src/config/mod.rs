@@ -10,6 +10,7 @@ mod embeddings;
 mod experts;
 mod lora;
 mod positions;
+mod relative;
 mod rotary;
 mod state_space;
 
@@ -23,6 +24,7 @@ pub use embeddings::EmbeddingsConfig;
 pub use experts::ExpertsConfig;
 pub use lora::LoraConfig;
 pub use positions::{Positions, SinusoidFrequencies};
+pub use relative::RelativeBuckets;
 pub use rotary::{RotaryConfig, RotaryPairs, RotaryScaling};
 pub use state_space::StateSpaceConfig;
 
@@ -38,9 +40,36 @@ pub enum Tied {
     None,
     /// The target embedding is the output projection (Press and Wolf 2017).
     Decoder,
+    /// Source and target share one matrix, and the output has another, as in T5 v1.1 and mT5; needs
+    /// a joint vocabulary.
+    Embeddings,
     /// Source, target and output share one matrix; needs a joint vocabulary.
     #[default]
     All,
+}
+
+impl Tied {
+    /// Name in recipes.
+    fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Decoder => "decoder",
+            Self::Embeddings => "embeddings",
+            Self::All => "all",
+        }
+    }
+
+    /// Whether an embedding is the output projection too.
+    #[must_use]
+    pub fn ties_output(self) -> bool {
+        matches!(self, Self::Decoder | Self::All)
+    }
+
+    /// Whether source and target have one embedding.
+    #[must_use]
+    pub fn ties_embeddings(self) -> bool {
+        matches!(self, Self::Embeddings | Self::All)
+    }
 }
 
 /// Encoder of the images of a classifier; with text it is a Transformer.
@@ -204,6 +233,25 @@ pub struct ModelConfig {
         extend("x-idle" = ["positions-of-patches", "positions-not-added", "positions-by-steps"])
     )]
     pub position_offset: usize,
+    /// Buckets of distances of T5's biases, each with a bias of its own. If it is not set: 32. An
+    /// encoder has one half of them for keys before a query, and one for keys after it; half of the
+    /// buckets on a side are of single distances.
+    #[serde(skip_serializing_if = "relative::is_usual_count")]
+    #[schemars(range(min = 4))]
+    #[schemars(
+        extend("x-names" = "relative_attention_num_buckets rel_pos_bins"),
+        extend("x-idle" = ["not-t5"])
+    )]
+    pub relative_buckets: usize,
+    /// Distance from which all share T5's last bucket, more than half of `relative_buckets`. If it
+    /// is not set: 128.
+    #[serde(skip_serializing_if = "relative::is_usual_distance")]
+    #[schemars(range(min = 3))]
+    #[schemars(
+        extend("x-names" = "relative_attention_max_distance max_rel_pos"),
+        extend("x-idle" = ["not-t5"])
+    )]
+    pub relative_distance: usize,
     /// Scaling of rotary positions beyond the sequences of training.
     #[schemars(extend("x-idle" = ["not-rotary"]))]
     pub rotary: RotaryConfig,
@@ -295,6 +343,17 @@ pub struct ModelConfig {
         extend("x-idle" = ["numbers-predicted", "bias-in-any-case", "classifier", "texts-only-read"])
     )]
     pub output_bias: bool,
+    /// Factor s of the states that are projected to the vocabulary: `W (s · h) + b`. If it is not
+    /// set: 1. T5 v1.0 has 1/√d_model (Raffel et al. 2020), since its output projection is the
+    /// embedding.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1e-6, max = 1e6))]
+    #[schemars(
+        extend("x-names" = "logit_scale logits_scale output_multiplier scale_decoder_outputs"),
+        extend("x-weights" = ["other-part"]),
+        extend("x-idle" = ["numbers-predicted", "classifier", "texts-only-read"])
+    )]
+    pub output_scale: Option<f64>,
     /// Dropout on the sum of embedding and position.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     #[schemars(
@@ -330,6 +389,15 @@ pub struct ModelConfig {
         extend("x-weights" = ["no-part"])
     )]
     pub residual_dropout: f64,
+    /// Dropout on the result of the final norm of a stack, as in T5; if it is not set, 0.
+    #[serde(skip_serializing_if = "is_zero_rate")]
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
+    #[schemars(
+        extend("x-names" = "final_norm_dropout output_dropout"),
+        extend("x-weights" = ["no-part"]),
+        extend("x-idle" = ["convolutional-images", "not-transformer", "no-final-norm"])
+    )]
+    pub final_dropout: f64,
     /// Self-attention of the encoder.
     #[schemars(extend("x-idle-kind" = ["not-translation"]))]
     pub encoder_attention: AttentionConfig,
@@ -378,6 +446,8 @@ impl Default for ModelConfig {
             positions: Positions::default(),
             sinusoid_frequencies: SinusoidFrequencies::default(),
             position_offset: 0,
+            relative_buckets: RelativeBuckets::default().count,
+            relative_distance: RelativeBuckets::default().distance,
             rotary: RotaryConfig::default(),
             max_positions: 1024,
             image_encoder: ImageEncoder::default(),
@@ -392,10 +462,12 @@ impl Default for ModelConfig {
             query_key_value_biases: None,
             attention_output_biases: None,
             output_bias: false,
+            output_scale: None,
             embedding_dropout: 0.1,
             attention_dropout: 0.1,
             feed_forward_dropout: 0.1,
             residual_dropout: 0.1,
+            final_dropout: 0.0,
             encoder_attention: AttentionConfig::default(),
             decoder_attention: AttentionConfig::default(),
             experts: ExpertsConfig::default(),
@@ -415,6 +487,10 @@ fn is_zero(count: &usize) -> bool {
 
 fn is_two(count: &usize) -> bool {
     *count == 2
+}
+
+fn is_zero_rate(rate: &f64) -> bool {
+    *rate == 0.0
 }
 
 impl ModelConfig {
@@ -505,11 +581,12 @@ impl ModelConfig {
         bounds::size("model.encoder_layers", self.encoder_layers, bounds::COUNTS)?;
         bounds::size("model.decoder_layers", self.decoder_layers, bounds::COUNTS)?;
         let refuse = |message: &str| Err(ModelError::Config(message.to_owned()));
-        if self.tied == Tied::All && !joint_vocabulary {
-            return refuse(
-                "model.tied = \"all\" needs one vocabulary for both languages: set \
+        if self.tied.ties_embeddings() && !joint_vocabulary {
+            return refuse(&format!(
+                "model.tied = \"{}\" needs one vocabulary for both languages: set \
                  data.tokenizer.joint = true, or model.tied = \"decoder\"",
-            );
+                self.tied.name()
+            ));
         }
         Ok(())
     }
@@ -521,6 +598,7 @@ impl ModelConfig {
         self.validate_attention_shape()?;
         self.experts.validate()?;
         self.rotary.validate()?;
+        self.validate_relative()?;
         for (name, causal, layers) in [
             ("model.encoder_attention", false, self.encoder_layers),
             ("model.decoder_attention", true, self.decoder_layers),
@@ -545,6 +623,9 @@ impl ModelConfig {
             bounds::size(key, value, bounds)?;
         }
         bounds::number("model.norm_epsilon", self.norm_epsilon, bounds::EPSILONS)?;
+        if let Some(scale) = self.output_scale {
+            bounds::number("model.output_scale", scale, 1e-6..=1e6)?;
+        }
         if self.architecture != Architecture::Recurrent
             && self.positions.are_sinusoids()
             && !self.d_model.is_multiple_of(2)
@@ -559,6 +640,7 @@ impl ModelConfig {
             ("attention_dropout", self.attention_dropout),
             ("feed_forward_dropout", self.feed_forward_dropout),
             ("residual_dropout", self.residual_dropout),
+            ("final_dropout", self.final_dropout),
         ] {
             if !(0.0..1.0).contains(&rate) {
                 return refuse(format!(

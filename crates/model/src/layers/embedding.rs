@@ -1,6 +1,6 @@
 //! Token embeddings with added positions.
 
-use super::head::picked;
+use super::head::scaled;
 use super::norm::Norm;
 use super::positions::{Added, to_compute};
 use super::weight::Weight;
@@ -40,7 +40,7 @@ impl EmbeddingNorm {
         let x = self.norm.forward(x, pass)?;
         let dropout = pass.dropout(self.dropout, self.site);
         match dropout.is_active() {
-            true => picked(&x, (0..x.dim(0)? as u32).collect(), dropout, pass),
+            true => scaled(&x, 1.0, dropout, pass),
             false => Ok(x),
         }
     }

@@ -10,9 +10,13 @@ use std::sync::Arc;
 use taper_ops::rng::name_key;
 use taper_ops::{CrossEntropySpec, Dropout, EmbeddingSpec, LossSums, composed};
 
-/// Projects rows to classes, such as the tokens of a vocabulary; each class may have a bias.
+/// Projects rows to classes, such as the tokens of a vocabulary: `W (s · h) + b`. Each class may
+/// have a bias, and the factor s is 1 unless it is set.
 #[derive(Debug, Clone)]
-pub(crate) struct Head(Linear);
+pub(crate) struct Head {
+    linear: Linear,
+    scale: Option<f64>,
+}
 
 impl Head {
     /// `weight (C, D)` for `classes` classes may be an embedding's (Press and Wolf 2017); the bias
@@ -27,7 +31,12 @@ impl Head {
             true => Some(build.constant(&format!("{name}.bias"), &[classes], 0.0)?),
             false => None,
         };
-        Ok(Self(Linear::from_parts(weight, bias, build.products)))
+        Ok(Self { linear: Linear::from_parts(weight, bias, build.products), scale: None })
+    }
+
+    /// The same head with the factor `scale` of the rows that it reads; `None`: 1.
+    pub(crate) fn scaled(self, scale: Option<f64>) -> Self {
+        Self { scale: scale.filter(|&scale| scale != 1.0), ..self }
     }
 
     /// Cost of the product and of the biases, without the matrix, which may be shared. Logits are
@@ -44,12 +53,26 @@ impl Head {
         PartCost { parameters: if has_bias { classes as f64 } else { 0.0 }, kept, ..product }
     }
 
+    /// Cost of the factor of the rows, whose product with them is kept.
+    pub(crate) fn scale_cost(config: &ModelConfig) -> PartCost {
+        let is_scaled = config.output_scale.is_some_and(|scale| scale != 1.0);
+        PartCost::default().keeping(if is_scaled { config.d_model } else { 0 })
+    }
+
+    /// Computes `s · h`: `(R, D)` → `(R, D)`.
+    fn scaled_rows(&self, rows: &Tensor, pass: &Pass) -> Result<Tensor> {
+        match self.scale {
+            Some(scale) => scaled(rows, scale, Dropout::none(), pass),
+            None => Ok(rows.clone()),
+        }
+    }
+
     /// Computes the logits, in f32.
     ///
     /// # Shapes
     /// `(R, D)` → `(R, C)`.
     pub(crate) fn logits(&self, rows: &Tensor, pass: &Pass) -> Result<Tensor> {
-        to_compute(self.0.forward(rows, pass)?, DType::F32)
+        to_compute(self.linear.forward(&self.scaled_rows(rows, pass)?, pass)?, DType::F32)
     }
 
     /// Computes `scale · Σ` of the objective over the predicted rows of `batch`.
@@ -84,9 +107,10 @@ impl Head {
         pass: &Pass,
     ) -> Result<LossOutput> {
         let Objective { label_smoothing: smoothing, r_drop, .. } = *objective;
-        let spec = CrossEntropySpec { smoothing, r_drop, scale, products: self.0.products() };
-        let weight = self.0.weight().get(pass);
-        let Some(bias) = self.0.bias() else {
+        let spec = CrossEntropySpec { smoothing, r_drop, scale, products: self.linear.products() };
+        let weight = self.linear.weight().get(pass);
+        let rows = &self.scaled_rows(rows, pass)?;
+        let Some(bias) = self.linear.bias() else {
             return loss_of_rows(rows, weight, answers, &spec, pass);
         };
         let matrix = [weight, bias.get(pass)];
@@ -117,6 +141,13 @@ pub(crate) fn picked(
     pass: &Pass,
 ) -> Result<Tensor> {
     let spec = EmbeddingSpec { ids: rows, positions: [].into(), scale: 1.0, dropout };
+    taper_ops::embedding(pass.tape(), x, None, &spec)
+}
+
+/// Computes `dropout(scale · x)`: `(N, D)` → `(N, D)`.
+pub(crate) fn scaled(x: &Tensor, scale: f64, dropout: Dropout, pass: &Pass) -> Result<Tensor> {
+    let ids = (0..x.dim(0)? as u32).collect();
+    let spec = EmbeddingSpec { ids, positions: [].into(), scale, dropout };
     taper_ops::embedding(pass.tape(), x, None, &spec)
 }
 

@@ -1,18 +1,13 @@
 //! Position encodings: those added to embeddings, and those applied to queries and keys or scores.
 
 use super::weight::Weight;
-use crate::config::{Architecture, ModelConfig, Positions, SinusoidFrequencies};
+use crate::config::{Architecture, ModelConfig, Positions, RelativeBuckets, SinusoidFrequencies};
 use crate::cost::PartCost;
 use crate::{Builder, Pass, Sequences};
 use candle_core::{DType, Device, Result, Tensor};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use taper_ops::Turns;
-
-/// Buckets of T5's relative bias.
-pub(crate) const BUCKETS: usize = 32;
-/// Distance from which all share T5's last bucket.
-const FAR: usize = 128;
 
 /// `PE(p, 2i) = sin(p f_i)`, `PE(p, 2i+1) = cos(p f_i)` of the positions `at`, with the frequencies
 /// `f_i` (Vaswani et al. 2017, section 3.5): `(count, D)`.
@@ -52,21 +47,24 @@ pub fn alibi_slopes(heads: usize) -> Vec<f64> {
 }
 
 /// T5's bucket of the distance from a query to a key (Raffel et al. 2020, section 2.1): exact up to
-/// half the buckets, then logarithmic up to [`FAR`]. A causal stack gives all buckets to the past.
+/// half the buckets, then logarithmic up to the largest distance. A causal stack gives all buckets
+/// to the past. In f32 and in this order, as Transformers computes it, so that distances at the
+/// border of two buckets are in the same one.
 #[must_use]
-pub fn t5_bucket(query: usize, key: usize, causal: bool) -> usize {
+pub fn t5_bucket(query: usize, key: usize, causal: bool, of: RelativeBuckets) -> usize {
     let (side, buckets) = if causal {
-        (0, BUCKETS)
+        (0, of.count)
     } else {
-        (if key > query { BUCKETS / 2 } else { 0 }, BUCKETS / 2)
+        (if key > query { of.count / 2 } else { 0 }, of.count / 2)
     };
     let distance = if causal { query.saturating_sub(key) } else { query.abs_diff(key) };
     let exact = buckets / 2;
     if distance < exact {
         return side + distance;
     }
-    let growth = (distance as f64 / exact as f64).ln() / (FAR as f64 / exact as f64).ln();
-    side + (exact + (growth * (buckets - exact) as f64) as usize).min(buckets - 1)
+    let whole = (of.distance as f64 / exact as f64).ln() as f32;
+    let growth = (distance as f32 / exact as f32).ln() / whole;
+    side + (exact + (growth * (buckets - exact) as f32) as usize).min(buckets - 1)
 }
 
 /// Positions that are added to the embedding of each token.
@@ -189,6 +187,7 @@ pub(crate) enum Relative {
     Bias {
         table: Weight,
         causal: bool,
+        buckets: RelativeBuckets,
     },
 }
 
@@ -207,10 +206,11 @@ impl Relative {
             Positions::T5 => Self::Bias {
                 table: build.embedding(
                     &format!("{name}.relative_bias.weight"),
-                    BUCKETS,
+                    config.relative_buckets,
                     config.heads,
                 )?,
                 causal,
+                buckets: config.relative(),
             },
             Positions::Sinusoidal
             | Positions::SinusoidalHalves
@@ -221,7 +221,7 @@ impl Relative {
 
     pub(crate) fn cost(config: &ModelConfig) -> PartCost {
         match config.positions {
-            Positions::T5 => PartCost::table(BUCKETS, config.heads),
+            Positions::T5 => PartCost::table(config.relative_buckets, config.heads),
             _ => PartCost::default(),
         }
     }
@@ -238,10 +238,11 @@ impl Relative {
             Self::Alibi(slopes) => {
                 PreparedPositions { slopes: Some(slopes.clone()), ..Default::default() }
             }
-            Self::Bias { table, causal } => PreparedPositions {
-                bias: Some(bias(table.get(pass), 0..longest, longest, *causal, pass)?),
-                ..Default::default()
-            },
+            Self::Bias { table, causal, buckets } => {
+                let of = (*causal, *buckets);
+                let bias = bias(table.get(pass), 0..longest, longest, of, pass)?;
+                PreparedPositions { bias: Some(bias), ..Default::default() }
+            }
         })
     }
 
@@ -261,11 +262,12 @@ impl Relative {
             Self::Alibi(slopes) => {
                 PreparedPositions { slopes: Some(slopes.clone()), ..Default::default() }
             }
-            Self::Bias { table, causal } => {
+            Self::Bias { table, causal, buckets } => {
                 // The bias by distance from the last token: computed for the longest row; the
                 // others use its end.
                 let last = positions.iter().copied().max().unwrap_or(0) as usize;
-                let row = bias(table.get(pass), last..last + 1, last + 1, *causal, pass)?;
+                let of = (*causal, *buckets);
+                let row = bias(table.get(pass), last..last + 1, last + 1, of, pass)?;
                 PreparedPositions { bias: Some(row), ..Default::default() } // (H, 1, T)
             }
         })
@@ -277,12 +279,12 @@ fn bias(
     table: &Tensor,
     queries: std::ops::Range<usize>,
     keys: usize,
-    causal: bool,
+    (causal, of): (bool, RelativeBuckets),
     pass: &Pass,
 ) -> Result<Tensor> {
     let count = queries.len();
     let buckets: Arc<[u32]> = queries
-        .flat_map(|query| (0..keys).map(move |key| t5_bucket(query, key, causal) as u32))
+        .flat_map(|query| (0..keys).map(move |key| t5_bucket(query, key, causal, of) as u32))
         .collect();
     taper_ops::relative_bias(pass.tape(), table, &buckets, count, keys)
 }

@@ -3,6 +3,7 @@
 use super::attention::Attended;
 use super::block::Block;
 use super::guidance::Guide;
+use super::head::scaled;
 use super::norm::Norm;
 use super::positions::{PreparedPositions, Relative};
 use super::stack_kind::StackKind;
@@ -11,6 +12,7 @@ use crate::cost::PartCost;
 use crate::{Builder, ModelConfig, Pass, Sequences};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
+use taper_ops::rng::name_key;
 
 /// Output of an encoder `(M, D)`, as a decoder attends to it.
 pub(crate) struct AttendedEncoder<'a> {
@@ -20,13 +22,15 @@ pub(crate) struct AttendedEncoder<'a> {
     pub(crate) guide: Option<&'a Guide>,
 }
 
-/// Layers one after the other, with a final norm iff Pre-LN.
+/// Layers one after the other, with a final norm iff Pre-LN, and a dropout on its result.
 #[derive(Debug, Clone)]
 pub(crate) struct Stack {
     name: String,
     pub(crate) blocks: Vec<Block>,
     pub(crate) relative: Relative,
     final_norm: Option<Norm>,
+    dropout: f64,
+    site: u64,
 }
 
 impl Stack {
@@ -47,7 +51,8 @@ impl Stack {
             }
             NormPlacement::Post => None,
         };
-        Ok(Self { name: name.to_owned(), blocks, relative, final_norm })
+        let (dropout, site) = (config.final_dropout, name_key(&format!("{name}.final_norm")));
+        Ok(Self { name: name.to_owned(), blocks, relative, final_norm, dropout, site })
     }
 
     /// Costs of one token of the stack's own sequence, and of one token of the encoder that it
@@ -58,7 +63,10 @@ impl Stack {
         kind: StackKind,
     ) -> (PartCost, PartCost) {
         let final_norm = match config.norm {
-            NormPlacement::Pre => Norm::cost(config, config.d_model),
+            NormPlacement::Pre => {
+                let dropped = if config.final_dropout > 0.0 { config.d_model } else { 0 };
+                Norm::cost(config, config.d_model).keeping(dropped)
+            }
             NormPlacement::Post => PartCost::default(),
         };
         let groups = config.groups(kind.is_causal(), layers);
@@ -106,15 +114,15 @@ impl Stack {
         self.finish(x, pass)
     }
 
-    /// Applies the final norm, if there is one.
+    /// Applies the final norm, if there is one, and its dropout.
     ///
     /// # Shapes
     /// `(N, D)` → `(N, D)`.
     pub(crate) fn finish(&self, x: Tensor, pass: &Pass) -> Result<Tensor> {
-        match &self.final_norm {
-            Some(norm) => norm.forward(&x, pass),
-            None => Ok(x),
-        }
+        let Some(norm) = &self.final_norm else { return Ok(x) };
+        let x = norm.forward(&x, pass)?;
+        let dropout = pass.dropout(self.dropout, self.site);
+        if dropout.is_active() { scaled(&x, 1.0, dropout, pass) } else { Ok(x) }
     }
 }
 

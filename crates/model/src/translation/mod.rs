@@ -92,6 +92,7 @@ impl SourceKind {
     fn tied(&self, config: &ModelConfig) -> Tied {
         match (self, config.tied) {
             (Self::Images(_), Tied::All) => Tied::Decoder,
+            (Self::Images(_), Tied::Embeddings) => Tied::None,
             (_, tied) => tied,
         }
     }
@@ -128,7 +129,7 @@ impl TranslationModel {
         builder: Builder,
     ) -> Result<Self, ModelError> {
         let tied = source.tied(config);
-        config.validate(tied != Tied::All || source.vocabulary() == vocab_target)?;
+        config.validate(!tied.ties_embeddings() || source.vocabulary() == vocab_target)?;
         let mut builder = builder.with_biases(config.biases);
         let build = &mut builder;
         let width = config.d_model;
@@ -138,6 +139,11 @@ impl TranslationModel {
                     Tied::All => {
                         let shared = build.embedding("embedding.weight", vocab_target, width)?;
                         (shared.clone(), shared.clone(), shared)
+                    }
+                    Tied::Embeddings => {
+                        let shared = build.embedding("embedding.weight", vocab_target, width)?;
+                        let output = build.embedding("output.weight", vocab_target, width)?;
+                        (shared.clone(), shared, output)
                     }
                     Tied::Decoder => {
                         let source = build.embedding("source_embedding.weight", *size, width)?;
@@ -158,7 +164,9 @@ impl TranslationModel {
                 let patches = PatchEmbedding::new(build, shape, config)?;
                 let target = build.embedding("target_embedding.weight", vocab_target, width)?;
                 let output = match tied {
-                    Tied::None => build.embedding("output.weight", vocab_target, width)?,
+                    Tied::None | Tied::Embeddings => {
+                        build.embedding("output.weight", vocab_target, width)?
+                    }
                     Tied::Decoder | Tied::All => target.clone(),
                 };
                 (SourceEmbedding::Patches(patches), target, output)
@@ -167,6 +175,7 @@ impl TranslationModel {
         let target_embedding = TokenEmbedding::new(build, "decoder", target_table, config)?;
         let layers = architecture::layers(build, config)?;
         let output = Head::new(build, "output", (output, vocab_target), config.output_bias)?;
+        let output = output.scaled(config.output_scale);
         Ok(Self {
             config: config.clone(),
             core: builder.finish(width),
@@ -201,12 +210,13 @@ impl TranslationModel {
         let (table, tied) = (|rows| PartCost::table(rows, config.d_model), source.tied(config));
         let embedding = TokenEmbedding::cost(config);
         let (name, of_embedding) = match source {
-            SourceKind::Text(_) if tied == Tied::All => ("source", embedding),
+            SourceKind::Text(_) if tied.ties_embeddings() => ("source", embedding),
             SourceKind::Text(size) => ("source", table(*size) + embedding),
             SourceKind::Images(shape) => ("image", PatchEmbedding::cost(config, shape)),
         };
-        let target_tables = if tied == Tied::None { 2 } else { 1 };
+        let target_tables = if tied.ties_output() { 1 } else { 2 };
         let head = Head::cost(config, vocab_target, config.output_bias, device);
+        let head = head + Head::scale_cost(config);
         Cost::from_streams([
             (name, of_embedding + of_source),
             ("target", table(vocab_target) * target_tables + embedding + of_target + head),

@@ -43,7 +43,7 @@ pub struct ImageClassifier {
 /// Encoder of the images.
 #[derive(Debug, Clone)]
 enum Encoder {
-    Transformer(VisionEncoder),
+    Transformer(Box<VisionEncoder>),
     Convolutional(Convolutions),
 }
 
@@ -81,7 +81,7 @@ impl ImageClassifier {
         let build = &mut builder;
         let encoder = match config.image_encoder {
             ImageEncoder::Transformer => {
-                Encoder::Transformer(VisionEncoder::new(build, shape, config)?)
+                Encoder::Transformer(Box::new(VisionEncoder::new(build, shape, config)?))
             }
             ImageEncoder::Convolutional => {
                 Encoder::Convolutional(Convolutions::new(build, shape, config)?)

@@ -11,9 +11,12 @@ use super::{TestResult, config, every};
 #[test]
 fn parameters_are_counted_before_they_are_made() -> TestResult {
     every(|made, name| {
-        for (tied, biases, vocab_source) in
-            [(Tied::All, true, 19), (Tied::Decoder, false, 23), (Tied::None, true, 23)]
-        {
+        for (tied, biases, vocab_source) in [
+            (Tied::All, true, 19),
+            (Tied::Embeddings, true, 19),
+            (Tied::Decoder, false, 23),
+            (Tied::None, true, 23),
+        ] {
             let attention_biases = tied != Tied::None;
             let own = ModelConfig { tied, biases, attention_biases, ..made.config().clone() };
             let config = ModelConfig { decoder_layers: 3, ..own };
@@ -77,6 +80,20 @@ fn impossible_configurations_are_named() {
         refused(ModelConfig { heads: 8, positions: Positions::Rotary, ..base.clone() }, 19)
             .contains("even width of a head")
     );
+    let relative = |buckets, distance| {
+        let own = ModelConfig { relative_buckets: buckets, ..base.clone() };
+        refused(ModelConfig { relative_distance: distance, ..own }, 19)
+    };
+    assert!(relative(3, 128).contains("model.relative_buckets = 3: it must be at least 4"));
+    assert!(relative(32, 16).contains("model.relative_distance = 16: it must be more than half"));
+    for (scale, said) in [(0.0, "at least 0.000001"), (f64::NAN, "a number")] {
+        let error = refused(ModelConfig { output_scale: Some(scale), ..base.clone() }, 19);
+        assert!(error.contains("model.output_scale") && error.contains(said), "{error}");
+    }
+    let dropped = ModelConfig { final_dropout: 1.0, ..base.clone() };
+    assert!(refused(dropped, 19).contains("model.final_dropout = 1.0 is not a rate"));
+    let tied = ModelConfig { tied: Tied::Embeddings, ..base.clone() };
+    assert!(refused(tied, 18).contains("model.tied = \"embeddings\" needs one vocabulary"));
     let of = |architecture| ModelConfig { architecture, heads: 5, ..base.clone() };
     let mut narrow = of(Architecture::Recurrent);
     assert!(

@@ -13,7 +13,7 @@ use common::ALL_POSITIONS;
 use taper_model::{
     ActivationKind, Architecture, Batch, Builder, CellKind, ConvolutionalConfig, FeedForwardKind,
     Model, ModelConfig, ModelError, NormKind, NormPlacement, Objective, Pass, Positions,
-    RecurrentAttention, RecurrentConfig, Sequences, SinusoidFrequencies, Transformer,
+    RecurrentAttention, RecurrentConfig, Sequences, SinusoidFrequencies, Tied, Transformer,
 };
 use taper_ops::Gradients;
 
@@ -55,7 +55,19 @@ fn every(check: impl Fn(&Transformer, &str) -> TestResult) -> TestResult {
 fn blocks() -> Vec<(ModelConfig, String)> {
     let base = config(NormPlacement::Pre, Positions::Sinusoidal);
     let of_bart = ModelConfig { embedding_norm: true, output_bias: true, ..base.clone() };
-    let mut all = vec![(of_bart, "embedding norm and output bias".to_owned())];
+    let of_t5 = ModelConfig {
+        positions: Positions::T5,
+        relative_buckets: 4,
+        relative_distance: 3,
+        output_scale: Some(0.2),
+        final_dropout: 0.2,
+        tied: Tied::Embeddings,
+        ..base.clone()
+    };
+    let mut all = vec![
+        (of_bart, "embedding norm and output bias".to_owned()),
+        (of_t5, "output scale and dropout of the result".to_owned()),
+    ];
     for positions in [Positions::Learned, Positions::SinusoidalHalves] {
         let own = ModelConfig { positions, max_positions: 40, position_offset: 2, ..base.clone() };
         let sinusoid_frequencies = SinusoidFrequencies::Tensor2Tensor;

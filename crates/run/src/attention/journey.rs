@@ -139,7 +139,7 @@ impl Journey {
             shown_tokens(source, &ids),
             shown_tokens(target, &target.target_row(best.iter().copied())),
         );
-        let answers = target.source_row(best.iter().copied());
+        let answers = target.answer_row(best.iter().copied());
         let predicted = shown_tokens(target, &answers);
         let attention = layers(attention, |part| match part {
             AttentionPart::Encoder => (keys.clone(), keys.clone()),

@@ -143,7 +143,8 @@ impl PositionFigures {
                 values: (0..self.count).map(|distance| -slope * distance as f64).collect(),
             });
         }
-        let bucket = |distance| t5_bucket(distance, 0, true) as f64;
+        let of = self.config.relative();
+        let bucket = |distance| t5_bucket(distance, 0, true, of) as f64;
         found.push(ByDistance {
             name: "t5, bucket".to_owned(),
             values: (0..self.count).map(bucket).collect(),
@@ -210,7 +211,8 @@ impl PositionFigures {
     #[must_use]
     pub fn buckets(&self) -> Figure {
         let of = |causal: bool| {
-            let point = |distance| (distance as f64, t5_bucket(distance, 0, causal) as f64);
+            let bucket = |distance| t5_bucket(distance, 0, causal, self.config.relative()) as f64;
+            let point = |distance| (distance as f64, bucket(distance));
             (0..self.count).map(point).collect()
         };
         let series = vec![
@@ -271,7 +273,8 @@ mod tests {
             assert!((all[1].values[distance] - cosines(8, distance)).abs() < 1e-12);
             assert_eq!(all[2].values[distance], -0.25 * distance as f64, "2^(-8/4) of head 1");
         }
-        assert_eq!(all.last().unwrap().values[20], t5_bucket(20, 0, true) as f64);
+        let bucket = t5_bucket(20, 0, true, config.relative());
+        assert_eq!(all.last().unwrap().values[20], bucket as f64);
         for (name, figure) in figures.figures().unwrap() {
             assert!(figure.draw().unwrap().standalone().starts_with("<svg"), "{name}");
         }

@@ -6,8 +6,8 @@ use taper_model::AttentionKind::{
     Hierarchical, Linformer, Mamba, Performer, Reformer, S4d, Sparse, TransformerXl,
 };
 use taper_model::{
-    Architecture, AttentionConfig, AttentionKind, ImageEncoder, ModelConfig, Positions,
-    RotaryScaling, Tied,
+    Architecture, AttentionConfig, AttentionKind, ImageEncoder, ModelConfig, NormPlacement,
+    Positions, RotaryScaling, Tied,
 };
 use taper_trainer::{OptimizerKind, ScheduleKind};
 
@@ -168,6 +168,8 @@ conditions! { |config, section|
         config.model.architecture == Architecture::Recurrent;
     "not-transformer": "model.architecture is not \"transformer\"",
         config.model.architecture != Architecture::Transformer;
+    "no-final-norm": "model.norm is \"post\", so that no stack has a final norm",
+        config.model.norm == NormPlacement::Post;
     "no-norms": "model.architecture is not \"transformer\" and model.embedding_norm is false",
         config.model.architecture != Architecture::Transformer && !config.model.embedding_norm;
     "no-biases": "model.biases is false",
@@ -198,6 +200,8 @@ conditions! { |config, section|
         !has_layer(config, Mamba) && !has_layer(config, S4d);
     "no-mamba": "no layer is \"mamba\"",
         !has_layer(config, Mamba);
+    "not-t5": "model.positions is not \"t5\"",
+        config.model.positions != Positions::T5;
     "not-rotary": "model.positions is not \"rotary\"",
         config.model.positions != Positions::Rotary;
     "rotary-not-scaled": "model.rotary.scaling is \"none\"",
@@ -251,6 +255,7 @@ fn has_no_dropout(model: &ModelConfig) -> bool {
         model.attention_dropout,
         model.feed_forward_dropout,
         model.residual_dropout,
+        model.final_dropout,
     ];
     rates.iter().all(|rate| *rate == 0.0)
 }

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Map, Value, json};
 use taper_data::Task;
-use taper_model::Tied;
 use taper_ops::{Parameter, ParameterStore};
 use taper_trainer::{CheckpointError, write_tensors};
 
@@ -203,7 +202,7 @@ fn sources<'a, M: TaskModel>(
     run: &'a LoadedRun<M>,
     family: &Family,
 ) -> Result<HashMap<String, Part<'a>>> {
-    let is_tied = run.config.model.tied != Tied::None;
+    let is_tied = run.config.model.tied.ties_output();
     let mut all = HashMap::new();
     for parameter in run.model.parameters().parameters() {
         let name = parameter.name();

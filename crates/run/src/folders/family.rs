@@ -4,6 +4,7 @@
 use anyhow::{Result, bail};
 use serde_json::Value;
 use taper_data::Task;
+use taper_model::FeedForwardKind;
 
 use super::keys::Key;
 use super::tokens::TokenizerFiles;
@@ -74,6 +75,8 @@ pub(super) struct Module {
     ours: &'static str,
     theirs: &'static [&'static str],
     layout: Layout,
+    /// Kind of the feed-forward layers for which it holds; `None`: any.
+    feed_forward: Option<FeedForwardKind>,
 }
 
 /// Layout of the values in a tensor of a folder.
@@ -88,25 +91,34 @@ enum Layout {
 }
 
 impl Module {
+    const fn new(ours: &'static str, theirs: &'static [&'static str], layout: Layout) -> Self {
+        Self { ours, theirs, layout, feed_forward: None }
+    }
+
+    /// The same module for feed-forward layers of this kind alone.
+    pub(super) const fn with(self, feed_forward: FeedForwardKind) -> Self {
+        Self { feed_forward: Some(feed_forward), ..self }
+    }
+
     /// Module of the same shape.
     pub(super) const fn same(ours: &'static str, theirs: &'static [&'static str; 1]) -> Self {
-        Self { ours, theirs, layout: Layout::Same }
+        Self::new(ours, theirs, Layout::Same)
     }
 
     /// Module in equal parts, one after another along the first dimension.
     pub(super) const fn parts(ours: &'static str, theirs: &'static [&'static str]) -> Self {
-        Self { ours, theirs, layout: Layout::Same }
+        Self::new(ours, theirs, Layout::Same)
     }
 
     /// Module of queries, keys and values, one after another along the first dimension; groups of
     /// queries can share keys and values.
     pub(super) const fn heads(ours: &'static str, theirs: &'static [&'static str; 3]) -> Self {
-        Self { ours, theirs, layout: Layout::Heads }
+        Self::new(ours, theirs, Layout::Heads)
     }
 
     /// Module with a transposed matrix.
     pub(super) const fn transposed(ours: &'static str, theirs: &'static [&'static str; 1]) -> Self {
-        Self { ours, theirs, layout: Layout::Transposed }
+        Self::new(ours, theirs, Layout::Transposed)
     }
 
     /// Module with the same values in another shape, given by the recipe and the shape here.
@@ -115,11 +127,14 @@ impl Module {
         theirs: &'static [&'static str; 1],
         shape: fn(&RunConfig, &[usize]) -> Vec<usize>,
     ) -> Self {
-        Self { ours, theirs, layout: Layout::Shaped(shape) }
+        Self::new(ours, theirs, Layout::Shaped(shape))
     }
 
     /// Counterpart of the parameter `name` in a folder; `None` if it is not of this module.
     fn counterpart(&self, name: &str, shape: &[usize], recipe: &RunConfig) -> Option<Counterpart> {
+        if self.feed_forward.is_some_and(|kind| kind != recipe.model.feed_forward) {
+            return None;
+        }
         let (module, kind) = name.rsplit_once('.')?;
         let (layer, kind) = match layer_in(self.ours, name) {
             Some(layer) => (layer, String::new()),

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use candle_core::Device;
 use serde_json::Value;
-use taper_data::TokenizerPair;
+use taper_data::{Task, TokenizerPair};
 use taper_model::Tied;
 use taper_ops::ParameterStore;
 use taper_trainer::{CheckpointError, Checkpoints, Identity, Parent, State};
@@ -143,7 +143,8 @@ fn read(
 }
 
 /// Unties the output projection of a model that is declared tied, if the folder has a projection
-/// other than the embedding, like Transformers from version 5 on.
+/// other than the embedding, like Transformers from version 5 on. Embeddings of source and target
+/// that differ are refused.
 fn untie(
     family: &Family,
     weights: &Weights,
@@ -158,7 +159,17 @@ fn untie(
             && weights.has(copy)
             && !weights.are_equal(&name, copy).with_context(|| weights.path_of(copy))?
         {
-            recipe.model.tied = Tied::None;
+            if family.tensor("output.weight", recipe).is_none_or(|output| output != copy) {
+                bail!(
+                    "{}: {copy} differs from {name}, but a {} has one embedding",
+                    weights.path_of(copy),
+                    family.name
+                );
+            }
+            recipe.model.tied = match recipe.task {
+                Task::Translation => Tied::Embeddings,
+                _ => Tied::None,
+            };
             notices.push(Notice::Untied { tensor: copy.to_owned(), embedding: name });
         }
     }

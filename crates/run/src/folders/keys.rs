@@ -132,7 +132,7 @@ impl Key {
         let set = |recipe: &mut RunConfig, is_tied| {
             recipe.model.tied = if is_tied { Tied::All } else { Tied::None };
         };
-        Self::switch("tie_word_embeddings", false, set, |recipe| recipe.model.tied != Tied::None)
+        Self::switch("tie_word_embeddings", false, set, |recipe| recipe.model.tied.ties_output())
     }
 
     /// Value in a `config.json`; null if it has none.
@@ -259,7 +259,7 @@ impl Key {
             }
             Setting::Flag { of, .. } => json!(*of(recipe)),
             Setting::Activation { .. } => json!(activation_name(recipe.model.activation)),
-            Setting::Tied => json!(recipe.model.tied != Tied::None),
+            Setting::Tied => json!(recipe.model.tied.ties_output()),
             Setting::Derived { of, follows, .. } => {
                 let count = *of(recipe);
                 json!(count.unwrap_or_else(|| follows(recipe)))
@@ -301,7 +301,7 @@ pub(super) fn write(keys: &[Key], recipe: &RunConfig, config: &mut Map<String, V
 }
 
 /// Activation that the key `key` names.
-fn activation_of(key: &str, name: &str) -> Result<ActivationKind> {
+pub(super) fn activation_of(key: &str, name: &str) -> Result<ActivationKind> {
     Ok(match name {
         "gelu" => ActivationKind::Gelu,
         "gelu_new" | "gelu_pytorch_tanh" => ActivationKind::GeluTanh,
@@ -313,7 +313,7 @@ fn activation_of(key: &str, name: &str) -> Result<ActivationKind> {
 }
 
 /// Name of an activation in Transformers.
-fn activation_name(activation: ActivationKind) -> &'static str {
+pub(super) fn activation_name(activation: ActivationKind) -> &'static str {
     match activation {
         ActivationKind::Gelu => "gelu",
         ActivationKind::GeluTanh => "gelu_new",

@@ -19,6 +19,7 @@ mod keys;
 mod llama;
 mod marian;
 mod mistral;
+mod mt5;
 mod pickle;
 mod preprocessor;
 mod qwen2;
@@ -27,6 +28,8 @@ mod roberta;
 mod rotary;
 mod safetensors;
 mod sources;
+mod t5;
+mod t5_keys;
 mod tokens;
 mod vit;
 mod weights;
@@ -46,6 +49,8 @@ const FAMILIES: &[&family::Family] = &[
     &llama::FAMILY,
     &qwen2::FAMILY,
     &mistral::FAMILY,
+    &t5::FAMILY,
+    &mt5::FAMILY,
 ];
 
 /// File of the weights.
@@ -60,6 +65,7 @@ const MOST_BYTES: u64 = 1 << 26;
 mod tests {
     use std::collections::BTreeSet;
 
+    use taper_data::Task;
     use taper_model::{ActivationKind, ModelConfig, NormPlacement, Positions, Tied};
 
     use super::family::{Architecture, Family, require_expressed};
@@ -72,6 +78,10 @@ mod tests {
     fn small(family: &Family, architecture: &Architecture, tied: Tied) -> RunConfig {
         let mut small = recipe::without_data("small".to_owned(), architecture.task);
         (family.base)(&mut small);
+        let tied = match (architecture.task, tied) {
+            (Task::Translation, Tied::None) => Tied::Embeddings,
+            _ => tied,
+        };
         let model = &mut small.model;
         (model.d_model, model.d_ff, model.heads, model.tied) = (12, 20, 3, tied);
         (model.encoder_layers, model.decoder_layers, model.max_positions) = (2, 3, 24);
@@ -109,7 +119,7 @@ mod tests {
     #[test]
     fn every_parameter_has_tensors_of_its_own() {
         each(|family, architecture, recipe| {
-            let is_tied = recipe.model.tied != Tied::None;
+            let is_tied = recipe.model.tied.ties_output();
             let mut taken = BTreeSet::new();
             for parameter in outline(&recipe, (30, 30)).expect("a model").parameters() {
                 let (name, shape) = (parameter.name(), parameter.shape());

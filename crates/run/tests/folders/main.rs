@@ -8,6 +8,7 @@ mod gpt2;
 mod llama;
 mod marian;
 mod roberta;
+mod t5;
 mod tokens;
 mod vit;
 

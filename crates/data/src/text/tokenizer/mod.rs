@@ -61,6 +61,8 @@ pub struct Tokenizer {
     /// Whether it has the special tokens of this project at their ids.
     is_ours: bool,
     folder: Option<Arc<Folder>>,
+    /// Tokens before the text of every source of a translation.
+    source_prefix: Arc<[u32]>,
 }
 
 /// Facts about the tokens of an imported folder.
@@ -288,6 +290,7 @@ impl Tokenizer {
             special: Arc::new(special),
             spelling: Spelling::default(),
             folder: folder.map(Arc::new),
+            source_prefix: [].into(),
         })
     }
 
@@ -499,14 +502,41 @@ impl Tokenizer {
         self.special.start.unwrap_or(START)
     }
 
+    /// This tokenizer, with the tokens of `text` before every source of a translation, such as the
+    /// name of a task. It is no part of the tokenizer's identity.
+    ///
+    /// # Errors
+    ///
+    /// See [`Tokenizer::encode`].
+    pub(super) fn with_source_prefix(&self, text: &str) -> Result<Self> {
+        // A blank at the end is that before the text, which is a token of the text.
+        let source_prefix = match text.trim_end() {
+            "" => [].into(),
+            text => self.encode(text)?.into(),
+        };
+        Ok(Self { source_prefix, ..self.clone() })
+    }
+
+    /// Number of tokens before the text in the row of a source.
+    pub fn tokens_before_source(&self) -> usize {
+        self.special.before.len() + self.source_prefix.len()
+    }
+
     /// Row that an encoder of translations reads of a text with these ids: the tokens before every
     /// text, those of the text, and the end.
     pub fn source_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
+        let before = self.special.before.iter().chain(&*self.source_prefix).copied();
+        before.chain(ids).chain([self.end()]).collect()
+    }
+
+    /// Row that a decoder of translations is asked for, of a text with these ids: the tokens before
+    /// every text, those of the text, and the end.
+    pub fn answer_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
         self.special.before.iter().copied().chain(ids).chain([self.end()]).collect()
     }
 
     /// Row that a decoder of translations reads of a text with these ids. What it is asked for is
-    /// the [row of a source](Self::source_row).
+    /// the [row of answers](Self::answer_row).
     pub fn target_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
         let before = self.special.before.iter().copied();
         [self.decoder_start()].into_iter().chain(before).chain(ids).collect()

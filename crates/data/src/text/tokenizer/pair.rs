@@ -38,6 +38,16 @@ impl TokenizerPair {
         Self { source: Some(source), target: Some(target) }
     }
 
+    /// These tokenizers, with the tokens of `text` before every source; empty for none.
+    ///
+    /// # Errors
+    ///
+    /// See [`Tokenizer::encode`].
+    pub fn with_source_prefix(self, text: &str) -> Result<Self> {
+        let source = self.source.map(|source| source.with_source_prefix(text)).transpose()?;
+        Ok(Self { source, ..self })
+    }
+
     /// Tokenizers that `change` makes of both.
     pub(super) fn map(&self, change: impl Fn(&Tokenizer) -> Tokenizer) -> Self {
         Self {

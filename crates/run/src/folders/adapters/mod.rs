@@ -82,7 +82,7 @@ fn written(
     shape: &[usize],
 ) -> Option<Counterpart> {
     let mut theirs = family.counterparts(name, shape, config).into_iter();
-    match config.model.tied != taper_model::Tied::None {
+    match config.model.tied.ties_output() {
         true => theirs.next(),
         false => theirs.next_back(),
     }

@@ -13,6 +13,8 @@ mod sides;
 mod vocabulary;
 mod write;
 
+use serde_json::{Value, json};
+
 pub(super) use read::read;
 pub(super) use sides::{has_sides, languages, read_sides, write_sides};
 pub(super) use write::{Exported, write};
@@ -44,3 +46,11 @@ const KEPT: [&str; 4] = [TOKENIZER_CONFIG, SPECIAL_TOKENS_MAP, GENERATION_CONFIG
 
 /// Suffix of the keys of `config.json` that hold ids of tokens.
 const ID_KEY: &str = "_token_id";
+
+/// Entry of an added token in `tokenizer.json`.
+fn added_token(content: &str, id: u64, special: bool) -> Value {
+    json!({
+        "id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
+        "normalized": !special, "special": special,
+    })
+}

@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
-use super::read::added_token;
+use super::added_token;
 use super::sentence_piece::{Piece, PieceKind, SentencePieceModel};
 
 /// Mark in place of a space in pieces.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use serde_json::{Value, json};
+use serde_json::Value;
 use taper_data::{FolderTokens, SpecialTokens, Task, Tokenizer, TokenizerPair, read_regular};
 
 use super::super::CONFIG;
@@ -14,7 +14,7 @@ use super::marks::{
 };
 use super::{
     ADDED_TOKENS, GENERATION_CONFIG, ID_KEY, KEPT, SPECIAL_TOKENS_MAP, TOKENIZER, TOKENIZER_CONFIG,
-    vocabulary,
+    added_token, vocabulary,
 };
 use crate::event::Notice;
 
@@ -41,6 +41,10 @@ pub(in super::super) fn read(
         Some(json) => (source.join(TOKENIZER), json),
         None => vocabulary::of(source, &files)?,
     };
+    let (mut kept, binary_files) = (files.kept(), vocabulary::kept(source)?);
+    if !binary_files.is_empty() && path.ends_with(TOKENIZER) {
+        kept.insert(TOKENIZER.to_owned(), json.clone());
+    }
     let json = files.completed(json, &path)?;
     let tokenizer = Tokenizer::of_others(&json, &path)?;
     let config = source.join(CONFIG);
@@ -76,8 +80,8 @@ pub(in super::super) fn read(
             .filter(|(key, _)| key.ends_with(ID_KEY))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect(),
-        files: files.kept(),
-        binary_files: BTreeMap::new(),
+        files: kept,
+        binary_files,
     };
     Ok(TokenizerPair::joint(tokenizer.with_folder(&folder)?))
 }
@@ -275,14 +279,6 @@ impl Files {
         let named = self.class();
         named.starts_with(class) || (named.is_empty() && self.keys(CONFIG)["model_type"] == model)
     }
-}
-
-/// Entry of an added token in `tokenizer.json`.
-pub(super) fn added_token(content: &str, id: u64, special: bool) -> Value {
-    json!({
-        "id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
-        "normalized": !special, "special": special,
-    })
 }
 
 /// Spelling of a token, given as a string or as an object with its content.

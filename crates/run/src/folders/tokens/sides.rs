@@ -149,9 +149,19 @@ pub(in super::super) fn write_sides(folder: &Path, tokenizers: &TokenizerPair) -
     for (name, text) in source.files.iter().chain(&target.files) {
         write_atomically(&folder.join(name), text.as_bytes())?;
     }
-    for (name, text) in source.binary_files.iter().chain(&target.binary_files) {
+    write_binary(folder, source)?;
+    write_binary(folder, target)?;
+    Ok(true)
+}
+
+/// Writes the files of `tokens` that are no text.
+///
+/// # Errors
+/// When one is not in Base64, or cannot be written.
+pub(super) fn write_binary(folder: &Path, tokens: &FolderTokens) -> Result<()> {
+    for (name, text) in &tokens.binary_files {
         let bytes = BASE64.decode(text).with_context(|| format!("{name}: not in Base64"))?;
         write_atomically(&folder.join(name), &bytes)?;
     }
-    Ok(true)
+    Ok(())
 }

@@ -1,18 +1,29 @@
 //! Tokenizers of folders that have only the vocabulary files of a slow tokenizer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
+use taper_data::read_regular;
 
-use super::read::{Files, added_token, read_text};
-use super::{TOKENIZER, TOKENIZER_CONFIG};
+use super::read::{Files, read_text};
+use super::sentence_piece::SentencePieceModel;
+use super::{TOKENIZER, TOKENIZER_CONFIG, added_token, pieces};
 
 /// Vocabulary of WordPiece: a token a line.
 const WORD_PIECES: &str = "vocab.txt";
 /// Vocabulary of BPE on bytes, and its merges.
 const BYTE_PAIRS: [&str; 2] = ["vocab.json", "merges.txt"];
+/// Model of SentencePiece, whose pieces have their places as ids, as in T5.
+const PIECES: &str = "spiece.model";
+
+/// Largest size of a model of SentencePiece.
+const MOST_BYTES: u64 = 1 << 28;
+/// Sentinels of T5's tokenizer, unless its arguments say another number.
+const SENTINELS: u64 = 100;
 
 /// Special tokens of RoBERTa, which has GPT-2's way to cut a text.
 const ROBERTA_MARKS: [&str; 5] = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"];
@@ -23,6 +34,11 @@ const ROBERTA_MARKS: [&str; 5] = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"];
 /// # Errors
 /// When there is none, or it is damaged.
 pub(super) fn of(source: &Path, files: &Files) -> Result<(PathBuf, String)> {
+    if let Some(bytes) = sentence_pieces(source)? {
+        let path = source.join(PIECES);
+        let json = placed_pieces(&bytes, files).with_context(|| path.display().to_string())?;
+        return Ok((path, json));
+    }
     let path = source.join(WORD_PIECES);
     let pieces = read_text(&path)?;
     let [vocabulary, merges] = BYTE_PAIRS.map(|name| source.join(name));
@@ -41,13 +57,66 @@ pub(super) fn of(source: &Path, files: &Files) -> Result<(PathBuf, String)> {
             Ok((vocabulary.clone(), json.with_context(|| vocabulary.display().to_string())?))
         }
         (None, None) => bail!(
-            "{}: no such file, nor {WORD_PIECES}, nor {} with {}; save a fast tokenizer there, \
-             which Transformers can",
+            "{}: no such file, nor {PIECES}, {WORD_PIECES}, or {} with {}; save a fast tokenizer \
+             there, which Transformers can",
             source.join(TOKENIZER).display(),
             BYTE_PAIRS[0],
             BYTE_PAIRS[1],
         ),
     }
+}
+
+/// Content of the model of SentencePiece of the folder `source`; `None` if there is none.
+///
+/// # Errors
+/// When it cannot be read.
+pub(super) fn sentence_pieces(source: &Path) -> Result<Option<Vec<u8>>> {
+    match read_regular(&source.join(PIECES), MOST_BYTES) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => {
+            Err(error).with_context(|| format!("cannot read {}", source.join(PIECES).display()))
+        }
+    }
+}
+
+/// The same in Base64, by its name, for a later export.
+///
+/// # Errors
+/// When it cannot be read.
+pub(super) fn kept(source: &Path) -> Result<BTreeMap<String, String>> {
+    let bytes = sentence_pieces(source)?;
+    Ok(bytes.map(|bytes| (PIECES.to_owned(), BASE64.encode(bytes))).into_iter().collect())
+}
+
+/// Makes T5's tokenizer (Raffel et al. 2020) from a model of SentencePiece: behind its pieces there
+/// are sentinels, the last first, and an end stands behind each text.
+fn placed_pieces(bytes: &[u8], files: &Files) -> Result<String> {
+    let model = SentencePieceModel::read(bytes)?;
+    let texts = model.pieces.iter().map(|piece| piece.text.clone());
+    let count = match &files.keys(TOKENIZER_CONFIG)["extra_ids"] {
+        Value::Null => SENTINELS,
+        set => set.as_u64().with_context(|| {
+            format!("{TOKENIZER_CONFIG}: extra_ids is {set}, expected a whole number")
+        })?,
+    };
+    let sentinels: Vec<String> = (0..count.min(u64::from(u16::MAX)))
+        .rev()
+        .map(|number| format!("<extra_id_{number}>"))
+        .collect();
+    let ids: BTreeMap<String, u32> = texts.chain(sentinels.iter().cloned()).zip(0..).collect();
+    let named = |role: &str, usual: &str| files.named(role).unwrap_or(usual).to_owned();
+    let [end, unknown, pad] =
+        [("eos_token", "</s>"), ("unk_token", "<unk>"), ("pad_token", "<pad>")]
+            .map(|(role, usual)| named(role, usual));
+    let end_id = *ids.get(&end).with_context(|| format!("no piece {end}, which ends a text"))?;
+    let special: Vec<&str> =
+        [&end, &unknown, &pad].into_iter().chain(&sentinels).map(String::as_str).collect();
+    let size = model.pieces.len() + sentinels.len();
+    let made = pieces::tokenizer(&model, &ids, size, &unknown, &special, &BTreeSet::new())?;
+    let mut file: Value = serde_json::from_str(&made.json)?;
+    file["post_processor"] = ends(&end, end_id);
+    Ok(file.to_string())
 }
 
 /// Makes BERT's tokenizer (Devlin et al. 2019) from a vocabulary with a token a line, with the
@@ -194,5 +263,17 @@ pub(super) fn template(class: &str, separator: &str, id: impl Fn(&str) -> Option
         "single": single,
         "pair": pair.collect::<Vec<Value>>(),
         "special_tokens": { class: token(class, class_id), separator: token(separator, separator_id) },
+    })
+}
+
+/// Post-processor that puts an end behind a text.
+pub(super) fn ends(end: &str, id: u32) -> Value {
+    let text = |name: &str| json!({ "Sequence": { "id": name, "type_id": 0 } });
+    let mark = json!({ "SpecialToken": { "id": end, "type_id": 0 } });
+    json!({
+        "type": "TemplateProcessing",
+        "single": [text("A"), mark],
+        "pair": [text("A"), text("B"), mark],
+        "special_tokens": { end: { "id": end, "ids": [id], "tokens": [end] } },
     })
 }

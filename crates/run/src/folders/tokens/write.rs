@@ -8,7 +8,8 @@ use taper_data::Tokenizer;
 use taper_decoding::{DecodingConfig, SamplingConfig, SearchRules};
 
 use super::super::json::write_json;
-use super::vocabulary::template;
+use super::sides::write_binary;
+use super::vocabulary::{ends, template};
 use super::{GENERATION_CONFIG, SPECIAL_TOKENS_MAP, TOKENIZER, TOKENIZER_CONFIG};
 use crate::folder::files::write_atomically;
 
@@ -66,6 +67,9 @@ pub(in super::super) fn write(
     exported: Exported<'_>,
     longest: usize,
 ) -> Result<()> {
+    if let Some(came_with) = tokenizer.folder() {
+        write_binary(folder, came_with)?;
+    }
     let came_with = tokenizer.folder().map(|folder| &folder.files);
     for (name, text) in came_with.into_iter().flatten() {
         let older = if name == TOKENIZER_CONFIG { for_older(text)? } else { None };
@@ -176,18 +180,6 @@ fn with_marks(tokenizer: &Tokenizer, exported: Exported<'_>) -> Result<Option<St
     let template = template(&class, &separator, |token| tokenizer.id(token).map(u64::from));
     let json = tokenizer.with_post_processor(&template);
     json.context("tokenizer.json: cannot put marks around texts")
-}
-
-/// Post-processor that puts an end behind a text.
-fn ends(end: &str, id: u32) -> Value {
-    let text = |name: &str| json!({ "Sequence": { "id": name, "type_id": 0 } });
-    let mark = json!({ "SpecialToken": { "id": end, "type_id": 0 } });
-    json!({
-        "type": "TemplateProcessing",
-        "single": [text("A"), mark],
-        "pair": [text("A"), text("B"), mark],
-        "special_tokens": { end: { "id": end, "ids": [id], "tokens": [end] } },
-    })
 }
 
 /// Settings of a search in `generation_config.json`. A length penalty by Wu et al. 2016 and bounds

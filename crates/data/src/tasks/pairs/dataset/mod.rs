@@ -171,6 +171,18 @@ impl PairDataset {
         if turned { (target, source) } else { (source, target) }
     }
 
+    /// Lengths of the rows of source and target of a pair.
+    pub(crate) fn row_lengths(&self, pair: usize) -> (usize, usize) {
+        let ((source, target), around) = (self.lengths(pair), self.around());
+        (source + around.0, target + around.1)
+    }
+
+    /// Tokens around the text in a row of the source, and in one of the target.
+    fn around(&self) -> (usize, usize) {
+        let (source, target) = (self.tokenizers.source(), self.tokenizers.target());
+        (source.source_row([]).len(), target.answer_row([]).len())
+    }
+
     /// Where a pair stands in the cache, and whether it is turned round.
     fn locate(&self, pair: usize) -> (usize, bool) {
         match pair.checked_sub(self.len()) {
@@ -188,7 +200,10 @@ impl PairDataset {
     fn longest_rows(&self) -> (usize, usize) {
         let BatchingReport { longest_source, longest_target, .. } = self.report.batching;
         match &self.sampler {
-            Some(sampler) => (sampler.max_tokens + 1, sampler.max_tokens + 1),
+            Some(sampler) => {
+                let around = self.around();
+                (sampler.max_tokens + around.0, sampler.max_tokens + around.1)
+            }
             None => (longest_source, longest_target),
         }
     }
@@ -210,8 +225,9 @@ impl PairDataset {
         let [mut source, mut target] = [Rows::default(), Rows::default()];
         for (pairs, times) in corpora {
             for pair in pairs {
-                source.push(self.source_length(pair) + 1, times);
-                target.push(self.target_length(pair) + 1, times);
+                let lengths = self.row_lengths(pair);
+                source.push(lengths.0, times);
+                target.push(lengths.1, times);
             }
         }
         if self.bidirectional_epochs > 0 {
@@ -234,7 +250,8 @@ impl PairDataset {
         let (mut answers, mut indices) = (Vec::new(), Vec::with_capacity(pairs.len()));
         let mut links = Vec::new();
         let (of_source, of_target) = (self.tokenizers.source(), self.tokenizers.target());
-        let before = [of_target, of_source].map(|one| one.special_tokens().before.len() as u32);
+        let of_links = [of_target.special_tokens().before.len(), of_source.tokens_before_source()];
+        let before = of_links.map(|count| count as u32);
         for &pair in pairs {
             let mut pair = self.pair(pair as usize)?;
             if let (Some(sampler), Some(epoch)) = (&self.sampler, epoch) {
@@ -248,7 +265,7 @@ impl PairDataset {
             links.extend(own.map(|(target, source)| (before.0 + target, before.1 + source)));
             sources.push(of_source.source_row(source));
             targets.push(of_target.target_row(target.iter().copied()));
-            answers.extend(of_target.source_row(target));
+            answers.extend(of_target.answer_row(target));
             indices.push(line as usize);
         }
         Ok(Batch { streams: vec![sources, targets], asked: None, answers, indices, links })
@@ -284,9 +301,10 @@ impl Dataset for PairDataset {
             let plan = PairPlan::new(&self, batching, seed, epoch);
             for index in (0..plan.len()).step_by(plan.len().div_ceil(SAMPLED_BATCHES).max(1)) {
                 let batch = plan.batch(&self, index)?;
-                let members = || plan.members(index).iter().map(|&pair| pair as usize);
-                let source: usize = members().map(|pair| self.source_length(pair) + 1).sum();
-                let target: usize = members().map(|pair| self.target_length(pair) + 1).sum();
+                let lengths =
+                    plan.members(index).iter().map(|&pair| self.row_lengths(pair as usize));
+                let (source, target) =
+                    lengths.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
                 most = most
                     .max(batch.streams[0].ids.len() as f64 / source as f64)
                     .max(batch.answers.len() as f64 / target as f64);
@@ -308,7 +326,7 @@ impl Dataset for PairDataset {
     /// The longest rows of each side, as many as the budget holds and as there are: a pair may be
     /// long on one side and short on the other, so that both are filled.
     fn largest_batch(&self, tokens: usize) -> Batch {
-        let longest = self.sampler.as_ref().map(|sampler| sampler.max_tokens + 1);
+        let longest = self.sampler.as_ref().map(|_| self.longest_row());
         let lengths = self.rows(longest).map(|rows| rows.longest(tokens));
         let count = lengths.iter().map(Vec::len).max().unwrap_or(0);
         let streams = lengths.map(|mut lengths| {

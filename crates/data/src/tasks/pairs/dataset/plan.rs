@@ -134,10 +134,9 @@ impl PairPlan {
     }
 }
 
-/// The lengths of a pair's rows, with one mark each.
+/// The lengths of a pair's rows, with what stands around their texts.
 fn lengths(dataset: &PairDataset, pair: u32) -> (usize, usize) {
-    let pair = pair as usize;
-    (dataset.source_length(pair) + 1, dataset.target_length(pair) + 1)
+    dataset.row_lengths(pair as usize)
 }
 
 /// Cuts an order into batches, each as long as the budget allows.

@@ -158,6 +158,7 @@ impl Ready {
             Error::Tokenizer { .. } => require_pairs(config).err().unwrap_or(error),
             other => other,
         })?;
+        let tokenizers = tokenizers.with_source_prefix(&config.source_prefix)?;
         let is_validated = !config.validation.is_empty();
         let validation = is_validated.then(|| text_of(&config.validation)).transpose()?;
         Ok(Self { tokenizers, train, validation })
@@ -169,7 +170,7 @@ impl Ready {
             |split: &Corpora| Fingerprint::of(&split_files(config, split)?, &split.name(), run);
         let is_validated = !config.validation.is_empty();
         Ok(Self {
-            tokenizers: TokenizerPair::load(run)?,
+            tokenizers: TokenizerPair::load(run)?.with_source_prefix(&config.source_prefix)?,
             train: text_of(&config.train)?,
             validation: is_validated.then(|| text_of(&config.validation)).transpose()?,
         })
