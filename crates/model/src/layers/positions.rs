@@ -12,7 +12,7 @@ use taper_ops::Turns;
 /// Buckets of T5's relative bias.
 pub(crate) const BUCKETS: usize = 32;
 /// Distance from which all share T5's last bucket.
-const FAR: usize = 128;
+pub const FAR: usize = 128;
 
 /// `PE(p, 2i) = sin(p f_i)`, `PE(p, 2i+1) = cos(p f_i)` of the positions `at`, with the frequencies
 /// `f_i` (Vaswani et al. 2017, section 3.5): `(count, D)`.

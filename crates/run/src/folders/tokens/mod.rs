@@ -14,6 +14,7 @@ mod vocabulary;
 mod write;
 
 pub(super) use read::read;
+pub(crate) use sides::write_sentence_pieces;
 pub(super) use sides::{has_sides, languages, read_sides, write_sides};
 pub(super) use write::{Exported, write};
 

@@ -149,9 +149,20 @@ pub(in super::super) fn write_sides(folder: &Path, tokenizers: &TokenizerPair) -
     for (name, text) in source.files.iter().chain(&target.files) {
         write_atomically(&folder.join(name), text.as_bytes())?;
     }
-    for (name, text) in source.binary_files.iter().chain(&target.binary_files) {
-        let bytes = BASE64.decode(text).with_context(|| format!("{name}: not in Base64"))?;
-        write_atomically(&folder.join(name), &bytes)?;
-    }
+    write_sentence_pieces(folder, tokenizers)?;
     Ok(true)
+}
+
+/// Writes the models of SentencePiece that came with the tokenizers of a run, if any.
+///
+/// # Errors
+/// When a file cannot be written.
+pub(crate) fn write_sentence_pieces(folder: &Path, tokenizers: &TokenizerPair) -> Result<()> {
+    for tokenizer in [tokenizers.source(), tokenizers.target()] {
+        for (name, text) in tokenizer.folder().into_iter().flat_map(|came| &came.binary_files) {
+            let bytes = BASE64.decode(text).with_context(|| format!("{name}: not in Base64"))?;
+            write_atomically(&folder.join(name), &bytes)?;
+        }
+    }
+    Ok(())
 }
