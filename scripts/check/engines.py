@@ -63,10 +63,10 @@ warmup = 0
 
 # Shapes of translation models; of one tokenizer unless a name ends with -two.
 TRANSLATION = {
-    "pre": 'activation = "gelu"',
+    "pre": 'activation = "gelu"\nsinusoid_frequencies = "tensor2tensor"\nposition_offset = 2',
     "marian": 'norm = "post"\nactivation = "swish"\npositions = "sinusoidal-halves"\noutput_bias = true',
     "bart-two": 'norm = "post"\nactivation = "gelu-tanh"\npositions = "learned"\ntied = "decoder"\n'
-                "embedding_norm = true\nscale_embeddings = false",
+                "embedding_norm = true\nscale_embeddings = false\nposition_offset = 2",
     "t5": 'norm_kind = "rms"\npositions = "t5"\nattention_scale = 1.0\nbiases = false\n'
           'feed_forward = "gated"\nactivation = "gelu-tanh"\ntied = "none"',
     "rotary-two": 'norm_kind = "layer-without-bias"\npositions = "rotary"\ntied = "none"\n'

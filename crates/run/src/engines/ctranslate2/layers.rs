@@ -30,6 +30,9 @@ const MODULES: &[(&str, &str)] = &[
     ("feed_forward.down", "ffn/linear_1"),
 ];
 
+/// End of the name of a table of learned positions in a run.
+const POSITIONS: &str = ".positions.weight";
+
 /// Embeddings and output there.
 const DECODER_EMBEDDING: &str = "decoder/embeddings/weight";
 const ENCODER_EMBEDDING: &str = "encoder/embeddings_0/weight";
@@ -64,8 +67,11 @@ pub(super) fn variables<'a>(
         if names == [OUTPUT_BIAS] {
             bias = Some(parameter);
         }
-        let shape = [&[shape[0] / names.len()], &shape[1..]].concat();
+        // Positions begin with the first row there.
+        let first = if name.ends_with(POSITIONS) { model.position_offset } else { 0 };
+        let shape = [&[(shape[0] - first) / names.len()], &shape[1..]].concat();
         let length: usize = shape.iter().product();
+        let first = first * shape[1..].iter().product::<usize>();
         for (part, name) in names.into_iter().enumerate() {
             // Without a bias it would be an RMS norm there.
             if let Some(norm) = name.strip_suffix("/gamma")
@@ -74,7 +80,7 @@ pub(super) fn variables<'a>(
                 let zeros = Values::Floats(vec![0.0; length]);
                 variables.tensor(format!("{norm}/beta"), shape.clone(), zeros);
             }
-            variables.tensor(name, shape.clone(), Values::Part(parameter, part * length));
+            variables.tensor(name, shape.clone(), Values::Part(parameter, first + part * length));
         }
     }
     if !never_written.is_empty() {
@@ -235,8 +241,11 @@ fn rotary(model: &ModelConfig, set: &mut dyn FnMut(&str, Attribute)) {
 fn positions(variables: &mut Variables<'_>, model: &ModelConfig, stacks: &[&str]) {
     let rows = model.max_positions.max(LEAST_POSITIONS);
     let table = match model.positions {
-        Positions::Sinusoidal => sinusoids(rows, model.d_model, false),
-        Positions::SinusoidalHalves => sinusoids(rows, model.d_model, true),
+        Positions::Sinusoidal | Positions::SinusoidalHalves => {
+            let at = model.position_offset..model.position_offset + rows;
+            let halves = model.positions == Positions::SinusoidalHalves;
+            sinusoids(at, model.d_model, halves, model.sinusoid_frequencies)
+        }
         // Without a table there are sinusoids.
         Positions::None => vec![0.0; rows * model.d_model],
         Positions::T5 => {

@@ -26,6 +26,8 @@ const EXPRESSED: &[&str] = &[
     "positions",
     "rotary",
     "max_positions",
+    "position_offset",
+    "sinusoid_frequencies",
     "image_encoder",
     "pooling",
     "tied",
