@@ -86,8 +86,9 @@ LANGUAGE_MODELS = {
     "interpolated": 'positions = "rotary"\n[model.rotary]\nscaling = "interpolation"\nfactor = 4.0',
     "alibi": 'positions = "alibi"\nactivation = "gelu"',
 }
-# Largest difference between log-probabilities of a token.
-CLOSE = 1e-4
+# Largest difference between log-probabilities of a token. Tokens that an imported MarianMT forbids
+# have no share of the probability there.
+CLOSE, CLOSE_WITHOUT_FORBIDDEN = 1e-4, 2e-3
 # Settings in which the rules of both searches agree.
 SEARCH = {
     "decoding.length_penalty_form": "power", "decoding.length_penalty": 1, "decoding.patience": 1,
@@ -248,7 +249,8 @@ def compare(path):
             scored = model.score_batch([[start, *row] for row, _ in case["scores"]])
             gaps = [abs(one - other) for theirs, (_, ours) in zip(scored, case["scores"])
                     for one, other in zip(theirs.log_probs, ours, strict=True)]
-        check(f"{case['name']}: log-probabilities within {max(gaps):.1e}", max(gaps) < CLOSE)
+        most = CLOSE_WITHOUT_FORBIDDEN if case["name"] == "of-marian" else CLOSE
+        check(f"{case['name']}: log-probabilities within {max(gaps):.1e}", max(gaps) < most)
 
     case = found["trained"]
     zh = {"tokenize": "zh"}
@@ -260,7 +262,7 @@ def compare(path):
         for beam, ours in case["texts"].items():
             results = model.translate_batch(
                 tokens(source, case["sources"]), beam_size=int(beam), length_penalty=1.0,
-                max_decoding_length=100, max_input_length=0)
+                max_decoding_length=100, min_decoding_length=0, max_input_length=0)
             ids = [[target.token_to_id(token) for token in one.hypotheses[0]] for one in results]
             theirs = target.decode_batch(ids)
             if kind == "float32":

@@ -34,7 +34,8 @@ pub(crate) struct Export {
     /// What reads the folder
     #[arg(long, value_enum, default_value_t = Format::Transformers)]
     pub(crate) format: Format,
-    /// Type of the weights in a folder for CTranslate2, as its converters name it [default: float32]
+    /// Type of the weights in a folder for CTranslate2, as its converters name it [default:
+    /// float32]
     #[arg(long, value_enum, value_name = "TYPE")]
     pub(crate) quantize: Option<QuantizationChoice>,
     #[command(flatten)]

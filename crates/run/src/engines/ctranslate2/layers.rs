@@ -45,8 +45,8 @@ const LEAST_POSITIONS: usize = 1024;
 /// Logit of tokens that are never written. Its exponential is 0, and every type holds it.
 const NEVER: f32 = -1e4;
 
-/// Variables of the model of a run, which [`super::limits`] has let pass. `never_written` are tokens
-/// that no output contains.
+/// Variables of the model of a run that [`super::limits`] does not refuse. `never_written` are
+/// tokens that no output contains.
 ///
 /// # Errors
 /// When a parameter has no place there.

@@ -1,10 +1,10 @@
 //! Folders of [CTranslate2](https://opennmt.net/CTranslate2), an engine in C++ for translation and
 //! generation on CPUs and GPUs.
 //!
-//! A folder has `model.bin` with the weights and the shape ([`binary`], [`layers`]), `config.json`
-//! with special tokens and vocabularies as lists of tokens ([`tokens`]). The engine cuts no text, so
-//! the tokenizers of the run come along. What the engine does not compute as Taper does is refused
-//! ([`limits`]).
+//! A folder has `model.bin` with the weights and the shape ([`binary`], [`layers`]), and
+//! `config.json` with special tokens beside vocabularies as lists of tokens ([`tokens`]). The engine
+//! reads tokens, not text, so the tokenizers of the run come along. Models that the engine does not
+//! compute as Taper does are refused ([`limits`]).
 
 mod binary;
 mod layers;
@@ -30,8 +30,8 @@ const MODEL: &str = "model.bin";
 /// File of the special tokens.
 const CONFIG: &str = "config.json";
 
-/// Types of the weights in a folder, as the converters of CTranslate2 name them. The engine converts
-/// when it loads a folder for another `compute_type`.
+/// Types of the weights in a folder, as the converters of CTranslate2 name them. The engine
+/// converts when it loads a folder for another `compute_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Quantization {
     /// All values in 32 bits.
