@@ -26,7 +26,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TAPER = ROOT / "target/release/taper"
 CORPUS = ROOT / "data/everyday-en-zh"
-PACKAGES = ["ctranslate2==4.8.5", "tokenizers", "sacrebleu==2.6.0", "huggingface_hub", "pyyaml"]
+PACKAGES = ["ctranslate2==4.8.5", "tokenizers==0.23.3", "sacrebleu==2.6.0",
+            "huggingface_hub==2.4.0", "pyyaml==6.0.4"]
 
 RECIPE = """
 name = "check"
