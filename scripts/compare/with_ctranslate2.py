@@ -3,7 +3,7 @@
 
 Usage: python scripts/compare/with_ctranslate2.py RUN TEXT [--taper target/release/taper] [--beams 1 5]
 
-The run is converted first (scripts/convert/to_ctranslate2.py). Both sides get the same settings, the ones in which their
+The run is exported first (taper export --format ctranslate2). Both sides get the same settings, the ones in which their
 rules agree:
 
 - length penalty n^α with n counting </s> (`decoding.length_penalty_form = "power"`), α from --length-penalty;
@@ -22,7 +22,7 @@ Speed is of the steady state, from text to text: each side runs as a process of 
 line, and then times the whole text. Processes alternate, and medians of --repeats are reported with the spread, besides
 the processor time and the peak resident memory of each process (CTranslate2's contains Python). --help lists the options.
 
-Needs Python 3.11 or later and: ctranslate2, numpy, safetensors, tokenizers.
+Needs Python 3.11 or later and: ctranslate2, tokenizers.
 """
 
 import argparse
@@ -193,8 +193,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         if arguments.model is None:
             arguments.model = Path(folder) / "model"
-            converter = Path(__file__).resolve().parents[1] / "convert" / "to_ctranslate2.py"
-            subprocess.run([sys.executable, converter, arguments.run, arguments.model], check=True)
+            command = [arguments.taper, "export", arguments.run, arguments.model, "--format", "ctranslate2"]
+            subprocess.run(command, check=True)
         for beam in arguments.beams:
             print(f"beam {beam}, length penalty {arguments.length_penalty}, {arguments.threads} threads, ", end="")
             print(f"{weight_type(arguments)} against {arguments.compute_type}", flush=True)

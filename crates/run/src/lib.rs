@@ -46,6 +46,7 @@
 pub mod attention;
 pub mod checks;
 pub mod config;
+pub mod engines;
 pub mod evaluation;
 mod event;
 mod finite;
@@ -57,6 +58,7 @@ pub mod init;
 mod items;
 mod loaded_run;
 mod merging;
+mod model_card;
 mod parameter_groups;
 pub mod prediction;
 pub mod processes;

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use taper_run::engines::ctranslate2::Quantization;
 
 use super::Weights;
 
@@ -30,6 +31,58 @@ pub(crate) struct Export {
     /// Write the run's adapters alone, as the library PEFT keeps them, and not the model with them
     #[arg(long, conflicts_with = "weight_type")]
     pub(crate) adapters: bool,
+    /// What reads the folder
+    #[arg(long, value_enum, default_value_t = Format::Transformers)]
+    pub(crate) format: Format,
+    /// Type of the weights in a folder for CTranslate2, as its converters name it [default:
+    /// float32]
+    #[arg(long, value_enum, value_name = "TYPE")]
+    pub(crate) quantize: Option<QuantizationChoice>,
     #[command(flatten)]
     pub(crate) weights: Weights,
+}
+
+/// What reads an exported folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// The library Transformers
+    Transformers,
+    /// The engine CTranslate2: translation and language models
+    Ctranslate2,
+}
+
+/// Type of the weights in a folder for CTranslate2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum QuantizationChoice {
+    /// All values in 32 bits
+    #[value(name = "float32")]
+    Float32,
+    /// All values in float16
+    #[value(name = "float16")]
+    Float16,
+    /// All values in bfloat16
+    #[value(name = "bfloat16")]
+    Bfloat16,
+    /// Matrices in int8, other values in 32 bits
+    #[value(name = "int8", alias = "int8_float32")]
+    Int8,
+    /// Matrices in int8, other values in float16
+    #[value(name = "int8_float16")]
+    Int8Float16,
+    /// Matrices in int8, other values in bfloat16
+    #[value(name = "int8_bfloat16")]
+    Int8Bfloat16,
+}
+
+impl From<QuantizationChoice> for Quantization {
+    fn from(choice: QuantizationChoice) -> Self {
+        match choice {
+            QuantizationChoice::Float32 => Self::Float32,
+            QuantizationChoice::Float16 => Self::Float16,
+            QuantizationChoice::Bfloat16 => Self::Bfloat16,
+            QuantizationChoice::Int8 => Self::Int8,
+            QuantizationChoice::Int8Float16 => Self::Int8Float16,
+            QuantizationChoice::Int8Bfloat16 => Self::Int8Bfloat16,
+        }
+    }
 }

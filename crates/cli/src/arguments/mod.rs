@@ -39,7 +39,7 @@ pub(crate) use embeddings::{
     EmbeddingsResume, EmbeddingsTrain, VectorFile,
 };
 pub(crate) use evaluate::{Evaluate, Score};
-pub(crate) use exchange::{Export, Import};
+pub(crate) use exchange::{Export, Format, Import};
 pub(crate) use generate::Generate;
 pub(crate) use init::Init;
 pub(crate) use inspect::{Average, Completions, ConfigCommand, Inspect, Merge, Quantize, Runs};
@@ -130,8 +130,8 @@ pub(crate) enum Command {
     Predict(Predict),
     /// Make a run of a GPT-2, BERT or ViT as the library Transformers keeps it in a folder
     Import(Import),
-    /// Write a run's language model as a GPT-2 of the library Transformers, its masked language model
-    /// or classifier of texts as a BERT, its classifier of images as a ViT
+    /// Write a run's model for other programs: as a model of the library Transformers, or for the
+    /// engine CTranslate2
     Export(Export),
     /// Which words of sentences and of their translations belong together, by attention
     Align(Box<Align>),

@@ -69,6 +69,12 @@ impl Turns {
         Self { base, scaling: Scaling::Even(1.0), magnitude: 1.0, pairs: Pairs::Halves }
     }
 
+    /// Base of the speeds, with that of a scaling that is another base.
+    #[must_use]
+    pub fn base(self) -> f64 {
+        self.base
+    }
+
     /// The same rotation of other pairs.
     #[must_use]
     pub fn of_pairs(self, pairs: Pairs) -> Self {

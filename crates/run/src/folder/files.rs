@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 /// Writes a file durably, so that it appears whole or not at all.
 ///
@@ -23,6 +23,18 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
         let _ = fs::remove_file(&partial);
     }
     written.with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Refuses a folder that has anything in it.
+///
+/// # Errors
+/// If it is no folder, or not empty.
+pub fn require_free(folder: &Path) -> Result<()> {
+    let is_taken = || fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_some());
+    if folder.exists() && is_taken() {
+        bail!("{} exists already and is left as it is", folder.display());
+    }
+    Ok(())
 }
 
 /// Name beside `path` of a file that is still incomplete.

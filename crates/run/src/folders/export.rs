@@ -18,9 +18,9 @@ use super::tokens::TokenizerFiles;
 use super::{CONFIG, FAMILIES, WEIGHTS, keys, recipe as recipes, tokens};
 use crate::config::RunConfig;
 use crate::folder::RunFolder;
-use crate::folder::files::with_suffix;
+use crate::folder::files::{require_free, with_suffix};
 use crate::tasks::{TaskModel, with_model, without_adapters};
-use crate::{LoadSettings, LoadedRun};
+use crate::{LoadSettings, LoadedRun, model_card};
 
 /// Result of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,11 +139,7 @@ fn write<M: TaskModel>(
     mut config: Map<String, Value>,
     folder: &Path,
 ) -> Result<()> {
-    let is_taken =
-        |folder: &Path| fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_some());
-    if folder.exists() && is_taken(folder) {
-        bail!("{} exists already and is left as it is", folder.display());
-    }
+    require_free(folder)?;
     let (source, target) = run.tokenizers.vocabulary_sizes();
     if source != target {
         bail!(
@@ -181,6 +177,8 @@ fn write<M: TaskModel>(
         }
         false => write_preprocessor(&run.config.data.images, folder)?,
     }
+    let library = model_card::Library { name: "transformers", usage: String::new() };
+    model_card::write(run, folder, &library)?;
     write_json(&folder.join(CONFIG), &config)
 }
 

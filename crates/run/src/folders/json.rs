@@ -28,7 +28,7 @@ pub(super) fn without_mark(bytes: &[u8]) -> &[u8] {
 }
 
 /// Writes a JSON file with its keys in order.
-pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     let mut json = serde_json::to_vec_pretty(&serde_json::to_value(value)?)?;
     json.push(b'\n');
     write_atomically(path, &json)

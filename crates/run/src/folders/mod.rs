@@ -37,6 +37,8 @@ mod weights;
 pub use adapters::{export_adapters, import_adapters};
 pub use export::{Exported, export, export_run};
 pub use import::{Imported, import};
+pub(crate) use json::write_json;
+pub(crate) use tokens::write_sentence_pieces;
 
 /// Families that can be read and written.
 const FAMILIES: &[&family::Family] = &[

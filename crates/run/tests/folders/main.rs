@@ -3,6 +3,7 @@
 
 mod adapters;
 mod bert;
+mod ctranslate2;
 mod files;
 mod gpt2;
 mod llama;

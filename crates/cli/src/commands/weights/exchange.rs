@@ -1,11 +1,12 @@
-//! `taper import` and `taper export`: models of the library Transformers.
+//! `taper import` and `taper export`: models of the library Transformers, and for other engines.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use taper_run::checks::cost::grouped;
+use taper_run::engines::ctranslate2;
 use taper_run::tasks::{Predicts, Reads, entry, labels};
 use taper_run::{RunEvent, RunFolder, folders};
 
-use crate::arguments::{Export, Import};
+use crate::arguments::{Export, Format, Import};
 use crate::text::{print_line, quoted, say};
 
 /// Makes a run of a folder.
@@ -52,11 +53,23 @@ pub(crate) fn import(arguments: &Import) -> Result<()> {
 /// Makes a folder of a run.
 pub(crate) fn export(arguments: &Export) -> Result<()> {
     let settings = arguments.weights.settings(&[]);
-    let export = match arguments.adapters {
-        true => folders::export_adapters,
-        false => folders::export_run,
+    let Export { run, folder, .. } = arguments;
+    let exported = match (arguments.format, arguments.quantize) {
+        (Format::Transformers, None) if arguments.adapters => {
+            folders::export_adapters(run, &settings, folder)?
+        }
+        (Format::Transformers, None) => folders::export_run(run, &settings, folder)?,
+        (Format::Transformers, Some(_)) => {
+            bail!("--quantize is for --format ctranslate2: add it, or leave --quantize out")
+        }
+        (Format::Ctranslate2, _) if arguments.adapters => {
+            bail!("--adapters writes for PEFT: leave it or --format ctranslate2 out")
+        }
+        (Format::Ctranslate2, quantize) => {
+            let quantization = quantize.map(Into::into).unwrap_or_default();
+            ctranslate2::export_run(run, &settings, quantization, folder)?
+        }
     };
-    let exported = export(&arguments.run, &settings, &arguments.folder)?;
     print_line(&format!(
         "{}: the {} of step {}, {}",
         arguments.folder.display(),

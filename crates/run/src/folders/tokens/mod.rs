@@ -16,6 +16,7 @@ mod write;
 use serde_json::{Value, json};
 
 pub(super) use read::read;
+pub(crate) use sides::write_sentence_pieces;
 pub(super) use sides::{has_sides, languages, read_sides, write_sides};
 pub(super) use write::{Exported, write};
 

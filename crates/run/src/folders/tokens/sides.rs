@@ -149,8 +149,7 @@ pub(in super::super) fn write_sides(folder: &Path, tokenizers: &TokenizerPair) -
     for (name, text) in source.files.iter().chain(&target.files) {
         write_atomically(&folder.join(name), text.as_bytes())?;
     }
-    write_binary(folder, source)?;
-    write_binary(folder, target)?;
+    write_sentence_pieces(folder, tokenizers)?;
     Ok(true)
 }
 
@@ -162,6 +161,19 @@ pub(super) fn write_binary(folder: &Path, tokens: &FolderTokens) -> Result<()> {
     for (name, text) in &tokens.binary_files {
         let bytes = BASE64.decode(text).with_context(|| format!("{name}: not in Base64"))?;
         write_atomically(&folder.join(name), &bytes)?;
+    }
+    Ok(())
+}
+
+/// Writes the models of SentencePiece that came with the tokenizers of a run, if any.
+///
+/// # Errors
+/// When a file cannot be written.
+pub(crate) fn write_sentence_pieces(folder: &Path, tokenizers: &TokenizerPair) -> Result<()> {
+    for tokenizer in [tokenizers.source(), tokenizers.target()] {
+        if let Some(tokens) = tokenizer.folder() {
+            write_binary(folder, tokens)?;
+        }
     }
     Ok(())
 }

@@ -1,0 +1,289 @@
+#!/usr/bin/env python3
+"""Has CTranslate2 read what `taper export --format ctranslate2` writes.
+
+    scripts/check/engines.py [TAPER] [--run RUN] [--python PYTHON] [--keep FOLDER]
+
+Small runs of many shapes are trained for a few updates and exported: the engine has to give the
+log-probabilities of tokens that Taper gives. A run of translations that is really trained, RUN or
+one of configs/quickstart.toml, must also be translated alike, greedily and with beams, and after
+export in 16 and 8 bits almost alike. A run that was imported as a MarianMT is one of the shapes. The
+model cards are read as Hugging Face's hub reads them.
+
+TAPER is the program, by default target/release/taper. PYTHON has the PACKAGES already; without it
+they are installed from PyPI into a virtual environment that is made for the check.
+
+Needs Python 3.11.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TAPER = ROOT / "target/release/taper"
+CORPUS = ROOT / "data/everyday-en-zh"
+PACKAGES = ["ctranslate2==4.8.5", "tokenizers==0.23.3", "sacrebleu==2.6.0",
+            "huggingface_hub==2.4.0", "pyyaml==6.0.4"]
+
+RECIPE = """
+name = "check"
+task = "{task}"
+dtype = "f32"
+[data]
+dir = "{data}"
+source_language = "en"
+target_language = "zh"
+train = "{train}"
+validation = "{validation}"
+test = []
+[data.tokenizer]
+kind = "{kind}"
+vocabulary_size = 1000
+joint = {joint}
+[data.batching]
+max_tokens = 1024
+[model]
+d_model = 48
+d_ff = 96
+heads = 4
+encoder_layers = 2
+decoder_layers = 3
+{shape}
+[training]
+max_updates = 60
+validate_every = 60
+[training.schedule]
+kind = "constant"
+learning_rate = 3e-3
+warmup = 0
+"""
+
+# Shapes of translation models; of one tokenizer unless a name ends with -two.
+TRANSLATION = {
+    "pre": 'activation = "gelu"\nsinusoid_frequencies = "tensor2tensor"\nposition_offset = 2',
+    "marian": 'norm = "post"\nactivation = "swish"\npositions = "sinusoidal-halves"\noutput_bias = true',
+    "bart-two": 'norm = "post"\nactivation = "gelu-tanh"\npositions = "learned"\ntied = "decoder"\n'
+                "embedding_norm = true\nscale_embeddings = false\nposition_offset = 2",
+    "t5": 'norm_kind = "rms"\npositions = "t5"\nattention_scale = 1.0\nbiases = false\n'
+          'feed_forward = "gated"\nactivation = "gelu-tanh"\ntied = "none"',
+    "rotary-two": 'norm_kind = "layer-without-bias"\npositions = "rotary"\ntied = "none"\n'
+                  'feed_forward = "gated"\nactivation = "quick-gelu"\nkey_value_heads = 2',
+    "one-key": 'positions = "none"\nkey_value_heads = 1\nhead_width = 8\nactivation = "relu"\n'
+               'query_key_value_biases = false',
+}
+# Shapes of language models, with their keys of rotary positions.
+LANGUAGE_MODELS = {
+    "gpt2": 'positions = "learned"\nactivation = "gelu-tanh"\nscale_embeddings = false',
+    "llama": 'norm_kind = "rms"\npositions = "rotary"\nfeed_forward = "gated"\nactivation = "swish"\n'
+             'biases = false\nkey_value_heads = 2\ntied = "none"\nscale_embeddings = false',
+    "llama3": 'norm_kind = "rms"\npositions = "rotary"\nfeed_forward = "gated"\nactivation = "swish"\n'
+              'biases = false\nkey_value_heads = 1\nhead_width = 16\n[model.rotary]\n'
+              'scaling = "llama3"\nfactor = 4.0\noriginal_length = 16\nbase = 5000.0',
+    "ntk": 'positions = "rotary"\n[model.rotary]\nscaling = "ntk"\nfactor = 4.0\npairs = "interleaved"',
+    "interpolated": 'positions = "rotary"\n[model.rotary]\nscaling = "interpolation"\nfactor = 4.0',
+    "alibi": 'positions = "alibi"\nactivation = "gelu"',
+}
+# Largest difference between log-probabilities of a token. Tokens that an imported MarianMT forbids
+# have no share of the probability there.
+CLOSE, CLOSE_WITHOUT_FORBIDDEN = 1e-4, 2e-3
+# Settings in which the rules of both searches agree.
+SEARCH = {
+    "decoding.length_penalty_form": "power", "decoding.length_penalty": 1, "decoding.patience": 1,
+    "decoding.max_length_ratio": 0, "decoding.max_length_offset": 100, "decoding.max_length": 100,
+    "decoding.allow_unknown": "true",
+}
+
+
+def taper(program, *arguments, lines=None):
+    text = None if lines is None else "".join(line + "\n" for line in lines)
+    command = [program, *map(str, arguments)]
+    done = subprocess.run(command, input=text, text=True, capture_output=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def settings(keys):
+    return [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
+
+
+def records(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def pairs(count):
+    return [(CORPUS / f"test.{side}").read_text().splitlines()[:count] for side in ("en", "zh")]
+
+
+def train(program, folder, name, shape, task):
+    """Makes a run of a shape, and gives its path."""
+    translates = task == "translation"
+    recipe = RECIPE.format(
+        task=task, shape=shape, kind="bpe" if translates else "bytes",
+        data=CORPUS if translates else folder, train="train" if translates else "text",
+        validation="val" if translates else "", joint="false" if name.endswith("-two") else "true")
+    if not translates:
+        recipe += '[data.text]\nblock_length = 32\ndocuments = "lines"\nhold_out = 0.1\n'
+    path = folder / f"{name}.toml"
+    path.write_text(recipe)
+    taper(program, "train", path, "--run", folder / name, "--threads", "1")
+    return folder / name
+
+
+def case_of(program, folder, run, task):
+    """Exports a run, and says what Taper gives for it."""
+    exported = folder / "exported" / run.name
+    taper(program, "export", run, exported, "--format", "ctranslate2")
+    case = {"name": run.name, "task": task, "folder": str(exported)}
+    sources, targets = pairs(50)
+    if task == "translation":
+        for name, side in [("sources", sources), ("targets", targets)]:
+            (folder / name).write_text("".join(line + "\n" for line in side))
+        found = taper(program, "score", run, "--source", folder / "sources", "--target",
+                      folder / "targets", "--json")
+        case["scores"] = [one["log_probability"] for one in records(found)]
+    else:
+        (folder / "lines").write_text("".join(line + "\n" for line in sources))
+        found = taper(program, "score", run, "--text", folder / "lines", "--json")
+        case["scores"] = [[one["tokens"], one["token_log_probabilities"]] for one in records(found)]
+    return case
+
+
+def translated(program, folder, run):
+    """What Taper translates with a trained run, and the folders of its exports."""
+    sources, targets = pairs(500)
+    case = {"sources": sources, "references": targets, "texts": {}, "folders": {}}
+    for beam in ["1", "4"]:
+        found = taper(program, "translate", run, "--beam", beam, "--weights", "f32",
+                      *settings(SEARCH), lines=sources)
+        case["texts"][beam] = found.splitlines()
+    for kind in ["float32", "float16", "bfloat16", "int8", "int8_float16", "int8_bfloat16"]:
+        exported = folder / "exported" / f"{run.name}-{kind}"
+        taper(program, "export", run, exported, "--format", "ctranslate2", "--quantize", kind)
+        case["folders"][kind] = str(exported)
+    return case
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("taper", nargs="?", default=TAPER, type=Path)
+    parser.add_argument("--run", type=Path)
+    parser.add_argument("--python", type=Path)
+    parser.add_argument("--keep", type=Path)
+    parser.add_argument("--compare", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.compare:
+        return compare(arguments.compare)
+    program = arguments.taper.resolve()
+    with tempfile.TemporaryDirectory() as made:
+        folder = (arguments.keep or Path(made)).resolve()
+        (folder / "exported").mkdir(parents=True)
+        sentences = (CORPUS / "train.en").read_text().splitlines()[:2000]
+        (folder / "text.txt").write_text("".join(line + "\n" for line in sentences))
+        cases = []
+        for task, shapes in [("translation", TRANSLATION), ("language-model", LANGUAGE_MODELS)]:
+            for name, shape in shapes.items():
+                run = train(program, folder, name, shape, task)
+                cases.append(case_of(program, folder, run, task))
+        # What was exported as a MarianMT and imported forbids tokens.
+        taper(program, "export", folder / "marian", folder / "transformers")
+        taper(program, "import", folder / "transformers", folder / "of-marian")
+        cases.append(case_of(program, folder, folder / "of-marian", "translation"))
+        run = arguments.run
+        if run is None:
+            run = folder / "quickstart"
+            taper(program, "train", ROOT / "configs/quickstart.toml", "--run", run)
+        cards = [str(folder / "transformers"), cases[0]["folder"]]
+        found = {"cases": cases, "trained": translated(program, folder, run), "cards": cards}
+        (folder / "cases.json").write_text(json.dumps(found))
+        python = arguments.python
+        if python is None:
+            python = Path(made) / "venv/bin/python"
+            subprocess.run([sys.executable, "-m", "venv", python.parents[1]], check=True)
+            subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
+        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+        environment.pop("PYTHONPATH", None)
+        done = subprocess.run([python, __file__, "--compare", folder / "cases.json"], env=environment)
+    sys.exit(done.returncode)
+
+
+def compare(path):
+    """Compares what the engine gives with what Taper gave."""
+    import ctranslate2
+    import sacrebleu
+    from huggingface_hub import ModelCard
+    from tokenizers import Tokenizer
+
+    found, failed = json.loads(path.read_text()), []
+
+    def check(what, is_right):
+        print(f"{'ok  ' if is_right else 'FAIL'} {what}")
+        if not is_right:
+            failed.append(what)
+
+    def tokenizers(folder):
+        joint = Path(folder) / "tokenizer.json"
+        names = [joint, joint] if joint.exists() else [
+            Path(folder) / f"tokenizer.{side}.json" for side in ("source", "target")]
+        return [Tokenizer.from_file(str(name)) for name in names]
+
+    def tokens(tokenizer, lines):
+        return [one.tokens for one in tokenizer.encode_batch(lines, add_special_tokens=False)]
+
+    sources, targets = pairs(50)
+    for case in found["cases"]:
+        folder, translates = case["folder"], case["task"] == "translation"
+        source, target = tokenizers(folder)
+        kind = ctranslate2.Translator if translates else ctranslate2.Generator
+        model = kind(folder, compute_type="float32", intra_threads=1)
+        if translates:
+            rows = (tokens(source, sources), tokens(target, targets))
+            scored = model.score_batch(*rows)
+            gaps = [abs(sum(theirs.log_probs) - ours) / len(theirs.log_probs)
+                    for theirs, ours in zip(scored, case["scores"])]
+        else:
+            start = json.loads((Path(folder) / "config.json").read_text())["bos_token"]
+            scored = model.score_batch([[start, *row] for row, _ in case["scores"]])
+            gaps = [abs(one - other) for theirs, (_, ours) in zip(scored, case["scores"])
+                    for one, other in zip(theirs.log_probs, ours, strict=True)]
+        most = CLOSE_WITHOUT_FORBIDDEN if case["name"] == "of-marian" else CLOSE
+        check(f"{case['name']}: log-probabilities within {max(gaps):.1e}", max(gaps) < most)
+
+    case = found["trained"]
+    zh = {"tokenize": "zh"}
+    references = [case["references"]]
+    for kind, folder in case["folders"].items():
+        source, target = tokenizers(folder)
+        compute = "int8" if kind.startswith("int8") else "float32"
+        model = ctranslate2.Translator(folder, compute_type=compute)
+        for beam, ours in case["texts"].items():
+            results = model.translate_batch(
+                tokens(source, case["sources"]), beam_size=int(beam), length_penalty=1.0,
+                max_decoding_length=100, min_decoding_length=0, max_input_length=0)
+            ids = [[target.token_to_id(token) for token in one.hypotheses[0]] for one in results]
+            theirs = target.decode_batch(ids)
+            if kind == "float32":
+                same = sum(one == other for one, other in zip(theirs, ours, strict=True))
+                check(f"beam {beam}: {same} of {len(ours)} translations are the same", same == len(ours))
+            else:
+                scores = [sacrebleu.corpus_bleu(texts, references, **zh).score for texts in (ours, theirs)]
+                check(f"beam {beam}, {kind}: BLEU {scores[1]:.2f} beside {scores[0]:.2f}",
+                      abs(scores[0] - scores[1]) < 0.3)
+
+    for folder in [*found["cards"], case["folders"]["int8"]]:
+        card = ModelCard.load(Path(folder) / "README.md")
+        data = card.data
+        check(f"{folder}: the card names {data.language}", data.language == ["en", "zh"])
+        check(f"{folder}: {data.library_name}, {data.pipeline_tag}", data.pipeline_tag == "translation")
+    results = {one.metric_name: one for one in data.eval_results or []}
+    check(f"scores in the card: {', '.join(results)}", "BLEU" in results)
+    check("they have signatures", all("version:" in one.metric_args["signature"] for one in results.values()))
+    sys.exit(bool(failed))
+
+
+if __name__ == "__main__":
+    main()
