@@ -60,7 +60,7 @@ hold_out = 0.1
 [data.tokenizer]
 vocabulary_size = 400"""
 LABELLED = """train = "texts"
-validation = "texts"
+validation = "held"
 test = []
 [data.labelled]
 labels = ["odd", "even"]
@@ -69,11 +69,11 @@ max_tokens = 64
 vocabulary_size = 400"""
 PAIRS = """source_language = "en"
 target_language = "zh"
-train = "val"
+train = "train"
 validation = "val"
 test = []
 [data.tokenizer]
-vocabulary_size = 500"""
+vocabulary_size = 900"""
 
 DECODER = "decoder_layers = 2\nmax_positions = 96\nscale_embeddings = false\n"
 MODELS = {
@@ -108,9 +108,12 @@ def write_data(folder):
     sentences = (ROOT / "data/everyday-en-zh/train.en").read_text().splitlines()[:300]
     (folder / "text.txt").write_text("".join(line + "\n" for line in sentences))
     texts = [f"{['odd', 'even'][i % 2]}\t{line}\n" for i, line in enumerate(sentences)]
-    (folder / "texts.tsv").write_text("".join(texts))
+    for name in ["texts", "held"]:
+        (folder / f"{name}.tsv").write_text("".join(texts))
     for side in ["en", "zh"]:
-        (folder / f"val.{side}").write_text((ROOT / f"data/everyday-en-zh/val.{side}").read_text())
+        for split in ["train", "val"]:
+            text = (ROOT / f"data/everyday-en-zh/{split}.{side}").read_text().splitlines()[:300]
+            (folder / f"{split}.{side}").write_text("".join(line + "\n" for line in text))
     return sentences[:8], (folder / "val.zh").read_text().splitlines()[:8]
 
 
@@ -119,7 +122,7 @@ def scores(taper, name, run, lines, targets):
     task = MODELS[name][0]
     if task == "classification":
         found = taper("predict", run, "--json", text=lines)
-        return [[one["probabilities"][label] for label in sorted(one["probabilities"])] for one in found]
+        return [one["probabilities"] for one in found]
     (taper.folder / "lines").write_text("".join(line + "\n" for line in lines))
     if task == "language-model":
         found = taper("score", run, "--text", "lines", "--json")
@@ -165,9 +168,7 @@ def compare(folder):
         task = MODELS[name][0]
         if task == "classification":
             rows = [model(**tokenizer(line, return_tensors="pt")).logits[0].softmax(-1) for line in lines]
-            labels = model.config.id2label
-            order = sorted(labels, key=lambda at: labels[at])
-            return [[row[at].item() for at in order] for row in rows]
+            return [row.tolist() for row in rows]
         found = []
         for line, (source, target) in zip(lines, pairs):
             if task == "language-model":

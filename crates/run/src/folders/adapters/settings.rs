@@ -103,9 +103,7 @@ pub(super) fn written(
     let kind = match task {
         Task::LanguageModel => json!("CAUSAL_LM"),
         Task::Translation => json!("SEQ_2_SEQ_LM"),
-        Task::Classification => json!("SEQ_CLS"),
-        Task::Tagging => json!("TOKEN_CLS"),
-        Task::QuestionAnswering => json!("QUESTION_ANS"),
+        // With a kind for a head of classes, PEFT would want the head in the folder.
         _ => Value::Null,
     };
     let whole = if whole.is_empty() { Value::Null } else { json!(whole) };
