@@ -22,7 +22,7 @@ use taper_model::{LanguageModel, TranslationModel};
 use crate::folder::RunFolder;
 use crate::folder::files::{put_in_place, require_free, with_suffix};
 use crate::folders::Exported;
-use crate::tasks::TaskModel;
+use crate::tasks::{TaskModel, without_adapters};
 use crate::{LoadSettings, LoadedRun, model_card};
 
 /// File of the weights and the shape.
@@ -86,7 +86,7 @@ pub fn export<M: TaskModel>(
     quantization: Quantization,
     folder: &Path,
 ) -> Result<Exported> {
-    limits::require_expressed(&run.config)?;
+    limits::require_expressed(&without_adapters(&run.config))?;
     let tokens = tokens::Tokens::of(&run.config, &run.tokenizers)?;
     let variables = layers::variables(&run.config, run.model.parameters(), &tokens.never_written)?;
     require_free(folder)?;
