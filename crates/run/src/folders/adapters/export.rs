@@ -18,6 +18,7 @@ use crate::LoadSettings;
 use crate::checks::device;
 use crate::config::RunConfig;
 use crate::folder::RunFolder;
+use crate::folder::files::require_free;
 use crate::tasks::{build_model, with_model};
 
 /// Tensor with its shape.
@@ -35,11 +36,7 @@ pub fn export_adapters(root: &Path, settings: &LoadSettings, folder: &Path) -> R
     if !config.model.lora.is_on() {
         bail!("{}: the run has no adapters", root.display());
     }
-    let is_taken =
-        |folder: &Path| fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_some());
-    if folder.exists() && is_taken(folder) {
-        bail!("{} exists already and is left as it is", folder.display());
-    }
+    require_free(folder)?;
     let checkpoint = run.checkpoint(settings.checkpoint.as_deref())?;
     let tokenizers = config.task.load_tokenizers(root)?;
     let device = device::open("cpu")?;
