@@ -112,7 +112,7 @@ impl Journey {
         let ids = source.encode(text)?;
         let settings = TranslationSettings::of(&run.config);
         let limit = LineLimit::new(OverlongRule::Error, settings.max_source_tokens)
-            .within(run.model.config());
+            .within(run.model.config(), source);
         if ids.len() > limit.tokens {
             bail!("the text has {} tokens, more than {}", ids.len(), limit.tokens);
         }
@@ -139,7 +139,7 @@ impl Journey {
             shown_tokens(source, &ids),
             shown_tokens(target, &target.target_row(best.iter().copied())),
         );
-        let answers = target.source_row(best.iter().copied());
+        let answers = target.answer_row(best.iter().copied());
         let predicted = shown_tokens(target, &answers);
         let attention = layers(attention, |part| match part {
             AttentionPart::Encoder => (keys.clone(), keys.clone()),

@@ -179,7 +179,7 @@ impl AttentionMap {
         let (source, goal) = (tokenizers.source(), tokenizers.target());
         let sources = source.source_row(source.encode(text)?);
         let inputs = goal.target_row(target.iter().copied());
-        let answers = goal.source_row(target);
+        let answers = goal.answer_row(target);
         let records = in_pool(model.device(), || {
             let pass = Pass::evaluate_with_attention();
             let encoded = model.encode(&Sequences::pack(&[&sources]), &pass)?;

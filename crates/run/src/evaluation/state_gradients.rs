@@ -52,7 +52,7 @@ pub fn state_gradients(run: &LoadedRun, split: &str, count: usize) -> Result<Vec
         let goal = run.tokenizers.target();
         let inputs: Vec<Vec<u32>> =
             targets.iter().map(|ids| goal.target_row(ids.iter().copied())).collect();
-        let answers = targets.iter().flat_map(|ids| goal.source_row(ids.iter().copied())).collect();
+        let answers = targets.iter().flat_map(|ids| goal.answer_row(ids.iter().copied())).collect();
         let (source, target) = (Sequences::pack(sources), Sequences::pack(&inputs));
         let lengths = [source.lengths.clone(), target.lengths.clone()];
         let pass = Pass::train(1, 1, 0).noting_states();

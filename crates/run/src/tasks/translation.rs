@@ -119,7 +119,7 @@ impl TaskModel for TranslationModel {
                 if read.len().max(written.len()) <= most {
                     sources.push(source.source_row(read));
                     inputs.push(target.target_row(written.iter().copied()));
-                    answers.extend(target.source_row(written));
+                    answers.extend(target.answer_row(written));
                 }
             }
             let streams = vec![Sequences::pack(&sources), Sequences::pack(&inputs)];

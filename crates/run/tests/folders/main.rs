@@ -2,6 +2,7 @@
 //! round trip, and folders that are refused. The golden files are made by `scripts/golden`.
 
 mod adapters;
+mod bart;
 mod bert;
 mod files;
 mod gpt2;
@@ -9,6 +10,7 @@ mod llama;
 mod marian;
 mod roberta;
 mod tokens;
+mod translation;
 mod vit;
 
 use std::collections::HashMap;

@@ -500,13 +500,21 @@ impl Tokenizer {
     }
 
     /// Row that an encoder of translations reads of a text with these ids: the tokens before every
-    /// text, those of the text, and the end.
+    /// text, those of the text, the end, and the tokens behind it.
     pub fn source_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
+        let SpecialTokens { before, after, .. } = &*self.special;
+        let [before, after] = [before, after].map(|tokens| tokens.iter().copied());
+        before.chain(ids).chain([self.end()]).chain(after).collect()
+    }
+
+    /// Row that a decoder of translations is asked for, of a text with these ids: the tokens before
+    /// every text, those of the text, and the end.
+    pub fn answer_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
         self.special.before.iter().copied().chain(ids).chain([self.end()]).collect()
     }
 
     /// Row that a decoder of translations reads of a text with these ids. What it is asked for is
-    /// the [row of a source](Self::source_row).
+    /// the [row of answers](Self::answer_row).
     pub fn target_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
         let before = self.special.before.iter().copied();
         [self.decoder_start()].into_iter().chain(before).chain(ids).collect()

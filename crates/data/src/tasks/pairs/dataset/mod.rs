@@ -248,7 +248,7 @@ impl PairDataset {
             links.extend(own.map(|(target, source)| (before.0 + target, before.1 + source)));
             sources.push(of_source.source_row(source));
             targets.push(of_target.target_row(target.iter().copied()));
-            answers.extend(of_target.source_row(target));
+            answers.extend(of_target.answer_row(target));
             indices.push(line as usize);
         }
         Ok(Batch { streams: vec![sources, targets], asked: None, answers, indices, links })
