@@ -236,9 +236,13 @@ def translate(taper, updates):
     for path in sorted((taper.folder / "saved-translation").iterdir()):
         if path.is_dir():
             run, out = f"of-{path.name}", f"exported/of-{path.name}"
-            taper("import", path, run)
+            known = path / "case.json"
+            known = json.loads(known.read_text()) if known.exists() else {}
+            options = zip(["--source", "--target"], known.get("languages", []))
+            taper("import", path, run, *[word for option in options for word in option])
             taper("export", run, out)
-            yield asked_of_translation(taper, run, [f"saved-translation/{path.name}", out])
+            folders = [f"saved-translation/{path.name}", out]
+            yield {**asked_of_translation(taper, run, folders), **known}
 
 
 def asked_of_translation(taper, run, folders):

@@ -145,7 +145,7 @@ pub enum LengthPenaltyForm {
 
 /// Rules by which a beam search stops and scores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum SearchRules {
     /// A sentence's search stops once nothing can change its result any more, or by `patience`; the
     /// end that is forced at the maximum length counts in the score.
@@ -156,6 +156,9 @@ pub enum SearchRules {
     /// scored at its present length, does not exceed the worst of them, or with `patience` above 0
     /// as soon as there are that many. Forced tokens cost nothing.
     Transformers,
+    /// The same of a model without `forced_eos_token_id`: no end is forced at the maximum length,
+    /// where a translation stops without one.
+    TransformersOpen,
 }
 
 impl SearchRules {
@@ -281,7 +284,7 @@ impl DecodingConfig {
     pub(crate) fn kept(&self) -> usize {
         match self.rules {
             SearchRules::Exact => self.n_best,
-            SearchRules::Transformers => self.beam_size,
+            SearchRules::Transformers | SearchRules::TransformersOpen => self.beam_size,
         }
     }
 

@@ -101,15 +101,16 @@ impl<'m, M: StepModel> Translator<'m, M> {
         self.in_batches(sentences, of_empty, chunk, on_chunk)
     }
 
-    /// Finds the tokens of the best translation of each source under each of `lengths`, a length
+    /// Finds the tokens of the best translation of each sentence under each of `lengths`, a length
     /// penalty and a length reward in place of the configuration's. These are the results of
-    /// [`translate`](Self::translate) under each, from one search for all.
+    /// [`translate_sentences`](Self::translate_sentences) under each, from one search for all.
     ///
     /// # Errors
-    /// [`DecodingError::Config`] for impossible settings, and as [`translate`](Self::translate).
+    /// [`DecodingError::Config`] for impossible settings, and as
+    /// [`translate_sentences`](Self::translate_sentences).
     pub fn translate_under(
         &self,
-        sources: &[Vec<u32>],
+        sentences: &[Sentence<'_>],
         lengths: &[(f64, f64)],
         on_chunk: impl FnMut(FinishedChunk<'_, Vec<Vec<u32>>>),
     ) -> Result<Vec<Vec<Vec<u32>>>> {
@@ -135,7 +136,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
                 .map(|lists| lists.into_iter().map(|list| best(list).unwrap_or_default()).collect())
                 .collect())
         };
-        self.in_batches(&Sentence::plain(sources), vec![Vec::new(); lengths.len()], chunk, on_chunk)
+        self.in_batches(sentences, vec![Vec::new(); lengths.len()], chunk, on_chunk)
     }
 
     /// Collects `chunk_results` of batches of `sentences`, in their order; an empty sentence gives
@@ -411,8 +412,9 @@ impl Ends {
 
     fn check<'a>(self, sources: impl Iterator<Item = &'a [u32]>) -> Result<()> {
         for (sentence, source) in sources.enumerate() {
+            // Behind it there may be the token of a language.
             if let Some(&last) = source.last()
-                && last != self.0
+                && !source.contains(&self.0)
             {
                 return Err(DecodingError::SourceWithoutEnd { sentence, last, end: self.0 });
             }

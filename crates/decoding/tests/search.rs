@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 
 use common::{HashModel, random_sources, short_outputs};
 use taper_decoding::{
-    DecodingConfig, END, Hypothesis, LengthPenaltyForm, START, StepModel, Translator, UNKNOWN,
-    beam_search, forced_scores, greedy_search, length_penalty,
+    DecodingConfig, END, Hypothesis, LengthPenaltyForm, START, SearchRules, Sentence, StepModel,
+    Translator, UNKNOWN, beam_search, forced_scores, greedy_search, length_penalty,
 };
 
 fn slices(sources: &[Vec<u32>]) -> Vec<&[u32]> {
@@ -356,8 +356,9 @@ fn one_search_finds_what_one_for_each_length_penalty_and_reward_finds() {
         let translator = |config: &DecodingConfig| {
             Translator::new(&model, config.clone()).expect("a configuration")
         };
-        let together =
-            translator(&config).translate_under(&sources, &lengths, |_| {}).expect("decodes");
+        let together = translator(&config)
+            .translate_under(&Sentence::plain(&sources), &lengths, |_| {})
+            .expect("decodes");
         let mut different = 0;
         for (at, &(length_penalty, length_reward)) in lengths.iter().enumerate() {
             let config = DecodingConfig { length_penalty, length_reward, ..config.clone() };
@@ -371,6 +372,38 @@ fn one_search_finds_what_one_for_each_length_penalty_and_reward_finds() {
     }
     let refused = Translator::new(&model, DecodingConfig::default())
         .expect("a configuration")
-        .translate_under(&sources, &[(-1.0, 0.0)], |_| {});
+        .translate_under(&Sentence::plain(&sources), &[(-1.0, 0.0)], |_| {});
     assert!(refused.is_err());
+}
+
+#[test]
+fn without_a_forced_end_a_translation_stops_at_the_maximum_length() {
+    let (sources, model) = (random_sources(40, 12), HashModel::new(12));
+    for beam_size in [1, 4] {
+        let config = DecodingConfig {
+            beam_size,
+            max_length: 2,
+            rules: SearchRules::TransformersOpen,
+            ..DecodingConfig::default()
+        };
+        let translator = Translator::new(&model, config.clone()).expect("a configuration");
+        let found = translator.translate(&sources).expect("decodes");
+        let mut stopped = 0;
+        for (best, source) in found.iter().map(|list| &list[0]).zip(&sources) {
+            let tokens = best.tokens.len();
+            stopped += usize::from(best.truncated);
+            assert_eq!(best.length, tokens + usize::from(!best.truncated));
+            assert_eq!(best.truncated, tokens == 2);
+            let forced =
+                forced_scores(&model, &[source], &[&best.tokens], &config).expect("scores");
+            let same = &forced[0].token_log_probabilities[..best.length];
+            assert_eq!(best.token_log_probabilities, same);
+            let total = same.iter().fold(0.0, |sum, x| sum + x);
+            assert_eq!(
+                (best.log_probability, best.score),
+                (total, config.score(total, same.len()))
+            );
+        }
+        assert!(stopped > 5, "{stopped}");
+    }
 }

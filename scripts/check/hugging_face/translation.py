@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, GenerationConfig
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -34,9 +35,9 @@ def spm(path, lines, **more):
 
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines), model_prefix=str(path.with_suffix("")),
-        minloglevel=2, num_threads=1, bos_id=-1,
-        **{"pad_id": -1, "eos_id": 0, "unk_id": 1, "vocab_size": 500,
-           "character_coverage": 0.995, **more})
+        minloglevel=2, num_threads=1, **{
+            "pad_id": -1, "bos_id": -1, "eos_id": 0, "unk_id": 1, "vocab_size": 500,
+            "character_coverage": 0.995, **more})
     path.with_suffix(".model").rename(path)
     path.with_suffix(".vocab").unlink()
     model = sentencepiece.SentencePieceProcessor(model_file=str(path))
@@ -119,6 +120,104 @@ def t5(folder, name, family="T5", pieces="", prefix="", **more):
         (path / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": False}))
 
 
+SHAPE = {
+    "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64,
+    "max_position_embeddings": 128, "init_std": 0.3, "pad_token_id": 1, "eos_token_id": 2}
+BOTH = ["en", "zh"]
+
+
+def of_all():
+    return [line for language in BOTH for line in corpus("train", language)[:1500]]
+
+
+def saved(path, model, tokenizer, generation=None, **case):
+    """Saves a model with weights at random, and what there is to know of it."""
+    model.eval()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "norm" in name or name.endswith("bias"):
+                weight += torch.randn_like(weight) * 0.1
+        for name, bias in model.named_buffers():
+            if name == "final_logits_bias":
+                bias += torch.randn_like(bias)
+    model.generation_config = GenerationConfig(**{
+        "num_beams": 4, "max_length": 24, "bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2,
+        "decoder_start_token_id": 2, "forced_eos_token_id": 2, **(generation or {})})
+    model.save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    (path / "case.json").write_text(json.dumps({"around": [1, 1], **case}))
+
+
+def m2m100(folder, name, **more):
+    """An M2M100: one model of SentencePiece, and languages behind the vocabulary."""
+    path = folder / name
+    path.mkdir(parents=True)
+    pieces = spm(path / "m.model", of_all(), model_type="bpe", vocab_size=2000, bos_id=0, pad_id=1,
+                 eos_id=2, unk_id=3)
+    (path / "v.json").write_text(json.dumps({piece: at for at, piece in enumerate(pieces)}))
+    tokenizer = transformers.M2M100Tokenizer(
+        str(path / "v.json"), str(path / "m.model"), src_lang="en", tgt_lang="zh")
+    config = transformers.M2M100Config(**{**SHAPE, "vocab_size": len(pieces) + 100, **more})
+    model = transformers.M2M100ForConditionalGeneration(config)
+    # As published, no end is forced at the maximum length.
+    saved(path, model, tokenizer, {"forced_eos_token_id": None}, languages=BOTH,
+          tokens=["__en__", "__zh__"])
+    (path / "m.model").unlink()
+    (path / "v.json").unlink()
+
+
+def nllb(folder, name, languages, legacy=False, **more):
+    """An NLLB with these languages: a fast tokenizer of BPE."""
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    made = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True))
+    made.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
+    made.train_from_iterator(of_all(), trainers.BpeTrainer(
+        vocab_size=2000, special_tokens=special, show_progress=False))
+    bpe = json.loads(made.to_str())["model"]
+    tokenizer = transformers.NllbTokenizer(
+        vocab=bpe["vocab"], merges=[tuple(pair) for pair in bpe["merges"]], src_lang=languages[0],
+        extra_special_tokens=languages, legacy_behaviour=legacy)
+    config = transformers.M2M100Config(**{**SHAPE, "vocab_size": len(tokenizer) + 3, **more})
+    model = transformers.M2M100ForConditionalGeneration(config)
+    saved(folder / name, model, tokenizer, languages=languages[:2], tokens=languages[:2],
+          around=[0, 2] if legacy else [1, 1], legacy=legacy)
+
+
+def bart(folder, name, generation=None, **more):
+    """A BART: BPE on bytes."""
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.train_from_iterator(of_all(), trainers.BpeTrainer(
+        vocab_size=700, special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
+        show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    bpe = json.loads(made.to_str())["model"]
+    tokenizer = transformers.BartTokenizer(
+        vocab=bpe["vocab"], merges=[tuple(pair) for pair in bpe["merges"]])
+    config = transformers.BartConfig(**{**SHAPE, "vocab_size": len(tokenizer), **more})
+    saved(folder / name, transformers.BartForConditionalGeneration(config), tokenizer,
+          {"forced_bos_token_id": 0, **(generation or {})})
+
+
+def mbart(folder, name, is_first, **more):
+    """An mBART of 25 languages, if `is_first`, or of 50: Unigram."""
+    made = Tokenizer(models.Unigram())
+    made.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
+    made.train_from_iterator(of_all(), trainers.UnigramTrainer(
+        vocab_size=2000, unk_token="<unk>", show_progress=False,
+        special_tokens=["<s>", "<pad>", "</s>", "<unk>"]))
+    vocabulary = json.loads(made.to_str())["model"]["vocab"]
+    of = transformers.MBartTokenizer if is_first else transformers.MBart50Tokenizer
+    tokenizer = of(vocab=[tuple(piece) for piece in vocabulary], src_lang="en_XX", tgt_lang="zh_CN")
+    config = transformers.MBartConfig(**{
+        **SHAPE, "vocab_size": len(tokenizer), "activation_function": "relu", **more})
+    model = transformers.MBartForConditionalGeneration(config)
+    languages = ["en_XX", "zh_CN"]
+    start = tokenizer.convert_tokens_to_ids("zh_CN") if is_first else 2
+    saved(folder / name, model, tokenizer, {"decoder_start_token_id": start}, tokens=languages,
+          languages=languages, around=[0, 2] if is_first else [1, 1], is_first=is_first)
+
+
 def save(folder):
     transformers.logging.disable_progress_bar()
     folder.mkdir(parents=True, exist_ok=True)
@@ -138,6 +237,14 @@ def save(folder):
        tie_word_embeddings=False, generation={"length_penalty": 0.6, "early_stopping": True})
     t5(folder, "mt5", "MT5", pieces="spiece.model", tie_word_embeddings=False,
        generation={"no_repeat_ngram_size": 3, "num_beams": 1})
+    m2m100(folder, "m2m100")
+    nllb(folder, "nllb", ["eng_Latn", "zho_Hans", "deu_Latn"])
+    nllb(folder, "nllb-legacy", ["eng_Latn", "zho_Hans"], legacy=True, scale_embedding=False)
+    bart(folder, "bart")
+    bart(folder, "bart-summary", {"no_repeat_ngram_size": 3, "early_stopping": True,
+                                  "length_penalty": 2.0, "min_length": 6}, scale_embedding=True)
+    mbart(folder, "mbart-25", is_first=True)
+    mbart(folder, "mbart-50", is_first=False, scale_embedding=True)
     lines = corpus("test", "en")[:200] + MORE
     (folder / "lines.json").write_text(json.dumps(lines))
 
@@ -147,8 +254,14 @@ class Compared:
         self.path, self.case, self.told, self.checks = path, case, told, 0
         # Before every text of a T5.
         self.prefix = case.get("prefix", "")
-        self.tokenizer = AutoTokenizer.from_pretrained(path)
+        languages = dict(zip(["src_lang", "tgt_lang"], case.get("languages", [])))
+        self.tokenizer = AutoTokenizer.from_pretrained(path, **languages)
         self.model = AutoModelForSeq2SeqLM.from_pretrained(path).eval()
+        self.begins = {}
+        if "tokens" in case:
+            name = "decoder_start" if case.get("is_first") else "forced_bos"
+            written = self.tokenizer.convert_tokens_to_ids(case["tokens"][1])
+            self.begins = {f"{name}_token_id": written}
 
     def same(self, what, theirs, ours):
         self.checks += 1
@@ -157,21 +270,33 @@ class Compared:
 
     def run(self):
         case = self.case
+        # Text that spells a special token is text in Taper.
+        spells = lambda line: any(token in line for token in self.tokenizer.all_special_tokens)
+        case["ids"] = [one for one in case["ids"] if not spells(one[0])]
+        for beams, texts in case["texts"].items():
+            case["texts"][beams] = [one for one in texts if not spells(one[0])]
         for line, ours in case["ids"]:
             theirs = self.tokenizer(line).input_ids
-            self.same(f"ids of {line!r}", theirs[:-1], ours)
+            before, behind = case.get("around", [0, 1])
+            self.same(f"ids of {line!r}", theirs[before:len(theirs) - behind], ours)
         for beams, texts in case["texts"].items():
             found = self.generated([line for line, _ in texts], int(beams))
             for (line, ours), (ids, theirs) in zip(texts, found):
                 self.checks += 1
-                if theirs != ours and not self.is_tie(line, ids, ours, int(beams)):
+                # The translation of a line is a line.
+                theirs = theirs.replace("\n", " ").strip()
+                if theirs != ours.strip() and not self.is_tie(line, ids, ours, int(beams)):
                     what = f"beam of {beams}: {line!r}"
                     self.told(f"{what}: Transformers {theirs!r}, Taper {ours!r}")
-        for source, target, ours in case["scores"]:
+        # A legacy NLLB tokenizer has targets, too, with their language behind the end.
+        for source, target, ours in [] if case.get("legacy") else case["scores"]:
             row = self.tokenizer([self.prefix + source], return_tensors="pt")
             goal = self.tokenizer(text_target=[target], return_tensors="pt").input_ids
             logits = self.model(**row, labels=goal).logits[0].double().log_softmax(-1)
-            theirs = sum(logits[at, token].item() for at, token in enumerate(goal[0].tolist()))
+            wanted = goal[0].tolist()
+            # mBART of 25 languages has its language behind the end.
+            wanted = wanted[:-1] if case.get("is_first") else wanted
+            theirs = sum(logits[at, token].item() for at, token in enumerate(wanted))
             self.checks += 1
             if abs(theirs - ours) > CLOSE * max(1, abs(ours)):
                 self.told(f"score of {source!r}: Transformers {theirs}, Taper {ours}")
@@ -185,9 +310,12 @@ class Compared:
         for length in {len(row) for row in rows}:
             places = [at for at, row in enumerate(rows) if len(row) == length]
             together = torch.tensor([rows[at] for at in places])
-            written = self.model.generate(together, num_beams=beams)
+            written = self.model.generate(together, num_beams=beams, **self.begins)
             for at, ids in zip(places, written):
-                found[at] = ids, self.tokenizer.decode(ids, skip_special_tokens=True)
+                # The tokenizer of M2M100 does not know its languages as special tokens.
+                languages = getattr(self.tokenizer, "lang_token_to_id", {}).values()
+                words = [one for one in ids.tolist() if one not in languages]
+                found[at] = ids, self.tokenizer.decode(words, skip_special_tokens=True)
         return found
 
     def is_tie(self, line, theirs, ours, beams):

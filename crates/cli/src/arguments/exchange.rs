@@ -19,6 +19,13 @@ pub(crate) struct Import {
     /// checkpoint
     #[arg(long, value_name = "RUN_OR_CHECKPOINT")]
     pub(crate) onto: Option<PathBuf>,
+    /// Language that a translation model reads, as its folder calls it, such as eng_Latn, en or
+    /// en_XX; a model of several languages needs it
+    #[arg(long, value_name = "LANGUAGE", conflicts_with = "onto")]
+    pub(crate) source: Option<String>,
+    /// Language that it writes
+    #[arg(long, value_name = "LANGUAGE", conflicts_with = "onto")]
+    pub(crate) target: Option<String>,
 }
 
 /// Arguments of `export`.

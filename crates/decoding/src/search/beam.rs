@@ -183,6 +183,7 @@ impl<'a> Search<'a> {
                 if place < beam_size {
                     self.finished_count += 1;
                     let path = self.path(node, of_token, log_probability, rank);
+                    let path = path.stopped(self.limits, &settings[0]);
                     for (list, config) in self.finished.iter_mut().zip(settings) {
                         keep(list, &path, self.limits, config);
                     }
@@ -210,7 +211,7 @@ impl<'a> Search<'a> {
             let enough = config.patience > 0.0 && self.finished_count as f64 >= wanted;
             let bound = match config.rules {
                 SearchRules::Exact => config.score(best_live.rank, longest),
-                SearchRules::Transformers => {
+                SearchRules::Transformers | SearchRules::TransformersOpen => {
                     config.score(best_live.rank, self.back_from(best_live.node).count())
                 }
             };
@@ -241,7 +242,7 @@ impl<'a> Search<'a> {
 
 /// Adds a finished hypothesis to a list, best first, if it is among the `n_best`.
 fn keep(list: &mut Vec<Hypothesis>, path: &Path, limits: OutputLimits, config: &DecodingConfig) {
-    let score = config.score(path.rank, path.tokens.len() + 1);
+    let score = config.score(path.rank, path.token_log_probabilities.len());
     let position = list.partition_point(|kept| kept.score >= score);
     if position < config.kept() {
         list.insert(position, Hypothesis::of(path.clone(), limits, config));

@@ -57,7 +57,7 @@ impl<'a> Constraints<'a> {
             others,
             unknown: config.allow_unknown,
             forced,
-            is_free: config.rules == SearchRules::Transformers && (forced.is_some() || !others),
+            is_free: config.rules != SearchRules::Exact && (forced.is_some() || !others),
             banned: run_ends(history, config.no_repeat_ngram),
             repeated,
             penalty: config.repetition_penalty as f32,

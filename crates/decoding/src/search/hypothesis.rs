@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{DecodingConfig, OutputLimits};
+use crate::{DecodingConfig, OutputLimits, SearchRules};
 
 /// One finished translation with its scores.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -36,6 +36,19 @@ pub(crate) struct Path {
     pub(crate) log_probability: f64,
     /// Number by which the search ranks; the same without a repetition penalty.
     pub(crate) rank: f64,
+}
+
+impl Path {
+    /// The path without the end that stopped it at the maximum length, if `config` forces none.
+    pub(crate) fn stopped(mut self, limits: OutputLimits, config: &DecodingConfig) -> Self {
+        let has_end = self.token_log_probabilities.len() > self.tokens.len();
+        let is_longest = self.tokens.len() >= limits.max_length;
+        if config.rules == SearchRules::TransformersOpen && has_end && is_longest {
+            self.token_log_probabilities.pop();
+            self.log_probability = self.token_log_probabilities.iter().fold(0.0, |sum, x| sum + x);
+        }
+        self
+    }
 }
 
 impl Hypothesis {

@@ -157,7 +157,8 @@ where
             let is_last = row.push(candidate, special);
             let is_broken_off = observe(NewToken { sentence, copy, token, is_last }).is_break();
             if is_last || is_broken_off {
-                let mut hypothesis = Hypothesis::of(row.path, row.limits, config);
+                let path = row.path.stopped(row.limits, config);
+                let mut hypothesis = Hypothesis::of(path, row.limits, config);
                 hypothesis.truncated &= !special.is_text_end(token);
                 finished[sentence].push(hypothesis);
             } else {

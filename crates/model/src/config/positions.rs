@@ -62,7 +62,8 @@ impl Positions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "lowercase")]
 pub enum SinusoidFrequencies {
-    /// `10000^(-2i/d)` (Vaswani et al. 2017, section 3.5), as Transformers has them in its MarianMT.
+    /// `10000^(-2i/d)` (Vaswani et al. 2017, section 3.5), as Transformers has them in its
+    /// MarianMT.
     #[default]
     Paper,
     /// `10000^(-i/(d/2 - 1))`, so that the last is 1/10000: Tensor2Tensor, fairseq with M2M100 and

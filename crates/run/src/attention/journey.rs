@@ -112,7 +112,7 @@ impl Journey {
         let ids = source.encode(text)?;
         let settings = TranslationSettings::of(&run.config);
         let limit = LineLimit::new(OverlongRule::Error, settings.max_source_tokens)
-            .within(run.model.config());
+            .within(run.model.config(), source);
         if ids.len() > limit.tokens {
             bail!("the text has {} tokens, more than {}", ids.len(), limit.tokens);
         }

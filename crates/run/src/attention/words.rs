@@ -62,7 +62,8 @@ impl<'a> WordAligner<'a> {
         }
         attention.check(&run.model)?;
         let most = settings.max_tokens.unwrap_or(run.config.data.cleaning.max_tokens);
-        let limit = LineLimit::new(OverlongRule::Error, most).within(&run.config.model);
+        let limit = LineLimit::new(OverlongRule::Error, most)
+            .within(&run.config.model, run.tokenizers.source());
         Ok(Self { run, attention, limit, reverse: None })
     }
 

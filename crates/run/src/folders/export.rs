@@ -14,7 +14,6 @@ use super::family::{Architecture, Counterpart, Family, require_expressed};
 use super::json::write_json;
 use super::preprocessor::write_preprocessor;
 use super::sources::transposed;
-use super::tokens::TokenizerFiles;
 use super::{CONFIG, FAMILIES, WEIGHTS, keys, recipe as recipes, tokens};
 use crate::config::RunConfig;
 use crate::folder::RunFolder;
@@ -167,13 +166,21 @@ fn write<M: TaskModel>(
         true => {
             let tokenizer = run.tokenizers.target();
             let exported = recipes::tokens_of(&run.config, tokenizer);
-            let is_written = family.tokens == TokenizerFiles::Sides
-                && tokens::write_sides(folder, &run.tokenizers)?;
+            let is_written = tokens::write_sides(folder, &run.tokenizers)?;
             if !is_written {
                 tokens::write(folder, tokenizer, exported, recipes::longest(&run.config))?;
             }
             config.insert("vocab_size".to_owned(), json!(tokenizer.vocabulary_size()));
-            config.extend(exported.ids(tokenizer));
+            for (key, id) in exported.ids(tokenizer) {
+                if let Some(shape) = config.get(&key).filter(|&shape| *shape != id) {
+                    bail!(
+                        "cannot be exported as a {}: its shape has {key} = {shape}, and its \
+                         tokenizer {id}",
+                        family.name
+                    );
+                }
+                config.insert(key, id);
+            }
         }
         false => write_preprocessor(&run.config.data.images, folder)?,
     }

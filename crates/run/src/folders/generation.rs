@@ -45,14 +45,18 @@ pub(super) fn describe(recipe: &mut RunConfig, source: &Path, keys: &Value) -> R
     decoding.n_best = 1;
     decoding.length_penalty = number("length_penalty", 1.0)?;
     decoding.length_penalty_form = LengthPenaltyForm::Power;
+    // Without the file, the end is forced: so have it the families that come without.
+    let is_open = generation.is_object() && generation["forced_eos_token_id"].is_null();
+    let rules = if is_open { SearchRules::TransformersOpen } else { SearchRules::Transformers };
     (decoding.rules, decoding.patience) = match key("early_stopping") {
-        Value::Null | Value::Bool(false) => (SearchRules::Transformers, 0.0),
-        Value::Bool(true) => (SearchRules::Transformers, 1.0),
+        Value::Null | Value::Bool(false) => (rules, 0.0),
+        Value::Bool(true) => (rules, 1.0),
         Value::String(never) if never == "never" => (SearchRules::Exact, 0.0),
         _ => bail!(wrong("early_stopping", "true, false or \"never\"")),
     };
-    // Both count the first input of the decoder, and the largest length counts the end.
-    decoding.max_length = count("max_length", 20)?.saturating_sub(2).max(1);
+    // Both count the first input of the decoder, and the largest length counts a forced end.
+    let around = if decoding.rules == SearchRules::TransformersOpen { 1 } else { 2 };
+    decoding.max_length = count("max_length", 20)?.saturating_sub(around).max(1);
     decoding.min_length = count("min_length", 0)?.saturating_sub(1);
     decoding.max_length_ratio = 0.0;
     decoding.max_length_offset = decoding.max_length;

@@ -23,6 +23,16 @@ use crate::event::{Notice, RunEvent, RunObserver};
 use crate::folder::{RunFolder, RunLock};
 use crate::tasks::outline;
 
+/// Choices of an import.
+#[derive(Debug, Clone, Default)]
+pub struct ImportSettings {
+    /// Language that a translation model reads, as its folder calls it, such as `eng_Latn`; `None`:
+    /// the one that the folder names.
+    pub source_language: Option<String>,
+    /// Language that it writes.
+    pub target_language: Option<String>,
+}
+
 /// Result of an import.
 #[derive(Debug, Clone)]
 pub struct Imported {
@@ -58,6 +68,19 @@ pub fn import(
     folder: &RunFolder,
     observer: &mut dyn RunObserver,
 ) -> Result<Imported> {
+    import_with(source, folder, &ImportSettings::default(), observer)
+}
+
+/// Makes a run like [`import`], with choices.
+///
+/// # Errors
+/// Those of [`import`], and when the model has no such language.
+pub fn import_with(
+    source: &Path,
+    folder: &RunFolder,
+    settings: &ImportSettings,
+    observer: &mut dyn RunObserver,
+) -> Result<Imported> {
     if !source.is_dir() {
         bail!("{}: no such folder", source.display());
     }
@@ -85,7 +108,7 @@ pub fn import(
     let (family, architecture) = chosen(FAMILIES, &keys, has).with_context(shown)?;
     let name = folder.root().file_name().map(|name| name.to_string_lossy().into_owned());
     let name = name.unwrap_or_else(|| family.model_type.to_owned());
-    let read = read(source, name, (family, architecture), &keys)?;
+    let read = read(source, name, (family, architecture), &keys, settings)?;
     for notice in &read.notices {
         observer.observe(&RunEvent::Notice(notice.clone()))?;
     }
@@ -104,6 +127,7 @@ fn read(
     name: String,
     (family, architecture): (&Family, &Architecture),
     keys: &Value,
+    settings: &ImportSettings,
 ) -> Result<Read> {
     let shown = || source.join(CONFIG).display().to_string();
     let mut recipe = recipes::without_data(name, architecture.task);
@@ -115,7 +139,7 @@ fn read(
     untie(family, &weights, &mut recipe, &mut notices)?;
     recipes::describe(&mut recipe, source, (family, architecture), keys, &weights)
         .with_context(shown)?;
-    let tokenizers = match recipe.task.reads_text() {
+    let mut tokenizers = match recipe.task.reads_text() {
         true => {
             let size = keys["vocab_size"].as_u64().and_then(|size| usize::try_from(size).ok());
             let size = size.with_context(|| {
@@ -123,7 +147,7 @@ fn read(
             })?;
             recipe.data.tokenizer.vocabulary_size = size;
             match family.tokens {
-                TokenizerFiles::Sides if tokens::has_sides(source) => {
+                TokenizerFiles::Sides | TokenizerFiles::Languages if tokens::has_sides(source) => {
                     tokens::read_sides(source, size)?
                 }
                 _ => {
@@ -133,6 +157,13 @@ fn read(
         }
         false => TokenizerPair::none(),
     };
+    if recipe.task == Task::Translation {
+        let asked = [&settings.source_language, &settings.target_language];
+        let (marked, languages) =
+            tokens::with_languages(tokenizers, source, family.tokens, asked.map(Option::as_deref))?;
+        recipes::speak(&mut recipe, languages);
+        tokenizers = marked;
+    }
     recipe.validate().with_context(shown)?;
     let vocabularies = tokenizers.vocabulary_sizes();
     memory::require_weights(&recipe, vocabularies, &Device::Cpu)?;

@@ -8,6 +8,8 @@
 //! name in the list of families below.
 
 mod adapters;
+mod bart;
+mod bart_names;
 mod bert;
 mod export;
 mod family;
@@ -17,7 +19,9 @@ mod import;
 mod json;
 mod keys;
 mod llama;
+mod m2m100;
 mod marian;
+mod mbart;
 mod mistral;
 mod mt5;
 mod pickle;
@@ -36,7 +40,7 @@ mod weights;
 
 pub use adapters::{export_adapters, import_adapters};
 pub use export::{Exported, export, export_run};
-pub use import::{Imported, import};
+pub use import::{ImportSettings, Imported, import, import_with};
 pub(crate) use json::write_json;
 pub(crate) use tokens::write_sentence_pieces;
 
@@ -48,6 +52,9 @@ const FAMILIES: &[&family::Family] = &[
     &roberta::XLM_ROBERTA,
     &vit::FAMILY,
     &marian::FAMILY,
+    &m2m100::FAMILY,
+    &bart::FAMILY,
+    &mbart::FAMILY,
     &llama::FAMILY,
     &qwen2::FAMILY,
     &mistral::FAMILY,

@@ -11,7 +11,7 @@ use taper_data::{Corpora, ImageFormat, Pairs, Task, Tokenizer};
 use super::family::{Architecture, Family};
 use super::generation;
 use super::preprocessor::Preprocessor;
-use super::tokens::{Exported, languages};
+use super::tokens::Exported;
 use super::weights::Weights;
 use crate::config::{RunConfig, usual_tokenizer};
 use crate::generation::beginning;
@@ -77,15 +77,18 @@ pub(super) fn describe(
         }
         Task::Translation => {
             recipe.data.cleaning.max_tokens = positions.saturating_sub(1).max(1);
-            let [source_language, target_language] = languages(source)?;
-            recipe.evaluation.tokenize = usual_tokenizer(&target_language);
-            recipe.data.source_language = source_language;
-            recipe.data.target_language = target_language;
             generation::describe(recipe, source, keys)?;
         }
         Task::Captions | Task::ImageText | Task::InContextRegression => {}
     }
     Ok(())
+}
+
+/// Sets the languages of a translation model.
+pub(super) fn speak(recipe: &mut RunConfig, [source, target]: [String; 2]) {
+    recipe.evaluation.tokenize = usual_tokenizer(&target);
+    recipe.data.source_language = source;
+    recipe.data.target_language = target;
 }
 
 /// Labels of a classifier in the order of its classes; its head has `rows` classes. Transformers

@@ -81,7 +81,7 @@ impl<'a> LineTranslator<'a> {
         let mut members = vec![speaking(&run.model, run.tokenizers.target())];
         for member in &settings.ensemble {
             let member = run.load_member(member)?;
-            translator.limit = translator.limit.within(member.config());
+            translator.limit = translator.limit.within(member.config(), run.tokenizers.source());
             members.push(speaking(&member, run.tokenizers.target()));
         }
         Ok(Self { members: members.into(), ..translator })
@@ -129,7 +129,8 @@ impl<'a> LineTranslator<'a> {
         settings: &TranslationSettings,
     ) -> Self {
         let TranslationSettings { overlong, max_source_tokens, aligned_by, detail, .. } = settings;
-        let limit = LineLimit::new(*overlong, *max_source_tokens).within(model.config());
+        let limit = LineLimit::new(*overlong, *max_source_tokens)
+            .within(model.config(), tokenizers.source());
         Self {
             tokenizers,
             model,
@@ -394,19 +395,30 @@ impl<'a> LineTranslator<'a> {
         if let [whole] = line.sources.as_slice() {
             return Ok((whole.clone(), vec![(0..whole.len()).collect()]));
         }
-        let words = |source: &[u32]| source.len().saturating_sub(1);
-        let mut tokens = encode_long(self.tokenizers.source(), line.line)?;
-        let of_parts: Vec<u32> =
-            line.sources.iter().flat_map(|source| &source[..words(source)]).copied().collect();
+        let tokenizer = self.tokenizers.source();
+        let special = tokenizer.special_tokens();
+        let (before, behind) = (special.before.len(), special.after.len() + 1);
+        let words = |source: &[u32]| before..source.len().saturating_sub(behind).max(before);
+        let tokens = encode_long(tokenizer, line.line)?;
+        let of_parts: Vec<u32> = line
+            .sources
+            .iter()
+            .flat_map(|source| source.get(words(source)).unwrap_or_default())
+            .copied()
+            .collect();
         let mut found = token_positions(&tokens, &of_parts).into_iter();
-        let end = tokens.len();
-        tokens.push(self.tokenizers.source().end());
+        let end = before + tokens.len();
         let places = line
             .sources
             .iter()
-            .map(|source| found.by_ref().take(words(source)).chain([end]).collect())
+            .map(|source| {
+                let own = found.by_ref().take(words(source).len()).map(|place| before + place);
+                // A blank part is its end alone.
+                let around = if source.len() < before + behind { 0 } else { before };
+                (0..around).chain(own).chain(end..end + source.len().min(behind)).collect()
+            })
             .collect();
-        Ok((tokens, places))
+        Ok((tokenizer.source_row(tokens), places))
     }
 }
 

@@ -56,10 +56,11 @@ impl LineLimit {
         Self { rule, tokens, by_positions: false }
     }
 
-    /// Lowers the limit to the positions of a model of this shape.
-    pub fn within(self, model: &ModelConfig) -> Self {
-        // `</s>` takes one of them.
-        match model.longest_encoded().map(|(positions, _)| positions.saturating_sub(1)) {
+    /// Lowers the limit to the positions of a model of this shape, which reads rows of `tokenizer`.
+    pub fn within(self, model: &ModelConfig, tokenizer: &Tokenizer) -> Self {
+        // `</s>` takes one of them, and so does the token of a language.
+        let around = tokenizer.source_row([]).len();
+        match model.longest_encoded().map(|(positions, _)| positions.saturating_sub(around)) {
             Some(most) if most <= self.tokens => Self { tokens: most, by_positions: true, ..self },
             _ => self,
         }
@@ -329,11 +330,12 @@ mod tests {
             ..ModelConfig::default()
         };
         assert!(
-            refusal(limit(OverlongRule::Error, 3).within(&positions(5)))
+            refusal(limit(OverlongRule::Error, 3).within(&positions(5), &tokenizer()))
                 .ends_with("or raise --max-source-tokens")
         );
         for max_positions in [3, 4] {
-            let error = refusal(limit(OverlongRule::Error, 3).within(&positions(max_positions)));
+            let limit = limit(OverlongRule::Error, 3);
+            let error = refusal(limit.within(&positions(max_positions), &tokenizer()));
             assert!(
                 error.contains(&format!("more than {};", max_positions - 1))
                     && error.contains("model.max_positions"),

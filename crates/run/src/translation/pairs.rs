@@ -39,17 +39,17 @@ pub fn score_pairs(
         );
     }
     let most = max_tokens.unwrap_or(run.config.data.cleaning.max_tokens);
-    let limit = LineLimit::new(OverlongRule::Error, most).within(&run.config.model);
+    let limit = LineLimit::new(OverlongRule::Error, most)
+        .within(&run.config.model, run.tokenizers.source());
     let of_target = run.tokenizers.target();
+    let around = run.tokenizers.source().source_row([]).len();
     let pair = |index: usize| -> Result<(usize, Vec<u32>, Vec<u32>)> {
         let (source, target) = (|| place(Side::Source, index), || place(Side::Target, index));
         let source_ids =
             encode_sources(&run.tokenizers, &sources[index..=index]).with_context(source)?.concat();
         let target_ids = of_target.encode(&targets[index]).with_context(target)?;
-        // A source ends with </s>; a target has as many positions, the first of which `<s>` takes.
-        for (side, tokens) in
-            [(Side::Source, source_ids.len() - 1), (Side::Target, target_ids.len())]
-        {
+        let source_tokens = source_ids.len().saturating_sub(around);
+        for (side, tokens) in [(Side::Source, source_tokens), (Side::Target, target_ids.len())] {
             if tokens > limit.tokens {
                 let remedy = limit.more_by("--max-tokens N allows more");
                 let place = place(side, index);
@@ -59,7 +59,8 @@ pub fn score_pairs(
         if target_ids.iter().any(|&id| of_target.is_special(id) && !of_target.is_unknown(id)) {
             bail!("{}: has special tokens, which are scored without being written", target());
         }
-        Ok((index, source_ids, target_ids))
+        let answers = of_target.answer_row(target_ids);
+        Ok((index, source_ids, answers[..answers.len() - 1].to_vec()))
     };
     let model = speaking(&run.model, of_target);
     let translator = Translator::new(&model, run.config.decoding.clone())?;

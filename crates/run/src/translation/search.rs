@@ -69,6 +69,37 @@ pub fn encode_sources<S: AsRef<str> + Sync>(
     Ok(ids.into_iter().zip(lines).map(row).collect())
 }
 
+/// Ids of texts to translate, and those with which their translations begin.
+struct Rows {
+    sources: Vec<Vec<u32>>,
+    prefixes: Vec<Vec<u32>>,
+}
+
+impl Rows {
+    fn of(tokenizers: &TokenizerPair, texts: &[TextPart<'_>]) -> Result<Self> {
+        let lines: Vec<&str> = texts.iter().map(|text| text.source).collect();
+        let sources = encode_sources(tokenizers, &lines)?;
+        // A blank at either end would be a token of its own, which translations do not have before
+        // a word.
+        let prefixes: Vec<&str> = texts.iter().map(|text| text.prefix.trim()).collect();
+        let target = tokenizers.target();
+        let mut prefixes = target.encode_batch(&prefixes)?;
+        for (ids, line) in prefixes.iter_mut().zip(lines) {
+            // The translation of a blank line is empty.
+            if !ids.is_empty() || !line.trim().is_empty() {
+                ids.splice(0..0, target.special_tokens().before.iter().copied());
+            }
+        }
+        Ok(Self { sources, prefixes })
+    }
+
+    fn sentences(&self, texts: &[TextPart<'_>]) -> Vec<Sentence<'_>> {
+        let rows = self.sources.iter().zip(&self.prefixes).zip(texts);
+        rows.map(|((source, prefix), text)| Sentence { source, prefix, number: text.number() })
+            .collect()
+    }
+}
+
 /// Translates `texts` in order, with the best translation of each first. An empty text has one
 /// empty translation, and a cancelled one has none. `progress` is called with the number of
 /// sentences done so far.
@@ -83,27 +114,12 @@ pub(crate) fn translate<M: StepModel>(
     control: &dyn Control,
     mut progress: impl FnMut(usize),
 ) -> Result<Vec<Vec<Translation>>> {
-    let lines: Vec<&str> = texts.iter().map(|text| text.source).collect();
-    let sources = encode_sources(tokenizers, &lines)?;
-    // A blank at either end would be a token of its own, which translations do not have before a
-    // word.
-    let prefixes: Vec<&str> = texts.iter().map(|text| text.prefix.trim()).collect();
-    let target = tokenizers.target();
-    let mut prefixes = target.encode_batch(&prefixes)?;
-    prefixes.iter_mut().for_each(|ids| {
-        ids.splice(0..0, target.special_tokens().before.iter().copied());
-    });
-    let sentences: Vec<Sentence<'_>> = sources
-        .iter()
-        .zip(&prefixes)
-        .zip(texts)
-        .map(|((source, prefix), text)| Sentence { source, prefix, number: text.number() })
-        .collect();
+    let rows = Rows::of(tokenizers, texts)?;
     let translator = Translator::new(model, config.clone())?.controlled(control);
     // Lines may have several parts.
     let line_of = |index: usize| texts.get(index).map_or(index, |text| text.line);
     let found = translator
-        .translate_sentences(&sentences, |chunk| progress(chunk.sentences_done))
+        .translate_sentences(&rows.sentences(texts), |chunk| progress(chunk.sentences_done))
         .map_err(|error| by_line(error, "decoding", line_of))?;
     found
         .into_iter()
@@ -172,11 +188,10 @@ pub(crate) fn translate_under<M: StepModel>(
     texts: &[TextPart<'_>],
     mut progress: impl FnMut(usize),
 ) -> Result<Vec<Vec<String>>> {
-    let lines: Vec<&str> = texts.iter().map(|text| text.source).collect();
-    let sources = encode_sources(tokenizers, &lines)?;
+    let rows = Rows::of(tokenizers, texts)?;
     let line_of = |index: usize| texts.get(index).map_or(index, |text| text.line);
     let found = Translator::new(model, config.clone())?
-        .translate_under(&sources, lengths, |chunk| progress(chunk.sentences_done))
+        .translate_under(&rows.sentences(texts), lengths, |chunk| progress(chunk.sentences_done))
         .map_err(|error| by_line(error, "decoding", line_of))?;
     let text = |tokens: Vec<u32>| Ok(single_line(tokenizers.target().decode(&tokens)?));
     found.into_iter().map(|under| under.into_iter().map(text).collect()).collect()

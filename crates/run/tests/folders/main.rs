@@ -2,6 +2,7 @@
 //! round trip, and folders that are refused. The golden files are made by `scripts/golden`.
 
 mod adapters;
+mod bart;
 mod bert;
 mod ctranslate2;
 mod files;
@@ -11,6 +12,7 @@ mod marian;
 mod roberta;
 mod t5;
 mod tokens;
+mod translation;
 mod vit;
 
 use std::collections::HashMap;

@@ -5,29 +5,15 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use taper_decoding::SearchRules;
-use taper_model::{Batch, Pass, Sequences, TranslationModel};
+use taper_model::TranslationModel;
 use taper_run::LoadedRun;
-use taper_run::translation::{LineTranslator, TranslationSettings};
+use taper_run::translation::TranslationSettings;
 
-use super::{
-    CONFIG, WEIGHTS, changed, check_round_trip, imported, json_of, refusal, relative, rows, set,
-    tensors, trained,
-};
+use super::translation::{check_ids, check_model, check_searches};
+use super::{CONFIG, changed, imported, json_of, refusal, set};
 
 fn golden() -> PathBuf {
     super::golden("marian")
-}
-
-fn expected() -> Value {
-    json_of(golden().join("expected.json"))
-}
-
-fn texts(list: &Value) -> Vec<String> {
-    list.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
-}
-
-fn ids(list: &Value) -> Vec<u32> {
-    list.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
 }
 
 fn run(folder: &tempfile::TempDir) -> LoadedRun<TranslationModel> {
@@ -36,26 +22,8 @@ fn run(folder: &tempfile::TempDir) -> LoadedRun<TranslationModel> {
 
 #[test]
 fn transformers_agrees_and_a_round_trip_changes_no_bit() {
-    let folder = tempfile::tempdir().unwrap();
-    let run = run(&folder);
-    let expected = tensors(golden().join("expected.safetensors"));
-    let sources = rows(&expected["sources"], &expected["source_lengths"]);
-    let goals = rows(&expected["targets"], &expected["target_lengths"]);
-    let goal = run.tokenizers.target();
-    let words = |goal: &[u32]| goal[..goal.len() - 1].to_vec();
-    let inputs: Vec<Vec<u32>> = goals.iter().map(|ids| goal.target_row(words(ids))).collect();
-    let (source, target) = (Sequences::pack(&sources), Sequences::pack(&inputs));
-    let pass = Pass::evaluate();
-    let encoded = run.model.encode(&source, &pass).unwrap();
-    let hidden = run.model.decode(&target, &encoded, &pass).unwrap();
-    let error = relative(&run.model.logits(&hidden, &pass).unwrap(), &expected["logits"]);
-    assert!(error < 1e-5, "logits {error}");
-
-    let (found, gradients) = trained(&run.model, &Batch::new(vec![source, target], goals.concat()));
-    let loss = f64::from(expected["loss"].to_scalar::<f32>().unwrap());
-    assert!((found / loss - 1.0).abs() < 1e-5, "loss {found} {loss}");
-    let whole = [WEIGHTS, "source.spm", "target.spm", "vocab.json", "generation_config.json"];
-    check_round_trip(&run, &golden(), (&whole, &[CONFIG]), &gradients);
+    let files = ["source.spm", "target.spm", "vocab.json"];
+    check_model("marian", &files);
 }
 
 #[test]
@@ -81,17 +49,9 @@ fn languages_are_those_of_the_tokenizer() {
 #[test]
 fn pieces_have_the_ids_of_the_vocabulary() {
     let folder = tempfile::tempdir().unwrap();
-    let (run, expected) = (run(&folder), expected());
-    let source = run.tokenizers.source();
-    for (text, row) in texts(&expected["texts"]).iter().zip(expected["sources"].as_array().unwrap())
-    {
-        assert_eq!(source.source_row(source.encode(text).unwrap()), ids(row), "{text}");
-    }
-    let target = run.tokenizers.target();
-    for (text, row) in expected["goals"].as_object().unwrap() {
-        let found = target.encode(text).unwrap();
-        assert_eq!(target.source_row(found.iter().copied()), ids(row), "{text}");
-    }
+    let (run, expected) = (run(&folder), json_of(golden().join("expected.json")));
+    check_ids(&run, &expected);
+    let (source, target) = (run.tokenizers.source(), run.tokenizers.target());
     // A piece without an id is unknown, and has no row.
     let unknown = source.special_tokens().unknown.unwrap();
     assert_eq!(source.vocabulary_size(), target.vocabulary_size());
@@ -101,19 +61,10 @@ fn pieces_have_the_ids_of_the_vocabulary() {
 #[test]
 fn searches_give_what_generate_gives() {
     let folder = tempfile::tempdir().unwrap();
-    let (run, expected) = (run(&folder), expected());
-    let mut settings = TranslationSettings::of(&run.config);
+    let settings = TranslationSettings::of(&run(&folder).config);
     assert_eq!((settings.decoding.beam_size, settings.decoding.max_length), (4, 18));
     assert_eq!(settings.decoding.rules, SearchRules::Transformers);
-    let lines = texts(&expected["texts"]);
-    for (name, beam_size) in [("greedy", 1), ("beam", 4)] {
-        settings.decoding.beam_size = beam_size;
-        let translator = LineTranslator::new(&run, &settings).unwrap();
-        let found = translator.translate(&lines, &[], 1, |_| {}).unwrap();
-        let found: Vec<String> =
-            found.map(|line| line.unwrap().translations[0].text.clone()).collect();
-        assert_eq!(found, texts(&expected[name]), "{name}");
-    }
+    check_searches("marian");
 }
 
 #[test]

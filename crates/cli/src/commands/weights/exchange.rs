@@ -18,9 +18,14 @@ pub(crate) fn import(arguments: &Import) -> Result<()> {
         }
         Ok(())
     };
+    let settings = folders::ImportSettings {
+        source_language: arguments.source.clone(),
+        target_language: arguments.target.clone(),
+    };
+    let (from, to) = (&arguments.folder, &folder);
     let imported = match &arguments.onto {
-        Some(base) => folders::import_adapters(&arguments.folder, base, &folder, &mut observer)?,
-        None => folders::import(&arguments.folder, &folder, &mut observer)?,
+        Some(base) => folders::import_adapters(from, base, to, &mut observer)?,
+        None => folders::import_with(from, to, &settings, &mut observer)?,
     };
     let config = &imported.config;
     let (model, task) = (&config.model, entry(config.task));

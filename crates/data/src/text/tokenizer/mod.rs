@@ -523,10 +523,11 @@ impl Tokenizer {
     }
 
     /// Row that an encoder of translations reads of a text with these ids: the tokens before every
-    /// text, those of the text, and the end.
+    /// text, those of the text, the end, and the tokens behind it.
     pub fn source_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
-        let before = self.special.before.iter().chain(&*self.source_prefix).copied();
-        before.chain(ids).chain([self.end()]).collect()
+        let SpecialTokens { before, after, .. } = &*self.special;
+        let before = before.iter().chain(&*self.source_prefix).copied();
+        before.chain(ids).chain([self.end()]).chain(after.iter().copied()).collect()
     }
 
     /// Row that a decoder of translations is asked for, of a text with these ids: the tokens before

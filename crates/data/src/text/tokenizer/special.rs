@@ -85,6 +85,9 @@ pub struct SpecialTokens {
     /// Tokens before every text of a translation, such as that of its language.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<u32>,
+    /// Tokens behind the end of every source of a translation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<u32>,
     /// Ends of a text; the first ends a document.
     #[serde(default)]
     pub ends: Vec<u32>,
@@ -165,6 +168,7 @@ impl SpecialTokens {
             .chain(&self.ends)
             .chain(&self.never_written)
             .chain(&self.before)
+            .chain(&self.after)
             .chain(&self.no_text)
             .copied()
             .max()

@@ -5,6 +5,7 @@
 //! was trained here an export writes new ones, so that `AutoTokenizer` gives the same ids as Taper,
 //! and for an encoder the post-processor that puts marks around texts.
 
+mod languages;
 mod marks;
 mod pieces;
 mod read;
@@ -15,18 +16,25 @@ mod write;
 
 use serde_json::{Value, json};
 
+pub(super) use languages::with_languages;
 pub(super) use read::read;
 pub(crate) use sides::write_sentence_pieces;
-pub(super) use sides::{has_sides, languages, read_sides, write_sides};
+pub(super) use sides::{has_sides, read_sides, write_sides};
 pub(super) use write::{Exported, write};
 
-/// Files of the tokenizer of a family.
+/// Tokenizer of a family: its files, and the tokens around texts in rows of a translation model,
+/// beside the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TokenizerFiles {
     /// `tokenizer.json`, or the vocabulary from which it is made.
     Fast,
-    /// A model of SentencePiece for each language, and the ids of all pieces.
+    /// The same; the beginning of a text is before each.
+    Begun,
+    /// A model of SentencePiece for each language, and the ids of all pieces; or `tokenizer.json`.
     Sides,
+    /// One model for all languages, and the ids of all pieces; or `tokenizer.json`. A token of its
+    /// language is before each text.
+    Languages,
 }
 
 /// File of a fast tokenizer.

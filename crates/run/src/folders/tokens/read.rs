@@ -352,6 +352,7 @@ impl Names<'_> {
                 _ => Vec::new(),
             },
             before: Vec::new(),
+            after: Vec::new(),
         })
     }
 

@@ -1,4 +1,5 @@
-//! Tokenizers of translation models: models of SentencePiece, and the ids of their pieces.
+//! Tokenizers of translation models: models of SentencePiece, one for each language or one for all,
+//! and the ids of their pieces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,27 +11,36 @@ use serde_json::Value;
 use taper_data::{FolderTokens, SpecialTokens, Tokenizer, TokenizerPair, read_regular};
 
 use super::super::CONFIG;
+use super::languages;
 use super::pieces;
 use super::read::{Files, never_written, read_text};
 use super::sentence_piece::SentencePieceModel;
-use super::{GENERATION_CONFIG, ID_KEY, TOKENIZER_CONFIG};
+use super::{GENERATION_CONFIG, ID_KEY, TOKENIZER};
 use crate::folder::files::write_atomically;
 
 /// Ids of the pieces of both languages.
 const VOCABULARY: &str = "vocab.json";
-/// Model of each language.
+/// Model of each language of a MarianMT.
 const SIDES: [&str; 2] = ["source.spm", "target.spm"];
+/// Model of all languages of an M2M100.
+const OF_ALL: &str = "sentencepiece.bpe.model";
 
 /// Largest size of a model of SentencePiece.
 const MOST_BYTES: u64 = 1 << 28;
 
 /// Whether the folder `source` has models of SentencePiece.
 pub(in super::super) fn has_sides(source: &Path) -> bool {
-    SIDES.iter().any(|side| source.join(side).exists())
+    SIDES.iter().any(|side| source.join(side).exists()) || has_one(source)
 }
 
-/// Reads the tokenizers of the folder `source`, with a model of SentencePiece for each language, for
-/// a model with `size` rows in its embedding.
+/// Whether one model is for all languages. A fast tokenizer comes first.
+fn has_one(source: &Path) -> bool {
+    let has = |name: &str| source.join(name).exists();
+    has(OF_ALL) && has(VOCABULARY) && !has(TOKENIZER)
+}
+
+/// Reads the tokenizers of the folder `source`, with models of SentencePiece, for a model with `size`
+/// rows in its embedding.
 ///
 /// # Errors
 /// When a file is missing or damaged, or names no token that begins or ends a text.
@@ -41,8 +51,16 @@ pub(in super::super) fn read_sides(source: &Path, size: usize) -> Result<Tokeniz
     let shown = || path.display().to_string();
     let text = read_text(&path)?
         .with_context(|| format!("{}: no such file, with the ids of all pieces", shown()))?;
-    let vocabulary: BTreeMap<String, u32> = serde_json::from_str(&text)
+    let mut vocabulary: BTreeMap<String, u32> = serde_json::from_str(&text)
         .with_context(|| format!("{}: not an object of tokens and their ids", shown()))?;
+    let is_one = has_one(source);
+    let mut special = Vec::new();
+    if is_one {
+        special = languages::of_m2m100(&files)?;
+        let after = vocabulary.len() as u32;
+        vocabulary.extend(special.iter().cloned().zip(after..));
+        special.push(files.named("bos_token").unwrap_or("<s>").to_owned());
+    }
     let named = |role: &str, usual: &str| files.named(role).unwrap_or(usual).to_owned();
     let [end, unknown, pad] =
         [("eos_token", "</s>"), ("unk_token", "<unk>"), ("pad_token", "<pad>")]
@@ -65,7 +83,10 @@ pub(in super::super) fn read_sides(source: &Path, size: usize) -> Result<Tokeniz
             .with_context(|| format!("{CONFIG}: {name} is {}, which is no token", key(name)))
     };
     let (end_id, unknown_id, pad_id) = (id(&end)?, id(&unknown)?, id(&pad)?);
-    let mut no_text = vec![end_id, unknown_id, pad_id];
+    special.extend([end, unknown.clone(), pad]);
+    let special: Vec<&str> = special.iter().map(String::as_str).collect();
+    let mut no_text: Vec<u32> =
+        special.iter().filter_map(|&token| vocabulary.get(token).copied()).collect();
     no_text.sort_unstable();
     no_text.dedup();
     let roles = SpecialTokens {
@@ -90,7 +111,6 @@ pub(in super::super) fn read_sides(source: &Path, size: usize) -> Result<Tokeniz
         let bytes = read_regular(&path, MOST_BYTES)
             .with_context(|| format!("cannot read {}", path.display()))?;
         let model = SentencePieceModel::read(&bytes).with_context(shown)?;
-        let special = [end.as_str(), unknown.as_str(), pad.as_str()];
         let made = pieces::tokenizer(&model, &vocabulary, size, &unknown, &special, &codes);
         let made = made.with_context(shown)?;
         let tokenizer = Tokenizer::of_others(&made.json, &path)?;
@@ -106,25 +126,11 @@ pub(in super::super) fn read_sides(source: &Path, size: usize) -> Result<Tokeniz
         };
         Ok(tokenizer.with_folder(&folder)?)
     };
+    if is_one {
+        return Ok(TokenizerPair::joint(side(OF_ALL)?));
+    }
     let [of_source, of_target] = SIDES;
     Ok(TokenizerPair::separate(side(of_source)?, side(of_target)?))
-}
-
-/// Languages that a model of the folder `source` translates from and into; `source` and `target` if
-/// the folder does not name them, or by what cannot end the name of a file.
-///
-/// # Errors
-/// When a file is damaged.
-pub(in super::super) fn languages(source: &Path) -> Result<[String; 2]> {
-    let files = Files::read(source)?;
-    let keys = files.keys(TOKENIZER_CONFIG);
-    let is_code = |name: &&str| {
-        !name.is_empty() && name.chars().all(|one| one.is_alphanumeric() || "-_".contains(one))
-    };
-    Ok([("source_lang", "source"), ("target_lang", "target")].map(|(key, usual)| {
-        let named = keys[key].as_str().filter(is_code);
-        named.unwrap_or(usual).to_owned()
-    }))
 }
 
 /// Whether a token names the language to translate into, as in `>>fra<<`.

@@ -196,7 +196,7 @@ fn searches(
     let mut keys = Map::new();
     keys.insert("num_beams".to_owned(), json!(decoding.beam_size));
     keys.insert("length_penalty".to_owned(), json!(decoding.length_penalty));
-    let stops_early = decoding.rules == SearchRules::Transformers && decoding.patience > 0.0;
+    let stops_early = decoding.rules != SearchRules::Exact && decoding.patience > 0.0;
     keys.insert("early_stopping".to_owned(), json!(stops_early));
     // The first input of the decoder and the end count there.
     let most = decoding.max_length.saturating_add(2).min(longest);

@@ -1,0 +1,104 @@
+//! BART (Lewis et al. 2020): an encoder-decoder that rewrites text of one language. MarianMT,
+//! M2M100 and mBART have tensors of the same names, and the same keys.
+
+use taper_data::{Task, TokenizerKind};
+use taper_model::{NormPlacement, Positions, Tied};
+
+use super::bart_names::{COPIES, MODULES};
+use super::family::{Architecture, Family};
+use super::keys::{Fixed, Key};
+use super::tokens::TokenizerFiles;
+use crate::config::RunConfig;
+
+pub(super) static FAMILY: Family = Family {
+    keys: &keys("gelu", 0.0, false, ENCODES),
+    tokens: TokenizerFiles::Begun,
+    ..of("BART", "bart", ARCHITECTURES, base)
+};
+
+const ARCHITECTURES: &[Architecture] =
+    &[Architecture::new("BartForConditionalGeneration", Task::Translation, &[])];
+
+/// Model that is not a decoder alone.
+pub(super) const ENCODES: Key = Key::only("is_decoder", Fixed::Flag(false));
+
+/// Numbers of a recipe that a key sets.
+type Numbers = &'static [fn(&mut RunConfig) -> &mut f64];
+const DROPOUT: Numbers =
+    &[|recipe| &mut recipe.model.residual_dropout, |recipe| &mut recipe.model.embedding_dropout];
+const ATTENTION: Numbers = &[|recipe| &mut recipe.model.attention_dropout];
+const INNER: Numbers = &[|recipe| &mut recipe.model.feed_forward_dropout];
+
+/// Keys of a family with these defaults, and one of its own.
+pub(super) const fn keys(
+    activation: &'static str,
+    attention_dropout: f64,
+    scales: bool,
+    own: Key,
+) -> [Key; 16] {
+    [
+        Key::count("d_model", 1024, |recipe| &mut recipe.model.d_model),
+        Key::count("encoder_layers", 12, |recipe| &mut recipe.model.encoder_layers),
+        Key::count("decoder_layers", 12, |recipe| &mut recipe.model.decoder_layers),
+        Key::count("encoder_attention_heads", 16, |recipe| &mut recipe.model.heads),
+        Key::count("decoder_attention_heads", 16, |recipe| &mut recipe.model.heads),
+        Key::count("encoder_ffn_dim", 4096, |recipe| &mut recipe.model.d_ff),
+        Key::count("decoder_ffn_dim", 4096, |recipe| &mut recipe.model.d_ff),
+        Key::count("max_position_embeddings", 1024, |recipe| &mut recipe.model.max_positions),
+        Key::activation("activation_function", activation),
+        Key::number("dropout", 0.1, DROPOUT),
+        Key::number("attention_dropout", attention_dropout, ATTENTION),
+        Key::number("activation_dropout", 0.0, INNER),
+        Key::flag("scale_embedding", scales, |recipe| &mut recipe.model.scale_embeddings),
+        Key::only("tie_word_embeddings", Fixed::Flag(true)),
+        Key::only("is_encoder_decoder", Fixed::Flag(true)),
+        own,
+    ]
+}
+
+/// Family with the names of tensors that all of them share.
+pub(super) const fn of(
+    name: &'static str,
+    model_type: &'static str,
+    architectures: &'static [Architecture],
+    base: fn(&mut RunConfig),
+) -> Family {
+    Family { name, model_type, architectures, base, ..SHARED }
+}
+
+const SHARED: Family = Family {
+    name: "",
+    model_type: "",
+    architectures: &[],
+    base: shared,
+    tokens: TokenizerFiles::Languages,
+    keys: &[],
+    free: &["embedding_dropout", "output_bias"],
+    prefix: "model.",
+    modules: MODULES,
+    copies: COPIES,
+    zeros: &[("output.bias", "final_logits_bias")],
+    unused: &["*.version"],
+};
+
+/// Sets what all models of this shape share.
+pub(super) fn shared(recipe: &mut RunConfig) {
+    recipe.data.tokenizer.joint = true;
+    recipe.model.tied = Tied::All;
+    recipe.model.norm_epsilon = 1e-5;
+}
+
+/// Sets what BART and mBART share: learned positions from 2 on, and norms of embeddings.
+pub(super) fn learned(recipe: &mut RunConfig, norm: NormPlacement) {
+    shared(recipe);
+    recipe.model.norm = norm;
+    recipe.model.positions = Positions::Learned;
+    recipe.model.position_offset = 2;
+    recipe.model.embedding_norm = true;
+    recipe.model.output_bias = true;
+}
+
+fn base(recipe: &mut RunConfig) {
+    learned(recipe, NormPlacement::Post);
+    recipe.data.tokenizer.kind = TokenizerKind::Bytes;
+}

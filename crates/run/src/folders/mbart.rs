@@ -1,0 +1,22 @@
+//! mBART of 25 languages (Liu et al. 2020) and of 50 (Tang et al. 2020): translation between
+//! languages that a token names.
+
+use taper_data::{Task, TokenizerKind};
+use taper_model::NormPlacement;
+
+use super::bart::{ENCODES, keys, learned, of};
+use super::family::{Architecture, Family};
+use crate::config::RunConfig;
+
+pub(super) static FAMILY: Family = Family {
+    keys: &keys("gelu", 0.0, false, ENCODES),
+    ..of("mBART", "mbart", ARCHITECTURES, base)
+};
+
+const ARCHITECTURES: &[Architecture] =
+    &[Architecture::new("MBartForConditionalGeneration", Task::Translation, &[])];
+
+fn base(recipe: &mut RunConfig) {
+    learned(recipe, NormPlacement::Pre);
+    recipe.data.tokenizer.kind = TokenizerKind::Unigram;
+}
