@@ -203,8 +203,8 @@ def compare(folder):
             targets = "all-linear" if name != "gpt2" else ["c_attn", "c_proj", "c_fc"]
             config = LoraConfig(r=3, lora_alpha=5, target_modules=targets, use_dora=dora, task_type=task,
                                 exclude_modules=["classifier", "pooler.dense"] if name == "bert" else None)
-            model = get_peft_model(opened(), config)
             torch.manual_seed(3)
+            model = get_peft_model(opened(), config)
             with torch.no_grad():
                 for key, parameter in model.named_parameters():
                     if "lora_" in key:
