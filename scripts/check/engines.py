@@ -90,6 +90,12 @@ LANGUAGE_MODELS = {
 # Largest difference between log-probabilities of a token. Tokens that an imported MarianMT forbids
 # have no share of the probability there.
 CLOSE, CLOSE_WITHOUT_FORBIDDEN = 1e-4, 2e-3
+# Of 500 translations in f32 so many may differ: sums are in another order, and hypotheses can be
+# equally likely.
+MOST_OTHERS = 2
+# Largest difference between scores in BLEU: 16 bits hardly change a model, 8 bits change one as
+# small as this by some tenths.
+CLOSE_BLEU = {"float16": 0.1, "bfloat16": 0.5, "int8": 1.0}
 # Settings in which the rules of both searches agree.
 SEARCH = {
     "decoding.length_penalty_form": "power", "decoding.length_penalty": 1, "decoding.patience": 1,
@@ -268,11 +274,12 @@ def compare(path):
             theirs = target.decode_batch(ids)
             if kind == "float32":
                 same = sum(one == other for one, other in zip(theirs, ours, strict=True))
-                check(f"beam {beam}: {same} of {len(ours)} translations are the same", same == len(ours))
+                check(f"beam {beam}: {same} of {len(ours)} translations are the same",
+                      len(ours) - same <= MOST_OTHERS)
             else:
                 scores = [sacrebleu.corpus_bleu(texts, references, **zh).score for texts in (ours, theirs)]
                 check(f"beam {beam}, {kind}: BLEU {scores[1]:.2f} beside {scores[0]:.2f}",
-                      abs(scores[0] - scores[1]) < 0.3)
+                      abs(scores[0] - scores[1]) < CLOSE_BLEU[kind.split("_")[0]])
 
     for folder in [*found["cards"], case["folders"]["int8"]]:
         card = ModelCard.load(Path(folder) / "README.md")
