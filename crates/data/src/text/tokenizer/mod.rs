@@ -530,6 +530,16 @@ impl Tokenizer {
         before.chain(ids).chain([self.end()]).chain(after.iter().copied()).collect()
     }
 
+    /// Number of tokens around the text in a [row of a source](Self::source_row).
+    pub(crate) fn tokens_around_source(&self) -> usize {
+        self.tokens_before_source() + 1 + self.special.after.len()
+    }
+
+    /// Number of tokens around the text in a [row of answers](Self::answer_row).
+    pub(crate) fn tokens_around_answer(&self) -> usize {
+        self.special.before.len() + 1
+    }
+
     /// Row that a decoder of translations is asked for, of a text with these ids: the tokens before
     /// every text, those of the text, and the end.
     pub fn answer_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {

@@ -180,7 +180,7 @@ impl PairDataset {
     /// Tokens around the text in a row of the source, and in one of the target.
     fn around(&self) -> (usize, usize) {
         let (source, target) = (self.tokenizers.source(), self.tokenizers.target());
-        (source.source_row([]).len(), target.answer_row([]).len())
+        (source.tokens_around_source(), target.tokens_around_answer())
     }
 
     /// Where a pair stands in the cache, and whether it is turned round.
