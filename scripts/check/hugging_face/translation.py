@@ -232,7 +232,8 @@ def save(folder):
     prefix = "translate English to Chinese: "
     t5(folder, "t5", prefix=prefix)
     t5(folder, "t5-of-today", pieces="tokenizer.json", feed_forward_proj="gelu_new",
-       relative_attention_num_buckets=9, relative_attention_max_distance=20)
+       relative_attention_num_buckets=9, relative_attention_max_distance=20,
+       generation={"forced_eos_token_id": None})
     t5(folder, "flan-t5", pieces="spiece.model", feed_forward_proj="gated-gelu", prefix=prefix,
        tie_word_embeddings=False, generation={"length_penalty": 0.6, "early_stopping": True})
     t5(folder, "mt5", "MT5", pieces="spiece.model", tie_word_embeddings=False,

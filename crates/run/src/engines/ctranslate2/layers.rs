@@ -5,7 +5,7 @@ use taper_data::Task;
 use taper_model::positions::sinusoids;
 use taper_model::{
     ActivationKind, FeedForwardKind, ModelConfig, NormKind, NormPlacement, Positions, RotaryPairs,
-    RotaryScaling, Tied,
+    RotaryScaling,
 };
 use taper_ops::ParameterStore;
 
@@ -96,11 +96,11 @@ pub(super) fn variables<'a>(
         }
         variables.tensor(OUTPUT_BIAS.to_owned(), vec![rows], Values::Floats(values));
     }
-    if model.tied != Tied::None {
+    if model.tied.ties_output() {
         variables.alias(OUTPUT.to_owned(), DECODER_EMBEDDING);
     }
     if translates {
-        if model.tied == Tied::All {
+        if model.tied.ties_embeddings() {
             variables.alias(ENCODER_EMBEDDING.to_owned(), DECODER_EMBEDDING);
         }
         stack(&mut variables, model, ("encoder", model.encoder_layers), OF_SELF);

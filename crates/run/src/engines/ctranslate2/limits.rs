@@ -46,6 +46,7 @@ const EXPRESSED: &[&str] = &[
     "attention_dropout",
     "feed_forward_dropout",
     "residual_dropout",
+    "final_dropout",
     "encoder_attention",
     "decoder_attention",
     "recurrent",
