@@ -397,7 +397,7 @@ impl<'a> LineTranslator<'a> {
         }
         let tokenizer = self.tokenizers.source();
         let special = tokenizer.special_tokens();
-        let (before, behind) = (special.before.len(), special.after.len() + 1);
+        let (before, behind) = (tokenizer.tokens_before_source(), special.after.len() + 1);
         let words = |source: &[u32]| before..source.len().saturating_sub(behind).max(before);
         let tokens = encode_long(tokenizer, line.line)?;
         let of_parts: Vec<u32> = line
