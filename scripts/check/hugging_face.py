@@ -8,9 +8,9 @@ Transformers saves itself, with all sorts of tokenizers, are imported and export
 `AutoTokenizer` and the models of two major versions have to give the ids, scores, labels, answers,
 texts and translations that Taper gives.
 
-TAPER is the program, by default target/release/taper. PYTHON has torch, sentencepiece and Transformers 5 already;
-without it both are installed from PyPI, into virtual environments that are made for the check, as
-Transformers 4 always is.
+TAPER is the program, by default target/release/taper. PYTHON has torch, sentencepiece, protobuf and
+Transformers 5 already; without it these are installed from PyPI, into virtual environments that
+are made for the check, as Transformers 4 always is.
 
 Needs Python 3.11.
 """
@@ -298,7 +298,8 @@ def install(folder):
     """An interpreter with torch and the newer Transformers."""
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
     python = folder / "venv/bin/python"
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "torch", "sentencepiece", NEWER], check=True)
+    packages = ["torch", "sentencepiece", "protobuf", NEWER]
+    subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
     return python
 
 

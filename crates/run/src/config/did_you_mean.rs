@@ -29,14 +29,19 @@ const NO_KEYS: [(&str, &[&str]); 2] = [
 
 /// Suggests, in words, an intended key for the unknown dotted `name`; `None` if no key is similar.
 ///
-/// First comes a key of this name in the section given, then a key that other toolkits call so,
-/// then a key of this name in any section, then one of similar spelling.
+/// First comes a key of this name in the section given, then a key there that other toolkits call
+/// so, then a key of this name in a section of it, then a key that other toolkits call so, then a
+/// key of this name in any section, then one of similar spelling.
 pub(super) fn did_you_mean(name: &str) -> Option<String> {
     let leaf = plain(name.rsplit('.').next().unwrap_or(name));
     let called_so: Vec<&Key> = keys().iter().filter(|key| key.leaf() == leaf).collect();
     let shared = called_so.iter().map(|key| shared_sections(&key.name, name)).max();
+    let is_here = |key: &Key| section(&key.name) == section(name);
+    let is_called_so_here = !called_so.iter().any(|key| is_here(key))
+        && keys().iter().any(|key| is_here(key) && key.names_elsewhere.contains(&leaf));
     match (shared, called_here(&leaf)) {
         (None | Some(0), Some(called)) => Some(called),
+        (_, Some(called)) if is_called_so_here => Some(called),
         (Some(shared), _) => {
             let nearest = called_so.iter().filter(|key| shared_sections(&key.name, name) == shared);
             Some(nearest.map(|key| quoted(key)).collect::<Vec<_>>().join(" or "))
@@ -113,6 +118,11 @@ pub(crate) fn nearest<'a>(
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
     candidates.into_iter().min_by_key(|candidate| osa_distance(name, candidate))
+}
+
+/// Section of a key; empty for a key outside all sections.
+fn section(name: &str) -> &str {
+    name.rsplit_once('.').map_or("", |(section, _)| section)
 }
 
 /// Number of sections that two names share, from the root.

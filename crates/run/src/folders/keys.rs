@@ -271,6 +271,13 @@ impl Key {
     }
 }
 
+/// Width of a head that follows from the width of the model; 0 if its heads do not divide it, as
+/// no head has that.
+pub(super) fn width_of_heads(recipe: &RunConfig) -> usize {
+    let (width, heads) = (recipe.model.d_model, recipe.model.heads);
+    if heads > 0 && width.is_multiple_of(heads) { width / heads } else { 0 }
+}
+
 /// Sets the values of a `config.json`.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ use taper_data::Task;
 use taper_model::{FeedForwardKind, NormKind, NormPlacement, Positions};
 
 use super::family::{Architecture, Family, Module};
-use super::keys::{Fixed, Key};
+use super::keys::{Fixed, Key, width_of_heads};
 use super::rotary;
 use super::tokens::TokenizerFiles;
 use crate::config::RunConfig;
@@ -40,12 +40,8 @@ pub(super) const LAYERS: Key =
     Key::count("num_hidden_layers", 32, |recipe| &mut recipe.model.decoder_layers);
 pub(super) const HEADS: Key =
     Key::count("num_attention_heads", 32, |recipe| &mut recipe.model.heads);
-pub(super) const HEAD_WIDTH: Key = Key::derived(
-    "head_dim",
-    None,
-    |recipe| &mut recipe.model.head_width,
-    |recipe| recipe.model.d_model.checked_div(recipe.model.heads).unwrap_or(0),
-);
+pub(super) const HEAD_WIDTH: Key =
+    Key::derived("head_dim", None, |recipe| &mut recipe.model.head_width, width_of_heads);
 pub(super) const ACTIVATION: Key = Key::activation("hidden_act", "silu");
 pub(super) const ATTENTION_DROPOUT: Key =
     Key::number("attention_dropout", 0.0, &[|recipe| &mut recipe.model.attention_dropout]);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use taper_data::TokenizerKind;
 use taper_model::{FeedForwardKind, NormKind, NormPlacement, Positions, Tied};
 
-use super::keys::{Key, activation_name, activation_of};
+use super::keys::{Key, activation_name, activation_of, width_of_heads};
 use crate::config::RunConfig;
 
 pub(super) const WIDTH: Key = Key::count("d_model", 512, |recipe| &mut recipe.model.d_model);
@@ -13,12 +13,8 @@ pub(super) const DECODER_LAYERS: Key =
     Key::own("num_decoder_layers", reads_decoder_layers, |recipe| {
         Some(json!(recipe.model.decoder_layers))
     });
-pub(super) const HEAD_WIDTH: Key = Key::derived(
-    "d_kv",
-    Some(64),
-    |recipe| &mut recipe.model.head_width,
-    |recipe| recipe.model.d_model.checked_div(recipe.model.heads).unwrap_or(0),
-);
+pub(super) const HEAD_WIDTH: Key =
+    Key::derived("d_kv", Some(64), |recipe| &mut recipe.model.head_width, width_of_heads);
 pub(super) const FEED_FORWARD: Key = Key::own(
     "feed_forward_proj",
     |given, recipe| reads_feed_forward(given, "relu", recipe),

@@ -294,7 +294,7 @@ fn a_folder_that_is_no_bert_is_refused_and_leaves_nothing() {
         ("tie_word_embeddings", json!(false), "no tensor cls.predictions.decoder.weight"),
         ("architectures", json!(["BertForMultipleChoice"]), "[\"BertForMultipleChoice\"]"),
         ("architectures", json!(["BertForMultipleChoice"]), "BertForTokenClassification"),
-        ("model_type", json!("roberta"), "model_type is \"roberta\""),
+        ("model_type", json!("electra"), "model_type is \"electra\""),
         ("quantization_config", json!({}), "quantization_config"),
         ("hidden_size", json!("wide"), "not a BERT that can be imported"),
         ("hidden_size", json!(1_u64 << 40), "memory"),

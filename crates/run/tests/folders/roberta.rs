@@ -136,7 +136,6 @@ fn rows_that_differ_are_told_and_other_models_refused() {
     for (key, value, said) in [
         ("max_position_embeddings", json!(1), "max_position_embeddings is 1"),
         ("pad_token_id", json!(-3), "pad_token_id is -3"),
-        ("pad_token_id", json!(2), "position_embeddings"),
         ("type_vocab_size", json!(3), "model.segments"),
         ("is_decoder", json!(true), "is_decoder is true"),
     ] {
