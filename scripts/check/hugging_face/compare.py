@@ -50,12 +50,20 @@ class Folder:
             return self.tokenizer(text, add_special_tokens=False, split_special_tokens=True).input_ids
         return self.tokenizer(text, add_special_tokens=False).input_ids
 
+    def spells_pieces(self, lines):
+        """Whether lines spell special tokens that are pieces of the vocabulary as well: there
+        Transformers finds the piece, and the text is unknown to Taper."""
+        names = self.tokenizer.all_special_tokens if self.case.get("has_special_pieces") else []
+        return any(name in line for name in names for line in lines)
+
     def ids(self):
         reads = self.case["model"] not in ("lines", "files", "llama")
         for line, ours in self.case.get("ids", {}).items():
             is_read = not self.case.get("is_theirs") and self.case["model"] == "masked"
             if is_read and any(token in line for token in self.tokenizer.all_special_tokens + OURS):
                 continue  # Hidden tokens are spelled there, and so are the others.
+            if self.spells_pieces([line]):
+                continue
             self.same(f"ids of {line!r}", self.plain(line), ours)
             if reads and not self.case.get("is_theirs"):
                 marks = [self.tokenizer.cls_token_id], [self.tokenizer.sep_token_id]
@@ -107,6 +115,8 @@ class Folder:
             for label, ours in zip(["odd", "even"], ours):
                 self.close(f"pipeline's {label} of {text}", theirs[label], ours)
         for text, ours in self.case["labels"]:
+            if self.spells_pieces(text):
+                continue
             more = {"split_special_tokens": True} if self.case.get("is_theirs") else {}
             read = self.tokenizer(*text, return_tensors="pt", **more)
             theirs = model(**read).logits[0].double().softmax(-1).tolist()

@@ -191,7 +191,7 @@ def robertas(saved):
         "xlm-r", (XLMRobertaConfig, XLMRobertaForSequenceClassification), fast(
             pieces_of_all, bos_token="<s>", cls_token="<s>", sep_token="</s>", eos_token="</s>",
             pad_token="<pad>", unk_token="<unk>", mask_token="<mask>",
-            model_input_names=["input_ids", "attention_mask"]))
+            model_input_names=["input_ids", "attention_mask"]), has_special_pieces=True)
 
 
 def main(folder):
