@@ -337,6 +337,15 @@ class Compared:
         return False
 
 
+def is_newer(path):
+    """Whether version 5 saved the tokenizer of a folder in a way that version 4 does not read."""
+    config = path / "tokenizer_config.json"
+    keys = json.loads(config.read_text()) if config.exists() else {}
+    is_newer = keys.get("tokenizer_class") == "TokenizersBackend" or isinstance(
+        keys.get("extra_special_tokens"), list)
+    return is_newer and transformers.__version__.startswith("4.")
+
+
 def compare(folder):
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
@@ -346,6 +355,8 @@ def compare(folder):
     failed, checks = [], 0
     for case in json.loads((folder / "translation.json").read_text()):
         for path in case["folders"]:
+            if path.startswith("saved") and is_newer(folder / path):
+                continue
             told = lambda message: failed.append(f"{path}: {message}")
             checks += Compared(folder / path, case, told).run()
     for message in failed[:40]:

@@ -7,6 +7,7 @@
 
 mod languages;
 mod marks;
+mod older;
 mod pieces;
 mod read;
 mod sentence_piece;
@@ -21,6 +22,9 @@ pub(super) use read::read;
 pub(crate) use sides::write_sentence_pieces;
 pub(super) use sides::{has_sides, read_sides, write_sides};
 pub(super) use write::{Exported, write};
+
+/// Class of Transformers that uses a `tokenizer.json` as it is, for any model.
+const CLASS: &str = "PreTrainedTokenizerFast";
 
 /// Tokenizer of a family: its files, and the tokens around texts in rows of a translation model,
 /// beside the end.

@@ -12,10 +12,11 @@ use taper_data::{FolderTokens, SpecialTokens, Tokenizer, TokenizerPair, read_reg
 
 use super::super::CONFIG;
 use super::languages;
+use super::older::for_older;
 use super::pieces;
 use super::read::{Files, never_written, read_text};
 use super::sentence_piece::SentencePieceModel;
-use super::{GENERATION_CONFIG, ID_KEY, TOKENIZER};
+use super::{GENERATION_CONFIG, ID_KEY, TOKENIZER, TOKENIZER_CONFIG};
 use crate::folder::files::write_atomically;
 
 /// Ids of the pieces of both languages.
@@ -153,6 +154,8 @@ pub(in super::super) fn write_sides(folder: &Path, tokenizers: &TokenizerPair) -
         return Ok(false);
     }
     for (name, text) in source.files.iter().chain(&target.files) {
+        let older = if name == TOKENIZER_CONFIG { for_older(text)? } else { None };
+        let text = older.as_deref().unwrap_or(text);
         write_atomically(&folder.join(name), text.as_bytes())?;
     }
     write_sentence_pieces(folder, tokenizers)?;

@@ -8,13 +8,11 @@ use taper_data::Tokenizer;
 use taper_decoding::{DecodingConfig, SamplingConfig, SearchRules};
 
 use super::super::json::write_json;
+use super::older::for_older;
 use super::sides::write_binary;
 use super::vocabulary::{ends, template};
-use super::{GENERATION_CONFIG, SPECIAL_TOKENS_MAP, TOKENIZER, TOKENIZER_CONFIG};
+use super::{CLASS, GENERATION_CONFIG, SPECIAL_TOKENS_MAP, TOKENIZER, TOKENIZER_CONFIG};
 use crate::folder::files::write_atomically;
-
-/// Class of Transformers that uses a `tokenizer.json` as it is, for any model.
-const CLASS: &str = "PreTrainedTokenizerFast";
 
 /// Use of tokens in an exported model.
 #[derive(Debug, Clone, Copy)]
@@ -119,25 +117,6 @@ pub(in super::super) fn write(
         Some(json) => write_atomically(&path, json.as_bytes()),
         None => Ok(tokenizer.save_file(&path)?),
     }
-}
-
-/// Replaces names in a `tokenizer_config.json` that only version 5 of Transformers knows by those of
-/// both versions; `None` if there are none.
-fn for_older(text: &str) -> Result<Option<String>> {
-    let mut config: Map<String, Value> = serde_json::from_str(text)?;
-    let mut changed = false;
-    if config.get("tokenizer_class").is_some_and(|class| class == "TokenizersBackend") {
-        config.insert("tokenizer_class".to_owned(), json!(CLASS));
-        changed = true;
-    }
-    if config.get("extra_special_tokens").is_some_and(Value::is_array)
-        && let Some(tokens) = config.remove("extra_special_tokens")
-    {
-        config.insert("additional_special_tokens".to_owned(), tokens);
-        changed = true;
-    }
-    let written = || serde_json::to_string_pretty(&config).map(|text| text + "\n");
-    Ok(if changed { Some(written()?) } else { None })
 }
 
 /// Spellings of the special tokens, by their roles in Transformers.
