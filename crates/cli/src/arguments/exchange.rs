@@ -38,7 +38,7 @@ pub(crate) struct Export {
     /// Write the run's adapters alone, as the library PEFT keeps them, and not the model with them
     #[arg(long, conflicts_with = "weight_type")]
     pub(crate) adapters: bool,
-    /// What reads the folder
+    /// Program that reads the folder
     #[arg(long, value_enum, default_value_t = Format::Transformers)]
     pub(crate) format: Format,
     /// Type of the weights in a folder for CTranslate2, as its converters name it [default:
@@ -49,7 +49,7 @@ pub(crate) struct Export {
     pub(crate) weights: Weights,
 }
 
-/// What reads an exported folder.
+/// Programs that read an exported folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// The library Transformers

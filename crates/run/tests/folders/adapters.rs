@@ -145,7 +145,7 @@ fn named_gradients(
     tensors(out.join(ADAPTERS))
 }
 
-/// What is exported as a model has the adapters in its weights.
+/// A model that is exported has the adapters in its weights.
 #[test]
 fn an_export_of_the_model_is_merged() {
     let folder = tempfile::tempdir().unwrap();
