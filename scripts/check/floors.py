@@ -24,7 +24,6 @@ REEXPORT = re.compile(r"^\s*pub(?:\([^)]*\))?\s+use\s+((?!crate|super)(?:self::)
                       re.M | re.S)
 ALLOWED = {
     "model": 4,
-    "run": 27,
 }
 
 COMMENT = re.compile(r"//.*$", re.M)

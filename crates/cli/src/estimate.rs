@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use taper_data::Task;
-use taper_run::checks::cost::{bytes, grouped};
+use taper_run::numbers::{bytes, grouped};
 use taper_run::training::{DryRun, dry_run};
 use taper_run::{RunConfig, RunEvent, RunFolder, RunObserver, TrainSettings};
 

@@ -8,9 +8,10 @@ use candle_core::Device;
 use taper_data::{Task, TokenisingProgress};
 use taper_trainer::{StopReason, WarmStart};
 
-use crate::checks::cost::{Cost, bytes};
+use crate::checks::cost::Cost;
 use crate::checks::dtype_choice::DtypeChoice;
 use crate::evaluation::TestSetResult;
+use crate::numbers::bytes;
 use crate::training::{DataSummary, Further, TrainingLimits};
 use crate::word_vectors::TakenVectors;
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use taper_data::FieldsConfig;
-use taper_run::checks::cost::grouped;
 use taper_run::init::{Corpus, InitSettings, Machine, Written, init};
+use taper_run::numbers::grouped;
 use taper_run::{RunFolder, TrainSettings};
 
 use crate::arguments::Init;

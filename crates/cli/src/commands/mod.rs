@@ -10,10 +10,10 @@ mod generate;
 mod init;
 mod inspect;
 mod predict;
+mod reports;
 mod resume;
 mod runs;
 mod score;
-mod seeing;
 mod setup;
 mod tokenizer;
 mod train;
@@ -60,13 +60,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Command::Bench(BenchCommand::Decode(arguments)) => bench::decode::run(arguments),
         Command::Bench(BenchCommand::Kernels(arguments)) => bench::kernels::run(arguments),
         Command::Runs(arguments) => runs::run(arguments),
-        Command::Report(arguments) => seeing::report::run(arguments),
-        Command::Compare(arguments) => seeing::compare::run(arguments),
-        Command::Top(arguments) => seeing::top::run(arguments),
+        Command::Report(arguments) => reports::report::run(arguments),
+        Command::Compare(arguments) => reports::compare::run(arguments),
+        Command::Top(arguments) => reports::top::run(arguments),
         #[cfg(feature = "serve")]
-        Command::Serve(arguments) => seeing::serve::run(arguments),
-        Command::Scaling(arguments) => seeing::scaling::run(arguments),
-        Command::Extrapolate(arguments) => seeing::extrapolate::run(arguments),
+        Command::Serve(arguments) => reports::serve::run(arguments),
+        Command::Scaling(arguments) => reports::scaling::run(arguments),
+        Command::Extrapolate(arguments) => reports::extrapolate::run(arguments),
         Command::Average(arguments) => weights::average::run(arguments),
         Command::Merge(arguments) => weights::merge::run(arguments),
         Command::Quantize(arguments) => weights::quantize::run(arguments),

@@ -9,8 +9,9 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use taper_data::{read_pairs, read_regular};
 use taper_plots::Language;
+use taper_run::evaluation::ParallelText;
 use taper_run::folder::{Command, RunSummary};
-use taper_run::tasks::{ParallelText, entry};
+use taper_run::tasks::entry;
 use taper_run::{RunConfig, RunFolder, one_line};
 
 use self::chosen::ChosenSentence;

@@ -8,6 +8,7 @@ mod journey_page;
 mod map;
 mod picture;
 mod positions;
+mod reading;
 mod rolling;
 mod symmetrization;
 mod words;

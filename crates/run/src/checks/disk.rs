@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use taper_trainer::{LEFT, TrainingConfig};
 
-use crate::checks::cost::bytes;
+use crate::numbers::bytes;
 
 /// Bytes of one f32.
 const F32: u64 = 4;

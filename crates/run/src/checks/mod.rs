@@ -2,6 +2,7 @@
 
 pub mod computation;
 pub mod cost;
+pub mod counting;
 pub mod device;
 pub(crate) mod disk;
 pub(crate) mod dtype_choice;

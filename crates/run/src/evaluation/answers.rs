@@ -1,27 +1,13 @@
 //! Scores of answers to questions.
 
 use anyhow::Result;
-use serde::Serialize;
 use taper_data::{TokenizerPair, read_questions};
-use taper_metrics::{AnswerMeans, AnswerReport};
+use taper_metrics::AnswerReport;
 use taper_model::SpanExtractor;
 
+use super::AnsweredTestSet;
 use crate::config::RunConfig;
 use crate::prediction::answers_of;
-
-/// Questions answered by a model, scored like SQuAD's official script, in per cent.
-#[derive(Debug, Clone, Serialize)]
-pub struct AnsweredTestSet {
-    /// The split's name.
-    pub split: String,
-    /// Means over all questions.
-    #[serde(flatten)]
-    pub all: AnswerMeans,
-    /// Means over questions with an answer.
-    pub with_answer: AnswerMeans,
-    /// Means over questions without one.
-    pub without_answer: AnswerMeans,
-}
 
 impl AnsweredTestSet {
     /// Answers the questions of a split with `model`, and scores the answers.
@@ -59,23 +45,5 @@ impl AnsweredTestSet {
             with_answer: report.with_answer(),
             without_answer: report.without_answer(),
         })
-    }
-
-    /// Lines of a report.
-    pub(super) fn lines(&self) -> Vec<String> {
-        let line = |name: &str, means: &AnswerMeans| {
-            let AnswerMeans { exact_match, f1, .. } = means;
-            format!("  {name:<12} exact match {exact_match:.2} %, F1 {f1:.2} %")
-        };
-        let mut lines = vec![format!("{} ({} questions)", self.split, self.all.questions)];
-        lines.push(line("answers", &self.all));
-        let counted = |means: &AnswerMeans, what: &str| {
-            format!("{}, of {} questions", line(what, means), means.questions)
-        };
-        if self.without_answer.questions > 0 {
-            lines.push(counted(&self.with_answer, "has one"));
-            lines.push(counted(&self.without_answer, "has none"));
-        }
-        lines
     }
 }

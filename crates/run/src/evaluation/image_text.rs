@@ -3,38 +3,16 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use serde::Serialize;
 use taper_data::{CaptionUse, CaptionedDataset, Dataset, ImageFormat, TokenizerPair};
 use taper_model::{ContrastiveModel, ImageCaptioner};
 use taper_trainer::evaluate;
 
-use super::{TextScores, highest};
+use super::{CaptionedTestSet, MatchedTestSet, Recall, TextScores};
 use crate::config::RunConfig;
 use crate::event::{RunEvent, RunObserver};
 use crate::image_text::{Placed, PlacedLabels, caption_search, describe, recalls};
+use crate::numbers::highest;
 use crate::training::in_order;
-
-/// Images captioned by a model.
-#[derive(Debug, Clone, Serialize)]
-pub struct CaptionedTestSet {
-    /// The split's name.
-    pub split: String,
-    /// Number of images.
-    pub images: usize,
-    /// Share of captions that equal one of their image's captions exactly.
-    pub exact_match: f64,
-    /// Number of captions that ended only because they reached the maximum length.
-    pub truncated: usize,
-    /// Scores against all captions of an image.
-    #[serde(flatten)]
-    pub scores: TextScores,
-    /// First caption of each image.
-    #[serde(skip)]
-    pub references: Vec<String>,
-    /// Captions written by the model.
-    #[serde(skip)]
-    pub captions: Vec<String>,
-}
 
 impl CaptionedTestSet {
     /// Captions the images of a split with `model`, and scores the captions.
@@ -83,79 +61,6 @@ impl CaptionedTestSet {
             captions,
         })
     }
-
-    /// Lines of a report.
-    pub(super) fn lines(&self) -> Vec<String> {
-        let truncated = match self.truncated {
-            0 => String::new(),
-            count => format!("; {count} end at the maximum length"),
-        };
-        let mut lines = vec![
-            format!("{} ({} images)", self.split, self.images),
-            format!("  exact match  {:.2} %{truncated}", 100.0 * self.exact_match),
-        ];
-        lines.extend(self.scores.lines().map(|line| format!("  {line}")));
-        lines
-    }
-
-    /// `count` examples spread over the set.
-    pub(super) fn samples(&self, count: usize) -> Vec<String> {
-        let total = self.captions.len();
-        let count = count.min(total);
-        let mut lines = Vec::new();
-        for index in (0..count).map(|index| (2 * index + 1) * total / (2 * count)) {
-            lines.push(format!("  image        {}", index + 1));
-            lines.push(format!("  caption      {}", self.captions[index]));
-            lines.push(format!("  reference    {}", self.references[index]));
-            lines.push(String::new());
-        }
-        lines.pop();
-        lines
-    }
-}
-
-/// Share of queries whose match is ranked first, or among the first five.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub struct Recall {
-    /// Number of candidates.
-    pub among: usize,
-    /// Share ranked first.
-    pub at_1: f64,
-    /// Share ranked among the first five.
-    pub at_5: f64,
-}
-
-impl Recall {
-    fn of(among: usize, [at_1, at_5]: [f64; 2]) -> Self {
-        Self { among, at_1, at_5 }
-    }
-
-    fn line(&self, what: &str) -> String {
-        format!(
-            "  {what} recall at 1 {:.2} %, at 5 {:.2} %, among {}",
-            100.0 * self.at_1,
-            100.0 * self.at_5,
-            self.among
-        )
-    }
-}
-
-/// Images and texts that a model has mapped into one space.
-#[derive(Debug, Clone, Serialize)]
-pub struct MatchedTestSet {
-    /// The split's name.
-    pub split: String,
-    /// How many images it has.
-    pub images: usize,
-    /// Mean loss within batches of the recipe's size, in nats.
-    pub loss: f64,
-    /// Share of images whose label has the highest probability by its texts; `None` for a table.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub zero_shot_accuracy: Option<f64>,
-    /// Retrieval of one of an image's captions, among all captions of the split.
-    pub image_to_text: Recall,
-    /// Retrieval of an image by its caption, among all images of the split.
-    pub text_to_image: Recall,
 }
 
 impl MatchedTestSet {
@@ -208,22 +113,6 @@ impl MatchedTestSet {
             image_to_text,
             text_to_image,
         })
-    }
-
-    /// Lines of a report.
-    pub(super) fn lines(&self) -> Vec<String> {
-        let mut lines = vec![
-            format!("{} ({} images)", self.split, self.images),
-            format!("  loss         {:.4} nats within batches", self.loss),
-        ];
-        lines.extend(
-            self.zero_shot_accuracy.map(|accuracy| {
-                format!("  zero-shot    {:.2} % of labels right", 100.0 * accuracy)
-            }),
-        );
-        lines.push(self.image_to_text.line("captions    "));
-        lines.push(self.text_to_image.line("images      "));
-        lines
     }
 }
 

@@ -11,9 +11,10 @@ use taper_model::{
 };
 use taper_ops::Gradients;
 
+use super::ParallelText;
 use crate::checks::device;
 use crate::loaded_run::LoadedRun;
-use crate::tasks::{ParallelText, vocabularies};
+use crate::tasks::vocabularies;
 use crate::translation::encode_sources;
 
 /// Number of sentences in one batch.

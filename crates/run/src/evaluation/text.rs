@@ -1,42 +1,13 @@
 //! Predictions of a language model on a text.
 
 use anyhow::{Context, Result};
-use serde::Serialize;
 use taper_data::{TextBlocks, Tokenizer};
 use taper_model::LanguageModel;
 use taper_trainer::evaluate;
 
+use super::ReadTestSet;
 use crate::config::RunConfig;
 use crate::training::packed;
-
-/// Text that a language model has read, block by block.
-///
-/// Each token but the first is predicted once, from those before it in its block. The perplexity of
-/// words, characters and bytes follows from the same sum, so that models with other tokens can be
-/// compared; words are divided by white space.
-#[derive(Debug, Clone, Serialize)]
-pub struct ReadTestSet {
-    /// The split's name.
-    pub split: String,
-    /// Number of tokens that were predicted.
-    pub tokens: u64,
-    /// Number of `<unk>` tokens in the text.
-    pub unknown: u64,
-    /// Mean negative log-likelihood of a token, in nats.
-    pub loss: f64,
-    /// Mean negative log-likelihood of a character, in nats.
-    pub loss_per_character: f64,
-    /// Perplexity of a token, `exp(loss)`.
-    pub perplexity: f64,
-    /// Perplexity of a word.
-    pub perplexity_per_word: f64,
-    /// Perplexity of a character.
-    pub perplexity_per_character: f64,
-    /// Perplexity of a byte in UTF-8.
-    pub perplexity_per_byte: f64,
-    /// Share of tokens that the model found likeliest.
-    pub accuracy: f64,
-}
 
 impl ReadTestSet {
     /// Reads a split with `model`; without a split, the part of the training text that
@@ -71,34 +42,4 @@ impl ReadTestSet {
             accuracy: measured.accuracy,
         })
     }
-
-    /// Lines of a report.
-    pub(super) fn lines(&self) -> Vec<String> {
-        let unknown = match self.unknown {
-            0 => String::new(),
-            count => format!(", {count} of them <unk>"),
-        };
-        vec![
-            format!("{} ({} tokens{unknown})", self.split, self.tokens),
-            format!(
-                "  loss         {:.4} nats a token, {:.4} a character; {:.2} % of tokens right",
-                self.loss,
-                self.loss_per_character,
-                100.0 * self.accuracy
-            ),
-            format!(
-                "  perplexity   {} a token, {} a word, {} a character, {} a byte",
-                shown(self.perplexity),
-                shown(self.perplexity_per_word),
-                shown(self.perplexity_per_character),
-                shown(self.perplexity_per_byte)
-            ),
-        ]
-    }
-}
-
-/// Writes a perplexity. That of a word may exceed the largest number, if white space divides no
-/// words.
-pub(super) fn shown(perplexity: f64) -> String {
-    if perplexity.is_finite() { format!("{perplexity:.3}") } else { "above 1e308".to_owned() }
 }

@@ -9,8 +9,8 @@ use serde::Serialize;
 use taper_decoding::DecodingConfig;
 use taper_metrics::{Bleu, Chrf};
 
+use super::ParallelText;
 use crate::LoadedRun;
-use crate::tasks::ParallelText;
 use crate::translation::{LineTranslator, TranslationSettings};
 
 /// Score to maximise.

@@ -32,6 +32,7 @@ mod roberta;
 mod rotary;
 mod safetensors;
 mod sources;
+mod stored;
 mod t5;
 mod t5_keys;
 mod tokens;

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use candle_core::pickle::{Object, Stack};
 use zip::{CompressionMethod, ZipArchive};
 
-use super::weights::{Stored, width};
+use super::stored::{Stored, width};
 
 /// Largest size of a pickle of names and shapes.
 const MOST_BYTES: u64 = 1 << 26;

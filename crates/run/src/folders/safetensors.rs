@@ -10,7 +10,7 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::weights::{Stored, width};
+use super::stored::{Stored, width};
 
 /// Largest size of a header, by the format.
 const MOST_BYTES: u64 = 100_000_000;

@@ -14,6 +14,7 @@ use taper_data::{not_a_file, read_regular};
 
 use super::json::without_mark;
 use super::safetensors::{Unique, heads};
+use super::stored::{Stored, width};
 use super::{MOST_BYTES, WEIGHTS, pickle};
 
 /// File names of weights, in the order of the search; an index names several files.
@@ -23,26 +24,6 @@ const FILES: [&str; 4] =
 const INDEX: &str = ".index.json";
 /// Ending of the name of a file saved by PyTorch itself.
 const PICKLED: &str = ".bin";
-
-/// Place of a tensor's values in a file.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Stored {
-    /// Type, as safetensors names it.
-    pub(super) dtype: String,
-    pub(super) shape: Vec<usize>,
-    /// First byte.
-    pub(super) start: u64,
-}
-
-/// Bytes of a value of a type that weights can have; `None` for other types.
-pub(super) fn width(dtype: &str) -> Option<usize> {
-    Some(match dtype {
-        "F32" => 4,
-        "F16" | "BF16" => 2,
-        "F64" => 8,
-        _ => return None,
-    })
-}
 
 /// Tensors of a folder.
 #[derive(Debug)]

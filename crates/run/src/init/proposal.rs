@@ -8,7 +8,7 @@ use taper_model::{ModelConfig, TranslationModel};
 use taper_trainer::{EarlyStoppingConfig, Metric, ScheduleConfig, ScheduleKind, TrainingConfig};
 
 use super::CorpusFacts;
-use crate::checks::cost::training_state_bytes;
+use crate::checks::counting::training_state_bytes;
 use crate::checks::{device, memory};
 use crate::config::{RunConfig, usual_tokenizer};
 use crate::tasks::usual_tokens;

@@ -6,7 +6,7 @@ use taper_data::{DataConfig, Format};
 
 use super::proposal::Proposal;
 use super::{CorpusFacts, Machine};
-use crate::checks::cost::{bytes, grouped};
+use crate::numbers::{bytes, grouped};
 
 /// Text of the recipe. Keys that are absent have their defaults.
 pub(super) fn text(proposal: &Proposal, facts: &CorpusFacts, machine: &Machine) -> String {

@@ -12,9 +12,9 @@ use taper_metrics::entities;
 use taper_model::{ImageClassifier, Model, Sequences, TextClassifier, TokenTagger};
 
 use crate::LoadedRun;
-use crate::evaluation::highest;
 use crate::finite::require_finite;
 use crate::items::answer_each;
+use crate::numbers::highest;
 
 pub(crate) use answers::answers_of;
 pub use answers::{QuestionInContext, SpanAnswer, predict_answers};

@@ -6,6 +6,7 @@
 //! everywhere. Entries stand apart from the models, so that the configuration can ask for them.
 
 mod any_run;
+mod building;
 mod captions;
 mod classification;
 mod entries;
@@ -14,6 +15,7 @@ mod image_classification;
 mod image_text;
 mod labelled;
 mod language_model;
+mod loading;
 mod loss;
 mod masked;
 mod question_answering;
@@ -35,16 +37,16 @@ use taper_trainer::{BoxError, Sample, Validate};
 use loss::LossValidation;
 
 use crate::attention::AttentionMap;
-use crate::checks::{device, memory};
 use crate::config::RunConfig;
 use crate::evaluation::TestSetResult;
 use crate::event::RunObserver;
-use crate::{LoadedRun, Notice, parameter_groups, word_vectors};
+use crate::{LoadedRun, Notice};
 
 pub use any_run::{AnyRun, open};
+pub use building::{build_model, without_adapters};
 pub use entries::entry;
 pub use entry::{Answered, Items, Predicts, Reads, Stacks, TaskEntry};
-pub use translation::ParallelText;
+pub use loading::require_unedited;
 
 /// Sizes of the vocabularies of source and target; for a single text, the same size twice; 0
 /// without text.
@@ -326,43 +328,6 @@ pub fn labels(config: &RunConfig) -> Option<(&[String], &'static str)> {
 #[must_use]
 pub fn cost_of(config: &RunConfig, vocabularies: Vocabularies, device: &Device) -> Cost {
     with_model!(config.task, M => <M as TaskModel>::cost_of(config, vocabularies, device))
-}
-
-/// Builds a model of `config` on `device`, with parameters drawn from `seed`, or without a seed to
-/// be loaded.
-///
-/// # Errors
-/// When the device cannot compute in the type that `config` names, or the model cannot be built.
-pub fn build_model<M: TaskModel>(
-    config: &RunConfig,
-    tokenizers: &TokenizerPair,
-    device: &Device,
-    seed: Option<u64>,
-) -> Result<M> {
-    let vocabularies = vocabularies(tokenizers);
-    let dtype = device::dtype(&config.dtype, device)?;
-    memory::require_weights(config, vocabularies, device)?;
-    let builder = match seed {
-        Some(seed) => Builder::seeded(seed, device, dtype),
-        None => Builder::zeroed(device, dtype),
-    };
-    let builder = builder.with_adapters(&config.model.lora);
-    let model = M::build(config, vocabularies, builder).context("cannot build the model")?;
-    word_vectors::freeze(&config.model.embeddings, tokenizers, model.parameters())?;
-    parameter_groups::apply(&config.training, model.parameters())?;
-    parameter_groups::require_adapters(&config.model.lora, model.parameters())?;
-    Ok(model)
-}
-
-/// A configuration of the same model without adapters, into whose weights they are loaded: added.
-#[must_use]
-pub fn without_adapters(config: &RunConfig) -> RunConfig {
-    let mut config = config.clone();
-    if std::mem::take(&mut config.model.lora).is_on() {
-        // Frozen parameters and rates are for training, and may be those of adapters.
-        config.training.freeze.clear();
-    }
-    config
 }
 
 /// Names and shapes of the parameters of a recipe's model, whatever its task, for vocabularies of

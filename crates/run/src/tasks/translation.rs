@@ -5,9 +5,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use candle_core::Device;
 use serde_json::Value;
-use taper_data::{
-    BatchingConfig, Corpora, DataConfig, Dataset, RawPair, Task, TokenizerPair, read_pairs,
-};
+use taper_data::{BatchingConfig, Dataset, RawPair, Task, TokenizerPair, read_pairs};
 use taper_decoding::{DecodingConfig, SamplingConfig};
 use taper_model::{Batch, Builder, Cost, LayerCost, ModelError, Sequences, TranslationModel};
 use taper_trainer::{BoxError, Sample, Validate, evaluate};
@@ -16,7 +14,7 @@ use super::{Batches, TaskModel, Vocabularies};
 use crate::LoadedRun;
 use crate::attention::AttentionMap;
 use crate::config::{EvaluationConfig, RunConfig};
-use crate::evaluation::{TestSetResult, TextScores, TranslatedTestSet};
+use crate::evaluation::{ParallelText, TestSetResult, TextScores, TranslatedTestSet};
 use crate::event::RunObserver;
 use crate::training::in_order;
 use crate::translation::{LineTranslator, TranslationSettings, for_the_best};
@@ -239,61 +237,5 @@ impl Validate<TranslationModel> for Validation {
 
     fn samples(&mut self) -> Vec<Sample> {
         std::mem::take(&mut self.samples)
-    }
-}
-
-/// Both sides of a split, line by line.
-#[derive(Debug, Clone, Default)]
-pub struct ParallelText {
-    /// Texts to translate.
-    pub sources: Vec<String>,
-    /// Their translations; lowercased if the recipe lowercases the data, because the model cannot
-    /// know better.
-    pub references: Vec<String>,
-}
-
-impl ParallelText {
-    /// Reads a whole split, with every line.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub fn read(data: &DataConfig, split: impl Into<Corpora>) -> Result<Self> {
-        let mut text = Self::default();
-        for RawPair { source, target, .. } in read_pairs(data, split)? {
-            text.sources.push(source);
-            // Normalised like the normalizer does, which may do more: the signature speaks of case
-            // alone.
-            text.references.push(if data.lowercase {
-                target.chars().flat_map(char::to_lowercase).collect()
-            } else {
-                target
-            });
-        }
-        Ok(text)
-    }
-
-    /// Takes at most `count` pairs, evenly spread over the set.
-    pub fn spread(self, count: usize) -> Self {
-        let total = self.sources.len();
-        if total <= count {
-            return self;
-        }
-        let chosen = |lines: Vec<String>| -> Vec<String> {
-            (0..count).map(|index| lines[index * total / count].clone()).collect()
-        };
-        Self { sources: chosen(self.sources), references: chosen(self.references) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spread_keeps_pairs_together() {
-        let lines = |prefix: &str| (0..10).map(|i| format!("{prefix}{i}")).collect();
-        let text = ParallelText { sources: lines("s"), references: lines("t") }.spread(3);
-        assert_eq!(text.sources, ["s0", "s3", "s6"]);
-        assert_eq!(text.references, ["t0", "t3", "t6"]);
     }
 }

@@ -2,6 +2,7 @@
 
 mod batches;
 mod data_report;
+mod data_summary;
 mod dry_run;
 mod further;
 mod limits;
@@ -43,7 +44,7 @@ use recorder::Recorder;
 use tensorboard::{TensorBoard, Watched};
 
 pub(crate) use batches::{in_order, packed};
-pub use data_report::DataSummary;
+pub use data_summary::DataSummary;
 pub use dry_run::{DryRun, dry_run};
 pub use further::{Further, Seam};
 pub use limits::TrainingLimits;

@@ -19,9 +19,9 @@ use taper_plots::{Axis, Chart, Figure, Series};
 
 use crate::arguments::BenchAttention;
 use crate::text::print_line;
-use taper_run::checks::cost::bytes;
 use taper_run::checks::memory;
 use taper_run::folder::files::write_atomically;
+use taper_run::numbers::bytes;
 
 /// Tokens of a batch of short sequences.
 const TOKENS: usize = 2048;

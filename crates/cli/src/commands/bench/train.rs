@@ -14,10 +14,10 @@ use taper_trainer::{OptimizerConfig, TrainingConfig};
 use super::{cores, round};
 use crate::arguments::{BenchTrain, Preset};
 use crate::text::print_line;
-use taper_run::checks::cost::bytes;
 use taper_run::checks::device;
 use taper_run::checks::memory;
 use taper_run::config::RunConfig;
+use taper_run::numbers::bytes;
 use taper_run::tasks::{TaskModel, require_task};
 use taper_run::training::TimedUpdates;
 

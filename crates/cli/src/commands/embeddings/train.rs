@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
 use taper_embeddings::training::{self, Event, Limits, Outcome};
-use taper_run::checks::cost::grouped;
 use taper_run::checks::memory;
 use taper_run::folder::RunLock;
+use taper_run::numbers::grouped;
 use taper_run::{Notice, RunEvent};
 
 use crate::arguments::{EmbeddingsResume, EmbeddingsTrain};

@@ -18,9 +18,10 @@ use crate::arguments::Inspect;
 use crate::text::print_line;
 use taper_run::RunFolder;
 use taper_run::checks::computation::describe_operations;
-use taper_run::checks::cost::{Cost, bytes, grouped, scaled};
+use taper_run::checks::cost::Cost;
 use taper_run::checks::device;
 use taper_run::config::{RunConfig, trained_with};
+use taper_run::numbers::{bytes, grouped, scaled};
 use taper_run::require_unedited;
 use taper_run::shapes::published_shapes;
 use taper_run::tasks::{

@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use taper_ops::{Kernel, Products};
-use taper_run::checks::{cost, device, memory};
+use taper_run::checks::{device, memory};
+use taper_run::numbers::bytes;
 use taper_run::training::{self, Outcome};
 use taper_run::{RunConfig, RunEvent, RunFolder, TrainSettings};
 
@@ -41,7 +42,7 @@ pub(crate) fn run() -> Result<()> {
         let kernel = Kernel::best(products);
         print_line(&format!("{name:<9}  by {}", kernel.instructions()))?;
     }
-    let free = memory::available().map_or_else(|| "unknown".to_owned(), cost::bytes);
+    let free = memory::available().map_or_else(|| "unknown".to_owned(), bytes);
     print_line(&format!("memory     {free} available"))?;
     let chosen = device::open("auto")?;
     print_line(&format!("device     {} (device = \"auto\")", device::describe(&chosen)))?;

@@ -1,8 +1,8 @@
 //! `taper import` and `taper export`: models of the library Transformers, and for other engines.
 
 use anyhow::{Result, bail};
-use taper_run::checks::cost::grouped;
 use taper_run::engines::ctranslate2;
+use taper_run::numbers::grouped;
 use taper_run::tasks::{Predicts, Reads, entry, labels};
 use taper_run::{RunEvent, RunFolder, folders};
 

@@ -13,9 +13,10 @@ use candle_core::Device;
 use taper_data::{AUTO, Prepared, TokenizerPair};
 use taper_ops::device;
 
-use crate::checks::cost::{bytes, grouped, trained_and_frozen, training_state_bytes};
+use crate::checks::counting::{trained_and_frozen, training_state_bytes};
 use crate::config::RunConfig;
 use crate::event::{Notice, RunEvent, RunObserver};
+use crate::numbers::{bytes, grouped};
 use crate::tasks::{TaskModel, Vocabularies, cost_of, vocabularies};
 use system::resident;
 use trial::{LEAST_TOKENS, Trial};

@@ -4,56 +4,13 @@
 mod ridge;
 
 use anyhow::Result;
-use serde::Serialize;
 use taper_data::{LinearFunction, RegressionConfig, RegressionDataset, batch_of_functions};
 use taper_model::InContextRegressor;
 
+use super::{AfterExamples, MeanErrors, RegressedTestSet};
 use crate::config::RunConfig;
 use crate::training::packed;
 use ridge::ridge;
-
-/// Functions that a model has continued.
-#[derive(Debug, Clone, Serialize)]
-pub struct RegressedTestSet {
-    /// The split's name.
-    pub split: String,
-    /// Number of functions.
-    pub functions: usize,
-    /// Dimension of x.
-    pub dimensions: usize,
-    /// Standard deviation of the noise on each y.
-    pub noise: f64,
-    /// Means over the functions, by the number of examples: 0, 1 and so on.
-    pub after: Vec<AfterExamples>,
-}
-
-/// Errors at the point that follows a number of examples.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct AfterExamples {
-    /// Number of known points.
-    pub examples: usize,
-    /// Mean squared errors of y, with its unpredictable noise.
-    pub of_answers: MeanErrors,
-    /// Mean squared errors of `w·x`, without noise.
-    pub of_values: MeanErrors,
-    /// Mean squared distance between the predictions of the model and of ridge regression.
-    pub model_from_ridge: f64,
-}
-
-/// Mean squared errors of each predictor.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct MeanErrors {
-    /// Error of the model.
-    pub model: f64,
-    /// Error of ridge regression with the variance of the noise as penalty, the best possible
-    /// predictor.
-    pub ridge: f64,
-    /// Error of least squares; with fewer examples than dimensions, with the shortest w that fits
-    /// them.
-    pub least_squares: f64,
-    /// Error of the mean of the examples' y; 0 without examples.
-    pub mean: f64,
-}
 
 impl MeanErrors {
     /// Adds the squared errors of one set of predictions.
@@ -112,57 +69,6 @@ impl RegressedTestSet {
             noise: settings.noise,
             after,
         })
-    }
-
-    /// Errors after twice as many examples as dimensions, or after the largest number of examples.
-    fn well_known(&self) -> Option<&AfterExamples> {
-        self.after.get(2 * self.dimensions).or(self.after.last())
-    }
-
-    /// Lines of a report: a table, and the distance of the model from the best predictor.
-    pub(super) fn lines(&self) -> Vec<String> {
-        let Self { split, functions, dimensions, noise, after } = self;
-        let mut lines = vec![
-            format!(
-                "{split} ({functions} linear functions of {dimensions} dimensions, noise of \
-                 deviation {noise})"
-            ),
-            "  mean squared error of y                                | of w·x alone".to_owned(),
-            "  examples     model     ridge  least squares       mean |    model     ridge"
-                .to_owned(),
-        ];
-        lines.extend(after.iter().map(|at| {
-            let (y, value) = (&at.of_answers, &at.of_values);
-            format!(
-                "  {:>8} {:>9.4} {:>9.4} {:>14.4} {:>10.4} |{:>9.4} {:>9.4}",
-                at.examples, y.model, y.ridge, y.least_squares, y.mean, value.model, value.ridge
-            )
-        }));
-        lines.extend(self.well_known().map(|at| {
-            let (y, value) = (&at.of_answers, &at.of_values);
-            format!(
-                "  after {} examples: {:.4}, {} ridge regression's {:.4}; of w·x alone {:.4}, {} \
-                 its {:.4}",
-                at.examples,
-                y.model,
-                above(y),
-                y.ridge,
-                value.model,
-                above(value),
-                value.ridge
-            )
-        }));
-        lines
-    }
-}
-
-/// Describes how far the model's error is above that of ridge regression.
-fn above(errors: &MeanErrors) -> String {
-    match errors.model / errors.ridge - 1.0 {
-        // Without noise, ridge regression has no error once there are enough examples.
-        share if !share.is_finite() || share > 10.0 => "beside".to_owned(),
-        share if share < 0.0 => format!("{:.1} % below", -100.0 * share),
-        share => format!("{:.1} % above", 100.0 * share),
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use taper_data::{FolderTokens, SpecialTokens, Tokenizer, TokenizerPair};
 
 use super::super::CONFIG;
-use super::read::Files;
+use super::files::Files;
 use super::{GENERATION_CONFIG, TOKENIZER_CONFIG, TokenizerFiles};
 
 /// Languages of M2M100 (Fan et al. 2021), whose tokens follow the vocabulary in this order.

@@ -6,7 +6,7 @@ use serde_json::Value;
 use taper_data::{SpecialTokens, Task};
 
 use super::TOKENIZER_CONFIG;
-use super::read::Files;
+use super::files::Files;
 
 /// Spellings of the marks, for folders that do not name them.
 pub(super) const CLASSES: [&str; 3] = ["[CLS]", "<cls>", "<s>"];

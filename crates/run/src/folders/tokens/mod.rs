@@ -5,6 +5,7 @@
 //! was trained here an export writes new ones, so that `AutoTokenizer` gives the same ids as Taper,
 //! and for an encoder the post-processor that puts marks around texts.
 
+mod files;
 mod languages;
 mod marks;
 mod older;

@@ -1,25 +1,18 @@
 //! Reading the tokenizer of a folder, and its special tokens.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use taper_data::{FolderTokens, SpecialTokens, Task, Tokenizer, TokenizerPair, read_regular};
+use taper_data::{FolderTokens, SpecialTokens, Task, Tokenizer, TokenizerPair};
 
 use super::super::CONFIG;
-use super::super::json::{read_keys, without_mark};
+use super::files::{Files, read_text, spelling};
 use super::marks::{
     CLASSES, MASKS, SEPARATORS, is_doubled, other_rows, post_processor, require_marks, template,
 };
-use super::{
-    ADDED_TOKENS, GENERATION_CONFIG, ID_KEY, KEPT, SPECIAL_TOKENS_MAP, TOKENIZER, TOKENIZER_CONFIG,
-    added_token, vocabulary,
-};
+use super::{GENERATION_CONFIG, ID_KEY, TOKENIZER, TOKENIZER_CONFIG, vocabulary};
 use crate::event::Notice;
-
-/// Largest size of the file of a tokenizer.
-const MOST_BYTES: u64 = 1 << 30;
 
 /// Spellings of special tokens, for folders that do not name them.
 const PADS: [&str; 2] = ["[PAD]", "<pad>"];
@@ -84,206 +77,6 @@ pub(in super::super) fn read(
         binary_files,
     };
     Ok(TokenizerPair::joint(tokenizer.with_folder(&folder)?))
-}
-
-/// Reads a file without its byte order mark; `None` if there is no such file.
-pub(super) fn read_text(path: &Path) -> Result<Option<String>> {
-    match read_regular(path, MOST_BYTES) {
-        Ok(bytes) => String::from_utf8(without_mark(&bytes).to_vec())
-            .map(Some)
-            .with_context(|| format!("{}: not valid UTF-8", path.display())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
-    }
-}
-
-/// Files of a folder about its tokens.
-pub(super) struct Files {
-    texts: BTreeMap<&'static str, String>,
-    keys: BTreeMap<&'static str, Value>,
-}
-
-impl Files {
-    pub(super) fn read(source: &Path) -> Result<Self> {
-        let (mut texts, mut keys) = (BTreeMap::new(), BTreeMap::new());
-        for name in KEPT.into_iter().chain([ADDED_TOKENS]) {
-            let path = source.join(name);
-            let Some(text) = read_text(&path)? else { continue };
-            if name.ends_with(".json") {
-                let read: Value = serde_json::from_str(&text)
-                    .with_context(|| format!("{}: not JSON", path.display()))?;
-                if !read.is_object() {
-                    bail!("{}: not an object of JSON", path.display());
-                }
-                keys.insert(name, read);
-            }
-            texts.insert(name, text);
-        }
-        keys.insert(CONFIG, read_keys(&source.join(CONFIG))?);
-        Ok(Self { texts, keys })
-    }
-
-    /// Content of a JSON file; null if there is no such file.
-    pub(super) fn keys(&self, file: &str) -> &Value {
-        self.keys.get(file).unwrap_or(&Value::Null)
-    }
-
-    /// Files for a later export.
-    pub(super) fn kept(&self) -> BTreeMap<String, String> {
-        let kept = self.texts.iter().filter(|(name, _)| KEPT.contains(name));
-        kept.map(|(name, text)| ((*name).to_owned(), text.clone())).collect()
-    }
-
-    /// Class of the tokenizer in Transformers; empty if it is not named.
-    pub(super) fn class(&self) -> &str {
-        let named = self.keys(TOKENIZER_CONFIG)["tokenizer_class"].as_str();
-        named.or_else(|| self.keys(CONFIG)["tokenizer_class"].as_str()).unwrap_or_default()
-    }
-
-    /// Spelling of the special token with a role such as `cls_token`. As in Transformers,
-    /// `special_tokens_map.json` comes first unless `tokenizer_config.json` describes its added tokens.
-    pub(super) fn named(&self, role: &str) -> Option<&str> {
-        let (config, map) = (self.keys(TOKENIZER_CONFIG), self.keys(SPECIAL_TOKENS_MAP));
-        let [first, later] = match config["added_tokens_decoder"].is_object() {
-            true => [config, map],
-            false => [map, config],
-        };
-        spelling(&first[role]).or_else(|| spelling(&later[role]))
-    }
-
-    /// Spellings of all special tokens that are named.
-    pub(super) fn all_named(&self) -> BTreeSet<&str> {
-        let mut names = BTreeSet::new();
-        for file in [TOKENIZER_CONFIG, SPECIAL_TOKENS_MAP] {
-            for (key, value) in self.keys(file).as_object().into_iter().flatten() {
-                match value {
-                    Value::Array(list) if key.ends_with("_special_tokens") => {
-                        names.extend(list.iter().filter_map(spelling));
-                    }
-                    Value::Object(named) if key.ends_with("_special_tokens") => {
-                        names.extend(named.values().filter_map(spelling));
-                    }
-                    value if key.ends_with("_token") => names.extend(spelling(value)),
-                    _ => {}
-                }
-            }
-        }
-        let described = self.keys(TOKENIZER_CONFIG)["added_tokens_decoder"].as_object();
-        let special = described.into_iter().flatten().filter(|(_, token)| token["special"] == true);
-        names.extend(special.filter_map(|(_, token)| spelling(token)));
-        names
-    }
-
-    /// Adds the added tokens and the arguments of other files to the content of a `tokenizer.json`,
-    /// which stays as it is if they say nothing new.
-    fn completed(&self, json: String, path: &Path) -> Result<String> {
-        let not_json = || format!("{}: not JSON", path.display());
-        let mut file: Value = serde_json::from_str(&json).with_context(not_json)?;
-        if !file.is_object() {
-            return Ok(json); // The library says what is wrong with it.
-        }
-        let changed = [self.add_tokens(&mut file, path)?, self.set_arguments(&mut file)];
-        Ok(if changed.contains(&true) { serde_json::to_string_pretty(&file)? } else { json })
-    }
-
-    /// Adds the added tokens of other files; tells whether there were any.
-    fn add_tokens(&self, file: &mut Value, path: &Path) -> Result<bool> {
-        let known: BTreeSet<String> = file["added_tokens"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|token| Some(token["content"].as_str()?.to_owned()))
-            .collect();
-        let mut added: BTreeMap<u64, Value> = BTreeMap::new();
-        let named = self.all_named();
-        for (token, id) in self.keys(ADDED_TOKENS).as_object().into_iter().flatten() {
-            let id = id.as_u64().with_context(|| format!("{ADDED_TOKENS}: {token:?} has no id"))?;
-            added.insert(id, added_token(token, id, named.contains(token.as_str())));
-        }
-        let described = self.keys(TOKENIZER_CONFIG)["added_tokens_decoder"].as_object();
-        for (id, token) in described.into_iter().flatten() {
-            let shown = || format!("{TOKENIZER_CONFIG}: added_tokens_decoder: {id}");
-            let id: u64 = id.parse().with_context(shown)?;
-            let content = spelling(token).with_context(shown)?;
-            let mut whole = added_token(content, id, token["special"] == true);
-            for key in ["single_word", "lstrip", "rstrip", "normalized"] {
-                if token[key].is_boolean() {
-                    whole[key] = token[key].clone();
-                }
-            }
-            added.insert(id, whole);
-        }
-        added.retain(|_, token| !token["content"].as_str().is_some_and(|it| known.contains(it)));
-        if added.is_empty() {
-            return Ok(false);
-        }
-        let expected: Vec<(String, u64)> = added
-            .iter()
-            .filter_map(|(id, token)| Some((token["content"].as_str()?.to_owned(), *id)))
-            .collect();
-        match &mut file["added_tokens"] {
-            Value::Array(tokens) => tokens.extend(added.into_values()),
-            none => *none = added.into_values().collect(),
-        }
-        // The library numbers them itself.
-        let whole = Tokenizer::of_others(&file.to_string(), path)?;
-        for (token, id) in expected {
-            if whole.id(&token).map(u64::from) != Some(id) {
-                bail!(
-                    "{}: the token {token:?} would not have the id {id} that the folder says; save \
-                     a fast tokenizer there, which Transformers can",
-                    path.display()
-                );
-            }
-        }
-        Ok(true)
-    }
-
-    /// Sets the arguments of BERT's and GPT-2's tokenizers, which take precedence over
-    /// `tokenizer.json` in Transformers; tells whether any of them differed.
-    fn set_arguments(&self, file: &mut Value) -> bool {
-        let arguments: [(&str, &str, &[_]); 2] = [
-            (
-                "normalizer",
-                "BertNormalizer",
-                &[
-                    ("do_lower_case", "lowercase"),
-                    ("strip_accents", "strip_accents"),
-                    ("tokenize_chinese_chars", "handle_chinese_chars"),
-                ],
-            ),
-            ("pre_tokenizer", "ByteLevel", &[("add_prefix_space", "add_prefix_space")]),
-        ];
-        let bert = self.is_of("Bert", "bert");
-        let gpt2 = self.is_of("GPT2", "gpt2") || self.is_of("Roberta", "roberta");
-        let mut changed = false;
-        for ((part, kind, keys), is_made) in arguments.into_iter().zip([bert, gpt2]) {
-            if !is_made || file[part]["type"] != kind {
-                continue;
-            }
-            for (key, theirs) in keys {
-                let Some(value) = self.keys(TOKENIZER_CONFIG).get(key) else { continue };
-                let is_one = value.is_boolean() || (value.is_null() && *key == "strip_accents");
-                if is_one && file[part][theirs] != *value {
-                    file[part][theirs] = value.clone();
-                    changed = true;
-                }
-            }
-        }
-        changed
-    }
-
-    /// Whether the class of the tokenizer begins with `class`: the named class, or else the default
-    /// one of the model type `model`.
-    pub(super) fn is_of(&self, class: &str, model: &str) -> bool {
-        let named = self.class();
-        named.starts_with(class) || (named.is_empty() && self.keys(CONFIG)["model_type"] == model)
-    }
-}
-
-/// Spelling of a token, given as a string or as an object with its content.
-fn spelling(token: &Value) -> Option<&str> {
-    token.as_str().or_else(|| token["content"].as_str())
 }
 
 /// Sources for the roles of tokens.

@@ -11,10 +11,11 @@ use serde_json::Value;
 use taper_data::{FolderTokens, SpecialTokens, Tokenizer, TokenizerPair, read_regular};
 
 use super::super::CONFIG;
+use super::files::{Files, read_text};
 use super::languages;
 use super::older::for_older;
 use super::pieces;
-use super::read::{Files, never_written, read_text};
+use super::read::never_written;
 use super::sentence_piece::SentencePieceModel;
 use super::{GENERATION_CONFIG, ID_KEY, TOKENIZER, TOKENIZER_CONFIG};
 use crate::folder::files::write_atomically;

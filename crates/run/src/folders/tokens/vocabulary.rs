@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 use taper_data::read_regular;
 
-use super::read::{Files, read_text};
+use super::files::{Files, read_text};
 use super::sentence_piece::SentencePieceModel;
 use super::{TOKENIZER, TOKENIZER_CONFIG, added_token, pieces};
 

@@ -163,7 +163,7 @@ fn cells(run: &WatchedRun) -> Vec<String> {
         of_last(|one| format!("{:.2}", one.gradient_norm)),
         of_last(|one| one.tokens_per_second.map_or_else(String::new, |rate| format!("{rate:.0}"))),
         left.map_or_else(String::new, clock),
-        run.memory.map_or_else(String::new, taper_run::checks::cost::bytes),
+        run.memory.map_or_else(String::new, taper_run::numbers::bytes),
         best.map_or_else(String::new, |best| format!("{} {:.3}", best.metric, best.score)),
     ]
 }

@@ -1,0 +1,175 @@
+//! Attention while a model reads a text, task by task.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use taper_data::{LabelledConfig, Row, Tokenizer, TokenizerPair, rows_of};
+use taper_model::{
+    AttentionRecord, Batch, LanguageModel, MaskedLanguageModel, Model, ModelError, Objective, Pass,
+    Sequences, TextClassifier, TranslationModel,
+};
+use taper_ops::threads::in_pool;
+
+use super::map::{layers, shown_tokens};
+use super::{AttentionMap, AttentionPart};
+use crate::generation::TextScorer;
+use crate::tasks::{TaskEntry, TaskModel, entry, with_model};
+use crate::translation::{LineTranslator, TranslationSettings};
+use crate::{LoadSettings, LoadedRun, RunFolder};
+
+impl AttentionMap {
+    /// Attention of the run at `root` on `text`; a translation model reads it together with
+    /// `target`, or with its own translation.
+    ///
+    /// # Errors
+    /// When the run cannot be loaded or reads no text, the text is empty or too long, or no layer
+    /// has attention weights.
+    pub fn of(root: &Path, load: &LoadSettings, text: &str, target: Option<&str>) -> Result<Self> {
+        let task = RunFolder::open(root)?.load_config(&load.overrides)?.task;
+        let TaskEntry { translates, hides_attention, .. } = entry(task);
+        if target.is_some() && !translates {
+            bail!("a target is for translation; the run's task is {task}");
+        }
+        if let Some(reason) = hides_attention {
+            bail!("{reason}");
+        }
+        with_model!(task, M => <M as TaskModel>::attention(
+            &LoadedRun::open(root, load)?, text, target
+        ))
+    }
+
+    /// Attention of a translation model, like [`AttentionMap::of`].
+    ///
+    /// # Errors
+    /// See [`AttentionMap::of`].
+    pub fn of_translation(run: &LoadedRun, text: &str, target: Option<&str>) -> Result<Self> {
+        let (translation, target) = match target {
+            Some(target) => (target.to_owned(), run.tokenizers.target().encode(target)?),
+            None => {
+                let settings = TranslationSettings::of(&run.config);
+                let translator = LineTranslator::new(run, &settings)?;
+                let lines = [text.to_owned()];
+                let line = translator.translate(&lines, &[], 1, |_| {})?.next();
+                let line = line.context("no translation was found")??;
+                let best = line.translations.into_iter().next().context("no translation")?;
+                (best.text, best.tokens)
+            }
+        };
+        Self::of_pair(&run.model, &run.tokenizers, (text, &translation), target)?.context(
+            "no layer has attention weights: the model's attention is linear, or it has none",
+        )
+    }
+
+    /// Attention of a model on a sentence while it writes `translation`, of `target` tokens; `None`
+    /// if no layer has attention weights.
+    ///
+    /// # Errors
+    /// When the sentence cannot be read.
+    fn of_pair(
+        model: &TranslationModel,
+        tokenizers: &TokenizerPair,
+        (text, translation): (&str, &str),
+        target: Vec<u32>,
+    ) -> Result<Option<Self>> {
+        let (source, goal) = (tokenizers.source(), tokenizers.target());
+        let sources = source.source_row(source.encode(text)?);
+        let inputs = goal.target_row(target.iter().copied());
+        let answers = goal.answer_row(target);
+        let records = in_pool(model.device(), || {
+            let pass = Pass::evaluate_with_attention();
+            let encoded = model.encode(&Sequences::pack(&[&sources]), &pass)?;
+            model.decode(&Sequences::pack(&[&inputs]), &encoded, &pass)?;
+            Ok::<_, ModelError>(pass.into_attention())
+        })
+        .context("the text cannot be read")?;
+        let (keys, read) = (shown_tokens(source, &sources), shown_tokens(goal, &inputs));
+        let predicted = shown_tokens(goal, &answers);
+        if records.is_empty() {
+            return Ok(None);
+        }
+        let layers = layers(records, |part| match part {
+            AttentionPart::Encoder => (keys.clone(), keys.clone()),
+            AttentionPart::Decoder => (read.clone(), read.clone()),
+            AttentionPart::Cross => (predicted.clone(), keys.clone()),
+        })?;
+        Ok(Some(Self { text: text.to_owned(), translation: translation.to_owned(), layers }))
+    }
+
+    /// Attention of a model on the source of a pair while it is given the target; `None` if no
+    /// layer has attention weights.
+    ///
+    /// # Errors
+    /// When the pair cannot be read.
+    pub(crate) fn of_told(
+        model: &TranslationModel,
+        tokenizers: &TokenizerPair,
+        source: &str,
+        target: &str,
+    ) -> Result<Option<Self>> {
+        let ids = tokenizers.target().encode(target)?;
+        Self::of_pair(model, tokenizers, (source, target), ids)
+    }
+
+    /// Attention of a language model, like [`AttentionMap::of`].
+    ///
+    /// # Errors
+    /// See [`AttentionMap::of`].
+    pub fn of_text(run: &LoadedRun<LanguageModel>, text: &str) -> Result<Self> {
+        let ids = TextScorer::new(run)?.read(text)?;
+        let sequences = Sequences::pack(&[&ids]);
+        let records = in_pool(run.model.device(), || {
+            let pass = Pass::evaluate_with_attention();
+            run.model.hidden(&sequences, &pass)?;
+            Ok::<_, ModelError>(pass.into_attention())
+        })
+        .context("the text cannot be read")?;
+        Self::of_one(text, records, &shown_tokens(run.tokenizers.target(), &ids))
+    }
+
+    /// Attention of a masked language model, like [`AttentionMap::of`].
+    ///
+    /// # Errors
+    /// See [`AttentionMap::of`].
+    pub(crate) fn of_masked(run: &LoadedRun<MaskedLanguageModel>, text: &str) -> Result<Self> {
+        let max_tokens = run.config.data.text.block_length;
+        let one = LabelledConfig { max_tokens, ..LabelledConfig::default() };
+        let ids = marked(run.tokenizers.target(), text, &one)?.ids;
+        let records = in_pool(run.model.device(), || {
+            let pass = Pass::evaluate_with_attention();
+            run.model.hidden(&Sequences::pack(&[&ids]), &vec![0; ids.len()], &pass)?;
+            Ok::<_, ModelError>(pass.into_attention())
+        })
+        .context("the text cannot be read")?;
+        Self::of_one(text, records, &shown_tokens(run.tokenizers.target(), &ids))
+    }
+
+    /// Attention of a classifier of texts, like [`AttentionMap::of`].
+    ///
+    /// # Errors
+    /// See [`AttentionMap::of`].
+    pub fn of_labelled(run: &LoadedRun<TextClassifier>, text: &str) -> Result<Self> {
+        let row = marked(run.tokenizers.target(), text, &run.config.data.labelled)?;
+        let segments: Vec<u32> = row.segments().collect();
+        let ids = row.ids;
+        let streams = vec![Sequences::pack(&[segments]), Sequences::pack(&[&ids])];
+        let batch = Batch { asked: Some(vec![0]), ..Batch::new(streams, vec![0]) };
+        let records = in_pool(run.model.device(), || {
+            let pass = Pass::evaluate_with_attention();
+            run.model.loss(&batch, &Objective::default(), 1.0, &pass)?;
+            Ok::<_, ModelError>(pass.into_attention())
+        })
+        .context("the text cannot be read")?;
+        Self::of_one(text, records, &shown_tokens(run.tokenizers.target(), &ids))
+    }
+
+    fn of_one(text: &str, records: Vec<AttentionRecord>, tokens: &[String]) -> Result<Self> {
+        let layers = layers(records, |_| (tokens.to_vec(), tokens.to_vec()))?;
+        Ok(Self { text: text.to_owned(), translation: String::new(), layers })
+    }
+}
+
+/// Text between its marks, as an encoder reads it, or a pair of texts.
+fn marked(tokenizer: &Tokenizer, text: &str, config: &LabelledConfig) -> Result<Row> {
+    let rows = rows_of(tokenizer, &[text.to_owned()], config)?;
+    rows.into_iter().next().context("the text is empty")
+}

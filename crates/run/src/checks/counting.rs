@@ -1,0 +1,107 @@
+//! Counting of what a model costs.
+
+use candle_core::Device;
+use taper_model::StreamCost;
+use taper_ops::Parameter;
+
+use super::cost::Cost;
+use crate::config::RunConfig;
+use crate::tasks::{Vocabularies, cost_of, outline, usual_tokens};
+
+/// Bytes of one f32.
+const F32: u64 = 4;
+
+impl Cost {
+    /// Counts the model of `config` with vocabularies of these sizes, for training on `device`.
+    pub fn of(config: &RunConfig, vocabularies: Vocabularies, device: &Device) -> Self {
+        Self::among(config, vocabularies, device, 1)
+    }
+
+    /// Counts like [`Cost::of`], for each of several processes that train together.
+    pub fn among(
+        config: &RunConfig,
+        vocabularies: Vocabularies,
+        device: &Device,
+        processes: usize,
+    ) -> Self {
+        Self::of_sequences(config, vocabularies, device, (processes, usual_tokens(config)))
+    }
+
+    /// Counts like [`Cost::among`], for batches of sequences of a given number of tokens.
+    pub fn of_sequences(
+        config: &RunConfig,
+        vocabularies: Vocabularies,
+        device: &Device,
+        (processes, length): (usize, usize),
+    ) -> Self {
+        let cost = cost_of(config, vocabularies, device)
+            .checkpointed(config.training.checkpoint_activations && device.is_cpu());
+        let forward = |stream: Option<&StreamCost>| stream.map_or(0, |it| it.forward_flops);
+        let passes = config.training.objective().passes();
+        let tokens = passes * config.data.batching.planned_tokens();
+        let (trained, frozen) = trained_and_frozen(config, vocabularies, cost.parameters);
+        Self {
+            parameters: trained,
+            frozen_parameters: frozen,
+            encoder_flops_per_token: forward(cost.streams.iter().rev().nth(1)),
+            decoder_flops_per_token: forward(cost.streams.last()),
+            training_flops_per_token_pair: passes as u64 * cost.training_flops(),
+            training_state_bytes: training_state_bytes(config, trained, processes)
+                .saturating_add(frozen.saturating_mul(F32)),
+            activation_bytes: match device.is_cpu() {
+                true => cost.activation_bytes(&[tokens; 2], length),
+                false => cost.composed_bytes(&[tokens; 2], 0),
+            },
+            sequence_tokens: length,
+        }
+    }
+}
+
+/// Numbers of trained and of frozen scalars of a model that has `parameters` without adapters.
+pub(crate) fn trained_and_frozen(
+    config: &RunConfig,
+    vocabularies: Vocabularies,
+    parameters: u64,
+) -> (u64, u64) {
+    if !config.model.lora.is_on() {
+        return (parameters, 0);
+    }
+    // A model that cannot be built is refused when it is.
+    let Ok(store) = outline(config, vocabularies) else { return (parameters, 0) };
+    let frozen: usize = store.base().iter().map(Parameter::len).sum();
+    (store.len() as u64, frozen as u64)
+}
+
+/// Bytes of weights, gradients, the optimizer's state and the moving average, if there is one, in
+/// each of several processes that train together; frozen weights that adapters change are not
+/// among the `parameters`.
+///
+/// Each of n processes has 1/n of the optimizer's state, the gradients of 1/n of the micro-batches,
+/// and buffers for sending and receiving.
+pub fn training_state_bytes(config: &RunConfig, parameters: u64, processes: usize) -> u64 {
+    let training = &config.training;
+    let processes = processes.max(1);
+    let average = u64::from(training.ema_decay > 0.0);
+    let state = (training.state_buffers() - average).saturating_mul(parameters);
+    let exchanged = if processes > 1 { 2 } else { 0 };
+    let copies = 1 + training.gradient_buffers(processes) + average + exchanged;
+    let floats = parameters.saturating_mul(copies);
+    floats.saturating_add(state.div_ceil(processes as u64)).saturating_mul(F32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_of_several_processes_has_its_part_of_the_moments() {
+        let mut config = RunConfig::default();
+        config.training.accumulation = 4;
+        // Weights, three gradients and two moments.
+        assert_eq!(training_state_bytes(&config, 1000, 1), 4 * 6000);
+        // Weights, a gradient, buffers for the exchange, and a quarter of the moments.
+        assert_eq!(training_state_bytes(&config, 1000, 4), 4 * 4500);
+        config.training.ema_decay = 0.999;
+        assert_eq!(training_state_bytes(&config, 1000, 4), 4 * 5500, "the average is whole");
+    }
+}

@@ -1,0 +1,76 @@
+//! Labelled examples of a test set.
+
+use serde::Serialize;
+
+/// Number and kind of the examples that a classifier has labelled.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Labelled {
+    /// Number of texts.
+    Texts(usize),
+    /// Number of images.
+    Images(usize),
+}
+
+/// Examples whose label was given with a confidence in one interval of a tenth.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct CalibrationBin {
+    /// Number of examples.
+    pub examples: u64,
+    /// Mean confidence.
+    pub confidence: f64,
+    /// Share of correct labels.
+    pub accuracy: f64,
+}
+
+/// Texts or images labelled by a classifier.
+#[derive(Debug, Clone, Serialize)]
+pub struct ClassifiedTestSet {
+    /// The split's name.
+    pub split: String,
+    /// Number and kind of the examples.
+    #[serde(flatten)]
+    pub examples: Labelled,
+    /// Share of correct labels.
+    pub accuracy: f64,
+    /// Mean negative log-likelihood of the correct label, in nats.
+    pub loss: f64,
+    /// Mean distance between confidence and accuracy, over ten bins of confidence (Guo et al. 2017,
+    /// "On Calibration of Modern Neural Networks", section 2).
+    pub calibration_error: f64,
+    /// Examples by confidence.
+    pub calibration: Vec<CalibrationBin>,
+    /// Names of the labels.
+    pub labels: Vec<String>,
+    /// Count of each predicted label for each correct label.
+    pub confusion: Vec<Vec<u64>>,
+}
+
+impl ClassifiedTestSet {
+    /// Lines of a report.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let examples = match self.examples {
+            Labelled::Texts(count) => format!("{count} texts"),
+            Labelled::Images(count) => format!("{count} images"),
+        };
+        let mut lines = vec![
+            format!("{} ({examples})", self.split),
+            format!(
+                "  accuracy     {:.2} %; loss {:.4} nats; calibration error {:.3}",
+                100.0 * self.accuracy,
+                self.loss,
+                self.calibration_error
+            ),
+        ];
+        lines.extend(self.labels.iter().zip(&self.confusion).map(|(label, row)| {
+            let given: Vec<String> = self
+                .labels
+                .iter()
+                .zip(row)
+                .map(|(label, count)| format!("{count} as {label}"))
+                .collect();
+            format!("  {label:<12} {}", given.join(", "))
+        }));
+        lines
+    }
+}

@@ -1,0 +1,46 @@
+//! Hidden tokens of a test set that a masked language model has predicted.
+
+use serde::Serialize;
+use taper_trainer::TeacherForced;
+
+use super::read::shown;
+
+/// Text on which a masked language model has predicted hidden tokens, the same each time.
+#[derive(Debug, Clone, Serialize)]
+pub struct MaskedTestSet {
+    /// The split's name.
+    pub split: String,
+    /// Number of tokens that were predicted.
+    pub tokens: u64,
+    /// Mean negative log-likelihood of a token, in nats.
+    pub loss: f64,
+    /// Perplexity, `exp(loss)`.
+    pub perplexity: f64,
+    /// Share of tokens that the model found likeliest.
+    pub accuracy: f64,
+}
+
+impl MaskedTestSet {
+    pub(crate) fn of(split: &str, measured: &TeacherForced) -> Self {
+        Self {
+            split: split.to_owned(),
+            tokens: measured.tokens,
+            loss: measured.nll,
+            perplexity: measured.perplexity,
+            accuracy: measured.accuracy,
+        }
+    }
+
+    /// Lines of a report.
+    pub(super) fn lines(&self) -> Vec<String> {
+        vec![
+            format!("{} ({} hidden tokens)", self.split, self.tokens),
+            format!(
+                "  loss         {:.4} nats, perplexity {}; {:.2} % of tokens right",
+                self.loss,
+                shown(self.perplexity),
+                100.0 * self.accuracy
+            ),
+        ]
+    }
+}

@@ -1,0 +1,55 @@
+//! Translations of a test set.
+
+use serde::Serialize;
+
+use super::super::{ParallelText, TextScores};
+
+/// A test set, decoded and scored.
+#[derive(Debug, Clone, Serialize)]
+pub struct TranslatedTestSet {
+    /// The split's name.
+    pub split: String,
+    /// Number of sentences.
+    pub sentences: usize,
+    /// Number of sentences longer than in training, which were translated in parts, like
+    /// `translate` does.
+    pub overlong: usize,
+    /// Number of translations that ended only because they reached the maximum length.
+    pub truncated: usize,
+    /// The scores.
+    #[serde(flatten)]
+    pub scores: TextScores,
+    /// Sources and references.
+    #[serde(skip)]
+    pub text: ParallelText,
+    /// Translations of the sources.
+    #[serde(skip)]
+    pub translations: Vec<String>,
+}
+
+impl TranslatedTestSet {
+    /// Lines of a report.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let overlong = match self.overlong {
+            0 => String::new(),
+            count => format!(", {count} of them longer than training saw and translated in parts"),
+        };
+        let mut lines = vec![format!("{} ({} sentences{overlong})", self.split, self.sentences)];
+        lines.extend(self.scores.lines().map(|line| format!("  {line}")));
+        lines
+    }
+
+    pub(super) fn sample_translations(&self, count: usize) -> Vec<String> {
+        let total = self.translations.len();
+        let count = count.min(total);
+        let mut lines = Vec::new();
+        for index in (0..count).map(|index| (2 * index + 1) * total / (2 * count)) {
+            lines.push(format!("  source       {}", self.text.sources[index]));
+            lines.push(format!("  translation  {}", self.translations[index]));
+            lines.push(format!("  reference    {}", self.text.references[index]));
+            lines.push(String::new());
+        }
+        lines.pop();
+        lines
+    }
+}

@@ -1,0 +1,34 @@
+//! Files of results in a run.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+
+use super::TestSetResult;
+use crate::folder::RunFolder;
+use crate::folder::files::write_atomically;
+
+/// Writes scores.json and the translations, or captions, into the run.
+///
+/// # Errors
+/// When the folder cannot be written to.
+pub(crate) fn save(folder: &RunFolder, results: &[TestSetResult]) -> Result<()> {
+    let json = serde_json::to_vec_pretty(results).context("scores are not JSON")?;
+    write_atomically(&folder.scores(), &json)?;
+    for result in results {
+        let (split, written) = match result {
+            TestSetResult::Translated(result) => (&result.split, &result.translations),
+            TestSetResult::Captioned(result) => (&result.split, &result.captions),
+            _ => continue,
+        };
+        let path = folder.translations(split);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)
+                .with_context(|| format!("cannot make {}", parent.display()))?;
+        }
+        let mut text = written.join("\n");
+        text.push('\n');
+        write_atomically(&path, text.as_bytes())?;
+    }
+    Ok(())
+}

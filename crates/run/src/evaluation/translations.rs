@@ -1,0 +1,57 @@
+//! Translations of test sets, after training and by `evaluate`.
+
+use anyhow::{Context, Result};
+use taper_data::TokenizerPair;
+use taper_metrics::Tokenizer;
+use taper_model::TranslationModel;
+
+use super::{ParallelText, TextScores, TranslatedTestSet};
+use crate::config::RunConfig;
+use crate::event::{Notice, RunEvent, RunObserver};
+use crate::translation::{BestTranslations, LineTranslator, TranslationSettings};
+
+impl TranslatedTestSet {
+    /// Decodes and scores `split` with the recipe's decoding settings.
+    ///
+    /// # Errors
+    /// When the split cannot be read or decoded.
+    pub fn of(
+        split: &str,
+        config: &RunConfig,
+        tokenizers: &TokenizerPair,
+        model: &TranslationModel,
+        observer: &mut dyn RunObserver,
+    ) -> Result<Self> {
+        let text = ParallelText::read(&config.data, config.data.split(split))?;
+        let total = text.sources.len();
+        let mut observed = observer.observe(&RunEvent::Decoding { split, done: 0, total });
+        let translator = LineTranslator::of(model, tokenizers, &TranslationSettings::of(config));
+        let decoded = translator.best(&text.sources, |done| {
+            if observed.is_ok() {
+                observed = observer.observe(&RunEvent::Decoding { split, done, total });
+            }
+        });
+        observer.observe(&RunEvent::Decoded)?;
+        let BestTranslations { texts: translations, overlong, truncated } = decoded?;
+        observed?;
+        if truncated > 0 {
+            let (split, of) = (split.to_owned(), translations.len());
+            observer.observe(&RunEvent::Notice(Notice::Truncated { split, truncated, of }))?;
+        }
+        let scores = TextScores::new(&translations, &text.references, &config.scoring())
+            .with_context(|| format!("split `{split}`"))?;
+        if scores.bleu.looks_tokenized && config.evaluation.tokenize != Tokenizer::None {
+            let split = split.to_owned();
+            observer.observe(&RunEvent::Notice(Notice::LooksTokenized(split)))?;
+        }
+        Ok(Self {
+            split: split.to_owned(),
+            sentences: translations.len(),
+            overlong,
+            truncated,
+            scores,
+            text,
+            translations,
+        })
+    }
+}
