@@ -9,13 +9,25 @@ fn main() {
 /// Writes `kernels.ptx` to the build folder.
 #[cfg(feature = "cuda")]
 fn compile() {
-    println!("cargo::rerun-if-changed=src/cuda/kernels.cu");
+    println!("cargo::rerun-if-changed=src/cuda/kernels");
     let compiled = cudaforge::KernelBuilder::new()
-        .source_files(vec!["src/cuda/kernels.cu"])
+        .source_files(vec!["src/cuda/kernels/kernels.cu"])
+        // What it includes: a cached result is of all of them.
+        .watch(included())
         .arg("-std=c++17")
         .arg("-O3")
         .build_ptx();
     if let Err(error) = compiled {
         panic!("the kernels for CUDA do not compile: {error}");
     }
+}
+
+/// Headers of the kernels.
+#[cfg(feature = "cuda")]
+fn included() -> Vec<std::path::PathBuf> {
+    let files = std::fs::read_dir("src/cuda/kernels").into_iter().flatten().flatten();
+    let mut headers: Vec<_> = files.map(|file| file.path()).collect();
+    headers.retain(|path| path.extension().is_some_and(|extension| extension == "cuh"));
+    headers.sort();
+    headers
 }

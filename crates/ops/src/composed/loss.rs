@@ -25,7 +25,18 @@ pub fn smoothed_cross_entropy(
     targets: &[u32],
     spec: &CrossEntropySpec,
 ) -> Result<(Tensor, LossSums)> {
-    blocked(hidden, weight, targets, spec, (LOGITS / weight.dim(0)?.max(1)).max(1))
+    let logits = logits_at_once(hidden, spec);
+    blocked(hidden, weight, targets, spec, (logits / weight.dim(0)?.max(1)).max(1))
+}
+
+/// Number of logits in a block.
+fn logits_at_once(hidden: &Tensor, spec: &CrossEntropySpec) -> usize {
+    #[cfg(feature = "cuda")]
+    if hidden.device().is_cuda() && !spec.is_paired() {
+        return crate::cuda::LOGITS;
+    }
+    let _ = (hidden, spec);
+    LOGITS
 }
 
 /// Computes the loss with this many rows, or pairs of rows, in a block.
@@ -42,18 +53,12 @@ fn blocked(
     let (mut sums, mut of_hidden, mut of_weight) = (Vec::new(), Vec::new(), None);
     for first in (0..rows.len()).step_by(block) {
         let (hidden, targets) = rows.block(first, block.min(rows.len() - first))?;
-        let logits = wide(&hidden.times(&matrix.t()?)?)?; // (R, V)
-        let (of_block, gradient) = sums_and_gradient(&logits, &targets, spec, differentiate)?;
+        let logits = hidden.times(&matrix.t()?)?; // (R, V)
+        let (of_block, gradient) = sums_of_block(logits, &targets, spec, differentiate)?;
         sums.push(of_block);
         if let Some(gradient) = gradient {
-            let gradient = gradient.to_dtype(hidden.dtype())?;
             of_hidden.push(gradient.times(&matrix)?);
-            // Blocks are summed in f32, whatever the type of the products.
-            let here = wide(&gradient.t()?.times(&hidden)?)?;
-            of_weight = Some(match of_weight {
-                Some(sum) => (sum + here)?,
-                None => here,
-            });
+            of_weight = Some(weight_gradient(&gradient, &hidden, of_weight)?);
         }
     }
     let sums = read(&sums)?;
@@ -62,7 +67,7 @@ fn blocked(
     match of_weight {
         Some(of_weight) => {
             let of_hidden = rows.restored(&of_hidden)?;
-            Ok((with_gradients(&loss, &[(hidden, of_hidden), (weight, of_weight)])?, sums))
+            Ok((with_gradients(&loss, [(hidden, of_hidden), (weight, of_weight)])?, sums))
         }
         None => Ok((loss, sums)),
     }
@@ -107,6 +112,38 @@ impl Rows<'_> {
             })
         };
         Tensor::cat(&half(0).chain(half(1)).collect::<Result<Vec<_>>>()?, 0)
+    }
+}
+
+/// Computes [`sums_and_gradient`] of logits in the type of the products; the gradient is of that
+/// type, too.
+fn sums_of_block(
+    logits: Tensor,
+    targets: &Tensor,
+    spec: &CrossEntropySpec,
+    differentiate: bool,
+) -> Result<(Tensor, Option<Tensor>)> {
+    #[cfg(feature = "cuda")]
+    if logits.device().is_cuda()
+        && let Some(computed) = crate::cuda::cross_entropy(&logits, targets, spec, differentiate)
+    {
+        return computed;
+    }
+    let (sums, gradient) = sums_and_gradient(&wide(&logits)?, targets, spec, differentiate)?;
+    Ok((sums, gradient.map(|gradient| gradient.to_dtype(logits.dtype())).transpose()?))
+}
+
+/// Adds `gradientᵀ · hidden` to the gradient of the weight. Blocks are summed in f32, whatever the
+/// type of the products.
+fn weight_gradient(gradient: &Tensor, hidden: &Tensor, sum: Option<Tensor>) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if gradient.device().is_cuda() && gradient.dtype() != DType::F64 {
+        return crate::cuda::weight_gradient(gradient, hidden, sum);
+    }
+    let here = wide(&gradient.t()?.times(hidden)?)?;
+    match sum {
+        Some(sum) => sum + here,
+        None => Ok(here),
     }
 }
 
@@ -188,10 +225,15 @@ fn read(blocks: &[Tensor]) -> Result<LossSums> {
 
 /// A tensor with the value `value` and the given gradient by each of the tensors. Candle
 /// differentiates the sum of their products with constants, whose value is subtracted again.
-fn with_gradients(value: &Tensor, gradients: &[(&Tensor, Tensor)]) -> Result<Tensor> {
+fn with_gradients(value: &Tensor, gradients: [(&Tensor, Tensor); 2]) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if value.device().is_cuda() {
+        let [of_hidden, of_weight] = gradients;
+        return crate::cuda::with_gradients(value, of_hidden, of_weight);
+    }
     let mut out = value.clone();
     for (tensor, gradient) in gradients {
-        let gradient = wide(gradient)?.detach();
+        let gradient = wide(&gradient)?.detach();
         // Row by row first: a GPU sums a whole tensor into one number with a single block of
         // threads.
         let inner = wide(tensor)?.mul(&gradient)?.sum(D::Minus1)?.sum_all()?;

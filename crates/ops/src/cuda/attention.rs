@@ -2,7 +2,8 @@
 //! library's, with kernels of our own between them.
 
 use super::launch::{
-    Argument, address, address_of, computes, empty, launch, no_host, room, suffix, walking, word,
+    Argument, address, address_of, computes, empty, launch, no_host, room, suffix,
+    walking_in_pieces, word,
 };
 use super::softmax::{self, Softmax};
 use crate::composed::CountedProduct;
@@ -158,7 +159,7 @@ impl Attention {
         let (count, arguments) = self.heads(side, addresses, columns.row, heads, scale)?;
         let name = format!("split_heads_{}", suffix(self.dtype)?);
         // SAFETY: rows of sequences end where `starts` says, and each has the columns.
-        unsafe { launch(device, &name, walking(count), &arguments)? };
+        unsafe { launch(device, &name, walking_in_pieces(count, self.dtype), &arguments)? };
         Ok(out)
     }
 
@@ -170,7 +171,10 @@ impl Attention {
         let (count, arguments) = self.heads(side, addresses, columns.row, heads, scale)?;
         let name = format!("merge_heads_{}", suffix(self.dtype)?);
         // SAFETY: as for splitting.
-        unsafe { launch(x.device().as_cuda_device()?, &name, walking(count), &arguments) }
+        unsafe {
+            let grid = walking_in_pieces(count, self.dtype);
+            launch(x.device().as_cuda_device()?, &name, grid, &arguments)
+        }
     }
 
     fn softmax(&self) -> Result<Softmax> {

@@ -1,6 +1,8 @@
 //! Dropout in one kernel, with its mask drawn as it is used.
 
-use super::launch::{Argument, address, computes, launch, no_host, room, suffix, walking};
+use super::launch::{
+    Argument, address, computes, launch, no_host, room, suffix, walking_in_pieces,
+};
 use crate::spec::Dropout;
 use candle_core::backend::BackendStorage;
 use candle_core::{CpuStorage, CudaStorage, CustomOp1, Layout, Result, Shape, Tensor};
@@ -46,7 +48,7 @@ impl CustomOp1 for Dropout {
             kept,
         ];
         // SAFETY: both have `count` elements of the type.
-        unsafe { launch(&x.device, &name, walking(count), &arguments)? };
+        unsafe { launch(&x.device, &name, walking_in_pieces(count, x.dtype()), &arguments)? };
         Ok((out, layout.shape().clone()))
     }
 

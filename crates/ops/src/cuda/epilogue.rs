@@ -1,8 +1,8 @@
 //! Epilogue of a matrix product: bias, activation, dropout, residual.
 
 use super::launch::{
-    Argument, address, address_of, computes, empty, launch, no_host, room, suffix, summed, walking,
-    word,
+    Argument, RowBlocks, address, address_of, computes, empty, launch, no_host, room, suffix,
+    sum_rows, walking_in_pieces, word,
 };
 use crate::spec::{Activation, Dropout, LinearSpec};
 use candle_core::backend::BackendStorage;
@@ -88,7 +88,10 @@ impl Epilogue {
         arguments.extend(self.numbers());
         let name = format!("epilogue_{}", suffix(product.dtype())?);
         // SAFETY: product, residual and result have `count` elements, the bias has `width`.
-        unsafe { launch(&product.device, &name, walking(count), &arguments)? };
+        unsafe {
+            let grid = walking_in_pieces(count, product.dtype());
+            launch(&product.device, &name, grid, &arguments)?;
+        }
         Ok((out, shape.clone()))
     }
 
@@ -102,46 +105,33 @@ impl Epilogue {
         let device = product.device().as_cuda_device()?;
         let gradient = gradient.contiguous()?;
         let (count, width) = (product.elem_count(), product.dim(D::Minus1)?);
-        let suffix = suffix(product.dtype())?;
-        let inputs = [
-            address_of(product)?.into(),
-            bias.map_or(Ok(0), address_of)?.into(),
-            address_of(&gradient)?.into(),
-        ];
+        let rows = count / width.max(1);
         let is_identity = self.activation == Activation::Identity && !self.dropout.is_active();
-        let of_product = if is_identity {
-            gradient.clone()
-        } else {
-            let out = empty(product.shape(), product.dtype(), device)?;
-            let mut arguments = inputs.to_vec();
+        let of_product = match is_identity {
+            true => None,
+            false => Some(empty(product.shape(), product.dtype(), device)?),
+        };
+        let blocks = RowBlocks::new(rows, width, product.dtype())?;
+        let sums = bias.map(|_| blocks.parts(width, device)).transpose()?;
+        let at = |tensor: Option<&Tensor>| tensor.map_or(Ok(0), address_of);
+        if of_product.is_some() || sums.is_some() {
+            let mut arguments: Vec<Argument> = Vec::new();
+            for tensor in [Some(product), bias, Some(&gradient), of_product.as_ref(), sums.as_ref()]
+            {
+                arguments.push(at(tensor)?.into());
+            }
             arguments.extend::<[Argument; 3]>([
-                address_of(&out)?.into(),
-                (count as u64).into(),
+                (rows as u64).into(),
                 word(width)?.into(),
+                blocks.at_once.into(),
             ]);
             arguments.extend(self.numbers());
-            // SAFETY: product, gradient and result have `count` elements, the bias has `width`.
-            unsafe {
-                launch(device, &format!("epilogue_back_{suffix}"), walking(count), &arguments)?;
-            }
-            out
-        };
-        let rows = count / width.max(1);
-        let sums = || {
-            summed(device, (rows, width, width), |parts, grid, at_once| {
-                let mut arguments = inputs.to_vec();
-                arguments.extend::<[Argument; 4]>([
-                    parts.into(),
-                    (rows as u64).into(),
-                    word(width)?.into(),
-                    at_once.into(),
-                ]);
-                arguments.extend(self.numbers());
-                // SAFETY: the same, and a row of sums for each block of rows.
-                unsafe { launch(device, &format!("epilogue_sums_{suffix}"), grid, &arguments) }
-            })
-        };
-        Ok((of_product, bias.map(|_| sums()).transpose()?))
+            let name = format!("epilogue_back_{}", suffix(product.dtype())?);
+            // SAFETY: product, gradient and result have `rows` rows of `width` elements, the bias
+            // has one, and there is a row of sums for each block of rows.
+            unsafe { launch(device, &name, blocks.grid, &arguments)? };
+        }
+        Ok((of_product.unwrap_or(gradient), sums.map(|sums| sum_rows(&sums)).transpose()?))
     }
 }
 

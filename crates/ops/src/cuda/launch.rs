@@ -19,7 +19,12 @@ pub(super) const THREADS: usize = 8 * WARP;
 /// Largest number of blocks that walk over elements: more than any device runs at once.
 const MOST_BLOCKS: usize = 1 << 14;
 /// Largest number of blocks of rows over which a gradient is summed.
-const ROW_BLOCKS: usize = 128;
+const ROW_BLOCKS: usize = 256;
+/// Bytes that a thread reads and writes at once, where rows allow it.
+const PIECE: usize = 16;
+/// Threads of a block that lie side by side in a tile of a sum over rows, and rows that it reads at
+/// once: `TILE` of `common.cuh`.
+const TILE: usize = 16;
 
 /// An argument of a kernel.
 #[derive(Debug, Clone, Copy)]
@@ -72,6 +77,11 @@ pub(super) fn blocks(count: usize) -> (usize, usize) {
 /// Grid of blocks whose threads walk over `count` elements.
 pub(super) fn walking(count: usize) -> (usize, usize) {
     (count.div_ceil(THREADS).min(MOST_BLOCKS), 1)
+}
+
+/// Grid of blocks whose threads walk over `count` elements of a type, many at once.
+pub(super) fn walking_in_pieces(count: usize, dtype: DType) -> (usize, usize) {
+    walking(count.div_ceil(PIECE / dtype.size_in_bytes()))
 }
 
 /// Queues a kernel on the device's stream; an empty grid is skipped.
@@ -170,26 +180,42 @@ pub(super) fn empty(shape: impl Into<Shape>, dtype: DType, device: &CudaDevice) 
     Ok(Tensor::from_storage(storage, shape, BackpropOp::none(), false))
 }
 
-/// Sums over rows: `kernel` adds up blocks of rows, given the address of `(blocks, width)` numbers,
-/// the grid, and the number of rows per block; returns `(width,)`.
-pub(super) fn summed(
-    device: &CudaDevice,
-    (rows, columns, width): (usize, usize, usize),
-    kernel: impl FnOnce(u64, (usize, usize), u32) -> Result<()>,
-) -> Result<Tensor> {
-    let at_once = rows.div_ceil(ROW_BLOCKS).max(16);
-    let row_blocks = rows.div_ceil(at_once);
-    let parts = empty((row_blocks, width), DType::F32, device)?;
-    kernel(address_of(&parts)?, (columns.div_ceil(THREADS), row_blocks), word(at_once)?)?;
+/// Blocks of rows over which a gradient is summed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RowBlocks {
+    /// Grid: tiles of columns, and blocks of rows.
+    pub(super) grid: (usize, usize),
+    /// Number of rows per block.
+    pub(super) at_once: u32,
+}
+
+impl RowBlocks {
+    /// Divides `rows` rows of `width` elements of a type.
+    pub(super) fn new(rows: usize, width: usize, dtype: DType) -> Result<Self> {
+        let at_once = rows.div_ceil(ROW_BLOCKS).max(TILE);
+        let tile = TILE * PIECE / dtype.size_in_bytes();
+        let grid = (width.div_ceil(tile), rows.div_ceil(at_once));
+        Ok(Self { grid, at_once: word(at_once)? })
+    }
+
+    /// Allocates a row of `width` sums for each block.
+    pub(super) fn parts(&self, width: usize, device: &CudaDevice) -> Result<Tensor> {
+        empty((self.grid.1, width), DType::F32, device)
+    }
+}
+
+/// Sums rows in f32, in an order that their number fixes.
+///
+/// # Shapes
+/// `x (N, D)` → `(D,)`.
+pub(super) fn sum_rows(x: &Tensor) -> Result<Tensor> {
+    let (rows, width) = x.dims2()?;
+    let device = x.device().as_cuda_device()?;
     let out = empty(width, DType::F32, device)?;
-    let arguments = [
-        address_of(&parts)?.into(),
-        address_of(&out)?.into(),
-        word(row_blocks)?.into(),
-        (width as u64).into(),
-    ];
-    // SAFETY: `parts` has `row_blocks` rows of `width` numbers, and `out` one.
-    unsafe { launch(device, "sum_rows", walking(width), &arguments)? };
+    let arguments =
+        [address_of(x)?.into(), address_of(&out)?.into(), word(rows)?.into(), word(width)?.into()];
+    // SAFETY: `x` has `rows` rows of `width` numbers, and `out` one.
+    unsafe { launch(device, "sum_rows", (width.div_ceil(TILE), 1), &arguments)? };
     Ok(out)
 }
 

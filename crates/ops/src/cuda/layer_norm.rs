@@ -1,7 +1,8 @@
 //! Layer normalisation: one kernel forward, and three backward.
 
 use super::launch::{
-    WARP, address, address_of, blocks, computes, empty, launch, no_host, room, suffix, summed, word,
+    RowBlocks, WARP, address, address_of, blocks, computes, empty, launch, no_host, room, suffix,
+    sum_rows, word,
 };
 use candle_core::backend::BackendStorage;
 use candle_core::{
@@ -116,19 +117,20 @@ impl CustomOp3 for LayerNorm {
         unsafe {
             launch(device, &format!("layer_norm_back_{suffix}"), rows_of_warps(rows), &arguments)?;
         }
-        let sums = summed(device, (rows, width, 2 * width), |parts, grid, at_once| {
-            let arguments = [
-                x_at.into(),
-                gradient_at.into(),
-                statistics_at.into(),
-                parts.into(),
-                (rows as u64).into(),
-                word(width)?.into(),
-                at_once.into(),
-            ];
-            // SAFETY: the same, and two rows of sums for each block of rows.
-            unsafe { launch(device, &format!("layer_norm_sums_{suffix}"), grid, &arguments) }
-        })?;
+        let blocks = RowBlocks::new(rows, width, x.dtype())?;
+        let sums = blocks.parts(2 * width, device)?;
+        let arguments = [
+            x_at.into(),
+            gradient_at.into(),
+            statistics_at.into(),
+            address_of(&sums)?.into(),
+            (rows as u64).into(),
+            word(width)?.into(),
+            blocks.at_once.into(),
+        ];
+        // SAFETY: the same, and two rows of sums for each block of rows.
+        unsafe { launch(device, &format!("layer_norm_sums_{suffix}"), blocks.grid, &arguments)? };
+        let sums = sum_rows(&sums)?;
         let part = |index: usize| sums.narrow(0, index * width, width);
         Ok((Some(of_x), Some(part(0)?), Some(part(1)?)))
     }

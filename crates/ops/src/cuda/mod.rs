@@ -10,14 +10,18 @@ mod dropout;
 mod epilogue;
 mod launch;
 mod layer_norm;
+mod loss;
 mod product;
 mod rows;
 mod softmax;
+mod weight_gradient;
 
 pub(crate) use adam::adam_step;
 pub(crate) use attention::{Sequences, cross_attention, self_attention};
 pub(crate) use dropout::drop;
 pub(crate) use epilogue::epilogue;
 pub(crate) use layer_norm::layer_norm;
+pub(crate) use loss::{LOGITS, cross_entropy, with_gradients};
 pub(crate) use product::product;
 pub(crate) use rows::{looked_up, rows};
+pub(crate) use weight_gradient::weight_gradient;

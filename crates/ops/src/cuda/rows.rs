@@ -6,7 +6,7 @@
 //! its uses, in their order.
 
 use super::launch::{
-    THREADS, address, address_of, computes, launch, no_host, room, suffix, walking, word,
+    THREADS, address, address_of, computes, launch, no_host, room, suffix, walking_in_pieces, word,
 };
 use candle_core::backend::BackendStorage;
 use candle_core::{CpuStorage, CudaStorage, CustomOp1, Layout, Result, Shape, Tensor, bail};
@@ -74,7 +74,10 @@ impl CustomOp1 for Rows {
         ];
         let name = format!("rows_{}", suffix(x.dtype())?);
         // SAFETY: the index has an entry for each row: the number of a row of `x`, or none.
-        unsafe { launch(&x.device, &name, walking(rows * width), &arguments)? };
+        unsafe {
+            let grid = walking_in_pieces(rows * width, x.dtype());
+            launch(&x.device, &name, grid, &arguments)?;
+        }
         Ok((out, (rows, width).into()))
     }
 

@@ -1,0 +1,151 @@
+// Elements one by one, and rows by number.
+#pragma once
+
+#include "common.cuh"
+
+namespace {
+
+// x · mask; its own way back.
+template <uint32_t N, typename T>
+__device__ void drop_by(const T *x, T *out, uint64_t count, Dropout dropout) {
+    for (uint64_t i = N * first(); i < count; i += N * stride()) {
+        float values[N];
+        load(x + i, values);
+        for (uint32_t lane = 0; lane < N; lane++) {
+            // The factor is of the type as well, as where it is a tensor.
+            T factor;
+            round_to(factor, dropout.factor(i + lane));
+            values[lane] *= wide(factor);
+        }
+        store(out + i, values);
+    }
+}
+
+template <typename T>
+__device__ void drop(const T *x, T *out, uint64_t count, Dropout dropout) {
+    if (count % LANES<T> == 0 && are_aligned(x, out))
+        drop_by<LANES<T>>(x, out, count, dropout);
+    else
+        drop_by<1>(x, out, count, dropout);
+}
+
+// Row i is row index[i] of x, and zeros where that is the largest number.
+template <uint32_t N, typename T>
+__device__ void rows_by(const T *x, const uint32_t *index, T *out, uint64_t count,
+                        uint32_t width) {
+    for (uint64_t i = N * first(); i < count; i += N * stride()) {
+        uint64_t place = i;
+        uint32_t column = take_digit(place, width), row = index[place];
+        float values[N] = {};
+        if (row != 0xffffffffu) load(x + row * (uint64_t)width + column, values);
+        store(out + i, values);
+    }
+}
+
+template <typename T>
+__device__ void rows(const T *x, const uint32_t *index, T *out, uint64_t count, uint32_t width) {
+    if (width % LANES<T> == 0 && are_aligned(x, out))
+        rows_by<LANES<T>>(x, index, out, count, width);
+    else
+        rows_by<1>(x, index, out, count, width);
+}
+
+// Row ids[i] of the result is the sum of the rows order[ends[i - 1]] to order[ends[i]] of x.
+template <typename T>
+__device__ void row_sums(const T *x, const uint32_t *ids, const uint32_t *ends,
+                         const uint32_t *order, T *out, uint32_t width) {
+    uint32_t column = blockIdx.x * blockDim.x + threadIdx.x;
+    if (column >= width) return;
+    float sum = 0.0f;
+    uint32_t at = blockIdx.y == 0 ? 0 : ends[blockIdx.y - 1];
+    for (; at < ends[blockIdx.y]; at++)
+        sum += wide(x[order[at] * (uint64_t)width + column]);
+    round_to(out[ids[blockIdx.y] * (uint64_t)width + column], sum);
+}
+
+// Of packed sequences, the rows that each has in which heads: starts has one more than sequences.
+struct Heads {
+    uint32_t heads, longest, width, row_stride;
+
+    // The packed element of one of (sequence, head, token, width), or none.
+    __device__ bool packed(uint64_t i, const uint32_t *starts, uint64_t &at) const {
+        uint32_t column = take_digit(i, width), token = take_digit(i, longest);
+        uint32_t head = take_digit(i, heads);
+        uint32_t row = starts[i] + token;
+        at = row * (uint64_t)row_stride + head * width + column;
+        return row < starts[i + 1];
+    }
+
+    // Whether elements of a head may be taken by 16 bytes.
+    template <typename T>
+    __device__ bool are_wide(const T *x, const T *out) const {
+        return width % LANES<T> == 0 && row_stride % LANES<T> == 0 && are_aligned(x, out);
+    }
+};
+
+template <uint32_t N>
+__device__ void scale_all(float (&values)[N], float scale) {
+    for (uint32_t lane = 0; lane < N; lane++) values[lane] *= scale;
+}
+
+template <uint32_t N, typename T>
+__device__ void split_by(const T *x, const uint32_t *starts, T *out, uint64_t count, Heads shape,
+                         float scale) {
+    for (uint64_t i = N * first(); i < count; i += N * stride()) {
+        uint64_t at;
+        float values[N] = {};
+        if (shape.packed(i, starts, at)) load(x + at, values);
+        scale_all(values, scale);
+        store(out + i, values);
+    }
+}
+
+// Columns of packed rows as (sequence, head, token, width), times a scale; zeros behind a sequence.
+template <typename T>
+__device__ void split_heads(const T *x, const uint32_t *starts, T *out, uint64_t count, Heads shape,
+                            float scale) {
+    if (shape.are_wide(x, out))
+        split_by<LANES<T>>(x, starts, out, count, shape, scale);
+    else
+        split_by<1>(x, starts, out, count, shape, scale);
+}
+
+template <uint32_t N, typename T>
+__device__ void merge_by(const T *x, const uint32_t *starts, T *out, uint64_t count, Heads shape,
+                         float scale) {
+    for (uint64_t i = N * first(); i < count; i += N * stride()) {
+        uint64_t at;
+        if (!shape.packed(i, starts, at)) continue;
+        float values[N];
+        load(x + i, values);
+        scale_all(values, scale);
+        store(out + at, values);
+    }
+}
+
+// The other way.
+template <typename T>
+__device__ void merge_heads(const T *x, const uint32_t *starts, T *out, uint64_t count, Heads shape,
+                            float scale) {
+    if (shape.are_wide(x, out))
+        merge_by<LANES<T>>(x, starts, out, count, shape, scale);
+    else
+        merge_by<1>(x, starts, out, count, shape, scale);
+}
+
+// A step of Adam on one parameter, in place.
+__device__ void adam_step(float *weights, const float *gradients, float *first_moments,
+                          float *second_moments, uint64_t count, float scale, float beta1,
+                          float beta2, float of_gradient, float of_square, float rate, float root,
+                          float epsilon, float added, float kept) {
+    for (uint64_t i = first(); i < count; i += stride()) {
+        float gradient = gradients[i] * scale + added * weights[i];
+        float mean = beta1 * first_moments[i] + of_gradient * gradient;
+        float square = beta2 * second_moments[i] + of_square * gradient * gradient;
+        first_moments[i] = mean;
+        second_moments[i] = square;
+        weights[i] = kept * weights[i] - rate * mean / (sqrtf(square) * root + epsilon);
+    }
+}
+
+}  // namespace
