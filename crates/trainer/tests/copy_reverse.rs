@@ -9,13 +9,13 @@ mod common;
 use std::sync::atomic::AtomicBool;
 
 use candle_core::{D, DType, Device};
-use common::{END, Generated, LOOK_EVERY, START, Task, VOCABULARY, tiny, until_learnt};
+use common::{END, Generated, START, Task, VOCABULARY, tiny};
 use taper_model::{
     Architecture, AttentionConfig, AttentionKind, Builder, CellKind, ExpertsConfig, ModelConfig,
     NormPlacement, Positions, RecurrentAttention, RecurrentConfig, Sequences, Transformer,
 };
 use taper_trainer::{
-    Identity, NoValidation, Position, ScheduleConfig, ScheduleKind, Trainer, TrainingConfig,
+    Event, Identity, NoValidation, Position, ScheduleConfig, ScheduleKind, Trainer, TrainingConfig,
 };
 
 const LONGEST: usize = 8;
@@ -79,16 +79,14 @@ fn learns_with(task: Task, shape: ModelConfig, max_updates: u64) {
             ..ScheduleConfig::default()
         },
         validate_every: 0,
-        log_every: LOOK_EVERY,
         label_smoothing: 0.0,
         ..TrainingConfig::default()
     };
     let mut trainer = Trainer::new(model, config, Identity::default(), directory.path()).unwrap();
     let mut data =
         Generated { rows: 64, longest: LONGEST as u64, batches: 1 << 20, ..Generated::new(task) };
-    let stop = AtomicBool::new(false);
-    let mut observer = until_learnt(&stop);
-    trainer.train(&mut data, &mut NoValidation, &mut observer, &stop).unwrap();
+    let mut observer = |_: &Event| Ok(());
+    trainer.train(&mut data, &mut NoValidation, &mut observer, &AtomicBool::new(false)).unwrap();
 
     let held_out = Generated { seed: 1234, rows: 400, ..data }.sentences(Position::default());
     let outputs = decode(trainer.model(), &held_out);

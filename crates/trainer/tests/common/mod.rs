@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use candle_core::{DType, Device};
 use taper_model::{Batch, Builder, ModelConfig, Sequences, Transformer};
@@ -35,22 +34,6 @@ impl Task {
             Self::Copy => words.to_vec(),
             Self::Reverse => words.iter().rev().copied().collect(),
         }
-    }
-}
-
-/// Updates between two looks at the loss of [`until_learnt`].
-pub const LOOK_EVERY: u64 = 25;
-
-/// Observer that raises `stop` once two means of the loss in a row, of [`LOOK_EVERY`] updates each,
-/// are below 0.01 nats a token: what follows would change no answer.
-pub fn until_learnt(stop: &AtomicBool) -> impl FnMut(&Event) -> Result<(), BoxError> + '_ {
-    let mut low = 0;
-    move |event| {
-        if let Event::Log { loss, .. } = event {
-            low = if *loss < 0.01 { low + 1 } else { 0 };
-            stop.store(low >= 2, Ordering::Relaxed);
-        }
-        Ok(())
     }
 }
 
