@@ -152,15 +152,20 @@ rate=$(logged "$work/device" tokens_per_second | tail -n 1)
 note "training speed, tokens a second" 0 "${rate:-?}"
 note "translating $sentences sentences, ms" 0 "$elapsed"
 if [ "$device" = cuda ] && python3 -c 'import torch' 2>/dev/null; then
-  python3 scripts/check/counting_gpu/count.py --write "$work/batches"
-  for dtype in f32 bf16; do
-    ours=$("$taper" bench train --batches "$work/batches" --device cuda --dtype $dtype --json |
-      sed -n 's/.*"target_tokens_per_s":\([0-9.]*\).*/\1/p')
-    theirs=$(python3 scripts/bench/pytorch_peer.py --batches "$work/batches" --device cuda \
-      --dtype $dtype 2>>"$work/log" | sed -n 's/.*"target_tokens_per_s": *\([0-9.]*\).*/\1/p')
-    note "base in $dtype, tokens a second" 0 "${ours:-?}, PyTorch ${theirs:-?}"
+  # Batches that a host bounds, and those that a GPU is trained with.
+  for size in "64 32" "543 46"; do
+    # shellcheck disable=SC2086
+    python3 scripts/check/counting_gpu/count.py --write "$work/batches" $size
+    for dtype in f32 bf16; do
+      ours=$("$taper" bench train --batches "$work/batches" --device cuda --dtype $dtype --json |
+        sed -n 's/.*"target_tokens_per_s":\([0-9.]*\).*/\1/p')
+      theirs=$(python3 scripts/bench/pytorch_peer.py --batches "$work/batches" --device cuda \
+        --dtype $dtype 2>>"$work/log" | sed -n 's/.*"target_tokens_per_s": *\([0-9.]*\).*/\1/p')
+      note "base in $dtype, ${size% *} × ${size#* }" 0 "${ours:-?} tokens/s, PyTorch ${theirs:-?}"
+    done
   done
 fi
+[ "$device" != cuda ] || "$taper" bench kernels --device cuda
 
 printf '\n%-34s %-7s %s\n' "on $device, $SECONDS s" "" ""
 printf '%s\n' "${table[@]}"

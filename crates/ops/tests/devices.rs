@@ -108,6 +108,22 @@ impl Check {
             self.operation(&format!("linear with {activation:?}"), &inputs, 2, &|v| {
                 linear(None, &v[0], &v[2], Some(&v[3]), Some(&v[1]), &spec)
             })?;
+            for dropout in [Dropout::none(), spec.dropout] {
+                let spec = LinearSpec { dropout, ..spec };
+                let [x, residual, weight, bias] = &inputs;
+                let plain = [x.clone(), weight.clone()];
+                self.operation(&format!("plain linear with {activation:?}"), &plain, 1, &|v| {
+                    linear(None, &v[0], &v[1], None, None, &spec)
+                })?;
+                let biased = [x.clone(), weight.clone(), bias.clone()];
+                self.operation(&format!("biased linear with {activation:?}"), &biased, 1, &|v| {
+                    linear(None, &v[0], &v[1], Some(&v[2]), None, &spec)
+                })?;
+                let added = [x.clone(), residual.clone(), weight.clone()];
+                self.operation(&format!("added linear with {activation:?}"), &added, 2, &|v| {
+                    linear(None, &v[0], &v[2], None, Some(&v[1]), &spec)
+                })?;
+            }
         }
         let inputs = [values(&[rows, inner], 1)?, values(&[inner], 2)?, values(&[inner], 3)?];
         for spec in [NormSpec::layer(1e-5), NormSpec::rms(1e-5)] {
@@ -263,6 +279,29 @@ impl Check {
         Ok(())
     }
 
+    /// Every kernel is measured, on sizes that no piece of 16 bytes divides.
+    fn times(&self) -> Result<()> {
+        let sizes = device::KernelSizes {
+            rows: 10,
+            length: 5,
+            width: 21,
+            heads: 3,
+            feed_forward: 35,
+            vocabulary: 31,
+            dtype: self.dtype,
+        };
+        match device::kernel_times(&self.device, &sizes, 1) {
+            Ok(found) => {
+                assert!(found.len() > 15 && found.iter().all(|one| one.bandwidth() > 0.0));
+            }
+            Err(error) => {
+                assert!(!self.device.is_cuda(), "{error}");
+                assert!(error.to_string().contains("on a CUDA device"), "{error}");
+            }
+        }
+        Ok(())
+    }
+
     /// Checks steps of Adam and the norm of a gradient, which are in f32 for any type of
     /// activations.
     fn optimizer(&self) -> Result<()> {
@@ -307,6 +346,7 @@ fn every_operation_is_that_of_the_host() -> Result<()> {
         check.decoding()?;
         check.loss()?;
         check.optimizer()?;
+        check.times()?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
     scripts/check/counting_gpu/build.sh && python3 scripts/check/counting_gpu/count.py [PRESET…]
     python3 scripts/check/counting_gpu/count.py --decoding [PRESET…]
-    python3 scripts/check/counting_gpu/count.py --write FILE     # the batches of training alone
+    python3 scripts/check/counting_gpu/count.py --write FILE [SENTENCES TOKENS]  # batches alone
 
 Without an option, of an update: runs `taper bench train` on the counting device (driver.c) for a
 few steps and for one more; what the last one takes is the difference. With --decoding, of a step
@@ -54,19 +54,19 @@ validation_sentences = 0
 """
 
 
-def write_batches(path):
-    """64 sentences of 32 tokens: every batch is the same, so that every step is."""
+def write_batches(path, sentences=SENTENCES, length=LENGTH):
+    """Sentences of one length: every batch is the same, so that every step is."""
     def tokens(row, first):
-        body = [4 + (row * 131 + column * 17) % (VOCABULARY - 4) for column in range(LENGTH - 1)]
+        body = [4 + (row * 131 + column * 17) % (VOCABULARY - 4) for column in range(length - 1)]
         return ([2] if first else []) + body + [3]
 
     tensors, data = {}, b""
     for number in range(2):
         for name, first in (("src", False), ("tgt", True)):
-            rows = [tokens(row, first) for row in range(SENTENCES)]
+            rows = [tokens(row, first) for row in range(sentences)]
             flat = [token for row in rows for token in row]
             values = struct.pack(f"<{len(flat)}i", *flat)
-            shape, at = [SENTENCES, len(rows[0])], [len(data), len(data) + len(values)]
+            shape, at = [sentences, len(rows[0])], [len(data), len(data) + len(values)]
             tensors[f"{name}.{number}"] = {"dtype": "I32", "shape": shape, "data_offsets": at}
             data += values
     header = json.dumps(tensors).encode()
@@ -167,7 +167,7 @@ def decoding(presets, folder, wrong):
 def main():
     arguments, wrong = sys.argv[1:], []
     if arguments[:1] == ["--write"]:
-        return write_batches(arguments[1])
+        return write_batches(arguments[1], *map(int, arguments[2:]))
     count = decoding if arguments[:1] == ["--decoding"] else training
     presets = [argument for argument in arguments if argument != "--decoding"] or list(PRESETS)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,15 +1,20 @@
-/* A CUDA driver without a GPU: it computes nothing, and counts what it is asked for.
+/* A CUDA driver without a GPU: it counts what it is asked for, and computes it if it has kernels.
  *
  * A program that was built with the `cuda` feature runs on it as on a device: memory is the host's,
  * copies are made, and kernels and products leave zeros behind. So every launch, copy and
  * allocation of a training step can be counted on any machine, and that all of them are queued on
  * one stream, by one thread, can be seen. Numbers that come back mean nothing.
  *
+ * With COUNTING_GPU_KERNELS, a library of kernels that were compiled for the host (host_gpu), it
+ * runs them and multiplies, slowly: results are those of a GPU but for roundings. A kernel that the
+ * library lacks is an error. `compute.sh` runs a program so.
+ *
  * The counts are written to the file that COUNTING_GPU names when the program ends. `build.sh`
  * builds it, `count.py` counts. COUNTING_GPU_MEMORY is how many bytes the device has; with
  * COUNTING_GPU_NUMBERS, numbers that a search can go on with are read.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -44,6 +49,22 @@ static void note(Handle stream) {
     if (i == stream_count && i < 16) streams[stream_count++] = stream;
     for (i = 0; i < thread_count && !pthread_equal(threads[i], pthread_self()); i++) {}
     if (i == thread_count && i < 16) threads[thread_count++] = pthread_self();
+}
+
+/* Runs a kernel by name; 0 if there is one. */
+typedef int RunKernel(const char *name, const unsigned grid[3], const unsigned size[3],
+                      void **arguments);
+static RunKernel *run_kernel(void) {
+    static RunKernel *found;
+    const char *path = getenv("COUNTING_GPU_KERNELS");
+    if (found || !path) return found;
+    void *library = dlopen(path, RTLD_NOW);
+    if (library) found = (RunKernel *)dlsym(library, "run_kernel");
+    if (!found) {
+        fprintf(stderr, "%s: %s\n", path, dlerror());
+        exit(2);
+    }
+    return found;
 }
 
 #define COUNTED(stream, work) \
@@ -183,6 +204,7 @@ API Status cuMemcpyDtoDAsync_v2(Pointer to, Pointer from, size_t bytes, Handle s
 }
 API Status cuMemsetD8Async(Pointer to, unsigned char value, size_t bytes, Handle stream) {
     COUNTED(stream, counts.fills++);
+    memset((void *)to, value, bytes);
     return 0;
 }
 
@@ -203,19 +225,86 @@ API Status cuFuncSetAttribute(Handle function, int attribute, int value) { retur
 API Status cuLaunchKernel(Handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                           unsigned by, unsigned bz, unsigned shared, Handle stream, void **values,
                           void **extra) {
-    COUNTED(stream, (counts.launches++, ((struct Function *)function)->launches++));
+    struct Function *called = function;
+    COUNTED(stream, (counts.launches++, called->launches++));
+    unsigned grid[3] = {gx, gy, gz}, size[3] = {bx, by, bz};
+    if (run_kernel() && run_kernel()(called->name, grid, size, values)) {
+        fprintf(stderr, "there is no kernel %s on the host\n", called->name);
+        return 500;
+    }
     return 0;
 }
 
-/* cuBLAS: a product leaves what is there. */
+/* cuBLAS: a product leaves what is there, unless there are kernels. */
 static Handle blas_stream;
 API Status cublasCreate_v2(Handle *out) { *out = malloc(1); return 0; }
 API Status cublasDestroy_v2(Handle in) { return 0; }
 API Status cublasSetStream_v2(Handle in, Handle stream) { blas_stream = stream; return 0; }
 API Status cublasSetWorkspace_v2(Handle in, void *at, size_t bytes) { return 0; }
 API Status cublasSetMathMode(Handle in, int mode) { return 0; }
-API Status cublasGemmEx() { COUNTED(blas_stream, counts.products++); return 0; }
-API Status cublasGemmStridedBatchedEx() { COUNTED(blas_stream, counts.products++); return 0; }
+
+/* The types of cudaDataType_t: f32, f64, f16, bf16. */
+enum { F32 = 0, F64 = 1, F16 = 2, BF16 = 14 };
+static double element(const void *at, int type, size_t index) {
+    if (type == F64) return ((const double *)at)[index];
+    if (type == F32) return ((const float *)at)[index];
+    if (type == F16) return ((const _Float16 *)at)[index];
+    uint32_t bits = (uint32_t)((const uint16_t *)at)[index] << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+static void set(void *at, int type, size_t index, double value) {
+    if (type == F64) ((double *)at)[index] = value;
+    if (type == F32) ((float *)at)[index] = (float)value;
+    if (type == F16) ((_Float16 *)at)[index] = (_Float16)(float)value;
+    if (type != BF16) return;
+    float narrow = (float)value;
+    uint32_t bits;
+    memcpy(&bits, &narrow, sizeof bits);
+    ((uint16_t *)at)[index] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* C = alpha · op(A) · op(B) + beta · C, of matrices with their columns side by side. */
+API Status cublasGemmStridedBatchedEx(Handle in, int transpose_a, int transpose_b, int m, int n,
+                                      int k, const void *alpha, const char *a, int type_a, int lda,
+                                      long long stride_a, const char *b, int type_b, int ldb,
+                                      long long stride_b, const void *beta, char *c, int type_c,
+                                      int ldc, long long stride_c, int batch, int compute,
+                                      int algorithm) {
+    COUNTED(blas_stream, counts.products++);
+    if (!run_kernel()) return 0;
+    /* Factors have the type that is computed in: 64 and 65 are f16, 70 and 71 f64, others f32. */
+    int factor = compute == 64 || compute == 65 ? F16 : compute == 70 || compute == 71 ? F64 : F32;
+    double times = element(alpha, factor, 0), kept = element(beta, factor, 0);
+    double *row = malloc(sizeof *row * (k ? k : 1));
+    for (long long one = 0; one < batch; one++)
+        for (int i = 0; i < m; i++) {
+            for (int l = 0; l < k; l++)
+                row[l] = element(a, type_a, one * stride_a + (transpose_a ? (size_t)i * lda + l
+                                                                          : (size_t)l * lda + i));
+            for (int j = 0; j < n; j++) {
+                double sum = 0;
+                for (int l = 0; l < k; l++)
+                    sum += row[l] * element(b, type_b, one * stride_b +
+                                                           (transpose_b ? (size_t)l * ldb + j
+                                                                        : (size_t)j * ldb + l));
+                size_t at = one * stride_c + (size_t)j * ldc + i;
+                double before = kept == 0 ? 0 : kept * element(c, type_c, at);
+                set(c, type_c, at, times * sum + before);
+            }
+        }
+    free(row);
+    return 0;
+}
+API Status cublasGemmEx(Handle in, int transpose_a, int transpose_b, int m, int n, int k,
+                        const void *alpha, const char *a, int type_a, int lda, const char *b,
+                        int type_b, int ldb, const void *beta, char *c, int type_c, int ldc,
+                        int compute, int algorithm) {
+    return cublasGemmStridedBatchedEx(in, transpose_a, transpose_b, m, n, k, alpha, a, type_a, lda,
+                                      0, b, type_b, ldb, 0, beta, c, type_c, ldc, 0, 1, compute,
+                                      algorithm);
+}
 API Status cublasSgemmStridedBatched() { COUNTED(blas_stream, counts.products++); return 0; }
 API Status cublasDgemmStridedBatched() { COUNTED(blas_stream, counts.products++); return 0; }
 API Status cublasHgemmStridedBatched() { COUNTED(blas_stream, counts.products++); return 0; }

@@ -11,7 +11,7 @@ shift
 compiler=${CXX:-c++}
 # As a GPU does, products and sums are contracted where the compiler can.
 flags=(-std=c++17 -O1 -fPIC -w -I"$here")
-read -ra further <<<"${KERNEL_FLAGS:-}"
+read -rd "" -a further <<<"${KERNEL_FLAGS:-}" || true
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -27,9 +27,9 @@ for source in "$@"; do
       sort -u | sed 's/.*/    {"&", host_gpu::Call<\&&>::run},/'
     printf '};\nstatic const host_gpu::Kernels here(found, sizeof found / sizeof *found);\n'
   } >"$work/$name.cpp"
-  "$compiler" "${flags[@]}" "${further[@]}" -c "$work/$name.cpp" -o "$work/$name.o" &
+  "$compiler" "${flags[@]}" "${further[@]}" -c "$work/$name.cpp" -o "$work/$name.o"
 done
 "$compiler" "${flags[@]}" -c "$here/threads.cpp" -o "$work/threads.o"
-for job in $(jobs -p); do wait "$job"; done
-"$compiler" -shared -o "$out.new" "$work"/*.o -lpthread
+# Sources that include the same functions each have a copy of them.
+"$compiler" -shared -Wl,-z,muldefs -o "$out.new" "$work"/*.o -lpthread
 mv "$out.new" "$out"

@@ -16,7 +16,8 @@ pub(crate) enum BenchCommand {
     /// memory
     Decode(BenchDecode),
     /// Multiply matrices of the shapes that training has, by each kernel of this machine, and
-    /// compare with what the processor does on registers alone
+    /// compare with what the processor does on registers alone; on a GPU, run each kernel of a
+    /// training step, and compare its bytes a second with those of a copy
     Kernels(BenchKernels),
     /// Attention alone, of each kind at each length: time and memory, and how they grow
     Attention(BenchAttention),
@@ -145,12 +146,15 @@ pub(crate) struct BenchDecode {
 /// Arguments of `bench kernels`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchKernels {
-    /// Layers whose name has this in it, as `base` or `feed-forward, in`
+    /// Layers whose name has this in it, as `base` or `feed-forward, in`; on a GPU, `base` or `big`
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) layers: String,
-    /// Rows of a layer's input: the tokens of a batch
-    #[arg(long, value_name = "N", default_value_t = 3000)]
-    pub(crate) rows: usize,
+    /// Rows of a layer's input: the tokens of a batch [default: 3000; 25000 on a GPU]
+    #[arg(long, value_name = "N")]
+    pub(crate) rows: Option<usize>,
+    /// cpu, cuda or cuda:N
+    #[arg(long, default_value = "cpu")]
+    pub(crate) device: String,
     /// Threads, several for one table each
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2")]
     pub(crate) threads: Vec<usize>,

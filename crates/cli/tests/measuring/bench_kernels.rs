@@ -29,4 +29,6 @@ fn every_kernel_is_measured_against_its_peak() {
     let unknown = ["bench", "kernels", "--layers", "giant"];
     workspace.fail(&unknown, &["--layers", "giant", "tiny attention, in"]);
     workspace.fail(&["bench", "kernels", "--threads", "0"], &["--threads", "at least 1"]);
+    let on_gpu = ["bench", "kernels", "--device", "gpu"];
+    workspace.fail(&on_gpu, &["unknown device `gpu`", "cuda"]);
 }

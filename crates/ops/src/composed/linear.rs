@@ -64,16 +64,16 @@ pub fn linear(
     spec: &LinearSpec,
 ) -> Result<Tensor> {
     check_count(x.device(), "the result of a layer", x.dim(0)? * weight.dim(0)?)?;
+    #[cfg(feature = "cuda")]
+    if x.device().is_cuda()
+        && let Some(out) = crate::cuda::linear(x, weight, bias, residual, spec)
+    {
+        return out;
+    }
     let product = product(x, weight)?;
     let is_identity = spec.activation == Activation::Identity && !spec.dropout.is_active();
     if is_identity && bias.is_none() && residual.is_none() {
         return Ok(product);
-    }
-    #[cfg(feature = "cuda")]
-    if product.device().is_cuda()
-        && let Some(out) = crate::cuda::epilogue(&product, bias, residual, spec)
-    {
-        return out;
     }
     let mut out = wide(&product)?;
     if let Some(bias) = bias {

@@ -56,7 +56,7 @@ pub(crate) fn cross_attention(
     computes(query.dtype()).then(computed)
 }
 
-struct Attention {
+pub(super) struct Attention {
     sequences: Sequences,
     dtype: DType,
     /// Tensors for the backward pass.
@@ -75,14 +75,14 @@ struct SavedTensors {
 
 /// Some columns of packed rows: address of their first element, and length of a row.
 #[derive(Clone, Copy)]
-struct Columns {
+pub(super) struct Columns {
     address: u64,
     row: usize,
 }
 
 impl Columns {
     /// Makes the columns from `first` on, of rows with length `row`.
-    fn new(address: u64, dtype: DType, row: usize, first: usize) -> Self {
+    pub(super) fn new(address: u64, dtype: DType, row: usize, first: usize) -> Self {
         Self { address: address + (first * dtype.size_in_bytes()) as u64, row }
     }
 }
@@ -90,7 +90,7 @@ impl Columns {
 impl Attention {
     const NAME: &'static str = "attention";
 
-    fn new(sequences: Sequences, dtype: DType) -> Result<Self> {
+    pub(super) fn new(sequences: Sequences, dtype: DType) -> Result<Self> {
         let Sequences { shape, longest: [queries, keys], starts, mask, .. } = &sequences;
         let (batch, mask_heads, mask_queries, mask_keys) = mask.dims4()?;
         let is_one = [mask_queries, mask_keys] == [*queries, *keys]
@@ -144,7 +144,7 @@ impl Attention {
     }
 
     /// Splits columns of `heads` heads of packed rows into `(B, heads, T, Dh)`.
-    fn split(
+    pub(super) fn split(
         &self,
         device: &CudaDevice,
         side: usize,
@@ -164,7 +164,13 @@ impl Attention {
     }
 
     /// Merges `x (B, heads, T, Dh)` into columns of packed rows.
-    fn merge(&self, side: usize, x: &Tensor, columns: Columns, scale: f64) -> Result<()> {
+    pub(super) fn merge(
+        &self,
+        side: usize,
+        x: &Tensor,
+        columns: Columns,
+        scale: f64,
+    ) -> Result<()> {
         let x = x.contiguous()?;
         let heads = x.dim(1)?;
         let addresses = [address_of(&x)?, columns.address];
@@ -177,7 +183,7 @@ impl Attention {
         }
     }
 
-    fn softmax(&self) -> Result<Softmax> {
+    pub(super) fn softmax(&self) -> Result<Softmax> {
         let Sequences { shape, longest, mask, dropout, .. } = &self.sequences;
         let shape = [shape.heads, mask.dim(1)?, longest[0], longest[1]];
         Ok(Softmax { dropout: *dropout, shape })

@@ -1,63 +1,59 @@
 //! Epilogue of a matrix product: bias, activation, dropout, residual.
 
 use super::launch::{
-    Argument, RowBlocks, address, address_of, computes, empty, launch, no_host, room, suffix,
-    sum_rows, walking_in_pieces, word,
+    Argument, RowBlocks, address, address_of, empty, launch, no_host, room, suffix, sum_rows,
+    walking_in_pieces, word,
 };
 use crate::spec::{Activation, Dropout, LinearSpec};
 use candle_core::backend::BackendStorage;
+use candle_core::op::BackpropOp;
 use candle_core::{
-    CpuStorage, CudaStorage, CustomOp1, CustomOp2, CustomOp3, D, DType, Layout, Result, Shape,
-    Tensor, bail,
+    CpuStorage, CudaStorage, CustomOp3, D, DType, Layout, Result, Shape, Storage, Tensor, bail,
 };
 
-/// Computes `residual + dropout(activation(product + bias))`; `None` for types and nonlinearities
-/// without a kernel.
+/// Computes `residual + dropout(activation(product + bias))`, for types and nonlinearities with a
+/// kernel.
 ///
 /// # Shapes
-/// `product (…, D)`, `bias (D,)`, `residual` as `product` → as `product`.
-pub(crate) fn epilogue(
+/// `product (N, D)`, `bias (D,)`, `residual` as `product` → as `product`.
+pub(super) fn epilogue(
     product: &Tensor,
-    bias: Option<&Tensor>,
-    residual: Option<&Tensor>,
+    bias: &Tensor,
+    residual: &Tensor,
     spec: &LinearSpec,
-) -> Option<Result<Tensor>> {
-    let computed = || {
-        let follows =
-            |has_bias| Epilogue { activation: spec.activation, dropout: spec.dropout, has_bias };
-        let product = product.contiguous()?;
-        let bias = bias.map(|bias| bias.to_dtype(DType::F32)?.contiguous()).transpose()?;
-        let residual = residual.map(|residual| residual.contiguous()).transpose()?;
-        match (bias, residual) {
-            (None, None) => product.apply_op1(follows(false)),
-            (Some(bias), None) => product.apply_op2(&bias, follows(true)),
-            (None, Some(residual)) => product.apply_op2(&residual, follows(false)),
-            (Some(bias), Some(residual)) => product.apply_op3(&bias, &residual, follows(true)),
-        }
-    };
-    (computes(product.dtype()) && spec.activation != Activation::Sigmoid).then(computed)
+) -> Result<Tensor> {
+    let epilogue = Epilogue { activation: spec.activation, dropout: spec.dropout };
+    let bias = bias.to_dtype(DType::F32)?.contiguous()?;
+    product.contiguous()?.apply_op3(&bias, &residual.contiguous()?, epilogue)
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Epilogue {
-    activation: Activation,
-    dropout: Dropout,
-    /// Whether the second of two inputs is the bias.
-    has_bias: bool,
+pub(super) struct Epilogue {
+    pub(super) activation: Activation,
+    pub(super) dropout: Dropout,
 }
 
 type Given<'a> = (&'a CudaStorage, &'a Layout);
 
 impl Epilogue {
-    const NAME: &'static str = "what follows a product";
-
     /// Numeric arguments of its kernels.
     fn numbers(&self) -> [Argument; 4] {
         let [key, threshold, kept] = self.dropout.arguments();
         [(self.activation as u32).into(), key, threshold, kept]
     }
 
-    fn forward(
+    /// Computes `dropout(activation(product + bias))`.
+    pub(super) fn with_bias(&self, product: &Tensor, bias: &Tensor) -> Result<Tensor> {
+        let ((product, layout), (bias, bias_layout)) =
+            (product.storage_and_layout(), bias.storage_and_layout());
+        let (Storage::Cuda(product), Storage::Cuda(bias)) = (&*product, &*bias) else {
+            bail!("a product on another device");
+        };
+        let (out, shape) = self.forward((product, layout), Some((bias, bias_layout)), None)?;
+        Ok(Tensor::from_storage(Storage::Cuda(out), shape, BackpropOp::none(), false))
+    }
+
+    pub(super) fn forward(
         &self,
         (product, layout): Given<'_>,
         bias: Option<Given<'_>>,
@@ -95,8 +91,9 @@ impl Epilogue {
         Ok((out, shape.clone()))
     }
 
-    /// Computes the gradients of product and bias.
-    fn back(
+    /// Computes the gradients of product and bias. Without an activation the product is not read:
+    /// any tensor of its shape and type will do.
+    pub(super) fn back(
         &self,
         product: &Tensor,
         bias: Option<&Tensor>,
@@ -135,67 +132,9 @@ impl Epilogue {
     }
 }
 
-impl CustomOp1 for Epilogue {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
-    fn cpu_fwd(&self, _: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
-        no_host(Self::NAME)
-    }
-
-    fn cuda_fwd(&self, product: &CudaStorage, layout: &Layout) -> Result<(CudaStorage, Shape)> {
-        self.forward((product, layout), None, None)
-    }
-
-    fn bwd(&self, product: &Tensor, _: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
-        Ok(Some(self.back(product, None, gradient)?.0))
-    }
-}
-
-impl CustomOp2 for Epilogue {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
-    fn cpu_fwd(
-        &self,
-        _: &CpuStorage,
-        _: &Layout,
-        _: &CpuStorage,
-        _: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        no_host(Self::NAME)
-    }
-
-    fn cuda_fwd(
-        &self,
-        product: &CudaStorage,
-        layout: &Layout,
-        other: &CudaStorage,
-        other_layout: &Layout,
-    ) -> Result<(CudaStorage, Shape)> {
-        let other = Some((other, other_layout));
-        let (bias, residual) = if self.has_bias { (other, None) } else { (None, other) };
-        self.forward((product, layout), bias, residual)
-    }
-
-    fn bwd(
-        &self,
-        product: &Tensor,
-        other: &Tensor,
-        _: &Tensor,
-        gradient: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let bias = self.has_bias.then_some(other);
-        let (of_product, of_bias) = self.back(product, bias, gradient)?;
-        Ok((Some(of_product), of_bias.or_else(|| Some(gradient.clone()))))
-    }
-}
-
 impl CustomOp3 for Epilogue {
     fn name(&self) -> &'static str {
-        Self::NAME
+        "what follows a product"
     }
 
     fn cpu_fwd(
@@ -207,7 +146,7 @@ impl CustomOp3 for Epilogue {
         _: &CpuStorage,
         _: &Layout,
     ) -> Result<(CpuStorage, Shape)> {
-        no_host(Self::NAME)
+        no_host(self.name())
     }
 
     fn cuda_fwd(

@@ -31,8 +31,8 @@ pub(crate) fn layer_norm(
     computes(x.dtype()).then(normal)
 }
 
-struct LayerNorm {
-    epsilon: f64,
+pub(super) struct LayerNorm {
+    pub(super) epsilon: f64,
 }
 
 /// Grid of blocks of warps, one warp for each row.

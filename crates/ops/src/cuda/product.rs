@@ -20,39 +20,21 @@ use std::sync::OnceLock;
 /// # Shapes
 /// `x (N, I)`, `weight (O, I)` → `(N, O)`.
 pub(crate) fn product(x: &Tensor, weight: &Tensor) -> Option<Result<Tensor>> {
-    let computed = || {
-        let product = Product { converted: OnceLock::new() };
-        x.contiguous()?.apply_op2(&weight.contiguous()?, product)
-    };
+    let computed = || x.contiguous()?.apply_op2(&weight.contiguous()?, Product::default());
     (computes(x.dtype()) && computes(weight.dtype())).then(computed)
 }
 
-struct Product {
+#[derive(Default)]
+pub(super) struct Product {
     /// Weights in the type of the activations, for the backward pass.
     converted: OnceLock<Tensor>,
 }
 
-impl CustomOp2 for Product {
-    fn name(&self) -> &'static str {
-        "product of a layer"
-    }
-
-    fn cpu_fwd(
+impl Product {
+    pub(super) fn forward(
         &self,
-        _: &CpuStorage,
-        _: &Layout,
-        _: &CpuStorage,
-        _: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        no_host(self.name())
-    }
-
-    fn cuda_fwd(
-        &self,
-        x: &CudaStorage,
-        layout: &Layout,
-        weight: &CudaStorage,
-        weight_layout: &Layout,
+        (x, layout): (&CudaStorage, &Layout),
+        (weight, weight_layout): (&CudaStorage, &Layout),
     ) -> Result<(CudaStorage, Shape)> {
         let (rows, inputs) = layout.shape().dims2()?;
         let (outputs, width) = weight_layout.shape().dims2()?;
@@ -79,6 +61,48 @@ impl CustomOp2 for Product {
         Ok((out, (rows, outputs).into()))
     }
 
+    /// Computes the gradients of `x` and the weight.
+    pub(super) fn back(
+        &self,
+        x: &Tensor,
+        weight: &Tensor,
+        gradient: &Tensor,
+    ) -> Result<[Tensor; 2]> {
+        let gradient = gradient.contiguous()?;
+        let of_x = gradient.times(&self.converted.get().unwrap_or(weight).detach())?;
+        let of_weight = match weight.dtype() {
+            DType::F32 => weight_gradient(&gradient, x, None)?,
+            other => gradient.t()?.times(&x.detach())?.to_dtype(other)?,
+        };
+        Ok([of_x, of_weight])
+    }
+}
+
+impl CustomOp2 for Product {
+    fn name(&self) -> &'static str {
+        "product of a layer"
+    }
+
+    fn cpu_fwd(
+        &self,
+        _: &CpuStorage,
+        _: &Layout,
+        _: &CpuStorage,
+        _: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        no_host(self.name())
+    }
+
+    fn cuda_fwd(
+        &self,
+        x: &CudaStorage,
+        layout: &Layout,
+        weight: &CudaStorage,
+        weight_layout: &Layout,
+    ) -> Result<(CudaStorage, Shape)> {
+        self.forward((x, layout), (weight, weight_layout))
+    }
+
     fn bwd(
         &self,
         x: &Tensor,
@@ -86,12 +110,7 @@ impl CustomOp2 for Product {
         _: &Tensor,
         gradient: &Tensor,
     ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let gradient = gradient.contiguous()?;
-        let of_x = gradient.times(&self.converted.get().unwrap_or(weight).detach())?;
-        let of_weight = match weight.dtype() {
-            DType::F32 => weight_gradient(&gradient, x, None)?,
-            other => gradient.t()?.times(&x.detach())?.to_dtype(other)?,
-        };
+        let [of_x, of_weight] = self.back(x, weight, gradient)?;
         Ok((Some(of_x), Some(of_weight)))
     }
 }

@@ -9,9 +9,12 @@ use taper_ops::products::{Factor, multiply, multiply_adds_on_registers};
 use taper_ops::rng::Counter;
 use taper_ops::{Kernel, Products};
 
+use super::gpu_kernels;
 use crate::arguments::BenchKernels;
 use crate::text::print_line;
 
+/// Rows of a layer's input, unless others are asked for.
+const ROWS: usize = 3000;
 /// How often the loop that measures the peak goes round: about as long as the smallest product.
 const ROUNDS: usize = 20_000;
 
@@ -65,7 +68,10 @@ struct Measurement {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &BenchKernels) -> Result<()> {
-    if arguments.rows == 0 || arguments.repeats == 0 || arguments.threads.contains(&0) {
+    if arguments.device != "cpu" {
+        return gpu_kernels::run(arguments);
+    }
+    if arguments.rows == Some(0) || arguments.repeats == 0 || arguments.threads.contains(&0) {
         bail!("--rows, --repeats and --threads must be at least 1");
     }
     let layers: Vec<Layer> =
@@ -113,7 +119,7 @@ fn limit(kernel: Kernel) -> Option<Kernel> {
 /// else the machine does takes time and never gives any.
 fn measure(layer: &Layer, threads: usize, arguments: &BenchKernels) -> Vec<Measurement> {
     let &Layer { name, inputs, outputs } = layer;
-    let rows = arguments.rows;
+    let rows = arguments.rows.unwrap_or(ROWS);
     let shapes = [[rows, inputs, outputs], [rows, outputs, inputs], [outputs, rows, inputs]];
     let (x, weight) = (random(1, rows * inputs), random(2, inputs * outputs));
     let (gradient, mut out) = (random(3, rows * outputs), vec![0.0; rows * inputs.max(outputs)]);

@@ -4,6 +4,7 @@
 pub(crate) mod attention;
 mod cores;
 pub(crate) mod decode;
+mod gpu_kernels;
 pub(crate) mod kernels;
 pub(crate) mod network;
 pub(crate) mod train;
