@@ -1,5 +1,80 @@
 //! Registers of i32 sums for each instruction set.
 
+/// Implements [`Sum`] for registers of a type. In front stand columns, type and shift of activations,
+/// and the types of four activations and of four weights; then the instructions of each method.
+#[allow(unused_macros, reason = "some processors have none but the plain loop")]
+macro_rules! sum {
+    (
+        $(#[$about:meta])*
+        $name:ident($register:ty): $columns:literal columns of $activation:ident + $shift:literal,
+        $four_activations:ty, $four_weights:ty;
+        start($start_from:ident) $start:expr;
+        quad($quad_from:ident) $quad:expr;
+        weights($weights_from:ident) $weights:expr;
+        plus($before:ident, $activations:ident, $factors:ident) $plus:expr;
+        store($stored:ident, $store_to:ident) $store:expr;
+        $(scale($scaled:ident, $scales:ident, $row_scale:ident, $scale_to:ident) $scale:expr;)?
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Copy)]
+        pub(in super::super) struct $name($register);
+
+        impl super::Sum for $name {
+            type Activation = $activation;
+            type Quad = $four_activations;
+            type Weights = $four_weights;
+            const COLUMNS: usize = $columns;
+            const SHIFT: i32 = $shift;
+
+            #[inline(always)]
+            fn stored(bits: u32) -> $activation {
+                (bits ^ $shift) as $activation
+            }
+
+            #[inline(always)]
+            unsafe fn start($start_from: *const i32) -> Self {
+                // SAFETY: the caller's promise, here and below.
+                Self(unsafe { $start })
+            }
+
+            #[inline(always)]
+            unsafe fn quad($quad_from: *const $activation) -> $four_activations {
+                // SAFETY: as above.
+                unsafe { $quad }
+            }
+
+            #[inline(always)]
+            unsafe fn weights($weights_from: *const i8) -> $four_weights {
+                // SAFETY: as above.
+                unsafe { $weights }
+            }
+
+            #[inline(always)]
+            unsafe fn plus(self, $activations: $four_activations, $factors: $four_weights) -> Self {
+                let $before = self.0;
+                // SAFETY: as above.
+                Self(unsafe { $plus })
+            }
+
+            #[inline(always)]
+            unsafe fn store(self, $store_to: *mut i32) {
+                let $stored = self.0;
+                // SAFETY: as above.
+                unsafe { $store };
+            }
+
+            $(
+                #[inline(always)]
+                unsafe fn scale(self, $scales: *const f32, $row_scale: f32, $scale_to: *mut f32) {
+                    let $scaled = self.0;
+                    // SAFETY: as above.
+                    unsafe { $scale };
+                }
+            )?
+        }
+    };
+}
+
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
 #[cfg(target_arch = "x86_64")]
