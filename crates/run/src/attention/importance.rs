@@ -11,6 +11,7 @@ use taper_trainer::{TeacherForced, evaluate_under};
 
 use super::AttentionPart;
 use crate::config::RunConfig;
+use crate::evaluation::Split;
 use crate::finite::require_finite;
 use crate::tasks::{Stacks, TaskModel, entry, with_model};
 use crate::{LoadSettings, LoadedRun, RunFolder};
@@ -101,9 +102,10 @@ fn measure<M: TaskModel>(
             "the run has neither a validation split nor test sets: name a split with --split",
         )?,
     };
+    let named = Split { name: &split, config, tokenizers: &run.tokenizers };
     let mut batches: Vec<Batch> = Vec::new();
     let mut read = 0;
-    for batch in M::batches(&split, config, &run.tokenizers)? {
+    for batch in M::batches(named)? {
         let batch = batch.map_err(anyhow::Error::from_boxed)?;
         read += batch.tokens();
         batches.push(batch);

@@ -1,12 +1,11 @@
 //! Scores of answers to questions.
 
 use anyhow::Result;
-use taper_data::{TokenizerPair, read_questions};
+use taper_data::read_questions;
 use taper_metrics::AnswerReport;
 use taper_model::SpanExtractor;
 
-use super::AnsweredTestSet;
-use crate::config::RunConfig;
+use super::{AnsweredTestSet, Split};
 use crate::prediction::answers_of;
 
 impl AnsweredTestSet {
@@ -14,15 +13,10 @@ impl AnsweredTestSet {
     ///
     /// # Errors
     /// When the split cannot be read or computed.
-    pub(crate) fn of(
-        split: &str,
-        config: &RunConfig,
-        tokenizers: &TokenizerPair,
-        model: &SpanExtractor,
-    ) -> Result<Self> {
-        let data = &config.data;
+    pub(crate) fn of(split: Split<'_>, model: &SpanExtractor) -> Result<Self> {
+        let data = &split.config.data;
         let mut paragraphs = Vec::new();
-        read_questions(data, &data.split(split), |paragraph| {
+        read_questions(data, &split.corpora(), |paragraph| {
             paragraphs.push(paragraph);
             Ok(())
         })?;
@@ -33,14 +27,14 @@ impl AnsweredTestSet {
         };
         let asked: Vec<(&str, &str)> =
             questions().map(|(context, question)| (context, question.text.as_str())).collect();
-        let given = answers_of(model, tokenizers.target(), &data.questions, &asked, |_| {})?;
+        let given = answers_of(model, split.tokenizer(), &data.questions, &asked, |_| {})?;
         let mut report = AnswerReport::default();
         for ((_, question), given) in questions().zip(&given) {
             let right: Vec<&str> = question.answers.iter().map(|one| one.text.as_str()).collect();
             report.add(&right, &given.answer);
         }
         Ok(Self {
-            split: split.to_owned(),
+            split: split.name.to_owned(),
             all: report.all(),
             with_answer: report.with_answer(),
             without_answer: report.without_answer(),

@@ -1,49 +1,39 @@
 //! Measurements of classifiers of texts and images.
 
-use std::sync::Arc;
-
 use anyhow::{Context, Result};
-use taper_data::{Dataset, ImageDataset, LabelledDataset};
+use taper_data::{Dataset, ImageDataset, LabelOf};
 use taper_model::{ImageClassifier, Sequences, TextClassifier};
 
-use super::{CalibrationBin, ClassifiedTestSet, Labelled};
-use crate::config::RunConfig;
+use super::{CalibrationBin, ClassifiedTestSet, Labelled, Split};
 use crate::numbers::highest;
 use crate::prediction::{image_probabilities, probabilities};
-use crate::training::in_order;
 
 /// Number of bins of confidence for the calibration error.
 const BINS: usize = 10;
 
 impl ClassifiedTestSet {
-    /// Labels the texts with `model`.
+    /// Labels the texts of a split with `model`.
     ///
     /// # Errors
-    /// When the texts cannot be computed.
-    pub(crate) fn of(
-        split: &str,
-        model: &TextClassifier,
-        texts: Arc<LabelledDataset>,
-        config: &RunConfig,
-    ) -> Result<Self> {
-        let (labels, right) = (&config.data.labelled.labels, texts.classes());
-        let found = of_all(texts, config, |[segments, text]| probabilities(model, segments, text))?;
-        Ok(Self::of_probabilities(split, Labelled::Texts(right.len()), (labels, &right), &found))
+    /// When the texts cannot be read or computed.
+    pub(crate) fn of_texts(split: Split<'_>, model: &TextClassifier) -> Result<Self> {
+        let texts = split.labelled(LabelOf::Text)?;
+        let (labels, right) = (&split.config.data.labelled.labels, texts.classes());
+        let found = of_all(split, texts, |[segments, text]| probabilities(model, segments, text))?;
+        let examples = Labelled::Texts(right.len());
+        Ok(Self::of_probabilities(split.name, examples, (labels, &right), &found))
     }
 
-    /// Labels the images, whose classes are `right`, with `model`.
+    /// Labels the images of a split with `model`.
     ///
     /// # Errors
     /// When the images cannot be read or computed.
-    pub(crate) fn of_images(
-        split: &str,
-        model: &ImageClassifier,
-        images: Arc<ImageDataset>,
-        (labels, right): (&[String], &[u32]),
-        config: &RunConfig,
-    ) -> Result<Self> {
-        let found = of_all(images, config, |[images]| image_probabilities(model, images))?;
-        Ok(Self::of_probabilities(split, Labelled::Images(right.len()), (labels, right), &found))
+    pub(crate) fn of_images(split: Split<'_>, model: &ImageClassifier) -> Result<Self> {
+        let images = ImageDataset::read(&split.config.data, &split.corpora())?;
+        let (labels, right) = (&split.config.data.images.labels, images.classes());
+        let found = of_all(split, images, |[images]| image_probabilities(model, images))?;
+        let examples = Labelled::Images(right.len());
+        Ok(Self::of_probabilities(split.name, examples, (labels, &right), &found))
     }
 
     /// Compares the probabilities `found` for each example with the correct labels `right`.
@@ -94,12 +84,12 @@ impl ClassifiedTestSet {
 
 /// Results of `probabilities` for every example of a split, in order.
 fn of_all<const STREAMS: usize>(
-    dataset: Arc<dyn Dataset>,
-    config: &RunConfig,
+    split: Split<'_>,
+    dataset: impl Dataset + 'static,
     probabilities: impl Fn(&[Sequences; STREAMS]) -> Result<Vec<Vec<f64>>>,
 ) -> Result<Vec<Vec<f64>>> {
     let mut found = Vec::new();
-    for batch in in_order(&dataset, &config.data.batching) {
+    for batch in split.in_order(dataset) {
         let batch = batch.map_err(anyhow::Error::from_boxed)?;
         let streams = batch.streams.as_slice().try_into().context("a batch of other streams")?;
         found.extend(probabilities(streams)?);

@@ -1,18 +1,14 @@
 //! Scores of captions, and of retrieval between images and texts.
 
-use std::sync::Arc;
-
 use anyhow::{Context, Result};
-use taper_data::{CaptionUse, CaptionedDataset, Dataset, ImageFormat, TokenizerPair};
+use taper_data::{CaptionUse, ImageFormat};
 use taper_model::{ContrastiveModel, ImageCaptioner};
 use taper_trainer::evaluate;
 
-use super::{CaptionedTestSet, MatchedTestSet, Recall, TextScores};
-use crate::config::RunConfig;
-use crate::event::{RunEvent, RunObserver};
+use super::{CaptionedTestSet, MatchedTestSet, Recall, Split, TextScores};
+use crate::event::RunObserver;
 use crate::image_text::{Placed, PlacedLabels, caption_search, describe, recalls};
 use crate::numbers::highest;
-use crate::training::in_order;
 
 impl CaptionedTestSet {
     /// Captions the images of a split with `model`, and scores the captions.
@@ -20,24 +16,22 @@ impl CaptionedTestSet {
     /// # Errors
     /// When the split cannot be read or captioned.
     pub(crate) fn of(
-        split: &str,
-        config: &RunConfig,
-        tokenizers: &TokenizerPair,
+        split: Split<'_>,
         model: &ImageCaptioner,
         observer: &mut dyn RunObserver,
     ) -> Result<Self> {
-        let (data, target) = (&config.data, tokenizers.target());
-        let images = CaptionedDataset::read(CaptionUse::Written, data, target, &data.split(split))?;
+        let Split { config, tokenizers, .. } = split;
+        let images = split.captioned_images(CaptionUse::Written)?;
         let total = images.len();
         let read = |places: &[usize]| Ok(images.values(places)?);
-        let found = observed(split, total, observer, |progress| {
+        let found = split.observed(total, observer, |progress| {
             describe(model, tokenizers, &caption_search(config), (total, read), progress)
         })?;
         let truncated = found.iter().filter(|caption| caption.truncated).count();
         let captions: Vec<String> = found.into_iter().map(|caption| caption.text).collect();
         let (texts, own) = images.captions();
         // Text as normalised, which is all that the model can know.
-        let normal = |text: &String| target.normalize(text);
+        let normal = |text: &String| split.tokenizer().normalize(text);
         let texts: Vec<String> = texts.iter().map(normal).collect::<Result<_, _>>()?;
         let is_own = |(caption, own): (&String, &&[u32])| {
             own.iter().any(|&at| texts[at as usize] == *caption)
@@ -50,9 +44,9 @@ impl CaptionedTestSet {
         };
         let references: Vec<Vec<String>> = (0..most).map(reference).collect();
         let scores = TextScores::of_several(&captions, &references, &config.scoring())
-            .with_context(|| format!("split `{split}`"))?;
+            .with_context(|| format!("split `{}`", split.name))?;
         Ok(Self {
-            split: split.to_owned(),
+            split: split.name.to_owned(),
             images: total,
             exact_match: exact as f64 / total as f64,
             truncated,
@@ -69,18 +63,14 @@ impl MatchedTestSet {
     /// # Errors
     /// When the split cannot be read or computed.
     pub(crate) fn of(
-        split: &str,
-        config: &RunConfig,
-        tokenizers: &TokenizerPair,
+        split: Split<'_>,
         model: &ContrastiveModel,
         observer: &mut dyn RunObserver,
     ) -> Result<Self> {
-        let (data, target) = (&config.data, tokenizers.target());
-        let images =
-            CaptionedDataset::read(CaptionUse::Compared, data, target, &data.split(split))?;
-        let images = Arc::new(images);
+        let (config, target) = (split.config, split.tokenizer());
+        let images = split.captioned_images(CaptionUse::Compared)?;
         let total = images.len();
-        let placed = observed(split, total, observer, |progress| {
+        let placed = split.observed(total, observer, |progress| {
             let read = |places: &[usize]| Ok(images.values(places)?);
             Placed::images(model, (total, read), progress)
         })?;
@@ -91,7 +81,7 @@ impl MatchedTestSet {
         for (image, own) in own.iter().enumerate() {
             own.iter().for_each(|&text| images_of[text as usize].push(image as u32));
         }
-        let zero_shot_accuracy = if data.images.format == ImageFormat::Table {
+        let zero_shot_accuracy = if config.data.images.format == ImageFormat::Table {
             None
         } else {
             let labels = PlacedLabels::of(model, target, config)?;
@@ -103,10 +93,9 @@ impl MatchedTestSet {
         let ranks = [1, 5];
         let image_to_text = Recall::of(texts.len(), recalls(&placed, &of_texts, &own, ranks)?);
         let text_to_image = Recall::of(total, recalls(&of_texts, &placed, &images_of, ranks)?);
-        let dataset: Arc<dyn Dataset> = images;
-        let measured = evaluate(model, in_order(&dataset, &data.batching), 0.0)?;
+        let measured = evaluate(model, split.in_order(images), 0.0)?;
         Ok(Self {
-            split: split.to_owned(),
+            split: split.name.to_owned(),
             images: total,
             loss: measured.nll,
             zero_shot_accuracy,
@@ -114,23 +103,4 @@ impl MatchedTestSet {
             text_to_image,
         })
     }
-}
-
-/// Runs `work`, and reports its progress in images to the observer.
-fn observed<T>(
-    split: &str,
-    total: usize,
-    observer: &mut dyn RunObserver,
-    work: impl FnOnce(&mut dyn FnMut(usize)) -> Result<T>,
-) -> Result<T> {
-    let mut observed = observer.observe(&RunEvent::Decoding { split, done: 0, total });
-    let found = work(&mut |done| {
-        if observed.is_ok() {
-            observed = observer.observe(&RunEvent::Decoding { split, done, total });
-        }
-    });
-    observer.observe(&RunEvent::Decoded)?;
-    let found = found?;
-    observed?;
-    Ok(found)
 }

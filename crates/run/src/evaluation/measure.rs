@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::TestSetResult;
+use super::{Split, TestSetResult};
 use crate::config::RunConfig;
 use crate::event::{RunEvent, RunObserver};
 use crate::folder::RunFolder;
@@ -65,7 +65,8 @@ fn measure<M: TaskModel>(
     observer.observe(&RunEvent::Measuring { checkpoint: &checkpoint, step: state.step })?;
     let mut results = Vec::with_capacity(splits.len());
     for split in &splits {
-        let result = model.test(split, &config, &tokenizers, observer)?;
+        let named = Split { name: split, config: &config, tokenizers: &tokenizers };
+        let result = model.test(named, observer)?;
         result.require_finite().with_context(|| format!("split {split:?}"))?;
         observer.observe(&RunEvent::Measured(&result))?;
         results.push(result);

@@ -10,6 +10,7 @@ mod regression;
 mod results;
 mod saving;
 mod scores;
+mod split;
 mod state_gradients;
 mod tags;
 mod text;
@@ -26,5 +27,6 @@ pub use results::{
 };
 pub(crate) use saving::save;
 pub use scores::TextScores;
+pub use split::{Batches, Split};
 pub use state_gradients::{LayerGradients, state_gradients};
 pub use tuning::{Trial, Tuning, TuningEvent, TuningGrid, TuningMetric, tune};

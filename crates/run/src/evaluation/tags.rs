@@ -1,12 +1,11 @@
 //! Scores of taggers, by entities.
 
 use anyhow::Result;
-use taper_data::{TokenizerPair, tagged_words};
+use taper_data::tagged_words;
 use taper_metrics::EntityReport;
 use taper_model::TokenTagger;
 
-use super::TaggedTestSet;
-use crate::config::RunConfig;
+use super::{Split, TaggedTestSet};
 use crate::prediction::tags_of;
 
 impl TaggedTestSet {
@@ -14,16 +13,11 @@ impl TaggedTestSet {
     ///
     /// # Errors
     /// When the split cannot be read or computed.
-    pub(crate) fn of(
-        split: &str,
-        config: &RunConfig,
-        tokenizers: &TokenizerPair,
-        model: &TokenTagger,
-    ) -> Result<Self> {
-        let sentences = tagged_words(&config.data, &config.data.split(split))?;
+    pub(crate) fn of(split: Split<'_>, model: &TokenTagger) -> Result<Self> {
+        let sentences = tagged_words(&split.config.data, &split.corpora())?;
         let (words, right): (Vec<Vec<String>>, Vec<Vec<String>>) = sentences.into_iter().unzip();
-        let labels = &config.data.labelled;
-        let given = tags_of(model, tokenizers.target(), labels, &words, |_| {})?;
+        let labels = &split.config.data.labelled;
+        let given = tags_of(model, split.tokenizer(), labels, &words, |_| {})?;
         let (mut report, mut count, mut correct) = (EntityReport::default(), 0_u64, 0_u64);
         for (right, given) in right.iter().zip(&given) {
             report.add(right, given);
@@ -32,7 +26,7 @@ impl TaggedTestSet {
                 right.iter().zip(given).filter(|(right, given)| right == given).count() as u64;
         }
         Ok(Self {
-            split: split.to_owned(),
+            split: split.name.to_owned(),
             sentences: words.len(),
             words: count,
             accuracy: correct as f64 / count.max(1) as f64,

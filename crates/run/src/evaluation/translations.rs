@@ -1,12 +1,10 @@
 //! Translations of test sets, after training and by `evaluate`.
 
 use anyhow::{Context, Result};
-use taper_data::TokenizerPair;
 use taper_metrics::Tokenizer;
 use taper_model::TranslationModel;
 
-use super::{ParallelText, TextScores, TranslatedTestSet};
-use crate::config::RunConfig;
+use super::{ParallelText, Split, TextScores, TranslatedTestSet};
 use crate::event::{Notice, RunEvent, RunObserver};
 use crate::translation::{BestTranslations, LineTranslator, TranslationSettings};
 
@@ -16,24 +14,18 @@ impl TranslatedTestSet {
     /// # Errors
     /// When the split cannot be read or decoded.
     pub fn of(
-        split: &str,
-        config: &RunConfig,
-        tokenizers: &TokenizerPair,
+        split: Split<'_>,
         model: &TranslationModel,
         observer: &mut dyn RunObserver,
     ) -> Result<Self> {
-        let text = ParallelText::read(&config.data, config.data.split(split))?;
-        let total = text.sources.len();
-        let mut observed = observer.observe(&RunEvent::Decoding { split, done: 0, total });
+        let Split { config, tokenizers, .. } = split;
+        let text = ParallelText::read(&config.data, split.corpora())?;
         let translator = LineTranslator::of(model, tokenizers, &TranslationSettings::of(config));
-        let decoded = translator.best(&text.sources, |done| {
-            if observed.is_ok() {
-                observed = observer.observe(&RunEvent::Decoding { split, done, total });
-            }
-        });
-        observer.observe(&RunEvent::Decoded)?;
-        let BestTranslations { texts: translations, overlong, truncated } = decoded?;
-        observed?;
+        let BestTranslations { texts: translations, overlong, truncated } =
+            split.observed(text.sources.len(), observer, |progress| {
+                translator.best(&text.sources, progress)
+            })?;
+        let split = split.name;
         if truncated > 0 {
             let (split, of) = (split.to_owned(), translations.len());
             observer.observe(&RunEvent::Notice(Notice::Truncated { split, truncated, of }))?;

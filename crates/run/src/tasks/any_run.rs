@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use taper_data::{SpelledSpecial, Task, TokenizerPair};
 
-use super::{Answered, Items, TaskModel, with_model};
+use super::{Done, Items, Predictions, TaskModel, with_model};
 use crate::{LoadSettings, LoadedRun, Notice};
 
 /// Loaded run of any task, for predictions.
@@ -23,11 +23,7 @@ pub trait AnyRun {
     ///
     /// # Errors
     /// When the model fails.
-    fn predict_each(
-        &self,
-        items: &Items<'_>,
-        done: &mut dyn FnMut(usize),
-    ) -> Result<Vec<Result<Answered>>>;
+    fn predict_each(&self, items: &Items<'_>, done: Done<'_>) -> Predictions;
 
     /// See [`TaskModel::draw_attention`].
     ///
@@ -49,11 +45,7 @@ impl<M: TaskModel> AnyRun for LoadedRun<M> {
         M::notice_on(&self.config, lines, path)
     }
 
-    fn predict_each(
-        &self,
-        items: &Items<'_>,
-        done: &mut dyn FnMut(usize),
-    ) -> Result<Vec<Result<Answered>>> {
+    fn predict_each(&self, items: &Items<'_>, done: Done<'_>) -> Predictions {
         M::predict_each(self, items, done)
     }
 

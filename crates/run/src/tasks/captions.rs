@@ -1,21 +1,18 @@
 //! Captions: a model that writes them, measured by its captions of images.
 
-use std::sync::Arc;
-
 use anyhow::Result;
 use candle_core::Device;
 use serde_json::Value;
-use taper_data::{CaptionUse, CaptionedDataset, Dataset, Task, TokenizerPair};
-use taper_model::{Builder, Cost, ImageCaptioner, LayerCost, ModelError};
+use taper_data::{CaptionUse, Task};
+use taper_model::{Builder, Cost, ImageCaptioner, LayerCost};
 
 use super::image_classification::{image_inputs, image_shape};
-use super::{Answered, Batches, Items, TaskModel, Vocabularies};
+use super::{Answered, Built, Done, Items, Predictions, TaskModel, Vocabularies};
 use crate::LoadedRun;
 use crate::config::RunConfig;
-use crate::evaluation::{CaptionedTestSet, TestSetResult};
+use crate::evaluation::{Batches, CaptionedTestSet, Split, TestSetResult};
 use crate::event::RunObserver;
 use crate::image_text::{caption_search, describe_images};
-use crate::training::in_order;
 
 impl TaskModel for ImageCaptioner {
     const TASK: Task = Task::Captions;
@@ -29,11 +26,7 @@ impl TaskModel for ImageCaptioner {
         Self::layer_cost(&config.model, layer)
     }
 
-    fn build(
-        config: &RunConfig,
-        (_, vocabulary): Vocabularies,
-        builder: Builder,
-    ) -> Result<Self, ModelError> {
+    fn build(config: &RunConfig, (_, vocabulary): Vocabularies, builder: Builder) -> Built<Self> {
         Self::new(&config.model, &image_shape(&config.data.images), vocabulary, builder)
     }
 
@@ -50,11 +43,7 @@ impl TaskModel for ImageCaptioner {
         image_inputs(&config.data.images, target)
     }
 
-    fn predict_each(
-        run: &LoadedRun<Self>,
-        items: &Items<'_>,
-        done: &mut dyn FnMut(usize),
-    ) -> Result<Vec<Result<Answered>>> {
+    fn predict_each(run: &LoadedRun<Self>, items: &Items<'_>, done: Done<'_>) -> Predictions {
         let captions = describe_images(run, items.images, done)?;
         Answered::each(captions, |caption| caption.text.clone())
     }
@@ -78,35 +67,17 @@ impl TaskModel for ImageCaptioner {
         Ok(Self::round_to_int8(self)?)
     }
 
-    fn batches<'a>(
-        split: &str,
-        config: &'a RunConfig,
-        tokenizers: &'a TokenizerPair,
-    ) -> Result<Batches<'a>> {
-        captioned(CaptionUse::Written, split, config, tokenizers)
+    fn batches(split: Split<'_>) -> Result<Batches<'_>> {
+        captioned(CaptionUse::Written, split)
     }
 
-    fn test(
-        &self,
-        split: &str,
-        config: &RunConfig,
-        tokenizers: &TokenizerPair,
-        observer: &mut dyn RunObserver,
-    ) -> Result<TestSetResult> {
-        let result = CaptionedTestSet::of(split, config, tokenizers, self, observer)?;
+    fn test(&self, split: Split<'_>, observer: &mut dyn RunObserver) -> Result<TestSetResult> {
+        let result = CaptionedTestSet::of(split, self, observer)?;
         Ok(TestSetResult::Captioned(Box::new(result)))
     }
 }
 
 /// The batches of a split of images with captions.
-pub(super) fn captioned<'a>(
-    usage: CaptionUse,
-    split: &str,
-    config: &'a RunConfig,
-    tokenizers: &'a TokenizerPair,
-) -> Result<Batches<'a>> {
-    let data = &config.data;
-    let images = CaptionedDataset::read(usage, data, tokenizers.target(), &data.split(split))?;
-    let images: Arc<dyn Dataset> = Arc::new(images);
-    Ok(Box::new(in_order(&images, &data.batching)))
+pub(super) fn captioned(usage: CaptionUse, split: Split<'_>) -> Result<Batches<'_>> {
+    Ok(split.in_order(split.captioned_images(usage)?))
 }

@@ -5,13 +5,13 @@ use std::path::Path;
 use anyhow::Result;
 use candle_core::Device;
 use serde_json::Value;
-use taper_data::{LabelOf, Task, TokenizerPair, first_with_tab};
-use taper_model::{Builder, Cost, LayerCost, ModelError, TextClassifier};
+use taper_data::{LabelOf, Task, first_with_tab};
+use taper_model::{Builder, Cost, LayerCost, TextClassifier};
 
-use super::{Answered, Batches, Items, TaskModel, Vocabularies, labelled};
+use super::{Answered, Built, Done, Items, Predictions, TaskModel, Vocabularies};
 use crate::attention::AttentionMap;
 use crate::config::RunConfig;
-use crate::evaluation::{ClassifiedTestSet, TestSetResult};
+use crate::evaluation::{Batches, ClassifiedTestSet, Split, TestSetResult};
 use crate::event::RunObserver;
 use crate::prediction::{Prediction, predict};
 use crate::{LoadedRun, Notice};
@@ -27,11 +27,7 @@ impl TaskModel for TextClassifier {
         Self::layer_cost(&config.model, layer)
     }
 
-    fn build(
-        config: &RunConfig,
-        (_, vocabulary): Vocabularies,
-        builder: Builder,
-    ) -> Result<Self, ModelError> {
+    fn build(config: &RunConfig, (_, vocabulary): Vocabularies, builder: Builder) -> Built<Self> {
         Self::new(&config.model, vocabulary, config.data.labelled.labels.len(), builder)
     }
 
@@ -52,11 +48,7 @@ impl TaskModel for TextClassifier {
         Some(Notice::TabInText { path: path.to_owned(), line })
     }
 
-    fn predict_each(
-        run: &LoadedRun<Self>,
-        items: &Items<'_>,
-        done: &mut dyn FnMut(usize),
-    ) -> Result<Vec<Result<Answered>>> {
+    fn predict_each(run: &LoadedRun<Self>, items: &Items<'_>, done: Done<'_>) -> Predictions {
         Answered::each(predict(run, items.lines, done)?, Prediction::to_text)
     }
 
@@ -69,22 +61,11 @@ impl TaskModel for TextClassifier {
         serde_json::json!({ "max_tokens": labelled.max_tokens, "pairs": labelled.pairs })
     }
 
-    fn batches<'a>(
-        split: &str,
-        config: &'a RunConfig,
-        tokenizers: &'a TokenizerPair,
-    ) -> Result<Batches<'a>> {
-        labelled::batches(LabelOf::Text, split, config, tokenizers)
+    fn batches(split: Split<'_>) -> Result<Batches<'_>> {
+        Ok(split.in_order(split.labelled(LabelOf::Text)?))
     }
 
-    fn test(
-        &self,
-        split: &str,
-        config: &RunConfig,
-        tokenizers: &TokenizerPair,
-        _observer: &mut dyn RunObserver,
-    ) -> Result<TestSetResult> {
-        let texts = labelled::texts(LabelOf::Text, split, config, tokenizers)?;
-        Ok(TestSetResult::Classified(ClassifiedTestSet::of(split, self, texts, config)?))
+    fn test(&self, split: Split<'_>, _observer: &mut dyn RunObserver) -> Result<TestSetResult> {
+        Ok(TestSetResult::Classified(ClassifiedTestSet::of_texts(split, self)?))
     }
 }

@@ -93,6 +93,12 @@ pub struct Items<'i> {
     pub prompts: &'i [String],
 }
 
+/// Predictions for items; a bad item has an error in its place.
+pub type Predictions = Result<Vec<Result<Answered>>>;
+
+/// Receiver of the number of items done.
+pub type Done<'d> = &'d mut dyn FnMut(usize);
+
 /// Prediction for an item.
 #[derive(Debug, Clone)]
 pub struct Answered {
@@ -110,7 +116,7 @@ impl Answered {
     pub(super) fn each<T: Serialize>(
         predictions: Vec<Result<T>>,
         text: impl Fn(&T) -> String,
-    ) -> Result<Vec<Result<Self>>> {
+    ) -> Predictions {
         let one = |prediction: Result<T>| {
             Ok(match prediction {
                 Ok(one) => Ok(Self { json: serde_json::to_string(&one)?, text: text(&one) }),

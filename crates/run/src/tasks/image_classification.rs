@@ -1,22 +1,20 @@
 //! Classification of images: an encoder, measured by its labels.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::Result;
 use candle_core::Device;
 use serde_json::Value;
-use taper_data::{Dataset, ImageDataset, ImagesConfig, Task, TokenizerPair};
-use taper_model::{Builder, Cost, ImageClassifier, ImageShape, LayerCost, ModelError};
+use taper_data::{ImageDataset, ImagesConfig, Task};
+use taper_model::{Builder, Cost, ImageClassifier, ImageShape, LayerCost};
 
-use super::{Answered, Batches, Items, TaskModel, Vocabularies};
+use super::{Answered, Built, Done, Items, Predictions, TaskModel, Vocabularies};
 use crate::LoadedRun;
 use crate::attention::draw_attention;
 use crate::config::RunConfig;
-use crate::evaluation::{ClassifiedTestSet, TestSetResult};
+use crate::evaluation::{Batches, ClassifiedTestSet, Split, TestSetResult};
 use crate::event::RunObserver;
 use crate::prediction::{Prediction, predict_images};
-use crate::training::in_order;
 
 /// Shape of a recipe's images for a model, which divides their values by 255: another factor goes
 /// into mean and deviation.
@@ -56,7 +54,7 @@ impl TaskModel for ImageClassifier {
         Self::layer_cost(&config.model, &image_shape(&config.data.images), layer)
     }
 
-    fn build(config: &RunConfig, _: Vocabularies, builder: Builder) -> Result<Self, ModelError> {
+    fn build(config: &RunConfig, _: Vocabularies, builder: Builder) -> Built<Self> {
         let images = &config.data.images;
         Self::new(&config.model, &image_shape(images), images.labels.len(), builder)
     }
@@ -78,11 +76,7 @@ impl TaskModel for ImageClassifier {
         Some((&config.data.images.labels, "labels"))
     }
 
-    fn predict_each(
-        run: &LoadedRun<Self>,
-        items: &Items<'_>,
-        done: &mut dyn FnMut(usize),
-    ) -> Result<Vec<Result<Answered>>> {
+    fn predict_each(run: &LoadedRun<Self>, items: &Items<'_>, done: Done<'_>) -> Predictions {
         Answered::each(predict_images(run, items.images, done)?, Prediction::to_text)
     }
 
@@ -98,27 +92,11 @@ impl TaskModel for ImageClassifier {
         serde_json::json!({ "size": config.data.images.size })
     }
 
-    fn batches<'a>(
-        split: &str,
-        config: &'a RunConfig,
-        _tokenizers: &'a TokenizerPair,
-    ) -> Result<Batches<'a>> {
-        let data = &config.data;
-        let images: Arc<dyn Dataset> = Arc::new(ImageDataset::read(data, &data.split(split))?);
-        Ok(Box::new(in_order(&images, &data.batching)))
+    fn batches(split: Split<'_>) -> Result<Batches<'_>> {
+        Ok(split.in_order(ImageDataset::read(&split.config.data, &split.corpora())?))
     }
 
-    fn test(
-        &self,
-        split: &str,
-        config: &RunConfig,
-        _tokenizers: &TokenizerPair,
-        _observer: &mut dyn RunObserver,
-    ) -> Result<TestSetResult> {
-        let data = &config.data;
-        let images = Arc::new(ImageDataset::read(data, &data.split(split))?);
-        let (labels, right) = (&data.images.labels, images.classes());
-        let result = ClassifiedTestSet::of_images(split, self, images, (labels, &right), config)?;
-        Ok(TestSetResult::Classified(result))
+    fn test(&self, split: Split<'_>, _observer: &mut dyn RunObserver) -> Result<TestSetResult> {
+        Ok(TestSetResult::Classified(ClassifiedTestSet::of_images(split, self)?))
     }
 }

@@ -3,15 +3,15 @@
 use anyhow::Result;
 use candle_core::Device;
 use serde_json::Value;
-use taper_data::{CaptionUse, Task, TokenizerPair};
-use taper_model::{Builder, ContrastiveModel, Cost, LayerCost, ModelError};
+use taper_data::{CaptionUse, Task};
+use taper_model::{Builder, ContrastiveModel, Cost, LayerCost};
 
 use super::captions::captioned;
 use super::image_classification::{image_inputs, image_shape};
-use super::{Answered, Batches, Items, TaskModel, Vocabularies};
+use super::{Answered, Built, Done, Items, Predictions, TaskModel, Vocabularies};
 use crate::LoadedRun;
 use crate::config::RunConfig;
-use crate::evaluation::{MatchedTestSet, TestSetResult};
+use crate::evaluation::{Batches, MatchedTestSet, Split, TestSetResult};
 use crate::event::RunObserver;
 use crate::image_text::match_images;
 use crate::prediction::Prediction;
@@ -27,11 +27,7 @@ impl TaskModel for ContrastiveModel {
         Self::layer_cost(&config.model, layer)
     }
 
-    fn build(
-        config: &RunConfig,
-        (_, vocabulary): Vocabularies,
-        builder: Builder,
-    ) -> Result<Self, ModelError> {
+    fn build(config: &RunConfig, (_, vocabulary): Vocabularies, builder: Builder) -> Built<Self> {
         Self::new(&config.model, &image_shape(&config.data.images), vocabulary, builder)
     }
 
@@ -48,11 +44,7 @@ impl TaskModel for ContrastiveModel {
         image_inputs(&config.data.images, target)
     }
 
-    fn predict_each(
-        run: &LoadedRun<Self>,
-        items: &Items<'_>,
-        done: &mut dyn FnMut(usize),
-    ) -> Result<Vec<Result<Answered>>> {
+    fn predict_each(run: &LoadedRun<Self>, items: &Items<'_>, done: Done<'_>) -> Predictions {
         let matched = match_images(run, items.images, items.prompts, done)?;
         Answered::each(matched, Prediction::to_text)
     }
@@ -69,22 +61,11 @@ impl TaskModel for ContrastiveModel {
         })
     }
 
-    fn batches<'a>(
-        split: &str,
-        config: &'a RunConfig,
-        tokenizers: &'a TokenizerPair,
-    ) -> Result<Batches<'a>> {
-        captioned(CaptionUse::Compared, split, config, tokenizers)
+    fn batches(split: Split<'_>) -> Result<Batches<'_>> {
+        captioned(CaptionUse::Compared, split)
     }
 
-    fn test(
-        &self,
-        split: &str,
-        config: &RunConfig,
-        tokenizers: &TokenizerPair,
-        observer: &mut dyn RunObserver,
-    ) -> Result<TestSetResult> {
-        let result = MatchedTestSet::of(split, config, tokenizers, self, observer)?;
-        Ok(TestSetResult::Matched(result))
+    fn test(&self, split: Split<'_>, observer: &mut dyn RunObserver) -> Result<TestSetResult> {
+        Ok(TestSetResult::Matched(MatchedTestSet::of(split, self, observer)?))
     }
 }

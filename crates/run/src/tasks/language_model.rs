@@ -3,14 +3,14 @@
 use anyhow::Result;
 use candle_core::Device;
 use serde_json::Value;
-use taper_data::{Corpus, Task, TextBlocks, TokenizerPair};
-use taper_model::{Builder, Cost, LanguageModel, LayerCost, ModelError};
+use taper_data::{Corpus, Task, TextBlocks};
+use taper_model::{Builder, Cost, LanguageModel, LayerCost};
 
-use super::{Batches, TaskModel, Vocabularies};
+use super::{Built, TaskModel, Vocabularies};
 use crate::LoadedRun;
 use crate::attention::AttentionMap;
 use crate::config::RunConfig;
-use crate::evaluation::{ReadTestSet, TestSetResult};
+use crate::evaluation::{Batches, ReadTestSet, Split, TestSetResult};
 use crate::event::RunObserver;
 use crate::training::packed;
 
@@ -26,11 +26,7 @@ impl TaskModel for LanguageModel {
         Self::layer_cost(&config.model, layer)
     }
 
-    fn build(
-        config: &RunConfig,
-        (_, vocabulary): Vocabularies,
-        builder: Builder,
-    ) -> Result<Self, ModelError> {
+    fn build(config: &RunConfig, (_, vocabulary): Vocabularies, builder: Builder) -> Built<Self> {
         Self::new(&config.model, vocabulary, builder)
     }
 
@@ -66,25 +62,15 @@ impl TaskModel for LanguageModel {
         Ok(Self::round_to_int8(self)?)
     }
 
-    fn batches<'a>(
-        split: &str,
-        config: &'a RunConfig,
-        tokenizers: &'a TokenizerPair,
-    ) -> Result<Batches<'a>> {
-        let split = held_out(config, split);
-        let blocks = TextBlocks::open(&config.data, tokenizers.target(), split)?;
+    fn batches(split: Split<'_>) -> Result<Batches<'_>> {
+        let name = held_out(split.config, split.name);
+        let blocks = TextBlocks::open(&split.config.data, split.tokenizer(), name)?;
         Ok(Box::new(blocks.map(|batch| Ok(packed(batch?)))))
     }
 
-    fn test(
-        &self,
-        split: &str,
-        config: &RunConfig,
-        tokenizers: &TokenizerPair,
-        _observer: &mut dyn RunObserver,
-    ) -> Result<TestSetResult> {
-        let result = ReadTestSet::of(held_out(config, split), config, tokenizers.target(), self)?;
-        Ok(TestSetResult::Read(result))
+    fn test(&self, split: Split<'_>, _observer: &mut dyn RunObserver) -> Result<TestSetResult> {
+        let (config, name) = (split.config, held_out(split.config, split.name));
+        Ok(TestSetResult::Read(ReadTestSet::of(name, config, split.tokenizer(), self)?))
     }
 }
 

@@ -1,22 +1,19 @@
 //! Masked language modelling: an encoder, measured by its predictions of hidden tokens.
 
-use std::sync::Arc;
-
 use anyhow::{Context, Result};
 use candle_core::Device;
 use serde_json::Value;
-use taper_data::{Dataset, Task, TokenizerPair, masked_split};
-use taper_model::{Builder, Cost, LayerCost, MaskedLanguageModel, ModelError};
+use taper_data::{Task, masked_split};
+use taper_model::{Builder, Cost, LayerCost, MaskedLanguageModel};
 use taper_trainer::evaluate;
 
 use super::language_model::{held_out, require_text, text_test_sets};
-use super::{Batches, TaskModel, Vocabularies};
+use super::{Built, TaskModel, Vocabularies};
 use crate::LoadedRun;
 use crate::attention::AttentionMap;
 use crate::config::RunConfig;
-use crate::evaluation::{MaskedTestSet, TestSetResult};
+use crate::evaluation::{Batches, MaskedTestSet, Split, TestSetResult};
 use crate::event::RunObserver;
-use crate::training::in_order;
 
 impl TaskModel for MaskedLanguageModel {
     const TASK: Task = Task::MaskedLanguageModel;
@@ -29,11 +26,7 @@ impl TaskModel for MaskedLanguageModel {
         Self::layer_cost(&config.model, layer)
     }
 
-    fn build(
-        config: &RunConfig,
-        (_, vocabulary): Vocabularies,
-        builder: Builder,
-    ) -> Result<Self, ModelError> {
+    fn build(config: &RunConfig, (_, vocabulary): Vocabularies, builder: Builder) -> Built<Self> {
         Self::new(&config.model, vocabulary, config.data.masked.next_sentence, builder)
     }
 
@@ -71,25 +64,14 @@ impl TaskModel for MaskedLanguageModel {
         require_text(Self::TASK, config, split)
     }
 
-    fn batches<'a>(
-        split: &str,
-        config: &'a RunConfig,
-        tokenizers: &'a TokenizerPair,
-    ) -> Result<Batches<'a>> {
-        let data = masked_split(&config.data, tokenizers.target(), held_out(config, split))?;
-        let dataset: Arc<dyn Dataset> = Arc::new(data);
-        Ok(Box::new(in_order(&dataset, &config.data.batching)))
+    fn batches(split: Split<'_>) -> Result<Batches<'_>> {
+        let name = held_out(split.config, split.name);
+        Ok(split.in_order(masked_split(&split.config.data, split.tokenizer(), name)?))
     }
 
-    fn test(
-        &self,
-        split: &str,
-        config: &RunConfig,
-        tokenizers: &TokenizerPair,
-        _observer: &mut dyn RunObserver,
-    ) -> Result<TestSetResult> {
-        let measured = evaluate(self, Self::batches(split, config, tokenizers)?, 0.0)
-            .with_context(|| format!("split {split:?}"))?;
-        Ok(TestSetResult::Masked(MaskedTestSet::of(split, &measured)))
+    fn test(&self, split: Split<'_>, _observer: &mut dyn RunObserver) -> Result<TestSetResult> {
+        let measured = evaluate(self, Self::batches(split)?, 0.0)
+            .with_context(|| format!("split {:?}", split.name))?;
+        Ok(TestSetResult::Masked(MaskedTestSet::of(split.name, &measured)))
     }
 }

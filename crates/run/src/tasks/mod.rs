@@ -13,7 +13,6 @@ mod entries;
 mod entry;
 mod image_classification;
 mod image_text;
-mod labelled;
 mod language_model;
 mod loading;
 mod loss;
@@ -30,22 +29,22 @@ use anyhow::{Context, Error, Result, anyhow, bail};
 use candle_core::Device;
 use serde_json::Value;
 use taper_data::{Corpus, Dataset, Task, TokenizerPair};
-use taper_model::{Batch, Builder, Cost, LayerCost, Model, ModelError, TextClassifier};
+use taper_model::{Builder, Cost, LayerCost, Model, ModelError, TextClassifier};
 use taper_ops::ParameterStore;
-use taper_trainer::{BoxError, Sample, Validate};
+use taper_trainer::{Sample, Validate};
 
 use loss::LossValidation;
 
 use crate::attention::AttentionMap;
 use crate::config::RunConfig;
-use crate::evaluation::TestSetResult;
+use crate::evaluation::{Batches, Split, TestSetResult};
 use crate::event::RunObserver;
 use crate::{LoadedRun, Notice};
 
 pub use any_run::{AnyRun, open};
 pub use building::{build_model, without_adapters};
 pub use entries::entry;
-pub use entry::{Answered, Items, Predicts, Reads, Stacks, TaskEntry};
+pub use entry::{Answered, Done, Items, Predictions, Predicts, Reads, Stacks, TaskEntry};
 pub use loading::require_unedited;
 
 /// Sizes of the vocabularies of source and target; for a single text, the same size twice; 0
@@ -58,8 +57,8 @@ pub fn vocabularies(tokenizers: &TokenizerPair) -> Vocabularies {
     tokenizers.vocabulary_sizes()
 }
 
-/// Batches of a split, one after the other.
-pub type Batches<'a> = Box<dyn Iterator<Item = Result<Batch, BoxError>> + 'a>;
+/// Model that was built, or why it could not be.
+pub type Built<M> = Result<M, ModelError>;
 
 /// Model with the functions that runs of its task need.
 pub trait TaskModel: Model + Sized + 'static {
@@ -78,11 +77,7 @@ pub trait TaskModel: Model + Sized + 'static {
     ///
     /// # Errors
     /// When the configuration is impossible, or the device has no memory left.
-    fn build(
-        config: &RunConfig,
-        vocabularies: Vocabularies,
-        builder: Builder,
-    ) -> Result<Self, ModelError>;
+    fn build(config: &RunConfig, vocabularies: Vocabularies, builder: Builder) -> Built<Self>;
 
     /// Validation of the model on the validation split: by its loss, unless a task has a better
     /// measure.
@@ -201,11 +196,7 @@ pub trait TaskModel: Model + Sized + 'static {
     ///
     /// # Errors
     /// When the model fails, or predicts nothing.
-    fn predict_each(
-        _run: &LoadedRun<Self>,
-        _items: &Items<'_>,
-        _done: &mut dyn FnMut(usize),
-    ) -> Result<Vec<Result<Answered>>> {
+    fn predict_each(_run: &LoadedRun<Self>, _items: &Items<'_>, _done: Done<'_>) -> Predictions {
         bail!("a model of the task {} predicts nothing for a text or an image", Self::TASK)
     }
 
@@ -213,23 +204,13 @@ pub trait TaskModel: Model + Sized + 'static {
     ///
     /// # Errors
     /// When the split cannot be read.
-    fn batches<'a>(
-        split: &str,
-        config: &'a RunConfig,
-        tokenizers: &'a TokenizerPair,
-    ) -> Result<Batches<'a>>;
+    fn batches(split: Split<'_>) -> Result<Batches<'_>>;
 
     /// Measures the model on a test split.
     ///
     /// # Errors
     /// When the split cannot be read, or the model cannot be run on it.
-    fn test(
-        &self,
-        split: &str,
-        config: &RunConfig,
-        tokenizers: &TokenizerPair,
-        observer: &mut dyn RunObserver,
-    ) -> Result<TestSetResult>;
+    fn test(&self, split: Split<'_>, observer: &mut dyn RunObserver) -> Result<TestSetResult>;
 }
 
 /// Every task with its model: the list to which a new task adds a line.

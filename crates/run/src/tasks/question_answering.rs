@@ -3,12 +3,12 @@
 use anyhow::Result;
 use candle_core::Device;
 use serde_json::Value;
-use taper_data::{LabelOf, Task, TokenizerPair};
-use taper_model::{Builder, Cost, LayerCost, ModelError, SpanExtractor};
+use taper_data::{LabelOf, Task};
+use taper_model::{Builder, Cost, LayerCost, SpanExtractor};
 
-use super::{Answered, Batches, Items, TaskModel, Vocabularies, labelled};
+use super::{Answered, Built, Done, Items, Predictions, TaskModel, Vocabularies};
 use crate::config::RunConfig;
-use crate::evaluation::{AnsweredTestSet, TestSetResult};
+use crate::evaluation::{AnsweredTestSet, Batches, Split, TestSetResult};
 use crate::event::RunObserver;
 use crate::prediction::{QuestionInContext, predict_answers};
 use crate::{LoadedRun, answer_each};
@@ -24,11 +24,7 @@ impl TaskModel for SpanExtractor {
         Self::layer_cost(&config.model, layer)
     }
 
-    fn build(
-        config: &RunConfig,
-        (_, vocabulary): Vocabularies,
-        builder: Builder,
-    ) -> Result<Self, ModelError> {
+    fn build(config: &RunConfig, (_, vocabulary): Vocabularies, builder: Builder) -> Built<Self> {
         Self::new(&config.model, vocabulary, builder)
     }
 
@@ -36,11 +32,7 @@ impl TaskModel for SpanExtractor {
         config.data.questions.max_tokens
     }
 
-    fn predict_each(
-        run: &LoadedRun<Self>,
-        items: &Items<'_>,
-        done: &mut dyn FnMut(usize),
-    ) -> Result<Vec<Result<Answered>>> {
+    fn predict_each(run: &LoadedRun<Self>, items: &Items<'_>, done: Done<'_>) -> Predictions {
         let tokenizer = run.tokenizers.target();
         let question = |(index, line): (usize, &String)| {
             QuestionInContext::from_line(index + 1, line, tokenizer)
@@ -59,21 +51,11 @@ impl TaskModel for SpanExtractor {
         serde_json::json!({ "questions": config.data.questions })
     }
 
-    fn batches<'a>(
-        split: &str,
-        config: &'a RunConfig,
-        tokenizers: &'a TokenizerPair,
-    ) -> Result<Batches<'a>> {
-        labelled::batches(LabelOf::Question, split, config, tokenizers)
+    fn batches(split: Split<'_>) -> Result<Batches<'_>> {
+        Ok(split.in_order(split.labelled(LabelOf::Question)?))
     }
 
-    fn test(
-        &self,
-        split: &str,
-        config: &RunConfig,
-        tokenizers: &TokenizerPair,
-        _observer: &mut dyn RunObserver,
-    ) -> Result<TestSetResult> {
-        Ok(TestSetResult::Answered(AnsweredTestSet::of(split, config, tokenizers, self)?))
+    fn test(&self, split: Split<'_>, _observer: &mut dyn RunObserver) -> Result<TestSetResult> {
+        Ok(TestSetResult::Answered(AnsweredTestSet::of(split, self)?))
     }
 }

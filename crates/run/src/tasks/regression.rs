@@ -1,18 +1,15 @@
 //! In-context regression: a causal model, measured by its continuation of functions.
 
-use std::sync::Arc;
-
 use anyhow::Result;
 use candle_core::Device;
 use serde_json::Value;
-use taper_data::{Dataset, RegressionConfig, RegressionDataset, Task, TokenizerPair};
-use taper_model::{Builder, Cost, InContextRegressor, LayerCost, ModelError};
+use taper_data::{RegressionConfig, RegressionDataset, Task};
+use taper_model::{Builder, Cost, InContextRegressor, LayerCost};
 
-use super::{Batches, TaskModel, Vocabularies};
+use super::{Built, TaskModel, Vocabularies};
 use crate::config::RunConfig;
-use crate::evaluation::{RegressedTestSet, TestSetResult};
+use crate::evaluation::{Batches, RegressedTestSet, Split, TestSetResult};
 use crate::event::RunObserver;
-use crate::training::in_order;
 
 impl TaskModel for InContextRegressor {
     const TASK: Task = Task::InContextRegression;
@@ -25,7 +22,7 @@ impl TaskModel for InContextRegressor {
         Self::layer_cost(&config.model, layer)
     }
 
-    fn build(config: &RunConfig, _: Vocabularies, builder: Builder) -> Result<Self, ModelError> {
+    fn build(config: &RunConfig, _: Vocabularies, builder: Builder) -> Built<Self> {
         Self::new(&config.model, config.data.regression.dimensions, builder)
     }
 
@@ -56,23 +53,11 @@ impl TaskModel for InContextRegressor {
         Ok(())
     }
 
-    fn batches<'a>(
-        split: &str,
-        config: &'a RunConfig,
-        _tokenizers: &'a TokenizerPair,
-    ) -> Result<Batches<'a>> {
-        let data = &config.data;
-        let functions: Arc<dyn Dataset> = Arc::new(RegressionDataset::of_split(data, split));
-        Ok(Box::new(in_order(&functions, &data.batching)))
+    fn batches(split: Split<'_>) -> Result<Batches<'_>> {
+        Ok(split.in_order(RegressionDataset::of_split(&split.config.data, split.name)))
     }
 
-    fn test(
-        &self,
-        split: &str,
-        config: &RunConfig,
-        _tokenizers: &TokenizerPair,
-        _observer: &mut dyn RunObserver,
-    ) -> Result<TestSetResult> {
-        Ok(TestSetResult::Regressed(RegressedTestSet::of(split, config, self)?))
+    fn test(&self, split: Split<'_>, _observer: &mut dyn RunObserver) -> Result<TestSetResult> {
+        Ok(TestSetResult::Regressed(RegressedTestSet::of(split, self)?))
     }
 }

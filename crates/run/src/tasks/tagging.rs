@@ -3,12 +3,12 @@
 use anyhow::{Context, Result};
 use candle_core::Device;
 use serde_json::Value;
-use taper_data::{LabelOf, Task, TokenizerPair};
-use taper_model::{Builder, Cost, LayerCost, ModelError, TokenTagger};
+use taper_data::{LabelOf, Task};
+use taper_model::{Builder, Cost, LayerCost, TokenTagger};
 
-use super::{Answered, Batches, Items, TaskModel, Vocabularies, labelled};
+use super::{Answered, Built, Done, Items, Predictions, TaskModel, Vocabularies};
 use crate::config::RunConfig;
-use crate::evaluation::{TaggedTestSet, TestSetResult};
+use crate::evaluation::{Batches, Split, TaggedTestSet, TestSetResult};
 use crate::event::RunObserver;
 use crate::prediction::predict_tags;
 use crate::{LoadedRun, answer_each};
@@ -24,11 +24,7 @@ impl TaskModel for TokenTagger {
         Self::layer_cost(&config.model, layer)
     }
 
-    fn build(
-        config: &RunConfig,
-        (_, vocabulary): Vocabularies,
-        builder: Builder,
-    ) -> Result<Self, ModelError> {
+    fn build(config: &RunConfig, (_, vocabulary): Vocabularies, builder: Builder) -> Built<Self> {
         Self::new(&config.model, vocabulary, config.data.labelled.labels.len(), builder)
     }
 
@@ -40,11 +36,7 @@ impl TaskModel for TokenTagger {
         Some((&config.data.labelled.labels, "tags"))
     }
 
-    fn predict_each(
-        run: &LoadedRun<Self>,
-        items: &Items<'_>,
-        done: &mut dyn FnMut(usize),
-    ) -> Result<Vec<Result<Answered>>> {
+    fn predict_each(run: &LoadedRun<Self>, items: &Items<'_>, done: Done<'_>) -> Predictions {
         let tokenizer = run.tokenizers.target();
         let fit = |(index, text): (usize, &String)| {
             tokenizer.check_spelled(text).with_context(|| format!("line {}", index + 1))?;
@@ -67,21 +59,11 @@ impl TaskModel for TokenTagger {
         serde_json::json!({ "max_tokens": config.data.labelled.max_tokens })
     }
 
-    fn batches<'a>(
-        split: &str,
-        config: &'a RunConfig,
-        tokenizers: &'a TokenizerPair,
-    ) -> Result<Batches<'a>> {
-        labelled::batches(LabelOf::Word, split, config, tokenizers)
+    fn batches(split: Split<'_>) -> Result<Batches<'_>> {
+        Ok(split.in_order(split.labelled(LabelOf::Word)?))
     }
 
-    fn test(
-        &self,
-        split: &str,
-        config: &RunConfig,
-        tokenizers: &TokenizerPair,
-        _observer: &mut dyn RunObserver,
-    ) -> Result<TestSetResult> {
-        Ok(TestSetResult::Tagged(TaggedTestSet::of(split, config, tokenizers, self)?))
+    fn test(&self, split: Split<'_>, _observer: &mut dyn RunObserver) -> Result<TestSetResult> {
+        Ok(TestSetResult::Tagged(TaggedTestSet::of(split, self)?))
     }
 }

@@ -7,14 +7,16 @@ use candle_core::Device;
 use serde_json::Value;
 use taper_data::{BatchingConfig, Dataset, RawPair, Task, TokenizerPair, read_pairs};
 use taper_decoding::{DecodingConfig, SamplingConfig};
-use taper_model::{Batch, Builder, Cost, LayerCost, ModelError, Sequences, TranslationModel};
+use taper_model::{Batch, Builder, Cost, LayerCost, Sequences, TranslationModel};
 use taper_trainer::{BoxError, Sample, Validate, evaluate};
 
-use super::{Batches, TaskModel, Vocabularies};
+use super::{Built, TaskModel, Vocabularies};
 use crate::LoadedRun;
 use crate::attention::AttentionMap;
 use crate::config::{EvaluationConfig, RunConfig};
-use crate::evaluation::{ParallelText, TestSetResult, TextScores, TranslatedTestSet};
+use crate::evaluation::{
+    Batches, ParallelText, Split, TestSetResult, TextScores, TranslatedTestSet,
+};
 use crate::event::RunObserver;
 use crate::training::in_order;
 use crate::translation::{LineTranslator, TranslationSettings, for_the_best};
@@ -34,11 +36,7 @@ impl TaskModel for TranslationModel {
         Self::layer_cost(&config.model, layer)
     }
 
-    fn build(
-        config: &RunConfig,
-        (source, target): Vocabularies,
-        builder: Builder,
-    ) -> Result<Self, ModelError> {
+    fn build(config: &RunConfig, (source, target): Vocabularies, builder: Builder) -> Built<Self> {
         Self::new(&config.model, source, target, builder)
     }
 
@@ -101,12 +99,9 @@ impl TaskModel for TranslationModel {
         AttentionMap::of_told(self, tokenizers, &example.source, &example.reference)
     }
 
-    fn batches<'a>(
-        split: &str,
-        config: &'a RunConfig,
-        tokenizers: &'a TokenizerPair,
-    ) -> Result<Batches<'a>> {
-        let pairs = read_pairs(&config.data, config.data.split(split))?;
+    fn batches(split: Split<'_>) -> Result<Batches<'_>> {
+        let Split { config, tokenizers, .. } = split;
+        let pairs = read_pairs(&config.data, split.corpora())?;
         let most = config.data.cleaning.max_tokens;
         let (source, target) = (tokenizers.source(), tokenizers.target());
         let batch = move |pairs: Vec<RawPair>| -> Result<Batch, BoxError> {
@@ -135,14 +130,8 @@ impl TaskModel for TranslationModel {
         Ok(Box::new(windows.map(batch).filter(has_some)))
     }
 
-    fn test(
-        &self,
-        split: &str,
-        config: &RunConfig,
-        tokenizers: &TokenizerPair,
-        observer: &mut dyn RunObserver,
-    ) -> Result<TestSetResult> {
-        let result = TranslatedTestSet::of(split, config, tokenizers, self, observer)?;
+    fn test(&self, split: Split<'_>, observer: &mut dyn RunObserver) -> Result<TestSetResult> {
+        let result = TranslatedTestSet::of(split, self, observer)?;
         Ok(TestSetResult::Translated(Box::new(result)))
     }
 }

@@ -30,7 +30,7 @@ use taper_trainer::{
 
 use crate::checks::cost::Cost;
 use crate::config::{RunConfig, recipe, validation_identity, without_effect};
-use crate::evaluation::{self, TestSetResult};
+use crate::evaluation::{self, Split, TestSetResult};
 use crate::event::{Notice, RunEvent, RunObserver};
 use crate::folder::{KeptFiles, MetricsLog, RunFolder, RunLock, quoted, rescue};
 use crate::one_line;
@@ -419,7 +419,8 @@ fn test<M: TaskModel>(
     let mut results = Vec::new();
     if config.evaluation.test_after_training {
         for split in config.data.test.iter().map(Corpus::name) {
-            results.push(model.test(&split, config, tokenizers, recorder.observer)?);
+            let split = Split { name: &split, config, tokenizers };
+            results.push(model.test(split, recorder.observer)?);
         }
         evaluation::save(folder, &results)?;
     }

@@ -7,8 +7,7 @@ use anyhow::Result;
 use taper_data::{LinearFunction, RegressionConfig, RegressionDataset, batch_of_functions};
 use taper_model::InContextRegressor;
 
-use super::{AfterExamples, MeanErrors, RegressedTestSet};
-use crate::config::RunConfig;
+use super::{AfterExamples, MeanErrors, RegressedTestSet, Split};
 use crate::training::packed;
 use ridge::ridge;
 
@@ -38,8 +37,9 @@ impl RegressedTestSet {
     ///
     /// # Errors
     /// When functions have more points than the model has positions, or the device fails.
-    pub(crate) fn of(split: &str, config: &RunConfig, model: &InContextRegressor) -> Result<Self> {
-        let data = RegressionDataset::of_split(&config.data, split);
+    pub(crate) fn of(split: Split<'_>, model: &InContextRegressor) -> Result<Self> {
+        let config = split.config;
+        let data = RegressionDataset::of_split(&config.data, split.name);
         let settings = &config.data.regression;
         let together = (config.data.batching.planned_tokens() / settings.tokens()).max(1);
         let mut after = vec![AfterExamples::default(); settings.points];
@@ -63,7 +63,7 @@ impl RegressedTestSet {
             };
         }
         Ok(Self {
-            split: split.to_owned(),
+            split: split.name.to_owned(),
             functions: data.len(),
             dimensions: settings.dimensions,
             noise: settings.noise,

@@ -1,0 +1,83 @@
+//! Split that a model is measured on.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use taper_data::{
+    CaptionUse, CaptionedDataset, Corpora, Dataset, LabelOf, LabelledDataset, Tokenizer,
+    TokenizerPair,
+};
+use taper_model::Batch;
+use taper_trainer::BoxError;
+
+use crate::config::RunConfig;
+use crate::event::{RunEvent, RunObserver};
+use crate::training::in_order;
+
+/// Batches of a split, one after the other.
+pub type Batches<'a> = Box<dyn Iterator<Item = Result<Batch, BoxError>> + 'a>;
+
+/// Split that a model is measured on, with the recipe and the tokenizers that read it.
+#[derive(Debug, Clone, Copy)]
+pub struct Split<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Recipe of the run.
+    pub config: &'a RunConfig,
+    /// Tokenizers of the run.
+    pub tokenizers: &'a TokenizerPair,
+}
+
+impl<'a> Split<'a> {
+    /// Corpora of the split.
+    pub(crate) fn corpora(self) -> Corpora {
+        self.config.data.split(self.name)
+    }
+
+    /// Tokenizer of the target side, which is the only one of a single text.
+    pub(crate) fn tokenizer(self) -> &'a Tokenizer {
+        self.tokenizers.target()
+    }
+
+    /// Its texts with labels.
+    pub(crate) fn labelled(self, label_of: LabelOf) -> Result<LabelledDataset> {
+        let data = &self.config.data;
+        Ok(LabelledDataset::read(label_of, data, self.tokenizer(), &self.corpora())?)
+    }
+
+    /// Its images with captions.
+    pub(crate) fn captioned_images(self, usage: CaptionUse) -> Result<CaptionedDataset> {
+        let data = &self.config.data;
+        Ok(CaptionedDataset::read(usage, data, self.tokenizer(), &self.corpora())?)
+    }
+
+    /// Batches of its data set, in order.
+    pub(crate) fn in_order(self, dataset: impl Dataset + 'static) -> Batches<'a> {
+        let dataset: Arc<dyn Dataset> = Arc::new(dataset);
+        Box::new(in_order(&dataset, &self.config.data.batching))
+    }
+
+    /// Runs `work` on `total` of its sentences or images, and reports the number done to the
+    /// observer.
+    ///
+    /// # Errors
+    /// When the work fails, or the observer.
+    pub(crate) fn observed<T>(
+        self,
+        total: usize,
+        observer: &mut dyn RunObserver,
+        work: impl FnOnce(&mut dyn FnMut(usize)) -> Result<T>,
+    ) -> Result<T> {
+        let split = self.name;
+        let mut observed = observer.observe(&RunEvent::Decoding { split, done: 0, total });
+        let result = work(&mut |done| {
+            if observed.is_ok() {
+                observed = observer.observe(&RunEvent::Decoding { split, done, total });
+            }
+        });
+        observer.observe(&RunEvent::Decoded)?;
+        let result = result?;
+        observed?;
+        Ok(result)
+    }
+}
