@@ -300,6 +300,18 @@ pub struct ConfigError {
     pub requirement: &'static str,
 }
 
+/// Returns the error for a key, the path of its field, unless the value is as it must be.
+macro_rules! require {
+    ($config:ident.$first:ident$(.$more:ident)*, $holds:expr, $requirement:expr) => {
+        require(
+            concat!(stringify!($first), $(".", stringify!($more)),*),
+            $config.$first$(.$more)*,
+            $holds,
+            $requirement,
+        )?
+    };
+}
+
 impl TrainingConfig {
     /// Objective of the training.
     #[must_use]
@@ -323,149 +335,112 @@ impl TrainingConfig {
     /// # Errors
     /// The first key that is out of range or contradicts another.
     pub fn check(&self) -> Result<(), ConfigError> {
-        let unit = |x: f64| (0.0..1.0).contains(&x);
-        let not_negative = |x: f64| (0.0..=MOST).contains(&x);
-        let (optimizer, schedule, early) = (&self.optimizer, &self.schedule, &self.early_stopping);
-        require(unit(optimizer.beta1), "optimizer.beta1", optimizer.beta1, "it must be in [0, 1)")?;
-        require(unit(optimizer.beta2), "optimizer.beta2", optimizer.beta2, "it must be in [0, 1)")?;
-        let positive = |x: f64| x > 0.0 && x <= MOST;
+        self.check_rule()?;
+        self.check_objective()?;
+        self.check_loop()
+    }
+
+    /// Checks optimizer and schedule.
+    fn check_rule(&self) -> Result<(), ConfigError> {
+        let (kind, peak) = (self.schedule.kind, self.schedule.learning_rate);
+        require!(self.optimizer.beta1, is_share, SHARE);
+        require!(self.optimizer.beta2, is_share, SHARE);
         // What is less would be 0 in f32, and divide nothing by nothing.
-        let epsilon = optimizer.epsilon;
-        require(
-            (f64::from(f32::MIN_POSITIVE)..=1.0).contains(&epsilon),
-            "optimizer.epsilon",
-            epsilon,
-            "it must be at least 1.2e-38, the least number of f32, and at most 1",
-        )?;
-        let decay = optimizer.weight_decay;
-        let requirement = "it must be 0 or more, and at most 3.4e38";
-        require(not_negative(decay), "optimizer.weight_decay", decay, requirement)?;
-        let requirement = "it must be above 0, and at most 3.4e38";
-        require(positive(schedule.scale), "schedule.scale", schedule.scale, requirement)?;
-        let peak = schedule.learning_rate;
-        require(positive(peak), "schedule.learning_rate", peak, requirement)?;
-        let minimum = schedule.minimum;
-        let requirement = "it must be 0 or more, and at most 3.4e38";
-        require(not_negative(minimum), "schedule.minimum", minimum, requirement)?;
-        require(
-            schedule.kind == ScheduleKind::Noam || minimum <= peak,
-            "schedule.minimum",
-            minimum,
-            "it must not be above schedule.learning_rate, from which the schedule falls",
-        )?;
-        require(
-            !schedule.kind.needs_horizon() || self.max_updates > schedule.warmup,
-            "max_updates",
-            self.max_updates,
-            "the cosine and linear schedules fall towards it, so it must be above schedule.warmup",
-        )?;
-        require(
-            unit(self.label_smoothing),
-            "label_smoothing",
-            self.label_smoothing,
-            "it must be in [0, 1)",
-        )?;
-        require(
-            not_negative(self.r_drop),
-            "r_drop",
-            self.r_drop,
-            "it must be 0 (one pass) or more, and at most 3.4e38",
-        )?;
-        require(
-            self.layer_decay > 0.0 && self.layer_decay <= 1.0,
-            "layer_decay",
-            self.layer_decay,
-            "it must be above 0 and at most 1",
-        )?;
-        let guided = &self.guided_alignment;
-        require(
-            not_negative(guided.weight),
-            "guided_alignment.weight",
-            guided.weight,
-            "it must be 0 (nothing is guided) or more, and at most 3.4e38",
-        )?;
-        require(guided.head > 0, "guided_alignment.head", guided.head, "heads are counted from 1")?;
-        require(
-            not_negative(self.clip_norm),
-            "clip_norm",
-            self.clip_norm,
-            "it must be 0 (no clipping) or more, and at most 3.4e38",
-        )?;
-        require(
-            (1..=MOST_MICRO_BATCHES).contains(&self.accumulation),
-            "accumulation",
-            self.accumulation,
-            "it must be from 1 to 65536; an update holds all its micro-batches in memory",
-        )?;
-        let bucket = self.distributed.bucket_mib;
-        require(
-            bucket > 0.0 && bucket <= 4096.0,
-            "distributed.bucket_mib",
-            bucket,
-            "it must be above 0, and at most 4096",
-        )?;
-        require(
-            unit(self.ema_decay),
-            "ema_decay",
-            self.ema_decay,
-            "it must be 0 (none) or in (0, 1)",
-        )?;
-        require(
-            self.max_minutes >= 0.0 && self.max_minutes.is_finite(),
-            "max_minutes",
-            self.max_minutes,
-            "it must be 0 (no limit) or more",
-        )?;
-        require(
-            self.max_updates > 0 || self.max_epochs > 0 || self.max_minutes > 0.0,
-            "max_updates",
-            self.max_updates,
-            "one of max_updates, max_epochs and max_minutes must be above 0, or training has no end",
-        )?;
-        require(self.log_every > 0, "log_every", self.log_every, "it must be 1 or more")?;
-        let change = early.minimum_change;
-        require(
-            not_negative(change),
-            "early_stopping.minimum_change",
-            change,
-            "it must be 0 or more, and at most 3.4e38",
-        )?;
-        require(
-            early.patience == 0 || self.validate_every > 0,
-            "early_stopping.patience",
-            early.patience,
-            "early stopping needs validate_every above 0",
-        )?;
-        require(
-            self.keep_last > 0,
-            "keep_last",
-            self.keep_last,
-            "it must be 1 or more, or nothing could be resumed",
-        )?;
-        require(self.keep_best > 0, "keep_best", self.keep_best, "it must be 1 or more")?;
-        require(
-            self.average_last <= self.keep_last,
-            "average_last",
-            self.average_last,
-            "only kept checkpoints can be averaged, so it must not be above keep_last",
-        )?;
-        let factor = self.spike_factor;
-        let possible = factor == 0.0 || (factor.is_finite() && factor > 1.0);
-        require(possible, "spike_factor", factor, "it must be 0 (no such rule) or above 1")?;
-        let limit = self.max_skipped_in_a_row;
-        require(limit > 0, "max_skipped_in_a_row", limit, "it must be 1 or more")
+        let divides = |x| (f64::from(f32::MIN_POSITIVE)..=1.0).contains(&x);
+        let requirement = "it must be at least 1.2e-38, the least number of f32, and at most 1";
+        require!(self.optimizer.epsilon, divides, requirement);
+        require!(self.optimizer.weight_decay, is_not_negative, NOT_NEGATIVE);
+        require!(self.schedule.scale, is_positive, POSITIVE);
+        require!(self.schedule.learning_rate, is_positive, POSITIVE);
+        require!(self.schedule.minimum, is_not_negative, NOT_NEGATIVE);
+        let is_below = |minimum| kind == ScheduleKind::Noam || minimum <= peak;
+        let requirement =
+            "it must not be above schedule.learning_rate, from which the schedule falls";
+        require!(self.schedule.minimum, is_below, requirement);
+        let falls = |updates| !kind.needs_horizon() || updates > self.schedule.warmup;
+        let requirement =
+            "the cosine and linear schedules fall towards it, so it must be above schedule.warmup";
+        require!(self.max_updates, falls, requirement);
+        Ok(())
+    }
+
+    /// Checks what an update minimises, and of how many batches.
+    fn check_objective(&self) -> Result<(), ConfigError> {
+        require!(self.label_smoothing, is_share, SHARE);
+        let requirement = "it must be 0 (one pass) or more, and at most 3.4e38";
+        require!(self.r_drop, is_not_negative, requirement);
+        let is_factor = |x| x > 0.0 && x <= 1.0;
+        require!(self.layer_decay, is_factor, "it must be above 0 and at most 1");
+        let requirement = "it must be 0 (nothing is guided) or more, and at most 3.4e38";
+        require!(self.guided_alignment.weight, is_not_negative, requirement);
+        require!(self.guided_alignment.head, |head| head > 0, "heads are counted from 1");
+        let requirement = "it must be 0 (no clipping) or more, and at most 3.4e38";
+        require!(self.clip_norm, is_not_negative, requirement);
+        let requirement =
+            "it must be from 1 to 65536; an update holds all its micro-batches in memory";
+        let fits = |count| (1..=MOST_MICRO_BATCHES).contains(&count);
+        require!(self.accumulation, fits, requirement);
+        let is_size = |size| size > 0.0 && size <= 4096.0;
+        require!(self.distributed.bucket_mib, is_size, "it must be above 0, and at most 4096");
+        require!(self.ema_decay, is_share, "it must be 0 (none) or in (0, 1)");
+        Ok(())
+    }
+
+    /// Checks when training ends, and what is kept of it.
+    fn check_loop(&self) -> Result<(), ConfigError> {
+        let is_time = |x: f64| x >= 0.0 && x.is_finite();
+        require!(self.max_minutes, is_time, "it must be 0 (no limit) or more");
+        let ends = |updates| updates > 0 || self.max_epochs > 0 || self.max_minutes > 0.0;
+        let requirement = "one of max_updates, max_epochs and max_minutes must be above 0, or \
+                           training has no end";
+        require!(self.max_updates, ends, requirement);
+        require!(self.log_every, |every| every > 0, AT_LEAST_ONE);
+        require!(self.early_stopping.minimum_change, is_not_negative, NOT_NEGATIVE);
+        let is_validated = |patience| patience == 0 || self.validate_every > 0;
+        let requirement = "early stopping needs validate_every above 0";
+        require!(self.early_stopping.patience, is_validated, requirement);
+        let requirement = "it must be 1 or more, or nothing could be resumed";
+        require!(self.keep_last, |count| count > 0, requirement);
+        require!(self.keep_best, |count| count > 0, AT_LEAST_ONE);
+        let are_kept = |count| count <= self.keep_last;
+        let requirement =
+            "only kept checkpoints can be averaged, so it must not be above keep_last";
+        require!(self.average_last, are_kept, requirement);
+        let is_possible = |factor: f64| factor == 0.0 || (factor.is_finite() && factor > 1.0);
+        require!(self.spike_factor, is_possible, "it must be 0 (no such rule) or above 1");
+        require!(self.max_skipped_in_a_row, |limit| limit > 0, AT_LEAST_ONE);
+        Ok(())
     }
 }
 
-/// The error for `key`, unless its requirement `holds`.
-fn require(
-    holds: bool,
+/// Requirements of several keys.
+const SHARE: &str = "it must be in [0, 1)";
+const NOT_NEGATIVE: &str = "it must be 0 or more, and at most 3.4e38";
+const POSITIVE: &str = "it must be above 0, and at most 3.4e38";
+const AT_LEAST_ONE: &str = "it must be 1 or more";
+
+fn is_share(x: f64) -> bool {
+    (0.0..1.0).contains(&x)
+}
+
+fn is_not_negative(x: f64) -> bool {
+    (0.0..=MOST).contains(&x)
+}
+
+fn is_positive(x: f64) -> bool {
+    x > 0.0 && x <= MOST
+}
+
+/// The error for `key`, unless its value is as it must be.
+fn require<T: std::fmt::Debug + Copy>(
     key: &'static str,
-    value: impl std::fmt::Debug,
+    value: T,
+    holds: impl Fn(T) -> bool,
     requirement: &'static str,
 ) -> Result<(), ConfigError> {
     // With an exponent where all digits would be hundreds.
-    if holds { Ok(()) } else { Err(ConfigError { key, value: format!("{value:?}"), requirement }) }
+    let error = || ConfigError { key, value: format!("{value:?}"), requirement };
+    if holds(value) { Ok(()) } else { Err(error()) }
 }
 
 #[cfg(test)]
