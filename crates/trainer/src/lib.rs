@@ -52,7 +52,7 @@ pub use exchange::{
     Alone, Exchange, ExchangeError, Farewell, InProcess, Meeting, Network, OnLoss, Sockets,
     balanced, everyone, in_process, in_process_over, machine, require_same,
 };
-pub use optimizers::{Optimizer, OptimizerConfig, OptimizerKind, Step};
+pub use optimizers::{Optimizer, OptimizerConfig, OptimizerKind, Part, Step};
 pub use process_time::ProcessTime;
 pub use schedule::{ScheduleConfig, ScheduleKind};
 pub use scores::{Metric, Scores};

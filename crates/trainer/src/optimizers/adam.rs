@@ -1,11 +1,9 @@
 //! Adam and AdamW.
 
-use std::ops::Range;
-
 use candle_core::{Result, Tensor, bail};
-use taper_ops::{AdamStep, ParameterStore, adam_step};
+use taper_ops::{AdamStep, adam_step};
 
-use super::{Optimizer, OptimizerConfig, Step};
+use super::{Optimizer, OptimizerConfig, Part, Step};
 
 /// Adam (Kingma and Ba 2015, algorithm 1, with bias correction), with weight decay in the gradient
 /// or, decoupled, on the weights (Loshchilov and Hutter 2019, algorithm 2).
@@ -20,14 +18,8 @@ impl Optimizer for Adam {
         &["first", "second"]
     }
 
-    fn step(
-        &self,
-        store: &ParameterStore,
-        range: Range<usize>,
-        gradient: &Tensor,
-        state: &mut [Tensor],
-        step: &Step,
-    ) -> Result<()> {
+    fn step(&self, part: Part<'_>, step: &Step) -> Result<()> {
+        let Part { store, range, gradient, state } = part;
         let Ok(moments) = <&mut [Tensor; 2]>::try_from(state) else {
             bail!("adam keeps two moments")
         };

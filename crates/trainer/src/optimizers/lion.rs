@@ -1,11 +1,9 @@
 //! Lion.
 
-use std::ops::Range;
+use candle_core::{Result, bail};
+use taper_ops::{Piece, update_pieces};
 
-use candle_core::{Result, Tensor, bail};
-use taper_ops::{ParameterStore, Piece, update_pieces};
-
-use super::{Optimizer, OptimizerConfig, Step};
+use super::{Optimizer, OptimizerConfig, Part, Step};
 
 /// Lion (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms", algorithm 2), for a
 /// gradient `g`, the momentum `m`, the learning rate η and the decay λ of matrices:
@@ -27,17 +25,11 @@ impl Optimizer for Lion {
         &["momentum"]
     }
 
-    fn step(
-        &self,
-        store: &ParameterStore,
-        range: Range<usize>,
-        gradient: &Tensor,
-        state: &mut [Tensor],
-        step: &Step,
-    ) -> Result<()> {
-        if !store.device().is_cpu() {
-            return self.composed_step(store, range, gradient, state, step);
+    fn step(&self, part: Part<'_>, step: &Step) -> Result<()> {
+        if !part.store.device().is_cpu() {
+            return self.composed_step(part, step);
         }
+        let Part { store, range, gradient, state } = part;
         let [beta1, beta2] = [self.config.beta1, self.config.beta2].map(|beta| beta as f32);
         let (rate, scale) = (step.learning_rate as f32, step.gradient_scale as f32);
         update_pieces("lion", store, range, gradient, state, |piece| {
@@ -57,14 +49,8 @@ impl Optimizer for Lion {
 impl Lion {
     /// The same step of Candle's primitives: the oracle, and what runs on other devices than the
     /// host.
-    fn composed_step(
-        &self,
-        store: &ParameterStore,
-        range: Range<usize>,
-        gradient: &Tensor,
-        state: &mut [Tensor],
-        step: &Step,
-    ) -> Result<()> {
+    fn composed_step(&self, part: Part<'_>, step: &Step) -> Result<()> {
+        let Part { store, range, gradient, state } = part;
         let &OptimizerConfig { beta1, beta2, weight_decay, .. } = &self.config;
         let [momentum] = state else { bail!("lion keeps one momentum") };
         let weights = store.part(range.clone())?;
@@ -89,7 +75,8 @@ fn sign(x: f32) -> f32 {
 mod tests {
     use super::*;
     use crate::OptimizerKind;
-    use candle_core::{DType, Device};
+    use candle_core::{DType, Device, Tensor};
+    use taper_ops::ParameterStore;
 
     /// The paper's program in f64, on one number.
     fn by_hand(weights: &mut [f64], momentum: &mut [f64], gradient: &[f64], decay: f64) {
@@ -131,8 +118,14 @@ mod tests {
             let flat = Tensor::new(gradient.as_slice(), &Device::Cpu).unwrap();
             let flat = flat.to_dtype(DType::F32).unwrap();
             let step = Step { number: number.into(), learning_rate: 0.01, gradient_scale: 0.5 };
-            lion.step(&fused, 0..26, &flat, &mut fused_state, &step).unwrap();
-            lion.composed_step(&composed, 0..26, &flat, &mut composed_state, &step).unwrap();
+            for (store, state, is_fused) in
+                [(&fused, &mut fused_state, true), (&composed, &mut composed_state, false)]
+            {
+                let part = Part { store, range: 0..26, gradient: &flat, state };
+                let made =
+                    if is_fused { lion.step(part, &step) } else { lion.composed_step(part, &step) };
+                made.unwrap();
+            }
             let halved: Vec<f64> = gradient.iter().map(|g| g / 2.0).collect();
             by_hand(&mut weights[..20], &mut momentum[..20], &halved[..20], 0.3);
             by_hand(&mut weights[20..], &mut momentum[20..], &halved[20..], 0.0);

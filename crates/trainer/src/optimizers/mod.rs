@@ -28,22 +28,27 @@ pub trait Optimizer: Debug + Send + Sync {
     /// The names of its buffers, as checkpoints have them; each holds an f32 for each parameter.
     fn buffers(&self) -> &'static [&'static str];
 
-    /// Makes a step on the parameters in `range` of the flat layout.
-    ///
-    /// # Shapes
-    /// `gradient` and each of `state`, one for each of [`Optimizer::buffers`] in their order:
-    /// `(range.len(),)`, f32.
+    /// Makes a step on a part of the parameters.
     ///
     /// # Errors
     /// When the device has no memory left.
-    fn step(
-        &self,
-        store: &ParameterStore,
-        range: Range<usize>,
-        gradient: &Tensor,
-        state: &mut [Tensor],
-        step: &Step,
-    ) -> Result<()>;
+    fn step(&self, part: Part<'_>, step: &Step) -> Result<()>;
+}
+
+/// Part of the flat layout on which a step is made.
+///
+/// # Shapes
+/// `gradient` and each of `state`: `(range.len(),)`, f32.
+#[derive(Debug)]
+pub struct Part<'a> {
+    /// All parameters.
+    pub store: &'a ParameterStore,
+    /// Range of the part.
+    pub range: Range<usize>,
+    /// Its gradient.
+    pub gradient: &'a Tensor,
+    /// Its buffers, in the order of [`Optimizer::buffers`].
+    pub state: &'a mut [Tensor],
 }
 
 /// The numbers of one step.

@@ -20,7 +20,7 @@ use taper_ops::threads::in_waking_pool;
 use taper_ops::{Gradients, ParameterStore, WhenFinal, ema_step, sums_of_squares};
 
 use crate::exchange::{Alone, Piece, Timed, buckets, everyone, halves};
-use crate::{BoxError, Exchange, Optimizer, Step, TrainingConfig};
+use crate::{BoxError, Exchange, Optimizer, Part, Step, TrainingConfig};
 
 pub(crate) use leaf::{GradientTree, Leaf};
 pub use norms::NormsPerLayer;
@@ -220,9 +220,8 @@ impl Updater {
             Err(error) if stopped(&error) => (Vec::new(), Some(error)),
             sums => (sums?, None),
         };
-        let before = sums.iter_mut().map(|sum| Ok(sum.flat()?.clone()));
-        let before = before.collect::<CandleResult<_>>()?;
-        let mut outbox = Outbox::new(&mut self.exchange, store, &self.pieces, before);
+        let before: CandleResult<_> = sums.iter_mut().map(|sum| Ok(sum.flat()?.clone())).collect();
+        let mut outbox = Outbox::new(&mut self.exchange, store, &self.pieces, before?);
         let is_told = roll.is_shared() && self.pieces.len() > 1 && store.device().is_cpu();
         let summed = match last.filter(|_| stopped_before.is_none()) {
             None => stopped_before.map_or(Ok(None), Err),
@@ -304,9 +303,8 @@ impl Updater {
     ) -> Result<(), BoxError> {
         let (rank, size) = (self.exchange.rank(), self.exchange.size());
         for ((piece, gradient), state) in self.pieces.iter().zip(gradients).zip(&mut self.state) {
-            in_waking_pool(store.device(), || {
-                self.optimizer.step(store, piece.own(), gradient, state, step)
-            })?;
+            let part = Part { store, range: piece.own(), gradient, state };
+            in_waking_pool(store.device(), || self.optimizer.step(part, step))?;
             if size > 1 {
                 let mut parts = vec![store.part(piece.own())?; size];
                 parts[rank] = Tensor::zeros(0, DType::F32, store.device())?;
