@@ -84,29 +84,7 @@ impl DataSummary<'_> {
 /// Description of a split.
 fn split_lines(report: Report<'_>) -> Vec<String> {
     match report {
-        Report::Pairs(report) => {
-            let DataReport { split, pairs_read, pairs_kept, dropped, source, target, .. } = report;
-            let reasons = match dropped.total() {
-                0 => String::new(),
-                _ => format!(" ({dropped})"),
-            };
-            let pairs = format!(
-                "{split}: {pairs_read} pairs read, {pairs_kept} kept, {} dropped{reasons}",
-                dropped.total()
-            );
-            let held_out = (report.held_out > 0).then(|| {
-                format!(
-                    "  {} more are left out, since their source is held out for validation",
-                    report.held_out
-                )
-            });
-            let several = report.corpora.iter().filter(|_| report.corpora.len() > 1);
-            let mut lines = vec![pairs];
-            lines.extend(held_out);
-            lines.extend(several.map(corpus_line));
-            lines.extend([source, target].map(side_line));
-            lines
-        }
+        Report::Pairs(report) => pair_lines(report),
         Report::Images(report) => {
             let of_classes = &report.of_classes;
             let least = of_classes.iter().min().copied().unwrap_or(0);
@@ -152,6 +130,31 @@ fn split_lines(report: Report<'_>) -> Vec<String> {
             )]
         }
     }
+}
+
+/// Description of a split of sentence pairs.
+fn pair_lines(report: &DataReport) -> Vec<String> {
+    let DataReport { split, pairs_read, pairs_kept, dropped, source, target, .. } = report;
+    let reasons = match dropped.total() {
+        0 => String::new(),
+        _ => format!(" ({dropped})"),
+    };
+    let pairs = format!(
+        "{split}: {pairs_read} pairs read, {pairs_kept} kept, {} dropped{reasons}",
+        dropped.total()
+    );
+    let held_out = (report.held_out > 0).then(|| {
+        format!(
+            "  {} more are left out, since their source is held out for validation",
+            report.held_out
+        )
+    });
+    let several = report.corpora.iter().filter(|_| report.corpora.len() > 1);
+    let mut lines = vec![pairs];
+    lines.extend(held_out);
+    lines.extend(several.map(corpus_line));
+    lines.extend([source, target].map(side_line));
+    lines
 }
 
 fn images_line(report: &ImageReport) -> String {

@@ -94,24 +94,7 @@ fn dry_run_with<M: TaskModel>(
         &config.data.batching,
         config.training.seed,
     );
-    let mut updates = TimedUpdates::new(&ready.model, &config.training, 0.0)?;
-    let (mut position, mut measured, mut tokens) = (Position::default(), 0, 0);
-    let mut began = Instant::now();
-    for number in 0..WARM_UP + MOST_UPDATES {
-        if number == WARM_UP {
-            (began, tokens) = (Instant::now(), 0);
-        }
-        measured = number.saturating_sub(WARM_UP);
-        if measured >= FEWEST_UPDATES && began.elapsed().as_secs_f64() > LONG_ENOUGH {
-            break;
-        }
-        let gathered = gather(&mut batches, &mut position, config.training.accumulation)
-            .map_err(|error| anyhow!(error))?;
-        tokens += updates.make(&gathered)?.tokens;
-        device.synchronize().context("cannot wait for the device")?;
-        measured += u64::from(number >= WARM_UP);
-    }
-    let seconds = began.elapsed().as_secs_f64();
+    let (measured, tokens, seconds) = measure(&ready.model, config, &mut batches)?;
     let limits = TrainingLimits::of(&config.training, ready.prepared.train.batching());
     let seconds_per_update = seconds / measured as f64;
     let parameters = ready.model.parameters().len() as u64;
@@ -125,6 +108,32 @@ fn dry_run_with<M: TaskModel>(
         peak_memory: memory::peak(),
         checkpoint_bytes: disk::checkpoint_bytes(&config.training, parameters),
     })
+}
+
+/// Makes a few updates: their number, their tokens and their seconds.
+fn measure<M: TaskModel>(
+    model: &M,
+    config: &RunConfig,
+    batches: &mut TrainingBatches,
+) -> Result<(u64, u64, f64)> {
+    let mut updates = TimedUpdates::new(model, &config.training, 0.0)?;
+    let (mut position, mut measured, mut tokens) = (Position::default(), 0, 0);
+    let mut began = Instant::now();
+    for number in 0..WARM_UP + MOST_UPDATES {
+        if number == WARM_UP {
+            (began, tokens) = (Instant::now(), 0);
+        }
+        measured = number.saturating_sub(WARM_UP);
+        if measured >= FEWEST_UPDATES && began.elapsed().as_secs_f64() > LONG_ENOUGH {
+            break;
+        }
+        let gathered = gather(batches, &mut position, config.training.accumulation)
+            .map_err(|error| anyhow!(error))?;
+        tokens += updates.make(&gathered)?.tokens;
+        model.parameters().device().synchronize().context("cannot wait for the device")?;
+        measured += u64::from(number >= WARM_UP);
+    }
+    Ok((measured, tokens, began.elapsed().as_secs_f64()))
 }
 
 /// The next micro-batches of an update.

@@ -4,6 +4,7 @@ mod batches;
 mod data_report;
 mod data_summary;
 mod dry_run;
+mod failure;
 mod further;
 mod limits;
 mod origin;
@@ -21,27 +22,28 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, bail};
-use taper_data::{BatchingReport, Corpus, TokenizerPair, recorded_text};
+use anyhow::{Context, Result, bail};
+use candle_core::Device;
+use taper_data::{BatchingReport, Corpus, Prepared, TokenizerPair, recorded_text};
 use taper_trainer::{
-    Alone, BEST, Exchange, ExchangeError, Identity, NoValidation, ScheduleKind, StopReason,
-    TrainError, Trainer, TrainingConfig, Validate, checkpoint_name, load_model, read_state,
+    Alone, Exchange, Identity, NoValidation, StopReason, Trainer, TrainingConfig, Validate,
+    load_model, read_state,
 };
 
 use crate::checks::cost::Cost;
 use crate::config::{RunConfig, recipe, validation_identity, without_effect};
 use crate::evaluation::{self, Split, TestSetResult};
 use crate::event::{Notice, RunEvent, RunObserver};
-use crate::folder::{KeptFiles, MetricsLog, RunFolder, RunLock, quoted, rescue};
-use crate::one_line;
+use crate::folder::{RunFolder, RunLock, quoted};
 use crate::tasks::{TaskModel, vocabularies, with_model};
 use batches::TrainingBatches;
+use failure::{explained, is_loss};
 use origin::Origin;
 use parent_run::ParentRun;
 pub use parent_run::model_of;
 use preparation::{ReadyRun, preflight};
 use recorder::Recorder;
-use tensorboard::{TensorBoard, Watched};
+use tensorboard::Watched;
 
 pub(crate) use batches::{in_order, packed};
 pub use data_summary::DataSummary;
@@ -99,23 +101,7 @@ fn start_with<M: TaskModel>(
     together::meet(&mut *exchange, Some(config))?;
     let parent = ParentRun::of(settings, config)?;
     let config = parent.as_ref().map_or(config, |parent| &parent.config);
-    if config.model.lora.is_on() && parent.is_none() {
-        bail!(
-            "model.lora.rank = {} trains adapters of the weights of another run: name that run \
-             with --from, or set the rank to 0",
-            config.model.lora.rank
-        );
-    }
-    let config = &preflight(config, settings, observer)?;
-    for note in without_effect(config)? {
-        let key = note.split(' ').next().unwrap_or_default();
-        if let Some(parent) = &parent
-            && parent.has(key)?
-        {
-            continue;
-        }
-        observer.observe(&RunEvent::Notice(Notice::WithoutEffect(note)))?;
-    }
+    let config = &checked(config, parent.as_ref(), settings, observer)?;
     let found = folder.root().is_dir();
     fs::create_dir_all(folder.root())
         .with_context(|| format!("cannot make {}", folder.root().display()))?;
@@ -163,6 +149,33 @@ fn start_with<M: TaskModel>(
     }
 }
 
+/// Checks the recipe of a new run, and reports its keys without effect.
+fn checked(
+    config: &RunConfig,
+    parent: Option<&ParentRun>,
+    settings: &TrainSettings,
+    observer: &mut dyn RunObserver,
+) -> Result<RunConfig> {
+    if config.model.lora.is_on() && parent.is_none() {
+        bail!(
+            "model.lora.rank = {} trains adapters of the weights of another run: name that run \
+             with --from, or set the rank to 0",
+            config.model.lora.rank
+        );
+    }
+    let config = preflight(config, settings, observer)?;
+    for note in without_effect(&config)? {
+        let key = note.split(' ').next().unwrap_or_default();
+        if let Some(parent) = parent
+            && parent.has(key)?
+        {
+            continue;
+        }
+        observer.observe(&RunEvent::Notice(Notice::WithoutEffect(note)))?;
+    }
+    Ok(config)
+}
+
 /// Trains from `origin`, or from the beginning, to an end. Of several processes, only the first
 /// writes into the folder and reports events.
 fn train<M: TaskModel>(
@@ -177,111 +190,37 @@ fn train<M: TaskModel>(
     let ReadyRun { config, prepared, model } = ready;
     let (config, tokenizers, device) =
         (&config, &prepared.tokenizers, model.parameters().device().clone());
-    let (is_first, processes) = (exchange.rank() == 0, exchange.size());
-    observer.observe(&RunEvent::Prepared {
-        data: DataSummary::of(config, &prepared, &device),
-        cost: Cost::among(config, vocabularies(tokenizers), &device, processes),
-    })?;
-    let batching = prepared.train.batching();
-    if let Some(notice) = directions_only(&config.training, batching) {
-        observer.observe(&RunEvent::Notice(notice))?;
-    }
-    let micro_batches = config.training.accumulation;
-    if processes > micro_batches {
-        observer.observe(&RunEvent::Notice(Notice::IdleProcesses { processes, micro_batches }))?;
-    }
+    let is_first = exchange.rank() == 0;
+    announce(config, &prepared, &device, exchange.size(), observer)?;
     let mut trainer = make_trainer(exchange, folder, config, model, tokenizers, origin, observer)?;
     let step = trainer.state().step;
-    let (log, files) = if is_first {
-        // Only now: a configuration that does not fit the checkpoint must not replace the one that
-        // does.
-        folder.save_config(config)?;
-        if let Some(command) = &settings.command {
-            folder.note_command(command)?;
-        }
-        let log = MetricsLog::open(&folder.metrics(), trainer.state(), observer)?;
-        (Some(log), Some(KeptFiles::of(folder)?))
-    } else {
-        (None, None)
+    let mut recorder = match is_first {
+        true => Recorder::open(folder, config, settings, trainer.state(), observer)?,
+        false => Recorder { log: None, files: None, events: None, observer },
     };
-    let events = match is_first {
-        true => TensorBoard::open(folder.root(), config, trainer.state())?,
-        false => None,
-    };
-    let limits = TrainingLimits::of(&config.training, batching);
+    let limits = TrainingLimits::of(&config.training, prepared.train.batching());
     let mut batches =
         TrainingBatches::new(prepared.train.clone(), &config.data.batching, config.training.seed);
     let mut validation: Box<dyn Validate<M>> = match &prepared.validation {
         Some(dataset) if is_first => M::validation(config, dataset.clone(), tokenizers)?,
         _ => Box::new(NoValidation),
     };
-    validation = Watched::boxed(validation, events.as_ref(), tokenizers);
-    let (root, dtype) = (folder.root(), config.dtype.as_str());
-    let task = config.task;
-    observer.observe(&RunEvent::Begins {
-        folder: root,
+    validation = Watched::boxed(validation, recorder.events.as_ref(), tokenizers);
+    let (dtype, task) = (config.dtype.as_str(), config.task);
+    recorder.observer.observe(&RunEvent::Begins {
+        folder: folder.root(),
         task,
         step,
         limits,
         device: &device,
         dtype,
     })?;
-    let mut recorder = Recorder { log, files, events, observer };
     let began = Instant::now();
-    let ended = trainer.train(&mut batches, validation.as_mut(), &mut recorder, stop);
-    let reason = match ended {
+    let reason = match trainer.train(&mut batches, validation.as_mut(), &mut recorder, stop) {
         Ok(reason) => reason,
-        Err(error) if is_of_another(&error) => {
-            let run = quoted(folder.root());
-            let next = match folder.has_checkpoint() {
-                Ok(true) => format!("`taper resume {run}` goes on from the last checkpoint"),
-                _ => format!("`taper resume {run}` begins again"),
-            };
-            return Err(anyhow::Error::from(error).context(format!("training ended; {next}")));
+        Err(error) => {
+            return Err(explained(error, &mut trainer, &mut recorder, folder, config, settings));
         }
-        Err(error) if !is_first => {
-            if trainer.needs_rescue() {
-                // Process 0 saves the state of all, if it can.
-                let _ = trainer.unsaved();
-            }
-            return Err(match error {
-                // All have found the same fault, which process 0 reports.
-                TrainError::Diverged { .. }
-                | TrainError::Astray { .. }
-                | TrainError::NoData { .. }
-                | TrainError::MissingMetric { .. } => ExchangeError::Failed { rank: 0 }.into(),
-                error => error.into(),
-            });
-        }
-        Err(error) if trainer.needs_rescue() => {
-            let step = trainer.state().step;
-            let place = settings.rescue.as_deref();
-            let saved = match (&recorder.files, recorder.log.as_mut()) {
-                (Some(files), Some(log)) => rescue(&mut trainer, folder, config, files, log, place),
-                _ => Err(anyhow!("there is no record of the run")),
-            };
-            return Err(after_rescue(error.into(), step, folder, saved));
-        }
-        Err(error @ (TrainError::Diverged { .. } | TrainError::Astray { .. })) => {
-            let run = quoted(folder.root());
-            let begin = match &error {
-                TrainError::Astray { best: None, .. } => "taper train CONFIG --run DIR".to_owned(),
-                TrainError::Astray { best: Some((step, _)), .. } => {
-                    format!("taper resume {run} --from {}", checkpoint_name(*step))
-                }
-                _ if folder.has_checkpoint()? => format!("taper resume {run} --from CHECKPOINT"),
-                _ => format!("taper resume {run}"),
-            };
-            let key = match config.training.schedule.kind {
-                ScheduleKind::Noam => "scale",
-                _ => "learning_rate",
-            };
-            bail!(
-                "{error}: `{begin} --set training.schedule.{key}=…`; metrics.jsonl has the losses \
-                 that led here"
-            )
-        }
-        Err(error) => return Err(error.into()),
     };
     let step = trainer.state().step;
     let observer = &mut *recorder.observer;
@@ -305,14 +244,26 @@ fn train<M: TaskModel>(
     Ok(Outcome::Complete { reason, step, results })
 }
 
-/// Whether training ended because a process is gone, and its part of the state too.
-fn is_of_another(error: &TrainError) -> bool {
-    error.between_processes().is_some_and(is_loss)
-}
-
-/// Whether a process is gone.
-fn is_loss(error: &ExchangeError) -> bool {
-    matches!(error, ExchangeError::Lost { .. })
+/// Reports data and cost of a training that is about to begin among `processes`.
+fn announce(
+    config: &RunConfig,
+    prepared: &Prepared,
+    device: &Device,
+    processes: usize,
+    observer: &mut dyn RunObserver,
+) -> Result<()> {
+    observer.observe(&RunEvent::Prepared {
+        data: DataSummary::of(config, prepared, device),
+        cost: Cost::among(config, vocabularies(&prepared.tokenizers), device, processes),
+    })?;
+    if let Some(notice) = directions_only(&config.training, prepared.train.batching()) {
+        observer.observe(&RunEvent::Notice(notice))?;
+    }
+    let micro_batches = config.training.accumulation;
+    if processes > micro_batches {
+        observer.observe(&RunEvent::Notice(Notice::IdleProcesses { processes, micro_batches }))?;
+    }
+    Ok(())
 }
 
 /// Warning if training ends before the wanted direction is trained alone.
@@ -323,49 +274,6 @@ fn directions_only(training: &TrainingConfig, batching: &BatchingReport) -> Opti
     let is_too_early = epochs > 0
         && (ends_by(training.max_epochs, epochs) || ends_by(training.max_updates, updates));
     is_too_early.then_some(Notice::DirectionsOnly { epochs, updates })
-}
-
-/// Error for a failure of the disk, with the place of the rescued state and advice.
-fn after_rescue(
-    error: anyhow::Error,
-    step: u64,
-    folder: &RunFolder,
-    saved: Result<RunFolder>,
-) -> anyhow::Error {
-    match saved {
-        Ok(run) => {
-            let elsewhere =
-                if run.root() == folder.root() { String::new() } else { left_behind(folder) };
-            let run = quoted(run.root());
-            anyhow!(
-                "{}; nothing is lost: the state after step {step} is in {run}, continue with \
-                 `taper resume {run}`{elsewhere}",
-                one_line(&error)
-            )
-        }
-        Err(cause) => anyhow!(
-            "{}; the state after step {step} could not be saved elsewhere either ({}), so \
-             training {}; --rescue DIR names another place for next time",
-            one_line(&error),
-            one_line(&cause),
-            match folder.has_checkpoint() {
-                Ok(true) => "can go on from the last checkpoint only",
-                _ => "has to begin again: there is no checkpoint",
-            }
-        ),
-    }
-}
-
-/// Words about the checkpoints that a rescued run has left in `folder`; empty if there are none.
-fn left_behind(folder: &RunFolder) -> String {
-    if !folder.has_checkpoint().unwrap_or(false) {
-        return String::new();
-    }
-    let best = match folder.checkpoint(Some(BEST)) {
-        Ok(_) => ", the best among them,",
-        Err(_) => "",
-    };
-    format!("; the checkpoints before it{best} stay in {}", folder.checkpoints().display())
 }
 
 /// Trainer at `origin`, or at the beginning if there is none.

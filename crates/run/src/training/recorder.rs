@@ -1,10 +1,12 @@
 //! Link between the trainer and the observers of the run: its record, `metrics.jsonl`.
 
 use anyhow::Result;
-use taper_trainer::{BoxError, Event, Observer};
+use taper_trainer::{BoxError, Event, Observer, State};
 
+use crate::config::RunConfig;
 use crate::event::{Notice, RunEvent, RunObserver};
-use crate::folder::{KeptFiles, MetricsLog};
+use crate::folder::{KeptFiles, MetricsLog, RunFolder};
+use crate::training::TrainSettings;
 use crate::training::tensorboard::TensorBoard;
 
 /// Writes the trainer's events into the record of the run and passes them on.
@@ -19,7 +21,35 @@ pub(crate) struct Recorder<'a> {
     pub(crate) observer: &'a mut dyn RunObserver,
 }
 
-impl Recorder<'_> {
+impl<'a> Recorder<'a> {
+    /// Opens the records of process 0, and saves the recipe.
+    ///
+    /// # Errors
+    /// When a file cannot be read or written.
+    pub(crate) fn open(
+        folder: &RunFolder,
+        config: &RunConfig,
+        settings: &TrainSettings,
+        state: &State,
+        observer: &'a mut dyn RunObserver,
+    ) -> Result<Self> {
+        // Only now: a configuration that does not fit the checkpoint must not replace the one that
+        // does.
+        folder.save_config(config)?;
+        if let Some(command) = &settings.command {
+            folder.note_command(command)?;
+        }
+        let log = Some(MetricsLog::open(&folder.metrics(), state, observer)?);
+        let files = Some(KeptFiles::of(folder)?);
+        let events = TensorBoard::open(folder.root(), config, state)?;
+        Ok(Self { log, files, events, observer })
+    }
+
+    /// Whether it is the recorder of process 0.
+    pub(crate) fn is_of_first(&self) -> bool {
+        self.log.is_some()
+    }
+
     /// Restores missing files of the run, and reports it.
     ///
     /// # Errors

@@ -58,6 +58,43 @@ pub fn resume_among(
     observer.observe(&RunEvent::Locked { folder: folder.root() })?;
     folder.recover()?;
     let saved = folder.load_config(&[])?;
+    let origin = match trainable_checkpoint(folder, from)? {
+        Some(checkpoint) => Some(Origin::of(folder, &saved, checkpoint)?),
+        None => None,
+    };
+    // Configuration of the training so far, from which config.toml may differ by now.
+    let trained = match &origin {
+        Some(origin) => origin.trained_with(folder, &saved)?,
+        None => saved.clone(),
+    };
+    let mut config = with_choices(config, &trained);
+    config.data = hold_out(&config.data, config.training.seed, &folder.absolute_root())?;
+    let config = &config;
+    let changes = accepted_changes(folder, &trained, config, settings)?;
+    let config = &preflight(config, settings, observer)?;
+    require_text(folder, config, origin.as_ref(), settings)?;
+    let takes_more = |now: &TrainingConfig, before: &TrainingConfig| {
+        now.objective().passes() > before.objective().passes()
+            || (now.ema_decay > 0.0 && before.ema_decay == 0.0)
+    };
+    let is_untried = origin.as_ref().is_none_or(|origin| origin.state.step == 0)
+        || !changes.is_empty()
+        || takes_more(&config.training, &saved.training);
+    let try_memory = is_untried || settings.memory.is_some() || settings.processes_here > 1;
+    together::tokenise(&mut *exchange, folder, config, observer)?;
+    with_model!(config.task, M => {
+        let ready = ReadyRun::<M>::new(folder, folder, config, settings, try_memory, observer)?;
+        if origin.is_none() {
+            ready.begin_with_vectors(folder, observer)?;
+        }
+        together::lead(&mut *exchange, folder, &ready, origin.as_ref())?;
+        train(exchange, folder, settings, origin.as_ref(), ready, observer, stop)
+    })
+}
+
+/// Last checkpoint of a run, or the one called `from`, unless its weights are in int8; `None` before
+/// the first.
+fn trainable_checkpoint(folder: &RunFolder, from: Option<&str>) -> Result<Option<PathBuf>> {
     let checkpoint = match from {
         Some(name) => Some(own_checkpoint(folder, name)?),
         None => Checkpoints::new(&folder.checkpoints()).find(LAST)?,
@@ -72,19 +109,17 @@ pub fn resume_among(
             parent.path.display()
         );
     }
-    let origin = match checkpoint {
-        Some(checkpoint) => Some(Origin::of(folder, &saved, checkpoint)?),
-        None => None,
-    };
-    // Configuration of the training so far, from which config.toml may differ by now.
-    let trained = match &origin {
-        Some(origin) => origin.trained_with(folder, &saved)?,
-        None => saved.clone(),
-    };
-    let mut config = with_choices(config, &trained);
-    config.data = hold_out(&config.data, config.training.seed, &folder.absolute_root())?;
-    let config = &config;
-    let changes = differences(&trained, config)?;
+    Ok(checkpoint)
+}
+
+/// Differences between the recipe of the training so far and `config`, if they may be made.
+fn accepted_changes(
+    folder: &RunFolder,
+    trained: &RunConfig,
+    config: &RunConfig,
+    settings: &TrainSettings,
+) -> Result<Vec<Difference>> {
+    let changes = differences(trained, config)?;
     let is_fixed = |one: &&Difference| one.change() == Change::Never;
     let fixed: Vec<Difference> = changes.iter().filter(is_fixed).cloned().collect();
     if config.task.has_tokenizers(folder.root()) && !fixed.is_empty() {
@@ -103,9 +138,18 @@ pub fn resume_among(
             described(&changes)
         );
     }
-    let config = &preflight(config, settings, observer)?;
+    Ok(changes)
+}
+
+/// Refuses another tokenizer than that of the checkpoints, and another text than that of the run.
+fn require_text(
+    folder: &RunFolder,
+    config: &RunConfig,
+    origin: Option<&Origin>,
+    settings: &TrainSettings,
+) -> Result<()> {
     // A damaged tokenizer is found before anything is written.
-    if let Some(origin) = &origin {
+    if let Some(origin) = origin {
         let tokenizers = config.task.load_tokenizers(folder.root())?;
         if origin.state.identity.tokenizer_hash != tokenizers.hash() {
             bail!(
@@ -127,23 +171,7 @@ pub fn resume_among(
             );
         }
     }
-    let takes_more = |now: &TrainingConfig, before: &TrainingConfig| {
-        now.objective().passes() > before.objective().passes()
-            || (now.ema_decay > 0.0 && before.ema_decay == 0.0)
-    };
-    let is_untried = origin.as_ref().is_none_or(|origin| origin.state.step == 0)
-        || !changes.is_empty()
-        || takes_more(&config.training, &saved.training);
-    let try_memory = is_untried || settings.memory.is_some() || settings.processes_here > 1;
-    together::tokenise(&mut *exchange, folder, config, observer)?;
-    with_model!(config.task, M => {
-        let ready = ReadyRun::<M>::new(folder, folder, config, settings, try_memory, observer)?;
-        if origin.is_none() {
-            ready.begin_with_vectors(folder, observer)?;
-        }
-        together::lead(&mut *exchange, folder, &ready, origin.as_ref())?;
-        train(exchange, folder, settings, origin.as_ref(), ready, observer, stop)
-    })
+    Ok(())
 }
 
 /// Checkpoint of this run called `name`, to go back to. A checkpoint of another run would mix its

@@ -69,20 +69,7 @@ pub fn follow(
 ) -> Result<Outcome> {
     observer.observe(&RunEvent::Locked { folder: folder.root() })?;
     meet(&mut *exchange, given)?;
-    let decided = loop {
-        match everyone(&mut *exchange, None)?.swap_remove(0) {
-            Some(Said::Decided(decided)) => break decided,
-            Some(Said::Tokenise { config, mark }) => {
-                let config = match folder.root().join(&mark).is_file() {
-                    true => with_own_paths(*config, given, folder)?,
-                    false => *config,
-                };
-                use_threads(config.threads)?;
-                tokenise_share(&mut *exchange, folder, &config, &mark, observer)?;
-            }
-            None => bail!("process 0 has decided nothing"),
-        }
-    };
+    let decided = decision(&mut *exchange, folder, given, observer)?;
     let origin = match decided.origin {
         Some((checkpoint, validation)) => {
             let state = read_state(&checkpoint)?;
@@ -120,6 +107,29 @@ pub fn follow(
         same_data(&mut *exchange, &ready)?;
         train(exchange, folder, settings, origin.as_ref(), ready, observer, stop)
     })
+}
+
+/// Decision of process 0; until it is made, this process tokenises its share of the text.
+fn decision(
+    exchange: &mut dyn Exchange,
+    folder: &RunFolder,
+    given: Option<&RunConfig>,
+    observer: &mut dyn RunObserver,
+) -> Result<Decided> {
+    loop {
+        match everyone(exchange, None)?.swap_remove(0) {
+            Some(Said::Decided(decided)) => return Ok(*decided),
+            Some(Said::Tokenise { config, mark }) => {
+                let config = match folder.root().join(&mark).is_file() {
+                    true => with_own_paths(*config, given, folder)?,
+                    false => *config,
+                };
+                use_threads(config.threads)?;
+                tokenise_share(exchange, folder, &config, &mark, observer)?;
+            }
+            None => bail!("process 0 has decided nothing"),
+        }
+    }
 }
 
 /// Copies the decided configuration, with the paths and the device of the recipe `given` to this
