@@ -326,6 +326,34 @@ impl Default for TokenizerConfig {
     }
 }
 
+impl TokenizerConfig {
+    /// Refuses settings that a tokenizer to be trained cannot have.
+    fn validate_new(&self) -> Result<()> {
+        let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
+        let merges = matches!(self.kind, TokenizerKind::Bpe | TokenizerKind::Bytes);
+        if self.dropout > 0.0 && !merges {
+            return wrong(
+                "data.tokenizer.dropout",
+                "is for kind = \"bpe\" or \"bytes\"; with unigram, set \
+                 data.tokenizer.sampling_alpha",
+            );
+        }
+        if self.sampling_alpha > 0.0 && self.kind != TokenizerKind::Unigram {
+            return wrong(
+                "data.tokenizer.sampling_alpha",
+                "is for kind = \"unigram\"; with bpe, set data.tokenizer.dropout",
+            );
+        }
+        if self.target_path.is_some() {
+            return wrong(
+                "data.tokenizer.target_path",
+                "needs data.tokenizer.path for the source side",
+            );
+        }
+        Ok(())
+    }
+}
+
 impl DataConfig {
     /// The language of a side.
     pub fn language(&self, side: Side) -> &str {
@@ -373,6 +401,40 @@ impl DataConfig {
     /// [`Error::Config`] with the offending key.
     pub(crate) fn validate(&self) -> Result<()> {
         let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
+        self.validate_splits()?;
+        if self.text.block_length == 0 {
+            return wrong("data.text.block_length", "must be at least 1");
+        }
+        if !(0.0..1.0).contains(&self.text.hold_out) {
+            return wrong("data.text.hold_out", "must be at least 0 and below 1");
+        }
+        if !(self.masked.rate > 0.0 && self.masked.rate < 1.0) {
+            return wrong("data.masked.rate", "must be above 0 and below 1");
+        }
+        if self.labelled.max_tokens < self.labelled.shortest_row() {
+            return wrong(
+                "data.labelled.max_tokens",
+                "must leave room for a token of each text beside its marks: at least 3, or 5 of two",
+            );
+        }
+        if self.captions.max_tokens == 0 {
+            return wrong("data.captions.max_tokens", "must be at least 1");
+        }
+        if self.batching.max_tokens == 0 {
+            return wrong("data.batching.max_tokens", "must be at least 1");
+        }
+        if !(0.0..=1.0).contains(&self.batching.length_noise) {
+            return wrong("data.batching.length_noise", "must lie between 0 and 1");
+        }
+        self.images.validate()?;
+        self.regression.validate()?;
+        self.questions.validate()?;
+        self.validate_tokenizer()
+    }
+
+    /// Refuses corpora without a place, and splits or ways to train on them that do not go together.
+    fn validate_splits(&self) -> Result<()> {
+        let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
         if self.train.is_empty() {
             return wrong("data.train", "is empty; name the training split, for example \"train\"");
         }
@@ -411,34 +473,7 @@ impl DataConfig {
                  tags out",
             );
         }
-        if self.text.block_length == 0 {
-            return wrong("data.text.block_length", "must be at least 1");
-        }
-        if !(0.0..1.0).contains(&self.text.hold_out) {
-            return wrong("data.text.hold_out", "must be at least 0 and below 1");
-        }
-        if !(self.masked.rate > 0.0 && self.masked.rate < 1.0) {
-            return wrong("data.masked.rate", "must be above 0 and below 1");
-        }
-        if self.labelled.max_tokens < self.labelled.shortest_row() {
-            return wrong(
-                "data.labelled.max_tokens",
-                "must leave room for a token of each text beside its marks: at least 3, or 5 of two",
-            );
-        }
-        if self.captions.max_tokens == 0 {
-            return wrong("data.captions.max_tokens", "must be at least 1");
-        }
-        if self.batching.max_tokens == 0 {
-            return wrong("data.batching.max_tokens", "must be at least 1");
-        }
-        if !(0.0..=1.0).contains(&self.batching.length_noise) {
-            return wrong("data.batching.length_noise", "must lie between 0 and 1");
-        }
-        self.images.validate()?;
-        self.regression.validate()?;
-        self.questions.validate()?;
-        self.validate_tokenizer()
+        Ok(())
     }
 
     fn validate_tokenizer(&self) -> Result<()> {
@@ -464,27 +499,7 @@ impl DataConfig {
         }
         // The kind of an existing tokenizer is known once it is read.
         if tokenizer.path.is_none() {
-            let merges = matches!(tokenizer.kind, TokenizerKind::Bpe | TokenizerKind::Bytes);
-            if tokenizer.dropout > 0.0 && !merges {
-                return wrong(
-                    "data.tokenizer.dropout",
-                    "is for kind = \"bpe\" or \"bytes\"; with unigram, set \
-                     data.tokenizer.sampling_alpha",
-                );
-            }
-            if tokenizer.sampling_alpha > 0.0 && tokenizer.kind != TokenizerKind::Unigram {
-                return wrong(
-                    "data.tokenizer.sampling_alpha",
-                    "is for kind = \"unigram\"; with bpe, set data.tokenizer.dropout",
-                );
-            }
-            if tokenizer.target_path.is_some() {
-                return wrong(
-                    "data.tokenizer.target_path",
-                    "needs data.tokenizer.path for the source side",
-                );
-            }
-            return Ok(());
+            return tokenizer.validate_new();
         }
         if self.nfkc || self.lowercase {
             return wrong(

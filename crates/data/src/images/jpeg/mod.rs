@@ -209,13 +209,18 @@ impl Decoder {
         if height * width * count.max(3) > most_bytes {
             return Err(format!("its {height} x {width} pixels take more than {most_bytes} bytes"));
         }
+        self.read_components(segment, count).ok_or(DAMAGED)?;
+        self.lay_out()
+    }
+
+    /// Components as the header of a frame describes them; `None` if it is damaged.
+    fn read_components(&mut self, segment: &[u8], count: usize) -> Option<()> {
         for number in 0..count {
             let at = 6 + 3 * number;
-            let [id, sampling, quantization] =
-                *segment.get(at..).and_then(|rest| rest.first_chunk()).ok_or(DAMAGED)?;
+            let [id, sampling, quantization] = *segment.get(at..)?.first_chunk()?;
             let (across, down) = (usize::from(sampling >> 4), usize::from(sampling & 15));
             if !(1..=4).contains(&across) || !(1..=4).contains(&down) || quantization > 3 {
-                return Err(DAMAGED.to_owned());
+                return None;
             }
             self.components.push(Component {
                 id,
@@ -231,6 +236,12 @@ impl Decoder {
                 samples: Vec::new(),
             });
         }
+        Some(())
+    }
+
+    /// Sizes of the components, and room for their blocks.
+    fn lay_out(&mut self) -> Result<(), String> {
+        let (height, width) = (self.height, self.width);
         let most = |of: fn(&Component) -> usize| self.components.iter().map(of).max().unwrap_or(1);
         let (most_across, most_down) = (most(|one| one.across), most(|one| one.down));
         let divides = |one: &Component| most_across % one.across == 0 && most_down % one.down == 0;

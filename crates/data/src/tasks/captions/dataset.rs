@@ -182,18 +182,7 @@ impl CaptionedDataset {
                 ),
             });
         }
-        // The remaining ones, in order of appearance.
-        let mut place = vec![None; texts.len()];
-        let mut used = Vec::new();
-        for &image in images.part() {
-            for caption in &mut of_images[image] {
-                let before = *caption as usize;
-                *caption = *place[before].get_or_insert_with(|| {
-                    used.push(before);
-                    used.len() as u32 - 1
-                });
-            }
-        }
+        let used = renumber(&mut of_images, images.part(), texts.len());
         let texts: Vec<String> = used.iter().map(|&at| texts[at].clone()).collect();
         let ids: Vec<Vec<u32>> = used.iter().map(|&at| ids[at].clone()).collect();
         let longest = ids.iter().map(Vec::len).max().unwrap_or(0);
@@ -275,6 +264,23 @@ impl CaptionedDataset {
         let indices = vec![0; images.len()];
         Batch { streams: vec![values, text], asked, answers, indices, ..Batch::default() }
     }
+}
+
+/// Numbers the captions of the images in `part` anew, in order of appearance. Returns the old
+/// numbers of those that are used, of `count` ones.
+fn renumber(of_images: &mut [Vec<u32>], part: &[usize], count: usize) -> Vec<usize> {
+    let mut place = vec![None; count];
+    let mut used = Vec::new();
+    for &image in part {
+        for caption in &mut of_images[image] {
+            let before = *caption as usize;
+            *caption = *place[before].get_or_insert_with(|| {
+                used.push(before);
+                used.len() as u32 - 1
+            });
+        }
+    }
+    used
 }
 
 impl Dataset for CaptionedDataset {

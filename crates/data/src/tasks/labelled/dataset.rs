@@ -201,25 +201,23 @@ impl LabelledDataset {
             report.tokens += row.ids.len() as u64;
             report.unknown += row.ids.iter().filter(|&&id| tokenizer.is_unknown(id)).count() as u64;
         }
-        let longest = rows.iter().map(|row| row.ids.len()).max().unwrap_or(0);
         let most = label_of.longest(config);
         let mut dataset = Self { rows, classes, label_of, longest: most, report };
-        let batches = dataset.in_order(&config.batching);
-        let largest = |count: fn(&[usize], &Self) -> usize| {
-            batches.iter().map(|rows| count(rows, &dataset)).max()
-        };
-        let batching = BatchingReport {
-            batches: batches.len(),
-            largest_target_tokens: largest(|rows, data| {
-                rows.iter().map(|&row| data.rows[row].ids.len()).sum()
-            })
-            .unwrap_or(0),
-            largest_sentences: largest(|rows, _| rows.len()).unwrap_or(0),
-            longest_target: longest,
-            ..BatchingReport::default()
-        };
-        dataset.report.batching = batching;
+        dataset.report.batching = dataset.batching_report(&config.batching);
         Ok(dataset)
+    }
+
+    /// Sizes of the batches, in the order of the files.
+    fn batching_report(&self, batching: &BatchingConfig) -> BatchingReport {
+        let batches = self.batches((0..self.rows.len()).collect(), batching);
+        let tokens = |rows: &Vec<usize>| rows.iter().map(|&row| self.rows[row].ids.len()).sum();
+        BatchingReport {
+            batches: batches.len(),
+            largest_target_tokens: batches.iter().map(tokens).max().unwrap_or(0),
+            largest_sentences: batches.iter().map(Vec::len).max().unwrap_or(0),
+            longest_target: self.rows.iter().map(|row| row.ids.len()).max().unwrap_or(0),
+            ..BatchingReport::default()
+        }
     }
 
     /// The number of texts.
@@ -236,11 +234,6 @@ impl LabelledDataset {
     /// start and end.
     pub fn classes(&self) -> Vec<u32> {
         self.classes.concat()
-    }
-
-    /// The texts of each batch, in the order of the files.
-    fn in_order(&self, batching: &BatchingConfig) -> Vec<Vec<usize>> {
-        self.batches((0..self.rows.len()).collect(), batching)
     }
 
     /// Fills batches with texts as they come.
