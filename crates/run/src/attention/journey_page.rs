@@ -11,14 +11,45 @@ use super::{AttentionPart, attention_figure};
 /// Script of this page, beside the script of every page.
 const SCRIPT: &str = include_str!("steps.js");
 
+/// Title and body of a step, both as HTML.
+type Station = (String, String);
+
 /// Page with a step for each station.
 ///
 /// # Errors
 /// When there is nothing to draw.
 pub fn journey_page(journey: &Journey, language: Language) -> Result<String, PlotError> {
     let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
-    let mut steps: Vec<(String, String)> = Vec::new();
-    let mut add = |title: &str, body: String| steps.push((title.to_owned(), body));
+    let mut steps = vec![pieces(journey, language), vectors(journey, language)?];
+    steps.extend(attention(journey, language)?);
+    steps.push((say("The beam", "集束搜索").to_owned(), beam(journey, language)));
+    steps.push(choices(journey, language));
+    let mut body = format!(
+        "<p><button type=\"button\" id=\"before\">{}</button> \
+         <button type=\"button\" id=\"after\">{}</button> \
+         <span id=\"place\" class=\"muted\" role=\"status\"></span></p>",
+        say("Back", "上一步"),
+        say("Next", "下一步"),
+    );
+    for (number, (title, step)) in steps.iter().enumerate() {
+        // Writing to a string does not fail.
+        let _ = write!(
+            body,
+            "<section class=\"step\" tabindex=\"-1\"><h2>{}. {title}</h2>{step}</section>",
+            number + 1
+        );
+    }
+    let title = match language {
+        Language::English => format!("The journey of “{}”", journey.text),
+        Language::Chinese => format!("“{}”的旅程", journey.text),
+    };
+    let data = vec![("steps".to_owned(), json!(steps.len()))];
+    Ok(Page { language, title, body, script: SCRIPT.to_owned(), data, ..Page::default() }.html())
+}
+
+/// The text and its pieces.
+fn pieces(journey: &Journey, language: Language) -> Station {
+    let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
     let pieces = journey.pieces.iter().map(|piece| {
         format!("<tr><td>{}</td><td class=\"number\">{}</td></tr>", escape(&piece.token), piece.id)
     });
@@ -32,16 +63,18 @@ pub fn journey_page(journey: &Journey, language: Language) -> Result<String, Plo
             "<p>规范化之后的文本：{normalized}</p><p>分词器把它切成 {count} 个子词，每个都有编号。</p>"
         ),
     };
-    add(
-        say("Pieces", "子词"),
-        format!(
-            "{words}<table><thead><tr><th>{}</th><th class=\"number\">{}</th></tr></thead><tbody>{}\
-             </tbody></table>",
-            say("piece", "子词"),
-            say("number", "编号"),
-            pieces.collect::<String>()
-        ),
+    let body = format!(
+        "{words}<table><thead><tr><th>{}</th><th class=\"number\">{}</th></tr></thead><tbody>{}\
+         </tbody></table>",
+        say("piece", "子词"),
+        say("number", "编号"),
+        pieces.collect::<String>()
     );
+    (say("Pieces", "子词").to_owned(), body)
+}
+
+/// Lengths of the vectors before and after each layer.
+fn vectors(journey: &Journey, language: Language) -> Result<Station, PlotError> {
     let positions = escape(&journey.positions);
     let mut body = match language {
         Language::English => format!(
@@ -56,7 +89,13 @@ pub fn journey_page(journey: &Journey, language: Language) -> Result<String, Plo
     for stack in &journey.norms {
         body += &drawn(&norms_figure(stack, language))?;
     }
-    add(say("Vectors", "向量"), body);
+    Ok((language.choose("Vectors", "向量").to_owned(), body))
+}
+
+/// Attention of each layer.
+fn attention(journey: &Journey, language: Language) -> Result<Vec<Station>, PlotError> {
+    let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
+    let mut stations = Vec::new();
     for part in [AttentionPart::Encoder, AttentionPart::Decoder, AttentionPart::Cross] {
         for layer in journey.attention.iter().filter(|layer| layer.part == part) {
             let (name, number) = (part.title(language), layer.layer);
@@ -79,10 +118,15 @@ pub fn journey_page(journey: &Journey, language: Language) -> Result<String, Plo
                 ),
             };
             let figure = drawn(&attention_figure(layer, None, language))?;
-            add(&title, format!("<p>{what}</p>{figure}"));
+            stations.push((title, format!("<p>{what}</p>{figure}")));
         }
     }
-    add(say("The beam", "集束搜索"), beam(journey, language));
+    Ok(stations)
+}
+
+/// Probabilities of the tokens of the best translation, and of the likeliest in their places.
+fn choices(journey: &Journey, language: Language) -> Station {
+    let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
     let choices = journey.choices.iter().map(|choice| {
         let others: String = choice
             .alternatives
@@ -97,44 +141,20 @@ pub fn journey_page(journey: &Journey, language: Language) -> Result<String, Plo
             100.0 * choice.probability
         )
     });
-    add(
-        say("Each next token", "每个下一词元"),
-        format!(
-            "<p>{}</p><div class=\"wide\"><table><thead><tr><th>{}</th><th class=\"number\">{}</th>\
-             <th>{}</th></tr></thead><tbody>{}</tbody></table></div>",
-            say(
-                "How likely each token of the best translation was after those before it, and the \
-                 likeliest there.",
-                "最佳译文的每个词元在其前文之后的概率，以及该处概率最高的词元。"
-            ),
-            say("token", "词元"),
-            say("probability", "概率"),
-            say("likeliest", "最可能的词元"),
-            choices.collect::<String>()
+    let body = format!(
+        "<p>{}</p><div class=\"wide\"><table><thead><tr><th>{}</th><th class=\"number\">{}</th>\
+         <th>{}</th></tr></thead><tbody>{}</tbody></table></div>",
+        say(
+            "How likely each token of the best translation was after those before it, and the \
+             likeliest there.",
+            "最佳译文的每个词元在其前文之后的概率，以及该处概率最高的词元。"
         ),
+        say("token", "词元"),
+        say("probability", "概率"),
+        say("likeliest", "最可能的词元"),
+        choices.collect::<String>()
     );
-    let count = steps.len();
-    let mut body = format!(
-        "<p><button type=\"button\" id=\"before\">{}</button> \
-         <button type=\"button\" id=\"after\">{}</button> \
-         <span id=\"place\" class=\"muted\" role=\"status\"></span></p>",
-        say("Back", "上一步"),
-        say("Next", "下一步"),
-    );
-    for (number, (title, step)) in steps.iter().enumerate() {
-        // Writing to a string does not fail.
-        let _ = write!(
-            body,
-            "<section class=\"step\" tabindex=\"-1\"><h2>{}. {title}</h2>{step}</section>",
-            number + 1
-        );
-    }
-    let title = match language {
-        Language::English => format!("The journey of “{}”", journey.text),
-        Language::Chinese => format!("“{}”的旅程", journey.text),
-    };
-    let data = vec![("steps".to_owned(), json!(count))];
-    Ok(Page { language, title, body, script: SCRIPT.to_owned(), data, ..Page::default() }.html())
+    (say("Each next token", "每个下一词元").to_owned(), body)
 }
 
 fn drawn(figure: &Figure) -> Result<String, PlotError> {

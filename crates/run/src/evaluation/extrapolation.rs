@@ -108,13 +108,7 @@ pub fn extrapolate(
             }
             points.push(match evaluate(root, &own, &[], |_| Ok(()), observer) {
                 Ok(measured) => point(length, measured.results)?,
-                Err(error) => AtLength {
-                    length,
-                    loss: None,
-                    perplexity: None,
-                    // A backtrace is of no use here.
-                    refused: format!("{error:#}").lines().next().map(str::to_owned),
-                },
+                Err(error) => AtLength::refused(length, &error),
             });
         }
         found.push(Extrapolation {
@@ -130,6 +124,15 @@ pub fn extrapolate(
         bail!("{}: no length can be read: {}", root.display(), why.unwrap_or_default());
     }
     Ok(found)
+}
+
+impl AtLength {
+    /// Length that the model cannot read.
+    fn refused(length: usize, error: &anyhow::Error) -> Self {
+        // A backtrace is of no use here.
+        let refused = format!("{error:#}").lines().next().map(str::to_owned);
+        Self { length, loss: None, perplexity: None, refused }
+    }
 }
 
 /// Mean over all test sets, weighted by their tokens.

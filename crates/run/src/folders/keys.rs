@@ -189,6 +189,10 @@ impl Key {
             let count = given.as_u64().and_then(|count| usize::try_from(count).ok());
             count.with_context(|| wrong("a whole number"))
         };
+        let flag = |usual: bool| match is_given {
+            true => given.as_bool().with_context(|| wrong("true or false")),
+            false => Ok(usual),
+        };
         match &self.setting {
             Setting::Count { usual, of } => {
                 *of(recipe) = if is_given { count()? } else { *usual };
@@ -205,12 +209,7 @@ impl Key {
                 let usual = recipe.model.d_model.saturating_mul(4);
                 recipe.model.d_ff = if is_given { count()? } else { usual };
             }
-            Setting::Flag { usual, of } => {
-                *of(recipe) = match is_given {
-                    true => given.as_bool().with_context(|| wrong("true or false"))?,
-                    false => *usual,
-                };
-            }
+            Setting::Flag { usual, of } => *of(recipe) = flag(*usual)?,
             Setting::Activation { usual } => {
                 let activation = if is_given {
                     given.as_str().with_context(|| wrong("the name of an activation"))?
@@ -220,9 +219,7 @@ impl Key {
                 recipe.model.activation = activation_of(name, activation)?;
             }
             Setting::Tied => {
-                let is_tied =
-                    !is_given || given.as_bool().with_context(|| wrong("true or false"))?;
-                recipe.model.tied = if is_tied { Tied::All } else { Tied::None };
+                recipe.model.tied = if flag(true)? { Tied::All } else { Tied::None };
             }
             Setting::Derived { usual, of, follows } => {
                 let count = if is_given { Some(count()?) } else { *usual };
@@ -230,11 +227,7 @@ impl Key {
                 *of(recipe) = count.filter(|&count| count != follows);
             }
             Setting::Switch { usual, set, .. } => {
-                let flag = if is_given {
-                    given.as_bool().with_context(|| wrong("true or false"))?
-                } else {
-                    *usual
-                };
+                let flag = flag(*usual)?;
                 set(recipe, flag);
             }
             Setting::Own { read, .. } => read(given, recipe)?,

@@ -58,7 +58,7 @@ pub(super) fn heads(file: &File) -> Result<Vec<(String, Stored)>> {
         let Object::Unicode(name) = name else { continue };
         // A dictionary also contains version numbers and the like.
         let Some(tensor) = tensor_of(object) else { continue };
-        let Tensor { dtype, storage, offset, shape, strides } = tensor;
+        let storage = tensor.storage;
         let (start, length) = match starts.get(storage) {
             Some(&known) => known,
             None => {
@@ -72,24 +72,33 @@ pub(super) fn heads(file: &File) -> Result<Vec<(String, Stored)>> {
                 *starts.entry(storage).or_insert((start, file.size()))
             }
         };
-        let mut stored = Stored { dtype: dtype.to_owned(), shape, start };
-        if let Some(width) = width(dtype) {
-            if strides != row_major(&stored.shape) {
-                bail!("the values of tensor {name} do not lie in order: call .contiguous() on it");
-            }
-            let count =
-                stored.shape.iter().try_fold(1_usize, |count, &size| count.checked_mul(size));
-            let end = count.and_then(|count| count.checked_add(offset)?.checked_mul(width));
-            if end.is_none_or(|end| end as u64 > length) {
-                bail!("tensor {name} of shape {:?} has more values than are there", stored.shape);
-            }
-            stored.start += (offset * width) as u64;
-        }
+        let stored = stored(name, tensor, start, length)?;
         tensors.push((name.clone(), stored));
     }
     // Later entries of a dictionary replace earlier ones.
     tensors.sort_by(|(one, _), (other, _)| one.cmp(other));
     Ok(tensors)
+}
+
+/// Place of a tensor whose storage has `length` bytes from `start` on.
+///
+/// # Errors
+/// When its values are not in order, or not all there.
+fn stored(name: &str, tensor: Tensor<'_>, start: u64, length: u64) -> Result<Stored> {
+    let Tensor { dtype, offset, shape, strides, .. } = tensor;
+    let mut stored = Stored { dtype: dtype.to_owned(), shape, start };
+    if let Some(width) = width(dtype) {
+        if strides != row_major(&stored.shape) {
+            bail!("the values of tensor {name} do not lie in order: call .contiguous() on it");
+        }
+        let count = stored.shape.iter().try_fold(1_usize, |count, &size| count.checked_mul(size));
+        let end = count.and_then(|count| count.checked_add(offset)?.checked_mul(width));
+        if end.is_none_or(|end| end as u64 > length) {
+            bail!("tensor {name} of shape {:?} has more values than are there", stored.shape);
+        }
+        stored.start += (offset * width) as u64;
+    }
+    Ok(stored)
 }
 
 /// Strides of each dimension, in elements.

@@ -38,6 +38,19 @@ fn settings(scaling: RotaryScaling) -> &'static [(&'static str, Setting, Option<
     }
 }
 
+fn scaling(kind: Option<&str>) -> Result<RotaryScaling> {
+    Ok(match kind {
+        Some("default") => RotaryScaling::None,
+        Some("linear") => RotaryScaling::Interpolation,
+        Some("llama3") => RotaryScaling::Llama3,
+        Some("yarn") => RotaryScaling::Yarn,
+        _ => bail!(
+            "rope_type is {}: the models that can be imported have default, linear, llama3 or yarn",
+            kind.map_or(Value::Null, Value::from)
+        ),
+    })
+}
+
 fn read(given: &Value, recipe: &mut RunConfig) -> Result<()> {
     let positions = recipe.model.max_positions;
     let rotary = &mut recipe.model.rotary;
@@ -48,16 +61,7 @@ fn read(given: &Value, recipe: &mut RunConfig) -> Result<()> {
         other => bail!("the scaling of rotary positions is {other}, expected keys"),
     };
     let kind = kind.map_or(Some("default"), Value::as_str);
-    rotary.scaling = match kind {
-        Some("default") => RotaryScaling::None,
-        Some("linear") => RotaryScaling::Interpolation,
-        Some("llama3") => RotaryScaling::Llama3,
-        Some("yarn") => RotaryScaling::Yarn,
-        _ => bail!(
-            "rope_type is {}: the models that can be imported have default, linear, llama3 or yarn",
-            kind.map_or(Value::Null, Value::from)
-        ),
-    };
+    rotary.scaling = scaling(kind)?;
     let number = |key: &str| -> Result<Option<f64>> {
         let wrong = || format!("{key} is {}, expected a number", given[key]);
         match &given[key] {

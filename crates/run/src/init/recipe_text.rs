@@ -13,72 +13,7 @@ pub(super) fn text(proposal: &Proposal, facts: &CorpusFacts, machine: &Machine) 
     let Proposal { config, size, .. } = proposal;
     let (data, model, training) = (&config.data, &config.model, &config.training);
     format!(
-        r#"# {source} to {target}, written by `taper init` for {pairs} pairs and {machine}.
-#
-#   taper train {name}.toml --dry-run    # checks everything, and measures how long it will take
-#   taper train {name}.toml
-#
-# Model and training are of the size "{size}": {origin}.
-{too_large}# Every key that may be set, with its default: taper config show {name}.toml
-
-name = "{name}"
-# What products of matrices are computed in: f32, bf16, or "auto", the faster of the two on the
-# machine that begins the run, which keeps it.
-dtype = "{dtype}"
-
-{data_section}
-[data.tokenizer]
-# One vocabulary for both languages. More text bears a larger one.
-kind = "bpe"
-joint = true
-vocabulary_size = {vocabulary}
-
-[data.batching]
-# Tokens of a batch, on either side. "auto" takes what fits into memory.
-max_tokens = {max_tokens}
-
-[model]
-d_model = {d_model}
-d_ff = {d_ff}
-heads = {heads}
-encoder_layers = {encoder_layers}
-decoder_layers = {decoder_layers}
-# The less text there is, the more dropout it takes not to be learned by heart.
-embedding_dropout = {embedding_dropout:?}
-attention_dropout = {attention_dropout:?}
-feed_forward_dropout = {feed_forward_dropout:?}
-residual_dropout = {residual_dropout:?}
-
-[training]
-# Training ends here at the latest; [training.early_stopping] ends it when nothing improves.
-max_updates = {max_updates}
-# Batches of an update.
-accumulation = {accumulation}
-log_every = {log_every}
-validate_every = {validate_every}
-# The last checkpoints are kept, and their mean is what translates in the end.
-keep_last = {keep_last}
-average_last = {average_last}
-
-[training.schedule]
-# If the loss does not fall, or is not finite: half of this rate.
-kind = "inverse_sqrt"
-learning_rate = {learning_rate:?}
-warmup = {warmup}
-
-[training.early_stopping]
-# Training ends after so many validations without a better score.
-metric = "{metric}"
-patience = {patience}
-
-[decoding]
-beam_size = {beam_size}
-length_penalty = {length_penalty:?}
-
-[evaluation]
-# How BLEU divides text into words: 13a, zh, char, intl or none.
-tokenize = "{tokenize}"
-"#,
+        include_str!("recipe.template"),
         source = data.source_language,
         target = data.target_language,
         pairs = grouped(facts.pairs),

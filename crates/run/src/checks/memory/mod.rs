@@ -73,44 +73,7 @@ pub fn fit<M: TaskModel>(
     let limit = limit(budget.bytes, model.device())?;
     let wanted = config.data.batching.max_tokens;
     if wanted != AUTO {
-        // A batch larger than the text is not tried.
-        let tried = trial.of_text(wanted);
-        // If it may not fit, the size that fits is searched first, for the error to name.
-        let is_close = trial.estimate(tried) > limit;
-        let fitting = if is_close { trial.largest(limit, tried)? } else { None };
-        if fitting == Some(tried) {
-            return Ok(wanted);
-        }
-        let needed = match trial.needed(tried, limit) {
-            Ok(needed) => needed,
-            // A GPU reports exhausted memory as an error.
-            Err(error) if !model.device().is_cpu() => {
-                let advice = match trial.largest(limit, tried)? {
-                    Some(tokens) => format!("; data.batching.max_tokens = {tokens} fits"),
-                    None => String::new(),
-                };
-                return Err(error.context(too_large(wanted) + &advice));
-            }
-            Err(error) => return Err(error.context(too_large(wanted))),
-        };
-        if needed > limit {
-            let advice = match fitting {
-                Some(tokens) => {
-                    // The next process may begin with some MiB more.
-                    let advised = (tokens - tokens / 8).max(LEAST_TOKENS.min(tokens));
-                    format!("set data.batching.max_tokens = {advised}, which fits, or \"auto\"")
-                }
-                None if is_close => "no batch fits: use a smaller model or more memory".to_owned(),
-                None => "set a smaller data.batching.max_tokens, or \"auto\"".to_owned(),
-            };
-            bail!(
-                "training takes {} of memory with batches of {wanted} tokens, but may take {}{}; \
-                 {advice}",
-                bytes(needed),
-                bytes(limit),
-                budget.origin,
-            );
-        }
+        require(&trial, wanted, limit, model.device(), budget)?;
         return Ok(wanted);
     }
     let most = trial.of_text(MOST_TOKENS);
@@ -129,6 +92,58 @@ pub fn fit<M: TaskModel>(
             bytes(limit)
         ),
     }
+}
+
+/// Tries batches of `wanted` tokens.
+///
+/// # Errors
+/// When they do not fit, with a token budget that does.
+fn require<M: TaskModel>(
+    trial: &Trial<'_, M>,
+    wanted: usize,
+    limit: u64,
+    device: &Device,
+    budget: &Budget,
+) -> Result<()> {
+    // A batch larger than the text is not tried.
+    let tried = trial.of_text(wanted);
+    // If it may not fit, the size that fits is searched first, for the error to name.
+    let is_close = trial.estimate(tried) > limit;
+    let fitting = if is_close { trial.largest(limit, tried)? } else { None };
+    if fitting == Some(tried) {
+        return Ok(());
+    }
+    let needed = match trial.needed(tried, limit) {
+        Ok(needed) => needed,
+        // A GPU reports exhausted memory as an error.
+        Err(error) if !device.is_cpu() => {
+            let advice = match trial.largest(limit, tried)? {
+                Some(tokens) => format!("; data.batching.max_tokens = {tokens} fits"),
+                None => String::new(),
+            };
+            return Err(error.context(too_large(wanted) + &advice));
+        }
+        Err(error) => return Err(error.context(too_large(wanted))),
+    };
+    if needed > limit {
+        let advice = match fitting {
+            Some(tokens) => {
+                // The next process may begin with some MiB more.
+                let advised = (tokens - tokens / 8).max(LEAST_TOKENS.min(tokens));
+                format!("set data.batching.max_tokens = {advised}, which fits, or \"auto\"")
+            }
+            None if is_close => "no batch fits: use a smaller model or more memory".to_owned(),
+            None => "set a smaller data.batching.max_tokens, or \"auto\"".to_owned(),
+        };
+        bail!(
+            "training takes {} of memory with batches of {wanted} tokens, but may take {}{}; \
+             {advice}",
+            bytes(needed),
+            bytes(limit),
+            budget.origin,
+        );
+    }
+    Ok(())
 }
 
 /// Refuses a model if even its weights, gradients and moments do not fit, before memory is taken.

@@ -7,7 +7,7 @@ use taper_model::{
     ActivationKind, FeedForwardKind, ModelConfig, NormKind, NormPlacement, Positions, RotaryPairs,
     RotaryScaling,
 };
-use taper_ops::ParameterStore;
+use taper_ops::{Parameter, ParameterStore};
 
 use super::binary::{Attribute, Values, Variables};
 use crate::config::RunConfig;
@@ -84,16 +84,7 @@ pub(super) fn variables<'a>(
         }
     }
     if !never_written.is_empty() {
-        let rows = parameters.get("output.weight").or_else(|| parameters.get("embedding.weight"));
-        let rows = rows.or_else(|| parameters.get("target_embedding.weight"));
-        let rows = rows.context("the model has no embedding")?.shape()[0];
-        let mut values = match bias {
-            Some(bias) => bias.var().as_detached_tensor().to_vec1()?,
-            None => vec![0.0; rows],
-        };
-        for &id in never_written {
-            values[id as usize] = NEVER;
-        }
+        let (rows, values) = output_bias(parameters, bias, never_written)?;
         variables.tensor(OUTPUT_BIAS.to_owned(), vec![rows], Values::Floats(values));
     }
     if model.tied.ties_output() {
@@ -115,6 +106,25 @@ pub(super) fn variables<'a>(
     let stacks: &[&str] = if translates { &["decoder", "encoder"] } else { &["decoder"] };
     positions(&mut variables, model, stacks);
     Ok(variables)
+}
+
+/// Bias of the output layer, in which tokens that are never written are ruled out, and its length.
+fn output_bias(
+    parameters: &ParameterStore,
+    bias: Option<&Parameter>,
+    never_written: &[u32],
+) -> Result<(usize, Vec<f32>)> {
+    let rows = parameters.get("output.weight").or_else(|| parameters.get("embedding.weight"));
+    let rows = rows.or_else(|| parameters.get("target_embedding.weight"));
+    let rows = rows.context("the model has no embedding")?.shape()[0];
+    let mut values = match bias {
+        Some(bias) => bias.var().as_detached_tensor().to_vec1()?,
+        None => vec![0.0; rows],
+    };
+    for &id in never_written {
+        values[id as usize] = NEVER;
+    }
+    Ok((rows, values))
 }
 
 /// Names there of a parameter, whose rows are in equal parts; `None` if there is none.

@@ -43,70 +43,12 @@ pub(super) fn tokenizer(
     if model.space_ends {
         bail!("its pieces end with a space (treat_whitespace_as_suffix), which is not known here");
     }
-    let normal: HashMap<&str, f32> = model
-        .pieces
-        .iter()
-        .filter(|piece| matches!(piece.kind, PieceKind::Normal | PieceKind::UserDefined))
-        .map(|piece| (piece.text.as_str(), piece.score))
-        .collect();
-    let least = model.pieces.iter().filter(|piece| piece.kind == PieceKind::Normal);
-    let least = least.map(|piece| piece.score).fold(f32::INFINITY, f32::min);
-    let least = if least.is_finite() { least } else { 0.0 };
-    let is_byte: BTreeSet<&str> = model
-        .pieces
-        .iter()
-        .filter(|piece| piece.kind == PieceKind::Byte)
-        .map(|piece| piece.text.as_str())
-        .collect();
-
-    let mut names: Vec<(String, f32)> = (0..size).map(|id| (format!(" gap {id}"), least)).collect();
-    for (token, &id) in vocabulary {
-        let Some(place) = names.get_mut(id as usize) else {
-            bail!("the token {token:?} has the id {id}, but the model has {size} rows");
-        };
-        let plain = special.contains(&token.as_str())
-            || codes.contains(token.as_str())
-            || is_byte.contains(token.as_str());
-        *place = match normal.get(token.as_str()) {
-            Some(&score) => (token.clone(), score),
-            None if plain => (token.clone(), least),
-            None => (format!(" {token}"), least),
-        };
-    }
-    let others: Vec<&Piece> = model
-        .pieces
-        .iter()
-        .filter(|piece| {
-            matches!(piece.kind, PieceKind::Normal | PieceKind::UserDefined | PieceKind::Byte)
-                && !vocabulary.contains_key(&piece.text)
-        })
-        .collect();
-    let without_row = others.len();
-    names.extend(others.into_iter().map(|piece| (piece.text.clone(), piece.score)));
-
+    let scores = scores(model);
+    let (names, without_row) = names(model, &scores, vocabulary, size, special, codes)?;
     let Some(&unknown_id) = vocabulary.get(unknown) else {
         bail!("the vocabulary has no {unknown}, for what it cannot spell");
     };
-    let mut added: BTreeMap<u32, Value> = BTreeMap::new();
-    for (tokens, is_special) in [(special.to_vec(), true), (codes.iter().copied().collect(), false)]
-    {
-        for token in tokens {
-            if let Some(&id) = vocabulary.get(token) {
-                added.entry(id).or_insert_with(|| {
-                    let mut entry = added_token(token, u64::from(id), is_special);
-                    entry["normalized"] = json!(false);
-                    entry
-                });
-            }
-        }
-    }
-    for piece in model.pieces.iter().filter(|piece| piece.kind == PieceKind::UserDefined) {
-        if let Some(&id) = vocabulary.get(&piece.text) {
-            let entry = || added_token(&piece.text, u64::from(id), false);
-            added.entry(id).or_insert_with(entry);
-        }
-    }
-    let within_words = normal.keys().all(|piece| {
+    let within_words = scores.keys().all(|piece| {
         let rest = piece.strip_prefix(SPACE).unwrap_or(piece);
         !rest.contains(SPACE)
     });
@@ -118,7 +60,7 @@ pub(super) fn tokenizer(
         "version": "1.0",
         "truncation": null,
         "padding": null,
-        "added_tokens": added.into_values().collect::<Vec<_>>(),
+        "added_tokens": added_tokens(model, vocabulary, special, codes),
         "normalizer": normalizer(model),
         "pre_tokenizer": space,
         "post_processor": null,
@@ -139,6 +81,92 @@ pub(super) fn tokenizer(
         },
     });
     Ok(Made { json: file.to_string(), without_row })
+}
+
+/// Scores of the pieces that text is cut into.
+fn scores(model: &SentencePieceModel) -> HashMap<&str, f32> {
+    let pieces = model.pieces.iter();
+    let of_text =
+        pieces.filter(|piece| matches!(piece.kind, PieceKind::Normal | PieceKind::UserDefined));
+    of_text.map(|piece| (piece.text.as_str(), piece.score)).collect()
+}
+
+/// Names and scores by id, and the number of them that stand after the `size` rows of the model.
+///
+/// # Errors
+/// When a token has no row.
+fn names(
+    model: &SentencePieceModel,
+    scores: &HashMap<&str, f32>,
+    vocabulary: &BTreeMap<String, u32>,
+    size: usize,
+    special: &[&str],
+    codes: &BTreeSet<&str>,
+) -> Result<(Vec<(String, f32)>, usize)> {
+    let least = model.pieces.iter().filter(|piece| piece.kind == PieceKind::Normal);
+    let least = least.map(|piece| piece.score).fold(f32::INFINITY, f32::min);
+    let least = if least.is_finite() { least } else { 0.0 };
+    let is_byte: BTreeSet<&str> = model
+        .pieces
+        .iter()
+        .filter(|piece| piece.kind == PieceKind::Byte)
+        .map(|piece| piece.text.as_str())
+        .collect();
+
+    let mut names: Vec<(String, f32)> = (0..size).map(|id| (format!(" gap {id}"), least)).collect();
+    for (token, &id) in vocabulary {
+        let Some(place) = names.get_mut(id as usize) else {
+            bail!("the token {token:?} has the id {id}, but the model has {size} rows");
+        };
+        let plain = special.contains(&token.as_str())
+            || codes.contains(token.as_str())
+            || is_byte.contains(token.as_str());
+        *place = match scores.get(token.as_str()) {
+            Some(&score) => (token.clone(), score),
+            None if plain => (token.clone(), least),
+            None => (format!(" {token}"), least),
+        };
+    }
+    let others: Vec<&Piece> = model
+        .pieces
+        .iter()
+        .filter(|piece| {
+            matches!(piece.kind, PieceKind::Normal | PieceKind::UserDefined | PieceKind::Byte)
+                && !vocabulary.contains_key(&piece.text)
+        })
+        .collect();
+    let without_row = others.len();
+    names.extend(others.into_iter().map(|piece| (piece.text.clone(), piece.score)));
+    Ok((names, without_row))
+}
+
+/// Special tokens, codes of languages and pieces that a user has defined, with their ids.
+fn added_tokens(
+    model: &SentencePieceModel,
+    vocabulary: &BTreeMap<String, u32>,
+    special: &[&str],
+    codes: &BTreeSet<&str>,
+) -> Vec<Value> {
+    let mut added: BTreeMap<u32, Value> = BTreeMap::new();
+    for (tokens, is_special) in [(special.to_vec(), true), (codes.iter().copied().collect(), false)]
+    {
+        for token in tokens {
+            if let Some(&id) = vocabulary.get(token) {
+                added.entry(id).or_insert_with(|| {
+                    let mut entry = added_token(token, u64::from(id), is_special);
+                    entry["normalized"] = json!(false);
+                    entry
+                });
+            }
+        }
+    }
+    for piece in model.pieces.iter().filter(|piece| piece.kind == PieceKind::UserDefined) {
+        if let Some(&id) = vocabulary.get(&piece.text) {
+            let entry = || added_token(&piece.text, u64::from(id), false);
+            added.entry(id).or_insert_with(entry);
+        }
+    }
+    added.into_values().collect()
 }
 
 /// Normaliser of a model; null for none.
