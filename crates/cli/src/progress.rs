@@ -142,52 +142,58 @@ impl<'a> Reporter<'a> {
         }
     }
 
+    /// Shows the means of some updates.
+    fn report_log(&mut self, event: &Event) {
+        let Event::Log {
+            step,
+            epoch,
+            loss,
+            nll,
+            divergence,
+            experts,
+            accuracy,
+            learning_rate,
+            gradient_norm,
+            timing,
+            ..
+        } = event
+        else {
+            return;
+        };
+        let rate = timing.tokens_per_second.unwrap_or(0.0);
+        let rate = format!("{rate:.0} {}/s", self.answers);
+        let divergence =
+            divergence.map_or_else(String::new, |divergence| format!("  KL {divergence:.4}"));
+        let experts = experts.map_or_else(String::new, |load| {
+            format!("  dropped {:.1}%  busiest {:.2}x", 100.0 * load.dropped, load.busiest)
+        });
+        let name = loss_name(*loss, *nll);
+        // Numbers have neither: their loss is the squared error.
+        let (perplexity, right) = match accuracy {
+            Some(share) => {
+                (format!("  ppl {:.2}", nll.exp()), format!("  accuracy {:.1}%", 100.0 * share))
+            }
+            None => Default::default(),
+        };
+        if self.style == Style::Bar {
+            let memory = resident_memory("self").map(bytes).unwrap_or_default();
+            self.latest = format!(
+                "epoch {epoch}  {name} {loss:.3}{perplexity}{divergence}{experts}  \
+                 lr {learning_rate:.2e}  |g| {gradient_norm:.2}  {rate}  {memory}"
+            );
+            self.update(*step, timing.elapsed_seconds);
+        } else {
+            let eta = self.remaining(*step, timing.elapsed_seconds);
+            report_line(&format!(
+                "step {step}  epoch {epoch}  {name} {loss:.4}{divergence}{perplexity}\
+                 {right}{experts}  lr {learning_rate:.3e}  {rate}{eta}"
+            ));
+        }
+    }
+
     fn report(&mut self, event: &Event) {
         match event {
-            Event::Log {
-                step,
-                epoch,
-                loss,
-                nll,
-                divergence,
-                experts,
-                accuracy,
-                learning_rate,
-                gradient_norm,
-                timing,
-                ..
-            } => {
-                let rate = timing.tokens_per_second.unwrap_or(0.0);
-                let rate = format!("{rate:.0} {}/s", self.answers);
-                let divergence = divergence
-                    .map_or_else(String::new, |divergence| format!("  KL {divergence:.4}"));
-                let experts = experts.map_or_else(String::new, |load| {
-                    format!("  dropped {:.1}%  busiest {:.2}x", 100.0 * load.dropped, load.busiest)
-                });
-                let name = loss_name(*loss, *nll);
-                // Numbers have neither: their loss is the squared error.
-                let (perplexity, right) = match accuracy {
-                    Some(share) => (
-                        format!("  ppl {:.2}", nll.exp()),
-                        format!("  accuracy {:.1}%", 100.0 * share),
-                    ),
-                    None => Default::default(),
-                };
-                if self.style == Style::Bar {
-                    let memory = resident_memory("self").map(bytes).unwrap_or_default();
-                    self.latest = format!(
-                        "epoch {epoch}  {name} {loss:.3}{perplexity}{divergence}{experts}  \
-                         lr {learning_rate:.2e}  |g| {gradient_norm:.2}  {rate}  {memory}"
-                    );
-                    self.update(*step, timing.elapsed_seconds);
-                } else {
-                    let eta = self.remaining(*step, timing.elapsed_seconds);
-                    report_line(&format!(
-                        "step {step}  epoch {epoch}  {name} {loss:.4}{divergence}{perplexity}\
-                         {right}{experts}  lr {learning_rate:.3e}  {rate}{eta}"
-                    ));
-                }
-            }
+            Event::Log { .. } => self.report_log(event),
             Event::Validation { step, scores, improved, samples, timing, .. } => {
                 let mark = if *improved { "  (best so far)" } else { "" };
                 self.say(&format!(
@@ -233,48 +239,32 @@ impl<'a> Reporter<'a> {
 
 impl RunObserver for Reporter<'_> {
     fn observe(&mut self, event: &RunEvent<'_>) -> Result<()> {
+        if let RunEvent::Locked { folder } = event {
+            return self.signals.install(folder);
+        }
+        if self.style == Style::Nothing {
+            return Ok(());
+        }
+        if let RunEvent::Prepared { .. } = event {
+            self.tokenising.finish();
+        }
         let json = self.style == Style::Json;
+        if json && let Some(line) = json_line(event)? {
+            report_line(&line);
+            return Ok(());
+        }
         match event {
-            RunEvent::Locked { folder } if self.style == Style::Nothing => {
-                self.signals.install(folder)?;
-            }
-            _ if self.style == Style::Nothing => {}
-            RunEvent::Locked { folder } => self.signals.install(folder)?,
-            RunEvent::Files { corpus, files } if json => {
-                let record = serde_json::json!({
-                    "event": "files", "corpus": corpus, "files": files,
-                });
-                report_line(&record.to_string());
-            }
             RunEvent::Files { corpus, files } => report_line(&describe_files(corpus, files)),
             RunEvent::Tokenising(progress) => self.tokenising.report(self.style, progress),
-            RunEvent::WarmStart { started, replaced, .. } if json => {
-                let record = serde_json::json!({
-                    "event": "warm_start", "replaced": replaced, "weights": started,
-                });
-                report_line(&record.to_string());
-            }
             RunEvent::WarmStart { started, replaced, own_tokenizer } => {
                 warm_start::lines(started, replaced, *own_tokenizer)
                     .iter()
                     .for_each(|line| report_line(line));
             }
-            RunEvent::WordVectors(taken) if json => {
-                report_line(
-                    &serde_json::json!({ "event": "embeddings", "tables": taken }).to_string(),
-                );
-            }
             RunEvent::WordVectors(taken) => {
                 warm_start::vector_lines(taken).iter().for_each(|line| report_line(line));
             }
-            RunEvent::Prepared { data, .. } if json => {
-                self.tokenising.finish();
-                let mut record = serde_json::to_value(data)?;
-                record["event"] = "data".into();
-                report_line(&record.to_string());
-            }
             RunEvent::Prepared { data, cost } => {
-                self.tokenising.finish();
                 data.lines().iter().for_each(|line| report_line(line));
                 report_line(&cost.summary());
             }
@@ -289,7 +279,6 @@ impl RunObserver for Reporter<'_> {
                 self.signals.training_begins();
             }
             RunEvent::Updated { step, seconds } => self.update(*step, *seconds),
-            RunEvent::Training(event) if json => report_line(&serde_json::to_string(event)?),
             RunEvent::Training(event) => self.report(event),
             RunEvent::Interrupted { folder, step } => {
                 self.finish();
@@ -305,12 +294,6 @@ impl RunObserver for Reporter<'_> {
                     report_line(&format!("{} at step {step} after {time}", describe_end(*reason)));
                 }
             }
-            RunEvent::Tested { checkpoint, step, results, .. } if json => {
-                let record = serde_json::json!({
-                    "event": "test", "checkpoint": checkpoint, "step": step, "results": results,
-                });
-                report_line(&record.to_string());
-            }
             RunEvent::Tested {
                 folder, task, checkpoint, results, samples, has_test_sets, ..
             } => {
@@ -324,6 +307,32 @@ impl RunObserver for Reporter<'_> {
         }
         Ok(())
     }
+}
+
+/// Line of JSON for an event; `None` if it has none.
+fn json_line(event: &RunEvent<'_>) -> Result<Option<String>> {
+    let record = match event {
+        RunEvent::Files { corpus, files } => serde_json::json!({
+            "event": "files", "corpus": corpus, "files": files,
+        }),
+        RunEvent::WarmStart { started, replaced, .. } => serde_json::json!({
+            "event": "warm_start", "replaced": replaced, "weights": started,
+        }),
+        RunEvent::WordVectors(taken) => {
+            serde_json::json!({ "event": "embeddings", "tables": taken })
+        }
+        RunEvent::Prepared { data, .. } => {
+            let mut record = serde_json::to_value(data)?;
+            record["event"] = "data".into();
+            record
+        }
+        RunEvent::Training(event) => return Ok(Some(serde_json::to_string(event)?)),
+        RunEvent::Tested { checkpoint, step, results, .. } => serde_json::json!({
+            "event": "test", "checkpoint": checkpoint, "step": step, "results": results,
+        }),
+        _ => return Ok(None),
+    };
+    Ok(Some(record.to_string()))
 }
 
 /// Shows how far the decoding of test sets has come, and notices.

@@ -4,7 +4,7 @@ use taper_plots::{Axis, Chart, Figure, Heatmap, Language, Series};
 use taper_trainer::NormsPerLayer;
 
 use crate::figures::NamedFigure;
-use crate::record::Record;
+use crate::record::{Logged, Record};
 
 /// Figure with one curve for each run, under its name; `None` if there is nothing to draw.
 fn curve(
@@ -41,6 +41,9 @@ fn described(chart: &Chart, language: Language) -> String {
     };
     chart.series.iter().filter_map(describe).collect::<Vec<_>>().join("; ")
 }
+
+/// Reads a value of the log.
+type Value = fn(&Logged) -> Option<f64>;
 
 /// Curves of some runs: loss, scores of validations, learning rate, norm of gradients, speed.
 #[must_use]
@@ -91,37 +94,34 @@ pub fn curves(runs: &[(&str, &Record)], language: Language) -> Vec<NamedFigure> 
             ]
         }),
     );
-    add(
-        "learning-rate",
-        say("Learning rate", "学习率"),
-        curve(runs, (update(), Axis::linear(say("learning rate", "学习率"))), |record| {
-            vec![Series::line(
-                say("learning rate", "学习率"),
-                record.measured(|one| Some(one.learning_rate)),
-            )]
-        }),
-    );
-    add(
-        "gradient-norm",
-        say("Norm of the gradients before clipping", "裁剪前的梯度范数"),
-        curve(runs, (update(), Axis::log(say("norm", "范数"))), |record| {
-            vec![Series::line(say("norm", "范数"), record.measured(|one| Some(one.gradient_norm)))]
-        }),
-    );
-    add(
-        "speed",
-        say("Speed", "速度"),
-        curve(
-            runs,
-            (update(), Axis::linear(say("target tokens a second", "目标词元/秒"))),
-            |record| {
-                vec![Series::line(
-                    say("tokens a second", "词元/秒"),
-                    record.measured(|one| one.tokens_per_second),
-                )]
-            },
+    // Figures of one value of the log.
+    let logged: [(_, _, _, _, Value); 3] = [
+        (
+            "learning-rate",
+            say("Learning rate", "学习率"),
+            Axis::linear(say("learning rate", "学习率")),
+            say("learning rate", "学习率"),
+            |one| Some(one.learning_rate),
         ),
-    );
+        (
+            "gradient-norm",
+            say("Norm of the gradients before clipping", "裁剪前的梯度范数"),
+            Axis::log(say("norm", "范数")),
+            say("norm", "范数"),
+            |one| Some(one.gradient_norm),
+        ),
+        (
+            "speed",
+            say("Speed", "速度"),
+            Axis::linear(say("target tokens a second", "目标词元/秒")),
+            say("tokens a second", "词元/秒"),
+            |one| one.tokens_per_second,
+        ),
+    ];
+    for (name, title, axis, label, value) in logged {
+        let line = |record: &Record| vec![Series::line(label, record.measured(value))];
+        add(name, title, curve(runs, (update(), axis), line));
+    }
     figures
 }
 
@@ -159,7 +159,7 @@ pub fn layer_figures(record: &Record, language: Language) -> Vec<NamedFigure> {
         let value =
             |layer: &String, norms: &NormsPerLayer| (layer.clone(), f64::from(of(norms)).log10());
         let row = |layer: &&String| {
-            let norm = |one: &&&crate::Logged| {
+            let norm = |one: &&&Logged| {
                 one.layers.get(*layer).map_or(f64::NAN, |norms| value(layer, norms).1)
             };
             shown.iter().map(norm).collect::<Vec<f64>>()

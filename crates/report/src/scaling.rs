@@ -222,42 +222,12 @@ impl Study {
     #[must_use]
     pub fn figures(&self, language: Language) -> Vec<NamedFigure> {
         let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
-        let mut figures = Vec::new();
+        let mut figures = match &self.joint {
+            Some((fit, _)) => self.joint_figures(fit, language),
+            None => Vec::new(),
+        };
         let (measured, law) = (say("measured", "实测"), say("law", "拟合"));
-        let loss = || Axis::log(say("loss, nats a token", "损失，奈特/词元"));
-        if let Some((fit, _)) = &self.joint {
-            let dots = self.points.iter().map(|one| (one.flops(), one.loss)).collect();
-            let ends = spread(self.points.iter().map(Point::flops));
-            let best = ends.iter().map(|&flops| (flops, fit.law.compute_optimal(flops).loss));
-            let series = vec![
-                Series::dots(measured, dots),
-                Series::line(say("the best of each amount", "每个计算量的最优"), best.collect()),
-            ];
-            let chart = Chart::new(
-                Axis::log(say("training FLOPs (6ND)", "训练 FLOPs (6ND)")),
-                loss(),
-                series,
-            );
-            let title = say("Loss by the arithmetic of training", "损失与训练计算量");
-            figures.push(NamedFigure::new(
-                "scaling-flops",
-                Figure::new(title, self.described(), chart),
-            ));
-            let pairs: Vec<(f64, f64)> = self
-                .points
-                .iter()
-                .map(|one| (fit.law.loss([one.parameters, one.tokens]), one.loss))
-                .collect();
-            let line = spread(pairs.iter().map(|at| at.0)).into_iter().map(|at| (at, at));
-            let series = vec![
-                Series::dots(measured, pairs.clone()),
-                Series::dashes(say("as predicted", "与预测一致"), line.collect()),
-            ];
-            let chart = Chart::new(Axis::log(say("predicted loss", "预测损失")), loss(), series);
-            let title = say("Measured and predicted loss", "实测与预测损失");
-            figures
-                .push(NamedFigure::new("scaling-fit", Figure::new(title, self.described(), chart)));
-        }
+        let loss = Axis::log(say("loss, nats a token", "损失，奈特/词元"));
         let laws = [
             (
                 "scaling-size",
@@ -282,10 +252,41 @@ impl Study {
                 Series::dots(measured, dots),
                 Series::line(law, curve.map(|x| (x, fit.law.loss([x]))).collect()),
             ];
-            let chart = Chart::new(Axis::log(axis), loss(), series);
+            let chart = Chart::new(Axis::log(axis), loss.clone(), series);
             figures.push(NamedFigure::new(name, Figure::new(title, self.described(), chart)));
         }
         figures
+    }
+
+    /// Figures of the law of size and data together.
+    fn joint_figures(&self, fit: &Fit<2>, language: Language) -> Vec<NamedFigure> {
+        let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
+        let measured = say("measured", "实测");
+        let loss = || Axis::log(say("loss, nats a token", "损失，奈特/词元"));
+        let dots = self.points.iter().map(|one| (one.flops(), one.loss)).collect();
+        let ends = spread(self.points.iter().map(Point::flops));
+        let best = ends.iter().map(|&flops| (flops, fit.law.compute_optimal(flops).loss));
+        let series = vec![
+            Series::dots(measured, dots),
+            Series::line(say("the best of each amount", "每个计算量的最优"), best.collect()),
+        ];
+        let chart =
+            Chart::new(Axis::log(say("training FLOPs (6ND)", "训练 FLOPs (6ND)")), loss(), series);
+        let title = say("Loss by the arithmetic of training", "损失与训练计算量");
+        let flops = NamedFigure::new("scaling-flops", Figure::new(title, self.described(), chart));
+        let pairs: Vec<(f64, f64)> = self
+            .points
+            .iter()
+            .map(|one| (fit.law.loss([one.parameters, one.tokens]), one.loss))
+            .collect();
+        let line = spread(pairs.iter().map(|at| at.0)).into_iter().map(|at| (at, at));
+        let series = vec![
+            Series::dots(measured, pairs.clone()),
+            Series::dashes(say("as predicted", "与预测一致"), line.collect()),
+        ];
+        let chart = Chart::new(Axis::log(say("predicted loss", "预测损失")), loss(), series);
+        let title = say("Measured and predicted loss", "实测与预测损失");
+        vec![flops, NamedFigure::new("scaling-fit", Figure::new(title, self.described(), chart))]
     }
 
     fn described(&self) -> String {

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use taper_model::TranslationModel;
-use taper_run::evaluation::{Trial, TuningEvent, TuningGrid, TuningMetric, tune};
+use taper_run::evaluation::{Trial, Tuning, TuningEvent, TuningGrid, TuningMetric, tune};
 use taper_run::folder::RunLock;
 use taper_run::{LoadedRun, RunFolder};
 
@@ -41,35 +41,7 @@ pub(crate) fn run(arguments: &Tune) -> Result<()> {
         ))?;
         print_line("beam  length penalty  length reward   BLEU  brevity  length  chrF2")?;
     }
-    let grid = TuningGrid {
-        beam_sizes: arguments.beams.clone(),
-        length_penalties: arguments.length_penalties.clone(),
-        length_rewards: arguments.length_rewards.clone(),
-    };
-    let metric = arguments.metric.into();
-    let own = run.config.decoding.clone();
-    let mut bar = None;
-    let tuning = tune(&run, &split, arguments.sentences, &grid, metric, |event| {
-        match event {
-            TuningEvent::Translated { beam_size, done, sentences } => bar
-                .get_or_insert_with(|| {
-                    sentence_bar(Some(sentences as u64), &format!("beam {beam_size}"))
-                })
-                .set_position(done as u64),
-            TuningEvent::Scored(trials) => {
-                if let Some(bar) = bar.take() {
-                    bar.finish_and_clear();
-                }
-                if !arguments.json {
-                    for trial in shown(trials, metric, |trial| trial.is_of(&own)) {
-                        let mark = if trial.is_of(&own) { "  the run's" } else { "" };
-                        print_line(&format!("{}{mark}", row(trial)))?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    })?;
+    let tuning = search(&run, &split, arguments)?;
     let improved = tuning.best != tuning.before;
     let written = improved && !arguments.dry_run;
     if written {
@@ -96,6 +68,39 @@ pub(crate) fn run(arguments: &Tune) -> Result<()> {
             format!("best of {tried}: {settings}; written into {}", quoted(&folder.config()))
         }
         (true, false) => format!("best of {tried}: {settings}; the run is left as it is"),
+    })
+}
+
+/// Tries the settings, and shows the best of each beam.
+fn search(run: &LoadedRun<TranslationModel>, split: &str, arguments: &Tune) -> Result<Tuning> {
+    let grid = TuningGrid {
+        beam_sizes: arguments.beams.clone(),
+        length_penalties: arguments.length_penalties.clone(),
+        length_rewards: arguments.length_rewards.clone(),
+    };
+    let metric = arguments.metric.into();
+    let own = run.config.decoding.clone();
+    let mut bar = None;
+    tune(run, split, arguments.sentences, &grid, metric, |event| {
+        match event {
+            TuningEvent::Translated { beam_size, done, sentences } => bar
+                .get_or_insert_with(|| {
+                    sentence_bar(Some(sentences as u64), &format!("beam {beam_size}"))
+                })
+                .set_position(done as u64),
+            TuningEvent::Scored(trials) => {
+                if let Some(bar) = bar.take() {
+                    bar.finish_and_clear();
+                }
+                if !arguments.json {
+                    for trial in shown(trials, metric, |trial| trial.is_of(&own)) {
+                        let mark = if trial.is_of(&own) { "  the run's" } else { "" };
+                        print_line(&format!("{}{mark}", row(trial)))?;
+                    }
+                }
+            }
+        }
+        Ok(())
     })
 }
 

@@ -209,12 +209,8 @@ impl Training<'_> {
             vocabulary: vocabulary.words.len(),
             covered: counts.iter().sum(),
         });
-        let (mut inputs, mut outputs) = self.first_vectors();
         let path = folder.join(CHECKPOINT);
-        let mut position = match path.exists() {
-            true => checkpoint::load(&path, [&mut inputs, &mut outputs])?,
-            false => Position::default(),
-        };
+        let (mut inputs, mut outputs, mut position) = self.beginning(&path)?;
         let (negatives, kept) = (Negatives::new(counts), vocabulary.kept(settings.subsampling));
         let mut learner = Learner::new(settings.architecture);
         let (mut chunk, mut next) = (Chunk::default(), Chunk::default());
@@ -269,6 +265,16 @@ impl Training<'_> {
             std::fs::remove_file(&path).map_err(Error::io(&path))?;
         }
         Ok(Outcome::Complete(vectors))
+    }
+
+    /// Vectors and position of the checkpoint at `path`, or else the first ones.
+    fn beginning(&self, path: &Path) -> Result<(Blocks, Blocks, Position)> {
+        let (mut inputs, mut outputs) = self.first_vectors();
+        let position = match path.exists() {
+            true => checkpoint::load(path, [&mut inputs, &mut outputs])?,
+            false => Position::default(),
+        };
+        Ok((inputs, outputs, position))
     }
 
     /// The vectors of words at random within ½ over the dimensions, those of targets at 0, as

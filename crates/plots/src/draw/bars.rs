@@ -1,5 +1,7 @@
 //! Bars over categories.
 
+use std::ops::Range;
+
 use plotters::prelude::Rectangle;
 use plotters::style::Color as _;
 use serde_json::json;
@@ -57,17 +59,7 @@ pub(super) fn draw(pen: &Pen<'_>, root: &Area<'_>, bars: &Bars) -> Result<Data, 
         plane.draw_series(rectangles).map_err(|error| pen.failed(error))?;
     }
     let (across, down) = plane.plotting_area().get_pixel_range();
-    let each = f64::from(across.end - across.start) / count as f64;
-    let room = (each / f64::from(SCALE)) as i32;
-    // If names do not all fit, only every second, third, … is written.
-    let widest = bars.categories.iter().map(|name| width(name, SIZE)).max().unwrap_or(0);
-    let every = (widest + 8).min(90).div_euclid(room.max(1)) as usize + 1;
-    for (category, name) in bars.categories.iter().enumerate().step_by(every.max(1)) {
-        let at = across.start + ((category as f64 + 0.5) * each) as i32;
-        let name = shortened(name, SIZE, room * every as i32);
-        let label = Label { size: SIZE, colour: AXIS, anchor: Anchor::MIDDLE, ..Label::new(&name) };
-        pen.write(root, &label, (at, down.end + units(13)))?;
-    }
+    write_names(pen, root, bars, &across, down.end + units(13))?;
     let pixels = |value: i32| f64::from(value) / f64::from(SCALE);
     let series = bars.series.iter().enumerate().map(|(number, (name, values))| {
         json!({ "name": name, "colour": series_colour(number).variable, "values": values })
@@ -79,4 +71,26 @@ pub(super) fn draw(pen: &Pen<'_>, root: &Area<'_>, bars: &Bars) -> Result<Data, 
         "label": bars.label, "categories": bars.categories, "y": { "label": bars.y.label },
         "series": series.collect::<Vec<_>>(),
     }))
+}
+
+/// Writes as many names of categories as there is room for.
+fn write_names(
+    pen: &Pen<'_>,
+    root: &Area<'_>,
+    bars: &Bars,
+    across: &Range<i32>,
+    below: i32,
+) -> Result<(), PlotError> {
+    let each = f64::from(across.end - across.start) / bars.categories.len() as f64;
+    let room = (each / f64::from(SCALE)) as i32;
+    // If names do not all fit, only every second, third, … is written.
+    let widest = bars.categories.iter().map(|name| width(name, SIZE)).max().unwrap_or(0);
+    let every = (widest + 8).min(90).div_euclid(room.max(1)) as usize + 1;
+    for (category, name) in bars.categories.iter().enumerate().step_by(every.max(1)) {
+        let at = across.start + ((category as f64 + 0.5) * each) as i32;
+        let name = shortened(name, SIZE, room * every as i32);
+        let label = Label { size: SIZE, colour: AXIS, anchor: Anchor::MIDDLE, ..Label::new(&name) };
+        pen.write(root, &label, (at, below))?;
+    }
+    Ok(())
 }

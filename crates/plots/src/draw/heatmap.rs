@@ -1,5 +1,7 @@
 //! A table as a heatmap.
 
+use std::ops::Range;
+
 use plotters::prelude::Rectangle;
 use plotters::style::Color as _;
 use serde_json::json;
@@ -37,46 +39,15 @@ pub(super) fn draw(pen: &Pen<'_>, root: &Area<'_>, map: &Heatmap) -> Result<Data
     let upwards = widest(&map.columns) > room;
     let head = if upwards { widest(&map.columns) } else { SIZE + 8 };
     let top = TITLE + WHAT + head;
-    let (across, down) =
-        (units(left)..units(total_width - MARGIN), units(top)..units(total_height - 30));
-    let edge = |from: i32, to: i32, count: usize, number: usize| {
-        from + (i64::from(to - from) * number as i64 / count as i64) as i32
+    let grid = Grid {
+        across: units(left)..units(total_width - MARGIN),
+        down: units(top)..units(total_height - 30),
+        columns: map.columns.len(),
+        rows: map.rows.len(),
     };
-    let column = |number| edge(across.start, across.end, map.columns.len(), number);
-    let row = |number| edge(down.start, down.end, map.rows.len(), number);
-    for (y, values) in map.values.iter().enumerate() {
-        for (x, &value) in values.iter().enumerate().filter(|(_, value)| value.is_finite()) {
-            let colour = if value < 0.0 { SERIES[1] } else { SERIES[0] };
-            let strength = (value.abs() / strongest).min(1.0);
-            let corners = [(column(x), row(y)), (column(x + 1), row(y + 1))];
-            let cell = Rectangle::new(corners, colour.drawn().mix(strength).filled());
-            root.draw(&cell).map_err(|error| pen.failed(error))?;
-        }
-    }
-    let frame = Rectangle::new(
-        [(across.start, down.start), (across.end, down.end)],
-        GRID.drawn().stroke_width(SCALE as u32),
-    );
-    root.draw(&frame).map_err(|error| pen.failed(error))?;
-    let every = |count: usize, extent: i32| {
-        (count * (SIZE as usize + 2)).div_ceil((extent / SCALE).max(1) as usize).max(1)
-    };
-    let step = every(map.rows.len(), down.end - down.start);
-    for (number, name) in map.rows.iter().enumerate().step_by(step) {
-        let name = shortened(name, SIZE, MOST);
-        let label = Label { size: SIZE, anchor: Anchor::END, ..Label::new(&name) };
-        let middle = i32::midpoint(row(number), row(number + 1));
-        pen.write(root, &label, (across.start - units(5), middle))?;
-    }
-    let step = if upwards { every(map.columns.len(), across.end - across.start) } else { 1 };
-    for (number, name) in map.columns.iter().enumerate().step_by(step) {
-        let name = shortened(name, SIZE, MOST);
-        let anchor = if upwards { Anchor::START } else { Anchor::MIDDLE };
-        let label = Label { size: SIZE, anchor, upwards, ..Label::new(&name) };
-        let middle = i32::midpoint(column(number), column(number + 1));
-        let above = if upwards { 5 } else { 5 + SIZE / 2 };
-        pen.write(root, &label, (middle, down.start - units(above)))?;
-    }
+    grid.draw_cells(pen, root, map, strongest)?;
+    grid.write_names(pen, root, map, upwards)?;
+    let Grid { across, down, .. } = grid;
     let what = |text, upwards| Label { size: SIZE, colour: AXIS, upwards, ..Label::new(text) };
     let (centre, middle) =
         (i32::midpoint(across.start, across.end), i32::midpoint(down.start, down.end));
@@ -91,6 +62,87 @@ pub(super) fn draw(pen: &Pen<'_>, root: &Area<'_>, map: &Heatmap) -> Result<Data
         "rowLabel": map.row_label, "columnLabel": map.column_label,
         "rows": map.rows, "columns": map.columns, "values": map.values,
     }))
+}
+
+/// Place of the cells, in units of the drawing.
+struct Grid {
+    across: Range<i32>,
+    down: Range<i32>,
+    columns: usize,
+    rows: usize,
+}
+
+impl Grid {
+    /// Left edge of a column; right edge of the one before.
+    fn column(&self, number: usize) -> i32 {
+        edge(&self.across, self.columns, number)
+    }
+
+    /// Upper edge of a row; lower edge of the one before.
+    fn row(&self, number: usize) -> i32 {
+        edge(&self.down, self.rows, number)
+    }
+
+    fn draw_cells(
+        &self,
+        pen: &Pen<'_>,
+        root: &Area<'_>,
+        map: &Heatmap,
+        strongest: f64,
+    ) -> Result<(), PlotError> {
+        for (y, values) in map.values.iter().enumerate() {
+            for (x, &value) in values.iter().enumerate().filter(|(_, value)| value.is_finite()) {
+                let colour = if value < 0.0 { SERIES[1] } else { SERIES[0] };
+                let strength = (value.abs() / strongest).min(1.0);
+                let corners =
+                    [(self.column(x), self.row(y)), (self.column(x + 1), self.row(y + 1))];
+                let cell = Rectangle::new(corners, colour.drawn().mix(strength).filled());
+                root.draw(&cell).map_err(|error| pen.failed(error))?;
+            }
+        }
+        let Self { across, down, .. } = self;
+        let frame = Rectangle::new(
+            [(across.start, down.start), (across.end, down.end)],
+            GRID.drawn().stroke_width(SCALE as u32),
+        );
+        root.draw(&frame).map_err(|error| pen.failed(error))
+    }
+
+    /// Writes as many names of rows and columns as there is room for.
+    fn write_names(
+        &self,
+        pen: &Pen<'_>,
+        root: &Area<'_>,
+        map: &Heatmap,
+        upwards: bool,
+    ) -> Result<(), PlotError> {
+        let Self { across, down, .. } = self;
+        let every = |count: usize, extent: i32| {
+            (count * (SIZE as usize + 2)).div_ceil((extent / SCALE).max(1) as usize).max(1)
+        };
+        let step = every(self.rows, down.end - down.start);
+        for (number, name) in map.rows.iter().enumerate().step_by(step) {
+            let name = shortened(name, SIZE, MOST);
+            let label = Label { size: SIZE, anchor: Anchor::END, ..Label::new(&name) };
+            let middle = i32::midpoint(self.row(number), self.row(number + 1));
+            pen.write(root, &label, (across.start - units(5), middle))?;
+        }
+        let step = if upwards { every(self.columns, across.end - across.start) } else { 1 };
+        for (number, name) in map.columns.iter().enumerate().step_by(step) {
+            let name = shortened(name, SIZE, MOST);
+            let anchor = if upwards { Anchor::START } else { Anchor::MIDDLE };
+            let label = Label { size: SIZE, anchor, upwards, ..Label::new(&name) };
+            let middle = i32::midpoint(self.column(number), self.column(number + 1));
+            let above = if upwards { 5 } else { 5 + SIZE / 2 };
+            pen.write(root, &label, (middle, down.start - units(above)))?;
+        }
+        Ok(())
+    }
+}
+
+/// Edge between the parts of a range that is divided into `count` of them.
+fn edge(range: &Range<i32>, count: usize, number: usize) -> i32 {
+    range.start + (i64::from(range.end - range.start) * number as i64 / count as i64) as i32
 }
 
 /// Draws the colour scale with its values.

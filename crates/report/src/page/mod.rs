@@ -22,6 +22,19 @@ pub(crate) const STYLE: &str = include_str!("sentences.css");
 /// word by word.
 pub(crate) const SCRIPT: &str = include_str!("sentences.js");
 
+/// Scores, figures and flaws of the test sets.
+fn test_sets(run: &RunData, language: Language) -> Result<String> {
+    let mut body = sections::scores(run, language);
+    for set in &run.sets {
+        body += &figures(&translated::figures(set, language)?)?;
+        body += &sections::flaws(set, language);
+    }
+    for result in &run.scores {
+        body += &figures(&test_set_figures(result, language))?;
+    }
+    Ok(body)
+}
+
 /// HTML page of a run.
 ///
 /// # Errors
@@ -48,14 +61,7 @@ pub fn report(run: &RunData, language: Language) -> Result<String> {
     let (title, body) = (say("Recipe", "配方"), recipe::section(run, language)?);
     parts.push(Section { id: "recipe", title, body });
     if !run.scores.is_empty() {
-        let mut body = sections::scores(run, language);
-        for set in &run.sets {
-            body += &figures(&translated::figures(set, language)?)?;
-            body += &sections::flaws(set, language);
-        }
-        for result in &run.scores {
-            body += &figures(&test_set_figures(result, language))?;
-        }
+        let body = test_sets(run, language)?;
         parts.push(Section { id: "test", title: say("Test sets", "测试集"), body });
     }
     let mut data = Vec::new();

@@ -40,27 +40,7 @@ fn align(run: &Path, arguments: &Align) -> Result<()> {
         aligner = aligner.with_reverse(back, arguments.symmetrization.into());
     }
     let mut reference = arguments.reference.as_deref().map(read_links).transpose()?;
-    let (sources, targets) = match (&arguments.source, &arguments.target) {
-        (Some(source), Some(target)) => {
-            let (sources, targets) = (read_lines(source)?, read_lines(target)?);
-            require_equal((source, sources.len()), (target, targets.len()))?;
-            (sources, targets)
-        }
-        _ => {
-            let data = &run.config.data;
-            let name = arguments.split.clone().or_else(|| data.test.first().map(|one| one.name()));
-            let Some(name) = name else {
-                bail!("name what to align: --source and --target, or --split")
-            };
-            let split = data.split(&name);
-            let has_links = split.iter().any(|corpus| corpus.has_links());
-            let pairs = read_pairs(data, split)?;
-            if has_links && reference.is_none() {
-                reference = Some(pairs.iter().map(|pair| pair.links.clone()).collect());
-            }
-            pairs.into_iter().map(|pair| (pair.source, pair.target)).unzip()
-        }
-    };
+    let (sources, targets) = texts(&run, arguments, &mut reference)?;
     if let (Some(reference), Some(path)) = (&reference, &arguments.reference) {
         let of_text = arguments.source.as_deref().unwrap_or(Path::new("the split"));
         require_equal((of_text, sources.len()), (path, reference.len()))?;
@@ -89,6 +69,35 @@ fn align(run: &Path, arguments: &Align) -> Result<()> {
         say(&line(&score));
     }
     Ok(())
+}
+
+/// Sources and targets to align. A split with links is its own reference, if there is no other.
+fn texts(
+    run: &LoadedRun,
+    arguments: &Align,
+    reference: &mut Option<Vec<Vec<WordLink>>>,
+) -> Result<(Vec<String>, Vec<String>)> {
+    Ok(match (&arguments.source, &arguments.target) {
+        (Some(source), Some(target)) => {
+            let (sources, targets) = (read_lines(source)?, read_lines(target)?);
+            require_equal((source, sources.len()), (target, targets.len()))?;
+            (sources, targets)
+        }
+        _ => {
+            let data = &run.config.data;
+            let name = arguments.split.clone().or_else(|| data.test.first().map(|one| one.name()));
+            let Some(name) = name else {
+                bail!("name what to align: --source and --target, or --split")
+            };
+            let split = data.split(&name);
+            let has_links = split.iter().any(|corpus| corpus.has_links());
+            let pairs = read_pairs(data, split)?;
+            if has_links && reference.is_none() {
+                *reference = Some(pairs.iter().map(|pair| pair.links.clone()).collect());
+            }
+            pairs.into_iter().map(|pair| (pair.source, pair.target)).unzip()
+        }
+    })
 }
 
 fn evaluate(arguments: &AlignEvaluate) -> Result<()> {

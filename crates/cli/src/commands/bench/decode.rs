@@ -34,6 +34,33 @@ struct Report {
     peak_memory: Option<u64>,
 }
 
+impl Report {
+    fn print(&self) -> Result<()> {
+        let how = match self.beam_size {
+            Some(beam) => format!("beam {beam}"),
+            None => format!("drawn at temperature {}", self.decoding.sampling.temperature),
+        };
+        print_line(&format!(
+            "{} sentences, {} tokens, {how}, {}, {} threads",
+            self.sentences, self.tokens, self.weights, self.threads
+        ))?;
+        print_line(&format!(
+            "first translation   {:.3} s after the start",
+            self.first_translation_seconds
+        ))?;
+        print_line(&format!(
+            "sentences / second  {:.1} (median of {})",
+            self.sentences_per_second,
+            self.seconds.len()
+        ))?;
+        print_line(&format!("tokens / second     {:.0}", self.tokens_per_second))?;
+        match self.peak_memory {
+            Some(bytes) => print_line(&format!("peak memory         {:.1} MB", bytes as f64 / 1e6)),
+            None => print_line("peak memory         unknown on this system"),
+        }
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(arguments: &BenchDecode) -> Result<()> {
     let began = Instant::now();
@@ -76,28 +103,7 @@ pub(crate) fn run(arguments: &BenchDecode) -> Result<()> {
     if arguments.json {
         return print_line(&serde_json::to_string(&report)?);
     }
-    let how = match report.beam_size {
-        Some(beam) => format!("beam {beam}"),
-        None => format!("drawn at temperature {}", report.decoding.sampling.temperature),
-    };
-    print_line(&format!(
-        "{} sentences, {} tokens, {how}, {}, {} threads",
-        report.sentences, report.tokens, report.weights, report.threads
-    ))?;
-    print_line(&format!(
-        "first translation   {:.3} s after the start",
-        report.first_translation_seconds
-    ))?;
-    print_line(&format!(
-        "sentences / second  {:.1} (median of {})",
-        report.sentences_per_second,
-        report.seconds.len()
-    ))?;
-    print_line(&format!("tokens / second     {:.0}", report.tokens_per_second))?;
-    match report.peak_memory {
-        Some(bytes) => print_line(&format!("peak memory         {:.1} MB", bytes as f64 / 1e6)),
-        None => print_line("peak memory         unknown on this system"),
-    }
+    report.print()
 }
 
 /// From text to text, as `translate` does it; returns the tokens of the best translations.

@@ -43,6 +43,24 @@ struct Row {
     overlapped_seconds: f64,
 }
 
+impl Row {
+    /// Line of the table; an update takes `alone` seconds without a network.
+    fn line(&self, alone: f64) -> String {
+        let share = |seconds: f64| 100.0 * alone / seconds;
+        format!(
+            "{:>6}   {:>5.3} s   {:>6.3} s ({:>3.0}%)          {:>6.3} s ({:>3.0}%)     {:>6.3} s ({:>3.0}%)",
+            self.gigabits_per_second,
+            self.network_seconds,
+            self.bound_seconds,
+            share(self.bound_seconds),
+            self.late_seconds,
+            share(self.late_seconds),
+            self.overlapped_seconds,
+            share(self.overlapped_seconds)
+        )
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(arguments: &BenchNetwork) -> Result<()> {
     let processes = arguments.processes;
@@ -90,18 +108,7 @@ pub(crate) fn run(arguments: &BenchNetwork) -> Result<()> {
     ))?;
     print_line("Gbit/s   sending   max(compute, sending)   without overlap     with overlap")?;
     for row in rows {
-        let share = |seconds: f64| 100.0 * alone.seconds / seconds;
-        print_line(&format!(
-            "{:>6}   {:>5.3} s   {:>6.3} s ({:>3.0}%)          {:>6.3} s ({:>3.0}%)     {:>6.3} s ({:>3.0}%)",
-            row.gigabits_per_second,
-            row.network_seconds,
-            row.bound_seconds,
-            share(row.bound_seconds),
-            row.late_seconds,
-            share(row.late_seconds),
-            row.overlapped_seconds,
-            share(row.overlapped_seconds)
-        ))?;
+        print_line(&row.line(alone.seconds))?;
     }
     Ok(())
 }

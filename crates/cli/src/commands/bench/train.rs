@@ -42,14 +42,7 @@ pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
         Builder::seeded(1, &device, dtype),
     )
     .context("cannot build the model")?;
-    let training = TrainingConfig {
-        seed: 1,
-        label_smoothing: 0.1,
-        r_drop: arguments.r_drop,
-        clip_norm: 1.0,
-        optimizer: OptimizerConfig { beta1: 0.9, beta2: 0.98, epsilon: 1e-9, ..Default::default() },
-        ..Default::default()
-    };
+    let training = training(arguments.r_drop);
     training.check()?;
     let mut updates = TimedUpdates::new(&model, &training, LEARNING_RATE)?;
     if arguments.composed {
@@ -91,6 +84,18 @@ pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
         print_line(&report.json(arguments).to_string())
     } else {
         report.print(arguments)
+    }
+}
+
+/// The settings of the updates.
+fn training(r_drop: f64) -> TrainingConfig {
+    TrainingConfig {
+        seed: 1,
+        label_smoothing: 0.1,
+        r_drop,
+        clip_norm: 1.0,
+        optimizer: OptimizerConfig { beta1: 0.9, beta2: 0.98, epsilon: 1e-9, ..Default::default() },
+        ..Default::default()
     }
 }
 

@@ -25,7 +25,7 @@ use taper_run::numbers::{bytes, grouped, scaled};
 use taper_run::require_unedited;
 use taper_run::shapes::published_shapes;
 use taper_run::tasks::{
-    Stacks, TaskEntry, Vocabularies, counted_parameters, counted_tokens, entry, inputs, layer_cost,
+    Stacks, Vocabularies, counted_parameters, counted_tokens, entry, inputs, layer_cost,
     outline, usual_tokens, vocabularies,
 };
 
@@ -226,15 +226,10 @@ fn heads(model: &ModelConfig) -> String {
     format!("{} heads{width}{shared}", shape.heads)
 }
 
-/// What the model is and costs, as its task has it.
-fn summary(
-    config: &RunConfig,
-    vocabularies: Vocabularies,
-    cost: &Cost,
-    groups: &[Layer],
-) -> Vec<String> {
+/// Layers of the model, and their sizes.
+fn stack_line(config: &RunConfig) -> String {
     let shape = &config.model;
-    let TaskEntry { translates, stacks, .. } = *entry(config.task);
+    let stacks = entry(config.task).stacks;
     let layers = match stacks {
         Stacks::EncoderDecoder => {
             format!("{} encoder, {} decoder", shape.encoder_layers, shape.decoder_layers)
@@ -246,9 +241,7 @@ fn summary(
         Stacks::Encoder => shape.encoder_layers.to_string(),
     };
     let is_one_encoder = stacks == Stacks::Encoder && config.task.reads_images();
-    let (forward, training) =
-        (scaled(cost.decoder_flops_per_token), scaled(cost.training_flops_per_token_pair));
-    let mut lines = vec![match shape.image_encoder {
+    match shape.image_encoder {
         ImageEncoder::Convolutional if is_one_encoder => {
             format!("layers       {layers} convolutions; first width {}", shape.d_model)
         }
@@ -273,7 +266,53 @@ fn summary(
             shape.d_ff,
             heads(shape)
         ),
-    }];
+    }
+}
+
+/// Cost of a layer; its kind and number unless it is the only kind, `alone`.
+fn layer_line(layer: &Layer, shape: &ModelConfig, alone: bool) -> String {
+    let experts = match layer.experts {
+        0 => String::new(),
+        count => format!(", {count} experts"),
+    };
+    let which = match alone {
+        true => String::new(),
+        false => {
+            let kind = layer.attention.map_or(shape.architecture.name(), AttentionKind::name);
+            format!("{} x {kind}{experts}: ", layer.count)
+        }
+    };
+    let computed = match layer.computed_attention_flops {
+        Some(computed) if computed != layer.attention_flops => {
+            format!(" with every pair, {} as it is computed", grouped(computed))
+        }
+        _ => String::new(),
+    };
+    let keeps = match layer.attention_bytes {
+        Some(kept) => format!(", which keeps {}", bytes(kept)),
+        None => String::new(),
+    };
+    format!(
+        "layer        {which}{} parameters; {} tokens take {} FLOPs forward, {} of them for \
+         attention{computed}{keeps}",
+        grouped(layer.parameters),
+        grouped(layer.tokens as u64),
+        grouped(layer.forward_flops),
+        grouped(layer.attention_flops)
+    )
+}
+
+/// What the model is and costs, as its task has it.
+fn summary(
+    config: &RunConfig,
+    vocabularies: Vocabularies,
+    cost: &Cost,
+    groups: &[Layer],
+) -> Vec<String> {
+    let translates = entry(config.task).translates;
+    let (forward, training) =
+        (scaled(cost.decoder_flops_per_token), scaled(cost.training_flops_per_token_pair));
+    let mut lines = vec![stack_line(config)];
     let inputs = inputs(config, vocabularies);
     lines.extend(inputs.into_iter().map(|(name, size)| format!("{name:<12} {size}")));
     lines.push(parameters_line(config, vocabularies, cost.parameters + cost.frozen_parameters));
@@ -284,37 +323,8 @@ fn summary(
             grouped(cost.frozen_parameters)
         ));
     }
-    for layer in groups {
-        let experts = match layer.experts {
-            0 => String::new(),
-            count => format!(", {count} experts"),
-        };
-        let which = match groups {
-            [Layer { experts: 0, .. }] => String::new(),
-            _ => {
-                let kind = layer.attention.map_or(shape.architecture.name(), AttentionKind::name);
-                format!("{} x {kind}{experts}: ", layer.count)
-            }
-        };
-        let computed = match layer.computed_attention_flops {
-            Some(computed) if computed != layer.attention_flops => {
-                format!(" with every pair, {} as it is computed", grouped(computed))
-            }
-            _ => String::new(),
-        };
-        let keeps = match layer.attention_bytes {
-            Some(kept) => format!(", which keeps {}", bytes(kept)),
-            None => String::new(),
-        };
-        lines.push(format!(
-            "layer        {which}{} parameters; {} tokens take {} FLOPs forward, {} of them for \
-             attention{computed}{keeps}",
-            grouped(layer.parameters),
-            grouped(layer.tokens as u64),
-            grouped(layer.forward_flops),
-            grouped(layer.attention_flops)
-        ));
-    }
+    let alone = matches!(groups, [Layer { experts: 0, .. }]);
+    lines.extend(groups.iter().map(|layer| layer_line(layer, &config.model, alone)));
     lines.extend([
         match translates {
             true => format!(

@@ -101,56 +101,64 @@ fn sums_are_exact() {
             let left: Vec<i8> = (0..rows * depth).map(|i| number(1, i)).collect();
             let right: Vec<i8> = (0..columns * depth).map(|i| number(2, i)).collect();
             let weights = Int8Matrix::from_parts(right.clone(), vec![1.0; columns], depth).unwrap();
-            // A row with the value 127 is rounded to itself.
-            let as_f32 = |row: &[i8]| -> Vec<f32> { row.iter().map(|&x| f32::from(x)).collect() };
             for (kernel, parts) in kernels() {
-                let packed = PackedInt8::for_parts(&weights, parts).unwrap();
-                let Parts { width, activation_bytes, quantise, sums, .. } = parts;
-                let stride = packed.quads() * QUAD * activation_bytes;
-                let mut stored = vec![0_u8; rows * stride];
-                let mut scales = Vec::new();
-                for (row, stored) in left.chunks(depth).zip(stored.chunks_mut(stride)) {
-                    // SAFETY: the kernel is here, and there is room for the row.
-                    scales.push(unsafe { quantise(&as_f32(row), stored.as_mut_ptr()) });
-                }
-                for panel in 0..columns.div_ceil(width) {
-                    let (values, _, starts) = packed.panel(panel);
-                    let mut ours = vec![i32::MIN; rows * width];
-                    let all = Block {
-                        left: stored.as_ptr(),
-                        stride,
-                        rows,
-                        right: values.as_ptr(),
-                        quads: packed.quads(),
-                        starts: starts.as_ptr(),
-                        row_scales: scales.as_ptr(),
-                        scales: scales.as_ptr(),
-                        to: ours.as_mut_ptr().cast(),
-                        to_stride: width,
-                    };
-                    // SAFETY: the kernel is here, and there is memory for all rows, quads and sums.
-                    unsafe { sums(&all) };
-                    for (row, ours) in ours.chunks(width).enumerate() {
-                        // The rounded row, one value at a time.
-                        let numbers =
-                            Int8Matrix::round(&as_f32(&left[row * depth..][..depth]), depth);
-                        assert_eq!(numbers.scales()[0].to_bits(), scales[row].to_bits());
-                        for (column, &ours) in ours.iter().enumerate() {
-                            let column = panel * width + column;
-                            let weights = right.chunks(depth).nth(column).unwrap_or(&[]);
-                            let expected: i32 = numbers
-                                .values()
-                                .iter()
-                                .zip(weights)
-                                .map(|(&a, &b)| i32::from(a) * i32::from(b))
-                                .sum();
-                            assert_eq!(
-                                ours, expected,
-                                "{kernel} {rows}×{depth}×{columns} {extreme}: {row}, {column}"
-                            );
-                        }
-                    }
-                }
+                compare_sums(kernel, parts, (rows, depth, columns), &left, &right, &weights);
+            }
+        }
+    }
+}
+
+/// Compares the sums of a kernel with those of the rounded rows, one value at a time.
+fn compare_sums(
+    kernel: &str,
+    parts: Parts,
+    (rows, depth, columns): (usize, usize, usize),
+    left: &[i8],
+    right: &[i8],
+    weights: &Int8Matrix,
+) {
+    // A row with the value 127 is rounded to itself.
+    let as_f32 = |row: &[i8]| -> Vec<f32> { row.iter().map(|&x| f32::from(x)).collect() };
+    let packed = PackedInt8::for_parts(weights, parts).unwrap();
+    let Parts { width, activation_bytes, quantise, sums, .. } = parts;
+    let stride = packed.quads() * QUAD * activation_bytes;
+    let mut stored = vec![0_u8; rows * stride];
+    let mut scales = Vec::new();
+    for (row, stored) in left.chunks(depth).zip(stored.chunks_mut(stride)) {
+        // SAFETY: the kernel is here, and there is room for the row.
+        scales.push(unsafe { quantise(&as_f32(row), stored.as_mut_ptr()) });
+    }
+    for panel in 0..columns.div_ceil(width) {
+        let (values, _, starts) = packed.panel(panel);
+        let mut ours = vec![i32::MIN; rows * width];
+        let all = Block {
+            left: stored.as_ptr(),
+            stride,
+            rows,
+            right: values.as_ptr(),
+            quads: packed.quads(),
+            starts: starts.as_ptr(),
+            row_scales: scales.as_ptr(),
+            scales: scales.as_ptr(),
+            to: ours.as_mut_ptr().cast(),
+            to_stride: width,
+        };
+        // SAFETY: the kernel is here, and there is memory for all rows, quads and sums.
+        unsafe { sums(&all) };
+        for (row, ours) in ours.chunks(width).enumerate() {
+            // The rounded row, one value at a time.
+            let numbers = Int8Matrix::round(&as_f32(&left[row * depth..][..depth]), depth);
+            assert_eq!(numbers.scales()[0].to_bits(), scales[row].to_bits());
+            for (column, &ours) in ours.iter().enumerate() {
+                let column = panel * width + column;
+                let weights = right.chunks(depth).nth(column).unwrap_or(&[]);
+                let expected: i32 = numbers
+                    .values()
+                    .iter()
+                    .zip(weights)
+                    .map(|(&a, &b)| i32::from(a) * i32::from(b))
+                    .sum();
+                assert_eq!(ours, expected, "{kernel} {rows}×{depth}×{columns}: {row}, {column}");
             }
         }
     }
