@@ -8,17 +8,15 @@ has ids of texts, and what `generate` writes, greedily and with a beam of 4.
 """
 
 import argparse
-import copy
 import json
 from pathlib import Path
 
-import torch
 import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-from torch import Tensor
 from transformers import GenerationConfig
 
-from ..common import ROOT, relative_error, save, setup
+from ..common import ROOT, setup
+from .folders import draw, expect, learn_padding
 
 TEXTS = [
     "The seagulls sail on.", "Nothing is lost!", "Sailing, sailing; 7 ships", "The ships are lost", "Is it the ship?",
@@ -26,7 +24,6 @@ TEXTS = [
 ]
 GOALS = ["Die Möwen segeln.", "Nichts ist verloren!", "Segeln, segeln; 7 Schiffe", "Die Schiffe sind auf See verloren."]
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
-TOLERANCE = 3e-6
 SHAPE = dict(
     d_model=16, encoder_layers=2, decoder_layers=1, encoder_attention_heads=4, decoder_attention_heads=4,
     encoder_ffn_dim=24, decoder_ffn_dim=24, max_position_embeddings=40, dropout=0.0, attention_dropout=0.0,
@@ -78,37 +75,10 @@ def mbart():
     return tokenizer, transformers.MBartForConditionalGeneration(config), "de_DE"
 
 
-def outputs(model, sources: list[list[int]], goals: list[list[int]]) -> dict[str, Tensor]:
-    logits, loss = [], 0.0
-    trained = list(model.named_parameters())
-    if hasattr(model, "final_logits_bias"):
-        # A bias that Transformers does not train, and Taper does.
-        model.final_logits_bias = model.final_logits_bias.detach().requires_grad_()
-        trained.append(("final_logits_bias", model.final_logits_bias))
-    for source, goal in zip(sources, goals):
-        output = model(input_ids=torch.tensor([source]), labels=torch.tensor([goal]))
-        logits.append(output.logits[0])
-        loss = loss + output.loss * len(goal)
-    loss = loss / sum(map(len, goals))
-    model.zero_grad()
-    loss.backward()
-    gradients = {f"grad.{name}": parameter.grad for name, parameter in trained if parameter.grad is not None}
-    return {"logits": torch.cat(logits), "loss": loss} | gradients
-
-
 def make(out: Path, seed: int, tokenizer, model, begin: str) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    generator = torch.Generator().manual_seed(seed)
     model.eval()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if not parameter.requires_grad:  # sinusoids
-                continue
-            is_norm = "norm" in name and name.endswith("weight")
-            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.3 + (1.0 if is_norm else 0.0))
-        if hasattr(model, "final_logits_bias"):
-            bias = model.final_logits_bias
-            bias += torch.randn(bias.shape, generator=generator) * 0.5
+    draw(model, seed)
     begins = {"forced_bos_token_id": tokenizer.convert_tokens_to_ids(begin)} if begin else {}
     config = model.config
     model.generation_config = GenerationConfig(
@@ -120,29 +90,8 @@ def make(out: Path, seed: int, tokenizer, model, begin: str) -> None:
 
     sources = [tokenizer(text).input_ids for text in TEXTS]
     goals = [tokenizer(text_target=text).input_ids for text in GOALS]
-    rows = sources[: len(goals)]
-    # The row of padding learns nothing in Transformers, where a Pegasus begins with it, and here it does.
-    model.model.shared.padding_idx = None
-    for part in (model.model.encoder, model.model.decoder):
-        part.embed_tokens.padding_idx = None
-    results, single = outputs(copy.deepcopy(model).double(), rows, goals), outputs(model, rows, goals)
-    errors = {name: relative_error(single[name], value) for name, value in results.items() if value.norm() > 1e-9}
-    worst = max(errors, key=errors.get)
-    print(f"{out.name}: float32 is within {errors[worst]:.1e} relative of float64 ({worst})")
-    assert errors[worst] < TOLERANCE
-    flat = lambda lists: torch.tensor([item for one in lists for item in one])
-    lengths = lambda lists: torch.tensor([len(one) for one in lists])
-    data = {"sources": flat(rows), "source_lengths": lengths(rows), "targets": flat(goals), "target_lengths": lengths(goals)}
-    results = {name: value.detach().clone() for name, value in results.items()}
-    save(out / "expected.safetensors", __file__, data | results, transformers=transformers.__version__)
-    model.requires_grad_(False)
-
-    def written(beams: int) -> list[str]:
-        found = [model.generate(torch.tensor([row]), num_beams=beams)[0] for row in sources]
-        return [tokenizer.decode(row, skip_special_tokens=True) for row in found]
-
-    expected = {"texts": TEXTS, "sources": sources, "goals": dict(zip(GOALS, goals)), "greedy": written(1), "beam": written(4)}
-    (out / "expected.json").write_text(json.dumps(expected, ensure_ascii=False, indent=1) + "\n")
+    learn_padding(model)
+    expect(out, __file__, model, tokenizer.decode, {"texts": TEXTS}, sources, dict(zip(GOALS, goals)))
 
 
 def main() -> None:

@@ -7,24 +7,20 @@ what `generate` writes, greedily and with a beam of 4. Needs `pip install senten
 """
 
 import argparse
-import copy
 import json
 from pathlib import Path
 
 import sentencepiece
-import torch
-import transformers
-from torch import Tensor
 from transformers import GenerationConfig, MarianConfig, MarianMTModel, MarianTokenizer
 
-from ..common import ROOT, relative_error, save, setup
+from ..common import ROOT, setup
+from .folders import draw, expect, learn_padding
 
 TEXTS = [
     "The seagulls sail on.", "Nothing is lost!", "Sailing, sailing; 7 ships", "Café  unlost ", ">>deu<< The ships sail.",
     "The ships are lost in the seas, and nothing sails on.", "ﬁne ①", "Is it the ship?",
 ]
 GOALS = ["Die Möwen segeln.", "Nichts ist verloren!", "Segeln, segeln; 7 Schiffe", "Die Schiffe sind auf See verloren."]
-TOLERANCE = 3e-6
 LENGTH = 32
 
 
@@ -39,22 +35,6 @@ def pieces(path: Path, texts: list[str], size: int, normal: str) -> list[str]:
     Path(f"{path.stem}.vocab").unlink()
     model = sentencepiece.SentencePieceProcessor(model_file=str(path))
     return [model.id_to_piece(at) for at in range(model.get_piece_size())]
-
-
-def outputs(model: MarianMTModel, sources: list[list[int]], goals: list[list[int]]) -> dict[str, Tensor]:
-    logits, loss = [], 0.0
-    # A bias that Transformers does not train, and Taper does.
-    model.final_logits_bias = model.final_logits_bias.detach().requires_grad_()
-    for source, goal in zip(sources, goals):
-        output = model(input_ids=torch.tensor([source]), labels=torch.tensor([goal]))
-        logits.append(output.logits[0])
-        loss = loss + output.loss * len(goal)
-    loss = loss / sum(map(len, goals))
-    model.zero_grad()
-    loss.backward()
-    trained = [*model.named_parameters(), ("final_logits_bias", model.final_logits_bias)]
-    gradients = {f"grad.{name}": parameter.grad for name, parameter in trained if parameter.grad is not None}
-    return {"logits": torch.cat(logits), "loss": loss} | gradients
 
 
 def main() -> None:
@@ -76,44 +56,15 @@ def main() -> None:
         decoder_attention_heads=4, encoder_ffn_dim=24, decoder_ffn_dim=24, max_position_embeddings=LENGTH, dropout=0.0,
         activation_function="silu", scale_embedding=True, **special,
     )).eval()
-    generator = torch.Generator().manual_seed(37)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if "embed_positions" in name:
-                continue
-            is_norm = "norm" in name and name.endswith("weight")
-            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.3 + (1.0 if is_norm else 0.0))
-        model.final_logits_bias += torch.randn(1, len(tokens), generator=generator) * 0.5
+    draw(model, 37)
     model.generation_config = GenerationConfig(num_beams=4, max_length=20, bad_words_ids=[[pad]], **special)
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
 
     sources = [tokenizer(text).input_ids for text in TEXTS]
     goals = [tokenizer(text_target=text).input_ids for text in GOALS]
-    rows = sources[: len(goals)]
-    # The row of padding, with which a target begins, learns nothing in Transformers, and here it does.
-    model.model.shared.padding_idx = None
-    for part in (model.model.encoder, model.model.decoder):
-        part.embed_tokens.padding_idx = None
-    results, single = outputs(copy.deepcopy(model).double(), rows, goals), outputs(model, rows, goals)
-    errors = {name: relative_error(single[name], value) for name, value in results.items() if value.norm() > 1e-9}
-    worst = max(errors, key=errors.get)
-    print(f"marian: float32 is within {errors[worst]:.1e} relative of float64 ({worst})")
-    assert errors[worst] < TOLERANCE
-    flat = lambda lists: torch.tensor([item for one in lists for item in one])
-    lengths = lambda lists: torch.tensor([len(one) for one in lists])
-    data = {"sources": flat(rows), "source_lengths": lengths(rows), "targets": flat(goals), "target_lengths": lengths(goals)}
-    results = {name: value.detach().clone() for name, value in results.items()}
-    save(out / "expected.safetensors", __file__, data | results, transformers=transformers.__version__)
-
-    model.requires_grad_(False)
-
-    def written(beams: int) -> list[str]:
-        found = [model.generate(torch.tensor([row]), num_beams=beams)[0] for row in sources]
-        return [tokenizer.decode(row, skip_special_tokens=True) for row in found]
-
-    expected = {"texts": TEXTS, "sources": sources, "goals": dict(zip(GOALS, goals)), "greedy": written(1), "beam": written(4)}
-    (out / "expected.json").write_text(json.dumps(expected, ensure_ascii=False, indent=1) + "\n")
+    learn_padding(model)
+    expect(out, __file__, model, tokenizer.decode, {"texts": TEXTS}, sources, dict(zip(GOALS, goals)))
 
 
 if __name__ == "__main__":

@@ -9,19 +9,17 @@ packages.
 """
 
 import argparse
-import copy
 import json
 import shutil
 from pathlib import Path
 
 import sentencepiece
 import torch
-import transformers
-from torch import Tensor
 from transformers import (
     GenerationConfig, MT5Config, MT5ForConditionalGeneration, PreTrainedModel, T5Config, T5ForConditionalGeneration, T5Tokenizer)
 
-from ..common import ROOT, relative_error, save, setup
+from ..common import ROOT, setup
+from .folders import expect
 
 PREFIX = "translate English to German: "
 TEXTS = [
@@ -29,7 +27,6 @@ TEXTS = [
     "The ships are lost in the seas, and nothing sails on and on and on.", "Is it the ship?", "a ▁ b <x>",
 ]
 GOALS = ["Die Möwen segeln.", "Nichts ist verloren!", "Segeln, segeln; 7 Schiffe", "Die Schiffe sind auf See verloren."]
-TOLERANCE = 3e-6
 EXTRA = 5
 SHAPE = dict(
     d_model=16, d_kv=6, d_ff=24, num_layers=2, num_decoder_layers=1, num_heads=3, dropout_rate=0.0,
@@ -47,19 +44,6 @@ def pieces(path: Path, normal: str) -> None:
     Path(f"{path.stem}.vocab").unlink()
 
 
-def outputs(model: PreTrainedModel, sources: list[list[int]], goals: list[list[int]]) -> dict[str, Tensor]:
-    logits, loss = [], 0.0
-    for source, goal in zip(sources, goals):
-        output = model(input_ids=torch.tensor([source]), labels=torch.tensor([goal]))
-        logits.append(output.logits[0])
-        loss = loss + output.loss * len(goal)
-    loss = loss / sum(map(len, goals))
-    model.zero_grad()
-    loss.backward()
-    gradients = {f"grad.{name}": parameter.grad for name, parameter in model.named_parameters()}
-    return {"logits": torch.cat(logits), "loss": loss} | gradients
-
-
 def make(out: Path, model: PreTrainedModel, tokenizer: T5Tokenizer, seed: int) -> None:
     model = model.eval()
     generator = torch.Generator().manual_seed(seed)
@@ -75,29 +59,8 @@ def make(out: Path, model: PreTrainedModel, tokenizer: T5Tokenizer, seed: int) -
 
     sources = [tokenizer(PREFIX + text).input_ids for text in TEXTS]
     goals = [tokenizer(text).input_ids for text in GOALS]
-    rows = sources[: len(goals)]
-    results, single = outputs(copy.deepcopy(model).double(), rows, goals), outputs(model, rows, goals)
-    errors = {name: relative_error(single[name], value) for name, value in results.items()}
-    worst = max(errors, key=errors.get)
-    print(f"{out.name}: float32 is within {errors[worst]:.1e} relative of float64 ({worst})")
-    assert errors[worst] < TOLERANCE
-    flat = lambda lists: torch.tensor([item for one in lists for item in one])
-    lengths = lambda lists: torch.tensor([len(one) for one in lists])
-    data = {"sources": flat(rows), "source_lengths": lengths(rows), "targets": flat(goals), "target_lengths": lengths(goals)}
-    results = {name: value.detach().clone() for name, value in results.items()}
-    save(out / "expected.safetensors", __file__, data | results, transformers=transformers.__version__)
-
-    model.requires_grad_(False)
-
-    def written(beams: int) -> list[str]:
-        found = [model.generate(torch.tensor([row]), num_beams=beams)[0] for row in sources]
-        return [tokenizer.decode(row, skip_special_tokens=True) for row in found]
-
-    expected = {
-        "prefix": PREFIX, "texts": TEXTS, "sources": sources, "goals": dict(zip(GOALS, goals)), "greedy": written(1),
-        "beam": written(4),
-    }
-    (out / "expected.json").write_text(json.dumps(expected, ensure_ascii=False, indent=1) + "\n")
+    texts = {"prefix": PREFIX, "texts": TEXTS}
+    expect(out, __file__, model, tokenizer.decode, texts, sources, dict(zip(GOALS, goals)))
 
 
 def main() -> None:
