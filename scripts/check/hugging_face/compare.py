@@ -13,6 +13,7 @@ import transformers
 from transformers import (
     AutoModelForCausalLM, AutoModelForQuestionAnswering, AutoModelForSequenceClassification,
     AutoTokenizer, pipeline)
+from versions import is_newer
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
@@ -147,13 +148,6 @@ class Folder:
         fill = pipeline("fill-mask", model=self.path)
         told = fill(f"I {self.tokenizer.mask_token} you.")
         self.same("hidden token", abs(sum(one["score"] for one in told)) <= 1, True)
-
-
-def is_newer(path):
-    """Whether a folder asks for a class that this version does not have."""
-    config = path / "tokenizer_config.json"
-    is_asked = config.exists() and "TokenizersBackend" in config.read_text()
-    return is_asked and transformers.__version__.startswith("4.")
 
 
 def main(folder):

@@ -14,6 +14,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, GenerationConfig
+from versions import is_newer
 
 ROOT = Path(__file__).resolve().parents[3]
 CORPUS = ROOT / "data/everyday-en-zh"
@@ -335,15 +336,6 @@ class Compared:
                 if ours.startswith(begin):
                     return True
         return False
-
-
-def is_newer(path):
-    """Whether version 5 saved the tokenizer of a folder in a way that version 4 does not read."""
-    config = path / "tokenizer_config.json"
-    keys = json.loads(config.read_text()) if config.exists() else {}
-    is_newer = keys.get("tokenizer_class") == "TokenizersBackend" or isinstance(
-        keys.get("extra_special_tokens"), list)
-    return is_newer and transformers.__version__.startswith("4.")
 
 
 def compare(folder):
