@@ -69,6 +69,16 @@ impl BatchingConfig {
             tokens => tokens,
         }
     }
+
+    /// Largest number of rows of `length` tokens in a batch: one at least, as a sentence beyond the
+    /// budget makes a batch.
+    pub(crate) fn rows_of(&self, length: usize) -> usize {
+        let limit = match self.max_sentences {
+            0 => usize::MAX,
+            limit => limit,
+        };
+        (self.planned_tokens() / length.max(1)).clamp(1, limit)
+    }
 }
 
 /// A number, or the word `"auto"`.

@@ -393,6 +393,20 @@ pub enum Report<'a> {
     Functions(&'a RegressionReport),
 }
 
+impl<'a> Report<'a> {
+    /// Sizes of the batches of the split.
+    #[must_use]
+    pub fn batching(self) -> &'a BatchingReport {
+        match self {
+            Self::Pairs(report) => &report.batching,
+            Self::Text(report) => &report.batching,
+            Self::Images(report) => &report.batching,
+            Self::Captions(report) => &report.images.batching,
+            Self::Functions(report) => &report.batching,
+        }
+    }
+}
+
 /// A tokenised split, from which batches are made.
 pub trait Dataset: fmt::Debug + Send + Sync {
     /// Plans an epoch.
@@ -404,7 +418,9 @@ pub trait Dataset: fmt::Debug + Send + Sync {
     ) -> Box<dyn EpochPlan>;
 
     /// What its batches are like.
-    fn batching(&self) -> &BatchingReport;
+    fn batching(&self) -> &BatchingReport {
+        self.report().batching()
+    }
 
     /// What was read and what became of it.
     fn report(&self) -> Report<'_>;

@@ -102,6 +102,33 @@ impl Shards {
         Self { folder: cache.with_extension("shards"), key: *key }
     }
 
+    /// Opens the cache at `path`, or makes it, and removes the shards. `make` tells whether it could
+    /// put them together: a shard that is found to be damaged is made again.
+    ///
+    /// # Errors
+    ///
+    /// Errors of `open` and `make`; [`Error::Malformed`] if the cache cannot be read back.
+    pub(crate) fn open_or_make<T>(
+        &self,
+        path: &Path,
+        open: impl Fn() -> Result<Option<T>>,
+        mut make: impl FnMut() -> Result<bool>,
+    ) -> Result<T> {
+        let opened = match open()? {
+            Some(opened) => opened,
+            None => {
+                if !make()? {
+                    make()?;
+                }
+                let message = "cannot be read back right after it was written; check the disk";
+                let (path, message) = (path.to_owned(), message.to_owned());
+                open()?.ok_or(Error::Malformed { path, message })?
+            }
+        };
+        self.remove()?;
+        Ok(opened)
+    }
+
     fn path(&self, file: usize, shard: usize) -> PathBuf {
         self.folder.join(format!("{file:05}-{shard:06}.bin"))
     }

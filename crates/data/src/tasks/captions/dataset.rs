@@ -10,7 +10,7 @@ use super::grammar;
 use super::report::CaptionReport;
 use crate::draws::Draws;
 use crate::images::{Images, Split, open};
-use crate::tasks::images::dataset::{open_images, validate as validate_images};
+use crate::tasks::images::dataset::{ImageBatches, open_images, validate as validate_images};
 use crate::{
     Batch, BatchingConfig, BatchingReport, Corpora, DataConfig, Dataset, END, EpochPlan, Error,
     ImageDataset, ImageFormat, Prepared, Report, Result, START, Stream, Tokenizer, TokenizerPair,
@@ -113,14 +113,7 @@ pub fn prepare_captions(
     config.validate()?;
     validate(config)?;
     let (train, validation) = open_images(config, run)?;
-    let tokenizers = match TokenizerPair::exists(run) {
-        true => TokenizerPair::load(run)?,
-        false => {
-            let trained = train_tokenizer(config)?;
-            trained.save(run)?;
-            trained
-        }
-    };
+    let tokenizers = TokenizerPair::load_or_train(run, || train_tokenizer(config))?;
     let of =
         |images| CaptionedDataset::of(usage, config, tokenizers.target(), images).map(Arc::new);
     Ok(Prepared {
@@ -290,13 +283,8 @@ impl Dataset for CaptionedDataset {
         seed: u64,
         epoch: u64,
     ) -> Box<dyn EpochPlan> {
-        let order = self.images.order(batching, seed, epoch);
-        let most = self.images.most_images(batching);
-        Box::new(Plan { data: self, order, most, seed, epoch })
-    }
-
-    fn batching(&self) -> &BatchingReport {
-        &self.report.images.batching
+        let batches = self.images.batches(batching, seed, epoch);
+        Box::new(Plan { data: self, batches })
     }
 
     fn report(&self) -> Report<'_> {
@@ -325,22 +313,18 @@ impl Dataset for CaptionedDataset {
 /// The batches of one epoch.
 struct Plan {
     data: Arc<CaptionedDataset>,
-    order: Vec<usize>,
-    most: usize,
-    seed: u64,
-    epoch: u64,
+    batches: ImageBatches,
 }
 
 impl EpochPlan for Plan {
     fn batches(&self) -> usize {
-        self.order.len().div_ceil(self.most)
+        self.batches.len()
     }
 
     fn batch(&self, batch: usize) -> Result<Batch> {
-        let (data, first) = (&self.data, batch * self.most);
-        let images = &self.order[first..self.order.len().min(first + self.most)];
-        let pixels = data.images.pixels(images, self.seed, self.epoch)?;
-        let draws = Draws::new(self.seed, self.epoch, CHOICE);
+        let (data, batches) = (&self.data, &self.batches);
+        let (images, pixels) = batches.read(&data.images, batch)?;
+        let draws = Draws::new(batches.seed, batches.epoch, CHOICE);
         let captions = images.iter().map(|&image| {
             let own = &data.of_images[image];
             let chosen = (draws.unit(image as u64) * own.len() as f64) as usize;

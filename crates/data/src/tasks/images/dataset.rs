@@ -184,15 +184,12 @@ impl ImageDataset {
             channels: settings.channels,
             ..ImageReport::default()
         };
-        let (most, tokens) = (most_images(batching, &settings), settings.tokens());
-        let largest = most.min(part.len());
-        report.batching = BatchingReport {
-            batches: part.len().div_ceil(most),
-            largest_target_tokens: largest * tokens,
-            largest_sentences: largest,
-            longest_target: tokens,
-            ..BatchingReport::default()
-        };
+        let most = batching.rows_of(settings.tokens());
+        report.batching = BatchingReport::of_rows(
+            part.len().div_ceil(most),
+            most.min(part.len()),
+            settings.tokens(),
+        );
         Self { images, part, settings, varies, report }
     }
 
@@ -235,7 +232,7 @@ impl ImageDataset {
     }
 
     /// Order of an epoch.
-    pub(crate) fn order(&self, batching: &BatchingConfig, seed: u64, epoch: u64) -> Vec<usize> {
+    fn order(&self, batching: &BatchingConfig, seed: u64, epoch: u64) -> Vec<usize> {
         let mut order = self.part.clone();
         if batching.shuffle {
             Draws::new(seed, epoch, ORDER).shuffle(&mut order);
@@ -243,9 +240,15 @@ impl ImageDataset {
         order
     }
 
+    /// Batches of an epoch.
+    pub(crate) fn batches(&self, batching: &BatchingConfig, seed: u64, epoch: u64) -> ImageBatches {
+        let (order, most) = (self.order(batching, seed, epoch), self.most_images(batching));
+        ImageBatches { order, most, seed, epoch }
+    }
+
     /// Largest number of images of a batch.
-    pub(crate) fn most_images(&self, batching: &BatchingConfig) -> usize {
-        most_images(batching, &self.settings)
+    fn most_images(&self, batching: &BatchingConfig) -> usize {
+        batching.rows_of(self.settings.tokens())
     }
 
     /// Values of images by their indices within the split, augmented for an epoch.
@@ -263,15 +266,6 @@ impl ImageDataset {
             Ok(pixels)
         };
         images.par_iter().map(read).collect()
-    }
-}
-
-/// Largest number of images of a batch.
-fn most_images(batching: &BatchingConfig, settings: &ImagesConfig) -> usize {
-    let of_tokens = (batching.planned_tokens() / settings.tokens()).max(1);
-    match batching.max_sentences {
-        0 => of_tokens,
-        most => most.min(of_tokens),
     }
 }
 
@@ -294,12 +288,8 @@ impl Dataset for ImageDataset {
         seed: u64,
         epoch: u64,
     ) -> Box<dyn EpochPlan> {
-        let (order, most) = (self.order(batching, seed, epoch), self.most_images(batching));
-        Box::new(Plan { data: self, order, most, seed, epoch })
-    }
-
-    fn batching(&self) -> &BatchingReport {
-        &self.report.batching
+        let batches = self.batches(batching, seed, epoch);
+        Box::new(Plan { data: self, batches })
     }
 
     fn report(&self) -> Report<'_> {
@@ -322,29 +312,55 @@ impl Dataset for ImageDataset {
     }
 }
 
+/// Images of the batches of an epoch.
+pub(crate) struct ImageBatches {
+    /// Indices of the images within their split.
+    order: Vec<usize>,
+    /// Number of images of every batch but the last.
+    most: usize,
+    pub(crate) seed: u64,
+    pub(crate) epoch: u64,
+}
+
+impl ImageBatches {
+    pub(crate) fn len(&self) -> usize {
+        self.order.len().div_ceil(self.most)
+    }
+
+    /// Images of a batch, with their values.
+    ///
+    /// # Errors
+    ///
+    /// If one can no longer be read.
+    pub(crate) fn read(
+        &self,
+        data: &ImageDataset,
+        batch: usize,
+    ) -> Result<(&[usize], Vec<Vec<u8>>)> {
+        let first = batch * self.most;
+        let images = &self.order[first..self.order.len().min(first + self.most)];
+        Ok((images, data.pixels(images, self.seed, self.epoch)?))
+    }
+}
+
 /// The batches of one epoch.
 struct Plan {
     data: Arc<ImageDataset>,
-    order: Vec<usize>,
-    most: usize,
-    seed: u64,
-    epoch: u64,
+    batches: ImageBatches,
 }
 
 impl EpochPlan for Plan {
     fn batches(&self) -> usize {
-        self.order.len().div_ceil(self.most)
+        self.batches.len()
     }
 
     fn batch(&self, batch: usize) -> Result<Batch> {
-        let first = batch * self.most;
-        let images = &self.order[first..self.order.len().min(first + self.most)];
-        let data = &self.data;
-        let read = data.pixels(images, self.seed, self.epoch)?;
+        let (images, pixels) = self.batches.read(&self.data, batch)?;
+        let classes = self.data.images.classes();
         Ok(Batch {
-            answers: images.iter().map(|&image| data.images.classes()[image]).collect(),
+            answers: images.iter().map(|&image| classes[image]).collect(),
             indices: images.iter().map(|image| image + 1).collect(),
-            ..batch_of_images(&read)
+            ..batch_of_images(&pixels)
         })
     }
 }

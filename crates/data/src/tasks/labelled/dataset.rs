@@ -132,14 +132,7 @@ pub fn prepare_labelled(
         true => None,
         false => Some(fingerprint(&config.validation)?),
     };
-    let tokenizers = match TokenizerPair::exists(run) {
-        true => TokenizerPair::load(run)?,
-        false => {
-            let trained = label_of.train_tokenizer(config)?;
-            trained.save(run)?;
-            trained
-        }
-    };
+    let tokenizers = TokenizerPair::load_or_train(run, || label_of.train_tokenizer(config))?;
     let of = |split: &Corpora, text: &Fingerprint| -> Result<Arc<LabelledDataset>> {
         let mut dataset = LabelledDataset::read(label_of, config, tokenizers.target(), split)?;
         text.still_holds()?;
@@ -290,10 +283,6 @@ impl Dataset for LabelledDataset {
         }
         let batches = self.batches(order, batching);
         Box::new(Plan { data: self, batches })
-    }
-
-    fn batching(&self) -> &BatchingReport {
-        &self.report.batching
     }
 
     fn report(&self) -> Report<'_> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::draws::Draws;
 use crate::tasks::masked::hiding::Words;
-use crate::tasks::running_text::dataset::{Blocks, rows};
+use crate::tasks::running_text::dataset::Blocks;
 use crate::text::tokenizer::special::Marks;
 use crate::{
     Batch, BatchingConfig, BatchingReport, Dataset, EpochPlan, MaskedConfig, Report, Result,
@@ -45,15 +45,10 @@ impl MaskedDataset {
         (row_length, end): (usize, u32),
         batching: &BatchingConfig,
     ) -> Self {
-        let rows = rows(batching, row_length);
+        let rows = batching.rows_of(row_length);
+        let batches = Blocks::number(text.tokens(), text.block_length(), rows, batching.shuffle);
         let mut report = text.report().clone();
-        report.batching = BatchingReport {
-            batches: Blocks::number(text.tokens(), text.block_length(), rows, batching.shuffle),
-            largest_target_tokens: rows * row_length,
-            largest_sentences: rows,
-            longest_target: row_length,
-            ..BatchingReport::default()
-        };
+        report.batching = BatchingReport::of_rows(batches, rows, row_length);
         Self { text, words, config: config.clone(), row_length, end, report }
     }
 
@@ -94,14 +89,10 @@ impl Dataset for MaskedDataset {
         seed: u64,
         epoch: u64,
     ) -> Box<dyn EpochPlan> {
-        let rows = rows(batching, self.row_length);
+        let rows = batching.rows_of(self.row_length);
         let blocks = Blocks::new(self.text.clone(), rows, batching.shuffle, seed, epoch);
         let [hiding, pairing] = [HIDING, PAIRING].map(|purpose| Draws::new(seed, epoch, purpose));
         Box::new(MaskedBlocks { data: self, blocks, rows, hiding, pairing })
-    }
-
-    fn batching(&self) -> &BatchingReport {
-        &self.report.batching
     }
 
     fn report(&self) -> Report<'_> {

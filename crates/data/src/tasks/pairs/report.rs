@@ -109,6 +109,17 @@ pub struct BatchingReport {
 }
 
 impl BatchingReport {
+    /// The report of so many batches, the largest of `rows` rows of `length` tokens each.
+    pub(crate) fn of_rows(batches: usize, rows: usize, length: usize) -> Self {
+        Self {
+            batches,
+            largest_target_tokens: rows * length,
+            largest_sentences: rows,
+            longest_target: length,
+            ..Self::default()
+        }
+    }
+
     /// The report of a data set whose first `epochs` go in both directions, with batches like
     /// `first`, before those of `self`.
     pub(crate) fn after_bidirectional_epochs(self, epochs: u64, first: &Self) -> Self {

@@ -53,10 +53,22 @@ impl TokenizerPair {
     ///
     /// Errors of [`TokenizerPair::train`] and [`TokenizerPair::save`].
     pub fn obtain(config: &DataConfig, directory: &Path) -> Result<Self> {
+        Self::load_or_train(directory, || Self::train(config))
+    }
+
+    /// The tokenizers of a run, or those that `train` gives, which are saved there.
+    ///
+    /// # Errors
+    ///
+    /// Errors of `train`, [`TokenizerPair::load`] and [`TokenizerPair::save`].
+    pub(crate) fn load_or_train(
+        directory: &Path,
+        train: impl FnOnce() -> Result<Self>,
+    ) -> Result<Self> {
         if Self::exists(directory) {
             return Self::load(directory);
         }
-        let tokenizers = Self::train(config)?;
+        let tokenizers = train()?;
         tokenizers.save(directory)?;
         Ok(tokenizers)
     }

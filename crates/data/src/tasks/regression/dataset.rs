@@ -85,8 +85,7 @@ impl RegressionDataset {
             None => settings.functions,
             Some(_) => settings.measured,
         };
-        let (most, tokens) = (most_functions(batching, settings), settings.tokens());
-        let largest = most.min(count);
+        let most = batching.rows_of(settings.tokens());
         let report = RegressionReport {
             split: split.to_owned(),
             drawn_anew: fixed.is_none(),
@@ -94,13 +93,11 @@ impl RegressionDataset {
             dimensions: settings.dimensions,
             points: settings.points,
             noise: settings.noise,
-            batching: BatchingReport {
-                batches: count.div_ceil(most),
-                largest_target_tokens: largest * tokens,
-                largest_sentences: largest,
-                longest_target: tokens,
-                ..BatchingReport::default()
-            },
+            batching: BatchingReport::of_rows(
+                count.div_ceil(most),
+                most.min(count),
+                settings.tokens(),
+            ),
         };
         Self { settings: settings.clone(), fixed, report }
     }
@@ -122,15 +119,6 @@ impl RegressionDataset {
     #[must_use]
     pub fn function(&self, number: usize) -> LinearFunction {
         self.fixed.unwrap_or(Functions::of_training(0, 0)).draw(number, &self.settings)
-    }
-}
-
-/// Largest number of functions of a batch.
-fn most_functions(batching: &BatchingConfig, settings: &RegressionConfig) -> usize {
-    let of_tokens = (batching.planned_tokens() / settings.tokens().max(1)).max(1);
-    match batching.max_sentences {
-        0 => of_tokens,
-        most => most.min(of_tokens),
     }
 }
 
@@ -162,13 +150,9 @@ impl Dataset for RegressionDataset {
         seed: u64,
         epoch: u64,
     ) -> Box<dyn EpochPlan> {
-        let most = most_functions(batching, &self.settings);
+        let most = batching.rows_of(self.settings.tokens());
         let functions = self.fixed.unwrap_or(Functions::of_training(seed, epoch));
         Box::new(Plan { data: self, functions, most })
-    }
-
-    fn batching(&self) -> &BatchingReport {
-        &self.report.batching
     }
 
     fn report(&self) -> Report<'_> {

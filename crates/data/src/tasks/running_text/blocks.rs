@@ -1,6 +1,6 @@
 //! The blocks of a text, one after another as it is read: to measure a model on it.
 
-use crate::tasks::running_text::dataset::{push_rows, rows};
+use crate::tasks::running_text::dataset::push_rows;
 use crate::tasks::running_text::prepare::Portions;
 use crate::tasks::running_text::reader::{Portion, TextReader, files};
 use crate::{Batch, DataConfig, Error, Result, Stream, TextReport, Tokenizer};
@@ -53,7 +53,7 @@ impl<'a> TextBlocks<'a> {
 
     fn next_batch(&mut self) -> Result<Option<Batch>> {
         let length = self.config.text.block_length;
-        let rows = rows(&self.config.batching, length);
+        let rows = self.config.batching.rows_of(length);
         // One more, since the last token of a block asks for it.
         while self.pending.len() <= rows * length
             && let Some(passage) = self.passages.next().transpose()?

@@ -49,14 +49,9 @@ impl TextDataset {
         let block_length = config.block_length;
         let barrier = config.barrier.then_some(end);
         Ok(opened.map(|(cache, tokens, mut report): (_, _, TextReport)| {
-            let rows = rows(batching, block_length);
-            report.batching = BatchingReport {
-                batches: Blocks::number(tokens, block_length, rows, batching.shuffle),
-                largest_target_tokens: rows * block_length,
-                largest_sentences: rows,
-                longest_target: block_length,
-                ..BatchingReport::default()
-            };
+            let rows = batching.rows_of(block_length);
+            let batches = Blocks::number(tokens, block_length, rows, batching.shuffle);
+            report.batching = BatchingReport::of_rows(batches, rows, block_length);
             Self { ids: Ids::OnDisk(cache), tokens, block_length, barrier, report }
         }))
     }
@@ -105,12 +100,8 @@ impl Dataset for TextDataset {
         seed: u64,
         epoch: u64,
     ) -> Box<dyn EpochPlan> {
-        let rows = rows(batching, self.block_length);
+        let rows = batching.rows_of(self.block_length);
         Box::new(Blocks::new(self, rows, batching.shuffle, seed, epoch))
-    }
-
-    fn batching(&self) -> &BatchingReport {
-        &self.report.batching
     }
 
     fn report(&self) -> Report<'_> {
@@ -129,15 +120,6 @@ impl Dataset for TextDataset {
         let (answers, indices) = (text.ids.clone(), vec![0; text.lengths.len()]);
         Batch { streams: vec![text], asked: None, answers, indices, ..Batch::default() }
     }
-}
-
-/// The blocks of a batch; one at least, as a sentence beyond the budget makes a batch.
-pub(crate) fn rows(batching: &BatchingConfig, block_length: usize) -> usize {
-    let limit = match batching.max_sentences {
-        0 => usize::MAX,
-        limit => limit,
-    };
-    (batching.planned_tokens() / block_length).clamp(1, limit)
 }
 
 /// Adds a block as one row, or as one for each document in it where `barrier` begins them.

@@ -283,10 +283,6 @@ impl Dataset for PairDataset {
         Box::new(PlannedPairs { dataset: self, plan })
     }
 
-    fn batching(&self) -> &BatchingReport {
-        &self.report.batching
-    }
-
     fn report(&self) -> Report<'_> {
         Report::Pairs(&self.report)
     }

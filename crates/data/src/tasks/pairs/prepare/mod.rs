@@ -267,24 +267,12 @@ fn prepare_split(
     let of = (&config.batching, tokenizers);
     let open = || PairDataset::open(&path, &key, of, &weights, epochs, has_links);
     let shards = Shards::of(&path, &key);
-    let dataset = match open()? {
-        Some(dataset) => dataset,
-        None => {
-            let made = PairShards::new(config, tokenizers, part, shards.clone())?;
-            // A shard that is found to be damaged is made again.
-            for _ in 0..2 {
-                made.make(Share::WHOLE, observe)?;
-                if made.merge(&path, &key)? {
-                    break;
-                }
-            }
-            let message =
-                "cannot be read back right after it was written; check the disk".to_owned();
-            open()?.ok_or(Error::Malformed { path, message })?
-        }
+    let make = || {
+        let made = PairShards::new(config, tokenizers, part, shards.clone())?;
+        made.make(Share::WHOLE, observe)?;
+        made.merge(&path, &key)
     };
-    shards.remove()?;
-    Ok(dataset)
+    shards.open_or_make(&path, open, make)
 }
 
 /// A hash of all that the tokenised split follows from.

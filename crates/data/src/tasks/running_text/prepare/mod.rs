@@ -155,14 +155,7 @@ impl Ready {
         let train = find(&config.train)?;
         let is_named = !config.validation.is_empty();
         let validation = is_named.then(|| find(&config.validation)).transpose()?;
-        let tokenizers = match TokenizerPair::exists(run) {
-            true => TokenizerPair::load(run)?,
-            false => {
-                let trained = train_tokenizer(config)?;
-                trained.save(run)?;
-                trained
-            }
-        };
+        let tokenizers = TokenizerPair::load_or_train(run, || train_tokenizer(config))?;
         Ok(Self { tokenizers, train, validation })
     }
 
@@ -366,23 +359,11 @@ impl<'a> Text<'a> {
         let (path, key) = self.cache(config, tokenizers, run);
         let (text, end) = (&config.text, tokenizers.target().end());
         let open = || TextDataset::open(&path, &key, text, end, &config.batching);
-        let dataset = match open()? {
-            Some(dataset) => dataset,
-            None => {
-                let shards = self.shards(config, tokenizers, run);
-                // A shard that is found to be damaged is made again.
-                for _ in 0..2 {
-                    shards.make(Share::WHOLE, observe)?;
-                    if shards.merge(&path, &key)? {
-                        break;
-                    }
-                }
-                let message =
-                    "cannot be read back right after it was written; check the disk".to_owned();
-                open()?.ok_or(Error::Malformed { path: path.clone(), message })?
-            }
+        let make = || {
+            let shards = self.shards(config, tokenizers, run);
+            shards.make(Share::WHOLE, observe)?;
+            shards.merge(&path, &key)
         };
-        Shards::of(&path, &key).remove()?;
-        Ok(dataset)
+        Shards::of(&path, &key).open_or_make(&path, open, make)
     }
 }
