@@ -53,9 +53,9 @@ pub use nn::{
     cross_attention, decoding_attention, embedding, gated, hierarchical_attention,
     hierarchical_attention_arithmetic, keeps_scores, kept_by_attention,
     kept_by_hierarchical_attention, kept_by_linear_attention, linear, linear_attention,
-    linear_attention_after, linear_attention_arithmetic, low_rank, norm, normalizer, packed_linear,
-    recurrence, relative_bias, rotary, selective_scan, selective_scan_after, self_attention,
-    sequence_sums, windows,
+    linear_attention_after, linear_attention_arithmetic, low_rank, norm, norm_columns, normalizer,
+    packed_linear, recurrence, relative_bias, rotary, selective_scan, selective_scan_after,
+    self_attention, sequence_sums, windows,
 };
 pub use optim::{
     NORM_CHUNK, Piece, adam_step, ema_step, global_norm, sums_of_squares, update_pieces,
@@ -67,7 +67,7 @@ pub use spec::{
     ABSENT, Activation, AdamStep, AdditiveAttention, AttentionShape, AttentionSpec, CachedRows,
     Cell, ConvolutionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, Factors, GatedSpec,
     HierarchicalSpec, JoinedRows, LinearAttentionSpec, LinearSpec, LossSums, LowRankSpec, NormSpec,
-    Pairs, Recurred, Recurrence, RecurrenceSpec, Rotations, ScanInputs, ScanSpec, Sparse,
-    StateGradients, Turns, VisibleKeys,
+    NormedColumns, Pairs, Recurred, Recurrence, RecurrenceSpec, Rotations, ScanInputs, ScanSpec,
+    Sparse, StateGradients, Turns, VisibleKeys,
 };
 pub use tape::{Adjoints, Gradients, Parameter, ParameterStore, Tape, WhenFinal};

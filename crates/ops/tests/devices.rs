@@ -8,10 +8,10 @@ use candle_core::{DType, Device, Result, Tensor, Var};
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
     Activation, AdamStep, AttentionShape, AttentionSpec, Cache, CachedRows, CrossEntropySpec,
-    Dropout, EmbeddingSpec, GatedSpec, LinearSpec, NormSpec, ParameterStore, Products, Sparse,
-    Turns, VisibleKeys, adam_step, composed, cross_attention, decoding_attention, device,
-    embedding, gated, global_norm, linear, norm, relative_bias, rotary, self_attention,
-    smoothed_cross_entropy,
+    Dropout, EmbeddingSpec, GatedSpec, LinearSpec, NormSpec, NormedColumns, ParameterStore,
+    Products, Sparse, Turns, VisibleKeys, adam_step, composed, cross_attention, decoding_attention,
+    device, embedding, gated, global_norm, linear, norm, norm_columns, relative_bias, rotary,
+    self_attention, smoothed_cross_entropy,
 };
 
 fn test_device() -> Result<Device> {
@@ -134,6 +134,11 @@ impl Check {
                 norm(None, &v[0], &v[1], None, &spec)
             })?;
         }
+        let inputs = [values(&[rows, 3 * inner], 1)?, values(&[inner], 2)?];
+        self.operation("norm of columns", &inputs, 1, &|v| {
+            let part = NormedColumns { columns: 2 * inner, weight: &v[1], bias: None };
+            norm_columns(None, &v[0], &[part], &NormSpec::rms(1e-5))
+        })?;
         let both = [values(&[rows, 2 * inner], 1)?];
         let spec = GatedSpec { activation: Activation::Swish, dropout: Dropout::new(0.2, 5) };
         self.operation("gated swish", &both, 1, &|v| gated(None, &v[0], &spec))?;

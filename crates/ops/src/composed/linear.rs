@@ -4,7 +4,8 @@ use super::dropout::drop;
 use super::{CountedProduct, wide, wide_type};
 use crate::device::check_count;
 use crate::spec::{
-    Activation, CUBE, Dropout, Factors, LinearSpec, LowRankSpec, NormSpec, QUICK, TWICE_ROOT,
+    Activation, CUBE, Dropout, Factors, LinearSpec, LowRankSpec, NormSpec, NormedColumns, QUICK,
+    TWICE_ROOT,
 };
 use candle_core::{D, Result, Tensor};
 
@@ -47,6 +48,29 @@ pub fn norm(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, spec: &NormSpec)
         None => scaled,
     };
     shifted.to_dtype(x.dtype())
+}
+
+/// See [`crate::norm_columns()`].
+///
+/// # Shapes
+/// As [`crate::norm_columns()`].
+///
+/// # Errors
+/// As [`crate::norm_columns()`].
+pub fn norm_columns(x: &Tensor, parts: &[NormedColumns<'_>], spec: &NormSpec) -> Result<Tensor> {
+    let (rows, width) = x.dims2()?;
+    let (mut first, mut all) = (0, Vec::with_capacity(parts.len() + 1));
+    for &NormedColumns { columns, weight, bias } in parts {
+        let group = weight.elem_count();
+        let groups = x.narrow(1, first, columns)?.contiguous()?;
+        let groups = groups.reshape((rows * (columns / group), group))?;
+        all.push(norm(&groups, weight, bias, spec)?.reshape((rows, columns))?);
+        first += columns;
+    }
+    if first < width {
+        all.push(x.narrow(1, first, width - first)?);
+    }
+    Tensor::cat(&all, 1)
 }
 
 /// See [`crate::linear()`]. Everything after the product is computed in f32 or wider.

@@ -41,7 +41,7 @@ pub use decoding::decoding_attention;
 pub use dropout::drop;
 pub use embedding::embedding;
 pub use likeliest::{Likeliest, likeliest};
-pub use linear::{activation, linear, low_rank, norm};
+pub use linear::{activation, linear, low_rank, norm, norm_columns};
 pub use loss::smoothed_cross_entropy;
 pub use on_tape::on_tape;
 pub use positions::{relative_bias, rotary};

@@ -9,6 +9,7 @@ mod gated;
 mod linear;
 mod low_rank;
 mod norm;
+mod norm_columns;
 pub mod normalizer;
 mod recurrence;
 mod rotary;
@@ -29,6 +30,7 @@ pub use gated::gated;
 pub use linear::{linear, packed_linear};
 pub use low_rank::low_rank;
 pub use norm::norm;
+pub use norm_columns::norm_columns;
 pub use recurrence::recurrence;
 pub use rotary::rotary;
 pub use state_space::{

@@ -32,7 +32,7 @@ pub(crate) use linear_attention::LinearAttentionShape;
 pub use linear_attention::LinearAttentionSpec;
 pub use loss::{CrossEntropySpec, LossSums};
 pub use low_rank::{Factors, LowRankSpec};
-pub use norm::NormSpec;
+pub use norm::{NormSpec, NormedColumns};
 pub(crate) use recurrence::TimeSteps;
 pub use recurrence::{
     AdditiveAttention, Cell, Recurred, Recurrence, RecurrenceSpec, StateGradients,

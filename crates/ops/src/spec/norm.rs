@@ -1,5 +1,7 @@
 //! Settings of a normalisation.
 
+use candle_core::Tensor;
+
 /// Normalisation of each row, beside its parameters: `y = (x − mean) / √(variance + ε) · γ + β`
 /// (Ba et al. 2016, "Layer Normalization"), or without the mean, `y = x / √(mean(x²) + ε) · γ`
 /// (Zhang and Sennrich 2019, "Root Mean Square Layer Normalization").
@@ -28,4 +30,15 @@ impl NormSpec {
     pub(crate) fn name(self) -> &'static str {
         if self.is_centred { "layer norm" } else { "RMS norm" }
     }
+}
+
+/// Neighbouring columns that are normalised in groups, each as wide as the weight.
+#[derive(Debug, Clone, Copy)]
+pub struct NormedColumns<'a> {
+    /// Number of columns.
+    pub columns: usize,
+    /// γ, `(G,)`, the same for all groups.
+    pub weight: &'a Tensor,
+    /// β, `(G,)`.
+    pub bias: Option<&'a Tensor>,
 }

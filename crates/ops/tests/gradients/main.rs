@@ -12,7 +12,7 @@ use common::{check, has_fused_multiply_adds, random, scalar};
 use std::sync::Arc;
 use taper_ops::{
     Activation, AttentionShape, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, GatedSpec,
-    LinearSpec, NormSpec, Pairs, Products, Rotations, Tape, Turns, composed,
+    LinearSpec, NormSpec, NormedColumns, Pairs, Products, Rotations, Tape, Turns, composed,
 };
 
 #[test]
@@ -32,6 +32,44 @@ fn norms() {
             &|v| composed::norm(&v[0], &v[1], None, &spec),
         );
     }
+}
+
+fn with_biases(v: &[Var]) -> [NormedColumns<'_>; 2] {
+    [
+        NormedColumns { columns: 8, weight: &v[1], bias: Some(&v[2]) },
+        NormedColumns { columns: 6, weight: &v[3], bias: Some(&v[4]) },
+    ]
+}
+
+fn without_biases(v: &[Var]) -> [NormedColumns<'_>; 2] {
+    [
+        NormedColumns { columns: 8, weight: &v[1], bias: None },
+        NormedColumns { columns: 6, weight: &v[2], bias: None },
+    ]
+}
+
+/// Groups of two widths, side by side with columns that are not normalised.
+#[test]
+fn norms_of_columns() {
+    for spec in [NormSpec::layer(1e-5), NormSpec::rms(1e-5)] {
+        let x = random(&[5, 19], 1);
+        let [short, long] = [4, 6].map(|width| [random(&[width], 2), random(&[width], 3)]);
+        check(
+            &format!("{spec:?} of columns"),
+            &[x.clone(), short[0].clone(), short[1].clone(), long[0].clone(), long[1].clone()],
+            &|tape, v| taper_ops::norm_columns(tape, &v[0], &with_biases(v), &spec),
+            &|v| composed::norm_columns(&v[0], &with_biases(v), &spec),
+        );
+        check(
+            &format!("{spec:?} of columns without bias"),
+            &[x, short[0].clone(), long[0].clone()],
+            &|tape, v| taper_ops::norm_columns(tape, &v[0], &without_biases(v), &spec),
+            &|v| composed::norm_columns(&v[0], &without_biases(v), &spec),
+        );
+    }
+    let wide = NormedColumns { columns: 6, weight: &random(&[4], 1), bias: None };
+    let error = taper_ops::norm_columns(None, &random(&[2, 8], 1), &[wide], &NormSpec::rms(1e-5));
+    assert!(error.unwrap_err().to_string().contains("groups [(6, 4)]"));
 }
 
 #[test]
