@@ -1,8 +1,9 @@
 //! Construction of models: parameters, their first values, their device and type.
 
 use crate::LoraConfig;
+use crate::cost::{Cost, LayerCost, PartCost, Stream, Tally};
 use crate::layers::weight::Weight;
-use candle_core::{DType, Device, Result};
+use candle_core::{DType, Device, Result, Tensor};
 use taper_ops::rng::{Counter, mix, name_key};
 use taper_ops::{ParameterStore, Products};
 
@@ -23,6 +24,10 @@ pub struct Builder {
     pub(crate) activations: DType,
     /// Adapters of linear layers; `None`: all parameters are trained, without adapters.
     pub(crate) lora: Option<LoraConfig>,
+    /// Cost of what is made, without adapters.
+    tally: Tally,
+    /// Whether the cost is all that is wanted.
+    only_counts: bool,
 }
 
 /// Parts that all models have.
@@ -31,6 +36,7 @@ pub struct ModelCore {
     pub(crate) store: ParameterStore,
     pub(crate) activations: DType,
     pub(crate) width: usize,
+    pub(crate) cost: Cost,
 }
 
 impl Builder {
@@ -53,11 +59,19 @@ impl Builder {
         Self::over(ParameterStore::outline(&Device::Cpu), None, DType::F32)
     }
 
+    /// Builder that only counts what a model costs on `device`: it has no parameters, and of equal
+    /// layers it makes one.
+    pub(crate) fn counting(device: &Device) -> Self {
+        Self { only_counts: true, ..Self::over(ParameterStore::outline(device), None, DType::F32) }
+    }
+
     fn over(store: ParameterStore, seed: Option<u64>, compute: DType) -> Self {
         let products = Products::for_model(compute, store.device());
         // If only the operands of products are rounded, everything else is f32.
         let activations = if products == Products::Bf16 { DType::F32 } else { compute };
-        Self { store, seed, biases: true, products, activations, lora: None }
+        let tally = Tally::new(Stream::Last);
+        let (lora, only_counts) = (None, false);
+        Self { store, seed, biases: true, products, activations, lora, tally, only_counts }
     }
 
     /// Gives linear layers adapters, if `lora` has any. All other parameters are then constants, the
@@ -90,9 +104,88 @@ impl Builder {
         made
     }
 
-    /// Finishes the model once all its layers are made; `width` is that of its residual stream.
-    pub(crate) fn finish(self, width: usize) -> ModelCore {
-        ModelCore { store: self.store, activations: self.activations, width }
+    /// Device of the parameters.
+    pub(crate) fn device(&self) -> &Device {
+        self.store.device()
+    }
+
+    /// Whether parameters have no values, so that nothing can be computed with them.
+    pub(crate) fn is_outline(&self) -> bool {
+        self.store.is_outline()
+    }
+
+    /// Counts a cost beside that of parameters and linear layers, for each token of the stream that
+    /// is being counted.
+    pub(crate) fn count(&mut self, cost: PartCost) {
+        self.tally.set_current(self.tally.current() + cost);
+    }
+
+    /// Cost of what has been made so far, for a token of each stream.
+    pub(crate) fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// Runs `make`, whose parts are computed for the tokens of `stream`.
+    pub(crate) fn in_stream<T>(&mut self, stream: Stream, make: impl FnOnce(&mut Self) -> T) -> T {
+        let before = std::mem::replace(&mut self.tally.stream, stream);
+        let made = make(self);
+        self.tally.stream = before;
+        made
+    }
+
+    /// Runs `make`, and counts what `changed` makes of its cost in the stream that is being
+    /// counted.
+    pub(crate) fn counted_as<T>(
+        &mut self,
+        changed: impl FnOnce(PartCost) -> PartCost,
+        make: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let before = self.tally.current();
+        self.tally.set_current(PartCost::default());
+        let made = make(self);
+        self.tally.set_current(before + changed(self.tally.current()));
+        made
+    }
+
+    /// Makes layers by their numbers. `groups` has the first of equal layers, and how many there
+    /// are: if the cost is all that is wanted, the first stands for the others.
+    pub(crate) fn layers<T>(
+        &mut self,
+        groups: &[(usize, usize)],
+        mut make: impl FnMut(&mut Self, usize) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        if !self.only_counts {
+            let layers = groups.iter().map(|(_, count)| count).sum();
+            return (0..layers).map(|layer| make(self, layer)).collect();
+        }
+        let mut made = Vec::with_capacity(groups.len());
+        for &(layer, count) in groups {
+            let nothing = Tally::new(self.tally.stream);
+            let before = std::mem::replace(&mut self.tally, nothing);
+            made.push(make(self, layer)?);
+            let of_one = std::mem::replace(&mut self.tally, before);
+            self.tally.add(&of_one, count);
+        }
+        Ok(made)
+    }
+
+    /// Cost of the part that `make` makes, with or without biases; nothing if it cannot be made.
+    pub(crate) fn part_cost<T>(
+        biases: bool,
+        make: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> LayerCost {
+        let mut build = Self::counting(&Device::Cpu).with_biases(biases);
+        let made = make(&mut build);
+        LayerCost::from_part(made.map_or_else(|_| PartCost::default(), |_| build.tally.current()))
+    }
+
+    /// Finishes the model once all its layers are made; `width` is that of its residual stream, and
+    /// `streams` are the names of the streams that it reads.
+    pub(crate) fn finish(self, width: usize, streams: &[&'static str]) -> ModelCore {
+        let Tally { first, last, .. } = self.tally;
+        let costs = if streams.len() == 2 { &[first, last][..] } else { &[last] };
+        let cost = Cost::from_streams(streams.iter().copied().zip(costs.iter().copied()));
+        ModelCore { store: self.store, activations: self.activations, width, cost }
     }
 
     /// Adds a parameter whose values are a function of random numbers, keyed by its name, and of
@@ -103,6 +196,10 @@ impl Builder {
         shape: &[usize],
         value: impl Fn(&Counter, u64) -> f32,
     ) -> Result<Weight> {
+        self.count(PartCost::parameter(shape));
+        if self.only_counts {
+            return Ok(Weight::new(Tensor::zeros(0, DType::F32, &Device::Cpu)?));
+        }
         if self.lora.as_ref().is_some_and(|lora| !lora.trains(name)) {
             let count = if self.store.is_outline() { 0 } else { shape.iter().product() };
             return Ok(Weight::new(self.store.add_to_base(name, shape, vec![0.0; count])?));

@@ -2,9 +2,12 @@
 //! the first token or on the mean of all states.
 
 use crate::config::ModelConfig;
-use crate::cost::{Cost, LayerCost, PartCost};
+use crate::cost::{Cost, LayerCost};
+use crate::layers::block::Block;
 use crate::layers::encoders::text::{TextEncoder, TextPooling, first_rows};
 use crate::layers::head::ClassHead;
+use crate::layers::stack_kind::StackKind;
+use crate::model::cost_of;
 use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{Device, Tensor};
 
@@ -12,9 +15,7 @@ use candle_core::{Device, Tensor};
 /// [`MaskedLanguageModel`](crate::MaskedLanguageModel), whose weights it can begin with.
 #[derive(Debug, Clone)]
 pub struct TextClassifier {
-    config: ModelConfig,
     core: ModelCore,
-    vocabulary: usize,
     classes: usize,
     encoder: TextEncoder,
     pooling: TextPooling,
@@ -32,11 +33,27 @@ impl TextClassifier {
         classes: usize,
         builder: Builder,
     ) -> Result<Self, ModelError> {
-        let (encoder, mut builder) = TextEncoder::with_embedding(config, vocabulary, builder)?;
-        let pooling = TextPooling::new(&mut builder, config)?;
-        let head = ClassHead::new(&mut builder, "classes", classes, config)?;
-        let (config, core) = (config.clone(), builder.finish(config.d_model));
-        Ok(Self { config, core, vocabulary, classes, encoder, pooling, head })
+        config.validate_transformer()?;
+        Self::build(config, (vocabulary, classes), builder)
+    }
+
+    fn build(
+        config: &ModelConfig,
+        (vocabulary, classes): (usize, usize),
+        builder: Builder,
+    ) -> Result<Self, ModelError> {
+        let mut builder = builder.with_biases(config.biases);
+        let build = &mut builder;
+        let encoder = TextEncoder::with_embedding(build, config, vocabulary)?;
+        let pooling = TextPooling::new(build, config)?;
+        let head = ClassHead::new(build, "classes", classes, config)?;
+        Ok(Self {
+            core: builder.finish(config.d_model, &["text"]),
+            classes,
+            encoder,
+            pooling,
+            head,
+        })
     }
 
     /// Cost of a model of this shape on `device`, known before memory is allocated.
@@ -45,18 +62,15 @@ impl TextClassifier {
         config: &ModelConfig,
         vocabulary: usize,
         classes: usize,
-        _device: &Device,
+        device: &Device,
     ) -> Cost {
-        let parts = TextEncoder::cost_with_embedding(config, vocabulary)
-            + TextPooling::cost(config)
-            + PartCost::table(classes, config.d_model + 1);
-        Cost::from_streams([("text", parts)])
+        cost_of(device, |builder| Self::build(config, (vocabulary, classes), builder))
     }
 
     /// Cost of one of its layers, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        TextEncoder::layer_cost(config, layer)
+        Block::cost(config, StackKind::Encoder, layer)
     }
 
     /// Number of classes.
@@ -99,10 +113,6 @@ impl TextClassifier {
 impl Model for TextClassifier {
     fn core(&self) -> &ModelCore {
         &self.core
-    }
-
-    fn cost(&self) -> Cost {
-        Self::cost_of(&self.config, self.vocabulary, self.classes, self.device())
     }
 
     fn answer_classes(&self) -> Option<usize> {

@@ -1,10 +1,10 @@
 //! Costs of models by formula: parameters, arithmetic and memory, known before memory is allocated.
 //!
-//! Each part of a model states its own cost beside the code that builds it; a model adds them up,
-//! stream by stream. The memory check, `inspect` and reports use the sum, and derive nothing
+//! A [`Builder`](crate::Builder) counts while a model is built: parameters as they are added, and
+//! the products of each linear layer. Only what is not a linear layer states a cost of its own,
+//! where it is built. The memory check, `inspect` and reports use the sum, and derive nothing
 //! themselves.
 
-use std::iter::Sum;
 use std::ops::{Add, Mul};
 
 use taper_ops::keeps_scores;
@@ -51,21 +51,15 @@ pub(crate) struct PartCost {
 }
 
 impl PartCost {
-    /// Cost of `x Wᵀ + b`, whose result is kept.
-    pub(crate) fn linear(inputs: usize, outputs: usize, biases: bool) -> Self {
-        let (inputs, outputs) = (inputs as f64, outputs as f64);
-        let bias = if biases { outputs } else { 0.0 };
-        Self {
-            parameters: inputs * outputs + bias,
-            flops: 2.0 * inputs * outputs,
-            kept: outputs,
-            ..Self::default()
-        }
+    /// Cost of a parameter of this shape.
+    pub(crate) fn parameter(shape: &[usize]) -> Self {
+        Self { parameters: shape.iter().map(|&size| size as f64).product(), ..Self::default() }
     }
 
-    /// Cost of parameters that no token is multiplied with: tables, and the scales of norms.
-    pub(crate) fn table(rows: usize, width: usize) -> Self {
-        Self { parameters: rows as f64 * width as f64, ..Self::default() }
+    /// Cost of `x Wᵀ` without the parameters, whose result is kept.
+    pub(crate) fn product(inputs: usize, outputs: usize) -> Self {
+        let (inputs, outputs) = (inputs as f64, outputs as f64);
+        Self { flops: 2.0 * inputs * outputs, kept: outputs, ..Self::default() }
     }
 
     /// Cost of the scores of all heads, whose widths sum to `width`, and of the weighted sums of
@@ -74,9 +68,15 @@ impl PartCost {
         Self { pair_flops: 4.0 * width as f64, ..Self::default() }
     }
 
-    /// Counts `scalars` of the kept scalars as recomputed, if the pass recomputes layers.
-    pub(crate) fn saving(self, scalars: f64) -> Self {
-        Self { saved: scalars, ..self }
+    /// Cost of `scalars` kept scalars.
+    pub(crate) fn kept(scalars: usize) -> Self {
+        Self::default().keeping(scalars)
+    }
+
+    /// Correction for `scalars` of the kept scalars, which are recomputed if the pass recomputes
+    /// layers.
+    pub(crate) fn saved(scalars: f64) -> Self {
+        Self { saved: scalars, ..Self::default() }
     }
 
     /// Adds the scores of `heads` heads.
@@ -110,6 +110,22 @@ impl PartCost {
     /// Adds `scalars` scalars per token that the fused operations do not keep.
     pub(crate) fn forgetting(self, scalars: usize) -> Self {
         Self { forgotten: self.forgotten + scalars as f64, ..self }
+    }
+
+    /// The same cost, if this is the number of times that it arises for each token.
+    pub(crate) fn times_a_token(self, times: f64) -> Self {
+        Self {
+            flops: times * self.flops,
+            kept: times * self.kept,
+            forgotten: times * self.forgotten,
+            ..self
+        }
+    }
+
+    /// The parameters alone: cost of what runs once for each sequence, which is negligible per
+    /// token.
+    pub(crate) fn once(self) -> Self {
+        Self { parameters: self.parameters, ..Self::default() }
     }
 }
 
@@ -150,19 +166,60 @@ impl Mul<usize> for PartCost {
     }
 }
 
-impl Sum for PartCost {
-    fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
-        parts.fold(Self::default(), Add::add)
-    }
-}
-
 /// Cost of a model.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Cost {
     /// Number of trained scalars.
     pub parameters: u64,
     /// Cost of a token in each of the streams that the model reads, in their order.
     pub streams: Vec<StreamCost>,
+}
+
+/// Stream whose tokens a part of a model is computed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stream {
+    /// The one that is read before the other: sources, or images.
+    First,
+    /// The one whose tokens are predicted, or the only one.
+    Last,
+}
+
+/// Cost of what a builder has made so far, for a token of each stream.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tally {
+    pub(crate) first: PartCost,
+    pub(crate) last: PartCost,
+    /// Stream that is being counted.
+    pub(crate) stream: Stream,
+}
+
+impl Tally {
+    /// Nothing, for the stream `stream`.
+    pub(crate) fn new(stream: Stream) -> Self {
+        Self { first: PartCost::default(), last: PartCost::default(), stream }
+    }
+
+    /// Cost of a token of the stream that is being counted.
+    pub(crate) fn current(&self) -> PartCost {
+        match self.stream {
+            Stream::First => self.first,
+            Stream::Last => self.last,
+        }
+    }
+
+    /// Sets the cost of a token of the stream that is being counted.
+    pub(crate) fn set_current(&mut self, cost: PartCost) {
+        match self.stream {
+            Stream::First => self.first = cost,
+            Stream::Last => self.last = cost,
+        }
+    }
+
+    /// Adds `other`, `times` times.
+    pub(crate) fn add(&mut self, other: &Self, times: usize) {
+        self.first = self.first + other.first * times;
+        self.last = self.last + other.last * times;
+    }
 }
 
 /// Cost of a layer of a stack, by formula.
@@ -241,24 +298,24 @@ impl Cost {
         self
     }
 
-    /// Sum over streams, each with its name and its parts.
-    pub(crate) fn from_streams<const N: usize>(streams: [(&'static str, PartCost); N]) -> Self {
-        Self {
-            parameters: streams.iter().map(|(_, part)| part.parameters).sum::<f64>() as u64,
-            streams: streams
-                .into_iter()
-                .map(|(name, part)| StreamCost {
-                    name,
-                    forward_flops: part.flops as u64,
-                    activation_bytes: (F32 * part.kept) as u64,
-                    checkpointed_bytes: (F32 * (part.kept - part.saved)) as u64,
-                    score_bytes: [part.scores - part.masked_scores, part.masked_scores]
-                        .map(|scores| (F32 * scores) as u64),
-                    composed_bytes: (F32 * COMPOSED * (part.kept + part.forgotten)) as u64,
-                    pair_bytes: (F32 * COMPOSED_SCORES * part.scores) as u64,
-                })
-                .collect(),
-        }
+    /// Sum over streams, each with its name and the cost of its parts.
+    pub(crate) fn from_streams(streams: impl Iterator<Item = (&'static str, PartCost)>) -> Self {
+        let mut parameters = 0.0;
+        let of_stream = |(name, part): (&'static str, PartCost)| {
+            parameters += part.parameters;
+            StreamCost {
+                name,
+                forward_flops: part.flops as u64,
+                activation_bytes: (F32 * part.kept) as u64,
+                checkpointed_bytes: (F32 * (part.kept - part.saved)) as u64,
+                score_bytes: [part.scores - part.masked_scores, part.masked_scores]
+                    .map(|scores| (F32 * scores) as u64),
+                composed_bytes: (F32 * COMPOSED * (part.kept + part.forgotten)) as u64,
+                pair_bytes: (F32 * COMPOSED_SCORES * part.scores) as u64,
+            }
+        };
+        let streams = streams.map(of_stream).collect();
+        Self { parameters: parameters as u64, streams }
     }
 
     /// Forward and backward arithmetic for one token of each stream: the backward pass makes two

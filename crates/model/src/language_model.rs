@@ -2,12 +2,13 @@
 //! each token of a text from those before it.
 
 use crate::config::{ModelConfig, Tied};
-use crate::cost::{Cost, LayerCost, PartCost};
+use crate::cost::{Cost, LayerCost};
 use crate::layers::block::Block;
 use crate::layers::embedding::TokenEmbedding;
 use crate::layers::head::Head;
 use crate::layers::stack::Stack;
 use crate::layers::stack_kind::StackKind;
+use crate::model::cost_of;
 use crate::translation::in_blocks;
 use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{Device, Tensor};
@@ -38,8 +39,15 @@ impl LanguageModel {
         vocabulary: usize,
         builder: Builder,
     ) -> Result<Self, ModelError> {
-        config.require_transformer()?;
-        config.validate(true)?;
+        config.validate_transformer()?;
+        Self::build(config, vocabulary, builder)
+    }
+
+    fn build(
+        config: &ModelConfig,
+        vocabulary: usize,
+        builder: Builder,
+    ) -> Result<Self, ModelError> {
         let mut builder = builder.with_biases(config.biases);
         let build = &mut builder;
         let table = build.embedding("embedding.weight", vocabulary, config.d_model)?;
@@ -52,31 +60,23 @@ impl LanguageModel {
         let embedding = TokenEmbedding::new(build, "decoder", table, config)?;
         let layers = config.decoder_layers;
         let decoder = Stack::new(build, "decoder", config, layers, StackKind::DecoderOnly)?;
-        let output = Head::new(build, "output", (output, vocabulary), config.output_bias)?;
-        let output = output.scaled(config.output_scale);
+        let output = Head::of_vocabulary(build, (output, vocabulary), config, config.output_bias)?;
         let config = config.clone();
         let is_int8 = false;
-        let core = builder.finish(config.d_model);
+        let core = builder.finish(config.d_model, &["text"]);
         Ok(Self { config, core, vocabulary, embedding, decoder, output, is_int8 })
     }
 
     /// Cost of a model of this shape on `device`, known before memory is allocated.
     #[must_use]
     pub fn cost_of(config: &ModelConfig, vocabulary: usize, device: &Device) -> Cost {
-        let tables = if config.tied.ties_output() { 1 } else { 2 };
-        let (layers, _) = Stack::cost(config, config.decoder_layers, StackKind::DecoderOnly);
-        let parts = PartCost::table(vocabulary, config.d_model) * tables
-            + TokenEmbedding::cost(config)
-            + layers
-            + Head::cost(config, vocabulary, config.output_bias, device)
-            + Head::scale_cost(config);
-        Cost::from_streams([("text", parts)])
+        cost_of(device, |builder| Self::build(config, vocabulary, builder))
     }
 
     /// Cost of one of its layers, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        LayerCost::from_part(Block::cost(config, StackKind::DecoderOnly, layer))
+        Block::cost(config, StackKind::DecoderOnly, layer)
     }
 
     /// Shape of the model.
@@ -154,10 +154,6 @@ impl LanguageModel {
 impl Model for LanguageModel {
     fn core(&self) -> &ModelCore {
         &self.core
-    }
-
-    fn cost(&self) -> Cost {
-        Self::cost_of(&self.config, self.vocabulary, self.device())
     }
 
     fn answer_classes(&self) -> Option<usize> {

@@ -39,9 +39,11 @@ mod language_model;
 mod layers;
 mod masked;
 mod model;
+mod objective;
 mod pass;
 mod pattern;
 mod regression;
+mod routing;
 mod sequences;
 mod span;
 mod tagger;
@@ -55,7 +57,7 @@ pub use classifier::TextClassifier;
 pub use config::{
     ActivationKind, Architecture, AttentionConfig, AttentionKind, CellKind, ContrastiveConfig,
     ConvolutionalConfig, EmbeddingsConfig, ExpertsConfig, FeedForwardKind, ImageEncoder,
-    LayerKinds, LoraConfig, ModelConfig, NormKind, NormPlacement, Pooling, Positions,
+    LayerKinds, LoraConfig, ModelConfig, NormKind, NormPlacement, Pooling, Positions, QueryKeyNorm,
     RecurrentAttention, RecurrentConfig, RelativeBuckets, RotaryConfig, RotaryPairs, RotaryScaling,
     SinusoidFrequencies, StateSpaceConfig, Tied,
 };
@@ -65,10 +67,12 @@ pub use layers::adapter::{is_adapter, set_magnitudes};
 pub use layers::attention::UnprojectedAttention;
 pub use layers::positions;
 pub use masked::MaskedLanguageModel;
-pub use model::{Guidance, LossOutput, Model, Objective};
-pub use pass::{AttentionRecord, Pass, Routing, StateRecord};
+pub use model::Model;
+pub use objective::{Guidance, LossOutput, Objective};
+pub use pass::{AttentionRecord, Pass, StateRecord};
 pub use pattern::matches;
 pub use regression::InContextRegressor;
+pub use routing::Routing;
 pub use sequences::Sequences;
 pub use span::SpanExtractor;
 pub use tagger::TokenTagger;

@@ -3,10 +3,13 @@
 
 use crate::config::{ModelConfig, Tied};
 use crate::cost::{Cost, LayerCost, PartCost};
+use crate::layers::block::Block;
 use crate::layers::encoders::text::{Pooler, TextEncoder, first_rows};
 use crate::layers::head::{Head, asked_rows};
 use crate::layers::linear::Linear;
 use crate::layers::norm::Norm;
+use crate::layers::stack_kind::StackKind;
+use crate::model::cost_of;
 use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{Device, Tensor};
 use taper_ops::{Activation, Dropout, composed};
@@ -43,8 +46,15 @@ impl MaskedLanguageModel {
         next_sentence: bool,
         builder: Builder,
     ) -> Result<Self, ModelError> {
-        config.require_transformer()?;
-        config.validate(true)?;
+        config.validate_transformer()?;
+        Self::build(config, (vocabulary, next_sentence), builder)
+    }
+
+    fn build(
+        config: &ModelConfig,
+        (vocabulary, next_sentence): (usize, bool),
+        builder: Builder,
+    ) -> Result<Self, ModelError> {
         let mut builder = builder.with_biases(config.biases);
         let build = &mut builder;
         let width = config.d_model;
@@ -54,10 +64,15 @@ impl MaskedLanguageModel {
             Tied::Decoder | Tied::All => table.clone(),
         };
         let encoder = TextEncoder::new(build, table, config)?;
-        let transform = Linear::new(build, "transform", width, width, 1)?;
+        let asked = |own: PartCost| own.times_a_token(ASKED);
+        let transform = build.counted_as(asked, |build| {
+            build.count(PartCost::kept(width));
+            Linear::new(build, "transform", width, width, 1)
+        })?;
         let norm = Norm::new(build, "transform_norm", width, config)?;
-        let output = Head::new(build, "output", (output, vocabulary), true)?;
-        let output = output.scaled(config.output_scale);
+        let output = build.counted_as(asked, |build| {
+            Head::of_vocabulary(build, (output, vocabulary), config, true)
+        })?;
         let next_sentence = if next_sentence {
             let pooler = Pooler::new(build, width)?;
             let weight = build.matrix("next_sentence.weight", 2, width, 1)?;
@@ -68,7 +83,7 @@ impl MaskedLanguageModel {
         let (config, activation) = (config.clone(), config.activation.into());
         Ok(Self {
             config,
-            core: builder.finish(width),
+            core: builder.finish(width, &["text"]),
             vocabulary,
             encoder,
             transform,
@@ -87,42 +102,24 @@ impl MaskedLanguageModel {
         next_sentence: bool,
         device: &Device,
     ) -> Cost {
-        let width = config.d_model;
-        let share = |part: PartCost| PartCost {
-            flops: ASKED * part.flops,
-            kept: ASKED * part.kept,
-            forgotten: ASKED * part.forgotten,
-            ..part
-        };
-        let output = match config.tied.ties_output() {
-            true => PartCost::default(),
-            false => PartCost::table(vocabulary, width),
-        };
-        let next = match next_sentence {
-            true => Pooler::cost(config) + PartCost::table(2, width + 1),
-            false => PartCost::default(),
-        };
-        let parts = TextEncoder::cost_with_embedding(config, vocabulary)
-            + share(PartCost::linear(width, width, config.biases).keeping(width))
-            + Norm::cost(config, width)
-            + output
-            + share(Head::cost(config, vocabulary, true, device) + Head::scale_cost(config))
-            + next;
-        Cost::from_streams([("text", parts)])
+        cost_of(device, |builder| Self::build(config, (vocabulary, next_sentence), builder))
     }
 
     /// Number of parameters of embeddings, encoder and pooler, as in published counts of BERT's
     /// parameters, which leave out the pretraining heads.
     #[must_use]
     pub fn body_parameters(config: &ModelConfig, vocabulary: usize) -> u64 {
-        let encoder = TextEncoder::cost_with_embedding(config, vocabulary);
-        (encoder + Pooler::cost(config)).parameters as u64
+        let body = |build: &mut Builder| {
+            TextEncoder::with_embedding(build, config, vocabulary)?;
+            Pooler::new(build, config.d_model)
+        };
+        Builder::part_cost(config.biases, body).parameters
     }
 
     /// Cost of one of its layers, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        TextEncoder::layer_cost(config, layer)
+        Block::cost(config, StackKind::Encoder, layer)
     }
 
     /// Shape of the model.
@@ -228,11 +225,6 @@ impl MaskedLanguageModel {
 impl Model for MaskedLanguageModel {
     fn core(&self) -> &ModelCore {
         &self.core
-    }
-
-    fn cost(&self) -> Cost {
-        let follows = self.next_sentence.is_some();
-        Self::cost_of(&self.config, self.vocabulary, follows, self.device())
     }
 
     fn answer_classes(&self) -> Option<usize> {

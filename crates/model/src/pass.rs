@@ -1,11 +1,10 @@
 //! One pass through the model: training, with dropout and gradients, or evaluation.
 
-use crate::LossOutput;
+use crate::objective::LossOutput;
+use crate::routing::Routing;
 use candle_core::{DType, Device, Result, Tensor};
-use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::ops::AddAssign;
 use std::sync::Arc;
 use taper_ops::rng::mix;
 use taper_ops::{
@@ -32,35 +31,6 @@ pub struct Pass {
     masked: HashMap<String, Vec<usize>>,
     /// Losses that layers add, as scalars, and their routing of tokens.
     auxiliary: RefCell<(Vec<Tensor>, Routing)>,
-}
-
-/// Statistics of tokens sent to experts, summed over layers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Routing {
-    /// Number of tokens times the experts that each was sent to.
-    pub routed: u64,
-    /// Number of these that exceeded the capacity of an expert and were dropped.
-    pub dropped: u64,
-    /// Tokens of the busiest expert, times the number of experts, summed over layers: equal to
-    /// `routed` if loads are even.
-    pub busiest: u64,
-}
-
-impl Routing {
-    /// Whether nothing was routed.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.routed == 0
-    }
-}
-
-impl AddAssign for Routing {
-    fn add_assign(&mut self, other: Self) {
-        self.routed += other.routed;
-        self.dropped += other.dropped;
-        self.busiest += other.busiest;
-    }
 }
 
 /// Recorder of attention weights and states.

@@ -14,6 +14,7 @@ use crate::layers::linear::Linear;
 use crate::layers::positions::{Added, to_compute};
 use crate::layers::stack::Stack;
 use crate::layers::stack_kind::StackKind;
+use crate::model::cost_of;
 use crate::{
     Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Routing, Sequences,
 };
@@ -59,42 +60,44 @@ impl InContextRegressor {
         dimensions: usize,
         builder: Builder,
     ) -> std::result::Result<Self, ModelError> {
-        config.require_transformer()?;
-        config.validate(true)?;
+        config.validate_transformer()?;
         if dimensions == 0 {
             return Err(ModelError::Config("a function has at least one dimension".to_owned()));
         }
+        Self::build(config, dimensions, builder)
+    }
+
+    fn build(
+        config: &ModelConfig,
+        dimensions: usize,
+        builder: Builder,
+    ) -> std::result::Result<Self, ModelError> {
         let mut builder = builder.with_biases(config.biases);
         let build = &mut builder;
-        let read_in = Linear::new(build, "read_in", dimensions + 1, config.d_model, 1)?;
+        let width = config.d_model;
+        let read_in = Linear::new(build, "read_in", dimensions + 1, width, 1)?;
+        // Tokens are kept for the gradient of their projection; positions are added to its result.
+        build.count(PartCost::kept(dimensions + 1 + width));
         let positions = Added::new(build, "decoder.positions", config)?;
         let layers = config.decoder_layers;
         let decoder = Stack::new(build, "decoder", config, layers, StackKind::DecoderOnly)?;
-        let read_out = Linear::new(build, "read_out", config.d_model, 1, 1)?;
-        let (config, core) = (config.clone(), builder.finish(config.d_model));
+        build.count(PartCost::kept(width));
+        let read_out = Linear::new(build, "read_out", width, 1, 1)?;
+        let (config, core) = (config.clone(), builder.finish(width, &["function"]));
         Ok(Self { config, dimensions, core, read_in, positions, decoder, read_out })
     }
 
     /// Cost per token, an x or a y, of a model of this shape on `device`, known before memory is
     /// allocated.
     #[must_use]
-    pub fn cost_of(config: &ModelConfig, dimensions: usize, _device: &Device) -> Cost {
-        let width = config.d_model;
-        let (layers, _) = Stack::cost(config, config.decoder_layers, StackKind::DecoderOnly);
-        // Tokens are kept for the gradient of their projection; positions are added to its result.
-        let read_in =
-            PartCost::linear(dimensions + 1, width, config.biases).keeping(dimensions + 1 + width);
-        let parts = read_in
-            + Added::cost(config)
-            + layers
-            + PartCost::linear(width, 1, config.biases).keeping(width);
-        Cost::from_streams([("function", parts)])
+    pub fn cost_of(config: &ModelConfig, dimensions: usize, device: &Device) -> Cost {
+        cost_of(device, |builder| Self::build(config, dimensions, builder))
     }
 
     /// Cost of one of its layers, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        LayerCost::from_part(Block::cost(config, StackKind::DecoderOnly, layer))
+        Block::cost(config, StackKind::DecoderOnly, layer)
     }
 
     /// Shape of the model.
@@ -190,10 +193,6 @@ impl Model for InContextRegressor {
 
     fn core(&self) -> &ModelCore {
         &self.core
-    }
-
-    fn cost(&self) -> Cost {
-        Self::cost_of(&self.config, self.dimensions, self.device())
     }
 
     /// Computes `Σ (ŷ − y)²` over all points.

@@ -3,9 +3,12 @@
 
 use crate::config::ModelConfig;
 use crate::cost::{Cost, LayerCost, PartCost};
+use crate::layers::block::Block;
 use crate::layers::encoders::text::{TextEncoder, first_rows};
 use crate::layers::head::Head;
 use crate::layers::places::loss_of_places;
+use crate::layers::stack_kind::StackKind;
+use crate::model::cost_of;
 use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{Device, Tensor};
 
@@ -36,26 +39,36 @@ impl SpanExtractor {
         vocabulary: usize,
         builder: Builder,
     ) -> Result<Self, ModelError> {
-        let (encoder, mut builder) = TextEncoder::with_embedding(config, vocabulary, builder)?;
-        let weight = builder.matrix("span.weight", ENDS, config.d_model, 1)?;
-        let head = Head::new(&mut builder, "span", (weight, ENDS), true)?;
-        let core = builder.finish(config.d_model);
+        config.validate_transformer()?;
+        Self::build(config, vocabulary, builder)
+    }
+
+    fn build(
+        config: &ModelConfig,
+        vocabulary: usize,
+        builder: Builder,
+    ) -> Result<Self, ModelError> {
+        let mut builder = builder.with_biases(config.biases);
+        let build = &mut builder;
+        let encoder = TextEncoder::with_embedding(build, config, vocabulary)?;
+        let weight = build.matrix("span.weight", ENDS, config.d_model, 1)?;
+        // Keeps the logits, padded and shifted, and their exponentials.
+        build.count(PartCost::product(config.d_model, ENDS).keeping(8 * ENDS));
+        let head = Head::new(build, "span", (weight, ENDS), true)?;
+        let core = builder.finish(config.d_model, &["text"]);
         Ok(Self { config: config.clone(), core, vocabulary, encoder, head })
     }
 
     /// Cost of a model of this shape on `device`, known before memory is allocated.
     #[must_use]
-    pub fn cost_of(config: &ModelConfig, vocabulary: usize, _device: &Device) -> Cost {
-        let head = PartCost::linear(config.d_model, ENDS, true);
-        // Keeps the logits, padded and shifted, and their exponentials.
-        let parts = TextEncoder::cost_with_embedding(config, vocabulary) + head.keeping(8 * ENDS);
-        Cost::from_streams([("text", parts)])
+    pub fn cost_of(config: &ModelConfig, vocabulary: usize, device: &Device) -> Cost {
+        cost_of(device, |builder| Self::build(config, vocabulary, builder))
     }
 
     /// Cost of one of its layers, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        TextEncoder::layer_cost(config, layer)
+        Block::cost(config, StackKind::Encoder, layer)
     }
 
     /// Shape of the model.
@@ -101,10 +114,6 @@ impl SpanExtractor {
 impl Model for SpanExtractor {
     fn core(&self) -> &ModelCore {
         &self.core
-    }
-
-    fn cost(&self) -> Cost {
-        Self::cost_of(&self.config, self.vocabulary, self.device())
     }
 
     /// Computes `Σ (CE(start) + CE(end))` over the texts. Half of it is BERT's loss of a text, and

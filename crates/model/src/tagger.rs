@@ -2,9 +2,12 @@
 //! classes from the states of tokens.
 
 use crate::config::ModelConfig;
-use crate::cost::{Cost, LayerCost, PartCost};
+use crate::cost::{Cost, LayerCost};
+use crate::layers::block::Block;
 use crate::layers::encoders::text::TextEncoder;
-use crate::layers::head::{ClassHead, Head};
+use crate::layers::head::ClassHead;
+use crate::layers::stack_kind::StackKind;
+use crate::model::cost_of;
 use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{Device, Tensor};
 
@@ -12,9 +15,7 @@ use candle_core::{Device, Tensor};
 /// [`MaskedLanguageModel`](crate::MaskedLanguageModel), whose weights it can begin with.
 #[derive(Debug, Clone)]
 pub struct TokenTagger {
-    config: ModelConfig,
     core: ModelCore,
-    vocabulary: usize,
     tags: usize,
     encoder: TextEncoder,
     head: ClassHead,
@@ -31,25 +32,32 @@ impl TokenTagger {
         tags: usize,
         builder: Builder,
     ) -> Result<Self, ModelError> {
-        let (encoder, mut builder) = TextEncoder::with_embedding(config, vocabulary, builder)?;
-        let head = ClassHead::new(&mut builder, "tags", tags, config)?;
-        let core = builder.finish(config.d_model);
-        Ok(Self { config: config.clone(), core, vocabulary, tags, encoder, head })
+        config.validate_transformer()?;
+        Self::build(config, (vocabulary, tags), builder)
+    }
+
+    fn build(
+        config: &ModelConfig,
+        (vocabulary, tags): (usize, usize),
+        builder: Builder,
+    ) -> Result<Self, ModelError> {
+        let mut builder = builder.with_biases(config.biases);
+        let build = &mut builder;
+        let encoder = TextEncoder::with_embedding(build, config, vocabulary)?;
+        let head = ClassHead::of_tokens(build, "tags", tags, config)?;
+        Ok(Self { core: builder.finish(config.d_model, &["text"]), tags, encoder, head })
     }
 
     /// Cost of a model of this shape on `device`, known before memory is allocated.
     #[must_use]
     pub fn cost_of(config: &ModelConfig, vocabulary: usize, tags: usize, device: &Device) -> Cost {
-        let parts = TextEncoder::cost_with_embedding(config, vocabulary)
-            + PartCost::table(tags, config.d_model)
-            + Head::cost(config, tags, true, device).keeping(2 * config.d_model);
-        Cost::from_streams([("text", parts)])
+        cost_of(device, |builder| Self::build(config, (vocabulary, tags), builder))
     }
 
     /// Cost of one of its layers, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        TextEncoder::layer_cost(config, layer)
+        Block::cost(config, StackKind::Encoder, layer)
     }
 
     /// Computes the logits of the tags of the tokens at `rows`, in f32; `segments` has 0 for each
@@ -81,10 +89,6 @@ impl TokenTagger {
 impl Model for TokenTagger {
     fn core(&self) -> &ModelCore {
         &self.core
-    }
-
-    fn cost(&self) -> Cost {
-        Self::cost_of(&self.config, self.vocabulary, self.tags, self.device())
     }
 
     fn answer_classes(&self) -> Option<usize> {

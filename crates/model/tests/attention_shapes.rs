@@ -8,12 +8,12 @@ use candle_core::{DType, Device, Tensor, Var};
 use common::{golden, largest_difference, lengths, relative};
 use taper_model::{
     AttentionConfig, AttentionKind, Batch, Builder, Guidance, LanguageModel, LayerKinds, Model,
-    ModelConfig, ModelError, Objective, Pass, Positions, Sequences, Tied, Transformer,
-    UnprojectedAttention,
+    ModelConfig, ModelError, NormKind, Objective, Pass, Positions, QueryKeyNorm, Sequences, Tied,
+    Transformer, UnprojectedAttention,
 };
 use taper_ops::{
-    AttentionShape, AttentionSpec, Dropout, Gradients, LinearSpec, Products, Tape, Turns, composed,
-    cross_attention, linear, rotary, self_attention,
+    AttentionShape, AttentionSpec, Dropout, Gradients, LinearSpec, NormSpec, NormedColumns,
+    Products, Tape, Turns, composed, cross_attention, linear, norm_columns, rotary, self_attention,
 };
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -23,32 +23,50 @@ fn grouped_attention_is_pytorchs() -> TestResult {
     let file = golden("attention/grouped-attention");
     let multi_query = AttentionShape { scale: 1.0, ..AttentionShape::with_heads(3, 4).grouped(1) };
     let across = AttentionShape { scale: 0.3, ..AttentionShape::with_heads(6, 4).grouped(3) };
-    for (case, shape) in [
-        ("grouped", AttentionShape::with_heads(4, 6).grouped(2)),
-        ("multi_query", multi_query),
-        ("cross", across),
+    let grouped = AttentionShape::with_heads(4, 6).grouped(2);
+    let (layer, rms) = (NormSpec::layer(1e-5), NormSpec::rms(1e-5));
+    for (case, shape, norm) in [
+        ("grouped", grouped, None),
+        ("multi_query", multi_query, None),
+        ("cross", across, None),
+        ("norm_per_head", grouped, Some(rms)),
+        ("norm_of_all_heads", grouped, Some(layer)),
+        ("cross_norm", AttentionShape::with_heads(6, 4).grouped(3), Some(rms)),
     ] {
         let tensor = |name: &str| file[&format!("{case}.{name}")].clone();
         let query_lengths = lengths(&tensor("query_lengths"));
-        let is_cross = case == "cross";
+        let is_cross = case.starts_with("cross");
         let key_lengths =
             if is_cross { lengths(&tensor("key_lengths")) } else { query_lengths.clone() };
         let spec = AttentionSpec {
             shape,
             query_lengths: query_lengths.clone().into(),
             key_lengths: key_lengths.into(),
-            causal: case == "grouped",
+            causal: !is_cross && case != "multi_query",
             sparse: None,
             query_start: 0,
             slopes: None,
             dropout: Dropout::none(),
             products: Products::F32,
         };
-        let names = ["query", "key", "qkv.weight", "qkv.bias", "out.weight"];
-        let names = names.into_iter().filter(|&name| is_cross || name != "key");
+        let differentiated = format!("{case}.grad.");
+        let names = file.keys().filter_map(|name| name.strip_prefix(&differentiated));
         let vars: Vec<(&str, Var)> =
             names.map(|name| (name, Var::from_tensor(&tensor(name)).unwrap())).collect();
-        let var = |name: &str| &vars.iter().find(|(other, _)| *other == name).unwrap().1;
+        let some = |name: &str| {
+            vars.iter().find(|(other, _)| *other == name).map(|(_, var)| var.as_tensor())
+        };
+        let var = |name: &str| some(name).unwrap();
+        // Normalises the first columns.
+        let normed = |tape: Option<&Tape>, x: Tensor, parts: &[(&str, usize)]| {
+            let Some(spec) = norm else { return Ok(x) };
+            let part = |&(part, columns): &(&str, usize)| NormedColumns {
+                columns,
+                weight: var(&format!("{part}_norm.weight")),
+                bias: some(&format!("{part}_norm.bias")),
+            };
+            norm_columns(tape, &x, &parts.iter().map(part).collect::<Vec<_>>(), &spec)
+        };
         // Rows of the weight that make these parts of the projection.
         let projected = |tape: Option<&Tape>, x: &Tensor, first: usize, count: usize| {
             let part = |name: &str| {
@@ -63,10 +81,14 @@ fn grouped_attention_is_pytorchs() -> TestResult {
             let (width, all) = (shape.query_width(), shape.projected_width());
             let mixed = if is_cross {
                 let query = projected(tape, var("query"), 0, width)?;
+                let query = normed(tape, query, &[("query", width)])?;
                 let key_value = projected(tape, var("key"), width, all - width)?;
+                let key_value = normed(tape, key_value, &[("key", shape.key_value_width())])?;
                 cross_attention(tape, &query, &key_value, None, &spec)?
             } else {
-                let mut qkv = projected(tape, var("query"), 0, all)?;
+                let qkv = projected(tape, var("query"), 0, all)?;
+                let parts = [("query", width), ("key", shape.key_value_width())];
+                let mut qkv = normed(tape, qkv, &parts)?;
                 if spec.causal {
                     let at = query_lengths.iter().flat_map(|&length| 0..length as u32).collect();
                     let turned = width + shape.key_value_width();
@@ -182,7 +204,25 @@ fn shapes() -> Vec<(&'static str, ModelConfig)> {
                 ..grouped.clone()
             },
         ),
-        ("hybrid", ModelConfig { decoder_attention: hybrid, ..grouped }),
+        ("hybrid", ModelConfig { decoder_attention: hybrid, ..grouped.clone() }),
+        (
+            "a norm of each head",
+            ModelConfig {
+                query_key_norm: QueryKeyNorm::PerHead,
+                norm_kind: NormKind::Rms,
+                positions: rotary,
+                ..grouped.clone()
+            },
+        ),
+        (
+            "a norm of all heads",
+            ModelConfig {
+                query_key_norm: QueryKeyNorm::AllHeads,
+                norm_kind: NormKind::LayerWithoutBias,
+                head_width: Some(6),
+                ..grouped
+            },
+        ),
     ]
 }
 
@@ -219,6 +259,15 @@ fn projections_are_as_wide_as_their_heads() {
         let cross = "decoder.layers.1.cross_attention";
         assert_eq!(dims(&format!("{cross}.q.weight")), Some(vec![q, d]), "{name}");
         assert_eq!(dims(&format!("{cross}.kv.weight")), Some(vec![2 * k, d]), "{name}");
+        let of_norms = match config.query_key_norm {
+            QueryKeyNorm::None => [None, None],
+            QueryKeyNorm::PerHead => [Some(vec![shape.head_width]), Some(vec![shape.head_width])],
+            QueryKeyNorm::AllHeads => [Some(vec![q]), Some(vec![k])],
+        };
+        for layer in [layer, cross] {
+            let norms = ["query", "key"].map(|part| dims(&format!("{layer}.{part}_norm.weight")));
+            assert_eq!(norms, of_norms, "{name}");
+        }
         assert_eq!(model.cost().parameters, model.parameters().len() as u64, "{name}");
     }
 }
@@ -346,6 +395,10 @@ fn impossible_shapes_are_named() {
             ("key_value_heads", ModelConfig { key_value_heads: Some(2), ..stacks.clone() }),
             ("head_width", ModelConfig { head_width: Some(8), ..stacks.clone() }),
             ("attention_scale", ModelConfig { attention_scale: Some(1.0), ..stacks.clone() }),
+            (
+                "query_key_norm",
+                ModelConfig { query_key_norm: QueryKeyNorm::PerHead, ..stacks.clone() },
+            ),
         ] {
             let made = Transformer::new(&config, 19, 19, Builder::outline());
             match made.map(|_| ()) {

@@ -7,8 +7,8 @@ use candle_core::{DType, Device};
 use taper_model::{
     ActivationKind, Architecture, AttentionConfig, AttentionKind, Batch, Builder, ExpertsConfig,
     FeedForwardKind, LanguageModel, Model, ModelConfig, NormKind, NormPlacement, Objective, Pass,
-    Pooling, Positions, RecurrentAttention, RecurrentConfig, Sequences, TextClassifier,
-    TranslationModel,
+    Pooling, Positions, QueryKeyNorm, RecurrentAttention, RecurrentConfig, Sequences,
+    TextClassifier, TranslationModel,
 };
 use taper_ops::allocator::{Explaining, counted};
 use taper_ops::rng::Counter;
@@ -135,6 +135,12 @@ fn what_a_model_keeps_is_known_by_formula() {
     let grouped = ModelConfig { key_value_heads: Some(1), head_width: Some(24), ..shape() };
     check(language_model_ratio(&grouped), "grouped heads, text");
     check(translation_ratio(&grouped, 128), "grouped heads, translation");
+    for positions in [Positions::Rotary, Positions::Sinusoidal] {
+        let query_key_norm = QueryKeyNorm::PerHead;
+        let normed = ModelConfig { query_key_norm, positions, ..grouped.clone() };
+        check(language_model_ratio(&normed), &format!("norms of heads, text, {positions:?}"));
+        check(translation_ratio(&normed, 128), &format!("norms of heads, {positions:?}"));
+    }
     for per_token in [1, 2] {
         let experts = ExpertsConfig { count: 4, per_token, ..ExpertsConfig::default() };
         check(

@@ -2,10 +2,11 @@
 
 Each case has heads whose widths do not sum to the width of the inputs: `grouped` (causal, with the rotary positions
 of the library Transformers' Llama), `multi_query` (a single head of keys and values, scores without a factor, as T5's)
-and `cross` (to another sequence, with a factor of its own). Queries, keys and values have biases, and the projection
-of the result has none, as in Qwen2. PyTorch sees padded tensors and masks; the file holds only the real rows, one
-sentence after another. The reference runs in float64 from values that float32 holds exactly and is rounded once, on
-saving.
+and `cross` (to another sequence, with a factor of its own). In `norm_per_head` and `cross_norm` queries and keys have
+RMS norms, as in Qwen3, and in `norm_of_all_heads` layer norms, all before they are rotated. Queries, keys and values
+have biases, and the projection of the result has none, as in Qwen2. PyTorch sees padded tensors and masks; the file
+holds only the real rows, one sentence after another. The reference runs in float64 from values that float32 holds
+exactly and is rounded once, on saving.
 """
 
 import argparse
@@ -15,13 +16,15 @@ from pathlib import Path
 import torch
 import transformers
 from torch import Tensor
-from torch.nn.functional import linear, scaled_dot_product_attention
+from torch.nn.functional import layer_norm, linear, rms_norm, scaled_dot_product_attention
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from ..common import causal_mask, default_folder, pack, pad, padding_mask, random, relative_error, save, setup
 
 # Width of the inputs and of the output.
 MODEL_DIM = 10
+# Number added to the variance in norms.
+EPSILON = 1e-5
 # Bound ‖Δ‖ / ‖reference‖ of PyTorch's own float32.
 TOLERANCE = 3e-6
 
@@ -38,12 +41,18 @@ class Case:
     key_lengths: list[int] | None = None
     causal: bool = False
     rotary: bool = False
+    # Norm of queries and keys: RMS or layer norms, of each head or of all heads together.
+    norm: str | None = None
+    all_heads: bool = False
 
 
 CASES = [
     Case("grouped", 4, 2, 6, None, [5, 1, 3], causal=True, rotary=True),
     Case("multi_query", 3, 1, 4, 1.0, [4, 6]),
     Case("cross", 6, 3, 4, 0.3, [2, 5, 1], key_lengths=[4, 1, 6]),
+    Case("norm_per_head", 4, 2, 6, None, [5, 1, 3], causal=True, rotary=True, norm="rms"),
+    Case("norm_of_all_heads", 4, 2, 6, None, [4, 3], causal=True, rotary=True, norm="layer", all_heads=True),
+    Case("cross_norm", 6, 3, 4, None, [2, 5], key_lengths=[4, 6], norm="rms"),
 ]
 
 
@@ -64,7 +73,17 @@ def attend(case: Case, inputs: dict[str, Tensor], output_gradient: Tensor, dtype
     weights, biases = leaves["qkv.weight"].split(widths), leaves["qkv.bias"].split(widths)
 
     def heads(x: Tensor, lengths: list[int], part: int) -> Tensor:
-        projected = pad(linear(x, weights[part], biases[part]), lengths)
+        projected = linear(x, weights[part], biases[part])
+        if case.norm and part < 2:
+            weight = leaves[f"{'query' if part == 0 else 'key'}_norm.weight"]
+            groups = projected.unflatten(1, (-1, len(weight)))
+            if case.norm == "rms":
+                normal = rms_norm(groups, weight.shape, weight, EPSILON)
+            else:
+                bias = leaves[f"{'query' if part == 0 else 'key'}_norm.bias"]
+                normal = layer_norm(groups, weight.shape, weight, bias, EPSILON)
+            projected = normal.flatten(1)
+        projected = pad(projected, lengths)
         return projected.unflatten(2, (-1, case.head_width)).transpose(1, 2)
 
     query = heads(leaves["query"], case.query_lengths, 0)
@@ -96,6 +115,11 @@ def main() -> None:
             "qkv.bias": random(generator, projected, scale=0.1),
             "out.weight": random(generator, MODEL_DIM, width, scale=width**-0.5),
         }
+        for part, columns in [("query", width), ("key", (projected - width) // 2)] if case.norm else []:
+            group = columns if case.all_heads else case.head_width
+            inputs[f"{part}_norm.weight"] = random(generator, group, scale=0.2, mean=1.0)
+            if case.norm == "layer":
+                inputs[f"{part}_norm.bias"] = random(generator, group, scale=0.2)
         stored = {"query_lengths": torch.tensor(case.query_lengths)}
         if case.key_lengths:
             inputs["key"] = random(generator, sum(case.key_lengths), MODEL_DIM)

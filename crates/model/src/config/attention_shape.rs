@@ -81,6 +81,8 @@ impl ModelConfig {
             "model.head_width"
         } else if shape.scale != usual.scale {
             "model.attention_scale"
+        } else if !self.query_key_norm.is_none() {
+            "model.query_key_norm"
         } else {
             return Ok(());
         };

@@ -37,6 +37,27 @@ impl NormKind {
     }
 }
 
+/// Norm of queries and keys before their products, of the kind of all norms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum QueryKeyNorm {
+    /// None.
+    #[default]
+    None,
+    /// Of each head by itself; all heads share γ (Dehghani et al. 2023, "Scaling Vision
+    /// Transformers to 22 Billion Parameters"), as in Qwen3.
+    PerHead,
+    /// Of all heads together, as in OLMo 2.
+    AllHeads,
+}
+
+impl QueryKeyNorm {
+    /// Whether there is none.
+    pub(super) fn is_none(&self) -> bool {
+        *self == Self::None
+    }
+}
+
 /// Kind of the feed-forward layers, and of each expert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]

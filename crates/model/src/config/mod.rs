@@ -18,7 +18,7 @@ pub use architecture::{
     Architecture, CellKind, ConvolutionalConfig, RecurrentAttention, RecurrentConfig,
 };
 pub use attention::{AttentionConfig, AttentionKind, LayerKinds};
-pub use blocks::{ActivationKind, FeedForwardKind, NormKind, NormPlacement};
+pub use blocks::{ActivationKind, FeedForwardKind, NormKind, NormPlacement, QueryKeyNorm};
 pub use contrastive::ContrastiveConfig;
 pub use embeddings::EmbeddingsConfig;
 pub use experts::ExpertsConfig;
@@ -163,6 +163,14 @@ pub struct ModelConfig {
         extend("x-idle" = ["convolutional-images", "not-transformer"])
     )]
     pub attention_scale: Option<f64>,
+    /// Norm of queries and keys before their products, and before rotary positions, of the kind of
+    /// `norm_kind`. If it is not set, none.
+    #[serde(skip_serializing_if = "QueryKeyNorm::is_none")]
+    #[schemars(
+        extend("x-names" = "qk_norm use_qk_norm qk_layernorm qk_layer_norm"),
+        extend("x-idle" = ["convolutional-images", "not-transformer"])
+    )]
+    pub query_key_norm: QueryKeyNorm,
     /// Layers of the encoder.
     #[schemars(range(min = 1))]
     #[schemars(
@@ -436,6 +444,7 @@ impl Default for ModelConfig {
             key_value_heads: None,
             head_width: None,
             attention_scale: None,
+            query_key_norm: QueryKeyNorm::default(),
             encoder_layers: 6,
             decoder_layers: 6,
             activation: ActivationKind::default(),
@@ -589,6 +598,12 @@ impl ModelConfig {
             ));
         }
         Ok(())
+    }
+
+    /// Checks that the fields describe a possible Transformer with one vocabulary at most.
+    pub(crate) fn validate_transformer(&self) -> Result<(), ModelError> {
+        self.require_transformer()?;
+        self.validate(true)
     }
 
     /// Checks that the fields describe possible blocks, whatever model is built of them.

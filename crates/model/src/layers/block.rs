@@ -8,7 +8,7 @@ use super::norm::Norm;
 use super::positions::PreparedPositions;
 use super::stack_kind::StackKind;
 use crate::config::NormPlacement;
-use crate::cost::PartCost;
+use crate::cost::{LayerCost, PartCost};
 use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use std::ops::Range;
@@ -29,17 +29,14 @@ impl Sublayer {
     /// `name` is that of the sublayer; its norm is `{name}_norm`.
     fn new(build: &mut Builder, name: &str, config: &ModelConfig) -> Result<Self> {
         let norm = format!("{name}_norm");
+        // Another sublayer keeps its input, and its output is recomputed.
+        build.count(PartCost::default().forgetting(config.d_model).forgetting(config.d_model));
         Ok(Self {
             norm: Norm::new(build, &norm, config.d_model, config)?,
             placement: config.norm,
             dropout: config.residual_dropout,
             site: name_key(&norm),
         })
-    }
-
-    /// Cost of the norm. Another sublayer keeps its input, and its output is recomputed.
-    fn cost(config: &ModelConfig) -> PartCost {
-        Norm::cost(config, config.d_model).forgetting(config.d_model).forgetting(config.d_model)
     }
 
     /// Runs `f`, which gets its input and the residual that its result is added to.
@@ -96,24 +93,9 @@ impl Block {
         Ok(Self { mixer, cross_attention, feed_forward })
     }
 
-    /// Cost of one token of the layer's own sequence.
-    pub(crate) fn cost(config: &ModelConfig, kind: StackKind, layer: usize) -> PartCost {
-        let mut cost = Sublayer::cost(config) + Mixer::cost(config, kind.is_causal(), layer);
-        if config.has_feed_forward(kind.is_causal(), layer) {
-            cost = cost + Sublayer::cost(config) + FeedForward::cost(config, layer);
-        }
-        match kind.attends_to_encoder() {
-            true => cost + Sublayer::cost(config) + CrossAttention::cost(config),
-            false => cost,
-        }
-    }
-
-    /// Cost of one token of the encoder, if the layer attends to one.
-    pub(crate) fn encoder_cost(config: &ModelConfig, kind: StackKind) -> PartCost {
-        match kind.attends_to_encoder() {
-            true => CrossAttention::key_value_cost(config),
-            false => PartCost::default(),
-        }
+    /// Cost of a layer, counted from 0, for one token of its own sequence.
+    pub(crate) fn cost(config: &ModelConfig, kind: StackKind, layer: usize) -> LayerCost {
+        Builder::part_cost(config.biases, |build| Self::new(build, "", config, (kind, layer)))
     }
 
     /// Computes keys and values for this layer's attention to the encoder, if there is one.

@@ -35,6 +35,12 @@ impl DenseFeedForward {
             Ok((up, Linear::new(build, &format!("{name}.down"), inner, outer, 1)?))
         };
         let (up, down) = build.with_biases_if(config.has_feed_forward_biases(), make)?;
+        // Between them stand the gated product, or the slopes of the nonlinearity; those of relu
+        // are the signs of its result.
+        build.count(match (kind, Activation::from(config.activation)) {
+            (FeedForwardKind::Plain, Activation::Relu) => PartCost::default().forgetting(inner),
+            _ => PartCost::kept(inner),
+        });
         Ok(Self {
             up,
             down,
@@ -43,19 +49,6 @@ impl DenseFeedForward {
             dropout: config.feed_forward_dropout,
             site,
         })
-    }
-
-    /// Cost of both projections, and of what stands between them: the gated product, or the slopes
-    /// of the nonlinearity; those of relu are the signs of its result.
-    pub(crate) fn cost(config: &ModelConfig) -> PartCost {
-        let (outer, inner, biases) =
-            (config.d_model, config.d_ff, config.has_feed_forward_biases());
-        let up = PartCost::linear(outer, inner, biases) * config.feed_forward.parts();
-        let up = match (config.feed_forward, Activation::from(config.activation)) {
-            (FeedForwardKind::Plain, Activation::Relu) => up.forgetting(inner),
-            _ => up.keeping(inner),
-        };
-        up + PartCost::linear(inner, outer, biases)
     }
 
     /// The same layer in f64, for finite differences.

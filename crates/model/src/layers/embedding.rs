@@ -23,16 +23,13 @@ impl EmbeddingNorm {
     /// The norm is called `{stack}.embedding_norm`.
     pub(crate) fn new(build: &mut Builder, stack: &str, config: &ModelConfig) -> Result<Self> {
         let name = format!("{stack}.embedding_norm");
+        // The input of the norm, and its result.
+        build.count(PartCost::kept(2 * config.d_model));
         Ok(Self {
             norm: Norm::new(build, &name, config.d_model, config)?,
             dropout: config.embedding_dropout,
             site: name_key(&name),
         })
-    }
-
-    /// Cost of the norm, whose input and result are kept.
-    pub(crate) fn cost(config: &ModelConfig) -> PartCost {
-        Norm::cost(config, config.d_model).keeping(2 * config.d_model)
     }
 
     /// Runs over embedded tokens: `(N, D)` → `(N, D)`.
@@ -69,6 +66,7 @@ impl TokenEmbedding {
         config: &ModelConfig,
     ) -> Result<Self> {
         let positions = Added::new(build, &format!("{stack}.positions"), config)?;
+        build.count(PartCost::kept(config.d_model));
         let norm = match config.embedding_norm {
             true => Some(EmbeddingNorm::new(build, stack, config)?),
             false => None,
@@ -82,16 +80,6 @@ impl TokenEmbedding {
             site: name_key(&format!("{stack}.embedding")),
             activations: build.activations,
         })
-    }
-
-    /// Cost of the positions, the norm and the embedded tokens. The model counts the table, which may be
-    /// shared.
-    pub(crate) fn cost(config: &ModelConfig) -> PartCost {
-        let norm = match config.embedding_norm {
-            true => EmbeddingNorm::cost(config),
-            false => PartCost::default(),
-        };
-        Added::cost(config).keeping(config.d_model) + norm
     }
 
     /// Embeds whole sequences.

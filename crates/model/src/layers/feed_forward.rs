@@ -3,7 +3,6 @@
 use super::dense::DenseFeedForward;
 use super::experts::Experts;
 use super::linear::Residual;
-use crate::cost::PartCost;
 use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use taper_ops::rng::name_key;
@@ -28,14 +27,6 @@ impl FeedForward {
         } else {
             Self::Dense(DenseFeedForward::new(build, name, name_key(name), config)?)
         })
-    }
-
-    pub(crate) fn cost(config: &ModelConfig, layer: usize) -> PartCost {
-        if config.experts.are_in(layer) {
-            Experts::cost(config)
-        } else {
-            DenseFeedForward::cost(config)
-        }
     }
 
     /// Runs the layer and adds the result to the residual.

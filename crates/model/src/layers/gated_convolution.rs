@@ -28,20 +28,15 @@ impl GatedConvolution {
         causal: bool,
     ) -> Result<Self> {
         let (kernel, width) = (config.convolutional.kernel, config.d_model);
+        let (inputs, halves) = (kernel.saturating_mul(width), width.saturating_mul(2));
         // A gate halves the standard deviation; weights of twice the deviation preserve it (Gehring
         // et al. 2017, appendix A).
-        let deviation = (4.0 * (1.0 - config.residual_dropout) / (kernel * width) as f64).sqrt();
-        let linear = Linear::normal(build, name, (kernel * width, 2 * width), deviation)?;
+        let deviation = (4.0 * (1.0 - config.residual_dropout) / inputs as f64).sqrt();
+        let linear = Linear::normal(build, name, (inputs, halves), deviation)?;
+        // The gathered neighbours, and the product of both halves.
+        build.count(PartCost::kept(inputs).keeping(width));
         let before = if causal { kernel - 1 } else { kernel / 2 };
         Ok(Self { linear, around: (before, kernel - 1 - before), width })
-    }
-
-    /// Cost of the gathered neighbours, and of both halves.
-    pub(crate) fn cost(config: &ModelConfig) -> PartCost {
-        let inputs = config.convolutional.kernel.saturating_mul(config.d_model);
-        PartCost::linear(inputs, config.d_model.saturating_mul(2), config.biases)
-            .keeping(inputs)
-            .keeping(config.d_model)
     }
 
     /// Runs whole sequences.

@@ -5,7 +5,7 @@ use super::positions::to_compute;
 use super::weight::Weight;
 use crate::cost::PartCost;
 use crate::{Batch, Builder, LossOutput, ModelConfig, ModelError, Objective, Pass, Routing};
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::{DType, Result, Tensor};
 use std::sync::Arc;
 use taper_ops::rng::name_key;
 use taper_ops::{CrossEntropySpec, Dropout, EmbeddingSpec, LossSums, composed};
@@ -19,6 +19,8 @@ pub(crate) struct Head {
 }
 
 impl Head {
+    /// Makes a head; its product and its loss are not counted.
+    ///
     /// `weight (C, D)` for `classes` classes may be an embedding's (Press and Wolf 2017); the bias
     /// is called `{name}.bias`.
     pub(crate) fn new(
@@ -34,29 +36,26 @@ impl Head {
         Ok(Self { linear: Linear::from_parts(weight, bias, build.products), scale: None })
     }
 
-    /// The same head with the factor `scale` of the rows that it reads; `None`: 1.
-    pub(crate) fn scaled(self, scale: Option<f64>) -> Self {
-        Self { scale: scale.filter(|&scale| scale != 1.0), ..self }
-    }
-
-    /// Cost of the product and of the biases, without the matrix, which may be shared. Logits are
-    /// not kept: the loss is computed some rows at a time. Its gradient by the hidden rows is kept,
-    /// and on a GPU also Candle's results.
-    pub(crate) fn cost(
+    /// Makes the projection to the tokens of a vocabulary, called `output`, whose states may have a
+    /// factor.
+    pub(crate) fn of_vocabulary(
+        build: &mut Builder,
+        (table, vocabulary): (Weight, usize),
         config: &ModelConfig,
-        classes: usize,
         has_bias: bool,
-        device: &Device,
-    ) -> PartCost {
-        let kept = if device.is_cpu() { 1.0 } else { 4.0 } * config.d_model as f64;
-        let product = PartCost::linear(config.d_model, classes, false);
-        PartCost { parameters: if has_bias { classes as f64 } else { 0.0 }, kept, ..product }
+    ) -> Result<Self> {
+        let scale = config.output_scale.filter(|&scale| scale != 1.0);
+        // The product of the states with the factor.
+        build.count(PartCost::kept(if scale.is_some() { config.d_model } else { 0 }));
+        Self::count(build, config.d_model, vocabulary);
+        Ok(Self { scale, ..Self::new(build, "output", (table, vocabulary), has_bias)? })
     }
 
-    /// Cost of the factor of the rows, whose product with them is kept.
-    pub(crate) fn scale_cost(config: &ModelConfig) -> PartCost {
-        let is_scaled = config.output_scale.is_some_and(|scale| scale != 1.0);
-        PartCost::default().keeping(if is_scaled { config.d_model } else { 0 })
+    /// Counts the product and the loss for each row. Logits are not kept: the loss is computed some
+    /// rows at a time. Its gradient by the rows is kept, and on a GPU also Candle's results.
+    fn count(build: &mut Builder, width: usize, classes: usize) {
+        let kept = if build.device().is_cpu() { 1.0 } else { 4.0 } * width as f64;
+        build.count(PartCost { kept, ..PartCost::product(width, classes) });
     }
 
     /// Computes `s · h`: `(R, D)` → `(R, D)`.
@@ -195,7 +194,7 @@ pub(crate) struct ClassHead {
 
 impl ClassHead {
     /// Makes a head with parameters `{name}.weight` and `{name}.bias`; `name` says what the classes
-    /// are, in plural.
+    /// are, in plural. Its product and its loss are not counted.
     ///
     /// # Errors
     /// When there are fewer than two, or the device has no memory left.
@@ -213,6 +212,22 @@ impl ClassHead {
         let weight = build.matrix(&format!("{name}.weight"), classes, config.d_model, 1)?;
         let head = Head::new(build, name, (weight, classes), true)?;
         Ok(Self { head, dropout: config.residual_dropout, site: name_key(name) })
+    }
+
+    /// Makes a head as [`new`](Self::new), which predicts the class of each token.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(crate) fn of_tokens(
+        build: &mut Builder,
+        name: &str,
+        classes: usize,
+        config: &ModelConfig,
+    ) -> std::result::Result<Self, ModelError> {
+        Head::count(build, config.d_model, classes);
+        // The states that are picked, with dropout.
+        build.count(PartCost::kept(2 * config.d_model));
+        Self::new(build, name, classes, config)
     }
 
     /// Picks rows of `states` by their numbers, with dropout: `(N, D)` → `(R, D)`.

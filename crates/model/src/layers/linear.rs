@@ -2,6 +2,7 @@
 
 use super::adapter::{Adapter, Around};
 use super::weight::Weight;
+use crate::cost::PartCost;
 use crate::{Builder, Pass};
 use candle_core::{Device, Result, Tensor};
 use taper_ops::{Activation, Dropout, Products};
@@ -65,8 +66,10 @@ impl Linear {
         weight: Weight,
         (inputs, outputs): (usize, &[usize]),
     ) -> Result<Self> {
+        let columns = outputs.iter().fold(0, |sum: usize, &count| sum.saturating_add(count));
+        build.count(PartCost::product(inputs, columns));
         let bias = if build.biases {
-            Some(build.constant(&format!("{name}.bias"), &[outputs.iter().sum()], 0.0)?)
+            Some(build.constant(&format!("{name}.bias"), &[columns], 0.0)?)
         } else {
             None
         };
@@ -74,7 +77,7 @@ impl Linear {
         Ok(Self { weight, bias, adapter, products: build.products })
     }
 
-    /// Makes a layer from existing parameters, without adapters.
+    /// Makes a layer from existing parameters, without adapters; its cost is not counted.
     pub(crate) fn from_parts(weight: Weight, bias: Option<Weight>, products: Products) -> Self {
         Self { weight, bias, adapter: None, products }
     }

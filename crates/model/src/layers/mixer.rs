@@ -4,7 +4,6 @@ use super::attention::{LayerPast, PastRows, SelfAttention, Texts};
 use super::linear::Residual;
 use super::positions::PreparedPositions;
 use super::state_space::StateSpace;
-use crate::cost::PartCost;
 use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
@@ -28,14 +27,6 @@ impl Mixer {
             true => Self::StateSpace(StateSpace::new(build, name, config, at)?),
             false => Self::Attention(SelfAttention::new(build, name, config, at)?),
         })
-    }
-
-    /// Cost of one token.
-    pub(crate) fn cost(config: &ModelConfig, causal: bool, layer: usize) -> PartCost {
-        match config.attention(causal).kind_of(layer).is_state_space() {
-            true => StateSpace::cost(config, causal, layer),
-            false => SelfAttention::cost(config, causal, layer),
-        }
     }
 
     /// Runs whole sequences, and adds the result to the residual.

@@ -2,10 +2,9 @@
 
 use super::weight::Weight;
 use crate::config::NormKind;
-use crate::cost::PartCost;
 use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};
-use taper_ops::NormSpec;
+use taper_ops::{NormSpec, NormedColumns};
 
 /// A norm with its parameters, of the kind that the configuration chooses.
 #[derive(Debug, Clone)]
@@ -36,9 +35,15 @@ impl Norm {
         Ok(Self { weight, bias, spec })
     }
 
-    /// Cost of the parameters.
-    pub(crate) fn cost(config: &ModelConfig, width: usize) -> PartCost {
-        PartCost::table(if config.norm_kind.has_bias() { 2 } else { 1 }, width)
+    /// The norm, for so many columns of a wider row.
+    pub(crate) fn of_columns(&self, columns: usize, pass: &Pass) -> NormedColumns<'_> {
+        let bias = self.bias.as_ref().map(|bias| bias.get(pass));
+        NormedColumns { columns, weight: self.weight.get(pass), bias }
+    }
+
+    /// Kind and ε.
+    pub(crate) fn spec(&self) -> &NormSpec {
+        &self.spec
     }
 
     /// Normalises each row.

@@ -2,7 +2,6 @@
 
 use super::weight::Weight;
 use crate::config::{Architecture, ModelConfig, Positions, RelativeBuckets, SinusoidFrequencies};
-use crate::cost::PartCost;
 use crate::{Builder, Pass, Sequences};
 use candle_core::{DType, Device, Result, Tensor};
 use std::ops::Range;
@@ -100,14 +99,6 @@ impl Added {
         })
     }
 
-    pub(crate) fn cost(config: &ModelConfig) -> PartCost {
-        match config.positions {
-            _ if config.architecture == Architecture::Recurrent => PartCost::default(),
-            Positions::Learned => PartCost::table(config.position_rows(), config.d_model),
-            _ => PartCost::default(),
-        }
-    }
-
     /// Table for tokens at positions `at`, which are below `longest`, if there is one, and the row
     /// of each token in it.
     pub(crate) fn table(
@@ -202,6 +193,8 @@ impl Relative {
             Positions::Rotary => {
                 Self::Rotary(Box::new(config.rotary.turns(config.attention_shape().head_width)))
             }
+            // An outline may have more heads than memory has room for.
+            Positions::Alibi if build.is_outline() => Self::Nothing,
             Positions::Alibi => Self::Alibi(alibi_slopes(config.heads).into()),
             Positions::T5 => Self::Bias {
                 table: build.embedding(
@@ -217,13 +210,6 @@ impl Relative {
             | Positions::Learned
             | Positions::None => Self::Nothing,
         })
-    }
-
-    pub(crate) fn cost(config: &ModelConfig) -> PartCost {
-        match config.positions {
-            Positions::T5 => PartCost::table(config.relative_buckets, config.heads),
-            _ => PartCost::default(),
-        }
     }
 
     /// Prepares the layers' positions for these sequences.

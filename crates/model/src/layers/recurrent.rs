@@ -2,7 +2,7 @@
 
 use super::linear::Linear;
 use super::weight::Weight;
-use crate::cost::PartCost;
+use crate::cost::{PartCost, Stream};
 use crate::{Builder, Pass};
 use candle_core::{Result, Tensor};
 use std::ops::Range;
@@ -18,43 +18,6 @@ pub(crate) struct Shape {
     pub(crate) width: usize,
     /// Width of the values that it attends to; 0 without attention.
     pub(crate) attended: usize,
-    pub(crate) biases: bool,
-}
-
-impl Shape {
-    fn gates(self) -> usize {
-        self.cell.gates().saturating_mul(self.width)
-    }
-
-    /// Cost of one row of the layer. It keeps the gates, the state, and the cell of an LSTM or one
-    /// product of a GRU; with attention also a query, and the context twice, once beside the state.
-    pub(crate) fn cost(self) -> PartCost {
-        let (width, gates) = (self.width, self.gates());
-        let cell = PartCost::linear(self.inputs, gates, self.biases)
-            + PartCost::linear(width, gates, self.biases).unkept();
-        let cell = cell.keeping(width.saturating_mul(2));
-        match self.attended {
-            0 => cell,
-            attended => {
-                let attention = PartCost::linear(width, width, false)
-                    + PartCost::linear(attended, gates, false).unkept()
-                    + PartCost::table(1, width);
-                // A multiplication and an addition for each column of a score, and of a value.
-                let pair_flops = 2.0 * (width as f64 + attended as f64);
-                cell + PartCost { pair_flops, ..attention }
-                    .with_heads(1)
-                    .keeping(attended.saturating_mul(2))
-            }
-        }
-    }
-
-    /// Cost of one row that is attended to: its key.
-    pub(crate) fn key_cost(self) -> PartCost {
-        match self.attended {
-            0 => PartCost::default(),
-            attended => PartCost::linear(attended, self.width, self.biases),
-        }
-    }
 }
 
 /// Computes `h_t = cell(W x_t + b, U h_{t-1} + b')`.
@@ -98,31 +61,47 @@ pub(crate) struct Run<'a> {
     pub(crate) attended: Option<Attended<'a>>,
 }
 
+impl Attention {
+    fn new(build: &mut Builder, name: &str, shape: Shape, attended: usize) -> Result<Self> {
+        let (gates, width) = (shape.cell.gates(), shape.width);
+        let columns = gates.saturating_mul(width);
+        let named = |part: &str| format!("{name}.{part}");
+        // A multiplication and an addition for each column of a score, and of a value. The context
+        // is kept twice, once beside the state.
+        let pair_flops = 2.0 * (width as f64 + attended as f64);
+        build.count(PartCost { pair_flops, ..PartCost::product(width, width) }.with_heads(1));
+        build.count(PartCost::product(attended, columns).unkept());
+        build.count(PartCost::kept(attended.saturating_mul(2)));
+        Ok(Self {
+            query: build.matrix(&named("query.weight"), width, width, 1)?,
+            key: build.in_stream(Stream::First, |build| {
+                Linear::new(build, &named("key"), attended, width, 1)
+            })?,
+            energy: build.vector(&named("energy"), width)?,
+            context: build.matrix(&named("context.weight"), columns, attended, gates)?,
+        })
+    }
+}
+
 impl RecurrentLayer {
     /// `name` is that of the layer. Its parameters are those of PyTorch's `GRU` and `LSTM`:
     /// `{name}.input.weight` is their `weight_ih`, `{name}.recurrent.weight` their `weight_hh`.
     pub(crate) fn new(build: &mut Builder, name: &str, shape: Shape) -> Result<Self> {
         let (gates, width) = (shape.cell.gates(), shape.width);
+        let columns = gates.saturating_mul(width);
+        // The state, and the cell of an LSTM or one product of a GRU.
+        build.count(PartCost::kept(width.saturating_mul(2)));
+        build.count(PartCost::product(width, columns).unkept());
         let named = |part: &str| format!("{name}.{part}");
-        let input = Linear::new(build, &named("input"), shape.inputs, gates * width, gates)?;
-        let recurrent = build.matrix(&named("recurrent.weight"), gates * width, width, gates)?;
+        let input = Linear::new(build, &named("input"), shape.inputs, columns, gates)?;
+        let recurrent = build.matrix(&named("recurrent.weight"), columns, width, gates)?;
         let bias = match build.biases {
-            true => Some(build.constant(&named("recurrent.bias"), &[gates * width], 0.0)?),
+            true => Some(build.constant(&named("recurrent.bias"), &[columns], 0.0)?),
             false => None,
         };
         let attention = match shape.attended {
             0 => None,
-            attended => Some(Attention {
-                query: build.matrix(&named("attention.query.weight"), width, width, 1)?,
-                key: Linear::new(build, &named("attention.key"), attended, width, 1)?,
-                energy: build.vector(&named("attention.energy"), width)?,
-                context: build.matrix(
-                    &named("attention.context.weight"),
-                    gates * width,
-                    attended,
-                    gates,
-                )?,
-            }),
+            attended => Some(Attention::new(build, &named("attention"), shape, attended)?),
         };
         let (cell, products, name) = (shape.cell, build.products, name.to_owned());
         Ok(Self { name, cell, input, recurrent, bias, attention, products })

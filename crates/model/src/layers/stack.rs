@@ -8,7 +8,7 @@ use super::norm::Norm;
 use super::positions::{PreparedPositions, Relative};
 use super::stack_kind::StackKind;
 use crate::config::NormPlacement;
-use crate::cost::PartCost;
+use crate::cost::{PartCost, Stream};
 use crate::{Builder, ModelConfig, Pass, Sequences};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
@@ -42,11 +42,12 @@ impl Stack {
         kind: StackKind,
     ) -> Result<Self> {
         let relative = Relative::new(build, name, config, kind.is_causal())?;
-        let blocks = (0..layers)
-            .map(|i| Block::new(build, &format!("{name}.layers.{i}"), config, (kind, i)))
-            .collect::<Result<_>>()?;
+        let blocks = Self::blocks(build, name, config, layers, kind)?;
         let final_norm = match config.norm {
             NormPlacement::Pre => {
+                if config.final_dropout > 0.0 {
+                    build.count(PartCost::kept(config.d_model));
+                }
                 Some(Norm::new(build, &format!("{name}.final_norm"), config.d_model, config)?)
             }
             NormPlacement::Post => None,
@@ -55,31 +56,35 @@ impl Stack {
         Ok(Self { name: name.to_owned(), blocks, relative, final_norm, dropout, site })
     }
 
-    /// Costs of one token of the stack's own sequence, and of one token of the encoder that it
-    /// attends to.
-    pub(crate) fn cost(
+    fn blocks(
+        build: &mut Builder,
+        name: &str,
         config: &ModelConfig,
         layers: usize,
         kind: StackKind,
-    ) -> (PartCost, PartCost) {
-        let final_norm = match config.norm {
-            NormPlacement::Pre => {
-                let dropped = if config.final_dropout > 0.0 { config.d_model } else { 0 };
-                Norm::cost(config, config.d_model).keeping(dropped)
-            }
-            NormPlacement::Post => PartCost::default(),
-        };
+    ) -> Result<Vec<Block>> {
+        let before = build.tally();
+        // The most that a layer keeps, for a token of its own sequence and for one of the encoder.
+        let (mut most, mut of_encoder) = (0.0, 0.0);
         let groups = config.groups(kind.is_causal(), layers);
-        let cost = |layer| Block::cost(config, kind, layer);
-        let blocks: PartCost = groups.iter().map(|&(layer, count)| cost(layer) * count).sum();
+        let blocks = build.layers(&groups, |build, i| {
+            let before = build.tally();
+            let block = Block::new(build, &format!("{name}.layers.{i}"), config, (kind, i))?;
+            let after = build.tally();
+            most = f64::max(most, after.current().kept - before.current().kept);
+            of_encoder = after.first.kept - before.first.kept;
+            Ok(block)
+        })?;
         // With checkpoints: the input of each segment, and everything that one of them keeps.
         let length = segment_length(layers);
-        let most = groups.iter().map(|&(layer, _)| cost(layer).kept).fold(0.0, f64::max);
+        let kept = build.tally().current().kept - before.current().kept;
         let inputs = (config.d_model * layers.div_ceil(length.max(1))) as f64;
-        let blocks = blocks.saving(blocks.kept - (inputs + most * length as f64).min(blocks.kept));
-        let stack = Relative::cost(config) + blocks + final_norm;
-        let encoder = Block::encoder_cost(config, kind);
-        (stack, (encoder * layers).saving(encoder.kept * (layers - length) as f64))
+        build.count(PartCost::saved(kept - (inputs + most * length as f64).min(kept)));
+        if kind.attends_to_encoder() {
+            let saved = PartCost::saved(of_encoder * (layers - length) as f64);
+            build.in_stream(Stream::First, |build| build.count(saved));
+        }
+        Ok(blocks)
     }
 
     /// Runs whole sequences; a decoder attends to `encoded`.

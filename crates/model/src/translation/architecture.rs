@@ -6,7 +6,7 @@ use super::recurrent::RecurrentLayers;
 use super::transformer::TransformerLayers;
 use crate::Builder;
 use crate::config::{Architecture, ModelConfig};
-use crate::cost::PartCost;
+use crate::cost::LayerCost;
 use candle_core::Result;
 use std::sync::Arc;
 
@@ -19,17 +19,8 @@ pub(super) fn layers(build: &mut Builder, config: &ModelConfig) -> Result<Arc<dy
     })
 }
 
-/// Costs of the layers for a token of the source, and for one of the target.
-pub(super) fn cost(config: &ModelConfig) -> (PartCost, PartCost) {
-    match config.architecture {
-        Architecture::Transformer => TransformerLayers::cost(config),
-        Architecture::Recurrent => RecurrentLayers::cost(config),
-        Architecture::Convolutional => ConvolutionalLayers::cost(config),
-    }
-}
-
 /// Cost of a layer of the decoder, counted from 0.
-pub(super) fn layer_cost(config: &ModelConfig, layer: usize) -> PartCost {
+pub(super) fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
     match config.architecture {
         Architecture::Transformer => TransformerLayers::layer_cost(config, layer),
         Architecture::Recurrent => RecurrentLayers::layer_cost(config, layer),

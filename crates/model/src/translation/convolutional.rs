@@ -6,7 +6,7 @@
 
 use super::encoder_decoder::EncoderDecoder;
 use super::{DecodeState, Encoded};
-use crate::cost::PartCost;
+use crate::cost::{LayerCost, PartCost, Stream};
 use crate::layers::attention::LayerPast;
 use crate::layers::gated_convolution::GatedConvolution;
 use crate::layers::guidance::Guide;
@@ -39,23 +39,36 @@ fn attention_name(layer: usize) -> String {
     format!("decoder.layers.{layer}.attention")
 }
 
+impl DecoderLayer {
+    /// Makes a layer, counted from 0.
+    fn new(build: &mut Builder, config: &ModelConfig, layer: usize) -> Result<Self> {
+        let width = config.d_model;
+        let named = |part: &str| format!("decoder.layers.{layer}.{part}");
+        let scores = PartCost::scores(width).with_heads(1);
+        build.count(scores.keeping(width.saturating_mul(12)));
+        Ok(Self {
+            convolution: GatedConvolution::new(build, &named("convolution"), config, true)?,
+            query: Linear::new(build, &named("attention.query"), width, width, 1)?,
+            out: Linear::new(build, &named("attention.out"), width, width, 1)?,
+        })
+    }
+}
+
 impl ConvolutionalLayers {
     pub(super) fn new(build: &mut Builder, config: &ModelConfig) -> Result<Self> {
         let width = config.d_model;
-        let encoder = (0..config.encoder_layers)
-            .map(|layer| {
+        let encoder = build.in_stream(Stream::First, |build| {
+            build.count(PartCost::kept(width.saturating_mul(5)));
+            build.layers(&[(0, config.encoder_layers)], |build, layer| {
+                // The sum with the residual, before and after scaling, and the layer's input.
+                build.count(PartCost::kept(width.saturating_mul(3)));
                 let name = format!("encoder.layers.{layer}.convolution");
                 GatedConvolution::new(build, &name, config, false)
             })
-            .collect::<Result<_>>()?;
-        let mut decoder = Vec::with_capacity(config.decoder_layers);
-        for layer in 0..config.decoder_layers {
-            let named = |part: &str| format!("decoder.layers.{layer}.{part}");
-            let convolution = GatedConvolution::new(build, &named("convolution"), config, true)?;
-            let query = Linear::new(build, &named("attention.query"), width, width, 1)?;
-            let out = Linear::new(build, &named("attention.out"), width, width, 1)?;
-            decoder.push(DecoderLayer { convolution, query, out });
-        }
+        })?;
+        let groups = config.groups(true, config.decoder_layers);
+        let decoder =
+            build.layers(&groups, |build, layer| DecoderLayer::new(build, config, layer))?;
         Ok(Self {
             encoder,
             decoder,
@@ -66,22 +79,8 @@ impl ConvolutionalLayers {
         })
     }
 
-    /// Costs of a token of the source, and of one of the target.
-    pub(super) fn cost(config: &ModelConfig) -> (PartCost, PartCost) {
-        let width = config.d_model;
-        // The sum with the residual, before and after scaling, and the layer's input.
-        let encoder =
-            GatedConvolution::cost(config).keeping(width.saturating_mul(3)) * config.encoder_layers;
-        let decoder = Self::layer_cost(config) * config.decoder_layers;
-        let readout = PartCost::linear(width, width, config.biases);
-        (encoder.keeping(width.saturating_mul(5)), decoder + readout)
-    }
-
-    pub(super) fn layer_cost(config: &ModelConfig) -> PartCost {
-        let width = config.d_model;
-        GatedConvolution::cost(config)
-            + PartCost::linear(width, width, config.biases) * 2
-            + PartCost::scores(width).with_heads(1).keeping(width.saturating_mul(12))
+    pub(super) fn layer_cost(config: &ModelConfig) -> LayerCost {
+        Builder::part_cost(config.biases, |build| DecoderLayer::new(build, config, 0))
     }
 
     fn dropped(&self, x: &Tensor, name: &str, pass: &Pass) -> Result<Tensor> {

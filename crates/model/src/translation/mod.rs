@@ -12,11 +12,13 @@ mod recurrent;
 mod transformer;
 
 use crate::config::{ModelConfig, Tied};
-use crate::cost::{Cost, LayerCost, PartCost};
+use crate::cost::{Cost, LayerCost, Stream};
 use crate::layers::embedding::TokenEmbedding;
 use crate::layers::encoders::vision::PatchEmbedding;
 use crate::layers::guidance::Guide;
 use crate::layers::head::Head;
+use crate::layers::weight::Weight;
+use crate::model::cost_of;
 use crate::{
     Batch, Builder, ImageShape, LossOutput, Model, ModelCore, ModelError, Objective, Pass,
     Sequences,
@@ -88,6 +90,14 @@ impl SourceKind {
         }
     }
 
+    /// Name of their stream.
+    fn stream(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "source",
+            Self::Images(_) => "image",
+        }
+    }
+
     /// Embedding matrices that are shared; images have none.
     fn tied(&self, config: &ModelConfig) -> Tied {
         match (self, config.tied) {
@@ -103,6 +113,43 @@ impl SourceKind {
 enum SourceEmbedding {
     Tokens(TokenEmbedding),
     Patches(PatchEmbedding),
+}
+
+/// Makes the embedding matrices of a source and a target with vocabularies of these sizes, and the
+/// output projection. Some may be one.
+fn tables(
+    build: &mut Builder,
+    tied: Tied,
+    (source, target): (usize, usize),
+    width: usize,
+) -> candle_core::Result<[Weight; 3]> {
+    if tied.ties_embeddings() {
+        let shared = build.embedding("embedding.weight", target, width)?;
+        let output = match tied.ties_output() {
+            true => shared.clone(),
+            false => build.embedding("output.weight", target, width)?,
+        };
+        return Ok([shared.clone(), shared, output]);
+    }
+    let source = build.embedding("source_embedding.weight", source, width)?;
+    let [target, output] = target_tables(build, tied, target, width)?;
+    Ok([source, target, output])
+}
+
+/// Makes the embedding matrix of a target that shares none with a source, and the output
+/// projection, which may be the same.
+fn target_tables(
+    build: &mut Builder,
+    tied: Tied,
+    target: usize,
+    width: usize,
+) -> candle_core::Result<[Weight; 2]> {
+    let embedding = build.embedding("target_embedding.weight", target, width)?;
+    let output = match tied.ties_output() {
+        true => embedding.clone(),
+        false => build.embedding("output.weight", target, width)?,
+    };
+    Ok([embedding, output])
 }
 
 /// A translation model, under the name of its usual architecture (Vaswani et al. 2017, figure 1).
@@ -130,55 +177,40 @@ impl TranslationModel {
     ) -> Result<Self, ModelError> {
         let tied = source.tied(config);
         config.validate(!tied.ties_embeddings() || source.vocabulary() == vocab_target)?;
+        Self::build(config, (source, vocab_target), builder)
+    }
+
+    fn build(
+        config: &ModelConfig,
+        (source, vocab_target): (SourceKind, usize),
+        builder: Builder,
+    ) -> Result<Self, ModelError> {
         let mut builder = builder.with_biases(config.biases);
         let build = &mut builder;
-        let width = config.d_model;
+        let (width, tied) = (config.d_model, source.tied(config));
         let (source_embedding, target_table, output) = match &source {
             SourceKind::Text(size) => {
-                let (source, target, output) = match tied {
-                    Tied::All => {
-                        let shared = build.embedding("embedding.weight", vocab_target, width)?;
-                        (shared.clone(), shared.clone(), shared)
-                    }
-                    Tied::Embeddings => {
-                        let shared = build.embedding("embedding.weight", vocab_target, width)?;
-                        let output = build.embedding("output.weight", vocab_target, width)?;
-                        (shared.clone(), shared, output)
-                    }
-                    Tied::Decoder => {
-                        let source = build.embedding("source_embedding.weight", *size, width)?;
-                        let target =
-                            build.embedding("target_embedding.weight", vocab_target, width)?;
-                        (source, target.clone(), target)
-                    }
-                    Tied::None => (
-                        build.embedding("source_embedding.weight", *size, width)?,
-                        build.embedding("target_embedding.weight", vocab_target, width)?,
-                        build.embedding("output.weight", vocab_target, width)?,
-                    ),
-                };
-                let tokens = TokenEmbedding::new(build, "encoder", source, config)?;
+                let [source, target, output] = tables(build, tied, (*size, vocab_target), width)?;
+                let tokens = build.in_stream(Stream::First, |build| {
+                    TokenEmbedding::new(build, "encoder", source, config)
+                })?;
                 (SourceEmbedding::Tokens(tokens), target, output)
             }
             SourceKind::Images(shape) => {
-                let patches = PatchEmbedding::new(build, shape, config)?;
-                let target = build.embedding("target_embedding.weight", vocab_target, width)?;
-                let output = match tied {
-                    Tied::None | Tied::Embeddings => {
-                        build.embedding("output.weight", vocab_target, width)?
-                    }
-                    Tied::Decoder | Tied::All => target.clone(),
-                };
+                let patches = build
+                    .in_stream(Stream::First, |build| PatchEmbedding::new(build, shape, config))?;
+                let [target, output] = target_tables(build, tied, vocab_target, width)?;
                 (SourceEmbedding::Patches(patches), target, output)
             }
         };
         let target_embedding = TokenEmbedding::new(build, "decoder", target_table, config)?;
         let layers = architecture::layers(build, config)?;
-        let output = Head::new(build, "output", (output, vocab_target), config.output_bias)?;
-        let output = output.scaled(config.output_scale);
+        let output =
+            Head::of_vocabulary(build, (output, vocab_target), config, config.output_bias)?;
+        let streams = [source.stream(), "target"];
         Ok(Self {
             config: config.clone(),
-            core: builder.finish(width),
+            core: builder.finish(width, &streams),
             source,
             vocab_target,
             source_embedding,
@@ -197,36 +229,22 @@ impl TranslationModel {
         vocab_target: usize,
         device: &Device,
     ) -> Cost {
-        Self::cost_from(config, &SourceKind::Text(vocab_source), vocab_target, device)
+        Self::cost_from(config, SourceKind::Text(vocab_source), vocab_target, device)
     }
 
     pub(crate) fn cost_from(
         config: &ModelConfig,
-        source: &SourceKind,
+        source: SourceKind,
         vocab_target: usize,
         device: &Device,
     ) -> Cost {
-        let (of_source, of_target) = architecture::cost(config);
-        let (table, tied) = (|rows| PartCost::table(rows, config.d_model), source.tied(config));
-        let embedding = TokenEmbedding::cost(config);
-        let (name, of_embedding) = match source {
-            SourceKind::Text(_) if tied.ties_embeddings() => ("source", embedding),
-            SourceKind::Text(size) => ("source", table(*size) + embedding),
-            SourceKind::Images(shape) => ("image", PatchEmbedding::cost(config, shape)),
-        };
-        let target_tables = if tied.ties_output() { 1 } else { 2 };
-        let head = Head::cost(config, vocab_target, config.output_bias, device);
-        let head = head + Head::scale_cost(config);
-        Cost::from_streams([
-            (name, of_embedding + of_source),
-            ("target", table(vocab_target) * target_tables + embedding + of_target + head),
-        ])
+        cost_of(device, |builder| Self::build(config, (source, vocab_target), builder))
     }
 
     /// Cost of a layer of the decoder, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        LayerCost::from_part(architecture::layer_cost(config, layer))
+        architecture::layer_cost(config, layer)
     }
 
     /// Shape of the model.
@@ -323,10 +341,6 @@ impl TranslationModel {
 impl Model for TranslationModel {
     fn core(&self) -> &ModelCore {
         &self.core
-    }
-
-    fn cost(&self) -> Cost {
-        Self::cost_from(&self.config, &self.source, self.vocab_target, self.device())
     }
 
     fn answer_classes(&self) -> Option<usize> {

@@ -9,7 +9,7 @@
 use super::encoder_decoder::EncoderDecoder;
 use super::{DecodeState, Encoded};
 use crate::config::{RecurrentAttention, RecurrentConfig};
-use crate::cost::PartCost;
+use crate::cost::{LayerCost, PartCost, Stream};
 use crate::layers::attention::LayerPast;
 use crate::layers::guidance::Guide;
 use crate::layers::head::picked;
@@ -25,8 +25,7 @@ use taper_ops::{Activation, AttentionShape, AttentionSpec, Dropout, Products, Vi
 /// An encoder and a decoder of recurrent layers.
 #[derive(Debug)]
 pub(super) struct RecurrentLayers {
-    /// Layers of the encoder: forwards and, if it is bidirectional, backwards.
-    encoder: Vec<(RecurrentLayer, Option<RecurrentLayer>)>,
+    encoder: Vec<EncoderLayer>,
     /// Projections to the initial state of each layer of the decoder.
     bridges: Vec<Linear>,
     decoder: Vec<RecurrentLayer>,
@@ -36,6 +35,9 @@ pub(super) struct RecurrentLayers {
     dropout: f64,
     products: Products,
 }
+
+/// A layer of the encoder: forwards and, if it is bidirectional, backwards.
+type EncoderLayer = (RecurrentLayer, Option<RecurrentLayer>);
 
 /// Name of the attention after the last layer.
 const BEHIND: &str = "decoder.attention";
@@ -67,8 +69,8 @@ impl<'a> Plan<'a> {
     }
 
     fn shape(&self, inputs: usize, attended: usize) -> Shape {
-        let (recurrent, biases) = (&self.config.recurrent, self.config.biases);
-        Shape { cell: recurrent.cell.into(), inputs, width: recurrent.width, attended, biases }
+        let recurrent = &self.config.recurrent;
+        Shape { cell: recurrent.cell.into(), inputs, width: recurrent.width, attended }
     }
 
     /// Shape of an encoder layer in each direction.
@@ -89,6 +91,40 @@ impl<'a> Plan<'a> {
     fn is_last(&self, layer: usize) -> bool {
         layer + 1 == self.config.decoder_layers
     }
+
+    /// Makes the layers of the encoder: forwards and, if it is bidirectional, backwards.
+    fn encoder_layers(&self, build: &mut Builder) -> Result<Vec<EncoderLayer>> {
+        let above = self.config.encoder_layers.saturating_sub(1);
+        let attends = self.config.recurrent.attention != RecurrentAttention::None;
+        // The states of both directions, side by side, are kept for the next layer and for
+        // attention.
+        let times = above + usize::from(attends);
+        build.count(PartCost::kept(self.annotation.saturating_mul(times)));
+        build.layers(&[(0, 1), (1, above)], |build, layer| {
+            let shape = self.encoder(layer);
+            let mut direction = |name: &str| {
+                RecurrentLayer::new(build, &format!("encoder.layers.{layer}.{name}"), shape)
+            };
+            let forwards = direction("forward")?;
+            let backwards = if self.directions == 2 { Some(direction("backward")?) } else { None };
+            Ok((forwards, backwards))
+        })
+    }
+
+    /// Makes a layer of the decoder with its bridge, which runs once for each sentence.
+    fn decoder_layer(&self, build: &mut Builder, layer: usize) -> Result<(Linear, RecurrentLayer)> {
+        let (shape, name) = (self.decoder(layer), format!("decoder.layers.{layer}"));
+        let (bridge, vectors) = (format!("{name}.bridge"), shape.cell.vectors());
+        let state = vectors.saturating_mul(shape.width);
+        let bridge = build.counted_as(PartCost::once, |build| {
+            Linear::new(build, &bridge, self.ends, state, vectors)
+        })?;
+        build.count(PartCost::kept(shape.width));
+        if self.config.recurrent.attention == RecurrentAttention::Dot && self.is_last(layer) {
+            build.count(PartCost::scores(shape.width).with_heads(1));
+        }
+        Ok((bridge, RecurrentLayer::new(build, &name, shape)?))
+    }
 }
 
 /// State of a decoder: states before its first rows, and the keys and values that it attends to.
@@ -101,31 +137,23 @@ struct From<'a> {
 impl RecurrentLayers {
     pub(super) fn new(build: &mut Builder, config: &ModelConfig) -> Result<Self> {
         let plan = Plan::new(config);
-        let mut encoder = Vec::new();
-        for layer in 0..config.encoder_layers {
-            let shape = plan.encoder(layer);
-            let mut direction = |name: &str| {
-                RecurrentLayer::new(build, &format!("encoder.layers.{layer}.{name}"), shape)
-            };
-            let forwards = direction("forward")?;
-            let backwards = if plan.directions == 2 { Some(direction("backward")?) } else { None };
-            encoder.push((forwards, backwards));
-        }
-        let (mut bridges, mut decoder) = (Vec::new(), Vec::new());
-        for layer in 0..config.decoder_layers {
-            let (shape, name) = (plan.decoder(layer), format!("decoder.layers.{layer}"));
-            let (bridge, vectors) = (format!("{name}.bridge"), shape.cell.vectors());
-            bridges.push(Linear::new(build, &bridge, plan.ends, vectors * shape.width, vectors)?);
-            decoder.push(RecurrentLayer::new(build, &name, shape)?);
-        }
-        let width = config.recurrent.width;
+        let encoder = build.in_stream(Stream::First, |build| plan.encoder_layers(build))?;
+        let groups = config.groups(true, config.decoder_layers);
+        let decoder = build.layers(&groups, |build, layer| plan.decoder_layer(build, layer))?;
+        let (bridges, decoder) = decoder.into_iter().unzip();
         let behind = match config.recurrent.attention {
             RecurrentAttention::Dot => {
-                let name = format!("{BEHIND}.kv");
-                Some(Linear::new(build, &name, plan.annotation, 2 * width, 2)?)
+                let (name, both) =
+                    (format!("{BEHIND}.kv"), config.recurrent.width.saturating_mul(2));
+                // The result of attention beside the state, in place of the state alone.
+                build.count(PartCost::kept(both));
+                Some(build.in_stream(Stream::First, |build| {
+                    Linear::new(build, &name, plan.annotation, both, 2)
+                })?)
             }
             RecurrentAttention::None | RecurrentAttention::Additive => None,
         };
+        build.count(PartCost::default().forgetting(config.d_model));
         Ok(Self {
             encoder,
             bridges,
@@ -137,46 +165,9 @@ impl RecurrentLayers {
         })
     }
 
-    /// Costs of a token of the source, and of one of the target.
-    pub(super) fn cost(config: &ModelConfig) -> (PartCost, PartCost) {
-        let (plan, biases, width) = (Plan::new(config), config.biases, config.recurrent.width);
-        let encoder = |layer| plan.encoder(layer).cost() * plan.directions;
-        let last = plan.decoder(config.decoder_layers.saturating_sub(1));
-        // The result of attention by dot products, and this beside the state in place of the state
-        // alone.
-        let both = width.saturating_mul(2);
-        let (key_values, joined) = match config.recurrent.attention {
-            RecurrentAttention::None => (PartCost::default(), 0),
-            RecurrentAttention::Additive => (last.key_cost(), 0),
-            RecurrentAttention::Dot => (PartCost::linear(plan.annotation, both, biases), both),
-        };
-        // The states of both directions, side by side, are kept for the next layer and for
-        // attention.
-        let above = config.encoder_layers.saturating_sub(1);
-        let attends = config.recurrent.attention != RecurrentAttention::None;
-        let side_by_side = plan.annotation.saturating_mul(above + usize::from(attends));
-        let source = encoder(0) + encoder(1) * above + key_values.keeping(side_by_side);
-        let groups = config.groups(true, config.decoder_layers);
-        let decoder: PartCost =
-            groups.iter().map(|&(layer, count)| Self::layer_cost(config, layer) * count).sum();
-        let readout = PartCost::linear(plan.read, config.d_model, biases)
-            .forgetting(config.d_model)
-            .keeping(joined);
-        (source, decoder + readout)
-    }
-
-    /// Cost of a layer with its bridge, which runs once per sentence: negligible per token.
-    pub(super) fn layer_cost(config: &ModelConfig, layer: usize) -> PartCost {
-        let (plan, width) = (Plan::new(config), config.recurrent.width);
-        let shape = plan.decoder(layer);
-        let state = shape.cell.vectors().saturating_mul(width);
-        let bridge = PartCost::linear(plan.ends, state, config.biases);
-        let scores = match config.recurrent.attention {
-            RecurrentAttention::Dot if plan.is_last(layer) => PartCost::scores(width).with_heads(1),
-            _ => PartCost::default(),
-        };
-        let bridge = PartCost { flops: 0.0, kept: 0.0, ..bridge };
-        shape.cost().keeping(width) + scores + bridge
+    /// Cost of a layer with its bridge.
+    pub(super) fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
+        Builder::part_cost(config.biases, |build| Plan::new(config).decoder_layer(build, layer))
     }
 
     /// Applies dropout, if any, to the output of a layer.

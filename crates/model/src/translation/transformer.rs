@@ -2,7 +2,7 @@
 
 use super::encoder_decoder::EncoderDecoder;
 use super::{DecodeState, Encoded};
-use crate::cost::PartCost;
+use crate::cost::{LayerCost, Stream};
 use crate::layers::attention::{LayerPast, PastRows};
 use crate::layers::block::Block;
 use crate::layers::guidance::Guide;
@@ -23,20 +23,14 @@ impl TransformerLayers {
     pub(super) fn new(build: &mut Builder, config: &ModelConfig) -> Result<Self> {
         let layers = (config.encoder_layers, config.decoder_layers);
         Ok(Self {
-            encoder: Stack::new(build, "encoder", config, layers.0, StackKind::Encoder)?,
+            encoder: build.in_stream(Stream::First, |build| {
+                Stack::new(build, "encoder", config, layers.0, StackKind::Encoder)
+            })?,
             decoder: Stack::new(build, "decoder", config, layers.1, StackKind::Decoder)?,
         })
     }
 
-    /// Costs of a token of the source, including keys and values for the decoder, and of one of the
-    /// target.
-    pub(super) fn cost(config: &ModelConfig) -> (PartCost, PartCost) {
-        let (encoder, _) = Stack::cost(config, config.encoder_layers, StackKind::Encoder);
-        let (decoder, of_source) = Stack::cost(config, config.decoder_layers, StackKind::Decoder);
-        (encoder + of_source, decoder)
-    }
-
-    pub(super) fn layer_cost(config: &ModelConfig, layer: usize) -> PartCost {
+    pub(super) fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
         Block::cost(config, StackKind::Decoder, layer)
     }
 }

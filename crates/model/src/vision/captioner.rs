@@ -48,7 +48,7 @@ impl ImageCaptioner {
         device: &Device,
     ) -> Cost {
         let source = SourceKind::Images(shape.clone());
-        TranslationModel::cost_from(config, &source, vocabulary, device)
+        TranslationModel::cost_from(config, source, vocabulary, device)
     }
 
     /// Cost of a layer of the decoder, counted from 0.
@@ -94,10 +94,6 @@ pub(super) fn require_patches(config: &ModelConfig) -> Result<(), ModelError> {
 impl Model for ImageCaptioner {
     fn core(&self) -> &ModelCore {
         self.0.core()
-    }
-
-    fn cost(&self) -> Cost {
-        self.0.cost()
     }
 
     fn answer_classes(&self) -> Option<usize> {

@@ -8,7 +8,7 @@
 use super::ImageShape;
 use super::captioner::require_patches;
 use crate::config::{ContrastiveConfig, ModelConfig};
-use crate::cost::{Cost, LayerCost, PartCost};
+use crate::cost::{Cost, LayerCost, PartCost, Stream};
 use crate::layers::block::Block;
 use crate::layers::embedding::TokenEmbedding;
 use crate::layers::encoders::vision::PatchEmbedding;
@@ -18,6 +18,7 @@ use crate::layers::norm::Norm;
 use crate::layers::stack::Stack;
 use crate::layers::stack_kind::StackKind;
 use crate::layers::weight::Weight;
+use crate::model::cost_of;
 use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{DType, Device, Result, Tensor};
 use taper_ops::{CrossEntropySpec, Dropout, Products, composed};
@@ -32,7 +33,6 @@ pub struct ContrastiveModel {
     config: ModelConfig,
     shape: ImageShape,
     core: ModelCore,
-    vocabulary: usize,
     patches: PatchEmbedding,
     embedding_norm: Norm,
     encoder: Stack,
@@ -55,25 +55,42 @@ impl ContrastiveModel {
         vocabulary: usize,
         builder: Builder,
     ) -> std::result::Result<Self, ModelError> {
-        let of_text = config.contrastive.text(config);
         shape.validate()?;
         require_patches(config)?;
         config.validate(true)?;
-        of_text.validate(true)?;
+        config.contrastive.text(config).validate(true)?;
+        Self::build(config, (shape, vocabulary), builder)
+    }
+
+    fn build(
+        config: &ModelConfig,
+        (shape, vocabulary): (&ImageShape, usize),
+        builder: Builder,
+    ) -> std::result::Result<Self, ModelError> {
+        let of_text = config.contrastive.text(config);
         let mut builder = builder.with_biases(config.biases);
         let build = &mut builder;
         let ContrastiveConfig { dimensions, temperature, .. } = config.contrastive;
         let width = config.d_model;
         let (encoder_layers, text_layers) = (config.encoder_layers, config.decoder_layers);
-        let patches =
-            build.with_biases_if(false, |build| PatchEmbedding::new(build, shape, config))?;
-        let embedding_norm = Norm::new(build, "encoder.embedding_norm", width, config)?;
-        let encoder = Stack::new(build, "encoder", config, encoder_layers, StackKind::Encoder)?;
+        let (patches, embedding_norm, encoder) = build.in_stream(Stream::First, |build| {
+            build.count(PartCost::kept(width));
+            Ok::<_, candle_core::Error>((
+                build.with_biases_if(false, |build| PatchEmbedding::new(build, shape, config))?,
+                Norm::new(build, "encoder.embedding_norm", width, config)?,
+                Stack::new(build, "encoder", config, encoder_layers, StackKind::Encoder)?,
+            ))
+        })?;
         let table = build.embedding("text_embedding.weight", vocabulary, of_text.d_model)?;
         let tokens = TokenEmbedding::new(build, "text", table, &of_text)?;
         let text = Stack::new(build, "text", &of_text, text_layers, StackKind::DecoderOnly)?;
+        // Projections run once for each image or text.
         let mut projection = |name: &str, width: usize| {
-            build.with_biases_if(false, |build| Linear::new(build, name, width, dimensions, 1))
+            build.with_biases_if(false, |build| {
+                build.counted_as(PartCost::once, |build| {
+                    Linear::new(build, name, width, dimensions, 1)
+                })
+            })
         };
         let image_projection = projection("image_projection", width)?;
         let text_projection = projection("text_projection", of_text.d_model)?;
@@ -81,8 +98,7 @@ impl ContrastiveModel {
         Ok(Self {
             config: config.clone(),
             shape: shape.clone(),
-            core: builder.finish(width),
-            vocabulary,
+            core: builder.finish(width, &["image", "text"]),
             patches,
             embedding_norm,
             encoder,
@@ -101,30 +117,15 @@ impl ContrastiveModel {
         config: &ModelConfig,
         shape: &ImageShape,
         vocabulary: usize,
-        _device: &Device,
+        device: &Device,
     ) -> Cost {
-        let of_text = config.contrastive.text(config);
-        // Once for each image or text, which is negligible per token.
-        let projection = |width: usize| {
-            let linear = PartCost::linear(width, config.contrastive.dimensions, false);
-            PartCost { flops: 0.0, kept: 0.0, ..linear }
-        };
-        let image = PatchEmbedding::cost(&ModelConfig { biases: false, ..config.clone() }, shape)
-            + Norm::cost(config, config.d_model).keeping(config.d_model)
-            + Stack::cost(config, config.encoder_layers, StackKind::Encoder).0
-            + projection(config.d_model)
-            + PartCost::table(1, 1);
-        let text = PartCost::table(vocabulary, of_text.d_model)
-            + TokenEmbedding::cost(&of_text)
-            + Stack::cost(&of_text, config.decoder_layers, StackKind::DecoderOnly).0
-            + projection(of_text.d_model);
-        Cost::from_streams([("image", image), ("text", text)])
+        cost_of(device, |builder| Self::build(config, (shape, vocabulary), builder))
     }
 
     /// Cost of a layer of the encoder of images, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        LayerCost::from_part(Block::cost(config, StackKind::Encoder, layer))
+        Block::cost(config, StackKind::Encoder, layer)
     }
 
     /// Shape of the model.
@@ -223,10 +224,6 @@ fn unit_rows(rows: &Tensor, pass: &Pass) -> Result<Tensor> {
 impl Model for ContrastiveModel {
     fn core(&self) -> &ModelCore {
         &self.core
-    }
-
-    fn cost(&self) -> Cost {
-        Self::cost_of(&self.config, &self.shape, self.vocabulary, self.device())
     }
 
     /// Computes `Σ (CE(image → text) + CE(text → image)) / 2` over the pairs of the batch (Radford

@@ -12,13 +12,14 @@ mod contrastive;
 mod shape;
 
 use crate::config::{ImageEncoder, ModelConfig};
-use crate::cost::{Cost, LayerCost, PartCost};
+use crate::cost::{Cost, LayerCost};
 use crate::layers::block::Block;
 use crate::layers::encoders::convolutional::{Convolutions, last_width};
 use crate::layers::encoders::text::first_rows;
 use crate::layers::encoders::vision::{VisionEncoder, validate};
 use crate::layers::head::Head;
 use crate::layers::stack_kind::StackKind;
+use crate::model::cost_of;
 use crate::{
     AttentionRecord, Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass,
     Sequences,
@@ -66,8 +67,7 @@ impl ImageClassifier {
         classes: usize,
         builder: Builder,
     ) -> Result<Self, ModelError> {
-        config.require_transformer()?;
-        config.validate(true)?;
+        config.validate_transformer()?;
         shape.validate()?;
         if config.image_encoder == ImageEncoder::Transformer {
             validate(config)?;
@@ -77,6 +77,14 @@ impl ImageClassifier {
                 "a classifier needs at least two classes, not {classes}"
             )));
         }
+        Self::build(config, (shape, classes), builder)
+    }
+
+    fn build(
+        config: &ModelConfig,
+        (shape, classes): (&ImageShape, usize),
+        builder: Builder,
+    ) -> Result<Self, ModelError> {
         let mut builder = builder.with_biases(config.biases);
         let build = &mut builder;
         let encoder = match config.image_encoder {
@@ -90,7 +98,7 @@ impl ImageClassifier {
         let weight = build.matrix("classes.weight", classes, head_width(config, shape), 1)?;
         let head = Head::new(build, "classes", (weight, classes), true)?;
         let (config, shape) = (config.clone(), shape.clone());
-        let core = builder.finish(config.d_model);
+        let core = builder.finish(config.d_model, &["image"]);
         Ok(Self { config, shape, core, classes, encoder, head })
     }
 
@@ -101,25 +109,18 @@ impl ImageClassifier {
         config: &ModelConfig,
         shape: &ImageShape,
         classes: usize,
-        _device: &Device,
+        device: &Device,
     ) -> Cost {
-        let encoder = match config.image_encoder {
-            ImageEncoder::Transformer => VisionEncoder::cost(config, shape),
-            ImageEncoder::Convolutional => Convolutions::cost(config, shape),
-        };
-        let head = PartCost::table(classes, head_width(config, shape) + 1);
-        Cost::from_streams([("image", encoder + head)])
+        cost_of(device, |builder| Self::build(config, (shape, classes), builder))
     }
 
     /// Cost of one of its layers, counted from 0; for convolutions that of the last.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, shape: &ImageShape, layer: usize) -> LayerCost {
-        LayerCost::from_part(match config.image_encoder {
+        match config.image_encoder {
             ImageEncoder::Transformer => Block::cost(config, StackKind::Encoder, layer),
-            ImageEncoder::Convolutional => {
-                Convolutions::layer_costs(config, shape).last().unwrap_or_default()
-            }
-        })
+            ImageEncoder::Convolutional => Convolutions::last_cost(config, shape),
+        }
     }
 
     /// Number of classes.
@@ -188,10 +189,6 @@ impl ImageClassifier {
 impl Model for ImageClassifier {
     fn core(&self) -> &ModelCore {
         &self.core
-    }
-
-    fn cost(&self) -> Cost {
-        Self::cost_of(&self.config, &self.shape, self.classes, self.device())
     }
 
     fn answer_classes(&self) -> Option<usize> {

@@ -3,7 +3,8 @@
 use super::super::linear::{Linear, Residual};
 use super::attended::Attended;
 use super::projections::Projection;
-use crate::cost::PartCost;
+use super::query_key_norm::{Normed, QueryKeyNorms};
+use crate::cost::{PartCost, Stream};
 use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use std::ops::Range;
@@ -18,7 +19,9 @@ use taper_ops::{
 pub(crate) struct CrossAttention {
     name: String,
     q: Linear,
+    query_norm: QueryKeyNorms,
     kv: Linear,
+    key_norm: QueryKeyNorms,
     out: Linear,
     shape: AttentionShape,
     dropout: f64,
@@ -28,11 +31,22 @@ pub(crate) struct CrossAttention {
 
 impl CrossAttention {
     pub(crate) fn new(build: &mut Builder, name: &str, config: &ModelConfig) -> Result<Self> {
+        let shape = config.attention_shape();
+        let (query, key_value) = (Projection::query(config), Projection::key_value(config));
+        let norms = |build: &mut Builder, normed, width| {
+            QueryKeyNorms::new(build, name, config, &[normed], (width, false))
+        };
+        build.count(PartCost::kept(shape.query_width() + shape.heads).with_heads(shape.heads));
         Ok(Self {
-            q: Projection::query(config).build(build, &format!("{name}.q"))?,
-            kv: Projection::key_value(config).build(build, &format!("{name}.kv"))?,
+            q: query.build(build, &format!("{name}.q"))?,
+            query_norm: norms(build, Normed::Query, query.width())?,
+            // Keys and values are computed once for each token of the encoder.
+            kv: build
+                .in_stream(Stream::First, |build| key_value.build(build, &format!("{name}.kv")))?,
+            key_norm: build
+                .in_stream(Stream::First, |build| norms(build, Normed::Key, key_value.width()))?,
             out: Projection::result(config).build(build, &format!("{name}.out"))?,
-            shape: config.attention_shape(),
+            shape,
             dropout: config.attention_dropout,
             products: build.products,
             site: name_key(name),
@@ -40,25 +54,17 @@ impl CrossAttention {
         })
     }
 
-    /// Cost for a token of the decoder, as [`SelfAttention::cost`].
-    pub(crate) fn cost(config: &ModelConfig) -> PartCost {
-        let shape = config.attention_shape();
-        let query = Projection::query(config).cost();
-        query.keeping(shape.query_width() + shape.heads).with_heads(shape.heads)
-            + Projection::result(config).cost()
-    }
-
-    /// Cost of keys and values, which are computed once for each token of the encoder.
-    pub(crate) fn key_value_cost(config: &ModelConfig) -> PartCost {
-        Projection::key_value(config).cost()
-    }
-
     /// Computes keys and values of the encoder's output.
     ///
     /// # Shapes
     /// `(M, D)` → `(M, 2·K)`.
     pub(crate) fn key_value(&self, encoded: &Tensor, pass: &Pass) -> Result<Tensor> {
-        self.kv.forward(encoded, pass)
+        self.key_norm.forward(self.kv.forward(encoded, pass)?, pass)
+    }
+
+    /// Computes queries: `(N, D)` → `(N, Q)`.
+    fn query(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        self.query_norm.forward(self.q.forward(x, pass)?, pass)
     }
 
     /// Attends from row `r` of `x (R, D)`, a token being decoded, to rows `rows[r]` of
@@ -71,7 +77,7 @@ impl CrossAttention {
         rows: &[Range<usize>],
         pass: &Pass,
     ) -> Result<Tensor> {
-        let query = self.q.forward(x, pass)?;
+        let query = self.query(x, pass)?;
         self.out.onto(
             &decoding_attention(&query, VisibleKeys::Source { key_value, rows }, self.shape)?,
             residual,
@@ -88,7 +94,7 @@ impl CrossAttention {
         pass: &Pass,
     ) -> Result<Tensor> {
         let Attended { key_value, query_lengths, key_lengths, guide } = *to;
-        let query = self.q.forward(x, pass)?;
+        let query = self.query(x, pass)?;
         let spec = AttentionSpec {
             shape: self.shape,
             query_lengths: query_lengths.clone(),

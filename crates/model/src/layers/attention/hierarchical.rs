@@ -19,7 +19,6 @@ use super::super::positions::PreparedPositions;
 use super::past::padded_rows;
 use super::{LayerPast, Mechanism, PastRows, Site, Texts};
 use crate::Pass;
-use crate::cost::PartCost;
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 use taper_ops::rng::name_key;
@@ -53,13 +52,6 @@ impl Hierarchical {
             products: site.products,
             site: name_key(site.name),
         }
-    }
-
-    pub(super) fn cost(site: &Site<'_>) -> PartCost {
-        let (attention, width) = (Self::new(site), site.config.d_model);
-        PartCost::per_token(|length| {
-            (attention.flops(width, length), attention.kept(width, length))
-        })
     }
 
     pub(super) fn spec(&self, lengths: &Arc<[usize]>, dropout: Dropout) -> HierarchicalSpec {

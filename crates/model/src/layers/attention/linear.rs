@@ -17,7 +17,6 @@ use super::super::positions::PreparedPositions;
 use super::performer::RandomFeatures;
 use super::{LayerPast, Mechanism, PastRows, Texts};
 use crate::Pass;
-use crate::cost::PartCost;
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 use taper_ops::{
@@ -53,10 +52,6 @@ impl LinearAttention {
         features: RandomFeatures,
     ) -> Self {
         Self { heads, causal, products, features: Features::Random(features) }
-    }
-
-    pub(super) fn cost(&self, width: usize) -> PartCost {
-        PartCost::per_token(|length| (self.flops(width, length), self.kept(width, length)))
     }
 
     pub(super) fn spec(&self, lengths: &Arc<[usize]>) -> LinearAttentionSpec {

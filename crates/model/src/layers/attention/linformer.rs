@@ -16,7 +16,6 @@
 use super::super::positions::PreparedPositions;
 use super::super::weight::Weight;
 use super::{LayerPast, Mechanism, PastRows, Site, Texts};
-use crate::cost::PartCost;
 use crate::{AttentionConfig, Builder, Pass};
 use candle_core::{Result, Tensor, bail};
 use std::sync::Arc;
@@ -53,14 +52,6 @@ impl Linformer {
             products: site.products,
             site: name_key(site.name),
         })
-    }
-
-    /// Cost of E and F, and of the arithmetic between the projections.
-    pub(super) fn cost(site: &Site<'_>) -> PartCost {
-        let shape = site.config.attention_shape();
-        let AttentionConfig { rank, length, .. } = *site.config.attention(site.causal);
-        PartCost::table(2 * rank, length)
-            + PartCost::per_token(|length| (flops(shape, rank, length), kept(shape, rank, length)))
     }
 
     fn check(&self, lengths: &[usize]) -> Result<()> {

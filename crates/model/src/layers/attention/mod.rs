@@ -16,6 +16,7 @@ mod linformer;
 mod past;
 mod performer;
 mod projections;
+mod query_key_norm;
 mod reformer;
 mod softmax;
 #[cfg(test)]
@@ -29,7 +30,7 @@ pub(crate) use past::{LayerPast, PastRows, Texts};
 use super::linear::{Linear, Residual};
 use super::positions::PreparedPositions;
 use super::state_space::StateSpaceMechanism;
-use crate::config::{AttentionKind, ModelConfig};
+use crate::config::{AttentionKind, ModelConfig, Positions};
 use crate::cost::PartCost;
 use crate::{Builder, ModelError, Pass};
 use candle_core::{DType, Device, Result, Tensor};
@@ -38,6 +39,7 @@ use linear::LinearAttention;
 use linformer::Linformer;
 use performer::RandomFeatures;
 use projections::Projection;
+use query_key_norm::{Normed, QueryKeyNorms};
 use reformer::Reformer;
 use softmax::Softmax;
 use std::fmt::Debug;
@@ -96,6 +98,12 @@ pub(crate) trait Mechanism: Debug + Send + Sync {
     /// this length; `width` is that of all heads together.
     fn flops(&self, width: usize, length: usize) -> f64;
 
+    /// Cost for a token of a sequence of the usual length, beside that of parameters; `width` is that
+    /// of all heads together.
+    fn cost(&self, width: usize) -> PartCost {
+        PartCost::per_token(|length| (self.flops(width, length), self.kept(width, length)))
+    }
+
     /// Scalars that [`attend`](Self::attend) keeps for the backward pass of one sequence of this
     /// length, beside `qkv`: in plain Candle, every intermediate result, and a copy of `qkv`. In
     /// f32, on a CPU.
@@ -140,9 +148,9 @@ pub(crate) trait Mechanism: Debug + Send + Sync {
     ) -> Result<Tensor>;
 }
 
-/// Chooses the mechanism that the recipe names for this layer.
+/// Chooses the mechanism that the recipe names for this layer, and counts its cost.
 fn choose(build: &mut Builder, site: &Site<'_>) -> Result<Arc<dyn Mechanism>> {
-    Ok(match site.kind() {
+    let mechanism: Arc<dyn Mechanism> = match site.kind() {
         AttentionKind::Full | AttentionKind::Sparse => Arc::new(Softmax::new(site)),
         AttentionKind::Linear => Arc::new(linear(site)),
         AttentionKind::Performer => Arc::new(performer(site)),
@@ -153,7 +161,9 @@ fn choose(build: &mut Builder, site: &Site<'_>) -> Result<Arc<dyn Mechanism>> {
         kind @ (AttentionKind::Mamba | AttentionKind::S4d) => {
             candle_core::bail!("{} is no kind of attention, but a layer", kind.name())
         }
-    })
+    };
+    build.count(mechanism.cost(site.config.d_model));
+    Ok(mechanism)
 }
 
 fn linear(site: &Site<'_>) -> LinearAttention {
@@ -163,21 +173,6 @@ fn linear(site: &Site<'_>) -> LinearAttention {
 fn performer(site: &Site<'_>) -> LinearAttention {
     let features = RandomFeatures::new(site);
     LinearAttention::performer(site.config.heads, site.causal, site.products, features)
-}
-
-/// Cost of a token between the projections.
-fn cost_of_mechanism(site: &Site<'_>) -> PartCost {
-    let width = site.config.d_model;
-    match site.kind() {
-        AttentionKind::Full | AttentionKind::Sparse => Softmax::cost(site),
-        AttentionKind::Linear => linear(site).cost(width),
-        AttentionKind::Performer => performer(site).cost(width),
-        AttentionKind::Linformer => Linformer::cost(site),
-        AttentionKind::Reformer => Reformer::cost(site),
-        AttentionKind::Hierarchical => Hierarchical::cost(site),
-        AttentionKind::TransformerXl => TransformerXl::cost(site),
-        AttentionKind::Mamba | AttentionKind::S4d => PartCost::default(),
-    }
 }
 
 /// Self-attention of the kind that a recipe names, or the state-space layer in its place, without
@@ -286,6 +281,7 @@ impl UnprojectedAttention {
 pub(crate) struct SelfAttention {
     name: String,
     qkv: Linear,
+    norms: QueryKeyNorms,
     out: Linear,
     shape: AttentionShape,
     /// Number of projections in `qkv`; the last is the value's.
@@ -302,10 +298,11 @@ impl SelfAttention {
     ) -> Result<Self> {
         let site = Site { config, name, layer, causal, products: build.products };
         let parts = site.parts();
-        let qkv =
-            Projection::query_key_value(config, parts).build(build, &format!("{name}.qkv"))?;
+        let qkv = Projection::query_key_value(config, parts);
+        let (normed, turns) = ([Normed::Query, Normed::Key], config.positions == Positions::Rotary);
         Ok(Self {
-            qkv,
+            qkv: qkv.build(build, &format!("{name}.qkv"))?,
+            norms: QueryKeyNorms::new(build, name, config, &normed, (qkv.width(), turns))?,
             out: Projection::result(config).build(build, &format!("{name}.out"))?,
             shape: config.attention_shape(),
             parts,
@@ -314,17 +311,10 @@ impl SelfAttention {
         })
     }
 
-    /// Cost of the three projections, of attention, and of the projection of its result.
-    pub(crate) fn cost(config: &ModelConfig, causal: bool, layer: usize) -> PartCost {
-        let site = Site { config, name: "", layer, causal, products: Products::F32 };
-        Projection::query_key_value(config, site.parts()).cost()
-            + cost_of_mechanism(&site)
-            + Projection::result(config).cost()
-    }
-
-    /// Projects, and rotates query and key if positions are rotary: `(N, D)` → `(N, W)`.
+    /// Projects, normalises query and key if they have norms, and rotates them if positions are
+    /// rotary: `(N, D)` → `(N, W)`.
     fn project(&self, x: &Tensor, positions: &PreparedPositions, pass: &Pass) -> Result<Tensor> {
-        let mut qkv = self.qkv.forward(x, pass)?;
+        let mut qkv = self.norms.forward(self.qkv.forward(x, pass)?, pass)?;
         if pass.is_training() && self.mechanism.remembers() {
             // The projection's weights get their gradient, and the layers below do not.
             let seen_again = self.qkv.forward(&x.detach().copy()?, pass)?;

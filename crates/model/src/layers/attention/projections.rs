@@ -1,6 +1,5 @@
-//! Projections of attention layers, made and counted from one description.
+//! Projections of attention layers, made from one description.
 
-use crate::cost::PartCost;
 use crate::layers::linear::Linear;
 use crate::{Builder, ModelConfig};
 use candle_core::Result;
@@ -55,10 +54,5 @@ impl Projection {
     /// Width of its result.
     pub(super) fn width(&self) -> usize {
         self.outputs.iter().sum()
-    }
-
-    pub(super) fn cost(&self) -> PartCost {
-        let of_part = |&outputs| PartCost::linear(self.inputs, outputs, self.has_bias);
-        self.outputs.iter().map(of_part).sum()
     }
 }

@@ -48,17 +48,6 @@ impl Softmax {
         }
     }
 
-    /// Cost of the attention's result, and of the logarithm of the sum of each head's exponentials.
-    pub(super) fn cost(site: &Site<'_>) -> PartCost {
-        let shape = site.config.attention_shape();
-        let width = shape.query_width();
-        let cost = PartCost::scores(width).keeping(width + shape.heads).with_heads(shape.heads);
-        match site.causal || site.kind() == AttentionKind::Sparse {
-            true => cost.masked(),
-            false => cost,
-        }
-    }
-
     fn spec(
         &self,
         lengths: &Arc<[usize]>,
@@ -119,6 +108,17 @@ impl Mechanism for Softmax {
         let pass = Pass::evaluate();
         let spec = self.spec(&[length].into(), &PreparedPositions::default(), &pass);
         4.0 * computed_pairs(&spec) as f64 * self.shape.head_width as f64
+    }
+
+    /// Cost of pairs, of the result, and of the logarithm of the sum of each head's exponentials.
+    fn cost(&self, _width: usize) -> PartCost {
+        let width = self.shape.query_width();
+        let heads = self.shape.heads;
+        let cost = PartCost::scores(width).keeping(width + heads).with_heads(heads);
+        match self.causal || self.sparse.is_some() {
+            true => cost.masked(),
+            false => cost,
+        }
     }
 
     fn kept(&self, _width: usize, length: usize) -> f64 {

@@ -246,21 +246,6 @@ impl TransformerXl {
         })
     }
 
-    /// Cost between the projections, including the keys and values of the memory, which training
-    /// projects separately.
-    pub(super) fn cost(site: &Site<'_>) -> PartCost {
-        let (width, config) = (site.config.d_model, site.config.attention(site.causal));
-        let biases = PartCost::table(2, width);
-        let matrix = PartCost::table(width, width);
-        let segments = Segments::new(site);
-        let drops = site.config.attention_dropout > 0.0;
-        let remembered = if config.memory > 0 { width.saturating_mul(16 + 3 * 2) } else { 0 };
-        let between = PartCost::per_token(|length| {
-            (segments.flops(width, length), segments.kept(width, drops, length))
-        });
-        (biases + matrix + between).keeping(remembered)
-    }
-
     fn given<'a>(&'a self, pass: &Pass) -> [&'a Tensor; 3] {
         self.weights.each_ref().map(|weight| weight.get(pass))
     }
@@ -304,6 +289,13 @@ impl Mechanism for TransformerXl {
 
     fn flops(&self, width: usize, length: usize) -> f64 {
         self.segments.flops(width, length)
+    }
+
+    /// Cost, including the keys and values of the memory, which training projects separately.
+    fn cost(&self, width: usize) -> PartCost {
+        let remembered = if self.remembers() { width.saturating_mul(16 + 3 * 2) } else { 0 };
+        PartCost::per_token(|length| (self.flops(width, length), self.kept(width, length)))
+            .keeping(remembered)
     }
 
     fn kept(&self, width: usize, length: usize) -> f64 {

@@ -4,7 +4,7 @@
 //! A convolution is a fused product: the nine neighbours of each place are gathered into one row,
 //! which a matrix maps to the channels of the next layer.
 
-use crate::cost::PartCost;
+use crate::cost::{LayerCost, PartCost};
 use crate::layers::head::picked;
 use crate::layers::linear::Linear;
 use crate::layers::norm::Norm;
@@ -75,47 +75,18 @@ impl Convolutions {
         shape: &ImageShape,
         config: &ModelConfig,
     ) -> Result<Self> {
-        let activations = build.activations;
-        let layer = |(index, plan): (usize, Plan)| -> Result<Convolution> {
-            let name = format!("convolutions.{index}");
-            Ok(Convolution {
-                plan,
-                linear: Linear::new(build, &name, NEIGHBOURS * plan.inputs, plan.outputs, 1)?,
-                norm: Norm::new(build, &format!("{name}_norm"), plan.outputs, config)?,
-                activation: config.activation.into(),
-                dropout: config.residual_dropout,
-                site: name_key(&name),
-            })
-        };
-        let layers = plans(config, shape).into_iter().enumerate().map(layer);
-        Ok(Self { layers: layers.collect::<Result<_>>()?, shape: shape.clone(), activations })
+        let plans = plans(config, shape).into_iter().enumerate();
+        let layers = plans.map(|(index, plan)| Convolution::new(build, index, plan, shape, config));
+        let (layers, shape) = (layers.collect::<Result<_>>()?, shape.clone());
+        Ok(Self { layers, shape, activations: build.activations })
     }
 
-    /// Cost of one token, of which an image has as many as patches.
-    pub(crate) fn cost(config: &ModelConfig, shape: &ImageShape) -> PartCost {
-        Self::layer_costs(config, shape).sum()
-    }
-
-    /// Cost of one token in each layer.
-    pub(crate) fn layer_costs(
-        config: &ModelConfig,
-        shape: &ImageShape,
-    ) -> impl Iterator<Item = PartCost> {
-        let (biases, patches) = (config.biases, shape.patches().max(1) as f64);
-        let of_layer = move |plan: Plan| {
-            let inputs = NEIGHBOURS * plan.inputs;
-            let each = PartCost::linear(inputs, plan.outputs, biases)
-                .keeping(inputs + 2 * plan.outputs + plan.inputs);
-            let places = (plan.to * plan.to) as f64 / patches;
-            let norm = Norm::cost(config, plan.outputs);
-            PartCost {
-                flops: places * each.flops,
-                kept: places * each.kept,
-                forgotten: places * each.forgotten,
-                ..each
-            } + norm
-        };
-        plans(config, shape).into_iter().map(of_layer)
+    /// Cost of the last layer for one token, of which an image has as many as patches.
+    pub(crate) fn last_cost(config: &ModelConfig, shape: &ImageShape) -> LayerCost {
+        Builder::part_cost(config.biases, |build| {
+            let last = plans(config, shape).pop();
+            last.map(|plan| Convolution::new(build, 0, plan, shape, config)).transpose()
+        })
     }
 
     /// Runs whole images; a row of `images` has the values of one image, channel by channel and row
@@ -143,6 +114,33 @@ impl Convolutions {
 }
 
 impl Convolution {
+    /// Makes a layer, counted from 0.
+    fn new(
+        build: &mut Builder,
+        index: usize,
+        plan: Plan,
+        shape: &ImageShape,
+        config: &ModelConfig,
+    ) -> Result<Self> {
+        let name = format!("convolutions.{index}");
+        let inputs = NEIGHBOURS.saturating_mul(plan.inputs);
+        // Places for each token, of which an image has as many as patches.
+        let places = (plan.to * plan.to) as f64 / shape.patches().max(1) as f64;
+        let counted = |own: PartCost| {
+            own.keeping(inputs + 2 * plan.outputs + plan.inputs).times_a_token(places)
+        };
+        let linear = build
+            .counted_as(counted, |build| Linear::new(build, &name, inputs, plan.outputs, 1))?;
+        Ok(Self {
+            plan,
+            linear,
+            norm: Norm::new(build, &format!("{name}_norm"), plan.outputs, config)?,
+            activation: config.activation.into(),
+            dropout: config.residual_dropout,
+            site: name_key(&name),
+        })
+    }
+
     fn forward(&self, x: &Tensor, count: usize, pass: &Pass) -> Result<Tensor> {
         let Plan { to, inputs, .. } = self.plan;
         // Places outside an image read a row of zeros.

@@ -2,8 +2,7 @@
 //! each token and one for each text out.
 
 use crate::config::Pooling;
-use crate::cost::{LayerCost, PartCost};
-use crate::layers::block::Block;
+use crate::cost::PartCost;
 use crate::layers::embedding::{EmbeddingNorm, TokenEmbedding};
 use crate::layers::head::picked;
 use crate::layers::linear::Linear;
@@ -40,41 +39,16 @@ impl TextEncoder {
         })
     }
 
-    /// Makes an encoder with an embedding of its own, after checking the configuration: the first
-    /// part of every model that analyses a text without writing one. Its parameters have the same
-    /// names as in a [`MaskedLanguageModel`](crate::MaskedLanguageModel), whose weights it can
-    /// begin with.
-    ///
-    /// # Errors
-    /// When the configuration is impossible, or the device has no memory left.
+    /// Makes an encoder with an embedding of its own: the first part of every model that analyses a
+    /// text without writing one. Its parameters have the same names as in a
+    /// [`MaskedLanguageModel`](crate::MaskedLanguageModel), whose weights it can begin with.
     pub(crate) fn with_embedding(
+        build: &mut Builder,
         config: &ModelConfig,
         vocabulary: usize,
-        builder: Builder,
-    ) -> std::result::Result<(Self, Builder), ModelError> {
-        config.require_transformer()?;
-        config.validate(true)?;
-        let mut builder = builder.with_biases(config.biases);
-        let table = builder.embedding("embedding.weight", vocabulary, config.d_model)?;
-        Ok((Self::new(&mut builder, table, config)?, builder))
-    }
-
-    /// Cost with the embedding of the tokens.
-    pub(crate) fn cost_with_embedding(config: &ModelConfig, vocabulary: usize) -> PartCost {
-        PartCost::table(vocabulary, config.d_model) + Self::cost(config)
-    }
-
-    /// Cost of one of its layers, counted from 0.
-    pub(crate) fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        LayerCost::from_part(Block::cost(config, StackKind::Encoder, layer))
-    }
-
-    /// Cost without the embedding of the tokens.
-    pub(crate) fn cost(config: &ModelConfig) -> PartCost {
-        TokenEmbedding::cost(&without_norm(config))
-            + PartCost::table(config.segments, config.d_model)
-            + EmbeddingNorm::cost(config)
-            + Stack::cost(config, config.encoder_layers, StackKind::Encoder).0
+    ) -> Result<Self> {
+        let table = build.embedding("embedding.weight", vocabulary, config.d_model)?;
+        Self::new(build, table, config)
     }
 
     /// Runs whole texts, after checking their lengths and that each token has a segment.
@@ -133,13 +107,8 @@ pub(crate) struct Pooler(Linear);
 
 impl Pooler {
     pub(crate) fn new(build: &mut Builder, width: usize) -> Result<Self> {
-        Ok(Self(Linear::new(build, "pooler", width, width, 1)?))
-    }
-
-    pub(crate) fn cost(config: &ModelConfig) -> PartCost {
-        // Once for each text, which is negligible per token.
-        let linear = PartCost::linear(config.d_model, config.d_model, config.biases);
-        PartCost { flops: 0.0, kept: 0.0, ..linear }
+        let linear = |build: &mut Builder| Linear::new(build, "pooler", width, width, 1);
+        Ok(Self(build.counted_as(PartCost::once, linear)?))
     }
 
     /// Pools the first tokens of texts.
@@ -167,16 +136,12 @@ impl TextPooling {
     pub(crate) fn new(build: &mut Builder, config: &ModelConfig) -> Result<Self> {
         Ok(match config.pooling {
             Pooling::ClassToken => Self::ClassToken(Pooler::new(build, config.d_model)?),
-            Pooling::Mean => Self::Mean,
+            Pooling::Mean => {
+                // The states in f32, which are summed.
+                build.count(PartCost::kept(config.d_model));
+                Self::Mean
+            }
         })
-    }
-
-    pub(crate) fn cost(config: &ModelConfig) -> PartCost {
-        match config.pooling {
-            Pooling::ClassToken => Pooler::cost(config),
-            // The states in f32, which are summed.
-            Pooling::Mean => PartCost::default().keeping(config.d_model),
-        }
     }
 
     /// Pools the states of whole texts.

@@ -81,12 +81,6 @@ impl VisionEncoder {
         })
     }
 
-    /// Cost of one token.
-    pub(crate) fn cost(config: &ModelConfig, shape: &ImageShape) -> PartCost {
-        PatchEmbedding::cost(config, shape)
-            + Stack::cost(config, config.encoder_layers, StackKind::Encoder).0
-    }
-
     /// Runs whole images; a row of `images` has the values of one image, channel by channel and row
     /// by row.
     ///
@@ -111,6 +105,9 @@ impl PatchEmbedding {
     ) -> Result<Self> {
         let width = config.d_model;
         let patches = Linear::new(build, "patches", shape.patch_values(), width, 1)?;
+        // Pixels are kept for the gradient of their projection, whose result is copied to stand
+        // beside the class token.
+        build.count(PartCost::kept(shape.patch_values() + 2 * width));
         let class_token = match config.pooling {
             Pooling::ClassToken => Some(build.embedding("class_token.weight", 1, width)?),
             Pooling::Mean => None,
@@ -123,6 +120,7 @@ impl PatchEmbedding {
                 width,
             )?),
             Positions::None => PatchPositions::Nothing,
+            _ if build.is_outline() => PatchPositions::Nothing,
             kind => {
                 let halves = kind == Positions::SinusoidalHalves;
                 let side = shape.size / shape.patch;
@@ -141,20 +139,6 @@ impl PatchEmbedding {
             site: name_key("encoder.embedding"),
             activations: build.activations,
         })
-    }
-
-    /// Cost of one token.
-    pub(crate) fn cost(config: &ModelConfig, shape: &ImageShape) -> PartCost {
-        let class_tokens = usize::from(config.pooling == Pooling::ClassToken);
-        let tables = match config.positions {
-            Positions::Learned => shape.patches() + 2 * class_tokens,
-            _ => class_tokens,
-        };
-        // Pixels are kept for the gradient of their projection, whose result is copied to stand
-        // beside the class token.
-        PartCost::linear(shape.patch_values(), config.d_model, config.biases)
-            .keeping(shape.patch_values() + 2 * config.d_model)
-            + PartCost::table(tables, config.d_model)
     }
 
     /// Shape of the images.

@@ -126,37 +126,30 @@ impl Plan {
 
 impl Experts {
     pub(crate) fn new(build: &mut Builder, name: &str, config: &ModelConfig) -> Result<Self> {
-        let experts = config.experts.clone();
-        let expert = |build: &mut Builder, index: usize| {
+        let ExpertsConfig { count, per_token, jitter, .. } = config.experts;
+        let width = config.d_model;
+        let router = build.matrix(&format!("{name}.router.weight"), count, width, 1)?;
+        // Also kept are rows as gathered, as experts return them, as scattered back, and as
+        // weighted; the router's inputs and probabilities; the results of jitter and dropout.
+        let drawn = usize::from(jitter > 0.0) + usize::from(config.residual_dropout > 0.0);
+        build.count(PartCost::kept(per_token * (6 * width + 5)));
+        let of_router = PartCost::product(width, count);
+        build.count(of_router.keeping(8 * count + (1 + 2 * drawn) * width));
+        let mut of_one = PartCost::default();
+        let experts = build.layers(&[(0, count)], |build, index| {
+            let counted = |own: PartCost| {
+                of_one = PartCost { parameters: 0.0, ..own };
+                own.once()
+            };
             // A single expert drops the same elements as a dense layer.
             let site = name_key(name).wrapping_add(index as u64);
-            DenseFeedForward::new(build, &format!("{name}.experts.{index}"), site, config)
-        };
-        Ok(Self {
-            router: build.matrix(
-                &format!("{name}.router.weight"),
-                experts.count,
-                config.d_model,
-                1,
-            )?,
-            experts: (0..experts.count).map(|index| expert(build, index)).collect::<Result<_>>()?,
-            config: experts,
-            site: name_key(&format!("{name}.router")),
-        })
-    }
-
-    /// Cost of all experts, of which a token meets those that it is sent to, and of the router.
-    /// Also kept are rows as gathered, as experts return them, as scattered back, and as weighted;
-    /// the router's inputs and probabilities; and the results of jitter and dropout.
-    pub(crate) fn cost(config: &ModelConfig) -> PartCost {
-        let ExpertsConfig { count, per_token, jitter, .. } = config.experts;
-        let drawn = usize::from(jitter > 0.0) + usize::from(config.residual_dropout > 0.0);
-        let one = DenseFeedForward::cost(config);
-        let router = PartCost::linear(config.d_model, count, false);
-        let met = one * per_token;
-        PartCost { parameters: (one * count).parameters, ..met }
-            .keeping(per_token * (6 * config.d_model + 5))
-            + router.keeping(8 * count + (1 + 2 * drawn) * config.d_model)
+            let name = format!("{name}.experts.{index}");
+            build.counted_as(counted, |build| DenseFeedForward::new(build, &name, site, config))
+        })?;
+        // A token meets those that it is sent to.
+        build.count(of_one * per_token);
+        let site = name_key(&format!("{name}.router"));
+        Ok(Self { router, experts, config: config.experts.clone(), site })
     }
 
     /// Computes the probabilities of the experts, followed by the logarithm of the sum of the

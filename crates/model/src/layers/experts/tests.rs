@@ -227,6 +227,7 @@ fn arithmetic_is_that_of_the_experts_that_are_met() {
         let own = ExpertsConfig { count, per_token, ..ExpertsConfig::default() };
         let shape = config(64, 256, own);
         let (experts, _) = layer(&shape);
+        let cost = Builder::part_cost(false, |build| Experts::new(build, "layer", &shape));
         let counter = Counter::new(8);
         let values: Vec<f32> = (0..1024 * 64).map(|i| counter.normal_at(i) as f32).collect();
         let x = Tensor::from_vec(values, (1024, 64), &Device::Cpu).unwrap();
@@ -238,7 +239,7 @@ fn arithmetic_is_that_of_the_experts_that_are_met() {
         // Other tests of this process may multiply at the same time, which can only add to the
         // count.
         let counted = (0..8).map(once).fold(f64::INFINITY, f64::min);
-        (counted, 1024.0 * Experts::cost(&shape).flops)
+        (counted, 1024.0 * cost.forward_flops as f64)
     };
     for (count, per_token) in [(1, 1), (8, 1), (8, 2)] {
         let (counted, formula) = counted(count, per_token);

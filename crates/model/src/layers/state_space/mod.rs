@@ -99,14 +99,6 @@ impl StateSpace {
         })
     }
 
-    /// Cost of both projections and the computation between them.
-    pub(crate) fn cost(config: &ModelConfig, causal: bool, layer: usize) -> PartCost {
-        let (width, channels) = (config.d_model, config.state_space.expand * config.d_model);
-        PartCost::linear(width, channels, config.biases) * 2
-            + StateSpaceMechanism::cost(config, causal, layer)
-            + PartCost::linear(channels, width, config.biases)
-    }
-
     /// Runs whole sequences, and adds the result to the residual: `(N, D)` → `(N, D)`.
     pub(crate) fn forward(
         &self,
@@ -158,14 +150,23 @@ impl StateSpaceMechanism {
         (causal, layer): (bool, usize),
     ) -> Result<Self> {
         let selective = is_selective(config, causal, layer);
-        let mut directions = vec![Direction::new(build, name, config, (selective, false))?];
-        if !causal {
-            let name = &format!("{name}.backward");
-            directions.push(Direction::new(build, name, config, (selective, true))?);
-        }
         let channels = config.state_space.expand * config.d_model;
-        let PartCost { flops, kept, .. } = Self::cost(config, causal, layer);
-        Ok(Self { directions, channels, flops, kept })
+        let mut cost = PartCost::default();
+        let counted = |own: PartCost| {
+            cost = PartCost { mixing_flops: own.flops, ..own };
+            cost
+        };
+        let directions = build.counted_as(counted, |build| {
+            let mut directions = vec![Direction::new(build, name, config, (selective, false))?];
+            if !causal {
+                let name = &format!("{name}.backward");
+                directions.push(Direction::new(build, name, config, (selective, true))?);
+                // The sum of both.
+                build.count(PartCost::kept(channels));
+            }
+            Ok::<_, candle_core::Error>(directions)
+        })?;
+        Ok(Self { directions, channels, flops: cost.flops, kept: cost.kept })
     }
 
     /// Width of a row of the inputs.
@@ -181,34 +182,6 @@ impl StateSpaceMechanism {
     /// Scalars that are kept for the backward pass of `tokens` tokens, beside the input.
     pub(crate) fn kept(&self, tokens: usize) -> f64 {
         self.kept * tokens as f64
-    }
-
-    fn cost(config: &ModelConfig, causal: bool, layer: usize) -> PartCost {
-        let shape = &config.state_space;
-        let (channels, states) = (shape.expand * config.d_model, shape.states);
-        let selective = is_selective(config, causal, layer);
-        let convolution = PartCost {
-            flops: 2.0 * (shape.convolution * channels) as f64,
-            ..PartCost::table(shape.convolution + 1, channels)
-        };
-        let scan = PartCost {
-            flops: (channels * (7 * states + 8)) as f64,
-            // The output, and the states of every thirty-second token.
-            kept: channels as f64 * (1.0 + states as f64 / KEPT_EVERY as f64),
-            ..PartCost::table(states + 1, channels)
-        };
-        let steps = if selective {
-            let rank = shape.rank(config.d_model);
-            PartCost::linear(channels, rank, false)
-                + PartCost::linear(rank, channels, true)
-                + PartCost::linear(channels, 2 * states, false)
-        } else {
-            PartCost::table(2 * states + 1, channels)
-        };
-        let one = convolution.keeping(channels) + steps + scan;
-        // With two directions, the sum is kept as well.
-        let all = if causal { one } else { (one * 2).keeping(channels) };
-        PartCost { mixing_flops: all.flops, ..all }
     }
 
     /// Runs whole sequences.
@@ -267,6 +240,13 @@ impl Direction {
     ) -> Result<Self> {
         let StateSpaceConfig { expand, states, convolution, .. } = config.state_space;
         let (channels, rank) = (expand * config.d_model, config.state_space.rank(config.d_model));
+        // The convolution and its result; the scan, its result, and the states of every
+        // thirty-second token.
+        let flops = 2.0 * (convolution * channels) as f64;
+        build.count(PartCost { flops, ..PartCost::kept(channels) });
+        let kept = channels as f64 * (1.0 + states as f64 / KEPT_EVERY as f64);
+        let flops = (channels * (7 * states + 8)) as f64;
+        build.count(PartCost { flops, kept, ..PartCost::default() });
         let (least, largest) = STEPS;
         // The inverse of softplus, so that softplus of the bias is the step size.
         let step = |uniform: f32| {
@@ -277,6 +257,9 @@ impl Direction {
             move |bound: f64| move |uniform: f32| ((2.0 * f64::from(uniform) - 1.0) * bound) as f32;
         let filter = between((convolution as f64).powf(-0.5));
         let steps = if selective {
+            for (inputs, outputs) in [(channels, rank), (rank, channels), (channels, 2 * states)] {
+                build.count(PartCost::product(inputs, outputs));
+            }
             let up = between((rank as f64).powf(-0.5));
             let down = build.matrix(&format!("{name}.step_down.weight"), rank, channels, 1)?;
             let up = build.uniform(&format!("{name}.step_up.weight"), &[channels, rank], up)?;

@@ -77,22 +77,6 @@ impl Reformer {
         Self { heads: rotations.heads, causal, chunks, rotations, dropout: 0.0, site: 0 }
     }
 
-    pub(super) fn cost(site: &Site<'_>) -> PartCost {
-        let (config, width) = (site.config.attention(site.causal), site.config.d_model);
-        let (heads, drops) = (site.config.heads, site.config.attention_dropout > 0.0);
-        let chunks = Chunks::new(site.causal, config.hash_chunk);
-        let hashes = (config.hash_rounds, config.hash_chunk);
-        // Count as if all buckets held equally many tokens.
-        let buckets = if site.causal { config.hash_buckets } else { 1 };
-        let all = config.hash_rounds as f64 * heads as f64 * buckets as f64;
-        PartCost::per_token(|length| {
-            let chunks = all * chunks.expected(length, &[1.0 / buckets as f64]);
-            let rotated = width * config.hash_rounds * (config.hash_buckets / 2);
-            let flops = flops(width / heads, config.hash_chunk, (length * rotated, chunks));
-            (flops, kept((width, heads), hashes, drops, (length, chunks)))
-        })
-    }
-
     /// Attention over whole sequences: `qv (N, 2·D)` → `(N, D)`.
     pub(super) fn run(&self, qv: &Tensor, lengths: &[usize], dropout: Dropout) -> Result<Tensor> {
         let (tokens, width) = qv.dims2()?;
@@ -182,8 +166,22 @@ impl Mechanism for Reformer {
 
     fn flops(&self, width: usize, length: usize) -> f64 {
         let chunks = self.expected_chunks(length);
-        let rotated = length * self.rotations.values.len();
+        let rotated = length * self.rotations.count();
         flops(width / self.heads, self.chunks.size(), (rotated, chunks))
+    }
+
+    /// Cost as if all buckets held equally many tokens.
+    fn cost(&self, width: usize) -> PartCost {
+        let Rotations { rounds, buckets, .. } = self.rotations;
+        let (size, drops) = (self.chunks.size(), self.dropout > 0.0);
+        let buckets_cut = if self.causal { buckets } else { 1 };
+        let all = rounds as f64 * self.heads as f64 * buckets_cut as f64;
+        PartCost::per_token(|length| {
+            let chunks = all * self.chunks.expected(length, &[1.0 / buckets_cut as f64]);
+            let rotated = length * width * rounds * (buckets / 2);
+            let flops = flops(width / self.heads, size, (rotated, chunks));
+            (flops, kept((width, self.heads), (rounds, size), drops, (length, chunks)))
+        })
     }
 
     fn kept(&self, width: usize, length: usize) -> f64 {

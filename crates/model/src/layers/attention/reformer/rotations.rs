@@ -1,6 +1,7 @@
 //! Random rotations, and the buckets into which they sort tokens.
 
 use candle_core::{DType, Device, Result, Tensor};
+use std::sync::OnceLock;
 use taper_ops::rng::{Counter, mix};
 
 /// Number of tokens drawn to estimate the shares of buckets.
@@ -9,11 +10,13 @@ const DRAWN: usize = 1024;
 /// R of each head and round: `(H, Dh, rounds, buckets / 2)`; `None` with a single bucket.
 #[derive(Debug, Clone)]
 pub(in super::super) struct Rotations {
-    pub(super) values: Vec<f64>,
+    /// Drawn on first use.
+    values: OnceLock<Vec<f64>>,
+    seed: u64,
     pub(super) heads: usize,
     head: usize,
     pub(super) rounds: usize,
-    buckets: usize,
+    pub(super) buckets: usize,
 }
 
 impl Rotations {
@@ -23,15 +26,25 @@ impl Rotations {
         (rounds, buckets): (usize, usize),
         seed: u64,
     ) -> Self {
-        let half = buckets / 2;
-        let value = |i: usize| {
-            let (column, round) = (i % half, i / half % rounds);
-            let (row, of_head) = (i / half / rounds % head, i / half / rounds / head);
-            let counter = Counter::new(mix(seed, &[of_head as u64, round as u64]));
-            counter.normal_at((row * half + column) as u64)
-        };
-        let values = (0..heads * head * rounds * half).map(value).collect();
-        Self { values, heads, head, rounds, buckets }
+        Self { values: OnceLock::new(), seed, heads, head, rounds, buckets }
+    }
+
+    /// Number of the values.
+    pub(super) fn count(&self) -> usize {
+        self.heads * self.head * self.rounds * (self.buckets / 2)
+    }
+
+    fn values(&self) -> &[f64] {
+        self.values.get_or_init(|| {
+            let (half, rounds, head) = (self.buckets / 2, self.rounds, self.head);
+            let value = |i: usize| {
+                let (column, round) = (i % half, i / half % rounds);
+                let (row, of_head) = (i / half / rounds % head, i / half / rounds / head);
+                let counter = Counter::new(mix(self.seed, &[of_head as u64, round as u64]));
+                counter.normal_at((row * half + column) as u64)
+            };
+            (0..self.count()).map(value).collect()
+        })
     }
 
     /// Share of normally distributed tokens in each bucket of each head and round. Rotations differ
@@ -54,19 +67,20 @@ impl Rotations {
     pub(in super::super) fn given(rotations: &Tensor) -> Self {
         let (heads, head, rounds, half) = rotations.dims4().unwrap();
         let values = rotations.to_dtype(DType::F64).unwrap().flatten_all().unwrap();
-        Self { values: values.to_vec1().unwrap(), heads, head, rounds, buckets: 2 * half }
+        let values = OnceLock::from(values.to_vec1().unwrap());
+        Self { values, seed: 0, heads, head, rounds, buckets: 2 * half }
     }
 
     /// Bucket in each head and round for a row of all heads: `(H, rounds)`.
     fn buckets_of(&self, row: &[f64]) -> Vec<u32> {
-        let half = self.buckets / 2;
+        let (half, values) = (self.buckets / 2, self.values());
         let mut buckets = Vec::with_capacity(self.heads * self.rounds);
         let mut sums = vec![0.0; self.rounds * half];
         for (head, query) in row.chunks_exact(self.head).enumerate() {
             sums.fill(0.0);
             for (d, &x) in query.iter().enumerate() {
                 let start = (head * self.head + d) * sums.len();
-                let rotations = &self.values[start..start + sums.len()];
+                let rotations = &values[start..start + sums.len()];
                 sums.iter_mut().zip(rotations).for_each(|(sum, r)| *sum += x * r);
             }
             for round in 0..self.rounds {
@@ -90,7 +104,7 @@ impl Rotations {
     pub(super) fn buckets_of_rows(&self, rows: &Tensor) -> Result<Vec<Vec<u32>>> {
         let queries = rows.detach().narrow(1, 0, self.heads * self.head)?;
         let queries = queries.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.to_vec2::<f64>()?;
-        taper_ops::profile::count(2 * queries.len() * self.values.len());
+        taper_ops::profile::count(2 * queries.len() * self.count());
         Ok(queries.iter().map(|row| self.buckets_of(row)).collect())
     }
 }

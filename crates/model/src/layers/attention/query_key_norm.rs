@@ -1,0 +1,73 @@
+//! Norms of queries and keys, which bound their products (Henry et al. 2020, "Query-Key
+//! Normalization for Transformers"): before rotary positions, of each head by itself (Dehghani et
+//! al. 2023, "Scaling Vision Transformers to 22 Billion Parameters", section 2; Qwen3) or of all
+//! heads together (OLMo 2).
+
+use crate::config::QueryKeyNorm;
+use crate::cost::PartCost;
+use crate::layers::norm::Norm;
+use crate::{Builder, ModelConfig, Pass};
+use candle_core::{Result, Tensor};
+use taper_ops::NormedColumns;
+
+/// Columns of a projection that are normalised.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Normed {
+    Query,
+    Key,
+}
+
+/// Norms of the first columns of a projection: those of queries, of keys, or of both.
+#[derive(Debug, Clone)]
+pub(super) struct QueryKeyNorms {
+    /// Norm of each part, with the number of its columns; empty without norms.
+    parts: Vec<(usize, Norm)>,
+}
+
+impl QueryKeyNorms {
+    /// Makes the norms `{name}.query_norm` and `{name}.key_norm` of these parts of a projection of
+    /// `width` columns, if the configuration asks for norms. `turns` says whether rotary positions
+    /// follow.
+    pub(super) fn new(
+        build: &mut Builder,
+        name: &str,
+        config: &ModelConfig,
+        parts: &[Normed],
+        (width, turns): (usize, bool),
+    ) -> Result<Self> {
+        let shape = config.attention_shape();
+        let part = |part: &Normed| {
+            let (part, columns) = match part {
+                Normed::Query => ("query", shape.query_width()),
+                Normed::Key => ("key", shape.key_value_width()),
+            };
+            let group = match config.query_key_norm {
+                QueryKeyNorm::PerHead => shape.head_width,
+                QueryKeyNorm::None | QueryKeyNorm::AllHeads => columns,
+            };
+            Ok((columns, Norm::new(build, &format!("{name}.{part}_norm"), group, config)?))
+        };
+        if config.query_key_norm == QueryKeyNorm::None {
+            return Ok(Self { parts: Vec::new() });
+        }
+        let parts = parts.iter().map(part).collect::<Result<_>>()?;
+        // What is normalised is kept. Rotary positions keep their result as well, and otherwise it
+        // is recomputed.
+        build.count(match turns {
+            true => PartCost::kept(width),
+            false => PartCost::default().forgetting(width),
+        });
+        Ok(Self { parts })
+    }
+
+    /// Normalises the first columns; others stay as they are.
+    ///
+    /// # Shapes
+    /// `(N, W)` → `(N, W)`.
+    pub(super) fn forward(&self, x: Tensor, pass: &Pass) -> Result<Tensor> {
+        let Some((_, first)) = self.parts.first() else { return Ok(x) };
+        let parts = self.parts.iter().map(|(columns, norm)| norm.of_columns(*columns, pass));
+        let parts: Vec<NormedColumns<'_>> = parts.collect();
+        taper_ops::norm_columns(pass.tape(), &x, &parts, first.spec())
+    }
+}

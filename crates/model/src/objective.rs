@@ -1,0 +1,76 @@
+//! Objective of training, and the loss of a batch.
+
+use candle_core::Tensor;
+
+use crate::routing::Routing;
+
+/// Objective of training.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Objective {
+    /// Probability mass of the target distribution that is spread over the whole vocabulary.
+    pub label_smoothing: f64,
+    /// Factor α of R-Drop (Liang et al. 2021, section 2.2); 0 for none. Above 0, the batch passes
+    /// twice, with different dropout, and the loss of a token is
+    /// `(CE₁ + CE₂) / 2 + α (KL(p₁‖p₂) + KL(p₂‖p₁)) / 2`.
+    ///
+    /// The paper adds the divergences to the sum of the cross entropies and not to their mean: its
+    /// α is twice this one, for twice this loss. The mean keeps losses, gradients and clipping
+    /// on the scale of one pass.
+    pub r_drop: f64,
+    /// Guidance of a translation model's attention by the links of a batch; `None` for none.
+    pub guidance: Option<Guidance>,
+}
+
+impl Objective {
+    /// Label-smoothed cross entropy in one pass.
+    #[must_use]
+    pub const fn smoothed(label_smoothing: f64) -> Self {
+        Self { label_smoothing, r_drop: 0.0, guidance: None }
+    }
+
+    /// Number of passes of a batch through the model.
+    #[must_use]
+    pub fn passes(&self) -> usize {
+        if self.r_drop > 0.0 { 2 } else { 1 }
+    }
+}
+
+/// Guidance of the attention of one head of the decoder by the links of a batch (Garg et al. 2019,
+/// "Jointly Learning to Align and Translate with Transformer Models", section 4.2).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Guidance {
+    /// Weight λ of its loss beside the cross entropy.
+    pub weight: f64,
+    /// Number of the decoder layer, from 0; `None` for the last but one.
+    pub layer: Option<usize>,
+    /// Number of the head, from 0.
+    pub head: usize,
+}
+
+/// Loss of a batch; with two passes, sums are means over the two.
+#[derive(Debug, Clone)]
+pub struct LossOutput {
+    /// Starting point of [`Pass::backward`]: `scale · Σ` of the objective, for f16 times a factor
+    /// that keeps gradients from underflowing.
+    pub loss: Tensor,
+    /// Factor against underflow, by which the backward pass divides.
+    pub(crate) loss_scale: f64,
+    /// Sum of the label-smoothed cross entropy over the answers, in nats; of the squared error if
+    /// answers are numbers.
+    pub smoothed_sum: f64,
+    /// Sum of the negative log-likelihood over the answers, in nats, or of the squared error.
+    pub nll_sum: f64,
+    /// Sum of the divergences `(KL(p₁‖p₂) + KL(p₂‖p₁)) / 2` over the answers, in nats; 0 with one
+    /// pass.
+    pub divergence_sum: f64,
+    /// Sum of the minimised objective: the smoothed cross entropy; with R-Drop, plus α times the
+    /// divergence; with experts or guidance, plus their losses.
+    pub objective_sum: f64,
+    /// Statistics of the tokens that a training pass sent to experts.
+    pub routing: Routing,
+    /// Number of answers whose true class scored highest; with two passes, half of both counts
+    /// together, rounded down.
+    pub correct: usize,
+    /// Number of answers.
+    pub tokens: usize,
+}
