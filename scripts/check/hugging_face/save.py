@@ -15,9 +15,9 @@ from tokenizers import processors, trainers
 from transformers import (
     BertConfig, BertForSequenceClassification, BertTokenizer, GenerationConfig, GPT2Config,
     GPT2LMHeadModel, GPT2Tokenizer, LlamaConfig, LlamaForCausalLM, MistralConfig,
-    MistralForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, RobertaConfig,
-    RobertaForSequenceClassification, RobertaTokenizer, XLMRobertaConfig,
-    XLMRobertaForSequenceClassification)
+    MistralForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, Qwen3Config,
+    Qwen3ForCausalLM, RobertaConfig, RobertaForSequenceClassification, RobertaTokenizer,
+    XLMRobertaConfig, XLMRobertaForSequenceClassification)
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "data/everyday-en-zh/train.en").read_text().splitlines()[:600]
@@ -132,7 +132,7 @@ def fast(tokenizer, **names):
 
 
 def decoders_of_today(saved):
-    """Llama 3, SmolLM, Qwen2 and Mistral: heads, scalings, biases, and files of weights."""
+    """Llama 3, SmolLM, Qwen2, Qwen3 and Mistral: heads, scalings, biases, norms, and files."""
     llama, qwen2 = (LlamaConfig, LlamaForCausalLM), (Qwen2Config, Qwen2ForCausalLM)
     cut = byte_pairs(["<|begin|>", "<|end|>", "<|turn|>"], SPLIT)
     cut.post_processor = processors.Sequence([
@@ -159,6 +159,9 @@ def decoders_of_today(saved):
         "qwen2", qwen2, plain, [1, 0], keys={
             "num_key_value_heads": 2, "tie_word_embeddings": True,
             "rope_parameters": {"rope_type": "yarn", **rotary}})
+    saved.decodes(
+        "qwen3", (Qwen3Config, Qwen3ForCausalLM), plain, [1, 0],
+        keys={"num_key_value_heads": 2, "head_dim": 12})
     saved.decodes(
         "mistral", (MistralConfig, MistralForCausalLM), plain, 1,
         keys={"num_key_value_heads": 2, "sliding_window": None})

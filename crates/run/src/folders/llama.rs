@@ -25,7 +25,7 @@ pub(super) static FAMILY: Family = Family {
         rotary::BASE,
         rotary::SCALING,
         Key::untied(),
-        Key::switch("attention_bias", false, sets_attention_biases, has_attention_biases),
+        ATTENTION_BIASES,
         Key::only("mlp_bias", Fixed::Flag(false)),
     ],
     ..of("Llama", "llama", ARCHITECTURES, base)
@@ -47,6 +47,9 @@ pub(super) const ATTENTION_DROPOUT: Key =
     Key::number("attention_dropout", 0.0, &[|recipe| &mut recipe.model.attention_dropout]);
 pub(super) const EPSILON: Key =
     Key::number("rms_norm_eps", 1e-6, &[|recipe| &mut recipe.model.norm_epsilon]);
+
+pub(super) const ATTENTION_BIASES: Key =
+    Key::switch("attention_bias", false, sets_attention_biases, has_attention_biases);
 
 pub(super) const fn key_value_heads(usual: Option<usize>) -> Key {
     let of: fn(&mut RunConfig) -> &mut Option<usize> = |recipe| &mut recipe.model.key_value_heads;
@@ -93,6 +96,14 @@ const SHARED: Family = Family {
                 "model.layers.*.self_attn.k_proj",
                 "model.layers.*.self_attn.v_proj",
             ],
+        ),
+        Module::same(
+            "decoder.layers.*.self_attention.query_norm",
+            &["model.layers.*.self_attn.q_norm"],
+        ),
+        Module::same(
+            "decoder.layers.*.self_attention.key_norm",
+            &["model.layers.*.self_attn.k_norm"],
         ),
         Module::same("decoder.layers.*.self_attention.out", &["model.layers.*.self_attn.o_proj"]),
         Module::same(

@@ -27,6 +27,7 @@ mod mt5;
 mod pickle;
 mod preprocessor;
 mod qwen2;
+mod qwen3;
 mod recipe;
 mod roberta;
 mod rotary;
@@ -58,6 +59,7 @@ const FAMILIES: &[&family::Family] = &[
     &mbart::FAMILY,
     &llama::FAMILY,
     &qwen2::FAMILY,
+    &qwen3::FAMILY,
     &mistral::FAMILY,
     &t5::FAMILY,
     &mt5::FAMILY,

@@ -1,5 +1,5 @@
 //! Language models of Llama's shape, of `scripts/golden/decoders/llama.py`: a Llama in bf16 and in
-//! several files, and a Qwen2.
+//! several files, a Qwen2, and a Qwen3.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::{
     tensors, trained,
 };
 
-const FAMILIES: [&str; 2] = ["llama", "qwen2"];
+const FAMILIES: [&str; 3] = ["llama", "qwen2", "qwen3"];
 
 fn opened(family: &str, folder: &Path) -> LoadedRun<LanguageModel> {
     imported(&golden(family), &folder.join("run")).unwrap()
@@ -41,7 +41,7 @@ fn transformers_agrees_and_a_round_trip_changes_no_bit() {
 
         // Weights in bf16 are written in f32: their values, and not their bytes, stay.
         let all = [WEIGHTS, "tokenizer.json", "generation_config.json", "chat_template.jinja"];
-        let whole = if family == "qwen2" { &all[..] } else { &all[1..] };
+        let whole = if family == "llama" { &all[1..] } else { &all[..] };
         check_round_trip(&run, &golden(family), (whole, &[CONFIG]), &gradients);
     }
 }
@@ -151,6 +151,8 @@ fn a_folder_that_is_no_llama_is_refused_and_leaves_nothing() {
         ("llama", "num_attention_heads", json!(0), "model.heads"),
         ("llama", "head_dim", json!(5), "even width of a head"),
         ("qwen2", "use_sliding_window", json!(true), "use_sliding_window is true"),
+        ("qwen3", "use_sliding_window", json!(true), "use_sliding_window is true"),
+        ("qwen3", "model_type", json!("llama"), "q_norm"),
         ("qwen2", "tie_word_embeddings", json!(false), "no tensor lm_head.weight"),
     ] {
         let error = says(family, key, &value);

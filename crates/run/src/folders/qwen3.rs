@@ -1,0 +1,44 @@
+//! Qwen3 (Yang et al. 2025): Llama's shape with norms of the heads of queries and keys.
+
+use taper_data::Task;
+use taper_model::QueryKeyNorm;
+
+use super::family::{Architecture, Family};
+use super::keys::{Fixed, Key, width_of_heads};
+use super::llama::{
+    ACTIVATION, ATTENTION_BIASES, ATTENTION_DROPOUT, EPSILON, HEADS, LAYERS, WIDTH,
+    key_value_heads, of,
+};
+use super::rotary;
+use crate::config::RunConfig;
+
+pub(super) static FAMILY: Family = Family {
+    keys: &[
+        WIDTH,
+        LAYERS,
+        HEADS,
+        key_value_heads(Some(32)),
+        Key::derived("head_dim", Some(128), |recipe| &mut recipe.model.head_width, width_of_heads),
+        Key::count("intermediate_size", 22016, |recipe| &mut recipe.model.d_ff),
+        Key::count("max_position_embeddings", 32768, |recipe| &mut recipe.model.max_positions),
+        ACTIVATION,
+        ATTENTION_DROPOUT,
+        EPSILON,
+        rotary::BASE,
+        rotary::SCALING,
+        Key::untied(),
+        ATTENTION_BIASES,
+        Key::only("use_sliding_window", Fixed::Flag(false)),
+    ],
+    ..of("Qwen3", "qwen3", ARCHITECTURES, base)
+};
+
+const ARCHITECTURES: &[Architecture] = &[
+    Architecture::new("Qwen3ForCausalLM", Task::LanguageModel, &[]),
+    Architecture::body("Qwen3Model", Task::LanguageModel),
+];
+
+fn base(recipe: &mut RunConfig) {
+    super::llama::base(recipe);
+    recipe.model.query_key_norm = QueryKeyNorm::PerHead;
+}
