@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device, Tensor};
 use serde::Serialize;
-use taper_model::{Architecture, Pass, Sequences, TranslationModel};
+use taper_model::{Architecture, Model, Pass, Sequences, TranslationModel};
 
 use crate::tokens::START;
 use crate::{DecodingError, Result};

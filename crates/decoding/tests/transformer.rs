@@ -5,7 +5,7 @@ use taper_decoding::{
     AlignedAttention, DecodingConfig, END, Ensemble, Hypothesis, Result, SamplingConfig, Sentence,
     StepModel, Translator, align, beam_search, forced_scores, greedy_search,
 };
-use taper_model::{Builder, ModelConfig, NormPlacement, Positions, Transformer};
+use taper_model::{Builder, Model, ModelConfig, NormPlacement, Positions, Transformer};
 use taper_ops::composed::{self, Likeliest};
 use taper_ops::{Kernel, Products};
 

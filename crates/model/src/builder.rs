@@ -1,6 +1,6 @@
 //! Construction of models: parameters, their first values, their device and type.
 
-use crate::LoraConfig;
+use crate::config::{LoraConfig, ModelConfig};
 use crate::cost::{Cost, LayerCost, PartCost, Stream, Tally};
 use crate::layers::weight::Weight;
 use candle_core::{DType, Device, Result, Tensor};
@@ -35,7 +35,7 @@ pub struct Builder {
 pub struct ModelCore {
     pub(crate) store: ParameterStore,
     pub(crate) activations: DType,
-    pub(crate) width: usize,
+    pub(crate) config: ModelConfig,
     pub(crate) cost: Cost,
 }
 
@@ -179,13 +179,14 @@ impl Builder {
         LayerCost::from_part(made.map_or_else(|_| PartCost::default(), |_| build.tally.current()))
     }
 
-    /// Finishes the model once all its layers are made; `width` is that of its residual stream, and
-    /// `streams` are the names of the streams that it reads.
-    pub(crate) fn finish(self, width: usize, streams: &[&'static str]) -> ModelCore {
+    /// Finishes a model of `config` once all its layers are made; `streams` are the names of the
+    /// streams that it reads.
+    pub(crate) fn finish(self, config: &ModelConfig, streams: &[&'static str]) -> ModelCore {
         let Tally { first, last, .. } = self.tally;
         let costs = if streams.len() == 2 { &[first, last][..] } else { &[last] };
         let cost = Cost::from_streams(streams.iter().copied().zip(costs.iter().copied()));
-        ModelCore { store: self.store, activations: self.activations, width, cost }
+        let config = config.clone();
+        ModelCore { store: self.store, activations: self.activations, config, cost }
     }
 
     /// Adds a parameter whose values are a function of random numbers, keyed by its name, and of

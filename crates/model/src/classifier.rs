@@ -47,13 +47,7 @@ impl TextClassifier {
         let encoder = TextEncoder::with_embedding(build, config, vocabulary)?;
         let pooling = TextPooling::new(build, config)?;
         let head = ClassHead::new(build, "classes", classes, config)?;
-        Ok(Self {
-            core: builder.finish(config.d_model, &["text"]),
-            classes,
-            encoder,
-            pooling,
-            head,
-        })
+        Ok(Self { core: builder.finish(config, &["text"]), classes, encoder, pooling, head })
     }
 
     /// Cost of a model of this shape on `device`, known before memory is allocated.

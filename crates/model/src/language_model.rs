@@ -19,7 +19,6 @@ use candle_core::{Device, Tensor};
 /// also the output projection, if `tied` says so.
 #[derive(Debug, Clone)]
 pub struct LanguageModel {
-    config: ModelConfig,
     core: ModelCore,
     vocabulary: usize,
     pub(crate) embedding: TokenEmbedding,
@@ -61,10 +60,8 @@ impl LanguageModel {
         let layers = config.decoder_layers;
         let decoder = Stack::new(build, "decoder", config, layers, StackKind::DecoderOnly)?;
         let output = Head::of_vocabulary(build, (output, vocabulary), config, config.output_bias)?;
-        let config = config.clone();
-        let is_int8 = false;
-        let core = builder.finish(config.d_model, &["text"]);
-        Ok(Self { config, core, vocabulary, embedding, decoder, output, is_int8 })
+        let (core, is_int8) = (builder.finish(config, &["text"]), false);
+        Ok(Self { core, vocabulary, embedding, decoder, output, is_int8 })
     }
 
     /// Cost of a model of this shape on `device`, known before memory is allocated.
@@ -77,12 +74,6 @@ impl LanguageModel {
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
         Block::cost(config, StackKind::DecoderOnly, layer)
-    }
-
-    /// Shape of the model.
-    #[must_use]
-    pub fn config(&self) -> &ModelConfig {
-        &self.config
     }
 
     /// Size of the vocabulary.

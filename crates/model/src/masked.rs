@@ -23,7 +23,6 @@ const ASKED: f64 = 0.15;
 /// says so.
 #[derive(Debug, Clone)]
 pub struct MaskedLanguageModel {
-    config: ModelConfig,
     core: ModelCore,
     vocabulary: usize,
     encoder: TextEncoder,
@@ -80,14 +79,12 @@ impl MaskedLanguageModel {
         } else {
             None
         };
-        let (config, activation) = (config.clone(), config.activation.into());
         Ok(Self {
-            config,
-            core: builder.finish(width, &["text"]),
+            core: builder.finish(config, &["text"]),
             vocabulary,
             encoder,
             transform,
-            activation,
+            activation: config.activation.into(),
             norm,
             output,
             next_sentence,
@@ -120,12 +117,6 @@ impl MaskedLanguageModel {
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
         Block::cost(config, StackKind::Encoder, layer)
-    }
-
-    /// Shape of the model.
-    #[must_use]
-    pub fn config(&self) -> &ModelConfig {
-        &self.config
     }
 
     /// Size of the vocabulary.

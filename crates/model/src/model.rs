@@ -3,7 +3,9 @@
 use candle_core::{DType, Device, Tensor};
 use taper_ops::{ParameterStore, composed};
 
-use crate::{Batch, Builder, Cost, LossOutput, ModelCore, ModelError, Objective, Pass};
+use crate::{
+    Batch, Builder, Cost, LossOutput, ModelConfig, ModelCore, ModelError, Objective, Pass,
+};
 
 /// Factor of the loss of f16 models in training. Without it the gradients of single tokens, each
 /// divided by the number of tokens, would underflow to zero (Micikevicius et al. 2018, "Mixed
@@ -22,6 +24,11 @@ pub trait Model: Send + Sync {
 
     /// Parts that all models have, as its [`Builder`](crate::Builder) made them.
     fn core(&self) -> &ModelCore;
+
+    /// Shape of the model.
+    fn config(&self) -> &ModelConfig {
+        &self.core().config
+    }
 
     /// Cost of the model, by formula.
     fn cost(&self) -> Cost {
@@ -60,7 +67,7 @@ pub trait Model: Send + Sync {
 
     /// Width of the residual stream, `d_model`, which Noam's schedule reads.
     fn width(&self) -> usize {
-        self.core().width
+        self.config().d_model
     }
 
     /// Device on which the model computes.

@@ -31,7 +31,6 @@ use taper_ops::{Dropout, EmbeddingSpec, composed};
 /// positions (Akyürek et al. 2023, "What learning algorithm is in-context learning?", section 3.1).
 #[derive(Debug, Clone)]
 pub struct InContextRegressor {
-    config: ModelConfig,
     dimensions: usize,
     core: ModelCore,
     read_in: Linear,
@@ -83,8 +82,8 @@ impl InContextRegressor {
         let decoder = Stack::new(build, "decoder", config, layers, StackKind::DecoderOnly)?;
         build.count(PartCost::kept(width));
         let read_out = Linear::new(build, "read_out", width, 1, 1)?;
-        let (config, core) = (config.clone(), builder.finish(width, &["function"]));
-        Ok(Self { config, dimensions, core, read_in, positions, decoder, read_out })
+        let core = builder.finish(config, &["function"]);
+        Ok(Self { dimensions, core, read_in, positions, decoder, read_out })
     }
 
     /// Cost per token, an x or a y, of a model of this shape on `device`, known before memory is
@@ -98,12 +97,6 @@ impl InContextRegressor {
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
         Block::cost(config, StackKind::DecoderOnly, layer)
-    }
-
-    /// Shape of the model.
-    #[must_use]
-    pub fn config(&self) -> &ModelConfig {
-        &self.config
     }
 
     /// Number of dimensions of x.
@@ -165,7 +158,7 @@ impl InContextRegressor {
             ids: (0..count as u32).collect(),
             positions: at,
             scale: 1.0,
-            dropout: pass.dropout(self.config.embedding_dropout, name_key("decoder.embedding")),
+            dropout: pass.dropout(self.config().embedding_dropout, name_key("decoder.embedding")),
         };
         let x = taper_ops::embedding(pass.tape(), &rows, positions.as_ref(), &spec)?;
         let x = to_compute(x, activations)?;

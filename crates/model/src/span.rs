@@ -22,7 +22,6 @@ const ENDS: usize = 2;
 /// `<cls>`, the first token, stands for no answer.
 #[derive(Debug, Clone)]
 pub struct SpanExtractor {
-    config: ModelConfig,
     core: ModelCore,
     vocabulary: usize,
     encoder: TextEncoder,
@@ -55,8 +54,8 @@ impl SpanExtractor {
         // Keeps the logits, padded and shifted, and their exponentials.
         build.count(PartCost::product(config.d_model, ENDS).keeping(8 * ENDS));
         let head = Head::new(build, "span", (weight, ENDS), true)?;
-        let core = builder.finish(config.d_model, &["text"]);
-        Ok(Self { config: config.clone(), core, vocabulary, encoder, head })
+        let core = builder.finish(config, &["text"]);
+        Ok(Self { core, vocabulary, encoder, head })
     }
 
     /// Cost of a model of this shape on `device`, known before memory is allocated.
@@ -69,12 +68,6 @@ impl SpanExtractor {
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
         Block::cost(config, StackKind::Encoder, layer)
-    }
-
-    /// Shape of the model.
-    #[must_use]
-    pub fn config(&self) -> &ModelConfig {
-        &self.config
     }
 
     /// Size of the vocabulary.

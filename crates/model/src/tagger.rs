@@ -45,7 +45,7 @@ impl TokenTagger {
         let build = &mut builder;
         let encoder = TextEncoder::with_embedding(build, config, vocabulary)?;
         let head = ClassHead::of_tokens(build, "tags", tags, config)?;
-        Ok(Self { core: builder.finish(config.d_model, &["text"]), tags, encoder, head })
+        Ok(Self { core: builder.finish(config, &["text"]), tags, encoder, head })
     }
 
     /// Cost of a model of this shape on `device`, known before memory is allocated.

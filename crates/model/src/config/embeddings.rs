@@ -1,9 +1,49 @@
-//! Initial values of token embeddings.
+//! Token embeddings: matrices that are shared, and initial values.
 
 use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+
+/// Embedding matrices that are shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tied {
+    /// Three separate matrices.
+    None,
+    /// The target embedding is the output projection (Press and Wolf 2017).
+    Decoder,
+    /// Source and target share one matrix, and the output has another, as in T5 v1.1 and mT5; needs
+    /// a joint vocabulary.
+    Embeddings,
+    /// Source, target and output share one matrix; needs a joint vocabulary.
+    #[default]
+    All,
+}
+
+impl Tied {
+    /// Name in recipes.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Decoder => "decoder",
+            Self::Embeddings => "embeddings",
+            Self::All => "all",
+        }
+    }
+
+    /// Whether an embedding is the output projection too.
+    #[must_use]
+    pub fn ties_output(self) -> bool {
+        matches!(self, Self::Decoder | Self::All)
+    }
+
+    /// Whether source and target have one embedding.
+    #[must_use]
+    pub fn ties_embeddings(self) -> bool {
+        matches!(self, Self::Embeddings | Self::All)
+    }
+}
 
 /// Initial values of token embeddings in place of drawn numbers, and whether they are trained.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]

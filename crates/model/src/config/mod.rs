@@ -2,12 +2,14 @@
 
 mod architecture;
 mod attention;
-mod attention_shape;
 mod blocks;
 mod bounds;
+mod checks;
 mod contrastive;
 mod embeddings;
+mod encoders;
 mod experts;
+mod groups;
 mod lora;
 mod positions;
 mod relative;
@@ -20,7 +22,8 @@ pub use architecture::{
 pub use attention::{AttentionConfig, AttentionKind, LayerKinds};
 pub use blocks::{ActivationKind, FeedForwardKind, NormKind, NormPlacement, QueryKeyNorm};
 pub use contrastive::ContrastiveConfig;
-pub use embeddings::EmbeddingsConfig;
+pub use embeddings::{EmbeddingsConfig, Tied};
+pub use encoders::{ImageEncoder, Pooling};
 pub use experts::ExpertsConfig;
 pub use lora::LoraConfig;
 pub use positions::{Positions, SinusoidFrequencies};
@@ -28,77 +31,8 @@ pub use relative::RelativeBuckets;
 pub use rotary::{RotaryConfig, RotaryPairs, RotaryScaling};
 pub use state_space::StateSpaceConfig;
 
-use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// Embedding matrices that are shared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
-#[serde(rename_all = "kebab-case")]
-pub enum Tied {
-    /// Three separate matrices.
-    None,
-    /// The target embedding is the output projection (Press and Wolf 2017).
-    Decoder,
-    /// Source and target share one matrix, and the output has another, as in T5 v1.1 and mT5; needs
-    /// a joint vocabulary.
-    Embeddings,
-    /// Source, target and output share one matrix; needs a joint vocabulary.
-    #[default]
-    All,
-}
-
-impl Tied {
-    /// Name in recipes.
-    fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Decoder => "decoder",
-            Self::Embeddings => "embeddings",
-            Self::All => "all",
-        }
-    }
-
-    /// Whether an embedding is the output projection too.
-    #[must_use]
-    pub fn ties_output(self) -> bool {
-        matches!(self, Self::Decoder | Self::All)
-    }
-
-    /// Whether source and target have one embedding.
-    #[must_use]
-    pub fn ties_embeddings(self) -> bool {
-        matches!(self, Self::Embeddings | Self::All)
-    }
-}
-
-/// Encoder of the images of a classifier; with text it is a Transformer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
-#[serde(rename_all = "kebab-case")]
-pub enum ImageEncoder {
-    /// Layers of attention over patches (Dosovitskiy et al. 2021).
-    #[default]
-    Transformer,
-    /// `encoder_layers` convolutions of 3 x 3 pixels, the first with `d_model` channels; every
-    /// second one has stride 2 and twice as many channels. The class is predicted from the mean of
-    /// all places.
-    Convolutional,
-}
-
-/// State from which the class of an image or of a text is predicted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
-#[serde(rename_all = "kebab-case")]
-pub enum Pooling {
-    /// The state of an additional token before the patches (Dosovitskiy et al. 2021, section 3.1);
-    /// for texts that of `<cls>`, which passes through a further layer (Devlin et al. 2019, section
-    /// 4.1).
-    #[default]
-    ClassToken,
-    /// The mean of all patches, without an additional token (Beyer et al. 2022, "Better plain ViT
-    /// baselines for ImageNet-1k"); for texts the mean of all tokens, special ones included,
-    /// without a further layer (Reimers and Gurevych 2019, "Sentence-BERT", section 3).
-    Mean,
-}
 
 /// Shape of a model. The default is the encoder-decoder Transformer "base" of Vaswani et al. 2017,
 /// table 3, in Pre-LN.
@@ -539,132 +473,5 @@ impl ModelConfig {
     #[must_use]
     pub fn attention(&self, causal: bool) -> &AttentionConfig {
         if causal { &self.decoder_attention } else { &self.encoder_attention }
-    }
-
-    /// Groups of identical layers in a causal or other stack of `layers` layers: the first of each
-    /// group, counted from 0, and their number.
-    #[must_use]
-    pub fn groups(&self, causal: bool, layers: usize) -> Vec<(usize, usize)> {
-        let attention = self.attention(causal);
-        let mut groups: Vec<(usize, usize)> = Vec::new();
-        match (self.architecture, layers) {
-            (Architecture::Transformer, _) => {}
-            (Architecture::Convolutional, _) | (_, 0) => return vec![(0, layers)],
-            // The first layer reads embeddings, and the last may attend.
-            (Architecture::Recurrent, 1) => return vec![(0, 1)],
-            (Architecture::Recurrent, 2) => return vec![(0, 1), (1, 1)],
-            (Architecture::Recurrent, _) => {
-                return vec![(0, 1), (1, layers - 2), (layers - 1, 1)];
-            }
-        }
-        // Without a list of kinds, layers repeat: a recipe may ask for more of them than can be
-        // counted in time.
-        let period = if self.experts.count == 0 { 1 } else { self.experts.every.max(1) };
-        let counted = if attention.kinds.is_empty() { layers.min(period) } else { layers };
-        for layer in 0..counted {
-            let like = |&&mut (other, _): &&mut (usize, usize)| {
-                attention.kind_of(other) == attention.kind_of(layer)
-                    && self.experts.are_in(other) == self.experts.are_in(layer)
-            };
-            let count = match counted == layers {
-                true => 1,
-                false => (layers - layer).div_ceil(period),
-            };
-            match groups.iter_mut().find(like) {
-                Some((_, total)) => *total += count,
-                None => groups.push((layer, count)),
-            }
-        }
-        groups
-    }
-
-    /// Checks that the fields describe a possible encoder-decoder model.
-    ///
-    /// # Errors
-    /// Names the field, its value and what it must be.
-    pub fn validate(&self, joint_vocabulary: bool) -> Result<(), ModelError> {
-        match self.architecture {
-            Architecture::Transformer => self.validate_blocks()?,
-            Architecture::Recurrent | Architecture::Convolutional => self.validate_layers()?,
-        }
-        bounds::size("model.encoder_layers", self.encoder_layers, bounds::COUNTS)?;
-        bounds::size("model.decoder_layers", self.decoder_layers, bounds::COUNTS)?;
-        let refuse = |message: &str| Err(ModelError::Config(message.to_owned()));
-        if self.tied.ties_embeddings() && !joint_vocabulary {
-            return refuse(&format!(
-                "model.tied = \"{}\" needs one vocabulary for both languages: set \
-                 data.tokenizer.joint = true, or model.tied = \"decoder\"",
-                self.tied.name()
-            ));
-        }
-        Ok(())
-    }
-
-    /// Checks that the fields describe a possible Transformer with one vocabulary at most.
-    pub(crate) fn validate_transformer(&self) -> Result<(), ModelError> {
-        self.require_transformer()?;
-        self.validate(true)
-    }
-
-    /// Checks that the fields describe possible blocks, whatever model is built of them.
-    pub(crate) fn validate_blocks(&self) -> Result<(), ModelError> {
-        self.validate_streams()?;
-        bounds::size("model.d_ff", self.d_ff, bounds::WIDTHS)?;
-        self.validate_attention_shape()?;
-        self.experts.validate()?;
-        self.rotary.validate()?;
-        self.validate_relative()?;
-        for (name, causal, layers) in [
-            ("model.encoder_attention", false, self.encoder_layers),
-            ("model.decoder_attention", true, self.decoder_layers),
-        ] {
-            self.attention(causal).validate((name, causal), layers, self.positions)?;
-            self.validate_state_space((name, causal), layers)?;
-        }
-        Ok(())
-    }
-
-    /// Checks the fields of every architecture: widths, positions and dropout rates.
-    fn validate_streams(&self) -> Result<(), ModelError> {
-        let refuse = |message: String| Err(ModelError::Config(message));
-        for (key, value, bounds) in [
-            ("model.d_model", self.d_model, bounds::WIDTHS),
-            ("model.max_positions", self.max_positions, bounds::TOKENS),
-            ("model.position_offset", self.position_offset, 0..=*bounds::COUNTS.end()),
-            ("model.segments", self.segments, 1..=2),
-            ("model.recurrent.width", self.recurrent.width, bounds::WIDTHS),
-            ("model.convolutional.kernel", self.convolutional.kernel, bounds::COUNTS),
-        ] {
-            bounds::size(key, value, bounds)?;
-        }
-        bounds::number("model.norm_epsilon", self.norm_epsilon, bounds::EPSILONS)?;
-        if let Some(scale) = self.output_scale {
-            bounds::number("model.output_scale", scale, 1e-6..=1e6)?;
-        }
-        if self.architecture != Architecture::Recurrent
-            && self.positions.are_sinusoids()
-            && !self.d_model.is_multiple_of(2)
-        {
-            return refuse(format!(
-                "sinusoidal model.positions need an even model.d_model, not {}",
-                self.d_model
-            ));
-        }
-        for (name, rate) in [
-            ("embedding_dropout", self.embedding_dropout),
-            ("attention_dropout", self.attention_dropout),
-            ("feed_forward_dropout", self.feed_forward_dropout),
-            ("residual_dropout", self.residual_dropout),
-            ("final_dropout", self.final_dropout),
-        ] {
-            if !(0.0..1.0).contains(&rate) {
-                return refuse(format!(
-                    "model.{name} = {rate:?} is not a rate: it must be at least 0 and below 1"
-                ));
-            }
-        }
-        self.contrastive.validate()?;
-        self.lora.validate()?;
-        self.embeddings.validate()
     }
 }

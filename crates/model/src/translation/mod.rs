@@ -60,7 +60,6 @@ impl Encoded {
 /// An encoder-decoder with its parameters.
 #[derive(Debug, Clone)]
 pub struct TranslationModel {
-    config: ModelConfig,
     core: ModelCore,
     source: SourceKind,
     vocab_target: usize,
@@ -209,8 +208,7 @@ impl TranslationModel {
             Head::of_vocabulary(build, (output, vocab_target), config, config.output_bias)?;
         let streams = [source.stream(), "target"];
         Ok(Self {
-            config: config.clone(),
-            core: builder.finish(width, &streams),
+            core: builder.finish(config, &streams),
             source,
             vocab_target,
             source_embedding,
@@ -245,12 +243,6 @@ impl TranslationModel {
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
         architecture::layer_cost(config, layer)
-    }
-
-    /// Shape of the model.
-    #[must_use]
-    pub fn config(&self) -> &ModelConfig {
-        &self.config
     }
 
     /// Size of the source vocabulary; for images the number of values of a pixel.
@@ -356,7 +348,7 @@ impl Model for TranslationModel {
     ) -> Result<LossOutput, ModelError> {
         let [source, target] = batch.read(["source", "target"])?;
         let encoded = self.encode(source, pass)?;
-        let guide = Guide::new(objective.guidance, batch, &self.config)?;
+        let guide = Guide::new(objective.guidance, batch, self.config())?;
         let hidden = self.decode_guided(target, &encoded, guide.as_ref(), pass)?;
         Ok(self.output.loss(&hidden, batch, objective, scale, pass)?)
     }

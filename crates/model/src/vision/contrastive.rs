@@ -30,7 +30,6 @@ const MOST: f64 = 100.0;
 /// [`ImageClassifier`](crate::ImageClassifier).
 #[derive(Debug, Clone)]
 pub struct ContrastiveModel {
-    config: ModelConfig,
     shape: ImageShape,
     core: ModelCore,
     patches: PatchEmbedding,
@@ -96,9 +95,8 @@ impl ContrastiveModel {
         let text_projection = projection("text_projection", of_text.d_model)?;
         let scale = build.constant("scale", &[1], (1.0 / temperature).ln() as f32)?;
         Ok(Self {
-            config: config.clone(),
             shape: shape.clone(),
-            core: builder.finish(width, &["image", "text"]),
+            core: builder.finish(config, &["image", "text"]),
             patches,
             embedding_norm,
             encoder,
@@ -126,12 +124,6 @@ impl ContrastiveModel {
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
         Block::cost(config, StackKind::Encoder, layer)
-    }
-
-    /// Shape of the model.
-    #[must_use]
-    pub fn config(&self) -> &ModelConfig {
-        &self.config
     }
 
     /// Factor of similarities.

@@ -33,7 +33,6 @@ pub use shape::ImageShape;
 /// A classifier of images with its parameters.
 #[derive(Debug, Clone)]
 pub struct ImageClassifier {
-    config: ModelConfig,
     shape: ImageShape,
     core: ModelCore,
     classes: usize,
@@ -97,9 +96,8 @@ impl ImageClassifier {
         };
         let weight = build.matrix("classes.weight", classes, head_width(config, shape), 1)?;
         let head = Head::new(build, "classes", (weight, classes), true)?;
-        let (config, shape) = (config.clone(), shape.clone());
-        let core = builder.finish(config.d_model, &["image"]);
-        Ok(Self { config, shape, core, classes, encoder, head })
+        let (core, shape) = (builder.finish(config, &["image"]), shape.clone());
+        Ok(Self { shape, core, classes, encoder, head })
     }
 
     /// Cost per token, which is a patch, of a model of this shape on `device`, known before memory
@@ -127,12 +125,6 @@ impl ImageClassifier {
     #[must_use]
     pub fn classes(&self) -> usize {
         self.classes
-    }
-
-    /// Shape of the model.
-    #[must_use]
-    pub fn config(&self) -> &ModelConfig {
-        &self.config
     }
 
     /// Shape of its images.
@@ -174,7 +166,7 @@ impl ImageClassifier {
         let pass = Pass::evaluate_with_attention();
         self.pooled(images, &pass)?;
         let layers = pass.into_attention();
-        if layers.len() < self.config.encoder_layers {
+        if layers.len() < self.config().encoder_layers {
             return Err(ModelError::Config(
                 "the model has no attention weights: its encoder is convolutional, or its \
                  attention is linear"

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use taper_data::{Documents, Tokenizer};
-use taper_model::{LanguageModel, Sequences};
+use taper_model::{LanguageModel, Model, Sequences};
 
 use super::beginning;
 use crate::LoadedRun;

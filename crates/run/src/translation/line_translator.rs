@@ -10,7 +10,7 @@ use taper_decoding::{
     AlignedAttention, Alignment, Control, DecodingConfig, Ensemble, Renumbered, StepModel,
     WithSpecialIds, align_with,
 };
-use taper_model::{Inference, TranslationModel};
+use taper_model::{Inference, Model, TranslationModel};
 
 use super::alignment::{AlignedTokens, MOST_WEIGHTS, SearchedLine, by_weight, token_positions};
 use super::overlong::{LineLimit, Overlong, encode_long};

@@ -156,10 +156,24 @@ impl Segments {
             .reshape((groups, segment, head))?
             .times(&keys.reshape((groups, seen, head))?.transpose(1, 2)?.contiguous()?)?
             .reshape((batch, heads, count, segment, seen))?;
+        let by_distance = self.by_distance(&v?, given[0], seen)?;
+        let scores = ((by_content + by_distance)? * (head as f64).powf(-0.5))?;
+        let mask = self.mask(lengths, longest);
+        let mask = Tensor::from_vec(mask, (batch, 1, count, segment, seen), scores.device())?;
+        let scores = scores.broadcast_add(&mask.to_dtype(scores.dtype())?)?;
+        Ok(Attended { weights: softmax(&scores)?, values })
+    }
+
+    /// Computes the scores of queries with the `seen` keys of their segments by distance.
+    ///
+    /// # Shapes
+    /// `(B, H, n, C, Dh)`, `matrix (D, D)` → `(B, H, n, C, seen)`.
+    fn by_distance(self, queries: &Tensor, matrix: &Tensor, seen: usize) -> Result<Tensor> {
+        let (batch, heads, count, segment, head) = queries.dims5()?;
         // Column `c` belongs to distance `seen - 1 - c`. This is right for the last token of a
         // segment; each row before it is shifted one place further to the left.
-        let distances = self.distances(given[0], seen, query.dtype())?; // (H, Dh, seen)
-        let by_distance = v?
+        let distances = self.distances(matrix, seen, queries.dtype())?; // (H, Dh, seen)
+        queries
             .transpose(0, 1)?
             .contiguous()?
             .reshape((heads, batch * count * segment, head))?
@@ -171,9 +185,15 @@ impl Segments {
             .contiguous()?
             .reshape((heads, batch, count, segment, seen))?
             .transpose(0, 1)?
-            .contiguous()?;
-        let scores = ((by_content + by_distance)? * (head as f64).powf(-0.5))?;
-        let mut mask = Vec::with_capacity(batch * count * segment * seen);
+            .contiguous()
+    }
+
+    /// Numbers that are added to the scores of sequences padded to `longest` tokens:
+    /// `(B, 1, n, C, seen)`.
+    fn mask(self, lengths: &[usize], longest: usize) -> Vec<f64> {
+        let (segment, count, memory) = self.cut(longest);
+        let seen = memory + segment;
+        let mut mask = Vec::with_capacity(lengths.len() * count * segment * seen);
         for &length in lengths {
             for (i, query) in (0..count).flat_map(|i| (0..segment).map(move |q| (i, q))) {
                 let is_seen = |key: usize| {
@@ -185,9 +205,7 @@ impl Segments {
                 mask.extend((0..seen).map(|key| if is_seen(key) { 0.0 } else { HIDDEN }));
             }
         }
-        let mask = Tensor::from_vec(mask, (batch, 1, count, segment, seen), scores.device())?;
-        let scores = scores.broadcast_add(&mask.to_dtype(scores.dtype())?)?;
-        Ok(Attended { weights: softmax(&scores)?, values })
+        mask
     }
 
     /// Computes `W_R R` of the distances below `count`, the farthest first: `(H, Dh, count)`.

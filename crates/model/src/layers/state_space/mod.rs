@@ -231,6 +231,58 @@ fn is_selective(config: &ModelConfig, causal: bool, layer: usize) -> bool {
     config.attention(causal).kind_of(layer) == AttentionKind::Mamba
 }
 
+/// Maps a uniform number to one between `-bound` and `bound`.
+fn between(bound: f64) -> impl Fn(f32) -> f32 {
+    move |uniform| ((2.0 * f64::from(uniform) - 1.0) * bound) as f32
+}
+
+/// Maps a uniform number to the bias of an initial step size, which is softplus of it.
+fn step_bias(uniform: f32) -> f32 {
+    let (least, largest) = STEPS;
+    let step = least * (largest / least).powf(f64::from(uniform));
+    step.exp_m1().ln() as f32
+}
+
+impl Steps {
+    fn selective(
+        build: &mut Builder,
+        name: &str,
+        channels: usize,
+        shape: &StateSpaceConfig,
+        width: usize,
+    ) -> Result<Self> {
+        let (rank, states) = (shape.rank(width), shape.states);
+        for (inputs, outputs) in [(channels, rank), (rank, channels), (channels, 2 * states)] {
+            build.count(PartCost::product(inputs, outputs));
+        }
+        let up = between((rank as f64).powf(-0.5));
+        let down = build.matrix(&format!("{name}.step_down.weight"), rank, channels, 1)?;
+        let up = build.uniform(&format!("{name}.step_up.weight"), &[channels, rank], up)?;
+        let bias = build.uniform(&format!("{name}.step_up.bias"), &[channels], step_bias)?;
+        let in_out = build.matrix(&format!("{name}.in_out.weight"), 2 * states, channels, 2)?;
+        Ok(Self::Selective {
+            down: Linear::from_parts(down, None, build.products),
+            up: Linear::from_parts(up, Some(bias), build.products),
+            in_out: Linear::from_parts(in_out, None, build.products),
+        })
+    }
+
+    fn fixed(build: &mut Builder, name: &str, channels: usize, states: usize) -> Result<Self> {
+        Ok(Self::Fixed {
+            delta: build.uniform(&format!("{name}.step.bias"), &[channels], step_bias)?,
+            in_out: build.add(
+                &format!("{name}.in_out.bias"),
+                &[channels * 2 * states],
+                // B is all ones, and C is normally distributed.
+                |counter, i| match (i as usize % (2 * states)) < states {
+                    true => 1.0,
+                    false => counter.normal_at(i) as f32,
+                },
+            )?,
+        })
+    }
+}
+
 impl Direction {
     fn new(
         build: &mut Builder,
@@ -239,7 +291,7 @@ impl Direction {
         (selective, reverse): (bool, bool),
     ) -> Result<Self> {
         let StateSpaceConfig { expand, states, convolution, .. } = config.state_space;
-        let (channels, rank) = (expand * config.d_model, config.state_space.rank(config.d_model));
+        let channels = expand * config.d_model;
         // The convolution and its result; the scan, its result, and the states of every
         // thirty-second token.
         let flops = 2.0 * (convolution * channels) as f64;
@@ -247,42 +299,10 @@ impl Direction {
         let kept = channels as f64 * (1.0 + states as f64 / KEPT_EVERY as f64);
         let flops = (channels * (7 * states + 8)) as f64;
         build.count(PartCost { flops, kept, ..PartCost::default() });
-        let (least, largest) = STEPS;
-        // The inverse of softplus, so that softplus of the bias is the step size.
-        let step = |uniform: f32| {
-            let step = least * (largest / least).powf(f64::from(uniform));
-            step.exp_m1().ln() as f32
-        };
-        let between =
-            move |bound: f64| move |uniform: f32| ((2.0 * f64::from(uniform) - 1.0) * bound) as f32;
         let filter = between((convolution as f64).powf(-0.5));
-        let steps = if selective {
-            for (inputs, outputs) in [(channels, rank), (rank, channels), (channels, 2 * states)] {
-                build.count(PartCost::product(inputs, outputs));
-            }
-            let up = between((rank as f64).powf(-0.5));
-            let down = build.matrix(&format!("{name}.step_down.weight"), rank, channels, 1)?;
-            let up = build.uniform(&format!("{name}.step_up.weight"), &[channels, rank], up)?;
-            let bias = build.uniform(&format!("{name}.step_up.bias"), &[channels], step)?;
-            let in_out = build.matrix(&format!("{name}.in_out.weight"), 2 * states, channels, 2)?;
-            Steps::Selective {
-                down: Linear::from_parts(down, None, build.products),
-                up: Linear::from_parts(up, Some(bias), build.products),
-                in_out: Linear::from_parts(in_out, None, build.products),
-            }
-        } else {
-            Steps::Fixed {
-                delta: build.uniform(&format!("{name}.step.bias"), &[channels], step)?,
-                in_out: build.add(
-                    &format!("{name}.in_out.bias"),
-                    &[channels * 2 * states],
-                    // B is all ones, and C is normally distributed.
-                    |counter, i| match (i as usize % (2 * states)) < states {
-                        true => 1.0,
-                        false => counter.normal_at(i) as f32,
-                    },
-                )?,
-            }
+        let steps = match selective {
+            true => Steps::selective(build, name, channels, &config.state_space, config.d_model)?,
+            false => Steps::fixed(build, name, channels, states)?,
         };
         Ok(Self {
             filter: build.uniform(

@@ -229,32 +229,9 @@ impl Mechanism for Reformer {
         let all = &cached.rows;
         let hashes = all.narrow(1, width, heads * rounds)?.to_device(&Device::Cpu)?;
         let hashes = hashes.to_dtype(DType::F32)?.to_vec2::<f32>()?;
-        let empty = (all.dim(0)? * heads) as u32;
-        let mut keys = Vec::with_capacity(count * heads * rounds * 2 * size);
-        let mut mask = Vec::with_capacity(keys.capacity());
-        for row in 0..count {
-            let tokens = cached.visible_to(row, rows.read, rows.history);
-            let tokens: Vec<usize> = tokens.map(|token| token as usize).collect();
-            let Some((&own, _)) = tokens.split_last() else {
-                candle_core::bail!("a row has no token of its own");
-            };
-            for (head, round) in (0..heads).flat_map(|h| (0..rounds).map(move |r| (h, r))) {
-                let bucket = |token: usize| hashes[token][head * rounds + round];
-                let same: Vec<usize> =
-                    tokens.iter().copied().filter(|&t| bucket(t) == bucket(own)).collect();
-                // The chunk before the token's own is the first that it meets.
-                let first = ((same.len() - 1) / size).saturating_sub(1) * size;
-                for place in 0..2 * size {
-                    let key = same.get(first + place);
-                    keys.push(key.map_or(empty, |&token| (token * heads + head) as u32));
-                    mask.push(match key {
-                        Some(&token) if token == own => ITSELF,
-                        Some(_) => 0.0,
-                        None => HIDDEN,
-                    });
-                }
-            }
-        }
+        let of_row = |row| cached.visible_to(row, rows.read, rows.history);
+        let tokens = (0..count).map(|row| of_row(row).map(|token| token as usize).collect());
+        let (keys, mask) = self.met(tokens, &hashes)?;
         let groups = count * heads * rounds;
         let device = qv.device();
         let index = Tensor::from_vec(keys, groups * 2 * size, device)?;
@@ -301,6 +278,44 @@ impl Reformer {
     fn expected_chunks(&self, length: usize) -> f64 {
         let shares = self.rotations.shares();
         shares.iter().map(|shares| self.chunks.expected(length, shares)).sum()
+    }
+
+    /// Finds the keys that the last token of each row meets, in each head and round, given the
+    /// `tokens` of the row and the buckets of all of them; a place without a key has the row after
+    /// the last. Returns them with the numbers that are added to their scores.
+    ///
+    /// # Shapes
+    /// Tokens of R rows, `buckets (M, H·rounds)` → `(R, H, rounds, 2·C)` each.
+    fn met(
+        &self,
+        tokens: impl Iterator<Item = Vec<usize>>,
+        buckets: &[Vec<f32>],
+    ) -> Result<(Vec<u32>, Vec<f32>)> {
+        let (heads, rounds, size) = (self.heads, self.rotations.rounds, self.chunks.size());
+        let empty = (buckets.len() * heads) as u32;
+        let (mut keys, mut mask) = (Vec::new(), Vec::new());
+        for tokens in tokens {
+            let Some((&own, _)) = tokens.split_last() else {
+                candle_core::bail!("a row has no token of its own");
+            };
+            for (head, round) in (0..heads).flat_map(|h| (0..rounds).map(move |r| (h, r))) {
+                let bucket = |token: usize| buckets[token][head * rounds + round];
+                let same: Vec<usize> =
+                    tokens.iter().copied().filter(|&t| bucket(t) == bucket(own)).collect();
+                // The chunk before the token's own is the first that it meets.
+                let first = ((same.len() - 1) / size).saturating_sub(1) * size;
+                for place in 0..2 * size {
+                    let key = same.get(first + place);
+                    keys.push(key.map_or(empty, |&token| (token * heads + head) as u32));
+                    mask.push(match key {
+                        Some(&token) if token == own => ITSELF,
+                        Some(_) => 0.0,
+                        None => HIDDEN,
+                    });
+                }
+            }
+        }
+        Ok((keys, mask))
     }
 
     /// Appends the buckets to each row: `(N, 2·D)` → `(N, 2·D + H·rounds)`.

@@ -30,6 +30,41 @@ impl Chunks {
         }
     }
 
+    /// Cuts the tokens of a sequence into chunks in all rounds, given the bucket of a token in a
+    /// round. Returns the round and the number of each token of each chunk, and for each chunk the
+    /// number of the one that it looks back on.
+    fn cut(
+        self,
+        length: usize,
+        rounds: usize,
+        bucket: impl Fn(usize, usize) -> u32,
+    ) -> (Vec<Vec<(usize, usize)>>, Vec<Option<usize>>) {
+        let (size, mut cut, mut before) = (self.size(), Vec::new(), Vec::new());
+        for round in 0..rounds {
+            let mut order: Vec<usize> = (0..length).collect();
+            order.sort_by_key(|&token| (bucket(token, round), token));
+            let of_round = |part: &[usize]| part.iter().map(|&t| (round, t)).collect::<Vec<_>>();
+            match self {
+                Self::Sorted(_) => cut.extend(order.chunks(size).map(of_round)),
+                Self::OfBuckets(_) => {
+                    for same in order.chunk_by(|&a, &b| bucket(a, round) == bucket(b, round)) {
+                        for (number, part) in same.chunks(size).enumerate() {
+                            before.push((number > 0).then(|| cut.len() - 1));
+                            cut.push(of_round(part));
+                        }
+                    }
+                }
+            }
+        }
+        if let Self::Sorted(_) = self {
+            let count = cut.len();
+            // A single chunk does not look back on itself.
+            let previous = |number: usize| (count > 1).then(|| (number + count - 1) % count);
+            before.extend((0..count).map(previous));
+        }
+        (cut, before)
+    }
+
     pub(super) fn size(self) -> usize {
         match self {
             Self::Sorted(size) | Self::OfBuckets(size) => size,
@@ -75,35 +110,7 @@ impl Plan {
                 let row = |token: usize| ((first + token) * heads + head) as u32;
                 let bucket =
                     |token: usize, round: usize| buckets[first + token][head * rounds + round];
-                // Chunks of tokens, each with the one that it looks back on.
-                let mut cut: Vec<Vec<(usize, usize)>> = Vec::new();
-                let mut before: Vec<Option<usize>> = Vec::new();
-                for round in 0..rounds {
-                    let mut order: Vec<usize> = (0..length).collect();
-                    order.sort_by_key(|&token| (bucket(token, round), token));
-                    let of_round =
-                        |part: &[usize]| part.iter().map(|&t| (round, t)).collect::<Vec<_>>();
-                    match chunks {
-                        Chunks::Sorted(_) => cut.extend(order.chunks(size).map(of_round)),
-                        Chunks::OfBuckets(_) => {
-                            for same in
-                                order.chunk_by(|&a, &b| bucket(a, round) == bucket(b, round))
-                            {
-                                for (number, part) in same.chunks(size).enumerate() {
-                                    before.push((number > 0).then(|| cut.len() - 1));
-                                    cut.push(of_round(part));
-                                }
-                            }
-                        }
-                    }
-                }
-                if let Chunks::Sorted(_) = chunks {
-                    let count = cut.len();
-                    // A single chunk does not look back on itself.
-                    let previous =
-                        |number: usize| (count > 1).then(|| (number + count - 1) % count);
-                    before.extend((0..count).map(previous));
-                }
+                let (cut, before) = chunks.cut(length, rounds, bucket);
                 for (chunk, before) in cut.iter().zip(before) {
                     let earlier = before.map_or(&[][..], |number| &cut[number][..]);
                     plan.add(chunk, earlier, rows, &row, causal);

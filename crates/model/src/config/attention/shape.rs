@@ -1,7 +1,8 @@
 //! Shape of attention layers: heads, their width, the factor of scores, and biases.
 
-use super::{AttentionKind, ModelConfig, Positions, bounds};
+use super::AttentionKind;
 use crate::ModelError;
+use crate::config::{ModelConfig, Positions, bounds};
 use taper_ops::AttentionShape;
 
 impl ModelConfig {
@@ -32,7 +33,7 @@ impl ModelConfig {
     }
 
     /// Checks the heads, and that every kind of attention supports them.
-    pub(super) fn validate_attention_shape(&self) -> Result<(), ModelError> {
+    pub(in crate::config) fn validate_attention_shape(&self) -> Result<(), ModelError> {
         let refuse = |message: String| Err(ModelError::Config(message));
         bounds::size("model.heads", self.heads, bounds::WIDTHS)?;
         for (key, value) in

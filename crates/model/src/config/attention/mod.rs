@@ -1,0 +1,155 @@
+//! Self-attention of a stack: its kinds with their settings, and the shape of its heads.
+
+mod checks;
+mod kinds;
+mod shape;
+
+pub use kinds::{AttentionKind, LayerKinds};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Self-attention of the layers of a stack. Attention of a decoder to an encoder is always full.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AttentionConfig {
+    /// The kind.
+    #[schemars(extend("x-idle" = ["not-transformer", "kind-of-each-layer"]))]
+    pub kind: AttentionKind,
+    /// The kind of each layer, first to last, if they differ: `["2 linear", "full"]` for three. The
+    /// other keys apply to all layers of their kind. Empty: all layers are of `kind`.
+    pub kinds: LayerKinds,
+    /// Tokens of a block, the unit of window, dilation, global and random blocks: 1 for a window
+    /// counted in tokens, 32 or more with random blocks.
+    #[schemars(range(min = 1))]
+    #[schemars(extend("x-idle" = ["not-sparse"]))]
+    pub block: usize,
+    /// Blocks at less than this distance are seen, a token's own block being at 0: this many in a
+    /// decoder, twice as many less one in an encoder.
+    #[schemars(range(min = 1))]
+    #[schemars(extend("x-idle" = ["not-sparse"]))]
+    pub window: usize,
+    /// Distance from one block of the window to the next.
+    #[schemars(range(min = 1))]
+    #[schemars(extend("x-idle" = ["not-sparse"]))]
+    pub dilation: usize,
+    /// Blocks at the beginning of a sequence that see all tokens and are seen by all.
+    #[schemars(extend("x-idle" = ["not-sparse"]))]
+    pub global_first: usize,
+    /// Blocks at the end of a sequence that see all tokens and are seen by all; 0 in a decoder.
+    #[schemars(extend("x-idle" = ["not-sparse"]))]
+    pub global_last: usize,
+    /// Additional random blocks that each block of each head sees.
+    #[schemars(extend("x-idle" = ["not-sparse"]))]
+    pub random: usize,
+    /// Random features of a head of a Performer: the error of the estimate falls with their number.
+    #[schemars(range(min = 1))]
+    #[schemars(extend("x-idle" = ["not-performer"]))]
+    pub features: usize,
+    /// In training, a Performer's features are drawn anew after this many updates; 0 never does.
+    /// Everything else uses the features of `seed`.
+    #[schemars(extend("x-idle" = ["not-performer"]))]
+    pub redraw_every: usize,
+    /// Sums of keys, and of values, that a Linformer attends to.
+    #[schemars(range(min = 1))]
+    #[schemars(extend("x-idle" = ["not-linformer"]))]
+    pub rank: usize,
+    /// Tokens of the longest sequence of a Linformer, which has a trained weight for each position.
+    #[schemars(range(min = 1))]
+    #[schemars(extend("x-idle" = ["not-linformer"]))]
+    pub length: usize,
+    /// Rounds of hashing of a Reformer: with more rounds, fewer nearby tokens are missed. Each
+    /// round draws by itself, so that a model can be evaluated with more.
+    #[schemars(range(min = 1))]
+    #[schemars(extend("x-weights" = ["changeable"]), extend("x-idle" = ["not-reformer"]))]
+    pub hash_rounds: usize,
+    /// Buckets of a round: an even number, or 1 for a single bucket.
+    #[schemars(range(min = 1))]
+    #[schemars(extend("x-idle" = ["not-reformer"]))]
+    pub hash_buckets: usize,
+    /// Tokens of a chunk; each attends within its own chunk and the one before.
+    #[schemars(range(min = 1))]
+    #[schemars(extend("x-idle" = ["not-reformer"]))]
+    pub hash_chunk: usize,
+    /// Tokens of a chunk of hierarchical attention, and chunks of one level in a chunk of the next.
+    #[schemars(range(min = 1))]
+    #[schemars(extend("x-idle" = ["not-hierarchical"]))]
+    pub chunk: usize,
+    /// Levels of summaries of hierarchical attention: with one, all other chunks are seen by their
+    /// summaries; with each further level, chunks that are farther away are seen by summaries of
+    /// summaries. As many as possible, such as 10, make the cost grow as n log n.
+    #[schemars(range(min = 1))]
+    #[schemars(extend("x-idle" = ["not-hierarchical"]))]
+    pub levels: usize,
+    /// Tokens of a segment of a Transformer-XL.
+    #[schemars(range(min = 1))]
+    #[schemars(extend("x-weights" = ["changeable"]), extend("x-idle" = ["not-transformer-xl"]))]
+    pub segment: usize,
+    /// Tokens before its segment that a token of a Transformer-XL sees; a trained model can be
+    /// evaluated with more.
+    #[schemars(extend("x-weights" = ["changeable"]), extend("x-idle" = ["not-transformer-xl"]))]
+    pub memory: usize,
+    /// Whether every token of a Transformer-XL sees equally many: itself and the `memory - 1`
+    /// tokens before it, in place of its segment and the whole memory. For evaluation (Dai et al.
+    /// 2019, section 4.1).
+    #[schemars(extend("x-idle" = ["not-transformer-xl"]))]
+    pub same_length: bool,
+    /// The largest distance of a Transformer-XL: larger ones count as this one, so that a model can
+    /// be evaluated with more memory than it was trained on; 0 sets no bound.
+    #[schemars(extend("x-idle" = ["not-transformer-xl"]))]
+    pub clamp_distance: usize,
+    /// Seed of random blocks, features and rotations.
+    #[schemars(extend("x-idle" = ["attention-without-draws"]))]
+    pub seed: u64,
+}
+
+impl Default for AttentionConfig {
+    fn default() -> Self {
+        Self {
+            kind: AttentionKind::default(),
+            kinds: LayerKinds::default(),
+            block: 1,
+            window: 256,
+            dilation: 1,
+            global_first: 0,
+            global_last: 0,
+            random: 0,
+            features: 128,
+            redraw_every: 0,
+            rank: 128,
+            length: 512,
+            hash_rounds: 4,
+            hash_buckets: 16,
+            hash_chunk: 64,
+            chunk: 64,
+            levels: 1,
+            segment: 64,
+            memory: 64,
+            same_length: false,
+            clamp_distance: 0,
+            seed: 1,
+        }
+    }
+}
+
+impl AttentionConfig {
+    /// Kind of a layer of the stack, counted from 0.
+    #[must_use]
+    pub fn kind_of(&self, layer: usize) -> AttentionKind {
+        self.kinds.0.get(layer).copied().unwrap_or(self.kind)
+    }
+
+    /// Whether any layer is of this kind.
+    #[must_use]
+    pub fn has(&self, kind: AttentionKind) -> bool {
+        match self.kinds.0.as_slice() {
+            [] => self.kind == kind,
+            layers => layers.contains(&kind),
+        }
+    }
+
+    /// Name of the key that sets the kind, for messages.
+    fn key(&self) -> &'static str {
+        if self.kinds.0.is_empty() { "kind" } else { "kinds" }
+    }
+}

@@ -1,0 +1,96 @@
+//! Checks of a configuration as a whole.
+
+use super::{Architecture, ModelConfig, bounds};
+use crate::ModelError;
+
+impl ModelConfig {
+    /// Checks that the fields describe a possible encoder-decoder model.
+    ///
+    /// # Errors
+    /// Names the field, its value and what it must be.
+    pub fn validate(&self, joint_vocabulary: bool) -> Result<(), ModelError> {
+        match self.architecture {
+            Architecture::Transformer => self.validate_blocks()?,
+            Architecture::Recurrent | Architecture::Convolutional => self.validate_layers()?,
+        }
+        bounds::size("model.encoder_layers", self.encoder_layers, bounds::COUNTS)?;
+        bounds::size("model.decoder_layers", self.decoder_layers, bounds::COUNTS)?;
+        let refuse = |message: &str| Err(ModelError::Config(message.to_owned()));
+        if self.tied.ties_embeddings() && !joint_vocabulary {
+            return refuse(&format!(
+                "model.tied = \"{}\" needs one vocabulary for both languages: set \
+                 data.tokenizer.joint = true, or model.tied = \"decoder\"",
+                self.tied.name()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Checks that the fields describe a possible Transformer with one vocabulary at most.
+    pub(crate) fn validate_transformer(&self) -> Result<(), ModelError> {
+        self.require_transformer()?;
+        self.validate(true)
+    }
+
+    /// Checks that the fields describe possible blocks, whatever model is built of them.
+    pub(crate) fn validate_blocks(&self) -> Result<(), ModelError> {
+        self.validate_streams()?;
+        bounds::size("model.d_ff", self.d_ff, bounds::WIDTHS)?;
+        self.validate_attention_shape()?;
+        self.experts.validate()?;
+        self.rotary.validate()?;
+        self.validate_relative()?;
+        for (name, causal, layers) in [
+            ("model.encoder_attention", false, self.encoder_layers),
+            ("model.decoder_attention", true, self.decoder_layers),
+        ] {
+            self.attention(causal).validate((name, causal), layers, self.positions)?;
+            self.validate_state_space((name, causal), layers)?;
+        }
+        Ok(())
+    }
+
+    /// Checks the fields of every architecture: widths, positions and dropout rates.
+    fn validate_streams(&self) -> Result<(), ModelError> {
+        let refuse = |message: String| Err(ModelError::Config(message));
+        for (key, value, bounds) in [
+            ("model.d_model", self.d_model, bounds::WIDTHS),
+            ("model.max_positions", self.max_positions, bounds::TOKENS),
+            ("model.position_offset", self.position_offset, 0..=*bounds::COUNTS.end()),
+            ("model.segments", self.segments, 1..=2),
+            ("model.recurrent.width", self.recurrent.width, bounds::WIDTHS),
+            ("model.convolutional.kernel", self.convolutional.kernel, bounds::COUNTS),
+        ] {
+            bounds::size(key, value, bounds)?;
+        }
+        bounds::number("model.norm_epsilon", self.norm_epsilon, bounds::EPSILONS)?;
+        if let Some(scale) = self.output_scale {
+            bounds::number("model.output_scale", scale, 1e-6..=1e6)?;
+        }
+        if self.architecture != Architecture::Recurrent
+            && self.positions.are_sinusoids()
+            && !self.d_model.is_multiple_of(2)
+        {
+            return refuse(format!(
+                "sinusoidal model.positions need an even model.d_model, not {}",
+                self.d_model
+            ));
+        }
+        for (name, rate) in [
+            ("embedding_dropout", self.embedding_dropout),
+            ("attention_dropout", self.attention_dropout),
+            ("feed_forward_dropout", self.feed_forward_dropout),
+            ("residual_dropout", self.residual_dropout),
+            ("final_dropout", self.final_dropout),
+        ] {
+            if !(0.0..1.0).contains(&rate) {
+                return refuse(format!(
+                    "model.{name} = {rate:?} is not a rate: it must be at least 0 and below 1"
+                ));
+            }
+        }
+        self.contrastive.validate()?;
+        self.lora.validate()?;
+        self.embeddings.validate()
+    }
+}

@@ -1,0 +1,42 @@
+//! Layers of a stack that are alike.
+
+use super::{Architecture, ModelConfig};
+
+impl ModelConfig {
+    /// Groups of identical layers in a causal or other stack of `layers` layers: the first of each
+    /// group, counted from 0, and their number.
+    #[must_use]
+    pub fn groups(&self, causal: bool, layers: usize) -> Vec<(usize, usize)> {
+        let attention = self.attention(causal);
+        let mut groups: Vec<(usize, usize)> = Vec::new();
+        match (self.architecture, layers) {
+            (Architecture::Transformer, _) => {}
+            (Architecture::Convolutional, _) | (_, 0) => return vec![(0, layers)],
+            // The first layer reads embeddings, and the last may attend.
+            (Architecture::Recurrent, 1) => return vec![(0, 1)],
+            (Architecture::Recurrent, 2) => return vec![(0, 1), (1, 1)],
+            (Architecture::Recurrent, _) => {
+                return vec![(0, 1), (1, layers - 2), (layers - 1, 1)];
+            }
+        }
+        // Without a list of kinds, layers repeat: a recipe may ask for more of them than can be
+        // counted in time.
+        let period = if self.experts.count == 0 { 1 } else { self.experts.every.max(1) };
+        let counted = if attention.kinds.is_empty() { layers.min(period) } else { layers };
+        for layer in 0..counted {
+            let like = |&&mut (other, _): &&mut (usize, usize)| {
+                attention.kind_of(other) == attention.kind_of(layer)
+                    && self.experts.are_in(other) == self.experts.are_in(layer)
+            };
+            let count = match counted == layers {
+                true => 1,
+                false => (layers - layer).div_ceil(period),
+            };
+            match groups.iter_mut().find(like) {
+                Some((_, total)) => *total += count,
+                None => groups.push((layer, count)),
+            }
+        }
+        groups
+    }
+}
