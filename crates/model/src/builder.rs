@@ -1,8 +1,9 @@
 //! Construction of models: parameters, their first values, their device and type.
 
 use crate::config::{LoraConfig, ModelConfig};
-use crate::cost::{Cost, LayerCost, PartCost, Stream, Tally};
+use crate::cost::{Cost, LayerCost, PartCost};
 use crate::layers::weight::Weight;
+use crate::tally::{Stream, Tally};
 use candle_core::{DType, Device, Result, Tensor};
 use taper_ops::rng::{Counter, mix, name_key};
 use taper_ops::{ParameterStore, Products};

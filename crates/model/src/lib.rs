@@ -47,6 +47,7 @@ mod routing;
 mod sequences;
 mod span;
 mod tagger;
+mod tally;
 mod text_inference;
 mod translation;
 mod vision;

@@ -1,6 +1,6 @@
 //! Generation of texts token by token: past tokens are cached, and weights are packed.
 
-use crate::layers::attention::{LayerPast, PastRows, Texts};
+use crate::layers::attention::{DecodedRows, LayerPast, PastRows, Texts};
 use crate::translation::{in_blocks, packs};
 use crate::{LanguageModel, Model, ModelError, Pass, Sequences};
 use candle_core::Tensor;
@@ -21,21 +21,13 @@ pub struct TextInference {
 }
 
 /// State of the texts that are being generated, one per row.
-///
-/// Keys and values are written once and never move: `ranges` says which of those read as a whole
-/// belong to a row, and `history` which of those that came token by token. Linear attention keeps
-/// sums for each row instead.
 #[derive(Debug, Clone)]
 pub struct TextState {
-    /// State of each layer.
-    layers: Vec<LayerPast>,
+    /// State of each row, whose range is that of the tokens that were read as a whole; its history
+    /// is absent for steps before its text was read anew.
+    rows: DecodedRows,
     /// Number of tokens that were read as a whole and are kept.
     read: usize,
-    /// Range of these tokens for each row.
-    ranges: Vec<Range<usize>>,
-    /// Row in its block for each step and row; absent for steps before the row's text was read
-    /// anew.
-    history: Vec<Vec<u32>>,
     /// Tokens that each row remembers.
     texts: Vec<Vec<u32>>,
 }
@@ -52,16 +44,7 @@ impl TextState {
     /// # Errors
     /// When a row does not exist.
     pub fn select(&mut self, rows: &[usize]) -> Result<(), ModelError> {
-        if let Some(&row) = rows.iter().find(|&&row| row >= self.rows()) {
-            return Err(ModelError::Row { row, rows: self.rows() });
-        }
-        for layer in &mut self.layers {
-            layer.select(rows)?;
-        }
-        for block_rows in &mut self.history {
-            *block_rows = rows.iter().map(|&row| block_rows[row]).collect();
-        }
-        self.ranges = rows.iter().map(|&row| self.ranges[row].clone()).collect();
+        self.rows.select(rows)?;
         self.texts = rows.iter().map(|&row| self.texts[row].clone()).collect();
         Ok(())
     }
@@ -112,10 +95,12 @@ impl TextInference {
     pub fn start<T: AsRef<[u32]>>(&self, texts: &[T]) -> Result<TextState, ModelError> {
         let layers = self.model.decoder.blocks.len();
         let mut state = TextState {
-            layers: vec![LayerPast::default(); layers],
+            rows: DecodedRows {
+                layers: vec![LayerPast::default(); layers],
+                history: Vec::new(),
+                ranges: vec![0..0; texts.len()],
+            },
             read: 0,
-            ranges: vec![0..0; texts.len()],
-            history: Vec::new(),
             // Leaves room for the next token.
             texts: texts.iter().map(|text| self.last(text.as_ref(), self.context - 1)).collect(),
         };
@@ -139,9 +124,7 @@ impl TextInference {
         tokens: &[u32],
     ) -> Result<impl Iterator<Item = Result<Tensor, ModelError>>, ModelError> {
         let rows = state.rows();
-        if tokens.len() != rows {
-            return Err(ModelError::Tokens { tokens: tokens.len(), rows });
-        }
+        state.rows.check(tokens)?;
         let hidden = taper_ops::threads::in_pool(self.model.device(), || {
             self.make_room(state)?;
             self.hidden(state, tokens)
@@ -157,7 +140,7 @@ impl TextInference {
             (0..state.rows()).filter(|&row| state.texts[row].len() >= self.context).collect();
         for &row in &full {
             state.texts[row] = self.last(&state.texts[row], self.context / 2);
-            for block_rows in &mut state.history {
+            for block_rows in &mut state.rows.history {
                 block_rows[row] = ABSENT;
             }
         }
@@ -170,12 +153,12 @@ impl TextInference {
         let before = state.read;
         let mut first = before;
         for (&row, &length) in rows.iter().zip(&text.lengths) {
-            state.ranges[row] = first..first + length;
+            state.rows.ranges[row] = first..first + length;
             first += length;
         }
         state.read = first;
         if text.ids.is_empty() {
-            for layer in &mut state.layers {
+            for layer in &mut state.rows.layers {
                 layer.forget(rows)?;
             }
             return Ok(());
@@ -189,7 +172,7 @@ impl TextInference {
         let positions = decoder.relative.prepare_cached(&at, &pass)?;
         let mut x = self.model.embedding.step(&text.ids, &at, &pass)?; // (N, D)
         let texts = Texts { lengths: &text.lengths, seen: &seen, rows, count: state.rows() };
-        for (block, past) in decoder.blocks.iter().zip(&mut state.layers) {
+        for (block, past) in decoder.blocks.iter().zip(&mut state.rows.layers) {
             x = block.read(&x, (past, &texts), &positions, &pass)?;
         }
         if before > 0 {
@@ -200,21 +183,21 @@ impl TextInference {
 
     /// Drops tokens that were read and that no row remembers any more.
     fn compact(state: &mut TextState) -> Result<(), ModelError> {
-        let rows: Vec<u32> =
-            state.ranges.iter().flat_map(|r| r.start as u32..r.end as u32).collect();
+        let DecodedRows { layers, history, ranges } = &mut state.rows;
+        let rows: Vec<u32> = ranges.iter().flat_map(|r| r.start as u32..r.end as u32).collect();
         // Drops steps that no row remembers any more.
         let is_seen = |rows: &Vec<u32>| rows.iter().any(|&row| row != ABSENT);
-        let kept: Vec<bool> = state.history.iter().map(is_seen).collect();
-        for layer in &mut state.layers {
+        let kept: Vec<bool> = history.iter().map(is_seen).collect();
+        for layer in layers {
             layer.cache.keep(&rows, &kept)?;
         }
         let mut first = 0;
-        for range in &mut state.ranges {
+        for range in ranges {
             *range = first..first + range.len();
             first = range.end;
         }
         state.read = first;
-        state.history.retain(is_seen);
+        history.retain(is_seen);
         Ok(())
     }
 
@@ -224,11 +207,11 @@ impl TextInference {
         let at: Arc<[u32]> = state.texts.iter().map(|text| text.len() as u32).collect();
         let mut x = self.model.embedding.step(tokens, &at, &pass)?; // (R, D)
         let positions = decoder.relative.prepare_cached(&at, &pass)?;
-        state.history.push((0..tokens.len() as u32).collect());
+        state.rows.advance();
         for (text, &token) in state.texts.iter_mut().zip(tokens) {
             text.push(token);
         }
-        let TextState { layers, ranges, history, .. } = state;
+        let DecodedRows { layers, history, ranges } = &mut state.rows;
         let rows = PastRows { read: ranges, history };
         for (block, past) in decoder.blocks.iter().zip(layers) {
             x = block.step(&x, (past, &rows), &positions, None, &pass)?;

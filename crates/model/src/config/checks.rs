@@ -51,7 +51,7 @@ impl ModelConfig {
     }
 
     /// Checks the fields of every architecture: widths, positions and dropout rates.
-    fn validate_streams(&self) -> Result<(), ModelError> {
+    pub(super) fn validate_streams(&self) -> Result<(), ModelError> {
         let refuse = |message: String| Err(ModelError::Config(message));
         for (key, value, bounds) in [
             ("model.d_model", self.d_model, bounds::WIDTHS),

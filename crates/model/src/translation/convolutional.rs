@@ -6,11 +6,12 @@
 
 use super::encoder_decoder::EncoderDecoder;
 use super::{DecodeState, Encoded};
-use crate::cost::{LayerCost, PartCost, Stream};
-use crate::layers::attention::LayerPast;
+use crate::cost::{LayerCost, PartCost};
+use crate::layers::attention::{DecodedRows, LayerPast};
 use crate::layers::gated_convolution::GatedConvolution;
 use crate::layers::guidance::Guide;
 use crate::layers::linear::Linear;
+use crate::tally::Stream;
 use crate::{Builder, ModelConfig, Pass, Sequences};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
@@ -219,7 +220,7 @@ impl EncoderDecoder for ConvolutionalLayers {
         _at: &Arc<[u32]>,
         pass: &Pass,
     ) -> Result<Tensor> {
-        let DecodeState { of_sources, layers, sources, .. } = state;
+        let DecodeState { of_sources, rows: DecodedRows { layers, ranges, .. } } = state;
         let mut x = target.clone();
         for (layer, past) in self.decoder.iter().zip(layers) {
             let (Some(running), [key_value]) = (&past.running, of_sources.as_slice()) else {
@@ -228,10 +229,10 @@ impl EncoderDecoder for ConvolutionalLayers {
             let (state, next) = layer.convolution.step(&x, running, pass)?;
             past.running = Some(next);
             let attend = |query: &Tensor| {
-                let seen = VisibleKeys::Source { key_value, rows: sources };
+                let seen = VisibleKeys::Source { key_value, rows: ranges };
                 let shape = AttentionShape::with_heads(1, query.dim(1)?);
                 let contexts = taper_ops::decoding_attention(query, seen, shape)?;
-                scaled_contexts(&contexts, sources.iter().map(|range| (1, range.len())), pass)
+                scaled_contexts(&contexts, ranges.iter().map(|range| (1, range.len())), pass)
             };
             x = Self::behind(layer, &state, (&x, &target), attend, pass)?;
         }

@@ -1,10 +1,9 @@
 //! Decoding one token at a time, with keys and values cached and weights packed.
 
 use super::TranslationModel;
-use crate::layers::attention::LayerPast;
+use crate::layers::attention::DecodedRows;
 use crate::{Model, ModelError, Pass, Sequences};
 use candle_core::Tensor;
-use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::PackedWeights;
 
@@ -30,32 +29,25 @@ pub struct Inference {
 }
 
 /// State of the decoder. Rows are hypotheses; several may share a source.
-///
-/// Keys and values are written once and never move: `history` says which of them are the past of a
-/// row. Linear attention keeps sums for each row instead, and recurrent layers keep states.
 #[derive(Debug, Clone)]
 pub struct DecodeState {
     /// Tensors that are computed once from the sources, such as keys and values.
     pub(super) of_sources: Vec<Tensor>,
-    /// State of each layer.
-    pub(super) layers: Vec<LayerPast>,
-    /// Row in its block for each position and row.
-    pub(super) history: Vec<Vec<u32>>,
-    /// Rows of each row's source in `of_sources`.
-    pub(super) sources: Vec<Range<usize>>,
+    /// State of each row, whose range is that of its source in `of_sources`.
+    pub(super) rows: DecodedRows,
 }
 
 impl DecodeState {
     /// Number of hypotheses.
     #[must_use]
     pub fn rows(&self) -> usize {
-        self.sources.len()
+        self.rows.count()
     }
 
     /// Target tokens decoded so far.
     #[must_use]
     pub fn position(&self) -> usize {
-        self.history.len()
+        self.rows.history.len()
     }
 
     /// Keeps, repeats and drops rows: row `i` becomes what row `rows[i]` was.
@@ -63,17 +55,7 @@ impl DecodeState {
     /// # Errors
     /// When a row does not exist.
     pub fn select(&mut self, rows: &[usize]) -> Result<(), ModelError> {
-        if let Some(&row) = rows.iter().find(|&&row| row >= self.rows()) {
-            return Err(ModelError::Row { row, rows: self.rows() });
-        }
-        for layer in &mut self.layers {
-            layer.select(rows)?;
-        }
-        for block_rows in &mut self.history {
-            *block_rows = rows.iter().map(|&row| block_rows[row]).collect();
-        }
-        self.sources = rows.iter().map(|&row| self.sources[row].clone()).collect();
-        Ok(())
+        self.rows.select(rows)
     }
 }
 
@@ -135,7 +117,8 @@ impl Inference {
             let pass = Pass::infer(&self.packs);
             let encoded = self.model.encode(source, &pass)?;
             let (of_sources, layers) = self.model.layers.start(&encoded, &pass)?;
-            Ok(DecodeState { of_sources, layers, history: Vec::new(), sources: encoded.ranges() })
+            let rows = DecodedRows { layers, history: Vec::new(), ranges: encoded.ranges() };
+            Ok(DecodeState { of_sources, rows })
         })
     }
 
@@ -150,9 +133,7 @@ impl Inference {
         tokens: &[u32],
     ) -> Result<impl Iterator<Item = Result<Tensor, ModelError>>, ModelError> {
         let rows = state.rows();
-        if tokens.len() != rows {
-            return Err(ModelError::Tokens { tokens: tokens.len(), rows });
-        }
+        state.rows.check(tokens)?;
         let hidden =
             taper_ops::threads::in_pool(self.model.device(), || self.hidden(state, tokens))?;
         Ok(in_blocks(hidden, rows, self.model.vocab_target(), |hidden| {
@@ -164,7 +145,7 @@ impl Inference {
         let pass = Pass::infer(&self.packs);
         let at: Arc<[u32]> = vec![state.position() as u32; tokens.len()].into();
         let x = self.model.target_embedding.step(tokens, &at, &pass)?; // (R, D)
-        state.history.push((0..tokens.len() as u32).collect());
+        state.rows.advance();
         Ok(self.model.layers.step(x, state, &at, &pass)?)
     }
 }

@@ -12,13 +12,14 @@ mod recurrent;
 mod transformer;
 
 use crate::config::{ModelConfig, Tied};
-use crate::cost::{Cost, LayerCost, Stream};
+use crate::cost::{Cost, LayerCost};
 use crate::layers::embedding::TokenEmbedding;
 use crate::layers::encoders::vision::PatchEmbedding;
 use crate::layers::guidance::Guide;
 use crate::layers::head::Head;
 use crate::layers::weight::Weight;
 use crate::model::cost_of;
+use crate::tally::Stream;
 use crate::{
     Batch, Builder, ImageShape, LossOutput, Model, ModelCore, ModelError, Objective, Pass,
     Sequences,

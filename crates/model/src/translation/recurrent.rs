@@ -9,12 +9,13 @@
 use super::encoder_decoder::EncoderDecoder;
 use super::{DecodeState, Encoded};
 use crate::config::{RecurrentAttention, RecurrentConfig};
-use crate::cost::{LayerCost, PartCost, Stream};
+use crate::cost::{LayerCost, PartCost};
 use crate::layers::attention::LayerPast;
 use crate::layers::guidance::Guide;
 use crate::layers::head::picked;
 use crate::layers::linear::Linear;
 use crate::layers::recurrent::{Attended, RecurrentLayer, Run, Shape};
+use crate::tally::Stream;
 use crate::{Builder, ModelConfig, Pass, Sequences};
 use candle_core::{Result, Tensor};
 use std::ops::Range;
@@ -326,15 +327,15 @@ impl EncoderDecoder for RecurrentLayers {
     ) -> Result<Tensor> {
         let lengths: Arc<[usize]> = vec![1; state.rows()].into();
         let initial: Vec<Tensor> =
-            state.layers.iter().filter_map(|past| past.running.clone()).collect();
-        let ranges = state.sources.as_slice().into();
+            state.rows.layers.iter().filter_map(|past| past.running.clone()).collect();
+        let ranges = state.rows.ranges.as_slice().into();
         let from = From { initial: &initial, of_sources: &state.of_sources, ranges: &ranges };
         let attend = |query: &Tensor, key_value: &Tensor| {
             let seen = VisibleKeys::Source { key_value, rows: &ranges };
             taper_ops::decoding_attention(query, seen, AttentionShape::with_heads(1, query.dim(1)?))
         };
         let (hidden, states) = self.run(x, &lengths, &from, attend, pass)?;
-        for (past, state) in state.layers.iter_mut().zip(states) {
+        for (past, state) in state.rows.layers.iter_mut().zip(states) {
             past.running = Some(state);
         }
         Ok(hidden)

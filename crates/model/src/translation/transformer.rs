@@ -2,12 +2,13 @@
 
 use super::encoder_decoder::EncoderDecoder;
 use super::{DecodeState, Encoded};
-use crate::cost::{LayerCost, Stream};
-use crate::layers::attention::{LayerPast, PastRows};
+use crate::cost::LayerCost;
+use crate::layers::attention::{DecodedRows, LayerPast, PastRows};
 use crate::layers::block::Block;
 use crate::layers::guidance::Guide;
 use crate::layers::stack::{AttendedEncoder, Stack};
 use crate::layers::stack_kind::StackKind;
+use crate::tally::Stream;
 use crate::{Builder, ModelConfig, Pass, Sequences};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
@@ -71,10 +72,10 @@ impl EncoderDecoder for TransformerLayers {
         pass: &Pass,
     ) -> Result<Tensor> {
         let positions = self.decoder.relative.prepare_cached(at, pass)?;
-        let DecodeState { of_sources, layers, history, sources } = state;
+        let DecodeState { of_sources, rows: DecodedRows { layers, history, ranges } } = state;
         let rows = PastRows { read: &[], history };
         for (layer, (block, past)) in self.decoder.blocks.iter().zip(layers).enumerate() {
-            let source = of_sources.get(layer).map(|key_value| (key_value, &**sources));
+            let source = of_sources.get(layer).map(|key_value| (key_value, &**ranges));
             x = block.step(&x, (past, &rows), &positions, source, pass)?;
         }
         self.decoder.finish(x, pass)

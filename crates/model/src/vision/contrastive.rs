@@ -8,7 +8,7 @@
 use super::ImageShape;
 use super::captioner::require_patches;
 use crate::config::{ContrastiveConfig, ModelConfig};
-use crate::cost::{Cost, LayerCost, PartCost, Stream};
+use crate::cost::{Cost, LayerCost, PartCost};
 use crate::layers::block::Block;
 use crate::layers::embedding::TokenEmbedding;
 use crate::layers::encoders::vision::PatchEmbedding;
@@ -19,6 +19,7 @@ use crate::layers::stack::Stack;
 use crate::layers::stack_kind::StackKind;
 use crate::layers::weight::Weight;
 use crate::model::cost_of;
+use crate::tally::Stream;
 use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{DType, Device, Result, Tensor};
 use taper_ops::{CrossEntropySpec, Dropout, Products, composed};

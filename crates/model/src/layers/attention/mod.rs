@@ -25,7 +25,7 @@ mod transformer_xl;
 
 pub(crate) use attended::Attended;
 pub(crate) use cross::CrossAttention;
-pub(crate) use past::{LayerPast, PastRows, Texts};
+pub(crate) use past::{DecodedRows, LayerPast, PastRows, Texts};
 
 use super::linear::{Linear, Residual};
 use super::positions::PreparedPositions;

@@ -1,5 +1,6 @@
 //! State of a layer while a model decodes.
 
+use crate::ModelError;
 use candle_core::{Device, Result, Tensor};
 use std::ops::Range;
 use taper_ops::Cache;
@@ -12,6 +13,59 @@ pub(crate) struct LayerPast {
     pub(crate) cache: Cache,
     /// State of constant size for each row, `(R, …)`; `None` before the first token.
     pub(crate) running: Option<Tensor>,
+}
+
+/// State of the rows that a decoder writes.
+///
+/// Keys and values are written once and never move: `ranges` says which of those read as a whole
+/// belong to a row, and `history` which of those that came token by token. Linear attention keeps
+/// sums for each row instead, and recurrent layers keep states.
+#[derive(Debug, Clone)]
+pub(crate) struct DecodedRows {
+    /// State of each layer.
+    pub(crate) layers: Vec<LayerPast>,
+    /// Row in its block for each step and row.
+    pub(crate) history: Vec<Vec<u32>>,
+    /// Range of each row in what was read as a whole: its source, or the beginning of its text.
+    pub(crate) ranges: Vec<Range<usize>>,
+}
+
+impl DecodedRows {
+    /// Number of rows.
+    pub(crate) fn count(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// Refuses any other number of tokens than one for each row.
+    pub(crate) fn check(&self, tokens: &[u32]) -> std::result::Result<(), ModelError> {
+        match (tokens.len(), self.count()) {
+            (tokens, rows) if tokens != rows => Err(ModelError::Tokens { tokens, rows }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds a token to the history of each row.
+    pub(crate) fn advance(&mut self) {
+        self.history.push((0..self.count() as u32).collect());
+    }
+
+    /// Keeps, repeats and drops rows: row `i` becomes what row `rows[i]` was.
+    ///
+    /// # Errors
+    /// When a row does not exist.
+    pub(crate) fn select(&mut self, rows: &[usize]) -> std::result::Result<(), ModelError> {
+        if let Some(&row) = rows.iter().find(|&&row| row >= self.count()) {
+            return Err(ModelError::Row { row, rows: self.count() });
+        }
+        for layer in &mut self.layers {
+            layer.select(rows)?;
+        }
+        for block_rows in &mut self.history {
+            *block_rows = rows.iter().map(|&row| block_rows[row]).collect();
+        }
+        self.ranges = rows.iter().map(|&row| self.ranges[row].clone()).collect();
+        Ok(())
+    }
 }
 
 /// Keys and values that are the past of each row: the same for all layers.

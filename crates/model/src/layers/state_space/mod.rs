@@ -308,9 +308,9 @@ impl Direction {
             filter: build.uniform(
                 &format!("{name}.filter.weight"),
                 &[channels, convolution],
-                filter,
+                &filter,
             )?,
-            filter_bias: build.uniform(&format!("{name}.filter.bias"), &[channels], filter)?,
+            filter_bias: build.uniform(&format!("{name}.filter.bias"), &[channels], &filter)?,
             steps,
             log_decay: build.add(&format!("{name}.log_decay"), &[channels * states], |_, i| {
                 ((i as usize % states + 1) as f32).ln()
