@@ -35,7 +35,7 @@ impl CrossAttention {
         let shape = config.attention_shape();
         let (query, key_value) = (Projection::query(config), Projection::key_value(config));
         let norms = |build: &mut Builder, normed, width| {
-            QueryKeyNorms::new(build, name, config, &[normed], (width, false))
+            QueryKeyNorms::new(build, name, config, &[normed], width)
         };
         build.count(PartCost::kept(shape.query_width() + shape.heads).with_heads(shape.heads));
         Ok(Self {

@@ -30,7 +30,7 @@ pub(crate) use past::{DecodedRows, LayerPast, PastRows, Texts};
 use super::linear::{Linear, Residual};
 use super::positions::PreparedPositions;
 use super::state_space::StateSpaceMechanism;
-use crate::config::{AttentionKind, ModelConfig, Positions};
+use crate::config::{AttentionKind, ModelConfig};
 use crate::cost::PartCost;
 use crate::{Builder, ModelError, Pass};
 use candle_core::{DType, Device, Result, Tensor};
@@ -299,10 +299,10 @@ impl SelfAttention {
         let site = Site { config, name, layer, causal, products: build.products };
         let parts = site.parts();
         let qkv = Projection::query_key_value(config, parts);
-        let (normed, turns) = ([Normed::Query, Normed::Key], config.positions == Positions::Rotary);
+        let normed = [Normed::Query, Normed::Key];
         Ok(Self {
             qkv: qkv.build(build, &format!("{name}.qkv"))?,
-            norms: QueryKeyNorms::new(build, name, config, &normed, (qkv.width(), turns))?,
+            norms: QueryKeyNorms::new(build, name, config, &normed, qkv.width())?,
             out: Projection::result(config).build(build, &format!("{name}.out"))?,
             shape: config.attention_shape(),
             parts,

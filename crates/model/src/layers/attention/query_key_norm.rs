@@ -26,14 +26,13 @@ pub(super) struct QueryKeyNorms {
 
 impl QueryKeyNorms {
     /// Makes the norms `{name}.query_norm` and `{name}.key_norm` of these parts of a projection of
-    /// `width` columns, if the configuration asks for norms. `turns` says whether rotary positions
-    /// follow.
+    /// `width` columns, if the configuration asks for norms.
     pub(super) fn new(
         build: &mut Builder,
         name: &str,
         config: &ModelConfig,
         parts: &[Normed],
-        (width, turns): (usize, bool),
+        width: usize,
     ) -> Result<Self> {
         let shape = config.attention_shape();
         let part = |part: &Normed| {
@@ -51,12 +50,8 @@ impl QueryKeyNorms {
             return Ok(Self { parts: Vec::new() });
         }
         let parts = parts.iter().map(part).collect::<Result<_>>()?;
-        // What is normalised is kept. Rotary positions keep their result as well, and otherwise it
-        // is recomputed.
-        build.count(match turns {
-            true => PartCost::kept(width),
-            false => PartCost::default().forgetting(width),
-        });
+        // The projection is kept beside the normalised one.
+        build.count(PartCost::kept(width));
         Ok(Self { parts })
     }
 
