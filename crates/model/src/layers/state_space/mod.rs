@@ -342,20 +342,29 @@ impl Direction {
         })
     }
 
-    fn run(&self, gated: &Tensor, lengths: &Arc<[usize]>, pass: &Pass) -> Result<Tensor> {
-        let (filter, bias) = (self.filter.get(pass), self.filter_bias.get(pass));
-        let (convolution, scan) = self.specs(lengths);
-        let x = causal_convolution(pass.tape(), gated, filter, bias, &convolution)?;
-        let (delta, in_out) = self.steps(&x, pass)?;
-        let inputs = ScanInputs {
-            x: &x,
+    /// Calls `scan` with its inputs for `x`, the result of the convolution.
+    fn scanned<T>(
+        &self,
+        (x, gated): (&Tensor, &Tensor),
+        pass: &Pass,
+        scan: impl FnOnce(ScanInputs<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let (delta, in_out) = self.steps(x, pass)?;
+        scan(ScanInputs {
+            x,
             delta: &delta,
             in_out: &in_out,
             log_decay: self.log_decay.get(pass),
             skip: self.skip.get(pass),
             gated,
-        };
-        selective_scan(pass.tape(), inputs, &scan)
+        })
+    }
+
+    fn run(&self, gated: &Tensor, lengths: &Arc<[usize]>, pass: &Pass) -> Result<Tensor> {
+        let (filter, bias) = (self.filter.get(pass), self.filter_bias.get(pass));
+        let (convolution, scan) = self.specs(lengths);
+        let x = causal_convolution(pass.tape(), gated, filter, bias, &convolution)?;
+        self.scanned((&x, gated), pass, |inputs| selective_scan(pass.tape(), inputs, &scan))
     }
 
     fn go_on(
@@ -381,16 +390,9 @@ impl Direction {
             }
         };
         let x = causal_convolution_after(gated, filter, bias, &convolution, &window)?;
-        let (delta, in_out) = self.steps(&x, pass)?;
-        let inputs = ScanInputs {
-            x: &x,
-            delta: &delta,
-            in_out: &in_out,
-            log_decay: self.log_decay.get(pass),
-            skip: self.skip.get(pass),
-            gated,
-        };
-        let (out, states) = selective_scan_after(inputs, &scan, states.as_ref())?;
+        let (out, states) = self.scanned((&x, gated), pass, |inputs| {
+            selective_scan_after(inputs, &scan, states.as_ref())
+        })?;
         let window = window_after(gated, lengths, &window, (channels, taps))?;
         Ok((out, Tensor::cat(&[window, states], 1)?))
     }
