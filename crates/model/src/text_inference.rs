@@ -171,9 +171,15 @@ impl TextInference {
         let decoder = &self.model.decoder;
         let positions = decoder.relative.prepare_cached(&at, &pass)?;
         let mut x = self.model.embedding.step(&text.ids, &at, &pass)?; // (N, D)
-        let texts = Texts { lengths: &text.lengths, seen: &seen, rows, count: state.rows() };
+        let texts = Texts {
+            lengths: &text.lengths,
+            seen: &seen,
+            rows,
+            count: state.rows(),
+            positions: &positions,
+        };
         for (block, past) in decoder.blocks.iter().zip(&mut state.rows.layers) {
-            x = block.read(&x, (past, &texts), &positions, &pass)?;
+            x = block.read(&x, (past, &texts), &pass)?;
         }
         if before > 0 {
             Self::compact(state)?;
@@ -212,9 +218,9 @@ impl TextInference {
             text.push(token);
         }
         let DecodedRows { layers, history, ranges } = &mut state.rows;
-        let rows = PastRows { read: ranges, history };
+        let rows = PastRows { read: ranges, history, positions: &positions };
         for (block, past) in decoder.blocks.iter().zip(layers) {
-            x = block.step(&x, (past, &rows), &positions, None, &pass)?;
+            x = block.step(&x, (past, &rows), None, &pass)?;
         }
         Ok(decoder.finish(x, &pass)?) // (R, D)
     }

@@ -1,18 +1,16 @@
 //! A Transformer layer, for encoders and decoders.
 
-use super::attention::{Attended, CrossAttention, LayerPast, PastRows, Texts};
+use super::attention::{Attended, CrossAttention, LayerPast, PastRows, Texts, Within};
 use super::feed_forward::FeedForward;
 use super::linear::Residual;
 use super::mixer::Mixer;
 use super::norm::Norm;
-use super::positions::PreparedPositions;
 use super::stack_kind::StackKind;
 use crate::config::NormPlacement;
 use crate::cost::{LayerCost, PartCost};
 use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use std::ops::Range;
-use std::sync::Arc;
 use taper_ops::rng::name_key;
 
 /// The frame around every sublayer: a norm before or after, dropout, and the residual
@@ -116,14 +114,11 @@ impl Block {
     pub(crate) fn forward(
         &self,
         x: &Tensor,
-        lengths: &Arc<[usize]>,
-        positions: &PreparedPositions,
+        within: Within<'_>,
         attended: Option<&Attended<'_>>,
-        pass: &Pass,
     ) -> Result<Tensor> {
-        let (frame, mixer) = &self.mixer;
-        let mut x = frame
-            .run(x, pass, |x, residual| mixer.forward(x, residual, lengths, positions, pass))?;
+        let ((frame, mixer), pass) = (&self.mixer, within.pass);
+        let mut x = frame.run(x, pass, |x, residual| mixer.forward(x, residual, within))?;
         if let (Some((frame, attention)), Some(to)) = (&self.cross_attention, attended) {
             x = frame.run(&x, pass, |x, residual| attention.attend(x, residual, to, pass))?;
         }
@@ -146,13 +141,11 @@ impl Block {
         &self,
         x: &Tensor,
         past: (&mut LayerPast, &PastRows<'_>),
-        positions: &PreparedPositions,
         source: Option<(&Tensor, &[Range<usize>])>,
         pass: &Pass,
     ) -> Result<Tensor> {
         let (frame, mixer) = &self.mixer;
-        let mut x =
-            frame.run(x, pass, |x, residual| mixer.step(x, residual, past, positions, pass))?;
+        let mut x = frame.run(x, pass, |x, residual| mixer.step(x, residual, past, pass))?;
         if let (Some((frame, attention)), Some((key_value, rows))) = (&self.cross_attention, source)
         {
             x = frame
@@ -166,11 +159,10 @@ impl Block {
         &self,
         x: &Tensor,
         past: (&mut LayerPast, &Texts<'_>),
-        positions: &PreparedPositions,
         pass: &Pass,
     ) -> Result<Tensor> {
         let (frame, mixer) = &self.mixer;
-        let x = frame.run(x, pass, |x, residual| mixer.read(x, residual, past, positions, pass))?;
+        let x = frame.run(x, pass, |x, residual| mixer.read(x, residual, past, pass))?;
         self.fed_forward(x, pass)
     }
 }

@@ -1,12 +1,10 @@
 //! Mixing of a sequence's tokens within a layer: self-attention, or a state-space layer.
 
-use super::attention::{LayerPast, PastRows, SelfAttention, Texts};
+use super::attention::{LayerPast, PastRows, SelfAttention, Texts, Within};
 use super::linear::Residual;
-use super::positions::PreparedPositions;
 use super::state_space::StateSpace;
 use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};
-use std::sync::Arc;
 
 /// First sublayer of a layer.
 #[derive(Debug, Clone)]
@@ -37,13 +35,11 @@ impl Mixer {
         &self,
         x: &Tensor,
         residual: Residual<'_>,
-        lengths: &Arc<[usize]>,
-        positions: &PreparedPositions,
-        pass: &Pass,
+        within: Within<'_>,
     ) -> Result<Tensor> {
         match self {
-            Self::Attention(layer) => layer.forward(x, residual, lengths, positions, pass),
-            Self::StateSpace(layer) => layer.forward(x, residual, lengths, pass),
+            Self::Attention(layer) => layer.forward(x, residual, within),
+            Self::StateSpace(layer) => layer.forward(x, residual, within.lengths, within.pass),
         }
     }
 
@@ -56,11 +52,10 @@ impl Mixer {
         x: &Tensor,
         residual: Residual<'_>,
         past: (&mut LayerPast, &PastRows<'_>),
-        positions: &PreparedPositions,
         pass: &Pass,
     ) -> Result<Tensor> {
         match self {
-            Self::Attention(layer) => layer.step(x, residual, past, positions, pass),
+            Self::Attention(layer) => layer.step(x, residual, past, pass),
             Self::StateSpace(layer) => layer.step(x, residual, past.0, pass),
         }
     }
@@ -74,11 +69,10 @@ impl Mixer {
         x: &Tensor,
         residual: Residual<'_>,
         past: (&mut LayerPast, &Texts<'_>),
-        positions: &PreparedPositions,
         pass: &Pass,
     ) -> Result<Tensor> {
         match self {
-            Self::Attention(layer) => layer.read(x, residual, past, positions, pass),
+            Self::Attention(layer) => layer.read(x, residual, past, pass),
             Self::StateSpace(layer) => layer.read(x, residual, past, pass),
         }
     }

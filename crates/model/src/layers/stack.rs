@@ -1,6 +1,6 @@
 //! A stack of layers: an encoder, or a decoder with or without an encoder.
 
-use super::attention::Attended;
+use super::attention::{Attended, Within};
 use super::block::Block;
 use super::guidance::Guide;
 use super::head::scaled;
@@ -169,7 +169,8 @@ impl Segment {
                 key_lengths,
                 guide: guide.as_ref().filter(|guide| guide.layer == layer),
             });
-            x = block.forward(&x, &self.lengths, &self.positions, attended.as_ref(), pass)?;
+            let within = Within { lengths: &self.lengths, positions: &self.positions, pass };
+            x = block.forward(&x, within, attended.as_ref())?;
             pass.record_state(&self.stack, layer + 1, &x);
         }
         Ok(x)

@@ -15,10 +15,8 @@
 //! coarsened queries; a summary counts as many times as it has tokens. Chunks of one token, and a
 //! chunk that holds the whole sequence, give full attention.
 
-use super::super::positions::PreparedPositions;
 use super::past::padded_rows;
-use super::{LayerPast, Mechanism, PastRows, Site, Texts};
-use crate::Pass;
+use super::{LayerPast, Mechanism, PastRows, Site, Texts, Within};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 use taper_ops::rng::name_key;
@@ -68,13 +66,8 @@ impl Hierarchical {
 }
 
 impl Mechanism for Hierarchical {
-    fn attend(
-        &self,
-        qkv: &Tensor,
-        lengths: &Arc<[usize]>,
-        _: &PreparedPositions,
-        pass: &Pass,
-    ) -> Result<Tensor> {
+    fn attend(&self, qkv: &Tensor, within: Within<'_>) -> Result<Tensor> {
+        let Within { lengths, pass, .. } = within;
         let spec = self.spec(lengths, pass.dropout(self.dropout, self.site));
         hierarchical_attention(pass.tape(), qkv, &spec)
     }
@@ -88,23 +81,12 @@ impl Mechanism for Hierarchical {
         kept_by_hierarchical_attention(&spec, width) as f64
     }
 
-    fn weights(
-        &self,
-        qkv: &Tensor,
-        lengths: &Arc<[usize]>,
-        _: &PreparedPositions,
-        _: &Pass,
-    ) -> Result<Tensor> {
+    fn weights(&self, qkv: &Tensor, within: Within<'_>) -> Result<Tensor> {
+        let Within { lengths, .. } = within;
         composed::hierarchical_attention_weights(qkv, &self.spec(lengths, Dropout::none()))
     }
 
-    fn step(
-        &self,
-        qkv: &Tensor,
-        past: &mut LayerPast,
-        rows: &PastRows<'_>,
-        _: &PreparedPositions,
-    ) -> Result<Tensor> {
+    fn step(&self, qkv: &Tensor, past: &mut LayerPast, rows: &PastRows<'_>) -> Result<Tensor> {
         let (count, width) = (qkv.dim(0)?, qkv.dim(1)? / 3);
         past.cache.add_step(qkv.narrow(1, width, 2 * width)?.contiguous()?)?;
         let (all, of_rows) = past.tokens(rows, count)?;
@@ -116,13 +98,7 @@ impl Mechanism for Hierarchical {
         composed::hierarchical_attention_step(&query, &padded, &spec)?.to_dtype(qkv.dtype())
     }
 
-    fn read(
-        &self,
-        qkv: &Tensor,
-        past: &mut LayerPast,
-        texts: &Texts<'_>,
-        _: &PreparedPositions,
-    ) -> Result<Tensor> {
+    fn read(&self, qkv: &Tensor, past: &mut LayerPast, texts: &Texts<'_>) -> Result<Tensor> {
         let width = qkv.dim(1)? / 3;
         past.cache.add_text(qkv.narrow(1, width, 2 * width)?.contiguous()?)?;
         let spec = self.spec(&texts.lengths.into(), Dropout::none());

@@ -13,9 +13,8 @@
 //!
 //! The sums `Σ φ(k) (v, 1)ᵀ`, `(M, Dh + 1)` a head of M features, are all that decoding keeps.
 
-use super::super::positions::PreparedPositions;
 use super::performer::RandomFeatures;
-use super::{LayerPast, Mechanism, PastRows, Texts};
+use super::{LayerPast, Mechanism, PastRows, Texts, Within};
 use crate::Pass;
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
@@ -89,13 +88,8 @@ impl LinearAttention {
 }
 
 impl Mechanism for LinearAttention {
-    fn attend(
-        &self,
-        qkv: &Tensor,
-        lengths: &Arc<[usize]>,
-        _: &PreparedPositions,
-        pass: &Pass,
-    ) -> Result<Tensor> {
+    fn attend(&self, qkv: &Tensor, within: Within<'_>) -> Result<Tensor> {
+        let Within { lengths, pass, .. } = within;
         let vectors = self.vectors_of_pass(pass)?;
         linear_attention(pass.tape(), qkv, vectors.as_ref(), &self.spec(lengths))
     }
@@ -108,24 +102,13 @@ impl Mechanism for LinearAttention {
         kept_by_linear_attention(&self.spec(&[length].into()), width, self.count()) as f64
     }
 
-    fn weights(
-        &self,
-        qkv: &Tensor,
-        lengths: &Arc<[usize]>,
-        _: &PreparedPositions,
-        pass: &Pass,
-    ) -> Result<Tensor> {
+    fn weights(&self, qkv: &Tensor, within: Within<'_>) -> Result<Tensor> {
+        let Within { lengths, pass, .. } = within;
         let vectors = self.vectors_of_pass(pass)?;
         composed::linear_attention_weights(qkv, vectors.as_ref(), &self.spec(lengths))
     }
 
-    fn step(
-        &self,
-        qkv: &Tensor,
-        past: &mut LayerPast,
-        _: &PastRows<'_>,
-        _: &PreparedPositions,
-    ) -> Result<Tensor> {
+    fn step(&self, qkv: &Tensor, past: &mut LayerPast, _: &PastRows<'_>) -> Result<Tensor> {
         let vectors = self.own_vectors()?;
         let kept = past.running.as_ref();
         let (out, kept) = composed::linear_attention_step(qkv, vectors.as_ref(), self.heads, kept)?;
@@ -133,16 +116,10 @@ impl Mechanism for LinearAttention {
         Ok(out)
     }
 
-    fn read(
-        &self,
-        qkv: &Tensor,
-        past: &mut LayerPast,
-        texts: &Texts<'_>,
-        _: &PreparedPositions,
-    ) -> Result<Tensor> {
+    fn read(&self, qkv: &Tensor, past: &mut LayerPast, texts: &Texts<'_>) -> Result<Tensor> {
         let (vectors, spec) = (self.own_vectors()?, self.spec(&texts.lengths.into()));
         let (out, kept) = linear_attention_after(qkv, vectors.as_ref(), &spec)?;
-        past.put_running(kept, texts)?;
+        past.put_running(kept, texts.rows, texts.count)?;
         Ok(out)
     }
 }

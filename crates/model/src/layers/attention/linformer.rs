@@ -13,10 +13,9 @@
 //! A sum over all keys includes those that follow, so that no decoder can use this kind; and each
 //! position has weights of its own, so that no sequence may be longer than E.
 
-use super::super::positions::PreparedPositions;
 use super::super::weight::Weight;
-use super::{LayerPast, Mechanism, PastRows, Site, Texts};
-use crate::{AttentionConfig, Builder, Pass};
+use super::{LayerPast, Mechanism, PastRows, Site, Texts, Within};
+use crate::{AttentionConfig, Builder};
 use candle_core::{Result, Tensor, bail};
 use std::sync::Arc;
 use taper_ops::composed::CountedProduct;
@@ -112,13 +111,8 @@ fn kept(shape: AttentionShape, rank: usize, length: usize) -> f64 {
 }
 
 impl Mechanism for Linformer {
-    fn attend(
-        &self,
-        qkv: &Tensor,
-        lengths: &Arc<[usize]>,
-        _: &PreparedPositions,
-        pass: &Pass,
-    ) -> Result<Tensor> {
+    fn attend(&self, qkv: &Tensor, within: Within<'_>) -> Result<Tensor> {
+        let Within { lengths, pass, .. } = within;
         self.check(lengths)?;
         let sums = [self.sums[0].get(pass), self.sums[1].get(pass)];
         let dropout = pass.dropout(self.dropout, self.site);
@@ -136,13 +130,8 @@ impl Mechanism for Linformer {
 
     /// Computes the weight of each token's value, through the sums that contain it; these weights
     /// may be negative.
-    fn weights(
-        &self,
-        qkv: &Tensor,
-        lengths: &Arc<[usize]>,
-        _: &PreparedPositions,
-        pass: &Pass,
-    ) -> Result<Tensor> {
+    fn weights(&self, qkv: &Tensor, within: Within<'_>) -> Result<Tensor> {
+        let Within { lengths, pass, .. } = within;
         self.check(lengths)?;
         let sums = [self.sums[0].get(pass), self.sums[1].get(pass)];
         let spec = to_sums((self.shape, self.rank), lengths, Dropout::none(), Products::F32);
@@ -163,23 +152,11 @@ impl Mechanism for Linformer {
             .broadcast_mul(&is_real.to_dtype(weights.dtype())?)
     }
 
-    fn step(
-        &self,
-        _: &Tensor,
-        _: &mut LayerPast,
-        _: &PastRows<'_>,
-        _: &PreparedPositions,
-    ) -> Result<Tensor> {
+    fn step(&self, _: &Tensor, _: &mut LayerPast, _: &PastRows<'_>) -> Result<Tensor> {
         bail!("a Linformer sums keys over the whole sequence: no decoder can have it")
     }
 
-    fn read(
-        &self,
-        _: &Tensor,
-        _: &mut LayerPast,
-        _: &Texts<'_>,
-        _: &PreparedPositions,
-    ) -> Result<Tensor> {
+    fn read(&self, _: &Tensor, _: &mut LayerPast, _: &Texts<'_>) -> Result<Tensor> {
         bail!("a Linformer sums keys over the whole sequence: no decoder can have it")
     }
 }

@@ -23,7 +23,7 @@ mod softmax;
 mod tests;
 mod transformer_xl;
 
-pub(crate) use attended::Attended;
+pub(crate) use attended::{Attended, Within};
 pub(crate) use cross::CrossAttention;
 pub(crate) use past::{DecodedRows, LayerPast, PastRows, Texts};
 
@@ -82,70 +82,45 @@ pub(crate) trait Mechanism: Debug + Send + Sync {
         false
     }
 
-    /// Attends within whole sequences of these lengths.
+    /// Attends within whole sequences.
     ///
     /// # Shapes
     /// `qkv (N, W)` → `(N, Q)`.
-    fn attend(
-        &self,
-        qkv: &Tensor,
-        lengths: &Arc<[usize]>,
-        positions: &PreparedPositions,
-        pass: &Pass,
-    ) -> Result<Tensor>;
+    fn attend(&self, qkv: &Tensor, within: Within<'_>) -> Result<Tensor>;
 
     /// Multiplications and additions of the products of [`attend`](Self::attend) on one sequence of
     /// this length; `width` is that of all heads together.
     fn flops(&self, width: usize, length: usize) -> f64;
-
-    /// Cost for a token of a sequence of the usual length, beside that of parameters; `width` is that
-    /// of all heads together.
-    fn cost(&self, width: usize) -> PartCost {
-        PartCost::per_token(|length| (self.flops(width, length), self.kept(width, length)))
-    }
 
     /// Scalars that [`attend`](Self::attend) keeps for the backward pass of one sequence of this
     /// length, beside `qkv`: in plain Candle, every intermediate result, and a copy of `qkv`. In
     /// f32, on a CPU.
     fn kept(&self, width: usize, length: usize) -> f64;
 
+    /// Cost for a token of a sequence of the usual length, beside that of parameters.
+    fn cost(&self, width: usize) -> PartCost {
+        PartCost::per_token(|length| (self.flops(width, length), self.kept(width, length)))
+    }
+
     /// Computes the weight of each key for each query, for attention maps.
     ///
     /// # Shapes
     /// `qkv (N, W)` → `(B, H, T, T)`.
-    fn weights(
-        &self,
-        qkv: &Tensor,
-        lengths: &Arc<[usize]>,
-        positions: &PreparedPositions,
-        pass: &Pass,
-    ) -> Result<Tensor>;
+    fn weights(&self, qkv: &Tensor, within: Within<'_>) -> Result<Tensor>;
 
     /// Attends from one new token in each row, as [`attend`](Self::attend) would after the tokens
     /// before it. Records the token in `past`.
     ///
     /// # Shapes
     /// `qkv (R, W)` → `(R, Q)`.
-    fn step(
-        &self,
-        qkv: &Tensor,
-        past: &mut LayerPast,
-        rows: &PastRows<'_>,
-        positions: &PreparedPositions,
-    ) -> Result<Tensor>;
+    fn step(&self, qkv: &Tensor, past: &mut LayerPast, rows: &PastRows<'_>) -> Result<Tensor>;
 
     /// Attends within whole texts at once, as [`step`](Self::step) would token by token. Records
     /// them in `past`.
     ///
     /// # Shapes
     /// `qkv (N, W)` → `(N, Q)`.
-    fn read(
-        &self,
-        qkv: &Tensor,
-        past: &mut LayerPast,
-        texts: &Texts<'_>,
-        positions: &PreparedPositions,
-    ) -> Result<Tensor>;
+    fn read(&self, qkv: &Tensor, past: &mut LayerPast, texts: &Texts<'_>) -> Result<Tensor>;
 }
 
 /// Chooses the mechanism that the recipe names for this layer, and counts its cost.
@@ -244,7 +219,8 @@ impl UnprojectedAttention {
     ) -> std::result::Result<Tensor, ModelError> {
         Ok(match &self.kind {
             Unprojected::Attention(mechanism, _) => {
-                mechanism.attend(inputs, lengths, &PreparedPositions::default(), pass)?
+                let positions = &PreparedPositions::default();
+                mechanism.attend(inputs, Within { lengths, positions, pass })?
             }
             Unprojected::StateSpace(mechanism) => mechanism.run(inputs, lengths, pass)?,
         })
@@ -338,15 +314,14 @@ impl SelfAttention {
         &self,
         x: &Tensor,
         residual: Residual<'_>,
-        lengths: &Arc<[usize]>,
-        positions: &PreparedPositions,
-        pass: &Pass,
+        within: Within<'_>,
     ) -> Result<Tensor> {
-        let qkv = self.project(x, positions, pass)?;
+        let pass = within.pass;
+        let qkv = self.project(x, within.positions, pass)?;
         if pass.records_attention(&self.name) {
-            pass.record(&self.name, self.mechanism.weights(&qkv, lengths, positions, pass)?);
+            pass.record(&self.name, self.mechanism.weights(&qkv, within)?);
         }
-        let attended = self.mechanism.attend(&qkv, lengths, positions, pass)?;
+        let attended = self.mechanism.attend(&qkv, within)?;
         self.out.onto(&pass.unmasked(&self.name, attended, self.shape.heads)?, residual, pass)
     }
 
@@ -357,11 +332,10 @@ impl SelfAttention {
         x: &Tensor,
         residual: Residual<'_>,
         (past, rows): (&mut LayerPast, &PastRows<'_>),
-        positions: &PreparedPositions,
         pass: &Pass,
     ) -> Result<Tensor> {
-        let qkv = self.project(x, positions, pass)?;
-        self.out.onto(&self.mechanism.step(&qkv, past, rows, positions)?, residual, pass)
+        let qkv = self.project(x, rows.positions, pass)?;
+        self.out.onto(&self.mechanism.step(&qkv, past, rows)?, residual, pass)
     }
 
     /// Attends within whole texts at once, as [`SelfAttention::step`] would token by token:
@@ -371,10 +345,9 @@ impl SelfAttention {
         x: &Tensor,
         residual: Residual<'_>,
         (past, texts): (&mut LayerPast, &Texts<'_>),
-        positions: &PreparedPositions,
         pass: &Pass,
     ) -> Result<Tensor> {
-        let qkv = self.project(x, positions, pass)?;
-        self.out.onto(&self.mechanism.read(&qkv, past, texts, positions)?, residual, pass)
+        let qkv = self.project(x, texts.positions, pass)?;
+        self.out.onto(&self.mechanism.read(&qkv, past, texts)?, residual, pass)
     }
 }

@@ -1,6 +1,7 @@
 //! State of a layer while a model decodes.
 
 use crate::ModelError;
+use crate::layers::positions::PreparedPositions;
 use candle_core::{Device, Result, Tensor};
 use std::ops::Range;
 use taper_ops::Cache;
@@ -74,6 +75,8 @@ pub(crate) struct PastRows<'a> {
     pub(crate) read: &'a [Range<usize>],
     /// Row of each row's token in the block of each step.
     pub(crate) history: &'a [Vec<u32>],
+    /// Positions of the new tokens.
+    pub(crate) positions: &'a PreparedPositions,
 }
 
 /// Texts that are read as a whole, packed.
@@ -86,6 +89,7 @@ pub(crate) struct Texts<'a> {
     pub(crate) rows: &'a [usize],
     /// Number of rows.
     pub(crate) count: usize,
+    pub(crate) positions: &'a PreparedPositions,
 }
 
 impl LayerPast {
@@ -111,17 +115,22 @@ impl LayerPast {
         Ok((all.rows, of_rows))
     }
 
-    /// Writes the states of texts, `(texts, …)`, to their rows; other rows that had no state get
-    /// zeros.
-    pub(crate) fn put_running(&mut self, of_texts: Tensor, texts: &Texts<'_>) -> Result<()> {
+    /// Writes the states of texts, `(texts, …)`, to their `rows` of `count`; other rows that had no
+    /// state get zeros.
+    pub(crate) fn put_running(
+        &mut self,
+        of_texts: Tensor,
+        rows: &[usize],
+        count: usize,
+    ) -> Result<()> {
         let width = of_texts.dim(1)?;
         let before = match &self.running {
             Some(running) => running.clone(),
-            None => Tensor::zeros((texts.count, width), of_texts.dtype(), of_texts.device())?,
+            None => Tensor::zeros((count, width), of_texts.dtype(), of_texts.device())?,
         };
-        let mut from: Vec<u32> = (0..texts.count as u32).collect();
-        for (text, &row) in texts.rows.iter().enumerate() {
-            from[row] = (texts.count + text) as u32;
+        let mut from: Vec<u32> = (0..count as u32).collect();
+        for (text, &row) in rows.iter().enumerate() {
+            from[row] = (count + text) as u32;
         }
         self.running = Some(chosen(&Tensor::cat(&[before, of_texts], 0)?, from)?);
         Ok(())
@@ -132,7 +141,7 @@ impl LayerPast {
         let Some(running) = &self.running else { return Ok(()) };
         let (count, width) = running.dims2()?;
         let nothing = Tensor::zeros((rows.len(), width), running.dtype(), running.device())?;
-        self.put_running(nothing, &Texts { lengths: &[], seen: &[], rows, count })
+        self.put_running(nothing, rows, count)
     }
 }
 

@@ -2,7 +2,7 @@
 //! pattern lets a query see: fused in [`taper_ops`].
 
 use super::super::positions::PreparedPositions;
-use super::{LayerPast, Mechanism, PastRows, Site, Texts};
+use super::{LayerPast, Mechanism, PastRows, Site, Texts, Within};
 use crate::Pass;
 use crate::config::AttentionKind;
 use crate::cost::PartCost;
@@ -93,13 +93,8 @@ impl Softmax {
 }
 
 impl Mechanism for Softmax {
-    fn attend(
-        &self,
-        qkv: &Tensor,
-        lengths: &Arc<[usize]>,
-        positions: &PreparedPositions,
-        pass: &Pass,
-    ) -> Result<Tensor> {
+    fn attend(&self, qkv: &Tensor, within: Within<'_>) -> Result<Tensor> {
+        let Within { lengths, positions, pass } = within;
         let spec = self.spec(lengths, positions, pass);
         self_attention(pass.tape(), qkv, positions.bias.as_ref(), &spec)
     }
@@ -126,13 +121,8 @@ impl Mechanism for Softmax {
         kept_by_attention(&spec) as f64
     }
 
-    fn weights(
-        &self,
-        qkv: &Tensor,
-        lengths: &Arc<[usize]>,
-        positions: &PreparedPositions,
-        pass: &Pass,
-    ) -> Result<Tensor> {
+    fn weights(&self, qkv: &Tensor, within: Within<'_>) -> Result<Tensor> {
+        let Within { lengths, positions, pass } = within;
         let width = self.shape.query_width();
         composed::attention_weights(
             &qkv.narrow(1, 0, width)?,
@@ -142,30 +132,18 @@ impl Mechanism for Softmax {
         )
     }
 
-    fn step(
-        &self,
-        qkv: &Tensor,
-        past: &mut LayerPast,
-        rows: &PastRows<'_>,
-        positions: &PreparedPositions,
-    ) -> Result<Tensor> {
+    fn step(&self, qkv: &Tensor, past: &mut LayerPast, rows: &PastRows<'_>) -> Result<Tensor> {
         let (query, key_value) = self.apart(qkv)?;
         past.cache.add_step(key_value)?;
         let Some(kept) = past.cache.kept() else { bail!("a step has no token") };
-        let seen = self.seen(kept, (rows.read, rows.history), positions);
+        let seen = self.seen(kept, (rows.read, rows.history), rows.positions);
         decoding_attention(&query, seen, self.shape)
     }
 
-    fn read(
-        &self,
-        qkv: &Tensor,
-        past: &mut LayerPast,
-        texts: &Texts<'_>,
-        positions: &PreparedPositions,
-    ) -> Result<Tensor> {
+    fn read(&self, qkv: &Tensor, past: &mut LayerPast, texts: &Texts<'_>) -> Result<Tensor> {
         let (query, key_value) = self.apart(qkv)?;
         let kept = CachedRows::Apart { text: Some(&key_value), steps: &[] };
-        let seen = self.seen(kept, (texts.seen, &[]), positions);
+        let seen = self.seen(kept, (texts.seen, &[]), texts.positions);
         let out = decoding_attention(&query, seen, self.shape)?;
         past.cache.add_text(key_value)?;
         Ok(out)

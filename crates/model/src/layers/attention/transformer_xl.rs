@@ -18,15 +18,14 @@
 //! would make a run depend on more than its weights, moments and position, since the weights that
 //! made those states are gone.
 
-use super::super::positions::{PreparedPositions, sinusoids};
+use super::super::positions::sinusoids;
 use super::super::weight::Weight;
 use super::past::padded_rows;
-use super::{LayerPast, Mechanism, PastRows, Site, Texts};
+use super::{LayerPast, Mechanism, PastRows, Site, Texts, Within};
 use crate::config::SinusoidFrequencies;
 use crate::cost::PartCost;
 use crate::{Builder, Pass};
 use candle_core::{D, DType, Result, Tensor};
-use std::sync::Arc;
 use taper_ops::composed::CountedProduct;
 use taper_ops::rng::name_key;
 use taper_ops::{Dropout, composed};
@@ -289,13 +288,8 @@ impl Mechanism for TransformerXl {
         self.segments.memory > 0
     }
 
-    fn attend(
-        &self,
-        qkv: &Tensor,
-        lengths: &Arc<[usize]>,
-        _: &PreparedPositions,
-        pass: &Pass,
-    ) -> Result<Tensor> {
+    fn attend(&self, qkv: &Tensor, within: Within<'_>) -> Result<Tensor> {
+        let Within { lengths, pass, .. } = within;
         let [matrix, content, distance] = self.given(pass);
         let inputs = [qkv, matrix, content, distance];
         composed::on_tape(pass.tape(), "segments", &inputs, |inputs| {
@@ -320,13 +314,8 @@ impl Mechanism for TransformerXl {
         self.segments.kept(width, self.dropout > 0.0, length)
     }
 
-    fn weights(
-        &self,
-        qkv: &Tensor,
-        lengths: &Arc<[usize]>,
-        _: &PreparedPositions,
-        pass: &Pass,
-    ) -> Result<Tensor> {
+    fn weights(&self, qkv: &Tensor, within: Within<'_>) -> Result<Tensor> {
+        let Within { lengths, pass, .. } = within;
         let weights = self.segments.attended(qkv, self.given(pass), lengths)?.weights;
         let (_, _, count, segment, seen) = weights.dims5()?;
         let (memory, all) = (seen - segment, count * segment);
@@ -346,13 +335,7 @@ impl Mechanism for TransformerXl {
         whole.narrow(2, 0, longest)?.narrow(3, 0, longest)?.contiguous() // (B, H, T, T)
     }
 
-    fn step(
-        &self,
-        qkv: &Tensor,
-        past: &mut LayerPast,
-        rows: &PastRows<'_>,
-        _: &PreparedPositions,
-    ) -> Result<Tensor> {
+    fn step(&self, qkv: &Tensor, past: &mut LayerPast, rows: &PastRows<'_>) -> Result<Tensor> {
         let given = self.weights.each_ref().map(Weight::value);
         let (count, width) = (qkv.dim(0)?, given[0].dim(0)?);
         past.cache.add_step(qkv.narrow(1, width, 2 * width)?.contiguous()?)?;
@@ -392,13 +375,7 @@ impl Mechanism for TransformerXl {
         out.reshape((count, width))?.to_dtype(qkv.dtype())
     }
 
-    fn read(
-        &self,
-        qkv: &Tensor,
-        past: &mut LayerPast,
-        texts: &Texts<'_>,
-        _: &PreparedPositions,
-    ) -> Result<Tensor> {
+    fn read(&self, qkv: &Tensor, past: &mut LayerPast, texts: &Texts<'_>) -> Result<Tensor> {
         let given = self.weights.each_ref().map(Weight::value);
         let width = given[0].dim(0)?;
         past.cache.add_text(qkv.narrow(1, width, 2 * width)?.contiguous()?)?;

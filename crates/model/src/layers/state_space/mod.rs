@@ -137,7 +137,7 @@ impl StateSpace {
     ) -> Result<Tensor> {
         let gated = self.input.forward(x, pass)?; // (N, 2·E)
         let (out, remembered) = self.mechanism.go_on(&gated, &texts.lengths.into(), None, pass)?;
-        past.put_running(remembered, texts)?;
+        past.put_running(remembered, texts.rows, texts.count)?;
         self.output.onto(&out, residual, pass)
     }
 }

@@ -22,14 +22,11 @@ mod cost;
 mod plan;
 mod rotations;
 
-use super::super::positions::PreparedPositions;
-use super::{LayerPast, Mechanism, PastRows, Site, Texts};
-use crate::Pass;
+use super::{LayerPast, Mechanism, PastRows, Site, Texts, Within};
 use crate::cost::PartCost;
 use candle_core::{D, DType, Device, Result, Tensor};
 use cost::{flops, kept};
 use plan::Plan;
-use std::sync::Arc;
 use taper_ops::composed::CountedProduct;
 use taper_ops::rng::{mix, name_key};
 use taper_ops::{Dropout, composed};
@@ -152,13 +149,8 @@ fn normalised(x: &Tensor) -> Result<Tensor> {
 }
 
 impl Mechanism for Reformer {
-    fn attend(
-        &self,
-        qv: &Tensor,
-        lengths: &Arc<[usize]>,
-        _: &PreparedPositions,
-        pass: &Pass,
-    ) -> Result<Tensor> {
+    fn attend(&self, qv: &Tensor, within: Within<'_>) -> Result<Tensor> {
+        let Within { lengths, pass, .. } = within;
         composed::on_tape(pass.tape(), "hashed attention", &[qv], |inputs| {
             self.run(&inputs[0], lengths, pass.dropout(self.dropout, self.site))
         })
@@ -192,13 +184,8 @@ impl Mechanism for Reformer {
 
     /// Computes the weights as the values that a run gives if each value is 1 at a place of its own
     /// and 0 elsewhere.
-    fn weights(
-        &self,
-        qv: &Tensor,
-        lengths: &Arc<[usize]>,
-        _: &PreparedPositions,
-        _: &Pass,
-    ) -> Result<Tensor> {
+    fn weights(&self, qv: &Tensor, within: Within<'_>) -> Result<Tensor> {
+        let Within { lengths, .. } = within;
         let longest = lengths.iter().copied().max().unwrap_or(0);
         let one = |at: usize| (0..longest).map(move |column| f32::from(column == at));
         let ones = lengths.iter().flat_map(|&length| {
@@ -213,13 +200,7 @@ impl Mechanism for Reformer {
     }
 
     /// Takes a step. Each row of the cache holds a query, a value, and the buckets of the query.
-    fn step(
-        &self,
-        qv: &Tensor,
-        past: &mut LayerPast,
-        rows: &PastRows<'_>,
-        _: &PreparedPositions,
-    ) -> Result<Tensor> {
+    fn step(&self, qv: &Tensor, past: &mut LayerPast, rows: &PastRows<'_>) -> Result<Tensor> {
         past.cache.add_step(self.with_buckets(qv)?)?;
         let (count, width) = qv.dims2()?;
         let (heads, head) = (self.heads, width / 2 / self.heads);
@@ -260,13 +241,7 @@ impl Mechanism for Reformer {
         out.reshape((count, width / 2))?.to_dtype(qv.dtype())
     }
 
-    fn read(
-        &self,
-        qv: &Tensor,
-        past: &mut LayerPast,
-        texts: &Texts<'_>,
-        _: &PreparedPositions,
-    ) -> Result<Tensor> {
+    fn read(&self, qv: &Tensor, past: &mut LayerPast, texts: &Texts<'_>) -> Result<Tensor> {
         past.cache.add_text(self.with_buckets(qv)?)?;
         self.run(qv, texts.lengths, Dropout::none())
     }
