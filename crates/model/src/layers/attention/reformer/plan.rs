@@ -4,6 +4,9 @@ use super::cost::chunks_of_bucket;
 use super::rotations::Rotations;
 use super::{HIDDEN, ITSELF};
 
+/// Round and number of each token of a chunk.
+type Chunk = Vec<(usize, usize)>;
+
 /// Rule by which sorted tokens are cut into chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Chunks {
@@ -31,14 +34,13 @@ impl Chunks {
     }
 
     /// Cuts the tokens of a sequence into chunks in all rounds, given the bucket of a token in a
-    /// round. Returns the round and the number of each token of each chunk, and for each chunk the
-    /// number of the one that it looks back on.
+    /// round. Returns the chunks, and for each of them the number of the one that it looks back on.
     fn cut(
         self,
         length: usize,
         rounds: usize,
         bucket: impl Fn(usize, usize) -> u32,
-    ) -> (Vec<Vec<(usize, usize)>>, Vec<Option<usize>>) {
+    ) -> (Vec<Chunk>, Vec<Option<usize>>) {
         let (size, mut cut, mut before) = (self.size(), Vec::new(), Vec::new());
         for round in 0..rounds {
             let mut order: Vec<usize> = (0..length).collect();
