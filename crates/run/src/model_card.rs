@@ -7,14 +7,14 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use taper_data::{Corpus, Task};
+use taper_data::Corpus;
 use taper_trainer::MODEL_FILE;
 
 use crate::LoadedRun;
 use crate::config::{RunConfig, every_difference};
 use crate::folder::RunFolder;
 use crate::folder::files::write_atomically;
-use crate::tasks::TaskModel;
+use crate::tasks::{TaskModel, entry};
 
 /// File of the card.
 const CARD: &str = "README.md";
@@ -106,11 +106,11 @@ fn front_matter(config: &RunConfig, library: &Library, scores: &[Score]) -> Stri
         let _ = writeln!(text, "language:\n- {}\n- {}", json!(languages[0]), json!(languages[1]));
     }
     let _ = writeln!(text, "library_name: {}", library.name);
-    if let Some(task) = pipeline(config.task) {
+    if let Some(task) = entry(config.task).hub_name {
         let _ = writeln!(text, "pipeline_tag: {task}");
     }
     text.push_str("tags:\n- taper\n");
-    let (Some(task), false) = (pipeline(config.task), scores.is_empty()) else {
+    let (Some(task), false) = (entry(config.task).hub_name, scores.is_empty()) else {
         return text + "---\n";
     };
     let _ = writeln!(text, "model-index:\n- name: {}\n  results:", json!(config.name));
@@ -142,24 +142,8 @@ fn languages(config: &RunConfig) -> Option<[&str; 2]> {
         let name = name.split(['-', '_']).next().unwrap_or_default();
         matches!(name.len(), 2 | 3) && name.bytes().all(|byte| byte.is_ascii_lowercase())
     };
-    let is_known = config.task == Task::Translation && languages.iter().all(is_code);
+    let is_known = entry(config.task).translates && languages.iter().all(is_code);
     is_known.then_some(languages)
-}
-
-/// Name of a task, as hubs know it.
-fn pipeline(task: Task) -> Option<&'static str> {
-    Some(match task {
-        Task::Translation => "translation",
-        Task::LanguageModel => "text-generation",
-        Task::MaskedLanguageModel => "fill-mask",
-        Task::Classification => "text-classification",
-        Task::Tagging => "token-classification",
-        Task::QuestionAnswering => "question-answering",
-        Task::ImageClassification => "image-classification",
-        Task::Captions => "image-to-text",
-        Task::ImageText => "zero-shot-image-classification",
-        Task::InContextRegression => return None,
-    })
 }
 
 /// One sentence on the model.

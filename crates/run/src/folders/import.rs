@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use candle_core::Device;
 use serde_json::Value;
-use taper_data::{Task, TokenizerPair};
+use taper_data::TokenizerPair;
 use taper_model::Tied;
 use taper_ops::ParameterStore;
 use taper_trainer::{CheckpointError, Checkpoints, Identity, Parent, State};
@@ -21,7 +21,7 @@ use crate::checks::memory;
 use crate::config::{RunConfig, recipe};
 use crate::event::{Notice, RunEvent, RunObserver};
 use crate::folder::{RunFolder, RunLock};
-use crate::tasks::outline;
+use crate::tasks::{TaskModel, entry, outline, with_model};
 
 /// Choices of an import.
 #[derive(Debug, Clone, Default)]
@@ -137,7 +137,8 @@ fn read(
     let weights = weights_of(source, family)?;
     let mut notices = Vec::new();
     untie(family, &weights, &mut recipe, &mut notices)?;
-    recipes::describe(&mut recipe, source, (family, architecture), keys, &weights)
+    let described = recipes::Described { source, family, architecture, keys, weights: &weights };
+    with_model!(recipe.task, M => <M as TaskModel>::describe_import(&mut recipe, &described))
         .with_context(shown)?;
     let mut tokenizers = match recipe.task.reads_text() {
         true => {
@@ -157,7 +158,7 @@ fn read(
         }
         false => TokenizerPair::none(),
     };
-    if recipe.task == Task::Translation {
+    if entry(recipe.task).translates {
         let asked = [&settings.source_language, &settings.target_language];
         let (marked, languages) =
             tokens::with_languages(tokenizers, source, family.tokens, asked.map(Option::as_deref))?;
@@ -197,9 +198,10 @@ fn untie(
                     family.name
                 );
             }
-            recipe.model.tied = match recipe.task {
-                Task::Translation => Tied::Embeddings,
-                _ => Tied::None,
+            // Source and target still share their embeddings.
+            recipe.model.tied = match entry(recipe.task).translates {
+                true => Tied::Embeddings,
+                false => Tied::None,
             };
             notices.push(Notice::Untied { tensor: copy.to_owned(), embedding: name });
         }

@@ -77,21 +77,20 @@ const MOST_BYTES: u64 = 1 << 26;
 mod tests {
     use std::collections::BTreeSet;
 
-    use taper_data::Task;
     use taper_model::{ActivationKind, ModelConfig, NormPlacement, Positions, Tied};
 
     use super::family::{Architecture, Family, require_expressed};
     use super::keys::Key;
     use super::*;
     use crate::config::RunConfig;
-    use crate::tasks::outline;
+    use crate::tasks::{entry, outline};
 
     /// Small recipe for a model of a family, with no value at its default.
     fn small(family: &Family, architecture: &Architecture, tied: Tied) -> RunConfig {
         let mut small = recipe::without_data("small".to_owned(), architecture.task);
         (family.base)(&mut small);
-        let tied = match (architecture.task, tied) {
-            (Task::Translation, Tied::None) => Tied::Embeddings,
+        let tied = match (entry(architecture.task).translates, tied) {
+            (true, Tied::None) => Tied::Embeddings,
             _ => tied,
         };
         let model = &mut small.model;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
-use taper_data::{Corpora, ImageFormat, Pairs, Task, Tokenizer};
+use taper_data::{Corpora, ImagesConfig, Task, Tokenizer};
 
 use super::family::{Architecture, Family};
 use super::generation;
@@ -15,6 +15,7 @@ use super::tokens::Exported;
 use super::weights::Weights;
 use crate::config::{RunConfig, usual_tokenizer};
 use crate::generation::beginning;
+use crate::tasks::{self, ImportedFolder, entry, usual_tokens};
 
 /// Recipe of a run called `name` that receives its weights, without data yet.
 pub(super) fn without_data(name: String, task: Task) -> RunConfig {
@@ -26,62 +27,37 @@ pub(super) fn without_data(name: String, task: Task) -> RunConfig {
     recipe
 }
 
-/// Sets the properties of the task from the folder `source`, after the keys of the family.
-///
-/// # Errors
-/// With the key of `config.json` that requests an unsupported property, or the file that is
-/// damaged.
-pub(super) fn describe(
-    recipe: &mut RunConfig,
-    source: &Path,
-    (family, architecture): (&Family, &Architecture),
-    keys: &Value,
-    weights: &Weights,
-) -> Result<()> {
-    let positions = recipe.model.max_positions;
-    let has = |recipe: &RunConfig, parameter: &str| {
-        family.tensor(parameter, recipe).is_some_and(|name| weights.has(&name))
-    };
-    let labels = |recipe: &RunConfig, head: &str| {
-        let rows = family.tensor(head, recipe).and_then(|name| weights.shape(&name));
-        labels(keys, rows.and_then(|shape| shape.first().copied()))
-    };
-    match recipe.task {
-        Task::LanguageModel => recipe.data.text.block_length = positions,
-        Task::MaskedLanguageModel => {
-            recipe.data.text.block_length = positions;
-            // Without a head, the pooler is kept for models trained from this one.
-            let of = if architecture.head.is_none() { "pooler" } else { "next_sentence" };
-            recipe.data.masked.next_sentence = has(recipe, &format!("{of}.weight"));
-        }
-        Task::Classification => {
-            recipe.data.labelled.labels = labels(recipe, "classes.weight")?;
-            recipe.data.labelled.max_tokens = positions;
-            // No key says whether it was trained on pairs.
-            recipe.data.labelled.pairs = Pairs::Auto;
-        }
-        Task::Tagging => {
-            recipe.data.labelled.labels = labels(recipe, "tags.weight")?;
-            recipe.data.labelled.max_tokens = positions;
-        }
-        Task::QuestionAnswering => {
-            let questions = &mut recipe.data.questions;
-            questions.max_tokens = questions.max_tokens.min(positions);
-            // Most of the positions, if there are few, are for the context.
-            questions.max_question_tokens = questions.max_question_tokens.min(positions / 4).max(1);
-        }
-        Task::ImageClassification => {
-            recipe.data.images.format = ImageFormat::Folders;
-            recipe.data.images.labels = labels(recipe, "classes.weight")?;
-            Preprocessor::read(source)?.describe(&mut recipe.data.images)?;
-        }
-        Task::Translation => {
-            recipe.data.cleaning.max_tokens = positions.saturating_sub(1).max(1);
-            generation::describe(recipe, source, keys)?;
-        }
-        Task::Captions | Task::ImageText | Task::InContextRegression => {}
+/// Folder that a task takes its settings from.
+pub(super) struct Described<'a> {
+    pub(super) source: &'a Path,
+    pub(super) family: &'a Family,
+    pub(super) architecture: &'a Architecture,
+    /// Content of `config.json`.
+    pub(super) keys: &'a Value,
+    pub(super) weights: &'a Weights,
+}
+
+impl ImportedFolder for Described<'_> {
+    fn has(&self, recipe: &RunConfig, parameter: &str) -> bool {
+        self.family.tensor(parameter, recipe).is_some_and(|name| self.weights.has(&name))
     }
-    Ok(())
+
+    fn has_head(&self) -> bool {
+        self.architecture.head.is_some()
+    }
+
+    fn labels(&self, recipe: &RunConfig, head: &str) -> Result<Vec<String>> {
+        let shape = self.family.tensor(head, recipe).and_then(|name| self.weights.shape(&name));
+        labels(self.keys, shape.and_then(|shape| shape.first().copied()))
+    }
+
+    fn describe_images(&self, images: &mut ImagesConfig) -> Result<()> {
+        Preprocessor::read(self.source)?.describe(images)
+    }
+
+    fn describe_search(&self, recipe: &mut RunConfig) -> Result<()> {
+        generation::describe(recipe, self.source, self.keys)
+    }
 }
 
 /// Sets the languages of a translation model.
@@ -131,19 +107,18 @@ fn labels(keys: &Value, rows: Option<usize>) -> Result<Vec<String>> {
 
 /// Length in tokens of the longest text that the model of a recipe reads.
 pub(super) fn longest(recipe: &RunConfig) -> usize {
-    let data = &recipe.data;
-    let longest = match recipe.task {
-        Task::MaskedLanguageModel => data.text.block_length,
-        Task::Classification | Task::Tagging => data.labelled.max_tokens,
-        Task::QuestionAnswering => data.questions.max_tokens,
-        _ => recipe.model.max_positions,
-    };
-    longest.min(recipe.model.max_positions)
+    let positions = recipe.model.max_positions;
+    // An encoder of texts may be trained on shorter rows than it has positions for.
+    match recipe.task.reads_text() && entry(recipe.task).marks_texts() {
+        true => usual_tokens(recipe).min(positions),
+        false => positions,
+    }
 }
 
 /// Use of tokens by a model.
 pub(super) fn tokens_of<'a>(recipe: &'a RunConfig, tokenizer: &Tokenizer) -> Exported<'a> {
-    if recipe.task == Task::Translation {
+    let task = entry(recipe.task);
+    if task.translates {
         let data = &recipe.data;
         return Exported::Translates {
             decoding: &recipe.decoding,
@@ -151,8 +126,8 @@ pub(super) fn tokens_of<'a>(recipe: &'a RunConfig, tokenizer: &Tokenizer) -> Exp
             longest: longest(recipe),
         };
     }
-    if recipe.task != Task::LanguageModel {
-        return Exported::Reads { hidden: recipe.task == Task::MaskedLanguageModel };
+    if !task.generates {
+        return Exported::Reads { hidden: task.hides_tokens };
     }
     let start = match beginning(tokenizer, recipe.data.text.documents).as_deref() {
         Ok(&[start]) => start,
@@ -163,11 +138,7 @@ pub(super) fn tokens_of<'a>(recipe: &'a RunConfig, tokenizer: &Tokenizer) -> Exp
 
 /// Writes the properties of a task into `config.json`.
 pub(super) fn express(recipe: &RunConfig, config: &mut Map<String, Value>) {
-    let labels = match recipe.task {
-        Task::Classification | Task::Tagging => &recipe.data.labelled.labels,
-        Task::ImageClassification => &recipe.data.images.labels,
-        _ => return,
-    };
+    let Some((labels, _)) = tasks::labels(recipe) else { return };
     let names = labels.iter().enumerate();
     let by_number: BTreeMap<usize, &String> = names.clone().collect();
     let by_name: BTreeMap<&String, usize> = names.map(|(number, name)| (name, number)).collect();

@@ -5,10 +5,10 @@ use std::path::Path;
 use anyhow::Result;
 use candle_core::Device;
 use serde_json::Value;
-use taper_data::{LabelOf, Task, first_with_tab};
+use taper_data::{LabelOf, Pairs, Task, first_with_tab};
 use taper_model::{Builder, Cost, LayerCost, TextClassifier};
 
-use super::{Answered, Built, Done, Items, Predictions, TaskModel, Vocabularies};
+use super::{Answered, Built, Done, ImportedFolder, Items, Predictions, TaskModel, Vocabularies};
 use crate::attention::AttentionMap;
 use crate::config::RunConfig;
 use crate::evaluation::{Batches, ClassifiedTestSet, Split, TestSetResult};
@@ -50,6 +50,16 @@ impl TaskModel for TextClassifier {
 
     fn predict_each(run: &LoadedRun<Self>, items: &Items<'_>, done: Done<'_>) -> Predictions {
         Answered::each(predict(run, items.lines, done)?, Prediction::to_text)
+    }
+
+    fn describe_import(recipe: &mut RunConfig, folder: &dyn ImportedFolder) -> Result<()> {
+        let labels = folder.labels(recipe, "classes.weight")?;
+        let labelled = &mut recipe.data.labelled;
+        labelled.labels = labels;
+        labelled.max_tokens = recipe.model.max_positions;
+        // No key says whether it was trained on pairs.
+        labelled.pairs = Pairs::Auto;
+        Ok(())
     }
 
     fn shorter_rows(positions: usize) -> String {

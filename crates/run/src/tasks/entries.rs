@@ -28,12 +28,16 @@ const USUAL: TaskEntry = TaskEntry {
     generates: false,
     writes: false,
     pretrains: false,
+    hides_tokens: false,
+    reads_pairs: false,
     predicts_classes: true,
     begins_with: &[],
     reads: &[],
     predicts: None,
     hides_attention: None,
     not_served: None,
+    hub_name: None,
+    peft_name: None,
     uses: "",
     next: ("", ""),
 };
@@ -42,6 +46,8 @@ const TRANSLATION: TaskEntry = TaskEntry {
     stacks: Stacks::EncoderDecoder,
     translates: true,
     writes: true,
+    hub_name: Some("translation"),
+    peft_name: Some("SEQ_2_SEQ_LM"),
     uses: "`taper translate` translates with it, `taper score` scores pairs",
     next: ("taper translate {run}", "type sentences, or pipe a file in"),
     ..USUAL
@@ -51,6 +57,8 @@ const LANGUAGE_MODEL: TaskEntry = TaskEntry {
     stacks: Stacks::Decoder,
     generates: true,
     reads: &["data.text", "data.fields.text"],
+    hub_name: Some("text-generation"),
+    peft_name: Some("CAUSAL_LM"),
     uses: "`taper generate` goes on with text, `taper evaluate` measures it, `taper score \
            --text` scores texts",
     next: ("taper generate {run} --prompt TEXT", "go on with a text"),
@@ -64,6 +72,8 @@ const MASKED_LANGUAGE_MODEL: TaskEntry = TaskEntry {
     not_served: Some(
         "a masked language model answers nobody; serve a classifier that begins with it",
     ),
+    hub_name: Some("fill-mask"),
+    hides_tokens: true,
     uses: "`taper evaluate` measures it, `taper train CONFIG --from RUN` makes a classifier of \
            it",
     next: ("taper train CONFIG --from {run}", "make a classifier of it"),
@@ -81,6 +91,8 @@ const CLASSIFICATION: TaskEntry = TaskEntry {
         takes_prompts: false,
         draws_attention: false,
     }),
+    hub_name: Some("text-classification"),
+    reads_pairs: true,
     uses: "`taper predict` labels texts, `taper evaluate` measures it",
     next: ("taper predict {run}", "type texts, or pipe a file in"),
     ..USUAL
@@ -98,6 +110,7 @@ const TAGGING: TaskEntry = TaskEntry {
         draws_attention: false,
     }),
     hides_attention: Some("the run tags words: attention is shown of classifiers and others"),
+    hub_name: Some("token-classification"),
     uses: "`taper predict` tags the words of texts, `taper evaluate` measures it",
     next: ("taper predict {run}", "tag the words of texts"),
     ..USUAL
@@ -117,6 +130,8 @@ const QUESTION_ANSWERING: TaskEntry = TaskEntry {
     hides_attention: Some(
         "the run answers questions: attention is shown of classifiers and others",
     ),
+    hub_name: Some("question-answering"),
+    reads_pairs: true,
     uses: "`taper predict` answers questions about texts, `taper evaluate` measures it",
     next: ("taper predict {run}", "answer questions about texts, in JSON lines"),
     ..USUAL
@@ -135,6 +150,7 @@ const IMAGE_CLASSIFICATION: TaskEntry = TaskEntry {
     hides_attention: Some(
         "the run looks at images: `taper predict RUN IMAGE --attention FOLDER` draws where",
     ),
+    hub_name: Some("image-classification"),
     uses: "`taper predict` labels images, `taper evaluate` measures it",
     next: ("taper predict {run} IMAGE…", "label PNG or JPEG files"),
     ..USUAL
@@ -153,6 +169,7 @@ const CAPTIONS: TaskEntry = TaskEntry {
         draws_attention: false,
     }),
     hides_attention: Some("the run reads images beside text, which cannot be shown word by word"),
+    hub_name: Some("image-to-text"),
     uses: "`taper predict` describes images, `taper evaluate` measures it",
     next: ("taper predict {run} IMAGE…", "describe PNG or JPEG files"),
     ..USUAL
@@ -170,6 +187,7 @@ const IMAGE_TEXT: TaskEntry = TaskEntry {
         draws_attention: false,
     }),
     hides_attention: Some("the run reads images beside text, which cannot be shown word by word"),
+    hub_name: Some("zero-shot-image-classification"),
     uses: "`taper predict --prompt TEXT` tells which text belongs to an image, `taper evaluate` \
            measures it",
     next: ("taper predict {run} IMAGE… --prompt TEXT --prompt TEXT", "which fits"),

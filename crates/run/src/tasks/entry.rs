@@ -19,6 +19,10 @@ pub struct TaskEntry {
     pub writes: bool,
     /// Whether its models are trained for others to begin with their weights.
     pub pretrains: bool,
+    /// Whether its models predict tokens that are hidden from them.
+    pub hides_tokens: bool,
+    /// Whether a row may have two texts.
+    pub reads_pairs: bool,
     /// Whether an answer is one of several classes, so that it is right or wrong.
     pub predicts_classes: bool,
     /// Tasks whose models have learnt all that a model of this task shares with them.
@@ -31,10 +35,22 @@ pub struct TaskEntry {
     pub hides_attention: Option<&'static str>,
     /// Reason why runs are not served; `None`: they are.
     pub not_served: Option<&'static str>,
+    /// Name of the task on hubs of models; `None`: they have none.
+    pub hub_name: Option<&'static str>,
+    /// Name of the task in PEFT; `None`: with one, PEFT would want a head in the folder.
+    pub peft_name: Option<&'static str>,
     /// Commands for a run of the task, each with its effect.
     pub uses: &'static str,
     /// First command for a trained run, with `{run}` in place of its folder, and its effect.
     pub next: (&'static str, &'static str),
+}
+
+impl TaskEntry {
+    /// Whether marks stand around each text of a row, as encoders of texts have them.
+    #[must_use]
+    pub const fn marks_texts(&self) -> bool {
+        !self.translates && !self.generates
+    }
 }
 
 /// Stacks of layers of a model.

@@ -5,10 +5,10 @@ use std::path::Path;
 use anyhow::Result;
 use candle_core::Device;
 use serde_json::Value;
-use taper_data::{ImageDataset, ImagesConfig, Task};
+use taper_data::{ImageDataset, ImageFormat, ImagesConfig, Task};
 use taper_model::{Builder, Cost, ImageClassifier, ImageShape, LayerCost};
 
-use super::{Answered, Built, Done, Items, Predictions, TaskModel, Vocabularies};
+use super::{Answered, Built, Done, ImportedFolder, Items, Predictions, TaskModel, Vocabularies};
 use crate::LoadedRun;
 use crate::attention::draw_attention;
 use crate::config::RunConfig;
@@ -82,6 +82,15 @@ impl TaskModel for ImageClassifier {
 
     fn draw_attention(run: &LoadedRun<Self>, image: &Path, to: &Path) -> Result<()> {
         draw_attention(run, image, to)
+    }
+
+    fn describe_import(recipe: &mut RunConfig, folder: &dyn ImportedFolder) -> Result<()> {
+        let labels = folder.labels(recipe, "classes.weight")?;
+        let images = &mut recipe.data.images;
+        images.format = ImageFormat::Folders;
+        images.labels = labels;
+        folder.describe_images(images)?;
+        Ok(())
     }
 
     fn shorter_rows(_positions: usize) -> String {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use taper_data::{Corpus, Task, TextBlocks};
 use taper_model::{Builder, Cost, LanguageModel, LayerCost};
 
-use super::{Built, TaskModel, Vocabularies};
+use super::{Built, ImportedFolder, TaskModel, Vocabularies};
 use crate::LoadedRun;
 use crate::attention::AttentionMap;
 use crate::config::RunConfig;
@@ -44,6 +44,11 @@ impl TaskModel for LanguageModel {
 
     fn attention(run: &LoadedRun<Self>, text: &str, _target: Option<&str>) -> Result<AttentionMap> {
         AttentionMap::of_text(run, text)
+    }
+
+    fn describe_import(recipe: &mut RunConfig, _folder: &dyn ImportedFolder) -> Result<()> {
+        recipe.data.text.block_length = recipe.model.max_positions;
+        Ok(())
     }
 
     fn shorter_rows(positions: usize) -> String {

@@ -8,7 +8,7 @@ use taper_model::{Builder, Cost, LayerCost, MaskedLanguageModel};
 use taper_trainer::evaluate;
 
 use super::language_model::{held_out, require_text, text_test_sets};
-use super::{Built, TaskModel, Vocabularies};
+use super::{Built, ImportedFolder, TaskModel, Vocabularies};
 use crate::LoadedRun;
 use crate::attention::AttentionMap;
 use crate::config::RunConfig;
@@ -48,6 +48,14 @@ impl TaskModel for MaskedLanguageModel {
 
     fn attention(run: &LoadedRun<Self>, text: &str, _target: Option<&str>) -> Result<AttentionMap> {
         AttentionMap::of_masked(run, text)
+    }
+
+    fn describe_import(recipe: &mut RunConfig, folder: &dyn ImportedFolder) -> Result<()> {
+        recipe.data.text.block_length = recipe.model.max_positions;
+        // Without a head, the pooler is kept for models trained from this one.
+        let part = if folder.has_head() { "next_sentence" } else { "pooler" };
+        recipe.data.masked.next_sentence = folder.has(recipe, &format!("{part}.weight"));
+        Ok(())
     }
 
     fn shorter_rows(positions: usize) -> String {

@@ -13,6 +13,7 @@ mod entries;
 mod entry;
 mod image_classification;
 mod image_text;
+mod imported_folder;
 mod language_model;
 mod loading;
 mod loss;
@@ -45,6 +46,7 @@ pub use any_run::{AnyRun, open};
 pub use building::{build_model, without_adapters};
 pub use entries::entry;
 pub use entry::{Answered, Done, Items, Predictions, Predicts, Reads, Stacks, TaskEntry};
+pub use imported_folder::ImportedFolder;
 pub use loading::require_unedited;
 
 /// Sizes of the vocabularies of source and target; for a single text, the same size twice; 0
@@ -122,6 +124,14 @@ pub trait TaskModel: Model + Sized + 'static {
     /// Labels that the model predicts, and their name in the plural; `None` if it predicts none.
     fn labels(_config: &RunConfig) -> Option<(&[String], &'static str)> {
         None
+    }
+
+    /// Sets the properties of the task, beside `[model]`, from an imported folder.
+    ///
+    /// # Errors
+    /// With the key or the file of the folder that is damaged, or requests something unsupported.
+    fn describe_import(_recipe: &mut RunConfig, _folder: &dyn ImportedFolder) -> Result<()> {
+        Ok(())
     }
 
     /// Setting that limits rows to so many positions, as `key = value`.

@@ -6,7 +6,7 @@ use serde_json::Value;
 use taper_data::{LabelOf, Task};
 use taper_model::{Builder, Cost, LayerCost, SpanExtractor};
 
-use super::{Answered, Built, Done, Items, Predictions, TaskModel, Vocabularies};
+use super::{Answered, Built, Done, ImportedFolder, Items, Predictions, TaskModel, Vocabularies};
 use crate::config::RunConfig;
 use crate::evaluation::{AnsweredTestSet, Batches, Split, TestSetResult};
 use crate::event::RunObserver;
@@ -41,6 +41,14 @@ impl TaskModel for SpanExtractor {
             predict_answers(run, &questions, done)
         })?;
         Answered::each(answers, |one| format!("{}\t{:.4}", one.answer, one.probability))
+    }
+
+    fn describe_import(recipe: &mut RunConfig, _folder: &dyn ImportedFolder) -> Result<()> {
+        let (positions, questions) = (recipe.model.max_positions, &mut recipe.data.questions);
+        questions.max_tokens = questions.max_tokens.min(positions);
+        // Most of the positions, if there are few, are for the context.
+        questions.max_question_tokens = questions.max_question_tokens.min(positions / 4).max(1);
+        Ok(())
     }
 
     fn shorter_rows(positions: usize) -> String {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use taper_data::{LabelOf, Task};
 use taper_model::{Builder, Cost, LayerCost, TokenTagger};
 
-use super::{Answered, Built, Done, Items, Predictions, TaskModel, Vocabularies};
+use super::{Answered, Built, Done, ImportedFolder, Items, Predictions, TaskModel, Vocabularies};
 use crate::config::RunConfig;
 use crate::evaluation::{Batches, Split, TaggedTestSet, TestSetResult};
 use crate::event::RunObserver;
@@ -49,6 +49,12 @@ impl TaskModel for TokenTagger {
             let line = |(word, tag): (&String, &String)| format!("{word}\t{tag}\n");
             text.words.iter().zip(&text.tags).map(line).collect()
         })
+    }
+
+    fn describe_import(recipe: &mut RunConfig, folder: &dyn ImportedFolder) -> Result<()> {
+        recipe.data.labelled.labels = folder.labels(recipe, "tags.weight")?;
+        recipe.data.labelled.max_tokens = recipe.model.max_positions;
+        Ok(())
     }
 
     fn shorter_rows(positions: usize) -> String {

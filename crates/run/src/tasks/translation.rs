@@ -10,7 +10,7 @@ use taper_decoding::{DecodingConfig, SamplingConfig};
 use taper_model::{Batch, Builder, Cost, LayerCost, Sequences, TranslationModel};
 use taper_trainer::{BoxError, Sample, Validate, evaluate};
 
-use super::{Built, TaskModel, Vocabularies};
+use super::{Built, ImportedFolder, TaskModel, Vocabularies};
 use crate::LoadedRun;
 use crate::attention::AttentionMap;
 use crate::config::{EvaluationConfig, RunConfig};
@@ -63,6 +63,13 @@ impl TaskModel for TranslationModel {
 
     fn attention(run: &LoadedRun<Self>, text: &str, target: Option<&str>) -> Result<AttentionMap> {
         AttentionMap::of_translation(run, text, target)
+    }
+
+    fn describe_import(recipe: &mut RunConfig, folder: &dyn ImportedFolder) -> Result<()> {
+        let positions = recipe.model.max_positions;
+        recipe.data.cleaning.max_tokens = positions.saturating_sub(1).max(1);
+        folder.describe_search(recipe)?;
+        Ok(())
     }
 
     fn shorter_rows(positions: usize) -> String {

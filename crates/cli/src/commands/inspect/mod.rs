@@ -25,8 +25,8 @@ use taper_run::numbers::{bytes, grouped, scaled};
 use taper_run::require_unedited;
 use taper_run::shapes::published_shapes;
 use taper_run::tasks::{
-    Stacks, Vocabularies, counted_parameters, counted_tokens, entry, inputs, layer_cost,
-    outline, usual_tokens, vocabularies,
+    Stacks, Vocabularies, counted_parameters, counted_tokens, entry, inputs, layer_cost, outline,
+    usual_tokens, vocabularies,
 };
 
 /// Runs the command.

@@ -1,7 +1,6 @@
 //! Parameters of a run under their names in CTranslate2, with the attributes of its layers.
 
 use anyhow::{Context, Result};
-use taper_data::Task;
 use taper_model::positions::sinusoids;
 use taper_model::{
     ActivationKind, FeedForwardKind, ModelConfig, NormKind, NormPlacement, Positions, RotaryPairs,
@@ -11,6 +10,7 @@ use taper_ops::{Parameter, ParameterStore};
 
 use super::binary::{Attribute, Values, Variables};
 use crate::config::RunConfig;
+use crate::tasks::entry;
 
 /// Names and revisions of the specifications.
 const TRANSLATION: (&str, u32) = ("TransformerSpec", 7);
@@ -56,7 +56,7 @@ pub(super) fn variables<'a>(
     never_written: &[u32],
 ) -> Result<Variables<'a>> {
     let model = &config.model;
-    let translates = config.task == Task::Translation;
+    let translates = entry(config.task).translates;
     let mut variables = Variables::new(if translates { TRANSLATION } else { LANGUAGE_MODEL });
     let mut bias = None;
     for parameter in parameters.parameters() {

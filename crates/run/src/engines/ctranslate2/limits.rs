@@ -2,10 +2,10 @@
 
 use anyhow::{Result, bail};
 use serde_json::Value;
-use taper_data::Task;
 use taper_model::{AttentionKind, ModelConfig, NormKind, Positions, RotaryScaling};
 
 use crate::config::RunConfig;
+use crate::tasks::entry;
 
 /// Keys of `[model]` whose values all have a counterpart there, are checked one by one, or have no
 /// part in such a model. Any other key must be at its default.
@@ -85,7 +85,7 @@ pub(super) fn require_expressed(config: &RunConfig) -> Result<()> {
 /// Key of `[model]` with a value that has no counterpart there.
 fn refused(config: &RunConfig) -> Option<&'static str> {
     let model = &config.model;
-    let translates = config.task == Task::Translation;
+    let translates = entry(config.task).translates;
     let is_other = |causal: bool, layers: usize| {
         let attention = model.attention(causal);
         (0..layers).any(|layer| attention.kind_of(layer) != AttentionKind::Full)

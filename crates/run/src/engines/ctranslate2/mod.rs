@@ -16,13 +16,12 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use taper_data::Task;
 use taper_model::{LanguageModel, TranslationModel};
 
 use crate::folder::RunFolder;
 use crate::folder::files::{put_in_place, require_free, with_suffix};
 use crate::folders::Exported;
-use crate::tasks::{TaskModel, without_adapters};
+use crate::tasks::{TaskEntry, TaskModel, entry, without_adapters};
 use crate::{LoadSettings, LoadedRun, model_card};
 
 /// File of the weights and the shape.
@@ -61,18 +60,18 @@ pub fn export_run(
     folder: &Path,
 ) -> Result<Exported> {
     let task = RunFolder::open(root)?.load_config(&settings.overrides)?.task;
-    match task {
-        Task::Translation => {
+    match entry(task) {
+        TaskEntry { translates: true, .. } => {
             export::<TranslationModel>(&LoadedRun::open(root, settings)?, quantization, folder)
         }
-        Task::LanguageModel => {
+        TaskEntry { generates: true, .. } => {
             export::<LanguageModel>(&LoadedRun::open(root, settings)?, quantization, folder)
         }
-        task => bail!(
+        _ => bail!(
             "a run of the task {task} cannot be exported for CTranslate2: runs can of the tasks {} \
              and {}",
-            Task::Translation,
-            Task::LanguageModel
+            TranslationModel::TASK,
+            LanguageModel::TASK
         ),
     }
 }

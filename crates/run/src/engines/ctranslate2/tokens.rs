@@ -5,12 +5,13 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
-use taper_data::{Task, Tokenizer, TokenizerPair};
+use taper_data::{Tokenizer, TokenizerPair};
 use taper_decoding::LengthPenaltyForm;
 
 use crate::config::RunConfig;
 use crate::folders::{write_json, write_sentence_pieces};
 use crate::generation::beginning;
+use crate::tasks::entry;
 
 /// Tokens as CTranslate2 knows them.
 pub(super) struct Tokens {
@@ -31,7 +32,7 @@ impl Tokens {
     /// When the languages have different ends of a text.
     pub(super) fn of(config: &RunConfig, tokenizers: &TokenizerPair) -> Result<Self> {
         let target = tokenizers.target();
-        let translates = config.task == Task::Translation;
+        let translates = entry(config.task).translates;
         let list = list(target);
         let special = target.special_tokens();
         let name = |id: u32| list[id as usize].clone();

@@ -5,6 +5,8 @@ use serde_json::{Map, Value, json};
 use taper_data::Task;
 use taper_model::LoraConfig;
 
+use crate::tasks::entry;
+
 /// Settings in a folder.
 pub(super) struct Settings {
     keys: Value,
@@ -100,16 +102,10 @@ pub(super) fn written(
     let pattern = |value: &dyn Fn(usize) -> Value| -> Value {
         ranks.iter().map(|(name, rank)| (name.clone(), value(*rank))).collect::<Map<_, _>>().into()
     };
-    let kind = match task {
-        Task::LanguageModel => json!("CAUSAL_LM"),
-        Task::Translation => json!("SEQ_2_SEQ_LM"),
-        // With a kind for a head of classes, PEFT would want the head in the folder.
-        _ => Value::Null,
-    };
     let whole = if whole.is_empty() { Value::Null } else { json!(whole) };
     [
         ("peft_type", json!("LORA")),
-        ("task_type", kind),
+        ("task_type", json!(entry(task).peft_name)),
         ("base_model_name_or_path", Value::Null),
         ("inference_mode", json!(true)),
         ("bias", json!("none")),

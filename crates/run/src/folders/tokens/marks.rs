@@ -7,6 +7,7 @@ use taper_data::{SpecialTokens, Task};
 
 use super::TOKENIZER_CONFIG;
 use super::files::Files;
+use crate::tasks::entry;
 
 /// Spellings of the marks, for folders that do not name them.
 pub(super) const CLASSES: [&str; 3] = ["[CLS]", "<cls>", "<s>"];
@@ -15,14 +16,13 @@ pub(super) const MASKS: [&str; 2] = ["[MASK]", "<mask>"];
 
 /// Refuses a vocabulary without a token that an encoder puts around texts, or in place of others.
 pub(super) fn require_marks(special: &SpecialTokens, task: Task) -> Result<()> {
-    let hides = task == Task::MaskedLanguageModel;
     let (class, separator, mask) = (special.class, special.separator, special.mask);
     for (role, usual, is_missing) in [
         ("cls_token", CLASSES[0], class.is_none()),
         ("sep_token", SEPARATORS[0], separator.is_none()),
-        ("mask_token", MASKS[0], hides && mask.is_none()),
+        ("mask_token", MASKS[0], entry(task).hides_tokens && mask.is_none()),
     ] {
-        if !matches!(task, Task::LanguageModel | Task::Translation) && is_missing {
+        if entry(task).marks_texts() && is_missing {
             bail!(
                 "no token is its {role}, which the model needs: there is no {usual}, and \
                  {TOKENIZER_CONFIG} names no other; add {role} there"
@@ -51,12 +51,12 @@ pub(super) fn other_rows(
     special: &SpecialTokens,
     (task, segments): (Task, usize),
 ) -> Option<String> {
-    if matches!(task, Task::LanguageModel | Task::Translation) {
+    if !entry(task).marks_texts() {
         return None;
     }
     let processor = post_processor(file);
     let (class, separator) = (special.class, special.separator);
-    let has_pairs = matches!(task, Task::Classification | Task::QuestionAnswering);
+    let has_pairs = entry(task).reads_pairs;
     let inputs = files.keys(TOKENIZER_CONFIG)["model_input_names"].as_array();
     let has_segments =
         inputs.is_none_or(|inputs| inputs.iter().any(|input| input == "token_type_ids"));

@@ -13,6 +13,7 @@ use super::marks::{
 };
 use super::{GENERATION_CONFIG, ID_KEY, TOKENIZER, TOKENIZER_CONFIG, vocabulary};
 use crate::event::Notice;
+use crate::tasks::entry;
 
 /// Spellings of special tokens, for folders that do not name them.
 const PADS: [&str; 2] = ["[PAD]", "<pad>"];
@@ -106,9 +107,9 @@ impl Names<'_> {
         let begins = |key| -> Result<Option<u32>> {
             Ok(one(GENERATION_CONFIG, generation, key)?.or(one(CONFIG, keys, key)?))
         };
-        let decoder_start = match self.task {
-            Task::Translation => begins("decoder_start_token_id")?,
-            _ => None,
+        let decoder_start = match entry(self.task).translates {
+            true => begins("decoder_start_token_id")?,
+            false => None,
         };
         let start = decoder_start
             .or(one(CONFIG, keys, "bos_token_id")?)
@@ -140,9 +141,9 @@ impl Names<'_> {
             doubled_separator: is_doubled(file, separator),
             mask,
             no_text,
-            never_written: match self.task {
-                Task::Translation => never_written(&generation["bad_words_ids"], self.size)?,
-                _ => Vec::new(),
+            never_written: match entry(self.task).translates {
+                true => never_written(&generation["bad_words_ids"], self.size)?,
+                false => Vec::new(),
             },
             before: Vec::new(),
             after: Vec::new(),
