@@ -12,15 +12,17 @@
 //! threads; operations, gradients and optimizer steps call it. The [pool of
 //! threads](crate::threads) therefore leaves work for a GPU on the calling thread.
 //!
-//! [`kernel_times`] measures kernels, [`memory`] reports the device's memory according to its driver, and [`check_count`] keeps
-//! tensors within the number of elements that kernels can count.
+//! [`kernel_times`] measures kernels, [`memory`] reports the device's memory according to its
+//! driver, and [`check_count`] keeps tensors within the number of elements that kernels can count.
 
+mod kernel_time;
 mod kernels;
 mod memory;
 #[cfg(feature = "nccl")]
 pub mod nccl;
 
-pub use kernels::{KernelSizes, KernelTime, kernel_times};
+pub use kernel_time::{KernelSizes, KernelTime};
+pub use kernels::kernel_times;
 pub use memory::{DeviceMemory, memory, most_in_use};
 
 use candle_core::{Device, DeviceLocation, Result, bail};
