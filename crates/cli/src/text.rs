@@ -9,7 +9,7 @@ use taper_data::LineReader;
 use taper_ops::standard_output::was_closed_at_start;
 pub(crate) use taper_run::folder::{quoted, visible, visible_json};
 
-/// All lines of a file, plain, `.gz` or `.zst`, or of standard input, whose name is `-`.
+/// All lines of a file, plain or compressed, or of standard input, whose name is `-`.
 ///
 /// # Errors
 /// When the file is missing, unreadable or not UTF-8 (with the line's number).

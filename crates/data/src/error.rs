@@ -205,11 +205,17 @@ impl Error {
 /// and files of unknown kinds.
 fn kind_of(path: &Path) -> Option<(&'static str, &'static str)> {
     const NAME_TEXT: &str = "name a file of text";
-    const KINDS: [(&[u8], &str, &str); 7] = [
+    const KINDS: [(&[u8], &str, &str); 9] = [
         (b"PAR1", "a Parquet file", "write the column of texts to a file, one a line"),
         (b"\x1f\x8b", "compressed by gzip", "end its name with .gz"),
         (b"\x28\xb5\x2f\xfd", "compressed by zstd", "end its name with .zst"),
-        (b"PK\x03\x04", "a ZIP archive, or a document of an office program", NAME_TEXT),
+        (b"\xfd7zXZ\0", "compressed by xz", "end its name with .xz"),
+        (b"BZh", "compressed by bzip2", "end its name with .bz2"),
+        (
+            b"PK\x03\x04",
+            "a ZIP archive, or a document of an office program",
+            "end the name of an archive with .zip, or name a file of text",
+        ),
         (b"%PDF", "a PDF", NAME_TEXT),
         (b"\x89PNG", "a PNG image", NAME_TEXT),
         (b"\xff\xd8\xff", "a JPEG image", NAME_TEXT),

@@ -23,7 +23,33 @@ pub fn split_name(split: &str) -> String {
 }
 
 /// Endings of compressed files, which are decompressed.
-const COMPRESSED: [&str; 2] = ["gz", "zst"];
+const COMPRESSED: [&str; 5] = ["gz", "zst", "xz", "bz2", "zip"];
+
+/// The same in words, for messages.
+pub(crate) const COMPRESSED_IN_WORDS: &str = ".gz, .zst, .xz, .bz2 or .zip";
+
+/// Names that a file of this name may have, with one of `endings` after it: each plain, then
+/// compressed.
+pub(crate) fn names_of(path: &Path, endings: &[&str]) -> Vec<PathBuf> {
+    let with = |ending: &str, compressed: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(ending);
+        name.push(compressed);
+        PathBuf::from(name)
+    };
+    let of_ending = |ending: &&str| {
+        let ending = *ending;
+        let plain = std::iter::once(with(ending, ""));
+        let compressed = COMPRESSED.map(|compressed| with(ending, &format!(".{compressed}")));
+        plain.chain(compressed).collect::<Vec<_>>()
+    };
+    endings.iter().flat_map(of_ending).collect()
+}
+
+/// Whether a file is an archive by its name.
+pub(crate) fn is_archive(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("zip"))
+}
 
 /// A path without the ending of a compressed file.
 pub(crate) fn uncompressed(path: &Path) -> PathBuf {
@@ -34,7 +60,8 @@ pub(crate) fn uncompressed(path: &Path) -> PathBuf {
 }
 
 /// Whether [`open_stream`](crate::open_stream) decompresses a file of this name.
-pub(crate) fn is_compressed(path: &Path) -> bool {
+#[must_use]
+pub fn is_compressed(path: &Path) -> bool {
     path.extension().is_some_and(|ending| COMPRESSED.iter().any(|compressed| ending == *compressed))
 }
 

@@ -21,6 +21,23 @@ pub const QUESTIONS: &[u8] = "{\"data\": [{\"paragraphs\": [{\"context\": \"ü\u
     [{\"id\": \"1\", \"question\": \"b?\", \"answers\": [{\"text\": \"b\", \"answer_start\": 2}]}]}]}]}"
     .as_bytes();
 
+/// A valid translation memory, to be damaged.
+pub const MEMORY: &[u8] = "<?xml version=\"1.0\"?>\n<!DOCTYPE tmx [<!ENTITY a \"b\">]><tmx version=\"1.4\"><body>\
+    <tu><tuv xml:lang=\"en-US\"><seg>a &amp; <ph>b</ph>ü</seg></tuv><tuv lang=\"de\"><seg>c<![CDATA[<]]></seg>\
+    </tuv></tu></body></tmx>"
+    .as_bytes();
+
+/// A valid exchange file, to be damaged.
+pub const EXCHANGE: &[u8] = "<xliff version=\"1.2\"><file source-language=\"en\" target-language=\"de\"><body>\
+    <trans-unit id=\"1\"><source>a <g id=\"1\">ü</g><x/> &#228;</source><target>b</target></trans-unit>\
+    <segment><source/><target state=\"new\">c</target></segment></body></file></xliff>"
+    .as_bytes();
+
+/// A valid catalog, to be damaged.
+pub const CATALOG: &[u8] = "msgid \"\"\nmsgstr \"Language: de\\n\"\n\n#, fuzzy\nmsgid \"a\"\nmsgstr \"b\"\n\n\
+    msgctxt \"c\"\nmsgid \"one \\\"ü\"\nmsgid_plural \"\"\n\"two\"\nmsgstr[0] \"\\x41\"\nmsgstr[1] \"\\303\"\n"
+    .as_bytes();
+
 /// Which columns of [`TABLE`] are the sides.
 pub const COLUMNS: [[&str; 2]; 3] = [["", ""], ["english", "german"], ["3", "2"]];
 

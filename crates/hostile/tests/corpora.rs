@@ -17,10 +17,14 @@ use taper_data::{
     DataConfig, Format, ImageFormat, PairReader, Tokenizer, TokenizerConfig, prepare_pairs,
 };
 use taper_hostile::corpora::{
-    CAPTIONS, COLUMNS, CaptionTable, ImageSplit, JSON_LINES, QUESTIONS, SIDE, Split, TABLE, TEXT,
-    tokenizer_file,
+    CAPTIONS, CATALOG, COLUMNS, CaptionTable, EXCHANGE, ImageSplit, JSON_LINES, MEMORY, QUESTIONS,
+    SIDE, Split, TABLE, TEXT, tokenizer_file,
 };
 use taper_hostile::{assault, assault_with_text};
+
+/// An archive of two sides and a text compressed by xz, as Python's library writes them.
+const ARCHIVE: &[u8] = include_bytes!("../../data/tests/golden/bilingual/deflated.zip");
+const XZ: &[u8] = include_bytes!("../../data/tests/golden/bilingual/packed.en.xz");
 
 const FEW: u32 = 3_000;
 const MANY: u32 = 1_000_000;
@@ -34,6 +38,15 @@ fn readers(cases: u32) {
     }
     let json_lines = Split::json_lines();
     assault(cases, &[JSON_LINES], |bytes| json_lines.read(bytes));
+    for (format, name, seed) in [
+        (Format::Tmx, "train.tmx", MEMORY),
+        (Format::Xliff, "train.xlf", EXCHANGE),
+        (Format::Po, "train.po", CATALOG),
+    ] {
+        let split = Split::new(format, name, "", ["", ""]);
+        split.read(seed);
+        assault(cases, &[seed], |bytes| split.read(bytes));
+    }
     let questions = Split::questions();
     questions.read_questions(QUESTIONS);
     assault(cases, &[QUESTIONS], |bytes| questions.read_questions(bytes));
@@ -74,9 +87,20 @@ fn compressed(cases: u32) {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(text.as_bytes()).unwrap();
     let zstd = zstd::encode_all(text.as_bytes(), 3).unwrap();
-    for (name, seed) in [("train.en.gz", gzip.finish().unwrap()), ("train.en.zst", zstd)] {
+    let mut bzip2 = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+    bzip2.write_all(text.as_bytes()).unwrap();
+    for (name, seed) in [
+        ("train.en.gz", gzip.finish().unwrap()),
+        ("train.en.zst", zstd),
+        ("train.en.bz2", bzip2.finish().unwrap()),
+        ("train.en.xz", XZ.to_vec()),
+    ] {
         let split = Split::new(Format::Text, name, &text, ["", ""]);
         assault(cases, &[&seed], |bytes| split.read(bytes));
+    }
+    for (name, format) in [("train.zip", Format::Zip), ("train.en.zip", Format::Text)] {
+        let split = Split::new(format, name, &text, ["", ""]);
+        assault(cases, &[ARCHIVE], |bytes| split.read(bytes));
     }
 }
 

@@ -27,7 +27,8 @@ pub(crate) enum EmbeddingsCommand {
 /// Arguments of `embeddings train`.
 #[derive(Debug, Args)]
 pub(crate) struct EmbeddingsTrain {
-    /// Files of text, one sentence a line, words between spaces; .gz and .zst are decompressed
+    /// Files of text, one sentence a line, words between spaces; .gz, .zst, .xz, .bz2 and .zip are
+    /// decompressed
     #[arg(required = true, value_name = "TEXT")]
     pub(crate) files: Vec<PathBuf>,
     /// Folder that receives the vectors, the vocabulary and the state of training

@@ -8,7 +8,8 @@ use clap::Args;
 #[derive(Debug, Args)]
 pub(crate) struct Init {
     /// Two files of text, a sentence a line, the second the translation of the first; or a table:
-    /// .tsv, .csv, .jsonl or .parquet. All but the last may be .gz or .zst [default: asks]
+    /// .tsv, .csv, .jsonl, .parquet, .tmx, .xlf or .po. All but .parquet may be compressed: .gz,
+    /// .zst, .xz, .bz2 or .zip [default: asks]
     #[arg(value_name = "FILE", num_args = 0..=2)]
     pub(crate) files: Vec<PathBuf>,
     /// The language of the first file, such as en [default: the ending of its name, else asks]

@@ -1,7 +1,11 @@
 //! Formats of corpora.
 
+use std::path::Path;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::file_names::{is_archive, uncompressed};
 
 /// How sentence pairs are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -17,6 +21,61 @@ pub enum Format {
     Jsonl,
     /// One Apache Parquet file.
     Parquet,
+    /// A translation memory, TMX 1.1 to 1.4b, with any number of languages.
+    Tmx,
+    /// A file for exchange between translation tools, XLIFF 1.2 or 2.
+    Xliff,
+    /// A message catalog of gettext.
+    Po,
+    /// A ZIP archive with the two files of `text`, whose names end in the languages, as OPUS ships
+    /// them.
+    Zip,
     /// A data set on the Hugging Face hub, in its Parquet form; a split's stem is its name there.
     Hub,
+}
+
+impl Format {
+    /// Format of one file with both sides of its pairs, by the file's name, which may also end as
+    /// compressed files do; `None` for others.
+    #[must_use]
+    pub fn by_name(path: &Path) -> Option<Self> {
+        let plain = uncompressed(path);
+        let ending = plain.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+        match ending.as_deref() {
+            Some("tsv" | "tab") => Some(Self::Tsv),
+            Some("csv") => Some(Self::Csv),
+            Some("jsonl" | "ndjson") => Some(Self::Jsonl),
+            Some("parquet") => Some(Self::Parquet),
+            Some("tmx") => Some(Self::Tmx),
+            Some("xlf" | "xliff") => Some(Self::Xliff),
+            Some("po") => Some(Self::Po),
+            _ => is_archive(path).then_some(Self::Zip),
+        }
+    }
+
+    /// Ending of a file of a stem; `None` for formats of several files.
+    #[must_use]
+    pub fn ending(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Text | Self::Hub => return None,
+            Self::Tsv => "tsv",
+            Self::Csv => "csv",
+            Self::Jsonl => "jsonl",
+            Self::Parquet => "parquet",
+            Self::Tmx => "tmx",
+            Self::Xliff => "xlf",
+            Self::Po => "po",
+            Self::Zip => "zip",
+        })
+    }
+
+    /// Whether its records have columns or named fields.
+    pub(crate) fn is_table(self) -> bool {
+        matches!(self, Self::Tsv | Self::Csv | Self::Jsonl | Self::Parquet)
+    }
+
+    /// Whether its files have the pairs of translators, which are nothing but pairs.
+    pub(crate) fn is_bilingual(self) -> bool {
+        matches!(self, Self::Tmx | Self::Xliff | Self::Po)
+    }
 }

@@ -29,9 +29,10 @@ const LARGEST_VOCABULARY: usize = 1 << 22;
 /// Where the text is and what becomes of it on the way to the model.
 ///
 /// With `format = "text"` a corpus named `train` is the pair of files
-/// `{dir}/train.{source_language}` and `{dir}/train.{target_language}`; each file may end in `.gz`
-/// or `.zst`. In the other formats both sides are in one file, `{dir}/train.tsv`, `.csv`, `.jsonl`
-/// or `.parquet`. A corpus may also be any two files or any table, see [`Corpus`](crate::Corpus).
+/// `{dir}/train.{source_language}` and `{dir}/train.{target_language}`; each file may end in `.gz`,
+/// `.zst`, `.xz`, `.bz2` or `.zip`. In the other formats both sides are in one file,
+/// `{dir}/train.tsv`, `.csv`, `.jsonl`, `.parquet`, `.tmx`, `.xlf`, `.po` or `.zip`. A corpus may
+/// also be any two files or any such file, see [`Corpus`](crate::Corpus).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DataConfig {

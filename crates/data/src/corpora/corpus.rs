@@ -18,8 +18,9 @@ const HEAVIEST: f64 = 1000.0;
 /// One corpus of sentence pairs: where it lies, and how training takes it.
 ///
 /// It lies in the files of a `stem` in `data.dir`, in files `source` and `target` with a sentence a
-/// line, or in a table `file`. Each may be several files, which are read one after another:
-/// a list, or a pattern such as `train.*.gz`. Compressed files may end in `.gz` or `.zst`.
+/// line, or in a `file` with both sides. Each may be several files, which are read one after
+/// another: a list, or a pattern such as `train.*.gz`. Compressed files may end in `.gz`, `.zst`,
+/// `.xz`, `.bz2` or `.zip`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Corpus {
@@ -33,7 +34,9 @@ pub struct Corpus {
     /// The file with their translations, one a line.
     #[serde(skip_serializing_if = "is_empty")]
     pub target: FileList,
-    /// A table with both sides: `.tsv`, `.csv`, `.jsonl` or `.parquet`.
+    /// A file with both sides: a table (`.tsv`, `.csv`, `.jsonl` or `.parquet`), a translation
+    /// memory (`.tmx`), a file of translators (`.xlf`, `.po`), or a `.zip` with two files of text
+    /// whose names end in the languages.
     #[serde(skip_serializing_if = "is_empty")]
     pub file: FileList,
     /// The columns or fields of the table; where these name none, `data.fields` does.
@@ -131,27 +134,20 @@ impl Corpus {
         if is_empty(&self.file) {
             return Ok(config.format);
         }
-        let ending = |path: &PathBuf| {
-            let plain = uncompressed(path);
-            plain.extension().map(|ending| ending.to_string_lossy().to_lowercase())
-        };
-        let of_name = self.file.first().and_then(ending);
-        if let Some(other) = self.file.iter().find(|path| ending(path) != of_name) {
+        let of_name = self.file.first().and_then(|path| Format::by_name(path));
+        if let Some(other) = self.file.iter().find(|path| Format::by_name(path) != of_name) {
             let message = format!(
-                "is another kind of table than {}, and both are files of one corpus: make it a \
+                "is another kind of file than {}, and both are files of one corpus: make it a \
                  corpus of its own",
                 self.file.first_path().display()
             );
             return Err(Error::Malformed { path: other.clone(), message });
         }
-        match (of_name.as_deref(), config.format) {
-            (Some("tsv" | "tab"), _) => Ok(Format::Tsv),
-            (Some("csv"), _) => Ok(Format::Csv),
-            (Some("jsonl" | "ndjson"), _) => Ok(Format::Jsonl),
-            (Some("parquet"), _) => Ok(Format::Parquet),
+        match (of_name, config.format) {
+            (Some(format), _) => Ok(format),
             (_, Format::Text | Format::Hub) => Err(Error::Malformed {
                 path: self.file.first_path().to_owned(),
-                message: "its name does not say what kind of table it is: call it .tsv, .csv, .jsonl or .parquet, or set data.format; two files with a sentence a line are { source = \"…\", target = \"…\" }".to_owned(),
+                message: "its name does not say what kind of file it is: call it .tsv, .csv, .jsonl, .parquet, .tmx, .xlf, .po or .zip, or set data.format; two files with a sentence a line are { source = \"…\", target = \"…\" }".to_owned(),
             }),
             (_, format) => Ok(format),
         }

@@ -7,9 +7,6 @@ use super::patterns::{Match, is_pattern, matches, wildcards_of};
 use super::{Corpora, Corpus, FileList};
 use crate::{DataConfig, Error, Format, Result, Side};
 
-/// Endings of compressed files of sentence pairs.
-const PAIR_ENDINGS: [&str; 3] = ["", ".gz", ".zst"];
-
 /// Replaces the patterns of a split by the files of sentence pairs that they match. Patterns
 /// without a match stay, to be refused by the reader.
 ///
@@ -22,7 +19,7 @@ pub(crate) fn expand_pairs(config: &DataConfig, split: &mut Corpora) -> Result<(
         if wildcards_of(Path::new(&corpus.stem)) > 0 {
             expand_stem_of_pairs(config, corpus)?;
         }
-        expand_files(corpus, &PAIR_ENDINGS)?;
+        expand_files(corpus, &[""])?;
     }
     Ok(())
 }
@@ -51,14 +48,13 @@ fn expand_stem_of_pairs(config: &DataConfig, corpus: &mut Corpus) -> Result<()> 
     let mut named = without_stem(corpus);
     match config.format {
         Format::Text => (named.source, named.target) = (side(Side::Source), side(Side::Target)),
-        Format::Tsv => named.file = path("tsv").into(),
-        Format::Csv => named.file = path("csv").into(),
-        Format::Jsonl => named.file = path("jsonl").into(),
-        Format::Parquet => named.file = path("parquet").into(),
-        // Names in a data set are not files.
-        Format::Hub => return Ok(()),
+        format => match format.ending() {
+            Some(ending) => named.file = path(ending).into(),
+            // Names in a data set are not files.
+            None => return Ok(()),
+        },
     }
-    take_if_matched(corpus, named, &PAIR_ENDINGS)
+    take_if_matched(corpus, named, &[""])
 }
 
 fn without_stem(corpus: &Corpus) -> Corpus {

@@ -253,7 +253,7 @@ mod tests {
         let mixed =
             Corpus { file: vec!["a.csv".into(), "b.tsv".into()].into(), ..Corpus::default() };
         let message = mixed.format(&config).unwrap_err().to_string();
-        assert!(message.contains("b.tsv: is another kind of table than a.csv"), "{message}");
+        assert!(message.contains("b.tsv: is another kind of file than a.csv"), "{message}");
         let unknown = Corpus { file: "pairs.dat".into(), ..Corpus::default() };
         assert!(unknown.format(&config).unwrap_err().to_string().contains(".jsonl"));
         let config = DataConfig { format: Format::Tsv, ..config };

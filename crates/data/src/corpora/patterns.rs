@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use crate::file_names::uncompressed;
+use crate::file_names::{names_of, uncompressed};
 use crate::files::not_a_file;
 use crate::{Error, Result};
 
@@ -38,7 +38,7 @@ fn wildcards(name: &str) -> usize {
     parts(name).iter().filter(|part| !matches!(part, Part::Character(_))).count()
 }
 
-/// Files that `pattern` matches, with one of `endings` after it, in the order of the bytes of their
+/// Files that `pattern` matches, with one of `endings` after it, plain or compressed, in the order of the bytes of their
 /// names. Of a file that exists both plain and compressed, only the plain one counts. Names that
 /// begin with a dot are matched only by patterns that do.
 ///
@@ -54,10 +54,8 @@ pub(super) fn matches(pattern: &Path, endings: &[&str]) -> Result<Vec<Match>> {
         return Err(Error::Malformed { path: pattern.to_owned(), message });
     }
     let mut found: BTreeMap<PathBuf, Match> = BTreeMap::new();
-    for ending in endings {
-        let mut whole = pattern.as_os_str().to_owned();
-        whole.push(ending);
-        for one in walk(Path::new(&whole))? {
+    for name in names_of(pattern, endings) {
+        for one in walk(&name)? {
             if let Some(kind) = not_a_file(&one.path) {
                 let message = format!(
                     "matches {}, which is {kind}, not a file: move it away, or write a pattern \
@@ -261,7 +259,7 @@ mod tests {
             std::fs::write(path(name), "").expect("write");
         }
         let names = |pattern: &str| -> Vec<String> {
-            let found = matches(&path(pattern), &["", ".gz", ".zst"]).expect("readable");
+            let found = matches(&path(pattern), &[""]).expect("readable");
             let name = |one: &Match| one.path.file_name().map(|name| name.to_string_lossy().into());
             found.iter().filter_map(name).collect()
         };

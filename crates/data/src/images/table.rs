@@ -8,7 +8,7 @@ use crate::tasks::running_text::reader::corpus_files;
 use crate::{Corpus, DataConfig, Error, ImagesConfig, LineReader, Result};
 
 /// Endings of the name of a table.
-const ENDINGS: [&str; 4] = ["", ".tsv", ".tsv.gz", ".tsv.zst"];
+const ENDINGS: [&str; 2] = ["", ".tsv"];
 
 /// Table of a corpus, and each picture once.
 ///

@@ -86,28 +86,23 @@ impl Columns {
     }
 }
 
-/// Kind of table by a file's name, which may end in `.gz` or `.zst`; `None` for others.
+/// Kind of table by a file's name, which may also end as compressed files do; `None` for others.
 pub(crate) fn table_format(path: &Path) -> Option<Format> {
-    let plain = uncompressed(path);
-    let ending = plain.extension()?.to_string_lossy().to_lowercase();
-    match ending.as_str() {
-        "tsv" | "tab" => Some(Format::Tsv),
-        "csv" => Some(Format::Csv),
-        "jsonl" | "ndjson" => Some(Format::Jsonl),
-        "parquet" => Some(Format::Parquet),
-        _ => None,
-    }
+    Format::by_name(path).filter(|format| format.is_table())
 }
 
-/// Refuses a file whose syntax would be taken for text: JSON, comma-separated columns and Parquet by
-/// their names.
+/// Refuses a file whose syntax would be taken for text by its name: JSON, comma-separated columns,
+/// Parquet, and what translators exchange.
 ///
 /// # Errors
 ///
 /// [`Error::Malformed`] with advice.
 pub fn require_plain_text(path: &Path) -> Result<()> {
-    let is_tsv = table_format(path) == Some(Format::Tsv);
-    if is_tsv || table_format(path).is_none() && !is_json(path) {
+    let has_syntax = match Format::by_name(path) {
+        Some(Format::Tsv | Format::Zip) | None => is_json(path),
+        Some(_) => true,
+    };
+    if !has_syntax {
         return Ok(());
     }
     let message = "is called as a file of records, whose syntax would be learned as words; write its \

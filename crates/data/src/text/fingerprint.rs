@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::file_names::{hexadecimal, split_name};
+use crate::file_names::{hexadecimal, is_archive, split_name};
 use crate::files::{read_regular, write_atomically};
 use crate::text::lines::open_stream;
 use crate::{Error, Result};
@@ -186,7 +186,8 @@ fn hash_files(files: &[Stamp], decompressed: bool) -> Result<String> {
     let mut digest = Sha256::new();
     let mut buffer = vec![0; 1 << 18];
     for Stamp { path, .. } in files {
-        let mut file: Box<dyn Read> = match decompressed {
+        // An archive may have several texts.
+        let mut file: Box<dyn Read> = match decompressed && !is_archive(path) {
             true => Box::new(open_stream(path)?),
             false => Box::new(File::open(path).map_err(|error| Error::io(path, error))?),
         };

@@ -11,23 +11,23 @@
 //! Markdown. U+2028, U+2029, U+0085, `\x0b` and `\x0c` end a line in neither. A byte-order mark before
 //! the first line is dropped in both.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Cursor, Read};
+use std::io::{BufRead, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::file_names::is_archive;
+use crate::text::archive::open_only;
+use crate::text::compression::{Method, Stream, open_file};
 use crate::text::encoding::without_mark;
 use crate::{Error, Result};
-
-/// Bytes read from the disk at a time.
-const BUFFER: usize = 1 << 18;
 
 /// A line without an end would otherwise fill the memory: a small compressed file can hold one of
 /// any length.
 pub(crate) const LONGEST_LINE: u64 = 1 << 26;
 
-/// Opens `path` to be read from its beginning, `.gz` and `.zst` being decompressed on the way.
+/// Opens `path` to be read from its beginning, decompressed on the way if its name ends in `.gz`,
+/// `.zst`, `.xz`, `.bz2` or `.zip`.
 ///
 /// # Errors
 ///
@@ -50,45 +50,12 @@ pub fn open_text(path: &Path) -> Result<Box<dyn BufRead + Send>> {
 }
 
 /// As [`open_stream`], with the number of bytes that have been read of the file as it lies on disk.
-pub(crate) fn open_counted(path: &Path) -> Result<(Box<dyn BufRead + Send>, Arc<AtomicU64>)> {
-    let file = File::open(path).map_err(|source| match source.kind() {
-        std::io::ErrorKind::NotFound => Error::Missing {
-            path: path.to_owned(),
-            tried: String::new(),
-            hint: "check the path".to_owned(),
-        },
-        _ => Error::io(path, source),
-    })?;
-    let count = Arc::new(AtomicU64::new(0));
-    let file = Counted { file, count: Arc::clone(&count) };
-    let extension = path.extension().and_then(|extension| extension.to_str());
-    let stream: Box<dyn BufRead + Send> = match extension {
-        Some("gz") => Box::new(BufReader::with_capacity(
-            BUFFER,
-            // A gzip file may have many members, one after another.
-            flate2::read::MultiGzDecoder::new(BufReader::with_capacity(BUFFER, file)),
-        )),
-        Some("zst") => {
-            let decoder = zstd::Decoder::new(file).map_err(|source| Error::io(path, source))?;
-            Box::new(BufReader::with_capacity(BUFFER, decoder))
-        }
-        _ => Box::new(BufReader::with_capacity(BUFFER, file)),
-    };
-    Ok((stream, count))
-}
-
-/// A file whose bytes are counted as they are read.
-struct Counted {
-    file: File,
-    count: Arc<AtomicU64>,
-}
-
-impl Read for Counted {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let count = self.file.read(buffer)?;
-        self.count.fetch_add(count as u64, Ordering::Relaxed);
-        Ok(count)
+pub(crate) fn open_counted(path: &Path) -> Result<Stream> {
+    if is_archive(path) {
+        return open_only(path);
     }
+    let method = Method::by_ending(path.extension().and_then(|extension| extension.to_str()));
+    method.decode(open_file(path)?).map_err(|source| Error::io(path, source))
 }
 
 /// The lines of a text that came in one piece, without their ends: one more than there are line
@@ -116,7 +83,7 @@ pub fn with_newlines(text: &str) -> String {
     split_lines(text).join("\n")
 }
 
-/// Reads a file line by line, `.gz` and `.zst` being decompressed on the way, or a stream.
+/// Reads a file line by line, decompressed on the way as [`open_stream`] does, or a stream.
 pub struct LineReader {
     path: PathBuf,
     reader: Box<dyn BufRead + Send>,
@@ -134,7 +101,16 @@ impl LineReader {
     /// If the file is missing or cannot be opened.
     pub fn open(path: &Path) -> Result<Self> {
         let (reader, count) = open_counted(path)?;
-        Ok(Self { path: path.to_owned(), reader, count, buffer: Vec::new(), line: 0 })
+        Ok(Self::counted(path, reader, count))
+    }
+
+    /// Reads a stream of the file that errors call `path`, of which `count` bytes have been read.
+    pub(crate) fn counted(
+        path: &Path,
+        reader: Box<dyn BufRead + Send>,
+        count: Arc<AtomicU64>,
+    ) -> Self {
+        Self { path: path.to_owned(), reader, count, buffer: Vec::new(), line: 0 }
     }
 
     /// Reads a stream that has no path; errors call it `name`.
@@ -261,7 +237,7 @@ mod tests {
         lines.next_line().expect("UTF-8");
         let error = lines.next_line().expect_err("not UTF-8");
         assert!(error.to_string().starts_with("a stream, line 2: not valid UTF-8"), "{error}");
-        let endless = BufReader::new(std::io::repeat(b'x'));
+        let endless = std::io::BufReader::new(std::io::repeat(b'x'));
         let error = LineReader::new(endless, "a stream").next_line().expect_err("too long");
         assert!(
             error.to_string().starts_with("a stream, line 1: is longer than 67108864 bytes"),

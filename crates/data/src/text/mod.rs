@@ -1,7 +1,9 @@
 //! Text on its way to ids, whatever the ids are for: lines of files, fingerprints, tokenizers and
 //! their subwords, and the file that keeps tokenised text.
 
+pub(crate) mod archive;
 pub(crate) mod cache;
+pub(crate) mod compression;
 pub(crate) mod encoding;
 pub(crate) mod fingerprint;
 pub(crate) mod hub;

@@ -62,12 +62,15 @@ impl Corpus {
             [file] => match table_format(file) {
                 Some(format) => Ok(Self::Table { file: file.clone(), format, columns }),
                 None => bail!(
-                    "{}: one file has to be a table: .tsv, .csv, .jsonl or .parquet; of text, \
-                     name two, the sentences and their translations",
+                    "{}: one file has to have both sides: .tsv, .csv, .jsonl, .parquet, .tmx, .xlf \
+                     or .po; of text, name two, the sentences and their translations",
                     file.display()
                 ),
             },
-            _ => bail!("name two files of text, or one table: .tsv, .csv, .jsonl or .parquet"),
+            _ => bail!(
+                "name two files of text, or one with both sides: .tsv, .csv, .jsonl, .parquet, \
+                 .tmx, .xlf or .po"
+            ),
         }
     }
 
@@ -228,21 +231,16 @@ pub(super) fn number_of(sentence: &str) -> u64 {
     digest.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
-/// Format of a table, by its name.
+/// Format of a file with both sides, by its name; `None` also for names that no stem gives.
 fn table_format(file: &Path) -> Option<Format> {
-    match ending(file)? {
-        "tsv" => Some(Format::Tsv),
-        "csv" => Some(Format::Csv),
-        "jsonl" => Some(Format::Jsonl),
-        "parquet" => Some(Format::Parquet),
-        _ => None,
-    }
+    Format::by_name(file).filter(|format| format.ending() == ending(file))
 }
 
-/// Name of a file without `.gz` or `.zst`, divided at its last dot.
+/// Name of a file without the ending of compressed files, divided at its last dot.
 fn parts(file: &Path) -> Option<(&str, &str)> {
     let name = file.file_name()?.to_str()?;
-    let name = [".gz", ".zst"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);
+    let compressed = [".gz", ".zst", ".xz", ".bz2", ".zip"];
+    let name = compressed.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);
     name.rsplit_once('.').filter(|(stem, ending)| !stem.is_empty() && !ending.is_empty())
 }
 

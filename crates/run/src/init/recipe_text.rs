@@ -107,6 +107,10 @@ fn format_name(format: Format) -> &'static str {
         Format::Csv => "csv",
         Format::Jsonl => "jsonl",
         Format::Parquet => "parquet",
+        Format::Tmx => "tmx",
+        Format::Xliff => "xliff",
+        Format::Po => "po",
+        Format::Zip => "zip",
         Format::Hub => "hub",
     }
 }

@@ -201,7 +201,7 @@ impl Partial {
     fn create(path: &Path) -> Result<Self> {
         let shown = path.display();
         let (path, partial) = Self::names(path)?;
-        if path.extension().is_some_and(|extension| extension == "gz" || extension == "zst") {
+        if taper_data::is_compressed(&path) {
             bail!(
                 "--output {shown}: the text is not compressed, and would not be read again under \
                  this name; choose another"

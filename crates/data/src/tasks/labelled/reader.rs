@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Endings of the names of such files.
-pub(crate) const ENDINGS: [&str; 4] = ["", ".tsv", ".tsv.gz", ".tsv.zst"];
+pub(crate) const ENDINGS: [&str; 2] = ["", ".tsv"];
 
 /// The files of a split.
 ///

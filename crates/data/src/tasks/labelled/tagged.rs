@@ -6,8 +6,7 @@ use crate::tasks::running_text;
 use crate::{Corpora, DataConfig, Error, LineReader, Result, words};
 
 /// Endings of the name of a file of tags.
-pub(crate) const ENDINGS: [&str; 7] =
-    ["", ".conll", ".conll.gz", ".conll.zst", ".txt", ".txt.gz", ".txt.zst"];
+pub(crate) const ENDINGS: [&str; 3] = ["", ".conll", ".txt"];
 /// Marker between documents, in place of a word.
 const DOCUMENT: &str = "-DOCSTART-";
 

@@ -16,7 +16,7 @@ use crate::text::lines::open_text;
 use crate::{Corpora, DataConfig, Error, Result};
 
 /// Endings of the names of files of questions.
-pub(crate) const ENDINGS: [&str; 4] = ["", ".json", ".json.gz", ".json.zst"];
+pub(crate) const ENDINGS: [&str; 2] = ["", ".json"];
 /// Expected format of a file, for messages.
 const EXPECTED: &str = "expected SQuAD's format: {\"data\": [{\"paragraphs\": [{\"context\": …, \
                         \"qas\": [{\"id\": …, \"question\": …, \"answers\": [{\"text\": …, \

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::corpora::{NO_MATCH, is_pattern};
+use crate::file_names::{COMPRESSED_IN_WORDS, names_of};
 use crate::tables::{Table, is_json, table_format};
 use crate::tasks::running_text::config::Documents;
 use crate::text::encoding::without_mark;
 use crate::text::lines::open_counted;
-use crate::{Corpora, Corpus, DataConfig, Error, FieldsConfig, LineReader, Result};
+use crate::{Corpora, Corpus, DataConfig, Error, FieldsConfig, Format, LineReader, Result};
 
 /// Endings of file names.
-pub(crate) const ENDINGS: [&str; 4] = ["", ".txt", ".txt.gz", ".txt.zst"];
+pub(crate) const ENDINGS: [&str; 2] = ["", ".txt"];
 
 /// About the bytes of a passage.
 const PASSAGE: usize = 1 << 16;
@@ -93,13 +94,8 @@ fn files_at(
             return Ok(files);
         }
     }
-    for ending in endings {
-        let mut name = path.clone().into_os_string();
-        name.push(ending);
-        let candidate = PathBuf::from(name);
-        if candidate.is_file() {
-            return Ok(vec![candidate]);
-        }
+    if let Some(found) = names_of(&path, endings).into_iter().find(|name| name.is_file()) {
+        return Ok(vec![found]);
     }
     let hint = if is_pattern(&path) {
         NO_MATCH
@@ -113,22 +109,29 @@ fn files_at(
     Err(Error::Missing {
         path,
         tried: match endings {
-            [_, middle @ .., last] => format!(
-                " (nor the same with {} or {last}, nor a folder with files)",
-                middle.join(", ")
+            [_, endings @ ..] => format!(
+                " (nor the same with {}, nor with {COMPRESSED_IN_WORDS} behind that, nor a folder \
+                 with files)",
+                endings.join(" or ")
             ),
-            _ => String::new(),
+            [] => String::new(),
         },
         hint: hint.to_owned(),
     })
 }
 
-/// Refuses a file that is one JSON value by its name: its syntax would be taken for text.
+/// Refuses a file that is one JSON value or bilingual by its name: its syntax would be taken for
+/// text.
 ///
 /// # Errors
 ///
 /// [`Error::Malformed`] with what to do.
 pub(crate) fn refuse_json(path: &Path) -> Result<()> {
+    if Format::by_name(path).is_some_and(Format::is_bilingual) {
+        let message = "has texts in two languages by its name, where texts of one are expected; \
+                       write them into a file of lines, and call it .txt";
+        return Err(Error::Malformed { path: path.to_owned(), message: message.to_owned() });
+    }
     if !is_json(path) {
         return Ok(());
     }

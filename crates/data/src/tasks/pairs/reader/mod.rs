@@ -1,5 +1,6 @@
 //! Sentence pairs of a split, streamed in file order from whichever format holds them.
 
+mod bilingual;
 mod header;
 pub(crate) mod held_out;
 mod linked;
@@ -8,10 +9,13 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use crate::corpora::{NO_MATCH, is_pattern};
+use crate::file_names::{COMPRESSED_IN_WORDS, names_of};
 use crate::files::not_a_file;
 use crate::tables::Table;
+use crate::tasks::pairs::reader::bilingual::Bilingual;
 use crate::tasks::pairs::reader::held_out::{fingerprint, held_out_sentences};
 use crate::tasks::pairs::reader::linked::LinkReader;
+use crate::text::archive::open_sides;
 use crate::text::hub::hub_files;
 use crate::{Corpora, Corpus, DataConfig, Error, Format, LineReader, Result, Side, WordLink};
 
@@ -58,14 +62,24 @@ pub(crate) struct FileReader {
 enum Sides {
     Text { source: LineReader, target: LineReader },
     Table(Table),
+    Bilingual(Bilingual),
 }
 
 impl Sides {
     fn open(config: &DataConfig, corpus: &Corpus, files: &PairFiles) -> Result<Self> {
         let format = corpus.format(config)?;
+        let languages = [config.source_language.as_str(), config.target_language.as_str()];
         Ok(match (format, files.sides.as_slice()) {
             (Format::Text, [source, target]) => {
                 Self::Text { source: LineReader::open(source)?, target: LineReader::open(target)? }
+            }
+            (Format::Zip, [archive]) => {
+                let [source, target] = open_sides(archive, languages)?
+                    .map(|(path, (stream, count))| LineReader::counted(&path, stream, count));
+                Self::Text { source, target }
+            }
+            (format, [file]) if format.is_bilingual() => {
+                Self::Bilingual(Bilingual::open(file, format, languages)?)
             }
             (format, files) => Self::Table(header::open(config, corpus, format, files)?),
         })
@@ -74,6 +88,7 @@ impl Sides {
     fn next_sides(&mut self) -> Result<Option<(String, String)>> {
         match self {
             Self::Text { source, target } => next_lines(source, target),
+            Self::Bilingual(file) => file.next_pair(),
             Self::Table(table) => {
                 let record = table.next_record()?;
                 Ok(record
@@ -153,6 +168,7 @@ impl FileReader {
         match &self.sides {
             Sides::Text { source, target } => source.bytes_read() + target.bytes_read(),
             Sides::Table(table) => table.bytes_read(),
+            Sides::Bilingual(file) => file.bytes_read(),
         }
     }
 }
@@ -361,26 +377,20 @@ fn corpus_files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<Vec<PathBuf>
                 [Side::Source, Side::Target].map(|side| path(config.language(side)));
             Ok(vec![both(&source, &target)?])
         }
-        Format::Tsv => single("tsv"),
-        Format::Csv => single("csv"),
-        Format::Jsonl => single("jsonl"),
-        Format::Parquet => single("parquet"),
-        Format::Hub => Ok(hub_files(config, stem)?.into_iter().map(|file| vec![file]).collect()),
+        format => match format.ending() {
+            Some(ending) => single(ending),
+            None => Ok(hub_files(config, stem)?.into_iter().map(|file| vec![file]).collect()),
+        },
     }
 }
 
 /// `path` itself, or its compressed form where only that exists.
 fn find(config: &DataConfig, corpus: &Corpus, format: Format, path: &Path) -> Result<PathBuf> {
-    // Parquet compresses inside the file.
-    let endings: &[&str] = match format {
-        Format::Parquet => &[""],
-        _ => &["", ".gz", ".zst"],
-    };
+    // These compress inside the file.
+    let is_compressed = matches!(format, Format::Parquet | Format::Zip);
+    let names = if is_compressed { vec![path.to_owned()] } else { names_of(path, &[""]) };
     let mut other = None;
-    for ending in endings {
-        let mut name = path.as_os_str().to_owned();
-        name.push(ending);
-        let candidate = PathBuf::from(name);
+    for candidate in names {
         if candidate.is_file() {
             return Ok(candidate);
         }
@@ -393,9 +403,9 @@ fn find(config: &DataConfig, corpus: &Corpus, format: Format, path: &Path) -> Re
         );
         return Err(Error::Malformed { path, message });
     }
-    let tried = match endings.len() {
-        1 => "",
-        _ => " (nor the same with .gz or .zst)",
+    let tried = match is_compressed {
+        true => String::new(),
+        false => format!(" (nor the same with {COMPRESSED_IN_WORDS})"),
     };
     let hint = if is_pattern(path) {
         NO_MATCH
@@ -408,5 +418,5 @@ fn find(config: &DataConfig, corpus: &Corpus, format: Format, path: &Path) -> Re
         "that folder does not exist: set data.dir, or fetch the corpus with one of \
          scripts/fetch/*.sh"
     };
-    Err(Error::Missing { path: path.to_owned(), tried: tried.to_owned(), hint: hint.to_owned() })
+    Err(Error::Missing { path: path.to_owned(), tried, hint: hint.to_owned() })
 }

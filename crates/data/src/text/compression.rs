@@ -1,0 +1,121 @@
+//! Files of text that are compressed: what their endings mean, and how their bytes are read.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{Error, Result};
+
+/// Bytes read from the disk at a time.
+const BUFFER: usize = 1 << 18;
+
+/// Largest memory of a decoder of xz, in KiB: `xz -9` takes a quarter of it.
+const XZ_MEMORY: u32 = 1 << 18;
+
+/// Decompressed bytes above which [`LARGEST_RATIO`] holds.
+const ANY_RATIO: u64 = 1 << 28;
+
+/// Largest number of decompressed bytes for each of the file. Text has about 10; a file with more
+/// is made to fill a disk.
+const LARGEST_RATIO: u64 = 1000;
+
+/// Stream of decompressed bytes, and the number of bytes of the file that have been read for it.
+pub(crate) type Stream = (Box<dyn BufRead + Send>, Arc<AtomicU64>);
+
+/// Method by which bytes are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Method {
+    Plain,
+    /// Deflate, without the frame of gzip.
+    Deflate,
+    Gzip,
+    Zstandard,
+    Xz,
+    Bzip2,
+}
+
+impl Method {
+    /// Method of a file by its ending.
+    pub(crate) fn by_ending(ending: Option<&str>) -> Self {
+        match ending {
+            Some("gz") => Self::Gzip,
+            Some("zst") => Self::Zstandard,
+            Some("xz") => Self::Xz,
+            Some("bz2") => Self::Bzip2,
+            _ => Self::Plain,
+        }
+    }
+
+    /// Decompressed stream of `bytes`.
+    pub(crate) fn decode(self, bytes: impl Read + Send + 'static) -> io::Result<Stream> {
+        let count = Arc::new(AtomicU64::new(0));
+        let bytes = Counted { inner: bytes, count: Arc::clone(&count) };
+        let buffered = |bytes| BufReader::with_capacity(BUFFER, bytes);
+        let decoded: Box<dyn Read + Send> = match self {
+            Self::Plain => return Ok((Box::new(buffered(bytes)), count)),
+            Self::Deflate => Box::new(flate2::bufread::DeflateDecoder::new(buffered(bytes))),
+            // A gzip file may have many members, one after another; so may those below.
+            Self::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(buffered(bytes))),
+            Self::Zstandard => Box::new(zstd::Decoder::new(bytes)?),
+            Self::Xz => {
+                Box::new(lzma_rust2::XzReader::new_mem_limit(buffered(bytes), true, XZ_MEMORY))
+            }
+            Self::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(buffered(bytes))),
+        };
+        let bounded = Bounded { inner: decoded, read: Arc::clone(&count), written: 0 };
+        Ok((Box::new(BufReader::with_capacity(BUFFER, bounded)), count))
+    }
+}
+
+/// Opens a file as it lies on disk.
+pub(crate) fn open_file(path: &Path) -> Result<File> {
+    File::open(path).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => Error::Missing {
+            path: path.to_owned(),
+            tried: String::new(),
+            hint: "check the path".to_owned(),
+        },
+        _ => Error::io(path, source),
+    })
+}
+
+/// Bytes that are counted as they are read.
+struct Counted<R> {
+    inner: R,
+    count: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.count.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+}
+
+/// Decompressed bytes, of which there may not be far more than of compressed ones.
+struct Bounded {
+    inner: Box<dyn Read + Send>,
+    read: Arc<AtomicU64>,
+    written: u64,
+}
+
+impl Read for Bounded {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.written += count as u64;
+        let read = self.read.load(Ordering::Relaxed).max(1);
+        if self.written > ANY_RATIO && self.written / read > LARGEST_RATIO {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!(
+                    "grows to more than {LARGEST_RATIO} times its size, as no text does: it may \
+                     be made to fill a disk; unpack it yourself if it is not"
+                ),
+            ));
+        }
+        Ok(count)
+    }
+}

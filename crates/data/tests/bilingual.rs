@@ -1,0 +1,104 @@
+//! Files of translators and compressed ones, written by other programs (`scripts/golden/bilingual.py`),
+//! give the pairs that those read of them.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use taper_data::{Corpora, Corpus, DataConfig, read_pairs};
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/bilingual")
+}
+
+fn read(corpus: Corpus) -> Result<Vec<[String; 2]>, String> {
+    let config = DataConfig { dir: golden(), ..DataConfig::default() };
+    let pairs = read_pairs(&config, Corpora::from(&corpus)).map_err(|error| error.to_string())?;
+    Ok(pairs.into_iter().map(|pair| [pair.source, pair.target]).collect())
+}
+
+fn file(path: PathBuf) -> Corpus {
+    Corpus { file: path.into(), ..Corpus::default() }
+}
+
+fn expected() -> BTreeMap<String, Vec<[String; 2]>> {
+    serde_json::from_slice(&std::fs::read(golden().join("expected.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn files_of_other_programs_give_their_pairs() {
+    let expected = expected();
+    let lines = &expected["lines"];
+    for archive in ["stored.zip", "deflated.zip", "bzip2.zip"] {
+        assert_eq!(&read(file(golden().join(archive))).unwrap(), lines, "{archive}");
+    }
+    let packed = Corpus::of_stem("packed");
+    assert_eq!(&read(packed).unwrap(), lines);
+    for name in ["table.tsv.zip", "memory.tmx", "exchange.xlf", "catalog.po"] {
+        assert_eq!(&read(file(golden().join(name))).unwrap(), &expected[name], "{name}");
+    }
+    assert_eq!(read(file(golden().join("wide.tmx"))).unwrap(), expected["memory.tmx"]);
+}
+
+#[test]
+fn a_memory_is_read_from_a_compressed_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("memory.tmx.zst");
+    let text = std::fs::read(golden().join("memory.tmx")).unwrap();
+    std::fs::write(&path, zstd::encode_all(&text[..], 1).unwrap()).unwrap();
+    assert_eq!(read(file(path)).unwrap(), expected()["memory.tmx"]);
+}
+
+#[test]
+fn faults_name_the_file_and_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let error = read(file(path)).unwrap_err();
+        assert!(error.contains(name), "{error}");
+        error
+    };
+    let of = |name: &str| std::fs::read(golden().join(name)).unwrap();
+    let error = said("a.tmx", b"<tmx>\n<body>\n</tmx>");
+    assert!(error.contains("a.tmx, line 3: not well-formed XML"), "{error}");
+    let error = said("b.tmx", b"<!DOCTYPE tmx [<!ENTITY a 'aa'>]>\n<tmx>\n&a;</tmx>");
+    assert!(error.contains("line 3: the entity &a;"), "{error}");
+    let error = said("c.po", b"msgid \"a\"\nmsgstr \"\"\n");
+    assert!(error.contains("without a finished translation"), "{error}");
+    let error = said("d.zip", &of("table.tsv.zip"));
+    assert!(error.contains("no text whose name ends in .en"), "{error}");
+    let error = said("e.tsv.zip", &of("stored.zip"));
+    assert!(error.contains("the files Books.de-en.de"), "{error}");
+    let error = said("f.zip", &of("stored.zip")[..200]);
+    assert!(error.contains("not a readable ZIP archive"), "{error}");
+    // A byte of a text that is stored as it is.
+    let mut damaged = of("stored.zip");
+    let at = damaged.windows(4).position(|bytes| bytes == b"Open").unwrap();
+    damaged[at] = b'o';
+    assert!(said("g.zip", &damaged).contains("its checksum is another"));
+    let mut xz = of("packed.en.xz");
+    let middle = xz.len() / 2;
+    xz[middle] ^= 0x40;
+    let path = folder.path().join("h.tsv.xz");
+    std::fs::write(&path, xz).unwrap();
+    assert!(read(file(path)).unwrap_err().contains("h.tsv.xz"));
+}
+
+#[test]
+fn a_file_that_grows_without_end_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bomb.tsv.zst");
+    let row = format!("a\t{}\n", "b".repeat(1 << 20));
+    let mut encoder = zstd::Encoder::new(std::fs::File::create(&path).unwrap(), 1).unwrap();
+    for _ in 0..260 {
+        std::io::Write::write_all(&mut encoder, row.as_bytes()).unwrap();
+    }
+    encoder.finish().unwrap();
+    let config = DataConfig::default();
+    let corpus = file(path);
+    let pairs = taper_data::PairReader::open(&config, Corpora::from(&corpus)).unwrap();
+    let error = pairs.filter_map(Result::err).next().expect("refused").to_string();
+    assert!(error.contains("bomb.tsv.zst") && error.contains("1000 times"), "{error}");
+}

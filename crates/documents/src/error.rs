@@ -1,0 +1,36 @@
+//! Faults of documents, each with its line.
+
+/// Result of every fallible function here.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Fault of a document. The caller knows its path.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A line does not have the form of its format.
+    #[error("line {line}: {message}")]
+    Line {
+        /// Counted from 1.
+        line: u64,
+        /// Fault and advice.
+        message: String,
+    },
+    /// The document as a whole cannot be read.
+    #[error("{0}")]
+    Document(String),
+    /// The stream cannot be read.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+impl Error {
+    /// Fault in a line, counted from 1.
+    pub(crate) fn line(line: u64, message: impl Into<String>) -> Self {
+        Self::Line { line, message: message.into() }
+    }
+}
+
+/// Line of a byte of a text, counted from 1.
+pub(crate) fn line_at(text: &str, at: usize) -> u64 {
+    1 + text.as_bytes()[..at.min(text.len())].iter().filter(|&&byte| byte == b'\n').count() as u64
+}

@@ -1,0 +1,38 @@
+//! Languages by their tags (BCP 47).
+
+/// Whether the language `tag` of a document is the `wanted` one, or a more special one: `en` is
+/// wanted of `en`, `EN-US` and `en_GB`, but `pt-BR` not of `pt`.
+///
+/// ```
+/// assert!(taper_documents::is_language("EN-us", "en"));
+/// assert!(!taper_documents::is_language("eng", "en"));
+/// ```
+#[must_use]
+pub fn is_language(tag: &str, wanted: &str) -> bool {
+    let parts = |tag: &str| -> Vec<String> {
+        tag.trim().split(['-', '_', '@', '.']).map(str::to_lowercase).collect()
+    };
+    let (tag, wanted) = (parts(tag), parts(wanted));
+    !wanted[0].is_empty() && tag.starts_with(&wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_of_whole_parts_counts() {
+        for (tag, wanted, is) in [
+            ("en", "en", true),
+            ("EN-US", "en", true),
+            ("en_GB", "en-gb", true),
+            ("de_DE.UTF-8", "de", true),
+            ("sr@latin", "sr", true),
+            ("pt", "pt-BR", false),
+            ("eng", "en", false),
+            ("", "", false),
+        ] {
+            assert_eq!(is_language(tag, wanted), is, "{tag} {wanted}");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Documents and translators' formats: texts out, translations in, every other byte as it was.
+//!
+//! This crate knows neither models nor tensors, nor does it open a file. For training it gives the
+//! pairs of a translation memory ([`Tmx`]), of a catalog ([`po_pairs`]) and of an exchange file
+//! ([`xliff_pairs`]).
+//!
+//! XML is read by `quick-xml`, which gives the bytes of each tag: a tree, as other crates build it,
+//! would have to be written anew, and would not be the same bytes.
+//!
+//! ```
+//! let catalog = "msgid \"Open\"\nmsgstr \"Öffnen\"\n";
+//! let pairs = taper_documents::po_pairs(catalog, ["en", "de"])?;
+//! assert_eq!(pairs[0].1, ["Open", "Öffnen"]);
+//! # Ok::<(), taper_documents::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod error;
+mod languages;
+mod po;
+mod tmx;
+mod words;
+mod xliff;
+mod xml;
+
+pub use error::{Error, Result};
+pub use languages::is_language;
+pub use po::{Message, PoString, parse_po, po_pairs};
+pub use tmx::Tmx;
+pub use xliff::xliff_pairs;
+pub use xml::utf8_of;

@@ -1,0 +1,371 @@
+//! Message catalogs of gettext: PO.
+
+use std::ops::Range;
+
+use crate::words::one_line;
+use crate::{Error, Result, is_language};
+
+/// String of a catalog.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PoString {
+    /// The text, without escapes.
+    pub text: String,
+    /// Bytes in the catalog from its first quote to its last, on as many lines as it has.
+    pub range: Range<usize>,
+}
+
+/// Message of a catalog.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Message {
+    /// Line of its `msgid`, counted from 1.
+    pub line: u64,
+    /// Whether a person has yet to look at its translation.
+    pub is_fuzzy: bool,
+    /// The text to translate; empty for the header.
+    pub id: PoString,
+    /// The text to translate of several things, if it has one.
+    pub plural: Option<PoString>,
+    /// Translations, in the order of plural forms if there are several.
+    pub translations: Vec<PoString>,
+}
+
+impl Message {
+    /// Whether it is the header of the catalog.
+    #[must_use]
+    pub fn is_header(&self) -> bool {
+        self.id.text.is_empty()
+    }
+
+    /// Value of a field of the header.
+    fn field(&self, name: &str) -> Option<&str> {
+        let header = &self.translations.first()?.text;
+        header.lines().find_map(|line| {
+            let (own, value) = line.split_once(':')?;
+            own.trim().eq_ignore_ascii_case(name).then_some(value.trim())
+        })
+    }
+}
+
+/// String that the next lines may continue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Open {
+    None,
+    Context,
+    Id,
+    Plural,
+    Translation,
+}
+
+/// Messages of a catalog, the header included; obsolete ones are left out.
+///
+/// # Errors
+///
+/// If a line is not of this format, or the header names another encoding than UTF-8.
+pub fn parse_po(text: &str) -> Result<Vec<Message>> {
+    let mut messages = Vec::new();
+    let (mut message, mut open, mut fuzzy) = (None::<Message>, Open::None, false);
+    let mut context = PoString::default();
+    let mut at = 0;
+    for (number, whole) in (1..).zip(text.split_inclusive('\n')) {
+        let start = at;
+        at += whole.len();
+        let mut line = whole.trim_end_matches(['\n', '\r']);
+        let mut start = start;
+        if number == 1 {
+            let rest = line.strip_prefix('\u{feff}').unwrap_or(line);
+            start += line.len() - rest.len();
+            line = rest;
+        }
+        let indent = line.len() - line.trim_start().len();
+        let (line, start) = (line.trim(), start + indent);
+        if line.is_empty() || line.starts_with('#') {
+            if let Some(flags) = line.strip_prefix("#,") {
+                finish(&mut messages, &mut message)?;
+                open = Open::None;
+                fuzzy |= flags.split(',').any(|flag| flag.trim() == "fuzzy");
+            }
+            continue;
+        }
+        let wrong = |what: String| Error::line(number, what);
+        if line.starts_with('"') {
+            let part = quoted(line, start, number)?;
+            let into = match (open, message.as_mut()) {
+                (Open::Context, _) => Some(&mut context),
+                (Open::Id, Some(message)) => Some(&mut message.id),
+                (Open::Plural, Some(message)) => message.plural.as_mut(),
+                (Open::Translation, Some(message)) => message.translations.last_mut(),
+                _ => None,
+            };
+            let Some(into) = into else {
+                return Err(wrong("a string without a keyword before it".to_owned()));
+            };
+            into.text.push_str(&part.text);
+            into.range.end = part.range.end;
+            continue;
+        }
+        let (keyword, rest) = line.split_at(line.find([' ', '\t', '"']).unwrap_or(line.len()));
+        let value = rest.trim_start();
+        let value = quoted(value, start + line.len() - value.len(), number)?;
+        match (keyword, message.as_mut()) {
+            ("domain", _) => {}
+            ("msgctxt", _) => {
+                finish(&mut messages, &mut message)?;
+                (context, open) = (value, Open::Context);
+            }
+            ("msgid", _) => {
+                finish(&mut messages, &mut message)?;
+                let is_fuzzy = std::mem::take(&mut fuzzy);
+                message = Some(Message { line: number, is_fuzzy, id: value, ..Message::default() });
+                open = Open::Id;
+            }
+            ("msgid_plural", Some(message)) if message.translations.is_empty() => {
+                message.plural = Some(value);
+                open = Open::Plural;
+            }
+            ("msgstr", Some(message))
+                if message.plural.is_none() && message.translations.is_empty() =>
+            {
+                message.translations.push(value);
+                open = Open::Translation;
+            }
+            (form, Some(message))
+                if message.plural.is_some()
+                    && form == format!("msgstr[{}]", message.translations.len()) =>
+            {
+                message.translations.push(value);
+                open = Open::Translation;
+            }
+            _ => {
+                let shown: String = keyword.chars().take(40).collect();
+                return Err(wrong(format!(
+                    "{shown:?} does not belong here: is this a catalog (PO)?"
+                )));
+            }
+        }
+    }
+    finish(&mut messages, &mut message)?;
+    if messages.is_empty() {
+        return Err(Error::Document("has no messages: is this a catalog (PO)?".to_owned()));
+    }
+    Ok(messages)
+}
+
+/// Ends a message.
+fn finish(messages: &mut Vec<Message>, message: &mut Option<Message>) -> Result<()> {
+    let Some(message) = message.take() else { return Ok(()) };
+    if message.translations.is_empty() {
+        return Err(Error::line(message.line, "a msgid without msgstr"));
+    }
+    if message.is_header()
+        && let Some(kind) = message.field("Content-Type")
+        && let Some((_, charset)) = kind.to_lowercase().split_once("charset=")
+        && !matches!(charset.trim(), "utf-8" | "utf8" | "us-ascii" | "ascii" | "charset" | "")
+    {
+        let charset: String = charset.chars().take(40).collect();
+        return Err(Error::line(
+            message.line,
+            format!(
+                "the catalog is {charset}, where UTF-8 is expected; msgconv -t UTF-8 converts it"
+            ),
+        ));
+    }
+    messages.push(message);
+    Ok(())
+}
+
+/// String in quotes that begins at the byte `start` of the catalog.
+fn quoted(line: &str, start: usize, number: u64) -> Result<PoString> {
+    let wrong = |what: &str| Error::line(number, what);
+    let inner = line.strip_prefix('"').ok_or_else(|| wrong("a string in quotes is missing"))?;
+    let mut text = String::new();
+    // Bytes of escapes need not be characters by themselves.
+    let mut bytes: Vec<u8> = Vec::new();
+    let mut characters = inner.char_indices().peekable();
+    while let Some((at, character)) = characters.next() {
+        let escaped = match character {
+            '"' => {
+                if !inner[at + 1..].trim().is_empty() {
+                    return Err(wrong("text behind the quote that ends a string"));
+                }
+                flush(&mut text, &mut bytes);
+                return Ok(PoString { text, range: start..start + 1 + at + 1 });
+            }
+            '\\' => characters.next().map(|(_, next)| next),
+            other => {
+                flush(&mut text, &mut bytes);
+                text.push(other);
+                continue;
+            }
+        };
+        let digits =
+            |radix: u32, most: usize, first: Option<u32>, characters: &mut Characters<'_>| {
+                let (mut value, mut count) = (first.unwrap_or(0), usize::from(first.is_some()));
+                while count < most
+                    && let Some(digit) =
+                        characters.peek().and_then(|(_, next)| next.to_digit(radix))
+                {
+                    (value, count) = (value * radix + digit, count + 1);
+                    characters.next();
+                }
+                (count > 0).then_some(value as u8)
+            };
+        let byte = match escaped {
+            Some('n') => b'\n',
+            Some('t') => b'\t',
+            Some('r') => b'\r',
+            Some('a') => 7,
+            Some('b') => 8,
+            Some('f') => 12,
+            Some('v') => 11,
+            Some(same @ ('"' | '\\' | '\'' | '?')) => same as u8,
+            Some('x') => digits(16, 2, None, &mut characters)
+                .ok_or_else(|| wrong("\\x without the digits of a byte"))?,
+            Some(first @ '0'..='7') => {
+                digits(8, 3, first.to_digit(8), &mut characters).unwrap_or_default()
+            }
+            Some(other) => return Err(wrong(&format!("the escape \\{other} is unknown"))),
+            None => break,
+        };
+        bytes.push(byte);
+    }
+    Err(wrong("a string whose quotes are not closed"))
+}
+
+type Characters<'a> = std::iter::Peekable<std::str::CharIndices<'a>>;
+
+fn flush(text: &mut String, bytes: &mut Vec<u8>) {
+    text.push_str(&String::from_utf8_lossy(bytes));
+    bytes.clear();
+}
+
+/// Source and target of each translated message, on one line each, with its line in the catalog.
+/// Fuzzy translations are left out. Of two plural forms the first translates the text of one thing
+/// and the last that of several; a language with one form has that of several.
+///
+/// The header's language, if it has one, is the target, or else the source: then messages are turned
+/// round.
+///
+/// # Errors
+///
+/// Errors of [`parse_po`], and if the catalog is in another language or has no translation.
+pub fn po_pairs(text: &str, languages: [&str; 2]) -> Result<Vec<(u64, [String; 2])>> {
+    let messages = parse_po(text)?;
+    let header = messages.iter().find(|message| message.is_header());
+    let language = header.and_then(|header| header.field("Language")).filter(|tag| !tag.is_empty());
+    let turned = match language {
+        Some(tag) if is_language(tag, languages[1]) => false,
+        Some(tag) if is_language(tag, languages[0]) => true,
+        Some(tag) => {
+            return Err(Error::Document(format!(
+                "is a catalog in {tag}, where {} or {} is expected",
+                languages[1], languages[0]
+            )));
+        }
+        None => false,
+    };
+    let mut pairs = Vec::new();
+    for message in messages.iter().filter(|message| !message.is_header() && !message.is_fuzzy) {
+        let forms = &message.translations;
+        let both = match (&message.plural, forms.as_slice()) {
+            (None, [one, ..]) => vec![(&message.id, one)],
+            (Some(plural), [only]) => vec![(plural, only)],
+            (Some(plural), [one, .., many]) => vec![(&message.id, one), (plural, many)],
+            (_, []) => Vec::new(),
+        };
+        for (id, translation) in both {
+            let mut pair = [one_line(&id.text), one_line(&translation.text)];
+            if pair.iter().any(String::is_empty) {
+                continue;
+            }
+            if turned {
+                pair.reverse();
+            }
+            pairs.push((message.line, pair));
+        }
+    }
+    if pairs.is_empty() {
+        return Err(Error::Document("is a catalog without a finished translation".to_owned()));
+    }
+    Ok(pairs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CATALOG: &str = r#"# A comment
+msgid ""
+msgstr ""
+"Language: de_DE\n"
+"Content-Type: text/plain; charset=UTF-8\n"
+
+#: a.c:1
+#, c-format
+msgctxt "menu"
+msgid "Open %s"
+msgstr "%s öffnen"
+
+#, fuzzy, c-format
+#| msgid "Old"
+msgid "New"
+msgstr "Alt"
+
+msgid "one \"file\"\n"
+msgid_plural ""
+"%d "
+"files\n"
+msgstr[0] "eine \x22Datei\042\n"
+msgstr[1] "%d \303\244 Dateien\n"
+
+msgid "untranslated"
+msgstr ""
+
+#~ msgid "gone"
+#~ msgstr "weg"
+"#;
+
+    #[test]
+    fn finished_messages_are_pairs() {
+        let expected: [(u64, [&str; 2]); 3] = [
+            (10, ["Open %s", "%s öffnen"]),
+            (18, ["one \"file\"", "eine \"Datei\""]),
+            (18, ["%d files", "%d ä Dateien"]),
+        ];
+        let found = po_pairs(CATALOG, ["en", "de"]).unwrap();
+        assert_eq!(found, expected.map(|(line, pair)| (line, pair.map(str::to_owned))));
+        assert_eq!(po_pairs(CATALOG, ["de", "en"]).unwrap()[0].1[0], "%s öffnen");
+        let windows = CATALOG.replace('\n', "\r\n");
+        assert_eq!(po_pairs(&windows, ["en", "de"]).unwrap(), found);
+    }
+
+    #[test]
+    fn ranges_are_those_of_strings() {
+        let messages = parse_po(CATALOG).unwrap();
+        let plural = messages[3].plural.as_ref().unwrap();
+        assert_eq!(&CATALOG[plural.range.clone()], "\"\"\n\"%d \"\n\"files\\n\"");
+        assert_eq!(&CATALOG[messages[1].translations[0].range.clone()], "\"%s öffnen\"");
+    }
+
+    #[test]
+    fn faults_have_their_line() {
+        for (text, said) in [
+            ("msgid \"a\"\n", "line 1: a msgid without msgstr"),
+            ("msgid \"a\nmsgstr \"\"\n", "line 1: a string whose quotes"),
+            ("msgid \"a\"\nmsgstr \"\\q\"\n", "line 2: the escape \\q"),
+            ("\"a\"\n", "line 1: a string without"),
+            ("msgid \"a\"\nmsgstr[0] \"b\"\n", "line 2: \"msgstr[0]\" does not belong"),
+            ("msgid \"a\"\nmsgid_plural \"b\"\nmsgstr[1] \"c\"\n", "line 3: \"msgstr[1]\""),
+            ("words\n", "line 1: a string in quotes is missing"),
+            ("", "has no messages"),
+            (
+                "msgid \"\"\nmsgstr \"Content-Type: text/plain; charset=ISO-8859-1\\n\"\n",
+                "line 1: the catalog is iso-8859-1",
+            ),
+        ] {
+            let error = parse_po(text).unwrap_err().to_string();
+            assert!(error.starts_with(said), "{text}: {error}");
+        }
+        let error = po_pairs(CATALOG, ["en", "fr"]).unwrap_err().to_string();
+        assert!(error.contains("in de_DE, where fr or en"), "{error}");
+    }
+}

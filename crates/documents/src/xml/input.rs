@@ -1,0 +1,150 @@
+//! Bytes of an XML document as UTF-8, whichever Unicode encoding they are in, with the number of
+//! lines and a bound of what is read at a time.
+
+use std::io::{self, BufRead, Chain, Cursor, Read};
+
+/// Largest number of bytes of a tag, a comment or a text between two tags.
+pub(crate) const LONGEST: u64 = 1 << 26;
+
+/// Bytes that are decoded at a time.
+const CHUNK: usize = 1 << 16;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Encoding {
+    Utf8,
+    /// UTF-16 with the less significant byte first, or last.
+    Utf16 {
+        little: bool,
+    },
+}
+
+/// Stream of UTF-8.
+pub(crate) struct Input<R> {
+    inner: Chain<Cursor<Vec<u8>>, R>,
+    encoding: Encoding,
+    /// Decoded bytes of UTF-16, and how many of them are read.
+    decoded: Vec<u8>,
+    read: usize,
+    /// First half of a pair of surrogates.
+    surrogate: Option<u16>,
+    lines: u64,
+    since: u64,
+}
+
+impl<R: BufRead> Input<R> {
+    /// Stream whose encoding is told by its first bytes.
+    ///
+    /// # Errors
+    ///
+    /// If it is in UTF-32, or cannot be read.
+    pub(crate) fn new(mut inner: R) -> io::Result<Self> {
+        let mut begin = Vec::new();
+        inner.by_ref().take(4).read_to_end(&mut begin)?;
+        let (encoding, mark) = match begin.as_slice() {
+            [0xFF, 0xFE, 0, 0] | [0, 0, 0xFE, 0xFF] => {
+                return Err(invalid("is UTF-32; convert it, for example with iconv -t UTF-8"));
+            }
+            [0xFF, 0xFE, ..] => (Encoding::Utf16 { little: true }, 2),
+            [0xFE, 0xFF, ..] => (Encoding::Utf16 { little: false }, 2),
+            [b'<', 0, _, 0] => (Encoding::Utf16 { little: true }, 0),
+            [0, b'<', 0, _] => (Encoding::Utf16 { little: false }, 0),
+            [0xEF, 0xBB, 0xBF, ..] => (Encoding::Utf8, 3),
+            _ => (Encoding::Utf8, 0),
+        };
+        begin.drain(..mark);
+        Ok(Self {
+            inner: Cursor::new(begin).chain(inner),
+            encoding,
+            decoded: Vec::new(),
+            read: 0,
+            surrogate: None,
+            lines: 0,
+            since: 0,
+        })
+    }
+
+    /// Number of the current line, counted from 1.
+    pub(crate) fn line(&self) -> u64 {
+        self.lines + 1
+    }
+
+    /// Begins a part that may have [`LONGEST`] bytes.
+    pub(crate) fn begin(&mut self) {
+        self.since = 0;
+    }
+
+    /// Decodes more of UTF-16.
+    fn decode(&mut self, little: bool) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(CHUNK);
+        self.inner.by_ref().take(CHUNK as u64).read_to_end(&mut bytes)?;
+        if bytes.len() % 2 == 1 {
+            return Err(invalid("ends within a character of UTF-16; is it whole?"));
+        }
+        self.decoded.clear();
+        self.read = 0;
+        let units = bytes.chunks_exact(2).map(|pair| match little {
+            true => u16::from_le_bytes([pair[0], pair[1]]),
+            false => u16::from_be_bytes([pair[0], pair[1]]),
+        });
+        let mut text = String::with_capacity(bytes.len());
+        let all: Vec<u16> = self.surrogate.take().into_iter().chain(units).collect();
+        let is_last_half = all.last().is_some_and(|unit| (0xD800..0xDC00).contains(unit));
+        // The other half may come with the next chunk.
+        let cut = is_last_half && bytes.len() == CHUNK;
+        let whole = &all[..all.len() - usize::from(cut)];
+        for character in char::decode_utf16(whole.iter().copied()) {
+            text.push(character.map_err(|_| invalid("is not valid UTF-16"))?);
+        }
+        self.surrogate = if cut { all.last().copied() } else { None };
+        self.decoded = text.into_bytes();
+        Ok(())
+    }
+}
+
+fn invalid(message: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, message)
+}
+
+impl<R: BufRead> Read for Input<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let available = self.fill_buf()?;
+        let count = available.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&available[..count]);
+        self.consume(count);
+        Ok(count)
+    }
+}
+
+impl<R: BufRead> BufRead for Input<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.since > LONGEST {
+            return Err(invalid("a tag or a text of more than 64 MiB; is a tag left open?"));
+        }
+        match self.encoding {
+            Encoding::Utf8 => self.inner.fill_buf(),
+            Encoding::Utf16 { little } => {
+                if self.read == self.decoded.len() {
+                    self.decode(little)?;
+                }
+                Ok(&self.decoded[self.read..])
+            }
+        }
+    }
+
+    fn consume(&mut self, count: usize) {
+        let count_lines = |bytes: &[u8]| bytes.iter().filter(|&&byte| byte == b'\n').count() as u64;
+        self.since += count as u64;
+        match self.encoding {
+            Encoding::Utf8 => {
+                // What was filled is still there: no byte is read for it.
+                let lines = self.inner.fill_buf().map_or(0, |bytes| count_lines(&bytes[..count]));
+                self.lines += lines;
+                self.inner.consume(count);
+            }
+            Encoding::Utf16 { .. } => {
+                self.lines += count_lines(&self.decoded[self.read..self.read + count]);
+                self.read += count;
+            }
+        }
+    }
+}

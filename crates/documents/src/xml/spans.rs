@@ -1,0 +1,59 @@
+//! Tokens of a text in memory, with the bytes that each has there.
+
+use std::ops::Range;
+
+use quick_xml::Reader;
+
+use super::{Nesting, Token};
+use crate::error::line_at;
+use crate::{Error, Result};
+
+/// Token and its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Spanned {
+    /// The token.
+    pub(crate) token: Token,
+    /// Its bytes in the text.
+    pub(crate) range: Range<usize>,
+}
+
+/// Reader of a text.
+pub(crate) struct Spans<'a> {
+    text: &'a str,
+    reader: Reader<&'a [u8]>,
+    /// Bytes before the reader's first.
+    before: usize,
+    nesting: Nesting,
+}
+
+impl<'a> Spans<'a> {
+    /// Reader of `text`, which may begin with a byte-order mark.
+    pub(crate) fn new(text: &'a str) -> Self {
+        let rest = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let before = text.len() - rest.len();
+        Self { text, reader: Reader::from_str(rest), before, nesting: Nesting::default() }
+    }
+
+    fn at(&self) -> usize {
+        self.before + usize::try_from(self.reader.buffer_position()).unwrap_or(usize::MAX)
+    }
+
+    /// Next token.
+    ///
+    /// # Errors
+    ///
+    /// If it is not well-formed, with its line.
+    pub(crate) fn next(&mut self) -> Result<Spanned> {
+        let start = self.at();
+        let token = match self.reader.read_event() {
+            Ok(event) => Token::new(event),
+            Err(error) => Err(format!("not well-formed XML: {error}")),
+        };
+        let token = token.and_then(|token| self.nesting.take(&token).map(|()| token));
+        let range = start..self.at().min(self.text.len());
+        match token {
+            Ok(token) => Ok(Spanned { token, range }),
+            Err(message) => Err(Error::line(line_at(self.text, range.start), message)),
+        }
+    }
+}
