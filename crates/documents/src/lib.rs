@@ -2,7 +2,9 @@
 //!
 //! This crate knows neither models nor tensors, nor does it open a file. For training it gives the
 //! pairs of a translation memory ([`Tmx`]), of a catalog ([`po_pairs`]) and of an exchange file
-//! ([`xliff_pairs`]).
+//! ([`xliff_pairs`]). To be translated, a [`Document`] gives its sentences without markup as
+//! [`Line`]s, and takes their translations: tags go where their words went, placeholders stay, and
+//! what is not text stays to the byte.
 //!
 //! XML is read by `quick-xml`, which gives the bytes of each tag: a tree, as other crates build it,
 //! would have to be written anew, and would not be the same bytes.
@@ -15,17 +17,31 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod document;
 mod error;
+mod formats;
 mod languages;
+mod layout;
+mod line;
+mod markup;
+mod placeholders;
 mod po;
+mod segment;
+mod sentences;
+mod syntax;
 mod tmx;
 mod words;
 mod xliff;
 mod xml;
 
+pub use document::Document;
 pub use error::{Error, Result};
+pub use formats::DocumentFormat;
 pub use languages::is_language;
+pub use line::{Line, Translated};
+pub use placeholders::placeholders;
 pub use po::{Message, PoString, parse_po, po_pairs};
+pub use sentences::sentences;
 pub use tmx::Tmx;
 pub use xliff::xliff_pairs;
 pub use xml::utf8_of;

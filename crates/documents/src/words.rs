@@ -7,7 +7,6 @@ pub(crate) fn one_line(text: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-#[expect(dead_code)]
 /// Whether a text has anything to translate: a letter.
 pub(crate) fn has_letters(text: &str) -> bool {
     text.chars().any(char::is_alphabetic)

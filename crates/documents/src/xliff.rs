@@ -2,22 +2,10 @@
 
 use std::ops::Range;
 
+use crate::segment::Piece;
 use crate::words::one_line;
 use crate::xml::{Attributes, Spanned, Spans, Token};
 use crate::{Error, Result, is_language};
-
-/// Inline part of a source or target.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Inline {
-    /// Text that is translated, and its bytes.
-    Text(String, Range<usize>),
-    /// Tag that opens something.
-    Open(Range<usize>),
-    /// Tag that closes it.
-    Close(Range<usize>),
-    /// Code that stands by itself, with all that is in it.
-    Alone(Range<usize>),
-}
 
 /// Source or target of a unit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,7 +14,7 @@ pub(crate) struct Content {
     pub(crate) range: Range<usize>,
     /// Bytes with its tags.
     pub(crate) whole: Range<usize>,
-    pub(crate) parts: Vec<Inline>,
+    pub(crate) parts: Vec<Piece>,
     /// Whether its state says that it is not translated yet.
     is_initial: bool,
 }
@@ -35,7 +23,7 @@ impl Content {
     /// Its text without tags and codes.
     pub(crate) fn text(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {
-            Inline::Text(text, _) => Some(text.as_str()),
+            Piece::Text(text, _) => Some(text.as_str()),
             _ => None,
         });
         texts.collect()
@@ -177,8 +165,8 @@ fn content(
                 if is_empty {
                     if code.is_none() {
                         parts.push(match character(&name, &attributes) {
-                            Some(character) => Inline::Text(character, range),
-                            None => Inline::Alone(range),
+                            Some(character) => Piece::Text(character, range),
+                            None => Piece::Alone(range),
                         });
                     }
                     continue;
@@ -187,7 +175,7 @@ fn content(
                     if is_code {
                         code = Some((open.len(), range.start));
                     } else {
-                        parts.push(Inline::Open(range));
+                        parts.push(Piece::Open(range));
                     }
                 }
                 open.push(is_code);
@@ -200,15 +188,15 @@ fn content(
                 }
                 match code {
                     Some((depth, start)) if depth == open.len() => {
-                        parts.push(Inline::Alone(start..range.end));
+                        parts.push(Piece::Alone(start..range.end));
                         code = None;
                     }
                     Some(_) => {}
-                    None => parts.push(Inline::Close(range)),
+                    None => parts.push(Piece::Close(range)),
                 }
             }
-            Token::Text(text) if code.is_none() => parts.push(Inline::Text(text, range)),
-            Token::Other if code.is_none() => parts.push(Inline::Alone(range)),
+            Token::Text(text) if code.is_none() => parts.push(Piece::Text(text, range)),
+            Token::Other if code.is_none() => parts.push(Piece::Alone(range)),
             Token::Text(_) | Token::Other => {}
             Token::End => {
                 return Ok(Content { range: tag.clone(), whole: tag, parts, is_initial });

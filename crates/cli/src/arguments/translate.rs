@@ -99,6 +99,15 @@ pub(crate) struct TextArguments {
     /// Text to translate, one sentence a line [default: standard input]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
+    /// Document to translate as such, to --output: .html, .md, .srt, .vtt, .po, .xlf or .txt.
+    /// Sentences are translated, and all else stays
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "output",
+        conflicts_with_all = ["input", "goes_on", "prefix", "window", "json", "n_best", "alignments"]
+    )]
+    pub(crate) file: Option<PathBuf>,
     /// Where the translations go, by way of FILE.part [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,

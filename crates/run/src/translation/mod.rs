@@ -1,16 +1,19 @@
 //! Translation with a trained run, from lines of text to lines of text.
 
 mod alignment;
+mod documents;
 mod line_translator;
 mod overlong;
 mod pairs;
 mod punctuation;
 mod search;
 mod settings;
+mod token_spans;
 
 use serde::Serialize;
 
 pub use alignment::AlignedTokens;
+pub use documents::{TranslatedDocument, translate_document};
 pub(crate) use line_translator::BestTranslations;
 pub use line_translator::{LineTranslator, PackedModels, TranslatedLine};
 pub use overlong::{LineLimit, Overlong, OverlongRule, count_tokens};

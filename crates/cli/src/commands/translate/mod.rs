@@ -2,6 +2,7 @@
 
 mod continuation;
 mod conversation;
+mod document;
 mod input;
 mod output;
 
@@ -41,6 +42,9 @@ struct FaultRecord<'a> {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Translate) -> Result<()> {
+    if let Some(file) = &arguments.text.file {
+        return document::translate_file(arguments, file);
+    }
     let form = arguments.form();
     if arguments.text.input.is_none() && std::io::stdin().is_terminal() {
         refuse_files(&arguments.text)?;

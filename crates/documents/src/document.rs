@@ -1,0 +1,104 @@
+//! A document as its texts and all that is around them.
+
+use crate::formats::DocumentFormat;
+use crate::layout::laid_out;
+use crate::line::{Line, Translated};
+use crate::segment::{Part, Segment, divide};
+use crate::{Error, Result};
+
+/// Document whose lines are to be translated.
+#[derive(Debug, Clone)]
+pub struct Document {
+    /// Whether a byte-order mark stands before the rest.
+    has_mark: bool,
+    source: String,
+    segments: Vec<(Segment, Vec<Part>)>,
+    lines: Vec<Line>,
+}
+
+impl Document {
+    /// Reads the document `source`, in a language by whose rules sentences are told apart.
+    ///
+    /// # Errors
+    ///
+    /// If a catalog or an exchange file does not have its format, with the line. HTML, Markdown,
+    /// subtitles and plain text are taken as they are.
+    pub fn parse(source: String, format: DocumentFormat, language: &str) -> Result<Self> {
+        let without_mark = source.strip_prefix('\u{feff}').map(str::to_owned);
+        let has_mark = without_mark.is_some();
+        let source = without_mark.unwrap_or(source);
+        let mut lines = Vec::new();
+        let mut segments = format.segments(&source)?;
+        segments.sort_by_key(|segment| segment.edit.start);
+        if segments.windows(2).any(|pair| pair[0].edit.end > pair[1].edit.start) {
+            return Err(Error::Document("has texts within texts".to_owned()));
+        }
+        let divided = |segment: Segment| {
+            let parts = divide(&source, &segment, language, &mut lines);
+            (segment, parts)
+        };
+        let segments = segments.into_iter().map(divided).collect();
+        Ok(Self { has_mark, source, segments, lines })
+    }
+
+    /// Sentences to translate, in their order.
+    #[must_use]
+    pub fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+
+    /// Replaces a line by one that asks for the same in another way.
+    pub fn replace(&mut self, number: usize, line: Line) {
+        self.lines[number] = line;
+    }
+
+    /// The document with these translations of its lines; without one, a line stays as it is. A
+    /// segment none of whose lines changes stays to the byte, as does all that is between segments.
+    #[must_use]
+    pub fn write(&self, translations: &[Option<Translated>]) -> String {
+        let mut out = String::with_capacity(self.source.len());
+        if self.has_mark {
+            out.push('\u{feff}');
+        }
+        let mut at = 0;
+        for (segment, parts) in &self.segments {
+            let raw = &self.source[segment.edit.clone()];
+            out.push_str(&self.source[at..segment.edit.start]);
+            at = segment.edit.end;
+            let translation = |number: usize| translations.get(number).and_then(Option::as_ref);
+            let of_parts = parts.iter().filter_map(|part| match part {
+                Part::Line(number) => Some((&self.lines[*number], translation(*number))),
+                Part::Kept(_) => None,
+            });
+            let is_changed = |(line, to): (&Line, Option<&Translated>)| match segment.is_copy {
+                true => to.is_some(),
+                false => to.is_some_and(|to| to.text != line.text()),
+            };
+            if !of_parts.clone().any(is_changed) {
+                out.push_str(raw);
+                continue;
+            }
+            let mut text = String::new();
+            for part in parts {
+                match part {
+                    Part::Kept(raw) => text.push_str(raw),
+                    Part::Line(number) => {
+                        let line = &self.lines[*number];
+                        let same =
+                            || Translated { text: line.text().to_owned(), links: Vec::new() };
+                        text.push_str(&match translation(*number) {
+                            Some(to) => line.render(to),
+                            None => line.render(&same()),
+                        });
+                    }
+                }
+            }
+            let newline = if self.source.contains("\r\n") { "\r\n" } else { "\n" };
+            out.push_str(&segment.around[0]);
+            out.push_str(&laid_out(&text, &segment.layout, newline));
+            out.push_str(&segment.around[1]);
+        }
+        out.push_str(&self.source[at..]);
+        out
+    }
+}

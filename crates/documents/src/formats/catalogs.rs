@@ -1,0 +1,80 @@
+//! Catalogs and exchange files: what has no translation yet is given one; all else stays.
+
+use crate::Result;
+use crate::po::{PoString, parse_po};
+use crate::segment::{Layout, Piece, Segment};
+use crate::syntax::Syntax;
+use crate::words::has_letters;
+use crate::xliff::{Content, parse_xliff};
+
+/// Messages of a catalog without a translation. Of plural forms, the first of several is made of the
+/// text of one thing.
+pub(super) fn of_po(text: &str) -> Result<Vec<Segment>> {
+    let mut segments = Vec::new();
+    for message in parse_po(text)?.iter().filter(|message| !message.is_header()) {
+        if message.translations.iter().any(|one| !one.text.is_empty()) {
+            continue;
+        }
+        let several = message.translations.len() > 1;
+        for (form, translation) in message.translations.iter().enumerate() {
+            let id: &PoString = match &message.plural {
+                Some(plural) if form > 0 || !several => plural,
+                _ => &message.id,
+            };
+            if has_letters(&id.text) {
+                segments.push(Segment {
+                    edit: translation.range.clone(),
+                    around: Default::default(),
+                    is_copy: true,
+                    pieces: vec![Piece::Text(id.text.clone(), id.range.clone())],
+                    syntax: Syntax::Po,
+                    layout: Layout::Quoted,
+                });
+            }
+        }
+    }
+    Ok(segments)
+}
+
+/// Units of an exchange file without a target.
+pub(super) fn of_xliff(text: &str) -> Result<Vec<Segment>> {
+    let mut segments = Vec::new();
+    for (_, unit) in parse_xliff(text)?.units {
+        let has_target = unit.target.as_ref().is_some_and(|target| {
+            target
+                .parts
+                .iter()
+                .any(|part| !matches!(part, Piece::Text(text, _) if text.trim().is_empty()))
+        });
+        if !unit.is_translatable || has_target || !has_letters(&unit.source.text()) {
+            continue;
+        }
+        // Names have the prefix that the source has.
+        let tag = &text[unit.source.whole.start + 1..];
+        let name = tag
+            [..tag.find(|one: char| one.is_whitespace() || matches!(one, '>' | '/')).unwrap_or(0)]
+            .replace("source", "target");
+        let (edit, around) = match &unit.target {
+            Some(Content { range, whole, .. }) if range == whole => {
+                let tag = text[whole.clone()].trim_end_matches("/>").trim_end();
+                (whole.clone(), [format!("{tag}>"), format!("</{name}>")])
+            }
+            Some(target) => (target.range.clone(), Default::default()),
+            None => {
+                let before = &text[..unit.source.whole.start];
+                let blanks = &before[before.trim_end_matches([' ', '\t', '\n', '\r']).len()..];
+                let end = unit.source.whole.end;
+                (end..end, [format!("{blanks}<{name}>"), format!("</{name}>")])
+            }
+        };
+        segments.push(Segment {
+            edit,
+            around,
+            is_copy: true,
+            pieces: unit.source.parts,
+            syntax: Syntax::Xml,
+            layout: Layout::Free,
+        });
+    }
+    Ok(segments)
+}

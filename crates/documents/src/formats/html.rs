@@ -1,0 +1,144 @@
+//! HTML: text between the tags of blocks, with the tags within it.
+
+use std::ops::Range;
+
+use crate::markup::{Tag, decoded, next_tag, paired};
+use crate::segment::{Piece, Segment};
+use crate::syntax::Syntax;
+use crate::words::has_letters;
+
+/// Elements within a sentence. Every other tag, `br` among them, ends one.
+const INLINE: [&str; 34] = [
+    "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "del", "dfn", "em", "font",
+    "i", "img", "ins", "kbd", "label", "mark", "q", "s", "samp", "small", "span", "strike",
+    "strong", "sub", "sup", "time", "tt", "u", "var", "wbr", "nobr",
+];
+
+/// Inline elements whose text is no language.
+const CODE: [&str; 4] = ["code", "kbd", "samp", "var"];
+
+/// Elements whose text is passed over.
+const PASSED: [&str; 8] =
+    ["script", "style", "textarea", "pre", "template", "svg", "math", "noscript"];
+
+/// Inline elements that have no end.
+const VOID: [&str; 2] = ["img", "wbr"];
+
+/// Segments of a page.
+pub(super) fn segments(text: &str) -> Vec<Segment> {
+    let mut segments = Vec::new();
+    let mut pieces: Vec<(Piece, Option<(String, bool)>)> = Vec::new();
+    let mut at = 0;
+    while at < text.len() {
+        let (tag, range) = next_tag(text, at);
+        at = range.end;
+        match tag {
+            Tag::Text => pieces.push((Piece::Text(collapsed(&text[range.clone()]), range), None)),
+            Tag::Other => pieces.push((Piece::Alone(range), None)),
+            Tag::Open { name, is_empty, raw } => {
+                let is_inline = INLINE.contains(&name.as_str());
+                let is_kept = PASSED.contains(&name.as_str())
+                    || CODE.contains(&name.as_str())
+                    || is_not_translated(raw);
+                if is_kept && !is_empty {
+                    at = end_of(text, &name, range.end);
+                }
+                if !is_inline {
+                    flush(text, &mut pieces, &mut segments);
+                } else if is_kept {
+                    pieces.push((Piece::Alone(range.start..at), None));
+                } else if is_empty || VOID.contains(&name.as_str()) {
+                    pieces.push((Piece::Alone(range), None));
+                } else {
+                    pieces.push((Piece::Open(range), Some((name, true))));
+                }
+            }
+            Tag::Close(name) if INLINE.contains(&name.as_str()) => {
+                pieces.push((Piece::Close(range), Some((name, false))));
+            }
+            Tag::Close(_) => flush(text, &mut pieces, &mut segments),
+        }
+    }
+    flush(text, &mut pieces, &mut segments);
+    segments
+}
+
+/// Whether a tag says that its text is not to be translated.
+fn is_not_translated(raw: &str) -> bool {
+    let raw = raw.to_lowercase();
+    raw.contains("translate=\"no\"") || raw.contains("translate=no") || raw.contains("notranslate")
+}
+
+/// End of the element of this name whose first tag ends at `at`.
+fn end_of(text: &str, name: &str, mut at: usize) -> usize {
+    let is_raw = matches!(name, "script" | "style" | "textarea");
+    let mut depth = 1;
+    while at < text.len() {
+        if is_raw {
+            // Nothing but its own end is a tag there.
+            let rest = text[at..].to_ascii_lowercase();
+            match rest.find(&format!("</{name}")) {
+                Some(found) => return next_tag(text, at + found).1.end,
+                None => return text.len(),
+            }
+        }
+        let (tag, range) = next_tag(text, at);
+        at = range.end;
+        match tag {
+            Tag::Open { name: own, is_empty: false, .. } if own == name => depth += 1,
+            Tag::Close(own) if own == name => {
+                depth -= 1;
+                if depth == 0 {
+                    return at;
+                }
+            }
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+/// Text of HTML as it is shown: blanks in a row are one.
+pub(super) fn collapsed(text: &str) -> String {
+    let text = decoded(text);
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            ' ' | '\t' | '\n' | '\r' | '\x0c' if out.ends_with(' ') => {}
+            ' ' | '\t' | '\n' | '\r' | '\x0c' => out.push(' '),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// Ends a segment.
+fn flush(text: &str, tags: &mut Vec<(Piece, Option<(String, bool)>)>, segments: &mut Vec<Segment>) {
+    let mut pieces = paired(std::mem::take(tags));
+    let is_blank = |piece: &Piece| matches!(piece, Piece::Text(text, _) if text.trim().is_empty());
+    let is_text =
+        pieces.iter().any(|piece| matches!(piece, Piece::Text(text, _) if has_letters(text)));
+    if !is_text {
+        return;
+    }
+    while pieces.first().is_some_and(is_blank) {
+        pieces.remove(0);
+    }
+    while pieces.last().is_some_and(is_blank) {
+        pieces.pop();
+    }
+    // Blanks around the text are none of it.
+    let blanks = |raw: &str| raw.len() - raw.trim_start_matches([' ', '\t', '\n', '\r']).len();
+    if let Some(Piece::Text(of, range)) = pieces.first_mut() {
+        *range = range.start + blanks(&text[range.clone()])..range.end;
+        *of = of.trim_start_matches(' ').to_owned();
+    }
+    if let Some(Piece::Text(of, range)) = pieces.last_mut() {
+        let raw: &str = &text[range.clone()];
+        let end: Range<usize> =
+            range.start..range.start + raw.trim_end_matches([' ', '\t', '\n', '\r']).len();
+        *range = end;
+        *of = of.trim_end_matches(' ').to_owned();
+    }
+    segments.extend(Segment::in_place(pieces, Syntax::Xml));
+}

@@ -1,0 +1,56 @@
+//! Plain text: paragraphs with blank lines between them.
+
+use std::ops::Range;
+
+use crate::segment::{Layout, Piece, Segment};
+use crate::syntax::Syntax;
+use crate::words::has_letters;
+
+/// Shortest line that may have been broken because it was full, in characters.
+const FULL: usize = 40;
+
+/// Segments of a text. Lines of a paragraph that were broken at about the same width are one text,
+/// and the translation is broken at that width; others are a text each.
+pub(super) fn segments(text: &str) -> Vec<Segment> {
+    let (mut segments, mut paragraph, mut at) = (Vec::new(), Vec::new(), 0);
+    for line in text.split_inclusive('\n') {
+        let content = line.trim_end();
+        let indent = content.len() - content.trim_start().len();
+        let range = at + indent..at + content.len();
+        at += line.len();
+        if content.trim().is_empty() {
+            finish(text, &std::mem::take(&mut paragraph), &mut segments);
+        } else {
+            paragraph.push((indent, range));
+        }
+    }
+    finish(text, &paragraph, &mut segments);
+    segments
+}
+
+fn finish(text: &str, lines: &[(usize, Range<usize>)], segments: &mut Vec<Segment>) {
+    let width = |range: &Range<usize>| text[range.clone()].chars().count();
+    let widest = lines.iter().map(|(_, range)| width(range)).max().unwrap_or(0);
+    let is_full = |(_, range): &(usize, Range<usize>)| {
+        width(range) >= FULL && width(range) * 4 >= widest * 3 && widest <= 120
+    };
+    let is_wrapped = lines.len() > 1
+        && lines.iter().all(|(indent, _)| *indent == 0)
+        && lines[..lines.len() - 1].iter().all(is_full);
+    let groups: Vec<&[(usize, Range<usize>)]> =
+        if is_wrapped { vec![lines] } else { lines.chunks(1).collect() };
+    for group in groups {
+        let mut pieces = Vec::new();
+        for (number, (_, range)) in group.iter().enumerate() {
+            if number > 0 {
+                pieces.push(Piece::Text(" ".to_owned(), range.start..range.start));
+            }
+            pieces.push(Piece::Text(text[range.clone()].to_owned(), range.clone()));
+        }
+        let layout = if group.len() > 1 { Layout::Wrapped(widest) } else { Layout::Free };
+        let has_text = group.iter().any(|(_, range)| has_letters(&text[range.clone()]));
+        if let (true, Some(segment)) = (has_text, Segment::in_place(pieces, Syntax::Plain)) {
+            segments.push(Segment { layout, ..segment });
+        }
+    }
+}

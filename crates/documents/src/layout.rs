@@ -1,0 +1,104 @@
+//! Layout of the new text of a segment.
+
+use crate::segment::Layout;
+
+/// Longest line of a catalog, in characters, as gettext breaks them.
+const CATALOG_WIDTH: usize = 76;
+
+/// Text on the lines that a layout asks for.
+pub(crate) fn laid_out(text: &str, layout: &Layout, newline: &str) -> String {
+    match layout {
+        Layout::Free => text.to_owned(),
+        Layout::Wrapped(width) => wrapped(text, *width).join(newline),
+        Layout::Lines(1) => text.to_owned(),
+        Layout::Lines(count) => {
+            let shown = shown_length(text);
+            // The narrowest width that is enough.
+            let widths = shown.div_ceil((*count).max(1))..=shown;
+            let mut lines = vec![text.to_owned()];
+            for width in widths {
+                lines = wrapped(text, width);
+                if lines.len() <= *count {
+                    break;
+                }
+            }
+            lines.join(newline)
+        }
+        Layout::Quoted => quoted(text, newline),
+    }
+}
+
+/// Number of characters without tags.
+fn shown_length(text: &str) -> usize {
+    let mut in_tag = false;
+    let is_shown = |character: char| {
+        match character {
+            '<' => in_tag = true,
+            '>' if in_tag => {
+                in_tag = false;
+                return 0;
+            }
+            _ => {}
+        }
+        usize::from(!in_tag)
+    };
+    text.chars().map(is_shown).sum()
+}
+
+/// Lines of at most `width` characters, broken at blanks outside of tags; a word may be longer.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let (mut lines, mut line, mut word) = (Vec::new(), String::new(), String::new());
+    let mut in_tag = false;
+    for character in text.chars() {
+        match character {
+            '<' => in_tag = true,
+            '>' => in_tag = false,
+            _ => {}
+        }
+        if character == ' ' && !in_tag {
+            add(&mut lines, &mut line, std::mem::take(&mut word), width);
+        } else {
+            word.push(character);
+        }
+    }
+    add(&mut lines, &mut line, word, width);
+    lines.push(line);
+    lines
+}
+
+fn add(lines: &mut Vec<String>, line: &mut String, word: String, width: usize) {
+    if !line.is_empty() && shown_length(line) + 1 + shown_length(&word) > width {
+        lines.push(std::mem::replace(line, word));
+        return;
+    }
+    if !line.is_empty() {
+        line.push(' ');
+    }
+    line.push_str(&word);
+}
+
+/// Strings of a catalog, one for each of its lines, broken where they are long.
+fn quoted(text: &str, newline: &str) -> String {
+    let mut strings = Vec::new();
+    for line in text.split_inclusive("\\n") {
+        let (mut string, mut count) = (String::new(), 0);
+        for word in line.split_inclusive(' ') {
+            let length = word.chars().count();
+            if count > 0 && count + length > CATALOG_WIDTH {
+                strings.push(std::mem::take(&mut string));
+                count = 0;
+            }
+            string.push_str(word);
+            count += length;
+        }
+        strings.push(string);
+    }
+    match strings.as_slice() {
+        [] => "\"\"".to_owned(),
+        [one] => format!("\"{one}\""),
+        several => {
+            let lines: Vec<String> = several.iter().map(|one| format!("\"{one}\"")).collect();
+            format!("\"\"{newline}{}", lines.join(newline))
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! A sentence to translate: its text, and the markup that its translation is to have again.
+
+use std::ops::Range;
+
+use crate::placeholders::placeholders;
+use crate::syntax::Syntax;
+
+/// Translation of a line.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Translated {
+    /// The text.
+    pub text: String,
+    /// Bytes of the line and bytes of the text that were made of them. Markup goes where its words
+    /// went; without links it goes in proportion.
+    pub links: Vec<(Range<usize>, Range<usize>)>,
+}
+
+/// Element around a part of a line; of one that goes on beyond the line, a tag is missing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Element {
+    pub(crate) range: Range<usize>,
+    pub(crate) open: Option<String>,
+    pub(crate) close: Option<String>,
+}
+
+/// Sentence of a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// The text without markup.
+    pub(crate) text: String,
+    /// Properly nested, outer ones first.
+    pub(crate) elements: Vec<Element>,
+    pub(crate) syntax: Syntax,
+}
+
+impl Line {
+    /// The text to translate, without markup.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether links are of use to its translation.
+    #[must_use]
+    pub fn has_markup(&self) -> bool {
+        !self.elements.is_empty()
+    }
+
+    /// Whether a translation has each placeholder and address of the line as often as the line has.
+    #[must_use]
+    pub fn keeps_placeholders(&self, translation: &str) -> bool {
+        let texts = |text: &str| -> Vec<String> {
+            let mut all: Vec<String> =
+                placeholders(text).into_iter().map(|range| text[range].to_owned()).collect();
+            all.sort_unstable();
+            all
+        };
+        texts(&self.text) == texts(translation)
+    }
+
+    /// The same line with its placeholders as markup: the text to translate has none of them, and
+    /// each stands exactly once in what [`Self::render`] gives.
+    #[must_use]
+    pub fn without_placeholders(&self) -> Self {
+        let mut line = self.clone();
+        for range in placeholders(&self.text).into_iter().rev() {
+            let raw = self.syntax.escape(&line.text[range.clone()]);
+            let has_blank = line.text[..range.start].ends_with(' ');
+            let cut = range.start - usize::from(has_blank)..range.end;
+            let blank = if has_blank { " " } else { "" };
+            line.text.replace_range(cut.clone(), "");
+            for element in &mut line.elements {
+                for end in [&mut element.range.start, &mut element.range.end] {
+                    *end = if *end >= cut.end { *end - cut.len() } else { (*end).min(cut.start) };
+                }
+            }
+            let at = cut.start..cut.start;
+            line.elements.push(Element {
+                range: at,
+                open: Some(blank.to_owned() + &raw),
+                close: None,
+            });
+        }
+        line.elements.sort_by_key(|element| (element.range.start, usize::MAX - element.range.end));
+        line
+    }
+
+    /// Text of the document for this translation, with each piece of markup exactly once, properly
+    /// nested.
+    #[must_use]
+    pub fn render(&self, translated: &Translated) -> String {
+        let target = Target::new(&self.text, translated);
+        let mut places: Vec<Placed<'_>> = Vec::with_capacity(self.elements.len());
+        for element in &self.elements {
+            let begins = if element.open.is_none() { 0 } else { usize::MAX };
+            let is_point = element.range.is_empty() && element.close.is_none();
+            let mut range = match is_point {
+                true => target.point(element.range.start),
+                false => target.span(&element.range),
+            };
+            // What goes on beyond the line does so in the translation.
+            if begins == 0 {
+                range.start = 0;
+            }
+            if element.close.is_none() && !is_point {
+                range.end = translated.text.len().max(range.start);
+            }
+            places.push(Placed { element, range, inner: Vec::new() });
+        }
+        let mut out = String::new();
+        let roots = nested(places);
+        self.write(&mut out, &translated.text, roots, 0..translated.text.len());
+        out
+    }
+
+    /// Writes a part of the text with the elements in it.
+    fn write(&self, out: &mut String, text: &str, mut placed: Vec<Placed<'_>>, part: Range<usize>) {
+        placed.sort_by_key(|one| (one.range.start + one.range.end, one.element.range.start));
+        let mut at = part.start;
+        for one in placed {
+            let start = one.range.start.clamp(at, part.end);
+            let end = one.range.end.clamp(start, part.end);
+            out.push_str(&self.syntax.escape(&text[at..start]));
+            if let Some(open) = &one.element.open {
+                match out.is_empty() && one.element.close.is_none() && open.starts_with(' ') {
+                    true => out.push_str(&format!("{} ", open.trim_start())),
+                    false => out.push_str(open),
+                }
+            }
+            self.write(out, text, one.inner, start..end);
+            if let Some(close) = &one.element.close {
+                out.push_str(close);
+            }
+            at = end;
+        }
+        out.push_str(&self.syntax.escape(&text[at..part.end]));
+    }
+}
+
+/// Element with its place in a translation, and the elements in it.
+struct Placed<'a> {
+    element: &'a Element,
+    range: Range<usize>,
+    inner: Vec<Self>,
+}
+
+/// Puts elements, outer ones first, into those around them.
+fn nested(places: Vec<Placed<'_>>) -> Vec<Placed<'_>> {
+    let mut roots: Vec<Placed<'_>> = Vec::new();
+    for placed in places {
+        let mut level = &mut roots;
+        // The last one of each level is the only one that can be around it.
+        while level.last().is_some_and(|last| contains(last, &placed)) {
+            let last = level.len() - 1;
+            level = &mut level[last].inner;
+        }
+        level.push(placed);
+    }
+    roots
+}
+
+fn contains(outer: &Placed<'_>, inner: &Placed<'_>) -> bool {
+    let (outer, inner) = (&outer.element.range, &inner.element.range);
+    !outer.is_empty()
+        && outer.start <= inner.start
+        && inner.end <= outer.end
+        && !(inner.is_empty() && (inner.start == outer.start || inner.start == outer.end))
+}
+
+/// Translation with its units and their links to those of the line.
+struct Target {
+    source: Vec<Range<usize>>,
+    target: Vec<Range<usize>>,
+    /// Of each unit of the target, the first unit of the source that it is linked to.
+    links: Vec<Option<usize>>,
+    length: usize,
+}
+
+impl Target {
+    fn new(line: &str, translated: &Translated) -> Self {
+        let (source, target) = (units(line), units(&translated.text));
+        let overlaps = |one: &Range<usize>, other: &Range<usize>| {
+            one.start < other.end && other.start < one.end
+        };
+        let linked = |unit: &Range<usize>| {
+            let mut of_unit =
+                translated.links.iter().filter(|(_, to)| overlaps(to, unit)).map(|(from, _)| from);
+            of_unit.find_map(|from| source.iter().position(|unit| overlaps(from, unit)))
+        };
+        let mut links: Vec<Option<usize>> = target.iter().map(linked).collect();
+        if links.iter().all(Option::is_none) && !source.is_empty() {
+            let count = target.len().max(1);
+            links = (0..target.len()).map(|unit| Some(unit * source.len() / count)).collect();
+        }
+        Self { source, target, links, length: translated.text.len() }
+    }
+
+    /// Bytes of the translation that belong to these of the line.
+    fn span(&self, range: &Range<usize>) -> Range<usize> {
+        let is_in = |unit: &Option<usize>| {
+            unit.is_some_and(|unit| {
+                let unit = &self.source[unit];
+                unit.start < range.end && range.start < unit.end
+            })
+        };
+        let first = self.links.iter().position(is_in);
+        let last = self.links.iter().rposition(is_in);
+        match (first, last) {
+            (Some(first), Some(last)) => self.target[first].start..self.target[last].end,
+            _ => self.point(range.start),
+        }
+    }
+
+    /// Place in the translation of a place in the line: behind what stands before it there, or
+    /// before what follows.
+    fn point(&self, at: usize) -> Range<usize> {
+        let of = |unit: usize| self.links.iter().position(|link| *link == Some(unit));
+        let last_of = |unit: usize| self.links.iter().rposition(|link| *link == Some(unit));
+        let before = self.source.iter().rposition(|unit| unit.end <= at);
+        let touches = before.is_some_and(|unit| self.source[unit].end == at);
+        let behind = before.and_then(last_of).map(|unit| self.target[unit].end);
+        let next = self.source.iter().position(|unit| unit.start >= at);
+        let ahead = next.and_then(of).map(|unit| self.target[unit].start);
+        let place = match touches {
+            true => behind.or(ahead),
+            false => ahead.or(behind),
+        };
+        let place = place.unwrap_or(if before.is_none() { 0 } else { self.length });
+        place..place
+    }
+}
+
+/// Words of a text, and each of its other characters that is no blank.
+fn units(text: &str) -> Vec<Range<usize>> {
+    let mut units: Vec<Range<usize>> = Vec::new();
+    let mut in_word = false;
+    for (at, character) in text.char_indices() {
+        let end = at + character.len_utf8();
+        let is_word = character.is_alphanumeric() || matches!(character, '\u{300}'..='\u{36f}');
+        // Scripts without blanks between words.
+        let is_alone = matches!(character, '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}'
+            | '\u{f900}'..='\u{faff}' | '\u{e00}'..='\u{eff}' | '\u{20000}'..='\u{3ffff}');
+        match units.last_mut() {
+            Some(last) if is_word && !is_alone && in_word && last.end == at => last.end = end,
+            _ if !character.is_whitespace() => units.push(at..end),
+            _ => {}
+        }
+        in_word = is_word && !is_alone;
+    }
+    units
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn element(line: &str, part: &str, name: &str) -> Element {
+        let start = line.find(part).expect("a part");
+        let (open, close) = (format!("<{name}>"), format!("</{name}>"));
+        Element { range: start..start + part.len(), open: Some(open), close: Some(close) }
+    }
+
+    fn links(line: &str, text: &str, pairs: &[(&str, &str)]) -> Vec<(Range<usize>, Range<usize>)> {
+        let of = |text: &str, part: &str| {
+            let start = text.find(part).expect("a part");
+            start..start + part.len()
+        };
+        pairs.iter().map(|(from, to)| (of(line, from), of(text, to))).collect()
+    }
+
+    fn line(text: &str, elements: Vec<Element>) -> Line {
+        Line { text: text.to_owned(), elements, syntax: Syntax::Xml }
+    }
+
+    #[test]
+    fn markup_follows_its_words() {
+        let text = "I saw the red house & garden.";
+        let own = line(text, vec![element(text, "red house", "b"), element(text, "house", "i")]);
+        let to = "Das rote Haus sah ich & Garten.";
+        let pairs =
+            [("I", "ich"), ("saw", "sah"), ("the", "Das"), ("red", "rote"), ("house", "Haus")];
+        let translated = Translated { text: to.to_owned(), links: links(text, to, &pairs) };
+        assert_eq!(own.render(&translated), "Das <b>rote <i>Haus</i></b> sah ich &amp; Garten.");
+        // Elements that change places, and one whose words are gone.
+        let own = line(text, vec![element(text, "saw", "b"), element(text, "house", "i")]);
+        assert_eq!(own.render(&translated), "Das rote <i>Haus</i> <b>sah</b> ich &amp; Garten.");
+        let gone = Translated { text: "Ja".to_owned(), links: Vec::new() };
+        let made = own.render(&gone);
+        for tag in ["<b>", "</b>", "<i>", "</i>"] {
+            assert_eq!(made.matches(tag).count(), 1, "{made}");
+        }
+    }
+
+    #[test]
+    fn what_goes_on_beyond_the_line_stays_open() {
+        let text = "one two";
+        let open = Element { range: 4..7, open: Some("<b>".to_owned()), close: None };
+        let close = Element { range: 0..3, open: None, close: Some("</i>".to_owned()) };
+        let own = line(text, vec![close, open]);
+        let to = "eins zwei";
+        let translated = Translated {
+            text: to.to_owned(),
+            links: links(text, to, &[("one", "eins"), ("two", "zwei")]),
+        };
+        assert_eq!(own.render(&translated), "eins</i> <b>zwei");
+    }
+
+    #[test]
+    fn placeholders_stand_once_in_any_translation() {
+        let text = "Hello {name}, you have %d & more";
+        let own = line(text, vec![element(text, "have %d", "b")]);
+        assert!(own.keeps_placeholders("%d {name}") && !own.keeps_placeholders("{name} {name} %d"));
+        let plain = own.without_placeholders();
+        assert_eq!(plain.text(), "Hello, you have & more");
+        for to in ["Hallo, du hast & mehr", "", "x", "mehr & hast du, Hallo"] {
+            let made = plain.render(&Translated { text: to.to_owned(), links: Vec::new() });
+            for part in ["{name}", "%d", "<b>", "</b>"] {
+                assert_eq!(made.matches(part).count(), 1, "{made}");
+            }
+        }
+        let made =
+            plain.render(&Translated { text: "Hello, you have & more".to_owned(), links: vec![] });
+        assert_eq!(made, "Hello {name}, you <b>have</b> %d &amp; more");
+    }
+}

@@ -1,0 +1,127 @@
+//! Parts of a text that no translation may change: placeholders of programs, addresses.
+
+use std::ops::Range;
+
+/// Longest placeholder, in bytes; a longer pair of braces is text.
+const LONGEST: usize = 80;
+
+/// Byte ranges of placeholders (`{name}`, `{{name}}`, `${name}`, `%s`, `%1$d`, `%(name)s`, `%name%`),
+/// URLs and e-mail addresses, in order.
+///
+/// ```
+/// let text = "Hi {name}, 50 % of %(n)d: https://a.b/c?d.";
+/// let found = taper_documents::placeholders(text);
+/// let found: Vec<&str> = found.into_iter().map(|range| &text[range]).collect();
+/// assert_eq!(found, ["{name}", "%(n)d", "https://a.b/c?d"]);
+/// ```
+#[must_use]
+pub fn placeholders(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(character) = text[at..].chars().next() {
+        let rest = &text[at..];
+        let is_word_start = !text[..at].ends_with(|before: char| before.is_alphanumeric());
+        let length = match character {
+            '{' => braces(rest),
+            '$' if rest.starts_with("${") => braces(&rest[1..]).map(|length| length + 1),
+            '%' => percent(rest),
+            _ if is_word_start => address(rest),
+            _ => None,
+        };
+        match length {
+            Some(length) => {
+                found.push(at..at + length);
+                at += length;
+            }
+            None => at += character.len_utf8(),
+        }
+    }
+    found
+}
+
+/// Length of one or two pairs of braces with a name, a number or a format between them.
+fn braces(text: &str) -> Option<usize> {
+    let end = text.find('}')?;
+    let inner = text[..end].trim_start_matches('{');
+    let is_inner = |character: char| {
+        character.is_ascii_alphanumeric()
+            || matches!(
+                character,
+                '_' | '.' | ':' | '-' | '!' | '[' | ']' | ' ' | '#' | '$' | ',' | '%' | '<' | '>'
+            )
+    };
+    let double = text.starts_with("{{");
+    let end = if double && text[end..].starts_with("}}") { end + 2 } else { end + 1 };
+    let spaces = inner.matches(' ').count();
+    let fits = end <= LONGEST && inner.chars().all(is_inner) && spaces <= 2 * usize::from(double);
+    fits.then_some(end)
+}
+
+/// Length of a conversion of `printf`, or a name between two signs.
+fn percent(text: &str) -> Option<usize> {
+    let rest = &text[1..];
+    let name = rest.find(|character: char| !character.is_ascii_alphanumeric() && character != '_');
+    if let Some(name) = name.filter(|&name| name > 1 && rest[name..].starts_with('%')) {
+        return Some(name + 2);
+    }
+    let mut at = 0;
+    if rest.starts_with('(') {
+        at = rest.find(')').filter(|&end| end > 1 && end < LONGEST)? + 1;
+    }
+    let is_flag = |character: char| {
+        character.is_ascii_digit() || matches!(character, '$' | '-' | '+' | '#' | '.' | '*' | '\'')
+    };
+    at += rest[at..].find(|character: char| !is_flag(character))?;
+    at += rest[at..]
+        .find(|character: char| !matches!(character, 'h' | 'l' | 'L' | 'z' | 'j' | 't'))?;
+    let conversion = rest[at..].chars().next()?;
+    let is_conversion = "diouxXeEfFgGaAcsSpn@".contains(conversion);
+    // `100 %` before a word is a percentage, and `%de` a word.
+    let ends = !rest[at + conversion.len_utf8()..].starts_with(|next: char| next.is_alphanumeric());
+    (is_conversion && ends).then_some(1 + at + 1)
+}
+
+/// Length of an address of the web or of a person.
+fn address(text: &str) -> Option<usize> {
+    let is_blank = |character: char| {
+        character.is_whitespace() || matches!(character, '<' | '>' | '"' | '«' | '»')
+    };
+    let word = &text[..text.find(is_blank).unwrap_or(text.len())];
+    let word = word.trim_end_matches(|last: char| {
+        matches!(last, '.' | ',' | ';' | ':' | '!' | '?' | ')' | ']' | '\'')
+    });
+    let schemes = ["http://", "https://", "ftp://", "mailto:", "www."];
+    if let Some(scheme) = schemes.iter().find(|scheme| word.starts_with(**scheme)) {
+        return (word.len() > scheme.len()).then_some(word.len());
+    }
+    let (person, host) = word.split_once('@')?;
+    let is_name = |text: &str, others: &[char]| {
+        !text.is_empty()
+            && text.chars().all(|one| one.is_ascii_alphanumeric() || others.contains(&one))
+    };
+    let fits =
+        is_name(person, &['.', '_', '-', '+']) && is_name(host, &['.', '-']) && host.contains('.');
+    fits.then_some(word.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_are_told_from_text() {
+        for (text, expected) in [
+            ("%s and %1$d, %-5.2f%%", &["%s", "%1$d", "%-5.2f"][..]),
+            ("{0} {{ user }} ${x} {a b c} {}", &["{0}", "{{ user }}", "${x}", "{}"]),
+            ("100% sure, 5 % de", &[]),
+            ("%USER% %(count)s %ld", &["%USER%", "%(count)s", "%ld"]),
+            ("(see www.a.org/b), me@b-c.org. a@b", &["www.a.org/b", "me@b-c.org"]),
+            ("mailto:x@y.z <http://q>", &["mailto:x@y.z", "http://q"]),
+            ("{unclosed %", &[]),
+        ] {
+            let found: Vec<&str> =
+                placeholders(text).into_iter().map(|range| &text[range]).collect();
+            assert_eq!(found, expected, "{text}");
+        }
+    }
+}

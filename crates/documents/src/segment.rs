@@ -1,0 +1,196 @@
+//! Texts of a document that belong together, such as a paragraph, and their division into lines.
+
+use std::ops::Range;
+
+use crate::line::{Element, Line};
+use crate::sentences::sentences;
+use crate::syntax::Syntax;
+use crate::words::has_letters;
+
+/// Inline part of a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Piece {
+    /// Text that is translated, and its bytes.
+    Text(String, Range<usize>),
+    /// Tag that opens something.
+    Open(Range<usize>),
+    /// Tag that closes it. Tags are properly nested; a tag without its other is alone.
+    Close(Range<usize>),
+    /// What stands by itself, with all that is in it.
+    Alone(Range<usize>),
+}
+
+/// How the text of a segment is laid out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// On as many lines as it has.
+    Free,
+    /// On one line or on several of at most so many characters.
+    Wrapped(usize),
+    /// On so many lines of about equal length.
+    Lines(usize),
+    /// As strings in quotes, of a catalog.
+    Quoted,
+}
+
+/// Text of a document that is translated as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Segment {
+    /// Bytes of the document that are replaced.
+    pub(crate) edit: Range<usize>,
+    /// What stands around the new text.
+    pub(crate) around: [String; 2],
+    /// Whether the text is put elsewhere than where it was read.
+    pub(crate) is_copy: bool,
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) syntax: Syntax,
+    pub(crate) layout: Layout,
+}
+
+impl Segment {
+    /// Segment that replaces its own text.
+    pub(crate) fn in_place(pieces: Vec<Piece>, syntax: Syntax) -> Option<Self> {
+        let range = |piece: &Piece| match piece {
+            Piece::Text(_, range)
+            | Piece::Open(range)
+            | Piece::Close(range)
+            | Piece::Alone(range) => range.clone(),
+        };
+        let edit = range(pieces.first()?).start..range(pieces.last()?).end;
+        let around = Default::default();
+        Some(Self { edit, around, is_copy: false, pieces, syntax, layout: Layout::Free })
+    }
+}
+
+/// Part of what a segment becomes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Text that stays, as the document writes it.
+    Kept(String),
+    /// Translation of the line of this number.
+    Line(usize),
+}
+
+/// Markup at a place of a text.
+struct Mark {
+    at: usize,
+    raw: String,
+    /// Number of the tag that closes or opens it.
+    partner: Option<usize>,
+    is_open: bool,
+    /// Sentence that it belongs to; none if it stands between sentences, or around whole ones.
+    sentence: Option<usize>,
+}
+
+/// Text of a segment without its markup, and the markup in its order.
+fn flattened(source: &str, segment: &Segment) -> (String, Vec<Mark>) {
+    let (mut text, mut marks, mut open) = (String::new(), Vec::<Mark>::new(), Vec::new());
+    for piece in &segment.pieces {
+        let (range, is_open) = match piece {
+            Piece::Text(of, _) => {
+                if text.ends_with(' ') && of.starts_with(' ') && segment.syntax != Syntax::Po {
+                    join_blanks(&mut text, &mut marks);
+                }
+                text.push_str(of);
+                continue;
+            }
+            Piece::Open(range) => (range, true),
+            Piece::Close(range) | Piece::Alone(range) => (range, false),
+        };
+        let partner = if matches!(piece, Piece::Close(_)) { open.pop() } else { None };
+        if let Some(partner) = partner {
+            let number = marks.len();
+            let opening: &mut Mark = &mut marks[partner];
+            opening.partner = Some(number);
+        }
+        if is_open {
+            open.push(marks.len());
+        }
+        let raw = source[range.clone()].to_owned();
+        marks.push(Mark { at: text.len(), raw, partner, is_open, sentence: None });
+    }
+    (text, marks)
+}
+
+/// Takes the blank from the end of a text that another one follows. What stands alone between the two
+/// has it before it then.
+fn join_blanks(text: &mut String, marks: &mut [Mark]) {
+    let end = text.len();
+    text.pop();
+    let first = marks.partition_point(|mark| mark.at < end);
+    let between = &mut marks[first..];
+    if let Some(mark) = between.first_mut().filter(|mark| mark.partner.is_none() && !mark.is_open) {
+        mark.raw.insert(0, ' ');
+    }
+    between.iter_mut().for_each(|mark| mark.at = text.len());
+}
+
+/// Divides a segment into lines, which are added to `lines`, and what is between them.
+pub(crate) fn divide(
+    source: &str,
+    segment: &Segment,
+    language: &str,
+    lines: &mut Vec<Line>,
+) -> Vec<Part> {
+    let syntax = segment.syntax;
+    let (text, mut marks) = flattened(source, segment);
+    let ranges: Vec<Range<usize>> = sentences(&text, language)
+        .into_iter()
+        .filter(|range| has_letters(&text[range.clone()]))
+        .collect();
+    let mut of_lines = Vec::with_capacity(ranges.len());
+    for (number, own) in ranges.iter().enumerate() {
+        let is_inside = |mark: &Mark| own.start < mark.at && mark.at < own.end;
+        let is_of_it = |mark: &Mark| {
+            let partner = mark.partner.is_some_and(|partner| is_inside(&marks[partner]));
+            let edge = if mark.is_open { own.start } else { own.end };
+            is_inside(mark) || partner && mark.at == edge
+        };
+        let chosen: Vec<usize> = (0..marks.len()).filter(|&mark| is_of_it(&marks[mark])).collect();
+        let mut elements = Vec::new();
+        for &mark in &chosen {
+            let Mark { at, raw, partner, is_open, .. } = &marks[mark];
+            let with_partner = partner.filter(|partner| chosen.contains(partner));
+            let at = at - own.start;
+            let element = match (with_partner, is_open) {
+                (Some(close), true) => {
+                    let close = &marks[close];
+                    let range = at..close.at - own.start;
+                    Element { range, open: Some(raw.clone()), close: Some(close.raw.clone()) }
+                }
+                (Some(_), false) => continue,
+                (None, true) if partner.is_some() => {
+                    Element { range: at..own.len(), open: Some(raw.clone()), close: None }
+                }
+                (None, false) if partner.is_some() => {
+                    Element { range: 0..at, open: None, close: Some(raw.clone()) }
+                }
+                (None, _) => Element { range: at..at, open: Some(raw.clone()), close: None },
+            };
+            elements.push(element);
+        }
+        elements.sort_by_key(|element| (element.range.start, usize::MAX - element.range.end));
+        of_lines.push(elements);
+        chosen.into_iter().for_each(|mark| marks[mark].sentence = Some(number));
+    }
+    let mut kept = marks.into_iter().filter(|mark| mark.sentence.is_none()).peekable();
+    let mut parts = Vec::new();
+    let mut at = 0;
+    let mut keep = |until: usize, is_end: bool, at: &mut usize, parts: &mut Vec<Part>| {
+        while let Some(mark) = kept.next_if(|mark| mark.at <= until || is_end) {
+            let place = mark.at.max(*at);
+            parts.push(Part::Kept(syntax.escape(&text[*at..place]) + &mark.raw));
+            *at = place;
+        }
+        parts.push(Part::Kept(syntax.escape(&text[*at..until])));
+        *at = until;
+    };
+    for (range, elements) in ranges.iter().zip(of_lines) {
+        keep(range.start, false, &mut at, &mut parts);
+        parts.push(Part::Line(lines.len()));
+        lines.push(Line { text: text[range.clone()].to_owned(), elements, syntax });
+        at = range.end;
+    }
+    keep(text.len(), true, &mut at, &mut parts);
+    parts
+}

@@ -1,0 +1,198 @@
+//! Division of texts into sentences, by rules.
+//!
+//! A sentence ends behind `.`, `!`, `?` or another mark of the kind with the quotes and brackets
+//! that close behind it, if a blank follows and then no lowercase letter; behind a mark of Chinese or
+//! Japanese no blank is needed. A full stop behind an abbreviation, an initial or, in languages that
+//! write ordinals so, a number of two digits does not end one. Abbreviations are those of twenty
+//! languages; any other language has the rules without them.
+
+use std::ops::Range;
+
+/// Marks that end a sentence if a blank follows.
+const ENDS: [char; 13] = ['.', '!', '?', '…', '؟', '۔', '।', '॥', '՜', '։', '።', '‽', '๛'];
+
+/// Marks that end a sentence by themselves.
+const WIDE_ENDS: [char; 4] = ['。', '！', '？', '｡'];
+
+/// Languages in which a number with a full stop is an ordinal: `am 3. Mai`.
+const ORDINALS: [&str; 16] = [
+    "de", "da", "nb", "nn", "no", "fi", "et", "lv", "cs", "sk", "sl", "hr", "sr", "pl", "hu", "tr",
+];
+
+/// Abbreviations of a language, in lowercase and without the last full stop.
+fn abbreviations(language: &str) -> &'static str {
+    match language {
+        "en" => {
+            "mr mrs ms dr prof st jr sr vs etc e.g i.e cf fig figs no nos vol pp ed eds al inc ltd co corp gen col sgt capt lt rev hon approx dept est jan feb mar apr jun jul aug sep sept oct nov dec a.m p.m u.s u.k"
+        }
+        "de" => {
+            "dr prof hr fr z.b d.h u.a usw bzw ca vgl nr str bspw evtl ggf inkl max min mio mrd o.ä s.o s.u abb bd hrsg jh ing dipl geb gest tel abs art st jan feb apr aug sept okt nov dez v.chr n.chr i.d.r u.u z.t"
+        }
+        "fr" => {
+            "m mm mme mlle dr pr me st ste etc cf env p.ex ex fig vol av apr janv févr avr juil sept oct nov déc art chap éd réf tél"
+        }
+        "es" => {
+            "sr sra srta dr dra prof d dña etc ej p.ej pág págs núm vol fig cap art ed av avda ee.uu ud uds tel aprox"
+        }
+        "pt" => {
+            "sr sra dr dra prof profa exmo etc ex p.ex pág págs núm vol fig cap art ed av tel aprox nº"
+        }
+        "it" => {
+            "sig sig.ra sigg dott dott.ssa prof prof.ssa ing avv ecc es p.es pag pagg vol fig cap art ed n tel ca"
+        }
+        "nl" => {
+            "dhr mevr mw dr prof ir ing drs mr bijv bv d.w.z enz evt incl max min nr o.a p.a t.a.v vgl blz ca jan febr aug sept okt nov dec"
+        }
+        "sv" => {
+            "dr prof t.ex bl.a m.m osv dvs d.v.s s.k ca nr kl resp ev inkl max min sid tel jan febr aug sept okt nov dec"
+        }
+        "da" => {
+            "hr fr dr prof f.eks bl.a m.m osv dvs ca nr kl evt inkl maks min tlf jan feb aug sept okt nov dec"
+        }
+        "nb" | "nn" | "no" => {
+            "hr fr dr prof f.eks bl.a m.m osv dvs ca nr kl evt inkl maks min tlf jan feb aug sept okt nov des"
+        }
+        "fi" => "hra rva tri prof esim ym yms mm ts n noin s ks vrt puh klo kpl jne",
+        "pl" => {
+            "p pan dr prof mgr inż np itd itp m.in tj tzn tzw ok nr str ul al św godz tel r w ur zm zob por"
+        }
+        "cs" => {
+            "p pan pí dr prof mgr ing např atd atp tj tzv tzn č str ul sv hod tel r st mj cca apod popř resp viz"
+        }
+        "sk" => "p pán dr prof mgr ing napr atď tj tzv č str ul sv hod tel r st cca resp",
+        "ro" => "dl d-na dna dr prof ing ex etc nr str pag vol art alin tel cca",
+        "hu" => "dr prof ifj id pl stb ill kb u.n ún ti vö sz old tel ker",
+        "ru" | "uk" | "bg" => {
+            "г гг т.е т.д т.п т.к т.н др пр напр см ср стр рис табл ул им тыс млн млрд руб коп проф акад доц д-р г-н г-жа св н.э"
+        }
+        "el" => "κ κα δρ καθ π.χ κ.λπ κ.ά κτλ δηλ βλ σελ αρ τηλ μ.χ π.μ μ.μ",
+        "tr" => "dr prof doç av sn vb vs örn bkz yy no cad sok mah tel say s",
+        _ => "dr prof etc vs no vol",
+    }
+}
+
+/// Byte ranges of the sentences of a text in a language, without the blanks around them. A line
+/// break ends a sentence.
+#[must_use]
+pub fn sentences(text: &str, language: &str) -> Vec<Range<usize>> {
+    let language = language.split(['-', '_']).next().unwrap_or_default().to_lowercase();
+    let abbreviations: Vec<&str> = abbreviations(&language).split(' ').collect();
+    let has_ordinals = ORDINALS.contains(&language.as_str());
+    let mut found = Vec::new();
+    let mut line_start = 0;
+    for line in text.split_inclusive('\n') {
+        let (mut start, end) = (line_start, line_start + line.len());
+        line_start = end;
+        let mut characters = line.char_indices().peekable();
+        while let Some((at, character)) = characters.next() {
+            let is_wide = WIDE_ENDS.contains(&character);
+            if !is_wide && !ENDS.contains(&character) {
+                continue;
+            }
+            let mark = start.max(end - line.len())..end - line.len() + at;
+            while let Some(&(_, next)) = characters.peek()
+                && (ENDS.contains(&next) || WIDE_ENDS.contains(&next) || closes(next))
+            {
+                characters.next();
+            }
+            let behind = characters.peek().map_or(line.len(), |&(behind, _)| behind);
+            let rest = &line[behind..];
+            let next = rest.trim_start().chars().next();
+            let is_end = match next {
+                None => false,
+                Some(_) if is_wide => true,
+                Some(next) => {
+                    rest.starts_with(char::is_whitespace)
+                        && !next.is_lowercase()
+                        && !(character == '.'
+                            && is_short(&text[mark], &abbreviations, has_ordinals, next))
+                }
+            };
+            if is_end {
+                push(&mut found, text, start..end - line.len() + behind);
+                start = end - line.len() + behind;
+            }
+        }
+        push(&mut found, text, start..end);
+    }
+    found
+}
+
+fn push(found: &mut Vec<Range<usize>>, text: &str, range: Range<usize>) {
+    let part = &text[range.clone()];
+    let start = range.start + part.len() - part.trim_start().len();
+    let end = start + part.trim().len();
+    if start < end {
+        found.push(start..end);
+    }
+}
+
+/// Whether a character may close a sentence behind its mark.
+fn closes(character: char) -> bool {
+    matches!(
+        character,
+        '"' | '\'' | ')' | ']' | '}' | '”' | '’' | '»' | '«' | '“' | '›' | '」' | '』' | '）'
+    )
+}
+
+/// Whether the full stop behind `before` belongs to its last word.
+fn is_short(before: &str, abbreviations: &[&str], has_ordinals: bool, next: char) -> bool {
+    let word = before.rsplit(char::is_whitespace).next().unwrap_or(before);
+    let word = word.trim_start_matches(|character: char| !character.is_alphanumeric());
+    let mut letters = word.chars();
+    match (letters.next(), letters.next()) {
+        // An initial.
+        (Some(one), None) if one.is_uppercase() => return true,
+        (Some(one), two) if one.is_ascii_digit() && two.is_none_or(|two| two.is_ascii_digit()) => {
+            // A number before a date's month, or one of a list.
+            return word.len() <= 2
+                && (has_ordinals || word.len() == before.trim().len())
+                && next.is_alphabetic();
+        }
+        _ => {}
+    }
+    abbreviations.contains(&word.to_lowercase().as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
+        sentences(text, language).into_iter().map(|range| &text[range]).collect()
+    }
+
+    #[test]
+    fn sentences_end_where_readers_see_it() {
+        for (language, text, expected) in [
+            (
+                "en",
+                "Hello there. How are you? Fine!",
+                &["Hello there.", "How are you?", "Fine!"][..],
+            ),
+            (
+                "en",
+                "Dr. Smith met J. R. Brown at 3.5 p.m. today. \"Yes.\" He left.",
+                &["Dr. Smith met J. R. Brown at 3.5 p.m. today.", "\"Yes.\"", "He left."],
+            ),
+            (
+                "de",
+                "Am 3. Mai kam z.B. Herr Dr. Maier. Er ging (spät.) Ende.",
+                &["Am 3. Mai kam z.B. Herr Dr. Maier.", "Er ging (spät.)", "Ende."],
+            ),
+            ("zh-CN", "你好。今天好吗？很好！", &["你好。", "今天好吗？", "很好！"]),
+            ("hi", "यह एक है। यह दो है।", &["यह एक है।", "यह दो है।"]),
+            ("ar", "كيف حالك؟ بخير.", &["كيف حالك؟", "بخير."]),
+            ("en", "one line\n\n  two. three", &["one line", "two. three"]),
+            (
+                "xx",
+                "See example.com for more... Then go. ",
+                &["See example.com for more...", "Then go."],
+            ),
+            ("en", "1. First thing. Next", &["1. First thing.", "Next"]),
+            ("en", " \n", &[]),
+        ] {
+            assert_eq!(cut(text, language), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! How a document writes text between its markup.
+
+/// Rules of a format for characters that mean something there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Syntax {
+    /// No character means anything else.
+    Plain,
+    /// Text of XML and HTML.
+    Xml,
+    /// Text of Markdown, in a table or not.
+    Markdown { table: bool },
+    /// A string of a catalog, without its quotes.
+    Po,
+}
+
+impl Syntax {
+    /// Text as the document writes it.
+    pub(crate) fn escape(self, text: &str) -> String {
+        let mut out = String::with_capacity(text.len());
+        let mut before = ' ';
+        let mut characters = text.chars().peekable();
+        while let Some(character) = characters.next() {
+            let next = characters.peek().copied();
+            match (self, character) {
+                (Self::Xml, '&') => out.push_str("&amp;"),
+                (Self::Xml, '<') => out.push_str("&lt;"),
+                (Self::Xml, '>') => out.push_str("&gt;"),
+                (Self::Po, '"') => out.push_str("\\\""),
+                (Self::Po, '\\') => out.push_str("\\\\"),
+                (Self::Po, '\n') => out.push_str("\\n"),
+                (Self::Po, '\t') => out.push_str("\\t"),
+                (Self::Po, '\r') => out.push_str("\\r"),
+                (Self::Markdown { table }, _) => {
+                    let is_special = match character {
+                        '\\' | '*' | '`' | '[' | '<' => true,
+                        // Within a word it means nothing.
+                        '_' => {
+                            !(before.is_alphanumeric() && next.is_some_and(char::is_alphanumeric))
+                        }
+                        '&' => next.is_some_and(|next| next.is_alphabetic() || next == '#'),
+                        '~' => next == Some('~'),
+                        '|' => table,
+                        _ => false,
+                    };
+                    if is_special {
+                        out.push('\\');
+                    }
+                    out.push(character);
+                }
+                _ => out.push(character),
+            }
+            before = character;
+        }
+        out
+    }
+}

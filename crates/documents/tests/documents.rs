@@ -1,0 +1,271 @@
+//! Documents come back to the byte if nothing is translated, and keep all that is not text if
+//! everything is.
+
+use taper_documents::{Document, DocumentFormat, Line, Translated};
+
+fn parse(text: &str, format: DocumentFormat) -> Document {
+    Document::parse(text.to_owned(), format, "en").unwrap()
+}
+
+/// The document with each line turned by `turn`, which keeps the order of words.
+fn turned(text: &str, format: DocumentFormat, turn: impl Fn(&str) -> String) -> String {
+    let document = parse(text, format);
+    let translated = |line: &Line| Some(Translated { text: turn(line.text()), links: Vec::new() });
+    document.write(&document.lines().iter().map(translated).collect::<Vec<_>>())
+}
+
+fn shouted(text: &str, format: DocumentFormat) -> String {
+    turned(text, format, str::to_uppercase)
+}
+
+fn lines(text: &str, format: DocumentFormat) -> Vec<String> {
+    parse(text, format).lines().iter().map(|line| line.text().to_owned()).collect()
+}
+
+const PAGE: &str = "<!DOCTYPE html>\r\n<html lang=en><head><title>A &amp; b</title>\n<style>p > a { color: red }</style>\
+    <script>if (a < b) { \"</p>\" }</script></head>\n<body class='x > y'><!-- not <p>this</p> -->\n\
+    <p>One  <b>bold</b>\n  word. And <a href=\"?a=1&b=2\">a <i>link</i></a>!</p><br>\n\
+    <ul><li>First<li> <em>All of it.</em> </ul><pre> keep   me </pre>\n\
+    <p>Run <code>ls -l</code> now</p><p translate=\"no\">Taper</p><p>12.5 %</p>\n\
+    a < b and <unknown>text</unknown> &copy; &nosuch; <p";
+
+const NOTES: &str = "---\ntitle: kept\n---\n# A *first* heading #\n\nA paragraph that is\nwrapped, with `code`, [a link](http://a.b \"t\"),\n\
+    ![alt](i.png) and <b>tags</b>. Then **more**.\n\n> quoted text\n> goes on\n\n1. one\n2. two  \n   broken\n\n\
+    - [x] done\n\n| a | b |\n|---|:-:|\n| cell \\| one | two |\n\n```rust\nfn kept() {}\n```\n\n    indented code\n\n\
+    <div>html block</div>\n\nA note[^1].\n\n[^1]: The note.\n\n[ref]: http://x.y\n";
+
+const SRT: &str = "1\r\n00:00:01,000 --> 00:00:02,000\r\n<i>Hello there,\r\nmy friend.</i>\r\n\r\n2\r\n\
+    00:00:03,000 --> 00:00:04,000\r\n- {\\an8}Who?\r\n- Me!\r\n\r\n3\r\n00:00:05,000 --> 00:00:06,000\r\n123\r\n";
+
+const VTT: &str = "WEBVTT - a title\n\nNOTE kept\nas it is\n\nSTYLE\n::cue { color: red }\n\nintro\n\
+    00:01.000 --> 00:02.000 align:start\n<v Roger>Salt &amp; <00:01.500>pepper</v>\n";
+
+const CATALOG: &str = "# c\nmsgid \"\"\nmsgstr \"Language: de\\n\"\n\nmsgid \"Open %s\\n\"\nmsgstr \"\"\n\n\
+    msgid \"done\"\nmsgstr \"fertig\"\n\nmsgid \"a \\\"file\\\"\"\nmsgid_plural \"files\"\nmsgstr[0] \"\"\nmsgstr[1] \"\"\n\n\
+    #~ msgid \"old\"\n#~ msgstr \"alt\"\n";
+
+const EXCHANGE: &str = "<?xml version=\"1.0\"?>\n<xliff version=\"1.2\"><file source-language=\"en\"><body>\n\
+    <trans-unit id=\"1\">\n  <source>Press <g id=\"1\">this &amp; that</g><x id=\"2\"/> now</source>\n</trans-unit>\n\
+    <trans-unit id=\"2\"><source>two</source><target/></trans-unit>\n\
+    <trans-unit id=\"3\"><source>three</source><target state=\"new\"></target></trans-unit>\n\
+    <trans-unit id=\"4\"><source>four</source><target>vier</target></trans-unit>\n\
+    <trans-unit id=\"5\" translate=\"no\"><source>five</source></trans-unit></body></file></xliff>\n";
+
+const LETTER: &str = "\u{feff}Title\n\nThis is a paragraph that was broken at about the\nsame width by the \
+    program that it was written in, as\nmails are. It has two sentences.\n\n  * an item\n  * another one\n\n42\n";
+
+const ALL: [(&str, DocumentFormat); 7] = [
+    (PAGE, DocumentFormat::Html),
+    (NOTES, DocumentFormat::Markdown),
+    (SRT, DocumentFormat::Srt),
+    (VTT, DocumentFormat::Vtt),
+    (CATALOG, DocumentFormat::Po),
+    (EXCHANGE, DocumentFormat::Xliff),
+    (LETTER, DocumentFormat::Text),
+];
+
+#[test]
+fn nothing_changes_without_translations() {
+    for (text, format) in ALL {
+        assert_eq!(parse(text, format).write(&[]), text, "{format:?}");
+        if !matches!(format, DocumentFormat::Po | DocumentFormat::Xliff) {
+            assert_eq!(turned(text, format, str::to_owned), text, "{format:?}");
+        }
+    }
+}
+
+#[test]
+fn pages_keep_their_tags() {
+    let expected = PAGE
+        .replace("A &amp; b", "A &amp; B")
+        .replace("One  <b>bold</b>\n  word. And", "ONE <b>BOLD</b> WORD. AND")
+        .replace("a <i>link</i>", "A <i>LINK</i>")
+        .replace("<li>First<li> <em>All of it.", "<li>FIRST<li> <em>ALL OF IT.")
+        .replace("Run <code>ls -l</code> now", "RUN <code>ls -l</code> NOW")
+        .replace("a < b and", "A &lt; B AND")
+        .replace(">text</unknown> &copy; &nosuch;", ">TEXT</unknown> © &amp;NOSUCH;");
+    assert_eq!(shouted(PAGE, DocumentFormat::Html), expected);
+    assert_eq!(
+        lines(PAGE, DocumentFormat::Html),
+        [
+            "A & b",
+            "One bold word.",
+            "And a link!",
+            "First",
+            "All of it.",
+            "Run now",
+            "a < b and",
+            "text",
+            "© &nosuch;",
+        ]
+    );
+}
+
+#[test]
+fn markdown_keeps_its_marks() {
+    let made = shouted(NOTES, DocumentFormat::Markdown);
+    for part in [
+        "---\ntitle: kept\n---\n# A *FIRST* HEADING #\n\n",
+        "A PARAGRAPH THAT IS WRAPPED, WITH `code`, [A LINK](http://a.b \"t\"), ![alt](i.png) AND <b>TAGS</b>. THEN **MORE**.\n\n",
+        "> QUOTED TEXT GOES ON\n\n1. ONE\n2. TWO  \n   BROKEN\n\n- [x] DONE\n\n",
+        "| A | B |\n|---|:-:|\n| CELL \\| ONE | TWO |\n\n```rust\nfn kept() {}\n```\n\n    indented code\n",
+        "<div>html block</div>\n\nA NOTE[^1].\n\n[^1]: THE NOTE.\n\n[ref]: http://x.y\n",
+    ] {
+        assert!(made.contains(part), "{part}\n---\n{made}");
+    }
+}
+
+#[test]
+fn subtitles_keep_times_and_lines() {
+    let expected = SRT
+        .replace("Hello there,\r\nmy friend.", "HELLO THERE,\r\nMY FRIEND.")
+        .replace("Who?", "WHO?")
+        .replace("Me!", "ME!");
+    assert_eq!(shouted(SRT, DocumentFormat::Srt), expected);
+    let expected = VTT.replace("Salt &amp;", "SALT &amp;").replace("pepper", "PEPPER");
+    assert_eq!(shouted(VTT, DocumentFormat::Vtt), expected);
+}
+
+#[test]
+fn what_has_no_translation_is_given_one() {
+    let expected = CATALOG
+        .replace("Open %s\\n\"\nmsgstr \"\"", "Open %s\\n\"\nmsgstr \"OPEN %S\\n\"")
+        .replace(
+            "msgstr[0] \"\"\nmsgstr[1] \"\"",
+            "msgstr[0] \"A \\\"FILE\\\"\"\nmsgstr[1] \"FILES\"",
+        );
+    assert_eq!(shouted(CATALOG, DocumentFormat::Po), expected);
+    let expected = EXCHANGE
+        .replace(
+            "now</source>",
+            "now</source>\n  <target>PRESS <g id=\"1\">THIS &amp; THAT</g><x id=\"2\"/> NOW</target>",
+        )
+        .replace("<target/>", "<target>TWO</target>")
+        .replace("<target state=\"new\"></target>", "<target state=\"new\">THREE</target>");
+    assert_eq!(shouted(EXCHANGE, DocumentFormat::Xliff), expected);
+}
+
+#[test]
+fn paragraphs_are_broken_as_they_were() {
+    let expected = "\u{feff}TITLE\n\nTHIS IS A PARAGRAPH THAT WAS BROKEN AT ABOUT THE\nSAME WIDTH BY THE PROGRAM \
+        THAT IT WAS WRITTEN IN, AS\nMAILS ARE. IT HAS TWO SENTENCES.\n\n  * AN ITEM\n  * ANOTHER ONE\n\n42\n";
+    assert_eq!(shouted(LETTER, DocumentFormat::Text), expected);
+}
+
+/// Numbers as a function of a seed.
+fn draws(seed: u64) -> impl FnMut(usize) -> usize {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    move |below| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below as u64) as usize
+    }
+}
+
+/// Documents put together of hard parts are taken as they are, whatever they are; each tag is there
+/// as often as before if the text becomes another.
+#[test]
+fn no_byte_is_lost_in_any_document() {
+    let parts = [
+        "<b>",
+        "</b>",
+        "<i class=\"a b\">",
+        "</i>",
+        "<p>",
+        "</p>",
+        "<br/>",
+        "text. More",
+        " ",
+        "\n",
+        "\r\n",
+        "\n\n",
+        "&amp;",
+        "&",
+        "<",
+        ">",
+        "<!--",
+        "-->",
+        "*",
+        "**",
+        "_",
+        "`",
+        "[",
+        "](",
+        ")",
+        "![",
+        "|",
+        "---",
+        "# ",
+        "> ",
+        "- ",
+        "1. ",
+        "00:01 --> 00:02",
+        "{x}",
+        "%s",
+        "\u{1f642}",
+        "ü",
+        "。",
+        "\\",
+        "\"",
+        "<code>",
+        "</code>",
+        "<script>",
+        "\t",
+        "~~",
+        "$",
+        "[^1]",
+        "<a",
+        "WEBVTT\n\n",
+        "\u{feff}",
+        "é\u{301}",
+        "msgid ",
+    ];
+    for seed in 0..4000 {
+        let mut draw = draws(seed);
+        let text: String = (0..draw(40)).map(|_| parts[draw(parts.len())]).collect();
+        for (_, format) in ALL {
+            let Ok(document) = Document::parse(text.clone(), format, "en") else { continue };
+            assert_eq!(document.write(&[]), text, "{format:?}");
+            let same =
+                |line: &Line| Some(Translated { text: line.text().to_owned(), links: Vec::new() });
+            let same: Vec<_> = document.lines().iter().map(same).collect();
+            assert_eq!(document.write(&same), text, "{format:?}");
+            // Words in another order, with links.
+            let other = |line: &Line| {
+                let words: Vec<&str> = line.text().split(' ').rev().collect();
+                let length = line.text().len();
+                let links =
+                    vec![(0..length / 2, length / 2..length), (length / 2..length, 0..length / 2)];
+                Some(Translated { text: words.join(" "), links })
+            };
+            let other: Vec<_> = document.lines().iter().map(other).collect();
+            let made = document.write(&other);
+            if format == DocumentFormat::Html {
+                for tag in ["<b>", "</b>", "<i class=\"a b\">", "</i>", "<p>", "</p>", "<br/>"] {
+                    assert_eq!(
+                        made.matches(tag).count(),
+                        text.matches(tag).count(),
+                        "{text}\n{made}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn placeholders_come_back_once_whatever_a_model_makes_of_them() {
+    let text = "<p>Dear {name}, <b>see https://a.b/c?d=1&amp;e</b> by %(day)s.</p>";
+    let mut document = parse(text, DocumentFormat::Html);
+    let line = &document.lines()[0];
+    assert!(!line.keeps_placeholders("Lieber {Name}, siehe https://a.b bis %(day)s."));
+    let line = line.without_placeholders();
+    assert_eq!(line.text(), "Dear, see by.");
+    document.replace(0, line);
+    let to = Translated { text: "Lieber, siehe bis.".to_owned(), links: Vec::new() };
+    let made = document.write(&[Some(to)]);
+    for part in ["{name}", "https://a.b/c?d=1&amp;e", "%(day)s", "<b>", "</b>"] {
+        assert_eq!(made.matches(part).count(), 1, "{made}");
+    }
+}

@@ -1,0 +1,72 @@
+//! Bytes of a text that its tokens stand for, found by their spelling.
+
+use std::ops::Range;
+
+/// Characters within which the text of a token is searched behind one that could not be found.
+const AHEAD: usize = 16;
+
+/// Byte range in `text` of each token, empty for those that stand for none or cannot be found there:
+/// special tokens, single bytes of a character, and what normalisation has changed.
+pub(super) fn token_spans(text: &str, tokens: &[String]) -> Vec<Range<usize>> {
+    let mut at = 0;
+    let mut spans = Vec::with_capacity(tokens.len());
+    let mut is_lost = false;
+    for token in tokens {
+        // Marks of the beginnings and ends of words in the usual vocabularies.
+        let surface = token.trim_start_matches(['▁', 'Ġ', '#']).trim_end_matches("</w>");
+        let surface =
+            if surface.is_empty() { token.trim_start_matches(['▁', 'Ġ']) } else { surface };
+        let rest = &text[at..];
+        let blanks = rest.len() - rest.trim_start().len();
+        let reach = if is_lost && surface.chars().count() > 1 { AHEAD } else { 0 };
+        let starts = rest[blanks..].char_indices().map(|(place, _)| at + blanks + place);
+        let found = starts
+            .take(1 + reach)
+            .find_map(|start| matched(&text[start..], surface).map(|length| start..start + length));
+        is_lost = found.is_none();
+        let span = found.unwrap_or(at..at);
+        at = span.end;
+        spans.push(span);
+    }
+    spans
+}
+
+/// Number of bytes at the beginning of `text` that spell `surface`, in whichever case.
+fn matched(text: &str, surface: &str) -> Option<usize> {
+    if surface.is_empty() {
+        return None;
+    }
+    let mut characters = text.char_indices();
+    let mut end = 0;
+    for wanted in surface.chars() {
+        let (at, own) = characters.next()?;
+        if own != wanted && !own.to_lowercase().eq(wanted.to_lowercase()) {
+            return None;
+        }
+        end = at + own.len_utf8();
+    }
+    Some(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_found_by_their_spelling() {
+        let found = |text: &str, tokens: &[&str]| -> Vec<String> {
+            let tokens: Vec<String> = tokens.iter().map(|token| (*token).to_owned()).collect();
+            token_spans(text, &tokens).into_iter().map(|range| text[range].to_owned()).collect()
+        };
+        assert_eq!(
+            found("Das  Häuschen.", &["▁Das", "▁H", "äus", "chen", ".", "</s>"]),
+            ["Das", "H", "äus", "chen", ".", ""]
+        );
+        assert_eq!(
+            found("A € b", &["<s>", "Ġa", "<0xE2>", "<0x82>", "<0xAC>", "Ġb"]),
+            ["", "A", "", "", "", ""]
+        );
+        assert_eq!(found("x \u{1f642} then", &["▁x", "<unk>", "▁then"]), ["x", "", "then"]);
+        assert_eq!(found("", &["a"]), [""]);
+    }
+}
