@@ -17,6 +17,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod container;
 mod document;
 mod error;
 mod formats;
@@ -34,6 +35,7 @@ mod words;
 mod xliff;
 mod xml;
 
+pub use container::Docx;
 pub use document::Document;
 pub use error::{Error, Result};
 pub use formats::DocumentFormat;

@@ -40,6 +40,8 @@ pub(crate) struct Segment {
     pub(crate) edit: Range<usize>,
     /// What stands around the new text.
     pub(crate) around: [String; 2],
+    /// What stands around each of its marks, if text cannot stand beside them.
+    pub(crate) between: Option<[String; 2]>,
     /// Whether the text is put elsewhere than where it was read.
     pub(crate) is_copy: bool,
     pub(crate) pieces: Vec<Piece>,
@@ -58,8 +60,21 @@ impl Segment {
         };
         let edit = range(pieces.first()?).start..range(pieces.last()?).end;
         let around = Default::default();
-        Some(Self { edit, around, is_copy: false, pieces, syntax, layout: Layout::Free })
+        Some(Self {
+            edit,
+            around,
+            between: None,
+            is_copy: false,
+            pieces,
+            syntax,
+            layout: Layout::Free,
+        })
     }
+}
+
+/// Tags of a run whose text keeps the blanks at its ends.
+pub(crate) fn spaced(raw: &str) -> String {
+    raw.replace("<w:t>", "<w:t xml:space=\"preserve\">")
 }
 
 /// Part of what a segment becomes.
@@ -106,7 +121,16 @@ fn flattened(source: &str, segment: &Segment) -> (String, Vec<Mark>) {
         if is_open {
             open.push(marks.len());
         }
-        let raw = source[range.clone()].to_owned();
+        let mut raw = source[range.clone()].to_owned();
+        if let Some([before, behind]) = &segment.between {
+            raw = spaced(&raw);
+            if !matches!(piece, Piece::Close(_)) {
+                raw.insert_str(0, before);
+            }
+            if !matches!(piece, Piece::Open(_)) {
+                raw.push_str(behind);
+            }
+        }
         marks.push(Mark { at: text.len(), raw, partner, is_open, sentence: None });
     }
     (text, marks)

@@ -1,7 +1,7 @@
 //! Documents come back to the byte if nothing is translated, and keep all that is not text if
 //! everything is.
 
-use taper_documents::{Document, DocumentFormat, Line, Translated};
+use taper_documents::{Document, DocumentFormat, Docx, Line, Translated};
 
 fn parse(text: &str, format: DocumentFormat) -> Document {
     Document::parse(text.to_owned(), format, "en").unwrap()
@@ -267,5 +267,49 @@ fn placeholders_come_back_once_whatever_a_model_makes_of_them() {
     let made = document.write(&[Some(to)]);
     for part in ["{name}", "https://a.b/c?d=1&amp;e", "%(day)s", "<b>", "</b>"] {
         assert_eq!(made.matches(part).count(), 1, "{made}");
+    }
+}
+
+#[test]
+fn word_documents_keep_their_runs() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/letter.docx");
+    let bytes = std::fs::read(path).unwrap();
+    let (docx, text) = Docx::read(bytes.clone()).unwrap();
+    assert_eq!(parse(&text, DocumentFormat::Docx).write(&[]), text);
+    assert_eq!(turned(&text, DocumentFormat::Docx, str::to_owned), text);
+    assert_eq!(
+        lines(&text, DocumentFormat::Docx),
+        [
+            "A letter",
+            "Some text with bold words & italic ones.",
+            "Another sentence.",
+            "before a tab",
+            "and a break",
+            "behind it",
+            "left",
+            "the header",
+        ]
+    );
+    let made = shouted(&text, DocumentFormat::Docx);
+    let again = Docx::read(docx.write(&made).unwrap()).unwrap().1;
+    assert_eq!(again, made);
+    // Without links words go in proportion, and the order is that of the source.
+    let plain = |text: &str| {
+        let mut plain = String::new();
+        let mut in_tag = false;
+        for character in text.chars() {
+            match character {
+                '<' => in_tag = true,
+                '>' => in_tag = false,
+                _ if !in_tag => plain.push(character),
+                _ => {}
+            }
+        }
+        plain
+    };
+    assert_eq!(plain(&made), plain(&text).to_uppercase().replace("&AMP;", "&amp;"));
+    assert!(made.contains("<w:b/></w:rPr><w:t xml:space=\"preserve\">BOLD</w:t></w:r>"), "{made}");
+    for damaged in [&bytes[..bytes.len() / 2], b"PK", b""] {
+        assert!(Docx::read(damaged.to_vec()).is_err());
     }
 }

@@ -99,7 +99,8 @@ pub(crate) struct TextArguments {
     /// Text to translate, one sentence a line [default: standard input]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
-    /// Document to translate as such, to --output: .html, .md, .srt, .vtt, .po, .xlf or .txt.
+    /// Document to translate as such, to --output: .html, .md, .srt, .vtt, .po, .xlf, .docx
+    /// or .txt.
     /// Sentences are translated, and all else stays
     #[arg(
         long,

@@ -25,6 +25,7 @@ pub(super) fn of_po(text: &str) -> Result<Vec<Segment>> {
                 segments.push(Segment {
                     edit: translation.range.clone(),
                     around: Default::default(),
+                    between: None,
                     is_copy: true,
                     pieces: vec![Piece::Text(id.text.clone(), id.range.clone())],
                     syntax: Syntax::Po,
@@ -70,6 +71,7 @@ pub(super) fn of_xliff(text: &str) -> Result<Vec<Segment>> {
         segments.push(Segment {
             edit,
             around,
+            between: None,
             is_copy: true,
             pieces: unit.source.parts,
             syntax: Syntax::Xml,

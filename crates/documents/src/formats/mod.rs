@@ -5,11 +5,14 @@ mod html;
 mod markdown;
 mod plain;
 mod subtitles;
+mod word;
 
 use std::path::Path;
 
 use crate::Result;
 use crate::segment::Segment;
+
+pub(crate) use word::BETWEEN;
 
 /// Format of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +31,8 @@ pub enum DocumentFormat {
     Po,
     /// An XLIFF file, version 1.2 or 2, of which units without a target are translated.
     Xliff,
+    /// A document of Word (Office Open XML), as [`Docx`](crate::Docx) reads it.
+    Docx,
 }
 
 impl DocumentFormat {
@@ -43,6 +48,7 @@ impl DocumentFormat {
             "vtt" => Self::Vtt,
             "po" | "pot" => Self::Po,
             "xlf" | "xliff" => Self::Xliff,
+            "docx" => Self::Docx,
             _ => return None,
         })
     }
@@ -57,6 +63,7 @@ impl DocumentFormat {
             Self::Vtt => subtitles::segments(text, true),
             Self::Po => catalogs::of_po(text)?,
             Self::Xliff => catalogs::of_xliff(text)?,
+            Self::Docx => word::segments(text)?,
         })
     }
 }

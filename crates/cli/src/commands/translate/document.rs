@@ -1,10 +1,11 @@
 //! `taper translate --file`: a document in, the same document in another language out.
 
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use taper_data::{is_compressed, not_a_file, read_regular, text_of, write_whole};
-use taper_documents::{Document, DocumentFormat};
+use taper_documents::{Document, DocumentFormat, Docx};
 use taper_run::translation::translate_document;
 use taper_run::truncated_translations;
 
@@ -26,8 +27,8 @@ pub(super) fn translate_file(arguments: &Translate, file: &Path) -> Result<()> {
         bail!("--file needs --output FILE");
     };
     require_new(output)?;
-    let source = read(file)?;
     let format = format_of(file)?;
+    let (container, source) = read(file, format)?;
     // What is wrong with the document is found before the model is loaded.
     Document::parse(source.clone(), format, "").with_context(|| file.display().to_string())?;
     let run = load(arguments)?;
@@ -52,7 +53,11 @@ pub(super) fn translate_file(arguments: &Translate, file: &Path) -> Result<()> {
     if found.repaired > 0 {
         say(&format!("placeholders or addresses were put back in {} sentences", found.repaired));
     }
-    write_whole(output, |to| std::io::Write::write_all(to, found.text.as_bytes()))?;
+    let bytes = match container {
+        Some(container) => container.write(&found.text)?,
+        None => found.text.into_bytes(),
+    };
+    write_whole(output, |to| to.write_all(&bytes))?;
     faults.end(found.lines)
 }
 
@@ -74,18 +79,22 @@ fn require_new(output: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The text of a document, with its byte-order mark if it has one.
-fn read(file: &Path) -> Result<String> {
+/// The text of a document, with its byte-order mark if it has one, and the archive that it is in.
+fn read(file: &Path, format: DocumentFormat) -> Result<(Option<Docx>, String)> {
     let shown = || format!("--file {}", file.display());
     let bytes = read_regular(file, LARGEST).with_context(shown)?;
+    if format == DocumentFormat::Docx {
+        let (container, text) = Docx::read(bytes).with_context(shown)?;
+        return Ok((Some(container), text));
+    }
     let text = text_of(&bytes, file)?;
-    Ok(if bytes.len() > text.len() { format!("\u{feff}{text}") } else { text })
+    Ok((None, if bytes.len() > text.len() { format!("\u{feff}{text}") } else { text }))
 }
 
 fn format_of(file: &Path) -> Result<DocumentFormat> {
     DocumentFormat::by_name(file).with_context(|| {
         format!(
-            "--file {}: its name does not say what it is: call it .html, .md, .srt, .vtt, .po, .xlf or \
+            "--file {}: its name does not say what it is: call it .html, .md, .srt, .vtt, .po, .xlf, .docx or \
              .txt; lines of text are translated by --input",
             file.display()
         )
