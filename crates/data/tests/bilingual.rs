@@ -1,5 +1,5 @@
-//! Files of translators and compressed ones, written by other programs (`scripts/golden/bilingual.py`),
-//! give the pairs that those read of them.
+//! Files of translators and compressed ones, written by other programs
+//! (`scripts/golden/bilingual.py`), give the pairs that those read of them.
 
 mod common;
 

@@ -11,8 +11,8 @@ use crate::{Error, Result};
 /// Largest number of bytes of the parts of text together.
 const LARGEST: u64 = 1 << 28;
 
-/// A DOCX file: its parts of text are read as one [`Document`](crate::Document), every other part is
-/// copied as it lies there.
+/// A DOCX file: its parts of text are read as one [`Document`](crate::Document), all others are
+/// copied.
 #[derive(Debug, Clone)]
 pub struct Docx {
     bytes: Vec<u8>,

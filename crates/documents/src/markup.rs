@@ -18,7 +18,7 @@ pub(crate) enum Tag<'a> {
     Other,
 }
 
-/// Tag or text that begins at the byte `at`, and its end. A `<` that begins no tag is text, and a tag
+/// Tag or text that begins at the byte `at`, and its end. A `<` that begins no tag is text; a tag
 /// that does not end has all the rest.
 pub(crate) fn next_tag(text: &str, at: usize) -> (Tag<'_>, Range<usize>) {
     let rest = &text[at..];

@@ -5,8 +5,8 @@ use std::ops::Range;
 /// Longest placeholder, in bytes; a longer pair of braces is text.
 const LONGEST: usize = 80;
 
-/// Byte ranges of placeholders (`{name}`, `{{name}}`, `${name}`, `%s`, `%1$d`, `%(name)s`, `%name%`),
-/// URLs and e-mail addresses, in order.
+/// Byte ranges of placeholders (`{name}`, `{{name}}`, `${name}`, `%s`, `%1$d`, `%(name)s` and
+/// `%name%`), URLs and e-mail addresses, in order.
 ///
 /// ```
 /// let text = "Hi {name}, 50 % of %(n)d: https://a.b/c?d.";

@@ -136,8 +136,8 @@ fn flattened(source: &str, segment: &Segment) -> (String, Vec<Mark>) {
     (text, marks)
 }
 
-/// Takes the blank from the end of a text that another one follows. What stands alone between the two
-/// has it before it then.
+/// Takes the blank from the end of a text that another one follows. What stands alone between the
+/// two has it before it then.
 fn join_blanks(text: &mut String, marks: &mut [Mark]) {
     let end = text.len();
     text.pop();

@@ -1,9 +1,9 @@
 //! Division of texts into sentences, by rules.
 //!
 //! A sentence ends behind `.`, `!`, `?` or another mark of the kind with the quotes and brackets
-//! that close behind it, if a blank follows and then no lowercase letter; behind a mark of Chinese or
-//! Japanese no blank is needed. A full stop behind an abbreviation, an initial or, in languages that
-//! write ordinals so, a number of two digits does not end one. Abbreviations are those of twenty
+//! that close behind it, if a blank follows and then no lowercase letter; behind a mark of Chinese
+//! or Japanese no blank is needed. A full stop behind an abbreviation, an initial or, in languages
+//! that write ordinals so, a number of two digits does not end one. Abbreviations are those of twenty
 //! languages; any other language has the rules without them.
 
 use std::ops::Range;
@@ -19,56 +19,25 @@ const ORDINALS: [&str; 16] = [
     "de", "da", "nb", "nn", "no", "fi", "et", "lv", "cs", "sk", "sl", "hr", "sr", "pl", "hu", "tr",
 ];
 
+/// Abbreviations of languages, `*` for those that are not listed.
+const ABBREVIATIONS: &str = include_str!("abbreviations.txt");
+
 /// Abbreviations of a language, in lowercase and without the last full stop.
-fn abbreviations(language: &str) -> &'static str {
-    match language {
-        "en" => {
-            "mr mrs ms dr prof st jr sr vs etc e.g i.e cf fig figs no nos vol pp ed eds al inc ltd co corp gen col sgt capt lt rev hon approx dept est jan feb mar apr jun jul aug sep sept oct nov dec a.m p.m u.s u.k"
+fn abbreviations(language: &str) -> Vec<&'static str> {
+    let of = |wanted: &str| -> Vec<&'static str> {
+        let mut words = Vec::new();
+        let mut is_of = false;
+        for line in ABBREVIATIONS.lines().filter(|line| !line.starts_with('#')) {
+            match line.strip_suffix(':') {
+                Some(languages) => is_of = languages.split(' ').any(|own| own == wanted),
+                None if is_of => words.extend(line.split_whitespace()),
+                None => {}
+            }
         }
-        "de" => {
-            "dr prof hr fr z.b d.h u.a usw bzw ca vgl nr str bspw evtl ggf inkl max min mio mrd o.ä s.o s.u abb bd hrsg jh ing dipl geb gest tel abs art st jan feb apr aug sept okt nov dez v.chr n.chr i.d.r u.u z.t"
-        }
-        "fr" => {
-            "m mm mme mlle dr pr me st ste etc cf env p.ex ex fig vol av apr janv févr avr juil sept oct nov déc art chap éd réf tél"
-        }
-        "es" => {
-            "sr sra srta dr dra prof d dña etc ej p.ej pág págs núm vol fig cap art ed av avda ee.uu ud uds tel aprox"
-        }
-        "pt" => {
-            "sr sra dr dra prof profa exmo etc ex p.ex pág págs núm vol fig cap art ed av tel aprox nº"
-        }
-        "it" => {
-            "sig sig.ra sigg dott dott.ssa prof prof.ssa ing avv ecc es p.es pag pagg vol fig cap art ed n tel ca"
-        }
-        "nl" => {
-            "dhr mevr mw dr prof ir ing drs mr bijv bv d.w.z enz evt incl max min nr o.a p.a t.a.v vgl blz ca jan febr aug sept okt nov dec"
-        }
-        "sv" => {
-            "dr prof t.ex bl.a m.m osv dvs d.v.s s.k ca nr kl resp ev inkl max min sid tel jan febr aug sept okt nov dec"
-        }
-        "da" => {
-            "hr fr dr prof f.eks bl.a m.m osv dvs ca nr kl evt inkl maks min tlf jan feb aug sept okt nov dec"
-        }
-        "nb" | "nn" | "no" => {
-            "hr fr dr prof f.eks bl.a m.m osv dvs ca nr kl evt inkl maks min tlf jan feb aug sept okt nov des"
-        }
-        "fi" => "hra rva tri prof esim ym yms mm ts n noin s ks vrt puh klo kpl jne",
-        "pl" => {
-            "p pan dr prof mgr inż np itd itp m.in tj tzn tzw ok nr str ul al św godz tel r w ur zm zob por"
-        }
-        "cs" => {
-            "p pan pí dr prof mgr ing např atd atp tj tzv tzn č str ul sv hod tel r st mj cca apod popř resp viz"
-        }
-        "sk" => "p pán dr prof mgr ing napr atď tj tzv č str ul sv hod tel r st cca resp",
-        "ro" => "dl d-na dna dr prof ing ex etc nr str pag vol art alin tel cca",
-        "hu" => "dr prof ifj id pl stb ill kb u.n ún ti vö sz old tel ker",
-        "ru" | "uk" | "bg" => {
-            "г гг т.е т.д т.п т.к т.н др пр напр см ср стр рис табл ул им тыс млн млрд руб коп проф акад доц д-р г-н г-жа св н.э"
-        }
-        "el" => "κ κα δρ καθ π.χ κ.λπ κ.ά κτλ δηλ βλ σελ αρ τηλ μ.χ π.μ μ.μ",
-        "tr" => "dr prof doç av sn vb vs örn bkz yy no cad sok mah tel say s",
-        _ => "dr prof etc vs no vol",
-    }
+        words
+    };
+    let own = of(language);
+    if own.is_empty() { of("*") } else { own }
 }
 
 /// Byte ranges of the sentences of a text in a language, without the blanks around them. A line
@@ -76,7 +45,7 @@ fn abbreviations(language: &str) -> &'static str {
 #[must_use]
 pub fn sentences(text: &str, language: &str) -> Vec<Range<usize>> {
     let language = language.split(['-', '_']).next().unwrap_or_default().to_lowercase();
-    let abbreviations: Vec<&str> = abbreviations(&language).split(' ').collect();
+    let abbreviations = abbreviations(&language);
     let has_ordinals = ORDINALS.contains(&language.as_str());
     let mut found = Vec::new();
     let mut line_start = 0;

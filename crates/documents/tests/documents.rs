@@ -313,3 +313,40 @@ fn word_documents_keep_their_runs() {
         assert!(Docx::read(damaged.to_vec()).is_err());
     }
 }
+
+/// Every document in the folder `TAPER_DOCUMENTS` and below comes back to the byte, untranslated and
+/// with translations that are the same.
+#[test]
+fn documents_of_a_folder_come_back() {
+    let Some(folder) = std::env::var_os("TAPER_DOCUMENTS") else { return };
+    let (mut folders, mut documents, mut lines) = (vec![std::path::PathBuf::from(folder)], 0, 0);
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() && !path.is_symlink() {
+                folders.push(path);
+                continue;
+            }
+            let Some(format) = DocumentFormat::by_name(&path).filter(|_| path.is_file()) else {
+                continue;
+            };
+            let Ok(text) = std::fs::read_to_string(&path) else { continue };
+            let Ok(document) = Document::parse(text.clone(), format, "en") else { continue };
+            assert!(document.write(&[]) == text, "{}", path.display());
+            if !matches!(format, DocumentFormat::Po | DocumentFormat::Xliff) {
+                let same = |line: &Line| {
+                    Some(Translated { text: line.text().to_owned(), links: Vec::new() })
+                };
+                let same: Vec<_> = document.lines().iter().map(same).collect();
+                assert!(document.write(&same) == text, "{}", path.display());
+                // What is translated is found again.
+                let shout = |line: &Line| {
+                    Some(Translated { text: line.text().to_uppercase(), links: Vec::new() })
+                };
+                let shouted: Vec<_> = document.lines().iter().map(shout).collect();
+                Document::parse(document.write(&shouted), format, "en").unwrap();
+            }
+            (documents, lines) = (documents + 1, lines + document.lines().len());
+        }
+    }
+    println!("{documents} documents with {lines} sentences");
+}

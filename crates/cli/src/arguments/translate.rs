@@ -106,7 +106,9 @@ pub(crate) struct TextArguments {
         long,
         value_name = "FILE",
         requires = "output",
-        conflicts_with_all = ["input", "goes_on", "prefix", "window", "json", "n_best", "alignments"]
+        conflicts_with_all = [
+            "input", "goes_on", "prefix", "window", "json", "n_best", "alignments"
+        ]
     )]
     pub(crate) file: Option<PathBuf>,
     /// Where the translations go, by way of FILE.part [default: standard output]

@@ -1,8 +1,8 @@
 //! Text of word processors: paragraphs of Office Open XML (`w:p`) by their runs (`w:r`).
 //!
-//! Text can only stand within a run, so the run with most of a paragraph's text is its ground: every
-//! other run with another formatting is an element that ends the ground's run and begins it again
-//! behind itself. Runs with anything but text, such as pictures, tabs and fields, divide a paragraph.
+//! Text can only stand within a run, so the run with most of a paragraph's text is its ground: each
+//! run with another formatting is an element that ends the ground's run and begins it again behind
+//! itself. Runs with anything but text, such as pictures, tabs and fields, divide a paragraph.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Translation of whole documents: their lines as lines are, and markup put back where its words went.
+//! Translation of whole documents: their sentences as lines are, and markup where its words went.
 
 use anyhow::Result;
 use taper_documents::{Document, Line, Translated};
