@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::line::{Element, Line};
+use crate::placeholders::placeholders;
 use crate::sentences::sentences;
 use crate::syntax::Syntax;
 use crate::words::has_letters;
@@ -149,6 +150,16 @@ fn join_blanks(text: &mut String, marks: &mut [Mark]) {
     between.iter_mut().for_each(|mark| mark.at = text.len());
 }
 
+/// Whether a text has a letter beside its placeholders and addresses.
+fn has_words(text: &str) -> bool {
+    let mut at = 0;
+    placeholders(text).into_iter().chain([text.len()..text.len()]).any(|range| {
+        let before = &text[at..range.start];
+        at = range.end;
+        has_letters(before)
+    })
+}
+
 /// Divides a segment into lines, which are added to `lines`, and what is between them.
 pub(crate) fn divide(
     source: &str,
@@ -160,7 +171,7 @@ pub(crate) fn divide(
     let (text, mut marks) = flattened(source, segment);
     let ranges: Vec<Range<usize>> = sentences(&text, language)
         .into_iter()
-        .filter(|range| has_letters(&text[range.clone()]))
+        .filter(|range| has_words(&text[range.clone()]))
         .collect();
     let mut of_lines = Vec::with_capacity(ranges.len());
     for (number, own) in ranges.iter().enumerate() {

@@ -75,6 +75,12 @@ fn nothing_changes_without_translations() {
 }
 
 #[test]
+fn what_has_no_words_is_not_asked_for() {
+    let page = "<p>{name} %s</p><p>https://a.b/c</p><p>12 &euro;</p><p>Dear {name}</p>";
+    assert_eq!(lines(page, DocumentFormat::Html), ["Dear {name}"]);
+}
+
+#[test]
 fn pages_keep_their_tags() {
     let expected = PAGE
         .replace("A &amp; b", "A &amp; B")
