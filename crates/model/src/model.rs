@@ -115,11 +115,11 @@ pub trait Model: Send + Sync {
     }
 }
 
-/// Adds the losses that layers of the pass contribute to `output`, whose `loss` is `scale` times a sum over
-/// answers.
+/// Adds the losses that layers of the pass contribute to `output`, whose `loss` is `scale` times a
+/// sum over answers.
 ///
-/// A mean over the tokens of an update is then the mean over its micro-batches, weighted by
-/// their numbers of answers.
+/// A mean over the tokens of an update is then the mean over its micro-batches, weighted by their
+/// numbers of answers.
 fn with_auxiliary(output: LossOutput, scale: f64, pass: &Pass) -> Result<LossOutput, ModelError> {
     let (losses, routing) = pass.take_auxiliary();
     if losses.is_empty() {
