@@ -114,6 +114,7 @@ pub use text::lines::{LineReader, open_stream, open_text, split_lines, with_newl
 pub use text::links::{NO_WORD, WordLink, check_links, parse_links};
 pub use text::shards::{Share, TokenisingProgress};
 pub use text::subwords::Epoch;
+pub use text::tokenizer::encoded::EncodedText;
 pub use text::tokenizer::pair::TokenizerPair;
 pub use text::tokenizer::special::{FolderTokens, SpecialTokens};
 pub use text::tokenizer::spelled::SpelledSpecial;

@@ -120,7 +120,8 @@ fn characters_become_tokens_and_tokens_characters_in_every_script() {
             config.tokenizer.kind = kind;
             config.tokenizer.vocabulary_size = 330;
             let tokenizer = tokenizer(&config);
-            let (ids, bytes) = tokenizer.encode_bytes(CONTEXT).unwrap();
+            let encoded = tokenizer.encode_text(CONTEXT).unwrap();
+            let (ids, bytes) = (encoded.ids(), encoded.bytes());
             assert_eq!(ids, tokenizer.encode(CONTEXT).unwrap(), "{kind:?}");
             assert_eq!(ids.len(), bytes.len());
             assert!(bytes.windows(2).all(|pair| pair[0].start <= pair[1].start), "{bytes:?}");

@@ -37,8 +37,7 @@ fn every_kind_reads_its_special_tokens_where_it_is_asked_to() {
         let ids = reads.encode(&text).unwrap();
         assert_eq!(ids.iter().filter(|&&one| one == id).count(), 2, "{special}: {ids:?}");
         assert_eq!(reads.encode(special).unwrap(), [id]);
-        assert_eq!(reads.encode_bytes(&text).unwrap().0, ids);
-        assert_eq!(reads.encode_words(&text).unwrap().0, ids);
+        assert_eq!(reads.encode_text(&text).unwrap().ids(), ids);
         // What stands around them has the tokens that it has alone.
         let before = tokenizer.encode("the dog").unwrap();
         assert_eq!(ids[..before.len()], before);

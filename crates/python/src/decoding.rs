@@ -196,11 +196,10 @@ pub(crate) fn generate(
     mut on_piece: impl FnMut(&str),
 ) -> Result<String> {
     let generator = Generator::new(run, &options.settings(run)?)?;
-    if let Some(prompt) = prompt {
-        generator.require(prompt).context("the prompt")?;
-    }
     let content = prompt.map_or(PromptContent::Beginning, PromptContent::Text);
-    let texts = generator.generate_until(&[Prompt { content, number: 0 }], |piece| {
+    let ids = generator.read(content).context("the prompt")?;
+    let prompt = Prompt { content: PromptContent::Tokens(&ids), number: 0 };
+    let texts = generator.generate_until(&[prompt], |piece| {
         if cancelled.is_cancelled() {
             return ControlFlow::Break(());
         }
@@ -221,16 +220,17 @@ pub(crate) fn generate_all(
     let settings = options.settings(run)?;
     let generator = Generator::new(run, &settings)?;
     let generator = generator.under(&settings, cancelled)?;
-    let fit = |(index, text): (usize, &String)| {
-        generator.require(text).with_context(|| format!("prompt {}", index + 1)).map(|()| index)
+    let read = |(number, text): (usize, &String)| {
+        let read = generator.read(PromptContent::Text(text));
+        Ok((number as u64, read.with_context(|| format!("prompt {}", number + 1))?))
     };
-    let found = answer_each(prompts.iter().enumerate().map(fit), |fit| {
-        let prompt = |index: usize| Prompt {
-            content: PromptContent::Text(&prompts[index]),
-            number: index as u64,
+    let found = answer_each(prompts.iter().enumerate().map(read), |read| {
+        let prompt = |(number, ids): &'_ (u64, Vec<u32>)| Prompt {
+            content: PromptContent::Tokens(ids),
+            number: *number,
         };
-        let fit: Vec<Prompt<'_>> = fit.into_iter().map(prompt).collect();
-        generator.generate_until(&fit, |_| ControlFlow::Continue(()))
+        let prompts: Vec<Prompt<'_>> = read.iter().map(prompt).collect();
+        generator.generate_until(&prompts, |_| ControlFlow::Continue(()))
     })?;
     records(found)
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use taper_run::LoadedRun;
 use taper_run::tasks::TaskModel;
 
-use crate::engine::ChatTemplate;
+use crate::engine::{ChatTemplate, Verbs};
 
 /// Description of a run for clients.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -37,6 +37,9 @@ pub struct RunInfo {
     /// Whether the CPU computes.
     #[serde(skip)]
     pub(crate) is_on_cpu: bool,
+    /// Kinds of requests that it answers.
+    #[serde(skip)]
+    pub(crate) verbs: Verbs,
 }
 
 /// Description of a translation model for clients.
@@ -68,6 +71,7 @@ impl RunInfo {
             parameters: run.model.parameters().len(),
             created: created.map_or(0, |time| time.as_secs()),
             is_on_cpu: run.model.parameters().device().is_cpu(),
+            verbs: Verbs::default(),
         }
     }
 

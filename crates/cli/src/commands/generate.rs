@@ -39,28 +39,30 @@ pub(crate) fn run(arguments: &Generate) -> Result<()> {
         return print_texts(arguments, &prompts, texts);
     }
     if arguments.json || !is_single {
-        let fit = |(index, text): (usize, &'_ String)| {
-            generator.require(text).with_context(|| place(index)).map(|()| index)
+        let read = |(number, text): (usize, &'_ String)| {
+            let ids = generator.read(PromptContent::Text(text)).with_context(|| place(number))?;
+            Ok((number as u64, ids))
         };
-        let texts = answer_each(prompts.iter().enumerate().map(fit), |fit| {
-            let prompt = |index: usize| Prompt {
-                content: PromptContent::Text(&prompts[index]),
-                number: index as u64,
+        let texts = answer_each(prompts.iter().enumerate().map(read), |read| {
+            let prompt = |(number, ids): &'_ (u64, Vec<u32>)| Prompt {
+                content: PromptContent::Tokens(ids),
+                number: *number,
             };
-            let fit: Vec<Prompt<'_>> = fit.into_iter().map(prompt).collect();
-            generator.generate_until(&fit, |_| ControlFlow::Continue(()))
+            let prompts: Vec<Prompt<'_>> = read.iter().map(prompt).collect();
+            generator.generate_until(&prompts, |_| ControlFlow::Continue(()))
         })?;
         return print_texts(arguments, &prompts, texts);
     }
-    if let [prompt] = prompts.as_slice() {
-        generator.require(prompt).with_context(|| place(0))?;
-        print_piece(prompt)?;
-    }
+    let text = prompts.first().map_or(PromptContent::Beginning, |text| PromptContent::Text(text));
+    let ids = generator.read(text).with_context(|| place(0))?;
+    print_piece(prompts.first().map_or("", String::as_str))?;
     let mut printed = Ok(());
-    generator.generate(&prompts, |piece| {
+    let prompt = Prompt { content: PromptContent::Tokens(&ids), number: 0 };
+    generator.generate_until(&[prompt], |piece| {
         if printed.is_ok() {
             printed = print_piece(piece.text);
         }
+        ControlFlow::Continue(())
     })?;
     printed?;
     print_line("")

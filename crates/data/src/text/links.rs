@@ -2,6 +2,7 @@
 //! `0-0 1-2 2?1`, a line for each pair.
 
 use std::fmt;
+use std::ops::Range;
 
 use super::words::words;
 
@@ -74,7 +75,7 @@ pub fn check_links(links: &[WordLink], source: &str, target: &str) -> Result<(),
 }
 
 /// The bytes of each word of a text.
-fn spans(text: &str) -> Vec<std::ops::Range<usize>> {
+fn spans(text: &str) -> Vec<Range<usize>> {
     let start = |word: &str| word.as_ptr() as usize - text.as_ptr() as usize;
     words(text).map(|word| start(word)..start(word) + word.len()).collect()
 }
@@ -85,10 +86,10 @@ pub const NO_WORD: u32 = u32::MAX;
 /// The word of each token of a text, given the bytes of each: the first word that ends behind the
 /// token's beginning, so that a mark of a blank belongs to the word that follows. Spaces at the end are
 /// of [no word](NO_WORD).
-pub(crate) fn words_of_tokens(text: &str, tokens: &[(usize, usize)]) -> Vec<u32> {
+pub(crate) fn words_of_tokens(text: &str, tokens: &[Range<usize>]) -> Vec<u32> {
     let words = spans(text);
-    let word_of = |&(start, _): &(usize, usize)| {
-        let word = words.partition_point(|word| word.end <= start);
+    let word_of = |token: &Range<usize>| {
+        let word = words.partition_point(|word| word.end <= token.start);
         if word < words.len() { word as u32 } else { NO_WORD }
     };
     tokens.iter().map(word_of).collect()
@@ -113,7 +114,7 @@ mod tests {
     fn tokens_are_of_the_word_they_begin_in() {
         // A space that does not break a line is of its word.
         let text = " ab  c\u{a0}d ";
-        let spans = [(0, 1), (0, 2), (2, 3), (3, 4), (4, 6), (6, 9), (9, 10)];
+        let spans = [0..1, 0..2, 2..3, 3..4, 4..6, 6..9, 9..10];
         assert_eq!(words_of_tokens(text, &spans), [0, 0, 0, 1, 1, 1, NO_WORD]);
         assert!(words_of_tokens("", &[]).is_empty());
     }

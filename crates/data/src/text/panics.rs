@@ -111,8 +111,7 @@ mod tests {
         });
         let divides = tokenizer("pre_tokenizer", &split);
         refused(divides.encode(&text).map(drop));
-        refused(divides.encode_words(&text).map(drop));
-        refused(divides.encode_bytes(&text).map(drop));
+        refused(divides.encode_text(&text).map(drop));
         refused(divides.tokens(&text).map(drop));
         refused(divides.encode_batch(&["b", text.as_str(), "aa"]).map(drop));
         assert!(!divides.encode("b! aa").expect("encoded").is_empty());

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use taper_data::{LabelledConfig, Row, Tokenizer, TokenizerPair, rows_of};
+use taper_data::{EncodedText, LabelledConfig, Row, Tokenizer, TokenizerPair, rows_of};
 use taper_model::{
     AttentionRecord, Batch, LanguageModel, MaskedLanguageModel, Model, ModelError, Objective, Pass,
     Sequences, TextClassifier, TranslationModel,
@@ -16,6 +16,10 @@ use crate::generation::TextScorer;
 use crate::tasks::{TaskEntry, TaskModel, entry, with_model};
 use crate::translation::{LineTranslator, TranslationSettings};
 use crate::{LoadSettings, LoadedRun, RunFolder};
+
+/// Reason why a translation model has no attention map.
+const NO_WEIGHTS: &str =
+    "no layer has attention weights: the model's attention is linear, or it has none";
 
 impl AttentionMap {
     /// Attention of the run at `root` on `text`; a translation model reads it together with
@@ -43,38 +47,44 @@ impl AttentionMap {
     /// # Errors
     /// See [`AttentionMap::of`].
     pub fn of_translation(run: &LoadedRun, text: &str, target: Option<&str>) -> Result<Self> {
-        let (translation, target) = match target {
-            Some(target) => (target.to_owned(), run.tokenizers.target().encode(target)?),
-            None => {
-                let settings = TranslationSettings::of(&run.config);
-                let translator = LineTranslator::new(run, &settings)?;
-                let lines = [text.to_owned()];
-                let line = translator.translate(&lines, &[], 1, |_| {})?.next();
-                let line = line.context("no translation was found")??;
-                let best = line.translations.into_iter().next().context("no translation")?;
-                (best.text, best.tokens)
-            }
-        };
-        Self::of_pair(&run.model, &run.tokenizers, (text, &translation), target)?.context(
-            "no layer has attention weights: the model's attention is linear, or it has none",
-        )
+        let source = run.tokenizers.source().encode_text(text)?;
+        if let Some(target) = target {
+            return Self::of_encoded(run, &source, &run.tokenizers.target().encode_text(target)?);
+        }
+        let settings = TranslationSettings::of(&run.config);
+        let translator = LineTranslator::new(run, &settings)?;
+        let line = translator.translate_encoded(&[&source], 1, |_| {})?.next();
+        let line = line.context("no translation was found")??;
+        let best = line.translations.into_iter().next().context("no translation")?;
+        Self::of_pair(&run.model, &run.tokenizers, &source, (&best.text, &best.tokens))?
+            .context(NO_WEIGHTS)
     }
 
-    /// Attention of a model on a sentence while it writes `translation`, of `target` tokens; `None`
-    /// if no layer has attention weights.
+    /// Attention of a translation model on a source and a target, which the run's tokenizers have
+    /// encoded.
+    ///
+    /// # Errors
+    /// See [`AttentionMap::of`].
+    pub fn of_encoded(run: &LoadedRun, source: &EncodedText, target: &EncodedText) -> Result<Self> {
+        Self::of_pair(&run.model, &run.tokenizers, source, (target.text(), target.ids()))?
+            .context(NO_WEIGHTS)
+    }
+
+    /// Attention of a model on a sentence while it writes a translation of these tokens; `None` if
+    /// no layer has attention weights.
     ///
     /// # Errors
     /// When the sentence cannot be read.
     fn of_pair(
         model: &TranslationModel,
         tokenizers: &TokenizerPair,
-        (text, translation): (&str, &str),
-        target: Vec<u32>,
+        text: &EncodedText,
+        (translation, target): (&str, &[u32]),
     ) -> Result<Option<Self>> {
         let (source, goal) = (tokenizers.source(), tokenizers.target());
-        let sources = source.source_row(source.encode(text)?);
+        let sources = source.source_row(text.ids().iter().copied());
         let inputs = goal.target_row(target.iter().copied());
-        let answers = goal.answer_row(target);
+        let answers = goal.answer_row(target.iter().copied());
         let records = in_pool(model.device(), || {
             let pass = Pass::evaluate_with_attention();
             let encoded = model.encode(&Sequences::pack(&[&sources]), &pass)?;
@@ -92,7 +102,8 @@ impl AttentionMap {
             AttentionPart::Decoder => (read.clone(), read.clone()),
             AttentionPart::Cross => (predicted.clone(), keys.clone()),
         })?;
-        Ok(Some(Self { text: text.to_owned(), translation: translation.to_owned(), layers }))
+        let (text, translation) = (text.text().to_owned(), translation.to_owned());
+        Ok(Some(Self { text, translation, layers }))
     }
 
     /// Attention of a model on the source of a pair while it is given the target; `None` if no
@@ -106,8 +117,9 @@ impl AttentionMap {
         source: &str,
         target: &str,
     ) -> Result<Option<Self>> {
+        let source = tokenizers.source().encode_text(source)?;
         let ids = tokenizers.target().encode(target)?;
-        Self::of_pair(model, tokenizers, (source, target), ids)
+        Self::of_pair(model, tokenizers, &source, (target, &ids))
     }
 
     /// Attention of a language model, like [`AttentionMap::of`].

@@ -130,17 +130,17 @@ impl<'a> WordAligner<'a> {
     /// Encodes lines; the error is for a line with too many tokens.
     fn encode(&self, tokenizer: &Tokenizer, lines: &[String], first: usize) -> Result<Vec<Line>> {
         let encoded = |(index, line): (usize, &String)| {
-            let (ids, words) = tokenizer.encode_words(line)?;
-            if ids.len() > self.limit.tokens {
+            let encoded = tokenizer.encode_text(line)?;
+            if encoded.len() > self.limit.tokens {
                 bail!(
                     "line {} has {} tokens, more than {}; {}",
                     first + index,
-                    ids.len(),
+                    encoded.len(),
                     self.limit.tokens,
                     self.limit.more_by("--max-tokens N allows more")
                 );
             }
-            Ok(Line { ids, words })
+            Ok(Line { ids: encoded.ids().to_vec(), words: encoded.words() })
         };
         lines.iter().enumerate().map(encoded).collect()
     }

@@ -207,7 +207,7 @@ impl<'a> Generator<'a> {
     /// there is one, the beginning of a document or of a line.
     ///
     /// # Errors
-    /// For a prompt that is [refused](Self::require), and when the model or the tokenizer fails.
+    /// For a prompt that cannot be [read](Self::read), and when the model or the tokenizer fails.
     pub fn generate(
         &self,
         prompts: &[String],
@@ -298,20 +298,11 @@ impl<'a> Generator<'a> {
         })
     }
 
-    /// Refuses a prompt that cannot be continued.
-    ///
-    /// # Errors
-    /// For an empty prompt, one with characters that the vocabulary cannot spell, and one with
-    /// special tokens if they are refused.
-    pub fn require(&self, prompt: &str) -> Result<()> {
-        self.encode(prompt).map(|_| ())
-    }
-
     /// Tokens that the model reads for a prompt.
     ///
     /// # Errors
-    /// For an empty prompt, one with characters that the vocabulary cannot spell, and ids beyond
-    /// the vocabulary.
+    /// For an empty prompt, one with characters that the vocabulary cannot spell, one with special
+    /// tokens if they are refused, and ids beyond the vocabulary.
     pub fn read(&self, prompt: PromptContent<'_>) -> Result<Vec<u32>> {
         match prompt {
             PromptContent::Beginning => beginning(self.tokenizer, self.documents),

@@ -72,7 +72,7 @@ impl<'a> TextScorer<'a> {
     /// # Errors
     /// For an empty text, and one longer than positions reach.
     pub fn read(&self, text: &str) -> Result<Vec<u32>> {
-        Ok(self.scored("", text).context("the text")?.ids)
+        Ok(self.scored("", &[], text).context("the text")?.ids)
     }
 
     /// Scores each text as the beginning of a document, and reports the number done to `done`. An
@@ -87,7 +87,7 @@ impl<'a> TextScorer<'a> {
         done: impl FnMut(usize),
     ) -> Result<Vec<Result<TextScore>>> {
         let scored = texts.iter().enumerate().map(|(index, text)| {
-            self.scored("", text).with_context(|| format!("line {}", index + 1))
+            self.scored("", &[], text).with_context(|| format!("line {}", index + 1))
         });
         answer_each(scored, |scored| self.scores(&scored, done))
     }
@@ -121,8 +121,9 @@ impl<'a> TextScorer<'a> {
             if choices.is_empty() {
                 bail!("there is nothing to choose from");
             }
+            let alone = self.tokenizer.encode(prompt)?;
             let scored = choices.iter().enumerate().map(|(index, choice)| {
-                self.scored(prompt, choice).with_context(|| format!("choice {}", index + 1))
+                self.scored(prompt, &alone, choice).with_context(|| format!("choice {}", index + 1))
             });
             scored.collect()
         };
@@ -139,14 +140,13 @@ impl<'a> TextScorer<'a> {
         })
     }
 
-    /// Prepares `text` after `prompt`.
-    fn scored(&self, prompt: &str, text: &str) -> Result<Scored> {
+    /// Prepares `text` after `prompt`, which has the tokens `alone` by itself.
+    fn scored(&self, prompt: &str, alone: &[u32], text: &str) -> Result<Scored> {
         if text.is_empty() {
             bail!("is empty: there is nothing to score");
         }
         let whole = self.tokenizer.encode(&format!("{prompt}{text}"))?;
-        let alone = self.tokenizer.encode(prompt)?;
-        let shared = whole.iter().zip(&alone).take_while(|(a, b)| a == b).count();
+        let shared = whole.iter().zip(alone).take_while(|(a, b)| a == b).count();
         // A token may contain the end of the prompt and the beginning of the text.
         let from = self.before.len() + shared.min(whole.len().saturating_sub(1));
         let ids = [self.before.as_slice(), &whole].concat();

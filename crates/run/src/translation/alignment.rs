@@ -30,10 +30,10 @@ pub struct AlignedTokens {
 }
 
 /// Line after the search.
-pub(super) struct SearchedLine<'l> {
-    /// Text of the line.
-    pub(super) line: &'l str,
-    /// Tokens of each of its parts, `</s>` last; empty without alignment.
+pub(super) struct SearchedLine {
+    /// Tokens of the whole line, if it has several parts.
+    pub(super) whole: Vec<u32>,
+    /// Row of each of its parts; empty without alignment.
     pub(super) sources: Vec<Vec<u32>>,
     /// Translations of each part, equally many for each.
     pub(super) translations: Vec<Vec<Translation>>,
@@ -41,7 +41,7 @@ pub(super) struct SearchedLine<'l> {
     pub(super) overlong: Result<Option<Overlong>>,
 }
 
-impl SearchedLine<'_> {
+impl SearchedLine {
     /// Pairs to align: for each translation in turn, each part and its translation.
     pub(super) fn pairs(&self) -> impl Iterator<Item = (&[u32], &[u32])> {
         let ranks = self.translations.first().map_or(0, Vec::len);
@@ -61,10 +61,8 @@ impl SearchedLine<'_> {
 
 /// Groups consecutive lines whose alignments have at most [`MOST_WEIGHTS`] weights together, or
 /// takes one line that has more.
-pub(super) fn by_weight<'l>(
-    lines: impl Iterator<Item = SearchedLine<'l>>,
-) -> Vec<Vec<SearchedLine<'l>>> {
-    let mut groups: Vec<Vec<SearchedLine<'_>>> = Vec::new();
+pub(super) fn by_weight(lines: impl Iterator<Item = SearchedLine>) -> Vec<Vec<SearchedLine>> {
+    let mut groups: Vec<Vec<SearchedLine>> = Vec::new();
     let mut held = 0_usize;
     for line in lines {
         let weights = line.weights();
@@ -143,7 +141,7 @@ mod tests {
                 alignment: None,
             };
             SearchedLine {
-                line: "",
+                whole: Vec::new(),
                 sources: vec![vec![4; source]; parts],
                 translations: vec![vec![translation; 2]; parts],
                 overlong: Ok(None),

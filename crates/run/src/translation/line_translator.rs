@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use taper_data::{Tokenizer, TokenizerPair};
+use taper_data::{EncodedText, Tokenizer, TokenizerPair};
 use taper_decoding::{
     AlignedAttention, Alignment, Control, DecodingConfig, Ensemble, Renumbered, StepModel,
     WithSpecialIds, align_with,
@@ -13,12 +13,12 @@ use taper_decoding::{
 use taper_model::{Inference, Model, TranslationModel};
 
 use super::alignment::{AlignedTokens, MOST_WEIGHTS, SearchedLine, by_weight, token_positions};
-use super::overlong::{LineLimit, Overlong, encode_long};
+use super::overlong::{LineLimit, Overlong};
+use super::parts::{DividedLine, DividedLines, LineDivider, TextPart};
 use super::punctuation::join;
-use super::search::{TextPart, check_prefix, encode_sources, speaking, translate, translate_under};
+use super::search::{speaking, translate, translate_under};
 use super::{Detail, Translation, TranslationSettings, for_the_best};
 use crate::LoadedRun;
-use crate::items::BadItem;
 
 /// Translations of one line.
 #[derive(Debug, Serialize)]
@@ -29,9 +29,6 @@ pub struct TranslatedLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overlong: Option<Overlong>,
 }
-
-/// Number of a line's parts, and its treatment if it is too long, or the reason why there are none.
-type Cut = (usize, Result<Option<Overlong>>);
 
 /// Settings of the search for the requested detail.
 fn decoding(settings: &TranslationSettings) -> DecodingConfig {
@@ -176,7 +173,7 @@ impl<'a> LineTranslator<'a> {
         lengths: &[(f64, f64)],
         progress: impl FnMut(usize),
     ) -> Result<Vec<Vec<String>>> {
-        let (texts, cuts) = self.parts(lines, &[], 1)?;
+        let DividedLines { texts, lines: divided } = self.divider().divide(lines, &[], 1)?;
         let config = DecodingConfig { beam_size, n_best: 1, ..self.decoding.clone() };
         let found = match &*self.members {
             [one] => translate_under(one, self.tokenizers, &config, lengths, &texts, progress)?,
@@ -187,7 +184,7 @@ impl<'a> LineTranslator<'a> {
         };
         let mut whole = vec![Vec::with_capacity(lines.len()); lengths.len()];
         let mut found = found.iter();
-        for (parts, overlong) in cuts {
+        for DividedLine { parts, overlong, .. } in divided {
             overlong?;
             let of_line: Vec<&Vec<String>> = found.by_ref().take(parts).collect();
             for (at, whole) in whole.iter_mut().enumerate() {
@@ -206,6 +203,8 @@ impl<'a> LineTranslator<'a> {
     /// refused, and one with a prefix that no translation can have. A cancelled line has no
     /// translations.
     ///
+    /// [`BadItem`]: crate::BadItem
+    ///
     /// # Errors
     /// When the search, the tokenizer or an alignment fails.
     pub fn translate(
@@ -215,79 +214,55 @@ impl<'a> LineTranslator<'a> {
         first: usize,
         progress: impl FnMut(usize),
     ) -> Result<impl Iterator<Item = Result<TranslatedLine>>> {
-        let (texts, cuts) = self.parts(lines, prefixes, first)?;
+        self.translate_divided(self.divider().divide(lines, prefixes, first)?, first, progress)
+    }
+
+    /// Translates lines like [`Self::translate`] that are tokenised already, by the run's tokenizer
+    /// of sources.
+    ///
+    /// # Errors
+    /// See [`Self::translate`].
+    pub fn translate_encoded(
+        &self,
+        lines: &[&EncodedText],
+        first: usize,
+        progress: impl FnMut(usize),
+    ) -> Result<impl Iterator<Item = Result<TranslatedLine>>> {
+        self.translate_divided(self.divider().divide_encoded(lines, first)?, first, progress)
+    }
+
+    fn divider(&self) -> LineDivider<'_> {
+        let longest_output = self.members.iter().filter_map(StepModel::longest_output).min();
+        let Self { tokenizers, limit, control, .. } = *self;
+        LineDivider { tokenizers, limit, longest_output, control }
+    }
+
+    fn translate_divided(
+        &self,
+        DividedLines { texts, lines }: DividedLines,
+        first: usize,
+        progress: impl FnMut(usize),
+    ) -> Result<impl Iterator<Item = Result<TranslatedLine>>> {
         let mut found = self.search(&texts, first, progress)?.into_iter();
-        let to_align: Vec<&str> =
-            texts.iter().filter(|_| self.detail.alignments).map(|text| text.source).collect();
-        let mut sources = encode_sources(self.tokenizers, &to_align)?.into_iter();
+        let to_align = texts.into_iter().filter(|_| self.detail.alignments);
+        let mut sources = to_align.map(|text| text.source);
         let most = if self.detail.all { usize::MAX } else { 1 };
-        let found = lines.iter().zip(cuts).map(|(line, (parts, overlong))| {
+        let found = lines.into_iter().map(|DividedLine { parts, whole, overlong }| {
             let mut translations: Vec<Vec<Translation>> = found.by_ref().take(parts).collect();
             // A translation of the line consists of one of each part.
             let ranks = translations.iter().map(Vec::len).fold(most, usize::min);
             translations.iter_mut().for_each(|part| part.truncate(ranks));
-            SearchedLine {
-                line,
-                sources: sources.by_ref().take(parts).collect(),
-                translations,
-                overlong,
-            }
+            let sources = sources.by_ref().take(parts).collect();
+            SearchedLine { whole, sources, translations, overlong }
         });
         Ok(by_weight(found)
             .into_iter()
             .flat_map(move |group| self.finish(group).unwrap_or_else(|error| vec![Err(error)])))
     }
 
-    /// Texts to translate, and their division into lines.
-    fn parts<'l>(
-        &self,
-        lines: &'l [String],
-        prefixes: &'l [String],
-        first: usize,
-    ) -> Result<(Vec<TextPart<'l>>, Vec<Cut>)> {
-        let mut texts = Vec::with_capacity(lines.len());
-        let mut cuts = Vec::with_capacity(lines.len());
-        for (index, line) in lines.iter().enumerate() {
-            let number = first + index;
-            let prefix = prefixes.get(index).map_or("", String::as_str);
-            let control = Renumbered::new(self.control, std::slice::from_ref(&index));
-            let (parts, overlong) = match self.parts_of(line, prefix, number, &control) {
-                Ok((parts, overlong)) => (parts, Ok(overlong)),
-                Err(error) if error.is::<BadItem>() => (Vec::new(), Err(error)),
-                Err(error) => return Err(error),
-            };
-            for (source, part) in parts.iter().zip(0..) {
-                let prefix = if part == 0 { prefix } else { "" };
-                texts.push(TextPart { source, prefix, line: number, part });
-            }
-            cuts.push((parts.len(), overlong));
-        }
-        Ok((texts, cuts))
-    }
-
-    /// Parts of one line, and its treatment if it is too long.
-    fn parts_of<'l>(
-        &self,
-        line: &'l str,
-        prefix: &str,
-        number: usize,
-        control: &dyn Control,
-    ) -> Result<(Vec<&'l str>, Option<Overlong>)> {
-        let refused = |error: anyhow::Error| BadItem::of(&error);
-        let of_line = |error| refused(anyhow::Error::new(error).context(format!("line {number}")));
-        let (source, target) = (self.tokenizers.source(), self.tokenizers.target());
-        source.check_spelled(line).map_err(of_line)?;
-        if !prefix.is_empty() {
-            target.check_spelled(prefix).map_err(of_line)?;
-            let longest = self.members.iter().filter_map(StepModel::longest_output).min();
-            check_prefix(target, prefix, number, longest).map_err(refused)?;
-        }
-        self.limit.apply(source, line, number, control)
-    }
-
     fn search(
         &self,
-        texts: &[TextPart<'_>],
+        texts: &[TextPart],
         first: usize,
         progress: impl FnMut(usize),
     ) -> Result<Vec<Vec<Translation>>> {
@@ -303,9 +278,9 @@ impl<'a> LineTranslator<'a> {
     }
 
     /// Joins parts to lines, and aligns their translations if requested.
-    fn finish(&self, lines: Vec<SearchedLine<'_>>) -> Result<Vec<Result<TranslatedLine>>> {
+    fn finish(&self, lines: Vec<SearchedLine>) -> Result<Vec<Result<TranslatedLine>>> {
         let mut alignments = self.align(&lines)?.into_iter();
-        let whole = |line: SearchedLine<'_>| {
+        let whole = |line: SearchedLine| {
             let aligned = if self.detail.alignments && line.overlong.is_ok() {
                 self.aligned(&line, &mut alignments)?
             } else {
@@ -327,7 +302,7 @@ impl<'a> LineTranslator<'a> {
     }
 
     /// Aligns the parts of lines with their translations, by the run's own model.
-    fn align(&self, lines: &[SearchedLine<'_>]) -> Result<Vec<Alignment>> {
+    fn align(&self, lines: &[SearchedLine]) -> Result<Vec<Alignment>> {
         let (sources, targets): (Vec<&[u32]>, Vec<&[u32]>) =
             lines.iter().flat_map(SearchedLine::pairs).unzip();
         let weights = self.detail.weights
@@ -353,13 +328,13 @@ impl<'a> LineTranslator<'a> {
     /// shown as the line's.
     fn aligned(
         &self,
-        line: &SearchedLine<'_>,
+        line: &SearchedLine,
         alignments: &mut impl Iterator<Item = Alignment>,
     ) -> Result<Vec<AlignedTokens>> {
         if line.translations.iter().all(Vec::is_empty) {
             return Ok(Vec::new());
         }
-        let (source_ids, places) = self.places(line)?;
+        let (source_ids, places) = self.places(line);
         let names = |tokenizer: &Tokenizer, ids: &[u32]| -> Vec<String> {
             ids.iter()
                 .filter(|_| self.detail.weights)
@@ -391,23 +366,22 @@ impl<'a> LineTranslator<'a> {
     }
 
     /// Tokens of a line, and the place among them of each token of each part.
-    fn places(&self, line: &SearchedLine<'_>) -> Result<(Vec<u32>, Vec<Vec<usize>>)> {
+    fn places(&self, line: &SearchedLine) -> (Vec<u32>, Vec<Vec<usize>>) {
         if let [whole] = line.sources.as_slice() {
-            return Ok((whole.clone(), vec![(0..whole.len()).collect()]));
+            return (whole.clone(), vec![(0..whole.len()).collect()]);
         }
         let tokenizer = self.tokenizers.source();
         let special = tokenizer.special_tokens();
         let (before, behind) = (tokenizer.tokens_before_source(), special.after.len() + 1);
         let words = |source: &[u32]| before..source.len().saturating_sub(behind).max(before);
-        let tokens = encode_long(tokenizer, line.line)?;
         let of_parts: Vec<u32> = line
             .sources
             .iter()
             .flat_map(|source| source.get(words(source)).unwrap_or_default())
             .copied()
             .collect();
-        let mut found = token_positions(&tokens, &of_parts).into_iter();
-        let end = before + tokens.len();
+        let mut found = token_positions(&line.whole, &of_parts).into_iter();
+        let end = before + line.whole.len();
         let places = line
             .sources
             .iter()
@@ -418,7 +392,7 @@ impl<'a> LineTranslator<'a> {
                 (0..around).chain(own).chain(end..end + source.len().min(behind)).collect()
             })
             .collect();
-        Ok((tokenizer.source_row(tokens), places))
+        (tokenizer.source_row(line.whole.iter().copied()), places)
     }
 }
 
@@ -444,4 +418,58 @@ fn merge(mut parts: Vec<Vec<Translation>>) -> Vec<Translation> {
             }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::LoadSettings;
+    use crate::translation::OverlongRule;
+
+    /// Texts that are tokenised to translate lines, with their alignments.
+    fn encodings(rule: OverlongRule, lines: &[&str], prefixes: &[&str]) -> u64 {
+        let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/frozen/format-1");
+        let run: LoadedRun = LoadedRun::open(&run, &LoadSettings::default()).expect("loaded");
+        let settings = TranslationSettings {
+            overlong: rule,
+            max_source_tokens: 6,
+            detail: Detail { all: true, alignments: true, weights: true },
+            ..TranslationSettings::of(&run.config)
+        };
+        let translator = LineTranslator::new(&run, &settings).expect("a translator");
+        let [lines, prefixes] =
+            [lines, prefixes].map(|texts| texts.iter().map(|&text| text.to_owned()).collect());
+        let before = run.tokenizers.source().encodings();
+        let (lines, prefixes): (Vec<String>, Vec<String>) = (lines, prefixes);
+        let translated = translator.translate(&lines, &prefixes, 1, |_| {}).expect("searched");
+        let translated: Vec<_> = translated.collect();
+        assert_eq!(translated.len(), lines.len());
+        for (line, translated) in lines.iter().zip(translated) {
+            match translated {
+                Ok(line) => assert!(line.translations[0].alignment.is_some()),
+                Err(error) => assert!(rule == OverlongRule::Error, "{line}: {error:#}"),
+            }
+        }
+        run.tokenizers.source().encodings() - before
+    }
+
+    #[test]
+    fn each_line_is_tokenised_once() {
+        let long = "run cat big dogs see two ".repeat(20);
+        let blanks = format!("   {long}   ");
+        for rule in [OverlongRule::Split, OverlongRule::Cut, OverlongRule::Error] {
+            for line in ["run cat", "", "   ", &long, &blanks] {
+                assert_eq!(encodings(rule, &[line], &[]), 1, "{rule:?}: {line:?}");
+            }
+        }
+        let lines = ["run cat", &long, "", "big sees red red", "two"];
+        assert_eq!(encodings(OverlongRule::Split, &lines, &[]), 5);
+        // So is each prefix.
+        assert_eq!(encodings(OverlongRule::Split, &lines, &["", "", " ", "big", "two"]), 7);
+        // Without blanks the beginning of a part is another text than in the line.
+        let joined = "x".repeat(20);
+        assert!(encodings(OverlongRule::Split, &[&joined], &[]) > 2);
+    }
 }

@@ -1,16 +1,15 @@
 //! Lines with more tokens than training saw: refused, cut, or translated in parts.
 
+use std::borrow::Cow;
+
 use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
-use taper_data::Tokenizer;
+use taper_data::{EncodedText, Tokenizer};
 use taper_decoding::Control;
 use taper_model::ModelConfig;
 
 use super::punctuation::{ends_phrase, ends_sentence};
 use crate::items::BadItem;
-
-/// Number of bytes of a line that are tokenised at once to count its tokens.
-const PIECE: usize = 1 << 16;
 
 /// Token limit of a line, and treatment of longer lines.
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +58,7 @@ impl LineLimit {
     /// Lowers the limit to the positions of a model of this shape, which reads rows of `tokenizer`.
     pub fn within(self, model: &ModelConfig, tokenizer: &Tokenizer) -> Self {
         // `</s>` takes one of them, and so does the token of a language.
-        let around = tokenizer.source_row([]).len();
+        let around = tokenizer.tokens_around_source();
         match model.longest_encoded().map(|(positions, _)| positions.saturating_sub(around)) {
             Some(most) if most <= self.tokens => Self { tokens: most, by_positions: true, ..self },
             _ => self,
@@ -72,51 +71,40 @@ impl LineLimit {
     ///
     /// # Errors
     /// [`BadItem`] for an overlong line, if the rule is to refuse; and when the tokenizer fails.
-    pub fn apply<'a>(
+    pub(super) fn apply<'l>(
         &self,
         tokenizer: &Tokenizer,
-        line: &'a str,
+        line: &'l EncodedText,
         number: usize,
         control: &dyn Control,
-    ) -> Result<(Vec<&'a str>, Option<Overlong>)> {
-        let in_line = || format!("line {number}");
-        // A token spells at least one byte, and normalisation makes at most eleven of one (NFKC, of
-        // U+FDFA).
-        if line.len().saturating_mul(11) < self.tokens {
-            return Ok((vec![line], None));
+    ) -> Result<(Vec<Cow<'l, EncodedText>>, Option<Overlong>)> {
+        if line.len() <= self.tokens {
+            return Ok((vec![Cow::Borrowed(line)], None));
         }
         control.between_steps();
-        if count(tokenizer, line).with_context(in_line)? <= self.tokens {
-            return Ok((vec![line], None));
-        }
-        // Surrounding blanks do not belong to it.
-        let mut rest = line.trim();
-        let tokens = count(tokenizer, rest).with_context(in_line)?;
+        let in_line = || format!("line {number}");
+        let whole = without_blanks_around(tokenizer, line).with_context(in_line)?;
+        let tokens = whole.len();
         if tokens <= self.tokens {
-            return Ok((vec![rest], None));
+            return Ok((vec![whole], None));
         }
-        let mut parts = Vec::new();
-        while !rest.is_empty() {
-            let at = self.divide(tokenizer, rest).with_context(in_line)?;
-            let (part, after) = rest.split_at(at);
-            parts.push(part.trim());
-            rest = after.trim_start();
+        if self.rule == OverlongRule::Error {
+            let error = anyhow!(
+                "line {number} has {tokens} tokens, more than {}; allow it with --overlong split \
+                 or --overlong cut, or {}",
+                self.tokens,
+                self.more_by("raise --max-source-tokens")
+            );
+            return Err(BadItem::of(&error));
+        }
+        let (mut parts, mut at) = (Vec::new(), 0);
+        while at < whole.text().len() {
+            let (part, next) = self.part_at(tokenizer, &whole, at).with_context(in_line)?;
+            parts.push(Cow::Owned(part));
+            at = next;
             control.between_steps();
-            if control.is_cancelled(0) {
+            if control.is_cancelled(0) || self.rule == OverlongRule::Cut {
                 break;
-            }
-            match self.rule {
-                OverlongRule::Split => {}
-                OverlongRule::Cut => break,
-                OverlongRule::Error => {
-                    let error = anyhow!(
-                        "line {number} has {tokens} tokens, more than {}; allow it with --overlong \
-                         split or --overlong cut, or {}",
-                        self.tokens,
-                        self.more_by("raise --max-source-tokens")
-                    );
-                    return Err(BadItem::of(&error));
-                }
             }
         }
         let overlong = Overlong { tokens, limit: self.tokens, rule: self.rule, parts: parts.len() };
@@ -133,106 +121,78 @@ impl LineLimit {
         }
     }
 
+    /// Part of a text that begins at byte `at`, where no blank is, and the beginning of the next.
+    fn part_at(
+        &self,
+        tokenizer: &Tokenizer,
+        whole: &EncodedText,
+        at: usize,
+    ) -> Result<(EncodedText, usize)> {
+        // Only as much of a long text is examined as necessary, or each part would cost as much as
+        // the whole rest.
+        let mut most = self.tokens + self.tokens / 4 + 2;
+        let ahead = loop {
+            let end = whole.end_of(at, most);
+            let ahead = tokenizer.encode_part(whole, at..end)?;
+            if ahead.len() > self.tokens || end == whole.text().len() {
+                break ahead;
+            }
+            most *= 2;
+        };
+        let (part, rest) = ahead.text().split_at(self.divide(&ahead));
+        // Blanks may reach beyond what is examined.
+        let behind = whole.text()[at + part.len()..].trim_start();
+        let next = whole.text().len() - behind.len();
+        if rest.is_empty() {
+            return Ok((ahead, next));
+        }
+        Ok((tokenizer.encode_part(&ahead, 0..part.trim_end().len())?, next))
+    }
+
     /// Place to divide `text`: the last end of a sentence that keeps the first part within the
     /// limit, else of a phrase, else of a word, else within a word. Ends of sentences and phrases
     /// count only in the second half of what fits, so that parts stay few.
-    fn divide(&self, tokenizer: &Tokenizer, text: &str) -> Result<usize> {
-        let mut ends = text.char_indices().map(|(at, character)| at + character.len_utf8());
-        let mut within: Vec<usize> = Vec::new();
-        let tokens_until =
-            |end: usize| Ok::<_, anyhow::Error>(tokenizer.encode(&text[..end])?.len());
-        // The longest beginning that fits: tokens grow with length but for rare merges across the
-        // end. Only as much of a long text is examined as necessary, or each part would cost as
-        // much as the whole rest.
-        let (mut fits, mut tokens_that_fit) = (1, 0);
-        let (mut exceeds, mut tokens_in_excess) = (self.tokens + self.tokens / 4 + 2, 0);
-        while tokens_in_excess == 0 {
-            within.extend(ends.by_ref().take(exceeds - within.len()));
-            let Some(&end) = within.last() else { return Ok(text.len()) };
-            match tokens_until(end)? {
-                tokens if tokens > self.tokens => {
-                    (exceeds, tokens_in_excess) = (within.len(), tokens)
-                }
-                _ if end == text.len() => return Ok(end),
-                tokens => (fits, tokens_that_fit, exceeds) = (within.len(), tokens, 2 * exceeds),
-            }
+    fn divide(&self, text: &EncodedText) -> usize {
+        if text.len() <= self.tokens {
+            return text.text().len();
         }
-        // If tokens are of about equal length, the place follows from their number; otherwise, by
-        // bisection.
-        let mut by_halves = false;
-        while exceeds - fits > 1 {
-            let width = exceeds - fits;
-            let share =
-                width * (self.tokens - tokens_that_fit) / (tokens_in_excess - tokens_that_fit);
-            let middle = if by_halves {
-                fits + width / 2
-            } else {
-                (fits + share).clamp(fits + 1, exceeds - 1)
-            };
-            match tokens_until(within[middle - 1])? {
-                tokens if tokens > self.tokens => (exceeds, tokens_in_excess) = (middle, tokens),
-                tokens => (fits, tokens_that_fit) = (middle, tokens),
-            }
-            by_halves = 2 * (exceeds - fits) > width;
-        }
-        let within = &within[..fits];
-        let half = &within[fits / 2..];
+        let (text, fits) = (text.text(), self.fitting(text));
+        let ends = text[..fits].char_indices();
+        let within: Vec<usize> = ends.map(|(at, character)| at + character.len_utf8()).collect();
+        let half = &within[within.len() / 2..];
         let last = |places: &[usize], is_end: fn(&str, char) -> bool| {
             places.iter().rev().copied().find(|&at| {
                 text[at..].chars().next().is_some_and(|after| is_end(&text[..at], after))
             })
         };
-        Ok(last(half, ends_sentence)
+        last(half, ends_sentence)
             .or_else(|| last(half, ends_phrase))
-            .or_else(|| last(within, |_, after| after.is_whitespace()))
-            .unwrap_or(within[fits - 1]))
+            .or_else(|| last(&within, |_, after| after.is_whitespace()))
+            .unwrap_or(fits)
+    }
+
+    /// Bytes of the longest beginning of a text that is within the limit, of one that is not: at
+    /// least a character.
+    fn fitting(&self, text: &EncodedText) -> usize {
+        let bytes = text.bytes();
+        // Tokens may have parts of a character.
+        let is_end = |&tokens: &usize| bytes[tokens].start >= bytes[tokens - 1].end;
+        let fits = (1..=self.tokens).rev().find(is_end).map_or(0, |tokens| bytes[tokens - 1].end);
+        fits.max(text.text().chars().next().map_or(0, char::len_utf8))
     }
 }
 
-/// Number of tokens of a text of any length.
-///
-/// # Errors
-/// When the tokenizer fails.
-pub fn count_tokens(tokenizer: &Tokenizer, text: &str) -> Result<usize> {
-    count(tokenizer, text)
-}
-
-/// Number of tokens of a text, read piece by piece: a tokenizer needs hundreds of bytes for each
-/// byte of its text. Pieces end at a space, which no token crosses; without a space for long, the
-/// count may be off by the tokens at the cut.
-fn count(tokenizer: &Tokenizer, text: &str) -> Result<usize> {
-    pieces(text).try_fold(0, |tokens, piece| Ok(tokens + tokenizer.encode(piece)?.len()))
-}
-
-/// Tokens of a text, read piece by piece like in [`count`].
-///
-/// # Errors
-/// When the tokenizer fails.
-pub(crate) fn encode_long(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>> {
-    let mut tokens = Vec::new();
-    for piece in pieces(text) {
-        tokens.extend(tokenizer.encode(piece)?);
+/// A line without the blanks around it, which do not belong to it.
+fn without_blanks_around<'l>(
+    tokenizer: &Tokenizer,
+    line: &'l EncodedText,
+) -> Result<Cow<'l, EncodedText>> {
+    let (text, inner) = (line.text(), line.text().trim());
+    if inner.len() == text.len() {
+        return Ok(Cow::Borrowed(line));
     }
-    Ok(tokens)
-}
-
-/// Divides a text into pieces of at most [`PIECE`] bytes, before a space if there is one.
-fn pieces(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        let most = (0..=PIECE.min(rest.len()))
-            .rev()
-            .find(|&at| rest.is_char_boundary(at))
-            .unwrap_or(rest.len());
-        let at = if most == rest.len() {
-            most
-        } else {
-            rest[..most].rfind(' ').filter(|&at| at > 0).unwrap_or(most)
-        };
-        let (piece, after) = rest.split_at(at);
-        rest = after;
-        (!piece.is_empty()).then_some(piece)
-    })
+    let start = text.len() - text.trim_start().len();
+    Ok(Cow::Owned(tokenizer.encode_part(line, start..start + inner.len())?))
 }
 
 #[cfg(test)]
@@ -252,8 +212,18 @@ mod tests {
         LineLimit::new(rule, tokens)
     }
 
-    fn parts(text: &str, rule: OverlongRule, tokens: usize) -> Vec<&str> {
-        limit(rule, tokens).apply(&tokenizer(), text, 1, &()).expect("not refused").0
+    fn applied(limit: LineLimit, text: &str) -> (Vec<String>, Option<Overlong>) {
+        let tokenizer = tokenizer();
+        let line = tokenizer.encode_long_text(text).expect("encodes");
+        let (parts, overlong) = limit.apply(&tokenizer, &line, 1, &()).expect("not refused");
+        for part in &parts {
+            assert_eq!(part.ids(), tokenizer.encode(part.text()).expect("encodes"));
+        }
+        (parts.into_iter().map(|part| part.text().to_owned()).collect(), overlong)
+    }
+
+    fn parts(text: &str, rule: OverlongRule, tokens: usize) -> Vec<String> {
+        applied(limit(rule, tokens), text).0
     }
 
     #[test]
@@ -301,9 +271,8 @@ mod tests {
         for rule in [OverlongRule::Split, OverlongRule::Cut, OverlongRule::Error] {
             for (text, expected) in [("", ""), ("one two", "one two")] {
                 let line = format!("{blanks}{text}{blanks}");
-                let (parts, overlong) =
-                    limit(rule, 20).apply(&tokenizer(), &line, 1, &()).expect("fits");
-                assert_eq!((parts, overlong.is_some()), (vec![expected], false));
+                let (parts, overlong) = applied(limit(rule, 20), &line);
+                assert_eq!((parts, overlong.is_some()), (vec![expected.to_owned()], false));
             }
         }
         assert_eq!(
@@ -315,10 +284,10 @@ mod tests {
     #[test]
     fn a_refusal_names_the_line() {
         let refusal = |limit: LineLimit| {
-            let error = limit
-                .apply(&tokenizer(), "one two three four five six", 7, &())
-                .expect_err("too long")
-                .to_string();
+            let tokenizer = tokenizer();
+            let line = tokenizer.encode_text("one two three four five six").expect("encodes");
+            let refused = limit.apply(&tokenizer, &line, 7, &());
+            let error = refused.expect_err("too long").to_string();
             assert!(error.starts_with("line 7 has "), "{error}");
             error
         };
@@ -370,13 +339,8 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_counted_and_divided_in_time_that_grows_with_it() {
-        let tokenizer = tokenizer();
+    fn a_long_line_is_divided_in_time_that_grows_with_it() {
         let words = "one two three. four five, six seven ".repeat(1 << 13);
-        assert_eq!(
-            count(&tokenizer, &words).expect("counts"),
-            tokenizer.encode(&words).expect("encodes").len()
-        );
         // Takes half a minute if each part costs as much as the rest of the line, a moment
         // otherwise.
         for text in [

@@ -42,7 +42,7 @@ pub fn score_pairs(
     let limit = LineLimit::new(OverlongRule::Error, most)
         .within(&run.config.model, run.tokenizers.source());
     let of_target = run.tokenizers.target();
-    let around = run.tokenizers.source().source_row([]).len();
+    let around = run.tokenizers.source().tokens_around_source();
     let pair = |index: usize| -> Result<(usize, Vec<u32>, Vec<u32>)> {
         let (source, target) = (|| place(Side::Source, index), || place(Side::Target, index));
         let source_ids =

@@ -150,7 +150,7 @@ fn the_end_of_a_text_can_be_written() {
     let found = generator.generate(&[text.to_owned()], |_| {}).unwrap();
     assert!(!found[0][0].text.contains("<|endoftext|>"), "{found:?}");
     settings.special_tokens = SpelledSpecial::Refuse;
-    let error = Generator::new(&run, &settings).unwrap().require(text).unwrap_err();
+    let error = Generator::new(&run, &settings).unwrap().read(prompt).unwrap_err();
     assert!(format!("{error:#}").contains("<|endoftext|>"), "{error:#}");
 
     run.tokenizers = run.tokenizers.with_spelled(SpelledSpecial::Read);

@@ -3,20 +3,21 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use taper_data::{SpelledSpecial, Tokenizer};
 use taper_decoding::{Control, Renumbered};
 use taper_model::LanguageModel;
 use taper_run::LoadedRun;
 use taper_run::attention::AttentionMap;
-use taper_run::generation::{GeneratedText, GenerationSettings, Generator};
+use taper_run::generation::{GeneratedText, GenerationSettings, Generator, Prompt, PromptContent};
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::attention::{Attend, attends};
 use super::chat::ChatTemplate;
 use super::handlers::{Answers, Handlers, Opening, Serve, Service};
-use super::translation::{Attend, attends, count, within_limit};
+use super::limits::within_limit;
 use super::work::{Continued, OwnPrompt, Piece, PromptText, TOKEN_BYTES, Verb, weight_of};
-use crate::error::Refusal;
+use crate::error::{Refusal, refusal};
 use crate::run_info::RunInfo;
 use crate::settings::Limits;
 
@@ -117,13 +118,11 @@ impl Service for Generates<'_> {
             ..RunInfo::of(&run, opening.name)
         };
         let own = Generates { run: &run, generator, settings, limits: opening.limits };
-        serve(Handlers::new(DOES).with::<Generate>(&own).with::<Attend>(&own), info);
+        let handlers = Handlers::new("goes on with texts");
+        serve(handlers.with::<Generate>(&own).with::<Attend>(&own), info);
         Ok(())
     }
 }
-
-/// Verb phrase for the model, in messages.
-const DOES: &str = "goes on with texts";
 
 impl Generates<'_> {
     /// Settings of the search for `options`.
@@ -151,21 +150,20 @@ impl Generates<'_> {
         Ok(settings)
     }
 
-    /// Result for a prompt with these texts, as `generator` reads the prompt.
+    /// Result for a prompt of the tokens `ids` with these texts.
     fn continued(
         &self,
         generator: &Generator<'_>,
-        prompt: &PromptText,
+        (prompt, ids): (&PromptText, &[u32]),
         mut texts: Vec<GeneratedText>,
         options: &GenerateOptions,
     ) -> Result<Continued> {
-        let ids = generator.read(prompt.prompt().content)?;
         texts.iter_mut().for_each(|text| cut(text, &options.stop));
         let scores = match options.scoring {
             None => Vec::new(),
             Some(Scoring { likeliest, whole }) => {
                 let rows: Vec<(&[u32], &[u32])> =
-                    texts.iter().map(|text| (ids.as_slice(), text.ids.as_slice())).collect();
+                    texts.iter().map(|text| (ids, text.ids.as_slice())).collect();
                 generator.token_scores(&rows, whole, likeliest)?
             }
         };
@@ -252,21 +250,25 @@ impl Teller<'_> {
 }
 
 impl Answers<Generate> for Generates<'_> {
-    fn check(&self, request: &Generate) -> Result<(), Refusal> {
-        let tokenizer = self.run.tokenizers.target();
-        let mut tokens = 0;
-        for prompt in &request.prompts {
-            tokens += match &prompt.content {
-                OwnPrompt::Beginning => 0,
-                OwnPrompt::Text(text) => count(tokenizer, std::slice::from_ref(text))?,
-                OwnPrompt::Marked { text, messages } => {
-                    plain_messages(tokenizer, messages)?;
-                    count(tokenizer, std::slice::from_ref(text))?
-                }
-                OwnPrompt::Tokens(ids) => ids.len(),
+    /// Tokens that the model reads for each prompt.
+    type Encoded = Vec<Vec<u32>>;
+
+    fn check(&self, request: &Generate) -> Result<Vec<Vec<u32>>, Refusal> {
+        let read = || -> Result<Vec<Vec<u32>>> {
+            let generator = self.generator.under(&self.settings(&request.options)?, &())?;
+            let read = |(index, prompt): (usize, &PromptText)| {
+                generator.read(prompt.content()).with_context(|| format!("prompt {}", index + 1))
             };
+            request.prompts.iter().enumerate().map(read).collect()
+        };
+        for prompt in &request.prompts {
+            if let OwnPrompt::Marked { messages, .. } = &prompt.content {
+                plain_messages(self.run.tokenizers.target(), messages)?;
+            }
         }
-        within_limit(tokens, self.limits.tokens)
+        let prompts = read().map_err(|error| refusal(&error))?;
+        within_limit(prompts.iter().map(Vec::len).sum(), self.limits.tokens)?;
+        Ok(prompts)
     }
 
     fn goes_with(&self, one: &Generate, other: &Generate) -> bool {
@@ -275,14 +277,20 @@ impl Answers<Generate> for Generates<'_> {
         one.options == same
     }
 
-    fn answer(&self, requests: &[&Generate], control: &dyn Control) -> Result<Vec<Vec<Continued>>> {
-        let Some(Generate { options, .. }) = requests.first() else { return Ok(Vec::new()) };
+    fn answer(
+        &self,
+        requests: &[(&Generate, &Vec<Vec<u32>>)],
+        control: &dyn Control,
+    ) -> Result<Vec<Vec<Continued>>> {
+        let Some((Generate { options, .. }, _)) = requests.first() else { return Ok(Vec::new()) };
         let samples = if self.settings_draw(options) { options.samples } else { 1 };
         let (mut prompts, mut numbers) = (Vec::new(), Vec::new());
         let mut tellers: Vec<Vec<Teller<'_>>> = Vec::new();
-        for (number, Generate { prompts: own, options, pieces }) in requests.iter().enumerate() {
-            for prompt in own {
-                prompts.push(prompt.prompt());
+        for (number, (Generate { prompts: own, options, pieces }, ids)) in
+            requests.iter().enumerate()
+        {
+            for (PromptText { number: draws, .. }, ids) in own.iter().zip(*ids) {
+                prompts.push(Prompt { content: PromptContent::Tokens(ids), number: *draws });
                 numbers.push(number);
                 let teller = |sample| Teller {
                     sample,
@@ -302,9 +310,10 @@ impl Answers<Generate> for Generates<'_> {
         })?;
         let mut generated = generated.into_iter().zip(tellers);
         let mut answers = Vec::with_capacity(requests.len());
-        for Generate { prompts, options, .. } in requests {
+        for (Generate { prompts, options, .. }, ids) in requests {
             let mut continued = Vec::with_capacity(prompts.len());
-            for (prompt, (texts, tellers)) in prompts.iter().zip(generated.by_ref()) {
+            let prompts = prompts.iter().zip(ids.iter().map(Vec::as_slice));
+            for (prompt, (texts, tellers)) in prompts.zip(generated.by_ref()) {
                 tellers.into_iter().for_each(Teller::finish);
                 continued.push(self.continued(&generator, prompt, texts, options)?);
             }
@@ -315,16 +324,18 @@ impl Answers<Generate> for Generates<'_> {
 }
 
 impl Answers<Attend> for Generates<'_> {
+    type Encoded = ();
+
     fn check(&self, request: &Attend) -> Result<(), Refusal> {
-        attends(self.run.tokenizers.target(), request, &self.limits, DOES)
+        attends(self.run.tokenizers.target(), request, &self.limits)
     }
 
     fn goes_with(&self, _: &Attend, _: &Attend) -> bool {
         false
     }
 
-    fn answer(&self, requests: &[&Attend], _: &dyn Control) -> Result<Vec<AttentionMap>> {
-        requests.iter().map(|one| AttentionMap::of_text(self.run, &one.text)).collect()
+    fn answer(&self, requests: &[(&Attend, &())], _: &dyn Control) -> Result<Vec<AttentionMap>> {
+        requests.iter().map(|(one, ())| AttentionMap::of_text(self.run, &one.text)).collect()
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! **Decision.** Requests wait in one queue, whatever their kind, so there they are boxed. A
 //! [`Verb`] names the type of its answers, and a service implements [`Answers`] for its own verbs
-//! alone: it never sees another request, and clients never get another answer.
+//! alone: it never sees another request, and clients never get another answer. A request that a run
+//! does not answer is refused [where it is routed](super::Engine::submit).
 
 use std::any::{Any, TypeId};
 use std::marker::PhantomData;
@@ -14,7 +15,8 @@ use taper_decoding::Control;
 use taper_run::LoadSettings;
 use taper_run::tasks::TaskModel;
 
-use super::work::{Answer, Job, Request, Verb};
+use super::verbs::Verbs;
+use super::work::{Answer, Encoded, Job, Request, Verb};
 use crate::error::Refusal;
 use crate::run_info::RunInfo;
 use crate::settings::Limits;
@@ -45,11 +47,14 @@ pub(super) trait Service {
 
 /// Handling of requests of one kind.
 pub(super) trait Answers<V: Verb>: Sync {
-    /// Refuses requests that exceed limits, or that the model cannot answer.
+    /// Tokens of a request's texts, which are made once: to check them and to answer.
+    type Encoded: Send + Sync + 'static;
+
+    /// Tokenises a request, and refuses one that exceeds limits or that the model cannot answer.
     ///
     /// # Errors
     /// With the message for the client.
-    fn check(&self, request: &V) -> Result<(), Refusal>;
+    fn check(&self, request: &V) -> Result<Self::Encoded, Refusal>;
 
     /// Whether both can be answered in one pass.
     fn goes_with(&self, _one: &V, _other: &V) -> bool {
@@ -62,15 +67,19 @@ pub(super) trait Answers<V: Verb>: Sync {
     ///
     /// # Errors
     /// When one of them cannot be answered.
-    fn answer(&self, requests: &[&V], control: &dyn Control) -> Result<Vec<V::Answer>>;
+    fn answer(
+        &self,
+        requests: &[(&V, &Self::Encoded)],
+        control: &dyn Control,
+    ) -> Result<Vec<V::Answer>>;
 }
 
 /// [`Answers`] for boxed requests of one kind.
 trait Handler: Sync {
     fn kind(&self) -> TypeId;
-    fn check(&self, request: &dyn Request) -> Result<(), Refusal>;
+    fn check(&self, request: &dyn Request) -> Result<Encoded, Refusal>;
     fn goes_with(&self, one: &dyn Request, other: &dyn Request) -> bool;
-    fn answer(&self, requests: &[&dyn Request], control: &dyn Control) -> Result<Vec<Answer>>;
+    fn answer(&self, jobs: &[Job], control: &dyn Control) -> Result<Vec<Answer>>;
 }
 
 struct Typed<'s, V, S> {
@@ -83,16 +92,20 @@ impl<V: Verb, S: Answers<V>> Handler for Typed<'_, V, S> {
         TypeId::of::<V>()
     }
 
-    fn check(&self, request: &dyn Request) -> Result<(), Refusal> {
-        self.service.check(typed(request))
+    fn check(&self, request: &dyn Request) -> Result<Encoded, Refusal> {
+        Ok(Box::new(self.service.check(typed(request))?))
     }
 
     fn goes_with(&self, one: &dyn Request, other: &dyn Request) -> bool {
         self.service.goes_with(typed(one), typed(other))
     }
 
-    fn answer(&self, requests: &[&dyn Request], control: &dyn Control) -> Result<Vec<Answer>> {
-        let requests: Vec<&V> = requests.iter().map(|request| typed(*request)).collect();
+    fn answer(&self, jobs: &[Job], control: &dyn Control) -> Result<Vec<Answer>> {
+        let requests = jobs.iter().map(|job| {
+            let encoded = job.encoded.as_ref().and_then(|encoded| encoded.downcast_ref());
+            (typed(&*job.request), encoded.expect("a checked request"))
+        });
+        let requests: Vec<(&V, &S::Encoded)> = requests.collect();
         let answers = self.service.answer(&requests, control)?;
         Ok(answers.into_iter().map(|answer| Box::new(answer) as Answer).collect())
     }
@@ -125,43 +138,40 @@ impl<'s> Handlers<'s> {
         self
     }
 
-    fn of(&self, job: &Job) -> Option<&dyn Handler> {
-        let kind = job.kind();
-        self.handlers.iter().find(|handler| handler.kind() == kind).map(|handler| &**handler)
+    /// Kinds of requests that reach these handlers.
+    pub(super) fn verbs(&self) -> Verbs {
+        Verbs::new(self.does, self.handlers.iter().map(|handler| handler.kind()).collect())
     }
 
-    /// Refuses a job that exceeds limits, or is for another task.
+    fn of(&self, job: &Job) -> &dyn Handler {
+        let kind = job.kind();
+        let handler = self.handlers.iter().find(|handler| handler.kind() == kind);
+        &**handler.expect("other requests are refused before they are queued")
+    }
+
+    /// Tokenises a job, and refuses one that exceeds limits or that the model cannot answer.
     ///
     /// # Errors
     /// With the message for the client.
-    pub(super) fn check(&self, job: &Job) -> Result<(), Refusal> {
-        let handler = self.of(job).ok_or_else(|| nothing_else(self.does))?;
-        handler.check(&*job.request)
+    pub(super) fn check(&self, job: &mut Job) -> Result<(), Refusal> {
+        job.encoded = Some(self.of(job).check(&*job.request)?);
+        Ok(())
     }
 
     /// Whether both jobs, which were checked, can be done in one pass.
     pub(super) fn go_together(&self, one: &Job, other: &Job) -> bool {
-        one.kind() == other.kind()
-            && self.of(one).is_some_and(|it| it.goes_with(&*one.request, &*other.request))
+        one.kind() == other.kind() && self.of(one).goes_with(&*one.request, &*other.request)
     }
 
-    /// Answers jobs that go together, in order.
+    /// Answers jobs that were checked and go together, in order.
     ///
     /// # Errors
     /// When one of them cannot be answered.
     pub(super) fn answer(&self, jobs: &[Job], control: &dyn Control) -> Result<Vec<Answer>> {
-        let Some(handler) = jobs.first().and_then(|job| self.of(job)) else {
-            return Ok(Vec::new());
-        };
-        let requests: Vec<&dyn Request> = jobs.iter().map(|job| &*job.request).collect();
+        let Some(handler) = jobs.first().map(|job| self.of(job)) else { return Ok(Vec::new()) };
         match &self.pool {
-            Some(pool) => pool.install(|| handler.answer(&requests, control)),
-            None => handler.answer(&requests, control),
+            Some(pool) => pool.install(|| handler.answer(jobs, control)),
+            None => handler.answer(jobs, control),
         }
     }
-}
-
-/// Refusal for clients that request something else from a run.
-pub(super) fn nothing_else(does: &str) -> Refusal {
-    Refusal::Unfit(format!("the run {does}, and nothing else: see /api/runs"))
 }

@@ -8,8 +8,9 @@ use taper_run::LoadedRun;
 use taper_run::attention::AttentionMap;
 use taper_run::prediction::{Prediction, predict, predict_pixels};
 
+use super::attention::{Attend, attends};
 use super::handlers::{Answers, Handlers, Opening, Serve, Service};
-use super::translation::{Attend, attends, within};
+use super::limits::within;
 use super::work::{Verb, weight_of_all};
 use crate::error::Refusal;
 use crate::run_info::RunInfo;
@@ -51,9 +52,6 @@ pub(super) struct LabelsTexts<'a> {
     limits: Limits,
 }
 
-/// Verb phrase for the model, in messages.
-const DOES: &str = "labels texts";
-
 impl Service for LabelsTexts<'_> {
     type Model = TextClassifier;
 
@@ -66,39 +64,45 @@ impl Service for LabelsTexts<'_> {
             ..RunInfo::of(&run, opening.name)
         };
         let own = LabelsTexts { run: &run, limits: opening.limits };
-        serve(Handlers::new(DOES).with::<LabelTexts>(&own).with::<Attend>(&own), info);
+        serve(Handlers::new("labels texts").with::<LabelTexts>(&own).with::<Attend>(&own), info);
         Ok(())
     }
 }
 
 impl Answers<LabelTexts> for LabelsTexts<'_> {
+    type Encoded = ();
+
     fn check(&self, request: &LabelTexts) -> Result<(), Refusal> {
         within(self.run.tokenizers.target(), &request.texts, self.limits.tokens)
     }
 
     fn answer(
         &self,
-        requests: &[&LabelTexts],
+        requests: &[(&LabelTexts, &())],
         control: &dyn Control,
     ) -> Result<Vec<Vec<Prediction>>> {
-        let texts: Vec<String> = requests.iter().flat_map(|one| &one.texts).cloned().collect();
+        let texts: Vec<String> =
+            requests.iter().flat_map(|(one, ())| &one.texts).cloned().collect();
         let mut labelled = predict(self.run, &texts, |_| control.between_steps())?.into_iter();
-        let own = |one: &&LabelTexts| labelled.by_ref().take(one.texts.len()).collect();
+        let own =
+            |&(one, ()): &(&LabelTexts, &())| labelled.by_ref().take(one.texts.len()).collect();
         requests.iter().map(own).collect()
     }
 }
 
 impl Answers<Attend> for LabelsTexts<'_> {
+    type Encoded = ();
+
     fn check(&self, request: &Attend) -> Result<(), Refusal> {
-        attends(self.run.tokenizers.target(), request, &self.limits, DOES)
+        attends(self.run.tokenizers.target(), request, &self.limits)
     }
 
     fn goes_with(&self, _: &Attend, _: &Attend) -> bool {
         false
     }
 
-    fn answer(&self, requests: &[&Attend], _: &dyn Control) -> Result<Vec<AttentionMap>> {
-        requests.iter().map(|one| AttentionMap::of_labelled(self.run, &one.text)).collect()
+    fn answer(&self, requests: &[(&Attend, &())], _: &dyn Control) -> Result<Vec<AttentionMap>> {
+        requests.iter().map(|(one, ())| AttentionMap::of_labelled(self.run, &one.text)).collect()
     }
 }
 
@@ -122,12 +126,14 @@ impl Service for LabelsImages<'_> {
 }
 
 impl Answers<LabelImage> for LabelsImages<'_> {
+    type Encoded = ();
+
     fn check(&self, _: &LabelImage) -> Result<(), Refusal> {
         Ok(())
     }
 
-    fn answer(&self, requests: &[&LabelImage], _: &dyn Control) -> Result<Vec<Prediction>> {
-        let images = requests.iter().map(|one| Pixels::of_bytes(&one.file, self.settings));
+    fn answer(&self, requests: &[(&LabelImage, &())], _: &dyn Control) -> Result<Vec<Prediction>> {
+        let images = requests.iter().map(|(one, ())| Pixels::of_bytes(&one.file, self.settings));
         predict_pixels(self.run, images.collect::<Result<_, _>>()?)
     }
 }

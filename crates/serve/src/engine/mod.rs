@@ -10,16 +10,19 @@
 //! Between two steps of a search [lighter work goes first](turn), and work without a waiting client
 //! is dropped. A failure concerns one request only; a run whose thread fails is loaded again.
 
+mod attention;
 mod chat;
 mod generation;
 mod handlers;
 mod labels;
+mod limits;
 mod pictures;
 mod queue;
 mod services;
 #[cfg(test)]
 mod tests;
 mod translation;
+mod verbs;
 mod words;
 mod work;
 mod worker;
@@ -39,12 +42,14 @@ use crate::event::Observer;
 use crate::metrics::Metrics;
 use crate::run_info::RunInfo;
 use crate::settings::{Limits, ServeSettings};
+pub(crate) use attention::{Attend, AttendPair};
 pub(crate) use chat::ChatTemplate;
 pub(crate) use generation::{Generate, GenerateOptions, Scoring};
 pub(crate) use labels::{LabelImage, LabelTexts};
 pub(crate) use pictures::{Describe, Match};
 use queue::{LANES, Queue, lane_of};
-pub(crate) use translation::{Attend, LineAnswer, Measure, Translate, TranslateOptions, rounded};
+pub(crate) use translation::{LineAnswer, Measure, Translate, TranslateOptions, rounded};
+pub(crate) use verbs::Verbs;
 pub(crate) use words::{Question, Tag};
 pub(crate) use work::{Continued, Fit, OwnPrompt, Piece, PromptText, Verb};
 use work::{Job, Request};
@@ -178,7 +183,8 @@ impl Engine {
     /// or ends before its next step.
     ///
     /// # Errors
-    /// When the queue is full, the run has failed, or the server stops.
+    /// When the run does not answer such requests or has failed, the queue is full, or the server
+    /// stops.
     pub(crate) fn submit<V: Verb>(
         &self,
         request: V,
@@ -186,6 +192,7 @@ impl Engine {
         if self.down().is_some() {
             return Err(self.is_loaded_again());
         }
+        self.info.verbs.require::<V>()?;
         let beam = self.info.translation.as_ref().map_or(1, |info| info.beam);
         let waiting = Waiting::new(&request, beam, &self.load);
         let lane = waiting.lane;
@@ -200,7 +207,7 @@ impl Engine {
         }
         let (reply, answer) = oneshot::channel();
         let (request, reply) = (Box::new(request), Box::new(reply));
-        let job = Job { request, reply, waiting, since: Instant::now() };
+        let job = Job { request, encoded: None, reply, waiting, since: Instant::now() };
         if self.queue.push(job) { Ok(answer) } else { Err(busy()) }
     }
 

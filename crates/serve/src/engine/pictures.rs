@@ -10,7 +10,7 @@ use taper_run::prediction::Prediction;
 use taper_run::translation::Translation;
 
 use super::handlers::{Answers, Handlers, Opening, Serve, Service};
-use super::translation::within;
+use super::limits::within;
 use super::work::{Verb, weight_of_all};
 use crate::error::Refusal;
 use crate::run_info::RunInfo;
@@ -60,13 +60,15 @@ impl Service for DescribesImages<'_> {
 }
 
 impl Answers<Describe> for DescribesImages<'_> {
+    type Encoded = ();
+
     fn check(&self, _: &Describe) -> Result<(), Refusal> {
         Ok(())
     }
 
-    fn answer(&self, requests: &[&Describe], _: &dyn Control) -> Result<Vec<Translation>> {
+    fn answer(&self, requests: &[(&Describe, &())], _: &dyn Control) -> Result<Vec<Translation>> {
         let settings = &self.run.config.data.images;
-        let images = requests.iter().map(|one| Pixels::of_bytes(&one.file, settings));
+        let images = requests.iter().map(|(one, ())| Pixels::of_bytes(&one.file, settings));
         describe_pixels(self.run, images.collect::<Result<_, _>>()?)
     }
 }
@@ -97,6 +99,8 @@ impl Service for MatchesImages<'_> {
 }
 
 impl Answers<Match> for MatchesImages<'_> {
+    type Encoded = ();
+
     fn check(&self, Match { texts, .. }: &Match) -> Result<(), Refusal> {
         if texts.is_empty() && self.run.config.data.images.format == ImageFormat::Table {
             let message = "the run has no labels: name the texts to choose from as `text`";
@@ -109,10 +113,10 @@ impl Answers<Match> for MatchesImages<'_> {
         one.texts == other.texts
     }
 
-    fn answer(&self, requests: &[&Match], _: &dyn Control) -> Result<Vec<Prediction>> {
-        let Some(Match { texts, .. }) = requests.first() else { return Ok(Vec::new()) };
+    fn answer(&self, requests: &[(&Match, &())], _: &dyn Control) -> Result<Vec<Prediction>> {
+        let Some((Match { texts, .. }, ())) = requests.first() else { return Ok(Vec::new()) };
         let settings = &self.run.config.data.images;
-        let images = requests.iter().map(|one| Pixels::of_bytes(&one.file, settings));
+        let images = requests.iter().map(|(one, ())| Pixels::of_bytes(&one.file, settings));
         match_pixels(self.run, images.collect::<Result<_, _>>()?, texts)
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of a worker, with a service that fails on request.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -7,12 +8,15 @@ use std::time::Instant;
 use anyhow::Result;
 use taper_decoding::Control;
 use taper_run::prediction::Prediction;
+use taper_run::{LoadSettings, LoadedRun};
 use tokio::sync::oneshot::{Receiver, channel};
 
+use super::attention::{Attend, AttendPair};
 use super::handlers::{Answers, Handlers};
 use super::labels::LabelTexts;
 use super::queue::Queue;
-use super::work::Job;
+use super::translation::{Translate, TranslateOptions, Translates};
+use super::work::{Job, Verb};
 use super::worker::{MOST_PANICS, Worker};
 use super::{Load, Waiting};
 use crate::error::Refusal;
@@ -30,6 +34,8 @@ fn has(request: &LabelTexts, wanted: &str) -> bool {
 }
 
 impl Answers<LabelTexts> for Failing {
+    type Encoded = ();
+
     fn check(&self, request: &LabelTexts) -> Result<(), Refusal> {
         assert!(!has(request, "panics when it is checked"));
         Ok(())
@@ -37,11 +43,11 @@ impl Answers<LabelTexts> for Failing {
 
     fn answer(
         &self,
-        requests: &[&LabelTexts],
+        requests: &[(&LabelTexts, &())],
         control: &dyn Control,
     ) -> Result<Vec<Vec<Prediction>>> {
         control.between_steps();
-        assert!(!requests.iter().any(|one| has(one, "panics when it is answered")));
+        assert!(!requests.iter().any(|(one, ())| has(one, "panics when it is answered")));
         self.answered.fetch_add(requests.len(), Ordering::Relaxed);
         Ok(requests.iter().map(|_| Vec::new()).collect())
     }
@@ -67,11 +73,19 @@ fn worker() -> Worker {
 type Labelled = Result<Vec<Prediction>, Refusal>;
 
 fn ask(queue: &Queue, load: &Arc<Load>, text: &str) -> Receiver<Labelled> {
-    let request = LabelTexts { texts: vec![text.to_owned()] };
-    let (reply, answer) = channel::<Labelled>();
+    submit(queue, load, LabelTexts { texts: vec![text.to_owned()] })
+}
+
+fn submit<V: Verb>(
+    queue: &Queue,
+    load: &Arc<Load>,
+    request: V,
+) -> Receiver<Result<V::Answer, Refusal>> {
+    let (reply, answer) = channel();
     let waiting = Waiting::new(&request, 1, load);
     let (request, reply) = (Box::new(request), Box::new(reply));
-    assert!(queue.push(Job { request, reply, waiting, since: Instant::now() }));
+    let job = Job { request, encoded: None, reply, waiting, since: Instant::now() };
+    assert!(queue.push(job));
     answer
 }
 
@@ -119,4 +133,58 @@ fn lighter_work_is_answered_in_the_pauses_of_heavier_work() {
     worker.answer(&handlers(&service), 4, batch);
     assert!(answered(light) && answered(heavy));
     assert_eq!(worker.load.weight(4), 0);
+}
+
+#[test]
+fn requests_of_other_kinds_are_refused_by_type() {
+    let service = Failing::default();
+    let verbs = handlers(&service).verbs();
+    assert_eq!(verbs.require::<LabelTexts>(), Ok(()));
+    let refused = verbs.require::<Translate>().expect_err("another kind");
+    assert_eq!(refused.status(), 422);
+    assert_eq!(refused.message(), "the run labels texts, and nothing else: see /api/runs");
+}
+
+#[test]
+fn each_text_of_a_request_is_tokenised_once() {
+    let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/frozen/format-1");
+    let run: LoadedRun = LoadedRun::open(&run, &LoadSettings::default()).expect("loaded");
+    let limits = Limits { attention_tokens: 16_384, ..Limits::default() };
+    let service = Translates::new(&run, limits).expect("a service");
+    let encodings = || run.tokenizers.source().encodings();
+    let (worker, begun) = (worker(), encodings());
+    let long = "run cat big dogs see two ".repeat(90);
+    let lines = ["run cat", &long, "", "big sees"].map(str::to_owned).to_vec();
+    let translate = |alignment| {
+        let lines = lines.clone();
+        let (alternatives, beam, length_penalty) = (2, None, None);
+        let options = TranslateOptions { alternatives, beam, length_penalty, alignment };
+        submit(&worker.queue, &worker.load, Translate { lines, options })
+    };
+    // Two that are searched together, and one by itself.
+    let mut translated = [translate(false), translate(false), translate(true)];
+    worker.queue.close();
+    worker.serve(&service.handlers());
+    for answer in &mut translated {
+        let answer = answer.try_recv().expect("an answer").expect("translations");
+        assert_eq!(
+            answer.iter().map(|line| &line.source).collect::<Vec<_>>(),
+            lines.iter().collect::<Vec<_>>()
+        );
+        assert!(answer[1].parts.is_some());
+    }
+    assert_eq!(encodings() - begun, 12);
+
+    let (worker, begun) = (self::worker(), encodings());
+    let (text, target) = (|| "run cat".to_owned(), || "big sees".to_owned());
+    let mut pair =
+        submit(&worker.queue, &worker.load, AttendPair { text: text(), target: target() });
+    let mut alone = submit(&worker.queue, &worker.load, Attend { text: text() });
+    worker.queue.close();
+    worker.serve(&service.handlers());
+    for answer in [&mut pair, &mut alone] {
+        assert!(!answer.try_recv().expect("an answer").expect("a map").layers.is_empty());
+    }
+    // Of its own translation too.
+    assert_eq!(encodings() - begun, 4);
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use taper_data::{Tokenizer, TokenizerPair};
+use taper_data::{EncodedText, Tokenizer, TokenizerPair};
 use taper_decoding::{AlignedAttention, Control, Renumbered};
 use taper_model::TranslationModel;
 use taper_run::LoadedRun;
@@ -10,10 +10,11 @@ use taper_run::attention::AttentionMap;
 use taper_run::generation::pieces_of;
 use taper_run::translation::{
     AlignedTokens, Detail, LineTranslator, TranslatedLine, Translation, TranslationSettings,
-    count_tokens,
 };
 
-use super::handlers::{Answers, Handlers, Opening, Serve, Service, nothing_else};
+use super::attention::{Attend, AttendPair};
+use super::handlers::{Answers, Handlers, Opening, Serve, Service};
+use super::limits::encoded;
 use super::work::{Fit, Verb, weight_of, weight_of_all};
 use crate::error::{Refusal, refusal};
 use crate::run_info::{RunInfo, TranslationInfo};
@@ -103,22 +104,6 @@ impl Verb for Measure {
     }
 }
 
-/// Compute the attention of every layer and head on a text, and on its translation.
-#[derive(Debug)]
-pub(crate) struct Attend {
-    pub(crate) text: String,
-    pub(crate) target: Option<String>,
-}
-
-impl Verb for Attend {
-    type Model = TranslationModel;
-    type Answer = AttentionMap;
-
-    fn weight(&self, _beam: usize) -> usize {
-        weight_of(self.text.len() + self.target.as_ref().map_or(0, String::len))
-    }
-}
-
 /// Translation model with its search.
 pub(super) struct Translates<'a> {
     run: &'a LoadedRun,
@@ -133,24 +118,37 @@ impl Service for Translates<'_> {
 
     fn open(opening: &Opening<'_>, serve: Serve<'_>) -> Result<()> {
         let run: LoadedRun = LoadedRun::open(opening.root, opening.load)?;
-        let settings = TranslationSettings::of(&run.config);
-        let translator = LineTranslator::new(&run, &settings)?;
-        let aligns = AlignedAttention::check(settings.aligned_by, &run.model).is_ok();
-        let beam = settings.decoding.beam_size;
+        let own = Translates::new(&run, opening.limits)?;
         let info = RunInfo {
             translation: Some(TranslationInfo {
                 source: run.config.data.source_language.clone(),
                 target: run.config.data.target_language.clone(),
-                aligns,
-                beam,
+                aligns: own.aligns,
+                beam: own.settings.decoding.beam_size,
             }),
             ..RunInfo::of(&run, opening.name)
         };
-        let own = Translates { run: &run, translator, settings, limits: opening.limits, aligns };
-        let handlers = Handlers::new("translates");
-        let handlers = handlers.with::<Translate>(&own).with::<Attend>(&own).with::<Measure>(&own);
-        serve(handlers, info);
+        serve(own.handlers(), info);
         Ok(())
+    }
+}
+
+impl<'a> Translates<'a> {
+    /// Service by the model of `run`.
+    ///
+    /// # Errors
+    /// When a member of its ensemble cannot be loaded.
+    pub(super) fn new(run: &'a LoadedRun, limits: Limits) -> Result<Self> {
+        let settings = TranslationSettings::of(&run.config);
+        let translator = LineTranslator::new(run, &settings)?;
+        let aligns = AlignedAttention::check(settings.aligned_by, &run.model).is_ok();
+        Ok(Self { run, translator, settings, limits, aligns })
+    }
+
+    /// Handlers of all requests to a translation model.
+    pub(super) fn handlers(&self) -> Handlers<'_> {
+        let handlers = Handlers::new("translates").with::<Translate>(self).with::<Measure>(self);
+        handlers.with::<Attend>(self).with::<AttendPair>(self)
     }
 }
 
@@ -177,13 +175,16 @@ impl Translates<'_> {
 }
 
 impl Answers<Translate> for Translates<'_> {
-    fn check(&self, request: &Translate) -> Result<(), Refusal> {
+    /// Tokens of each line.
+    type Encoded = Vec<EncodedText>;
+
+    fn check(&self, request: &Translate) -> Result<Vec<EncodedText>, Refusal> {
         if request.options.alignment && !self.aligns {
             return Err(Refusal::Unfit(
                 "the model has no attention to the source, so there is no alignment".to_owned(),
             ));
         }
-        within(self.run.tokenizers.source(), &request.lines, self.limits.tokens)
+        encoded(self.run.tokenizers.source(), &request.lines, self.limits.tokens)
     }
 
     fn goes_with(&self, one: &Translate, other: &Translate) -> bool {
@@ -193,21 +194,21 @@ impl Answers<Translate> for Translates<'_> {
 
     fn answer(
         &self,
-        requests: &[&Translate],
+        requests: &[(&Translate, &Vec<EncodedText>)],
         control: &dyn Control,
     ) -> Result<Vec<Vec<LineAnswer>>> {
-        let Some(Translate { options, .. }) = requests.first() else { return Ok(Vec::new()) };
-        let lines: Vec<String> = requests.iter().flat_map(|one| &one.lines).cloned().collect();
+        let Some((Translate { options, .. }, _)) = requests.first() else { return Ok(Vec::new()) };
+        let lines: Vec<&EncodedText> = requests.iter().flat_map(|(_, lines)| *lines).collect();
         let numbers = requests.iter().enumerate();
-        let numbers = numbers.flat_map(|(number, one)| one.lines.iter().map(move |_| number));
+        let numbers = numbers.flat_map(|(number, (_, lines))| lines.iter().map(move |_| number));
         let numbers: Vec<usize> = numbers.collect();
         let control = Renumbered::new(control, &numbers);
         let translator = self.translator.under(&self.settings(options)?, &control);
-        let mut translated = translator.translate(&lines, &[], 1, |_| {})?;
+        let mut translated = translator.translate_encoded(&lines, 1, |_| {})?;
         let mut answers = Vec::with_capacity(requests.len());
-        for Translate { lines, .. } in requests {
+        for (_, lines) in requests {
             let mut answer = Vec::new();
-            for line in lines {
+            for line in *lines {
                 let translated = translated.next().context("a line has no translation")??;
                 answer.push(line_answer(&self.run.tokenizers, line, translated)?);
             }
@@ -218,31 +219,63 @@ impl Answers<Translate> for Translates<'_> {
 }
 
 impl Answers<Attend> for Translates<'_> {
-    fn check(&self, Attend { text, target }: &Attend) -> Result<(), Refusal> {
-        let (tokenizers, most) = (&self.run.tokenizers, self.limits.attention_tokens);
-        within(tokenizers.source(), std::slice::from_ref(text), most)?;
-        within(tokenizers.target(), target.as_slice(), most)
+    type Encoded = EncodedText;
+
+    fn check(&self, Attend { text }: &Attend) -> Result<EncodedText, Refusal> {
+        self.attended(self.run.tokenizers.source(), text)
     }
 
     fn goes_with(&self, _: &Attend, _: &Attend) -> bool {
         false
     }
 
-    fn answer(&self, requests: &[&Attend], control: &dyn Control) -> Result<Vec<AttentionMap>> {
-        let map = |Attend { text, target }: &&Attend| {
-            let target = match target {
-                Some(target) => target.to_owned(),
-                None => self.best(text, control)?,
-            };
-            AttentionMap::of_translation(self.run, text, Some(&target))
+    fn answer(
+        &self,
+        requests: &[(&Attend, &EncodedText)],
+        control: &dyn Control,
+    ) -> Result<Vec<AttentionMap>> {
+        let map = |&(_, text): &(&Attend, &EncodedText)| {
+            let target = self.run.tokenizers.target().encode_text(&self.best(text, control)?)?;
+            AttentionMap::of_encoded(self.run, text, &target)
+        };
+        requests.iter().map(map).collect()
+    }
+}
+
+impl Answers<AttendPair> for Translates<'_> {
+    type Encoded = [EncodedText; 2];
+
+    fn check(&self, AttendPair { text, target }: &AttendPair) -> Result<[EncodedText; 2], Refusal> {
+        let text = self.attended(self.run.tokenizers.source(), text)?;
+        Ok([text, self.attended(self.run.tokenizers.target(), target)?])
+    }
+
+    fn goes_with(&self, _: &AttendPair, _: &AttendPair) -> bool {
+        false
+    }
+
+    fn answer(
+        &self,
+        requests: &[(&AttendPair, &[EncodedText; 2])],
+        _: &dyn Control,
+    ) -> Result<Vec<AttentionMap>> {
+        let map = |&(_, [text, target]): &(&AttendPair, &[EncodedText; 2])| {
+            AttentionMap::of_encoded(self.run, text, target)
         };
         requests.iter().map(map).collect()
     }
 }
 
 impl Translates<'_> {
+    /// Tokens of a text whose attention is requested.
+    fn attended(&self, tokenizer: &Tokenizer, text: &str) -> Result<EncodedText, Refusal> {
+        let most = self.limits.attention_tokens;
+        let encoded = encoded(tokenizer, &[text], most)?.pop();
+        Ok(encoded.unwrap_or_default())
+    }
+
     /// Best translation of a line by the run's own search.
-    fn best(&self, line: &str, control: &dyn Control) -> Result<String> {
+    fn best(&self, line: &EncodedText, control: &dyn Control) -> Result<String> {
         let options = TranslateOptions {
             alternatives: 1,
             beam: None,
@@ -250,13 +283,15 @@ impl Translates<'_> {
             alignment: false,
         };
         let translator = self.translator.under(&self.settings(&options)?, control);
-        let translated = translator.translate(&[line.to_owned()], &[], 1, |_| {})?.next();
+        let translated = translator.translate_encoded(&[line], 1, |_| {})?.next();
         let best = translated.context("no translation")??.translations.into_iter().next();
         Ok(best.context("no translation")?.text)
     }
 }
 
 impl Answers<Measure> for Translates<'_> {
+    type Encoded = ();
+
     fn check(&self, _: &Measure) -> Result<(), Refusal> {
         Ok(())
     }
@@ -265,48 +300,15 @@ impl Answers<Measure> for Translates<'_> {
         false
     }
 
-    fn answer(&self, requests: &[&Measure], _: &dyn Control) -> Result<Vec<Fit>> {
+    fn answer(&self, requests: &[(&Measure, &())], _: &dyn Control) -> Result<Vec<Fit>> {
         let tokenizer = self.run.tokenizers.source();
-        requests.iter().map(|one| Ok(Fit::of(tokenizer, &one.text)?)).collect()
+        requests.iter().map(|(one, ())| Ok(Fit::of(tokenizer, &one.text)?)).collect()
     }
-}
-
-/// Refuses texts with more than `most` tokens together.
-pub(super) fn within(tokenizer: &Tokenizer, texts: &[String], most: usize) -> Result<(), Refusal> {
-    within_limit(count(tokenizer, texts)?, most)
-}
-
-/// Refuses a request for attention of a model that `does` not translate: with a target, or a text
-/// above the limit.
-pub(super) fn attends(
-    tokenizer: &Tokenizer,
-    Attend { text, target }: &Attend,
-    limits: &Limits,
-    does: &str,
-) -> Result<(), Refusal> {
-    match target {
-        Some(_) => Err(nothing_else(does)),
-        None => within(tokenizer, std::slice::from_ref(text), limits.attention_tokens),
-    }
-}
-
-/// Number of tokens of all texts together.
-pub(super) fn count(tokenizer: &Tokenizer, texts: &[String]) -> Result<usize, Refusal> {
-    let failed = |error: anyhow::Error| refusal(&error);
-    texts.iter().try_fold(0, |sum, text| Ok(sum + count_tokens(tokenizer, text).map_err(failed)?))
-}
-
-/// Refuses more than `most` tokens.
-pub(super) fn within_limit(tokens: usize, most: usize) -> Result<(), Refusal> {
-    if tokens > most {
-        return Err(Refusal::Large(format!("{tokens} tokens: at most {most} are taken at once")));
-    }
-    Ok(())
 }
 
 fn line_answer(
     tokenizers: &TokenizerPair,
-    line: &str,
+    line: &EncodedText,
     translated: TranslatedLine,
 ) -> Result<LineAnswer> {
     let parts = translated.overlong.map(|overlong| overlong.parts);
@@ -327,19 +329,19 @@ fn line_answer(
             })
         })
         .collect::<Result<_>>()?;
-    Ok(LineAnswer { source: line.to_owned(), translations, parts })
+    Ok(LineAnswer { source: line.text().to_owned(), translations, parts })
 }
 
 fn aligned(
     tokenizers: &TokenizerPair,
-    line: &str,
+    line: &EncodedText,
     translation: &Translation,
     alignment: &AlignedTokens,
 ) -> Result<AlignedText> {
-    let ids = if line.trim().is_empty() { Vec::new() } else { tokenizers.source().encode(line)? };
-    let mut source = pieces_of(tokenizers.source(), &ids)?;
+    let ids = if line.is_blank() { &[] } else { line.ids() };
+    let mut source = pieces_of(tokenizers.source(), ids)?;
     let words = alignment.source_tokens.len().saturating_sub(1);
-    // A line of many parts is tokenised piece by piece.
+    // Blanks around a long line are left out.
     if source.len() != words {
         source = alignment.source_tokens[..words].to_vec();
     }

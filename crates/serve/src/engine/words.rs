@@ -9,7 +9,7 @@ use taper_run::prediction::{
 };
 
 use super::handlers::{Answers, Handlers, Opening, Serve, Service};
-use super::translation::within;
+use super::limits::within;
 use super::work::{Verb, weight_of, weight_of_all};
 use crate::error::Refusal;
 use crate::run_info::RunInfo;
@@ -74,14 +74,21 @@ impl Service for TagsWords<'_> {
 }
 
 impl Answers<Tag> for TagsWords<'_> {
+    type Encoded = ();
+
     fn check(&self, request: &Tag) -> Result<(), Refusal> {
         within(self.run.tokenizers.target(), &request.texts, self.limits.tokens)
     }
 
-    fn answer(&self, requests: &[&Tag], control: &dyn Control) -> Result<Vec<Vec<TaggedText>>> {
-        let texts: Vec<String> = requests.iter().flat_map(|one| &one.texts).cloned().collect();
+    fn answer(
+        &self,
+        requests: &[(&Tag, &())],
+        control: &dyn Control,
+    ) -> Result<Vec<Vec<TaggedText>>> {
+        let texts: Vec<String> =
+            requests.iter().flat_map(|(one, ())| &one.texts).cloned().collect();
         let mut tagged = predict_tags(self.run, &texts, |_| control.between_steps())?.into_iter();
-        let own = |one: &&Tag| tagged.by_ref().take(one.texts.len()).collect();
+        let own = |&(one, ()): &(&Tag, &())| tagged.by_ref().take(one.texts.len()).collect();
         Ok(requests.iter().map(own).collect())
     }
 }
@@ -105,6 +112,8 @@ impl Service for AnswersQuestions<'_> {
 }
 
 impl Answers<Question> for AnswersQuestions<'_> {
+    type Encoded = ();
+
     fn check(&self, request: &Question) -> Result<(), Refusal> {
         let texts = request.questions.iter();
         let texts: Vec<String> =
@@ -114,14 +123,15 @@ impl Answers<Question> for AnswersQuestions<'_> {
 
     fn answer(
         &self,
-        requests: &[&Question],
+        requests: &[(&Question, &())],
         control: &dyn Control,
     ) -> Result<Vec<Vec<SpanAnswer>>> {
-        let questions = requests.iter().flat_map(|one| &one.questions);
+        let questions = requests.iter().flat_map(|(one, ())| &one.questions);
         let questions: Vec<QuestionInContext> = questions.cloned().collect();
         let answers = predict_answers(self.run, &questions, |_| control.between_steps())?;
         let mut answers = answers.into_iter();
-        let own = |one: &&Question| answers.by_ref().take(one.questions.len()).collect();
+        let own =
+            |&(one, ()): &(&Question, &())| answers.by_ref().take(one.questions.len()).collect();
         Ok(requests.iter().map(own).collect())
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::time::Instant;
 
 use taper_data::Tokenizer;
-use taper_run::generation::{GeneratedText, Prompt, PromptContent, TokenScore};
+use taper_run::generation::{GeneratedText, PromptContent, TokenScore};
 use taper_run::tasks::TaskModel;
 use tokio::sync::oneshot;
 
@@ -74,15 +74,14 @@ pub(crate) enum OwnPrompt {
 }
 
 impl PromptText {
-    /// Borrows the prompt for generators.
-    pub(crate) fn prompt(&self) -> Prompt<'_> {
-        let content = match &self.content {
+    /// Content for generators.
+    pub(crate) fn content(&self) -> PromptContent<'_> {
+        match &self.content {
             OwnPrompt::Beginning => PromptContent::Beginning,
             OwnPrompt::Text(text) => PromptContent::Text(text),
             OwnPrompt::Marked { text, .. } => PromptContent::Marked(text),
             OwnPrompt::Tokens(ids) => PromptContent::Tokens(ids),
-        };
-        Prompt { content, number: self.number }
+        }
     }
 }
 
@@ -123,11 +122,11 @@ impl Fit {
     /// # Errors
     /// When the tokenizer refuses the text.
     pub(crate) fn of(tokenizer: &Tokenizer, text: &str) -> taper_data::Result<Self> {
-        let (ids, bytes) = tokenizer.encode_bytes(text)?;
+        let encoded = tokenizer.encode_text(text)?;
         let (mut tokens, mut unknown) = (0_usize, 0_usize);
-        for (id, bytes) in ids.into_iter().zip(bytes) {
+        for (&id, bytes) in encoded.ids().iter().zip(encoded.bytes()) {
             match tokenizer.is_unknown(id) {
-                true => unknown += text[bytes].chars().count(),
+                true => unknown += text[bytes.clone()].chars().count(),
                 false => tokens += 1,
             }
         }
@@ -160,6 +159,9 @@ impl<V: Verb> Request for V {
     }
 }
 
+/// Boxed tokens of a request's texts, of the type that the service of its verb names.
+pub(super) type Encoded = Box<dyn Any + Send + Sync>;
+
 /// Boxed answer to a request, of the type that its verb names.
 pub(super) type Answer = Box<dyn Any + Send>;
 
@@ -187,6 +189,8 @@ impl<A: Debug + Send + 'static> Reply for oneshot::Sender<Result<A, Refusal>> {
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) request: Box<dyn Request>,
+    /// Tokens of its texts, once it is checked.
+    pub(super) encoded: Option<Encoded>,
     pub(super) reply: Box<dyn Reply>,
     pub(super) waiting: Waiting,
     pub(super) since: Instant,

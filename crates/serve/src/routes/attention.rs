@@ -10,7 +10,7 @@ use taper_run::attention::AttentionLayer;
 
 use super::translation::{Texts, lines};
 use crate::app::App;
-use crate::engine::{Attend, rounded};
+use crate::engine::{Attend, AttendPair, rounded};
 use crate::error::Refusal;
 use crate::http::{json, json_of};
 
@@ -32,7 +32,10 @@ pub(super) async fn attention(
         lines(Texts::Several(vec![text.clone()]))?;
     }
     let engine = app.engine::<Attend>(run.as_deref())?;
-    let map = app.ask(engine, Attend { text, target }).await?;
+    let map = match target {
+        Some(target) => app.ask(engine, AttendPair { text, target }).await?,
+        None => app.ask(engine, Attend { text }).await?,
+    };
     let layers: Vec<Value> = map.layers.iter().map(layer).collect();
     let answer = json!({
         "run": engine.info.name, "text": map.text, "translation": map.translation,

@@ -6,18 +6,14 @@ use rayon::prelude::*;
 
 use crate::tasks::labelled::rows::Row;
 use crate::tasks::questions::squad::{Paragraph, read_questions};
-use crate::{Corpora, DataConfig, QuestionsConfig, Result, TextReport, Tokenizer};
+use crate::{Corpora, DataConfig, EncodedText, QuestionsConfig, Result, TextReport, Tokenizer};
 
 /// Paragraphs that are tokenised together, in parallel.
 const CHUNK: usize = 512;
 
 /// A text in tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Context {
-    ids: Vec<u32>,
-    /// The bytes of the text that each token is of.
-    bytes: Vec<Range<usize>>,
-}
+pub struct Context(EncodedText);
 
 impl Context {
     /// Tokenises a text.
@@ -26,22 +22,22 @@ impl Context {
     ///
     /// If the tokenizer refuses it.
     pub fn new(tokenizer: &Tokenizer, text: &str) -> Result<Self> {
-        let (ids, bytes) = tokenizer.encode_bytes(text)?;
-        Ok(Self { ids, bytes })
+        Ok(Self(tokenizer.encode_text(text)?))
     }
 
     /// The tokens, counted from 0, of which these bytes of the text are; `None` if nothing was made
     /// of them.
     pub fn tokens_of(&self, bytes: &Range<usize>) -> Option<(usize, usize)> {
         let is_of = |one: &Range<usize>| one.start < bytes.end && one.end > bytes.start;
-        Some((self.bytes.iter().position(is_of)?, self.bytes.iter().rposition(is_of)?))
+        let tokens = self.0.bytes();
+        Some((tokens.iter().position(is_of)?, tokens.iter().rposition(is_of)?))
     }
 
     /// The bytes of `text`, of which this is, from one token to another, white space at both ends
     /// left out.
     pub fn bytes_of(&self, text: &str, (first, last): (usize, usize)) -> Range<usize> {
-        let (start, end) =
-            (self.bytes[first].start, self.bytes[last].end.max(self.bytes[first].start));
+        let tokens = self.0.bytes();
+        let (start, end) = (tokens[first].start, tokens[last].end.max(tokens[first].start));
         let found = &text[start..end];
         let start = start + (found.len() - found.trim_start().len());
         start..start + found.trim().len()
@@ -97,10 +93,10 @@ pub fn windows(
     question.truncate(config.max_question_tokens.min(room));
     let begin = marks.before_second(&question);
     let room = config.max_tokens.saturating_sub(begin.len() + 1).max(1);
-    let (mut windows, mut first, all) = (Vec::new(), 0, context.ids.len());
+    let (mut windows, mut first, all) = (Vec::new(), 0, context.0.len());
     loop {
         let tokens = first..all.min(first + room);
-        let ids = [&begin, &context.ids[tokens.clone()], &[marks.separator]].concat();
+        let ids = [&begin, &context.0.ids()[tokens.clone()], &[marks.separator]].concat();
         // Asked for the start of an answer, and for its end.
         let row = Row { ids, second: begin.len(), asked: vec![0, 0], words: Vec::new() };
         let is_last = tokens.end == all;

@@ -5,6 +5,7 @@
 //! [that is asked for](crate::SpelledSpecial). Models of others bring tokenizers with
 //! [special tokens of their own](special), which are for tasks other than translation.
 
+pub(crate) mod encoded;
 pub(crate) mod pair;
 pub(crate) mod segmentation;
 pub(crate) mod special;
@@ -12,9 +13,9 @@ pub(crate) mod spelled;
 pub(crate) mod training;
 
 use std::fmt;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
@@ -22,7 +23,6 @@ use tokenizers::{AddedToken, ModelWrapper, NormalizedString, Normalizer, PostPro
 
 use crate::file_names::hexadecimal;
 use crate::files::{read_regular, write_atomically};
-use crate::text::links::words_of_tokens;
 use crate::text::panics::{caught, of_text};
 use crate::text::tokenizer::segmentation::Layout;
 use crate::text::tokenizer::special::{
@@ -63,6 +63,8 @@ pub struct Tokenizer {
     folder: Option<Arc<Folder>>,
     /// Tokens before the text of every source of a translation.
     source_prefix: Arc<[u32]>,
+    /// Number of encoded texts, shared by clones.
+    encodings: Arc<AtomicU64>,
 }
 
 /// Facts about the tokens of an imported folder.
@@ -291,6 +293,7 @@ impl Tokenizer {
             spelling: Spelling::default(),
             folder: folder.map(Arc::new),
             source_prefix: [].into(),
+            encodings: Arc::default(),
         })
     }
 
@@ -352,46 +355,9 @@ impl Tokenizer {
     /// If the library or the rule refuses the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
         let reader = self.reader_of(text)?;
+        self.encodings.fetch_add(1, Ordering::Relaxed);
         let encoding = of_text("encode", text, || reader.encode_fast(text, false))?;
         Ok(self.plain(encoding.get_ids()))
-    }
-
-    /// The ids of a text as [`Tokenizer::encode`] has them, and for each the word that it is of:
-    /// words are counted from 0 and divided by white space, as word aligners count them. A token is
-    /// of the word that it begins in, a blank of the next; white space at the end is of
-    /// [no word](crate::NO_WORD).
-    ///
-    /// # Errors
-    ///
-    /// If the library refuses the text.
-    pub fn encode_words(&self, text: &str) -> Result<(Vec<u32>, Vec<u32>)> {
-        let reader = self.reader_of(text)?;
-        let encoding = of_text("encode", text, || reader.encode(text, false))?;
-        let words = words_of_tokens(text, encoding.get_offsets());
-        Ok((self.plain(encoding.get_ids()), words))
-    }
-
-    /// The ids of a text as [`Tokenizer::encode`] has them, and for each the bytes of the text that
-    /// it is of: whole characters, also where a token has a part of one, and with them what the
-    /// normalizer joined to them or left out, as it does with accents.
-    ///
-    /// # Errors
-    ///
-    /// If the library refuses the text.
-    pub fn encode_bytes(&self, text: &str) -> Result<(Vec<u32>, Vec<Range<usize>>)> {
-        let reader = self.reader_of(text)?;
-        let encoding = of_text("encode", text, || reader.encode(text, false))?;
-        let whole = |&(start, end): &(usize, usize)| {
-            let start = text.floor_char_boundary(start);
-            start..text.ceil_char_boundary(end).max(start)
-        };
-        let mut bytes: Vec<Range<usize>> = encoding.get_offsets().iter().map(whole).collect();
-        for at in 0..bytes.len() {
-            let next = bytes.get(at + 1).map_or(text.len(), |next| next.start);
-            let gap = text.get(bytes[at].end..next).unwrap_or_default();
-            bytes[at].end += gap.find(char::is_whitespace).unwrap_or(gap.len());
-        }
-        Ok((self.plain(encoding.get_ids()), bytes))
     }
 
     /// Ids that the library made of text.
@@ -531,7 +497,7 @@ impl Tokenizer {
     }
 
     /// Number of tokens around the text in a [row of a source](Self::source_row).
-    pub(crate) fn tokens_around_source(&self) -> usize {
+    pub fn tokens_around_source(&self) -> usize {
         self.tokens_before_source() + 1 + self.special.after.len()
     }
 

@@ -123,6 +123,7 @@ impl Worker {
         let mut outcome = Ok(());
         let mut serve = |mut handlers: Handlers<'_>, info: RunInfo| {
             let seconds = begun.elapsed().as_secs_f64();
+            let info = RunInfo { verbs: handlers.verbs(), ..info };
             outcome = self.enter(first, known, info, seconds).and_then(|info| {
                 handlers.pool = self.pool(info)?;
                 self.serve(&handlers);
@@ -206,9 +207,9 @@ impl Worker {
     pub(super) fn answer(&self, handlers: &Handlers<'_>, lane: usize, jobs: Vec<Job>) {
         let pauses = Pauses::new(self, handlers, lane);
         let mut rest: Vec<Job> = Vec::with_capacity(jobs.len());
-        for job in self.wanted(jobs) {
+        for mut job in self.wanted(jobs) {
             pauses.pause();
-            match self.guarded(|| handlers.check(&job)) {
+            match self.guarded(|| handlers.check(&mut job)) {
                 Ok(Ok(())) => rest.push(job),
                 Ok(Err(refusal)) | Err(refusal) => reply(job, Err(refusal)),
             }

@@ -98,8 +98,8 @@ impl<'a> Builder<'a> {
     /// The word links of a pair.
     fn links(&self, pair: &RawPair) -> Result<PairLinks> {
         let tokenizers = self.of.tokenizers;
-        let (_, source_words) = tokenizers.source().encode_words(&pair.source)?;
-        let (_, target_words) = tokenizers.target().encode_words(&pair.target)?;
+        let source_words = tokenizers.source().encode_text(&pair.source)?.words();
+        let target_words = tokenizers.target().encode_text(&pair.target)?.words();
         let links = pair.links.iter().map(|link| (link.source, link.target)).collect();
         Ok(PairLinks::new(source_words, target_words, links))
     }

@@ -1,0 +1,274 @@
+//! Texts with their tokens, which are read once and carry on where in the text they stand.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+use tokenizers::pre_tokenizers::PreTokenizerWrapper;
+use tokenizers::pre_tokenizers::metaspace::PrependScheme;
+
+use crate::text::links::words_of_tokens;
+use crate::text::panics::of_text;
+use crate::{Result, Tokenizer};
+
+/// Bytes of a text that are tokenised at once where it may have any length: a tokenizer needs
+/// hundreds of bytes for each byte of its text.
+const PIECE: usize = 1 << 16;
+
+/// Text with the ids of its tokens, and the bytes that each token covers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EncodedText {
+    text: String,
+    ids: Vec<u32>,
+    bytes: Vec<Range<usize>>,
+}
+
+impl EncodedText {
+    /// The text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Ids of its tokens, as [`Tokenizer::encode`] has them.
+    pub fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    /// Bytes of the text that each token covers: whole characters, also where a token has a part of
+    /// one, and with them what the normalizer joined to them or left out, as it does with accents.
+    pub fn bytes(&self) -> &[Range<usize>] {
+        &self.bytes
+    }
+
+    /// Word that each token belongs to: words are counted from 0 and divided by white space, as word
+    /// aligners count them. A token belongs to the word that it begins in, a blank to the next;
+    /// white space at the end belongs to [no word](crate::NO_WORD).
+    pub fn words(&self) -> Vec<u32> {
+        words_of_tokens(&self.text, &self.bytes)
+    }
+
+    /// Number of its tokens.
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether it has no tokens.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Whether it has nothing but white space.
+    pub fn is_blank(&self) -> bool {
+        self.text.trim().is_empty()
+    }
+
+    /// End of the beginning of at most `most` tokens of the text from byte `start` on; the end of
+    /// the text if that has no more.
+    pub fn end_of(&self, start: usize, most: usize) -> usize {
+        let first = self.bytes.partition_point(|token| token.start < start);
+        let last = first.saturating_add(most).checked_sub(1);
+        last.and_then(|last| self.bytes.get(last)).map_or(self.text.len(), |token| token.end)
+    }
+
+    /// Tokens of the bytes `part`, if no token crosses their end, nor, where words `stand_alone`,
+    /// their beginning after a blank.
+    fn tokens_of(&self, part: &Range<usize>, stand_alone: bool) -> Option<Range<usize>> {
+        let first = match part.start {
+            0 => 0,
+            // The mark of a word covers the blank before it.
+            start if stand_alone && self.text[..start].ends_with(' ') => {
+                self.bytes.partition_point(|token| token.start < start - 1)
+            }
+            _ => return None,
+        };
+        let behind = match part.end == self.text.len() {
+            true => self.ids.len(),
+            false => self.bytes.partition_point(|token| token.end <= part.end),
+        };
+        let before = first.checked_sub(1).map(|last| &self.bytes[last]);
+        let is_whole = before.is_none_or(|token| token.end < part.start)
+            && self.bytes.get(behind).is_none_or(|token| token.start >= part.end);
+        (is_whole && first < behind).then_some(first..behind)
+    }
+
+    /// Adds a text that follows.
+    fn push(&mut self, next: Self) {
+        let before = self.text.len();
+        self.text.push_str(&next.text);
+        self.ids.extend(next.ids);
+        self.bytes.extend(next.bytes.into_iter().map(|one| one.start + before..one.end + before));
+    }
+}
+
+impl Tokenizer {
+    /// Tokens of a text, with their places.
+    ///
+    /// # Errors
+    ///
+    /// See [`Tokenizer::encode`].
+    pub fn encode_text(&self, text: &str) -> Result<EncodedText> {
+        let reader = self.reader_of(text)?;
+        self.encodings.fetch_add(1, Ordering::Relaxed);
+        let encoding = of_text("encode", text, || reader.encode(text, false))?;
+        let whole = |&(start, end): &(usize, usize)| {
+            let start = text.floor_char_boundary(start);
+            start..text.ceil_char_boundary(end).max(start)
+        };
+        let mut bytes: Vec<Range<usize>> = encoding.get_offsets().iter().map(whole).collect();
+        for at in 0..bytes.len() {
+            let next = bytes.get(at + 1).map_or(text.len(), |next| next.start);
+            let gap = text.get(bytes[at].end..next).unwrap_or_default();
+            bytes[at].end += gap.find(char::is_whitespace).unwrap_or(gap.len());
+        }
+        Ok(EncodedText { text: text.to_owned(), ids: self.plain(encoding.get_ids()), bytes })
+    }
+
+    /// Tokens of a text of any length, which is read piece by piece.
+    ///
+    /// # Errors
+    ///
+    /// See [`Tokenizer::encode`].
+    pub fn encode_long_text(&self, text: &str) -> Result<EncodedText> {
+        if text.len() <= PIECE {
+            return self.encode_text(text);
+        }
+        let mut whole = EncodedText::default();
+        for piece in pieces_of_text(text) {
+            whole.push(self.encode_text(piece)?);
+        }
+        Ok(whole)
+    }
+
+    /// Tokens of a part of an encoded text, as of a text by itself: those of the whole where they
+    /// are the same, or else read anew.
+    ///
+    /// The beginning of a text has the tokens that it has in the whole if none of them crosses its
+    /// end: words are merged, searched and spelled from left to right. What follows a blank has them
+    /// if the tokenizer marks every word.
+    ///
+    /// # Errors
+    ///
+    /// See [`Tokenizer::encode`].
+    ///
+    /// # Panics
+    ///
+    /// If the part is not of whole characters.
+    pub fn encode_part(&self, whole: &EncodedText, part: Range<usize>) -> Result<EncodedText> {
+        let text = &whole.text[part.clone()];
+        let Some(tokens) = whole.tokens_of(&part, self.words_stand_alone()) else {
+            return self.encode_long_text(text);
+        };
+        let moved = |token: &Range<usize>| {
+            token.start.saturating_sub(part.start)..token.end.saturating_sub(part.start)
+        };
+        Ok(EncodedText {
+            text: text.to_owned(),
+            ids: whole.ids[tokens.clone()].to_vec(),
+            bytes: whole.bytes[tokens].iter().map(moved).collect(),
+        })
+    }
+
+    /// Number of tokens of a text of any length, which is read piece by piece.
+    ///
+    /// # Errors
+    ///
+    /// See [`Tokenizer::encode`].
+    pub fn count_tokens(&self, text: &str) -> Result<usize> {
+        pieces_of_text(text).try_fold(0, |tokens, piece| Ok(tokens + self.encode(piece)?.len()))
+    }
+
+    /// Number of texts that this tokenizer, and those that were made of it, have encoded.
+    pub fn encodings(&self) -> u64 {
+        self.encodings.load(Ordering::Relaxed)
+    }
+
+    /// Whether a word after a blank has the tokens that it has at the beginning of a text: it is
+    /// marked at both places, and no token crosses the blank.
+    fn words_stand_alone(&self) -> bool {
+        let first = match self.inner.get_pre_tokenizer() {
+            Some(PreTokenizerWrapper::Sequence(steps)) => steps.as_ref().first(),
+            alone => alone,
+        };
+        match first {
+            Some(PreTokenizerWrapper::Metaspace(marks)) => {
+                marks.split && marks.prepend_scheme != PrependScheme::Never
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Divides a text into pieces of at most [`PIECE`] bytes, before a space if there is one, which no
+/// token crosses. Without a space for long, tokens at a cut may not be those of the whole.
+fn pieces_of_text(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let most = rest.floor_char_boundary(PIECE);
+        let at = if most == rest.len() {
+            most
+        } else {
+            rest[..most].rfind(' ').filter(|&at| at > 0).unwrap_or(most)
+        };
+        let (piece, after) = rest.split_at(at);
+        rest = after;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{TokenizerConfig, TokenizerKind};
+
+    const TEXT: &str = "one  two three. 一二三。四五, six «sẻven» e\u{301}t 12\u{3000}x1  end ";
+
+    fn tokenizers() -> Vec<Tokenizer> {
+        let kinds =
+            [TokenizerKind::Bpe, TokenizerKind::Unigram, TokenizerKind::Bytes, TokenizerKind::Char];
+        let trained = |(kind, changed)| {
+            let config =
+                TokenizerConfig { kind, vocabulary_size: 330, ..TokenizerConfig::default() };
+            let texts = ["one two three. four five, six seven", "三二一。四五六, eight"];
+            let texts = (0..20).map(|number| Ok(texts[number % 2].to_owned()));
+            Tokenizer::train(&config, changed, changed, texts).expect("trains")
+        };
+        kinds.into_iter().flat_map(|kind| [(kind, false), (kind, true)]).map(trained).collect()
+    }
+
+    #[test]
+    fn parts_have_the_tokens_that_they_have_by_themselves() {
+        for tokenizer in tokenizers() {
+            let whole = tokenizer.encode_text(TEXT).expect("encoded");
+            assert_eq!(whole.ids(), tokenizer.encode(TEXT).expect("encoded"));
+            let ends: Vec<usize> =
+                (0..=TEXT.len()).filter(|&at| TEXT.is_char_boundary(at)).collect();
+            let mut taken = 0;
+            for &start in &ends {
+                // A part begins with a word.
+                if TEXT[start..].starts_with(char::is_whitespace) {
+                    continue;
+                }
+                for &end in ends.iter().filter(|&&end| end > start) {
+                    let before = tokenizer.encodings();
+                    let part = tokenizer.encode_part(&whole, start..end).expect("encoded");
+                    taken += usize::from(tokenizer.encodings() == before);
+                    let alone = tokenizer.encode_text(&TEXT[start..end]).expect("encoded");
+                    assert_eq!(part.text(), alone.text());
+                    assert_eq!(part.ids(), alone.ids(), "{:?}", part.text());
+                }
+            }
+            assert!(taken > 20, "{taken}");
+            assert!(!tokenizer.words_stand_alone() || taken > 150, "{taken}");
+        }
+    }
+
+    #[test]
+    fn long_texts_are_read_in_pieces() {
+        let tokenizer = &tokenizers()[0];
+        let words = "one two three. four five, six seven ".repeat(1 << 12);
+        let whole = tokenizer.encode_text(&words).expect("encoded");
+        let before = tokenizer.encodings();
+        assert!(tokenizer.encode_long_text(&words).expect("encoded") == whole);
+        assert_eq!(tokenizer.encodings() - before, 3);
+        assert_eq!(tokenizer.count_tokens(&words).expect("counted"), whole.len());
+    }
+}

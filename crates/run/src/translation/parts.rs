@@ -1,0 +1,226 @@
+//! Lines in the parts that a search translates, each tokenised once.
+
+use std::borrow::Borrow;
+
+use anyhow::{Result, bail};
+use rayon::prelude::*;
+use taper_data::{EncodedText, Tokenizer, TokenizerPair};
+use taper_decoding::{Control, DecodingError, Renumbered, Sentence};
+
+use super::overlong::{LineLimit, Overlong};
+use crate::items::BadItem;
+
+/// Number of lines that are tokenised together, in parallel.
+const AT_ONCE: usize = 1024;
+
+/// Text to translate: a line, or a part of one that is too long.
+#[derive(Debug, Clone)]
+pub(crate) struct TextPart {
+    /// Row that the encoder reads.
+    pub(crate) source: Vec<u32>,
+    /// Tokens with which all its translations begin; may be empty.
+    pub(crate) prefix: Vec<u32>,
+    /// Number of its line, from 1.
+    pub(crate) line: usize,
+    /// Index of the part in its line, from 0.
+    pub(crate) part: u64,
+}
+
+impl TextPart {
+    /// Input of the search. Its number distinguishes its random draws from those of other texts;
+    /// they must not depend on the number of parts of earlier lines.
+    pub(super) fn sentence(&self) -> Sentence<'_> {
+        let number = self.line as u64 | self.part << 40;
+        Sentence { source: &self.source, prefix: &self.prefix, number }
+    }
+}
+
+/// Division of a line into parts.
+pub(super) struct DividedLine {
+    /// Number of parts.
+    pub(super) parts: usize,
+    /// Tokens of the whole line, if it has several parts.
+    pub(super) whole: Vec<u32>,
+    /// Treatment of an overlong line, or the reason why it is not translated.
+    pub(super) overlong: Result<Option<Overlong>>,
+}
+
+/// Lines, and the texts to translate for them, in order.
+#[derive(Default)]
+pub(super) struct DividedLines {
+    pub(super) texts: Vec<TextPart>,
+    pub(super) lines: Vec<DividedLine>,
+}
+
+/// Row that an encoder of translations reads of a text with these ids. A text of only spaces
+/// counts as empty.
+pub(super) fn source_row(tokenizer: &Tokenizer, text: &str, ids: &[u32]) -> Vec<u32> {
+    match text.trim().is_empty() {
+        true => vec![tokenizer.end()],
+        false => tokenizer.source_row(ids.iter().copied()),
+    }
+}
+
+/// Tokenises lines and divides those that are too long.
+pub(super) struct LineDivider<'a> {
+    pub(super) tokenizers: &'a TokenizerPair,
+    pub(super) limit: LineLimit,
+    /// Largest number of tokens of a translation, if the model has one.
+    pub(super) longest_output: Option<usize>,
+    /// Control that knows lines by their indices.
+    pub(super) control: &'a dyn Control,
+}
+
+impl LineDivider<'_> {
+    /// Tokenises and divides lines, which are numbered from `first`; the translations of each begin
+    /// with its entry of `prefixes`, if there are any.
+    ///
+    /// # Errors
+    /// When the tokenizer fails.
+    pub(super) fn divide(
+        &self,
+        lines: &[String],
+        prefixes: &[String],
+        first: usize,
+    ) -> Result<DividedLines> {
+        let mut divided = DividedLines::default();
+        for lines in lines.chunks(AT_ONCE) {
+            let begun = first + divided.lines.len();
+            let encode = |(index, line): (usize, &String)| self.encode(line, begun + index);
+            let encoded: Vec<Result<EncodedText>> =
+                lines.par_iter().enumerate().map(encode).collect();
+            for line in encoded {
+                self.push(&mut divided, line, prefixes, first)?;
+            }
+        }
+        Ok(divided)
+    }
+
+    /// Divides lines like [`Self::divide`] that are tokenised already.
+    ///
+    /// # Errors
+    /// When the tokenizer fails.
+    pub(super) fn divide_encoded(
+        &self,
+        lines: &[&EncodedText],
+        first: usize,
+    ) -> Result<DividedLines> {
+        let mut divided = DividedLines::default();
+        for &line in lines {
+            self.push(&mut divided, Ok(line), &[], first)?;
+        }
+        Ok(divided)
+    }
+
+    /// Tokenises a line.
+    ///
+    /// # Errors
+    /// [`BadItem`] if it has special tokens, and they are refused.
+    fn encode(&self, line: &str, number: usize) -> Result<EncodedText> {
+        let of_line = |error| anyhow::Error::new(error).context(format!("line {number}"));
+        let source = self.tokenizers.source();
+        source.check_spelled(line).map_err(|error| BadItem::of(&of_line(error)))?;
+        source.encode_long_text(line).map_err(of_line)
+    }
+
+    /// Adds the next line. One that cannot be translated has no parts.
+    fn push(
+        &self,
+        divided: &mut DividedLines,
+        line: Result<impl Borrow<EncodedText>>,
+        prefixes: &[String],
+        first: usize,
+    ) -> Result<()> {
+        let index = divided.lines.len();
+        let prefix = prefixes.get(index).map_or("", |prefix| prefix.trim());
+        let number = first + index;
+        let control = Renumbered::new(self.control, std::slice::from_ref(&index));
+        let texts = &mut divided.texts;
+        let line =
+            line.and_then(|line| self.parts_of(line.borrow(), prefix, number, &control, texts));
+        divided.lines.push(match line {
+            Err(error) if error.is::<BadItem>() => {
+                DividedLine { parts: 0, whole: Vec::new(), overlong: Err(error) }
+            }
+            line => line?,
+        });
+        Ok(())
+    }
+
+    /// Adds the parts of one line to `texts`.
+    fn parts_of(
+        &self,
+        line: &EncodedText,
+        prefix: &str,
+        number: usize,
+        control: &dyn Control,
+        texts: &mut Vec<TextPart>,
+    ) -> Result<DividedLine> {
+        let (source, target) = (self.tokenizers.source(), self.tokenizers.target());
+        let mut prefix = self.prefix(prefix, number)?;
+        let (parts, overlong) = self.limit.apply(source, line, number, control)?;
+        for (part, index) in parts.iter().zip(0..) {
+            let mut prefix = std::mem::take(&mut prefix);
+            // The translation of a blank line is empty.
+            if !prefix.is_empty() || !part.is_blank() {
+                prefix.splice(0..0, target.special_tokens().before.iter().copied());
+            }
+            let source = source_row(source, part.text(), part.ids());
+            texts.push(TextPart { source, prefix, line: number, part: index });
+        }
+        let whole = if parts.len() > 1 { line.ids().to_vec() } else { Vec::new() };
+        Ok(DividedLine { parts: parts.len(), whole, overlong: Ok(overlong) })
+    }
+
+    /// Tokens of a prefix without blanks around it: a blank at either end would be a token of its
+    /// own, which translations do not have before a word.
+    ///
+    /// # Errors
+    /// [`BadItem`] for a prefix that no translation of line `number` can have.
+    fn prefix(&self, prefix: &str, number: usize) -> Result<Vec<u32>> {
+        if prefix.is_empty() {
+            return Ok(Vec::new());
+        }
+        let target = self.tokenizers.target();
+        let encode = || -> Result<Vec<u32>> {
+            let ids = target.encode(prefix)?;
+            check_prefix(target, &ids, number, self.longest_output)?;
+            Ok(ids)
+        };
+        let of_line = |error| anyhow::Error::new(error).context(format!("line {number}"));
+        target
+            .check_spelled(prefix)
+            .map_err(of_line)
+            .and_then(|()| encode())
+            .map_err(|error| BadItem::of(&error))
+    }
+}
+
+/// Refuses a prefix with these ids that no translation can have, for a model whose outputs have at
+/// most `longest` tokens.
+///
+/// # Errors
+/// With the number of the line.
+fn check_prefix(
+    tokenizer: &Tokenizer,
+    ids: &[u32],
+    line: usize,
+    longest: Option<usize>,
+) -> Result<()> {
+    if ids.iter().any(|&id| tokenizer.is_unknown(id)) {
+        bail!(
+            "line {line}: its prefix has characters that the target vocabulary cannot spell; leave \
+             them out"
+        );
+    }
+    if ids.iter().any(|&id| tokenizer.is_special(id)) {
+        bail!("line {line}: its prefix has special tokens, which a translation gets by itself");
+    }
+    match longest {
+        Some(longest) if ids.len() > longest => {
+            let error = DecodingError::LongPrefix { sentence: line, tokens: ids.len(), longest };
+            Err(anyhow::Error::new(error).context(format!("line {line}")))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,33 @@
+//! Kinds of requests that a run answers: others are refused before they are queued.
+
+use std::any::TypeId;
+
+use super::work::Verb;
+use crate::error::Refusal;
+
+/// Kinds of requests that a run answers.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Verbs {
+    /// Verb phrase for the model, in the third person.
+    does: &'static str,
+    kinds: Vec<TypeId>,
+}
+
+impl Verbs {
+    /// Kinds of requests that a model answers which `does` something, in the third person.
+    pub(super) fn new(does: &'static str, kinds: Vec<TypeId>) -> Self {
+        Self { does, kinds }
+    }
+
+    /// Refuses requests of a kind that the run does not answer.
+    ///
+    /// # Errors
+    /// With the message for the client.
+    pub(super) fn require<V: Verb>(&self) -> Result<(), Refusal> {
+        if self.kinds.contains(&TypeId::of::<V>()) {
+            return Ok(());
+        }
+        let does = self.does;
+        Err(Refusal::Unfit(format!("the run {does}, and nothing else: see /api/runs")))
+    }
+}
