@@ -225,11 +225,10 @@ pub(crate) fn generate_all(
         Ok((number as u64, read.with_context(|| format!("prompt {}", number + 1))?))
     };
     let found = answer_each(prompts.iter().enumerate().map(read), |read| {
-        let prompt = |(number, ids): &'_ (u64, Vec<u32>)| Prompt {
-            content: PromptContent::Tokens(ids),
-            number: *number,
-        };
-        let prompts: Vec<Prompt<'_>> = read.iter().map(prompt).collect();
+        let prompts = read
+            .iter()
+            .map(|(number, ids)| Prompt { content: PromptContent::Tokens(ids), number: *number });
+        let prompts: Vec<Prompt<'_>> = prompts.collect();
         generator.generate_until(&prompts, |_| ControlFlow::Continue(()))
     })?;
     records(found)

@@ -44,11 +44,11 @@ pub(crate) fn run(arguments: &Generate) -> Result<()> {
             Ok((number as u64, ids))
         };
         let texts = answer_each(prompts.iter().enumerate().map(read), |read| {
-            let prompt = |(number, ids): &'_ (u64, Vec<u32>)| Prompt {
+            let prompts = read.iter().map(|(number, ids)| Prompt {
                 content: PromptContent::Tokens(ids),
                 number: *number,
-            };
-            let prompts: Vec<Prompt<'_>> = read.iter().map(prompt).collect();
+            });
+            let prompts: Vec<Prompt<'_>> = prompts.collect();
             generator.generate_until(&prompts, |_| ControlFlow::Continue(()))
         })?;
         return print_texts(arguments, &prompts, texts);

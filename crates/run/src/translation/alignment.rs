@@ -1,14 +1,17 @@
 //! Alignment of each target token of a line with its source tokens, also if the line was translated
 //! in parts.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde::Serialize;
+use taper_data::{Tokenizer, TokenizerPair};
+use taper_decoding::{AlignedAttention, Alignment, Control, align_with};
+use taper_model::TranslationModel;
 
 use super::{Overlong, Translation};
 
 /// Largest number of alignment weights in memory at once: 16 MiB of them. A single line with many
 /// parts may have more; nearly all of them are zero then, since each part attends to itself alone.
-pub(super) const MOST_WEIGHTS: usize = 1 << 22;
+const MOST_WEIGHTS: usize = 1 << 22;
 
 /// Number of tokens within which a token common to two divisions of a text is searched.
 const AHEAD: usize = 64;
@@ -78,12 +81,122 @@ pub(super) fn by_weight(lines: impl Iterator<Item = SearchedLine>) -> Vec<Vec<Se
     groups
 }
 
+/// Aligner of lines with their translations, by a run's own model.
+pub(super) struct LineAligner<'a> {
+    pub(super) model: &'a TranslationModel,
+    pub(super) tokenizers: &'a TokenizerPair,
+    pub(super) aligned_by: AlignedAttention,
+    /// Whether an alignment has tokens and weights too, not only pairs.
+    pub(super) weights: bool,
+    /// Control of the search.
+    pub(super) control: &'a dyn Control,
+}
+
+impl LineAligner<'_> {
+    /// Aligns the parts of lines with their translations.
+    ///
+    /// # Errors
+    /// When the model fails.
+    pub(super) fn align(&self, lines: &[SearchedLine]) -> Result<Vec<Alignment>> {
+        let (sources, targets): (Vec<&[u32]>, Vec<&[u32]>) =
+            lines.iter().flat_map(SearchedLine::pairs).unzip();
+        let weights =
+            self.weights && lines.iter().map(SearchedLine::weights).sum::<usize>() <= MOST_WEIGHTS;
+        let mut aligned = Vec::with_capacity(sources.len());
+        let keep = |alignment: Alignment| {
+            // An alignment is not a part of a search, but long lines have many.
+            self.control.between_steps();
+            aligned.push(if weights {
+                alignment
+            } else {
+                Alignment { weights: Vec::new(), ..alignment }
+            })
+        };
+        let aligner = (self.model, self.tokenizers.target().decoder_start());
+        align_with(aligner, self.aligned_by, &sources, &targets, keep)
+            .context("alignment failed")?;
+        Ok(aligned)
+    }
+
+    /// Alignment of each translation of a line, from those of its parts in the order of
+    /// [`SearchedLine::pairs`]. Each part attends only to its own tokens, and to a `</s>` that is
+    /// shown as the line's.
+    pub(super) fn aligned(
+        &self,
+        line: &SearchedLine,
+        alignments: &mut impl Iterator<Item = Alignment>,
+    ) -> Vec<AlignedTokens> {
+        if line.translations.iter().all(Vec::is_empty) {
+            return Vec::new();
+        }
+        let (source_ids, places) = self.places(line);
+        let names = |tokenizer: &Tokenizer, ids: &[u32]| -> Vec<String> {
+            ids.iter()
+                .filter(|_| self.weights)
+                .map(|&id| tokenizer.token(id).unwrap_or_default())
+                .collect()
+        };
+        let source_tokens = names(self.tokenizers.source(), &source_ids);
+        let mut aligned = Vec::new();
+        let mut pairs = line.pairs().zip(alignments).peekable();
+        while pairs.peek().is_some() {
+            let mut whole =
+                AlignedTokens { source_tokens: source_tokens.clone(), ..AlignedTokens::default() };
+            let mut before = 0;
+            for (places, ((_, target), alignment)) in places.iter().zip(pairs.by_ref()) {
+                whole.pairs.extend(
+                    alignment.pairs.into_iter().map(|(from, to)| (places[from], before + to)),
+                );
+                whole.weights.extend(alignment.weights.into_iter().map(|row| {
+                    let mut wide = vec![0.0; source_ids.len()];
+                    places.iter().zip(row).for_each(|(&place, weight)| wide[place] += weight);
+                    wide
+                }));
+                whole.target_tokens.extend(names(self.tokenizers.target(), target));
+                before += target.len();
+            }
+            aligned.push(whole);
+        }
+        aligned
+    }
+
+    /// Tokens of a line, and the place among them of each token of each part.
+    fn places(&self, line: &SearchedLine) -> (Vec<u32>, Vec<Vec<usize>>) {
+        if let [whole] = line.sources.as_slice() {
+            return (whole.clone(), vec![(0..whole.len()).collect()]);
+        }
+        let tokenizer = self.tokenizers.source();
+        let special = tokenizer.special_tokens();
+        let (before, behind) = (tokenizer.tokens_before_source(), special.after.len() + 1);
+        let words = |source: &[u32]| before..source.len().saturating_sub(behind).max(before);
+        let of_parts: Vec<u32> = line
+            .sources
+            .iter()
+            .flat_map(|source| source.get(words(source)).unwrap_or_default())
+            .copied()
+            .collect();
+        let mut found = token_positions(&line.whole, &of_parts).into_iter();
+        let end = before + line.whole.len();
+        let places = line
+            .sources
+            .iter()
+            .map(|source| {
+                let own = found.by_ref().take(words(source).len()).map(|place| before + place);
+                // A blank part is its end alone.
+                let around = if source.len() < before + behind { 0 } else { before };
+                (0..around).chain(own).chain(end..end + source.len().min(behind)).collect()
+            })
+            .collect();
+        (tokenizer.source_row(line.whole.iter().copied()), places)
+    }
+}
+
 /// Place of each token of the parts of a line among the tokens of the line.
 ///
 /// The tokens are the same except where the line was divided: a part that does not follow a blank
 /// still gets the mark of a word's beginning, a divided word has other tokens, and blanks at the
 /// cut are in no part. Tokens there get the place of the line's tokens at the cut.
-pub(super) fn token_positions(line: &[u32], parts: &[u32]) -> Vec<usize> {
+fn token_positions(line: &[u32], parts: &[u32]) -> Vec<usize> {
     let mut places = Vec::with_capacity(parts.len());
     let mut next = 0;
     while places.len() < parts.len() {

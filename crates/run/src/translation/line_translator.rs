@@ -3,16 +3,15 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
-use taper_data::{EncodedText, Tokenizer, TokenizerPair};
+use taper_data::{EncodedText, TokenizerPair};
 use taper_decoding::{
-    AlignedAttention, Alignment, Control, DecodingConfig, Ensemble, Renumbered, StepModel,
-    WithSpecialIds, align_with,
+    AlignedAttention, Control, DecodingConfig, Ensemble, Renumbered, StepModel, WithSpecialIds,
 };
 use taper_model::{Inference, Model, TranslationModel};
 
-use super::alignment::{AlignedTokens, MOST_WEIGHTS, SearchedLine, by_weight, token_positions};
+use super::alignment::{LineAligner, SearchedLine, by_weight};
 use super::overlong::{LineLimit, Overlong};
 use super::parts::{DividedLine, DividedLines, LineDivider, TextPart};
 use super::punctuation::join;
@@ -231,6 +230,11 @@ impl<'a> LineTranslator<'a> {
         self.translate_divided(self.divider().divide_encoded(lines, first)?, first, progress)
     }
 
+    fn aligner(&self) -> LineAligner<'_> {
+        let Self { model, tokenizers, aligned_by, control, .. } = *self;
+        LineAligner { model, tokenizers, aligned_by, weights: self.detail.weights, control }
+    }
+
     fn divider(&self) -> LineDivider<'_> {
         let longest_output = self.members.iter().filter_map(StepModel::longest_output).min();
         let Self { tokenizers, limit, control, .. } = *self;
@@ -279,120 +283,24 @@ impl<'a> LineTranslator<'a> {
 
     /// Joins parts to lines, and aligns their translations if requested.
     fn finish(&self, lines: Vec<SearchedLine>) -> Result<Vec<Result<TranslatedLine>>> {
-        let mut alignments = self.align(&lines)?.into_iter();
-        let whole = |line: SearchedLine| {
+        let aligner = self.aligner();
+        let mut alignments = aligner.align(&lines)?.into_iter();
+        let whole = |line: SearchedLine| -> Result<TranslatedLine> {
             let aligned = if self.detail.alignments && line.overlong.is_ok() {
-                self.aligned(&line, &mut alignments)?
+                aligner.aligned(&line, &mut alignments)
             } else {
                 Vec::new()
             };
             let SearchedLine { translations, overlong, .. } = line;
-            let overlong = match overlong {
-                Ok(overlong) => overlong,
-                Err(refused) => return Ok(Err(refused)),
-            };
+            let overlong = overlong?;
             let mut translations = merge(translations);
             translations
                 .iter_mut()
                 .zip(aligned)
                 .for_each(|(translation, aligned)| translation.alignment = Some(aligned));
-            Ok(Ok(TranslatedLine { translations, overlong }))
+            Ok(TranslatedLine { translations, overlong })
         };
-        lines.into_iter().map(whole).collect()
-    }
-
-    /// Aligns the parts of lines with their translations, by the run's own model.
-    fn align(&self, lines: &[SearchedLine]) -> Result<Vec<Alignment>> {
-        let (sources, targets): (Vec<&[u32]>, Vec<&[u32]>) =
-            lines.iter().flat_map(SearchedLine::pairs).unzip();
-        let weights = self.detail.weights
-            && lines.iter().map(SearchedLine::weights).sum::<usize>() <= MOST_WEIGHTS;
-        let mut aligned = Vec::with_capacity(sources.len());
-        let keep = |alignment: Alignment| {
-            // An alignment is not a part of a search, but long lines have many.
-            self.control.between_steps();
-            aligned.push(if weights {
-                alignment
-            } else {
-                Alignment { weights: Vec::new(), ..alignment }
-            })
-        };
-        let aligner = (self.model, self.tokenizers.target().decoder_start());
-        align_with(aligner, self.aligned_by, &sources, &targets, keep)
-            .context("alignment failed")?;
-        Ok(aligned)
-    }
-
-    /// Alignment of each translation of a line, from those of its parts in the order of
-    /// [`SearchedLine::pairs`]. Each part attends only to its own tokens, and to a `</s>` that is
-    /// shown as the line's.
-    fn aligned(
-        &self,
-        line: &SearchedLine,
-        alignments: &mut impl Iterator<Item = Alignment>,
-    ) -> Result<Vec<AlignedTokens>> {
-        if line.translations.iter().all(Vec::is_empty) {
-            return Ok(Vec::new());
-        }
-        let (source_ids, places) = self.places(line);
-        let names = |tokenizer: &Tokenizer, ids: &[u32]| -> Vec<String> {
-            ids.iter()
-                .filter(|_| self.detail.weights)
-                .map(|&id| tokenizer.token(id).unwrap_or_default())
-                .collect()
-        };
-        let source_tokens = names(self.tokenizers.source(), &source_ids);
-        let mut aligned = Vec::new();
-        let mut pairs = line.pairs().zip(alignments).peekable();
-        while pairs.peek().is_some() {
-            let mut whole =
-                AlignedTokens { source_tokens: source_tokens.clone(), ..AlignedTokens::default() };
-            let mut before = 0;
-            for (places, ((_, target), alignment)) in places.iter().zip(pairs.by_ref()) {
-                whole.pairs.extend(
-                    alignment.pairs.into_iter().map(|(from, to)| (places[from], before + to)),
-                );
-                whole.weights.extend(alignment.weights.into_iter().map(|row| {
-                    let mut wide = vec![0.0; source_ids.len()];
-                    places.iter().zip(row).for_each(|(&place, weight)| wide[place] += weight);
-                    wide
-                }));
-                whole.target_tokens.extend(names(self.tokenizers.target(), target));
-                before += target.len();
-            }
-            aligned.push(whole);
-        }
-        Ok(aligned)
-    }
-
-    /// Tokens of a line, and the place among them of each token of each part.
-    fn places(&self, line: &SearchedLine) -> (Vec<u32>, Vec<Vec<usize>>) {
-        if let [whole] = line.sources.as_slice() {
-            return (whole.clone(), vec![(0..whole.len()).collect()]);
-        }
-        let tokenizer = self.tokenizers.source();
-        let special = tokenizer.special_tokens();
-        let (before, behind) = (tokenizer.tokens_before_source(), special.after.len() + 1);
-        let words = |source: &[u32]| before..source.len().saturating_sub(behind).max(before);
-        let of_parts: Vec<u32> = line
-            .sources
-            .iter()
-            .flat_map(|source| source.get(words(source)).unwrap_or_default())
-            .copied()
-            .collect();
-        let mut found = token_positions(&line.whole, &of_parts).into_iter();
-        let end = before + line.whole.len();
-        let places = line
-            .sources
-            .iter()
-            .map(|source| {
-                let own = found.by_ref().take(words(source).len()).map(|place| before + place);
-                // A blank part is its end alone.
-                let around = if source.len() < before + behind { 0 } else { before };
-                (0..around).chain(own).chain(end..end + source.len().min(behind)).collect()
-            })
-            .collect();
-        (tokenizer.source_row(line.whole.iter().copied()), places)
+        Ok(lines.into_iter().map(whole).collect())
     }
 }
 

@@ -16,7 +16,7 @@ use super::attention::{Attend, AttendPair};
 use super::handlers::{Answers, Handlers, Opening, Serve, Service};
 use super::limits::encoded;
 use super::work::{Fit, Verb, weight_of, weight_of_all};
-use crate::error::{Refusal, refusal};
+use crate::error::Refusal;
 use crate::run_info::{RunInfo, TranslationInfo};
 use crate::settings::Limits;
 

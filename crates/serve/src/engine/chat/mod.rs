@@ -5,6 +5,9 @@
 //! `strftime_now`, `tojson` and `{% generation %}`. A template may come with a foreign model, so
 //! its resources are bounded.
 
+mod json;
+mod time;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,13 +15,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Kwargs, Serde, Value, ValueKind};
+use minijinja::value::{Serde, Value};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, escape_formatter};
 use minijinja_contrib::pycompat::unknown_method_callback;
 use serde::Serialize;
 use taper_data::{Tokenizer, read_regular};
 use tokio::sync::oneshot;
 
+use self::json::{require_bounded, to_json};
+use self::time::written_time;
 use crate::error::Refusal;
 
 /// File of a template alone.
@@ -29,12 +34,6 @@ const SETTINGS: &str = "tokenizer_config.json";
 const MOST_BYTES: u64 = 1 << 24;
 /// Approximate number of instructions that a template may execute.
 const FUEL: u64 = 2_000_000;
-/// Largest indentation of JSON, in blanks.
-const MOST_INDENT: usize = 64;
-/// Deepest nesting of a value that is written.
-const MOST_DEPTH: usize = 64;
-/// Largest number of values within a value that is written.
-const MOST_VALUES: usize = 1 << 20;
 /// Longest time for which a client waits for a template.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Stack of the thread of a template, of which memory is taken only where it is used: as deep as
@@ -240,218 +239,6 @@ fn without_generation(template: &str) -> String {
     made + rest
 }
 
-/// Refuses a value that is nested too deeply, perhaps within itself, or has too many parts, before
-/// it is written.
-fn require_bounded(value: &Value) -> Result<(), Error> {
-    fn walk(value: &Value, depth: usize, left: &mut usize) -> Result<(), Error> {
-        let refuse = |message| Err(Error::new(ErrorKind::InvalidOperation, message));
-        if depth > MOST_DEPTH {
-            return refuse("a value is nested too deeply");
-        }
-        let is_map = match value.kind() {
-            ValueKind::Map => true,
-            ValueKind::Seq | ValueKind::Iterable => false,
-            _ => return Ok(()),
-        };
-        for item in value.try_iter()? {
-            if *left == 0 {
-                return refuse("a value has too many parts");
-            }
-            *left -= 1;
-            let item = if is_map { value.get_item(&item)? } else { item };
-            walk(&item, depth + 1, left)?;
-        }
-        Ok(())
-    }
-    let mut left = MOST_VALUES;
-    walk(value, 0, &mut left)
-}
-
-/// JSON in the form of Python, which models have been trained on, with `indent` if given.
-fn to_json(value: &Value, options: Kwargs) -> Result<String, Error> {
-    let indent: Option<usize> = options.get("indent")?;
-    let is_ascii: Option<bool> = options.get("ensure_ascii")?;
-    let sort_keys: Option<bool> = options.get("sort_keys")?;
-    options.assert_all_used()?;
-    if indent.is_some_and(|indent| indent > MOST_INDENT) {
-        let message = format!("tojson: indent may be at most {MOST_INDENT}");
-        return Err(Error::new(ErrorKind::InvalidOperation, message));
-    }
-    require_bounded(value)?;
-    let mut text = String::new();
-    let layout =
-        Layout { indent, is_ascii: is_ascii == Some(true), sorts: sort_keys == Some(true) };
-    layout.write(value, 0, &mut text)?;
-    Ok(text)
-}
-
-struct Layout {
-    indent: Option<usize>,
-    is_ascii: bool,
-    sorts: bool,
-}
-
-impl Layout {
-    fn write(&self, value: &Value, depth: usize, text: &mut String) -> Result<(), Error> {
-        match value.kind() {
-            ValueKind::Map => {
-                let mut keys: Vec<Value> = value.try_iter()?.collect();
-                if self.sorts {
-                    keys.sort();
-                }
-                self.list(("{", "}"), keys.len(), depth, text, |at, text| {
-                    let key = &keys[at];
-                    self.string(&key.to_string(), text);
-                    *text += ": ";
-                    self.write(&value.get_item(key)?, depth + 1, text)
-                })
-            }
-            ValueKind::Seq | ValueKind::Iterable => {
-                let items: Vec<Value> = value.try_iter()?.collect();
-                self.list(("[", "]"), items.len(), depth, text, |at, text| {
-                    self.write(&items[at], depth + 1, text)
-                })
-            }
-            ValueKind::String => {
-                self.string(value.as_str().unwrap_or_default(), text);
-                Ok(())
-            }
-            ValueKind::None | ValueKind::Undefined => {
-                *text += "null";
-                Ok(())
-            }
-            ValueKind::Bool => {
-                *text += if value.is_true() { "true" } else { "false" };
-                Ok(())
-            }
-            _ => {
-                *text += &value.to_string();
-                Ok(())
-            }
-        }
-    }
-
-    fn list(
-        &self,
-        (begin, end): (&str, &str),
-        count: usize,
-        depth: usize,
-        text: &mut String,
-        mut write: impl FnMut(usize, &mut String) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let line =
-            |depth: usize| self.indent.map(|indent| format!("\n{}", " ".repeat(indent * depth)));
-        *text += begin;
-        for at in 0..count {
-            if at > 0 {
-                *text += if self.indent.is_some() { "," } else { ", " };
-            }
-            *text += &line(depth + 1).unwrap_or_default();
-            write(at, text)?;
-        }
-        if count > 0 {
-            *text += &line(depth).unwrap_or_default();
-        }
-        *text += end;
-        Ok(())
-    }
-
-    fn string(&self, string: &str, text: &mut String) {
-        // Strings are always valid JSON.
-        let json = serde_json::to_string(string).unwrap_or_default();
-        if !self.is_ascii {
-            *text += &json;
-            return;
-        }
-        let mut units = [0; 2];
-        for character in json.chars() {
-            match character.is_ascii() {
-                true => text.push(character),
-                false => {
-                    for unit in character.encode_utf16(&mut units) {
-                        *text += &format!("\\u{unit:04x}");
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Time in seconds since 1970, UTC, in the format of `strftime`; unknown specifiers stay as they
-/// are.
-fn written_time(format: &str, seconds: u64) -> String {
-    const MONTHS: [&str; 12] = [
-        "January",
-        "February",
-        "March",
-        "April",
-        "May",
-        "June",
-        "July",
-        "August",
-        "September",
-        "October",
-        "November",
-        "December",
-    ];
-    const DAYS: [&str; 7] =
-        ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
-    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    let weekday = DAYS[(days % 7) as usize];
-    let (mut year, mut rest) = (1970, days);
-    let length = |year: u64| {
-        let leaps =
-            year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-        if leaps { 366 } else { 365 }
-    };
-    while rest >= length(year) {
-        rest -= length(year);
-        year += 1;
-    }
-    let day_of_year = rest + 1;
-    let february = if length(year) == 366 { 29 } else { 28 };
-    let mut month = 0;
-    for days in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
-        if rest < days {
-            break;
-        }
-        rest -= days;
-        month += 1;
-    }
-    let (day, name) = (rest + 1, MONTHS[month]);
-    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-    let mut written = String::new();
-    let mut characters = format.chars();
-    while let Some(character) = characters.next() {
-        if character != '%' {
-            written.push(character);
-            continue;
-        }
-        match characters.next() {
-            Some('Y') => written += &year.to_string(),
-            Some('y') => written += &format!("{:02}", year % 100),
-            Some('m') => written += &format!("{:02}", month + 1),
-            Some('B') => written += name,
-            Some('b') => written += &name[..3],
-            Some('d') => written += &format!("{day:02}"),
-            Some('e') => written += &format!("{day:2}"),
-            Some('j') => written += &format!("{day_of_year:03}"),
-            Some('A') => written += weekday,
-            Some('a') => written += &weekday[..3],
-            Some('H') => written += &format!("{hour:02}"),
-            Some('I') => written += &format!("{:02}", (hour + 11) % 12 + 1),
-            Some('p') => written += if hour < 12 { "AM" } else { "PM" },
-            Some('M') => written += &format!("{minute:02}"),
-            Some('S') => written += &format!("{second:02}"),
-            Some('F') => written += &format!("{year}-{:02}-{day:02}", month + 1),
-            Some('T') => written += &format!("{hour:02}:{minute:02}:{second:02}"),
-            Some('%') => written.push('%'),
-            other => written.extend(std::iter::once('%').chain(other)),
-        }
-    }
-    written
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -486,7 +273,7 @@ mod tests {
 
     #[test]
     fn templates_are_rendered_as_transformers_does() {
-        let cases = include_str!("../../tests/golden/chat-templates.json");
+        let cases = include_str!("../../../tests/golden/chat-templates.json");
         let cases: Vec<Case> = serde_json::from_str(cases).expect("JSON");
         assert!(cases.len() >= 20);
         for case in cases {
@@ -516,14 +303,6 @@ mod tests {
         }
         assert!(ChatTemplate::new("{% for %}", BTreeMap::new()).is_err());
         assert!(rendered("{{ messages.nothing.more }}", &messages).is_err());
-    }
-
-    #[test]
-    fn times_are_written() {
-        let format = "%Y-%m-%d %H:%M:%S %A %d %B %b %a %j %I %p %y %% %Q";
-        let expected = "2024-02-29 13:05:09 Thursday 29 February Feb Thu 060 01 PM 24 % %Q";
-        assert_eq!(written_time(format, 1_709_211_909), expected);
-        assert_eq!(written_time("%F %e", 0), "1970-01-01  1");
     }
 
     #[test]

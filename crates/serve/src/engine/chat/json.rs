@@ -1,0 +1,148 @@
+//! JSON as Python writes it, in the templates' `tojson`.
+
+use minijinja::value::{Kwargs, Value, ValueKind};
+use minijinja::{Error, ErrorKind};
+
+/// Largest indentation of JSON, in blanks.
+const MOST_INDENT: usize = 64;
+/// Deepest nesting of a value that is written.
+const MOST_DEPTH: usize = 64;
+/// Largest number of values within a value that is written.
+const MOST_VALUES: usize = 1 << 20;
+
+/// Refuses a value that is nested too deeply, perhaps within itself, or has too many parts, before
+/// it is written.
+pub(super) fn require_bounded(value: &Value) -> Result<(), Error> {
+    fn walk(value: &Value, depth: usize, left: &mut usize) -> Result<(), Error> {
+        let refuse = |message| Err(Error::new(ErrorKind::InvalidOperation, message));
+        if depth > MOST_DEPTH {
+            return refuse("a value is nested too deeply");
+        }
+        let is_map = match value.kind() {
+            ValueKind::Map => true,
+            ValueKind::Seq | ValueKind::Iterable => false,
+            _ => return Ok(()),
+        };
+        for item in value.try_iter()? {
+            if *left == 0 {
+                return refuse("a value has too many parts");
+            }
+            *left -= 1;
+            let item = if is_map { value.get_item(&item)? } else { item };
+            walk(&item, depth + 1, left)?;
+        }
+        Ok(())
+    }
+    let mut left = MOST_VALUES;
+    walk(value, 0, &mut left)
+}
+
+/// JSON in the form of Python, which models have been trained on, with `indent` if given.
+pub(super) fn to_json(value: &Value, options: Kwargs) -> Result<String, Error> {
+    let indent: Option<usize> = options.get("indent")?;
+    let is_ascii: Option<bool> = options.get("ensure_ascii")?;
+    let sort_keys: Option<bool> = options.get("sort_keys")?;
+    options.assert_all_used()?;
+    if indent.is_some_and(|indent| indent > MOST_INDENT) {
+        let message = format!("tojson: indent may be at most {MOST_INDENT}");
+        return Err(Error::new(ErrorKind::InvalidOperation, message));
+    }
+    require_bounded(value)?;
+    let mut text = String::new();
+    let layout =
+        Layout { indent, is_ascii: is_ascii == Some(true), sorts: sort_keys == Some(true) };
+    layout.write(value, 0, &mut text)?;
+    Ok(text)
+}
+
+struct Layout {
+    indent: Option<usize>,
+    is_ascii: bool,
+    sorts: bool,
+}
+
+impl Layout {
+    fn write(&self, value: &Value, depth: usize, text: &mut String) -> Result<(), Error> {
+        match value.kind() {
+            ValueKind::Map => {
+                let mut keys: Vec<Value> = value.try_iter()?.collect();
+                if self.sorts {
+                    keys.sort();
+                }
+                self.list(("{", "}"), keys.len(), depth, text, |at, text| {
+                    let key = &keys[at];
+                    self.string(&key.to_string(), text);
+                    *text += ": ";
+                    self.write(&value.get_item(key)?, depth + 1, text)
+                })
+            }
+            ValueKind::Seq | ValueKind::Iterable => {
+                let items: Vec<Value> = value.try_iter()?.collect();
+                self.list(("[", "]"), items.len(), depth, text, |at, text| {
+                    self.write(&items[at], depth + 1, text)
+                })
+            }
+            ValueKind::String => {
+                self.string(value.as_str().unwrap_or_default(), text);
+                Ok(())
+            }
+            ValueKind::None | ValueKind::Undefined => {
+                *text += "null";
+                Ok(())
+            }
+            ValueKind::Bool => {
+                *text += if value.is_true() { "true" } else { "false" };
+                Ok(())
+            }
+            _ => {
+                *text += &value.to_string();
+                Ok(())
+            }
+        }
+    }
+
+    fn list(
+        &self,
+        (begin, end): (&str, &str),
+        count: usize,
+        depth: usize,
+        text: &mut String,
+        mut write: impl FnMut(usize, &mut String) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let line =
+            |depth: usize| self.indent.map(|indent| format!("\n{}", " ".repeat(indent * depth)));
+        *text += begin;
+        for at in 0..count {
+            if at > 0 {
+                *text += if self.indent.is_some() { "," } else { ", " };
+            }
+            *text += &line(depth + 1).unwrap_or_default();
+            write(at, text)?;
+        }
+        if count > 0 {
+            *text += &line(depth).unwrap_or_default();
+        }
+        *text += end;
+        Ok(())
+    }
+
+    fn string(&self, string: &str, text: &mut String) {
+        // Strings are always valid JSON.
+        let json = serde_json::to_string(string).unwrap_or_default();
+        if !self.is_ascii {
+            *text += &json;
+            return;
+        }
+        let mut units = [0; 2];
+        for character in json.chars() {
+            match character.is_ascii() {
+                true => text.push(character),
+                false => {
+                    for unit in character.encode_utf16(&mut units) {
+                        *text += &format!("\\u{unit:04x}");
+                    }
+                }
+            }
+        }
+    }
+}
