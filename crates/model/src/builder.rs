@@ -29,6 +29,8 @@ pub struct Builder {
     tally: Tally,
     /// Whether the cost is all that is wanted.
     only_counts: bool,
+    /// Type in which parameters of a frozen base are held.
+    base_dtype: DType,
 }
 
 /// Parts that all models have.
@@ -70,9 +72,17 @@ impl Builder {
         let products = Products::for_model(compute, store.device());
         // If only the operands of products are rounded, everything else is f32.
         let activations = if products == Products::Bf16 { DType::F32 } else { compute };
-        let tally = Tally::new(Stream::Last);
-        let (lora, only_counts) = (None, false);
-        Self { store, seed, biases: true, products, activations, lora, tally, only_counts }
+        Self {
+            store,
+            seed,
+            biases: true,
+            products,
+            activations,
+            lora: None,
+            base_dtype: DType::F32,
+            tally: Tally::new(Stream::Last),
+            only_counts: false,
+        }
     }
 
     /// Gives linear layers adapters, if `lora` has any. All other parameters are then constants, the
@@ -102,6 +112,16 @@ impl Builder {
         self.biases = has;
         let made = make(self);
         self.biases = biases;
+        made
+    }
+
+    /// Runs `make`, whose parameters are held in the type that the adapters' settings name if they
+    /// are frozen: matrices of products and of tokens, since other operations read f32 alone.
+    pub(crate) fn held<T>(&mut self, make: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let dtype = self.lora.as_ref().map_or(DType::F32, |lora| lora.base_dtype.dtype());
+        let outside = std::mem::replace(&mut self.base_dtype, dtype);
+        let made = make(self);
+        self.base_dtype = outside;
         made
     }
 
@@ -203,8 +223,7 @@ impl Builder {
             return Ok(Weight::new(Tensor::zeros(0, DType::F32, &Device::Cpu)?));
         }
         if self.lora.as_ref().is_some_and(|lora| !lora.trains(name)) {
-            let count = if self.store.is_outline() { 0 } else { shape.iter().product() };
-            return Ok(Weight::new(self.store.add_to_base(name, shape, vec![0.0; count])?));
+            return Ok(Weight::new(self.store.add_to_base(name, shape, self.base_dtype)?));
         }
         self.trained(name, shape, value)
     }
@@ -273,6 +292,12 @@ impl Builder {
     pub(crate) fn embedding(&mut self, name: &str, rows: usize, width: usize) -> Result<Weight> {
         let deviation = (width as f64).powf(-0.5);
         self.add(name, &[rows, width], |counter, i| (counter.normal_at(i) * deviation) as f32)
+    }
+
+    /// Adds a table with a row for each token, for [`TokenEmbedding`](crate::layers::embedding) and
+    /// heads; otherwise as [`embedding`](Self::embedding).
+    pub(crate) fn token_table(&mut self, name: &str, rows: usize, width: usize) -> Result<Weight> {
+        self.held(|build| build.embedding(name, rows, width))
     }
 
     /// Adds a vector drawn uniformly like a matrix with one output.

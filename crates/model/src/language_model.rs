@@ -49,10 +49,10 @@ impl LanguageModel {
     ) -> Result<Self, ModelError> {
         let mut builder = builder.with_biases(config.biases);
         let build = &mut builder;
-        let table = build.embedding("embedding.weight", vocabulary, config.d_model)?;
+        let table = build.token_table("embedding.weight", vocabulary, config.d_model)?;
         let output = match config.tied {
             Tied::None | Tied::Embeddings => {
-                build.embedding("output.weight", vocabulary, config.d_model)?
+                build.token_table("output.weight", vocabulary, config.d_model)?
             }
             Tied::Decoder | Tied::All => table.clone(),
         };

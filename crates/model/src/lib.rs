@@ -56,7 +56,7 @@ pub use batch::Batch;
 pub use builder::{Builder, ModelCore};
 pub use classifier::TextClassifier;
 pub use config::{
-    ActivationKind, Architecture, AttentionConfig, AttentionKind, CellKind, ContrastiveConfig,
+    ActivationKind, Architecture, AttentionConfig, AttentionKind, BaseDtype, CellKind, ContrastiveConfig,
     ConvolutionalConfig, EmbeddingsConfig, ExpertsConfig, FeedForwardKind, ImageEncoder,
     LayerKinds, LoraConfig, ModelConfig, NormKind, NormPlacement, Pooling, Positions, QueryKeyNorm,
     RecurrentAttention, RecurrentConfig, RelativeBuckets, RotaryConfig, RotaryPairs, RotaryScaling,

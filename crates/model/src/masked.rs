@@ -57,9 +57,11 @@ impl MaskedLanguageModel {
         let mut builder = builder.with_biases(config.biases);
         let build = &mut builder;
         let width = config.d_model;
-        let table = build.embedding("embedding.weight", vocabulary, width)?;
+        let table = build.token_table("embedding.weight", vocabulary, width)?;
         let output = match config.tied {
-            Tied::None | Tied::Embeddings => build.embedding("output.weight", vocabulary, width)?,
+            Tied::None | Tied::Embeddings => {
+                build.token_table("output.weight", vocabulary, width)?
+            }
             Tied::Decoder | Tied::All => table.clone(),
         };
         let encoder = TextEncoder::new(build, table, config)?;

@@ -5,9 +5,9 @@ mod common;
 
 use candle_core::{DType, Device};
 use taper_model::{
-    ActivationKind, Architecture, AttentionConfig, AttentionKind, Batch, Builder, FeedForwardKind,
-    LoraConfig, Model, ModelConfig, NormKind, NormPlacement, Objective, Pass, Positions, Sequences,
-    Tied, TranslationModel, is_adapter, set_magnitudes,
+    ActivationKind, Architecture, AttentionConfig, AttentionKind, BaseDtype, Batch, Builder,
+    FeedForwardKind, LoraConfig, Model, ModelConfig, NormKind, NormPlacement, Objective, Pass,
+    Positions, Sequences, Tied, TranslationModel, is_adapter, set_magnitudes,
 };
 use taper_ops::rng::Counter;
 use taper_ops::{Adapted, Gradients, Parameter, merge};
@@ -77,7 +77,7 @@ fn gradient(model: &TranslationModel, pass: Pass) -> candle_core::Tensor {
 }
 
 fn values(parameter: &Parameter) -> Vec<f32> {
-    parameter.var().as_detached_tensor().flatten_all().unwrap().to_vec1().unwrap()
+    parameter.values().unwrap()
 }
 
 fn check(name: &str, config: &ModelConfig, lora: &LoraConfig) {
@@ -91,8 +91,13 @@ fn check(name: &str, config: &ModelConfig, lora: &LoraConfig) {
     assert_eq!(names(store.base()), names(plain.parameters().parameters()), "{name}");
     assert!(store.parameters().iter().all(|one| is_adapter(one.name())), "{name}");
     for base in store.base() {
-        base.set(values(plain.parameters().get(base.name()).unwrap())).unwrap();
+        let weight = plain.parameters().get(base.name()).unwrap();
+        base.set(values(weight)).unwrap();
+        // They may have been rounded.
+        weight.set(values(base)).unwrap();
     }
+    let held = store.base().iter().filter(|one| one.dtype() == DType::BF16);
+    assert_eq!(held.count() > 6, lora.base_dtype == BaseDtype::Bf16, "{name}");
     set_magnitudes(store).unwrap();
     let of = |model: &TranslationModel| loss(model, &Pass::evaluate()).objective_sum;
     let (before, adapted) = (of(&plain), of(&model));
@@ -143,9 +148,24 @@ fn check(name: &str, config: &ModelConfig, lora: &LoraConfig) {
 #[test]
 fn adapters_of_every_layer() {
     for (name, config) in configs() {
-        for (dropout, dora) in [(0.0, false), (0.3, false), (0.3, true)] {
-            let lora = LoraConfig { rank: 3, alpha: 6.0, dropout, dora, ..LoraConfig::default() };
-            check(&format!("{name}, dropout {dropout}, DoRA {dora}"), &config, &lora);
+        let [f32, bf16] = [BaseDtype::F32, BaseDtype::Bf16];
+        for (dropout, dora, base_dtype) in [
+            (0.0, false, f32),
+            (0.3, false, f32),
+            (0.3, true, f32),
+            (0.3, false, bf16),
+            (0.0, true, bf16),
+        ] {
+            let lora = LoraConfig {
+                rank: 3,
+                alpha: 6.0,
+                dropout,
+                dora,
+                base_dtype,
+                ..LoraConfig::default()
+            };
+            let name = format!("{name}, dropout {dropout}, DoRA {dora}, {base_dtype:?}");
+            check(&name, &config, &lora);
         }
     }
 }

@@ -6,6 +6,7 @@
 use crate::products::Kernel;
 use crate::shared::Shared;
 use candle_core::WithDType;
+use half::bf16;
 use std::ops::{AddAssign, MulAssign, SubAssign};
 #[cfg(target_arch = "x86_64")]
 use std::sync::OnceLock;
@@ -35,6 +36,8 @@ pub(crate) trait Float:
 {
     const NEGATIVE_INFINITY: Self;
     fn of(value: f64) -> Self;
+    /// The same number, exactly.
+    fn widened(value: bf16) -> Self;
     fn wide(self) -> f64;
     fn sqrt(self) -> Self;
     /// Computes `e^self`, for arguments of at most 88; vectorised for f32.
@@ -57,6 +60,11 @@ impl Float for f32 {
     #[inline(always)]
     fn of(value: f64) -> Self {
         value as f32
+    }
+    #[inline(always)]
+    fn widened(value: bf16) -> Self {
+        // Without the branch for NaN of `to_f32`, which keeps loops scalar.
+        f32::from_bits(u32::from(value.to_bits()) << 16)
     }
     #[inline(always)]
     fn wide(self) -> f64 {
@@ -161,6 +169,10 @@ impl Float for f64 {
     #[inline(always)]
     fn of(value: f64) -> Self {
         value
+    }
+    #[inline(always)]
+    fn widened(value: bf16) -> Self {
+        value.to_f64()
     }
     #[inline(always)]
     fn wide(self) -> f64 {

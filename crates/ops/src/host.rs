@@ -1,8 +1,9 @@
 //! Access to the elements of Candle's tensors on the host.
 
-use crate::float::Float;
 use candle_core::backend::BackendStorage;
-use candle_core::{CpuStorage, DType, InplaceOp1, Layout, Result, Storage, Tensor, bail};
+use candle_core::{
+    CpuStorage, DType, InplaceOp1, Layout, Result, Storage, Tensor, WithDType, bail,
+};
 use std::cell::RefCell;
 use std::ops::Deref;
 
@@ -27,7 +28,12 @@ impl<'a> Host<'a> {
         }
     }
 
-    pub(crate) fn elements<T: Float>(&self) -> Result<&[T]> {
+    /// Type of the elements.
+    pub(crate) fn dtype(&self) -> DType {
+        self.storage.dtype()
+    }
+
+    pub(crate) fn elements<T: WithDType>(&self) -> Result<&[T]> {
         match &**self.storage {
             Storage::Cpu(storage) => Ok(&T::cpu_storage_as_slice(storage)?[self.start..self.end]),
             _ => bail!("a fused operation got a tensor that is not on the host"),

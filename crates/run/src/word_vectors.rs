@@ -111,7 +111,7 @@ pub(crate) fn sha256(
 ) -> Result<String> {
     let mut hash = Sha256::new();
     for (table, ..) in tables(config, tokenizers, store)? {
-        let values: Vec<f32> = table.var().as_detached_tensor().flatten_all()?.to_vec1()?;
+        let values = table.values()?;
         values.iter().for_each(|value| hash.update(value.to_le_bytes()));
     }
     Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
@@ -183,7 +183,7 @@ fn from_file(table: &Parameter, tokenizer: &Tokenizer, file: &Path) -> Result<Ta
             file.display()
         );
     }
-    let mut values: Vec<f32> = table.var().as_detached_tensor().flatten_all()?.to_vec1()?;
+    let mut values = table.values()?;
     let squares = |values: &[f32]| values.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>();
     let drawn = squares(&values) / values.len() as f64;
     let found = rows.iter().map(|&row| squares(vectors.row(row))).sum::<f64>();

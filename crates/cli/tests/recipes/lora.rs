@@ -110,6 +110,11 @@ fn an_interrupted_run_goes_on_to_the_bit() {
     for name in ["step-00000012/model.safetensors", "base.safetensors"] {
         assert!(file("whole", name) == file("halves", name), "{name}");
     }
+    // None of its change is the parent.
+    workspace.succeed(&["average", "whole", "--last", "1", "--with-parent", "0"]);
+    let pair = ["--source", "data/test.aa", "--target", "data/test.bb"];
+    let score = |run: &str| workspace.succeed(&[&["score", run], &pair[..]].concat());
+    assert_eq!(score("whole"), score("parent"));
     // Without its base a run is not lost in silence, nor with another.
     let base = workspace.path("halves/checkpoints/base.safetensors");
     let bytes = fs::read(&base).expect("a base");
@@ -126,6 +131,26 @@ fn an_interrupted_run_goes_on_to_the_bit() {
     );
     fs::write(&base, bytes).expect("write");
     workspace.succeed(&["resume", "halves", "--set", "training.max_updates=14"]);
+}
+
+#[test]
+fn a_base_in_bf16_goes_on_to_the_bit_and_is_merged() {
+    let workspace = Workspace::new();
+    workspace.succeed(&[&PARENT[..], &["training.max_updates=20"]].concat());
+    let held = ["--set", "model.lora.base_dtype=bf16"];
+    for (name, updates) in [("whole", "12"), ("halves", "6")] {
+        let updates = format!("training.max_updates={updates}");
+        workspace.succeed(&[&adapted(name, &updates)[..], &held].concat());
+    }
+    workspace.succeed(&["resume", "halves", "--set", "training.max_updates=12"]);
+    workspace.same_end("whole", "halves", 12);
+    workspace.succeed(&["merge", "whole", "merged"]);
+    let translate = |run| workspace.succeed(&["translate", run, "--input", "data/test.aa"]);
+    assert_eq!(translate("merged"), translate("whole"));
+    // A base is not rounded, or taken for a rounded one, in the middle of a run.
+    let resume = ["resume", "whole", "--set", "training.max_updates=14"];
+    let f32 = ["--set", "model.lora.base_dtype=f32"];
+    workspace.fail(&[&resume[..], &f32].concat(), &["model.lora.base_dtype"]);
 }
 
 #[test]

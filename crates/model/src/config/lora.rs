@@ -2,8 +2,21 @@
 
 use super::bounds;
 use crate::{ModelError, matches};
+use candle_core::DType;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+/// Type in which frozen weights are held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
+#[serde(rename_all = "lowercase")]
+pub enum BaseDtype {
+    /// 32 bits, as in the run that this one begins with.
+    #[default]
+    F32,
+    /// Matrices of linear layers and of tokens rounded to bf16: half of their memory. They are
+    /// widened where they are multiplied, so that adapters are trained for the rounded weights.
+    Bf16,
+}
 
 /// Low-rank adapters (Hu et al. 2021, "LoRA"): the weights of a run that this one begins with stay
 /// as they are, and a linear layer computes `x Wᵀ + s · dropout(x) Aᵀ Bᵀ + b`, of which A and B are
@@ -41,6 +54,26 @@ pub struct LoraConfig {
     /// patterns, as in `layers`.
     #[schemars(extend("x-names" = "modules_to_save"), extend("x-idle" = ["no-adapters"]))]
     pub train: Vec<String>,
+    /// What the frozen weights are held in while adapters are trained, and rounded to.
+    #[serde(skip_serializing_if = "BaseDtype::is_default")]
+    #[schemars(extend("x-names" = "base_type base_quantization quantize_base"))]
+    #[schemars(extend("x-idle" = ["no-adapters"]))]
+    pub base_dtype: BaseDtype,
+}
+
+impl BaseDtype {
+    /// Whether weights are held in f32.
+    fn is_default(&self) -> bool {
+        *self == Self::F32
+    }
+
+    /// The type of the tensors.
+    pub(crate) fn dtype(self) -> DType {
+        match self {
+            Self::F32 => DType::F32,
+            Self::Bf16 => DType::BF16,
+        }
+    }
 }
 
 impl Default for LoraConfig {
@@ -53,6 +86,7 @@ impl Default for LoraConfig {
             dropout: 0.0,
             layers: vec!["*".to_owned()],
             train: Vec::new(),
+            base_dtype: BaseDtype::F32,
         }
     }
 }

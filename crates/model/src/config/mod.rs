@@ -25,7 +25,7 @@ pub use contrastive::ContrastiveConfig;
 pub use embeddings::{EmbeddingsConfig, Tied};
 pub use encoders::{ImageEncoder, Pooling};
 pub use experts::ExpertsConfig;
-pub use lora::LoraConfig;
+pub use lora::{BaseDtype, LoraConfig};
 pub use positions::{Positions, SinusoidFrequencies};
 pub use relative::RelativeBuckets;
 pub use rotary::{RotaryConfig, RotaryPairs, RotaryScaling};

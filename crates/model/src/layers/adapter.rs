@@ -2,7 +2,7 @@
 
 use super::weight::Weight;
 use crate::{Builder, Pass};
-use candle_core::{D, Result, Tensor};
+use candle_core::{D, DType, Result, Tensor};
 use taper_ops::rng::name_key;
 use taper_ops::{Activation, Dropout, Factors, LinearSpec, LowRankSpec, ParameterStore, composed};
 
@@ -35,8 +35,8 @@ pub fn set_magnitudes(store: &ParameterStore) -> Result<()> {
         let Some(weight) = layer.and_then(|layer| store.get(&format!("{layer}.weight"))) else {
             continue;
         };
-        let lengths = weight.var().as_detached_tensor().sqr()?.sum(D::Minus1)?.sqrt()?;
-        magnitude.set(lengths.to_vec1()?)?;
+        let weight = weight.var().as_detached_tensor().to_dtype(DType::F32)?;
+        magnitude.set(weight.sqr()?.sum(D::Minus1)?.sqrt()?.to_vec1()?)?;
     }
     Ok(())
 }
@@ -134,7 +134,8 @@ impl Adapter {
         let change =
             |[down, up]: &[Weight; 2]| composed::CountedProduct::times(up.value(), down.value());
         let changes = self.factors.iter().map(change).collect::<Result<Vec<_>>>()?;
-        let changed = (weight.value() + (Tensor::cat(&changes, 0)? * self.scale)?)?;
+        let change = (Tensor::cat(&changes, 0)? * self.scale)?;
+        let changed = (weight.value().to_dtype(change.dtype())? + change)?;
         changed.sqr()?.sum(D::Minus1)?.sqrt()
     }
 }

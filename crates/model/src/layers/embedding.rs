@@ -100,6 +100,17 @@ impl TokenEmbedding {
         self.embed(tokens.into(), at.clone(), longest, pass)
     }
 
+    /// Table in f32 that has the rows of tokens, and the numbers of these: all of it, or those rows
+    /// of a frozen table that is held in fewer bits.
+    fn read(&self, ids: Arc<[u32]>, table: &Tensor) -> Result<(Arc<[u32]>, Tensor)> {
+        if table.dtype() != DType::BF16 {
+            return Ok((ids, table.clone()));
+        }
+        let numbers = Tensor::from_slice(&ids, ids.len(), table.device())?;
+        let rows = table.index_select(&numbers, 0)?.to_dtype(DType::F32)?;
+        Ok(((0..ids.len() as u32).collect(), rows))
+    }
+
     fn embed(
         &self,
         ids: Arc<[u32]>,
@@ -107,14 +118,14 @@ impl TokenEmbedding {
         longest: usize,
         pass: &Pass,
     ) -> Result<Tensor> {
-        let table = self.table.get(pass);
+        let (ids, table) = self.read(ids, self.table.get(pass))?;
         let (positions, rows) = self.positions.table(at, longest, pass, table.device())?;
         let dropout = match &self.norm {
             Some(_) => Dropout::none(),
             None => pass.dropout(self.dropout, self.site),
         };
         let spec = EmbeddingSpec { ids, positions: rows, scale: self.scale, dropout };
-        let x = taper_ops::embedding(pass.tape(), table, positions.as_ref(), &spec)?;
+        let x = taper_ops::embedding(pass.tape(), &table, positions.as_ref(), &spec)?;
         let x = to_compute(x, self.activations)?;
         match &self.norm {
             Some(norm) => norm.forward(&x, pass),

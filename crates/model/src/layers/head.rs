@@ -114,7 +114,9 @@ impl Head {
         };
         let matrix = [weight, bias.get(pass)];
         let weight = composed::on_tape(pass.tape(), "bias column", &matrix, |inputs| {
-            Tensor::cat(&[&inputs[0], &inputs[1].unsqueeze(1)?], 1) // (C, D + 1)
+            let bias = inputs[1].unsqueeze(1)?;
+            // A frozen matrix may be held in fewer bits.
+            Tensor::cat(&[&inputs[0].to_dtype(bias.dtype())?, &bias], 1) // (C, D + 1)
         })?;
         let rows = composed::on_tape(pass.tape(), "ones", &[rows], |inputs| {
             let ones = Tensor::ones((inputs[0].dim(0)?, 1), inputs[0].dtype(), inputs[0].device())?;

@@ -31,7 +31,8 @@ impl Linear {
         outputs: usize,
         parts: usize,
     ) -> Result<Self> {
-        let weight = build.matrix(&format!("{name}.weight"), outputs, inputs, parts)?;
+        let weight =
+            build.held(|build| build.matrix(&format!("{name}.weight"), outputs, inputs, parts))?;
         Self::with(build, name, weight, (inputs, &vec![outputs / parts; parts]))
     }
 
@@ -42,7 +43,8 @@ impl Linear {
         inputs: usize,
         outputs: &[usize],
     ) -> Result<Self> {
-        let weight = build.matrices(&format!("{name}.weight"), inputs, outputs)?;
+        let weight =
+            build.held(|build| build.matrices(&format!("{name}.weight"), inputs, outputs))?;
         Self::with(build, name, weight, (inputs, outputs))
     }
 
@@ -54,8 +56,10 @@ impl Linear {
         (inputs, outputs): (usize, usize),
         deviation: f64,
     ) -> Result<Self> {
-        let weight = build.add(&format!("{name}.weight"), &[outputs, inputs], |counter, i| {
-            (counter.normal_at(i) * deviation) as f32
+        let weight = build.held(|build| {
+            build.add(&format!("{name}.weight"), &[outputs, inputs], |counter, i| {
+                (counter.normal_at(i) * deviation) as f32
+            })
         })?;
         Self::with(build, name, weight, (inputs, &[outputs]))
     }

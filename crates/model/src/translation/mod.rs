@@ -124,14 +124,14 @@ fn tables(
     width: usize,
 ) -> candle_core::Result<[Weight; 3]> {
     if tied.ties_embeddings() {
-        let shared = build.embedding("embedding.weight", target, width)?;
+        let shared = build.token_table("embedding.weight", target, width)?;
         let output = match tied.ties_output() {
             true => shared.clone(),
-            false => build.embedding("output.weight", target, width)?,
+            false => build.token_table("output.weight", target, width)?,
         };
         return Ok([shared.clone(), shared, output]);
     }
-    let source = build.embedding("source_embedding.weight", source, width)?;
+    let source = build.token_table("source_embedding.weight", source, width)?;
     let [target, output] = target_tables(build, tied, target, width)?;
     Ok([source, target, output])
 }
@@ -144,10 +144,10 @@ fn target_tables(
     target: usize,
     width: usize,
 ) -> candle_core::Result<[Weight; 2]> {
-    let embedding = build.embedding("target_embedding.weight", target, width)?;
+    let embedding = build.token_table("target_embedding.weight", target, width)?;
     let output = match tied.ties_output() {
         true => embedding.clone(),
-        false => build.embedding("output.weight", target, width)?,
+        false => build.token_table("output.weight", target, width)?,
     };
     Ok([embedding, output])
 }

@@ -81,7 +81,7 @@ impl ContrastiveModel {
                 Stack::new(build, "encoder", config, encoder_layers, StackKind::Encoder)?,
             ))
         })?;
-        let table = build.embedding("text_embedding.weight", vocabulary, of_text.d_model)?;
+        let table = build.token_table("text_embedding.weight", vocabulary, of_text.d_model)?;
         let tokens = TokenEmbedding::new(build, "text", table, &of_text)?;
         let text = Stack::new(build, "text", &of_text, text_layers, StackKind::DecoderOnly)?;
         // Projections run once for each image or text.

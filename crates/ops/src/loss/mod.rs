@@ -16,7 +16,7 @@ mod tiled;
 
 use crate::float::{Float, vectorised};
 use crate::host::{Host, for_float};
-use crate::products::{Matrix, Packing, Threads, product};
+use crate::products::{Matrix, Packing, Right, Threads, is_held, product, product_onto};
 use crate::profile::{even, region};
 use crate::shared::Write;
 use crate::spec::{CrossEntropySpec, LossSums};
@@ -32,7 +32,8 @@ use tiled::Tiled;
 /// unscaled sums.
 ///
 /// With `r_drop` the sum is over `cross entropy + r_drop · KL(p‖q)`, where `p` is the distribution
-/// of a row, and `q` that of its partner.
+/// of a row, and `q` that of its partner. A constant weight may be bf16 where `hidden` is f32, as
+/// that of [`crate::linear()`].
 ///
 /// # Shapes
 /// `hidden (N, D)`, `weight (V, D)`, `targets` N class numbers → scalar.
@@ -62,11 +63,15 @@ pub fn smoothed_cross_entropy(
     if spec.is_paired() && !rows.is_multiple_of(2) {
         candle_core::bail!("cross entropy: {rows} rows are no pairs");
     }
-    if !is_fused(tape, &[hidden, weight])? {
+    let is_held = is_held(weight);
+    let computed = if is_held { vec![hidden] } else { vec![hidden, weight] };
+    if !is_fused(tape, &computed)? {
         return crate::composed::smoothed_cross_entropy(hidden, weight, targets, spec);
     }
     let packing = Packing::best(spec.products).filter(|_| hidden.dtype() == DType::F32 && rows > 0);
-    if let Some(packing) = packing.filter(|packing| packing.is_cheaper_than_memory()) {
+    // Packing would copy all of a weight that is held in few bits.
+    let tiles = packing.filter(|packing| packing.is_cheaper_than_memory() && !is_held);
+    if let Some(packing) = tiles {
         return tiled_cross_entropy(tape, hidden, weight, targets, spec, packing);
     }
     for_float!(hidden, T => chunked_cross_entropy::<T>(tape, hidden, weight, targets, spec))
@@ -80,19 +85,22 @@ fn chunked_cross_entropy<T: Float>(
     spec: &CrossEntropySpec,
 ) -> Result<(Tensor, LossSums)> {
     let (hidden_host, weight_host) = (Host::new(hidden)?, Host::new(weight)?);
-    let (hidden_values, weight_values) =
-        (hidden_host.elements::<T>()?, weight_host.elements::<T>()?);
     let width = hidden.dim(1)?;
+    let hidden_values = hidden_host.elements::<T>()?;
+    // Logits take its transpose, and the gradient by the hidden rows takes it as it is.
+    let weight_values =
+        [Right::of(&weight_host, width, true)?, Right::of(&weight_host, width, false)?];
+    let of_weight = (weight_values, weight.dim(0)?);
     let differentiate = match tape {
         None => Differentiate::Nothing,
         Some(tape) if tape.needs(weight) => Differentiate::Both,
         Some(_) => Differentiate::Hidden,
     };
     let compute = || match spec.is_paired() {
-        false => compute(hidden_values, weight_values, targets, spec, differentiate),
+        false => compute(hidden_values, of_weight, targets, spec, differentiate),
         true => {
             let (hidden, targets) = (arranged(hidden_values, width), arranged(targets, 1));
-            let (sums, gradients) = compute(&hidden, weight_values, &targets, spec, differentiate);
+            let (sums, gradients) = compute(&hidden, of_weight, &targets, spec, differentiate);
             (sums, gradients.map(|(hidden, weight)| (restored(&hidden, width), weight)))
         }
     };
@@ -204,36 +212,35 @@ enum Differentiate {
     Both,
 }
 
+/// Computes the sums and gradients, given the matrix transposed and as it is, and its number of
+/// rows.
 fn compute<T: Float>(
     hidden: &[T],
-    weight: &[T],
+    ([transposed, weight], classes): ([Right<'_, T>; 2], usize),
     targets: &[u32],
     spec: &CrossEntropySpec,
     differentiate: Differentiate,
 ) -> (LossSums, Option<HiddenAndWeight<T>>) {
     let (rows, width) = (targets.len(), hidden.len() / targets.len().max(1));
-    let classes = weight.len() / width.max(1);
     let of_weight = differentiate == Differentiate::Both;
     let differentiate = differentiate != Differentiate::Nothing;
     let mut grad_hidden = vec![T::default(); if differentiate { hidden.len() } else { 0 }];
-    let mut grad_weight = vec![T::default(); if of_weight { weight.len() } else { 0 }];
+    let mut grad_weight = vec![T::default(); if of_weight { classes * width } else { 0 }];
     let packing = T::as_f32(hidden).and_then(|_| Packing::best(spec.products));
     let chunk_rows = rows_of_chunk(packing);
     let mut logits = vec![T::default(); chunk_rows.min(rows) * classes];
     let mut sums = LossSums::default();
-    let how = (spec.products, Threads::All);
     for start in (0..rows).step_by(chunk_rows) {
         let chunk = chunk_rows.min(rows - start);
         let logits = &mut logits[..chunk * classes];
-        let (hidden_at, weight_at, logits_at) =
-            (Matrix::rows(width).at(start * width), Matrix::rows(width), Matrix::rows(classes));
-        product(
+        let (hidden_at, logits_at) = (Matrix::rows(width).at(start * width), Matrix::rows(classes));
+        product_onto(
             (chunk, width, classes),
             (hidden, hidden_at),
-            (weight, weight_at.transposed()),
+            transposed,
             (logits, logits_at),
             Write::Replace,
-            how,
+            spec.products,
         );
         let scale = if differentiate { Some(T::of(spec.scale)) } else { None };
         let targets = &targets[start..start + chunk];
@@ -253,13 +260,13 @@ fn compute<T: Float>(
         let row_sums = region(even(chunk), of_rows);
         row_sums.iter().for_each(|row| sums.add(row));
         if differentiate {
-            product(
+            product_onto(
                 (chunk, classes, width),
                 (logits, logits_at),
-                (weight, weight_at),
+                weight,
                 (&mut grad_hidden, hidden_at),
                 Write::Replace,
-                how,
+                spec.products,
             );
         }
         if of_weight {
@@ -268,9 +275,9 @@ fn compute<T: Float>(
                 shape,
                 (logits, logits_at.transposed()),
                 (hidden, hidden_at),
-                (&mut grad_weight, weight_at),
+                (&mut grad_weight, Matrix::rows(width)),
                 Write::Add,
-                how,
+                (spec.products, Threads::All),
             );
         }
     }
@@ -355,7 +362,10 @@ mod tests {
         for (packing, r_drop) in packings.flatten().flat_map(|it| [(it, 0.0), (it, 0.7)]) {
             let exact = Products::F32;
             let spec = CrossEntropySpec { smoothing: 0.1, r_drop, scale: 0.3, products: exact };
-            let (kept, gradients) = compute(&hidden, &weight, &targets, &spec, Differentiate::Both);
+            let at = Matrix::rows(width);
+            let right = [at.transposed(), at].map(|at| Right::Plain(weight.as_slice(), at));
+            let (kept, gradients) =
+                compute(&hidden, (right, classes), &targets, &spec, Differentiate::Both);
             let (of_hidden, of_weight) = gradients.unwrap();
             let tiled = Tiled::new(packing, &spec, &hidden, &weight, &targets);
             let (again, softmaxes) = tiled.forward();

@@ -5,7 +5,7 @@ use crate::float::{Float, vectorised};
 use crate::host::{Host, for_float};
 use crate::packed_weights::{PackedWeight, PackedWeights};
 use crate::parallel::{ROWS, add, add_rows, column_sums, combined};
-use crate::products::{Matrix, Right, Threads, product, product_then};
+use crate::products::{Matrix, Right, Threads, is_held, product, product_onto, product_then};
 use crate::profile::{even, region};
 use crate::shared::{Shared, filled};
 use crate::spec::{Activation, Dropout, LinearSpec};
@@ -14,7 +14,8 @@ use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
 /// Computes `residual + dropout(activation(x Wᵀ + b))`; with the residual this is the end of a
-/// sublayer (Vaswani et al. 2017, section 5.4).
+/// sublayer (Vaswani et al. 2017, section 5.4). A constant weight may be bf16 where x is f32: it is
+/// widened piece by piece.
 ///
 /// # Shapes
 /// `x (N, I)`, `weight (O, I)`, `bias (O,)`, `residual (N, O)` → `(N, O)`.
@@ -52,7 +53,7 @@ pub fn packed_linear(
 
 fn run(tape: Option<&Tape>, packs: Option<&PackedWeights>, node: Node) -> Result<Tensor> {
     let Node { x, weight, bias, residual, spec } = &node;
-    if !is_fused(tape, &node.inputs())? {
+    if !is_fused(tape, &node.computed())? {
         let weight = match packs {
             Some(packs) => &packs.converted(weight, x.dtype())?,
             None => weight,
@@ -84,6 +85,7 @@ fn forward<T: Float>(
     let Node { x, weight, bias, residual, spec } = &node;
     let ((rows, width), outputs) = (x.dims2()?, weight.dim(0)?);
     let (x_host, weight_host) = (Host::new(x)?, Host::new(weight)?);
+    let weight_values = Right::of(&weight_host, width, true)?;
     let (bias_host, residual_host) =
         (bias.as_ref().map(Host::new).transpose()?, residual.as_ref().map(Host::new).transpose()?);
     let bias_values = bias_host.as_ref().map(Host::elements::<T>).transpose()?;
@@ -118,7 +120,7 @@ fn forward<T: Float>(
     };
     let right = match &packed {
         Some(packed) => packed.right(),
-        None => Right::Plain(weight_host.elements::<T>()?, Matrix::rows(width).transposed()),
+        None => weight_values,
     };
     let left = (x_host.elements::<T>()?, Matrix::rows(width));
     let out = product_then((rows, width, outputs), left, right, spec.products, Some(&finish));
@@ -169,6 +171,12 @@ impl Node {
 
     fn inputs(&self) -> Vec<&Tensor> {
         [&self.x, &self.weight].into_iter().chain(&self.bias).chain(&self.residual).collect()
+    }
+
+    /// Inputs that have the type of the computation: all but a weight that is held in bf16.
+    fn computed(&self) -> Vec<&Tensor> {
+        let weight = Some(&self.weight).filter(|weight| !is_held(weight));
+        [&self.x].into_iter().chain(weight).chain(&self.bias).chain(&self.residual).collect()
     }
 }
 
@@ -223,7 +231,6 @@ impl Back {
         let adjoint = if owned.is_some() && self.residual.is_none() { Vec::new() } else { adjoint };
         let grad = owned.as_deref().unwrap_or(&adjoint);
         let grad_at = Matrix::rows(outputs);
-        let threads = (products, Threads::All);
         if let Some(kept) = &self.kept {
             adjoints.add_with(&self.weight, |out: &mut [T], write| {
                 let (shape, x) = ((outputs, rows, inputs), kept.value()?);
@@ -234,30 +241,22 @@ impl Back {
                     (x.elements::<T>()?, at),
                     (out, at),
                     write,
-                    threads,
+                    (products, Threads::All),
                 );
                 Ok(())
             })?;
         }
         let weight_host = Host::new(&self.weight)?;
-        let weight = weight_host.elements::<T>()?;
+        let weight = Right::of(&weight_host, inputs, false)?;
         if let (Some(bias), Some(sums)) = (self.bias, sums) {
             adjoints.give(bias, sums)?;
         }
-        let (shape, weight_at) = ((rows, outputs, inputs), Matrix::rows(inputs));
+        let (shape, grad) = ((rows, outputs, inputs), (grad, grad_at));
         if adjoints.is_first(self.x) {
-            let right = Right::Plain(weight, weight_at);
-            adjoints.give(self.x, product_then(shape, (grad, grad_at), right, products, None))?;
+            adjoints.give(self.x, product_then(shape, grad, weight, products, None))?;
         } else {
             adjoints.add_with(self.x, |out: &mut [T], write| {
-                product(
-                    shape,
-                    (grad, grad_at),
-                    (weight, weight_at),
-                    (out, Matrix::rows(inputs)),
-                    write,
-                    threads,
-                );
+                product_onto(shape, grad, weight, (out, Matrix::rows(inputs)), write, products);
                 Ok(())
             })?;
         }

@@ -12,7 +12,8 @@
 //!
 //! All but the last pack their operands and share the rest: [`blocked`]. Products too small for
 //! that are computed on operands in place, by the same instructions: [`small`]. Products of int8
-//! weights, for decoding, have kernels of their own: [`int8`].
+//! weights, for decoding, have kernels of their own: [`int8`]. A matrix in bf16 is multiplied by f32
+//! piece by piece: [`held`].
 //!
 //! Results do not depend on the number of threads: rows and columns are divided among them, and the
 //! summed dimension only at places that the shape of the product determines.
@@ -31,6 +32,7 @@ mod blocked;
 mod dot;
 mod fallback;
 mod fma;
+mod held;
 pub mod int8;
 mod kernel;
 mod operand;
@@ -49,6 +51,7 @@ use crate::profile::{even, region};
 use crate::shared::{Shared, Write, filled};
 use candle_core::{DType, Device};
 use fallback::matmul;
+pub(crate) use held::{Held, is_held, product_onto};
 pub use kernel::{Kernel, KernelError};
 use operand::Operand;
 pub(crate) use operand::{DEPTH, PANEL, fetch};
@@ -185,6 +188,11 @@ pub(crate) unsafe fn product_into<T: Float>(
             }
             Right::Packed(packed) => packed_product((m, k, n), a, packed, room, finish),
             Right::Int8(weights) => int8_product((m, k, n), a, weights, room, finish),
+            Right::Held(matrix) => {
+                let to = (room, to);
+                held::held_product((m, k, n), a, matrix, to, Write::Replace, products);
+                false
+            }
         }
     };
     if let Some(finish) = finish.filter(|_| !is_finished) {
@@ -209,6 +217,8 @@ pub(crate) enum Right<'a, T> {
     Packed(&'a Packed),
     /// Rounded to int8 and packed, for a kernel of this processor and for f32.
     Int8(&'a int8::PackedInt8),
+    /// In bf16, without gradients.
+    Held(Held<'a>),
 }
 
 /// Computes [`raw_product`] with int8 weights, and replaces all of `out`.

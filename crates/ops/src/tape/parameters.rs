@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A trainable tensor, kept in f32.
+/// A trainable tensor, kept in f32, or a constant of a base.
 #[derive(Debug, Clone)]
 pub struct Parameter {
     name: String,
@@ -83,13 +83,28 @@ impl Parameter {
         f64::from_bits(self.rate.load(Ordering::Relaxed))
     }
 
-    /// Sets its values, in row-major order.
+    /// Sets its values, in row-major order; those of a base that is held in bf16 are rounded.
     ///
     /// # Errors
     /// When they do not fill the shape, or the device has no memory left.
     pub fn set(&self, values: Vec<f32>) -> Result<()> {
         crate::device::check(self.var.device())?;
-        self.var.set(&Tensor::from_vec(values, self.shape(), self.var.device())?)
+        let values = Tensor::from_vec(values, self.shape(), self.var.device())?;
+        self.var.set(&values.to_dtype(self.var.dtype())?)
+    }
+
+    /// Copies its values, in row-major order.
+    ///
+    /// # Errors
+    /// When the device has no memory left.
+    pub fn values(&self) -> Result<Vec<f32>> {
+        self.var.as_detached_tensor().flatten_all()?.to_dtype(DType::F32)?.to_vec1()
+    }
+
+    /// Type in which its values are held: f32, but for matrices of a base.
+    #[must_use]
+    pub fn dtype(&self) -> DType {
+        self.var.dtype()
     }
 
     /// The variable itself, tracked by autodiff.
@@ -158,7 +173,11 @@ impl ParameterStore {
         // Gradients and optimizer state are flat buffers, as long as all parameters together.
         let total = self.total + shape.iter().product::<usize>();
         crate::device::check_count(&self.device, "the parameters", total)?;
-        let parameter = self.make(name, shape, values)?;
+        let values = match self.is_outline {
+            true => Tensor::zeros(0, DType::F32, &self.device)?,
+            false => Tensor::from_vec(values, shape, &self.device)?,
+        };
+        let parameter = self.make(name, shape, &values)?;
         let tensor = parameter.var.as_tensor().clone();
         self.matrices = Arc::default();
         self.total = total;
@@ -167,31 +186,29 @@ impl ParameterStore {
         Ok(tensor)
     }
 
-    /// Adds a parameter to the base, and returns its tensor, a constant; otherwise as
-    /// [`ParameterStore::add`].
+    /// Adds a parameter to the base, zero until it is [set](Parameter::set) and held in `dtype`, and
+    /// returns its tensor, a constant; otherwise as [`ParameterStore::add`].
     ///
     /// # Errors
     /// As [`ParameterStore::add`].
-    pub fn add_to_base(&mut self, name: &str, shape: &[usize], values: Vec<f32>) -> Result<Tensor> {
-        let count = shape.iter().product();
-        crate::device::check_count(&self.device, "a parameter", count)?;
-        let parameter = self.make(name, shape, values)?;
+    pub fn add_to_base(&mut self, name: &str, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        crate::device::check_count(&self.device, "a parameter", shape.iter().product())?;
+        let values = match self.is_outline {
+            true => Tensor::zeros(0, dtype, &self.device)?,
+            false => Tensor::zeros(shape, dtype, &self.device)?,
+        };
+        let parameter = self.make(name, shape, &values)?;
         parameter.freeze();
         let tensor = parameter.var.as_detached_tensor();
         self.base.push(parameter);
         Ok(tensor)
     }
 
-    fn make(&self, name: &str, shape: &[usize], values: Vec<f32>) -> Result<Parameter> {
+    fn make(&self, name: &str, shape: &[usize], values: &Tensor) -> Result<Parameter> {
         if self.get(name).is_some() {
             candle_core::bail!("parameter {name} exists already");
         }
-        let values = if self.is_outline {
-            Tensor::zeros(0, DType::F32, &self.device)?
-        } else {
-            Tensor::from_vec(values, shape, &self.device)?
-        };
-        let var = Var::from_tensor(&values)?;
+        let var = Var::from_tensor(values)?;
         let (name, shape, offset) = (name.to_owned(), shape.to_vec(), self.total);
         let (frozen, rate) = (Arc::default(), Arc::new(AtomicU64::new(1.0_f64.to_bits())));
         Ok(Parameter { name, shape, var, offset, frozen, rate })
@@ -238,8 +255,7 @@ impl ParameterStore {
     /// When a weight is not finite, or the device has no memory left.
     pub fn round_to_int8(&self) -> Result<()> {
         for parameter in self.all().filter(|one| Int8Matrix::holds(one.name(), one.shape())) {
-            let values: Vec<f32> = parameter.var().as_tensor().flatten_all()?.to_vec1()?;
-            let rounded = Int8Matrix::round(&values, parameter.shape()[1]);
+            let rounded = Int8Matrix::round(&parameter.values()?, parameter.shape()[1]);
             if !rounded.scales().iter().all(|scale| scale.is_finite()) {
                 candle_core::bail!("{} has a weight that is not finite", parameter.name());
             }

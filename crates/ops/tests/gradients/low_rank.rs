@@ -1,7 +1,7 @@
 //! Low-rank adapters, and layers whose own weights are constants.
 
 use super::common::{check, random, values};
-use candle_core::{Tensor, Var};
+use candle_core::{DType, Tensor, Var};
 use taper_ops::{
     Activation, CrossEntropySpec, Dropout, EmbeddingSpec, Factors, LinearSpec, LowRankSpec,
     NormSpec, Products, Tape,
@@ -157,4 +157,45 @@ fn constants_get_no_gradient_and_pass_it_on() {
     let tape = Tape::new();
     let x = taper_ops::embedding(Some(&tape), &table, None, &lookup).unwrap();
     assert!(tape.is_empty() && !tape.knows(&x));
+}
+
+/// Matrices that are held in bf16 give what their values give in the type of the computation.
+#[test]
+fn matrices_in_bf16_are_their_values() {
+    let (x, residual) = (random(&[7, 6], 1), random(&[7, 9], 2));
+    let held = |shape: &[usize], key| {
+        let values = random(shape, key).as_detached_tensor();
+        values.to_dtype(DType::BF16).unwrap()
+    };
+    let (weight, classes) = (held(&[9, 6], 3), held(&[11, 9], 4));
+    let wide = |held: &Tensor| held.to_dtype(DType::F64).unwrap();
+    let layer = LinearSpec {
+        activation: Activation::GeluTanh,
+        dropout: Dropout::new(0.3, 5),
+        ..Default::default()
+    };
+    for r_drop in [0.0, 0.5] {
+        let loss = CrossEntropySpec { smoothing: 0.1, r_drop, scale: 0.2, products: Products::F32 };
+        let targets = [1, 4, 10, 0, 2, 2].map(|target| target as u32);
+        let forward = |tape: &Tape, [weight, classes]: [&Tensor; 2]| {
+            let x = taper_ops::linear(Some(tape), &x, weight, None, Some(&residual), &layer)?;
+            let pairs = EmbeddingSpec {
+                ids: [0, 1, 2, 3, 4, 6].into(),
+                positions: [].into(),
+                scale: 1.0,
+                dropout: Dropout::none(),
+            };
+            let x = taper_ops::embedding(Some(tape), &x, None, &pairs)?;
+            taper_ops::smoothed_cross_entropy(Some(tape), &x, classes, &targets, &loss)
+        };
+        let all = |matrices: [&Tensor; 2]| {
+            let tape = Tape::new();
+            let (total, sums) = forward(&tape, matrices).unwrap();
+            let gradients = tape.differentiate(&total, &total.ones_like().unwrap()).unwrap();
+            let of = |var: &Var| values(&gradients.get(var).unwrap().expect("a gradient"));
+            (sums, of(&x), of(&residual))
+        };
+        let theirs = all([&wide(&weight), &wide(&classes)]);
+        assert_eq!(all([&weight, &classes]), theirs);
+    }
 }

@@ -12,6 +12,9 @@ pub struct Cost {
     /// Number of frozen scalars, which adapters change; 0 without adapters.
     #[serde(skip_serializing_if = "is_zero")]
     pub frozen_parameters: u64,
+    /// Bytes in which these are held.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub frozen_bytes: u64,
     /// Forward arithmetic (multiplications and additions) for one source token; 0 for a model
     /// without sources.
     pub encoder_flops_per_token: u64,

@@ -39,15 +39,17 @@ impl Cost {
         let forward = |stream: Option<&StreamCost>| stream.map_or(0, |it| it.forward_flops);
         let passes = config.training.objective().passes();
         let tokens = passes * config.data.batching.planned_tokens();
-        let (trained, frozen) = trained_and_frozen(config, vocabularies, cost.parameters);
+        let Scalars { trained, frozen, frozen_bytes } =
+            scalars(config, vocabularies, cost.parameters);
         Self {
             parameters: trained,
             frozen_parameters: frozen,
+            frozen_bytes,
             encoder_flops_per_token: forward(cost.streams.iter().rev().nth(1)),
             decoder_flops_per_token: forward(cost.streams.last()),
             training_flops_per_token_pair: passes as u64 * cost.training_flops(),
             training_state_bytes: training_state_bytes(config, trained, processes)
-                .saturating_add(frozen.saturating_mul(F32)),
+                .saturating_add(frozen_bytes),
             activation_bytes: match device.is_cpu() {
                 true => cost.activation_bytes(&[tokens; 2], length),
                 false => cost.composed_bytes(&[tokens; 2], 0),
@@ -57,19 +59,31 @@ impl Cost {
     }
 }
 
-/// Numbers of trained and of frozen scalars of a model that has `parameters` without adapters.
-pub(crate) fn trained_and_frozen(
-    config: &RunConfig,
-    vocabularies: Vocabularies,
-    parameters: u64,
-) -> (u64, u64) {
+/// Scalars of a model.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scalars {
+    /// Number of trained ones.
+    pub(crate) trained: u64,
+    /// Number of frozen ones, which adapters change.
+    pub(crate) frozen: u64,
+    /// Bytes in which the frozen ones are held.
+    pub(crate) frozen_bytes: u64,
+}
+
+/// Counts the scalars of a model that has `parameters` without adapters.
+pub(crate) fn scalars(config: &RunConfig, vocabularies: Vocabularies, parameters: u64) -> Scalars {
+    let whole = Scalars { trained: parameters, frozen: 0, frozen_bytes: 0 };
     if !config.model.lora.is_on() {
-        return (parameters, 0);
+        return whole;
     }
     // A model that cannot be built is refused when it is.
-    let Ok(store) = outline(config, vocabularies) else { return (parameters, 0) };
-    let frozen: usize = store.base().iter().map(Parameter::len).sum();
-    (store.len() as u64, frozen as u64)
+    let Ok(store) = outline(config, vocabularies) else { return whole };
+    let sum = |each: fn(&Parameter) -> usize| store.base().iter().map(each).sum::<usize>() as u64;
+    Scalars {
+        trained: store.len() as u64,
+        frozen: sum(Parameter::len),
+        frozen_bytes: sum(|one| one.len() * one.dtype().size_in_bytes()),
+    }
 }
 
 /// Bytes of weights, gradients, the optimizer's state and the moving average, if there is one, in

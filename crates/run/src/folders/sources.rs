@@ -181,7 +181,7 @@ fn draw(
         let parameter = store.get(name).with_context(|| format!("no parameter {name}"))?;
         let values = match name.starts_with("classes.") {
             true => vec![0.0; parameter.len()],
-            false => parameter.var().as_detached_tensor().flatten_all()?.to_vec1()?,
+            false => parameter.values()?,
         };
         Ok((name.clone(), values))
     };

@@ -156,7 +156,7 @@ fn take_rows(
         return Ok(None);
     }
     let width = shape[1..].iter().product::<usize>().max(1);
-    let mut own: Vec<f32> = parameter.var().as_detached_tensor().flatten_all()?.to_vec1()?;
+    let mut own = parameter.values()?;
     let mut count = 0;
     for (own, row) in own.chunks_exact_mut(width).zip(rows) {
         let stored = row.and_then(|row| values.chunks_exact(width).nth(row));

@@ -153,8 +153,7 @@ pub(crate) fn save_base(
     let file = tensors::write_tensors(&partial, shapes, |name| {
         let failed = |source| CheckpointError::Tensor { path: path.clone(), source };
         let Some(parameter) = store.get(name) else { return Ok(Vec::new().into()) };
-        let flat = parameter.var().as_detached_tensor().flatten_all();
-        Ok(flat.and_then(|flat| flat.to_vec1::<f32>()).map_err(failed)?.into())
+        Ok(parameter.values().map_err(failed)?.into())
     })?;
     fs::rename(&partial, &path).map_err(failed("replace", &path))?;
     files::sync_parent(&path)?;

@@ -13,7 +13,7 @@ use candle_core::Device;
 use taper_data::{AUTO, Prepared, TokenizerPair};
 use taper_ops::device;
 
-use crate::checks::counting::{trained_and_frozen, training_state_bytes};
+use crate::checks::counting::{Scalars, scalars, training_state_bytes};
 use crate::config::RunConfig;
 use crate::event::{Notice, RunEvent, RunObserver};
 use crate::numbers::{bytes, grouped};
@@ -156,10 +156,10 @@ pub fn require_state(
     budget: &Budget,
     device: &Device,
 ) -> Result<()> {
-    let (trained, frozen) = parameters(config, vocabularies(tokenizers));
+    let Scalars { trained, frozen, frozen_bytes } = parameters(config, vocabularies(tokenizers));
     let limit = limit(budget.bytes, device)?;
-    let needed = training_state_bytes(config, trained, budget.processes)
-        .saturating_add(frozen.saturating_mul(4));
+    let needed =
+        training_state_bytes(config, trained, budget.processes).saturating_add(frozen_bytes);
     require_room(
         trained.saturating_add(frozen),
         needed,
@@ -178,16 +178,16 @@ pub fn require_weights(
     vocabularies: Vocabularies,
     device: &Device,
 ) -> Result<()> {
-    let (trained, frozen) = parameters(config, vocabularies);
-    let parameters = trained.saturating_add(frozen);
+    let Scalars { trained, frozen, frozen_bytes } = parameters(config, vocabularies);
+    let needed = trained.saturating_mul(4).saturating_add(frozen_bytes);
     let limit = limit(None, device)?;
-    require_room(parameters, parameters.saturating_mul(4), "weights", limit, origin(None))
+    require_room(trained.saturating_add(frozen), needed, "weights", limit, origin(None))
 }
 
-/// Numbers of trained and of frozen scalars of the model that `config` describes.
-fn parameters(config: &RunConfig, vocabularies: Vocabularies) -> (u64, u64) {
+/// Scalars of the model that `config` describes.
+fn parameters(config: &RunConfig, vocabularies: Vocabularies) -> Scalars {
     let all = cost_of(config, vocabularies, &Device::Cpu).parameters;
-    trained_and_frozen(config, vocabularies, all)
+    scalars(config, vocabularies, all)
 }
 
 /// Refuses a model if the bytes `needed` for `what` exceed `limit`, which the process may use;

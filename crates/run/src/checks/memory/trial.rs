@@ -62,7 +62,7 @@ impl<'a, M: TaskModel> Trial<'a, M> {
             resident: in_use(model.device())?,
             data,
             growth,
-            state_bytes: cost.training_state_bytes - 2 * weights - 4 * cost.frozen_parameters,
+            state_bytes: cost.training_state_bytes - 2 * weights - cost.frozen_bytes,
             saving_bytes: (2 + 2 * config.training.state_buffers()) * weights,
         })
     }

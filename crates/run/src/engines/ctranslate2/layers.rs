@@ -118,7 +118,7 @@ fn output_bias(
     let rows = rows.or_else(|| parameters.get("target_embedding.weight"));
     let rows = rows.context("the model has no embedding")?.shape()[0];
     let mut values = match bias {
-        Some(bias) => bias.var().as_detached_tensor().to_vec1()?,
+        Some(bias) => bias.values()?,
         None => vec![0.0; rows],
     };
     for &id in never_written {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use taper_model::is_adapter;
-use taper_ops::{Parameter, ParameterStore};
+use taper_ops::ParameterStore;
 use taper_trainer::{load_model, write_tensors};
 
 use super::super::export::{Exported, family_of};
@@ -66,7 +66,7 @@ fn write(family: &Family, config: &RunConfig, store: &ParameterStore, folder: &P
             tensors.insert(named("lora_B.weight"), up);
             let magnitude = store.get(&format!("{}.magnitude", parts[0].layer));
             if let Some(magnitude) = magnitude {
-                let values = values(magnitude)?[module.rows.clone()].to_vec();
+                let values = magnitude.values()?[module.rows.clone()].to_vec();
                 tensors.insert(named("lora_magnitude_vector"), (vec![values.len()], values));
             }
             names.insert(module.name);
@@ -78,7 +78,7 @@ fn write(family: &Family, config: &RunConfig, store: &ParameterStore, folder: &P
         let Some(theirs) = written(family, config, name, parameter.shape()) else {
             bail!("the parameter {name} has no counterpart in a {}", family.name);
         };
-        let (all, mut start) = (values(parameter)?, 0);
+        let (all, mut start) = (parameter.values()?, 0);
         for (name, shape) in theirs.names.into_iter().zip(theirs.shapes) {
             let end = start + shape.iter().product::<usize>();
             let values = match (theirs.is_transposed, parameter.shape()) {
@@ -101,10 +101,6 @@ fn write(family: &Family, config: &RunConfig, store: &ParameterStore, folder: &P
     write_json(&folder.join(SETTINGS), &settings)
 }
 
-fn values(parameter: &Parameter) -> Result<Vec<f32>> {
-    Ok(parameter.var().as_detached_tensor().flatten_all()?.to_vec1()?)
-}
-
 /// Factors A and B of a module: those of its parts, one below the other and on the diagonal.
 fn factors(store: &ParameterStore, parts: &[Part], module: &Module) -> Result<[Shaped; 2]> {
     let factor = |kind: &str, part: &Part| {
@@ -121,14 +117,14 @@ fn factors(store: &ParameterStore, parts: &[Part], module: &Module) -> Result<[S
         let (down, up) = (factor("a", part)?, factor("b", part)?);
         let rank = up.shape()[1];
         let first = (module.rows.start - part.rows.start) * rank;
-        let up = values(up)?[first..first + module.rows.len() * rank].to_vec();
-        return Ok([(down.shape().to_vec(), values(down)?), (vec![module.rows.len(), rank], up)]);
+        let up = up.values()?[first..first + module.rows.len() * rank].to_vec();
+        return Ok([(down.shape().to_vec(), down.values()?), (vec![module.rows.len(), rank], up)]);
     }
     let mut down = (vec![0, factor("a", own[0])?.shape()[1]], Vec::new());
     for &part in &own {
         let own = factor("a", part)?;
         down.0[0] += own.shape()[0];
-        down.1.extend(values(own)?);
+        down.1.extend(own.values()?);
     }
     let rank = down.0[0];
     let mut up = vec![0.0; module.rows.len() * rank];
@@ -136,7 +132,7 @@ fn factors(store: &ParameterStore, parts: &[Part], module: &Module) -> Result<[S
     for &part in &own {
         let own = factor("b", part)?;
         let width = own.shape()[1];
-        for (row, values) in values(own)?.chunks_exact(width).enumerate() {
+        for (row, values) in own.values()?.chunks_exact(width).enumerate() {
             let at = (part.rows.start - module.rows.start + row) * rank + column;
             up[at..at + width].copy_from_slice(values);
         }

@@ -232,7 +232,7 @@ fn fill_part(
             module.rows.len()
         );
     }
-    let mut all: Vec<f32> = own_down.var().as_detached_tensor().flatten_all()?.to_vec1()?;
+    let mut all = own_down.values()?;
     all[..rank * width].copy_from_slice(&down.flatten_all()?.to_vec1::<f32>()?);
     set(own_down, all)?;
     // Layers with a scale of their own have it in B.

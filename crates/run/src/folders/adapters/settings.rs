@@ -54,7 +54,7 @@ impl Settings {
             dora: flag("use_dora"),
             dropout: keys["lora_dropout"].as_f64().unwrap_or(0.0),
             layers: Vec::new(),
-            train: Vec::new(),
+            ..LoraConfig::default()
         };
         Ok(Self { keys, lora })
     }
