@@ -184,6 +184,15 @@ pub enum CheckpointError {
         /// The checkpoint.
         path: PathBuf,
     },
+    /// Adapters whose change of the weights is not a sum.
+    #[error(
+        "the adapters have lengths of their own (DoRA), so that no share of them can be added to {}",
+        path.display()
+    )]
+    Magnitudes {
+        /// The checkpoint of the weights that they change.
+        path: PathBuf,
+    },
     /// A checkpoint has no adapters.
     #[error("{} has no adapters: its weights are whole already", path.display())]
     NoAdapters {

@@ -16,6 +16,10 @@ pub(crate) struct Average {
     /// else all]
     #[arg(long, value_name = "K")]
     pub(crate) last: Option<usize>,
+    /// Share of these weights, from 0 to 1: the rest is of the weights that the run began with, so that
+    /// it forgets less of what those can do
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) with_parent: Option<f64>,
 }
 
 /// Arguments of `merge`.

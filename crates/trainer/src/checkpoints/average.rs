@@ -1,9 +1,11 @@
-//! Averaging the weights of checkpoints (Vaswani et al. 2017, section 6.1).
+//! Averaging the weights of checkpoints (Vaswani et al. 2017, section 6.1), and of a run with those
+//! that it began with.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::tensors::Named;
-use crate::checkpoints::{self, MODEL_FILE};
+use crate::checkpoints::{self, MODEL_FILE, Weights};
 use crate::{CheckpointError, State};
 
 /// The mean of the weights of some checkpoints.
@@ -53,6 +55,40 @@ pub fn average(checkpoints: &[PathBuf]) -> Result<Averaged, CheckpointError> {
 }
 
 impl Averaged {
+    /// Takes `weight` of these weights and the rest of those of the checkpoint in the directory
+    /// `parent`, with which their run began (Wortsman et al. 2022, "Robust fine-tuning of zero-shot
+    /// models", equation 1). Weights that the parent does not have stay.
+    ///
+    /// Of adapters B is multiplied by `weight`, which is the same: the parent has none of their
+    /// change.
+    ///
+    /// # Errors
+    /// The parent cannot be loaded, or has another tokenizer; the adapters are DoRA's, which are not
+    /// added.
+    pub fn with_parent(mut self, parent: &Path, weight: f64) -> Result<Self, CheckpointError> {
+        if self.tensors.iter().any(|tensor| tensor.name.ends_with(".magnitude")) {
+            return Err(CheckpointError::Magnitudes { path: parent.to_owned() });
+        }
+        let state = checkpoints::read_state(parent)?;
+        checkpoints::check_tokenizer(parent, &state, &self.state.identity.tokenizer_hash)?;
+        let rest = 1.0 - weight;
+        let places: HashMap<String, usize> =
+            self.tensors.iter().enumerate().map(|(at, one)| (one.name.clone(), at)).collect();
+        for tensor in self.tensors.iter_mut().filter(|one| one.name.contains(".lora_b.")) {
+            tensor.values.iter_mut().for_each(|value| *value = (f64::from(*value) * weight) as f32);
+        }
+        Weights::open(parent, &state)?.each(|theirs| {
+            let own = places.get(&theirs.name).map(|&at| &mut self.tensors[at]);
+            if let Some(own) = own.filter(|own| own.shape == theirs.shape) {
+                own.values.iter_mut().zip(&theirs.values).for_each(|(own, &theirs)| {
+                    *own = (f64::from(*own) * weight + f64::from(theirs) * rest) as f32;
+                });
+            }
+            Ok(())
+        })?;
+        Ok(self)
+    }
+
     /// Saves the average as a directory that [`load_model`](crate::load_model) loads. It has no
     /// moments, so training cannot be resumed from it.
     ///

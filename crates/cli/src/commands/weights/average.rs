@@ -1,9 +1,9 @@
-//! `taper average`: the mean of a run's last checkpoints.
+//! `taper average`: the mean of a run's last checkpoints, and of these and its parent.
 
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use taper_trainer::{AVERAGED, Checkpoints, Saved, average};
+use taper_trainer::{AVERAGED, Checkpoints, Saved, average, read_state};
 
 use crate::arguments::Average;
 use crate::text::print_line;
@@ -38,9 +38,23 @@ pub(crate) fn run(arguments: &Average) -> Result<()> {
     let chosen: Vec<PathBuf> =
         saved[saved.len() - count..].iter().map(|one| one.path.clone()).collect();
     let target = folder.checkpoints().join(AVERAGED);
-    average(&chosen)?.save(&target)?;
+    let averaged = average(&chosen)?;
+    let (averaged, with) = match arguments.with_parent {
+        None => (averaged, String::new()),
+        Some(share) if (0.0..=1.0).contains(&share) => {
+            let state = read_state(&saved[saved.len() - 1].path)?;
+            let Some(parent) = state.parent else {
+                bail!("{}: began with no other run's weights", arguments.run.display());
+            };
+            let rest = 1.0 - share;
+            let with = format!(", with {rest} of {}", parent.path.display());
+            (averaged.with_parent(&parent.path, share)?, with)
+        }
+        Some(share) => bail!("--with-parent {share}: give a share from 0 to 1"),
+    };
+    averaged.save(&target)?;
     print_line(&format!(
-        "averaged {count} checkpoints (steps {} to {}) into {}",
+        "averaged {count} checkpoints (steps {} to {}){with} into {}",
         saved[saved.len() - count].step,
         saved[saved.len() - 1].step,
         target.display()
