@@ -80,7 +80,7 @@ pub use tasks::images::dataset::{ImageDataset, batch_of_images, prepare_images};
 pub use tasks::images::report::ImageReport;
 pub use tasks::labelled::config::{LabelledConfig, Pairs};
 pub use tasks::labelled::dataset::{LabelOf, LabelledDataset, prepare_labelled};
-pub use tasks::labelled::reader::first_with_tab;
+pub use tasks::labelled::reader::{first_with_tab, labelled_texts};
 pub use tasks::labelled::rows::{Row, rows_of, rows_of_each, rows_of_words};
 pub use tasks::labelled::tagged::tagged_words;
 pub use tasks::masked::config::MaskedConfig;

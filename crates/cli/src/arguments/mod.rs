@@ -6,6 +6,7 @@ mod bleu;
 mod embeddings;
 mod evaluate;
 mod exchange;
+mod finetune;
 mod generate;
 mod init;
 mod inspect;
@@ -40,6 +41,7 @@ pub(crate) use embeddings::{
 };
 pub(crate) use evaluate::{Evaluate, Score};
 pub(crate) use exchange::{Export, Format, Import};
+pub(crate) use finetune::Finetune;
 pub(crate) use generate::Generate;
 pub(crate) use init::Init;
 pub(crate) use inspect::{Average, Completions, ConfigCommand, Inspect, Merge, Quantize, Runs};
@@ -110,6 +112,9 @@ pub(crate) enum Command {
     Quickstart(Quickstart),
     /// Look at a text and write a recipe for it, ready to train
     Init(Init),
+    /// Train a finished model on with text of your own: a run, or a folder of the library
+    /// Transformers
+    Finetune(Box<Finetune>),
     /// Train a model from a recipe (a TOML file)
     Train(Train),
     /// Continue an interrupted run, exactly where its last checkpoint stands
@@ -189,7 +194,7 @@ pub(crate) enum Command {
 }
 
 /// Overrides of single keys.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Overrides {
     /// Override one key of the recipe; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]

@@ -77,7 +77,7 @@ impl Way {
 }
 
 /// What `train` and `resume` share.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct TrainOutput {
     /// auto, cpu, cuda, cuda:N or metal [default: the recipe's]
     #[arg(long)]

@@ -6,6 +6,7 @@ mod bleu;
 mod config;
 mod embeddings;
 mod evaluate;
+mod finetune;
 mod generate;
 mod init;
 mod inspect;
@@ -34,12 +35,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let threads = arguments.threads;
     match &arguments.command {
         // These divide them among processes.
-        Command::Train(_) | Command::Resume(_) | Command::Quickstart(_) => {}
+        Command::Train(_) | Command::Resume(_) | Command::Quickstart(_) | Command::Finetune(_) => {}
         _ => threads.map_or(Ok(()), taper_run::checks::choose_threads)?,
     }
     match &arguments.command {
         Command::Quickstart(arguments) => setup::quickstart::run(arguments, threads),
         Command::Init(arguments) => init::run(arguments),
+        Command::Finetune(arguments) => finetune::run(arguments, threads),
         Command::Train(arguments) => train::run(arguments, threads),
         Command::Resume(arguments) => resume::run(arguments, threads),
         Command::Translate(arguments) => translate::run(arguments),

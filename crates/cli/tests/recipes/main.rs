@@ -9,6 +9,7 @@ mod edited;
 mod embeddings;
 mod explain;
 mod fine_tuning;
+mod finetune;
 mod init;
 mod lora;
 mod own_files;

@@ -15,7 +15,7 @@ const MOST: usize = 1000;
 const SHARE: usize = 20;
 
 /// Names of the splits, in the order of the hashes.
-const SPLITS: [&str; 3] = ["val", "test", "train"];
+pub(super) const SPLITS: [&str; 3] = ["val", "test", "train"];
 
 /// Number of different sources in each of the two sets.
 fn size(sources: usize) -> usize {
@@ -36,22 +36,7 @@ pub(super) fn divide(
     languages: &[String; 2],
     folder: &Path,
 ) -> Result<DataConfig> {
-    let held_out = size(facts.sources.len());
-    if held_out == 0 {
-        bail!(
-            "{} pairs are too few to learn from and to be tested with; a model needs some \
-             thousands",
-            facts.pairs
-        );
-    }
-    if folder.exists() {
-        bail!(
-            "{} exists already and is left as it is: name another folder for the divided text",
-            folder.display()
-        );
-    }
-    // The numbers are hashes: the smallest of them are a random sample.
-    let limits = [facts.sources[held_out - 1], facts.sources[2 * held_out - 1]];
+    let limits = limits(&facts.sources, facts.pairs, folder)?;
     let written = write(corpus, languages, folder, limits);
     if written.is_err() {
         // The failure is reported; half of a division is of no use.
@@ -67,6 +52,60 @@ pub(super) fn divide(
         train: SPLITS[2].into(),
         ..DataConfig::default()
     })
+}
+
+/// Divides lines with the hashes of what they are about into `train`, `val` and `test` in the new
+/// folder `folder`; the files end in `ending`.
+///
+/// # Errors
+/// As [`divide`].
+pub(super) fn divide_lines(lines: &[(u64, String)], folder: &Path, ending: &str) -> Result<()> {
+    let mut hashes: Vec<u64> = lines.iter().map(|(hash, _)| *hash).collect();
+    hashes.sort_unstable();
+    hashes.dedup();
+    let limits = limits(&hashes, lines.len() as u64, folder)?;
+    let write = || -> Result<()> {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        for (split, name) in SPLITS.into_iter().enumerate() {
+            let own = lines.iter().filter(|(hash, _)| split_of(*hash, limits) == split);
+            let text: String = own.map(|(_, line)| line.as_str()).collect();
+            let path = folder.join(format!("{name}.{ending}"));
+            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(())
+    };
+    let written = write();
+    if written.is_err() {
+        let _ = fs::remove_dir_all(folder);
+    }
+    written
+}
+
+/// Largest hashes of validation and test; `hashes` are those of `count` examples, ascending.
+///
+/// # Errors
+/// When there are too few, or the folder exists.
+fn limits(hashes: &[u64], count: u64, folder: &Path) -> Result<[u64; 2]> {
+    let held_out = size(hashes.len());
+    if held_out == 0 {
+        bail!(
+            "{count} examples are too few to learn from and to be tested with; a model needs some \
+             thousands"
+        );
+    }
+    if folder.exists() {
+        bail!(
+            "{} exists already and is left as it is: name another folder for the divided text",
+            folder.display()
+        );
+    }
+    // The numbers are hashes: the smallest of them are a random sample.
+    Ok([hashes[held_out - 1], hashes[2 * held_out - 1]])
+}
+
+/// Split of an example with this hash, by its place in [`SPLITS`].
+fn split_of(hash: u64, limits: [u64; 2]) -> usize {
+    limits.iter().position(|&limit| hash <= limit).unwrap_or(limits.len())
 }
 
 /// Writes the splits: a source whose number is at most the first of `limits` belongs to the first
@@ -85,8 +124,7 @@ fn write(corpus: &Corpus, languages: &[String; 2], folder: &Path, limits: [u64; 
     let failed = || format!("cannot write to {}", folder.display());
     for pair in corpus.pairs(languages)? {
         let sides = pair?;
-        let number = number_of(&sides[0]);
-        let split = limits.iter().position(|&limit| number <= limit).unwrap_or(limits.len());
+        let split = split_of(number_of(&sides[0]), limits);
         for (file, text) in files[2 * split..].iter_mut().zip(&sides) {
             // A record may contain line breaks, and a line may not.
             let text = text.replace(['\n', '\r'], " ");

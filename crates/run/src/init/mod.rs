@@ -1,6 +1,8 @@
-//! Recipe for a user's text, with sizes that suit the number of pairs and the machine.
+//! Recipe for a user's text, with sizes that suit the number of pairs and the machine; or one that
+//! trains a finished model on.
 
 mod corpus;
+mod fine_tuning;
 mod held_out;
 mod proposal;
 mod recipe_text;
@@ -15,6 +17,7 @@ use crate::folder::files::write_atomically;
 use proposal::propose;
 
 pub use corpus::{Corpus, CorpusFacts};
+pub use fine_tuning::{ExampleCounts, FineTuneSettings, FineTuning, fine_tune, run_of};
 pub use proposal::Machine;
 
 /// Settings of a new recipe.

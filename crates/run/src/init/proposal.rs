@@ -19,7 +19,7 @@ const FLOPS_OF_A_CORE: f64 = 40e9;
 /// Longest training without a GPU that is proposed, in seconds.
 const LONGEST: f64 = 3.0 * 86_400.0;
 /// Share of the memory that weights, gradients, moments and a batch may take by estimate.
-const MEMORY_SHARE: f64 = 0.7;
+pub(super) const MEMORY_SHARE: f64 = 0.7;
 
 /// Machine for training.
 #[derive(Debug, Clone, Copy, PartialEq)]

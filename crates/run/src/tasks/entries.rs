@@ -2,7 +2,7 @@
 
 use taper_data::Task;
 
-use super::entry::{Predicts, Reads, Stacks, TaskEntry};
+use super::entry::{Examples, Predicts, Reads, Stacks, TaskEntry};
 
 /// Facts about a task.
 #[must_use]
@@ -33,6 +33,7 @@ const USUAL: TaskEntry = TaskEntry {
     predicts_classes: true,
     begins_with: &[],
     reads: &[],
+    learns_from: None,
     predicts: None,
     hides_attention: None,
     not_served: None,
@@ -48,6 +49,7 @@ const TRANSLATION: TaskEntry = TaskEntry {
     writes: true,
     hub_name: Some("translation"),
     peft_name: Some("SEQ_2_SEQ_LM"),
+    learns_from: Some(Examples::Pairs),
     uses: "`taper translate` translates with it, `taper score` scores pairs",
     next: ("taper translate {run}", "type sentences, or pipe a file in"),
     ..USUAL
@@ -59,6 +61,7 @@ const LANGUAGE_MODEL: TaskEntry = TaskEntry {
     reads: &["data.text", "data.fields.text"],
     hub_name: Some("text-generation"),
     peft_name: Some("CAUSAL_LM"),
+    learns_from: Some(Examples::Texts),
     uses: "`taper generate` goes on with text, `taper evaluate` measures it, `taper score \
            --text` scores texts",
     next: ("taper generate {run} --prompt TEXT", "go on with a text"),
@@ -69,6 +72,7 @@ const MASKED_LANGUAGE_MODEL: TaskEntry = TaskEntry {
     stacks: Stacks::Encoder,
     pretrains: true,
     reads: &["data.text", "data.masked", "data.fields.text"],
+    learns_from: Some(Examples::Texts),
     not_served: Some(
         "a masked language model answers nobody; serve a classifier that begins with it",
     ),
@@ -84,6 +88,7 @@ const CLASSIFICATION: TaskEntry = TaskEntry {
     stacks: Stacks::Encoder,
     begins_with: &[Task::MaskedLanguageModel],
     reads: &["data.labelled", "data.labelled.pairs", "data.fields.text", "model.pooling"],
+    learns_from: Some(Examples::LabelledTexts),
     predicts: Some(Predicts {
         does: "labels texts",
         doing: "labelling",

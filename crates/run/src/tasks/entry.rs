@@ -29,6 +29,9 @@ pub struct TaskEntry {
     pub begins_with: &'static [Task],
     /// Sections and keys of recipes that only this task and perhaps a few others read.
     pub reads: &'static [&'static str],
+    /// Examples from which models of the task can be fine-tuned by one command; `None`: by a recipe
+    /// alone.
+    pub learns_from: Option<Examples>,
     /// Prediction for texts or images; `None`: the models predict nothing for a single one.
     pub predicts: Option<Predicts>,
     /// Reason why attention is not shown over the words of a text; `None`: it is.
@@ -51,6 +54,17 @@ impl TaskEntry {
     pub const fn marks_texts(&self) -> bool {
         !self.translates && !self.generates
     }
+}
+
+/// Examples of a task, as files have them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Examples {
+    /// Sentences with their translations.
+    Pairs,
+    /// Running text.
+    Texts,
+    /// Texts with a label each.
+    LabelledTexts,
 }
 
 /// Stacks of layers of a model.

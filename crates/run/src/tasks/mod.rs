@@ -45,7 +45,7 @@ use crate::{LoadedRun, Notice};
 pub use any_run::{AnyRun, open};
 pub use building::{build_model, without_adapters};
 pub use entries::entry;
-pub use entry::{Answered, Done, Items, Predictions, Predicts, Reads, Stacks, TaskEntry};
+pub use entry::{Answered, Done, Examples, Items, Predictions, Predicts, Reads, Stacks, TaskEntry};
 pub use imported_folder::ImportedFolder;
 pub use loading::require_unedited;
 

@@ -94,54 +94,58 @@ impl Labelled {
         self.texts.push(texts);
         Ok(())
     }
+}
 
-    /// Reads a file of lines; blank ones are skipped.
-    fn read_lines(&mut self, config: &LabelledConfig, path: &Path) -> Result<()> {
-        let mut lines = LineReader::open(path)?;
-        while let Some(line) = lines.next_line()? {
-            if line.trim().is_empty() {
-                continue;
-            }
-            columns_of(&line, config.pairs)
-                .and_then(|(label, texts)| self.push(config, label, texts.to_owned()))
-                .map_err(|message| Error::Record {
-                    path: path.to_owned(),
-                    unit: "line",
-                    line: lines.line(),
-                    message,
-                })?;
-        }
-        Ok(())
-    }
+/// Function that takes the label of a line or record, and its text or two texts with a tab between
+/// them.
+type Take<'a> = &'a mut dyn FnMut(&str, String) -> RowResult<()>;
 
-    /// Reads a table by its fields.
-    fn read_table(&mut self, config: &DataConfig, path: &Path, format: Format) -> Result<()> {
-        let fields = &config.fields;
-        let mut named = vec![fields.label(), fields.text()];
-        let has_pairs = match config.labelled.pairs {
-            Pairs::Yes => true,
-            Pairs::Auto => !fields.text_pair.is_empty(),
-            Pairs::No => false,
-        };
-        if has_pairs {
-            named.push(fields.text_pair());
+/// Reads a file of lines; blank ones are skipped.
+fn read_lines(config: &LabelledConfig, path: &Path, take: Take<'_>) -> Result<()> {
+    let mut lines = LineReader::open(path)?;
+    while let Some(line) = lines.next_line()? {
+        if line.trim().is_empty() {
+            continue;
         }
-        let mut table = Table::open_named(path, format, &named)?;
-        let mut record = 0;
-        while let Some(mut texts) = table.next_record()? {
-            record += 1;
-            let label = texts.remove(0);
-            if config.labelled.pairs != Pairs::No {
-                // A tab stands between the two.
-                texts.iter_mut().for_each(|text| *text = text.replace('\t', " "));
-            }
-            self.push(&config.labelled, &label, texts.join("\t")).map_err(|message| {
-                let path = path.to_owned();
-                Error::Record { path, unit: "record", line: record, message }
+        columns_of(&line, config.pairs)
+            .and_then(|(label, texts)| take(label, texts.to_owned()))
+            .map_err(|message| Error::Record {
+                path: path.to_owned(),
+                unit: "line",
+                line: lines.line(),
+                message,
             })?;
-        }
-        Ok(())
     }
+    Ok(())
+}
+
+/// Reads a table by its fields.
+fn read_table(config: &DataConfig, path: &Path, format: Format, take: Take<'_>) -> Result<()> {
+    let fields = &config.fields;
+    let mut named = vec![fields.label(), fields.text()];
+    let has_pairs = match config.labelled.pairs {
+        Pairs::Yes => true,
+        Pairs::Auto => !fields.text_pair.is_empty(),
+        Pairs::No => false,
+    };
+    if has_pairs {
+        named.push(fields.text_pair());
+    }
+    let mut table = Table::open_named(path, format, &named)?;
+    let mut record = 0;
+    while let Some(mut texts) = table.next_record()? {
+        record += 1;
+        let label = texts.remove(0);
+        if config.labelled.pairs != Pairs::No {
+            // A tab stands between the two.
+            texts.iter_mut().for_each(|text| *text = text.replace('\t', " "));
+        }
+        take(&label, texts.join("\t")).map_err(|message| {
+            let path = path.to_owned();
+            Error::Record { path, unit: "record", line: record, message }
+        })?;
+    }
+    Ok(())
 }
 
 /// Reads a split, lines and tables.
@@ -152,23 +156,46 @@ impl Labelled {
 /// configuration does not list.
 pub(crate) fn read(config: &DataConfig, split: &Corpora) -> Result<Labelled> {
     let mut found = Labelled::default();
-    let fields = &config.fields;
-    let names_columns = [&fields.label, &fields.text, &fields.text_pair];
-    let names_columns = names_columns.iter().any(|name| !name.is_empty());
-    for path in files(config, split)? {
-        refuse_json(&path)?;
-        match table_format(&path) {
-            Some(Format::Tsv) if !names_columns => found.read_lines(&config.labelled, &path)?,
-            Some(format) => found.read_table(config, &path, format)?,
-            None => found.read_lines(&config.labelled, &path)?,
-        }
-    }
+    let labelled = &config.labelled;
+    each(config, split, &mut |label, texts| found.push(labelled, label, texts))?;
     if found.texts.is_empty() {
         let files: Vec<String> =
             files(config, split)?.iter().map(|file| file.display().to_string()).collect();
         return Err(Error::EmptyText { split: split.name(), files: files.join(", ") });
     }
     Ok(found)
+}
+
+/// Lists the label and the text of each line and record of a split, or the two texts with a tab
+/// between them, whatever labels the configuration lists.
+///
+/// # Errors
+///
+/// For a line or record without a label or text, or with too many columns.
+pub fn labelled_texts(config: &DataConfig, split: &Corpora) -> Result<Vec<[String; 2]>> {
+    let mut found = Vec::new();
+    each(config, split, &mut |label, texts| {
+        texts_of(&texts, config.labelled.pairs)?;
+        found.push([label.to_owned(), texts]);
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Hands every line and record of a split to `take`.
+fn each(config: &DataConfig, split: &Corpora, take: Take<'_>) -> Result<()> {
+    let fields = &config.fields;
+    let names_columns = [&fields.label, &fields.text, &fields.text_pair];
+    let names_columns = names_columns.iter().any(|name| !name.is_empty());
+    for path in files(config, split)? {
+        refuse_json(&path)?;
+        match table_format(&path) {
+            Some(Format::Tsv) if !names_columns => read_lines(&config.labelled, &path, take)?,
+            Some(format) => read_table(config, &path, format, take)?,
+            None => read_lines(&config.labelled, &path, take)?,
+        }
+    }
+    Ok(())
 }
 
 /// Texts of the training split, each alone.

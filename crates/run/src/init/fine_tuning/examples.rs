@@ -1,0 +1,270 @@
+//! Examples to learn from: what they are, how many, and the part of a recipe that reads them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use taper_data::{
+    Corpora, Corpus as CorpusConfig, DataConfig, FieldsConfig, Pairs, Task, TokenizerConfig,
+    labelled_texts as read_labelled,
+};
+
+use super::FineTuneSettings;
+use super::parent::Parent;
+use crate::config::paths::seen_from;
+use crate::init::corpus::{Corpus, number_of};
+use crate::init::held_out;
+
+/// Number of sentences that are tokenised to estimate the tokens of all.
+const SAMPLE: usize = 1000;
+/// Bytes of a token of running text, about.
+const BYTES_OF_A_TOKEN: u64 = 4;
+/// Share of running text that is held out.
+const HELD_OUT: f64 = 0.05;
+
+/// Facts about examples.
+#[derive(Debug, Clone, Default)]
+pub struct ExampleCounts {
+    /// Number of sentences or texts to learn from; of running text 0.
+    pub examples: u64,
+    /// Number of tokens to learn from in one epoch, about; of pairs on the longer side.
+    pub tokens: u64,
+    /// Number of examples of home that an epoch has beside them.
+    pub home: u64,
+}
+
+/// Examples that were read.
+pub(super) struct Read {
+    /// Part of a recipe that reads them.
+    pub(super) data: DataConfig,
+    pub(super) counts: ExampleCounts,
+    /// Folder of the divided examples.
+    pub(super) divided: Option<PathBuf>,
+}
+
+/// Name of the examples in these files, for a recipe.
+pub(super) fn name(files: &[PathBuf]) -> String {
+    let usual = ["train", "data", "corpus"];
+    let stem = |path: &Path| {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        name.and_then(|name| name.split('.').next().map(str::to_owned))
+    };
+    let first = files.first().map(PathBuf::as_path).unwrap_or(Path::new("examples"));
+    let folder = first.parent().and_then(stem).filter(|name| !name.is_empty());
+    let name = stem(first).filter(|name| !name.is_empty() && !usual.contains(&name.as_str()));
+    name.or(folder).unwrap_or_else(|| "examples".to_owned())
+}
+
+/// Part of a recipe that is the parent's, with other corpora to come.
+fn of_parent(parent: &Parent, task: Task) -> DataConfig {
+    let theirs = &parent.config.data;
+    let tokenizer = TokenizerConfig { path: None, target_path: None, ..theirs.tokenizer.clone() };
+    let (nfkc, lowercase) = (theirs.nfkc, theirs.lowercase);
+    let mut data = DataConfig { nfkc, lowercase, tokenizer, ..DataConfig::default() };
+    if task == parent.config.task {
+        data.source_language.clone_from(&theirs.source_language);
+        data.target_language.clone_from(&theirs.target_language);
+        data.source_prefix.clone_from(&theirs.source_prefix);
+        data.cleaning = theirs.cleaning.clone();
+        data.text = theirs.text.clone();
+        data.masked = theirs.masked.clone();
+        data.labelled = theirs.labelled.clone();
+    } else {
+        // Learned positions end where the parent's texts did.
+        let most = parent.config.model.max_positions;
+        data.labelled.max_tokens = data.labelled.max_tokens.min(most);
+        data.labelled.pairs = Pairs::Auto;
+    }
+    (data.validation, data.test) = (Corpora::default(), Corpora::default());
+    data
+}
+
+/// Folder for examples that are divided.
+fn divided(settings: &FineTuneSettings, recipe: &Path) -> PathBuf {
+    let stem = recipe.file_stem().unwrap_or_default();
+    settings.divided.clone().unwrap_or_else(|| Path::new("data").join(stem))
+}
+
+/// Folder of a recipe.
+fn folder_of(recipe: &Path) -> &Path {
+    recipe.parent().unwrap_or(Path::new(""))
+}
+
+/// Files as a recipe at `recipe` names them.
+fn named(files: &[PathBuf], recipe: &Path) -> Vec<PathBuf> {
+    files.iter().map(|file| seen_from(folder_of(recipe), file)).collect()
+}
+
+/// Columns of a table, by their number.
+///
+/// # Errors
+/// When it is another number, with the names of the columns.
+fn columns<'a>(given: &'a [String], wanted: &[&str], fewest: usize) -> Result<&'a [String]> {
+    if given.is_empty() || (fewest..=wanted.len()).contains(&given.len()) {
+        return Ok(given);
+    }
+    bail!("--columns {}: give those of {}, with commas between", given.join(","), wanted.join(", "))
+}
+
+/// Reads sentences with their translations.
+pub(super) fn pairs(
+    settings: &FineTuneSettings,
+    parent: &Parent,
+    task: Task,
+    recipe: &Path,
+) -> Result<Read> {
+    let columns = columns(&settings.columns, &["the source", "the target"], 2)?;
+    let fields = match columns {
+        [source, target] => FieldsConfig {
+            source: source.clone(),
+            target: target.clone(),
+            ..FieldsConfig::default()
+        },
+        _ => FieldsConfig::default(),
+    };
+    let mut data = of_parent(parent, task);
+    let languages = [data.source_language.clone(), data.target_language.clone()];
+    let corpus = Corpus::of(&settings.files, fields)?;
+    let facts = corpus.look(&languages)?;
+    let as_it_lies = corpus.as_it_lies(&languages).filter(|data| !data.validation.is_empty());
+    let (own, divided) = match as_it_lies {
+        Some(own) => (own, None),
+        None => {
+            let folder = divided(settings, recipe);
+            (held_out::divide(&corpus, &facts, &languages, &folder)?, Some(folder))
+        }
+    };
+    data.dir = seen_from(folder_of(recipe), &own.dir);
+    (data.format, data.fields) = (own.format, own.fields);
+    (data.train, data.validation, data.test) = (own.train, own.validation, own.test);
+    let mut counts = ExampleCounts { examples: facts.pairs, ..ExampleCounts::default() };
+    let mut tokens = [0, 0];
+    let mut sampled = 0;
+    for pair in corpus.pairs(&languages)?.take(SAMPLE) {
+        let [source, target] = pair?;
+        sampled += 1;
+        tokens[0] += parent.tokenizers.source().encode(&source)?.len() as u64;
+        tokens[1] += parent.tokenizers.target().encode(&target)?.len() as u64;
+    }
+    counts.tokens = tokens[0].max(tokens[1]) * facts.pairs / sampled.max(1);
+    if !settings.home.is_empty() {
+        let home = Corpus::of(&settings.home, FieldsConfig::default()).context("--home")?;
+        let pairs = home.look(&languages).context("--home")?.pairs.max(1);
+        let mut mixed = match home {
+            Corpus::Files { source, target } => CorpusConfig {
+                source: named(&[source], recipe).into(),
+                target: named(&[target], recipe).into(),
+                ..CorpusConfig::default()
+            },
+            Corpus::Table { file, .. } => {
+                CorpusConfig { file: named(&[file], recipe).into(), ..CorpusConfig::default() }
+            }
+        };
+        mixed.name = "home".to_owned();
+        // As many in an epoch as there are examples, in three digits.
+        let share = counts.examples as f64 / pairs as f64;
+        mixed.weight = if share < 1.0 { (share * 1000.0).ceil() / 1000.0 } else { 1.0 };
+        counts.home = (mixed.weight * pairs as f64) as u64;
+        counts.tokens += counts.tokens * counts.home / counts.examples.max(1);
+        data.train.0.push(mixed);
+    }
+    Ok(Read { data, counts, divided })
+}
+
+/// Reads the sizes of files of running text.
+pub(super) fn texts(
+    settings: &FineTuneSettings,
+    parent: &Parent,
+    task: Task,
+    recipe: &Path,
+) -> Result<Read> {
+    let mut data = of_parent(parent, task);
+    if let [text] = columns(&settings.columns, &["the text"], 1)? {
+        data.fields.text.clone_from(text);
+    }
+    let files = [settings.files.as_slice(), &settings.home].concat();
+    let of = |files: &[PathBuf]| -> Result<u64> {
+        let size = |file: &PathBuf| -> Result<u64> {
+            let known =
+                fs::metadata(file).with_context(|| format!("cannot read {}", file.display()));
+            Ok(known?.len())
+        };
+        files.iter().map(size).sum()
+    };
+    let tokens = of(&files)? / BYTES_OF_A_TOKEN;
+    let file = named(&files, recipe).into();
+    let name = name(&settings.files);
+    data.train = Corpora(vec![CorpusConfig { file, name, ..CorpusConfig::default() }]);
+    data.text.hold_out = HELD_OUT;
+    task.files(&data, &absolute(&data.train, folder_of(recipe)))?;
+    Ok(Read { data, counts: ExampleCounts { tokens, ..ExampleCounts::default() }, divided: None })
+}
+
+/// Corpora whose files are named from the current folder.
+fn absolute(corpora: &Corpora, folder: &Path) -> Corpora {
+    let mut corpora = corpora.clone();
+    corpora.paths_mut().for_each(|path| *path = folder.join(&path));
+    corpora
+}
+
+/// Reads texts with a label each, and divides them.
+pub(super) fn labelled_texts(
+    settings: &FineTuneSettings,
+    parent: &Parent,
+    task: Task,
+    recipe: &Path,
+) -> Result<Read> {
+    let mut data = of_parent(parent, task);
+    if let [label, text, second @ ..] =
+        columns(&settings.columns, &["the label", "the text", "a second text"], 2)?
+    {
+        (data.fields.label, data.fields.text) = (label.clone(), text.clone());
+        data.fields.text_pair = second.first().cloned().unwrap_or_default();
+    }
+    if !settings.home.is_empty() {
+        bail!("--home mixes sentence pairs or running text in; add such texts to the others");
+    }
+    let corpus = |file: Vec<PathBuf>| {
+        Corpora(vec![CorpusConfig { file: file.into(), ..CorpusConfig::default() }])
+    };
+    let rows = read_labelled(&data, &corpus(settings.files.clone()))?;
+    let found: BTreeSet<&str> = rows.iter().map(|[label, _]| label.as_str()).collect();
+    let known = &data.labelled.labels;
+    if task != parent.config.task || !found.iter().all(|label| known.iter().any(|one| one == label))
+    {
+        if found.len() < 2 {
+            bail!("all {} texts have the same label: there is nothing to tell apart", rows.len());
+        }
+        data.labelled.labels = found.into_iter().map(str::to_owned).collect();
+    }
+    let is_single = data.labelled.pairs == Pairs::No;
+    let pairs = rows.iter().filter(|[_, text]| !is_single && text.contains('\t')).count();
+    data.labelled.pairs = match pairs {
+        0 => Pairs::No,
+        all if all == rows.len() => Pairs::Yes,
+        _ => Pairs::Auto,
+    };
+    let folder = divided(settings, recipe);
+    // A record may contain what ends a column or a line of the files that are written.
+    let ends: &[char] = if is_single { &['\n', '\r', '\t'] } else { &['\n', '\r'] };
+    let line = |[label, text]: &[String; 2]| {
+        format!("{}\t{}\n", label.replace(['\n', '\r', '\t'], " "), text.replace(ends, " "))
+    };
+    let lines: Vec<(u64, String)> =
+        rows.iter().map(|row| (number_of(&row[1]), line(row))).collect();
+    held_out::divide_lines(&lines, &folder, "tsv")?;
+    data.fields = FieldsConfig::default();
+    data.dir = seen_from(folder_of(recipe), &folder);
+    let [validation, test, train] = held_out::SPLITS;
+    (data.train, data.validation, data.test) = (train.into(), validation.into(), test.into());
+    let mut tokens = 0;
+    for [_, text] in rows.iter().take(SAMPLE) {
+        let length = parent.tokenizers.source().encode(text)?.len();
+        tokens += length.min(data.labelled.max_tokens) as u64;
+    }
+    let examples = rows.len() as u64;
+    let tokens = tokens * examples / examples.clamp(1, SAMPLE as u64);
+    let counts = ExampleCounts { examples, tokens, home: 0 };
+    Ok(Read { data, counts, divided: Some(folder) })
+}

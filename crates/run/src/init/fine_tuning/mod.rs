@@ -1,0 +1,114 @@
+//! Recipe that trains a finished model on: `taper finetune`.
+
+mod examples;
+mod parent;
+mod proposal;
+mod recipe_text;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use taper_data::Task;
+
+use super::Machine;
+use super::recipe_text::describe;
+use crate::config::RunConfig;
+use crate::folder::files::write_atomically;
+use crate::tasks::{Examples, entry};
+
+pub use examples::ExampleCounts;
+pub use parent::run_of;
+
+/// Settings of a recipe that trains a model on.
+#[derive(Debug, Clone)]
+pub struct FineTuneSettings {
+    /// Run, or folder of a checkpoint, with whose weights the new run begins.
+    pub parent: PathBuf,
+    /// Task of the new run; `None`: that of the parent.
+    pub task: Option<Task>,
+    /// Files of examples: for pairs two files of text or a table, else one or several files.
+    pub files: Vec<PathBuf>,
+    /// Columns or fields of tables, in order: source and target, or label, text and perhaps a
+    /// second text, or text. Empty: the usual ones.
+    pub columns: Vec<String>,
+    /// Files of examples like those that the parent was trained on, to be mixed in. Empty: none.
+    pub home: Vec<PathBuf>,
+    /// File of the recipe, which must not exist. `None`: named like the parent and the examples.
+    pub recipe: Option<PathBuf>,
+    /// Folder for examples that are divided. `None`: a folder of the recipe's name under `data`.
+    pub divided: Option<PathBuf>,
+    /// Bytes of memory that training may take. `None`: as many as the machine has free.
+    pub memory: Option<u64>,
+}
+
+/// Recipe that was written.
+#[derive(Debug, Clone)]
+pub struct FineTuning {
+    /// Path of the recipe.
+    pub recipe: PathBuf,
+    /// Configuration of the recipe, with the model of the parent.
+    pub config: RunConfig,
+    /// Facts about the examples.
+    pub counts: ExampleCounts,
+    /// Description of the machine that it was written for.
+    pub machine: String,
+    /// Folder of the divided examples, if they had to be divided.
+    pub divided: Option<PathBuf>,
+}
+
+/// Reads the examples and writes a recipe that trains the parent on with them, with comments and
+/// ready for `machine`: rates and updates by the size of the model and of the text, all weights or
+/// adapters by the memory.
+///
+/// If there is no validation set beside the examples, one is divided from them, the same each time.
+///
+/// # Errors
+/// When the parent or an example cannot be read, there are too few, the task is not one of
+/// [`TaskEntry::learns_from`](crate::tasks::TaskEntry::learns_from), or a file exists already.
+pub fn fine_tune(settings: &FineTuneSettings, machine: &Machine) -> Result<FineTuning> {
+    let parent = parent::Parent::read(&settings.parent)?;
+    let task = settings.task.unwrap_or(parent.config.task);
+    let Some(kind) = entry(task).learns_from else {
+        bail!(
+            "the task {task} is not fine-tuned by one command: write a recipe and train it with \
+             `taper train RECIPE --from {}`",
+            settings.parent.display()
+        );
+    };
+    if task != parent.config.task && !entry(task).begins_with.contains(&parent.config.task) {
+        bail!(
+            "{}: its task is {}, with which {task} does not begin",
+            settings.parent.display(),
+            parent.config.task
+        );
+    }
+    let of = examples::name(&settings.files);
+    let default = || PathBuf::from(format!("{}-{of}.toml", parent.name()));
+    let recipe = settings.recipe.clone().unwrap_or_else(default);
+    if recipe.exists() {
+        bail!(
+            "{} exists already and is left as it is: train it with `taper train {} --from {}`, or \
+             name another recipe with --output",
+            recipe.display(),
+            recipe.display(),
+            settings.parent.display()
+        );
+    }
+    let name = recipe
+        .file_stem()
+        .and_then(|name| name.to_str())
+        .with_context(|| format!("{}: a recipe needs a name", recipe.display()))?;
+    let read = match kind {
+        Examples::Pairs => examples::pairs,
+        Examples::Texts => examples::texts,
+        Examples::LabelledTexts => examples::labelled_texts,
+    };
+    let read = read(settings, &parent, task, &recipe)?;
+    let machine = Machine { memory: settings.memory.or(machine.memory), ..*machine };
+    let proposal = proposal::propose(name, (&parent, task, kind), &read, &machine);
+    let text = recipe_text::text(&proposal, &parent, &read, &describe(&machine))?;
+    write_atomically(&recipe, text.as_bytes())?;
+    let config = RunConfig::load_beginning_as(&recipe, &[], &parent.config.model)?;
+    let machine = describe(&machine);
+    Ok(FineTuning { recipe, config, counts: read.counts, machine, divided: read.divided })
+}

@@ -1,0 +1,85 @@
+//! Model that is trained on.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use taper_data::TokenizerPair;
+use taper_trainer::read_state;
+
+use crate::config::{RunConfig, trained_with};
+use crate::event::RunObserver;
+use crate::folder::RunFolder;
+use crate::folders::{self, ImportSettings};
+
+/// File of a folder of the library Transformers.
+const SHAPE: &str = "config.json";
+
+/// Model that is trained on.
+pub(super) struct Parent {
+    /// Run, or folder of a checkpoint, as it was named.
+    pub(super) path: PathBuf,
+    /// Configuration of its run, with the model whose weights it has.
+    pub(super) config: RunConfig,
+    pub(super) tokenizers: TokenizerPair,
+}
+
+impl Parent {
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let (run, checkpoint) = RunFolder::of_weights(path)?;
+        let written = run.load_config(&[])?;
+        let config = trained_with(&read_state(&checkpoint)?, &written)?.unwrap_or(written);
+        let tokenizers = config.task.load_tokenizers(run.root())?;
+        Ok(Self { path: path.to_owned(), config, tokenizers })
+    }
+
+    /// Name for a recipe.
+    pub(super) fn name(&self) -> String {
+        let plain = |name: &str| name.replace(['/', '\\', '\0', ' '], "-");
+        if self.config.name.is_empty() { "run".to_owned() } else { plain(&self.config.name) }
+    }
+}
+
+/// Run of `path`: `path` itself if it is a run or a checkpoint, and for a folder of the library
+/// Transformers the run that it was imported as, at `target`, or now is.
+///
+/// # Errors
+/// When it is neither, it cannot be imported, or `target` is another run.
+pub fn run_of(
+    path: &Path,
+    target: &Path,
+    settings: &ImportSettings,
+    observer: &mut dyn RunObserver,
+) -> Result<PathBuf> {
+    if RunFolder::of_weights(path).is_ok() {
+        return Ok(path.to_owned());
+    }
+    if !path.join(SHAPE).is_file() {
+        // With the reason why it is no run.
+        RunFolder::of_weights(path).with_context(|| {
+            format!("{}: neither a run nor a folder with {SHAPE}", path.display())
+        })?;
+    }
+    let folder = RunFolder::new(target);
+    if !folder.exists() {
+        folders::import_with(path, &folder, settings, observer)?;
+        return Ok(target.to_owned());
+    }
+    let (run, checkpoint) = RunFolder::of_weights(target)?;
+    let origin = read_state(&checkpoint)?.parent.map(|parent| parent.path);
+    let data = run.load_config(&[])?.data;
+    let speaks = |asked: &Option<String>, own: &String| asked.as_ref().is_none_or(|one| one == own);
+    let is_it = origin.is_some() && origin == path.canonicalize().ok();
+    if !is_it
+        || !speaks(&settings.source_language, &data.source_language)
+        || !speaks(&settings.target_language, &data.target_language)
+    {
+        bail!(
+            "{} exists already, and is not {} as it is asked for: import that with `taper import \
+             {} RUN`, and fine-tune the run",
+            target.display(),
+            path.display(),
+            path.display()
+        );
+    }
+    Ok(target.to_owned())
+}

@@ -1,0 +1,177 @@
+//! Settings that suit the model, the examples and the machine.
+//!
+//! Rates: fine-tuning takes a small part of the rate of training, 5e-5 for a model 1024 wide as the
+//! Transformers library has it by default, and more the narrower the model is, in proportion (Yang
+//! et al. 2022, "Tensor Programs V", table 3). Adapters take about ten times as much (Hu et al.
+//! 2021, table 11).
+
+use candle_core::Device;
+use taper_data::Task;
+use taper_model::{BaseDtype, EmbeddingsConfig, LoraConfig};
+use taper_trainer::{EarlyStoppingConfig, Metric, ScheduleConfig, ScheduleKind, TrainingConfig};
+
+use super::examples::{ExampleCounts, Read};
+use super::parent::Parent;
+use crate::checks::cost::Cost;
+use crate::config::RunConfig;
+use crate::init::{Machine, proposal::MEMORY_SHARE};
+use crate::tasks::{Examples, vocabularies};
+
+/// Rate of a model of this width.
+const RATE: (f64, f64) = (5e-5, 1024.0);
+/// Factor of the rate with which adapters are trained.
+const OF_ADAPTERS: f64 = 10.0;
+/// Rank of adapters.
+const RANK: usize = 16;
+/// Smallest and largest number of tokens of an update.
+const TOKENS: (usize, usize) = (512, 4096);
+/// Smallest number of tokens of a batch for which smaller weights are not preferred.
+const FEW_TOKENS: usize = 1024;
+/// Updates of an epoch that are wished for, with updates as small as they have to be.
+const UPDATES_OF_AN_EPOCH: u64 = 50;
+/// Tokens that are learned from at most, beyond the first epoch.
+const MOST_TOKENS: u64 = 40_000_000;
+/// Largest number of epochs.
+const MOST_EPOCHS: u64 = 10;
+/// Validations of a training.
+const VALIDATIONS: u64 = 12;
+/// Sentences that are translated in a validation.
+const TRANSLATED: usize = 200;
+
+/// Recipe with the facts behind its choices.
+pub(super) struct Proposal {
+    pub(super) config: RunConfig,
+    /// Number of epochs that the updates come to.
+    pub(super) epochs: u64,
+    /// Bytes of training all weights; `None` if all are trained.
+    pub(super) too_large: Option<u64>,
+    /// Bytes of training as proposed, by formula.
+    pub(super) bytes: u64,
+}
+
+/// Proposes a recipe called `name`.
+pub(super) fn propose(
+    name: &str,
+    (parent, task, kind): (&Parent, Task, Examples),
+    read: &Read,
+    machine: &Machine,
+) -> Proposal {
+    let mut config = RunConfig {
+        name: name.to_owned(),
+        task,
+        dtype: "auto".to_owned(),
+        data: read.data.clone(),
+        model: parent.config.model.clone(),
+        decoding: parent.config.decoding.clone(),
+        evaluation: parent.config.evaluation.clone(),
+        ..RunConfig::default()
+    };
+    // Both are for the first weights of a run, which are the parent's.
+    config.model.lora = LoraConfig::default();
+    config.model.embeddings = EmbeddingsConfig::default();
+    let tokens = tokens_of_update(&read.counts);
+    let updates = (read.counts.tokens / tokens as u64).max(1);
+    let epochs = (MOST_TOKENS / read.counts.tokens.max(1)).clamp(1, MOST_EPOCHS);
+    let updates = (epochs * updates).max(UPDATES_OF_AN_EPOCH);
+    let translates = kind == Examples::Pairs;
+    config.training = TrainingConfig {
+        max_updates: updates,
+        log_every: (updates / 50).clamp(1, 100),
+        validate_every: (updates / VALIDATIONS).max(1),
+        label_smoothing: if translates { 0.1 } else { 0.0 },
+        schedule: ScheduleConfig {
+            kind: ScheduleKind::Linear,
+            warmup: (updates / 10).clamp(1, 500),
+            ..ScheduleConfig::default()
+        },
+        early_stopping: EarlyStoppingConfig {
+            metric: match kind {
+                Examples::Pairs => Metric::Bleu,
+                Examples::Texts => Metric::Loss,
+                Examples::LabelledTexts => Metric::Accuracy,
+            },
+            patience: 4,
+            ..EarlyStoppingConfig::default()
+        },
+        ..TrainingConfig::default()
+    };
+    config.evaluation.validation_sentences =
+        if translates { TRANSLATED } else { config.evaluation.validation_sentences };
+    let room = machine.memory.map(|memory| MEMORY_SHARE * memory as f64);
+    let (mut first, mut last) = (None, None);
+    for lora in [None, Some(BaseDtype::F32), Some(BaseDtype::Bf16)] {
+        let mut batch = tokens;
+        loop {
+            let config = with(&config, parent, lora, (tokens, batch));
+            let cost = Cost::of(&config, vocabularies(&parent.tokenizers), &Device::Cpu);
+            let bytes = cost.training_state_bytes + cost.activation_bytes;
+            let first = *first.get_or_insert(bytes);
+            let too_large = lora.is_some().then_some(first);
+            let fits = room.is_none_or(|room| bytes as f64 <= room);
+            let proposal = Proposal { config, epochs, too_large, bytes };
+            if fits {
+                return proposal;
+            }
+            last = Some(proposal);
+            if batch <= FEW_TOKENS {
+                break;
+            }
+            batch /= 2;
+        }
+    }
+    // Nothing fits by formula: the check of memory before training has the last word.
+    last.unwrap_or(Proposal { config, epochs, too_large: None, bytes: 0 })
+}
+
+/// Tokens of an update: fewer if there is little to learn from.
+fn tokens_of_update(counts: &ExampleCounts) -> usize {
+    let (fewest, most) = TOKENS;
+    let wished = usize::try_from(counts.tokens / UPDATES_OF_AN_EPOCH).unwrap_or(most);
+    // A power of two, which several batches of an update divide.
+    (wished.clamp(fewest, most) + 1).next_power_of_two() / 2
+}
+
+/// The recipe with adapters on a base of this type or without, and with updates of `tokens` tokens
+/// in batches of `batch`.
+fn with(
+    config: &RunConfig,
+    parent: &Parent,
+    lora: Option<BaseDtype>,
+    (tokens, batch): (usize, usize),
+) -> RunConfig {
+    let mut config = config.clone();
+    let (rate, width) = RATE;
+    let mut rate = rate * width / config.model.d_model as f64;
+    if let Some(base_dtype) = lora {
+        rate *= OF_ADAPTERS;
+        let (rank, alpha) = (RANK, 2.0 * RANK as f64);
+        config.model.lora = LoraConfig { rank, alpha, base_dtype, ..LoraConfig::default() };
+        if config.task != parent.config.task {
+            // Its head is not the parent's.
+            config.model.lora.train = vec!["classes.*".to_owned()];
+        }
+    }
+    config.training.schedule.learning_rate = rounded(rate.min(1e-2));
+    config.data.batching.max_tokens = batch;
+    config.training.accumulation = tokens / batch;
+    config
+}
+
+/// A number in one digit.
+fn rounded(number: f64) -> f64 {
+    format!("{number:.0e}").parse().unwrap_or(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn updates_are_small_if_there_is_little_to_learn_from() {
+        let of = |tokens| tokens_of_update(&ExampleCounts { tokens, ..ExampleCounts::default() });
+        let all = [0, 20_000, 30_000, 60_000, 120_000, 1_000_000, u64::MAX].map(of);
+        assert_eq!(all, [512, 512, 512, 1024, 2048, 4096, 4096]);
+        assert_eq!(rounded(6.7e-5), 7e-5);
+        assert_eq!(rounded(4e-4), 4e-4);
+    }
+}
