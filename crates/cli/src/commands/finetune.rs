@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use taper_run::checks::cost::grouped;
 use taper_run::folders::ImportSettings;
 use taper_run::init::{FineTuneSettings, FineTuning, Machine, fine_tune, run_of};
+use taper_run::numbers::grouped;
 use taper_run::{Notice, RunEvent};
 
 use super::train;
