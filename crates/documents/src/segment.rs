@@ -153,7 +153,7 @@ fn join_blanks(text: &mut String, marks: &mut [Mark]) {
 /// Whether a text has a letter beside its placeholders and addresses.
 fn has_words(text: &str) -> bool {
     let mut at = 0;
-    placeholders(text).into_iter().chain([text.len()..text.len()]).any(|range| {
+    placeholders(text).into_iter().chain(std::iter::once(text.len()..text.len())).any(|range| {
         let before = &text[at..range.start];
         at = range.end;
         has_letters(before)

@@ -56,11 +56,11 @@ pub use batch::Batch;
 pub use builder::{Builder, ModelCore};
 pub use classifier::TextClassifier;
 pub use config::{
-    ActivationKind, Architecture, AttentionConfig, AttentionKind, BaseDtype, CellKind, ContrastiveConfig,
-    ConvolutionalConfig, EmbeddingsConfig, ExpertsConfig, FeedForwardKind, ImageEncoder,
-    LayerKinds, LoraConfig, ModelConfig, NormKind, NormPlacement, Pooling, Positions, QueryKeyNorm,
-    RecurrentAttention, RecurrentConfig, RelativeBuckets, RotaryConfig, RotaryPairs, RotaryScaling,
-    SinusoidFrequencies, StateSpaceConfig, Tied,
+    ActivationKind, Architecture, AttentionConfig, AttentionKind, BaseDtype, CellKind,
+    ContrastiveConfig, ConvolutionalConfig, EmbeddingsConfig, ExpertsConfig, FeedForwardKind,
+    ImageEncoder, LayerKinds, LoraConfig, ModelConfig, NormKind, NormPlacement, Pooling, Positions,
+    QueryKeyNorm, RecurrentAttention, RecurrentConfig, RelativeBuckets, RotaryConfig, RotaryPairs,
+    RotaryScaling, SinusoidFrequencies, StateSpaceConfig, Tied,
 };
 pub use cost::{Cost, LayerCost, StreamCost};
 pub use language_model::LanguageModel;
