@@ -7,7 +7,7 @@ use crate::parallel::{CHUNK, add};
 use crate::profile::{even, region};
 use crate::shared::{Shared, Write, filled};
 use crate::spec::Dropout;
-use crate::tape::{Slot, Tape, is_fused};
+use crate::tape::{Adjoints, Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
@@ -73,28 +73,39 @@ fn forward<T: Float>(
     if let Some(tape) = tape {
         let slots: Vec<(Slot, usize)> =
             parts.iter().map(|&part| Slot::from(part)).zip(widths.iter().copied()).collect();
-        tape.record::<T>("columns", parts, &out, move |mut adjoint, adjoints| {
-            if dropout.is_active() {
-                region(even(adjoint.len().div_ceil(CHUNK)), || {
-                    adjoint.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, part)| {
-                        drop_in_place(part, chunk * CHUNK, dropout);
-                    });
-                });
-            }
-            let mut first = 0;
-            for (slot, part) in slots {
-                adjoints.add_with(slot, |out: &mut [T], write| {
-                    let rows = out.par_chunks_mut(part).zip(adjoint.par_chunks(width));
-                    rows.with_min_len(piece).for_each(|(out, row)| match write {
-                        Write::Replace => out.copy_from_slice(&row[first..first + part]),
-                        Write::Add => add(out, &row[first..first + part]),
-                    });
-                    Ok(())
-                })?;
-                first += part;
-            }
-            Ok(())
+        tape.record::<T>("columns", parts, &out, move |adjoint, adjoints| {
+            backward(slots, adjoint, (width, piece), dropout, adjoints)
         })?;
     }
     Ok(out)
+}
+
+/// Gives each part of `slots`, with its width, the columns of the adjoint of its own.
+fn backward<T: Float>(
+    slots: Vec<(Slot, usize)>,
+    mut adjoint: Vec<T>,
+    (width, piece): (usize, usize),
+    dropout: Dropout,
+    adjoints: &mut Adjoints<'_>,
+) -> Result<()> {
+    if dropout.is_active() {
+        region(even(adjoint.len().div_ceil(CHUNK)), || {
+            adjoint.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, part)| {
+                drop_in_place(part, chunk * CHUNK, dropout);
+            });
+        });
+    }
+    let mut first = 0;
+    for (slot, part) in slots {
+        adjoints.add_with(slot, |out: &mut [T], write| {
+            let rows = out.par_chunks_mut(part).zip(adjoint.par_chunks(width));
+            rows.with_min_len(piece).for_each(|(out, row)| match write {
+                Write::Replace => out.copy_from_slice(&row[first..first + part]),
+                Write::Add => add(out, &row[first..first + part]),
+            });
+            Ok(())
+        })?;
+        first += part;
+    }
+    Ok(())
 }

@@ -90,17 +90,7 @@ fn forward<T: Float>(
         (bias.as_ref().map(Host::new).transpose()?, residual.as_ref().map(Host::new).transpose()?);
     let bias_values = bias_host.as_ref().map(Host::elements::<T>).transpose()?;
     let residual_values = residual_host.as_ref().map(Host::elements::<T>).transpose()?;
-    // Derivatives of the activation, if the backward pass cannot compute them from the result.
-    let keeps_slopes = match spec.activation {
-        Activation::Identity => false,
-        Activation::Relu => residual.is_some(),
-        Activation::Gelu
-        | Activation::GeluTanh
-        | Activation::Swish
-        | Activation::QuickGelu
-        | Activation::Tanh
-        | Activation::Sigmoid => true,
-    } && tape.is_some();
+    let keeps_slopes = tape.is_some() && node.keeps_slopes();
     let mut slopes = vec![T::default(); if keeps_slopes { rows * outputs } else { 0 }];
     let shared_slopes = Shared::new(&mut slopes);
     let finish = |row: usize, out: &mut [T]| {
@@ -169,6 +159,21 @@ impl Node {
         }
     }
 
+    /// Whether derivatives of the activation are kept, because the backward pass cannot compute them
+    /// from the result.
+    fn keeps_slopes(&self) -> bool {
+        match self.spec.activation {
+            Activation::Identity => false,
+            Activation::Relu => self.residual.is_some(),
+            Activation::Gelu
+            | Activation::GeluTanh
+            | Activation::Swish
+            | Activation::QuickGelu
+            | Activation::Tanh
+            | Activation::Sigmoid => true,
+        }
+    }
+
     fn inputs(&self) -> Vec<&Tensor> {
         [&self.x, &self.weight].into_iter().chain(&self.bias).chain(&self.residual).collect()
     }
@@ -231,21 +236,7 @@ impl Back {
         let adjoint = if owned.is_some() && self.residual.is_none() { Vec::new() } else { adjoint };
         let grad = owned.as_deref().unwrap_or(&adjoint);
         let grad_at = Matrix::rows(outputs);
-        if let Some(kept) = &self.kept {
-            adjoints.add_with(&self.weight, |out: &mut [T], write| {
-                let (shape, x) = ((outputs, rows, inputs), kept.value()?);
-                let (x, at) = (Host::new(&x)?, Matrix::rows(inputs));
-                product(
-                    shape,
-                    (grad, grad_at.transposed()),
-                    (x.elements::<T>()?, at),
-                    (out, at),
-                    write,
-                    (products, Threads::All),
-                );
-                Ok(())
-            })?;
-        }
+        self.add_to_weight(grad, rows, adjoints)?;
         let weight_host = Host::new(&self.weight)?;
         let weight = Right::of(&weight_host, inputs, false)?;
         if let (Some(bias), Some(sums)) = (self.bias, sums) {
@@ -264,6 +255,30 @@ impl Back {
             Some(residual) => adjoints.give(residual, adjoint),
             None => Ok(()),
         }
+    }
+
+    /// Adds the gradient of the weight, if there is one.
+    fn add_to_weight<T: Float>(
+        &self,
+        grad: &[T],
+        rows: usize,
+        adjoints: &mut Adjoints<'_>,
+    ) -> Result<()> {
+        let Some(kept) = &self.kept else { return Ok(()) };
+        let (outputs, inputs) = self.weight.dims2()?;
+        adjoints.add_with(&self.weight, |out: &mut [T], write| {
+            let (shape, x) = ((outputs, rows, inputs), kept.value()?);
+            let (x, at) = (Host::new(&x)?, Matrix::rows(inputs));
+            product(
+                shape,
+                (grad, Matrix::rows(outputs).transposed()),
+                (x.elements::<T>()?, at),
+                (out, at),
+                write,
+                (self.spec.products, Threads::All),
+            );
+            Ok(())
+        })
     }
 
     /// Computes the adjoint before activation and dropout, writes every row of it to `to`, and

@@ -175,35 +175,8 @@ impl Back {
         let (rows, width) = x.dims2()?;
         let (rank, outputs) = (down.len() / width.max(1), adjoint.len() / rows.max(1));
         let mut inner_grad = vec![T::default(); rows * rank];
-        {
-            let grad = dropped(&adjoint, dropout);
-            let (mut first, mut column) = (0, 0);
-            for Factors { up, .. } in &self.factors {
-                let (part, own) = up.dims2()?;
-                let grad_at = Matrix::rows(outputs).at(column);
-                adjoints.add_with(up, |out: &mut [T], write| {
-                    product(
-                        (part, rows, own),
-                        (&grad, grad_at.transposed()),
-                        (inner, Matrix::rows(rank).at(first)),
-                        (out, Matrix::rows(own)),
-                        write,
-                        how,
-                    );
-                    Ok(())
-                })?;
-                let host = Host::new(up)?;
-                product(
-                    (rows, part, own),
-                    (&grad, grad_at),
-                    (host.elements::<T>()?, Matrix::rows(own)),
-                    (&mut inner_grad, Matrix::rows(rank).at(first)),
-                    Write::Replace,
-                    how,
-                );
-                (first, column) = (first + own, column + part);
-            }
-        }
+        let shape = (rows, rank, outputs);
+        self.through_up(shape, inner, &dropped(&adjoint, dropout), &mut inner_grad, adjoints)?;
         adjoints.give(self.base, adjoint)?;
         let scale = T::of(scale);
         inner_grad.iter_mut().for_each(|value| *value *= scale);
@@ -235,5 +208,44 @@ impl Back {
             drop_all(&mut grad, input_dropout);
         }
         adjoints.give(&self.x, grad)
+    }
+
+    /// Adds the gradients of the upward factors, and writes that of `inner` to `inner_grad`.
+    fn through_up<T: Float>(
+        &self,
+        (rows, rank, outputs): (usize, usize, usize),
+        inner: &[T],
+        grad: &[T],
+        inner_grad: &mut [T],
+        adjoints: &mut Adjoints<'_>,
+    ) -> Result<()> {
+        let how = (self.spec.products, Threads::All);
+        let (mut first, mut column) = (0, 0);
+        for Factors { up, .. } in &self.factors {
+            let (part, own) = up.dims2()?;
+            let grad_at = Matrix::rows(outputs).at(column);
+            adjoints.add_with(up, |out: &mut [T], write| {
+                product(
+                    (part, rows, own),
+                    (grad, grad_at.transposed()),
+                    (inner, Matrix::rows(rank).at(first)),
+                    (out, Matrix::rows(own)),
+                    write,
+                    how,
+                );
+                Ok(())
+            })?;
+            let host = Host::new(up)?;
+            product(
+                (rows, part, own),
+                (grad, grad_at),
+                (host.elements::<T>()?, Matrix::rows(own)),
+                (inner_grad, Matrix::rows(rank).at(first)),
+                Write::Replace,
+                how,
+            );
+            (first, column) = (first + own, column + part);
+        }
+        Ok(())
     }
 }

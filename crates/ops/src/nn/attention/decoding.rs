@@ -61,7 +61,7 @@ fn check(
     if let Some(fault) = shape.fault() {
         candle_core::bail!("attention: {fault}");
     }
-    let (heads, columns) = (shape.heads, 2 * shape.key_value_width());
+    let columns = 2 * shape.key_value_width();
     let whole = |key_value: &Tensor, rows: &[Range<usize>]| -> Result<bool> {
         let (keys, key_columns) = key_value.dims2()?;
         Ok(key_columns == columns
@@ -70,45 +70,7 @@ fn check(
     };
     let fits = match seen {
         VisibleKeys::Source { key_value, rows } => whole(key_value, rows)?,
-        VisibleKeys::Past { kept, text, history, bias, slopes, sparse } => {
-            if let Some(fault) = sparse.and_then(|rule| rule.fault(true)) {
-                candle_core::bail!("sparse attention: {fault}, and this is {sparse:?}");
-            }
-            let mut fits =
-                kept.steps() == history.len() && slopes.is_none_or(|slopes| slopes.len() == heads);
-            let is_wide = |rows: &Tensor| Ok::<_, Error>(rows.dims2()?.1 == columns);
-            let read = match kept {
-                CachedRows::Apart { text, .. } => text.map_or(Ok(0), |text| text.dim(0))?,
-                CachedRows::Joined { text, .. } => text.len(),
-            };
-            fits &= (text.is_empty() || text.len() == queries)
-                && text.iter().all(|range| range.start <= range.end && range.end <= read);
-            let of_step = |step: usize| match kept {
-                CachedRows::Apart { steps, .. } => steps[step].dim(0),
-                CachedRows::Joined { steps, .. } => Ok(steps[step].1 as usize),
-            };
-            match kept {
-                CachedRows::Apart { text, steps } => {
-                    for rows in text.into_iter().chain(steps) {
-                        fits &= is_wide(rows)?;
-                    }
-                }
-                CachedRows::Joined { rows, .. } => fits &= is_wide(rows)?,
-            }
-            for (step, rows) in history.iter().enumerate().take(kept.steps()) {
-                let keys = of_step(step)?;
-                fits &= rows.len() == queries
-                    && rows.iter().all(|&row| row == ABSENT || (row as usize) < keys);
-            }
-            if let Some(bias) = bias {
-                let shape = bias.dims3()?;
-                let keys = |query| seen.keys(query);
-                fits = fits
-                    && (shape.0, shape.1 > 0) == (heads, true)
-                    && (0..queries).map(keys).max().is_none_or(|longest| shape.2 >= longest);
-            }
-            fits
-        }
+        VisibleKeys::Past { .. } => past_fits(seen, queries, shape)?,
     };
     if !fits || width != shape.query_width() {
         candle_core::bail!(
@@ -116,6 +78,51 @@ fn check(
         );
     }
     Ok(())
+}
+
+/// Whether past tokens fit the queries.
+fn past_fits(seen: VisibleKeys<'_>, queries: usize, shape: AttentionShape) -> Result<bool> {
+    let VisibleKeys::Past { kept, text, history, bias, slopes, sparse } = seen else {
+        return Ok(false);
+    };
+    let (heads, columns) = (shape.heads, 2 * shape.key_value_width());
+    if let Some(fault) = sparse.and_then(|rule| rule.fault(true)) {
+        candle_core::bail!("sparse attention: {fault}, and this is {sparse:?}");
+    }
+    let mut fits =
+        kept.steps() == history.len() && slopes.is_none_or(|slopes| slopes.len() == heads);
+    let is_wide = |rows: &Tensor| Ok::<_, Error>(rows.dims2()?.1 == columns);
+    let read = match kept {
+        CachedRows::Apart { text, .. } => text.map_or(Ok(0), |text| text.dim(0))?,
+        CachedRows::Joined { text, .. } => text.len(),
+    };
+    fits &= (text.is_empty() || text.len() == queries)
+        && text.iter().all(|range| range.start <= range.end && range.end <= read);
+    let of_step = |step: usize| match kept {
+        CachedRows::Apart { steps, .. } => steps[step].dim(0),
+        CachedRows::Joined { steps, .. } => Ok(steps[step].1 as usize),
+    };
+    match kept {
+        CachedRows::Apart { text, steps } => {
+            for rows in text.into_iter().chain(steps) {
+                fits &= is_wide(rows)?;
+            }
+        }
+        CachedRows::Joined { rows, .. } => fits &= is_wide(rows)?,
+    }
+    for (step, rows) in history.iter().enumerate().take(kept.steps()) {
+        let keys = of_step(step)?;
+        fits &=
+            rows.len() == queries && rows.iter().all(|&row| row == ABSENT || (row as usize) < keys);
+    }
+    if let Some(bias) = bias {
+        let shape = bias.dims3()?;
+        let keys = |query| seen.keys(query);
+        fits = fits
+            && (shape.0, shape.1 > 0) == (heads, true)
+            && (0..queries).map(keys).max().is_none_or(|longest| shape.2 >= longest);
+    }
+    Ok(fits)
 }
 
 /// Numbers added to scores, and their shape `(H, queries, keys)`.

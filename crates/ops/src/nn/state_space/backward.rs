@@ -145,9 +145,8 @@ fn run<T: Float>(operands: &Operands<'_, T>, states: &[T], adjoint: &[T]) -> Inp
         let sizes = || (0..pieces.len() * groups).map(|i| sequences.tokens_of(&pieces[i / groups]));
         let of_task = |task: usize| {
             let (piece, group) = (&pieces[task / groups], task % groups);
-            let group_blocks = group * BLOCKS..blocks.min((group + 1) * BLOCKS);
             let mut sums = Vec::new();
-            for block in group_blocks {
+            for block in group * BLOCKS..blocks.min((group + 1) * BLOCKS) {
                 let mut of_block = Sums::new(count);
                 for sequence in piece.clone() {
                     back_block(operands, sequence, block, states, adjoint, outputs, &mut of_block);
@@ -178,10 +177,8 @@ fn run<T: Float>(operands: &Operands<'_, T>, states: &[T], adjoint: &[T]) -> Inp
         total.extend(combined(parts, group_size * of_block));
     }
     let part = |start: usize, width: usize| {
-        let per_block = total.chunks_exact(of_block);
-        let part: Vec<T> = per_block
-            .flat_map(|block| block[start..start + width * LANES].iter().copied())
-            .collect();
+        let of_part = |block: &[T]| block[start..start + width * LANES].to_vec();
+        let part: Vec<T> = total.chunks_exact(of_block).flat_map(of_part).collect();
         from_blocks(&part, channels, width)
     };
     let decay = from_blocks(&operands.decay, channels, count);

@@ -276,24 +276,38 @@ fn backward<T: Float>(
     let of_weight = (0..sums.len()).map(|i| sums[i % count * channels + i / count]).collect();
     adjoints.give(weight, of_weight)?;
     adjoints.add_with(slot, |total: &mut [T], write| {
-        let total = Shared::new(total);
-        region(even(pieces), || {
-            (0..pieces).into_par_iter().with_max_len(1).for_each(|piece| {
-                for token in rows(piece) {
-                    // SAFETY: each piece has its own rows.
-                    let row = unsafe { total.range(token * width..(token + 1) * width) };
-                    if write == Write::Replace {
-                        row.fill(T::default());
-                    }
-                    for number in 0..count {
-                        if let Some(other) = filters.after(token, count - 1 - number) {
-                            let of_sum = &of_sums[other * channels..][..channels];
-                            add_product(&mut row[..channels], of_sum, filters.tap(number));
-                        }
-                    }
-                }
-            });
-        });
+        add_to_input(total, write, &of_sums, &filters, count);
         Ok(())
     })
+}
+
+/// Adds the gradients of sums of `count` taps to those of the inputs in them.
+fn add_to_input<T: Float>(
+    total: &mut [T],
+    write: Write,
+    of_sums: &[T],
+    filters: &Filters<T>,
+    count: usize,
+) {
+    let (channels, width) = (filters.channels, filters.width);
+    let (total, tokens) = (Shared::new(total), of_sums.len() / channels.max(1));
+    let pieces = tokens.div_ceil(ROWS);
+    let rows = |piece: usize| piece * ROWS..tokens.min((piece + 1) * ROWS);
+    region(even(pieces), || {
+        (0..pieces).into_par_iter().with_max_len(1).for_each(|piece| {
+            for token in rows(piece) {
+                // SAFETY: each piece has its own rows.
+                let row = unsafe { total.range(token * width..(token + 1) * width) };
+                if write == Write::Replace {
+                    row.fill(T::default());
+                }
+                for number in 0..count {
+                    if let Some(other) = filters.after(token, count - 1 - number) {
+                        let of_sum = &of_sums[other * channels..][..channels];
+                        add_product(&mut row[..channels], of_sum, filters.tap(number));
+                    }
+                }
+            }
+        });
+    });
 }
