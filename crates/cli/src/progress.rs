@@ -1,10 +1,12 @@
 //! What a training run shows: a progress bar at a terminal, plain lines when
 //! piped, JSON lines where asked for.
 
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Result;
+use candle_core::Device;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use taper_data::Task;
 use taper_run::checks::computation::describe_operations;
@@ -12,7 +14,7 @@ use taper_run::checks::device;
 use taper_run::numbers::bytes;
 use taper_run::training::{Further, Outcome, TrainingLimits};
 use taper_run::{RunEvent, RunObserver};
-use taper_trainer::{Event, ProcessTime, Scores};
+use taper_trainer::{Event, ProcessTime, Scores, StopReason};
 
 use crate::arguments::TrainOutput;
 use crate::bars::{TICK, bar_style, clock, sentence_bar};
@@ -91,6 +93,7 @@ impl<'a> Reporter<'a> {
 
     /// Shows the bar of a training that goes from `first_step` to its `limits`.
     fn begin(&mut self, first_step: u64, limits: TrainingLimits) {
+        self.signals.training_begins();
         self.limits = Some(limits);
         self.bar = match (self.style, limits.last_update) {
             (Style::Bar, Some(updates)) => ProgressBar::new(updates)
@@ -257,41 +260,32 @@ impl RunObserver for Reporter<'_> {
             RunEvent::Files { corpus, files } => report_line(&describe_files(corpus, files)),
             RunEvent::Tokenising(progress) => self.tokenising.report(self.style, progress),
             RunEvent::WarmStart { started, replaced, own_tokenizer } => {
-                warm_start::lines(started, replaced, *own_tokenizer)
-                    .iter()
-                    .for_each(|line| report_line(line));
+                report_lines(&warm_start::lines(started, replaced, *own_tokenizer));
             }
-            RunEvent::WordVectors(taken) => {
-                warm_start::vector_lines(taken).iter().for_each(|line| report_line(line));
-            }
+            RunEvent::WordVectors(taken) => report_lines(&warm_start::vector_lines(taken)),
             RunEvent::Prepared { data, cost } => {
-                data.lines().iter().for_each(|line| report_line(line));
+                report_lines(&data.lines());
                 report_line(&cost.summary());
             }
             RunEvent::Begins { folder, task, step, limits, device, dtype } => {
                 self.answers = task.answers();
                 if !json {
-                    report_line(&format!("operations: {}", describe_operations(device, dtype)));
-                    let (folder, device) = (folder.display(), device::describe(device));
-                    report_line(&format!("training in {folder} from step {step}, on {device}"));
+                    report_lines(&begun(folder, *step, device, dtype));
                 }
                 self.begin(*step, *limits);
-                self.signals.training_begins();
             }
             RunEvent::Updated { step, seconds } => self.update(*step, *seconds),
             RunEvent::Training(event) => self.report(event),
             RunEvent::Interrupted { folder, step } => {
                 self.finish();
-                let folder = quoted(folder);
-                say(&format!("interrupted at step {step}; continue with: taper resume {folder}"));
+                say(&interrupted(folder, *step));
             }
             RunEvent::Trained { reason, step, seconds, further } => {
                 self.finish();
                 self.further = Some(*further);
                 self.signals.training_is_saved();
                 if !json {
-                    let time = clock(Duration::from_secs_f64(seconds.max(0.0)));
-                    report_line(&format!("{} at step {step} after {time}", describe_end(*reason)));
+                    report_line(&ended(*reason, *step, *seconds));
                 }
             }
             RunEvent::Tested {
@@ -307,6 +301,26 @@ impl RunObserver for Reporter<'_> {
         }
         Ok(())
     }
+}
+
+fn begun(folder: &Path, step: u64, device: &Device, dtype: &str) -> [String; 2] {
+    let operations = format!("operations: {}", describe_operations(device, dtype));
+    let (folder, device) = (folder.display(), device::describe(device));
+    [operations, format!("training in {folder} from step {step}, on {device}")]
+}
+
+fn interrupted(folder: &Path, step: u64) -> String {
+    let folder = quoted(folder);
+    format!("interrupted at step {step}; continue with: taper resume {folder}")
+}
+
+fn ended(reason: StopReason, step: u64, seconds: f64) -> String {
+    let time = clock(Duration::from_secs_f64(seconds.max(0.0)));
+    format!("{} at step {step} after {time}", describe_end(reason))
+}
+
+fn report_lines(lines: &[String]) {
+    lines.iter().for_each(|line| report_line(line));
 }
 
 /// Line of JSON for an event; `None` if it has none.

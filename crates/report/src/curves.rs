@@ -45,6 +45,34 @@ fn described(chart: &Chart, language: Language) -> String {
 /// Reads a value of the log.
 type Value = fn(&Logged) -> Option<f64>;
 
+/// Figures of one value of the log: name, title, axis, name of the line and value.
+fn logged(language: Language) -> [(&'static str, &'static str, Axis, &'static str, Value); 3] {
+    let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
+    [
+        (
+            "learning-rate",
+            say("Learning rate", "学习率"),
+            Axis::linear(say("learning rate", "学习率")),
+            say("learning rate", "学习率"),
+            |one| Some(one.learning_rate),
+        ),
+        (
+            "gradient-norm",
+            say("Norm of the gradients before clipping", "裁剪前的梯度范数"),
+            Axis::log(say("norm", "范数")),
+            say("norm", "范数"),
+            |one| Some(one.gradient_norm),
+        ),
+        (
+            "speed",
+            say("Speed", "速度"),
+            Axis::linear(say("target tokens a second", "目标词元/秒")),
+            say("tokens a second", "词元/秒"),
+            |one| one.tokens_per_second,
+        ),
+    ]
+}
+
 /// Curves of some runs: loss, scores of validations, learning rate, norm of gradients, speed.
 #[must_use]
 pub fn curves(runs: &[(&str, &Record)], language: Language) -> Vec<NamedFigure> {
@@ -94,31 +122,7 @@ pub fn curves(runs: &[(&str, &Record)], language: Language) -> Vec<NamedFigure> 
             ]
         }),
     );
-    // Figures of one value of the log.
-    let logged: [(_, _, _, _, Value); 3] = [
-        (
-            "learning-rate",
-            say("Learning rate", "学习率"),
-            Axis::linear(say("learning rate", "学习率")),
-            say("learning rate", "学习率"),
-            |one| Some(one.learning_rate),
-        ),
-        (
-            "gradient-norm",
-            say("Norm of the gradients before clipping", "裁剪前的梯度范数"),
-            Axis::log(say("norm", "范数")),
-            say("norm", "范数"),
-            |one| Some(one.gradient_norm),
-        ),
-        (
-            "speed",
-            say("Speed", "速度"),
-            Axis::linear(say("target tokens a second", "目标词元/秒")),
-            say("tokens a second", "词元/秒"),
-            |one| one.tokens_per_second,
-        ),
-    ];
-    for (name, title, axis, label, value) in logged {
+    for (name, title, axis, label, value) in logged(language) {
         let line = |record: &Record| vec![Series::line(label, record.measured(value))];
         add(name, title, curve(runs, (update(), axis), line));
     }

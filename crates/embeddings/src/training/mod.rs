@@ -214,39 +214,32 @@ impl Training<'_> {
         let (negatives, kept) = (Negatives::new(counts), vocabulary.kept(settings.subsampling));
         let mut learner = Learner::new(settings.architecture);
         let (mut chunk, mut next) = (Chunk::default(), Chunk::default());
-        let total = record.text.words * settings.epochs;
-        let done = |position: &Position| position.epoch * record.text.words + position.words;
+        let words = record.text.words;
+        let total = words * settings.epochs;
+        let done = |position: &Position| position.epoch * words + position.words;
         let (began, first) = (Instant::now(), done(&position));
         let mut saved = Instant::now();
         while position.epoch < settings.epochs {
-            let place = (position.place, position.words);
-            let epoch = position.epoch;
-            let mut chunks =
-                Chunks::open(&record.files, vocabulary, &kept, settings, epoch, place)?;
+            let (epoch, place) = (position.epoch, (position.place, position.words));
+            let files = &record.files;
+            let mut chunks = Chunks::open(files, vocabulary, &kept, settings, epoch, place)?;
             let mut has_chunk = chunks.read(&mut chunk)?;
             while has_chunk {
                 let learning_rate = settings.rate(done(&position) as f64 / total as f64);
                 let sampling = Sampling::new(&negatives, settings, epoch, position.chunk);
+                let matrices = [&mut inputs, &mut outputs];
                 let (read, (loss, count)) = rayon::join(
                     || chunks.read(&mut next),
-                    || {
-                        let matrices = [&mut inputs, &mut outputs];
-                        learner.learn(&chunk, &sampling, matrices, learning_rate as f32)
-                    },
+                    || learner.learn(&chunk, &sampling, matrices, learning_rate as f32),
                 );
                 has_chunk = read?;
                 position.chunk += 1;
                 position.words += chunk.read;
                 position.place = chunk.next;
                 let done = done(&position);
-                observe(&Event::Progress {
-                    epoch,
-                    done,
-                    total,
-                    rate: (done - first) as f64 / began.elapsed().as_secs_f64(),
-                    loss: loss / count.max(1) as f64 * (1 + settings.negatives) as f64,
-                    learning_rate,
-                });
+                let rate = (done - first) as f64 / began.elapsed().as_secs_f64();
+                let loss = loss / count.max(1) as f64 * (1 + settings.negatives) as f64;
+                observe(&Event::Progress { epoch, done, total, rate, loss, learning_rate });
                 let stops = stop.load(Ordering::SeqCst);
                 if stops || saved.elapsed() >= limits.save_every {
                     checkpoint::save(&path, [&inputs, &outputs], position)?;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use serde::Serialize;
-use taper_model::{AttentionKind, Positions, RotaryScaling};
+use taper_model::{AttentionKind, ModelConfig, Positions, RotaryScaling};
 use taper_plots::{Axis, Chart, Figure, Series};
 
 use super::{TestSetResult, evaluate};
@@ -85,12 +85,6 @@ pub fn extrapolate(
         }
         _ => &[model.rotary.scaling],
     };
-    let positions = match model.positions {
-        Positions::None if model.decoder_attention.has(AttentionKind::TransformerXl) => {
-            AttentionKind::TransformerXl.name()
-        }
-        positions => positions.name(),
-    };
     // As many tokens a batch as the longest block has, or the usual number.
     let batch = config.data.batching.planned_tokens();
     let mut found = Vec::new();
@@ -113,7 +107,7 @@ pub fn extrapolate(
         }
         found.push(Extrapolation {
             run: config.name.clone(),
-            positions: positions.to_owned(),
+            positions: positions(model).to_owned(),
             scaling,
             trained,
             points,
@@ -124,6 +118,16 @@ pub fn extrapolate(
         bail!("{}: no length can be read: {}", root.display(), why.unwrap_or_default());
     }
     Ok(found)
+}
+
+/// Name of the positions of a model.
+fn positions(model: &ModelConfig) -> &'static str {
+    match model.positions {
+        Positions::None if model.decoder_attention.has(AttentionKind::TransformerXl) => {
+            AttentionKind::TransformerXl.name()
+        }
+        positions => positions.name(),
+    }
 }
 
 impl AtLength {

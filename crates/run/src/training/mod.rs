@@ -216,12 +216,9 @@ fn train<M: TaskModel>(
         dtype,
     })?;
     let began = Instant::now();
-    let reason = match trainer.train(&mut batches, validation.as_mut(), &mut recorder, stop) {
-        Ok(reason) => reason,
-        Err(error) => {
-            return Err(explained(error, &mut trainer, &mut recorder, folder, config, settings));
-        }
-    };
+    let ended = trainer.train(&mut batches, validation.as_mut(), &mut recorder, stop);
+    let reason = ended
+        .map_err(|error| explained(error, &mut trainer, &mut recorder, folder, config, settings))?;
     let step = trainer.state().step;
     let observer = &mut *recorder.observer;
     if reason == StopReason::Interrupted {
@@ -234,13 +231,11 @@ fn train<M: TaskModel>(
     if !is_first {
         return Ok(Outcome::Complete { reason, step, results: Vec::new() });
     }
-    let results = test(folder, config, tokenizers, &trainer.into_model(), &mut recorder)
-        .with_context(|| {
-            format!(
-                "training is complete and saved, its test failed (`taper resume {}` repeats it)",
-                quoted(folder.root())
-            )
-        })?;
+    let tested = test(folder, config, tokenizers, &trainer.into_model(), &mut recorder);
+    let run = quoted(folder.root());
+    let results = tested.with_context(|| {
+        format!("training is complete and saved, its test failed (`taper resume {run}` repeats it)")
+    })?;
     Ok(Outcome::Complete { reason, step, results })
 }
 

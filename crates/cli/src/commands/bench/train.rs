@@ -35,13 +35,9 @@ pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
     let device = device::open(&arguments.device)?;
     let dtype = device::dtype(&arguments.dtype, &device)?;
     let config = shape(arguments)?;
-    let model = TranslationModel::new(
-        &config,
-        arguments.vocab,
-        arguments.vocab,
-        Builder::seeded(1, &device, dtype),
-    )
-    .context("cannot build the model")?;
+    let (builder, vocabulary) = (Builder::seeded(1, &device, dtype), arguments.vocab);
+    let model = TranslationModel::new(&config, vocabulary, vocabulary, builder)
+        .context("cannot build the model")?;
     let training = training(arguments.r_drop);
     training.check()?;
     let mut updates = TimedUpdates::new(&model, &training, LEARNING_RATE)?;

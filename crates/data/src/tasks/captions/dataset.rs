@@ -166,14 +166,12 @@ impl CaptionedDataset {
         let kept = counted(&of_images, &images);
         images.retain(&config.batching, |image| !of_images[image].is_empty());
         if images.is_empty() {
-            return Err(Error::Config {
-                key: "data.captions.max_tokens",
-                message: format!(
-                    "is {}, and every caption of the split {:?} has more tokens",
-                    config.captions.max_tokens,
-                    images.images().name()
-                ),
-            });
+            let message = format!(
+                "is {}, and every caption of the split {:?} has more tokens",
+                config.captions.max_tokens,
+                images.images().name()
+            );
+            return Err(Error::Config { key: "data.captions.max_tokens", message });
         }
         let used = renumber(&mut of_images, images.part(), texts.len());
         let texts: Vec<String> = used.iter().map(|&at| texts[at].clone()).collect();

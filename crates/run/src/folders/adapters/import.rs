@@ -118,7 +118,23 @@ fn choose(
     if let Some((name, _)) = left.first_key_value() {
         bail!("{PREFIX}{name}: a {} of the run has no such module", family.name);
     }
-    // A layer of every number is one pattern.
+    config.model.lora = settings.lora.clone();
+    config.model.lora.layers = patterns(&layers, plain).into_iter().collect();
+    config.model.lora.train = train;
+    // Some layers may have other ranks: all have room for the largest.
+    let ranks = tensors.iter().filter(|(name, _)| name.ends_with("lora_A.weight"));
+    let largest = ranks.filter_map(|(_, tensor)| tensor.dims().first().copied()).max();
+    if let Some(largest) = largest.filter(|&rank| rank > config.model.lora.rank) {
+        let scale = config.model.lora.scale();
+        config.model.lora.rank = largest;
+        let unit = config.model.lora.scale() / config.model.lora.alpha;
+        config.model.lora.alpha = scale / unit;
+    }
+    config.validate()
+}
+
+/// Names of layers, of which one that all numbers have is a pattern.
+fn patterns(layers: &BTreeSet<String>, plain: &ParameterStore) -> BTreeSet<String> {
     let pattern = |name: &str| {
         let parts = name.split('.').map(|part| match part.parse::<usize>() {
             Ok(_) => "*",
@@ -136,20 +152,7 @@ fn choose(
             false => layer.clone(),
         }
     };
-    let layers: BTreeSet<String> = layers.iter().map(name).collect();
-    config.model.lora = settings.lora.clone();
-    config.model.lora.layers = layers.into_iter().collect();
-    config.model.lora.train = train;
-    // Some layers may have other ranks: all have room for the largest.
-    let ranks = tensors.iter().filter(|(name, _)| name.ends_with("lora_A.weight"));
-    let largest = ranks.filter_map(|(_, tensor)| tensor.dims().first().copied()).max();
-    if let Some(largest) = largest.filter(|&rank| rank > config.model.lora.rank) {
-        let scale = config.model.lora.scale();
-        config.model.lora.rank = largest;
-        let unit = config.model.lora.scale() / config.model.lora.alpha;
-        config.model.lora.alpha = scale / unit;
-    }
-    config.validate()
+    layers.iter().map(name).collect()
 }
 
 /// Sets the adapters, and the parameters that are trained as a whole.

@@ -48,7 +48,6 @@ fn has_one(source: &Path) -> bool {
 /// When a file is missing or damaged, or names no token that begins or ends a text.
 pub(in super::super) fn read_sides(source: &Path, size: usize) -> Result<TokenizerPair> {
     let files = Files::read(source)?;
-    let keys = files.keys(CONFIG);
     let path = source.join(VOCABULARY);
     let shown = || path.display().to_string();
     let text = read_text(&path)?
@@ -71,40 +70,12 @@ pub(in super::super) fn read_sides(source: &Path, size: usize) -> Result<Tokeniz
         let id = vocabulary.get(token).copied();
         id.with_context(|| format!("{}: no token {token}", shown()))
     };
-    let generation = files.keys(GENERATION_CONFIG);
-    let key = |name: &str| match &generation[name] {
-        Value::Null => &keys[name],
-        set => set,
-    };
-    let of_key = |name: &str, usual: u32| -> Result<u32> {
-        let id = match key(name) {
-            Value::Null => Some(usual),
-            set => set.as_u64().and_then(|id| u32::try_from(id).ok()),
-        };
-        id.filter(|&id| (id as usize) < size)
-            .with_context(|| format!("{CONFIG}: {name} is {}, which is no token", key(name)))
-    };
-    let (end_id, unknown_id, pad_id) = (id(&end)?, id(&unknown)?, id(&pad)?);
+    let named_ids = [id(&end)?, id(&unknown)?, id(&pad)?];
     special.extend([end, unknown.clone(), pad]);
     let special: Vec<&str> = special.iter().map(String::as_str).collect();
-    let mut no_text: Vec<u32> =
-        special.iter().filter_map(|&token| vocabulary.get(token).copied()).collect();
-    no_text.sort_unstable();
-    no_text.dedup();
-    let roles = SpecialTokens {
-        pad: Some(pad_id),
-        unknown: Some(unknown_id),
-        start: Some(of_key("decoder_start_token_id", pad_id)?),
-        ends: vec![of_key("eos_token_id", end_id)?],
-        never_written: never_written(key("bad_words_ids"), size)?,
-        no_text,
-        ..SpecialTokens::default()
-    };
-    let ids = keys.as_object().into_iter().flatten();
-    let ids: BTreeMap<String, Value> = ids
-        .filter(|(key, _)| key.ends_with(ID_KEY) || *key == "bad_words_ids")
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect();
+    let no_text = special.iter().filter_map(|&token| vocabulary.get(token).copied()).collect();
+    let roles = roles(&files, named_ids, no_text, size)?;
+    let ids = ids(files.keys(CONFIG));
     let codes: BTreeSet<&str> =
         vocabulary.keys().map(String::as_str).filter(|token| is_code(token)).collect();
     let side = |name: &str| -> Result<Tokenizer> {
@@ -133,6 +104,47 @@ pub(in super::super) fn read_sides(source: &Path, size: usize) -> Result<Tokeniz
     }
     let [of_source, of_target] = SIDES;
     Ok(TokenizerPair::separate(side(of_source)?, side(of_target)?))
+}
+
+/// Keys of a configuration that have ids.
+fn ids(keys: &Value) -> BTreeMap<String, Value> {
+    let keys = keys.as_object().into_iter().flatten();
+    let of_ids = keys.filter(|(key, _)| key.ends_with(ID_KEY) || *key == "bad_words_ids");
+    of_ids.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// Roles of tokens: of those named for end, unknown and padding, of those that the configuration
+/// has instead, and of those that are no text.
+fn roles(
+    files: &Files,
+    [end, unknown, pad]: [u32; 3],
+    mut no_text: Vec<u32>,
+    size: usize,
+) -> Result<SpecialTokens> {
+    let (generation, keys) = (files.keys(GENERATION_CONFIG), files.keys(CONFIG));
+    let key = |name: &str| match &generation[name] {
+        Value::Null => &keys[name],
+        set => set,
+    };
+    let of_key = |name: &str, usual: u32| -> Result<u32> {
+        let id = match key(name) {
+            Value::Null => Some(usual),
+            set => set.as_u64().and_then(|id| u32::try_from(id).ok()),
+        };
+        id.filter(|&id| (id as usize) < size)
+            .with_context(|| format!("{CONFIG}: {name} is {}, which is no token", key(name)))
+    };
+    no_text.sort_unstable();
+    no_text.dedup();
+    Ok(SpecialTokens {
+        pad: Some(pad),
+        unknown: Some(unknown),
+        start: Some(of_key("decoder_start_token_id", pad)?),
+        ends: vec![of_key("eos_token_id", end)?],
+        never_written: never_written(key("bad_words_ids"), size)?,
+        no_text,
+        ..SpecialTokens::default()
+    })
 }
 
 /// Whether a token names the language to translate into, as in `>>fra<<`.
