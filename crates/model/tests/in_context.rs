@@ -6,7 +6,7 @@
 mod common;
 
 use candle_core::{DType, Device, Result, Tensor, Var};
-use common::{ALL_POSITIONS, golden, lengths, relative};
+use common::{ALL_POSITIONS, compare_gradients, golden, lengths, load, relative};
 use taper_model::{
     ActivationKind, AttentionConfig, AttentionKind, Batch, Builder, InContextRegressor, Model,
     ModelConfig, NormPlacement, Objective, Pass, Positions, Sequences,
@@ -179,11 +179,7 @@ fn drawn(points: &[usize]) -> (Vec<f32>, Vec<f32>) {
 fn agrees(name: &str, config: &ModelConfig) -> TestResult {
     let file = golden(name);
     let model = regressor(config);
-    for parameter in model.parameters().parameters() {
-        parameter.var().set(&file[parameter.name()])?;
-    }
-    let stored = file.keys().filter(|key| key.starts_with("grad.")).count();
-    assert_eq!(stored, model.parameters().parameters().len(), "the file has other parameters");
+    load(&model, &file);
     let of_file = |key: &str| file[key].to_vec1::<f32>();
     let points: Vec<usize> =
         lengths(&file["lengths"]).iter().map(|length| (length + 1) / (DIMENSIONS + 1)).collect();
@@ -201,12 +197,7 @@ fn agrees(name: &str, config: &ModelConfig) -> TestResult {
     let mut gradients = Gradients::new(model.parameters())?;
     common::backward(pass, &output, model.parameters(), &mut gradients)?;
     let flat = gradients.flat()?.copy()?;
-    for parameter in model.parameters().parameters() {
-        let gradient = flat.narrow(0, parameter.offset(), parameter.len())?;
-        let theirs = &file[&format!("grad.{}", parameter.name())];
-        let error = relative(&gradient.reshape(parameter.shape())?, theirs);
-        assert!(error < 1e-5, "{name}: gradient of {}: {error}", parameter.name());
-    }
+    compare_gradients(name, &model, &flat, &file);
     Ok(())
 }
 

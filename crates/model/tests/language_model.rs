@@ -4,7 +4,10 @@
 mod common;
 
 use candle_core::{DType, Device, Tensor};
-use common::{ALL_POSITIONS, golden, ids, largest_difference, lengths, relative};
+use common::{
+    ALL_POSITIONS, compare_gradients, compare_slopes, fill, golden, ids, largest_difference,
+    lengths, load, relative,
+};
 use taper_model::{
     ActivationKind, AttentionConfig, AttentionKind, Batch, Builder, LanguageModel, Model,
     ModelConfig, NormPlacement, Objective, Pass, Positions, Sequences, Tied,
@@ -47,11 +50,7 @@ fn trained(model: &LanguageModel, batch: &Batch, smoothing: f64) -> (f64, f64, T
 fn check(name: &str, config: &ModelConfig) -> TestResult {
     let file = golden(name);
     let model = model(config);
-    for parameter in model.parameters().parameters() {
-        parameter.var().set(&file[parameter.name()])?;
-    }
-    let stored = file.keys().filter(|key| key.starts_with("grad.")).count();
-    assert_eq!(stored, model.parameters().parameters().len(), "the file has other parameters");
+    load(&model, &file);
     let text = Sequences { ids: ids(&file["text_ids"]), lengths: lengths(&file["lengths"]) };
     let pass = Pass::evaluate();
     let logits = model.logits(&model.hidden(&text, &pass)?, &pass)?;
@@ -64,12 +63,7 @@ fn check(name: &str, config: &ModelConfig) -> TestResult {
         let theirs = f64::from(file[key].to_scalar::<f32>()?);
         assert!((ours / theirs - 1.0).abs() < 1e-5, "{name}: {key} {ours} {theirs}");
     }
-    for parameter in model.parameters().parameters() {
-        let ours =
-            gradients.narrow(0, parameter.offset(), parameter.len())?.reshape(parameter.shape())?;
-        let error = relative(&ours, &file[&format!("grad.{}", parameter.name())]);
-        assert!(error < 1e-5, "{name}: gradient of {}: {error}", parameter.name());
-    }
+    compare_gradients(name, &model, &gradients, &file);
     Ok(())
 }
 
@@ -145,9 +139,7 @@ fn the_transformer_xl_of_others_agrees() -> TestResult {
     let file = golden(name);
     let apart = |own: AttentionConfig| -> Result<f64, Box<dyn std::error::Error>> {
         let model = model(&config(own));
-        for parameter in model.parameters().parameters() {
-            parameter.var().set(&file[parameter.name()])?;
-        }
+        fill(&model, &file);
         let text = Sequences { ids: ids(&file["text_ids"]), lengths: lengths(&file["lengths"]) };
         let pass = Pass::evaluate();
         let logits = model.logits(&model.hidden(&text, &pass)?, &pass)?;
@@ -237,27 +229,16 @@ fn gradients_are_finite_differences() -> TestResult {
         let config = ModelConfig { activation: ActivationKind::Gelu, ..small(positions) };
         let model = model(&config);
         let (_, _, gradients) = trained(&model, &batch, 0.1);
-        for parameter in model.parameters().parameters() {
-            let gradient = gradients.narrow(0, parameter.offset(), parameter.len())?;
-            let gradient = gradient.reshape(parameter.shape())?;
-            let norm = f64::from(gradient.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt();
-            assert!(norm > 0.0, "{positions:?}: nothing reaches {}", parameter.name());
-            // A loss in f32 resolves only larger steps; the gradient of a key's bias is nothing but
-            // rounding.
-            if norm < 1e-4 {
-                continue;
-            }
-            let before = parameter.var().as_tensor().copy()?;
-            let (h, direction) = (2e-2, (&gradient / norm)?);
-            let loss_at = |step: f64| -> Result<f64, Box<dyn std::error::Error>> {
-                parameter.var().set(&(&before + (&direction * step)?)?)?;
-                Ok(trained(&model, &batch, 0.1).0)
-            };
-            let slope = (loss_at(h)? - loss_at(-h)?) / (2.0 * h);
-            parameter.var().set(&before)?;
-            let error = (slope - norm).abs() / norm;
-            assert!(error < 2e-2, "{positions:?} {}: {slope} for {norm}", parameter.name());
-        }
+        let name = format!("{positions:?}");
+        let loss = || trained(&model, &batch, 0.1).0;
+        // The gradient of a key's bias is nothing but rounding.
+        compare_slopes(
+            &name,
+            model.parameters().parameters(),
+            &gradients,
+            (2e-2, 1e-4, 2e-2),
+            loss,
+        );
     }
     Ok(())
 }

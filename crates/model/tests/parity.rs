@@ -4,7 +4,7 @@
 mod common;
 
 use candle_core::{DType, Device};
-use common::{golden, ids, lengths, relative};
+use common::{compare_gradients, fill, golden, ids, lengths, load, relative};
 use taper_model::{
     ActivationKind, Architecture, Batch, Builder, CellKind, ConvolutionalConfig, FeedForwardKind,
     Guidance, Model, ModelConfig, NormKind, NormPlacement, Objective, Pass, Positions,
@@ -18,19 +18,7 @@ fn check(name: &str, config: ModelConfig, vocab_source: usize, device: &Device) 
     let file = golden(&format!("translation/{name}"));
     let model =
         Transformer::new(&config, vocab_source, 37, Builder::seeded(1, device, DType::F32))?;
-    for parameter in model.parameters().parameters() {
-        let value = file
-            .get(parameter.name())
-            .unwrap_or_else(|| panic!("the golden file has no {}", parameter.name()));
-        parameter.var().set(&value.to_device(device)?)?;
-    }
-    let gradients_stored = file.keys().filter(|key| key.starts_with("grad.")).count();
-    assert_eq!(
-        gradients_stored,
-        model.parameters().parameters().len(),
-        "the golden file has other parameters"
-    );
-
+    load(&model, &file);
     let source =
         Sequences { ids: ids(&file["source_ids"]), lengths: lengths(&file["source_lengths"]) };
     let target_in =
@@ -60,12 +48,7 @@ fn check(name: &str, config: ModelConfig, vocab_source: usize, device: &Device) 
     let mut gradients = Gradients::new(model.parameters())?;
     common::backward(pass, &output, model.parameters(), &mut gradients)?;
     let flat = gradients.flat()?.to_device(&Device::Cpu)?;
-    for parameter in model.parameters().parameters() {
-        let ours =
-            flat.narrow(0, parameter.offset(), parameter.len())?.reshape(parameter.shape())?;
-        let error = relative(&ours, &file[&format!("grad.{}", parameter.name())]);
-        assert!(error < 1e-5, "{name}: gradient of {}: {error}", parameter.name());
-    }
+    compare_gradients(name, &model, &flat, &file);
     Ok(())
 }
 
@@ -204,9 +187,7 @@ fn pytorch_agrees_on_guided_alignment() -> TestResult {
     let (file, guided) =
         (golden("translation/transformer-pre"), golden("translation/guided-alignment"));
     let model = Transformer::new(&small(), 37, 37, Builder::seeded(1, &Device::Cpu, DType::F32))?;
-    for parameter in model.parameters().parameters() {
-        parameter.var().set(&file[parameter.name()])?;
-    }
+    fill(&model, &file);
     let stream = |kind: &str, lengths_of: &str| Sequences {
         ids: ids(&file[&format!("{kind}_ids")]),
         lengths: lengths(&file[&format!("{lengths_of}_lengths")]),
@@ -241,13 +222,7 @@ fn pytorch_agrees_on_guided_alignment() -> TestResult {
         let theirs = f64::from(guided["loss"].to_scalar::<f32>()?);
         assert!((loss / theirs - 1.0).abs() < 1e-5, "{case}: {loss} {theirs}");
         assert!((objective_sum / theirs - 1.0).abs() < 1e-5, "{case}: {objective_sum} {theirs}");
-        let flat = gradients.flat()?;
-        for parameter in model.parameters().parameters() {
-            let ours =
-                flat.narrow(0, parameter.offset(), parameter.len())?.reshape(parameter.shape())?;
-            let error = relative(&ours, &guided[&format!("grad.{}", parameter.name())]);
-            assert!(error < 1e-5, "{case}: gradient of {}: {error}", parameter.name());
-        }
+        compare_gradients(case, &model, gradients.flat()?, &guided);
     }
     // Without links, and in evaluation, the objective is unchanged.
     let loss = |batch: &Batch, objective: Objective| {

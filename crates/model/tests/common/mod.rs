@@ -3,8 +3,8 @@
 
 use candle_core::{DType, Device, Tensor};
 use std::collections::HashMap;
-use taper_model::{LossOutput, Pass, Positions};
-use taper_ops::{Gradients, ParameterStore};
+use taper_model::{Batch, LossOutput, Model, Objective, Pass, Positions};
+use taper_ops::{Gradients, Parameter, ParameterStore};
 
 /// All position encodings.
 pub(crate) const ALL_POSITIONS: [Positions; 6] = [
@@ -53,6 +53,86 @@ pub(crate) fn lengths(tensor: &Tensor) -> Vec<usize> {
 /// Largest difference of two values.
 pub(crate) fn largest_difference(a: &Tensor, b: &Tensor) -> f32 {
     (a - b).unwrap().abs().unwrap().flatten_all().unwrap().max(0).unwrap().to_scalar().unwrap()
+}
+
+/// Sets the parameters of a model to those of a golden file, which has their gradients too.
+pub(crate) fn load(model: &impl Model, file: &HashMap<String, Tensor>) {
+    fill(model, file);
+    let stored = file.keys().filter(|key| key.starts_with("grad.")).count();
+    assert_eq!(stored, model.parameters().parameters().len(), "the file has other parameters");
+}
+
+/// Sets the parameters of a model to those of a golden file.
+pub(crate) fn fill(model: &impl Model, file: &HashMap<String, Tensor>) {
+    for parameter in model.parameters().parameters() {
+        let name = parameter.name();
+        let value = file.get(name).unwrap_or_else(|| panic!("the golden file has no {name}"));
+        parameter.var().set(&value.to_device(model.device()).unwrap()).unwrap();
+    }
+}
+
+/// Loss and gradients of a training pass, which is deterministic without dropout.
+pub(crate) fn trained(model: &impl Model, batch: &Batch, composed: bool) -> (f64, Tensor) {
+    let scale = 1.0 / batch.tokens() as f64;
+    let pass = Pass::train(1, 1, 0);
+    let pass = if composed { pass.composed() } else { pass };
+    let output = model.loss(batch, &Objective::smoothed(0.0), scale, &pass).unwrap();
+    let mut gradients = Gradients::new(model.parameters()).unwrap();
+    backward(pass, &output, model.parameters(), &mut gradients).unwrap();
+    let loss = f64::from(output.loss.to_scalar::<f32>().unwrap());
+    assert!((output.objective_sum * scale / loss - 1.0).abs() < 1e-5);
+    (output.objective_sum * scale, gradients.flat().unwrap().copy().unwrap())
+}
+
+/// Gradient of a parameter, of those of all in `flat`.
+pub(crate) fn gradient_of(flat: &Tensor, parameter: &Parameter) -> Tensor {
+    let gradient = flat.narrow(0, parameter.offset(), parameter.len()).unwrap();
+    gradient.reshape(parameter.shape()).unwrap()
+}
+
+/// Compares the gradients in `flat` with those of a golden file.
+pub(crate) fn compare_gradients(
+    name: &str,
+    model: &impl Model,
+    flat: &Tensor,
+    file: &HashMap<String, Tensor>,
+) {
+    for parameter in model.parameters().parameters() {
+        let theirs = &file[&format!("grad.{}", parameter.name())];
+        let error = relative(&gradient_of(flat, parameter), theirs);
+        assert!(error < 1e-5, "{name}: gradient of {}: {error}", parameter.name());
+    }
+}
+
+/// Compares the gradients in `flat` with `(L(p + h d) - L(p - h d)) / 2h` along the direction `d` of
+/// each parameter's own gradient. Below `least`, steps are too small for a loss in f32.
+pub(crate) fn compare_slopes<'p>(
+    name: &str,
+    parameters: impl IntoIterator<Item = &'p Parameter>,
+    flat: &Tensor,
+    (h, least, bound): (f64, f64, f64),
+    loss: impl Fn() -> f64,
+) {
+    for parameter in parameters {
+        let gradient = gradient_of(flat, parameter);
+        let norm = gradient.sqr().unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap();
+        let norm = f64::from(norm).sqrt();
+        assert!(norm > 0.0, "{name}: nothing reaches {}", parameter.name());
+        if norm < least {
+            continue;
+        }
+        let before = parameter.var().as_tensor().copy().unwrap();
+        let direction = (&gradient / norm).unwrap();
+        let loss_at = |step: f64| -> f64 {
+            let moved = (&before + (&direction * step).unwrap()).unwrap();
+            parameter.var().set(&moved).unwrap();
+            loss()
+        };
+        let slope = (loss_at(h) - loss_at(-h)) / (2.0 * h);
+        parameter.var().set(&before).unwrap();
+        let error = (slope - norm).abs() / norm;
+        assert!(error < bound, "{name}: {}: {slope} for {norm}", parameter.name());
+    }
 }
 
 /// Runs the backward pass from a loss, and checks that what it reports as final does not change

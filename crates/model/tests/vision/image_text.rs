@@ -7,9 +7,11 @@ use taper_model::{
     ActivationKind, Batch, Builder, ContrastiveConfig, ContrastiveModel, ImageCaptioner,
     ImageEncoder, Model, ModelConfig, Objective, Pass, Pooling, Positions, Sequences, Tied,
 };
-use taper_ops::Gradients;
 
-use super::common::{golden, ids, largest_difference, lengths, relative};
+use super::common::{
+    compare_gradients, compare_slopes, fill, golden, ids, largest_difference, lengths, load,
+    relative, trained,
+};
 use super::{TestResult, images, shape, small};
 
 /// Shape of CLIP's golden file.
@@ -75,42 +77,16 @@ fn written(images: Sequences, captions: &[Vec<u32>]) -> Batch {
     Batch::new(vec![images, Sequences::pack(&inputs)], answers)
 }
 
-/// Loss and gradients of a training pass, which is deterministic without dropout.
-fn trained(model: &impl Model, batch: &Batch, composed: bool) -> (f64, Tensor) {
-    let scale = 1.0 / batch.tokens() as f64;
-    let pass = Pass::train(1, 1, 0);
-    let pass = if composed { pass.composed() } else { pass };
-    let output = model.loss(batch, &Objective::smoothed(0.0), scale, &pass).unwrap();
-    let mut gradients = Gradients::new(model.parameters()).unwrap();
-    pass.backward(&output, model.parameters(), &mut gradients).unwrap();
-    (output.objective_sum * scale, gradients.flat().unwrap().copy().unwrap())
-}
-
 /// Loads the parameters of a golden file into the model, and compares loss and gradients on
 /// `batch`.
 fn agrees(model: &impl Model, name: &str, batch: &Batch) -> TestResult {
     let file = golden(name);
-    let stored = file.keys().filter(|key| key.starts_with("grad.")).count();
-    assert_eq!(stored, model.parameters().parameters().len(), "the file has other parameters");
+    load(model, &file);
     for composed in [false, true] {
         let (loss, gradients) = trained(model, batch, composed);
         let theirs = f64::from(file["loss"].to_scalar::<f32>()?);
         assert!((loss / theirs - 1.0).abs() < 1e-5, "loss {loss} {theirs}");
-        for parameter in model.parameters().parameters() {
-            let ours = gradients
-                .narrow(0, parameter.offset(), parameter.len())?
-                .reshape(parameter.shape())?;
-            let error = relative(&ours, &file[&format!("grad.{}", parameter.name())]);
-            assert!(error < 1e-5, "gradient of {}: {error} ({composed})", parameter.name());
-        }
-    }
-    Ok(())
-}
-
-fn filled(model: &impl Model, name: &str) -> TestResult {
-    let file = golden(name);
-    for parameter in model.parameters().parameters() {
-        parameter.var().set(&file[parameter.name()])?;
+        compare_gradients(&format!("composed {composed}"), model, &gradients, &file);
     }
     Ok(())
 }
@@ -123,7 +99,7 @@ fn stored_images(name: &str, count: usize) -> Sequences {
 #[test]
 fn transformers_agrees_on_clip() -> TestResult {
     let (model, file) = (contrastive(&clip()), golden("images/clip"));
-    filled(&model, "images/clip")?;
+    fill(&model, &golden("images/clip"));
     let texts = Sequences { ids: ids(&file["texts"]), lengths: lengths(&file["lengths"]) };
     let images = stored_images("images/clip", texts.lengths.len());
     let pass = Pass::evaluate();
@@ -140,7 +116,7 @@ fn transformers_agrees_on_clip() -> TestResult {
 #[test]
 fn torch_agrees_on_captions() -> TestResult {
     let (model, file) = (captioner(&captions()), golden("images/captions"));
-    filled(&model, "images/captions")?;
+    fill(&model, &golden("images/captions"));
     let (all, lengths) = (ids(&file["captions"]), lengths(&file["lengths"]));
     let mut rest = all.as_slice();
     let captions: Vec<Vec<u32>> = lengths
@@ -184,26 +160,7 @@ fn both() -> Vec<(Trained, taper_ops::ParameterStore, Batch)> {
 fn gradients_are_finite_differences() -> TestResult {
     for (loss, store, batch) in both() {
         let (_, gradients) = loss(&batch);
-        for parameter in store.parameters() {
-            let gradient = gradients.narrow(0, parameter.offset(), parameter.len())?;
-            let gradient = gradient.reshape(parameter.shape())?;
-            let norm = f64::from(gradient.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt();
-            assert!(norm > 0.0, "nothing reaches {}", parameter.name());
-            // A loss in f32 resolves only larger steps.
-            if norm < 1e-2 {
-                continue;
-            }
-            let before = parameter.var().as_tensor().copy()?;
-            let (h, direction) = (3e-3, (&gradient / norm)?);
-            let loss_at = |step: f64| -> Result<f64, Box<dyn std::error::Error>> {
-                parameter.var().set(&(&before + (&direction * step)?)?)?;
-                Ok(loss(&batch).0)
-            };
-            let slope = (loss_at(h)? - loss_at(-h)?) / (2.0 * h);
-            parameter.var().set(&before)?;
-            let error = (slope - norm).abs() / norm;
-            assert!(error < 3e-2, "{}: {slope} for {norm}", parameter.name());
-        }
+        compare_slopes("", store.parameters(), &gradients, (3e-3, 1e-2, 3e-2), || loss(&batch).0);
     }
     Ok(())
 }

@@ -6,13 +6,14 @@
 mod common;
 mod image_text;
 
-use candle_core::{DType, Device, Tensor};
-use common::{golden, ids, largest_difference, relative};
+use candle_core::{DType, Device};
+use common::{
+    compare_gradients, compare_slopes, golden, ids, largest_difference, load, relative, trained,
+};
 use taper_model::{
     ActivationKind, Batch, Builder, ImageClassifier, ImageEncoder, ImageShape, Model, ModelConfig,
     NormPlacement, Objective, Pass, Pooling, Positions, Sequences,
 };
-use taper_ops::Gradients;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
@@ -73,17 +74,6 @@ fn batch_of_values(images: Sequences, answers: Vec<u32>, values: usize) -> Batch
     Batch { asked: Some(asked), ..Batch::new(vec![images], answers) }
 }
 
-/// Loss and gradients of a training pass, which is deterministic without dropout.
-fn trained(model: &ImageClassifier, batch: &Batch, composed: bool) -> (f64, Tensor) {
-    let scale = 1.0 / batch.tokens() as f64;
-    let pass = Pass::train(1, 1, 0);
-    let pass = if composed { pass.composed() } else { pass };
-    let output = model.loss(batch, &Objective::smoothed(0.0), scale, &pass).unwrap();
-    let mut gradients = Gradients::new(model.parameters()).unwrap();
-    common::backward(pass, &output, model.parameters(), &mut gradients).unwrap();
-    (output.objective_sum * scale, gradients.flat().unwrap().copy().unwrap())
-}
-
 #[test]
 fn transformers_agrees_on_the_mean_of_patches_with_sinusoids_of_two_dimensions() -> TestResult {
     agrees(&model(&small()), "images/vit-mean")
@@ -107,11 +97,7 @@ fn torch_agrees_on_convolutions() -> TestResult {
 /// Compares logits, loss and gradients with a golden file that holds the model's parameters.
 fn agrees(model: &ImageClassifier, name: &str) -> TestResult {
     let file = golden(name);
-    for parameter in model.parameters().parameters() {
-        parameter.var().set(&file[parameter.name()])?;
-    }
-    let stored = file.keys().filter(|key| key.starts_with("grad.")).count();
-    assert_eq!(stored, model.parameters().parameters().len(), "the file has other parameters");
+    load(model, &file);
     let classes = ids(&file["classes"]);
     let values = model.shape().values();
     let images = Sequences { ids: ids(&file["images"]), lengths: vec![values; classes.len()] };
@@ -122,13 +108,7 @@ fn agrees(model: &ImageClassifier, name: &str) -> TestResult {
         let (loss, gradients) = trained(model, &batch, composed);
         let theirs = f64::from(file["loss"].to_scalar::<f32>()?);
         assert!((loss / theirs - 1.0).abs() < 1e-5, "loss {loss} {theirs}");
-        for parameter in model.parameters().parameters() {
-            let ours = gradients
-                .narrow(0, parameter.offset(), parameter.len())?
-                .reshape(parameter.shape())?;
-            let error = relative(&ours, &file[&format!("grad.{}", parameter.name())]);
-            assert!(error < 1e-5, "gradient of {}: {error} ({composed})", parameter.name());
-        }
+        compare_gradients(&format!("composed {composed}"), model, &gradients, &file);
     }
     Ok(())
 }
@@ -177,26 +157,8 @@ fn gradients_are_finite_differences() -> TestResult {
         let config = ModelConfig { positions: Positions::Learned, ..config };
         let (model, batch) = (model(&config), batch(images(3, 2), vec![4, 0, 2]));
         let (_, gradients) = trained(&model, &batch, false);
-        for parameter in model.parameters().parameters() {
-            let gradient = gradients.narrow(0, parameter.offset(), parameter.len())?;
-            let gradient = gradient.reshape(parameter.shape())?;
-            let norm = f64::from(gradient.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt();
-            assert!(norm > 0.0, "nothing reaches {}", parameter.name());
-            // A loss in f32 resolves only larger steps.
-            if norm < 1e-3 {
-                continue;
-            }
-            let before = parameter.var().as_tensor().copy()?;
-            let (h, direction) = (1e-2, (&gradient / norm)?);
-            let loss_at = |step: f64| -> Result<f64, Box<dyn std::error::Error>> {
-                parameter.var().set(&(&before + (&direction * step)?)?)?;
-                Ok(trained(&model, &batch, false).0)
-            };
-            let slope = (loss_at(h)? - loss_at(-h)?) / (2.0 * h);
-            parameter.var().set(&before)?;
-            let error = (slope - norm).abs() / norm;
-            assert!(error < 3e-2, "{}: {slope} for {norm}", parameter.name());
-        }
+        let loss = || trained(&model, &batch, false).0;
+        compare_slopes("", model.parameters().parameters(), &gradients, (1e-2, 1e-3, 3e-2), loss);
     }
     Ok(())
 }
