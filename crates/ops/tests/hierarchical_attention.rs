@@ -5,7 +5,10 @@
 mod common;
 
 use candle_core::{D, DType, Device, Result, Tensor, Var};
-use common::{adjoint, again_through_every_kernel, check, random, scalar, values};
+use common::{
+    Rows, adjoint, again_through_every_kernel, check, check_threads_and_neighbours, random, scalar,
+    values,
+};
 use taper_ops::{Dropout, HierarchicalSpec, Products, Tape, composed, hierarchical_attention};
 
 const HEADS: usize = 2;
@@ -139,30 +142,14 @@ fn long_sequences_are_those_of_the_composed_operation() -> Result<()> {
 fn neither_threads_nor_neighbours_change_a_bit() -> Result<()> {
     let qkv = Var::from_tensor(&input(LENGTHS.iter().sum()).to_dtype(DType::F32)?)?;
     for (causal, sizes) in kinds() {
-        let run = |qkv: &Var, lengths: &[usize]| -> Result<[Vec<Vec<f32>>; 2]> {
+        let run = |qkv: &Var, lengths: &[usize]| -> Result<Rows> {
             let tape = Tape::new();
             let out = hierarchical_attention(Some(&tape), qkv, &spec(lengths, causal, sizes))?;
             let gradients = tape.differentiate(&out, &out)?;
             Ok([out.to_vec2()?, gradients.get(qkv)?.expect("reached").to_vec2()?])
         };
-        let on = |threads| {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| run(&qkv, &LENGTHS)).unwrap()
-        };
-        let together = on(1);
-        assert!(on(3) == together, "causal {causal}, {sizes:?}: three threads");
-        let mut first = 0;
-        for length in LENGTHS {
-            if length > 0 {
-                let own = Var::from_tensor(&qkv.narrow(0, first, length)?.contiguous()?)?;
-                let alone = run(&own, &[length])?;
-                for (alone, together) in alone.iter().zip(&together) {
-                    let together = &together[first..first + length];
-                    assert!(alone == together, "causal {causal}, {sizes:?}, {length} tokens");
-                }
-            }
-            first += length;
-        }
+        let name = format!("causal {causal}, {sizes:?}");
+        check_threads_and_neighbours(&name, &qkv, &LENGTHS, run)?;
     }
     Ok(())
 }

@@ -97,6 +97,37 @@ pub(crate) fn check(name: &str, inputs: &[Var], fused: Fused<'_>, oracle: Oracle
     }
 }
 
+/// Results and gradients, row by row.
+pub(crate) type Rows = [Vec<Vec<f32>>; 2];
+
+/// Checks that `run` gives the same bits for sequences of `lengths` on one thread and on three, and
+/// for each sequence alone.
+pub(crate) fn check_threads_and_neighbours(
+    name: &str,
+    input: &Var,
+    lengths: &[usize],
+    run: impl Fn(&Var, &[usize]) -> Result<Rows> + Sync,
+) -> Result<()> {
+    let on = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| run(input, lengths)).unwrap()
+    };
+    let together = on(1);
+    assert!(on(3) == together, "{name}: three threads");
+    let mut first = 0;
+    for &length in lengths {
+        if length > 0 {
+            let own = Var::from_tensor(&input.narrow(0, first, length)?.contiguous()?)?;
+            let alone = run(&own, &[length])?;
+            for (alone, together) in alone.iter().zip(&together) {
+                assert!(alone == &together[first..first + length], "{name}, {length} tokens");
+            }
+        }
+        first += length;
+    }
+    Ok(())
+}
+
 pub(crate) fn has_fused_multiply_adds() -> bool {
     #[cfg(target_arch = "x86_64")]
     return is_x86_feature_detected!("fma");

@@ -26,6 +26,22 @@ pub(crate) fn attention(
     }
 }
 
+/// Checks self-attention without and with a bias, the second of `inputs`.
+fn check_self_attention(name: &str, inputs: &[Var], spec: &AttentionSpec) {
+    check(
+        name,
+        &inputs[..1],
+        &|tape, v| taper_ops::self_attention(tape, &v[0], None, spec),
+        &|v| composed::self_attention(&v[0], None, spec),
+    );
+    check(
+        &format!("{name}, bias"),
+        inputs,
+        &|tape, v| taper_ops::self_attention(tape, &v[0], Some(&v[1]), spec),
+        &|v| composed::self_attention(&v[0], Some(&v[1]), spec),
+    );
+}
+
 #[test]
 fn self_attention() {
     for (causal, alibi, rate) in [
@@ -38,18 +54,7 @@ fn self_attention() {
         let spec = attention(&[3, 1, 4], &[3, 1, 4], causal, alibi, rate);
         let inputs = [random(&[8, 18], 1), random(&[2, 5, 5], 2)];
         let name = format!("self-attention, causal {causal}, alibi {alibi}, dropout {rate}");
-        check(
-            &name,
-            &inputs[..1],
-            &|tape, v| taper_ops::self_attention(tape, &v[0], None, &spec),
-            &|v| composed::self_attention(&v[0], None, &spec),
-        );
-        check(
-            &format!("{name}, bias"),
-            &inputs,
-            &|tape, v| taper_ops::self_attention(tape, &v[0], Some(&v[1]), &spec),
-            &|v| composed::self_attention(&v[0], Some(&v[1]), &spec),
-        );
+        check_self_attention(&name, &inputs, &spec);
     }
 }
 
@@ -70,18 +75,7 @@ fn sparse_attention() {
         };
         let inputs = [random(&[11, 18], 1), random(&[2, 7, 7], 2)];
         let name = format!("{sparse:?}, causal {causal}, alibi {alibi}, dropout {rate}");
-        check(
-            &name,
-            &inputs[..1],
-            &|tape, v| taper_ops::self_attention(tape, &v[0], None, &spec),
-            &|v| composed::self_attention(&v[0], None, &spec),
-        );
-        check(
-            &format!("{name}, bias"),
-            &inputs,
-            &|tape, v| taper_ops::self_attention(tape, &v[0], Some(&v[1]), &spec),
-            &|v| composed::self_attention(&v[0], Some(&v[1]), &spec),
-        );
+        check_self_attention(&name, &inputs, &spec);
     }
 }
 
