@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds `taper` and the test of its operations for CUDA on a machine without a GPU, and the device
-# that counts in place of one.
+# Builds `taper` and the tests of its operations and models for CUDA on a machine without a GPU, and
+# the device that counts in place of one.
 #
 #   scripts/check/counting_gpu/build.sh [TARGET]     # default: target/cuda
 #
@@ -20,7 +20,7 @@ source target/cuda-toolkit/env.sh
 
 # The driver has everything; the other libraries are there for their names alone.
 driver=scripts/check/counting_gpu/driver.c
-gcc -shared -fPIC -w -O1 -Wl,-soname,libcuda.so.1 "$driver" -o "$libraries/libcuda.so.1" -lpthread
+gcc -shared -fPIC -w -O1 -Wl,-soname,libcuda.so.1 "$driver" -o "$libraries/libcuda.so.1" -lpthread -ldl
 for name in libcudart.so.13 libcublas.so.13 libcublasLt.so.13 libcurand.so.10 libnvrtc.so.13; do
   echo | gcc -shared -fPIC -Wl,-soname,$name -x c - -o "$libraries/$name"
 done
@@ -45,11 +45,11 @@ NVCC
 chmod +x "$libraries/nvcc"
 export NVCC="$libraries/nvcc"
 
-# Links the two with those names, none of which has what would be a reason to.
+# Links these with those names, none of which has what would be a reason to.
 cat >"$libraries/cc" <<CC
 #!/usr/bin/env bash
 case " \$* " in
-  *" -o "*/deps/taper-*" "* | *" -o "*/deps/devices-*" "*)
+  *" -o "*/deps/taper-*" "* | *" -o "*/deps/devices-*" "* | *" -o "*/deps/parity-*" "*)
     exec $(command -v cc) "\$@" -L"$libraries" -Wl,--unresolved-symbols=ignore-all \\
       -Wl,--no-as-needed -lcuda -lcudart -lcublas -lcublasLt -lcurand -lnvrtc ;;
 esac
@@ -59,4 +59,5 @@ chmod +x "$libraries/cc"
 export PATH="$libraries:$PATH" CARGO_TARGET_DIR=$target
 
 cargo build --release --features cuda
-cargo test --release --features taper-ops/cuda --workspace --test devices --no-run
+cargo test --release --features taper-ops/cuda,taper-model/cuda --workspace --test devices \
+  --test parity --no-run

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Checks the operations for CUDA on a machine without a GPU: the device that counts runs all kernels,
-# Candle's and ours, compiled for the host.
+# Checks operations and models for CUDA on a machine without a GPU: the device that counts runs all
+# kernels, Candle's and ours, compiled for the host.
 #
 #   scripts/check/counting_gpu/build.sh && scripts/check/counting_gpu/compute.sh [COMMAND…]
 #
-# COMMAND is run on that device [default: the test of every operation, of the build in TARGET, which
-# is target/cuda by default]. It is slow: about a hundred thousand times slower than a GPU.
+# COMMAND is run on that device [default: the test of every operation against f64, and that of models
+# against PyTorch, of the build in TARGET, which is target/cuda by default]. It is slow: small models
+# take seconds a step.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 target=${TARGET:-target/cuda}
@@ -19,9 +20,9 @@ sources=(crates/ops/src/cuda/kernels/kernels.cu)
 for name in affine binary cast fill indexing reduce ternary unary; do
   sources+=("$(dirname "$candle")/src/$name.cu")
 done
-newest=$(ls -t "$kernels" "${sources[@]}" crates/ops/src/cuda/kernels/* scripts/check/host_gpu/* \
+last=$(ls -t "$kernels" "${sources[@]}" crates/ops/src/cuda/kernels/* scripts/check/host_gpu/* \
   2>/dev/null | head -n 1 || true)
-if [ "$newest" != "$kernels" ]; then
+if [ "$last" != "$kernels" ]; then
   KERNEL_FLAGS="-D__CUDA_ARCH__=900 -D__CUDACC_VER_MAJOR__=13 -D__CUDACC_VER_MINOR__=0
     -include $PWD/scripts/check/host_gpu/candle.h" \
     scripts/check/host_gpu/build.sh "$kernels" "${sources[@]}"
@@ -29,4 +30,8 @@ fi
 
 export LD_LIBRARY_PATH=$libraries COUNTING_GPU_KERNELS=$kernels TAPER_TEST_DEVICE=cuda
 if [ $# -gt 0 ]; then exec "$@"; fi
-exec "$(ls -t "$target"/release/deps/devices-* | grep -v '\.d$' | head -n 1)"
+newest() { realpath "$(ls -t "$target"/release/deps/"$1"-* | grep -v '\.d$' | head -n 1)"; }
+"$(newest devices)"
+parity=$(newest parity)
+cd crates/model
+"$parity" cuda
