@@ -15,6 +15,7 @@ use taper_model::{
     ActivationKind, Batch, Builder, MaskedLanguageModel, Model, ModelConfig, NormPlacement,
     Objective, Pass, Positions, Sequences, SpanExtractor, TextClassifier, Tied, TokenTagger,
 };
+use taper_ops::Gradients;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
