@@ -336,8 +336,8 @@ mod tests {
     use crate::LoadSettings;
     use crate::translation::OverlongRule;
 
-    /// Texts that are tokenised to translate lines, with their alignments.
-    fn encodings(rule: OverlongRule, lines: &[&str], prefixes: &[&str]) -> u64 {
+    /// Texts that are tokenised to translate lines, with their alignments, and parts of these.
+    fn encodings(rule: OverlongRule, lines: &[&str], prefixes: &[&str]) -> (u64, usize) {
         let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/frozen/format-1");
         let run: LoadedRun = LoadedRun::open(&run, &LoadSettings::default()).expect("loaded");
         let settings = TranslationSettings {
@@ -347,37 +347,43 @@ mod tests {
             ..TranslationSettings::of(&run.config)
         };
         let translator = LineTranslator::new(&run, &settings).expect("a translator");
-        let [lines, prefixes] =
-            [lines, prefixes].map(|texts| texts.iter().map(|&text| text.to_owned()).collect());
+        let owned =
+            |texts: &[&str]| -> Vec<String> { texts.iter().map(|&text| text.to_owned()).collect() };
         let before = run.tokenizers.source().encodings();
-        let (lines, prefixes): (Vec<String>, Vec<String>) = (lines, prefixes);
-        let translated = translator.translate(&lines, &prefixes, 1, |_| {}).expect("searched");
-        let translated: Vec<_> = translated.collect();
-        assert_eq!(translated.len(), lines.len());
-        for (line, translated) in lines.iter().zip(translated) {
+        let (lines, prefixes) = (owned(lines), owned(prefixes));
+        let translated = translator.translate(&lines, &prefixes, 1, |_| {});
+        let mut parts = 0;
+        for translated in translated.expect("searched") {
             match translated {
-                Ok(line) => assert!(line.translations[0].alignment.is_some()),
-                Err(error) => assert!(rule == OverlongRule::Error, "{line}: {error:#}"),
+                Ok(line) => {
+                    assert!(line.translations[0].alignment.is_some());
+                    parts += line.overlong.map_or(0, |overlong| overlong.parts);
+                }
+                Err(error) => assert!(rule == OverlongRule::Error, "{error:#}"),
             }
         }
-        run.tokenizers.source().encodings() - before
+        (run.tokenizers.source().encodings() - before, parts)
     }
 
     #[test]
     fn each_line_is_tokenised_once() {
         let long = "run cat big dogs see two ".repeat(20);
-        let blanks = format!("   {long}   ");
-        for rule in [OverlongRule::Split, OverlongRule::Cut, OverlongRule::Error] {
-            for line in ["run cat", "", "   ", &long, &blanks] {
-                assert_eq!(encodings(rule, &[line], &[]), 1, "{rule:?}: {line:?}");
+        let long = long.trim();
+        for line in ["run cat", "", "   ", "  run cat "] {
+            for rule in [OverlongRule::Split, OverlongRule::Cut, OverlongRule::Error] {
+                assert_eq!(encodings(rule, &[line], &[]), (1, 0), "{rule:?}: {line:?}");
             }
         }
-        let lines = ["run cat", &long, "", "big sees red red", "two"];
-        assert_eq!(encodings(OverlongRule::Split, &lines, &[]), 5);
+        assert_eq!(encodings(OverlongRule::Error, &[long], &[]), (1, 0));
+        assert_eq!(encodings(OverlongRule::Error, &[&format!("  {long} ")], &[]), (1, 0));
+        let lines = ["run cat", "", "big sees red red", "two"];
+        assert_eq!(encodings(OverlongRule::Split, &lines, &[]), (4, 0));
         // So is each prefix.
-        assert_eq!(encodings(OverlongRule::Split, &lines, &["", "", " ", "big", "two"]), 7);
-        // Without blanks the beginning of a part is another text than in the line.
-        let joined = "x".repeat(20);
-        assert!(encodings(OverlongRule::Split, &[&joined], &[]) > 2);
+        assert_eq!(encodings(OverlongRule::Split, &lines, &["", " ", "big", "two"]), (6, 0));
+        // To find places to divide a long line, the beginnings of single words are tokenised.
+        for rule in [OverlongRule::Split, OverlongRule::Cut] {
+            let (encodings, parts) = encodings(rule, &[long], &[]);
+            assert!(parts > 0 && encodings <= 1 + 8 * parts as u64, "{encodings}, {parts} parts");
+        }
     }
 }

@@ -99,9 +99,11 @@ impl LineLimit {
         }
         let (mut parts, mut at) = (Vec::new(), 0);
         while at < whole.text().len() {
-            let (part, next) = self.part_at(tokenizer, &whole, at).with_context(in_line)?;
+            let end = self.divide(tokenizer, &whole, at).with_context(in_line)?;
+            let length = whole.text()[at..end].trim_end().len();
+            let part = tokenizer.encode_part(&whole, at..at + length).with_context(in_line)?;
             parts.push(Cow::Owned(part));
-            at = next;
+            at = whole.text().len() - whole.text()[end..].trim_start().len();
             control.between_steps();
             if control.is_cancelled(0) || self.rule == OverlongRule::Cut {
                 break;
@@ -121,65 +123,86 @@ impl LineLimit {
         }
     }
 
-    /// Part of a text that begins at byte `at`, where no blank is, and the beginning of the next.
-    fn part_at(
-        &self,
-        tokenizer: &Tokenizer,
-        whole: &EncodedText,
-        at: usize,
-    ) -> Result<(EncodedText, usize)> {
-        // Only as much of a long text is examined as necessary, or each part would cost as much as
-        // the whole rest.
-        let mut most = self.tokens + self.tokens / 4 + 2;
-        let ahead = loop {
-            let end = whole.end_of(at, most);
-            let ahead = tokenizer.encode_part(whole, at..end)?;
-            if ahead.len() > self.tokens || end == whole.text().len() {
-                break ahead;
-            }
-            most *= 2;
-        };
-        let (part, rest) = ahead.text().split_at(self.divide(&ahead));
-        // Blanks may reach beyond what is examined.
-        let behind = whole.text()[at + part.len()..].trim_start();
-        let next = whole.text().len() - behind.len();
-        if rest.is_empty() {
-            return Ok((ahead, next));
-        }
-        Ok((tokenizer.encode_part(&ahead, 0..part.trim_end().len())?, next))
-    }
-
-    /// Place to divide `text`: the last end of a sentence that keeps the first part within the
-    /// limit, else of a phrase, else of a word, else within a word. Ends of sentences and phrases
-    /// count only in the second half of what fits, so that parts stay few.
-    fn divide(&self, text: &EncodedText) -> usize {
-        if text.len() <= self.tokens {
-            return text.text().len();
-        }
-        let (text, fits) = (text.text(), self.fitting(text));
-        let ends = text[..fits].char_indices();
-        let within: Vec<usize> = ends.map(|(at, character)| at + character.len_utf8()).collect();
+    /// Place to divide the rest of a text from byte `at` on: the last end of a sentence that keeps
+    /// the first part within the limit, else of a phrase, else of a word, else within a word. Ends of
+    /// sentences and phrases count only in the second half of what fits, so that parts stay few.
+    fn divide(&self, tokenizer: &Tokenizer, whole: &EncodedText, at: usize) -> Result<usize> {
+        let text = &whole.text()[at..];
+        let within = self.fitting(text, |end| tokens_until(tokenizer, whole, at, end))?;
         let half = &within[within.len() / 2..];
         let last = |places: &[usize], is_end: fn(&str, char) -> bool| {
             places.iter().rev().copied().find(|&at| {
                 text[at..].chars().next().is_some_and(|after| is_end(&text[..at], after))
             })
         };
-        last(half, ends_sentence)
-            .or_else(|| last(half, ends_phrase))
-            .or_else(|| last(&within, |_, after| after.is_whitespace()))
-            .unwrap_or(fits)
+        let end = match within.last() {
+            Some(&all) if all == text.len() => Some(all),
+            _ => last(half, ends_sentence)
+                .or_else(|| last(half, ends_phrase))
+                .or_else(|| last(&within, |_, after| after.is_whitespace())),
+        };
+        Ok(at + end.or(within.last().copied()).unwrap_or(text.len()))
     }
 
-    /// Bytes of the longest beginning of a text that is within the limit, of one that is not: at
-    /// least a character.
-    fn fitting(&self, text: &EncodedText) -> usize {
-        let bytes = text.bytes();
-        // Tokens may have parts of a character.
-        let is_end = |&tokens: &usize| bytes[tokens].start >= bytes[tokens - 1].end;
-        let fits = (1..=self.tokens).rev().find(is_end).map_or(0, |tokens| bytes[tokens - 1].end);
-        fits.max(text.text().chars().next().map_or(0, char::len_utf8))
+    /// Ends of the characters of the longest beginning of `text` that fits: tokens grow with length
+    /// but for rare merges across the end. Only as much of a long text is examined as necessary, or
+    /// each part would cost as much as the whole rest.
+    fn fitting(
+        &self,
+        text: &str,
+        tokens_until: impl Fn(usize) -> Result<usize>,
+    ) -> Result<Vec<usize>> {
+        let mut ends = text.char_indices().map(|(at, character)| at + character.len_utf8());
+        let mut within: Vec<usize> = Vec::new();
+        let (mut fits, mut tokens_that_fit) = (1, 0);
+        let (mut exceeds, mut tokens_in_excess) = (self.tokens + self.tokens / 4 + 2, 0);
+        while tokens_in_excess == 0 {
+            within.extend(ends.by_ref().take(exceeds - within.len()));
+            let Some(&end) = within.last() else { return Ok(within) };
+            match tokens_until(end)? {
+                tokens if tokens > self.tokens => {
+                    (exceeds, tokens_in_excess) = (within.len(), tokens)
+                }
+                _ if end == text.len() => return Ok(within),
+                tokens => (fits, tokens_that_fit, exceeds) = (within.len(), tokens, 2 * exceeds),
+            }
+        }
+        // If tokens are of about equal length, the place follows from their number; otherwise, by
+        // bisection.
+        let mut by_halves = false;
+        while exceeds - fits > 1 {
+            let width = exceeds - fits;
+            let share =
+                width * (self.tokens - tokens_that_fit) / (tokens_in_excess - tokens_that_fit);
+            let middle = if by_halves {
+                fits + width / 2
+            } else {
+                (fits + share).clamp(fits + 1, exceeds - 1)
+            };
+            match tokens_until(within[middle - 1])? {
+                tokens if tokens > self.tokens => (exceeds, tokens_in_excess) = (middle, tokens),
+                tokens => (fits, tokens_that_fit) = (middle, tokens),
+            }
+            by_halves = 2 * (exceeds - fits) > width;
+        }
+        within.truncate(fits);
+        Ok(within)
     }
+}
+
+/// Number of tokens of the `length` bytes of a text from byte `at` on, as of a text by itself. Only
+/// the last word, which may be cut, is read: no token of a tokenizer made here crosses a blank.
+fn tokens_until(
+    tokenizer: &Tokenizer,
+    whole: &EncodedText,
+    at: usize,
+    length: usize,
+) -> Result<usize> {
+    let text = &whole.text()[at..at + length];
+    let blank = text.rfind(' ').filter(|&blank| blank > 0 && tokenizer.folder().is_none());
+    let words = blank.unwrap_or(length);
+    let last = if words < length { tokenizer.encode(&text[words..])?.len() } else { 0 };
+    Ok(tokenizer.encode_part(whole, at..at + words)?.len() + last)
 }
 
 /// A line without the blanks around it, which do not belong to it.

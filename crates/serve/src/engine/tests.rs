@@ -153,8 +153,7 @@ fn each_text_of_a_request_is_tokenised_once() {
     let service = Translates::new(&run, limits).expect("a service");
     let encodings = || run.tokenizers.source().encodings();
     let (worker, begun) = (worker(), encodings());
-    let long = "run cat big dogs see two ".repeat(90);
-    let lines = ["run cat", &long, "", "big sees"].map(str::to_owned).to_vec();
+    let lines = ["run cat", "", "big sees"].map(str::to_owned).to_vec();
     let translate = |alignment| {
         let lines = lines.clone();
         let (alternatives, beam, length_penalty) = (2, None, None);
@@ -171,9 +170,8 @@ fn each_text_of_a_request_is_tokenised_once() {
             answer.iter().map(|line| &line.source).collect::<Vec<_>>(),
             lines.iter().collect::<Vec<_>>()
         );
-        assert!(answer[1].parts.is_some());
     }
-    assert_eq!(encodings() - begun, 12);
+    assert_eq!(encodings() - begun, 9);
 
     let (worker, begun) = (self::worker(), encodings());
     let (text, target) = (|| "run cat".to_owned(), || "big sees".to_owned());

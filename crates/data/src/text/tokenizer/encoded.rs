@@ -61,17 +61,12 @@ impl EncodedText {
         self.text.trim().is_empty()
     }
 
-    /// End of the beginning of at most `most` tokens of the text from byte `start` on; the end of
-    /// the text if that has no more.
-    pub fn end_of(&self, start: usize, most: usize) -> usize {
-        let first = self.bytes.partition_point(|token| token.start < start);
-        let last = first.saturating_add(most).checked_sub(1);
-        last.and_then(|last| self.bytes.get(last)).map_or(self.text.len(), |token| token.end)
-    }
-
     /// Tokens of the bytes `part`, if no token crosses their end, nor, where words `stand_alone`,
     /// their beginning after a blank.
     fn tokens_of(&self, part: &Range<usize>, stand_alone: bool) -> Option<Range<usize>> {
+        if part.is_empty() {
+            return None;
+        }
         let first = match part.start {
             0 => 0,
             // The mark of a word covers the blank before it.
@@ -247,7 +242,7 @@ mod tests {
                 if TEXT[start..].starts_with(char::is_whitespace) {
                     continue;
                 }
-                for &end in ends.iter().filter(|&&end| end > start) {
+                for &end in ends.iter().filter(|&&end| end >= start) {
                     let before = tokenizer.encodings();
                     let part = tokenizer.encode_part(&whole, start..end).expect("encoded");
                     taken += usize::from(tokenizer.encodings() == before);
