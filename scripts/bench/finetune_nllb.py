@@ -80,7 +80,7 @@ def main():
             "model.lora.rank": 16, "model.lora.alpha": 32, "model.lora.base_dtype": base,
             "dtype": "f32", "data.batching.max_tokens": arguments.tokens,
             "training.accumulation": 1, "training.max_updates": arguments.updates,
-            "training.log_every": 1, "training.validate_every": 1000,
+            "training.schedule.warmup": 1, "training.log_every": 1, "training.validate_every": 1000,
             "training.early_stopping.metric": "loss", "training.early_stopping.patience": 0,
             "evaluation.validation_sentences": 0, "evaluation.test_after_training": "false",
             "training.keep_last": 1, "data.validation": "", "data.test": "",
