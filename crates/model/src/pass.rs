@@ -283,14 +283,13 @@ impl Pass {
                  on the CPU, or composed operations"
             ),
             // Candle has the graph for devices and types without fused operations.
+            _ if *loss_scale == 1.0 => gradients.accumulate_from(store, loss),
             _ => {
                 let mut by_parameter = loss.backward()?;
-                if *loss_scale != 1.0 {
-                    for parameter in store.parameters() {
-                        if let Some(scaled) = by_parameter.remove(parameter.var()) {
-                            let gradient = (scaled.to_dtype(DType::F32)? / *loss_scale)?;
-                            by_parameter.insert(parameter.var(), gradient);
-                        }
+                for parameter in store.parameters() {
+                    if let Some(scaled) = by_parameter.remove(parameter.var()) {
+                        let gradient = (scaled.to_dtype(DType::F32)? / *loss_scale)?;
+                        by_parameter.insert(parameter.var(), gradient);
                     }
                 }
                 gradients.accumulate(store, &by_parameter)

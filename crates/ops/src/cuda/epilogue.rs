@@ -1,8 +1,8 @@
 //! Epilogue of a matrix product: bias, activation, dropout, residual.
 
 use super::launch::{
-    Argument, RowBlocks, address, address_of, empty, launch, no_host, room, suffix, sum_rows,
-    walking_in_pieces, word,
+    Argument, RowBlocks, address, address_of, empty, launch, no_host, room, suffix,
+    sum_columns_for, walking_in_pieces, word,
 };
 use crate::spec::{Activation, Dropout, LinearSpec};
 use candle_core::backend::BackendStorage;
@@ -91,7 +91,7 @@ impl Epilogue {
         Ok((out, shape.clone()))
     }
 
-    /// Computes the gradients of product and bias. Without an activation the product is not read:
+    /// Computes the gradients of product and bias, unless the latter is added to the flat buffer. Without an activation the product is not read:
     /// any tensor of its shape and type will do.
     pub(super) fn back(
         &self,
@@ -128,7 +128,11 @@ impl Epilogue {
             // has one, and there is a row of sums for each block of rows.
             unsafe { launch(device, &name, blocks.grid, &arguments)? };
         }
-        Ok((of_product.unwrap_or(gradient), sums.map(|sums| sum_rows(&sums)).transpose()?))
+        let of_bias = match (bias, sums) {
+            (Some(bias), Some(sums)) => sum_columns_for(bias, &sums, 0)?,
+            _ => None,
+        };
+        Ok((of_product.unwrap_or(gradient), of_bias))
     }
 }
 

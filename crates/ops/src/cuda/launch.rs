@@ -1,5 +1,6 @@
 //! Launching kernels: arguments, and memory for results.
 
+use super::flat_gradients::part_of;
 use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::cudarc::driver::{
     CudaSlice, DevicePtr, LaunchConfig, PushKernelArg,
@@ -209,14 +210,48 @@ impl RowBlocks {
 /// # Shapes
 /// `x (N, D)` → `(D,)`.
 pub(super) fn sum_rows(x: &Tensor) -> Result<Tensor> {
-    let (rows, width) = x.dims2()?;
-    let device = x.device().as_cuda_device()?;
-    let out = empty(width, DType::F32, device)?;
-    let arguments =
-        [address_of(x)?.into(), address_of(&out)?.into(), word(rows)?.into(), word(width)?.into()];
-    // SAFETY: `x` has `rows` rows of `width` numbers, and `out` one.
-    unsafe { launch(device, "sum_rows", (width.div_ceil(TILE), 1), &arguments)? };
+    let width = x.dim(1)?;
+    let out = empty(width, DType::F32, x.device().as_cuda_device()?)?;
+    sum_columns(x, 0, &out, false)?;
     Ok(out)
+}
+
+/// Sums the columns of `x` from `first` on: the gradient of `parameter`, which is added to the flat
+/// buffer if its place is there, and otherwise returned.
+///
+/// # Shapes
+/// `x (N, …)`, `parameter (D,)` → `(D,)`.
+pub(super) fn sum_columns_for(
+    parameter: &Tensor,
+    x: &Tensor,
+    first: usize,
+) -> Result<Option<Tensor>> {
+    if let Some(part) = part_of(parameter)? {
+        return sum_columns(x, first, &part, true).map(|()| None);
+    }
+    let device = x.device().as_cuda_device()?;
+    let out = empty(parameter.elem_count(), DType::F32, device)?;
+    sum_columns(x, first, &out, false)?;
+    Ok(Some(out))
+}
+
+/// Sums as many columns of `x` as `out` has, from `first` on, or adds the sums to what is there.
+fn sum_columns(x: &Tensor, first: usize, out: &Tensor, is_added: bool) -> Result<()> {
+    let ((rows, row), width) = (x.dims2()?, out.elem_count());
+    if first + width > row {
+        bail!("{width} columns from {first} on of {:?}", x.shape());
+    }
+    let arguments = [
+        (address_of(x)? + (first * size_of::<f32>()) as u64).into(),
+        address_of(out)?.into(),
+        word(rows)?.into(),
+        word(width)?.into(),
+        word(row)?.into(),
+        u32::from(is_added).into(),
+    ];
+    let grid = (width.div_ceil(TILE), 1);
+    // SAFETY: `x` has `rows` rows with these columns, and `out` a number for each.
+    unsafe { launch(x.device().as_cuda_device()?, "sum_rows", grid, &arguments) }
 }
 
 /// Error of these operations on the host, which has its own.

@@ -2,7 +2,7 @@
 
 use super::launch::{
     RowBlocks, WARP, address, address_of, blocks, computes, empty, launch, no_host, room, suffix,
-    sum_rows, word,
+    sum_columns_for, word,
 };
 use candle_core::backend::BackendStorage;
 use candle_core::{
@@ -92,7 +92,7 @@ impl CustomOp3 for LayerNorm {
         &self,
         x: &Tensor,
         weight: &Tensor,
-        _: &Tensor,
+        bias: &Tensor,
         _: &Tensor,
         gradient: &Tensor,
     ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
@@ -130,8 +130,8 @@ impl CustomOp3 for LayerNorm {
         ];
         // SAFETY: the same, and two rows of sums for each block of rows.
         unsafe { launch(device, &format!("layer_norm_sums_{suffix}"), blocks.grid, &arguments)? };
-        let sums = sum_rows(&sums)?;
-        let part = |index: usize| sums.narrow(0, index * width, width);
-        Ok((Some(of_x), Some(part(0)?), Some(part(1)?)))
+        let (of_weight, of_bias) =
+            (sum_columns_for(weight, &sums, 0)?, sum_columns_for(bias, &sums, width)?);
+        Ok((Some(of_x), of_weight, of_bias))
     }
 }

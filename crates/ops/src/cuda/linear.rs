@@ -84,14 +84,15 @@ impl Linear {
         Ok(out)
     }
 
-    /// Computes the gradients of `x`, the weight and the bias.
+    /// Computes the gradients of `x`, the weight and the bias; the latter two only if they are not
+    /// added to the flat buffer.
     fn back(
         &self,
         x: &Tensor,
         weight: &Tensor,
         bias: Option<&Tensor>,
         gradient: &Tensor,
-    ) -> Result<([Tensor; 2], Option<Tensor>)> {
+    ) -> Result<(Tensor, Option<Tensor>, Option<Tensor>)> {
         // Without an activation, the product has no part in its gradient.
         let before = match self.epilogue.activation {
             Activation::Identity => gradient,
@@ -101,7 +102,8 @@ impl Linear {
             },
         };
         let (of_product, of_bias) = self.epilogue.back(before, bias, gradient)?;
-        Ok((self.product.back(x, weight, &of_product)?, of_bias))
+        let (of_x, of_weight) = self.product.back(x, weight, &of_product)?;
+        Ok((of_x, of_weight, of_bias))
     }
 }
 
@@ -137,8 +139,8 @@ impl CustomOp2 for Linear {
         _: &Tensor,
         gradient: &Tensor,
     ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let ([of_x, of_weight], _) = self.back(x, weight, None, gradient)?;
-        Ok((Some(of_x), Some(of_weight)))
+        let (of_x, of_weight, _) = self.back(x, weight, None, gradient)?;
+        Ok((Some(of_x), of_weight))
     }
 }
 
@@ -180,7 +182,8 @@ impl CustomOp3 for Linear {
         gradient: &Tensor,
     ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
         let bias = self.has_bias.then_some(third);
-        let ([of_x, of_weight], of_bias) = self.back(x, weight, bias, gradient)?;
-        Ok((Some(of_x), Some(of_weight), of_bias.or_else(|| Some(gradient.clone()))))
+        let (of_x, of_weight, of_bias) = self.back(x, weight, bias, gradient)?;
+        let of_third = if self.has_bias { of_bias } else { Some(gradient.clone()) };
+        Ok((Some(of_x), of_weight, of_third))
     }
 }

@@ -69,6 +69,32 @@ impl Gradients {
         crate::host::update_elements(&self.flat, |flat| work(flat, written))
     }
 
+    /// Runs Candle's backward pass from `loss`, and adds its gradients. Operations for CUDA add
+    /// those of parameters where they live.
+    ///
+    /// # Errors
+    /// As [`Gradients::accumulate`], and those of the operations.
+    pub fn accumulate_from(&mut self, store: &ParameterStore, loss: &Tensor) -> Result<()> {
+        #[cfg(feature = "cuda")]
+        if store.device().is_cuda() {
+            crate::device::check(store.device())?;
+            let (rest, touched) = crate::cuda::adding_to(&self.flat, store, || loss.backward())?;
+            for parameter in store.parameters() {
+                let id = parameter.var().as_tensor().id();
+                match rest.get_id(id) {
+                    Some(gradient) => {
+                        let gradient = gradient.flatten_all()?.to_dtype(DType::F32)?;
+                        crate::cuda::add_at(&self.flat, parameter.offset(), &gradient)?;
+                    }
+                    None if touched.contains(&id) => {}
+                    None => return Err(no_gradient(parameter)),
+                }
+            }
+            return Ok(());
+        }
+        self.accumulate(store, &loss.backward()?)
+    }
+
     /// Adds the gradients of one backward pass by Candle.
     ///
     /// # Errors

@@ -59,7 +59,7 @@ impl Check<'_> {
     /// Sums over blocks of rows.
     fn summed(&self, parts: &Array, blocks: usize, width: usize) -> Array {
         let out = Array::empty(width, DType::F32, 0);
-        let arguments = [At(parts), At(&out), Word(blocks), Word(width)];
+        let arguments = [At(parts), At(&out), Word(blocks), Word(width), Word(width), Word(0)];
         self.library.launch("sum_rows", (width.div_ceil(16), 1), &arguments);
         out
     }
@@ -356,6 +356,24 @@ impl Check<'_> {
         Ok(())
     }
 
+    /// Some columns of rows are summed, and added to what is there.
+    fn additions(&self) -> Result<()> {
+        for width in [1, 19, 24, 300] {
+            let (row, first) = (2 * width + 3, width);
+            let (x, out) = (self.parameters(7 * row, 20), self.parameters(width, 21));
+            let exact = x.tensor(&[7, row]).narrow(1, first, width)?.sum(0)?;
+            let exact = (exact + out.tensor(&[width]))?;
+            let columns = Array::of(&x.values()[first..], DType::F32, self.shift);
+            let arguments = [At(&columns), At(&out), Word(7), Word(width), Word(row), Word(1)];
+            self.library.launch("sum_rows", (2, 1), &arguments);
+            self.same("sums added", &out, &exact)?;
+            let (more, before) = (self.parameters(width, 22), out.tensor(&[width]));
+            self.library.launch("add_to", (1, 1), &[At(&more), At(&out), Long(width)]);
+            self.same("additions", &out, &(before + more.tensor(&[width]))?)?;
+        }
+        Ok(())
+    }
+
     fn adam(&self) -> Result<()> {
         let step = AdamStep {
             learning_rate: 0.01,
@@ -440,6 +458,7 @@ fn every_kernel_is_the_composed_operation() -> Result<()> {
             check.softmax()?;
             check.loss()?;
             check.ties()?;
+            check.additions()?;
             check.adam()?;
         }
     }

@@ -145,9 +145,11 @@ __device__ uint32_t tile_column(uint32_t tile) {
     return (tile * TILE + threadIdx.x % TILE) * N;
 }
 
-// Adds up the sums of this tile's threads with the same columns: out[column].
+// Adds up the sums of this tile's threads with the same columns, to what is in out[column] if
+// `is_added`.
 template <uint32_t N>
-__device__ void add_up(const float (&sums)[N], float *out, uint32_t tile, uint32_t width) {
+__device__ void add_up(const float (&sums)[N], float *out, uint32_t tile, uint32_t width,
+                       bool is_added = false) {
     __shared__ float parts[TILE][TILE * N];
 #pragma unroll
     for (uint32_t lane = 0; lane < N; lane++)
@@ -157,22 +159,24 @@ __device__ void add_up(const float (&sums)[N], float *out, uint32_t tile, uint32
     if (threadIdx.x < TILE * N && column < width) {
         float sum = 0.0f;
         for (uint32_t row = 0; row < TILE; row++) sum += parts[row][threadIdx.x];
-        out[column] = sum;
+        out[column] = is_added ? out[column] + sum : sum;
     }
     __syncthreads();
 }
 
-// The sum of some rows: what sums over blocks of rows end with.
-__device__ void sum_of_rows(const float *rows, float *out, uint32_t count, uint32_t width) {
+// The sum of some rows, whose starts are `row_stride` apart, added to what is there if `is_added`:
+// what sums over blocks of rows end with.
+__device__ void sum_of_rows(const float *rows, float *out, uint32_t count, uint32_t width,
+                            uint32_t row_stride, uint32_t is_added) {
     for (uint32_t tile = blockIdx.x; tile * TILE < width; tile += gridDim.x) {
         uint32_t column = tile_column<1>(tile);
         float sum[1] = {0.0f};
         if (column < width) {
 #pragma unroll 4
             for (uint32_t row = threadIdx.x / TILE; row < count; row += TILE)
-                sum[0] += rows[row * (uint64_t)width + column];
+                sum[0] += rows[row * (uint64_t)row_stride + column];
         }
-        add_up(sum, out, tile, width);
+        add_up(sum, out, tile, width, is_added);
     }
 }
 

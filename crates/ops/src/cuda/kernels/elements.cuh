@@ -133,6 +133,25 @@ __device__ void merge_heads(const T *x, const uint32_t *starts, T *out, uint64_t
         merge_by<1>(x, starts, out, count, shape, scale);
 }
 
+// x, added to what is there.
+template <uint32_t N>
+__device__ void add_by(const float *x, float *out, uint64_t count) {
+    for (uint64_t i = N * first(); i < count; i += N * stride()) {
+        float values[N], before[N];
+        load(x + i, values);
+        load(out + i, before);
+        for (uint32_t lane = 0; lane < N; lane++) values[lane] += before[lane];
+        store(out + i, values);
+    }
+}
+
+__device__ void add_elements(const float *x, float *out, uint64_t count) {
+    if (count % LANES<float> == 0 && are_aligned(x, out))
+        add_by<LANES<float>>(x, out, count);
+    else
+        add_by<1>(x, out, count);
+}
+
 // A step of Adam on one parameter, in place.
 __device__ void adam_step(float *weights, const float *gradients, float *first_moments,
                           float *second_moments, uint64_t count, float scale, float beta1,

@@ -90,8 +90,12 @@ KERNELS(__half, f16)
 KERNELS(__nv_bfloat16, bf16)
 
 extern "C" __global__ void sum_rows(const float *rows, float *out, uint32_t count,
-                                    uint32_t width) {
-    sum_of_rows(rows, out, count, width);
+                                    uint32_t width, uint32_t row_stride, uint32_t is_added) {
+    sum_of_rows(rows, out, count, width, row_stride, is_added);
+}
+
+extern "C" __global__ void add_to(const float *x, float *out, uint64_t count) {
+    add_elements(x, out, count);
 }
 
 extern "C" __global__ void adam(float *weights, const float *gradients, float *first_moments,
