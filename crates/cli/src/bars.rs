@@ -1,14 +1,15 @@
-//! Bars of progress at a terminal, and times as they show them.
+//! Progress bars at a terminal, and the times that they show.
 
 use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
-/// How often a bar is drawn where nothing moves it.
+/// Interval at which a bar is redrawn when nothing moves it.
 pub(crate) const TICK: Duration = Duration::from_millis(500);
 
-/// A bar for a task of `total` sentences, or of as many as will come; hidden unless at a terminal.
+/// Makes a bar for a task of `total` sentences, or of an unknown number; hidden unless at a
+/// terminal.
 pub(crate) fn sentence_bar(total: Option<u64>, what: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -24,16 +25,16 @@ pub(crate) fn sentence_bar(total: Option<u64>, what: &str) -> ProgressBar {
     bar.with_message(what.to_owned())
 }
 
-/// A bar for a training of `total` words, at a terminal.
+/// Makes a bar for a training of `total` words, at a terminal.
 pub(crate) fn word_bar(total: u64) -> ProgressBar {
     let bar = ProgressBar::new(total);
     bar.with_style(bar_style("{msg} {wide_bar} {percent}% {rate} words, {eta} left"))
 }
 
-/// The style that `template` describes; the plain one if it does not parse.
+/// Returns the style that `template` describes, or the plain style if it does not parse.
 pub(crate) fn bar_style(template: &str) -> ProgressStyle {
     let rate = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
-        // A bar that cannot be drawn is no loss.
+        // Failure to draw a bar does no harm.
         let _ = write!(out, "{:.1}/s", state.per_sec());
     };
     ProgressStyle::with_template(template)
@@ -41,7 +42,7 @@ pub(crate) fn bar_style(template: &str) -> ProgressStyle {
         .with_key("rate", rate)
 }
 
-/// `1:02:03` or `2:03`.
+/// Formats a duration as `1:02:03` or `2:03`.
 pub(crate) fn clock(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);

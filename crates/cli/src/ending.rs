@@ -1,4 +1,5 @@
-//! What a run says when its training has ended: its scores, why it ended, and what can be done next.
+//! Report of a run whose training has ended: its scores, the reason of the end, and possible next
+//! commands.
 
 use std::path::Path;
 
@@ -10,7 +11,7 @@ use taper_trainer::StopReason;
 
 use crate::text::report_line;
 
-/// Sample translations and scores.
+/// Reports sample translations and scores.
 pub(crate) fn report_tests(checkpoint: &Path, results: &[TestSetResult], samples: usize) {
     if let Some(first) = results.first() {
         let translations = first.sample_translations(samples);
@@ -28,7 +29,8 @@ pub(crate) fn report_tests(checkpoint: &Path, results: &[TestSetResult], samples
     }
 }
 
-/// What can be done with the run next. Whether test sets were `scored` is told where there are any.
+/// Reports commands to run next. `scored` tells whether test sets were scored; `None` without test
+/// sets.
 pub(crate) fn report_next(run: &str, task: Task, scored: Option<bool>, further: Option<Further>) {
     let mut lines = vec![use_of(run, task)];
     lines.extend(scored.map(|scored| {
@@ -46,15 +48,16 @@ pub(crate) fn report_next(run: &str, task: Task, scored: Option<bool>, further: 
     report_line(&format!("\nnext:\n  {}", lines.join("\n  ")));
 }
 
-/// First command for a run of the task, and its effect, in columns like those of other commands.
+/// Formats the first command for a run of the task, and its effect, in columns like those of other
+/// commands.
 fn use_of(run: &str, task: Task) -> String {
     let (command, effect) = entry(task).next;
     let width = 23 + run.chars().count();
     format!("{:width$}   {effect}", command.replace("{run}", run))
 }
 
-/// The change of a recipe by which a training that has ended goes on, and what becomes of its
-/// learning rate where that does not simply go on.
+/// Returns the change of a recipe for continuing a finished training, and the jump of its learning
+/// rate, if any.
 fn further_words(further: Further) -> (String, String) {
     match further {
         Further::Epochs => ("training.max_epochs=N".to_owned(), String::new()),
@@ -72,7 +75,7 @@ fn further_words(further: Further) -> (String, String) {
     }
 }
 
-/// Why training ended, for a reader.
+/// Describes the reason for the end of training.
 pub(crate) fn describe_end(reason: StopReason) -> &'static str {
     match reason {
         StopReason::MaxUpdates => "last update reached",

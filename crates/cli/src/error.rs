@@ -1,18 +1,18 @@
-//! How failures leave the program: one line on standard error and an exit code.
+//! Reporting of failures: one line on standard error and an exit code.
 
 use std::io;
 
 use taper_model::ModelError;
 use taper_trainer::{ExchangeError, TrainError};
 
-/// Exit code of a request that cannot be fulfilled as given: wrong arguments,
-/// configuration, files.
+/// Exit code of a request that cannot be fulfilled as given: wrong arguments, configuration or
+/// files.
 pub(crate) const EXIT_USER: u8 = 2;
 /// Exit code of a failure inside the computation.
 pub(crate) const EXIT_INTERNAL: u8 = 1;
 
-/// Returned (as an `anyhow` error) by a command that stopped on a signal, with its exit code; what
-/// was done is on disk.
+/// Error (inside an `anyhow` error) of a command that stopped on a signal, with its exit code; its
+/// work is on disk.
 #[derive(Debug)]
 pub(crate) struct Interrupted(pub(crate) u8);
 
@@ -24,12 +24,12 @@ impl std::fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// What the program should do about an error.
+/// Reaction of the program to an error.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// The reader of our output went away (`taper … | head`): nothing to say.
+    /// The reader of the output is gone (`taper … | head`): print nothing.
     Silent,
-    /// A handled interruption; its message has been printed already. Exit with this code.
+    /// A handled interruption, whose message has been printed. Exit with this code.
     Interrupted(u8),
     /// Another process of the training prints the message. Exit with this code.
     ToldElsewhere(u8),
@@ -56,7 +56,7 @@ pub(crate) fn ending(error: &anyhow::Error) -> Ending {
                 _ => Ending::Fail(EXIT_USER),
             };
         }
-        // The transparent variant is not among the causes by itself.
+        // The transparent variant itself is not among the causes.
         let is_of_model = matches!(cause.downcast_ref::<ModelError>(), Some(ModelError::Tensor(_)));
         if is_of_model || cause.is::<candle_core::Error>() {
             return Ending::Fail(EXIT_INTERNAL);

@@ -1,4 +1,4 @@
-//! How long a training will take, for `train --dry-run` and `init`.
+//! Estimated duration of a training, for `train --dry-run` and `init`.
 
 use std::fs;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::signals::{Signals, on_signal};
 use crate::style::Style;
 use crate::text::{print_line, report_line, say};
 
-/// Measures some updates of the training of `config`, and says what it would take.
+/// Measures some updates of the training of `config`, and reports its estimated duration.
 ///
 /// # Errors
-/// When it cannot be trained.
+/// When `config` cannot be trained.
 pub(crate) fn estimate(
     folder: &RunFolder,
     config: &RunConfig,
@@ -31,7 +31,7 @@ pub(crate) fn estimate(
         RunEvent::Locked { folder } => {
             let folder = folder.to_path_buf();
             on_signal(move |signal| {
-                // What stays is the system's to clear up.
+                // The system removes anything that stays.
                 let _ = fs::remove_dir_all(&folder);
                 say("\nstopped; nothing is kept");
                 signal.end();
@@ -49,7 +49,7 @@ pub(crate) fn estimate(
     Ok(())
 }
 
-/// What was measured, for a reader.
+/// Formats the measurements for a reader.
 fn lines(measured: &DryRun, task: Task) -> Vec<String> {
     let memory = measured
         .peak_memory

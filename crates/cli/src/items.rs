@@ -1,5 +1,5 @@
-//! Items of a text or of a command line that are answered one by one: of a bad one it is told what
-//! is wrong, its place is kept, and the others are answered all the same.
+//! Items of a text or of a command line that are answered one by one: an error in one is reported,
+//! its place is kept, and the others are still answered.
 
 use anyhow::{Result, bail};
 use taper_data::Tokenizer;
@@ -8,28 +8,28 @@ use taper_run::one_line;
 use crate::arguments::{SpecialTokenRule, SpecialTokens, Strict};
 use crate::text::say;
 
-/// Lines that are named because they spell special tokens.
+/// Largest number of reported lines that spell special tokens.
 const NAMED: usize = 10;
 
 /// Items without an answer.
 #[derive(Debug)]
 pub(crate) struct Faults {
-    /// Whether the first ends the command.
+    /// Whether the first such item ends the command.
     strict: bool,
     count: usize,
     first: String,
 }
 
 impl Faults {
-    /// None yet.
+    /// Starts without failed items.
     pub(crate) fn new(arguments: Strict) -> Self {
         Self { strict: arguments.strict, count: 0, first: String::new() }
     }
 
-    /// Says what is wrong with an item, and gives it for the item's place.
+    /// Reports the error of an item, and returns the message for the item's place.
     ///
     /// # Errors
-    /// `error` itself, where one bad item ends the command.
+    /// `error` itself, if one bad item ends the command.
     pub(crate) fn note(&mut self, error: anyhow::Error) -> Result<String> {
         if self.strict {
             return Err(error);
@@ -43,10 +43,10 @@ impl Faults {
         Ok(message)
     }
 
-    /// Sums up, of `all` items.
+    /// Summarises the failed items among `all` items.
     ///
     /// # Errors
-    /// Where one has no answer.
+    /// When an item has no answer.
     pub(crate) fn end(self, all: usize) -> Result<()> {
         match self.count {
             0 => Ok(()),
@@ -56,22 +56,22 @@ impl Faults {
     }
 }
 
-/// Tells of lines that spell special tokens where these are taken as text.
+/// Reporter of lines that spell special tokens, if these are read as text.
 #[derive(Debug)]
 pub(crate) struct SpelledLines<'a> {
     tokenizer: &'a Tokenizer,
-    /// How many lines are still to be named.
+    /// Number of lines that may still be reported.
     left: usize,
 }
 
 impl<'a> SpelledLines<'a> {
-    /// Texts that `tokenizer` reads.
+    /// Makes a reporter for texts that `tokenizer` reads.
     pub(crate) fn new(tokenizer: &'a Tokenizer, arguments: SpecialTokens) -> Self {
         let left = if arguments.rule == SpecialTokenRule::Warn { NAMED } else { 0 };
         Self { tokenizer, left }
     }
 
-    /// Looks at the text at `place`.
+    /// Checks the text at `place`.
     pub(crate) fn look(&mut self, text: &str, place: impl FnOnce() -> String) {
         if self.left == 0 {
             return;
@@ -88,7 +88,7 @@ impl<'a> SpelledLines<'a> {
         }
     }
 
-    /// Looks at lines of a text, from line 1 on.
+    /// Checks lines of a text, from line 1 on.
     pub(crate) fn look_at_lines(&mut self, lines: &[String], file: &str) {
         for (index, line) in lines.iter().enumerate() {
             self.look(line, || format!("{file}, line {}", index + 1));

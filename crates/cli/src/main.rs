@@ -1,13 +1,11 @@
-//! `taper`: trains, resumes, translates with and evaluates Transformer
-//! translation models.
+//! `taper`: trains, resumes, translates with and evaluates Transformer translation models.
 //!
-//! The libraries return values, events and typed errors; everything printed comes
-//! from here. Arguments are parsed raw ([`arguments`]) and resolved once to the
-//! settings of `taper_run`; each command has one module ([`commands`]).
-//! Exit codes: 0 done, 2 the request cannot be fulfilled as given, 1 the
-//! computation failed, 130 interrupted, with what was done on disk.
+//! The libraries return values, events and typed errors; only this crate prints. Arguments are
+//! parsed ([`arguments`]) and resolved once to the settings of `taper_run`; each command has one
+//! module ([`commands`]). Exit codes: 0 success, 2 a request that cannot be fulfilled as given, 1 a
+//! failed computation, 130 an interruption, with the work so far on disk.
 #![forbid(unsafe_code)]
-// They end the process where the reader is gone: `text::say` and `text::print_line` do not.
+// These macros end the process if the reader is gone; `text::say` and `text::print_line` do not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod arguments;
@@ -31,9 +29,9 @@ use std::process::ExitCode;
 use error::Ending;
 use taper_ops::allocator::Explaining;
 
-/// Tensors are allocated and freed at every step; the system's allocator gives
-/// their pages back each time, and faulting them in again costs up to ten
-/// times the arithmetic on them.
+/// Global allocator. Tensors are allocated and freed at every step; the system's allocator returns
+/// their pages each time, and faulting them in again costs up to ten times as much as the
+/// arithmetic on them.
 #[global_allocator]
 static ALLOCATOR: Explaining<mimalloc::MiMalloc> = Explaining(mimalloc::MiMalloc);
 

@@ -1,5 +1,5 @@
-//! What a training run shows: a progress bar at a terminal, plain lines when
-//! piped, JSON lines where asked for.
+//! Progress of a training run: a progress bar at a terminal, plain lines if piped, JSON lines on
+//! request.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -27,10 +27,10 @@ use crate::text::{quoted, report_line, say};
 use crate::tokenising::{TokenisingReporter, describe_files};
 use crate::warm_start;
 
-/// Runs `train`, shows what happens if this process `is_first`, and lets signals stop it.
+/// Runs `train`, shows its progress if this process `is_first`, and lets signals stop it.
 ///
 /// # Errors
-/// Those of `train`; [`Interrupted`] where a signal ended it.
+/// Errors of `train`; [`Interrupted`] if a signal ended it.
 pub(crate) fn report(
     output: &TrainOutput,
     is_first: bool,
@@ -47,29 +47,29 @@ pub(crate) fn report(
     }
 }
 
-/// Shows the events of a training, and tells the handler of signals how far it has come.
+/// Reporter that shows the events of a training, and tells the signal handler its stage.
 pub(crate) struct Reporter<'a> {
     style: Style,
     signals: &'a Signals,
     /// Shown while updates are made.
     bar: ProgressBar,
-    /// What the last log event said.
+    /// Text of the last log event.
     latest: String,
     /// The best validation so far.
     best: String,
-    /// The first update of this process, and when it was made.
+    /// First update of this process, and its time.
     start: Option<(u64, f64)>,
     limits: Option<TrainingLimits>,
     /// Unit in which speed is counted.
     answers: &'static str,
-    /// How a training that has ended goes on.
+    /// Change that continues a training that has ended.
     further: Option<Further>,
     tests: TestReporter,
     tokenising: TokenisingReporter,
 }
 
 impl<'a> Reporter<'a> {
-    /// Shows events in `style`.
+    /// Makes a reporter that shows events in `style`.
     pub(crate) fn new(style: Style, signals: &'a Signals) -> Self {
         let (bar, tests) = (ProgressBar::hidden(), TestReporter::default());
         let (latest, best) = (String::new(), String::new());
@@ -108,7 +108,7 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// Takes the bar away; what was printed stays.
+    /// Removes the bar; printed text stays.
     fn finish(&mut self) {
         self.tokenising.finish();
         self.bar.finish_and_clear();
@@ -122,8 +122,8 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// The time left after `step` updates and so many seconds, in words, at the pace since the
-    /// first update of this process; nothing where that is not known.
+    /// Formats the remaining time after `step` updates and `seconds` seconds, at the pace since the
+    /// first update of this process; empty if unknown.
     fn remaining(&self, step: u64, seconds: f64) -> String {
         let left = || {
             let (first_step, first_seconds) = self.start?;
@@ -171,7 +171,7 @@ impl<'a> Reporter<'a> {
             format!("  dropped {:.1}%  busiest {:.2}x", 100.0 * load.dropped, load.busiest)
         });
         let name = loss_name(*loss, *nll);
-        // Numbers have neither: their loss is the squared error.
+        // Tasks that predict numbers have neither: their loss is the squared error.
         let (perplexity, right) = match accuracy {
             Some(share) => {
                 (format!("  ppl {:.2}", nll.exp()), format!("  accuracy {:.1}%", 100.0 * share))
@@ -207,7 +207,7 @@ impl<'a> Reporter<'a> {
                 if *improved {
                     self.best = format!("  best {}", describe(scores));
                 }
-                // One line an event where the output is piped.
+                // One line for each event if the output is piped.
                 if let Some(sample) = samples.first().filter(|_| self.style == Style::Bar) {
                     self.say(&format!("  source       {}", sample.source));
                     self.say(&format!("  translation  {}", sample.hypothesis));
@@ -234,7 +234,7 @@ impl<'a> Reporter<'a> {
                     self.say(&words);
                 }
             }
-            // Checkpoints come with each validation; their lines would drown it.
+            // Checkpoints come with each validation; their lines would hide its line.
             Event::Checkpoint { .. } => {}
         }
     }
@@ -295,7 +295,7 @@ impl RunObserver for Reporter<'_> {
                 let scored = has_test_sets.then_some(!results.is_empty());
                 report_next(&quoted(folder), *task, scored, self.further);
             }
-            // The bar is not to be torn.
+            // The notice must not break the bar.
             RunEvent::Notice(notice) => self.bar.suspend(|| say(&notice.to_string())),
             _ => self.tests.observe(event)?,
         }
@@ -349,7 +349,7 @@ fn json_line(event: &RunEvent<'_>) -> Result<Option<String>> {
     Ok(Some(record.to_string()))
 }
 
-/// Shows how far the decoding of test sets has come, and notices.
+/// Reporter that shows the progress of decoding test sets, and notices.
 #[derive(Default)]
 pub(crate) struct TestReporter {
     bar: Option<ProgressBar>,
@@ -374,13 +374,13 @@ impl RunObserver for TestReporter {
     }
 }
 
-/// What a loss is called beside the perplexity, whose logarithm is `nll`: with label smoothing it is
-/// another.
+/// Returns the name of a loss printed next to the perplexity, whose logarithm is `nll`: label
+/// smoothing makes the two differ.
 fn loss_name(loss: f64, nll: f64) -> &'static str {
     if (loss - nll).abs() <= 1e-9 * loss.abs() { "loss" } else { "smoothed loss" }
 }
 
-/// Scores on one line; the text scores last, as they take longest to move.
+/// Formats scores on one line, text scores last, because they take longest to change.
 fn describe(scores: &Scores) -> String {
     let mut parts = Vec::new();
     let loss = match (scores.get("loss"), scores.get("perplexity")) {

@@ -1,8 +1,9 @@
-//! How much memory a process takes.
+//! Memory of a process.
 
 use std::fs;
 
-/// The resident memory of a process (`self` is this one) in bytes, on systems that tell.
+/// Returns the resident memory of a process (`self` is this one) in bytes, on systems that report
+/// it.
 pub(crate) fn resident_memory(process: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -1,10 +1,10 @@
-//! Signals that ask the process to end: Ctrl-C, SIGTERM and SIGHUP, and those by which batch
-//! systems warn, SIGUSR1, SIGUSR2 and SIGXCPU.
+//! Signals that ask the process to end: Ctrl-C, SIGTERM and SIGHUP, and the warnings of batch
+//! systems, SIGUSR1, SIGUSR2 and SIGXCPU.
 //!
-//! The first asks training to stop as soon as it can and to save a checkpoint. A second order ends
-//! the program at once; a second warning is none. Before training begins and when it is complete
-//! there is nothing to wait for, and the first does. Whatever is on disk by then is whole, since
-//! nothing is written in place.
+//! The first signal asks training to stop as soon as possible and to save a checkpoint. A second
+//! order ends the program at once; a second warning is ignored. Before training begins and after it
+//! is complete there is nothing to wait for, and the first signal ends the program. Files on disk
+//! are complete at that time, since nothing is written in place.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,21 +17,20 @@ use crate::processes::farewell::say_farewell;
 use crate::text::{quoted, say};
 use taper_run::folder::RunLock;
 
-/// Signals this close to each other are one: `timeout` signals its process and then the group that
-/// it is in, a shell passes on to its processes what a closed terminal sends to them too, and none
-/// of it is impatience.
+/// Time within which signals count as one. `timeout` signals its process and then its process
+/// group; a shell passes on to its processes the signal that a closed terminal also sends to them.
 const ONE_SIGNAL: Duration = Duration::from_millis(500);
 
 /// A signal that asks the process to end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Signal {
     number: u8,
-    /// Whether it warns of an end that comes later, as a batch system does. It may come again.
+    /// Whether it warns of a later end, like signals of batch systems. It may be repeated.
     is_warning: bool,
 }
 
 impl Signal {
-    /// Exit code of a process that it has ended, as shells have it.
+    /// Returns the exit code of a process that the signal has ended, by the convention of shells.
     pub(crate) fn exit_code(self) -> u8 {
         128 + self.number
     }
@@ -42,8 +41,8 @@ impl Signal {
     }
 }
 
-/// Calls `handle`, on a thread of its own, for every signal that asks the process to end. SIGHUP
-/// and warnings that it was started to ignore (`nohup`, `trap ''`) are none.
+/// Calls `handle`, on its own thread, for every signal that asks the process to end, except for
+/// SIGHUP and warnings that the process was started to ignore (`nohup`, `trap ''`).
 ///
 /// # Errors
 /// When the system refuses.
@@ -66,7 +65,7 @@ pub(crate) fn on_signal(mut handle: impl FnMut(Signal) + Send + 'static) -> Resu
     thread.map(drop).context("cannot start the thread that waits for signals; is memory limited?")
 }
 
-/// Calls `handle`, on a thread of its own, when the process is asked to end.
+/// Calls `handle`, on its own thread, when the process is asked to end.
 ///
 /// # Errors
 /// When the system refuses.
@@ -76,16 +75,16 @@ pub(crate) fn on_signal(mut handle: impl FnMut(Signal) + Send + 'static) -> Resu
         .context("the system does not let signals be handled")
 }
 
-/// What the signals have asked for.
+/// State of the signals received.
 #[derive(Debug)]
 pub(crate) struct Signals {
     stop: Arc<AtomicBool>,
-    /// How far the run has come: one of the numbers below.
+    /// Stage of the run: one of the numbers below.
     stage: Arc<AtomicU8>,
-    /// The exit code by the first signal.
+    /// Exit code of the first signal.
     code: Arc<AtomicU8>,
-    /// Whether this is one of several processes and not the first, which alone talks. What it is
-    /// asked, all of them do.
+    /// Whether this is one of several processes and not the first, which alone prints. All of them
+    /// obey a request to one.
     follows: bool,
 }
 
@@ -94,7 +93,7 @@ const TRAINING: u8 = 1;
 const SAVED: u8 = 2;
 
 impl Signals {
-    /// Nothing asked for yet, and nothing that would notice.
+    /// Starts without a request or a handler.
     pub(crate) fn new(follows: bool) -> Self {
         Self {
             follows,
@@ -104,10 +103,10 @@ impl Signals {
         }
     }
 
-    /// Installs the handler for the run in `folder`, of which this process has the lock.
+    /// Installs the handler for the run in `folder`, whose lock this process holds.
     ///
     /// # Errors
-    /// When the system refuses it.
+    /// When the system refuses the handler.
     pub(crate) fn install(&self, folder: &Path) -> Result<()> {
         let (stop, stage) = (Arc::clone(&self.stop), Arc::clone(&self.stage));
         let (code, folder, mut last) = (Arc::clone(&self.code), folder.to_owned(), None::<Instant>);
@@ -154,8 +153,8 @@ impl Signals {
         })
     }
 
-    /// The exit code by the signal that asked training to stop; where another process was asked,
-    /// that of Ctrl-C.
+    /// Returns the exit code of the signal that stopped training; if another process received it,
+    /// the exit code of Ctrl-C.
     pub(crate) fn exit_code(&self) -> u8 {
         match self.code.load(Ordering::SeqCst) {
             0 => 128 + 2,
@@ -163,18 +162,17 @@ impl Signals {
         }
     }
 
-    /// Becomes true at the first signal.
+    /// Returns the flag that becomes true at the first signal.
     pub(crate) fn stop_flag(&self) -> &AtomicBool {
         &self.stop
     }
 
-    /// Says that from here on a signal has to wait for the update in hand.
+    /// Declares that from here on a signal waits for the current update.
     pub(crate) fn training_begins(&self) {
         self.stage.store(TRAINING, Ordering::SeqCst);
     }
 
-    /// Says that nothing remains that a signal would have to wait for: from here on the first one
-    /// ends the program.
+    /// Declares that a signal need not wait any more: from here on the first one ends the program.
     pub(crate) fn training_is_saved(&self) {
         self.stage.store(SAVED, Ordering::SeqCst);
     }

@@ -1,22 +1,22 @@
-//! Ways to report.
+//! Styles of reporting.
 
 use std::io::IsTerminal;
 
-/// How to report.
+/// Style of reporting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     /// A bar on standard error, notable events above it.
     Bar,
-    /// One line an event on standard output.
+    /// One line for each event on standard output.
     Lines,
-    /// One JSON object an event on standard output.
+    /// One JSON object for each event on standard output.
     Json,
     /// Nothing: another process reports.
     Nothing,
 }
 
 impl Style {
-    /// JSON where asked for, a bar at a terminal, else lines.
+    /// Chooses JSON on request, a bar at a terminal, otherwise lines.
     pub(crate) fn choose(json: bool) -> Self {
         if json {
             Self::Json

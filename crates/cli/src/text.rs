@@ -18,33 +18,34 @@ pub(crate) fn read_lines(path: &Path) -> Result<Vec<String>> {
     Ok(lines.collect::<Result<_, _>>()?)
 }
 
-/// Whether `path` means standard input, or standard output where something is written.
+/// Whether `path` means standard input, or standard output if it is written to.
 pub(crate) fn is_standard_stream(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// What a file is called in messages.
+/// Returns the name of a file in messages.
 pub(crate) fn name_of(path: &Path) -> String {
     if is_standard_stream(path) { "standard input".to_owned() } else { path.display().to_string() }
 }
 
-/// Standard input, line by line, as files are read.
+/// Opens standard input, line by line like files.
 pub(crate) fn standard_input() -> LineReader {
     LineReader::new(BufReader::new(std::io::stdin()), "standard input")
 }
 
-/// A line on standard error. Its reader may be gone (a terminal that was closed, a `tee` that the
-/// same Ctrl-C ended): what is being done must not end for that.
+/// Prints a line on standard error. The work continues even if its reader is gone (a closed
+/// terminal, a `tee` that the same Ctrl-C ended).
 pub(crate) fn say(message: &str) {
     let _ = writeln!(std::io::stderr(), "{}", visible_lines(message));
 }
 
-/// A message whose names of files and folders do nothing on a terminal; its lines stay lines.
+/// Escapes a message, so that names of files and folders do nothing on a terminal; its lines stay
+/// lines.
 fn visible_lines(message: &str) -> String {
     message.split('\n').map(visible).collect::<Vec<_>>().join("\n")
 }
 
-/// Standard output, to write to.
+/// Opens standard output for writing.
 ///
 /// # Errors
 /// When the process was started without one (`>&-`).
@@ -75,8 +76,8 @@ pub(crate) fn print_piece(text: &str) -> Result<()> {
     written.context("cannot write to standard output")
 }
 
-/// As [`print_line`], from what must not end because nobody reads along (`taper train … | head`) or
-/// the disk that the output goes to is full: the first line that cannot be printed is a warning on
+/// Prints a line like [`print_line`], for work that must not end because nobody reads (`taper train
+/// … | head`) or the output's disk is full: the first line that cannot be printed is a warning on
 /// standard error, the rest is not printed.
 pub(crate) fn report_line(line: &str) {
     static FAILED: AtomicBool = AtomicBool::new(false);

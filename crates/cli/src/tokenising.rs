@@ -1,4 +1,4 @@
-//! What is shown while text is tokenised, and of which files.
+//! Progress of tokenising text, with its files.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -10,22 +10,22 @@ use crate::bars::{bar_style, clock};
 use crate::style::Style;
 use crate::text::report_line;
 
-/// How often a line is printed where there is no bar.
+/// Interval of printed lines if there is no bar.
 const PAUSE: Duration = Duration::from_secs(10);
-/// The parts of a bar.
+/// Number of parts of a bar.
 const PARTS: u64 = 10_000;
 
-/// Shows how far the tokenising of text has come.
+/// Reporter of the progress of tokenising.
 #[derive(Default)]
 pub(crate) struct TokenisingReporter {
-    /// What is being tokenised.
+    /// Split that is being tokenised.
     current: Option<Current>,
 }
 
 struct Current {
     split: String,
     began: Instant,
-    /// What part had been read when it began, and the bytes that had been tokenised.
+    /// Share that had been read when it began, and bytes that had been tokenised.
     from: (f64, u64),
     bar: Option<ProgressBar>,
     printed: Instant,
@@ -67,7 +67,7 @@ impl TokenisingReporter {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(&mut self) {
         if let Some(Current { bar: Some(bar), .. }) = self.current.take() {
             bar.finish_and_clear();
@@ -75,7 +75,7 @@ impl TokenisingReporter {
     }
 }
 
-/// How fast the processes are together, by this one, and how long it will take.
+/// Formats the joint speed of all processes, estimated from this one, and the remaining time.
 fn rate(progress: &TokenisingProgress, from: (f64, u64), seconds: f64) -> String {
     let &TokenisingProgress { done, bytes, processes, .. } = progress;
     let bytes = (bytes - from.1) * processes as u64;
@@ -90,7 +90,7 @@ fn rate(progress: &TokenisingProgress, from: (f64, u64), seconds: f64) -> String
     format!("  {megabytes:.1} MB/s{together}{eta}")
 }
 
-/// Which files a corpus is in.
+/// Describes the files of a corpus.
 pub(crate) fn describe_files(corpus: &str, files: &[PathBuf]) -> String {
     let of = |file: Option<&PathBuf>| file.map(|file| file.display().to_string());
     let (first, last) = (of(files.first()), of(files.last()));

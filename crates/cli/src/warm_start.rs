@@ -1,9 +1,9 @@
-//! What a new run has taken of another, shown.
+//! Report of the parts that a new run has taken from another.
 
 use taper_run::word_vectors::{TAKEN_FILE, TakenVectors};
 use taper_trainer::WarmStart;
 
-/// Lines for a reader: what was taken, and what was not.
+/// Describes for a reader which parameters were taken, and which were not.
 pub(crate) fn lines(started: &WarmStart, replaced: &[String], own_tokenizer: bool) -> Vec<String> {
     let parent = &started.parent;
     let others = started.drawn.len() + started.partly.len() + started.unwanted.len();
@@ -37,9 +37,9 @@ pub(crate) fn lines(started: &WarmStart, replaced: &[String], own_tokenizer: boo
     lines
 }
 
-/// Lines for a reader: what embeddings began with.
+/// Describes for a reader the vectors with which embeddings begin.
 pub(crate) fn vector_lines(taken: &[TakenVectors]) -> Vec<String> {
-    /// Tokens that are named.
+    /// Largest number of tokens named.
     const NAMED: usize = 8;
     let mut lines = Vec::new();
     for table in taken {
@@ -72,7 +72,7 @@ pub(crate) fn vector_lines(taken: &[TakenVectors]) -> Vec<String> {
     lines
 }
 
-/// The layers, or else modules, that tensors of these names are of, each once and in their order.
+/// Returns the layers, or else modules, of the tensors with these names, each once and in order.
 fn layers(names: &[String]) -> Vec<&str> {
     let mut found = Vec::new();
     for name in names {

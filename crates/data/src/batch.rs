@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 /// padding.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// Inputs in the model's order of streams: for translation the source and the target shifted
-    /// right, for a language model its text, for a classifier of images their values, for functions
-    /// the bits of numbers. Each stream has one row for each example.
+    /// Inputs in the model's order of streams. For translation: the source, and the target shifted
+    /// right. For a language model: its text. For a classifier of images: their values. For
+    /// functions: the bits of numbers. Each stream has one row for each example.
     pub streams: Vec<Stream>,
     /// Rows of ids of the last stream that are predicted, ascending; `None`: all.
     pub asked: Option<Vec<u32>>,

@@ -11,7 +11,7 @@
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Source of random numbers addressed by index: the same key and index give the same number,
-/// whatever was drawn before.
+/// regardless of earlier draws.
 #[derive(Debug, Clone, Copy)]
 pub struct Draws {
     key: u64,
@@ -35,7 +35,7 @@ impl Draws {
         Self { key }
     }
 
-    /// Separate draws of one of many things, by two numbers.
+    /// Separate draws for one of many things, which two numbers identify.
     #[must_use]
     pub fn within(self, first: u64, second: u64) -> Self {
         Self::new(self.bits(first), second, 0)
@@ -66,7 +66,7 @@ impl Draws {
     /// Puts `items` in random order (Fisher and Yates).
     pub fn shuffle<T>(self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
-            // The product's high half is uniform in 0..=last but for a bias below 2^-32 at these
+            // The product's high half is uniform in 0..=last, with a bias below 2^-32 at these
             // sizes.
             let wide = u128::from(self.bits(last as u64)) * (last as u128 + 1);
             items.swap(last, (wide >> 64) as usize);

@@ -1,4 +1,4 @@
-//! Errors of data, each with the file, line or key it concerns and advice.
+//! Errors of data, each with the file, line or key of the fault, and advice.
 
 use std::fs::File;
 use std::io::Read;

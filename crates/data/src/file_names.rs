@@ -1,4 +1,4 @@
-//! Names of files: their endings, and those that are made of the names of splits.
+//! Names of files: their endings, and names derived from splits.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +7,10 @@ use sha2::{Digest, Sha256};
 /// Largest number of bytes of [`split_name`]: file systems take 255, and endings follow.
 const LONGEST_NAME: usize = 160;
 
-/// Name of a file about a split, without its extension: a stem may lie in a subfolder, or
-/// anywhere.
+/// Name of a file about a split, without its extension: the stem of a split may be in a subfolder,
+/// or any path.
 ///
-/// One of many corpora, whose names together are longer than a file's may be, ends in a hash of it.
+/// If the names of many corpora together are too long for a file's name, it ends in a hash of them.
 #[must_use]
 pub fn split_name(split: &str) -> String {
     let name = split.replace(['/', '\\'], "_");

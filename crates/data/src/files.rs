@@ -1,4 +1,4 @@
-//! Atomic writing of files: under a temporary name, flushed, renamed. And reading of whole files:
+//! Atomic writing of files: under a temporary name, flushed, renamed. Reading of complete files:
 //! regular ones, up to a size.
 
 use std::fs::File;
@@ -39,11 +39,11 @@ pub fn not_a_file(path: &Path) -> Option<&'static str> {
     Some(if kind.is_dir() { "a folder" } else { "no regular file" })
 }
 
-/// Reads a regular file of at most `most` bytes as a whole: whatever a path names, memory is not
-/// exhausted and a pipe is not waited for.
+/// Reads a regular file of at most `most` bytes as a whole: whatever the path names, memory is not
+/// exhausted and no pipe is waited for.
 ///
 /// # Errors
-/// When it is not a regular file, is larger, or cannot be read.
+/// If it is not a regular file, is larger, or cannot be read.
 pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let refused = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
     if let Some(kind) = not_a_file(path) {
@@ -64,7 +64,7 @@ impl Partial {
     /// Temporary name beside `path`.
     pub(crate) fn beside(path: &Path) -> Self {
         let mut name = path.as_os_str().to_owned();
-        // Two processes that prepare the same run do not write into one file.
+        // Two processes that prepare the same run must not write into one file.
         name.push(format!(".{}.partial", std::process::id()));
         Self(PathBuf::from(name))
     }
@@ -98,7 +98,7 @@ pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
 /// once it is on the disk.
 ///
 /// # Errors
-/// When the folder cannot be written to, or with the error of `fill`.
+/// If the folder cannot be written to, and the error of `fill`.
 pub fn write_whole(
     path: &Path,
     fill: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>,
@@ -113,13 +113,13 @@ pub fn write_whole(
     partial.rename(path)
 }
 
-/// Fills `bytes` from a place in the file; threads may do so at once.
+/// Fills `bytes` from `at` of the file; several threads may do so at once.
 #[cfg(unix)]
 pub(crate) fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, bytes, at)
 }
 
-/// Fills `bytes` from a place in the file; threads may do so at once.
+/// Fills `bytes` from `at` of the file; several threads may do so at once.
 #[cfg(windows)]
 pub(crate) fn read_at(file: &File, mut bytes: &mut [u8], mut at: u64) -> io::Result<()> {
     while !bytes.is_empty() {

@@ -4,11 +4,11 @@
 //! [`Cleaner`] (kept, or dropped for a counted reason) → [`Tokenizer`] (ids) → [`PairDataset`] (a
 //! file beside the run) → [`EpochPlan`] (length-grouped batches whose order is a function of seed
 //! and epoch) → [`Prefetcher`] (a thread). Running text goes in passages through the tokenizer into
-//! one row of ids, the [`TextDataset`], of which an [`EpochPlan`] gives blocks. [`Task::prepare`]
+//! one row of ids, the [`TextDataset`], and an [`EpochPlan`] cuts blocks from it. [`Task::prepare`]
 //! does all of it up to the data sets; the rest is pulled by the trainer.
 //!
-//! Images stay on disk, and an [`ImageDataset`] reads those of a batch: their values, from 0 to
-//! 255, are its ids. Functions are drawn by a [`RegressionDataset`]: their ids are the bits of
+//! Images stay on disk, and an [`ImageDataset`] reads the images of a batch: their values, from 0
+//! to 255, are its ids. Functions are drawn by a [`RegressionDataset`]: their ids are the bits of
 //! numbers.
 //!
 //! # Decisions
@@ -16,12 +16,12 @@
 //! - **Batches are packed, not padded.** A [`Batch`] concatenates its rows and gives their lengths,
 //!   so a token budget is exact. Rectangles filled with `<pad>` were rejected: [`DataReport`]
 //!   states what they would cost.
-//! - **Order is a function, not a state.** Batch `i` of epoch `e` under seed `s` can be asked for
+//! - **Order is a function, not a state.** Batch `i` of epoch `e` under seed `s` can be requested
 //!   directly, so a run resumes from two integers. A stateful generator would have to be saved and
 //!   replayed.
 //! - **Tokenised once.** Ids live in a file and are read for each batch, so a corpus may exceed
 //!   memory and a restart costs a checksum; the file is keyed by text, tokenizer and cleaning. Time
-//!   stamps are never the key: they only spare reading text that was read before.
+//!   stamps are never the key: they only save reading text that was read before.
 //!
 //! # Example
 //!

@@ -55,7 +55,7 @@ impl Prefetcher {
         });
         match started {
             Ok(thread) => Self { receiver: Some(receiver), thread: Some(thread), here: None },
-            // If the system refuses a thread, perhaps for want of memory, the caller does the work.
+            // If the system refuses a thread, perhaps for lack of memory, the caller does the work.
             Err(_) => Self { receiver: None, thread: None, here: Some(Box::new(batches())) },
         }
     }

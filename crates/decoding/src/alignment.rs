@@ -26,7 +26,7 @@ impl AlignedAttention {
     /// Checks that `model` has attention to the source, and this layer and head.
     ///
     /// # Errors
-    /// When it does not; the error says what it has.
+    /// If it does not; the error says what it has.
     pub fn check(self, model: &TranslationModel) -> Result<()> {
         let config = model.config();
         if self == Self::default() {
@@ -70,7 +70,7 @@ pub struct Alignment {
 ///
 /// # Errors
 /// [`DecodingError::UnequalCounts`], [`DecodingError::NoAttention`], [`DecodingError::NotFinite`],
-/// and whatever the model reports.
+/// and errors of the model.
 pub fn align(
     model: &TranslationModel,
     attention: AlignedAttention,
@@ -86,7 +86,7 @@ pub fn align(
 /// of them are held in memory. `start` is the first input of the decoder.
 ///
 /// # Errors
-/// As [`align`].
+/// The errors of [`align`].
 pub fn align_with(
     (model, start): (&TranslationModel, u32),
     attention: AlignedAttention,

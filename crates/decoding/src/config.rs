@@ -25,8 +25,8 @@ pub struct DecodingConfig {
         extend("x-idle" = ["no-beam", "drawn"])
     )]
     pub beam_size: usize,
-    /// Translations to return per sentence, best first; at most `beam_size`, unless they are
-    /// drawn. The fewer, the earlier the search can stop.
+    /// Number of translations to return per sentence, best first; at most `beam_size`, unless they
+    /// are drawn. With fewer, the search can stop earlier.
     #[schemars(range(min = 1, max = 65_536))]
     #[schemars(extend("x-names" = "nbest num_return_sequences"))]
     pub n_best: usize,
@@ -42,7 +42,7 @@ pub struct DecodingConfig {
     /// Base of the length penalty's exponent.
     #[schemars(extend("x-idle" = ["no-beam", "no-length-penalty"]))]
     pub length_penalty_form: LengthPenaltyForm,
-    /// When a search stops, and what forced tokens cost.
+    /// Rules by which a search stops, and the cost of forced tokens.
     #[serde(skip_serializing_if = "SearchRules::is_default")]
     #[schemars(extend("x-idle" = ["no-beam", "drawn"]))]
     pub rules: SearchRules,
@@ -58,7 +58,7 @@ pub struct DecodingConfig {
     pub length_reward: f64,
     /// A sentence's search stops once `beam_size * patience` hypotheses have finished (Kasai et al.
     /// 2024, "A Call for Clarity in Beam Search: How It Works and When It Stops"), or earlier if
-    /// nothing can change the result any more. 0 stops only then.
+    /// nothing can change the result any more. With 0, only the latter stops it.
     #[schemars(range(min = 0.0))]
     #[schemars(extend("x-idle" = ["no-beam", "drawn"]))]
     pub patience: f64,
@@ -82,7 +82,7 @@ pub struct DecodingConfig {
     /// multiplies their negative ones (after Keskar et al. 2019, "CTRL"); 1 changes nothing.
     #[schemars(range(min = 0.01, max = 100.0))]
     pub repetition_penalty: f64,
-    /// Penalty on tokens that the output already contains, as OpenAI's API has it: subtracted from
+    /// Penalty on tokens that the output already contains, as in OpenAI's API: subtracted from
     /// their logits; 0 changes nothing. For clients, not for recipes.
     #[serde(skip)]
     pub presence_penalty: f64,
@@ -151,12 +151,12 @@ pub enum SearchRules {
     /// end that is forced at the maximum length counts in the score.
     #[default]
     Exact,
-    /// The rules of `generate` in the library Transformers, whose results an imported model gives:
-    /// `beam_size` finished hypotheses are kept, and the search stops once the best live one,
+    /// The rules of `generate` in the library Transformers, so that an imported model gives its
+    /// results. `beam_size` finished hypotheses are kept. The search stops once the best live one,
     /// scored at its present length, does not exceed the worst of them, or with `patience` above 0
     /// as soon as there are that many. Forced tokens cost nothing.
     Transformers,
-    /// The same of a model without `forced_eos_token_id`: no end is forced at the maximum length,
+    /// The same for a model without `forced_eos_token_id`: no end is forced at the maximum length,
     /// where a translation stops without one.
     TransformersOpen,
 }
@@ -172,7 +172,7 @@ impl SearchRules {
 #[serde(deny_unknown_fields, default)]
 pub struct SamplingConfig {
     /// Divisor of logits before drawing: below 1 favours likely tokens, above 1 makes probabilities
-    /// more equal. 0 draws nothing, but searches.
+    /// more equal. 0 searches instead of drawing.
     #[schemars(range(min = 0.0))]
     #[schemars(extend("x-names" = "temp sampling_temperature softmax_temperature"))]
     pub temperature: f64,

@@ -1,20 +1,19 @@
-//! What a search asks between its steps.
+//! Control of a search between its steps.
 
 use std::fmt;
 
-/// Shares time with a search, and ends it for sentences that nobody wants any more.
+/// Shares time with a search, and ends it for sentences that are no longer wanted.
 ///
-/// A search calls it between two steps, when it computes nothing and all that it has is in its own
-/// state: a call may take as long as it likes, and may search for something else meanwhile.
-/// Several threads call it where a search has several. `()` lets everything go on to its end.
+/// A search calls it between two steps, when no computation is running and everything is in the
+/// search's own state: a call may take any time, and may run another search meanwhile. It is called
+/// by several threads if a search has several. `()` lets every search run to its end.
 pub trait Control: Sync + fmt::Debug {
-    /// Called before each step: a place for other work.
+    /// Does other work. Called before each step.
     fn between_steps(&self) {}
 
-    /// Whether the outputs of a sentence, which is known by its index, are no longer wanted. Its
-    /// rows then leave the batch before the next step, and only outputs that had ended are told;
-    /// what is found for the others is what it would be with them. The answer stays `true` once it
-    /// was.
+    /// Whether the outputs of a sentence, given by its index, are no longer wanted. Its rows then
+    /// leave the batch before the next step, and only its finished outputs are returned; the
+    /// results of the other sentences do not change. Once `true`, the answer stays `true`.
     fn is_cancelled(&self, _sentence: usize) -> bool {
         false
     }
@@ -22,8 +21,8 @@ pub trait Control: Sync + fmt::Debug {
 
 impl Control for () {}
 
-/// A control that knows sentences by other numbers than a search: what is sentence `i` here is
-/// `numbers[i]` there.
+/// Control that numbers sentences differently than a search: sentence `i` of the search is its
+/// sentence `numbers[i]`.
 #[derive(Debug, Clone, Copy)]
 pub struct Renumbered<'c> {
     control: &'c dyn Control,
@@ -31,7 +30,7 @@ pub struct Renumbered<'c> {
 }
 
 impl<'c> Renumbered<'c> {
-    /// `control` for sentences that it knows by `numbers`.
+    /// Wraps `control`, which knows sentences by `numbers`.
     pub fn new(control: &'c dyn Control, numbers: &'c [usize]) -> Self {
         Self { control, numbers }
     }

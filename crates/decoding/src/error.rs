@@ -130,9 +130,9 @@ pub enum DecodingError {
          from: look at both, or try an earlier checkpoint"
     )]
     NotFinite {
-        /// What was computed.
+        /// Name of the computed value.
         what: &'static str,
-        /// Of which sentence.
+        /// Index of the sentence.
         sentence: usize,
     },
 
@@ -146,7 +146,7 @@ pub enum DecodingError {
         sentence: usize,
     },
 
-    /// Models that cannot be combined in an ensemble.
+    /// The models cannot be combined in an ensemble.
     #[error("an ensemble needs models with one target vocabulary; these have {sizes:?} tokens")]
     Ensemble {
         /// Size of each model's target vocabulary.

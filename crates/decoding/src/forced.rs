@@ -11,7 +11,7 @@ use crate::{Control, DecodingConfig, DecodingError, Result, StepModel};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ForcedScore {
     /// Natural logarithm of the probability of each token given those before it; the last entry
-    /// is that of the closing `</s>`. Empty only for an empty translation of an empty source.
+    /// belongs to the closing `</s>`. Empty only for an empty translation of an empty source.
     pub token_log_probabilities: Vec<f64>,
     /// Sum of these, added from the first to the last, as in a search.
     pub log_probability: f64,
@@ -49,8 +49,8 @@ impl ForcedScore {
 ///
 /// # Errors
 /// [`DecodingError::UnequalCounts`], [`DecodingError::Target`],
-/// [`DecodingError::NotADistribution`], [`DecodingError::NotFinite`] where a token has no
-/// probability at all, and whatever the model reports.
+/// [`DecodingError::NotADistribution`], [`DecodingError::NotFinite`] if a token has no probability
+/// at all, and errors of the model.
 pub fn forced_scores<M: StepModel>(
     model: &M,
     sources: &[&[u32]],
@@ -60,7 +60,8 @@ pub fn forced_scores<M: StepModel>(
     scores_of(model, sources, targets, config, &())
 }
 
-/// [`forced_scores`]; of a sentence that `control` cancels only the tokens until then are scored.
+/// Computes [`forced_scores`]; for a sentence that `control` cancels, only the tokens until then
+/// are scored.
 pub(crate) fn scores_of<M: StepModel>(
     model: &M,
     sources: &[&[u32]],

@@ -7,17 +7,17 @@
 //! makes ties depend on the device's sort, and saves only the copy of one logit row per hypothesis
 //! and step.
 //!
-//! Between two steps a search asks a [`Control`] whether to go on with each sentence, and lets it
-//! do other work: that is how a server shares time and drops what nobody waits for.
+//! Between two steps a search asks a [`Control`] whether to continue each sentence, and lets it do
+//! other work: so a server shares time, and drops sentences that nobody waits for.
 //!
 //! Four promises hold throughout:
 //! - The outcome for a sentence does not depend on the other sentences of its batch, provided that
 //!   the model's rows do not: every decision here is taken per sentence, in `f64`, with ties broken
 //!   by the order of hypotheses and then by the lowest token id.
-//! - A hypothesis' log-probability is that of the model's full distribution, whatever tokens the
-//!   search forbids, so that [`Translator::score`] gives an output the same number as the search.
-//! - Stopping is exact, unless `patience` asks for less: the result is the one that running the
-//!   beam to its maximum length gives.
+//! - A hypothesis' log-probability is taken from the model's full distribution, even if the search
+//!   forbids tokens, so that [`Translator::score`] gives an output the same number as the search.
+//! - Stopping is exact, unless `patience` is set: the result is the same as if the beam ran to its
+//!   maximum length.
 //! - Nothing random has state: a draw is a function of the seed, the sentence's number, the sample
 //!   and the position.
 //!

@@ -79,7 +79,7 @@ impl SpecialIds {
         Self { start, ..self }
     }
 
-    /// Allows `unknown`, the placeholder for text that the vocabulary cannot spell, only where the
+    /// Allows `unknown`, the placeholder for text that the vocabulary cannot spell, only if the
     /// configuration does.
     #[must_use]
     pub fn with_unknown(self, unknown: Option<u32>) -> Self {

@@ -19,7 +19,7 @@ use crate::{
 ///
 /// Sentences are batched with others of similar length, longest first, within the configuration's
 /// `batch_tokens` and `batch_rows`. Results come in input order, and an empty source, `[]` or only
-/// `</s>`, gives an empty translation without asking the model.
+/// `</s>`, gives an empty translation without running the model.
 #[derive(Debug)]
 pub struct Translator<'m, M> {
     model: &'m M,
@@ -27,7 +27,7 @@ pub struct Translator<'m, M> {
     control: &'m dyn Control,
 }
 
-/// A finished batch, for progress reports and for showing translations as they come.
+/// A finished batch, for progress reports and for showing translations early.
 #[derive(Clone, Copy, Debug)]
 pub struct FinishedChunk<'a, T> {
     /// Input positions of the sentences that were just finished.
@@ -55,8 +55,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
         Ok(Self { model, config, control: &() })
     }
 
-    /// The same under `control`, which knows sentences by their indices in a call. A sentence
-    /// that it cancels has no outputs in the results, or those that had ended.
+    /// Adds a `control`, which knows sentences by their indices in a call. The results have no
+    /// outputs for a sentence that it cancels, or only the finished ones.
     #[must_use]
     pub fn controlled(self, control: &'m dyn Control) -> Self {
         Self { control, ..self }
@@ -75,7 +75,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
     /// Translates like [`translate`](Self::translate), and calls `on_chunk` after each batch.
     ///
     /// # Errors
-    /// As [`translate`](Self::translate).
+    /// The errors of [`translate`](Self::translate).
     pub fn translate_with(
         &self,
         sources: &[Vec<u32>],
@@ -88,8 +88,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
     /// numbers of their own. An empty source with a prefix is given to the model as only `</s>`.
     ///
     /// # Errors
-    /// As [`translate`](Self::translate); [`DecodingError::Target`] and
-    /// [`DecodingError::LongPrefix`] for a prefix that no translation can hold.
+    /// The errors of [`translate`](Self::translate); [`DecodingError::Target`] and
+    /// [`DecodingError::LongPrefix`] for a prefix that no translation can have.
     pub fn translate_sentences(
         &self,
         sentences: &[Sentence<'_>],
@@ -102,11 +102,11 @@ impl<'m, M: StepModel> Translator<'m, M> {
     }
 
     /// Finds the tokens of the best translation of each sentence under each of `lengths`, a length
-    /// penalty and a length reward in place of the configuration's. These are the results of
-    /// [`translate_sentences`](Self::translate_sentences) under each, from one search for all.
+    /// penalty and a length reward in place of the configuration's. The results are those of
+    /// [`translate_sentences`](Self::translate_sentences) with each, from one search for all.
     ///
     /// # Errors
-    /// [`DecodingError::Config`] for impossible settings, and as
+    /// [`DecodingError::Config`] for impossible settings, and those of
     /// [`translate_sentences`](Self::translate_sentences).
     pub fn translate_under(
         &self,
@@ -206,7 +206,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
 
     /// Scores `targets[i]`, without `<s>` and `</s>`, as a translation of `sources[i]`.
     ///
-    /// An empty target of an empty source scores 0, as [`translate`](Self::translate) says; any
+    /// An empty target of an empty source scores 0, like in [`translate`](Self::translate); any
     /// other target of an empty source is scored against a source of only `</s>`.
     ///
     /// # Errors
@@ -219,7 +219,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
     /// Scores like [`score`](Self::score), and calls `on_chunk` after each batch.
     ///
     /// # Errors
-    /// As [`score`](Self::score).
+    /// The errors of [`score`](Self::score).
     pub fn score_with(
         &self,
         sources: &[Vec<u32>],
@@ -287,8 +287,8 @@ const LEAST_ROWS: usize = 32;
 /// Number of batches after which memory is tidied.
 const BATCHES_BETWEEN: usize = 8;
 
-/// Budgets of one of `workers`, which together stay within the configuration's, and divide the
-/// work.
+/// Budgets of one of `workers` workers: together they stay within the configuration's, and divide
+/// the work.
 fn shared(config: &DecodingConfig, lengths: &[usize], workers: usize) -> DecodingConfig {
     if workers == 1 {
         return config.clone();
@@ -338,8 +338,8 @@ fn in_order<T: Send>(
             let Some(batch) = batches.get(number) else { return };
             let results = work(batch);
             if results.is_err() {
-                // No thread takes another batch. Those taken before are finished, so that of
-                // several errors the first is always reported.
+                // No thread takes another batch. Batches taken before are finished, so that the
+                // first of several errors is always reported.
                 next.store(batches.len(), Ordering::Relaxed);
             }
             tidy(number);
@@ -404,7 +404,7 @@ impl Ends {
         source.is_empty() || source == [self.0]
     }
 
-    /// The source, or only its end if it is empty: an empty line with a translation to score or to
+    /// Source, or only its end if it is empty: an empty line with a translation to score or to
     /// continue.
     fn or_only_end<'s>(&'s self, source: &'s [u32]) -> &'s [u32] {
         if source.is_empty() { std::slice::from_ref(&self.0) } else { source }
@@ -412,7 +412,7 @@ impl Ends {
 
     fn check<'a>(self, sources: impl Iterator<Item = &'a [u32]>) -> Result<()> {
         for (sentence, source) in sources.enumerate() {
-            // Behind it there may be the token of a language.
+            // The token of a language may follow it.
             if let Some(&last) = source.last()
                 && !source.contains(&self.0)
             {

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-/// The result of every fallible function here.
+/// Result of every fallible function of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A fault in a file, a setting or a request.
+/// An error in a file, a setting or a request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -20,41 +20,41 @@ pub enum Error {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// A file is not what its format says.
+    /// A file violates its format.
     #[error("{path}{place}: {message}", path = .path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// Where in it, as `, line 3`, or nothing.
+        /// Position in the file, such as `, line 3`, or empty.
         place: String,
-        /// Fault and advice.
+        /// Error and advice.
         message: String,
     },
-    /// A word that is asked about has no vector.
+    /// A requested word has no vector.
     #[error("no vector for {word:?}{near}")]
     Unknown {
         /// The word.
         word: String,
-        /// Words of another case that are known, or nothing.
+        /// Known words that differ in case only, or empty.
         near: String,
     },
     /// A setting lies outside its range.
     #[error("{setting} = {value}: {expected}")]
     Setting {
-        /// Its name.
+        /// Name of the setting.
         setting: &'static str,
         /// The refused value.
         value: String,
         /// Allowed values.
         expected: String,
     },
-    /// The text gives nothing to learn from.
+    /// The text has nothing to learn from.
     #[error("{message}")]
     Text {
         /// Missing part and advice.
         message: String,
     },
-    /// The vectors do not fit into the memory that they may take.
+    /// The vectors do not fit into the memory that they may use.
     #[error(
         "{words} words of {dimensions} dimensions need about {needed} MiB for training, but \
          {allowed} MiB may be used: have fewer dimensions{fewer}",
@@ -67,7 +67,7 @@ pub enum Error {
     Memory {
         /// Words of the vocabulary.
         words: usize,
-        /// Numbers of a vector.
+        /// Dimensions of a vector.
         dimensions: usize,
         /// Bytes that training would need.
         needed: u64,
@@ -79,12 +79,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// An error of the operating system about `path`.
+    /// Makes an error of the operating system about `path`.
     pub(crate) fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Self + '_ {
         |source| Self::Io { path: path.to_owned(), source }
     }
 
-    /// A file that is not what its format says, at `place`.
+    /// Makes the error of a file that violates its format at `place`.
     pub(crate) fn malformed(path: &Path, place: &str, message: impl Into<String>) -> Self {
         Self::Malformed { path: path.to_owned(), place: place.to_owned(), message: message.into() }
     }

@@ -1,22 +1,22 @@
-//! Rows of numbers in groups of sixteen, and the arithmetic on them.
+//! Rows of numbers in groups of sixteen, and arithmetic on them.
 
 use pulp::Simd;
 
-/// Lanes of a group: the width of the widest registers. Sums go over the lanes in one order, so
-/// that they are the same on registers of each width.
+/// Lanes of a group, which is the width of the widest registers. Sums go over the lanes in a fixed
+/// order, so that they are the same on registers of any width.
 pub(crate) const LANES: usize = 16;
 
-/// Sixteen numbers, where a register reads them at once.
+/// Sixteen numbers, aligned so that a register reads them at once.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, align(64))]
 pub(crate) struct Lanes(pub(crate) [f32; LANES]);
 
-/// Groups of a row of `dimensions` numbers, the last of which is filled with zeros.
+/// Number of groups of a row of `dimensions` numbers; zeros fill the last group.
 pub(crate) fn groups(dimensions: usize) -> usize {
     dimensions.div_ceil(LANES)
 }
 
-/// Puts the numbers of `values` into a row, and zeros behind them.
+/// Writes `values` to a row, followed by zeros.
 pub(crate) fn fill(row: &mut [Lanes], values: impl Iterator<Item = f32>) {
     let mut values = values.fuse();
     for group in row {
@@ -26,15 +26,15 @@ pub(crate) fn fill(row: &mut [Lanes], values: impl Iterator<Item = f32>) {
     }
 }
 
-/// The first `dimensions` numbers of a row.
+/// Returns the first `dimensions` numbers of a row.
 pub(crate) fn numbers(row: &[Lanes], dimensions: usize) -> impl Iterator<Item = f32> + '_ {
     row.iter().flat_map(|group| group.0).take(dimensions)
 }
 
-/// `Σ aᵢ·bᵢ`, in sixteen partial sums, halves of which are added to halves.
+/// Computes `Σ aᵢ·bᵢ` in sixteen partial sums, which are then added half to half.
 #[inline(always)]
 pub(crate) fn dot<S: Simd>(simd: S, a: &[Lanes], b: &[Lanes]) -> f32 {
-    // Of narrow registers, several have a group.
+    // Several narrow registers hold a group.
     let mut registers = LANES / S::F32_LANES;
     let mut sums = [simd.splat_f32s(0.0); LANES];
     for (a, b) in a.iter().zip(b) {
@@ -52,7 +52,7 @@ pub(crate) fn dot<S: Simd>(simd: S, a: &[Lanes], b: &[Lanes]) -> f32 {
     simd.reduce_sum_f32s(sums[0])
 }
 
-/// `a += factor · b` and `b += factor · a`, each with the other as it was before.
+/// Computes `a += factor · b` and `b += factor · a`, each from the old values of the other.
 #[inline(always)]
 pub(crate) fn add_each_other<S: Simd>(simd: S, a: &mut [Lanes], b: &mut [Lanes], factor: f32) {
     let factor = simd.splat_f32s(factor);
@@ -66,7 +66,7 @@ pub(crate) fn add_each_other<S: Simd>(simd: S, a: &mut [Lanes], b: &mut [Lanes],
     }
 }
 
-/// `to += from`.
+/// Computes `to += from`.
 #[inline(always)]
 pub(crate) fn add<S: Simd>(simd: S, to: &mut [Lanes], from: &[Lanes]) {
     for (to, from) in to.iter_mut().zip(from) {
@@ -77,7 +77,7 @@ pub(crate) fn add<S: Simd>(simd: S, to: &mut [Lanes], from: &[Lanes]) {
     }
 }
 
-/// `row *= factor`.
+/// Computes `row *= factor`.
 #[inline(always)]
 pub(crate) fn scale<S: Simd>(simd: S, row: &mut [Lanes], factor: f32) {
     let factor = simd.splat_f32s(factor);
@@ -88,11 +88,11 @@ pub(crate) fn scale<S: Simd>(simd: S, row: &mut [Lanes], factor: f32) {
     }
 }
 
-/// `eˣ` to within a few units in the last place, for |x| below 80: 2ⁿ by the exponent's bits, and a
-/// polynomial for the rest.
+/// Computes `eˣ` to within a few units in the last place, for |x| below 80: 2ⁿ by the exponent's
+/// bits, and a polynomial for the rest.
 #[inline(always)]
 fn exp(x: f32) -> f32 {
-    // Adding and taking away 1.5·2²³ rounds to the nearest integer.
+    // Adding and subtracting 1.5·2²³ rounds to the nearest integer.
     const ROUNDING: f32 = 12_582_912.0;
     let x = x.clamp(-80.0, 80.0);
     let whole = (x * std::f32::consts::LOG2_E + ROUNDING) - ROUNDING;
@@ -105,7 +105,7 @@ fn exp(x: f32) -> f32 {
     f32::from_bits((((whole as i32) + 127) << 23) as u32) * sum
 }
 
-/// The logistic function, `1 / (1 + e⁻ˣ)`.
+/// Computes the logistic function, `1 / (1 + e⁻ˣ)`.
 #[inline(always)]
 pub(crate) fn logistic(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))

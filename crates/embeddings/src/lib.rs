@@ -1,22 +1,23 @@
-//! Words as vectors: training by skip-gram and CBOW with negative sampling, the files of word2vec,
+//! Word vectors: training by skip-gram and CBOW with negative sampling, the files of word2vec,
 //! neighbours, analogies, and agreement with human judgements of similarity.
 //!
-//! [`training`] makes vectors of a text; [`WordVectors`] reads and writes them, and answers what
-//! lies near; [`SimilaritySet`] scores them.
+//! [`training`] makes vectors from a text; [`WordVectors`] reads and writes them, and finds
+//! neighbours; [`SimilaritySet`] scores them.
 //!
 //! **Decision.** Training is stochastic gradient descent, one pair of rows after another, and its
 //! result does not depend on the number of threads. word2vec and gensim let threads overwrite each
 //! other's rows (Recht et al. 2011, "Hogwild!"), so that no two of their trainings are the same.
-//! Here the rows of both matrices are dealt to a fixed number of blocks; in one of as many rounds,
-//! each block of one matrix meets one block of the other, so that threads never share a row, and
-//! within a round the order of threads changes nothing (Gemulla et al. 2011, "Large-scale matrix
-//! factorization with distributed stochastic gradient descent"). Two alternatives were rejected:
-//! averaging the copies of several threads costs a pass over the vocabulary each time, and summing
-//! the gradients of a large batch makes the rows of frequent words overshoot.
+//! Here the rows of both matrices are dealt to a fixed number of blocks, and pairs are processed in
+//! as many rounds. In a round each block of one matrix meets one block of the other, so that
+//! threads never share a row, and the order of threads within a round changes nothing (Gemulla et
+//! al. 2011, "Large-scale matrix factorization with distributed stochastic gradient descent"). Two
+//! alternatives were rejected: averaging the copies of several threads costs a pass over the
+//! vocabulary each time, and summing the gradients of a large batch makes the rows of frequent
+//! words overshoot.
 //!
-//! **Decision.** There is no tensor and no `unsafe` here: `pulp` compiles the loops over sixteen
-//! lanes for the registers of each processor. Products and sums are rounded apart and added in one
-//! order, so that registers of each width give the same bits.
+//! **Decision.** This crate has no tensors and no `unsafe`: `pulp` compiles the loops over sixteen
+//! lanes for the registers of each processor. Products and sums are rounded separately and added in
+//! a fixed order, so that registers of any width give the same bits.
 //!
 //! ```
 //! use std::sync::atomic::AtomicBool;

@@ -1,4 +1,4 @@
-//! Agreement of vectors with what people say about the similarity of words.
+//! Agreement of vectors with human judgements of word similarity.
 
 use std::path::Path;
 
@@ -7,33 +7,33 @@ use taper_data::{LineReader, words};
 
 use crate::{Error, Result, WordVectors};
 
-/// Pairs of words with a judgement each, as WordSim-353 (Finkelstein et al. 2002) and SimLex-999
-/// (Hill et al. 2015) have them.
+/// Pairs of words with a judgement each, like WordSim-353 (Finkelstein et al. 2002) and SimLex-999
+/// (Hill et al. 2015).
 #[derive(Debug, Clone, PartialEq)]
 pub struct SimilaritySet {
-    /// The two words, and how similar people find them.
+    /// Two words, and the human judgement of their similarity.
     pub pairs: Vec<(String, String, f64)>,
 }
 
-/// How vectors and people agree.
+/// Agreement of vectors with human judgements.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Agreement {
     /// Spearman's rank correlation of cosines and judgements.
     pub spearman: f64,
-    /// Pairs of which both words have a vector: those that count.
+    /// Number of pairs in which both words have a vector, which are those scored.
     pub pairs: usize,
-    /// Pairs of which a word has none.
+    /// Number of pairs in which a word has no vector.
     pub out_of_vocabulary: usize,
 }
 
 impl SimilaritySet {
-    /// Reads a file of pairs: two words and a number a line, between tabs, commas or spaces. The
-    /// judgement is the first column after the words that is a number: other columns, of which
-    /// SimLex-999 has some, are passed over. So are lines that begin with `#`, empty ones, and one
+    /// Reads a file of pairs: two words and a number on each line, separated by tabs, commas or
+    /// spaces. The judgement is the first column after the words that is a number; other columns,
+    /// which SimLex-999 has, are skipped. So are lines that begin with `#`, empty lines, and one
     /// line of headings.
     ///
     /// # Errors
-    /// When the file cannot be read, a line has no two words and number, or there is no pair.
+    /// When the file cannot be read, a line lacks two words and a number, or there is no pair.
     pub fn read(path: &Path) -> Result<Self> {
         let mut lines = LineReader::open(path)?;
         let mut pairs = Vec::new();
@@ -65,8 +65,8 @@ impl SimilaritySet {
         Ok(Self { pairs })
     }
 
-    /// Compares cosines with judgements. Upper and lower case are not told apart; of words that
-    /// differ in nothing else, the most frequent counts.
+    /// Compares cosines with judgements, ignoring case; among words that differ only in case, the
+    /// most frequent counts.
     ///
     /// # Errors
     /// When fewer than two pairs have vectors.
@@ -96,7 +96,7 @@ impl SimilaritySet {
     }
 }
 
-/// The two words of a line and its first number behind them.
+/// Returns the two words of a line and the first number after them.
 fn pair_of(line: &str) -> Option<(String, String, f64)> {
     let fields: Vec<&str> = if line.contains('\t') {
         line.split('\t').map(str::trim).collect()
@@ -114,11 +114,11 @@ fn pair_of(line: &str) -> Option<(String, String, f64)> {
     Some((words[0].to_owned(), words[1].to_owned(), judgement))
 }
 
-/// Spearman's rank correlation: Pearson's of ranks, where equal values share the mean of theirs. 0
-/// where all values of one side are equal.
+/// Computes Spearman's rank correlation, which is Pearson's of ranks; equal values share the mean
+/// of their ranks. 0 if all values of one side are equal.
 ///
 /// # Panics
-/// If the sides are not equally long.
+/// If the sides differ in length.
 #[must_use]
 pub fn spearman(a: &[f64], b: &[f64]) -> f64 {
     assert_eq!(a.len(), b.len(), "one value of each side for each pair");
@@ -131,7 +131,7 @@ pub fn spearman(a: &[f64], b: &[f64]) -> f64 {
     if scale == 0.0 { 0.0 } else { product(&a, &b) / scale }
 }
 
-/// Ranks from 1; equal values share the mean of theirs.
+/// Computes ranks from 1; equal values share the mean of their ranks.
 fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));

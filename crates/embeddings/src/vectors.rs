@@ -1,4 +1,4 @@
-//! Vectors of words, and what lies near them.
+//! Vectors of words, and their neighbours.
 
 use ahash::AHashMap;
 
@@ -8,20 +8,20 @@ use crate::{Error, Result};
 #[derive(Debug, Clone)]
 pub struct WordVectors {
     words: Vec<String>,
-    /// The row of each word.
+    /// Row of each word.
     rows: AHashMap<String, usize>,
-    /// `(words, dimensions)`, row after row.
+    /// Values, `(words, dimensions)`, row after row.
     values: Vec<f32>,
     dimensions: usize,
-    /// Euclidean lengths.
+    /// Euclidean lengths of the vectors.
     lengths: Vec<f64>,
 }
 
 impl WordVectors {
-    /// Vectors of `words` from rows of `dimensions` numbers.
+    /// Makes the vectors of `words` from rows of `dimensions` numbers.
     ///
     /// # Errors
-    /// When there is not one row for each word, or a word comes twice.
+    /// When there is not one row for each word, or a word occurs twice.
     ///
     /// # Shapes
     /// `values` is `(words, dimensions)`.
@@ -49,44 +49,44 @@ impl WordVectors {
         Ok(Self { words, rows, values, dimensions, lengths })
     }
 
-    /// The words, in the order of the file: the most frequent first.
+    /// Returns the words in the order of the file, the most frequent first.
     #[must_use]
     pub fn words(&self) -> &[String] {
         &self.words
     }
 
-    /// Numbers of a vector.
+    /// Returns the dimensions of a vector.
     #[must_use]
     pub fn dimensions(&self) -> usize {
         self.dimensions
     }
 
-    /// The row of `word`.
+    /// Returns the row of `word`.
     #[must_use]
     pub fn row_of(&self, word: &str) -> Option<usize> {
         self.rows.get(word).copied()
     }
 
-    /// The vector in a row.
+    /// Returns the vector in a row.
     #[must_use]
     pub fn row(&self, row: usize) -> &[f32] {
         &self.values[row * self.dimensions..][..self.dimensions]
     }
 
-    /// The vector of `word`.
+    /// Returns the vector of `word`.
     #[must_use]
     pub fn get(&self, word: &str) -> Option<&[f32]> {
         self.row_of(word).map(|row| self.row(row))
     }
 
-    /// Cosine of the angle between the vectors of two rows; 0 where one is zero.
+    /// Computes the cosine of the angle between the vectors of two rows; 0 if one is zero.
     #[must_use]
     pub fn cosine(&self, a: usize, b: usize) -> f64 {
         over(dot(self.row(a), self.row(b)), self.lengths[a] * self.lengths[b])
     }
 
-    /// The `count` words whose vectors have the largest cosine with the mean direction of those of
-    /// `words`, which are not among them.
+    /// Finds the `count` words whose vectors have the largest cosine with the mean direction of
+    /// `words`, except for `words` themselves.
     ///
     /// # Errors
     /// When a word has no vector.
@@ -95,9 +95,9 @@ impl WordVectors {
         self.nearest_to(&terms, count)
     }
 
-    /// The `count` words that are to `c` as `b` is to `a`: those nearest to b − a + c, of vectors
-    /// of length 1 (3CosAdd; Mikolov, Yih and Zweig 2013, "Linguistic regularities in continuous
-    /// space word representations"). The three are not among them.
+    /// Finds the `count` words that are to `c` as `b` is to `a`: the nearest to b − a + c, with
+    /// vectors of length 1 (3CosAdd; Mikolov, Yih and Zweig 2013, "Linguistic regularities in
+    /// continuous space word representations"), except for the three themselves.
     ///
     /// # Errors
     /// When a word has no vector.
@@ -105,7 +105,7 @@ impl WordVectors {
         self.nearest_to(&[(1.0, b), (1.0, c), (-1.0, a)], count)
     }
 
-    /// The words nearest to a sum of vectors of length 1, each with its factor.
+    /// Finds the words nearest to a sum of vectors of length 1, each with its factor.
     fn nearest_to(&self, terms: &[(f64, &str)], count: usize) -> Result<Vec<(&str, f64)>> {
         let mut sum = vec![0.0_f64; self.dimensions];
         let mut asked = Vec::new();
@@ -134,7 +134,7 @@ impl WordVectors {
         Ok(found.into_iter().map(|(row, cosine)| (self.words[row].as_str(), cosine)).collect())
     }
 
-    /// That `word` has no vector, with words that are the same in another case.
+    /// Makes the error that `word` has no vector, with known words that differ only in case.
     fn unknown(&self, word: &str) -> Error {
         let lower = word.to_lowercase();
         let same = |known: &&String| known.to_lowercase() == lower;
@@ -147,12 +147,12 @@ impl WordVectors {
     }
 }
 
-/// `a / b`, and 0 where `b` is 0.
+/// Computes `a / b`, and 0 if `b` is 0.
 fn over(a: f64, b: f64) -> f64 {
     if b == 0.0 { 0.0 } else { a / b }
 }
 
-/// `Σ aᵢ·bᵢ`, in eight partial sums, which vectorises; squares of any numbers fit.
+/// Computes `Σ aᵢ·bᵢ` in eight partial sums, which vectorises; squares of any numbers fit.
 fn dot(a: &[f32], b: &[f32]) -> f64 {
     let product = |a: f32, b: f32| f64::from(a) * f64::from(b);
     let mut sums = [0.0_f64; 8];

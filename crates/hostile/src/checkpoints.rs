@@ -13,10 +13,10 @@ use taper_trainer::{
     round_to_int8,
 };
 
-/// The vocabulary of either side.
+/// Vocabulary size of either side.
 const VOCABULARY: usize = 14;
 
-/// The smallest model that has every kind of parameter.
+/// Makes the smallest model that has every kind of parameter.
 fn model() -> Transformer {
     let config = ModelConfig {
         d_model: 32,
@@ -31,12 +31,12 @@ fn model() -> Transformer {
         .unwrap()
 }
 
-/// A run of so many updates that keeps a moving average.
+/// Returns the configuration of a run of `max_updates` updates that keeps a moving average.
 fn short_run(max_updates: u64) -> TrainingConfig {
     TrainingConfig { max_updates, ema_decay: 0.9, ..TrainingConfig::default() }
 }
 
-/// Epochs of a single batch of a single pair.
+/// Data with epochs of a single batch of a single pair.
 struct OneBatch;
 
 impl Source for OneBatch {
@@ -51,7 +51,7 @@ impl Source for OneBatch {
     }
 }
 
-/// A checkpoint whose files are damaged again and again.
+/// A checkpoint whose files are damaged repeatedly.
 pub struct Checkpoint {
     path: PathBuf,
     state: State,
@@ -60,10 +60,10 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// The last checkpoint of a short run.
+    /// Makes the last checkpoint of a short run.
     ///
     /// # Panics
-    /// If there is no place for temporary files.
+    /// If temporary files cannot be made.
     pub fn trained() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut trainer =
@@ -76,10 +76,10 @@ impl Checkpoint {
         Self { state: read_state(&path).unwrap(), path, target: model(), folder }
     }
 
-    /// The same, with its weights in int8.
+    /// Makes the last checkpoint of a short run, with its weights in int8.
     ///
     /// # Panics
-    /// If there is no place for temporary files.
+    /// If temporary files cannot be made.
     pub fn in_int8() -> Self {
         let mut checkpoint = Self::trained();
         let path = checkpoint.folder.path().join("int8");
@@ -88,12 +88,12 @@ impl Checkpoint {
         Self { path, ..checkpoint }
     }
 
-    /// The folder of the checkpoints.
+    /// Returns the folder of the checkpoints.
     pub fn root(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The bytes of one of its files.
+    /// Returns the bytes of one of its files.
     ///
     /// # Panics
     /// If it has no such file.
@@ -101,11 +101,12 @@ impl Checkpoint {
         fs::read(self.path.join(name)).unwrap()
     }
 
-    /// Checks damaged states, which may be accepted only if the meaning is the same. A state with a
-    /// new checksum is not damaged: a fuzzer that sees the comparison of checksums finds such.
+    /// Checks damaged states, which may be accepted only if their meaning is the same. A state with
+    /// a new checksum does not count as damaged: a fuzzer that sees the comparison of checksums
+    /// finds such states.
     ///
     /// # Panics
-    /// If it is otherwise.
+    /// If the check fails.
     pub fn state(&self, bytes: &[u8]) {
         fs::write(self.path.join(STATE_FILE), bytes).unwrap();
         match read_state(&self.path) {
@@ -115,19 +116,19 @@ impl Checkpoint {
         }
     }
 
-    /// Whether weights are loaded: those that were saved are, and no others.
+    /// Checks that the saved weights are loaded, and no others; returns whether they were loaded.
     ///
     /// # Panics
-    /// If they cannot be written.
+    /// If the weights cannot be written, or the check fails.
     pub fn weights(&self, bytes: &[u8]) -> bool {
         fs::write(self.path.join(MODEL_FILE), bytes).unwrap();
         load_model(&self.path, &self.target, "").is_ok()
     }
 
-    /// Weights that the state vouches for are loaded, or refused for what they are.
+    /// Checks that weights whose checksum is in the state are loaded, or refused for their content.
     ///
     /// # Panics
-    /// If it is otherwise.
+    /// If the check fails.
     pub fn vouched_weights(&self, bytes: &[u8]) {
         fs::write(self.path.join(MODEL_FILE), bytes).unwrap();
         self.vouch_for(MODEL_FILE, bytes);
@@ -136,10 +137,10 @@ impl Checkpoint {
         }
     }
 
-    /// Moments that the state vouches for are loaded, or refused for what they are.
+    /// Checks that moments whose checksum is in the state are loaded, or refused for their content.
     ///
     /// # Panics
-    /// If it is otherwise.
+    /// If the check fails.
     pub fn vouched_moments(&self, bytes: &[u8]) {
         fs::write(self.path.join(OPTIMIZER_FILE), bytes).unwrap();
         self.vouch_for(OPTIMIZER_FILE, bytes);
@@ -150,7 +151,7 @@ impl Checkpoint {
         }
     }
 
-    /// Makes the state vouch for a file with this content.
+    /// Writes the checksum of this content of a file to the state.
     fn vouch_for(&self, name: &str, bytes: &[u8]) {
         let mut state = self.state.clone();
         state.files.insert(
@@ -166,7 +167,7 @@ fn encoded(state: &State) -> Vec<u8> {
     [serde_json::to_vec_pretty(state).unwrap(), b"\n".to_vec()].concat()
 }
 
-/// The checksum that a state should have.
+/// Computes the checksum that a state should have.
 fn checksum(mut state: State) -> String {
     state.checksum.clear();
     sha256(&encoded(&state))

@@ -1,4 +1,4 @@
-//! Checks with damaged files of text and tokenizers.
+//! Checks with damaged text files and tokenizers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,24 +38,24 @@ pub const CATALOG: &[u8] = "msgid \"\"\nmsgstr \"Language: de\\n\"\n\n#, fuzzy\n
     msgctxt \"c\"\nmsgid \"one \\\"ü\"\nmsgid_plural \"\"\n\"two\"\nmsgstr[0] \"\\x41\"\nmsgstr[1] \"\\303\"\n"
     .as_bytes();
 
-/// Which columns of [`TABLE`] are the sides.
+/// Columns of [`TABLE`] for the two sides.
 pub const COLUMNS: [[&str; 2]; 3] = [["", ""], ["english", "german"], ["3", "2"]];
 
-/// A split of a corpus, one file of which is damaged again and again.
+/// A split of a corpus, one file of which is damaged repeatedly.
 #[derive(Debug)]
 pub struct Split {
     damaged: PathBuf,
     config: DataConfig,
-    // Removed with it.
+    // Removed when this value is dropped.
     _folder: tempfile::TempDir,
 }
 
 impl Split {
-    /// A split in `format` whose file `damaged` is to come; of text, the other side has the lines
-    /// `other`.
+    /// Makes a split in `format` whose file `damaged` is written later; in text format, the other
+    /// side has the lines `other`.
     ///
     /// # Panics
-    /// If there is no place for temporary files.
+    /// If temporary files cannot be made.
     pub fn new(format: Format, damaged: &str, other: &str, columns: [&str; 2]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut config =
@@ -65,36 +65,36 @@ impl Split {
         Self { damaged: folder.path().join(damaged), config, _folder: folder }
     }
 
-    /// Text of as many lines as [`TEXT`].
+    /// Makes a split of text, with as many lines as [`TEXT`].
     pub fn text() -> Self {
         Self::new(Format::Text, "train.en", "eins\r\nzwei ü\n\ndrei\n", ["", ""])
     }
 
-    /// Columns with tabs between them.
+    /// Makes a split of columns separated by tabs.
     pub fn table(columns: [&str; 2]) -> Self {
         Self::new(Format::Tsv, "train.tsv", "", columns)
     }
 
-    /// A JSON object a line.
+    /// Makes a split with a JSON object on each line.
     pub fn json_lines() -> Self {
         Self::new(Format::Jsonl, "train.jsonl", "", ["", ""])
     }
 
-    /// Questions about texts.
+    /// Makes a split of questions about texts.
     pub fn questions() -> Self {
         Self::new(Format::Text, "train.json", "", ["", ""])
     }
 
-    /// Rows of columns, one of which has both languages.
+    /// Makes a split of rows of columns, one of which has both languages.
     pub fn parquet() -> Self {
         Self::new(Format::Parquet, "train.parquet", "", ["", ""])
     }
 
-    /// Reads the split with `bytes` as its damaged file to its end or to the first fault, whose
+    /// Reads the split, with `bytes` as its damaged file, to its end or to the first error, whose
     /// message must name a file.
     ///
     /// # Panics
-    /// If it does not.
+    /// If the message names no file.
     pub fn read(&self, bytes: &[u8]) {
         fs::write(&self.damaged, bytes).unwrap();
         let read = PairReader::open(&self.config, "train")
@@ -107,7 +107,7 @@ impl Split {
 }
 
 impl Split {
-    /// As [`Split::read`], of questions about texts.
+    /// Reads a split of questions about texts, like [`Split::read`].
     ///
     /// # Panics
     /// See [`Split::read`].
@@ -120,12 +120,12 @@ impl Split {
     }
 }
 
-/// A split of images, one file of which is damaged again and again.
+/// A split of images, one file of which is damaged repeatedly.
 #[derive(Debug)]
 pub struct ImageSplit {
     damaged: PathBuf,
     config: DataConfig,
-    // Removed with it.
+    // Removed when this value is dropped.
     _folder: tempfile::TempDir,
 }
 
@@ -133,11 +133,11 @@ pub struct ImageSplit {
 pub const SIDE: usize = 4;
 
 impl ImageSplit {
-    /// A split in `format` whose file `damaged` is to come, beside one with the `labels` of images.
-    /// Images are of [`SIDE`] pixels in one channel, or of CIFAR's shape.
+    /// Makes a split in `format` whose file `damaged` is written later, next to one with the
+    /// `labels` of images. Images have [`SIDE`] pixels in one channel, or CIFAR's shape.
     ///
     /// # Panics
-    /// If there is no place for temporary files.
+    /// If temporary files cannot be made.
     pub fn new(format: ImageFormat, damaged: &str, labels: &[u8]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut config = DataConfig { dir: folder.path().to_owned(), ..DataConfig::default() };
@@ -155,11 +155,11 @@ impl ImageSplit {
         Self { damaged: folder.path().join(damaged), config, _folder: folder }
     }
 
-    /// Reads every image of the split with `bytes` as its damaged file, or the first fault, whose
-    /// message must name a file.
+    /// Reads every image of the split, with `bytes` as its damaged file, up to the first error,
+    /// whose message must name a file.
     ///
     /// # Panics
-    /// If it does not.
+    /// If the message names no file.
     pub fn read(&self, bytes: &[u8]) {
         fs::write(&self.damaged, bytes).unwrap();
         let read = ImageDataset::read(&self.config, &self.config.train).and_then(|images| {
@@ -173,22 +173,22 @@ impl ImageSplit {
     }
 }
 
-/// A valid table of captions, to be damaged; its picture is there.
+/// A valid table of captions, to be damaged; its picture exists.
 pub const CAPTIONS: &[u8] = "a.png\tone ü\na.png\ttwo\r\n\nb.png\tthree\n".as_bytes();
 
-/// A table of captions that is damaged again and again, beside its pictures.
+/// A table of captions that is damaged repeatedly, next to its pictures.
 #[derive(Debug)]
 pub struct CaptionTable {
     config: DataConfig,
-    // Removed with it.
+    // Removed when this value is dropped.
     _folder: tempfile::TempDir,
 }
 
 impl CaptionTable {
-    /// A table whose pictures are `picture`, a PNG file.
+    /// Makes a table whose pictures are `picture`, a PNG file.
     ///
     /// # Panics
-    /// If there is no place for temporary files.
+    /// If temporary files cannot be made.
     pub fn new(picture: &[u8]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut config = DataConfig { dir: folder.path().to_owned(), ..DataConfig::default() };
@@ -200,11 +200,11 @@ impl CaptionTable {
         Self { config, _folder: folder }
     }
 
-    /// Reads the table `bytes` and a batch of it, or finds the first fault, whose message must name
-    /// the table, one of its pictures or a key.
+    /// Reads the table `bytes` and a batch of it up to the first error, whose message must name the
+    /// table, one of its pictures or a key.
     ///
     /// # Panics
-    /// If it does not.
+    /// If the message names no file.
     pub fn read(&self, bytes: &[u8]) {
         fs::write(self.config.dir.join("train.tsv"), bytes).unwrap();
         let run = tempfile::tempdir().unwrap();
@@ -223,11 +223,11 @@ impl CaptionTable {
     }
 }
 
-/// A file that is still a tokenizer must work, or say why it does not. The path must end in
-/// `tokenizer.json`.
+/// Checks that a damaged tokenizer file works, or gives an error that explains it. The path must
+/// end in `tokenizer.json`.
 ///
 /// # Panics
-/// If it does neither.
+/// If the check fails.
 pub fn tokenizer_file(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).unwrap();
     match Tokenizer::load(path) {

@@ -1,16 +1,16 @@
-//! Damaged and hostile input, and what everything that reads it is put through.
+//! Damaged and hostile input, and checks of everything that reads it.
 //!
-//! The modules say what must hold of one damaged input: [`corpora`] of text and tokenizers,
-//! [`checkpoints`], [`recipes`], [`records`] of runs, [`scores`], [`vectors`] of words. The tests
-//! beside them are property tests, which damage valid input at random; the fuzz targets in `fuzz`
-//! put what a fuzzer guided by coverage finds through the same.
+//! The modules state what must hold for one damaged input: [`corpora`] of text and tokenizers,
+//! [`checkpoints`], [`recipes`], [`records`] of runs, [`scores`], word [`vectors`]. Their tests are
+//! property tests, which damage valid input at random; the fuzz targets in `fuzz` run the same
+//! checks on the findings of a coverage-guided fuzzer.
 //!
-//! A parser survives random bytes easily: it refuses the first of them. [`assault`] therefore
-//! starts from valid input and damages it a little, so that most of it is still understood when the
-//! damage is met. The cases are the same in each run; a case that fails is reduced to the smallest
-//! that still does, and printed.
+//! A parser survives random bytes easily, because it refuses the first of them. [`assault`]
+//! therefore starts from valid input and damages it a little, so that most of it is still
+//! understood when the parser reaches the damage. The cases are the same in each run; a failing
+//! case is reduced to the smallest that still fails, and printed.
 //!
-//! Only for tests: a failure is a panic here.
+//! Only for tests: failures are panics here.
 
 pub mod checkpoints;
 pub mod corpora;
@@ -26,11 +26,11 @@ use proptest::prelude::{Just, Strategy, any};
 use proptest::sample::{Index, select};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
-/// How much the memory of the process may grow over all cases. Far more than any test input needs,
-/// far less than what a length field of four damaged bytes can ask for.
+/// Largest growth of the process's memory over all cases: far more than any test input needs, far
+/// less than a length field of four damaged bytes can request.
 const MOST_GROWTH: u64 = 1 << 30;
 
-/// Fragments that have been the end of many a parser.
+/// Fragments that have broken many parsers.
 const FRAGMENTS: [&[u8]; 20] = [
     b"\0",
     b"\xff\xfe",
@@ -104,12 +104,12 @@ fn damage() -> impl Strategy<Value = Damage> {
     ]
 }
 
-/// Calls `survives` with `cases` damaged copies of `seeds`, each of which is valid input. To
-/// survive is not to panic and not to make the process grow: what the input means, and whether it
-/// is refused, does not matter.
+/// Calls `survives` with `cases` damaged copies of `seeds`, each of which is valid input. The call
+/// must not panic and must not make the process grow; the meaning of the input, and whether it is
+/// refused, do not matter.
 ///
 /// # Panics
-/// With the smallest input found that is not survived.
+/// With the smallest failing input found.
 pub fn assault(cases: u32, seeds: &[&[u8]], survives: impl Fn(&[u8])) {
     assert!(!seeds.is_empty(), "nothing to damage");
     let seeds: Vec<Vec<u8>> = seeds.iter().map(|seed| seed.to_vec()).collect();
@@ -120,11 +120,11 @@ pub fn assault(cases: u32, seeds: &[&[u8]], survives: impl Fn(&[u8])) {
     run(cases, input, |bytes| survives(&bytes));
 }
 
-/// Calls `survives` with `cases` lists of up to `lines` lines of text: made of letters, of every
-/// plane of Unicode, of control and combining characters, of what special tokens look like.
+/// Calls `survives` with `cases` lists of up to `lines` lines of text: letters, characters of every
+/// plane of Unicode, control and combining characters, text that looks like special tokens.
 ///
 /// # Panics
-/// With the smallest list found that is not survived.
+/// With the smallest failing list found.
 pub fn assault_with_text(cases: u32, lines: usize, survives: impl Fn(&[String])) {
     let fragment = select(FRAGMENTS.as_slice())
         .prop_map(|fragment| String::from_utf8_lossy(fragment).into_owned());
@@ -153,12 +153,12 @@ fn run<T: fmt::Debug>(cases: u32, input: impl Strategy<Value = T>, survives: imp
         }
         Err(TestError::Abort(reason)) => panic!("given up: {reason}"),
     }
-    // Linux counts in batches for each thread: the peak it tells may even fall a little.
+    // Linux counts in batches for each thread: the reported peak may even fall a little.
     let growth = peak().saturating_sub(before);
     assert!(growth < MOST_GROWTH, "the process grew by {growth} bytes");
 }
 
-/// The most memory that the process has had so far, where the system says.
+/// Returns the peak memory of the process so far, if the system reports it.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use taper_run::RunConfig;
 
-/// A recipe is refused with the name of its file; one that is accepted can be written out and read
-/// again as the same. The path must end in `recipe.toml`.
+/// Checks that a recipe is refused with the name of its file, or can be written out and read again
+/// unchanged. The path must end in `recipe.toml`.
 ///
 /// # Panics
-/// If one does not survive.
+/// If the check fails.
 pub fn recipe(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).expect("write");
     match RunConfig::load(path, &[]) {

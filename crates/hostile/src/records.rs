@@ -42,10 +42,11 @@ pub fn run_folder(folder: &Path) -> PathBuf {
     root
 }
 
-/// A log is read as far as it is understood, at once and in two parts; curves are drawn of it.
+/// Checks that a log is read as far as it is understood, the same at once and in two parts, and
+/// that curves can be drawn from it.
 ///
 /// # Panics
-/// If the parts are not the whole.
+/// If the two parts give another result than the whole.
 pub fn log(bytes: &[u8]) {
     let mut whole = Record::default();
     let taken = whole.append(bytes);
@@ -61,15 +62,15 @@ pub fn log(bytes: &[u8]) {
     }
 }
 
-/// A run whose file of this name holds `bytes` becomes a page with no script but its own, or is
-/// refused by the name of a file.
+/// Checks that a run whose file of this name holds `bytes` becomes a page with no script but its
+/// own, or is refused with the name of a file.
 ///
 /// # Panics
 /// If it does not.
 pub fn run(root: &Path, file: &str, bytes: &[u8]) {
     fs::write(root.join(file), bytes).unwrap();
     match RunData::read(root).and_then(|data| report(&data, Language::English)) {
-        // A page without sentences needs one script, and one with them two.
+        // A page without sentences needs one script, a page with sentences two.
         Ok(page) => assert!(page.matches("<script").count() <= 2, "a script of the record's"),
         Err(error) => {
             let message = format!("{error:#}");
@@ -78,16 +79,16 @@ pub fn run(root: &Path, file: &str, bytes: &[u8]) {
     }
 }
 
-/// A table of points is fitted, or refused by its name.
+/// Checks that a table of points is fitted, or refused with its name.
 ///
 /// # Panics
-/// If it is not.
+/// If the check fails.
 pub fn points(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).unwrap();
     match Point::from_table(path) {
         Ok(points) => {
             assert!(points.iter().all(|point| point.loss > 0.0 && point.loss.is_finite()));
-            // Too few points, or points that determine nothing, are refused with words.
+            // Too few points, or points that determine nothing, are refused with a message.
             if let Ok(study) = Study::fit(points, 0, 2) {
                 assert!(!study.lines(&study.usual_flops()).is_empty());
             }

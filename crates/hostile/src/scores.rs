@@ -1,12 +1,12 @@
-//! Checks of scoring with hostile text.
+//! Checks of scores of hostile text.
 
 use taper_metrics::{Bleu, Chrf, Ter, Tokenizer};
 
-/// Scores the first half of the lines against the second, under every metric and with the tokenizer
-/// of BLEU that is given.
+/// Scores the first half of the lines against the second, with every metric and the given tokenizer
+/// of BLEU.
 ///
 /// # Panics
-/// If a score is none, or a text does not score best against itself.
+/// If a score is invalid, or a text does not score best against itself.
 pub fn scores(tokenizer: Tokenizer, lines: &[String]) {
     let half = lines.len() / 2;
     if half == 0 {

@@ -6,7 +6,7 @@ use taper_embeddings::{Format, SimilaritySet, WordVectors};
 
 /// Valid vectors as text, to be damaged.
 pub const TEXT_VECTORS: &[u8] = "3 2\nthe 0.5 -1.25\nß 1e-05 2.0\nzero 0.0 -0.0\n".as_bytes();
-/// The same without a head, as GloVe has it.
+/// Valid vectors as text without a header, like GloVe's.
 pub const GLOVE: &[u8] = "the 0.5 -1.25\nß 1e-05 2.0\nzero 0.0 -0.0\n".as_bytes();
 /// Valid vectors in binary, to be damaged.
 pub const BINARY_VECTORS: &[u8] =
@@ -15,11 +15,11 @@ pub const BINARY_VECTORS: &[u8] =
 pub const JUDGEMENTS: &[u8] =
     b"# pairs\nWord 1\tWord 2\tHuman\nthe\tof\t3.5\nthe\tzero\t1\nof\tzero\t9.25\n";
 
-/// A file that still has vectors must survive a round trip to the bit and be asked; one that has
-/// none must be refused by its name.
+/// Checks a damaged file: if it still has vectors, it must survive a round trip to the bit and
+/// answer queries; otherwise it must be refused with its name.
 ///
 /// # Panics
-/// If it does not.
+/// If the check fails.
 pub fn vector_file(path: &Path, bytes: &[u8]) {
     std::fs::write(path, bytes).unwrap();
     let vectors = match WordVectors::read(path) {
@@ -50,10 +50,10 @@ pub fn vector_file(path: &Path, bytes: &[u8]) {
     }
 }
 
-/// Judgements are read, or refused by the file's name.
+/// Checks that judgements are read, or refused with the name of the file.
 ///
 /// # Panics
-/// If they are not.
+/// If the check fails.
 pub fn judgements(path: &Path, bytes: &[u8]) {
     std::fs::write(path, bytes).unwrap();
     match SimilaritySet::read(path) {

@@ -43,14 +43,15 @@ pub fn normalized_answer(text: &str) -> String {
 /// Score of one answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AnswerScore {
-    /// if it is one of the right answers, otherwise 0.
+    /// 1 if it is one of the right answers, otherwise 0.
     pub exact_match: f64,
-    /// Harmonic mean of precision and recall of its words, for the right answer with the highest.
+    /// Harmonic mean of precision and recall of its words, for the right answer with the highest
+    /// mean.
     pub f1: f64,
 }
 
 impl AnswerScore {
-    /// Scores the answer `given` to a question with these `right` ones. If none of these has a
+    /// Scores the answer `given` to a question with these `right` answers. If none of these has a
     /// word, the question has no answer, and the empty one is right.
     pub fn new<S: AsRef<str>>(right: &[S], given: &str) -> Self {
         let given = normalized_answer(given);
@@ -107,7 +108,7 @@ pub struct AnswerReport {
 }
 
 impl AnswerReport {
-    /// Counts the answer `given` to a question with these `right` ones.
+    /// Counts the answer `given` to a question with these `right` answers.
     pub fn add<S: AsRef<str>>(&mut self, right: &[S], given: &str) {
         let score = AnswerScore::new(right, given);
         let part = &mut self.parts[usize::from(right.is_empty())];
@@ -139,7 +140,7 @@ impl AnswerReport {
         Self::means(&self.parts[..1])
     }
 
-    /// Means over questions that have none.
+    /// Means over questions without an answer.
     #[must_use]
     pub fn without_answer(&self) -> AnswerMeans {
         Self::means(&self.parts[1..])

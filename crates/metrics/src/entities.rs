@@ -1,15 +1,15 @@
 //! Entities in sequences of tags, with precision, recall and F1 as in conlleval (Tjong Kim Sang and
 //! Buchholz 2000, "Introduction to the CoNLL-2000 Shared Task: Chunking") and seqeval.
 //!
-//! A tag is `O` outside of entities, otherwise a prefix, `-` and a type: `B` begins an entity and
-//! `I` continues it (IOB2), `E` ends it and `S` is an entity of one tag (IOBES). Invalid sequences
-//! have entities too: one begins at any tag that does not continue the one before.
+//! A tag is `O` outside of entities; otherwise it is a prefix, `-` and a type: `B` begins an entity
+//! and `I` continues it (IOB2), `E` ends it and `S` is an entity of one tag (IOBES). Invalid
+//! sequences have entities too: one begins at any tag that does not continue the previous one.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// An entity: its type, its first tag and its last one.
+/// An entity: its type, its first tag and its last tag.
 pub type Entity<'t> = (&'t str, usize, usize);
 
 /// Prefix and type of a tag; a tag without `-` is its own prefix, and has no type.
@@ -40,7 +40,7 @@ pub fn entities<'t, S: AsRef<str>>(tags: &'t [S]) -> Vec<Entity<'t>> {
     entities
 }
 
-/// Numbers of entities: right ones, given ones, and those in both.
+/// Numbers of right entities, of given entities, and of entities in both.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EntityCounts {
     /// Number of entities in the reference.
@@ -65,7 +65,7 @@ pub struct EntityScore {
 }
 
 impl EntityCounts {
-    /// Scores from these counts.
+    /// Computes scores from these counts.
     #[must_use]
     pub fn score(&self) -> EntityScore {
         let share = |total: u64| if total == 0 { 0.0 } else { self.both as f64 / total as f64 };
@@ -83,7 +83,7 @@ pub struct EntityReport {
 }
 
 impl EntityReport {
-    /// Counts a sequence: its `right` tags and the ones `given`.
+    /// Counts a sequence: its `right` tags and its `given` tags.
     pub fn add<S: AsRef<str>, T: AsRef<str>>(&mut self, right: &[S], given: &[T]) {
         let (right, given) = (entities(right), entities(given));
         for entity in &right {

@@ -17,7 +17,7 @@ pub enum MetricError {
         /// One-based number of the segment.
         segment: usize,
     },
-    /// The length of a reference stream differs from that of the hypotheses.
+    /// A reference stream and the hypotheses differ in length.
     #[error(
         "reference {reference} has {found} lines but the hypotheses have {expected}; \
          line i of each must be the same segment"
@@ -37,17 +37,17 @@ pub enum MetricError {
         option: &'static str,
         /// The rejected value.
         value: String,
-        /// Values that are allowed.
+        /// Allowed values.
         expected: &'static str,
     },
     /// An unknown name.
     #[error("unknown {kind} {name:?}; choose one of {choices}")]
     UnknownName {
-        /// Kind of thing that was named.
+        /// Kind of the named thing.
         kind: &'static str,
         /// The name as given.
         name: String,
-        /// Names that exist.
+        /// Known names.
         choices: &'static str,
     },
     /// A tokenizer of sacreBLEU that needs a model or a dictionary.

@@ -20,14 +20,14 @@ pub trait Metric: Send + Sync {
     /// Refuses options outside their ranges.
     ///
     /// # Errors
-    /// When one is; names the option, its value and the allowed values.
+    /// When an option is out of range; names it, its value and the allowed values.
     fn check(&self) -> Result<(), MetricError>;
 
     /// Number of statistics of a segment.
     fn columns(&self) -> usize;
 
-    /// Text that identifies the statistics: the metric, and those of its options that change what
-    /// is counted.
+    /// Text that identifies the statistics: the metric, and those of its options that affect the
+    /// counts.
     fn counted(&self) -> String {
         let fields: String = self.fields().iter().map(|field| format!("|{field}")).collect();
         self.name() + &fields
@@ -39,7 +39,8 @@ pub trait Metric: Send + Sync {
     /// Computes the score from the sums of a corpus.
     fn value(&self, sums: &[f64]) -> f64;
 
-    /// Computes the score from the sums of a shuffle, which may differ for the same sums.
+    /// Computes the score from the sums of a shuffle, which may differ from the score of a corpus
+    /// with the same sums.
     fn shuffled_value(&self, sums: &[f64]) -> f64 {
         self.value(sums)
     }
@@ -48,11 +49,11 @@ pub trait Metric: Send + Sync {
     /// reference implementation.
     fn sample(&self, sums: &[f32]) -> ResampledScore;
 
-    /// Text to print after the score: the quantities that it was made from, or nothing.
+    /// Text to print after the score: the quantities from which it was computed, or nothing.
     fn details(&self, sums: &[f64]) -> String;
 }
 
-/// Turns segments into rows of statistics.
+/// Counter that turns segments into rows of statistics.
 pub trait SegmentCounter {
     /// Writes the statistics of a segment, which has at least one reference, over `row`.
     fn count(&mut self, segment: &Segment<'_>, row: &mut [f64]);
@@ -61,13 +62,13 @@ pub trait SegmentCounter {
 /// A hypothesis with its references.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment<'a> {
-    /// Text that is scored.
+    /// Scored text.
     pub hypothesis: &'a str,
-    /// Texts that it is compared with.
+    /// Texts for comparison.
     pub references: Vec<&'a str>,
 }
 
-/// The segments of a corpus; `references[k][i]` is the k-th reference of hypothesis i.
+/// Segments of a corpus; `references[k][i]` is the k-th reference of hypothesis i.
 ///
 /// # Errors
 /// When there is nothing to score, no reference, or a reference stream of another length.
@@ -83,11 +84,11 @@ pub fn segments<'a, S: AsRef<str>>(
     Ok(hypotheses.iter().enumerate().map(segment).collect())
 }
 
-/// The segments of a corpus whose hypotheses have different numbers of references: a
-/// missing line is `None`.
+/// Segments of a corpus whose hypotheses have different numbers of references: a missing line is
+/// `None`.
 ///
 /// # Errors
-/// As [`segments`], and when a segment has no reference at all.
+/// Errors of [`segments`], and when a segment has no reference at all.
 pub fn ragged_segments<'a, S: AsRef<str>>(
     hypotheses: &'a [S],
     references: &'a [Vec<Option<S>>],

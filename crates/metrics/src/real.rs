@@ -1,6 +1,6 @@
-//! Arithmetic at two precisions, and as NumPy mixes them.
+//! Arithmetic in two precisions, mixed like in NumPy.
 //!
-//! Scores of a corpus are computed in double precision. Those of a bootstrap resample are computed
+//! Scores of a corpus are computed in double precision. Scores of a bootstrap resample are computed
 //! from single-precision sums, and there the reference implementation mixes NumPy's numbers with
 //! Python's, which adopt the precision of the other operand. One formula serves both.
 

@@ -13,7 +13,7 @@ pub struct Score {
     pub name: String,
     /// The score.
     pub value: f64,
-    /// Quantities from which it was computed, as text; empty for metrics without.
+    /// Quantities from which it was computed, as text; empty for metrics without any.
     pub details: String,
     /// Settings and data that the score depends on.
     pub signature: Signature,
@@ -25,7 +25,7 @@ impl Score {
     /// Computes the score of a corpus.
     ///
     /// # Errors
-    /// When there are no segments, or other options counted them.
+    /// When there are no segments, or they were counted with other options.
     pub fn new(metric: &dyn Metric, statistics: &Statistics) -> Result<Self, MetricError> {
         let sums = statistics.sums(metric)?;
         Ok(Self {
@@ -41,7 +41,7 @@ impl Score {
     /// resamples.
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// See [`Self::new`].
     pub fn with_confidence(
         metric: &dyn Metric,
         statistics: &Statistics,
@@ -74,7 +74,7 @@ impl Score {
         format!("{}|{signature} = {}{separator}{}", self.name, self.number(decimals), self.details)
     }
 
-    /// Confidence interval, unless its mean is zero, which says nothing.
+    /// Confidence interval, unless its mean is zero, which means nothing.
     pub fn shown_confidence(&self) -> Option<Confidence> {
         self.confidence.filter(|confidence| confidence.mean > 0.0)
     }

@@ -9,8 +9,8 @@ use crate::metric::Metric;
 
 /// Value of the `version` field of every signature.
 ///
-/// The other fields follow sacreBLEU, so that two signatures compare field by field; this one names
-/// the implementation that computed the score.
+/// The other fields follow sacreBLEU, so that two signatures can be compared field by field; this
+/// one names the implementation that computed the score.
 pub const SIGNATURE_VERSION: &str = concat!("taper-", env!("CARGO_PKG_VERSION"));
 
 /// Number of references of each segment: the `nrefs` field of a signature.
@@ -46,7 +46,7 @@ impl fmt::Display for ReferenceCount {
     }
 }
 
-/// Random trials behind a result, in addition to the corpus.
+/// Random trials of a result, in addition to the corpus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Trials {
     /// Number of bootstrap resamples.
@@ -57,8 +57,8 @@ pub struct Trials {
     pub seed: Option<u64>,
 }
 
-/// The fields of a signature, `version` last. Displays as sacreBLEU's long form,
-/// `nrefs:1|case:mixed|…`; with the alternate flag, `{signature:#}`, as its short one.
+/// Fields of a signature, `version` last. Displays as sacreBLEU's long form,
+/// `nrefs:1|case:mixed|…`; with the alternate flag, `{signature:#}`, as its short form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signature {
     fields: Vec<Field>,
@@ -76,7 +76,7 @@ impl Signature {
         Self { fields }
     }
 
-    /// The fields in order.
+    /// Fields in order.
     pub fn fields(&self) -> &[Field] {
         &self.fields
     }

@@ -13,10 +13,10 @@ const SEGMENTS_PER_TASK: usize = 128;
 const TOKENIZED_ENDINGS: u64 = 100;
 
 /// Counts of a metric for each segment of a corpus. The statistics of parts of a corpus, appended
-/// in order, are those of the whole; they are summed, never averaged.
+/// in order, equal those of the whole; they are summed, never averaged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Statistics {
-    /// Text that identifies what was counted, from the metric.
+    /// Text that identifies the counts, from the metric.
     counted: String,
     columns: usize,
     /// Values, row by row. Counts are integers, which doubles represent exactly.
@@ -115,7 +115,7 @@ impl Statistics {
         self.values.chunks_exact(self.columns)
     }
 
-    /// Sums over all segments, added in their order.
+    /// Sums over all segments, added in order.
     ///
     /// # Errors
     /// When there are no segments, or they were counted with other options.

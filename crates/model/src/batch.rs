@@ -44,10 +44,10 @@ impl Batch {
         self.answers.len()
     }
 
-    /// Streams of a model that reads those called `names`, checked.
+    /// Checks the streams of a model that reads those called `names`, and returns them.
     ///
     /// # Errors
-    /// When there are more or fewer, lengths do not describe the ids, the streams differ in their
+    /// If there are more or fewer, lengths do not describe the ids, the streams differ in their
     /// number of sequences, or there is not one answer for each predicted row.
     pub fn read<const N: usize>(
         &self,
@@ -99,7 +99,7 @@ impl Batch {
         Ok(streams)
     }
 
-    /// The batch followed by itself: both passes of R-Drop as one.
+    /// Makes a batch of this one followed by itself: both passes of R-Drop as one.
     pub(crate) fn twice(&self) -> Self {
         let count = |stream: Option<&Sequences>| stream.map_or(0, |stream| stream.ids.len()) as u32;
         let (rows, sources) = (count(self.streams.last()), count(self.streams.first()));

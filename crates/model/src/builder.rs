@@ -11,7 +11,7 @@ use taper_ops::{ParameterStore, Products};
 /// Builder of a model's parameters, under their full names.
 ///
 /// A drawn value is a function of (seed, name, index). So one seed gives one model on any device,
-/// on any number of threads, and whatever the order in which layers are made.
+/// on any number of threads, and for any order in which layers are made.
 ///
 /// `compute` is the type of activations; on the CPU it is only the type of the operands of matrix
 /// products, and everything else is f32. Parameters are f32.
@@ -228,7 +228,7 @@ impl Builder {
         self.trained(name, shape, value)
     }
 
-    /// Adds a parameter that is trained in any case; otherwise as [`add`](Self::add).
+    /// Adds a parameter that is trained in any case, like [`add`](Self::add).
     pub(crate) fn trained(
         &mut self,
         name: &str,
@@ -251,8 +251,8 @@ impl Builder {
     /// Adds a matrix drawn from Xavier uniform (Glorot and Bengio 2010):
     /// `±√(6 / (fan_in + fan_out))`.
     ///
-    /// A fused projection of `parts` matrices is drawn as those matrices would be, each with its
-    /// own fan-out.
+    /// A fused projection of `parts` matrices is drawn like those matrices, each with its own
+    /// fan-out.
     pub(crate) fn matrix(
         &mut self,
         name: &str,
@@ -264,7 +264,7 @@ impl Builder {
         self.add(name, &[outputs, inputs], |counter, i| (2.0 * counter.f32_at(i) - 1.0) * bound)
     }
 
-    /// Adds a fused projection of matrices with `outputs` outputs each; otherwise as
+    /// Adds a fused projection of matrices with `outputs` outputs each, like
     /// [`matrix`](Self::matrix).
     pub(crate) fn matrices(
         &mut self,

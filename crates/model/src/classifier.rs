@@ -26,7 +26,7 @@ impl TextClassifier {
     /// Makes a model with `classes` classes from `builder`.
     ///
     /// # Errors
-    /// When the configuration is impossible, or the device has no memory left.
+    /// If the configuration is impossible, or the device has no memory left.
     pub fn new(
         config: &ModelConfig,
         vocabulary: usize,
@@ -93,8 +93,8 @@ impl TextClassifier {
     /// B texts → `(B, C)`.
     ///
     /// # Errors
-    /// When an id is not in the vocabulary, a segment is neither 0 nor 1 or there is not one for
-    /// each token, or a text is empty or longer than learned positions reach.
+    /// If an id is not in the vocabulary, a segment is neither 0 nor 1 or there is not one for each
+    /// token, or a text is empty or longer than learned positions reach.
     pub fn logits(&self, segments: &Sequences, text: &Sequences) -> Result<Tensor, ModelError> {
         let pass = Pass::evaluate();
         let pooled = self.pooled((segments, text), &pass)?;

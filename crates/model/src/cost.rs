@@ -22,7 +22,7 @@ const COMPOSED: f64 = 9.0;
 /// are needed at a time. The fused operations keep scores of short sequences only.
 const COMPOSED_SCORES: f64 = 14.0;
 
-/// Length of sequence for which the cost per token is stated, where it depends on the length.
+/// Length of sequence for which the cost per token is stated if it depends on the length.
 const USUAL_LENGTH: usize = 1024;
 
 /// Cost of a part of a model. In f64, which is exact for everything that fits into a machine, and
@@ -183,7 +183,7 @@ pub struct LayerCost {
     /// Forward arithmetic of the matrix products for one token; of self-attention without pairwise
     /// scores, its share of a sequence of 1,024 tokens.
     pub forward_flops: u64,
-    /// Forward arithmetic for one token, without what lies between the projections of
+    /// Forward arithmetic for one token, without the computation between the projections of
     /// self-attention or of a state-space layer.
     pub flops_around_attention: u64,
     /// Forward arithmetic of self-attention for one query and one key.
@@ -207,8 +207,8 @@ impl LayerCost {
         self.pair_flops.saturating_mul(tokens).saturating_mul(tokens)
     }
 
-    /// Forward arithmetic for a sequence of `tokens` tokens, every pair of them: as counted in the
-    /// products of a dense implementation, whatever a causal mask hides.
+    /// Forward arithmetic for a sequence of `tokens` tokens, every pair of them: the products of a
+    /// dense implementation, including those that a causal mask hides.
     #[must_use]
     pub fn forward_flops_of(&self, tokens: usize) -> u64 {
         let of_tokens = self.forward_flops.saturating_mul(tokens as u64);

@@ -1,5 +1,5 @@
-//! The decoder-only Transformer (Liu et al. 2018, section 4.2.3; Radford et al. 2018): it predicts
-//! each token of a text from those before it.
+//! Decoder-only Transformer (Liu et al. 2018, section 4.2.3; Radford et al. 2018): it predicts each
+//! token of a text from those before it.
 
 use crate::config::{ModelConfig, Tied};
 use crate::cost::{Cost, LayerCost};
@@ -16,7 +16,7 @@ use candle_core::{Device, Tensor};
 /// A language model with its parameters: embedding, causal layers, projection to the vocabulary.
 ///
 /// It is the decoder of a [`ModelConfig`], without attention to an encoder. Its one embedding is
-/// also the output projection, if `tied` says so.
+/// also the output projection, depending on `tied`.
 #[derive(Debug, Clone)]
 pub struct LanguageModel {
     core: ModelCore,
@@ -32,7 +32,7 @@ impl LanguageModel {
     /// Makes a model from `builder`.
     ///
     /// # Errors
-    /// When the configuration is impossible, or the device has no memory left.
+    /// If the configuration is impossible, or the device has no memory left.
     pub fn new(
         config: &ModelConfig,
         vocabulary: usize,
@@ -88,7 +88,7 @@ impl LanguageModel {
     /// N tokens → packed `(N, D)`.
     ///
     /// # Errors
-    /// When an id is not in the vocabulary, or a text is longer than learned positions reach.
+    /// If an id is not in the vocabulary, or a text is longer than learned positions reach.
     pub fn hidden(&self, text: &Sequences, pass: &Pass) -> Result<Tensor, ModelError> {
         text.check()?;
         let x = self.embedding.forward(text, pass)?; // (N, D)
@@ -101,7 +101,7 @@ impl LanguageModel {
     /// `(N, D)` → `(N, V)`.
     ///
     /// # Errors
-    /// When the width is not the model's.
+    /// If the width is not the model's.
     pub fn logits(&self, hidden: &Tensor, pass: &Pass) -> Result<Tensor, ModelError> {
         Ok(self.output.logits(hidden, pass)?)
     }
@@ -110,8 +110,8 @@ impl LanguageModel {
     /// the tokens up to that one.
     ///
     /// # Errors
-    /// As [`LanguageModel::hidden`], and when there is not one answer for each token or one is not
-    /// in the vocabulary.
+    /// The errors of [`LanguageModel::hidden`], and if there is not one answer for each token or
+    /// one is not in the vocabulary.
     pub fn log_probabilities(
         &self,
         text: &Sequences,

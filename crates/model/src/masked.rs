@@ -19,8 +19,8 @@ const ASKED: f64 = 0.15;
 
 /// A masked language model with its parameters.
 ///
-/// It is the encoder of a [`ModelConfig`]. Its embedding is also the output projection, if `tied`
-/// says so.
+/// It is the encoder of a [`ModelConfig`]. Its embedding is also the output projection, depending
+/// on `tied`.
 #[derive(Debug, Clone)]
 pub struct MaskedLanguageModel {
     core: ModelCore,
@@ -38,7 +38,7 @@ impl MaskedLanguageModel {
     /// texts follows the first.
     ///
     /// # Errors
-    /// When the configuration is impossible, or the device has no memory left.
+    /// If the configuration is impossible, or the device has no memory left.
     pub fn new(
         config: &ModelConfig,
         vocabulary: usize,
@@ -133,7 +133,7 @@ impl MaskedLanguageModel {
     /// N tokens → packed `(N, D)`.
     ///
     /// # Errors
-    /// When an id is not in the vocabulary, a segment is neither 0 nor 1, or a text is longer than
+    /// If an id is not in the vocabulary, a segment is neither 0 nor 1, or a text is longer than
     /// learned positions reach.
     pub fn hidden(
         &self,
@@ -157,7 +157,7 @@ impl MaskedLanguageModel {
     /// `(A, D)` → `(A, V)`.
     ///
     /// # Errors
-    /// When the width is not the model's.
+    /// If the width is not the model's.
     pub fn logits(&self, rows: &Tensor, pass: &Pass) -> Result<Tensor, ModelError> {
         Ok(self.output.logits(&self.transformed(rows, pass)?, pass)?)
     }
@@ -169,7 +169,7 @@ impl MaskedLanguageModel {
     /// `(N, D)`, B lengths → `(B, 2)`.
     ///
     /// # Errors
-    /// When the width is not the model's, or the lengths do not fit.
+    /// If the width is not the model's, or the lengths do not fit.
     pub fn next_sentence_logits(
         &self,
         hidden: &Tensor,
@@ -182,8 +182,8 @@ impl MaskedLanguageModel {
     }
 
     /// Computes the loss of the hidden tokens. With a head for next sentences, adds its mean loss
-    /// over texts times the number of hidden tokens: in a mean over hidden tokens both count the
-    /// same, as in the paper.
+    /// over texts times the number of hidden tokens: in a mean over hidden tokens both have the
+    /// same weight, as in the paper.
     fn loss_of(
         &self,
         (text, segments, follows): (&Sequences, &Sequences, Option<&Sequences>),

@@ -22,7 +22,7 @@ pub trait Model: Send + Sync {
     /// squared error, and there is neither accuracy nor perplexity.
     const PREDICTS_CLASSES: bool = true;
 
-    /// Parts that all models have, as its [`Builder`](crate::Builder) made them.
+    /// Parts that all models have, made by its [`Builder`](crate::Builder).
     fn core(&self) -> &ModelCore;
 
     /// Shape of the model.
@@ -36,7 +36,7 @@ pub trait Model: Send + Sync {
     }
 
     /// Number of classes from which an answer is chosen: the loss of guessing is its logarithm.
-    /// `None` if it differs between answers, or answers are no classes.
+    /// `None` if it differs between answers, or answers are not classes.
     fn answer_classes(&self) -> Option<usize> {
         None
     }
@@ -46,7 +46,7 @@ pub trait Model: Send + Sync {
     /// types; others call that.
     ///
     /// # Errors
-    /// As [`Model::loss`].
+    /// The errors of [`Model::loss`].
     fn loss_of_pass(
         &self,
         batch: &Batch,
@@ -60,7 +60,7 @@ pub trait Model: Send + Sync {
         &self.core().store
     }
 
-    /// Type of the activations: f32 on the CPU, whatever its products round to.
+    /// Type of the activations: f32 on the CPU, even if its products round to another.
     fn activations(&self) -> DType {
         self.core().activations
     }
@@ -81,7 +81,7 @@ pub trait Model: Send + Sync {
     /// micro-batches.
     ///
     /// # Errors
-    /// When the batch does not have the model's streams, an id is not in its vocabulary, a sequence
+    /// If the batch does not have the model's streams, an id is not in its vocabulary, a sequence
     /// is longer than learned positions reach, or the device has no memory left.
     fn loss(
         &self,

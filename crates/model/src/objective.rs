@@ -22,7 +22,7 @@ pub struct Objective {
 }
 
 impl Objective {
-    /// Label-smoothed cross entropy in one pass.
+    /// Objective of label-smoothed cross entropy in one pass.
     #[must_use]
     pub const fn smoothed(label_smoothing: f64) -> Self {
         Self { label_smoothing, r_drop: 0.0, guidance: None }

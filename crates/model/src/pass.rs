@@ -86,7 +86,7 @@ impl Pass {
         Self { checkpoints, ..self }
     }
 
-    /// The same pass with a tape of its own, for a segment of layers; `None` if nothing is to be
+    /// Makes the same pass with its own tape, for a segment of layers; `None` if nothing is to be
     /// recomputed.
     pub(crate) fn for_segment(&self) -> Option<Self> {
         let tape = self.tape.as_ref().filter(|_| self.checkpoints)?;
@@ -99,15 +99,15 @@ impl Pass {
         })
     }
 
-    /// The same pass with the composed operations and Candle's autodiff: slow, and the oracle of
-    /// the fused operations.
+    /// Switches to the composed operations and Candle's autodiff: slow, and the oracle of the fused
+    /// operations.
     #[must_use]
     pub fn composed(self) -> Self {
         Self { tape: None, ..self }
     }
 
-    /// The same pass, whose backward pass also records the norm of the gradient by each state of
-    /// recurrent layers.
+    /// Makes the backward pass also record the norm of the gradient by each state of recurrent
+    /// layers.
     #[must_use]
     pub fn noting_states(self) -> Self {
         Self { states: Some(RefCell::default()), ..self }
@@ -158,9 +158,8 @@ impl Pass {
         }
     }
 
-    /// The same pass with one head masked: head number `head`, from 0, of the attention layer with
-    /// this full name outputs zeros. May be called for several heads; names of no layer have no
-    /// effect.
+    /// Masks one head: head number `head`, from 0, of the attention layer with this full name
+    /// outputs zeros. May be called for several heads; names of no layer have no effect.
     #[must_use]
     pub fn without_head(mut self, layer: &str, head: usize) -> Self {
         self.masked.entry(layer.to_owned()).or_default().push(head);
@@ -239,7 +238,7 @@ impl Pass {
         self.tape.as_ref()
     }
 
-    /// The tape by value, for backward passes that begin elsewhere than at a loss.
+    /// Returns the tape by value, for backward passes that begin elsewhere than at a loss.
     #[must_use]
     pub fn into_tape(self) -> Option<Tape> {
         self.tape
@@ -249,7 +248,7 @@ impl Pass {
     /// The loss factor of f16 is divided out of the gradient.
     ///
     /// # Errors
-    /// When a parameter gets no gradient, or the device has no memory left.
+    /// If a parameter gets no gradient, or the device has no memory left.
     pub fn backward(
         self,
         output: &LossOutput,
@@ -263,7 +262,7 @@ impl Pass {
     /// become final, see [`Tape::backward_watched`].
     ///
     /// # Errors
-    /// As [`Pass::backward`], and those of `when_final`.
+    /// The errors of [`Pass::backward`], and of `when_final`.
     pub fn backward_watched(
         self,
         output: &LossOutput,
@@ -318,7 +317,7 @@ impl Pass {
         }
     }
 
-    /// Dropout of a site: a number that no other place in the model has.
+    /// Dropout of a site, with a number that no other place in the model has.
     pub(crate) fn dropout(&self, rate: f64, site: u64) -> Dropout {
         match self.dropout_key {
             Some(key) if rate > 0.0 => Dropout::new(rate, mix(key, &[site])),

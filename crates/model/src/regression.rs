@@ -27,8 +27,8 @@ use taper_ops::{Dropout, EmbeddingSpec, composed};
 /// layer to one number.
 ///
 /// It is the decoder of a [`ModelConfig`] without attention to an encoder, like a language model.
-/// An x is the token `(0, x)` and a y the token `(y, 0)`, so that the two differ whatever the
-/// positions (Akyürek et al. 2023, "What learning algorithm is in-context learning?", section 3.1).
+/// An x is the token `(0, x)` and a y the token `(y, 0)`, so that the two differ for any positions
+/// (Akyürek et al. 2023, "What learning algorithm is in-context learning?", section 3.1).
 #[derive(Debug, Clone)]
 pub struct InContextRegressor {
     dimensions: usize,
@@ -53,7 +53,7 @@ impl InContextRegressor {
     /// Makes a model of functions of `dimensions` dimensions from `builder`.
     ///
     /// # Errors
-    /// When the configuration is impossible, or the device has no memory left.
+    /// If the configuration is impossible, or the device has no memory left.
     pub fn new(
         config: &ModelConfig,
         dimensions: usize,
@@ -171,7 +171,7 @@ impl InContextRegressor {
     /// numbers x₁, y₁, x₂ … up to the last x.
     ///
     /// # Errors
-    /// When a row has a wrong number of numbers, or is longer than learned positions reach.
+    /// If a row has a wrong number of numbers, or is longer than learned positions reach.
     pub fn predict(&self, functions: &Sequences) -> std::result::Result<Vec<f32>, ModelError> {
         let tokens = self.tokens(functions)?;
         let predicted = || self.predicted(tokens, &Pass::evaluate());

@@ -23,7 +23,7 @@ impl Sequences {
         }
     }
 
-    /// The sequences followed by themselves.
+    /// Makes the sequences followed by themselves.
     pub(crate) fn twice(&self) -> Self {
         Self { ids: self.ids.repeat(2), lengths: self.lengths.repeat(2) }
     }

@@ -1,5 +1,5 @@
-//! An extractor of spans (Devlin et al. 2019, section 4.2): an encoder, and two logits from the
-//! state of each token, for being the first and the last of the span that answers a question.
+//! Extractor of spans (Devlin et al. 2019, section 4.2): an encoder, and two logits from the state
+//! of each token, for being the first and the last of the span that answers a question.
 
 use crate::config::ModelConfig;
 use crate::cost::{Cost, LayerCost, PartCost};
@@ -19,7 +19,7 @@ const ENDS: usize = 2;
 /// [`MaskedLanguageModel`](crate::MaskedLanguageModel), whose weights it can begin with.
 ///
 /// The logits of each end become probabilities by a softmax over all tokens of a text, as in BERT;
-/// `<cls>`, the first token, stands for no answer.
+/// `<cls>`, the first token, represents no answer.
 #[derive(Debug, Clone)]
 pub struct SpanExtractor {
     core: ModelCore,
@@ -32,7 +32,7 @@ impl SpanExtractor {
     /// Makes a model from `builder`.
     ///
     /// # Errors
-    /// When the configuration is impossible, or the device has no memory left.
+    /// If the configuration is impossible, or the device has no memory left.
     pub fn new(
         config: &ModelConfig,
         vocabulary: usize,
@@ -95,8 +95,8 @@ impl SpanExtractor {
     /// N tokens → `(N, 2)`.
     ///
     /// # Errors
-    /// When an id is not in the vocabulary, a segment is neither 0 nor 1 or there is not one for
-    /// each token, or a text is empty or longer than learned positions reach.
+    /// If an id is not in the vocabulary, a segment is neither 0 nor 1 or there is not one for each
+    /// token, or a text is empty or longer than learned positions reach.
     pub fn logits(&self, segments: &Sequences, text: &Sequences) -> Result<Tensor, ModelError> {
         self.logits_of((segments, text), &Pass::evaluate())
     }

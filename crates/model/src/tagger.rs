@@ -25,7 +25,7 @@ impl TokenTagger {
     /// Makes a model with `tags` tags from `builder`.
     ///
     /// # Errors
-    /// When the configuration is impossible, or the device has no memory left.
+    /// If the configuration is impossible, or the device has no memory left.
     pub fn new(
         config: &ModelConfig,
         vocabulary: usize,
@@ -67,8 +67,8 @@ impl TokenTagger {
     /// A rows of N tokens → `(A, C)`.
     ///
     /// # Errors
-    /// When an id is not in the vocabulary, a segment is neither 0 nor 1 or there is not one for
-    /// each token, a row does not exist, or a text is longer than learned positions reach.
+    /// If an id is not in the vocabulary, a segment is neither 0 nor 1 or there is not one for each
+    /// token, a row does not exist, or a text is longer than learned positions reach.
     pub fn logits(
         &self,
         segments: &Sequences,

@@ -11,7 +11,7 @@ use taper_ops::{ABSENT, PackedWeights};
 /// A language model prepared for generation.
 ///
 /// It shares the model's weights, and packs each on first use; after further training, prepare the
-/// model anew. When a text grows beyond the context, its last half is read anew; this depends on
+/// model again. When a text grows beyond the context, its last half is read again; this depends on
 /// that text alone.
 #[derive(Debug)]
 pub struct TextInference {
@@ -42,7 +42,7 @@ impl TextState {
     /// Keeps, repeats and drops rows: row `i` becomes what row `rows[i]` was.
     ///
     /// # Errors
-    /// When a row does not exist.
+    /// If a row does not exist.
     pub fn select(&mut self, rows: &[usize]) -> Result<(), ModelError> {
         self.rows.select(rows)?;
         self.texts = rows.iter().map(|&row| self.texts[row].clone()).collect();
@@ -67,7 +67,7 @@ impl LanguageModel {
     /// [`Transformer::round_to_int8`](crate::Transformer::round_to_int8).
     ///
     /// # Errors
-    /// When a weight is not finite.
+    /// If a weight is not finite.
     pub fn round_to_int8(&mut self) -> Result<(), ModelError> {
         self.is_int8 = true;
         Ok(self.parameters().round_to_int8()?)
@@ -87,11 +87,11 @@ impl TextInference {
         self.context
     }
 
-    /// Reads texts in one pass, each as far back as the context reaches, and makes a state with one
-    /// row for each. A text may be empty.
+    /// Reads texts in one pass, the last tokens of each within the context, and makes a state with
+    /// one row for each. A text may be empty.
     ///
     /// # Errors
-    /// When a token is not in the vocabulary.
+    /// If a token is not in the vocabulary.
     pub fn start<T: AsRef<[u32]>>(&self, texts: &[T]) -> Result<TextState, ModelError> {
         let layers = self.model.decoder.blocks.len();
         let mut state = TextState {
@@ -117,7 +117,7 @@ impl TextInference {
     /// `(rows, V)` that are computed lazily.
     ///
     /// # Errors
-    /// When there is not one token for each row, or a token is not in the vocabulary.
+    /// If there is not one token for each row, or a token is not in the vocabulary.
     pub fn step(
         &self,
         state: &mut TextState,

@@ -7,12 +7,13 @@ use rayon::prelude::*;
 pub struct Adapted<'a> {
     /// Columns, `I`.
     pub width: usize,
-    /// The factors A, `(Rᵢ, I)`, and B, `(Oᵢ, Rᵢ)`, of rows that are one below the other.
+    /// Factors A, `(Rᵢ, I)`, and B, `(Oᵢ, Rᵢ)`, of parts of the matrix that are one below the
+    /// other.
     pub factors: Vec<(&'a [f32], &'a [f32])>,
     /// Factor of the change, `s`.
     pub scale: f64,
-    /// Length of each row of the sum (Liu et al. 2024, "DoRA", equation 5), `(O,)`; `None`: it is
-    /// left as it is.
+    /// Length of each row of the sum (Liu et al. 2024, "DoRA", equation 5), `(O,)`; `None`: lengths
+    /// are not changed.
     pub magnitude: Option<&'a [f32]>,
 }
 

@@ -37,21 +37,22 @@ pub fn return_freed_pages() {
 /// batches of long and of short sentences need different sizes, on any thread: without this call,
 /// translating 2,000 lines took half as much memory again.
 pub fn collect() {
-    // SAFETY: looks after what the calling thread has freed; it touches nothing that is in use.
+    // SAFETY: frees memory of the calling thread that is no longer used; it touches nothing that is
+    // in use.
     let of_this_thread = || unsafe { libmimalloc_sys::mi_collect(true) };
     of_this_thread();
     rayon::broadcast(|_| of_this_thread());
 }
 
 /// Limits the C library's own allocator to one arena if the address space is limited (`ulimit -v`).
-/// Otherwise it reserves 64 MiB of addresses for each thread while there are any, and uses almost
+/// Otherwise it reserves 64 MiB of addresses for each thread while any are left, and uses almost
 /// none of them, since memory comes from mimalloc.
 ///
 /// Call it before any other thread exists.
 pub fn spare_addresses() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     if rustix::process::getrlimit(rustix::process::Resource::As).current.is_some() {
-        // SAFETY: sets a figure that the allocator reads when it is asked for its next arena.
+        // SAFETY: sets a number that the allocator reads when it is asked for its next arena.
         unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
     }
 }
@@ -67,7 +68,7 @@ static MOST_IN_USE: AtomicI64 = AtomicI64::new(0);
 pub struct InUse {
     /// Largest number in use at any time.
     pub most: u64,
-    /// Number in use when it had its result.
+    /// Number in use when it returned its result.
     pub kept: u64,
 }
 
@@ -221,7 +222,7 @@ mod tests {
         }
     }
 
-    // SAFETY: the system's allocator, which fills what it gives.
+    // SAFETY: the system's allocator, which fills the blocks that it allocates.
     unsafe impl GlobalAlloc for Strict {
         unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
             // SAFETY: as the caller promises.

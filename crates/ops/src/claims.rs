@@ -1,5 +1,5 @@
-//! Checks that no two tasks of a parallel loop write the same element, which no compiler does. With
-//! the feature `claims` each task claims the elements that it is about to write, and panics if
+//! Checks that no two tasks of a parallel loop write the same element; no compiler checks this.
+//! With the feature `claims` each task claims the elements that it is about to write, and panics if
 //! another has claimed them:
 //!
 //! ```sh
@@ -20,7 +20,7 @@ mod unheard {
     #[inline(always)]
     pub(crate) fn begin() {}
 
-    /// Drops claims on the elements from `_first` on, whose memory has been allocated anew.
+    /// Drops claims on the elements from `_first` on, whose memory has been allocated again.
     #[inline(always)]
     pub(crate) fn disclaim<T>(_first: *const T, _count: usize) {}
 

@@ -13,8 +13,8 @@ use std::sync::OnceLock;
 
 /// Whether no value is NaN or infinite.
 ///
-/// The exponent of such values, and of no others, has all bits set: the largest of the bits tells,
-/// in a loop that vectorises.
+/// The exponent of such values, and of no others, has all bits set: so only the largest exponent is
+/// needed, in a loop that vectorises.
 #[must_use]
 pub fn all_finite(values: &[f32]) -> bool {
     let largest = values.iter().fold(0, |most, value| value.abs().to_bits().max(most));
@@ -292,7 +292,7 @@ pub(crate) use vectorised;
 mod tests {
     use super::*;
 
-    /// With a kernel for AVX2, loops use no wider registers either.
+    /// Checks that with a kernel for AVX2, loops use no wider registers either.
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn the_registers_of_loops_are_no_wider_than_those_of_the_chosen_kernel() {

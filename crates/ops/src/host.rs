@@ -19,7 +19,7 @@ impl<'a> Host<'a> {
     /// Locks a tensor for reading.
     ///
     /// # Errors
-    /// When the elements are not contiguous.
+    /// If the elements are not contiguous.
     pub(crate) fn new(tensor: &'a Tensor) -> Result<Self> {
         let (storage, layout) = tensor.storage_and_layout();
         match layout.contiguous_offsets() {

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Packed weights of a decoding model; each is packed on its first product.
 ///
-/// Packing costs about as much as a product with thirty rows, which otherwise each step of decoding
-/// would pay for every weight. It takes additional memory, as a multiple of the weight's: one and a
+/// Packing costs about as much as a product with thirty rows; otherwise each step of decoding would
+/// pay this for every weight. It takes additional memory, as a multiple of the weight's: one and a
 /// half for AMX's f32 products, a half for bf16 products of bf16 kernels, a quarter for int8, one
 /// otherwise, and none on a processor whose kernel does not pack. On a GPU in half precision each
 /// weight is converted once, which takes half of its memory in addition.
@@ -45,7 +45,7 @@ impl PackedWeight {
 
 impl PackedWeights {
     /// Makes packs that round weights to int8, and multiply them by activations that are rounded to
-    /// int8 too, whatever the type of products, if tensors are f32 on the host.
+    /// int8 too, for any type of products, if tensors are f32 on the host.
     #[must_use]
     pub fn int8() -> Self {
         Self { is_int8: true, ..Self::default() }

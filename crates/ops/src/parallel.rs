@@ -2,7 +2,7 @@
 //!
 //! Rayon hands out several pieces at a time, with two threads up to a fourth of all, so that the
 //! first thread to finish waits. `with_max_len(1)` hands them out one by one, at a cost of a tenth
-//! of a microsecond each, for pieces that are worth it.
+//! of a microsecond each, for pieces that are large enough.
 
 use crate::float::{Float, vectorised};
 use crate::profile::{even, region};

@@ -26,7 +26,7 @@ pub(crate) const fn finalise(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Folds `words` into `seed`: a key that changes with any word and with their order.
+/// Folds `words` into `seed`, and returns a key that changes with any word and with their order.
 #[must_use]
 pub fn mix(seed: u64, words: &[u64]) -> u64 {
     let mut key = finalise(seed.wrapping_add(GOLDEN));

@@ -52,7 +52,7 @@ impl<T> Shared<T> {
     /// Writes `values` from `start` on; the memory need not be initialised.
     ///
     /// # Safety
-    /// As for [`Shared::range`], for the elements that are written.
+    /// The requirements of [`Shared::range`], for the elements that are written.
     pub(crate) unsafe fn write(&self, start: usize, values: &[T])
     where
         T: Copy,
@@ -76,7 +76,7 @@ impl<T> Shared<T> {
     /// Address of the first element of `range`, for reads and writes.
     ///
     /// # Safety
-    /// As for [`Shared::range`], for the elements that are written.
+    /// The requirements of [`Shared::range`], for the elements that are written.
     pub(crate) unsafe fn pointer(&self, range: std::ops::Range<usize>) -> *mut T {
         assert!(range.start <= range.end && range.end <= self.1);
         // SAFETY: in bounds by the assertion.

@@ -28,7 +28,8 @@ mod at_start {
     }
 }
 
-/// Whether standard output was closed when the process started; false if the system cannot tell.
+/// Whether standard output was closed when the process started; false if the system cannot
+/// determine it.
 pub fn was_closed_at_start() -> bool {
     #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
     return at_start::was_closed();

@@ -17,7 +17,7 @@ pub(crate) fn blocked_sum<T: Float, const N: usize>(
     sum
 }
 
-/// Sums several functions at once, as [`blocked_sum`].
+/// Sums several functions at once, like [`blocked_sum`].
 #[inline(always)]
 pub(crate) fn blocked_sums<T: Float, const N: usize, const M: usize>(
     slices: [&[T]; N],
@@ -96,7 +96,7 @@ fn halved<T: Copy>(lanes: [T; LANES], f: impl Fn(T, T) -> T) -> T {
     f(f(four[0], four[2]), f(four[1], four[3]))
 }
 
-/// Sums and maxima of f32 lanes, by instructions that every x86-64 has: by itself, the compiler
+/// Sums and maxima of f32 lanes, by instructions that every x86-64 has: without them, the compiler
 /// takes lanes out of registers two by two, and a short sum takes four times as long.
 #[cfg(target_arch = "x86_64")]
 mod halves {
@@ -136,7 +136,8 @@ mod tests {
         (0..count).map(|i| ((i * 7919) % 1000) as f32 * 0.013 - 6.0).collect()
     }
 
-    /// f32, which has its own instructions, gives the same bits, whatever is left over.
+    /// Checks that f32, which has its own instructions, gives the same bits, for any number of
+    /// leftover elements.
     #[test]
     fn sums_are_added_lane_by_lane_and_halves_onto_halves() {
         for count in 0..=70 {

@@ -15,8 +15,8 @@ pub fn in_pool<R: Send>(device: &Device, work: impl FnOnce() -> R + Send) -> R {
     if device.is_cpu() { rayon::scope(|_| work()) } else { work() }
 }
 
-/// Runs `work` as [`in_pool`], and keeps the other threads awake until it is done: for long work of
-/// many short parallel operations.
+/// Runs `work` like [`in_pool`], and keeps the other threads awake until it is done: for long work
+/// of many short parallel operations.
 ///
 /// A thread without work goes to sleep after some microseconds, and waking it takes as long as a
 /// small operation. Here it keeps looking for work, until `work` is done or [`PATIENCE`] has

@@ -1,7 +1,7 @@
 //! Colours of figures: one name for each use, with a value for light and one for dark pages.
 //!
-//! Drawings are made in the light values. Each of these belongs to one name only, so that in a
-//! finished drawing they can be replaced, as text, by CSS variables or by the dark values.
+//! Drawings are made in the light values. Each of these belongs to one name only, so that they can
+//! be replaced in a finished drawing, as text, by CSS variables or by the dark values.
 
 use plotters::style::RGBColor;
 
@@ -51,7 +51,7 @@ pub(crate) const GROUND: Colour =
     Colour::new("--plot-ground", [0xFF, 0xFF, 0xFE], [0x14, 0x17, 0x1C]);
 /// Titles and labels.
 pub(crate) const INK: Colour = Colour::new("--plot-ink", [0x1B, 0x1F, 0x24], [0xE6, 0xE9, 0xED]);
-/// Axes and the numbers beside them.
+/// Axes and their numbers.
 pub(crate) const AXIS: Colour = Colour::new("--plot-axis", [0x57, 0x60, 0x6A], [0xA3, 0xAB, 0xB6]);
 /// Grid lines.
 pub(crate) const GRID: Colour = Colour::new("--plot-grid", [0xDF, 0xE3, 0xE8], [0x2D, 0x33, 0x3B]);

@@ -45,7 +45,7 @@ pub enum Plot {
 }
 
 impl Plot {
-    /// Size at which it is readable, in CSS pixels.
+    /// Readable size, in CSS pixels.
     fn usual_size(&self) -> (u32, u32) {
         match self {
             Self::Chart(_) => (720, 400),
@@ -127,7 +127,7 @@ pub enum Mark {
 pub struct Series {
     /// Name in the legend; a series without a name is not listed there.
     pub name: String,
-    /// Points in the order of the line. Those that are not finite are left out.
+    /// Points in the order of the line. Points that are not finite are left out.
     pub points: Vec<(f64, f64)>,
     /// Marks of the points.
     pub mark: Mark,
@@ -151,7 +151,8 @@ impl Series {
         Self { mark: Mark::Dashes, ..Self::line(name, points) }
     }
 
-    /// The same series in the colour of this number, so that a fit can share that of its points.
+    /// The same series in the colour of this number, so that a fit can share the colour of its
+    /// points.
     #[must_use]
     pub const fn coloured(mut self, number: usize) -> Self {
         self.colour = Some(number);
@@ -178,7 +179,7 @@ impl Chart {
     }
 }
 
-/// Bars over categories, side by side where there are several series.
+/// Bars over categories, side by side if there are several series.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bars {
     /// Title of the categories.
@@ -192,8 +193,8 @@ pub struct Bars {
     pub series: Vec<(String, Vec<f64>)>,
 }
 
-/// A table as shades: the larger a value, the stronger its colour. Negative values have a colour of
-/// their own.
+/// A table as shades: the larger a value, the stronger its colour. Negative values have another
+/// colour.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Heatmap {
     /// Title of the rows.

@@ -9,7 +9,7 @@ use crate::figure::Figure;
 use crate::html::escape;
 use crate::scale::SCALE;
 
-/// Line width that marks a line as broken: no other line has it.
+/// Line width that marks a line as dashed: no other line has it.
 pub(crate) const DASHED_WIDTH: u32 = 9;
 
 /// A drawing.
@@ -44,7 +44,7 @@ impl Svg {
         }
     }
 
-    /// A file of its own: light or dark as its reader prefers, with a transparent background.
+    /// A standalone file, light or dark by its reader's preference, with a transparent background.
     #[must_use]
     pub fn standalone(&self) -> String {
         let (width, height) = self.size;

@@ -1,11 +1,11 @@
-//! Numbers in bulk, which NumPy views without a copy.
+//! Arrays of numbers, which NumPy views without a copy.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// A dense array of f32 in row-major order, that `numpy.asarray` makes a view of.
+/// A dense array of f32 in row-major order, which `numpy.asarray` views.
 ///
-/// The view keeps the array alive, and cannot be written through.
+/// The view keeps the array alive, and is read-only.
 #[pyclass(frozen, module = "taper._native")]
 pub(crate) struct Array {
     values: Vec<f32>,
@@ -13,7 +13,7 @@ pub(crate) struct Array {
 }
 
 impl Array {
-    /// The array of some values; there are as many as the shape has places.
+    /// Makes an array of values; their number is the product of the shape.
     pub(crate) fn new(values: Vec<f32>, shape: Vec<usize>) -> Self {
         debug_assert_eq!(values.len(), shape.iter().product::<usize>());
         Self { values, shape }

@@ -48,7 +48,7 @@ impl AttentionMap {
         Ok(Array::new(values, shape))
     }
 
-    /// A page on which every layer and head can be chosen, in English or Chinese (`zh`).
+    /// A page that shows any layer and head, in English or Chinese (`zh`).
     fn page(&self, language: &str) -> PyResult<String> {
         let language = match language {
             "en" => Language::English,

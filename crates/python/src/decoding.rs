@@ -1,4 +1,4 @@
-//! Text that runs write: translations and continuations, with their settings as JSON.
+//! Text written by runs: translations and continuations, with their settings as JSON.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -15,16 +15,16 @@ use taper_run::{BadItem, LineTranslator, LoadedRun, TranslationSettings, answer_
 
 use crate::engine::Cancelled;
 
-/// Lines that are translated together, as many as the program takes at most.
+/// Number of lines translated together, the program's maximum.
 const WINDOW: usize = 4096;
 
 /// Models of a run whose weights are packed.
 pub(crate) type Packed = OnceLock<PackedModels>;
 
-/// Keys of `[decoding]` with other values.
+/// Changed keys of `[decoding]`.
 type Changes = Map<String, Value>;
 
-/// The search of a recipe with some keys changed.
+/// Applies changed keys to the search of a recipe.
 fn changed(config: &DecodingConfig, changes: &Changes) -> Result<DecodingConfig> {
     let mut keys = serde_json::to_value(config)?;
     merge(&mut keys, changes);
@@ -55,7 +55,7 @@ pub(crate) struct TranslateOptions {
     overlong: String,
     max_source_tokens: Option<usize>,
     ensemble: Vec<PathBuf>,
-    /// One for each line, or none at all.
+    /// Prefixes, one for each line; empty: none.
     prefixes: Vec<String>,
 }
 
@@ -82,7 +82,7 @@ impl TranslateOptions {
         Ok(settings)
     }
 
-    /// Sets the beam and the number of translations, as the program's options do.
+    /// Sets the beam and the number of translations, like the program's options.
     fn widen(&self, config: &mut DecodingConfig) -> Result<()> {
         let draws = config.sampling.is_active();
         if let Some(beam) = self.beam {
@@ -102,7 +102,7 @@ impl TranslateOptions {
     }
 }
 
-/// Translates lines to a JSON list: of each line its translations, or an error.
+/// Translates lines to a JSON list with the translations of each line, or an error.
 pub(crate) fn translate(
     run: &LoadedRun,
     packed: &Packed,
@@ -186,8 +186,8 @@ impl GenerateOptions {
     }
 }
 
-/// Continues one prompt, or begins a text, and passes on each piece as it comes. The result is the
-/// record of the text as JSON.
+/// Continues one prompt, or begins a text, and passes on each piece when it is generated. Returns
+/// the record of the text as JSON.
 pub(crate) fn generate(
     run: &LoadedRun<LanguageModel>,
     prompt: Option<&str>,
@@ -210,7 +210,7 @@ pub(crate) fn generate(
     Ok(serde_json::to_string(text.context("no text was generated")?)?)
 }
 
-/// Continues each prompt to a JSON list: of each prompt its texts, or an error.
+/// Continues prompts to a JSON list with the texts of each prompt, or an error.
 pub(crate) fn generate_all(
     run: &LoadedRun<LanguageModel>,
     prompts: &[String],
@@ -234,7 +234,7 @@ pub(crate) fn generate_all(
     records(found)
 }
 
-/// A JSON list of answers, with an error in the place of each that there is none of.
+/// Writes a JSON list of answers, with an error in the place of each missing one.
 pub(crate) fn records<T: serde::Serialize>(found: Vec<Result<T>>) -> Result<String> {
     let record = |one: Result<T>| match one {
         Ok(one) => Ok(serde_json::to_string(&one)?),

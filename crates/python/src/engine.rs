@@ -2,7 +2,7 @@
 //!
 //! One thread makes all computations of the process, one after the other: each of them uses every
 //! core anyway, and a GPU is used by the thread that opened it. Python's threads wait for it
-//! without holding Python's lock, and look for Ctrl-C meanwhile.
+//! without holding Python's lock, and check for Ctrl-C in the meantime.
 
 use std::cell::OnceCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,12 +17,12 @@ use taper_decoding::Control;
 
 use crate::error::{TaperError, exception};
 
-/// How often a waiting thread looks for Ctrl-C.
+/// Interval at which a waiting thread checks for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The queue of the thread, and the process that it is in: a fork has no such thread.
+/// Queue of the thread, and the process that it is in: a fork has no such thread.
 struct Engine {
     jobs: Sender<Job>,
     process: u32,
@@ -40,17 +40,17 @@ thread_local! {
 pub(crate) struct Cancelled(Arc<AtomicBool>);
 
 impl Cancelled {
-    /// Says that it is not.
+    /// Declares that the result is no longer wanted.
     pub(crate) fn cancel(&self) {
         self.0.store(true, Ordering::SeqCst);
     }
 
-    /// The flag itself.
+    /// Returns the flag itself.
     pub(crate) fn flag(&self) -> &AtomicBool {
         &self.0
     }
 
-    /// Whether it is not.
+    /// Whether the result is no longer wanted.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }
@@ -121,7 +121,7 @@ impl<M: Send + 'static> Work<M> {
     /// Waits for the next message; `None` if the job has ended.
     ///
     /// # Errors
-    /// The exception of a signal's handler, such as `KeyboardInterrupt`; the job goes on.
+    /// The exception of a signal handler, such as `KeyboardInterrupt`; the job continues.
     pub(crate) fn next(&self, py: Python<'_>) -> PyResult<Option<M>> {
         loop {
             let wait = || {
@@ -136,7 +136,7 @@ impl<M: Send + 'static> Work<M> {
         }
     }
 
-    /// Says that no more messages are wanted.
+    /// Declares that no more messages are wanted.
     pub(crate) fn cancel(&self) {
         self.cancelled.cancel();
     }
@@ -148,7 +148,7 @@ impl<M> Drop for Work<M> {
     }
 }
 
-/// Computes something and waits for it.
+/// Runs a computation and waits for its result.
 ///
 /// # Errors
 /// Errors of `job`, and the exception that Ctrl-C raises.
@@ -165,16 +165,16 @@ pub(crate) fn compute<T: Send + 'static>(
     }
 }
 
-/// The error of a job that has ended without a result.
+/// Makes the error of a job that ended without a result.
 pub(crate) fn broken() -> PyErr {
     TaperError::new_err("the computation failed; standard error says where: please report it")
 }
 
-/// A permission to go on, for a job that has asked a waiting thread for something.
+/// A permission to continue, for a job that waits for the answer of another thread.
 pub(crate) struct GoOn(Option<Sender<()>>);
 
 impl GoOn {
-    /// One, and what the job waits for.
+    /// Makes a permission, and the receiver that the job waits on.
     pub(crate) fn new() -> (Self, Receiver<()>) {
         let (sender, receiver) = channel();
         (Self(Some(sender)), receiver)
@@ -190,8 +190,8 @@ impl Drop for GoOn {
     }
 }
 
-/// Waits, on the engine's thread, until a permission is dropped. Other jobs run meanwhile: who
-/// answers may want something computed first.
+/// Waits, on the engine's thread, until a permission is dropped. Other jobs run in the meantime:
+/// the answering thread may need a computation first.
 pub(crate) fn wait_for(permission: &Receiver<()>) {
     JOBS.with(|jobs| {
         while permission.try_recv() == Err(TryRecvError::Empty) {

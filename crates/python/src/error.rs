@@ -1,4 +1,4 @@
-//! Errors as Python's.
+//! Conversion of errors to Python's.
 
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -12,15 +12,15 @@ pyo3::create_exception!(
      the one that the program `taper` prints: what is wrong, where, and what to do."
 );
 
-/// The exception of an error, in the program's words.
+/// Makes the exception of an error, with the program's message.
 pub(crate) fn exception(error: &anyhow::Error) -> PyErr {
     TaperError::new_err(taper_run::one_line(error))
 }
 
-/// Options that Python has written as JSON.
+/// Parses options that Python has written as JSON.
 ///
 /// # Errors
-/// When one has a wrong type.
+/// When an option has a wrong type.
 pub(crate) fn options<T: DeserializeOwned>(json: &str) -> PyResult<T> {
     serde_json::from_str(json).map_err(|error| TaperError::new_err(error.to_string()))
 }

@@ -12,7 +12,7 @@ use taper_ops::ParameterStore;
 use taper_run::tasks::require_task;
 use taper_run::{LoadSettings, LoadedRun, RunConfig, RunFolder};
 
-/// Defines the runs of each task's model, and what all of them have.
+/// Defines the runs of each task's model, and the functions that all of them have.
 macro_rules! loaded {
     ($($task:ident: $model:ty,)*) => {
         /// A trained run, by its task.
@@ -47,7 +47,7 @@ macro_rules! loaded {
                 match self { $(Self::$task(run) => &run.checkpoint,)* }
             }
 
-            /// Updates made by then.
+            /// Number of updates of the checkpoint.
             pub(crate) fn step(&self) -> u64 {
                 match self { $(Self::$task(run) => run.state.step,)* }
             }
@@ -74,7 +74,7 @@ loaded! {
 }
 
 impl Loaded {
-    /// Refuses the run, which is of another task than `wanted`.
+    /// Refuses the run, whose task is not `wanted`.
     ///
     /// # Errors
     /// Always, with the program's command for its task.

@@ -24,7 +24,7 @@ impl From<TerScore> for TerRecord {
     }
 }
 
-/// The score of a corpus as JSON, by the metric `name` with options as JSON;
+/// Computes the score of a corpus as JSON, by the metric `name` with options as JSON;
 /// `references[k][i]` is the k-th reference of hypothesis i.
 #[pyfunction]
 pub(crate) fn metric(

@@ -16,10 +16,11 @@ use crate::decoding::records;
 use crate::engine::Cancelled;
 use crate::loaded::Loaded;
 
-/// Items that are answered before another look at whether they are still wanted.
+/// Number of items answered between two checks whether they are still wanted.
 const WINDOW: usize = 1024;
 
-/// Predicts for each item (a text, the path of an image, or a question as JSON); gives a JSON list.
+/// Predicts for each item (a text, the path of an image, or a question as JSON); returns a JSON
+/// list.
 pub(crate) fn predict(
     run: &Loaded,
     items: &[String],
@@ -58,13 +59,13 @@ pub(crate) fn predict(
         Loaded::ImageText(run) => in_windows(items, cancelled, |files, _| {
             match_images(run, &paths(files), prompts, |_| {})
         }),
-        // All at once: lines are numbered in messages.
+        // All at once, because messages number the lines.
         Loaded::Classification(run) => records(predict_labels(run, items, |_| {})?),
         other => other.refuse(Task::Classification),
     }
 }
 
-/// Answers some items after the other; `answer` gets the number of those before.
+/// Answers items in windows; `answer` receives the number of items before its window.
 fn in_windows<T: serde::Serialize>(
     items: &[String],
     cancelled: &Cancelled,
@@ -84,8 +85,8 @@ fn paths(files: &[String]) -> Vec<PathBuf> {
     files.iter().map(PathBuf::from).collect()
 }
 
-/// Scores of texts by a language model, or of given translations by a translation model, as a JSON
-/// list.
+/// Returns scores of texts by a language model, or of given translations by a translation model, as
+/// a JSON list.
 pub(crate) fn score(run: &Loaded, texts: &[String], targets: Option<&[String]>) -> Result<String> {
     match (run, targets) {
         (Loaded::Translation(run), Some(targets)) => {
@@ -110,7 +111,7 @@ pub(crate) fn score(run: &Loaded, texts: &[String], targets: Option<&[String]>) 
     }
 }
 
-/// A vector for each text, row after row, and their width.
+/// Returns a vector for each text, row after row, and their width.
 pub(crate) fn embed(run: &Loaded, texts: &[String]) -> Result<(Vec<f32>, usize)> {
     let vectors = match run {
         Loaded::Translation(run) => sentence_vectors::of_sources(run, texts),

@@ -53,7 +53,7 @@ impl LoadOptions {
     }
 }
 
-/// Sizes the pool of threads for the whole process; 0 leaves it at one thread a core.
+/// Sets the number of threads for the whole process; 0 keeps one thread a core.
 #[pyfunction]
 pub(crate) fn choose_threads(threads: usize) -> PyResult<()> {
     taper_run::checks::choose_threads(threads).map_err(|error| exception(&error))
@@ -167,7 +167,7 @@ impl Run {
             }
             (Loaded::LanguageModel(run), None) => attention::AttentionMap::of_text(run, &text),
             (Loaded::Classification(run), None) => attention::AttentionMap::of_labelled(run, &text),
-            // It loads the run again, or says why there is none.
+            // It loads the run again, or returns an error that explains why not.
             (_, target) => attention::AttentionMap::of(&root, &settings, &text, target),
         })?;
         Ok(AttentionMap::new(map))

@@ -1,4 +1,4 @@
-//! Text as it is generated.
+//! Streams of text during generation.
 
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
@@ -18,7 +18,7 @@ enum Message {
     End(Result<String>),
 }
 
-/// Pieces of a text, in order, as they are generated. A stream that nobody holds any more ends.
+/// Pieces of a text, in order, as they are generated. A stream without a holder ends.
 #[pyclass(frozen, module = "taper._native")]
 pub(crate) struct Stream {
     work: Work<Message>,
@@ -48,7 +48,7 @@ impl Stream {
 
 #[pymethods]
 impl Stream {
-    /// The next piece; `None` after the last one.
+    /// Returns the next piece; `None` after the last one.
     fn next(&self, py: Python<'_>) -> PyResult<Option<String>> {
         if self.record.get().is_some() {
             return Ok(None);
@@ -64,7 +64,7 @@ impl Stream {
         }
     }
 
-    /// The record of the text as JSON, once it has ended.
+    /// Returns the record of the text as JSON, after it has ended.
     #[getter]
     fn record(&self) -> Option<String> {
         self.record.get().cloned()

@@ -1,4 +1,4 @@
-//! Training, told event by event.
+//! Training, event by event.
 
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
@@ -16,13 +16,13 @@ use crate::error::{exception, options};
 
 /// A message of a training.
 enum Message {
-    /// An event, after which training waits for the permission to go on.
+    /// An event, after which training waits for the permission to continue.
     Event(String, GoOn),
-    /// The end, as an event.
+    /// The end of training, as an event.
     End(Result<String>),
 }
 
-/// A training that goes on. Whoever asks for the next event lets it go on from the last one.
+/// A running training. A request for the next event lets it continue from the last one.
 #[pyclass(frozen, module = "taper._native")]
 pub(crate) struct Training {
     work: Work<Message>,
@@ -31,7 +31,7 @@ pub(crate) struct Training {
 
 #[pymethods]
 impl Training {
-    /// The next event as JSON; `None` after the last one, whose name is `outcome`.
+    /// Returns the next event as JSON; `None` after the last one, whose name is `outcome`.
     fn next(&self, py: Python<'_>) -> PyResult<Option<String>> {
         let keep = |permission: Option<GoOn>| {
             *self.permission.lock().unwrap_or_else(PoisonError::into_inner) = permission;
@@ -47,7 +47,7 @@ impl Training {
         }
     }
 
-    /// Asks training to end with a checkpoint, as soon as it can.
+    /// Asks training to end with a checkpoint as soon as possible.
     fn stop(&self) {
         self.work.cancel();
     }
@@ -57,10 +57,10 @@ impl Training {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TrainOptions {
-    /// Keys of the recipe with other values, as `key=value`.
+    /// Changed keys of the recipe, as `key=value`.
     overrides: Vec<String>,
     device: Option<String>,
-    /// Run or checkpoint with whose weights the new one begins.
+    /// Run or checkpoint whose weights the new run begins with.
     start_from: Option<PathBuf>,
 }
 
@@ -71,8 +71,8 @@ impl TrainOptions {
     }
 }
 
-/// Begins a run in the folder `root` from the recipe in the file at `path`, or from `text` if that
-/// is given.
+/// Begins a run in the folder `root` from the recipe in the file at `path`, or from `text` if
+/// given.
 #[pyfunction]
 pub(crate) fn train(
     path: PathBuf,
@@ -156,7 +156,7 @@ impl Training {
     }
 }
 
-/// An event as a record; `None` for those that only move a display.
+/// Converts an event to a record; `None` for events that only move a display.
 fn record(event: &RunEvent<'_>) -> Result<Option<Value>> {
     Ok(Some(match event {
         RunEvent::Notice(notice) => json!({ "event": "notice", "text": notice.to_string() }),

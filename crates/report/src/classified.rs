@@ -1,4 +1,4 @@
-//! Figures of classified test sets, from what `scores.json` keeps.
+//! Figures of classified test sets, from `scores.json`.
 
 use serde_json::Value;
 use taper_plots::{Axis, Chart, Figure, Heatmap, Language, Series};

@@ -1,4 +1,4 @@
-//! Runs side by side: scores with significance, recipes, sentences won and lost.
+//! Comparison of runs: scores with significance, recipes, sentences won and lost.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ const RESAMPLES: usize = 1000;
 /// Smallest difference in chrF2 by which a sentence counts as won or lost.
 const EVEN: f64 = 1.0;
 
-/// Scores of one run on a split, beside the first run's.
+/// Scores of one run on a split, compared with the first run's.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SystemScores {
     /// Name of the run.
@@ -35,7 +35,7 @@ pub struct SystemScores {
     pub sentences: [usize; 3],
 }
 
-/// Several runs beside the first.
+/// Several runs compared with the first.
 #[derive(Debug)]
 pub struct Comparison<'a> {
     runs: &'a [RunData],
@@ -88,7 +88,7 @@ pub fn compare(runs: &[RunData]) -> Result<Comparison<'_>> {
     Ok(comparison)
 }
 
-/// Names of runs, with their folders where two have the same name.
+/// Names of runs, with their folders if two have the same name.
 fn distinct_names(runs: &[RunData]) -> Vec<String> {
     let is_alone = |name: &str| runs.iter().filter(|run| run.name == name).count() == 1;
     let name = |run: &RunData| match is_alone(&run.name) {
@@ -98,7 +98,7 @@ fn distinct_names(runs: &[RunData]) -> Vec<String> {
     runs.iter().map(name).collect()
 }
 
-/// Whether two sets have the same sentences, scored alike.
+/// Whether two sets have the same sentences and the same settings of scores.
 fn are_alike(one: &SentenceSet, other: &SentenceSet) -> bool {
     let text = |set: &SentenceSet| -> Vec<(String, String)> {
         set.sentences.iter().map(|one| (one.source.clone(), one.reference.clone())).collect()

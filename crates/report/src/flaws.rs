@@ -8,9 +8,9 @@ use crate::words::words;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Flaw {
-    /// The translation is empty where the reference has words.
+    /// The translation is empty but the reference has words.
     Empty,
-    /// Words are repeated one after the other, unlike in the reference.
+    /// Words are repeated in succession, unlike in the reference.
     Repeated,
     /// More than half of the words are in the source, and not in the reference.
     Copied,
@@ -21,7 +21,7 @@ pub enum Flaw {
 }
 
 impl Flaw {
-    /// All flaws, in the order in which they are looked for.
+    /// All flaws, in the order in which they are tested.
     pub const ALL: [Self; 5] =
         [Self::Empty, Self::Repeated, Self::Copied, Self::TooShort, Self::TooLong];
 

@@ -1,9 +1,9 @@
 //! Figures and pages of the records of runs.
 //!
-//! [`RunData`] reads a run: its record, recipe, data and scores. [`report`] makes a page of one
-//! run, [`compare`] a page of several; [`RunData::figures`] gives the same figures one by one. A
-//! model is loaded only for the attention of chosen sentences ([`RunData::look`]). So a report can
-//! be made while a run still trains, on any machine that has its folder and its text.
+//! [`RunData`] reads a run: its record, recipe, data and scores. [`report`] makes a page about one
+//! run, [`compare`] compares several; [`RunData::figures`] returns the same figures one by one. A
+//! model is loaded only for the attention on chosen sentences ([`RunData::look`]). A report can
+//! therefore be made while a run still trains, on any machine that has its folder and its text.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

@@ -46,7 +46,7 @@ pub struct Validated {
     pub step: u64,
     /// Scores of the validation.
     pub scores: Scores,
-    /// Whether it was the best so far.
+    /// Whether it was the best validation so far.
     pub improved: bool,
     /// Examples of the model's output.
     pub samples: Vec<Sample>,

@@ -1,4 +1,4 @@
-//! Figure of functions that a model has continued, from what `scores.json` keeps.
+//! Figure of regression test sets, from `scores.json`.
 
 use serde_json::Value;
 use taper_plots::{Axis, Chart, Figure, Language, Series};

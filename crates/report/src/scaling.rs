@@ -143,7 +143,7 @@ pub struct Study {
 }
 
 impl Study {
-    /// Fits the laws to points, leaving out those with the `leave_out` highest losses.
+    /// Fits the laws to points, without the `leave_out` points of the highest losses.
     ///
     /// # Errors
     /// When there are too few points for any law.

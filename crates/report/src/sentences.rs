@@ -1,4 +1,4 @@
-//! The sentences of a test set with their translations, each by itself.
+//! Sentences of a test set, each with its translation.
 
 use anyhow::{Result, bail};
 use serde::Serialize;
@@ -24,7 +24,7 @@ pub struct Sentence {
     pub bleu: f64,
     /// Number of words of the source.
     pub length: usize,
-    /// Rarest word of the source, after its frequency in the training text.
+    /// Rarest word of the source, preceded by its frequency in the training text.
     pub rarest: Option<(u64, String)>,
     /// First flaw of the translation.
     pub flaw: Option<Flaw>,

@@ -1,5 +1,4 @@
-//! Words as they are counted for lengths, frequencies and flaws; scores have tokenizers of their
-//! own.
+//! Words, as counted for lengths, frequencies and flaws; scores have their own tokenizers.
 
 use std::collections::HashMap;
 
@@ -57,7 +56,7 @@ impl Frequencies {
         }
     }
 
-    /// Rarest word of a text, after its frequency; `None` if the text has no words.
+    /// Rarest word of a text, preceded by its frequency; `None` if the text has no words.
     pub(crate) fn rarest(&self, text: &str) -> Option<(u64, String)> {
         let count = |word: String| (self.0.get(&word).copied().unwrap_or(0), word);
         words(text).into_iter().map(count).min()

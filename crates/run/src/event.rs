@@ -1,4 +1,4 @@
-//! Events of a run while it goes on.
+//! Events of a running training.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::word_vectors::TakenVectors;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RunEvent<'a> {
-    /// Something that a person should know; may come at any time.
+    /// Message for a person; may come at any time.
     Notice(Notice),
     /// This process has locked the run.
     Locked {
@@ -39,7 +39,8 @@ pub enum RunEvent<'a> {
     WarmStart {
         /// Parameters that were copied, and those that were not.
         started: &'a WarmStart,
-        /// Keys of its recipe that give way to the other run's tokenizer, with both values.
+        /// Keys of its recipe that are replaced because of the other run's tokenizer, with both
+        /// values.
         replaced: &'a [String],
         /// Whether its tokenizer differs from the other run's.
         own_tokenizer: bool,
@@ -92,7 +93,7 @@ pub enum RunEvent<'a> {
         step: u64,
         /// Seconds of training in this process.
         seconds: f64,
-        /// Options to continue.
+        /// Change that continues the training.
         further: Further,
     },
     /// A trained model is about to be measured.
@@ -113,9 +114,9 @@ pub enum RunEvent<'a> {
         /// Number of all sentences.
         total: usize,
     },
-    /// That test set is decoded, or decoding it failed.
+    /// Decoding of that test set ended or failed.
     Decoded,
-    /// The test sets are scored, if any were to be.
+    /// The test sets are scored, if scores were requested.
     Tested {
         /// Folder of the run.
         folder: &'a Path,
@@ -129,16 +130,16 @@ pub enum RunEvent<'a> {
         results: &'a [TestSetResult],
         /// Number of sample translations that the recipe requests.
         samples: usize,
-        /// Whether there are test sets, measured now or not.
+        /// Whether there are test sets, whether or not they were measured.
         has_test_sets: bool,
     },
 }
 
-/// Something that a person should know and that ends nothing.
+/// Message for a person about a fact that does not end the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
-    /// A key of the recipe is set without effect; the text says why.
+    /// A key of the recipe is set without effect; the text gives the reason.
     WithoutEffect(String),
     /// The recipe leaves the type of the computation open; the run keeps this choice.
     DtypeChosen(DtypeChoice),
@@ -162,7 +163,7 @@ pub enum Notice {
         /// Names in the folder.
         names: Vec<String>,
     },
-    /// Training ends before the wanted direction is trained alone.
+    /// Training ends before the requested direction is trained alone.
     DirectionsOnly {
         /// Value of `data.bidirectional_epochs`.
         epochs: u64,
@@ -187,7 +188,7 @@ pub enum Notice {
         /// Number of all translations.
         of: usize,
     },
-    /// Scores of validations have another meaning from now on, so the best score and the patience
+    /// Scores of validations have another meaning from here on, so the best score and the patience
     /// are reset.
     ScoresForgotten {
         /// Description of the changes.
@@ -197,7 +198,7 @@ pub enum Notice {
         /// The update after which it was measured.
         step: u64,
     },
-    /// The largest batches that fit are absurdly small.
+    /// The largest batches that fit are very small.
     SmallBatches {
         /// Size of those batches in tokens.
         tokens: usize,
@@ -213,7 +214,7 @@ pub enum Notice {
         /// Copy of the original file.
         aside: PathBuf,
     },
-    /// A text has a tab, though its model reads one text a line.
+    /// A text has a tab, but its model reads one text on each line.
     TabInText {
         /// File of the text.
         path: PathBuf,
@@ -222,7 +223,7 @@ pub enum Notice {
     },
     /// Tensors of an imported folder are not weights, or the model does not use them.
     TensorsLeftOut(Vec<String>),
-    /// An imported folder has an output projection other than its configuration says.
+    /// The output projection of an imported folder contradicts its configuration.
     Untied {
         /// Tensor of the projection.
         tensor: String,
@@ -348,7 +349,7 @@ fn some_of(names: &[String]) -> String {
     }
 }
 
-/// Says that translations never ended, with advice; `which` names them.
+/// Formats the message that translations never ended, with advice; `which` names them.
 pub fn truncated_translations(truncated: usize, of: usize, which: &str) -> String {
     format!(
         "{truncated} of {of} translations{which} reached the maximum length without </s>: a \

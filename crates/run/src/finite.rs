@@ -1,9 +1,9 @@
 //! Answers must consist of finite numbers. Each kind of answer is checked in one place, where it is
-//! made: finite weights may still overflow.
+//! made, because finite weights may still overflow.
 
 use anyhow::Result;
 
-/// Computation that gave NaN or infinity.
+/// Error of a computation that gave NaN or infinity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the computation gave a value that is not finite (NaN or infinite) in {what}: the weights may \

@@ -1,9 +1,9 @@
-//! Items that are answered together; a bad one fails alone.
+//! Items that are answered together; an invalid one fails alone.
 
 use anyhow::{Context, Result};
 
-/// Error of one of several items, with a message that says which and why; the others can be
-/// answered.
+/// Error of one of several items, with a message that names the item and the reason; the others can
+/// be answered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadItem(String);
@@ -16,7 +16,7 @@ impl BadItem {
     }
 }
 
-/// Answers the items in order: for one that could not be read, its error; for the others, the
+/// Answers the items in order: an item that could not be read with its error, the others with the
 /// results of `answer` on all of them.
 ///
 /// # Errors

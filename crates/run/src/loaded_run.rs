@@ -10,15 +10,15 @@ use crate::config::RunConfig;
 
 /// Type of the weights of matrix products when a model is used.
 ///
-/// Embeddings are looked up, and norms, attention and softmax are computed, in f32 with all of
-/// them.
+/// With all of them, embeddings are looked up, and norms, attention and softmax are computed, in
+/// f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WeightType {
     /// Weights as they were trained.
     F32,
     /// Weights and activations rounded to bf16.
     Bf16,
-    /// Weights rounded to int8 with a scale for each output, embeddings of tokens too, and
+    /// Weights, including token embeddings, rounded to int8 with a scale for each output, and
     /// activations with a scale for each row; on the CPU.
     Int8,
 }
@@ -44,10 +44,10 @@ pub struct LoadSettings {
     pub checkpoint: Option<String>,
     /// Name of a device: auto, cpu, cuda, cuda:N or metal. `None`: the run's.
     pub device: Option<String>,
-    /// Type of the weights of matrix products. `None`: int8 if the weights were saved so, else the
-    /// run's dtype.
+    /// Type of the weights of matrix products. `None`: int8 if the weights were saved in int8, else
+    /// the run's dtype.
     pub weights: Option<WeightType>,
-    /// Keys of the recipe with other values, as `key=value`.
+    /// Changed keys of the recipe, as `key=value`.
     pub overrides: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Adapters of a run added to the weights that they change, as an ordinary run.
+//! Addition of a run's adapters to the weights that they change, which makes an ordinary run.
 
 use std::path::{Path, PathBuf};
 
@@ -11,8 +11,8 @@ use crate::tasks::without_adapters;
 
 /// Adds the adapters of the run at `root` to the weights that they change, and writes the sum, with
 /// its configuration and tokenizer, as the run `target`. The adapters are those of the checkpoint
-/// `name`, or else the default ones; that checkpoint is returned, with the update after which it was
-/// saved. The folder appears whole or not at all.
+/// `name`, or else the default ones; returns that checkpoint and the update after which it was
+/// saved. The folder appears only when it is complete.
 ///
 /// # Errors
 /// When the folder exists or cannot be written, or the run has no adapters or cannot be loaded.

@@ -1,5 +1,5 @@
-//! `README.md` of an exported folder: what the run knows of the model, in words and as the metadata
-//! by which hubs find models and list scores. What the run does not know is left out.
+//! `README.md` of an exported folder: facts about the model, in words and as the metadata by which
+//! hubs find models and list scores. Facts that the run does not know are left out.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -22,13 +22,13 @@ const CARD: &str = "README.md";
 /// Library that reads a folder.
 #[derive(Debug, Clone)]
 pub(crate) struct Library {
-    /// Name, as hubs know it.
+    /// Name on hubs.
     pub(crate) name: &'static str,
     /// Program that uses the folder, in Markdown; may be empty.
     pub(crate) usage: String,
 }
 
-/// Score in `scores.json`: its place, its name as hubs know it, and its name for people.
+/// Score in `scores.json`: its place, its name on hubs, and its name for people.
 const METRICS: &[(&str, &str, &str)] = &[
     ("/bleu", "bleu", "BLEU"),
     ("/chrf", "chrf", "chrF2"),
@@ -155,8 +155,8 @@ fn about(config: &RunConfig) -> String {
     format!("A model {task}{}, trained and exported with Taper.", config.task)
 }
 
-/// Corpora and their sizes; empty without the report of the run's data. The recipe of an imported
-/// run names data too, on which it was not trained.
+/// Corpora and their sizes; empty without the report of the run's data: the recipe of an imported
+/// run also names data, on which it was not trained.
 fn described_data(config: &RunConfig, report: &Value) -> String {
     let mut text = String::new();
     if report.is_null() {
@@ -186,14 +186,14 @@ fn described_data(config: &RunConfig, report: &Value) -> String {
     text
 }
 
-/// Scores of the exported weights; empty if the run has none, or they are of other weights.
+/// Scores of the exported weights; empty if the run has none, or only scores of other weights.
 fn scores(home: &RunFolder, checkpoint: &Path) -> Result<Vec<Score>> {
     let path = home.scores();
     let written = |path: &Path| fs::metadata(path).and_then(|file| file.modified());
     let (Ok(scored), Ok(saved)) = (written(&path), written(&checkpoint.join(MODEL_FILE))) else {
         return Ok(Vec::new());
     };
-    // They are measured with the default weights.
+    // Scores are measured with the default weights.
     let is_default = home.checkpoint(None).is_ok_and(|default| default == checkpoint);
     if !is_default || scored < saved {
         return Ok(Vec::new());
@@ -232,8 +232,8 @@ fn table(scores: &[Score]) -> String {
     text + "\nMeasured with Taper on the weights of the run, before any quantization.\n"
 }
 
-/// Settings of the recipe that are not at their defaults, without paths. Those of the training are
-/// left out of the card of a run that was not trained here.
+/// Settings of the recipe that are not at their defaults, without paths. Settings of the training
+/// are left out of the card of a run that was not trained here.
 fn recipe(config: &RunConfig, is_trained: bool) -> Result<String> {
     let sections: &[&str] = match is_trained {
         true => &["data.tokenizer.", "data.batching.", "model.", "training."],

@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Numbers in readable form.
 
 /// Number with separators: `12,345,678`.
 pub fn grouped(number: u64) -> String {

@@ -129,8 +129,8 @@ fn layer_of(name: &str) -> Option<(&str, usize)> {
     Some((stack, number))
 }
 
-/// Distance of a parameter from the heads: 0 after the layers, 1 in the last layer of a stack, and
-/// before the layers one more than in the first.
+/// Distance of a parameter from the heads: 0 after the layers, 1 in the last layer of a stack;
+/// before the layers, one more than in the first layer.
 fn depth_from_above(name: &str, names: &[&str]) -> usize {
     let layers = |stack: &str| {
         let of_stack = names.iter().filter_map(|name| layer_of(name)).filter(|of| of.0 == stack);

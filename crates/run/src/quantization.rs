@@ -25,9 +25,9 @@ pub struct Quantized {
 }
 
 /// Rounds the weights of the run at `root` to int8, and writes them with its configuration and
-/// tokenizer to the folder `to`, by default one beside the run with the suffix `-int8`. The weights
-/// are those of the checkpoint `name`, or else the default ones. The folder appears whole or not at
-/// all.
+/// tokenizer to the folder `to`, by default one next to the run with the suffix `-int8`. The
+/// weights are those of the checkpoint `name`, or else the default ones. The folder appears only
+/// when it is complete.
 ///
 /// # Errors
 /// When the model does not decode or has adapters, the folder exists or cannot be written, or the
@@ -66,7 +66,7 @@ pub fn quantize(root: &Path, name: Option<&str>, to: Option<&Path>) -> Result<Qu
     Ok(Quantized { folder: target, before, after, step: rounded.step(), checkpoint })
 }
 
-/// Path `RUN-int8` beside the folder `RUN`.
+/// Path `RUN-int8` next to the folder `RUN`.
 fn beside(root: &Path) -> Result<PathBuf> {
     let whole = root.canonicalize().with_context(|| root.display().to_string())?;
     match root.file_name().or(whole.file_name()) {

@@ -1,7 +1,7 @@
 //! Vectors of texts: the mean of the last states of their tokens.
 //!
-//! The plainest pooling, and a strong one (Reimers and Gurevych 2019, "Sentence-BERT", section 6).
-//! Tokens around a text (`</s>`, `[CLS]`, `[SEP]`) count like its own.
+//! The simplest pooling, and a strong one (Reimers and Gurevych 2019, "Sentence-BERT", section 6).
+//! Tokens around a text (`</s>`, `[CLS]`, `[SEP]`) count too.
 
 use anyhow::{Context, Result, bail};
 use candle_core::{DType, Tensor};
@@ -23,7 +23,7 @@ const TOKENS: usize = 4096;
 /// N texts → N rows of the encoder's width.
 ///
 /// # Errors
-/// When a text is empty or longer than positions reach, and when the model fails.
+/// When a text is empty or longer than the model's positions, and when the model fails.
 pub fn of_sources(run: &LoadedRun, texts: &[String]) -> Result<Vec<Vec<f32>>> {
     require_text(texts)?;
     let rows = encode_sources(&run.tokenizers, texts)?;

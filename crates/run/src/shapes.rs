@@ -15,7 +15,7 @@ use crate::tasks::TaskModel;
 /// Published model.
 #[derive(Debug, Clone)]
 pub struct PublishedShape {
-    /// Name here.
+    /// Name in this program.
     pub name: &'static str,
     /// Publication.
     pub source: &'static str,
@@ -102,7 +102,7 @@ fn vit(name: &'static str, (layers, width, heads): (usize, usize, usize)) -> Pub
     PublishedShape { name, source: "Dosovitskiy et al. 2021, table 1", config, vocabulary: 0 }
 }
 
-/// Decoder with these layers, width and heads, for so many positions and tokens.
+/// Decoder with these layers, width and heads, for these numbers of positions and tokens.
 fn gpt(
     name: &'static str,
     source: &'static str,

@@ -26,8 +26,8 @@ pub struct TakenVectors {
     pub tokens: Vec<(String, Option<String>)>,
     /// Number of tokens that got a vector.
     pub taken: usize,
-    /// Number of words in the file that no token got: the tokenizer makes several tokens of them,
-    /// or the same token as of an earlier word.
+    /// Number of words in the file that no token got: the tokenizer divides them into several
+    /// tokens, or into the same token as an earlier word.
     pub unused: usize,
     /// Whether the table stays unchanged.
     pub frozen: bool,
@@ -62,10 +62,10 @@ fn tables<'a>(
     Ok(found.into_iter().filter(is_given).collect())
 }
 
-/// Freezes the tables that are not trained.
+/// Freezes the tables that are not to be trained.
 ///
 /// # Errors
-/// When the model lacks a table that is named.
+/// When the model lacks a named table.
 pub(crate) fn freeze(
     config: &EmbeddingsConfig,
     tokenizers: &TokenizerPair,
@@ -77,11 +77,11 @@ pub(crate) fn freeze(
     Ok(())
 }
 
-/// Sets the tables as `config` says, in place of drawn values.
+/// Sets the tables to the values that `config` names, in place of drawn values.
 ///
 /// # Errors
-/// When a file cannot be read or has vectors of another width, or there are more tokens than places
-/// of a one-hot embedding.
+/// When a file cannot be read or has vectors of another width, or there are more tokens than
+/// dimensions of a one-hot embedding.
 pub(crate) fn fill(
     config: &EmbeddingsConfig,
     tokenizers: &TokenizerPair,
@@ -99,11 +99,11 @@ pub(crate) fn fill(
     Ok(all)
 }
 
-/// SHA-256 of the tables that do not begin with drawn values, by which processes know that theirs
-/// are the same; without such tables, of an empty text.
+/// SHA-256 of the tables with initial values that are not drawn; of an empty text without such
+/// tables. Processes compare it to check that their tables are the same.
 ///
 /// # Errors
-/// When the model lacks a table that is named.
+/// When the model lacks a named table.
 pub(crate) fn sha256(
     config: &EmbeddingsConfig,
     tokenizers: &TokenizerPair,
@@ -143,8 +143,8 @@ fn one_hot(table: &Parameter, tokenizer: &Tokenizer) -> Result<TakenVectors> {
     })
 }
 
-/// Token that gets the vector of each word: its only token, alone or after a space, unless an
-/// earlier word has taken it.
+/// Token that gets the vector of each word: the word's only token, alone or after a space, unless
+/// an earlier word has taken it.
 fn matches(words: &[String], tokenizer: &Tokenizer, tokens: usize) -> Result<Vec<Option<usize>>> {
     let mut of_token = vec![None; tokens];
     let spaced: Vec<String> = words.iter().map(|word| format!(" {word}")).collect();
@@ -210,8 +210,7 @@ fn from_file(table: &Parameter, tokenizer: &Tokenizer, file: &Path) -> Result<Ta
     })
 }
 
-/// Writes the tokens of all tables into the folder of a run, each with the word whose vector it
-/// got.
+/// Writes the tokens of all tables to the folder of a run, each with the word whose vector it got.
 ///
 /// # Errors
 /// When the folder cannot be written to.

@@ -31,12 +31,12 @@ impl App {
         &self.settings.limits
     }
 
-    /// Runs to which requests of this kind go.
+    /// Runs that requests of this kind go to.
     pub(crate) fn engines_for<V: Verb>(&self) -> impl Iterator<Item = &Engine> {
         self.engines.iter().filter(|engine| engine.is_for::<V>())
     }
 
-    /// Run of this name, or without a name the only one for requests of this kind.
+    /// Run of this name, or, without a name, the only one for requests of this kind.
     ///
     /// # Errors
     /// When there is none, or several without a name to choose by.
@@ -65,7 +65,7 @@ impl App {
     /// Answer of `engine` to a request, within the time limit.
     ///
     /// # Errors
-    /// When too much is waiting, it takes too long, or the run refuses.
+    /// When too much work is waiting, the answer takes too long, or the run refuses.
     pub(crate) async fn ask<V: Verb>(
         &self,
         engine: &Engine,
@@ -97,10 +97,10 @@ impl App {
         first..first + prompts as u64
     }
 
-    /// Refuses a request of more lines than the limit.
+    /// Refuses a request with more lines than the limit.
     ///
     /// # Errors
-    /// When it has more.
+    /// When it has more lines.
     pub(crate) fn check_lines(&self, lines: usize) -> Result<(), Refusal> {
         let most = self.limits().lines;
         if lines > most {

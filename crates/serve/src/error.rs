@@ -29,8 +29,7 @@ pub(crate) enum Refusal {
     Unfit(String),
     /// The server failed: 500.
     Failed(String),
-    /// Too much is waiting already, or the server stops; the client may try again after a while:
-    /// 503.
+    /// Too much work is waiting, or the server stops; the client may try again after a while: 503.
     Busy(Duration),
     /// The run has failed and is loaded again; the client may try again after a while: 503.
     Down(String, Duration),

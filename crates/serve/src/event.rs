@@ -30,7 +30,7 @@ pub enum ServeEvent<'a> {
         run: &'a str,
         /// Number of lines.
         lines: usize,
-        /// Whether it had begun.
+        /// Whether its computation had begun.
         begun: bool,
     },
     /// Clients can connect.
@@ -53,7 +53,7 @@ pub enum ServeEvent<'a> {
     },
     /// The server accepts no more work, and finishes the rest.
     Stopping {
-        /// Number of lines that wait or are worked on.
+        /// Number of lines that wait or are being processed.
         waiting: usize,
     },
     /// The server has ended.

@@ -8,7 +8,7 @@ use crate::error::Refusal;
 
 /// Time for which a file is stored.
 const KEPT: Duration = Duration::from_secs(30 * 60);
-/// Largest number of stored files; the oldest make room.
+/// Largest number of stored files; the oldest ones are removed.
 const FILES: usize = 64;
 const BYTES: usize = 16 << 20;
 
@@ -18,7 +18,7 @@ pub(crate) struct Files(Mutex<VecDeque<Waiting>>);
 
 #[derive(Debug)]
 struct Waiting {
-    /// Secret of its address: whoever knows it may have the file.
+    /// Secret in its address: anyone who knows it may have the file.
     secret: String,
     name: String,
     content: String,
@@ -46,7 +46,7 @@ impl Files {
         let now = file.since;
         waiting.push_back(file);
         let mut bytes: usize = waiting.iter().map(|file| file.content.len()).sum();
-        // The newest is stored whatever its size.
+        // The newest file is stored at any size.
         while waiting.len() > 1
             && (waiting.len() > FILES
                 || bytes > BYTES
@@ -65,8 +65,8 @@ impl Files {
     }
 }
 
-/// Replaces a name by one of ASCII letters, digits, dots, hyphens and underscores, which addresses
-/// and headers accept as it is.
+/// Reduces a name to ASCII letters, digits, dots, hyphens and underscores, which need no escaping
+/// in addresses and headers.
 fn plain(name: &str) -> String {
     let fits = |character: char| {
         if character.is_ascii_alphanumeric() || ".-_".contains(character) { character } else { '_' }

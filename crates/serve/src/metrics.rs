@@ -129,13 +129,13 @@ impl Metrics {
         self.refused.get_or_create(&of(run)).inc();
     }
 
-    /// Counts a dropped request; `begun` says whether its computation had begun.
+    /// Counts a dropped request; `begun` tells whether its computation had begun.
     pub(crate) fn abandoned(&self, run: &str, begun: bool) {
         self.abandoned.get_or_create(&of(run)).inc();
         self.cut_short.get_or_create(&of(run)).inc_by(u64::from(begun));
     }
 
-    /// Records that a run begins or ceases to answer.
+    /// Records that a run starts or stops answering.
     pub(crate) fn is_up(&self, run: &str, is_up: bool) {
         self.up.get_or_create(&of(run)).set(i64::from(is_up));
         self.restarts.get_or_create(&of(run)).inc_by(u64::from(!is_up));

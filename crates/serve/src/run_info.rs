@@ -12,7 +12,7 @@ use crate::engine::{ChatTemplate, Verbs};
 /// Description of a run for clients.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunInfo {
-    /// Name of the run: that of its folder.
+    /// Name of the run, which is the name of its folder.
     pub name: String,
     /// Name of its task.
     pub task: String,

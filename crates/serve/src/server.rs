@@ -52,7 +52,7 @@ impl Server {
     /// Opens the socket, and loads the runs.
     ///
     /// # Errors
-    /// When a run cannot be loaded, two have one name, or the address is taken.
+    /// When a run cannot be loaded, two have the same name, or the address is taken.
     pub fn start(settings: ServeSettings, observer: Observer) -> Result<Self> {
         if settings.runs.is_empty() {
             bail!("no run is named that is to be served");
@@ -70,7 +70,7 @@ impl Server {
             .enable_time()
             .build()
             .context("cannot start to serve")?;
-        // Before minutes go into loading.
+        // Before minutes are spent on loading.
         let listener = runtime
             .block_on(TcpListener::bind(settings.address))
             .with_context(|| format!("cannot listen at {}", settings.address))?;
@@ -92,7 +92,7 @@ impl Server {
             observer,
             pages: Pages::new()?,
             files: Files::default(),
-            // Draws differ from those of the last server.
+            // Draws differ from those of an earlier server.
             draws: AtomicU64::new(now.as_micros() as u64),
         });
         let (stop, _) = watch::channel(false);
@@ -119,7 +119,7 @@ impl Server {
         let Self { app, runtime, listener, address, stop } = self;
         (app.observer)(&ServeEvent::Listening { address });
         let cut_off = runtime.block_on(accept(&app, listener, &stop));
-        // Connections that are cut off release what they wait for.
+        // Connections that are cut off release the work they wait for.
         drop(runtime);
         app.engines.iter().for_each(Engine::finish);
         (app.observer)(&ServeEvent::Stopped { cut_off });
@@ -177,7 +177,7 @@ async fn connect(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     }
 }
 
-/// Names of the runs: those of their folders.
+/// Names of the runs, which are the names of their folders.
 ///
 /// # Errors
 /// When two runs have the same name.

@@ -17,8 +17,8 @@ pub struct ServeSettings {
     pub address: SocketAddr,
     /// Key that clients must send. `None`: open to all.
     pub api_key: Option<String>,
-    /// Names by which clients may call a server on the loopback address, beside `localhost` and
-    /// addresses: those of a proxy before it.
+    /// Names by which clients may call a server on the loopback address, in addition to `localhost`
+    /// and addresses: for example the name of a proxy before it.
     pub hosts: Vec<String>,
     /// Origins, such as `https://friend.example`, whose pages may send requests from a browser; `*`
     /// for all.
@@ -28,7 +28,7 @@ pub struct ServeSettings {
 }
 
 impl ServeSettings {
-    /// Settings to serve `runs` at a free port of the loopback address, to anybody.
+    /// Settings that serve `runs` at a free port of the loopback address, to anybody.
     #[must_use]
     pub fn of(runs: Vec<PathBuf>) -> Self {
         Self {
@@ -55,7 +55,7 @@ pub struct Limits {
     /// Largest number of tokens of a request, all its lines together.
     pub tokens: usize,
     /// Largest number of tokens of a text whose attention is requested: computation and answer grow
-    /// with their square.
+    /// with its square.
     pub attention_tokens: usize,
     /// Largest number of tokens added to a prompt.
     pub new_tokens: usize,
@@ -72,7 +72,7 @@ pub struct Limits {
     /// Largest number of connections of one client, by its address; further ones are turned away
     /// with 503.
     pub client_connections: usize,
-    /// Time limit for a request to wait and be worked on; then its work is dropped.
+    /// Time limit for a request to wait and be processed; after it, its work is dropped.
     pub answer: Duration,
     /// Time limit for a client to send a request, and for an answer to stay unread.
     pub transfer: Duration,

@@ -10,12 +10,12 @@ use crate::wire::{Field, Message, fields};
 
 /// Content of the first record of a file.
 const VERSION: &str = "brain.Event:2";
-/// Bytes before the data of a record: its length, and the checksum of that.
+/// Bytes before the data of a record: its length, and the checksum of the length.
 const HEAD: usize = 12;
 /// Bytes after the data of a record: its checksum.
 const TAIL: usize = 4;
 
-/// An event file that is appended to.
+/// An event file for appending.
 #[derive(Debug)]
 pub struct EventFile {
     path: PathBuf,
@@ -35,8 +35,8 @@ pub struct Record {
 
 impl EventFile {
     /// Opens the file at `path` for appending; creates it if missing. Keeps the records up to the
-    /// first that is damaged or that `known` rejects by its step and tags. If later records have to
-    /// go, the whole file is replaced.
+    /// first that is damaged or that `known` rejects by its step and tags. If later records must be
+    /// dropped, the whole file is replaced.
     ///
     /// # Errors
     /// When the file cannot be read, replaced or opened.
@@ -82,7 +82,8 @@ impl EventFile {
         &self.path
     }
 
-    /// Appends a record: written at once if the disk accepts it, otherwise together with the next.
+    /// Appends a record, which is written at once if the disk accepts it, otherwise together with
+    /// the next.
     pub fn append(&mut self, step: u64, values: &[Value]) {
         let summary = values.iter().fold(Message::default(), |all, one| all.message(1, &one.0));
         self.record(&Message::default().double(1, now()).integer(2, step).message(5, &summary));

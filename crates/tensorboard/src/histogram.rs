@@ -1,4 +1,4 @@
-//! Histograms in the bins that TensorBoard's own histograms have.
+//! Histograms in the bins of TensorBoard's own histograms.
 
 /// Ratio of neighbouring bin limits (TensorFlow's `histogram.cc`).
 const RATIO: f64 = 1.1;
@@ -20,7 +20,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Counts `values` in bins; leaves out those that are not finite.
+    /// Counts `values` in bins, except for those that are not finite.
     pub fn count(values: impl IntoIterator<Item = f32>) -> Self {
         let mut counts = vec![0_u64; 2 * BINS as usize + 1];
         let mut histogram =

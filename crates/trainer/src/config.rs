@@ -1,7 +1,7 @@
 //! The training configuration: every option with its meaning and its one default.
 //!
-//! A zero switches an optional thing off, so that a resolved configuration can be written out in
-//! full without optional keys.
+//! A zero switches an option off, so that a resolved configuration can be written in full without
+//! optional keys.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,17 +10,17 @@ use thiserror::Error;
 
 use crate::{Metric, OptimizerConfig, ScheduleConfig, ScheduleKind};
 
-/// More micro-batches than any update in use has; all of them are in memory at once.
+/// Upper bound of the micro-batches of an update: all of them are in memory at once.
 const MOST_MICRO_BATCHES: usize = 65_536;
 
-/// The largest number of f32, beyond which rates and factors would be infinite.
+/// Largest number of f32; larger rates and factors would be infinite.
 const MOST: f64 = f32::MAX as f64;
 
-/// Which validation score decides what is best, and when to give up on improving it.
+/// Score that decides the best checkpoint, and the end of training without improvement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EarlyStoppingConfig {
-    /// The score that picks the best checkpoint and ends training.
+    /// The score that selects the best checkpoint and ends training.
     #[schemars(
         extend("x-names" = "early_stopping_metric metric_for_best_model best_checkpoint_metric \
             optimized_metric monitor valid_metrics eval_metric"),
@@ -33,7 +33,7 @@ pub struct EarlyStoppingConfig {
             max_num_checkpoint_not_improved")
     )]
     pub patience: u32,
-    /// A change of no more than this does not count as an improvement.
+    /// A change of at most this does not count as an improvement.
     #[schemars(range(min = 0.0))]
     #[schemars(extend("x-idle" = ["validations-not-compared"]))]
     pub minimum_change: f64,
@@ -45,9 +45,9 @@ impl Default for EarlyStoppingConfig {
     }
 }
 
-/// Guided alignment: a head of attention from the decoder to the source is drawn to the word links
-/// of the training text, which `data.train` names in `links` (Garg et al. 2019, "Jointly Learning to
-/// Align and Translate with Transformer Models", section 4.2).
+/// Guided alignment: a head of attention from the decoder to the source is trained on the word
+/// links of the training text, which `data.train` names in `links` (Garg et al. 2019, "Jointly
+/// Learning to Align and Translate with Transformer Models", section 4.2).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GuidedAlignmentConfig {
@@ -86,13 +86,12 @@ impl GuidedAlignmentConfig {
     }
 }
 
-/// How processes that train together exchange what they have computed. Nothing here changes what
-/// they come to.
+/// Exchange of data between processes that train together. No setting here changes the result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DistributedConfig {
-    /// MiB of gradients that are exchanged at a time, while those of layers before them are still
-    /// computed: fewer begin earlier, more have less to tell beside them. At most 4096.
+    /// MiB of gradients that are exchanged at a time, while the gradients of earlier layers are
+    /// still computed: small buckets begin earlier, large ones have less overhead. At most 4096.
     #[schemars(range(max = 4096.0), extend("exclusiveMinimum" = 0.0))]
     pub bucket_mib: f64,
 }
@@ -104,14 +103,14 @@ impl Default for DistributedConfig {
 }
 
 impl DistributedConfig {
-    /// Gradients that are exchanged at a time.
+    /// Number of gradients that are exchanged at a time.
     #[must_use]
     pub fn bucket_values(&self) -> usize {
         (self.bucket_mib * f64::from(1 << 20)) as usize / size_of::<f32>()
     }
 }
 
-/// Everything the training loop reads.
+/// Configuration of the training loop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainingConfig {
@@ -149,11 +148,11 @@ pub struct TrainingConfig {
     /// characters and `?` for one: `["encoder.*", "*embedding.weight"]`. Each must match some.
     #[schemars(extend("x-values" = "a list of texts"))]
     pub freeze: Vec<String>,
-    /// How many times the learning rate of the layer above a layer takes, so that the first layers
+    /// Ratio of the learning rates of a layer and the layer above it, so that the first layers
     /// change least (Howard and Ruder 2018, section 3.2): of a stack of n layers, layer i, counted
-    /// from 1, has this to the power n - i + 1 times the rate, embeddings and what else is before the
-    /// layers one power more, and all behind them, such as heads, the rate itself. 1 is the same rate
-    /// for all.
+    /// from 1, has the rate times this to the power n - i + 1. Embeddings and everything else
+    /// before the layers have one power more; everything behind them, such as heads, has the rate
+    /// itself. 1 is the same rate for all.
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
     pub layer_decay: f64,
     /// Gradients whose norm is above this are scaled down to it; 0 does not clip.
@@ -171,15 +170,15 @@ pub struct TrainingConfig {
             optimizer_delay")
     )]
     pub accumulation: usize,
-    /// What several processes exchange at a time.
+    /// Exchange of data between processes.
     pub distributed: DistributedConfig,
-    /// Whether each stack of n layers keeps what goes into about √n of them alone, and computes the
-    /// rest again on the way back (Chen et al. 2016, "Training Deep Nets with Sublinear Memory
-    /// Cost"): the same bits with less memory, for a third more arithmetic. On the CPU alone.
+    /// Whether each stack of n layers keeps the inputs of only about √n of them, and computes the
+    /// rest again in the backward pass (Chen et al. 2016, "Training Deep Nets with Sublinear Memory
+    /// Cost"): the same bits with less memory, for a third more arithmetic. Only on the CPU.
     #[schemars(extend("x-idle" = ["on-gpu"]))]
     pub checkpoint_activations: bool,
-    /// Decay of the exponential moving average of the weights, which is then what is validated and
-    /// saved as the model; 0 keeps none.
+    /// Decay of the exponential moving average of the weights, which is then validated and saved as
+    /// the model; 0 keeps none.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     #[schemars(
         extend("x-names" = "ema ema_rate exponential_smoothing average_decay moving_average")
@@ -223,34 +222,34 @@ pub struct TrainingConfig {
             save_checkpoint_steps checkpoint_interval")
     )]
     pub checkpoint_every: u64,
-    /// What best means, and when to stop for want of improvement.
+    /// Meaning of "best", and the end of training without improvement.
     pub early_stopping: EarlyStoppingConfig,
-    /// How many of the newest checkpoints to keep; at least 1.
+    /// Number of the newest checkpoints to keep; at least 1.
     #[schemars(range(min = 1))]
     #[schemars(
         extend("x-names" = "keep_checkpoint keep_checkpoints keep_last_epochs keep_last_ckpts \
             keep_last_params save_total_limit")
     )]
     pub keep_last: usize,
-    /// How many of the best-scored checkpoints to keep; at least 1.
+    /// Number of the best-scored checkpoints to keep; at least 1.
     #[schemars(range(min = 1))]
     #[schemars(
         extend("x-names" = "keep_best_checkpoints keep_best_ckpts save_top_k"),
         extend("x-idle" = ["validations-not-compared"])
     )]
     pub keep_best: usize,
-    /// How many of the newest checkpoints to average at the end of training; 0 averages none.
+    /// Number of the newest checkpoints to average at the end of training; 0 averages none.
     #[schemars(
         extend("x-names" = "average_checkpoints avg_checkpoints num_epoch_checkpoints \
             checkpoint_averaging")
     )]
     pub average_last: usize,
-    /// Updates whose loss is above this many times the mean of the last hundred or so are skipped,
-    /// as those that are not finite always are: for data of which some is broken (Chowdhery et
+    /// Updates whose loss is above this many times the mean of the last hundred or so are skipped;
+    /// updates that are not finite are always skipped. For data that is partly broken (Chowdhery et
     /// al. 2022, "PaLM", section 5.1, skip the batches around a spike). 0 has no such rule.
     #[schemars(range(min = 0.0))]
     pub spike_factor: f64,
-    /// Updates skipped in a row after which training fails.
+    /// Number of updates skipped in a row after which training fails.
     #[schemars(range(min = 1))]
     pub max_skipped_in_a_row: u32,
 }
@@ -323,14 +322,14 @@ impl TrainingConfig {
         }
     }
 
-    /// Values that training keeps for each parameter besides the weight and its gradients: the
-    /// optimizer's, and the moving average where there is one.
+    /// Values that training keeps for each parameter besides the weight and its gradients: those of
+    /// the optimizer, and the moving average if there is one.
     #[must_use]
     pub fn state_buffers(&self) -> u64 {
         self.optimizer.build().buffers().len() as u64 + u64::from(self.ema_decay > 0.0)
     }
 
-    /// Checks the values against what the loop can work with.
+    /// Checks whether the loop can work with the values.
     ///
     /// # Errors
     /// The first key that is out of range or contradicts another.
@@ -345,7 +344,7 @@ impl TrainingConfig {
         let (kind, peak) = (self.schedule.kind, self.schedule.learning_rate);
         require!(self.optimizer.beta1, is_share, SHARE);
         require!(self.optimizer.beta2, is_share, SHARE);
-        // What is less would be 0 in f32, and divide nothing by nothing.
+        // Smaller values would be 0 in f32, and divide zero by zero.
         let divides = |x| (f64::from(f32::MIN_POSITIVE)..=1.0).contains(&x);
         let requirement = "it must be at least 1.2e-38, the least number of f32, and at most 1";
         require!(self.optimizer.epsilon, divides, requirement);
@@ -438,7 +437,7 @@ fn require<T: std::fmt::Debug + Copy>(
     holds: impl Fn(T) -> bool,
     requirement: &'static str,
 ) -> Result<(), ConfigError> {
-    // With an exponent where all digits would be hundreds.
+    // With an exponent if all digits would be hundreds.
     let error = || ConfigError { key, value: format!("{value:?}"), requirement };
     if holds(value) { Ok(()) } else { Err(error()) }
 }

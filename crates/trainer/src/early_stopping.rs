@@ -1,4 +1,4 @@
-//! The decision to stop for want of improvement.
+//! Decision to stop for lack of improvement.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::{EarlyStoppingConfig, Metric};
 /// The best validation so far.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Best {
-    /// The update it was measured after.
+    /// Update after which it was measured.
     pub step: u64,
     /// The score of the watched metric.
     #[serde(with = "exact::number")]
@@ -23,16 +23,15 @@ pub struct EarlyStopping {
     pub best: Option<Best>,
     /// Validations since then.
     pub without_improvement: u32,
-    /// The metric of the best; not known of runs that earlier versions began.
+    /// Metric of the best; `None` for runs begun by earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<Metric>,
 }
 
 impl EarlyStopping {
-    /// Takes in the score of a validation; whether it is a new best.
+    /// Takes the score of a validation, and returns whether it is a new best.
     ///
-    /// A score that is not a number never is: a run that diverged must not replace its best
-    /// checkpoint.
+    /// NaN never is: a run that diverged must not replace its best checkpoint.
     pub fn observe(&mut self, config: &EarlyStoppingConfig, step: u64, score: f64) -> bool {
         let improved = match self.best {
             _ if score.is_nan() => false,

@@ -7,10 +7,10 @@ use thiserror::Error;
 
 use crate::{ConfigError, ExchangeError, OptimizerKind};
 
-/// An error of a part that the caller supplied, or of one whose type does not matter here.
+/// Error of a part that the caller supplied, or of a type that does not matter here.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why training could not begin or go on.
+/// Reason why training could not begin or continue.
 #[derive(Debug, Error)]
 pub enum TrainError {
     /// The configuration cannot be trained with.
@@ -19,7 +19,7 @@ pub enum TrainError {
     /// A checkpoint could not be saved or loaded.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// The run was begun with another seed, so what follows would not continue it.
+    /// The run was begun with another seed, so that training would not continue it.
     #[error(
         "{} was trained with seed {saved}, but training.seed is {configured}: set it to {saved}, \
          or start a new run",
@@ -44,7 +44,7 @@ pub enum TrainError {
         /// The micro-batch, from 0.
         index: u64,
     },
-    /// Another process of the training has ended, or cannot be heard.
+    /// Another process of the training has ended, or cannot be reached.
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
     /// The training data could not be read.
@@ -54,7 +54,7 @@ pub enum TrainError {
         epoch: u64,
         /// The micro-batch, from 0.
         index: u64,
-        /// Why.
+        /// Cause.
         source: BoxError,
     },
     /// The model or the optimizer failed.
@@ -64,7 +64,7 @@ pub enum TrainError {
         action: &'static str,
         /// The update, from 1; 0 is before the first.
         step: u64,
-        /// Why.
+        /// Cause.
         source: BoxError,
     },
     /// Several updates in a row had a loss or gradient that was not finite, or too high a loss.
@@ -84,7 +84,7 @@ pub enum TrainError {
         /// The last checkpoint, saved before the first of these updates, in words.
         last_good: String,
     },
-    /// Validations are far above the loss of guessing, or no numbers.
+    /// Validation losses are far above the loss of guessing, or are not numbers.
     #[error(
         "training diverged: the validation loss after update {step} is {loss:.2}{place}{}; train with \
          a lower learning rate, a longer warm-up or a smaller clip_norm",
@@ -95,7 +95,7 @@ pub enum TrainError {
     Astray {
         /// Updates made.
         step: u64,
-        /// The loss, in nats an answer.
+        /// The loss, in nats per answer.
         loss: f64,
         /// Comparison with guessing, in words; may be empty.
         place: String,
@@ -107,17 +107,17 @@ pub enum TrainError {
     Validation {
         /// Updates made.
         step: u64,
-        /// Why.
+        /// Cause.
         source: BoxError,
     },
-    /// Validation did not measure the score that is watched.
+    /// Validation did not measure the watched score.
     #[error(
         "training.early_stopping.metric is {metric}, but validation measured only: {available}"
     )]
     MissingMetric {
         /// The watched metric.
         metric: &'static str,
-        /// The names of the scores there were.
+        /// Names of the measured scores.
         available: String,
     },
     /// The observer failed.
@@ -125,13 +125,13 @@ pub enum TrainError {
     Observer {
         /// Updates made.
         step: u64,
-        /// Why.
+        /// Cause.
         source: BoxError,
     },
 }
 
 impl TrainError {
-    /// Failure between this process and others, if it is one.
+    /// Failure of the communication between processes; `None` for other errors.
     #[must_use]
     pub fn between_processes(&self) -> Option<&ExchangeError> {
         match self {
@@ -142,7 +142,7 @@ impl TrainError {
     }
 }
 
-/// Why a checkpoint could not be saved or loaded.
+/// Reason why a checkpoint could not be saved or loaded.
 #[derive(Debug, Error)]
 pub enum CheckpointError {
     /// There is no checkpoint by that name.
@@ -150,9 +150,9 @@ pub enum CheckpointError {
     NotFound {
         /// Name of the requested checkpoint.
         which: String,
-        /// Where.
+        /// Folder that was searched.
         root: PathBuf,
-        /// The names there are.
+        /// Existing names.
         available: String,
     },
     /// A pointer does not name a checkpoint.
@@ -164,18 +164,18 @@ pub enum CheckpointError {
     Pointer {
         /// The pointer's file.
         path: PathBuf,
-        /// How what it says begins.
+        /// Beginning of its content.
         content: String,
-        /// The names there are.
+        /// Existing names.
         available: String,
     },
-    /// A file of a checkpoint is not there.
+    /// A file of a checkpoint is missing.
     #[error("{} is missing: the checkpoint is incomplete, use another one", path.display())]
     Missing {
         /// The file.
         path: PathBuf,
     },
-    /// Adapters of a checkpoint change other weights than those of another, or otherwise.
+    /// Two checkpoints have adapters of different weights, or with different scales.
     #[error(
         "{} has adapters of other weights, or with another scale: average checkpoints of one run",
         path.display()
@@ -199,7 +199,7 @@ pub enum CheckpointError {
         /// The checkpoint.
         path: PathBuf,
     },
-    /// The frozen weights that a run's adapters change are not there.
+    /// The frozen weights that the adapters of a run change are missing.
     #[error(
         "{} is missing: it has the weights that the adapters in the run's checkpoints change; put \
          it back from a copy of the run's folder",
@@ -216,7 +216,7 @@ pub enum CheckpointError {
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// A file is shorter than when it was saved.
@@ -229,7 +229,7 @@ pub enum CheckpointError {
         /// Its size now.
         got: u64,
     },
-    /// A file is not what was saved.
+    /// A file differs from what was saved.
     #[error("{} is corrupt: {reason}; use another checkpoint", path.display())]
     Corrupt {
         /// The file.
@@ -247,7 +247,7 @@ pub enum CheckpointError {
         /// The newest format that can be read.
         supported: u32,
     },
-    /// Weights in int8 serve to decode, and for nothing that makes other weights of them.
+    /// Weights in int8 can be used for decoding only, and not to make other weights.
     #[error("{} is in int8: use the checkpoint that it was made from, {}", path.display(), parent.display())]
     Int8 {
         /// The file.
@@ -255,7 +255,7 @@ pub enum CheckpointError {
         /// The checkpoint that was rounded.
         parent: PathBuf,
     },
-    /// Weights are no numbers, or infinite, so that nothing can be computed with them.
+    /// Weights are NaN or infinite, so that nothing can be computed with them.
     #[error("{}: tensor '{name}' has a value that is not finite: use an earlier checkpoint", path.display())]
     NotFinite {
         /// The file.
@@ -295,7 +295,8 @@ pub enum CheckpointError {
         /// Its shape in the file.
         got: Vec<usize>,
     },
-    /// The checkpoint was trained with another tokenizer, so its embeddings mean other words.
+    /// The checkpoint was trained with another tokenizer, so that its embeddings belong to other
+    /// words.
     #[error(
         "{} was trained with the tokenizer {expected}, but the one given is {got}: use the \
          tokenizer.json of its run",
@@ -309,8 +310,7 @@ pub enum CheckpointError {
         /// The hash of the one given.
         got: String,
     },
-    /// The checkpoint was saved while another optimizer was at work, whose state means nothing to
-    /// this one.
+    /// The checkpoint was saved with another optimizer, whose state is not usable by this one.
     #[error(
         "{} has no '{missing}', which {kind:?} keeps: the run was trained with another \
          optimizer; set training.optimizer.kind back, or start a new run",
@@ -324,7 +324,7 @@ pub enum CheckpointError {
         /// The names of its buffers.
         missing: String,
     },
-    /// Whoever gives the values of tensors could not.
+    /// The caller's function that gives the values of tensors failed.
     #[error(transparent)]
     Values(BoxError),
     /// There was nothing to average.
@@ -335,7 +335,7 @@ pub enum CheckpointError {
     Tensor {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: candle_core::Error,
     },
 }

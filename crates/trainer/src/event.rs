@@ -1,7 +1,7 @@
 //! Events of training, as values that serialise to one JSON line each.
 //!
-//! Everything that depends on the clock is inside the field `timing`, so that two runs can be
-//! compared in all the rest.
+//! All values that depend on the clock are in the field `timing`, so that two runs can be compared
+//! in the other fields.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,16 +16,16 @@ use crate::{BoxError, NormsPerLayer, ProcessTime, Scores};
 pub struct Timing {
     /// Seconds in the training loop, summed over resumes.
     pub elapsed_seconds: f64,
-    /// Target tokens trained on per second since the log event before, where there were any.
+    /// Target tokens trained on per second since the previous log event; `None` if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_per_second: Option<f64>,
-    /// Times of each of several processes in its updates since the last log event; at the end, in
-    /// all of its updates.
+    /// Times of each of several processes in its updates since the last log event; in the last
+    /// event, in all of its updates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<ProcessTime>,
 }
 
-/// Why training ended.
+/// Reason why training ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
@@ -37,22 +37,22 @@ pub enum StopReason {
     MaxMinutes,
     /// The watched metric did not improve for long enough.
     EarlyStopping,
-    /// The caller asked for it; the run can be resumed as if it had not been.
+    /// The caller requested it; resuming the run has the same result as no interruption.
     Interrupted,
 }
 
-/// How tokens were sent to experts.
+/// Routing of tokens to experts.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ExpertLoad {
-    /// The share of what was sent that was beyond the capacity of an expert, and dropped.
+    /// Share of routed tokens that were dropped because they exceeded the capacity of an expert.
     pub dropped: f64,
-    /// Tokens of the busiest expert of a layer by the even share, a mean over layers and updates: 1
-    /// where loads are even.
+    /// Tokens of the busiest expert of a layer divided by the even share, as a mean over layers and
+    /// updates: 1 if loads are even.
     pub busiest: f64,
 }
 
 impl ExpertLoad {
-    /// Load of experts; `None` if nothing was sent to any.
+    /// Load of experts; `None` if no tokens were routed.
     pub(crate) fn of(routing: Routing) -> Option<Self> {
         let share = |count: u64| count as f64 / routing.routed as f64;
         (!routing.is_empty())
@@ -79,7 +79,7 @@ pub enum Event {
     Log {
         /// Updates made.
         step: u64,
-        /// The pass over the data, from 0, that the next micro-batch belongs to.
+        /// Pass over the data of the next micro-batch, from 0.
         epoch: u64,
         /// Label-smoothed cross entropy per target token.
         loss: f64,
@@ -88,7 +88,7 @@ pub enum Event {
         /// Divergence between the two predictions of a target token, with R-Drop.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         divergence: Option<f64>,
-        /// How tokens were sent to experts, where there are any.
+        /// Routing of tokens to experts; `None` without experts.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         experts: Option<ExpertLoad>,
         /// Share of target tokens predicted correctly; `None` if answers are numbers, whose squared
@@ -99,14 +99,14 @@ pub enum Event {
         learning_rate: f64,
         /// Mean norm of the gradients before clipping.
         gradient_norm: f64,
-        /// Norms of each layer, where `log_layers` asks for them.
+        /// Norms of each layer, if `log_layers` is set.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         layers: BTreeMap<String, NormsPerLayer>,
         /// Target tokens trained on since the start of the run.
         tokens: u64,
-        /// Target tokens that the averages are over.
+        /// Number of target tokens in the averages.
         window_tokens: u64,
-        /// By the clock.
+        /// Measurements by the clock.
         timing: Timing,
     },
     /// A validation was made.
@@ -119,13 +119,13 @@ pub enum Event {
         scores: Scores,
         /// Whether the watched metric was better than ever before.
         improved: bool,
-        /// Examples, where the validation has any.
+        /// Examples, if the validation has any.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         samples: Vec<Sample>,
-        /// By the clock.
+        /// Measurements by the clock.
         timing: Timing,
     },
-    /// An update was not made, because the loss or a gradient was not finite, or the loss too high.
+    /// An update was skipped, because the loss or a gradient was not finite, or the loss too high.
     Skipped {
         /// Updates made.
         step: u64,
@@ -151,7 +151,7 @@ pub enum Event {
         best: bool,
         /// The names of older checkpoints that were deleted.
         deleted: Vec<String>,
-        /// By the clock.
+        /// Measurements by the clock.
         timing: Timing,
     },
     /// Checkpoints were averaged at the end of training.
@@ -169,11 +169,11 @@ pub enum Event {
         step: u64,
         /// The pass over the data, from 0.
         epoch: u64,
-        /// Why.
+        /// Reason.
         reason: StopReason,
         /// Updates skipped since the start of the run.
         skipped: u64,
-        /// By the clock.
+        /// Measurements by the clock.
         timing: Timing,
     },
 }
@@ -192,15 +192,15 @@ impl Event {
         }
     }
 
-    /// Whether it belongs in the record of the run, which does not depend on where the run was
-    /// interrupted.
+    /// Whether the event belongs to the record of the run, which does not depend on where the run
+    /// was interrupted.
     #[must_use]
     pub const fn is_metric(&self) -> bool {
         matches!(self, Self::Log { .. } | Self::Validation { .. } | Self::Skipped { .. })
     }
 }
 
-/// Something that is told of each event as it happens.
+/// Receiver of each event as it happens.
 pub trait Observer {
     /// Receives `event`.
     ///
@@ -208,8 +208,8 @@ pub trait Observer {
     /// Any failure to do so; it ends training.
     fn observe(&mut self, event: &Event) -> Result<(), BoxError>;
 
-    /// Receives each update that was made, which is not an event: `step` updates and so many
-    /// seconds of training, for a moving display.
+    /// Receives each update that was made, for a progress display; this is not an event. `_step`
+    /// updates have been made in `_seconds` seconds of training.
     ///
     /// # Errors
     /// Any failure to show it; it ends training.
@@ -221,7 +221,7 @@ pub trait Observer {
     /// checkpoint is ahead of the record.
     ///
     /// # Errors
-    /// Whatever keeps it from doing so; this ends training.
+    /// Any failure to do so; it ends training.
     fn flush(&mut self) -> Result<(), BoxError> {
         Ok(())
     }

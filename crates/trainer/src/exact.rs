@@ -15,7 +15,7 @@ pub(crate) mod number {
     }
 }
 
-/// As [`number`], where there may be no number.
+/// Optional [`number`].
 pub(crate) mod option {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

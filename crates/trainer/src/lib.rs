@@ -1,15 +1,15 @@
 //! Loss, schedules, optimizer, checkpoints, retention and the training loop.
 //!
 //! The loop trains any [`Model`](taper_model::Model) on the [batches](taper_model::Batch) that a
-//! [`Source`] yields by position, asks a [`Validate`] for scores and tells an [`Observer`] what
-//! happens. It names no model, knows no files of text, no tokenizer, no BLEU, and prints nothing.
+//! [`Source`] yields by position, asks a [`Validate`] for scores and reports to an [`Observer`]. It
+//! names no model, knows no files of text, no tokenizer, no BLEU, and prints nothing.
 //!
-//! The decision that shapes it: a run's state is weights, moments, counters and a data position,
-//! and nothing else. Dropout is a function of (seed, update, micro-batch, place), data order of
-//! (seed, epoch), the learning rate of the update number. A checkpoint therefore is the whole
-//! state, and a resumed run equals an uninterrupted one byte for byte. The alternative, to save the
-//! state of generators and iterators, was rejected: each new source of randomness would be one more
-//! thing to forget.
+//! The central decision: the state of a run is weights, moments, counters and a data position, and
+//! nothing else. Dropout is a function of (seed, update, micro-batch, place), data order of (seed,
+//! epoch), the learning rate of the update number. So a checkpoint is the complete state, and a
+//! resumed run equals an uninterrupted one byte for byte. The alternative, to save the state of
+//! generators and iterators, was rejected: each new source of randomness would be one more state to
+//! forget.
 //!
 //! Read [`config`](TrainingConfig) first, then `trainer.rs` (the loop), `updates` (one update),
 //! `optimizers` and `checkpoints` (what is on disk).

@@ -1,25 +1,25 @@
-//! How each of several processes spends its time: computing, or waiting for the others.
+//! Times of each of several processes: computing, or waiting for the others.
 
 use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
-/// The longest name of a machine that is shown.
+/// Largest number of characters of a machine's name that are shown.
 const LONGEST_NAME: usize = 64;
 
 /// The time of one process in updates.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessTime {
-    /// The machine that it is on.
+    /// Name of its machine.
     pub host: String,
-    /// Seconds in which it computed.
+    /// Seconds of computation.
     pub busy_seconds: f64,
-    /// Seconds in which it waited for the others, or for the network.
+    /// Seconds of waiting for the others, or for the network.
     pub waiting_seconds: f64,
 }
 
 impl ProcessTime {
-    /// The share of its time that it waited.
+    /// Share of its time spent waiting.
     #[must_use]
     pub fn waiting(&self) -> f64 {
         let all = self.busy_seconds + self.waiting_seconds;
@@ -27,7 +27,7 @@ impl ProcessTime {
     }
 
     /// Slowest of several processes, with its number: the others wait for it, so that it waits
-    /// least. `None` for a single process.
+    /// least itself. `None` for a single process.
     #[must_use]
     pub fn slowest(all: &[Self]) -> Option<(usize, &Self)> {
         let least = |one: &(usize, &Self), other: &(usize, &Self)| {
@@ -36,7 +36,8 @@ impl ProcessTime {
         if all.len() > 1 { all.iter().enumerate().min_by(least) } else { None }
     }
 
-    /// In words, which of several processes is the slowest, and how long each waits.
+    /// Description of the slowest of several processes, and of how long each waits; `None` for a
+    /// single process.
     #[must_use]
     pub fn describe(all: &[Self]) -> Option<String> {
         let (rank, slowest) = Self::slowest(all)?;
@@ -58,7 +59,7 @@ impl ProcessTime {
         ))
     }
 
-    /// With a name that can be shown, whatever another process says that it is.
+    /// Replaces the name by one that can be shown: another process may have sent anything.
     #[must_use]
     pub fn with_plain_name(mut self) -> Self {
         self.host.retain(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter));

@@ -42,7 +42,7 @@ impl ScheduleKind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ScheduleConfig {
-    /// Which shape.
+    /// The shape.
     #[schemars(
         extend("x-names" = "lr_scheduler lr_scheduler_type lr_schedule scheduler scheduling \
             decay_method learning_rate_scheduler learning_rate_scheduler_type")
@@ -87,7 +87,7 @@ impl Default for ScheduleConfig {
 }
 
 impl ScheduleConfig {
-    /// The learning rate of update `step` (from 1; 0 is read as 1) of a model of width `d_model`.
+    /// Learning rate of update `step` (from 1; 0 is read as 1) for a model of width `d_model`.
     ///
     /// `max_updates` is the last update of the run; only the shapes that fall towards it read it.
     #[must_use]
@@ -114,19 +114,19 @@ impl ScheduleConfig {
         }
     }
 
-    /// The minimum, once the warm-up is over; before it a floor would cut the warm-up off.
+    /// The minimum, once the warm-up is over; an earlier floor would cut the warm-up off.
     fn floor(&self, step: u64) -> f64 {
         if step < self.warmup { 0.0 } else { self.minimum }
     }
 }
 
-/// Vaswani et al. 2017, equation 3, with a factor in front.
+/// Schedule of Vaswani et al. 2017, equation 3, with a factor in front.
 fn noam(step: u64, d_model: usize, warmup: u64, scale: f64) -> f64 {
     let (step, warmup) = (step as f64, warmup.max(1) as f64);
     scale * (d_model as f64).powf(-0.5) * step.powf(-0.5).min(step * warmup.powf(-1.5))
 }
 
-/// How far `step` is from the end of the warm-up (0) to the last update (1).
+/// Progress of `step` from the end of the warm-up (0) to the last update (1).
 fn progress(step: u64, warmup: u64, max_updates: u64) -> f64 {
     if max_updates <= warmup {
         return 1.0;

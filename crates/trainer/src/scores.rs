@@ -14,7 +14,7 @@ pub enum Metric {
     Loss,
     /// The exponential of the unsmoothed cross entropy; lower is better.
     Perplexity,
-    /// Share of target tokens predicted right under teacher forcing; higher is better.
+    /// Share of target tokens predicted correctly under teacher forcing; higher is better.
     Accuracy,
     /// BLEU of decoded text; higher is better.
     Bleu,
@@ -69,7 +69,7 @@ impl Scores {
         self.0.insert(name.to_owned(), score);
     }
 
-    /// The score called `name`, if there is one.
+    /// Score called `name`; `None` if there is none.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<f64> {
         self.0.get(name).copied()
@@ -80,7 +80,7 @@ impl Scores {
         self.0.iter().map(|(name, &score)| (name.as_str(), score))
     }
 
-    /// Whether there are none.
+    /// Whether there are no scores.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -7,7 +7,7 @@ use taper_model::Batch;
 
 use crate::BoxError;
 
-/// A place in the data: which pass over it, and which micro-batch of that pass. Both count from 0.
+/// Place in the data: a pass over it, and a micro-batch of that pass. Both count from 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Position {
@@ -22,14 +22,14 @@ pub struct Position {
 /// The same position must always give the same micro-batch: this is what lets a resumed run
 /// continue where it stopped without replaying anything.
 pub trait Source {
-    /// The number of micro-batches in pass `epoch`, which must be above 0.
+    /// Number of micro-batches in pass `epoch`; must be above 0.
     ///
     /// # Errors
-    /// Whatever keeps the data from being read.
+    /// Any failure to read the data.
     fn batches(&mut self, epoch: u64) -> Result<u64, BoxError>;
 
-    /// Puts the micro-batches at `places`, which are an update, into the order in which they are its
-    /// leaves. This process asks for those in `own` next, and in the next update for as many more.
+    /// Puts the micro-batches at `places`, which form an update, into the order in which they are
+    /// its leaves. This process requests those in `own` next, and as many more in the next update.
     ///
     /// The result depends on the places and the data alone. A source that knows costs sorts them so
     /// that processes have equal work, like [`balanced`]; otherwise they stay as they are.
@@ -37,7 +37,7 @@ pub trait Source {
     /// [`balanced`]: crate::balanced
     ///
     /// # Errors
-    /// Whatever keeps the data from being read.
+    /// Any failure to read the data.
     fn arrange(&mut self, _places: &mut [Position], _own: Range<usize>) -> Result<(), BoxError> {
         Ok(())
     }
@@ -45,6 +45,6 @@ pub trait Source {
     /// The micro-batch at `position`.
     ///
     /// # Errors
-    /// Whatever keeps the data from being read.
+    /// Any failure to read the data.
     fn batch(&mut self, position: Position) -> Result<Batch, BoxError>;
 }

@@ -6,15 +6,15 @@ use crate::{BoxError, Sample, Scores, TrainError};
 
 /// Measures the model on data that it is not trained on.
 ///
-/// With a moving average configured, the model that it gets has the averaged weights.
+/// If a moving average is configured, the model has the averaged weights.
 pub trait Validate<M: Model> {
     /// The scores of `model` after `step` updates.
     ///
     /// # Errors
-    /// Whatever keeps it from measuring; this ends training.
+    /// Any failure to measure; it ends training.
     fn validate(&mut self, model: &M, step: u64) -> Result<Scores, BoxError>;
 
-    /// Examples of what the model made of the data when it was last measured.
+    /// Examples of the model's output on the data when it was last measured.
     fn samples(&mut self) -> Vec<Sample> {
         Vec::new()
     }
@@ -39,11 +39,11 @@ pub struct TeacherForced {
     pub nll: f64,
     /// Its exponential.
     pub perplexity: f64,
-    /// Share of target tokens predicted right.
+    /// Share of target tokens predicted correctly.
     pub accuracy: f64,
     /// The number of target tokens.
     pub tokens: u64,
-    /// Whether answers are classes. Of numbers the loss is the squared error, and perplexity and
+    /// Whether answers are classes. For numbers the loss is the squared error, and perplexity and
     /// accuracy mean nothing.
     pub of_classes: bool,
 }
@@ -66,7 +66,7 @@ impl TeacherForced {
 /// Scores `model` on `batches` without dropout: sums over all tokens, not means over batches.
 ///
 /// # Errors
-/// A batch that cannot be fetched or computed, or no target tokens at all.
+/// A batch cannot be fetched or computed, or there are no target tokens at all.
 pub fn evaluate<M: Model>(
     model: &M,
     batches: impl IntoIterator<Item = Result<Batch, BoxError>>,
@@ -75,7 +75,7 @@ pub fn evaluate<M: Model>(
     evaluate_under(model, batches, label_smoothing, Pass::evaluate)
 }
 
-/// As [`evaluate`], each batch in a pass of its own that `pass` gives.
+/// Scores like [`evaluate`], each batch in a pass of its own that `pass` gives.
 ///
 /// # Errors
 /// See [`evaluate`].

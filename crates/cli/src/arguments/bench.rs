@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::{Search, Weights};
 
-/// The commands under `bench`.
+/// Commands under `bench`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
     /// Training steps on batches from a file: forward, loss, backward, clipping, Adam
@@ -19,10 +19,10 @@ pub(crate) enum BenchCommand {
     /// compare with what the processor does on registers alone; on a GPU, run each kernel of a
     /// training step, and compare its bytes a second with those of a copy
     Kernels(BenchKernels),
-    /// Attention alone, of each kind at each length: time and memory, and how they grow
+    /// Attention alone, of each kind at each length: time, memory, and their growth
     Attention(BenchAttention),
-    /// Updates of several processes over networks of some speeds, which are simulated: what
-    /// remains of the rate, with and without an exchange that begins before all gradients are there
+    /// Updates of several processes over simulated networks of given speeds: the remaining rate,
+    /// with and without an exchange that begins before all gradients are computed
     Network(BenchNetwork),
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct BenchTrain {
     /// Shape of the model
     #[arg(long, value_enum, default_value = "base")]
     pub(crate) preset: Preset,
-    /// The `[model]` of this recipe instead
+    /// Recipe whose `[model]` is used instead
     #[arg(long, value_name = "CONFIG", conflicts_with = "preset")]
     pub(crate) recipe: Option<PathBuf>,
     /// f32, bf16 for matrix products (on a GPU: for all activations), or auto for the faster one
@@ -45,26 +45,26 @@ pub(crate) struct BenchTrain {
     /// auto, cpu, cuda, cuda:N or metal
     #[arg(long, default_value = "cpu")]
     pub(crate) device: String,
-    /// Steps that are measured
+    /// Measured steps
     #[arg(long, default_value_t = 20)]
     pub(crate) steps: usize,
-    /// Steps before them
+    /// Steps before the measured ones
     #[arg(long, default_value_t = 3)]
     pub(crate) warmup: usize,
-    /// Entries of the vocabulary
+    /// Vocabulary size
     #[arg(long, default_value_t = 10_000)]
     pub(crate) vocab: usize,
-    /// R-Drop's α: each batch passes through the model twice
+    /// R-Drop's α; each batch passes through the model twice
     #[arg(long, value_name = "ALPHA", default_value_t = 0.0)]
     pub(crate) r_drop: f64,
-    /// Every dropout rate [default: the preset's]
+    /// Rate of every dropout [default: the preset's]
     #[arg(long)]
     pub(crate) dropout: Option<f64>,
     /// Plain Candle operations and autodiff instead of the fused ones
     #[arg(long)]
     pub(crate) composed: bool,
-    /// Predict what these numbers of cores would give, from the time of each parallel region on
-    /// one thread and the number of its tasks; needs `--threads 1`
+    /// Predict the times on these numbers of cores, from the time of each parallel region on one
+    /// thread and its number of tasks; needs `--threads 1`
     #[arg(long, value_name = "N,…", value_delimiter = ',', conflicts_with = "composed")]
     pub(crate) cores: Vec<NonZeroUsize>,
     /// Print the measurements as JSON
@@ -84,22 +84,22 @@ pub(crate) struct BenchNetwork {
     /// f32, bf16 for matrix products, or auto for the faster one
     #[arg(long, default_value = "f32")]
     pub(crate) dtype: String,
-    /// Gigabits a second that each process can send
+    /// Sending rate of each process, in gigabits per second
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,10")]
     pub(crate) gigabits: Vec<f64>,
-    /// Microseconds that everything takes on its way
+    /// Delay of every transfer, in microseconds
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) delay: u64,
-    /// Processes, which divide the threads
+    /// Processes, which share the threads
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(crate) processes: usize,
-    /// MiB of gradients that are exchanged at a time
+    /// MiB of gradients in one exchange
     #[arg(long, value_name = "N", default_value_t = 25.0)]
     pub(crate) bucket_mib: f64,
-    /// Updates that are measured, after one that is not
+    /// Measured updates, after one that is not measured
     #[arg(long, default_value_t = 3)]
     pub(crate) steps: usize,
-    /// Entries of the vocabulary
+    /// Vocabulary size
     #[arg(long, default_value_t = 10_000)]
     pub(crate) vocab: usize,
     /// Print the measurements as JSON
@@ -107,7 +107,7 @@ pub(crate) struct BenchNetwork {
     pub(crate) json: bool,
 }
 
-/// Shapes of models that papers measure.
+/// Model shapes that papers measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Preset {
     /// 4 + 4 layers, width 128, feed-forward 256, 4 heads, dropout 0.3
@@ -128,7 +128,7 @@ pub(crate) struct BenchDecode {
     /// Text to translate, one sentence a line
     #[arg(long, short, value_name = "FILE")]
     pub(crate) input: PathBuf,
-    /// How often the text is translated; rates are medians
+    /// Number of times the text is translated; rates are medians
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) repeats: usize,
     #[command(flatten)]
@@ -155,10 +155,10 @@ pub(crate) struct BenchKernels {
     /// cpu, cuda or cuda:N
     #[arg(long, default_value = "cpu")]
     pub(crate) device: String,
-    /// Threads, several for one table each
+    /// Numbers of threads; each gives one table
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2")]
     pub(crate) threads: Vec<usize>,
-    /// How often each product is timed; the shortest time counts
+    /// Number of times each product is timed; the shortest time counts
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) repeats: usize,
     /// Print as JSON
@@ -169,11 +169,11 @@ pub(crate) struct BenchKernels {
 /// Arguments of `bench attention`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchAttention {
-    /// The kinds, each of those a recipe may name; without any, all that a stack can have with or
+    /// Kinds of attention, as a recipe names them; without any, all that a stack can have with or
     /// without --causal
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub(crate) kinds: Vec<String>,
-    /// Tokens of a sequence; a batch of shorter ones has 2048 tokens
+    /// Tokens of a sequence; a batch of shorter sequences has 2048 tokens
     #[arg(
         long,
         value_name = "N",
@@ -190,16 +190,16 @@ pub(crate) struct BenchAttention {
     /// Window of sparse attention
     #[arg(long, value_name = "TOKENS", default_value_t = 256)]
     pub(crate) window: usize,
-    /// A token sees none after itself
+    /// Hide later tokens from each token
     #[arg(long)]
     pub(crate) causal: bool,
-    /// Seconds for each measurement, of which the least time counts
+    /// Seconds for each measurement, whose shortest time counts
     #[arg(long, value_name = "S", default_value_t = 1.0)]
     pub(crate) seconds: f64,
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Draw the times with gradient by length, both on logarithmic axes, to a file
+    /// Draw the time with gradient over the length, both on logarithmic axes, to a file
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
 }

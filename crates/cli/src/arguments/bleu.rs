@@ -1,4 +1,4 @@
-//! Arguments of `bleu`: sacreBLEU's own, under its names.
+//! Arguments of `bleu`, which are sacreBLEU's, under its names.
 
 use std::ffi::OsString;
 use std::num::NonZero;
@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-/// sacreBLEU's options of one dash and several letters, which `clap` would take for several
-/// options of one letter.
+/// sacreBLEU's options of one dash and several letters, which `clap` would read as several options
+/// of one letter.
 const LONG_NAMES: [(&str, &str); 16] = [
     ("-nr", "--num-refs"),
     ("-sl", "--sentence-level"),
@@ -27,7 +27,7 @@ const LONG_NAMES: [(&str, &str); 16] = [
     ("-ol", "--origlang"),
 ];
 
-/// The arguments of the process with sacreBLEU's short options of `bleu` spelled out.
+/// Returns the arguments of the process with sacreBLEU's short options of `bleu` spelled out.
 pub(super) fn spell_out(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.collect();
     if arguments.get(1).is_none_or(|command| command != "bleu") {
@@ -49,7 +49,7 @@ pub(super) fn spell_out(arguments: impl Iterator<Item = OsString>) -> Vec<OsStri
 pub(crate) enum MetricName {
     /// BLEU
     Bleu,
-    /// chrF2, or as --chrf-word-order and the like say
+    /// chrF2, unless --chrf-word-order and similar options change it
     Chrf,
     /// chrF2++: chrF with word n-grams up to 2
     Chrfpp,
@@ -57,7 +57,7 @@ pub(crate) enum MetricName {
     Ter,
 }
 
-/// How results are printed.
+/// Format of printed results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputFormat {
     /// sacreBLEU's JSON
@@ -68,13 +68,14 @@ pub(crate) enum OutputFormat {
     Latex,
 }
 
-/// Longer than any n-gram that is counted.
+/// Upper bound of n-gram lengths, above any that is counted.
 const LONGEST_NGRAM: usize = 1000;
 
-/// More trials than any interval or p-value needs; the scores of all are in memory at once.
+/// Upper bound of trials, more than any interval or p-value needs; the scores of all trials are in
+/// memory at once.
 const MOST_TRIALS: usize = 10_000_000;
 
-/// Reads a whole number from 0 to `MOST`.
+/// Reads an integer from 0 to `MOST`.
 fn at_most<const MOST: usize>(text: &str) -> Result<usize, String> {
     match text.parse::<usize>() {
         Ok(number) if number <= MOST => Ok(number),
@@ -85,11 +86,11 @@ fn at_most<const MOST: usize>(text: &str) -> Result<usize, String> {
 /// Arguments of `bleu`.
 #[derive(Debug, Args)]
 pub(crate) struct Bleu {
-    /// HYPOTHESIS REFERENCE…; or, as for sacreBLEU, references alone, with translations from
-    /// --input or, beside one reference, standard input
+    /// HYPOTHESIS REFERENCE…; or, as with sacreBLEU, references alone, with translations from
+    /// --input or, with a single reference, standard input
     #[arg(required_unless_present = "test_set", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// Translations of one system each, - for standard input; several are compared
+    /// Files of translations, one for each system, - for standard input; several are compared
     #[arg(long, short, value_name = "FILE", num_args = 1..)]
     pub(crate) input: Vec<PathBuf>,
     /// Split each line of the reference file at tabs into this many references [sacreBLEU: -nr]
@@ -98,7 +99,7 @@ pub(crate) struct Bleu {
     /// Encoding of the files; only UTF-8 is read
     #[arg(long, short, value_name = "NAME", default_value = "utf-8")]
     pub(crate) encoding: String,
-    /// What to compute
+    /// Metrics to compute
     #[arg(long, short, value_enum, value_delimiter = ',', num_args = 1.., default_value = "bleu")]
     pub(crate) metrics: Vec<MetricName>,
     /// Score each sentence instead of the corpus [sacreBLEU: -sl]
@@ -133,7 +134,7 @@ pub(crate) struct BleuOptions {
     /// -tok]
     #[arg(long, value_name = "NAME")]
     pub(crate) tokenize: Option<String>,
-    /// Languages, such as en-zh; the second chooses the tokenizer
+    /// Language pair, such as en-zh; the second language chooses the tokenizer
     #[arg(long, short, value_name = "PAIR")]
     pub(crate) language_pair: Option<String>,
     /// Ignore case in BLEU [sacreBLEU: -lc]
@@ -181,12 +182,12 @@ pub(crate) struct TerOptions {
     /// Remove punctuation
     #[arg(long)]
     pub(crate) ter_no_punct: bool,
-    /// Set punctuation apart and undo markup
+    /// Separate punctuation and undo markup
     #[arg(long)]
     pub(crate) ter_normalized: bool,
 }
 
-/// Confidence and significance. The random numbers are sacreBLEU's, with the seed
+/// Options of confidence and significance. The random numbers are sacreBLEU's, with the seed
 /// `SACREBLEU_SEED` or else 12345.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Confidence and significance")]
@@ -209,17 +210,17 @@ pub(crate) struct TrialOptions {
     /// Resamples for --paired-bs [sacreBLEU: -pbsn]
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = at_most::<MOST_TRIALS>)]
     pub(crate) paired_bs_n: usize,
-    /// Accepted for sacreBLEU's sake; all processors work in any case
+    /// Accepted for compatibility with sacreBLEU; all processors work in any case
     #[arg(long, short = 'j', value_name = "N", hide = true)]
     pub(crate) paired_jobs: Option<usize>,
 }
 
-/// How results are reported. Called as sacreBLEU is, with --input or standard input, the
-/// command has sacreBLEU's defaults.
+/// Options of the report. When the command is called like sacreBLEU, with --input or standard
+/// input, it has sacreBLEU's defaults.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Report")]
 pub(crate) struct ReportOptions {
-    /// Without warnings
+    /// Suppress warnings
     #[arg(long, short)]
     pub(crate) quiet: bool,
     /// Short signatures [sacreBLEU: -sh]
@@ -231,18 +232,18 @@ pub(crate) struct ReportOptions {
     /// Decimals of scores [default: 2; 1 when called as sacreBLEU]
     #[arg(long, short, value_name = "DECIMALS")]
     pub(crate) width: Option<u16>,
-    /// [default: text; json when called as sacreBLEU]
+    /// Output format [default: text; json when called as sacreBLEU]
     #[arg(long, short, value_enum)]
     pub(crate) format: Option<OutputFormat>,
     /// The same as --format json
     #[arg(long, conflicts_with_all = ["format", "sentence_level"])]
     pub(crate) json: bool,
-    /// Accepted for sacreBLEU's sake; nothing is coloured
+    /// Accepted for compatibility with sacreBLEU; nothing is coloured
     #[arg(long, hide = true)]
     pub(crate) no_color: bool,
 }
 
-/// Options of sacreBLEU that are refused, with a word on what to do instead.
+/// Options of sacreBLEU that are refused, with advice on what to do instead.
 #[derive(Debug, Args)]
 pub(crate) struct AbsentOptions {
     #[arg(long, short = 't', hide = true)]

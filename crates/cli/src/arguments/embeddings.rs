@@ -7,18 +7,18 @@ use clap::{Args, Subcommand, ValueEnum};
 use taper_embeddings::Format;
 use taper_embeddings::training::{Architecture, Limits, TrainingSettings};
 
-/// The commands under `embeddings`.
+/// Commands under `embeddings`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum EmbeddingsCommand {
-    /// Make vectors of the words of a text: skip-gram or CBOW, with negative sampling
+    /// Train vectors of the words of a text: skip-gram or CBOW, with negative sampling
     Train(EmbeddingsTrain),
-    /// Continue an interrupted training, exactly where it stands
+    /// Continue an interrupted training exactly where it stopped
     Resume(EmbeddingsResume),
-    /// The words whose vectors lie nearest
+    /// Find the words with the nearest vectors
     Nearest(EmbeddingsNearest),
-    /// The word that is to C as B is to A
+    /// Find the word that is to C as B is to A
     Analogy(EmbeddingsAnalogy),
-    /// Compare vectors with what people say about the similarity of words
+    /// Compare vectors with people's judgements of word similarity
     Evaluate(EmbeddingsEvaluate),
     /// Write vectors in another format
     Convert(EmbeddingsConvert),
@@ -31,46 +31,46 @@ pub(crate) struct EmbeddingsTrain {
     /// decompressed
     #[arg(required = true, value_name = "TEXT")]
     pub(crate) files: Vec<PathBuf>,
-    /// Folder that receives the vectors, the vocabulary and the state of training
+    /// Folder for the vectors, the vocabulary and the state of training
     #[arg(long, short, value_name = "DIR")]
     pub(crate) output: PathBuf,
-    /// What predicts what
+    /// Training objective
     #[arg(long, value_enum, default_value = "skip-gram", value_name = "KIND")]
     pub(crate) architecture: ArchitectureChoice,
-    /// Numbers of a vector
+    /// Dimensions of a vector
     #[arg(long, default_value_t = TrainingSettings::default().dimensions, value_name = "N")]
     pub(crate) dimensions: usize,
-    /// Words on each side at most; so many as is drawn from 1 to this are used
+    /// Largest number of context words on each side; the number used is drawn from 1 to this
     #[arg(long, default_value_t = TrainingSettings::default().window, value_name = "N")]
     pub(crate) window: usize,
-    /// Words drawn that do not belong to a word, for each that does
+    /// Negative samples for each positive one
     #[arg(long, default_value_t = TrainingSettings::default().negatives, value_name = "N")]
     pub(crate) negatives: usize,
     /// Passes over the text
     #[arg(long, default_value_t = TrainingSettings::default().epochs, value_name = "N")]
     pub(crate) epochs: u64,
-    /// The learning rate at the beginning
+    /// Initial learning rate
     #[arg(long, default_value_t = TrainingSettings::default().learning_rate, value_name = "RATE")]
     pub(crate) learning_rate: f64,
-    /// The learning rate at the end, to which it falls along a line
+    /// Final learning rate, reached by linear decay
     #[arg(long, default_value_t = TrainingSettings::default().last_learning_rate, value_name = "RATE")]
     pub(crate) last_learning_rate: f64,
-    /// The part of the text from which on a word is learned from less often; 0 for never
+    /// Relative frequency above which a word is subsampled; 0 for never
     #[arg(long, default_value_t = TrainingSettings::default().subsampling, value_name = "PART")]
     pub(crate) subsampling: f64,
-    /// How often a word must come to get a vector
+    /// Smallest number of occurrences of a word with a vector
     #[arg(long, default_value_t = TrainingSettings::default().min_count, value_name = "N")]
     pub(crate) min_count: u64,
-    /// Words that get a vector at most, the most frequent [default: all]
+    /// Largest number of words with a vector, the most frequent ones [default: all]
     #[arg(long, value_name = "N")]
     pub(crate) max_words: Option<usize>,
-    /// Make upper case lower
+    /// Convert the text to lower case
     #[arg(long)]
     pub(crate) lowercase: bool,
-    /// What random numbers are drawn from
+    /// Seed of the random numbers
     #[arg(long, default_value_t = TrainingSettings::default().seed, value_name = "N")]
     pub(crate) seed: u64,
-    /// How the vectors are written
+    /// File format of the vectors
     #[arg(long, value_enum, default_value = "binary")]
     pub(crate) format: FormatChoice,
     #[command(flatten)]
@@ -80,16 +80,16 @@ pub(crate) struct EmbeddingsTrain {
 /// Arguments of `embeddings resume`.
 #[derive(Debug, Args)]
 pub(crate) struct EmbeddingsResume {
-    /// The folder of the training
+    /// Folder of the training
     pub(crate) folder: PathBuf,
     #[command(flatten)]
     pub(crate) limits: EmbeddingsLimits,
 }
 
-/// What `embeddings train` and `embeddings resume` share.
+/// Options that `embeddings train` and `embeddings resume` share.
 #[derive(Debug, Args)]
 pub(crate) struct EmbeddingsLimits {
-    /// Memory that training may take, for example 4GiB [default: what the system has available]
+    /// Memory that training may use, for example 4GiB [default: what the system has available]
     #[arg(long, value_name = "SIZE", value_parser = taper_run::checks::memory::parse_bytes)]
     pub(crate) memory: Option<u64>,
     /// Minutes between checkpoints
@@ -97,12 +97,12 @@ pub(crate) struct EmbeddingsLimits {
     pub(crate) save_minutes: u64,
 }
 
-/// Which vectors are asked.
+/// Vectors to query.
 #[derive(Debug, Args)]
 pub(crate) struct VectorFile {
-    /// A file of vectors, text or binary, or the folder of a training
+    /// File of vectors, text or binary, or folder of a training
     pub(crate) vectors: PathBuf,
-    /// Print JSON
+    /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -112,10 +112,10 @@ pub(crate) struct VectorFile {
 pub(crate) struct EmbeddingsNearest {
     #[command(flatten)]
     pub(crate) file: VectorFile,
-    /// Words; of several, the mean of their directions is what others are near to
+    /// Words; several are replaced by the mean of their directions
     #[arg(required = true, value_name = "WORD")]
     pub(crate) words: Vec<String>,
-    /// How many are named
+    /// Number of words to print
     #[arg(long, short, default_value_t = 10, value_name = "N")]
     pub(crate) count: usize,
 }
@@ -125,16 +125,16 @@ pub(crate) struct EmbeddingsNearest {
 pub(crate) struct EmbeddingsAnalogy {
     #[command(flatten)]
     pub(crate) file: VectorFile,
-    /// As `man`
+    /// A, for example `man`
     #[arg(value_name = "A")]
     pub(crate) a: String,
-    /// As `king`
+    /// B, for example `king`
     #[arg(value_name = "B")]
     pub(crate) b: String,
-    /// As `woman`
+    /// C, for example `woman`
     #[arg(value_name = "C")]
     pub(crate) c: String,
-    /// How many are named
+    /// Number of words to print
     #[arg(long, short, default_value_t = 5, value_name = "N")]
     pub(crate) count: usize,
 }
@@ -144,7 +144,7 @@ pub(crate) struct EmbeddingsAnalogy {
 pub(crate) struct EmbeddingsEvaluate {
     #[command(flatten)]
     pub(crate) file: VectorFile,
-    /// Files of two words and a judgement a line, as WordSim-353 and SimLex-999 are
+    /// Files with two words and a judgement on each line, such as WordSim-353 and SimLex-999
     #[arg(required = true, value_name = "PAIRS")]
     pub(crate) sets: Vec<PathBuf>,
 }
@@ -152,28 +152,28 @@ pub(crate) struct EmbeddingsEvaluate {
 /// Arguments of `embeddings convert`.
 #[derive(Debug, Args)]
 pub(crate) struct EmbeddingsConvert {
-    /// A file of vectors, text or binary, or the folder of a training
+    /// File of vectors, text or binary, or folder of a training
     pub(crate) vectors: PathBuf,
-    /// The file to write
+    /// File to write
     pub(crate) output: PathBuf,
-    /// Its format
+    /// Format of the new file
     #[arg(long, value_enum)]
     pub(crate) format: FormatChoice,
 }
 
-/// What predicts what.
+/// Training objective of word vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ArchitectureChoice {
-    /// A word predicts each word around it
+    /// A word predicts each word of its context
     SkipGram,
-    /// The mean of the words around predicts the word
+    /// The mean of the context words predicts the word
     Cbow,
 }
 
-/// How a file holds vectors.
+/// File format of vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FormatChoice {
-    /// Bytes of 32-bit numbers
+    /// Binary 32-bit numbers
     Binary,
     /// Decimal numbers
     Text,
@@ -189,7 +189,7 @@ impl From<FormatChoice> for Format {
 }
 
 impl EmbeddingsTrain {
-    /// What the vectors come of.
+    /// Settings that determine the vectors.
     pub(crate) fn settings(&self) -> TrainingSettings {
         TrainingSettings {
             architecture: match self.architecture {
@@ -212,7 +212,7 @@ impl EmbeddingsTrain {
 }
 
 impl EmbeddingsLimits {
-    /// What training may take, where the system has so much memory `available`.
+    /// Limits of training, if the system has `available` bytes of memory.
     pub(crate) fn limits(&self, format: Format, available: Option<u64>) -> Limits {
         let save_every = Duration::from_secs(self.save_minutes.saturating_mul(60));
         Limits { memory: self.memory.or(available), save_every, format }

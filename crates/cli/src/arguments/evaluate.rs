@@ -11,8 +11,8 @@ use super::{Overrides, Search, SpecialTokens, Strict, Weights};
 pub(crate) struct Evaluate {
     /// Folder of the run
     pub(crate) run: PathBuf,
-    /// Stem of a split of the run's data, for example val; may be repeated [default: data.test;
-    /// of a language model without any, its validation text]
+    /// Stem of a split of the run's data, for example val; may be repeated [default: data.test; of
+    /// a language model without any, its validation text]
     #[arg(long, value_name = "NAME")]
     pub(crate) split: Vec<String>,
     #[command(flatten)]
@@ -26,7 +26,7 @@ pub(crate) struct Evaluate {
     pub(crate) json: bool,
 }
 
-/// Arguments of `score`: of one of its three kinds of text.
+/// Arguments of `score`, which reads one of three kinds of text.
 #[derive(Debug, Args)]
 pub(crate) struct Score {
     /// Folder of the run
@@ -34,17 +34,17 @@ pub(crate) struct Score {
     /// Source sentences, one a line
     #[arg(long, value_name = "FILE", requires = "target")]
     pub(crate) source: Option<PathBuf>,
-    /// Their translations, one a line
+    /// Translations of the source sentences, one a line
     #[arg(long, value_name = "FILE", requires = "source")]
     pub(crate) target: Option<PathBuf>,
-    /// Of a language model: texts, one a line; - is standard input
+    /// Texts for a language model, one a line; - is standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["source", "max_tokens"])]
     pub(crate) text: Option<PathBuf>,
-    /// Of a language model: JSON lines with a `prompt` and its `choices`, of which it is told which
-    /// one the model would choose; with an `answer`, counted from 0, also how often it is right
+    /// JSON lines for a language model, with a `prompt` and its `choices`: prints the choice that
+    /// the model prefers; with an `answer`, counted from 0, also how often it is right
     #[arg(long, value_name = "FILE", conflicts_with_all = ["source", "text", "max_tokens"])]
     pub(crate) choices: Option<PathBuf>,
-    /// The most tokens of a line; a longer one is refused [default: the run's
+    /// Largest number of tokens of a line; a longer line is refused [default: the run's
     /// data.cleaning.max_tokens, the most it was trained on]
     #[arg(long, value_name = "N")]
     pub(crate) max_tokens: Option<usize>,
@@ -54,7 +54,7 @@ pub(crate) struct Score {
     pub(crate) special_tokens: SpecialTokens,
     #[command(flatten)]
     pub(crate) strict: Strict,
-    /// One JSON object a line, with the log-probability of each token; or error, where there is none
+    /// Print one JSON object a line: the log-probability of each token, or an error
     #[arg(long)]
     pub(crate) json: bool,
 }

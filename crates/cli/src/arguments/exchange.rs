@@ -10,20 +10,19 @@ use super::Weights;
 /// Arguments of `import`.
 #[derive(Debug, Args)]
 pub(crate) struct Import {
-    /// A folder with config.json, model.safetensors or pytorch_model.bin, whole or in shards, and,
-    /// where it reads text, tokenizer.json
+    /// Folder with config.json, model.safetensors or pytorch_model.bin, whole or in shards, and, if
+    /// the model reads text, tokenizer.json
     pub(crate) folder: PathBuf,
-    /// Folder of the run that is made
+    /// Folder of the run to make
     pub(crate) run: PathBuf,
-    /// The folder has adapters of the library PEFT, which change the weights of this run or
-    /// checkpoint
+    /// Run or checkpoint that is adapted, if the folder has adapters of the library PEFT
     #[arg(long, value_name = "RUN_OR_CHECKPOINT")]
     pub(crate) onto: Option<PathBuf>,
-    /// Language that a translation model reads, as its folder calls it, such as eng_Latn, en or
+    /// Source language of a translation model, as its folder names it, such as eng_Latn, en or
     /// en_XX; a model of several languages needs it
     #[arg(long, value_name = "LANGUAGE", conflicts_with = "onto")]
     pub(crate) source: Option<String>,
-    /// Language that it writes
+    /// Target language
     #[arg(long, value_name = "LANGUAGE", conflicts_with = "onto")]
     pub(crate) target: Option<String>,
 }
@@ -33,9 +32,9 @@ pub(crate) struct Import {
 pub(crate) struct Export {
     /// Folder of the run
     pub(crate) run: PathBuf,
-    /// The folder that is made
+    /// Folder to make
     pub(crate) folder: PathBuf,
-    /// Write the run's adapters alone, as the library PEFT keeps them, and not the model with them
+    /// Write the run's adapters alone, in the format of the library PEFT, without the model
     #[arg(long, conflicts_with = "weight_type")]
     pub(crate) adapters: bool,
     /// Program that reads the folder

@@ -14,23 +14,24 @@ use super::{Control, Overrides, SpecialTokens, Strict, Weights};
 pub(crate) struct Generate {
     /// Folder of the run
     pub(crate) run: PathBuf,
-    /// Text to go on with; may be repeated [default: standard input if it is a pipe or a file, else
+    /// Text to continue; may be repeated [default: standard input if it is a pipe or a file, else
     /// the beginning of a line, or of a document where each line is one]
     #[arg(long, short, value_name = "TEXT")]
     pub(crate) prompt: Vec<String>,
-    /// A file whose whole content is one prompt; - is standard input
+    /// File whose whole content is one prompt; - is standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "prompts"])]
     pub(crate) prompt_file: Option<PathBuf>,
-    /// A file with one prompt a line; - is standard input
+    /// File with one prompt a line; - is standard input
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     pub(crate) prompts: Option<PathBuf>,
-    /// The most tokens that are added to a prompt
+    /// Largest number of tokens added to a prompt
     #[arg(long, short = 'n', value_name = "N", default_value_t = 256)]
     pub(crate) max_tokens: usize,
-    /// How many texts of each prompt are drawn [default: 1]
+    /// Number of texts drawn for each prompt [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) samples: Option<usize>,
-    /// The most tokens that a prediction looks back on [default: the run's data.text.block_length]
+    /// Largest number of tokens that a prediction looks back on [default: the run's
+    /// data.text.block_length]
     #[arg(long, value_name = "N")]
     pub(crate) context: Option<usize>,
     #[command(flatten)]
@@ -43,17 +44,17 @@ pub(crate) struct Generate {
     pub(crate) special_tokens: SpecialTokens,
     #[command(flatten)]
     pub(crate) strict: Strict,
-    /// One JSON object a text: prompt, text, tokens, log-probability and why it ends; or error, where
-    /// there is none
+    /// Print one JSON object a text: prompt, text, tokens, log-probability and reason of the end,
+    /// or an error
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 impl Generate {
-    /// How a run of the recipe `config` goes on with texts under these options.
+    /// Settings for generating text with a run of the recipe `config`.
     ///
     /// # Errors
-    /// For options that are of no use together.
+    /// For options that do not go together.
     pub(crate) fn settings(&self, config: &RunConfig) -> Result<GenerationSettings> {
         let mut settings = GenerationSettings::of(config);
         self.control.apply(&mut settings.decoding)?;

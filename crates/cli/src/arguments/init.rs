@@ -12,24 +12,24 @@ pub(crate) struct Init {
     /// .zst, .xz, .bz2 or .zip [default: asks]
     #[arg(value_name = "FILE", num_args = 0..=2)]
     pub(crate) files: Vec<PathBuf>,
-    /// The language of the first file, such as en [default: the ending of its name, else asks]
+    /// Language of the first file, such as en [default: the ending of its name, else asks]
     #[arg(long, value_name = "LANGUAGE")]
     pub(crate) source_language: Option<String>,
-    /// The language of the second file
+    /// Language of the second file
     #[arg(long, value_name = "LANGUAGE")]
     pub(crate) target_language: Option<String>,
-    /// Columns of a table: numbers from 1, or names; of .jsonl and .parquet fields, with dots
+    /// Columns of a table: numbers from 1, or names; fields of .jsonl and .parquet, with dots
     /// [default: 1,2; fields named like the languages]
     #[arg(long, value_name = "SOURCE,TARGET")]
     pub(crate) columns: Option<String>,
-    /// The recipe to write [default: named like the text]
+    /// Recipe to write [default: named like the text]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Where the text goes if a validation and a test set have to be divided from it [default:
-    /// data/<name of the recipe>]
+    /// Folder for the text if a validation and a test set have to be split off [default: data/<name
+    /// of the recipe>]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// Write the recipe without measuring how long it will take
+    /// Write the recipe without measuring the duration of training
     #[arg(long)]
     pub(crate) no_measure: bool,
 }

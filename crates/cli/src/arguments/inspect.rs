@@ -12,8 +12,7 @@ use super::Overrides;
 pub(crate) struct Average {
     /// Folder of the run
     pub(crate) run: PathBuf,
-    /// How many of the newest checkpoints to average [default: the run's training.average_last,
-    /// else all]
+    /// Number of newest checkpoints to average [default: the run's training.average_last, else all]
     #[arg(long, value_name = "K")]
     pub(crate) last: Option<usize>,
     /// Share of these weights, from 0 to 1: the rest is of the weights that the run began with, so that
@@ -27,7 +26,7 @@ pub(crate) struct Average {
 pub(crate) struct Merge {
     /// Folder of the run with adapters
     pub(crate) run: PathBuf,
-    /// The folder to make
+    /// Folder to make
     pub(crate) new: PathBuf,
     /// best, last, average, a name such as step-00001000, or the path of a checkpoint folder
     /// [default: average if there and not older than last, else best, else last]
@@ -40,7 +39,7 @@ pub(crate) struct Merge {
 pub(crate) struct Quantize {
     /// Folder of the run
     pub(crate) run: PathBuf,
-    /// The folder to make [default: the run's, with -int8 behind its name]
+    /// Folder to make [default: the run's, with -int8 behind its name]
     #[arg(long, short, value_name = "FOLDER")]
     pub(crate) output: Option<PathBuf>,
     /// best, last, average, a name such as step-00001000, or the path of a checkpoint folder
@@ -52,7 +51,7 @@ pub(crate) struct Quantize {
 /// Arguments of `runs`.
 #[derive(Debug, Args)]
 pub(crate) struct Runs {
-    /// The folder that holds the runs, or the folder of one
+    /// Folder of runs, or folder of one run
     #[arg(default_value = "runs")]
     pub(crate) folder: PathBuf,
     /// Print as JSON
@@ -66,26 +65,26 @@ pub(crate) struct Inspect {
     /// Folder of a run, or a recipe
     #[arg(required_unless_present = "shape")]
     pub(crate) target: Option<PathBuf>,
-    /// A published model instead: gpt1, gpt2, gpt2-medium, gpt2-large, gpt2-xl, gpt3,
+    /// Published model to inspect instead: gpt1, gpt2, gpt2-medium, gpt2-large, gpt2-xl, gpt3,
     /// bert-base or bert-large
     #[arg(long, value_name = "NAME", conflicts_with_all = ["target", "set"])]
     pub(crate) shape: Option<String>,
-    /// Tokens of the sequence for which the arithmetic of a layer is counted [default: a block of a
-    /// language model, else 512]
+    /// Sequence length for the arithmetic of a layer [default: a block of a language model, else
+    /// 512]
     #[arg(long, value_name = "N")]
     pub(crate) tokens: Option<usize>,
-    /// Of so many processes that train together, the memory of each: they divide the optimizer's
+    /// Number of processes that train together, for the memory of each: they divide the optimizer's
     /// state
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) processes: NonZeroUsize,
-    /// Of a run of recurrent layers: how long the gradient of the loss by each state is on this
-    /// split, by the steps that follow the state
+    /// For a run of recurrent layers: norm of the loss gradient with respect to each state on this
+    /// split, by the number of steps that follow the state
     #[arg(long, value_name = "SPLIT", requires = "target")]
     pub(crate) state_gradients: Option<String>,
-    /// Over so many sentences of the split
+    /// Number of sentences of the split for the state gradients
     #[arg(long, value_name = "N", default_value_t = 200, requires = "state_gradients")]
     pub(crate) sentences: usize,
-    /// Draw them as well, into this SVG file
+    /// Also draw the state gradients, into this SVG file
     #[arg(long, value_name = "FILE", requires = "state_gradients")]
     pub(crate) figure: Option<PathBuf>,
     #[command(flatten)]
@@ -98,30 +97,30 @@ pub(crate) struct Inspect {
 /// Arguments of `completions`.
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
-    /// The shell
+    /// Shell
     pub(crate) shell: clap_complete::Shell,
 }
 
-/// The commands under `config`.
+/// Commands under `config`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Print the resolved recipe, every default written out
+    /// Print the resolved recipe, with every default written out
     Show(ConfigFile),
     /// Check keys, types and combinations; train nothing
     Check(ConfigFile),
-    /// What a key of a recipe means: its values, its default, and where it has no effect
+    /// Explain a key of a recipe: its meaning, values, default, and where it has no effect
     Explain(ConfigExplain),
 }
 
 /// Arguments of `config explain`.
 #[derive(Debug, Args)]
 pub(crate) struct ConfigExplain {
-    /// A key or a section, for example training.schedule [default: all]
+    /// Key or section, for example training.schedule [default: all]
     pub(crate) key: Option<String>,
     /// Print all keys as a page in Markdown
     #[arg(long, conflicts_with_all = ["key", "json"])]
     pub(crate) markdown: bool,
-    /// Print all keys as a JSON Schema, by which editors complete and check recipes
+    /// Print all keys as a JSON Schema, which editors use to complete and check recipes
     #[arg(long, conflicts_with = "key")]
     pub(crate) json: bool,
 }
@@ -129,7 +128,7 @@ pub(crate) struct ConfigExplain {
 /// A recipe with overrides.
 #[derive(Debug, Args)]
 pub(crate) struct ConfigFile {
-    /// The recipe
+    /// Recipe
     pub(crate) config: PathBuf,
     #[command(flatten)]
     pub(crate) overrides: Overrides,

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use taper_data::SpelledSpecial;
 
-/// What becomes of items that cannot be answered.
+/// Treatment of items that cannot be answered.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Strict {
     /// Stop at the first line or file that cannot be answered [default: it is named on standard
@@ -12,24 +12,24 @@ pub(crate) struct Strict {
     pub(crate) strict: bool,
 }
 
-/// What becomes of special tokens that a text spells.
+/// Treatment of special tokens that a text spells.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct SpecialTokens {
-    /// What becomes of text that spells a special token, such as </s>, <|endoftext|> or [SEP]
+    /// Treatment of text that spells a special token, such as </s>, <|endoftext|> or [SEP]
     #[arg(long = "special-tokens", value_enum, value_name = "RULE", default_value = "warn")]
     pub(crate) rule: SpecialTokenRule,
 }
 
-/// What becomes of a special token that a text spells.
+/// Treatment of a special token that a text spells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SpecialTokenRule {
-    /// The line is refused
+    /// Refuse the line
     Refuse,
-    /// It is text like any other, as in training, and standard error names the line
+    /// Read it as ordinary text, as in training, and name the line on standard error
     Warn,
-    /// It is text like any other
+    /// Read it as ordinary text
     Text,
-    /// It is the token
+    /// Read it as the token
     Read,
 }
 

@@ -1,4 +1,4 @@
-//! The command line: every command, flag and help text, and the settings that they come to.
+//! The command line: every command, flag and help text, and the settings that they resolve to.
 
 mod attention;
 mod bench;
@@ -61,22 +61,23 @@ pub(crate) use tune::Tune;
 #[derive(Debug, Parser)]
 #[command(name = "taper", version, about, propagate_version = true, long_version = about_build())]
 pub(crate) struct Arguments {
-    /// Threads on the CPU; no result depends on them [default: the recipe's, else one for each core]
+    /// Threads on the CPU; no result depends on their number [default: the recipe's, else one for
+    /// each core]
     #[arg(long, global = true, value_name = "N")]
     pub(crate) threads: Option<usize>,
-    /// What to do.
+    /// Command to run.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
 impl Arguments {
-    /// The arguments of this process; ends it where they do not parse.
+    /// Parses the arguments of this process; ends the process if they do not parse.
     pub(crate) fn of_process() -> Self {
         Self::parse_from(bleu::spell_out(std::env::args_os()))
     }
 }
 
-/// Version, commit, features and kernel: what a report of a fault should say.
+/// Version, commit, features and kernel, for bug reports.
 pub(crate) fn about_build() -> &'static str {
     static ABOUT: LazyLock<String> = LazyLock::new(about);
     &ABOUT
@@ -105,87 +106,89 @@ fn about() -> String {
     )
 }
 
-/// The commands, one module each in `commands/`.
+/// Commands, one module each in `commands/`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Train a first model on a corpus that comes with the program
     Quickstart(Quickstart),
-    /// Look at a text and write a recipe for it, ready to train
+    /// Inspect a text and write a recipe for it, ready to train
     Init(Init),
     /// Train a finished model on with text of your own: a run, or a folder of the library
     /// Transformers
     Finetune(Box<Finetune>),
     /// Train a model from a recipe (a TOML file)
     Train(Train),
-    /// Continue an interrupted run, exactly where its last checkpoint stands
+    /// Continue an interrupted run, exactly from its last checkpoint
     Resume(Resume),
-    /// Translate standard input, a file, or what you type at a terminal
+    /// Translate standard input, a file, or lines typed at a terminal
     Translate(Translate),
-    /// Go on with a text, with a run whose task is language-model
+    /// Continue a text, with a run whose task is language-model
     Generate(Generate),
-    /// Decode the test sets of a run and score them
+    /// Decode and score the test sets of a run
     Evaluate(Evaluate),
     /// Find the beam, length penalty and length reward that translate the validation set best, and
-    /// write them into the run
+    /// write them to the run
     Tune(Tune),
-    /// Log-probabilities that a run's model gives to existing translations, or a language model to
-    /// texts and to continuations to choose from
+    /// Compute the log-probabilities that a run's model gives to existing translations, or a
+    /// language model to texts and to continuations to choose from
     Score(Score),
-    /// Label texts or images, describe images, or tell which text belongs to one, as the run's task is
+    /// Label texts or images, describe images, or choose the text that belongs to an image,
+    /// depending on the run's task
     Predict(Predict),
-    /// Make a run of a GPT-2, BERT or ViT as the library Transformers keeps it in a folder
+    /// Make a run from a GPT-2, BERT or ViT in a folder of the library Transformers
     Import(Import),
     /// Write a run's model for other programs: as a model of the library Transformers, or for the
     /// engine CTranslate2
     Export(Export),
-    /// Which words of sentences and of their translations belong together, by attention
+    /// Align words of sentences and their translations, by attention
     Align(Box<Align>),
-    /// Where a model looks in a text, by layer and head: in the terminal, as a page or a picture
+    /// Show the attention of a model on a text, by layer and head: in the terminal, as a page or a
+    /// picture
     Attention(Box<Attention>),
-    /// What a model loses without each of its heads
+    /// Measure the loss of a model without each of its heads
     PruneHeads(PruneHeads),
-    /// The journey of one sentence through a translation model, step by step
+    /// Show the path of one sentence through a translation model, step by step
     Explain(Explain),
-    /// Position encodings in numbers and figures
+    /// Show position encodings in numbers and figures
     Positions(PositionsArguments),
-    /// Score a translation against one or more references, as sacreBLEU does
+    /// Score a translation against one or more references, like sacreBLEU
     Bleu(Box<Bleu>),
     /// Measure speed and memory
     #[command(subcommand)]
     Bench(BenchCommand),
     /// List runs: state, progress and scores
     Runs(Runs),
-    /// Write a page of a run: curves, data, recipe, scores, every test sentence
+    /// Write a page about a run: curves, data, recipe, scores, every test sentence
     Report(Report),
-    /// Put runs side by side: scores with significance, recipes, sentences won and lost
+    /// Compare runs: scores with significance, recipes, sentences won and lost
     Compare(Compare),
     /// Watch runs on the whole terminal: curves, samples, checkpoints
     Top(Top),
     /// Serve runs to browsers and programs: a page to try them, and an API
     #[cfg(feature = "serve")]
     Serve(Box<Serve>),
-    /// Fit the laws by which the losses of language models fall with size and data
+    /// Fit the scaling laws by which losses of language models fall with size and data
     Scaling(Scaling),
-    /// Perplexity of language models on blocks longer than those that they were trained on
+    /// Compute the perplexity of language models on blocks longer than those of their training
     Extrapolate(Extrapolate),
     /// Average the weights of a run's last checkpoints
     Average(Average),
-    /// Add a run's adapters to the weights that they change: an ordinary run
+    /// Add a run's adapters to the weights that they change, which makes an ordinary run
     Merge(Merge),
-    /// Round a run's weights to int8: a folder of a quarter of the size, to translate with
+    /// Round a run's weights to int8: a folder of a quarter of the size, for translation
     Quantize(Quantize),
     /// Train a tokenizer, or apply one
     #[command(subcommand)]
     Tokenizer(TokenizerCommand),
-    /// Make vectors of words, and ask them
+    /// Train and query word vectors
     #[command(subcommand)]
     Embeddings(EmbeddingsCommand),
-    /// Layers, parameters, FLOPs per token and memory of a run or a recipe
+    /// Show layers, parameters, FLOPs per token and memory of a run or a recipe
     Inspect(Inspect),
     /// Show a recipe with every default written out, or check it
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Tell what this machine has, and check that it computes what it should
+    /// Show the hardware of this machine, and check that it computes correctly
     Doctor,
     /// Print a completion script for a shell
     Completions(Completions),
@@ -201,7 +204,7 @@ pub(crate) struct Overrides {
     pub(crate) set: Vec<String>,
 }
 
-/// Which weights of a run to use, and where to compute.
+/// Weights of a run to use, and the device to compute on.
 #[derive(Debug, Args)]
 pub(crate) struct Weights {
     /// best, last, average, a name such as step-00001000, or the path of a checkpoint folder
@@ -211,20 +214,20 @@ pub(crate) struct Weights {
     /// auto, cpu, cuda, cuda:N or metal [default: the run's]
     #[arg(long)]
     pub(crate) device: Option<String>,
-    /// What matrices are multiplied in [default: int8 where the weights were saved so, else the
-    /// run's dtype]
+    /// Type in which matrices are multiplied [default: int8 where the weights were saved so, else
+    /// the run's dtype]
     #[arg(long = "weights", value_enum, value_name = "TYPE")]
     pub(crate) weight_type: Option<WeightChoice>,
 }
 
-/// What matrices are multiplied in.
+/// Type in which matrices are multiplied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WeightChoice {
-    /// 32 bits, as the weights were trained
+    /// 32 bits, the type in which the weights were trained
     F32,
     /// Weights and activations rounded to bf16
     Bf16,
-    /// Weights and activations rounded to 8 bits, of models that write text: the fastest on most
+    /// Weights and activations rounded to 8 bits, for models that write text: the fastest on most
     /// processors
     Int8,
 }
@@ -243,7 +246,7 @@ impl Weights {
     /// Loads the run at `root` with these weights and with `overrides` of its recipe.
     ///
     /// # Errors
-    /// As [`LoadedRun::open`].
+    /// Errors of [`LoadedRun::open`].
     pub(crate) fn load<M: TaskModel>(
         &self,
         root: &Path,
@@ -252,7 +255,7 @@ impl Weights {
         LoadedRun::open(root, &self.settings(overrides))
     }
 
-    /// Which weights these are, of a recipe with `overrides`.
+    /// Settings for loading these weights, with `overrides` of the recipe.
     pub(crate) fn settings(&self, overrides: &[String]) -> LoadSettings {
         LoadSettings {
             checkpoint: self.checkpoint.clone(),

@@ -14,14 +14,14 @@ pub(crate) struct Predict {
     /// PNG or JPEG files, for a run whose task is image-classification, captions or image-text
     #[arg(value_name = "IMAGE")]
     pub(crate) images: Vec<PathBuf>,
-    /// Write where the model looks to this folder, one PNG file for each image
+    /// Write attention pictures to this folder, one PNG file for each image
     #[arg(long, value_name = "FOLDER")]
     pub(crate) attention: Option<PathBuf>,
-    /// Texts, one a line, or where the run labels pairs two with a tab between them; of a run that
-    /// answers questions {"question": …, "context": …}, one a line; - is standard input
+    /// Texts, one a line; for a run that labels pairs, two on a line with a tab between them; for a
+    /// run that answers questions {"question": …, "context": …}, one a line; - is standard input
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     pub(crate) input: PathBuf,
-    /// A text that may belong to an image, for a run whose task is image-text; repeat it for each
+    /// Text that may belong to an image, for a run whose task is image-text; may be repeated
     /// [default: the labels of the recipe, by its prompts]
     #[arg(long, value_name = "TEXT")]
     pub(crate) prompt: Vec<String>,
@@ -33,8 +33,8 @@ pub(crate) struct Predict {
     pub(crate) special_tokens: SpecialTokens,
     #[command(flatten)]
     pub(crate) strict: Strict,
-    /// One JSON object a line: label, its probability, those of all labels; or caption and score; or
-    /// answer, where it starts and ends, and its probability; or error, where there is none
+    /// Print one JSON object a line: label, its probability, the probabilities of all labels; or
+    /// caption and score; or answer, its start and end, and its probability; or an error
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -1,10 +1,10 @@
-//! Options that steer the search for translations.
+//! Options of the search for translations.
 
 use anyhow::{Result, bail};
 use clap::Args;
 use taper_decoding::DecodingConfig;
 
-/// How to search for translations.
+/// Options of the search for translations.
 #[derive(Debug, Args)]
 pub(crate) struct Search {
     /// Hypotheses kept at each step; 1 is greedy search [default: the run's]
@@ -16,10 +16,10 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// Puts the options, and the number of translations that are asked for, into `config`.
+    /// Writes the options, and the number of translations asked for, to `config`.
     ///
     /// # Errors
-    /// When the result cannot be searched with.
+    /// When the resulting configuration is invalid.
     pub(crate) fn apply(&self, config: &mut DecodingConfig, n_best: Option<usize>) -> Result<()> {
         if let Some(beam) = self.beam {
             if config.sampling.is_active() {
@@ -34,7 +34,7 @@ impl Search {
         }
         if let Some(n_best) = n_best {
             config.n_best = n_best;
-            // Asking for n translations without a beam means at least as wide a self.
+            // A request for n translations without a beam needs a beam of at least n.
             if self.beam.is_none() && !config.sampling.is_active() {
                 config.beam_size = config.beam_size.max(n_best);
             }
@@ -47,7 +47,7 @@ impl Search {
     }
 }
 
-/// Sampling, and control of repetition.
+/// Options of sampling and of repetition control.
 #[derive(Debug, Args)]
 pub(crate) struct Control {
     /// Draw translations at random instead of searching for the best; implied by the next three
@@ -58,31 +58,31 @@ pub(crate) struct Control {
     /// 1]
     #[arg(long, value_name = "T")]
     pub(crate) temperature: Option<f64>,
-    /// Draw among the K likeliest tokens
+    /// Draw from the K likeliest tokens
     #[arg(long, value_name = "K")]
     pub(crate) top_k: Option<usize>,
-    /// Draw among the fewest likeliest tokens that together have probability P
+    /// Draw from the fewest likeliest tokens with total probability of at least P
     #[arg(long, value_name = "P")]
     pub(crate) top_p: Option<f64>,
     /// Seed of the draws; one seed gives one output, however lines are batched [default: the
     /// run's]
     #[arg(long)]
     pub(crate) seed: Option<u64>,
-    /// Divide the positive logits of tokens that the output holds already, multiply the negative
-    /// ones
+    /// Divide positive logits, and multiply negative logits, of tokens that the output already
+    /// holds
     #[arg(long, value_name = "X")]
     pub(crate) repetition_penalty: Option<f64>,
-    /// No run of N tokens comes twice: in a translation (of a line that is translated in parts: in
-    /// that of a part), or in a prompt and what follows it
+    /// Forbid a repetition of any N consecutive tokens: in a translation (in that of a part, if a
+    /// line is translated in parts), or in a prompt and its continuation
     #[arg(long, value_name = "N")]
     pub(crate) no_repeat_ngram: Option<usize>,
 }
 
 impl Control {
-    /// Puts the options into `config`.
+    /// Writes the options to `config`.
     ///
     /// # Errors
-    /// For an option of drawing where nothing is drawn.
+    /// For an option of drawing if nothing is drawn.
     pub(crate) fn apply(&self, config: &mut DecodingConfig) -> Result<()> {
         let sampling = &mut config.sampling;
         let wanted = self.sample

@@ -19,6 +19,6 @@ pub(crate) struct Quickstart {
 /// Arguments of `manual`.
 #[derive(Debug, Args)]
 pub(crate) struct Manual {
-    /// Folder for a page of each command
+    /// Folder for the pages, one for each command
     pub(crate) folder: PathBuf,
 }

@@ -6,14 +6,14 @@ use clap::{Args, Subcommand};
 
 use super::{Overrides, SpecialTokens};
 
-/// The commands under `tokenizer`.
+/// Commands under `tokenizer`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenizerCommand {
     /// Train the tokenizer that a recipe describes
     Train(TokenizerTrain),
-    /// Text to token ids (or pieces), one line at a time from standard input
+    /// Convert text to token ids (or pieces), one line at a time from standard input
     Encode(TokenizerEncode),
-    /// Token ids back to text, one line at a time from standard input
+    /// Convert token ids back to text, one line at a time from standard input
     Decode(TokenizerFile),
 }
 
@@ -22,19 +22,19 @@ pub(crate) enum TokenizerCommand {
 pub(crate) struct TokenizerTrain {
     /// The recipe
     pub(crate) config: PathBuf,
-    /// Folder that receives the tokenizer
+    /// Folder for the tokenizer
     #[arg(long, short, value_name = "DIR")]
     pub(crate) output: PathBuf,
     #[command(flatten)]
     pub(crate) overrides: Overrides,
 }
 
-/// Which tokenizer file to use.
+/// Tokenizer file to use.
 #[derive(Debug, Args)]
 pub(crate) struct TokenizerFile {
-    /// A tokenizer.json, or the folder of a run
+    /// File tokenizer.json, or folder of a run
     pub(crate) tokenizer: PathBuf,
-    /// Of a run with two tokenizers, use the target side's
+    /// Use the target side's tokenizer of a run with two
     #[arg(long)]
     pub(crate) target: bool,
 }

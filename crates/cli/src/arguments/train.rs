@@ -21,22 +21,23 @@ pub(crate) struct Train {
     /// Begin with the weights, and the tokenizer, of a run or of a checkpoint's folder
     #[arg(long, value_name = "RUN_OR_CHECKPOINT")]
     pub(crate) from: Option<PathBuf>,
-    /// Take these alone of --from: encoder, decoder, embeddings, a module such as encoder.layers.0, or
-    /// names of parameters with * and ?; with commas between them
+    /// Parts of --from to take: encoder, decoder, embeddings, a module such as encoder.layers.0, or
+    /// names of parameters with * and ?; separated by commas
     #[arg(long, value_name = "PARTS", value_delimiter = ',', requires = "from")]
     pub(crate) only: Vec<String>,
-    /// With --from, have a tokenizer of the recipe's own, and take the embeddings of the tokens that
+    /// With --from, train a tokenizer for the recipe, and take the embeddings of the tokens that
     /// both have
     #[arg(long, requires = "from")]
     pub(crate) own_tokenizer: bool,
-    /// Parameters that are not trained, by their names with * and ?, such as 'encoder.*': further ones
-    /// to training.freeze; may be repeated
+    /// Names of parameters that are not trained, with * and ?, such as 'encoder.*', in addition to
+    /// training.freeze; may be repeated
     #[arg(long, value_name = "PATTERN")]
     pub(crate) freeze: Vec<String>,
-    /// Continue the run if its folder exists already
+    /// Continue the run if its folder already exists
     #[arg(long)]
     pub(crate) resume: bool,
-    /// Prepare, check and measure a few updates, say how long training will take, and keep nothing
+    /// Prepare, check and measure a few updates, estimate the duration of training, and keep
+    /// nothing
     #[arg(long, conflicts_with = "resume")]
     pub(crate) dry_run: bool,
     #[command(flatten)]
@@ -58,57 +59,57 @@ pub(crate) struct Resume {
     pub(crate) output: TrainOutput,
 }
 
-/// How processes that train together talk to each other.
+/// Means of communication between processes that train together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Way {
-    /// By TCP, each with each
+    /// TCP, between each pair
     Sockets,
-    /// By the MPI that has started them, in a program that was built with it
+    /// The MPI that has started the processes, in a program built with it
     Mpi,
-    /// From GPU to GPU, in a program that was built with NCCL; the rest by TCP
+    /// GPU to GPU, in a program built with NCCL; the rest by TCP
     Nccl,
 }
 
 impl Way {
-    /// The way of processes that MPI's own program has started, or not.
+    /// Default means, depending on whether MPI's program has started the processes.
     pub(crate) const fn usual(by_mpi: bool) -> Self {
         if by_mpi && cfg!(feature = "mpi") { Self::Mpi } else { Self::Sockets }
     }
 }
 
-/// What `train` and `resume` share.
+/// Options that `train` and `resume` share.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TrainOutput {
     /// auto, cpu, cuda, cuda:N or metal [default: the recipe's]
     #[arg(long)]
     pub(crate) device: Option<String>,
-    /// Train with so many processes of this machine, which divide its cores and threads; they share
-    /// the micro-batches of each update, and the result is that of one
+    /// Number of processes of this machine to train with: they divide its cores and threads and
+    /// share the micro-batches of each update; the result equals that of one
     #[arg(long, value_name = "N")]
     pub(crate) processes: Option<usize>,
-    /// How several processes talk to each other [default: mpi where mpirun has started them and the
-    /// program knows it, otherwise sockets]
+    /// Means of communication between several processes [default: mpi where mpirun has started them
+    /// and the program knows it, otherwise sockets]
     #[arg(long, value_name = "WAY", value_enum)]
     pub(crate) exchange: Option<Way>,
     /// Report as JSON lines on standard output
     #[arg(long)]
     pub(crate) json: bool,
-    /// Memory that training may take, for example 4GiB [default: what the system has available]
+    /// Memory that training may use, for example 4GiB [default: what the system has available]
     #[arg(long, value_name = "SIZE", value_parser = taper_run::checks::memory::parse_bytes)]
     pub(crate) memory: Option<u64>,
-    /// Where the state is saved if the run's folder takes no more [default: taper-rescue in the
+    /// Folder for the state if the run's folder cannot take it [default: taper-rescue in the
     /// system's temporary folder]
     #[arg(long, value_name = "DIR")]
     pub(crate) rescue: Option<PathBuf>,
-    /// Resume although the text or the recipe's [data] (but for the tokenizer), [model] or dtype
+    /// Resume although the text or the recipe's [data] (except for the tokenizer), [model] or dtype
     /// have changed; with --from of `train`, take what fits another [model]
     #[arg(long)]
     pub(crate) accept_changes: bool,
 }
 
 impl TrainOutput {
-    /// What of these options is for the training itself; a new one may begin with the weights of
-    /// another run, or of a checkpoint.
+    /// Settings of the training itself; a new run may begin with the weights of another run, or of
+    /// a checkpoint.
     pub(crate) fn settings(&self, from: Option<&Path>) -> TrainSettings {
         TrainSettings {
             from: from.map(Path::to_owned),
@@ -122,7 +123,7 @@ impl TrainOutput {
     }
 }
 
-/// The command line of this process.
+/// Returns the command line of this process.
 fn typed() -> Vec<String> {
     std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect()
 }

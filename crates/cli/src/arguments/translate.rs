@@ -24,11 +24,11 @@ pub(crate) struct Translate {
     pub(crate) n_best: Option<usize>,
     #[command(flatten)]
     pub(crate) control: Control,
-    /// More runs or checkpoint folders that decide together with RUN; they need its tokenizer
+    /// More runs or checkpoint folders for an ensemble with RUN; they need its tokenizer
     #[arg(long, value_name = "RUN_OR_CHECKPOINT", num_args = 1..)]
     pub(crate) ensemble: Vec<PathBuf>,
-    /// Add to each translation a tab and its alignment, as source-target pairs of token positions
-    /// from 0
+    /// Append a tab and the alignment to each translation, as source-target pairs of token
+    /// positions from 0
     #[arg(long)]
     pub(crate) alignments: bool,
     #[command(flatten)]
@@ -41,17 +41,16 @@ pub(crate) struct Translate {
     pub(crate) special_tokens: SpecialTokens,
     #[command(flatten)]
     pub(crate) strict: Strict,
-    /// One JSON object a line: line number, source, translations with scores; or error, where there
-    /// are none
+    /// Print one JSON object a line: line number, source, translations with scores, or an error
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 impl Translate {
-    /// How a run of the recipe `config` translates under these options.
+    /// Returns the settings by which a run of the recipe `config` translates.
     ///
     /// # Errors
-    /// For options that are of no use together, or values that cannot be searched with.
+    /// For options that do not go together, or values that the search refuses.
     pub(crate) fn settings(&self, config: &RunConfig) -> Result<TranslationSettings> {
         let mut settings = TranslationSettings::of(config);
         self.control.apply(&mut settings.decoding)?;
@@ -72,7 +71,7 @@ impl Translate {
         Ok(settings)
     }
 
-    /// How the translations are written.
+    /// Returns the output form of translations.
     pub(crate) fn form(&self) -> Form {
         match (self.json, self.n_best) {
             (true, _) => Form::Json,
@@ -82,7 +81,7 @@ impl Translate {
     }
 }
 
-/// How the translations of a line are written.
+/// Output form of the translations of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// The best one, on a line.
@@ -93,7 +92,7 @@ pub(crate) enum Form {
     Json,
 }
 
-/// The text to translate, and where its translations go.
+/// Options of the text to translate and of the output.
 #[derive(Debug, Args)]
 pub(crate) struct TextArguments {
     /// Text to translate, one sentence a line [default: standard input]
@@ -111,25 +110,25 @@ pub(crate) struct TextArguments {
         ]
     )]
     pub(crate) file: Option<PathBuf>,
-    /// Where the translations go, by way of FILE.part [default: standard output]
+    /// Output file, written as FILE.part until it is whole [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Go on with a translation to --output that was stopped, after the lines that are in FILE.part
+    /// Continue a stopped translation to --output after the lines in FILE.part
     #[arg(long = "continue", requires = "output")]
     pub(crate) goes_on: bool,
-    /// Lines that are read, translated and written together; with 1 each line of a pipe is
+    /// Number of lines read, translated and written together; with 1 each line of a pipe is
     /// answered before the next is read [default: 128, growing to 4096]
     #[arg(long, value_name = "LINES")]
     pub(crate) window: Option<NonZero<usize>>,
-    /// What each translation must begin with, one line for each line of the input
+    /// File of beginnings that the translations must have, one line for each line of the input
     #[arg(long, value_name = "FILE")]
     pub(crate) prefix: Option<PathBuf>,
 }
 
-/// What becomes of a line with more tokens than training saw.
+/// Treatment of a line with more tokens than lines of training.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OverlongChoice {
-    /// Translate it in parts, divided at the end of a sentence or phrase where there is one
+    /// Translate it in parts, divided at the end of a sentence or phrase if there is one
     Split,
     /// Translate its beginning
     Cut,
@@ -147,14 +146,14 @@ impl From<OverlongChoice> for OverlongRule {
     }
 }
 
-/// Treatment of overlong lines.
+/// Options for overlong lines.
 #[derive(Debug, Args)]
 pub(crate) struct OverlongArguments {
-    /// What becomes of a line with too many tokens; standard error and --json say which lines
+    /// Treatment of a line with too many tokens; standard error and --json name such lines
     #[arg(long, value_enum, default_value = "split")]
     pub(crate) overlong: OverlongChoice,
-    /// The most tokens of a line [default: the run's data.cleaning.max_tokens, the most it was
-    /// trained on]
+    /// Largest number of tokens of a line [default: the run's data.cleaning.max_tokens, the most it
+    /// was trained on]
     #[arg(long, value_name = "N")]
     pub(crate) max_source_tokens: Option<usize>,
 }

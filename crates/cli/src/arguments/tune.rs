@@ -12,14 +12,13 @@ use super::{Overrides, Weights};
 pub(crate) struct Tune {
     /// Folder of the run
     pub(crate) run: PathBuf,
-    /// The split to translate; never one that the run is to be judged by [default: the validation
-    /// set]
+    /// Split to translate; never one on which the run will be judged [default: the validation set]
     #[arg(long, value_name = "NAME")]
     pub(crate) split: Option<String>,
-    /// At most this many of its sentences, spread evenly over it
+    /// Largest number of its sentences, spread evenly over it
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub(crate) sentences: usize,
-    /// Beams to try beside the run's own, each by one search
+    /// Beams to try in addition to the run's own, each with one search
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', default_value = "2,4,8")]
     pub(crate) beams: Vec<usize>,
     /// Length penalties to try
@@ -33,10 +32,10 @@ pub(crate) struct Tune {
     /// Length rewards to try, each with each length penalty
     #[arg(long, value_name = "X,X,…", value_delimiter = ',', default_value = "0,0.1,0.2,0.3")]
     pub(crate) length_rewards: Vec<f64>,
-    /// What is to be high
+    /// Score to maximise
     #[arg(long, value_enum, default_value = "bleu")]
     pub(crate) metric: TunedMetric,
-    /// Print what is found and leave the run as it is
+    /// Print the result and leave the run unchanged
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
@@ -48,7 +47,7 @@ pub(crate) struct Tune {
     pub(crate) json: bool,
 }
 
-/// The score that is to be high.
+/// Score to maximise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TunedMetric {
     /// BLEU

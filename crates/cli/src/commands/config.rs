@@ -1,4 +1,4 @@
-//! `taper config show|check|explain`: a recipe resolved, or only checked, and what its keys mean.
+//! `taper config show|check|explain`: resolves a recipe, checks it, or explains its keys.
 
 use anyhow::Result;
 

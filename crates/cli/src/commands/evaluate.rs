@@ -1,4 +1,4 @@
-//! `taper evaluate`: the test sets, decoded and scored, or read by a language model.
+//! `taper evaluate`: decodes and scores the test sets, or reads them with a language model.
 
 use anyhow::{Result, bail};
 use taper_run::evaluation::evaluate;
@@ -9,7 +9,7 @@ use crate::arguments::Evaluate;
 use crate::progress::TestReporter;
 use crate::text::print_line;
 
-/// Runs the command. Without `--json` it prints each result as it comes.
+/// Runs the command. Without `--json` it prints each result when it is computed.
 pub(crate) fn run(arguments: &Evaluate) -> Result<()> {
     let load = arguments.weights.settings(&arguments.overrides.set);
     let search = |config: &mut RunConfig| match config.task {

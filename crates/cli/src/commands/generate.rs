@@ -1,4 +1,4 @@
-//! `taper generate`: a language model goes on with texts.
+//! `taper generate`: continues texts with a language model.
 
 use std::fs;
 use std::io::{IsTerminal, Read, stdin};
@@ -15,10 +15,10 @@ use crate::arguments::Generate;
 use crate::items::{Faults, SpelledLines};
 use crate::text::{is_standard_stream, print_line, print_piece, read_lines};
 
-/// What stands between texts where there are several.
+/// Separator between several texts.
 const RULE: &str = "---------------";
 
-/// Runs the command. A single text is printed as it comes, several once all are there.
+/// Runs the command. A single text is printed while it is generated, several once all are complete.
 pub(crate) fn run(arguments: &Generate) -> Result<()> {
     let prompts = prompts(arguments)?;
     let run: LoadedRun<LanguageModel> =
@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &Generate) -> Result<()> {
     print_line("")
 }
 
-/// The prompts of the arguments, or of standard input unless it is a terminal.
+/// Returns the prompts of the arguments, or of standard input unless it is a terminal.
 fn prompts(arguments: &Generate) -> Result<Vec<String>> {
     if let Some(path) = &arguments.prompts {
         return read_lines(path);
@@ -80,11 +80,11 @@ fn prompts(arguments: &Generate) -> Result<Vec<String>> {
         return Ok(arguments.prompt.clone());
     }
     let text = read(Path::new("-"))?;
-    // As when nothing is piped at all.
+    // Same as without a pipe.
     Ok(if text.is_empty() { Vec::new() } else { vec![text] })
 }
 
-/// The text of a file, or of standard input.
+/// Reads the text of a file, or of standard input.
 fn read(path: &Path) -> Result<String> {
     if is_standard_stream(path) {
         let mut text = String::new();

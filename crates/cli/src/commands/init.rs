@@ -1,4 +1,4 @@
-//! `taper init`: a recipe for the text that a user has.
+//! `taper init`: writes a recipe for a user's text.
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &Init) -> Result<()> {
     print_line(&format!("\nnext:\n  taper train {}", quoted(&written.recipe)))
 }
 
-/// The arguments, and the answers to what they leave open.
+/// Returns the settings of the arguments, and asks for the ones left open.
 fn settings(arguments: &Init) -> Result<InitSettings> {
     let mut questions = Questions { answers: standard_input() };
     let files = if arguments.files.is_empty() {
@@ -86,16 +86,16 @@ struct Questions {
 }
 
 impl Questions {
-    /// The answer to a question.
+    /// Asks a question and returns the answer.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is no answer.
     fn ask(&mut self, question: &str) -> Result<String> {
-        // A question that cannot be shown is no reason not to read.
+        // Input is read even if the question cannot be shown.
         let _ = write!(std::io::stderr(), "{question}: ");
         let answer = self.answers.next_line()?;
         if answer.is_none() || !std::io::stdin().is_terminal() {
-            // Whoever types ends the line.
+            // The typed answer has ended the line at a terminal.
             say("");
         }
         match answer {
@@ -107,7 +107,7 @@ impl Questions {
     }
 }
 
-/// What was found and written, for a reader.
+/// Describes the findings and the written files for a reader.
 fn lines(written: &Written) -> Vec<String> {
     let (config, facts) = (&written.config, &written.facts);
     let [source, target] = facts.mean_characters();

@@ -29,12 +29,12 @@ use crate::arguments::{Arguments, BenchCommand, Command};
 /// Runs the command of `arguments`.
 ///
 /// # Errors
-/// Whatever went wrong, with its context.
+/// Any error of the command, with its context.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     taper_ops::Kernel::chosen()?;
     let threads = arguments.threads;
     match &arguments.command {
-        // These divide them among processes.
+        // These commands divide threads among processes.
         Command::Train(_) | Command::Resume(_) | Command::Quickstart(_) | Command::Finetune(_) => {}
         _ => threads.map_or(Ok(()), taper_run::checks::choose_threads)?,
     }

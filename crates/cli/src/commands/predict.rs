@@ -1,5 +1,5 @@
-//! `taper predict`: labels for texts and images, captions, which text belongs to an image, tags for
-//! words, and answers to questions.
+//! `taper predict`: labels for texts and images, captions, the text that belongs to an image, tags
+//! for words, and answers to questions.
 
 use std::path::{Path, PathBuf};
 
@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &Predict) -> Result<()> {
     }
 }
 
-/// Predictions for the lines of the input, whose special tokens are reported.
+/// Predicts for the lines of the input and reports their special tokens.
 fn lines(arguments: &Predict, config: &RunConfig, predicts: &Predicts) -> Result<()> {
     let run = load(arguments, config)?;
     if let Some(file) = arguments.images.first() {
@@ -62,7 +62,7 @@ fn lines(arguments: &Predict, config: &RunConfig, predicts: &Predicts) -> Result
     print(answers, arguments)
 }
 
-/// Predictions for image files.
+/// Predicts for image files.
 fn images(arguments: &Predict, config: &RunConfig, predicts: &Predicts) -> Result<()> {
     let files = &arguments.images;
     if files.is_empty() {
@@ -75,14 +75,14 @@ fn images(arguments: &Predict, config: &RunConfig, predicts: &Predicts) -> Resul
     let items = Items { images: files, prompts: &arguments.prompt, ..Items::default() };
     let answers = run.predict_each(&items, &mut |done| bar.set_position(done as u64))?;
     bar.finish_and_clear();
-    // Files without an answer have no picture either.
+    // Files without an answer have no picture.
     for ((file, to), _) in files.iter().zip(pictures).zip(&answers).filter(|(_, one)| one.is_ok()) {
         run.draw_attention(file, &to)?;
     }
     print(answers, arguments)
 }
 
-/// Loads the run, which takes special tokens that are written as the arguments say.
+/// Loads the run, with the arguments' treatment of special tokens.
 fn load(arguments: &Predict, config: &RunConfig) -> Result<Box<dyn AnyRun>> {
     let settings = arguments.weights.settings(&arguments.overrides.set);
     let mut run = tasks::open(config.task, &arguments.run, &settings)?;
@@ -90,7 +90,7 @@ fn load(arguments: &Predict, config: &RunConfig) -> Result<Box<dyn AnyRun>> {
     Ok(run)
 }
 
-/// For each file the picture of its name in `folder`, which is made.
+/// Returns the path of each file's picture in `folder`, and makes the folder.
 fn pictures_of(files: &[PathBuf], folder: &Path) -> Result<Vec<PathBuf>> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let picture = |file: &PathBuf| {
@@ -104,7 +104,7 @@ fn pictures_of(files: &[PathBuf], folder: &Path) -> Result<Vec<PathBuf>> {
     files.iter().map(picture).collect()
 }
 
-/// Prints a line for each answer: JSON, or text behind the file that it is of, if there is one.
+/// Prints a line for each answer: JSON, or text after the answer's file, if there is one.
 fn print(answers: Vec<Result<Answered>>, arguments: &Predict) -> Result<()> {
     let (mut faults, all) = (Faults::new(arguments.strict), answers.len());
     for (index, one) in answers.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! `taper resume`: an interrupted run goes on.
+//! `taper resume`: continues an interrupted run.
 
 use anyhow::Result;
 use taper_run::{RunFolder, training};
@@ -6,10 +6,10 @@ use taper_run::{RunFolder, training};
 use crate::arguments::Resume;
 use crate::processes::Processes;
 
-/// Runs the command, with so many threads if they are given.
+/// Runs the command, with `threads` threads if given.
 pub(crate) fn run(arguments: &Resume, threads: Option<usize>) -> Result<()> {
     let mut settings = arguments.output.settings(None);
-    // What a run is, the first process sees; the others may have no folder in common with it.
+    // The first process reads the run; the others may share no folder with it.
     let opened = RunFolder::open(&arguments.run).and_then(|folder| {
         let config = folder.load_config(&arguments.overrides.set)?;
         Ok((folder, config))

@@ -1,4 +1,4 @@
-//! `taper runs`: how far runs have come, and how good they are.
+//! `taper runs`: progress and quality of runs.
 
 use anyhow::Result;
 use taper_run::folder::{RunState, RunSummary, list_runs};
@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &Runs) -> Result<()> {
     Ok(())
 }
 
-/// The cells of a run.
+/// Returns the table cells of a run.
 fn row(run: &RunSummary) -> [String; 5] {
     let name = run.folder.file_name().unwrap_or(run.folder.as_os_str());
     let state = match &run.state {

@@ -17,7 +17,8 @@ use crate::bars::sentence_bar;
 use crate::items::{Faults, SpelledLines};
 use crate::text::{name_of, print_line, read_lines, say};
 
-/// Runs the command: one line for each pair, text or question, with its log-probability first.
+/// Runs the command: prints one line for each pair, text or question, beginning with its
+/// log-probability.
 pub(crate) fn run(arguments: &Score) -> Result<()> {
     match (&arguments.source, &arguments.target, &arguments.text, &arguments.choices) {
         (Some(source), Some(target), ..) => pairs(arguments, source, target),
@@ -27,14 +28,14 @@ pub(crate) fn run(arguments: &Score) -> Result<()> {
     }
 }
 
-/// The run, which takes special tokens that are written as the arguments say.
+/// Loads the run, with the arguments' treatment of special tokens.
 fn load<M: TaskModel>(arguments: &Score) -> Result<LoadedRun<M>> {
     let mut run = arguments.weights.load(&arguments.run, &[])?;
     run.tokenizers = run.tokenizers.with_spelled(arguments.special_tokens.rule.into());
     Ok(run)
 }
 
-/// Pairs of sentences.
+/// Scores pairs of sentences.
 fn pairs(arguments: &Score, source: &Path, target: &Path) -> Result<()> {
     let sources = read_lines(source)?;
     let targets = read_lines(target)?;
@@ -71,7 +72,7 @@ fn pairs(arguments: &Score, source: &Path, target: &Path) -> Result<()> {
     print(scores, arguments, text, record)
 }
 
-/// Texts, each with the log-probability and the perplexity of a token.
+/// Scores texts, each with the log-probability and the perplexity of a token.
 fn texts(arguments: &Score, path: &Path) -> Result<()> {
     let lines = read_lines(path)?;
     let run: LoadedRun<LanguageModel> = load(arguments)?;
@@ -96,7 +97,7 @@ fn texts(arguments: &Score, path: &Path) -> Result<()> {
 struct Question {
     prompt: String,
     choices: Vec<String>,
-    /// The right choice, counted from 0.
+    /// Index of the right choice, counted from 0.
     answer: Option<usize>,
 }
 
@@ -110,7 +111,7 @@ impl Question {
     }
 }
 
-/// Continuations to choose from.
+/// Scores continuations to choose from.
 fn continuations(arguments: &Score, path: &Path) -> Result<()> {
     let lines = read_lines(path)?;
     let run: LoadedRun<LanguageModel> = load(arguments)?;
@@ -133,7 +134,7 @@ fn continuations(arguments: &Score, path: &Path) -> Result<()> {
     for (index, line) in lines.iter().enumerate() {
         let place = || format!("{}, line {}", name_of(path), index + 1);
         let found = match answered(line).with_context(place) {
-            // What is wrong with one question is no matter of the others.
+            // An error in one question does not affect the others.
             Err(error) if error.is::<BadItem>() => Err(error),
             found => Ok(found?),
         };
@@ -155,7 +156,7 @@ fn continuations(arguments: &Score, path: &Path) -> Result<()> {
     faults.end(lines.len())
 }
 
-/// One line for each score, as [`print_one`] has it.
+/// Prints one line for each score with [`print_one`].
 fn print<T>(
     scores: Vec<Result<T>>,
     arguments: &Score,
@@ -169,8 +170,8 @@ fn print<T>(
     faults.end(all)
 }
 
-/// The line of a score: its record with the number of the line, or its text; where there is none,
-/// why not, or nothing.
+/// Prints the line of a score: its record with the number of the line, or its text. Without a
+/// score, prints the reason, or nothing.
 fn print_one<T>(
     index: usize,
     score: Result<T>,

@@ -12,7 +12,7 @@ use crate::estimate::estimate;
 use crate::processes::Processes;
 use crate::text::print_line;
 
-/// Runs the command, with so many threads if they are given.
+/// Runs the command, with `threads` threads if given.
 pub(crate) fn run(arguments: &Train, threads: Option<usize>) -> Result<()> {
     let (recipe, set) = (&arguments.config, &arguments.overrides.set);
     let mut config = match model_of_parent(arguments)? {
@@ -65,7 +65,8 @@ pub(crate) fn run(arguments: &Train, threads: Option<usize>) -> Result<()> {
     })
 }
 
-/// Reads the `[model]` of the run that the new one begins with; of a run that goes on, its own.
+/// Reads the `[model]` of the run whose weights the new run begins with, or of the run itself if it
+/// is resumed.
 fn model_of_parent(arguments: &Train) -> Result<Option<ModelConfig>> {
     let Some(from) = &arguments.from else { return Ok(None) };
     let own = arguments.run.as_deref().filter(|_| arguments.resume).map(RunFolder::new);
@@ -75,7 +76,7 @@ fn model_of_parent(arguments: &Train) -> Result<Option<ModelConfig>> {
     }
 }
 
-/// `name`, by which a folder may be called.
+/// Returns `name` if a folder may have this name.
 ///
 /// # Errors
 /// When it would lead elsewhere.

@@ -11,7 +11,7 @@ use crate::bars::sentence_bar;
 use crate::progress::TestReporter;
 use crate::text::{print_line, quoted};
 
-/// Rows that are shown of each beam, the best ones.
+/// Number of rows shown for each beam, the best ones.
 const SHOWN: usize = 3;
 
 /// Runs the command.
@@ -20,7 +20,7 @@ pub(crate) fn run(arguments: &Tune) -> Result<()> {
         bail!("--sentences must be at least 1");
     }
     let folder = RunFolder::open(&arguments.run)?;
-    // Held to the end, so that no other process writes the configuration meanwhile.
+    // Held to the end, so that no other process writes the configuration in the meantime.
     let _lock = match arguments.dry_run {
         true => None,
         false => Some(RunLock::acquire(folder.root(), &mut TestReporter::default())?),
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &Tune) -> Result<()> {
     let improved = tuning.best != tuning.before;
     let written = improved && !arguments.dry_run;
     if written {
-        // What the command line overrides is for the command alone.
+        // Overrides of the command line apply to this command alone.
         let mut config = folder.load_config(&[])?;
         tuning.best.apply(&mut config.decoding);
         config.validate()?;
@@ -104,7 +104,7 @@ fn search(run: &LoadedRun<TranslationModel>, split: &str, arguments: &Tune) -> R
     })
 }
 
-/// The best of the trials of a beam, and the run's own.
+/// Returns the best trials of a beam, and the trial of the run's own settings.
 fn shown(
     trials: &[Trial],
     metric: TuningMetric,

@@ -1,4 +1,4 @@
-//! The processes that this one starts of itself.
+//! Child processes of this program.
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -8,16 +8,16 @@ use anyhow::{Context, Result, anyhow};
 use taper_run::processes::{KEY_VARIABLE, Place};
 use taper_trainer::ExchangeError;
 
-/// Set in processes that were started so, to the id of the process that did.
+/// Environment variable of child processes, set to the id of their parent.
 pub(super) const VARIABLE: &str = "TAPER_CHILD";
-/// How long they may take to end after this one has.
+/// Time for child processes to end after their parent.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Whether the process that has started this one, process `rank`, still runs; before the two are
-/// connected, nothing else tells.
+/// Checks that the parent of this process, which has number `rank`, still runs; before the two are
+/// connected, nothing else shows it.
 ///
 /// # Errors
-/// It does not.
+/// The parent has ended.
 pub(super) fn watch_parent(rank: usize) -> std::result::Result<(), ExchangeError> {
     #[cfg(unix)]
     if let Ok(parent) = std::env::var(VARIABLE)
@@ -29,13 +29,13 @@ pub(super) fn watch_parent(rank: usize) -> std::result::Result<(), ExchangeError
     Ok(())
 }
 
-/// Processes with the numbers from 1 on.
+/// Child processes, with numbers from 1 on.
 #[derive(Default)]
 pub(super) struct Children(Vec<Child>);
 
 impl Children {
-    /// Starts `size - 1` processes with the arguments of this one; they will come to the port that
-    /// is returned, and know the key.
+    /// Starts `size - 1` processes with the arguments of this one; they connect to the returned
+    /// port with the returned key.
     ///
     /// # Errors
     /// The system starts no more processes, or has no free port.
@@ -62,16 +62,16 @@ impl Children {
         Ok((listener, key, children))
     }
 
-    /// Whether all of them still run.
+    /// Checks that all of them still run.
     ///
     /// # Errors
-    /// With the first that does not.
+    /// The first one that has ended.
     pub(super) fn watch(&mut self) -> std::result::Result<(), ExchangeError> {
         for (index, child) in self.0.iter_mut().enumerate() {
             let rank = index + 1;
             match child.try_wait() {
                 Ok(None) => {}
-                // It has said why.
+                // The process has reported the reason itself.
                 Ok(Some(status)) if status.code().is_some() => {
                     return Err(ExchangeError::Failed { rank });
                 }
@@ -86,7 +86,7 @@ impl Children {
         Ok(())
     }
 
-    /// Ends them at once: before they train, nothing is lost by it.
+    /// Ends them at once: before training nothing is lost.
     pub(super) fn kill(&mut self) {
         for child in &mut self.0 {
             let _ = child.kill();
@@ -94,7 +94,8 @@ impl Children {
         self.wait();
     }
 
-    /// Waits until they have ended, as they do when this process is gone; ends those that do not.
+    /// Waits until they have ended, which they do when this process is gone; ends those that do
+    /// not.
     pub(super) fn wait(&mut self) {
         let deadline = Instant::now() + PATIENCE;
         for child in &mut self.0 {

@@ -1,4 +1,4 @@
-//! Training with several processes: how this one finds the others, or starts them.
+//! Training with several processes: this one finds the others, or starts them.
 
 mod children;
 pub(crate) mod farewell;
@@ -20,28 +20,28 @@ use crate::text::say;
 use children::{Children, watch_parent};
 use farewell::FAREWELL;
 
-/// How long a process that is busy goes on after another one is gone. One that waits ends at once.
+/// Time that a busy process continues after another one is gone. A waiting process ends at once.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long a process that has failed waits for the one that says why.
+/// Time that a failed process waits for the one that reports the reason.
 const HEARING: Duration = Duration::from_secs(2);
-/// Processes that one call may start.
+/// Largest number of processes that one call may start.
 const MOST_PROCESSES: usize = 1024;
 
-/// The processes of a training, of which this is one.
+/// Processes of a training, including this one.
 pub(crate) struct Processes {
-    /// The connection to the others.
+    /// Connection to the others.
     exchange: Box<dyn Exchange>,
-    /// The number of this process.
+    /// Number of this process.
     rank: usize,
-    /// How many there are, and how many of them on this machine.
+    /// Number of processes, and of those on this machine.
     size: usize,
     local_size: usize,
-    /// The others that this process has started.
+    /// Child processes of this one.
     children: Children,
 }
 
-/// Waits where another process tells what is wrong, and a launcher has started both: mpirun ends all
-/// of them as soon as one has failed, which must not be before that one has spoken.
+/// Waits if another process reports the error and a launcher started both: mpirun ends all
+/// processes as soon as one has failed, which must not be before that report.
 pub(crate) fn let_another_speak() {
     let get = |name: &str| std::env::var(name).ok();
     let is_launched = Place::of_environment(&get).is_ok_and(|place| place.is_some());
@@ -51,12 +51,12 @@ pub(crate) fn let_another_speak() {
 }
 
 impl Processes {
-    /// The processes that a launcher has started together with this one; or as many as `output`
-    /// wants, which are started now; or this one alone. `threads` are for all of them on this
-    /// machine, if they are given, and `usual` otherwise; 0 is one for each core.
+    /// Joins the processes that a launcher has started together with this one; or starts as many as
+    /// `output` requests; or uses this one alone. `threads`, if given, and otherwise `usual`, is
+    /// the number of threads of all processes on this machine; 0 means one for each core.
     ///
     /// # Errors
-    /// The others do not come, or cannot be started.
+    /// The others do not connect, or cannot be started.
     pub(crate) fn join(output: &TrainOutput, threads: Option<usize>, usual: usize) -> Result<Self> {
         let &TrainOutput { processes: wanted, exchange: way, .. } = output;
         let get = |name: &str| std::env::var(name).ok();
@@ -103,7 +103,7 @@ impl Processes {
         }
     }
 
-    /// With what is computed going another way than what is said.
+    /// Exchanges computed values by another means than messages.
     #[cfg(feature = "nccl")]
     fn over(self, way: Way) -> Result<Self> {
         Ok(match way {
@@ -125,7 +125,7 @@ impl Processes {
         Ok(self)
     }
 
-    /// As one of the processes that MPI connects.
+    /// Joins as one of the processes that MPI connects.
     #[cfg(feature = "mpi")]
     fn by_mpi(place: &Place) -> Result<Self> {
         let exchange = taper_trainer::Mpi::join(Some((place.rank, place.size)))?;
@@ -153,7 +153,7 @@ impl Processes {
         let on_loss = Box::new(move |lost, why: &str| end_soon(rank, lost, why));
         let watch = &mut || children.watch().and_then(|()| watch_parent(rank));
         let sockets = Sockets::meet(&meeting, listener, watch, on_loss).inspect_err(|error| {
-            // One that has something to say itself is left the time for it.
+            // A process with its own error gets time to report it.
             if !matches!(error, ExchangeError::Failed { .. }) {
                 children.kill();
             }
@@ -170,16 +170,16 @@ impl Processes {
         self.rank == 0
     }
 
-    /// Enters into `settings` how many processes there are.
+    /// Writes the number of processes to `settings`.
     pub(crate) fn count_in(&self, settings: &mut TrainSettings) {
         (settings.processes, settings.processes_here) = (self.size, self.local_size);
     }
 
-    /// Runs `train` with the connection to the others, shows what happens if this is the first of
-    /// them, and waits for those that it has started.
+    /// Runs `train` with the connection to the others, shows its progress if this is the first
+    /// process, and waits for child processes.
     ///
     /// # Errors
-    /// Those of `train`.
+    /// Errors of `train`.
     pub(crate) fn train(
         mut self,
         output: &TrainOutput,
@@ -194,13 +194,13 @@ impl Processes {
     }
 }
 
-/// Gives this process its share of cores and threads.
+/// Limits this process to its share of cores and threads.
 fn divide_threads(place: &Place, wanted: usize) -> Result<()> {
     choose_threads(take_share(place.local_rank, place.local_size, wanted))
 }
 
-/// Ends a process that has not noticed by itself that another one is gone, since it is busy with
-/// something that only it does. What is on disk is whole at any time.
+/// Ends a process that is busy and has not noticed that another one is gone. Files on disk are
+/// complete at any time.
 fn end_soon(rank: usize, lost: usize, why: &str) {
     std::thread::sleep(GRACE);
     let why = why.to_owned();

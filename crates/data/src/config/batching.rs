@@ -1,15 +1,15 @@
-//! How pairs or blocks become batches: `[data.batching]`.
+//! Batches of pairs or blocks: `[data.batching]`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How pairs become batches.
+/// Assembly of pairs into batches.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BatchingConfig {
-    /// The most tokens of a batch on either side, end marks included. Batches are packed, so each
-    /// is a token of the text and none is padding. `"auto"` leaves it to the program to find what
-    /// fits into memory before training.
+    /// Largest number of tokens of a batch on either side, end marks included. Batches are packed:
+    /// every token is one of the text, and none is padding. With `"auto"`, the program finds the
+    /// number that fits into memory before training.
     #[serde(with = "tokens_or_auto")]
     #[schemars(schema_with = "tokens_or_auto::schema")]
     #[schemars(
@@ -17,26 +17,27 @@ pub struct BatchingConfig {
             batch_tokens tokens_per_batch batch_size_tokens")
     )]
     pub max_tokens: usize,
-    /// The most sentence pairs of a batch; 0 for no such limit.
+    /// Largest number of sentence pairs of a batch; 0 for no such limit.
     #[schemars(
         extend("x-names" = "batch_size bsz batch minibatch mini_batch train_batch_size \
             batch_sentences per_device_train_batch_size max_batch_size")
     )]
     pub max_sentences: usize,
-    /// Draw a new order in each epoch; otherwise the order of the corpus, in each.
+    /// Whether to draw a new order in each epoch; otherwise each has the order of the corpus.
     #[schemars(extend("x-idle" = ["functions-drawn"]))]
     pub shuffle: bool,
-    /// Put pairs of similar length together.
+    /// Whether to put pairs of similar length together.
     #[schemars(
         extend("x-names" = "bucketing bucket sort_by_length length_grouping"),
         extend("x-idle" = ["not-translation", "not-shuffled"])
     )]
     pub group_by_length: bool,
-    /// How loosely: the spread of the random factor on a length before pairs are ordered by it.
+    /// Looseness of this: the spread of the random factor on a length before pairs are ordered by
+    /// it.
     #[schemars(range(min = 0.0, max = 1.0))]
     #[schemars(extend("x-idle" = ["not-translation", "not-shuffled", "not-grouped"]))]
     pub length_noise: f64,
-    /// How many batches are assembled ahead of the trainer.
+    /// Number of batches that are assembled ahead of the trainer.
     #[schemars(
         extend("x-names" = "queue_size prefetch_factor buffer_size"),
         extend("x-change" = "free")
@@ -57,7 +58,7 @@ impl Default for BatchingConfig {
     }
 }
 
-/// Token budget that is yet to be found, `"auto"` in a recipe.
+/// Token budget that is yet to be found: `"auto"` in a recipe.
 pub const AUTO: usize = usize::MAX;
 
 impl BatchingConfig {

@@ -8,17 +8,17 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::tables::Named;
 
-/// Names the columns or fields of tables: those of sentence pairs, and of running text and of texts
-/// with labels where their files are tables.
+/// Names of the columns or fields of tables: of sentence pairs, and of running text and texts with
+/// labels if their files are tables.
 ///
-/// In TSV and CSV a number is a column counted from 1 and a name is looked up in the first line,
+/// In TSV and CSV a number is a column counted from 1, and a name is looked up in the first line,
 /// which is then a header. In JSON lines, Parquet and hub data a dot enters a nested object:
 /// `translation.de`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FieldsConfig {
-    /// The source side. Empty: the column or field named like the language; else column 1 of TSV
-    /// and CSV, elsewhere `translation.` and the language.
+    /// The source side. Empty: the column or field named like the language; otherwise column 1 of
+    /// TSV and CSV, and in other formats `translation.` and the language.
     #[serde(deserialize_with = "column")]
     #[schemars(schema_with = "column_schema")]
     #[schemars(extend("x-idle" = ["no-tables"]))]
@@ -33,7 +33,7 @@ pub struct FieldsConfig {
     #[schemars(schema_with = "column_schema")]
     #[schemars(extend("x-idle" = ["no-tables-of-texts"]))]
     pub text: String,
-    /// The second text of classifiers of two. Empty: `text_pair`.
+    /// The second text of classifiers of two texts. Empty: `text_pair`.
     #[serde(deserialize_with = "column", skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "column_schema")]
     #[schemars(extend("x-idle" = ["not-classification"]))]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::file_names::{is_archive, uncompressed};
 
-/// How sentence pairs are stored.
+/// Storage format of sentence pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {

@@ -55,7 +55,7 @@ pub struct DataConfig {
     )]
     pub target_language: String,
     /// Text before every source, in training and in translation, such as the name of a task:
-    /// `"translate English to German: "` (Raffel et al. 2020). If it is not set, there is none.
+    /// `"translate English to German: "` (Raffel et al. 2020). Without this key there is none.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(
         extend("x-names" = "prefix task_prefix instruction"),
@@ -63,77 +63,78 @@ pub struct DataConfig {
         extend("x-idle" = ["not-translation"])
     )]
     pub source_prefix: String,
-    /// What is trained on: a name in `data.dir`, two files `{ source = "a.txt", target = "b.txt" }`,
-    /// a table `{ file = "pairs.tsv" }`, or a list of these, which may say how much each counts and
-    /// how it is marked: `{ stem = "news", weight = 2, tag = "<news>" }`.
+    /// The training corpora: a name in `data.dir`, two files
+    /// `{ source = "a.txt", target = "b.txt" }`, a table `{ file = "pairs.tsv" }`, or a list of
+    /// these, which may have a weight and a mark each:
+    /// `{ stem = "news", weight = 2, tag = "<news>" }`.
     #[schemars(
         extend("x-names" = "train_file train_data train_set train_sets train_path trainset \
             trainpref")
     )]
     pub train: Corpora,
-    /// What validations measure, written as `data.train` is; empty for none.
+    /// The validation corpora, written like `data.train`; empty for none.
     #[schemars(
         extend("x-names" = "val dev valid val_set dev_set valid_set valid_sets validset validpref \
             validation_file validation_data valid_data")
     )]
     pub validation: Corpora,
-    /// The test sets, each by itself: one, or a list, written as `data.train` is; empty for none.
+    /// The test sets, each by itself: one, or a list, written like `data.train`; empty for none.
     #[schemars(
         extend("x-names" = "test_file test_set test_data testpref testset"),
         extend("x-change" = "free")
     )]
     pub test: Corpora,
-    /// So many pairs are drawn from the training text by `training.seed`, to be the validation set
-    /// and nothing else: no sentence is trained on that is to be translated there. 0 draws none.
+    /// Number of pairs that are drawn from the training text by `training.seed` as the validation
+    /// set. No sentence that is to be translated there is trained on. 0 draws none.
     pub hold_out: u64,
-    /// How the pairs are stored.
+    /// Storage format of the pairs.
     pub format: Format,
-    /// Apply Unicode normalisation form KC to the text before it is tokenised.
+    /// Whether to apply Unicode normalisation form KC to the text before it is tokenised.
     #[schemars(extend("x-change" = "never"), extend("x-idle" = ["no-text"]))]
     pub nfkc: bool,
-    /// Lowercase the text before it is tokenised.
+    /// Whether to lowercase the text before it is tokenised.
     #[schemars(
         extend("x-names" = "do_lower_case lower_case uncased to_lower"),
         extend("x-change" = "never"),
         extend("x-idle" = ["no-text"])
     )]
     pub lowercase: bool,
-    /// So many epochs, the first, teach both directions: each pair as it is and turned round, in
-    /// batches of either (Ding, Wu and Tao 2021, section 3). Those that follow go in the
-    /// direction that is wanted. Needs `tokenizer.joint`.
+    /// Number of first epochs that train both directions: each pair as it is and with its sides
+    /// exchanged, in separate batches (Ding, Wu and Tao 2021, section 3). Later epochs train the
+    /// wanted direction only. Needs `tokenizer.joint`.
     #[schemars(extend("x-idle" = ["not-translation"]))]
     pub bidirectional_epochs: u64,
-    /// Which columns or fields of tables are read: those of the two sides, of texts and of labels.
+    /// Columns or fields of tables: those of the two sides, of texts and of labels.
     pub fields: FieldsConfig,
     /// The data set on the Hugging Face hub, for `format = "hub"`.
     #[schemars(extend("x-idle" = ["not-hub"]))]
     pub hub: HubConfig,
-    /// How running text is cut, for language models.
+    /// Division of running text, for language models.
     pub text: RunningTextConfig,
-    /// What masked language models are asked.
+    /// Prediction task of masked language models.
     #[schemars(extend("x-idle" = ["not-masked"]))]
     pub masked: MaskedConfig,
-    /// What classifiers are trained on.
+    /// Training data of classifiers.
     pub labelled: LabelledConfig,
-    /// How questions about texts are read.
+    /// Reading of questions about texts.
     #[schemars(extend("x-idle" = ["not-question-answering"]))]
     pub questions: QuestionsConfig,
-    /// What models of images are trained on.
+    /// Training data of models of images.
     #[schemars(extend("x-idle" = ["no-images"]))]
     pub images: ImagesConfig,
-    /// What is said of images.
+    /// Captions of images.
     #[schemars(extend("x-idle" = ["no-captions"]))]
     pub captions: CaptionsConfig,
-    /// Which functions are drawn.
+    /// Functions that are drawn.
     #[schemars(extend("x-idle" = ["not-regression"]))]
     pub regression: RegressionConfig,
-    /// Which pairs are left out.
+    /// Rules by which pairs are dropped.
     #[schemars(extend("x-idle" = ["not-translation"]))]
     pub cleaning: CleaningConfig,
-    /// How text becomes ids.
+    /// Conversion of text to ids.
     #[schemars(extend("x-change" = "never"))]
     pub tokenizer: TokenizerConfig,
-    /// How pairs become batches.
+    /// Assembly of pairs into batches.
     pub batching: BatchingConfig,
 }
 
@@ -189,7 +190,8 @@ pub struct HubConfig {
     pub config: String,
 }
 
-/// Which pairs are dropped. A pair is dropped whole, so the sides stay aligned.
+/// Rules by which pairs are dropped. A pair is always dropped with both sides, so that they stay
+/// aligned.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CleaningConfig {
@@ -203,14 +205,14 @@ pub struct CleaningConfig {
             max_sent_length max_source_length max_target_length src_seq_length max_length")
     )]
     pub max_tokens: usize,
-    /// A pair whose longer side has more than this many times the tokens of its shorter is
-    /// dropped; 0 for no such limit.
+    /// A pair is dropped if its longer side has more than this many times the tokens of its shorter
+    /// one; 0 for no such limit.
     #[schemars(range(min = 0.0))]
     #[schemars(extend("x-names" = "length_ratio ratio"))]
     pub max_ratio: f64,
     /// A side with more characters drops its pair before it is tokenised.
     pub max_characters: usize,
-    /// Drop a training pair if the same pair stood there before, letter for letter.
+    /// Whether to drop a training pair that equals an earlier one, letter for letter.
     pub drop_duplicates: bool,
 }
 
@@ -235,13 +237,13 @@ pub enum TokenizerKind {
     /// The unigram language model.
     Unigram,
     /// Byte-pair encoding on bytes, with the word boundaries of GPT-2 (Radford et al. 2019, section
-    /// 2.2): every text can be spelled, and comes back to the byte.
+    /// 2.2): every text can be spelled, and decodes to the same bytes.
     Bytes,
-    /// Every character of the training text is a token, and any other is unknown.
+    /// Characters: each character of the training text is a token, and others are unknown.
     Char,
 }
 
-/// How text becomes ids.
+/// Conversion of text to ids.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TokenizerConfig {
@@ -251,16 +253,16 @@ pub struct TokenizerConfig {
         extend("x-idle" = ["no-text", "tokenizer-given"])
     )]
     pub kind: TokenizerKind,
-    /// One vocabulary for both languages (needed for tied embeddings of encoder and decoder), or
-    /// one each.
+    /// Whether both languages share one vocabulary (needed for tied embeddings of encoder and
+    /// decoder), or have one each.
     #[schemars(
         extend("x-names" = "joined_dictionary share_vocab shared_vocab joint_vocab \
             joint_vocabulary"),
         extend("x-idle" = ["not-translation"])
     )]
     pub joint: bool,
-    /// The size of the vocabulary, special tokens and bytes included; of each, where there are
-    /// two.
+    /// The size of the vocabulary, special tokens and bytes included; with two vocabularies, of
+    /// each.
     #[schemars(range(max = 4_194_304))]
     #[schemars(
         extend("x-names" = "vocab vocab_size vocabulary voc_limit src_vocab_size tgt_vocab_size \
@@ -268,21 +270,21 @@ pub struct TokenizerConfig {
         extend("x-idle" = ["no-text", "characters", "tokenizer-given"])
     )]
     pub vocabulary_size: usize,
-    /// Spell characters that the vocabulary lacks as bytes, so that no text is unknown.
+    /// Whether characters outside the vocabulary are spelled as bytes, so that no text is unknown.
     #[schemars(extend("x-idle" = ["no-text", "characters", "bytes", "tokenizer-given"]))]
     pub byte_fallback: bool,
-    /// The share of character occurrences in the training text that get a token of their own; the
-    /// rarest rest is left to bytes.
+    /// Share of character occurrences in the training text whose characters get a token of their
+    /// own; the rarest rest is spelled as bytes.
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
     #[schemars(extend("x-idle" = ["no-text", "characters", "bytes", "tokenizer-given"]))]
     pub character_coverage: f64,
-    /// At most this many training pairs, from the first, are used to train the tokenizer.
+    /// Largest number of training pairs, from the first, that train the tokenizer.
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["no-text", "tokenizer-given"]))]
     pub max_pairs: u64,
-    /// The probability with which a merge of BPE is left out when training text is segmented, anew
-    /// in each epoch (Provilkov et al. 2020); 0 segments as ever. Batches are filled by the
-    /// tokens of text without dropout.
+    /// Probability with which a merge of BPE is left out when training text is segmented, redrawn
+    /// in each epoch (Provilkov et al. 2020); 0 segments without sampling. Batches are filled by
+    /// the tokens of text without dropout.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     #[schemars(
         extend("x-names" = "bpe_dropout"),
@@ -290,8 +292,8 @@ pub struct TokenizerConfig {
         extend("x-idle" = ["no-text"])
     )]
     pub dropout: f64,
-    /// The exponent with which segmentations of training text are drawn from a unigram model, anew
-    /// in each epoch (Kudo 2018): the smaller, the more varied; 0 takes the best one. Batches
+    /// Exponent with which segmentations of training text are drawn from a unigram model, redrawn
+    /// in each epoch (Kudo 2018): smaller values vary more; 0 takes the best segmentation. Batches
     /// are filled by the tokens of the best.
     #[schemars(range(min = 0.0))]
     #[schemars(
@@ -300,8 +302,8 @@ pub struct TokenizerConfig {
         extend("x-idle" = ["no-text"])
     )]
     pub sampling_alpha: f64,
-    /// An existing `tokenizer.json` (for the source side where `target_path` is given) instead of
-    /// training.
+    /// An existing `tokenizer.json` instead of training; with `target_path`, it is for the source
+    /// side only.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-names" = "tokenizer_path tokenizer_file tokenizer_name"))]
     pub path: Option<PathBuf>,
@@ -498,7 +500,7 @@ impl DataConfig {
         if !(tokenizer.sampling_alpha >= 0.0 && tokenizer.sampling_alpha.is_finite()) {
             return wrong("data.tokenizer.sampling_alpha", "must be 0 (off) or a positive number");
         }
-        // The kind of an existing tokenizer is known once it is read.
+        // The kind of an existing tokenizer is known only after reading it.
         if tokenizer.path.is_none() {
             return tokenizer.validate_new();
         }

@@ -1,4 +1,4 @@
-//! One corpus: its files, and how training takes them.
+//! One corpus: its files, and their use in training.
 
 use std::path::{Path, PathBuf};
 
@@ -24,11 +24,11 @@ const HEAVIEST: f64 = 1000.0;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Corpus {
-    /// The stem of its files in `data.dir`, which a name in place of this table says as well.
+    /// The stem of its files in `data.dir`; a plain name in place of this table means the same.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub stem: String,
-    /// The file with the sentences to translate, one a line; or several, as a list or a pattern,
-    /// each beside its own of `target`.
+    /// The file with the sentences to translate, one a line; or several files, as a list or a
+    /// pattern, each with its own file in `target`.
     #[serde(skip_serializing_if = "is_empty")]
     pub source: FileList,
     /// The file with their translations, one a line.
@@ -39,26 +39,26 @@ pub struct Corpus {
     /// whose names end in the languages.
     #[serde(skip_serializing_if = "is_empty")]
     pub file: FileList,
-    /// The columns or fields of the table; where these name none, `data.fields` does.
+    /// The columns or fields of the table; if empty, those of `data.fields`.
     #[serde(skip_serializing_if = "FieldsConfig::is_default")]
     pub fields: FieldsConfig,
-    /// What it is called in reports, and what its translations are called. Empty: the stem, or the
-    /// name of the table or of the source file.
+    /// The name in reports, and of its translations. Empty: the stem, or the name of the table or
+    /// of the source file.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// How often an epoch goes through this corpus, if it is one of training: 2 takes each pair
-    /// twice, 0.25 a quarter of them, drawn anew in each epoch.
+    /// Number of passes over this corpus in an epoch of training: 2 takes each pair twice, 0.25 a
+    /// quarter of them, redrawn in each epoch.
     #[serde(skip_serializing_if = "is_once")]
     #[schemars(range(max = 1000.0), extend("exclusiveMinimum" = 0.0))]
     pub weight: f64,
-    /// A mark such as `<news>` that stands before each source sentence, so that the model can tell
-    /// this corpus from others, and a text to translate can say which it is like (Kobus et al.
-    /// 2017, "Domain Control for Neural Machine Translation"). A tokenizer that is trained here
+    /// A mark such as `<news>` before each source sentence, so that the model can distinguish this
+    /// corpus from others, and a text to translate can name the corpus that it resembles (Kobus et
+    /// al. 2017, "Domain Control for Neural Machine Translation"). A tokenizer that is trained here
     /// has a token for it. Empty for none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub tag: String,
     /// A file with the word links of each pair, a line for each, such as `0-0 1-2`: words of the
-    /// source and of the target, counted from 0 and divided by spaces and tabs. For
+    /// source and of the target, counted from 0 and separated by spaces and tabs. For
     /// `training.guided_alignment`.
     #[serde(skip_serializing_if = "is_empty")]
     #[schemars(extend("x-idle" = ["not-guided"]))]

@@ -53,7 +53,7 @@ impl Corpora {
         self.iter().try_for_each(|corpus| corpus.validate(key, of_training))
     }
 
-    /// Refuses corpora with keys beyond their files, which those of sentence pairs may have.
+    /// Refuses corpora with keys beyond their files, which only corpora of sentence pairs may have.
     /// `instead` names the alternative for this task.
     pub(crate) fn require_plain(&self, key: &'static str, instead: &str) -> Result<()> {
         let plain = |corpus: &Corpus| Corpus {

@@ -246,7 +246,7 @@ mod tests {
         is("[]]x[", "]x[", Some("]/"));
         is("größe?", "größe€", Some("€/"));
         is("", "", Some(""));
-        // Not in exponential time.
+        // Must not take exponential time.
         is(&"*a".repeat(30), &"a".repeat(29), None);
         assert_eq!((wildcards("a[b"), wildcards("a[b]*?")), (0, 3));
     }
@@ -273,7 +273,7 @@ mod tests {
         assert!(error.contains("p.*.en: matches") && error.contains("p.6.en"), "{error}");
         let error = matches(&path("**/p"), &[""]).expect_err("two stars").to_string();
         assert!(error.contains("** is not understood"), "{error}");
-        // Folders on the way.
+        // Subfolders.
         for shard in ["s1", "s2"] {
             std::fs::create_dir(path(shard)).expect("folder");
             std::fs::write(path(shard).join("t.en"), "").expect("write");

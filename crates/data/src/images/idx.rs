@@ -66,8 +66,8 @@ pub(super) struct IdxImages {
 ///
 /// # Errors
 ///
-/// If one is missing, cut off or of another format, if their numbers differ, if images are not of
-/// `data.images.size`, or a label is not listed.
+/// If a file is missing, cut off or of another format, if the numbers of images and labels differ,
+/// if images are not of `data.images.size`, or a label is not listed.
 pub(super) fn open(config: &DataConfig, corpus: &Corpus) -> Result<IdxImages> {
     let settings = &config.images;
     let [images_path, labels_path] = files(config, corpus)?;
@@ -110,7 +110,7 @@ pub(super) fn open(config: &DataConfig, corpus: &Corpus) -> Result<IdxImages> {
         Ok(number + LABELS_HEADER as u64)
     })?;
     let mut bytes = Vec::new();
-    // As many as there are images, whose file has that length.
+    // There are as many labels as images, whose file has that length.
     labels.read(LABELS_HEADER as u64, count as usize, &mut bytes)?;
     let class = |(index, &label): (usize, &u8)| match usize::from(label) {
         listed if listed < settings.labels.len() => Ok(u32::from(label)),

@@ -15,8 +15,8 @@ pub(super) struct Raster {
 impl Raster {
     /// Converts a picture to grey for 1 channel, or to red, green and blue for 3, like Pillow.
     ///
-    /// Transparency is left out, not blended. Of 16 bits the upper 8 count, as Pillow has it for
-    /// colours; 16-bit grey it cuts off at 255, which leaves most pictures white.
+    /// Transparency is left out, not blended. Of 16 bits the upper 8 count, like in Pillow for
+    /// colours. Pillow cuts 16-bit grey off at 255, which leaves most pictures white.
     pub(super) fn of(picture: DynamicImage, channels: usize) -> Self {
         let (width, height, color) = (picture.width(), picture.height(), picture.color());
         let stored = usize::from(color.channel_count());

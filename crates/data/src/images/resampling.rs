@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::raster::Raster;
 
-/// How pixels are weighted when a picture is resized: the filters of Pillow.
+/// Weighting of pixels when a picture is resized: the filters of Pillow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Resampling {

@@ -1,19 +1,19 @@
-//! Ways to resize pictures.
+//! Rules for the size of resized pictures.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// To which height and width pictures are resized.
+/// Height and width to which pictures are resized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Resize {
-    /// To the height and width of `resize_to`, whatever the shape.
+    /// The height and width of `resize_to`, for any shape.
     Stretch,
-    /// In its shape, so that the shorter edge becomes the first number of `resize_to`; a second
-    /// number is the most of the longer edge, for which the shorter gives way.
+    /// The shorter edge becomes the first number of `resize_to`, and the shape stays; a second
+    /// number is the upper limit of the longer edge, for which the shorter one is reduced.
     ShortestEdge,
-    /// In its shape, as large as it fits into the height and width of `resize_to`.
+    /// The largest size in the height and width of `resize_to` that keeps the shape.
     Fit,
-    /// Not at all.
+    /// The original size.
     None,
 }

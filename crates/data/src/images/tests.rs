@@ -11,7 +11,7 @@ use super::picture::turned;
 use super::raster::Raster;
 use crate::{ImageFormat, ImagesConfig, Resampling, Resize};
 
-/// Bytes that are written as hexadecimal digits.
+/// Bytes written as hexadecimal digits.
 #[derive(Deserialize)]
 #[serde(try_from = "String")]
 struct Bytes(Vec<u8>);

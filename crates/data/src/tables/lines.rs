@@ -40,7 +40,7 @@ impl LineRecords {
         self.lines.bytes_read()
     }
 
-    /// The texts of the next record. An empty line of JSON lines is skipped, as its readers do.
+    /// Texts of the next record. Empty lines of JSON lines are skipped, as other readers do.
     pub(super) fn next_record(&mut self) -> Result<Option<Vec<String>>> {
         loop {
             let line = match self.first.take() {

@@ -150,7 +150,7 @@ impl Table {
         }
     }
 
-    /// Bytes of the file that have been read so far, of formats of lines.
+    /// Bytes of the file that have been read so far, for formats of lines.
     pub(crate) fn bytes_read(&self) -> u64 {
         match self {
             Self::Lines(records) => records.bytes_read(),

@@ -1,4 +1,4 @@
-//! Records of Parquet files, row by row, reading the wanted columns only.
+//! Records of Parquet files, row by row; only the wanted columns are read.
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ use crate::{Error, Result};
 
 /// Reads records from one Parquet file after another.
 pub(crate) struct ParquetRecords {
-    /// The files still to read, the next one last.
+    /// Remaining files, the next one last.
     files: Vec<PathBuf>,
     current: Option<(PathBuf, RowIter<'static>, u64)>,
     wanted: Vec<Wanted>,
@@ -85,8 +85,8 @@ impl ParquetRecords {
     }
 }
 
-/// Result of the library for the file at `path`. It panics at some damaged files instead of
-/// refusing them.
+/// Result of the library for the file at `path`. The library panics for some damaged files instead
+/// of refusing them.
 fn surviving<T>(path: &Path, read: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {
     let reason = match catch_unwind(AssertUnwindSafe(read)) {
         Ok(Ok(found)) => return Ok(found),

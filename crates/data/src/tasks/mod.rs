@@ -1,8 +1,7 @@
-//! What a model is to learn: each task makes batches of its corpus.
+//! Tasks of models: each makes batches of its corpus.
 //!
 //! A task is a folder here: it knows the files of a split, tokenises them into a cache, and gives
-//! batches by position as a [`Dataset`]. [`Task`] names them all, and is the one place that lists
-//! them.
+//! batches by position as a [`Dataset`]. [`Task`] is the only list of them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -28,16 +27,16 @@ pub(crate) mod questions;
 pub(crate) mod regression;
 pub(crate) mod running_text;
 
-/// What a model is trained for.
+/// Task for which a model is trained: the object of its predictions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Task {
-    /// Sentences of one language into another.
+    /// A sentence in another language.
     #[default]
     Translation,
-    /// Each token of running text from those before it.
+    /// Each token of running text, from those before it.
     LanguageModel,
-    /// Hidden tokens of running text from those on both sides.
+    /// Hidden tokens of running text, from those on both sides.
     MaskedLanguageModel,
     /// The label of a text.
     Classification,
@@ -49,9 +48,10 @@ pub enum Task {
     ImageClassification,
     /// A sentence that describes an image.
     Captions,
-    /// Which of several texts belongs to an image, and which of several images to a text.
+    /// The text among several that belongs to an image, and the image among several that belongs to
+    /// a text.
     ImageText,
-    /// The value of a function that is known by some of its points alone.
+    /// The value of a function, from some of its points.
     InContextRegression,
 }
 
@@ -93,14 +93,14 @@ impl Task {
         }
     }
 
-    /// Puts files in place of the patterns of their names, as in `train.*.gz`: those that each
-    /// matches now, by name. One that matches nothing stays, and is refused where it is read. Images
-    /// have no patterns.
+    /// Replaces patterns of file names, such as `train.*.gz`, by the files that each matches now,
+    /// by name. A pattern without a match stays, and is refused when it is read. Images have no
+    /// patterns.
     ///
     /// # Errors
     ///
-    /// [`Error::Malformed`](crate::Error::Malformed) with the pattern, if it matches what is no
-    /// file, or the files of two sides do not belong together.
+    /// [`Error::Malformed`](crate::Error::Malformed) with the pattern, if it matches something
+    /// other than a file, or the files of two sides do not belong together.
     pub fn expand(self, config: &mut DataConfig) -> Result<()> {
         let plain = config.clone();
         for split in [&mut config.train, &mut config.validation, &mut config.test] {
@@ -121,7 +121,8 @@ impl Task {
         Ok(())
     }
 
-    /// What a model of the task answers, in the plural and short: what its speed is counted in.
+    /// Unit of the answers of a model of the task, short and in the plural: its speed is counted in
+    /// it.
     #[must_use]
     pub fn answers(self) -> &'static str {
         match self {
@@ -137,7 +138,7 @@ impl Task {
         }
     }
 
-    /// What has a label, of the tasks whose texts have labels.
+    /// Unit that has a label, for tasks whose texts have labels.
     fn label_of(self) -> LabelOf {
         match self {
             Self::Tagging => LabelOf::Word,
@@ -161,20 +162,19 @@ impl Task {
         }
     }
 
-    /// Whether there is text to validate on.
+    /// Whether there is data for validation.
     pub fn validates(self, config: &DataConfig) -> bool {
         self.holds_out(config) || config.is_validated()
     }
 
-    /// What the split that is validated on is called: of what is held out of running text, the
-    /// training split; empty for none.
+    /// Name of the validation split; for held-out running text, the training split; empty for none.
     pub fn validation_split(self, config: &DataConfig) -> String {
         let is_part_of_train = config.validation.is_empty() && self.validates(config);
         if is_part_of_train { config.train.name() } else { config.validation.name() }
     }
 
-    /// The files of a split that exist; none where its examples are drawn. A hub data set is fetched
-    /// into the local hub cache.
+    /// Existing files of a split; empty if its examples are drawn. A hub data set is fetched into
+    /// the local hub cache.
     ///
     /// # Errors
     ///
@@ -196,11 +196,11 @@ impl Task {
         }
     }
 
-    /// Trains tokenizers on the training split, or loads those that the configuration names.
+    /// Trains tokenizers on the training split, or loads the configured ones.
     ///
     /// # Errors
     ///
-    /// If a text cannot be read, or a tokenizer not be trained or loaded.
+    /// If a text cannot be read, or a tokenizer cannot be trained or loaded.
     pub fn train_tokenizers(self, config: &DataConfig) -> Result<TokenizerPair> {
         match self {
             Self::Translation => TokenizerPair::train(config),
@@ -214,12 +214,12 @@ impl Task {
         }
     }
 
-    /// Whether there are images in it.
+    /// Whether the task has images.
     pub fn reads_images(self) -> bool {
         matches!(self, Self::ImageClassification | Self::Captions | Self::ImageText)
     }
 
-    /// Whether there is text in it, which needs a tokenizer.
+    /// Whether the task has text, which needs a tokenizer.
     pub fn reads_text(self) -> bool {
         !matches!(self, Self::ImageClassification | Self::InContextRegression)
     }
@@ -229,34 +229,33 @@ impl Task {
         !self.reads_text() || TokenizerPair::exists(run)
     }
 
-    /// The tokenizers of the run in this folder; of a task that reads no text there are none.
+    /// Loads the tokenizers of the run in this folder; empty for a task without text.
     ///
     /// # Errors
     ///
-    /// As for [`Tokenizer::load`](crate::Tokenizer::load).
+    /// See [`Tokenizer::load`](crate::Tokenizer::load).
     pub fn load_tokenizers(self, run: &Path) -> Result<TokenizerPair> {
         if self.reads_text() { TokenizerPair::load(run) } else { Ok(TokenizerPair::none()) }
     }
 
-    /// Readies the training and validation splits of a run.
+    /// Prepares the training and validation splits of a run.
     ///
-    /// The folder `run` comes to hold the tokenizers and, under `cache`, the tokenised splits; what
-    /// it already holds is used as far as it still fits. Every file of the configuration is looked
-    /// up before anything is written.
+    /// The folder `run` receives the tokenizers and, under `cache`, the tokenised splits; existing
+    /// ones are used if they still fit. Every file of the configuration is looked up before
+    /// anything is written.
     ///
     /// # Errors
     ///
-    /// Whatever is wrong with configuration, text, tokenizer or disk, as
-    /// [`Error`](crate::Error) lists it.
+    /// Any fault of configuration, text, tokenizer or disk, see [`Error`](crate::Error).
     pub fn prepare(self, config: &DataConfig, run: &Path) -> Result<Prepared> {
         self.prepare_observed(config, run, &mut |_| ())
     }
 
-    /// As [`Task::prepare`]; `observe` is told how far it has come while text is tokenised.
+    /// Prepares like [`Task::prepare`], and reports progress to `observe` while text is tokenised.
     ///
     /// # Errors
     ///
-    /// As for [`Task::prepare`].
+    /// See [`Task::prepare`].
     pub fn prepare_observed(
         self,
         config: &DataConfig,
@@ -292,14 +291,14 @@ impl Task {
         }
     }
 
-    /// Does what one process has to do before several [tokenise](Task::tokenise_share) the splits
-    /// in the folder `run` together: it records what the text is, and trains the tokenizers where
-    /// the run has none. Whether there is anything to tokenise then; of labelled text and images
-    /// there is not, which is prepared by each process in no time.
+    /// Does the work of one process before several [tokenise](Task::tokenise_share) the splits in
+    /// the folder `run` together: it records the identity of the text, and trains the tokenizers if
+    /// the run has none. Returns whether there is anything to tokenise then: not for labelled text
+    /// and images, which each process prepares in negligible time.
     ///
     /// # Errors
     ///
-    /// As for [`Task::prepare`].
+    /// See [`Task::prepare`].
     pub fn begin_tokenising(self, config: &DataConfig, run: &Path) -> Result<bool> {
         match self {
             Self::Translation => pairs::prepare::begin(config, run),
@@ -315,12 +314,11 @@ impl Task {
     }
 
     /// Tokenises a process's share of the splits into shards in the folder `run`, which
-    /// [`Task::prepare`] puts together and removes. Those that are there are not made again, by
-    /// whomever they were made.
+    /// [`Task::prepare`] joins and removes. Existing shards are kept, whichever process made them.
     ///
     /// # Errors
     ///
-    /// As for [`Task::prepare`].
+    /// See [`Task::prepare`].
     pub fn tokenise_share(
         self,
         config: &DataConfig,
@@ -337,8 +335,9 @@ impl Task {
         }
     }
 
-    /// How the text of the training and validation splits differs from what the run in the folder
-    /// `run` was prepared with: one line for each split that does. Writes nothing.
+    /// Descriptions of the differences between the text of the training and validation splits and
+    /// the text that the run in the folder `run` was prepared with: one line for each changed
+    /// split. Writes nothing.
     ///
     /// # Errors
     ///
@@ -355,19 +354,19 @@ impl Task {
     }
 }
 
-/// What training needs of the data.
+/// Data for training.
 #[derive(Debug)]
 pub struct Prepared<D: ?Sized = dyn Dataset> {
     /// The tokenizers of the run.
     pub tokenizers: TokenizerPair,
     /// The training split.
     pub train: Arc<D>,
-    /// The validation split, if the configuration names one.
+    /// The validation split, if one is configured.
     pub validation: Option<Arc<D>>,
 }
 
 impl Prepared {
-    /// The same, whatever the task.
+    /// Erases the type of the data sets.
     fn of_any<D: Dataset + 'static>(prepared: Prepared<D>) -> Self {
         Self {
             tokenizers: prepared.tokenizers,
@@ -377,19 +376,19 @@ impl Prepared {
     }
 }
 
-/// What was read of a split and what became of it, for a person to look at before training.
+/// Report on the content of a split and its processing, for inspection before training.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(untagged)]
 pub enum Report<'a> {
-    /// Of sentence pairs.
+    /// Sentence pairs.
     Pairs(&'a DataReport),
-    /// Of running text.
+    /// Running text.
     Text(&'a TextReport),
-    /// Of images.
+    /// Images.
     Images(&'a ImageReport),
-    /// Of images with captions.
+    /// Images with captions.
     Captions(&'a CaptionReport),
-    /// Of functions.
+    /// Functions.
     Functions(&'a RegressionReport),
 }
 
@@ -417,44 +416,44 @@ pub trait Dataset: fmt::Debug + Send + Sync {
         epoch: u64,
     ) -> Box<dyn EpochPlan>;
 
-    /// What its batches are like.
+    /// Report on its batches.
     fn batching(&self) -> &BatchingReport {
         self.report().batching()
     }
 
-    /// What was read and what became of it.
+    /// Report on its content and processing.
     fn report(&self) -> Report<'_>;
 
-    /// The largest factor by which batches exceed the tokens that they were planned with, since
-    /// text is segmented at random in each epoch; 1 where it is not.
+    /// Largest factor by which batches exceed the tokens that they were planned with, because text
+    /// is segmented at random in each epoch; 1 without sampling.
     ///
     /// # Errors
     ///
-    /// If the data cannot be read any more.
+    /// If the data can no longer be read.
     fn growth(self: Arc<Self>, _batching: &BatchingConfig, _seed: u64) -> Result<f64> {
         Ok(1.0)
     }
 
-    /// The most ids that a row may have, end marks included, however text is segmented.
+    /// Largest number of ids of a row, end marks included, for any segmentation of the text.
     fn longest_row(&self) -> usize;
 
-    /// The budget of tokens beyond which batches are no larger, because the text is not.
+    /// Token budget above which batches do not grow, because the text is no larger.
     fn most_tokens(&self) -> usize {
         usize::MAX
     }
 
-    /// A batch as large as any with a budget of so many tokens, its text being anything.
+    /// Batch as large as any with a budget of `tokens` tokens; its text is arbitrary.
     fn largest_batch(&self, tokens: usize) -> Batch;
 }
 
-/// The batches of one epoch: a function of the data set, the settings, the seed and the epoch, so
-/// that any batch can be asked for without those before it.
+/// Batches of one epoch: a function of the data set, the settings, the seed and the epoch, so that
+/// any batch can be requested without those before it.
 pub trait EpochPlan: Send + Sync {
-    /// The number of batches.
+    /// Number of batches.
     fn batches(&self) -> usize;
 
-    /// About what a batch costs, beside others of the same data: the rows that a model computes for
-    /// it. 0 where all are alike.
+    /// Approximate cost of a batch relative to others of the same data: the number of rows that a
+    /// model computes for it. 0 if all batches are alike.
     ///
     /// # Panics
     ///
@@ -467,7 +466,7 @@ pub trait EpochPlan: Send + Sync {
     ///
     /// # Errors
     ///
-    /// If the data cannot be read any more.
+    /// If the data can no longer be read.
     ///
     /// # Panics
     ///

@@ -6,13 +6,13 @@
 //! report   JSON
 //! ```
 //!
-//! Integers are little-endian. The key is a hash of everything the content follows from; the
-//! checksum is the SHA-256 of all that comes after the header. Whatever does not fit is rebuilt,
+//! Integers are little-endian. The key is a hash of everything that determines the content; the
+//! checksum is the SHA-256 of all bytes after the header. A file that does not fit is rebuilt,
 //! never repaired.
 //!
-//! **Decision.** Items are read from the file one by one when a batch wants them; in memory is at
-//! most where each begins. A mapped file was rejected: what has been touched of it counts as the
-//! process's memory, and a disk that goes away ends the process where a failed read is an error.
+//! **Decision.** Items are read from the file one by one when a batch needs them; memory holds at
+//! most the beginning of each. A mapped file was rejected: its touched pages count as the process's
+//! memory, and a disk that disappears ends the process, whereas a failed read is an error.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -27,16 +27,16 @@ use crate::{Error, Result};
 
 /// Changes with the format, so that a cache of another version is rebuilt.
 const MAGIC: &[u8; 8] = b"TAPERTC2";
-/// The folder of the tokenised splits within a run.
+/// Folder of the tokenised splits within a run.
 pub(crate) const CACHE_FOLDER: &str = "cache";
-/// Where the items begin.
+/// Beginning of the items.
 pub(crate) const HEADER_BYTES: usize = 88;
 /// Bytes of an id.
 pub(crate) const ID_BYTES: usize = 4;
-/// Bytes read from the disk at a time while a file is checked.
+/// Bytes read from the disk at a time while a file is verified.
 const BUFFER: usize = 1 << 18;
 
-/// Everything from which the content of a cache follows.
+/// Hash of everything that determines the content of a cache.
 pub(crate) type Key = [u8; 32];
 
 /// A tokenised split on disk.
@@ -47,9 +47,8 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// Opens a cache; gives what `index` makes of its items on the way through them, and its
-    /// report. `None` means that there is none to use: no file, another key, another version, or a
-    /// damaged file.
+    /// Opens a cache; returns it with the result of `index` on its items, and its report. `None` if
+    /// there is no usable cache: no file, another key, another version, or a damaged file.
     pub(crate) fn open<T, R: DeserializeOwned>(
         path: &Path,
         key: &Key,
@@ -65,14 +64,14 @@ impl Cache {
                 Ok(Some((Self { path: path.to_owned(), file }, index, report)))
             }
             Ok(None) => Ok(None),
-            // Shorter than it says.
+            // Shorter than its header says.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
             Err(error) => Err(Error::io(path, error)),
         }
     }
 
-    /// The report of a file that has this key and ends as it should; the items are not looked at, so
-    /// that they may be damaged.
+    /// Report of a file that has this key and ends correctly; the items are not examined, so they
+    /// may be damaged.
     pub(crate) fn report<R: DeserializeOwned>(path: &Path, key: &Key) -> Result<Option<R>> {
         let failed = |error| Error::io(path, error);
         let file = match File::open(path) {
@@ -95,7 +94,7 @@ impl Cache {
         Ok(serde_json::from_slice(&json).ok())
     }
 
-    /// The `count` bytes at a place in the file; any number of threads may ask at once.
+    /// Reads `count` bytes at a place in the file; any number of threads may do so at once.
     pub(crate) fn read(&self, at: u64, count: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; count];
         read_at(&self.file, &mut bytes, at).map_err(|error| Error::io(&self.path, error))?;
@@ -103,32 +102,32 @@ impl Cache {
     }
 }
 
-/// The ids that stand in bytes of a cache.
+/// Decodes ids from bytes of a cache.
 pub(crate) fn ids(bytes: &[u8]) -> impl Iterator<Item = u32> {
     bytes.as_chunks::<ID_BYTES>().0.iter().map(|&id| u32::from_le_bytes(id))
 }
 
-/// The items of a file that is being checked, from the first on.
+/// Items of a file while it is verified, from the first on.
 pub(crate) struct Items<'a> {
     reader: BufReader<Digested<'a>>,
-    /// How many there are, as the header says, which nothing has confirmed yet.
+    /// Number of items by the header, which is not verified yet.
     pub(crate) count: u64,
     /// The length of the file.
     pub(crate) length: u64,
-    /// Where in the file the items end, as the header says.
+    /// End of the items in the file by the header.
     pub(crate) end: u64,
-    /// Where in the file the next byte stands.
+    /// Place of the next byte in the file.
     pub(crate) at: u64,
 }
 
 impl Items<'_> {
-    /// Reads bytes, which have to be there.
+    /// Reads bytes; they must exist.
     pub(crate) fn read(&mut self, bytes: &mut [u8]) -> io::Result<()> {
         self.at += bytes.len() as u64;
         self.reader.read_exact(bytes)
     }
 
-    /// Passes over bytes, which have to be there.
+    /// Skips bytes; they must exist.
     pub(crate) fn skip(&mut self, mut count: u64) -> io::Result<()> {
         self.at = self.at.checked_add(count).ok_or(ErrorKind::UnexpectedEof)?;
         while count > 0 {
@@ -144,8 +143,8 @@ impl Items<'_> {
     }
 }
 
-/// Reads a file to its end: what `index` makes of its items, and its report; nothing if it is not
-/// whole or has another key.
+/// Reads a file to its end: the result of `index` on its items, and its report; `None` if it is
+/// incomplete or has another key.
 fn check<T, R: DeserializeOwned>(
     file: &File,
     key: &Key,
@@ -174,7 +173,7 @@ fn check<T, R: DeserializeOwned>(
     Ok(serde_json::from_slice(&json).ok().map(|report| (index, report)))
 }
 
-/// A file whose bytes are hashed as they are read.
+/// File whose bytes are hashed as they are read.
 struct Digested<'a> {
     file: &'a File,
     digest: Sha256,
@@ -188,14 +187,14 @@ impl Read for Digested<'_> {
     }
 }
 
-/// The integer at a place; the caller has checked the length.
+/// Integer at a place; the caller has checked the length.
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(&bytes[at..at + 8]);
     u64::from_le_bytes(word)
 }
 
-/// Writes a cache as its items come; nothing is under the final name until [`CacheWriter::finish`].
+/// Writes a cache item by item; the final name appears only at [`CacheWriter::finish`].
 pub(crate) struct CacheWriter {
     path: PathBuf,
     partial: Partial,
@@ -205,7 +204,7 @@ pub(crate) struct CacheWriter {
 }
 
 impl CacheWriter {
-    /// Begins a cache that will be called `path`, in a folder that exists.
+    /// Begins a cache with the final name `path`, in an existing folder.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         let partial = Partial::beside(path);
         let file = File::create(&partial.0).map_err(|error| Error::io(&partial.0, error))?;
@@ -220,7 +219,7 @@ impl CacheWriter {
         Ok(writer)
     }
 
-    /// Adds so many items.
+    /// Adds `items` items.
     pub(crate) fn push(&mut self, items: u64, bytes: &[u8]) -> Result<()> {
         self.items += items;
         self.content(bytes)

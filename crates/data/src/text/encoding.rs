@@ -1,5 +1,5 @@
-//! Marks with which a text may begin: the one of UTF-8 is no part of it, and those of other encodings
-//! say that it cannot be read here.
+//! Byte-order marks at the beginning of a text: the mark of UTF-8 is not part of the text, and
+//! marks of other encodings mean that it cannot be read here.
 
 use std::path::Path;
 
@@ -17,11 +17,11 @@ const OTHERS: [(&[u8], &str); 4] = [
     (&[0xFE, 0xFF], "UTF-16"),
 ];
 
-/// The bytes at the beginning of the text at `path`, behind a byte-order mark.
+/// Bytes at the beginning of the text at `path`, after a byte-order mark.
 ///
 /// # Errors
 ///
-/// If the mark is that of another encoding than UTF-8.
+/// If the mark is of another encoding than UTF-8.
 pub(crate) fn without_mark<'a>(begin: &'a [u8], path: &Path) -> Result<&'a [u8]> {
     if let Some((_, encoding)) = OTHERS.iter().find(|(mark, _)| begin.starts_with(mark)) {
         let message = format!(
@@ -33,11 +33,11 @@ pub(crate) fn without_mark<'a>(begin: &'a [u8], path: &Path) -> Result<&'a [u8]>
     Ok(begin.strip_prefix(MARK).unwrap_or(begin))
 }
 
-/// The text that a file has, behind a byte-order mark; errors call it `path`.
+/// Text of a file, after a byte-order mark; errors call it `path`.
 ///
 /// # Errors
 ///
-/// If it is not UTF-8, with the first line that is not.
+/// If it is not UTF-8, with the first faulty line.
 pub fn text_of(bytes: &[u8], path: &Path) -> Result<String> {
     let bytes = without_mark(bytes, path)?;
     let text = std::str::from_utf8(bytes).map_err(|error| {
@@ -48,7 +48,7 @@ pub fn text_of(bytes: &[u8], path: &Path) -> Result<String> {
     Ok(text.to_owned())
 }
 
-/// Reads a text file of at most `most` bytes whole.
+/// Reads a text file of at most `most` bytes as a whole.
 ///
 /// # Errors
 ///

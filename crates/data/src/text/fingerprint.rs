@@ -1,10 +1,10 @@
-//! What the files of a split were when they were last read, so that they need not be read again to
-//! know that they are the same.
+//! Identity of the files of a split when they were last read, so that unchanged files need not be
+//! read again.
 //!
-//! The content counts, by its SHA-256. Size and time of modification only spare reading: files that
-//! have both of them as recorded are taken to be unchanged, anything else is read. A file that was
-//! modified shortly before it was read is always read again, since it could be modified once more
-//! within the grain of the file system's clock.
+//! The SHA-256 of the content decides. Size and time of modification only save reading: files with
+//! both as recorded count as unchanged, and others are read. A file that was modified shortly
+//! before it was read is always read again, since it could be modified once more within the
+//! resolution of the file system's clock.
 
 use std::fs::File;
 use std::io::Read;
@@ -19,39 +19,40 @@ use crate::files::{read_regular, write_atomically};
 use crate::text::lines::open_stream;
 use crate::{Error, Result};
 
-/// The coarsest clock of a file system in use, with room to spare (FAT counts in two seconds).
+/// Coarsest resolution of a file system's clock in use, with a margin (FAT counts in two seconds).
 const GRAIN: Duration = Duration::from_secs(4);
 
-/// More bytes than a record has.
+/// Upper bound of the bytes of a record.
 const MOST_BYTES: u64 = 1 << 24;
 
-/// The folder of these records within a run.
+/// Folder of these records within a run.
 pub(crate) const TEXT_FOLDER: &str = "text";
 
-/// A file as it was when its content was hashed.
+/// State of a file when its content was hashed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Stamp {
     path: PathBuf,
     bytes: u64,
     modified: SystemTime,
-    /// Whether it had been left alone for long enough that any later change shows in `modified`.
+    /// Whether it had been unchanged for long enough that any later change is visible in
+    /// `modified`.
     settled: bool,
 }
 
-/// The files of a split and the hash of what is in them.
+/// Files of a split, and the hash of their content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Fingerprint {
     files: Vec<Stamp>,
-    /// The SHA-256 of the files one after another.
+    /// SHA-256 of the files one after another.
     pub(crate) text_hash: String,
-    /// Whether that is the text that compressed files hold; earlier versions took these as they lie
-    /// on disk.
+    /// Whether the hash is of the decompressed text of compressed files; earlier versions hashed
+    /// these files as on disk.
     #[serde(default)]
     decompressed: bool,
 }
 
 impl Fingerprint {
-    /// The fingerprint of files, which are read only where `known` does not vouch for them.
+    /// Fingerprint of files, which are read only if `known` does not prove them unchanged.
     fn take(paths: &[PathBuf], known: Option<&Self>) -> Result<Self> {
         let now = SystemTime::now();
         let files = paths.iter().map(|path| stamp(path, now)).collect::<Result<Vec<Stamp>>>()?;
@@ -70,7 +71,7 @@ impl Fingerprint {
         Ok(Self { files, text_hash, decompressed: true })
     }
 
-    /// The fingerprint of the files of a split, recorded in the folder `run`.
+    /// Fingerprint of the files of a split, recorded in the folder `run`.
     pub(crate) fn obtain(files: &[PathBuf], split: &str, run: &Path) -> Result<Self> {
         let directory = &run.join(TEXT_FOLDER);
         let path = directory.join(file_name(split));
@@ -85,7 +86,7 @@ impl Fingerprint {
         Ok(taken)
     }
 
-    /// Refuses a text that has changed since this was taken.
+    /// Refuses a text that has changed since the fingerprint was taken.
     ///
     /// # Errors
     /// [`Error::Changed`], or a file can no longer be read.
@@ -115,12 +116,13 @@ impl Fingerprint {
         Ok(())
     }
 
-    /// Works like [`Fingerprint::obtain`], for a process that leaves the record to another one.
+    /// Takes a fingerprint like [`Fingerprint::obtain`], for a process that leaves the record to
+    /// another one.
     pub(crate) fn of(files: &[PathBuf], split: &str, run: &Path) -> Result<Self> {
         Self::take(files, Self::recorded(&run.join(TEXT_FOLDER).join(file_name(split))).as_ref())
     }
 
-    /// Record; `None` if it cannot be read, since it can be made again.
+    /// Recorded fingerprint; `None` if it cannot be read, since it can be made again.
     fn recorded(path: &Path) -> Option<Self> {
         serde_json::from_slice(&read_regular(path, MOST_BYTES).ok()?).ok()
     }
@@ -130,8 +132,8 @@ impl Fingerprint {
     }
 }
 
-/// How the files of a split differ from what the run in the folder `run` was prepared with; nothing
-/// where they do not, or nothing is recorded of the split. Writes nothing.
+/// Description of how the files of a split differ from those that the run in the folder `run` was
+/// prepared with; `None` if they do not, or if the split has no record. Writes nothing.
 ///
 /// # Errors
 ///
@@ -156,8 +158,8 @@ pub(crate) fn change(
     Ok(Some(format!("split {split:?} ({}) is {size}", names.join(", "))))
 }
 
-/// The SHA-256 of the text of a split as the run in the folder `run` was last prepared with it;
-/// nothing where that is not recorded.
+/// SHA-256 of the text of a split when the run in the folder `run` was last prepared with it;
+/// `None` without a record.
 pub fn recorded_text(run: &Path, split: &str) -> Option<String> {
     let record = Fingerprint::recorded(&run.join(TEXT_FOLDER).join(file_name(split)))?;
     Some(record.text_hash)
@@ -173,7 +175,7 @@ fn stamp(path: &Path, now: SystemTime) -> Result<Stamp> {
     let modified = metadata.modified().map_err(|error| Error::io(path, error))?;
     let settled = now.duration_since(modified).is_ok_and(|age| age > GRAIN);
     let (modified, settled) = if modified < SystemTime::UNIX_EPOCH {
-        // No time before it can be recorded, and so none that vouches for the text.
+        // No earlier time can be recorded, and so none that proves the text unchanged.
         (SystemTime::UNIX_EPOCH, false)
     } else {
         (modified, settled)
@@ -181,7 +183,7 @@ fn stamp(path: &Path, now: SystemTime) -> Result<Stamp> {
     Ok(Stamp { path: path.to_owned(), bytes: metadata.len(), modified, settled })
 }
 
-/// The hash of files one after another, of the text in those that are compressed if `decompressed`.
+/// Hash of files one after another; if `decompressed`, of the text in compressed files.
 fn hash_files(files: &[Stamp], decompressed: bool) -> Result<String> {
     let mut digest = Sha256::new();
     let mut buffer = vec![0; 1 << 18];
@@ -239,14 +241,14 @@ mod tests {
         assert_eq!(changes(), None, "nothing recorded");
         let first = obtain();
 
-        // Touched, not changed: read again, and the same.
+        // A new time, but the same content: read again, and equal.
         write(&source, "one\n", long_ago + GRAIN);
         assert_eq!(changes(), None, "touched");
-        // Changed behind an unchanged time and size: not read, so not seen. This is what sparing
-        // costs.
+        // Changed, with the time and size unchanged: not read, so not noticed. This is the cost of
+        // saving reads.
         write(&source, "two\n", long_ago);
         assert_eq!(changes(), None, "not read");
-        // The same change with any other time is seen.
+        // The same change with any other time is noticed.
         write(&source, "two\n", long_ago + GRAIN);
         let said = changes().expect("changed");
         assert!(said.contains("train.en") && said.contains("same 9 bytes"), "{said}");
@@ -260,7 +262,7 @@ mod tests {
         let fresh = obtain();
         assert!(fresh.files.iter().any(|file| !file.settled));
         assert_ne!(fresh.text_hash, second.text_hash);
-        // What was read under one fingerprint must not have become another text meanwhile.
+        // A text that was read under one fingerprint must not have changed meanwhile.
         fresh.still_holds().expect("the same");
         let message = second.still_holds().expect_err("changed").to_string();
         assert!(message.contains("train.en") && message.contains("while"), "{message}");

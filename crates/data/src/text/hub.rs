@@ -1,7 +1,7 @@
-//! Data sets on the Hugging Face hub, in the Parquet form that the hub makes of each.
+//! Data sets on the Hugging Face hub, in the hub's own Parquet form of each.
 //!
-//! `candle_datasets::hub::from_hub` fetches the Parquet files of every configuration and split and
-//! does not say which is which, so the listing is filtered here by folder (`{config}/{split}/`)
+//! `candle_datasets::hub::from_hub` fetches the Parquet files of every configuration and split
+//! without distinguishing them. So the listing is filtered here by folder (`{config}/{split}/`),
 //! with the same client and the same cache.
 //!
 //! The client brings an HTTP and a TLS stack with it, nearly half of all dependencies, so it is the
@@ -11,8 +11,8 @@ use std::path::PathBuf;
 
 use crate::{DataConfig, Error, Result};
 
-/// Says how to get a program that can read data sets of the hub: this one was built without the
-/// feature.
+/// Refuses: this program was built without the feature. The error says how to get a program that
+/// can read data sets of the hub.
 ///
 /// # Errors
 ///
@@ -28,11 +28,11 @@ pub(crate) fn hub_files(config: &DataConfig, _split: &str) -> Result<Vec<PathBuf
     })
 }
 
-/// The branch on which the hub keeps the Parquet form of a data set.
+/// Branch on which the hub keeps the Parquet form of a data set.
 #[cfg(feature = "hub")]
 const REVISION: &str = "refs/convert/parquet";
 
-/// The Parquet files of a split, in order, fetched unless the local cache has them.
+/// Parquet files of a split, in order, fetched unless the local cache has them.
 #[cfg(feature = "hub")]
 pub(crate) fn hub_files(config: &DataConfig, split: &str) -> Result<Vec<PathBuf>> {
     use hf_hub::{HFClientSync, split_id};
@@ -65,8 +65,8 @@ pub(crate) fn hub_files(config: &DataConfig, split: &str) -> Result<Vec<PathBuf>
         .collect()
 }
 
-/// The names under `{configuration}/{split}/`, sorted; the configuration may be left out if there
-/// is one.
+/// Names under `{configuration}/{split}/`, sorted; the configuration may be omitted if there is
+/// only one.
 #[cfg(any(feature = "hub", test))]
 fn select_files<'a>(
     names: &'a [String],
@@ -102,7 +102,7 @@ fn select_files<'a>(
     Ok(files)
 }
 
-/// The folder at a depth of a Parquet file's name.
+/// Folder at a depth of a Parquet file's name.
 #[cfg(any(feature = "hub", test))]
 fn folder(name: &str, depth: usize) -> Option<&str> {
     let parts: Vec<&str> = name.split('/').collect();

@@ -1,15 +1,15 @@
-//! Lines: what ends them, in files and in texts that come in one piece.
+//! Lines and their ends, in files and in complete texts.
 //!
 //! | | ends a line | is text |
 //! |---|---|---|
 //! | [`LineReader`]: files and streams, plain or compressed | `\n`, `\r\n` | a lone `\r` |
 //! | [`split_lines`]: requests, forms, prompts | `\n`, `\r\n`, a lone `\r` | |
 //!
-//! Lines of files are known by their numbers: cutting at a lone `\r`, as some libraries do, would
-//! silently misalign a parallel corpus, and disagree with `wc`, `paste` and sacreBLEU. A text that
-//! somebody types or sends has no line numbers, and there `\r` is a line break, as it is in HTML and
-//! Markdown. U+2028, U+2029, U+0085, `\x0b` and `\x0c` end a line in neither. A byte-order mark before
-//! the first line is dropped in both.
+//! Lines of files are identified by their numbers: cutting at a lone `\r`, as some libraries do,
+//! would silently misalign a parallel corpus, and disagree with `wc`, `paste` and sacreBLEU. A text
+//! that somebody types or sends has no line numbers, and there `\r` is a line break, as in HTML and
+//! Markdown. U+2028, U+2029, U+0085, `\x0b` and `\x0c` end a line in neither. A byte-order mark
+//! before the first line is dropped in both.
 
 use std::io::{BufRead, Cursor, Read};
 use std::path::{Path, PathBuf};
@@ -22,8 +22,8 @@ use crate::text::compression::{Method, Stream, open_file};
 use crate::text::encoding::without_mark;
 use crate::{Error, Result};
 
-/// A line without an end would otherwise fill the memory: a small compressed file can hold one of
-/// any length.
+/// Largest number of bytes of a line. A line without an end would otherwise fill the memory: a
+/// small compressed file can contain a line of any length.
 pub(crate) const LONGEST_LINE: u64 = 1 << 26;
 
 /// Opens `path` to be read from its beginning, decompressed on the way if its name ends in `.gz`,
@@ -36,11 +36,11 @@ pub fn open_stream(path: &Path) -> Result<Box<dyn BufRead + Send>> {
     open_counted(path).map(|(stream, _)| stream)
 }
 
-/// As [`open_stream`], of a text: a byte-order mark at its beginning is passed over.
+/// Opens a text like [`open_stream`], after its byte-order mark.
 ///
 /// # Errors
 ///
-/// As there, and if the mark is that of another encoding than UTF-8.
+/// The errors of [`open_stream`], and if the mark is of another encoding than UTF-8.
 pub fn open_text(path: &Path) -> Result<Box<dyn BufRead + Send>> {
     let mut stream = open_stream(path)?;
     let mut begin = Vec::new();
@@ -49,7 +49,8 @@ pub fn open_text(path: &Path) -> Result<Box<dyn BufRead + Send>> {
     Ok(Box::new(Cursor::new(begin).chain(stream)))
 }
 
-/// As [`open_stream`], with the number of bytes that have been read of the file as it lies on disk.
+/// Opens a file like [`open_stream`], with a counter of the bytes of the file on disk that have
+/// been read.
 pub(crate) fn open_counted(path: &Path) -> Result<Stream> {
     if is_archive(path) {
         return open_only(path);
@@ -58,8 +59,8 @@ pub(crate) fn open_counted(path: &Path) -> Result<Stream> {
     method.decode(open_file(path)?).map_err(|source| Error::io(path, source))
 }
 
-/// The lines of a text that came in one piece, without their ends: one more than there are line
-/// ends, so that the last is empty where the text ends with one.
+/// Splits a complete text into lines, without their ends. There is one line more than line ends, so
+/// that the last is empty if the text ends with a line end.
 ///
 /// ```
 /// use taper_data::split_lines;
@@ -78,7 +79,7 @@ pub fn split_lines(text: &str) -> Vec<&str> {
     lines
 }
 
-/// A text that came in one piece, with each of its line ends as `\n`.
+/// Replaces each line end of a complete text by `\n`.
 pub fn with_newlines(text: &str) -> String {
     split_lines(text).join("\n")
 }
@@ -113,7 +114,7 @@ impl LineReader {
         Self { path: path.to_owned(), reader, count, buffer: Vec::new(), line: 0 }
     }
 
-    /// Reads a stream that has no path; errors call it `name`.
+    /// Reads a stream without a path; errors call it `name`.
     pub fn new(stream: impl BufRead + Send + 'static, name: &str) -> Self {
         let (path, reader, count) = (name.into(), Box::new(stream), Arc::default());
         Self { path, reader, count, buffer: Vec::new(), line: 0 }
@@ -124,13 +125,13 @@ impl LineReader {
         &self.path
     }
 
-    /// The number of lines read so far, which is the number of the last one.
+    /// Number of lines read so far, which is the number of the last one.
     pub fn line(&self) -> u64 {
         self.line
     }
 
-    /// The next line without its end, or `None` after the last. A byte-order mark before the first
-    /// is dropped.
+    /// Next line without its end; `None` after the last. A byte-order mark before the first is
+    /// dropped.
     ///
     /// # Errors
     ///
@@ -153,12 +154,12 @@ impl LineReader {
         }
     }
 
-    /// Bytes of the file, as it lies on disk, that have been read so far; 0 of a stream.
+    /// Bytes of the file on disk that have been read so far; 0 for a stream.
     pub(crate) fn bytes_read(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Passes over a line without looking into it; false after the last.
+    /// Skips a line without examining it; returns `false` after the last.
     ///
     /// # Errors
     ///
@@ -167,7 +168,7 @@ impl LineReader {
         self.fill()
     }
 
-    /// Counts the lines that remain, without looking into them, and returns the number of all.
+    /// Counts the remaining lines, without examining them, and returns the number of all lines.
     ///
     /// # Errors
     ///
@@ -177,7 +178,7 @@ impl LineReader {
         Ok(self.line)
     }
 
-    /// Reads one line into the buffer; false at the end of the file.
+    /// Reads one line into the buffer; returns `false` at the end of the file.
     fn fill(&mut self) -> Result<bool> {
         self.buffer.clear();
         let mut limited = self.reader.by_ref().take(LONGEST_LINE);

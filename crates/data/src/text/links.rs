@@ -1,4 +1,4 @@
-//! Links between the words of a sentence and those of its translation, as aligners write them:
+//! Links between the words of a sentence and those of its translation, in the format of aligners:
 //! `0-0 1-2 2?1`, a line for each pair.
 
 use std::fmt;
@@ -6,16 +6,15 @@ use std::ops::Range;
 
 use super::words::words;
 
-/// A word of a source and a word of its target, each counted from 0 among those that spaces and tabs
-/// divide.
+/// Link of a word of a source and a word of its target, each counted from 0 among words separated
+/// by spaces and tabs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WordLink {
-    /// The word of the source.
+    /// Word of the source.
     pub source: u32,
-    /// The word of the target.
+    /// Word of the target.
     pub target: u32,
-    /// Whether whoever linked them was sure: `3-4`. Those that are only possible are `3?4` or
-    /// `3p4`.
+    /// Whether the link is marked as sure: `3-4`. Possible links are `3?4` or `3p4`.
     pub is_sure: bool,
 }
 
@@ -25,11 +24,12 @@ impl fmt::Display for WordLink {
     }
 }
 
-/// The links of a line, in order and each once; a link that is written both ways is sure.
+/// Parses the links of a line, in order and each once; a link that is written both as sure and as
+/// possible is sure.
 ///
 /// # Errors
 ///
-/// With the first that is not one.
+/// If an entry is not a link; the error names the first.
 pub fn parse_links(line: &str) -> Result<Vec<WordLink>, String> {
     let link = |text: &str| {
         let (source, target) = text.split_once(['-', '?', 'p'])?;
@@ -60,7 +60,7 @@ pub fn parse_links(line: &str) -> Result<Vec<WordLink>, String> {
 ///
 /// # Errors
 ///
-/// With the first of them.
+/// If there is such a link; the error names the first.
 pub fn check_links(links: &[WordLink], source: &str, target: &str) -> Result<(), String> {
     let (sources, targets) = (words(source).count(), words(target).count());
     let is_beyond =
@@ -74,18 +74,18 @@ pub fn check_links(links: &[WordLink], source: &str, target: &str) -> Result<(),
     }
 }
 
-/// The bytes of each word of a text.
+/// Bytes of each word of a text.
 fn spans(text: &str) -> Vec<Range<usize>> {
     let start = |word: &str| word.as_ptr() as usize - text.as_ptr() as usize;
     words(text).map(|word| start(word)..start(word) + word.len()).collect()
 }
 
-/// Mark of no word.
+/// Number in place of a word, for tokens that belong to none.
 pub const NO_WORD: u32 = u32::MAX;
 
-/// The word of each token of a text, given the bytes of each: the first word that ends behind the
-/// token's beginning, so that a mark of a blank belongs to the word that follows. Spaces at the end are
-/// of [no word](NO_WORD).
+/// Word of each token of a text, given the bytes of each: the first word that ends after the
+/// token's beginning, so that a mark of a blank belongs to the following word. Spaces at the end
+/// belong to [no word](NO_WORD).
 pub(crate) fn words_of_tokens(text: &str, tokens: &[Range<usize>]) -> Vec<u32> {
     let words = spans(text);
     let word_of = |token: &Range<usize>| {
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn tokens_are_of_the_word_they_begin_in() {
-        // A space that does not break a line is of its word.
+        // A no-break space belongs to its word.
         let text = " ab  c\u{a0}d ";
         let spans = [0..1, 0..2, 2..3, 3..4, 4..6, 6..9, 9..10];
         assert_eq!(words_of_tokens(text, &spans), [0, 0, 0, 1, 1, 1, NO_WORD]);

@@ -1,5 +1,5 @@
-//! Text on its way to ids, whatever the ids are for: lines of files, fingerprints, tokenizers and
-//! their subwords, and the file that keeps tokenised text.
+//! Text and its conversion to ids for any task: lines of files, fingerprints, tokenizers and their
+//! subwords, and the cache of tokenised text.
 
 pub(crate) mod archive;
 pub(crate) mod cache;

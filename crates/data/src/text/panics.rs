@@ -1,8 +1,8 @@
 //! Panics of the tokenizers library, as errors.
 //!
-//! It panics where its regular expressions give up on a text, as those do that backtrack without
-//! end, and on some files instead of refusing them. Whoever gave the text or the file is told what
-//! is wrong with it; nothing is printed.
+//! It panics if its regular expressions give up on a text, for example after endless backtracking,
+//! and on some files instead of refusing them. The caller gets an error with the fault of the text
+//! or file; nothing is printed.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -11,7 +11,7 @@ use std::sync::Once;
 
 use crate::{Error, Result};
 
-/// Characters of a text by which an error names it.
+/// Number of characters of a text that identify it in an error.
 const EXCERPT: usize = 24;
 
 thread_local! {
@@ -22,7 +22,7 @@ thread_local! {
 /// Result of `work`, or the message of its panic.
 pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> std::result::Result<T, String> {
     static HOOK: Once = Once::new();
-    // The hook of whoever came before prints all other panics.
+    // The previous hook prints all other panics.
     HOOK.call_once(|| {
         let others = take_hook();
         set_hook(Box::new(move |panic| {
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
     use crate::{Tokenizer, TokenizerConfig};
 
-    /// A tokenizer with one part of its file changed.
+    /// Tokenizer with one part of its file changed.
     fn tokenizer(part: &str, value: &Value) -> Tokenizer {
         let config = TokenizerConfig { vocabulary_size: 300, ..TokenizerConfig::default() };
         let texts = ["aa b aaa", "b! aaaa!"].map(|text| Ok(text.to_owned()));
@@ -92,7 +92,7 @@ mod tests {
         Tokenizer::load(&path).expect("loaded")
     }
 
-    /// A pattern that tries to divide a row of letters in every way before it gives up.
+    /// Pattern that tries every division of a row of letters before it gives up.
     fn endless() -> Value {
         json!({ "Regex": "(a+)+$" })
     }

@@ -1,15 +1,15 @@
-//! A split in pieces while it is tokenised, so that several processes can work on it, and none
-//! begins again after it was killed.
+//! Splits in pieces while they are tokenised, so that several processes can work on them, and none
+//! starts again after it was killed.
 //!
-//! A shard is a run of the text whose place follows from the text alone: so much of it, counted from
-//! the beginning of a file. It lies in `cache/SPLIT.shards`, in a file as [`cache`](super::cache)
-//! describes it, whose key also says which shard it is; the file is there whole or not at all. Once
-//! all of them are there, one process puts them together, in their order, and removes them. What it
-//! comes to does not depend on who made which of them.
+//! A shard is a run of the text whose place depends on the text alone: a fixed amount, counted from
+//! the beginning of a file. It is in `cache/SPLIT.shards`, in a file of the format of
+//! [`cache`](super::cache), whose key also identifies the shard; the file is complete or missing.
+//! Once all shards exist, one process joins them, in their order, and removes them. The result does
+//! not depend on which process made which shard.
 //!
 //! **Decision.** Which process makes a shard is a function of the shard and of the number of
-//! processes. To let each take the next one that nobody has was rejected: it needs locks, which
-//! networks' file systems keep badly.
+//! processes. Letting each process take the next free shard was rejected: it needs locks, which are
+//! unreliable on network file systems.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,29 +21,30 @@ use sha2::{Digest, Sha256};
 use crate::text::cache::{Cache, CacheWriter, Items, Key};
 use crate::{Error, Result};
 
-/// Files of a split from which on each is read by one process alone: so many for each process.
-/// Fewer are shared by all of them, shard by shard, since some would have more than others.
+/// Number of files for each process from which on each file of a split is read by one process only.
+/// Fewer files are shared by all processes, shard by shard; otherwise some would have more work
+/// than others.
 const FILES_OF_A_PROCESS: usize = 8;
 
 /// Place of this process among several that tokenise a split together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
-    /// Its place among them, from 0.
+    /// Number of this process among them, from 0.
     pub place: usize,
-    /// How many they are.
+    /// Number of processes.
     pub of: usize,
 }
 
 impl Share {
-    /// One process that does all by itself.
+    /// Share of a single process: everything.
     pub const WHOLE: Self = Self { place: 0, of: 1 };
 
-    /// Who makes shards of files that have so many bytes each.
+    /// Division of the shards of files with these sizes in bytes.
     pub(crate) fn owners(self, bytes: &[u64]) -> Owners {
         if self.of == 1 || bytes.len() < FILES_OF_A_PROCESS * self.of {
             return Owners { share: self, of_file: None };
         }
-        // The largest first, each to the process that has least (Graham 1969).
+        // The largest first, each to the process with the least so far (Graham 1969).
         let mut order: Vec<usize> = (0..bytes.len()).collect();
         order.sort_by_key(|&file| (std::cmp::Reverse(bytes[file]), file));
         let (mut loads, mut of_file) = (vec![0_u64; self.of], vec![0; bytes.len()]);
@@ -60,7 +61,7 @@ impl Share {
 /// Division of shards among processes.
 pub(crate) struct Owners {
     share: Share,
-    /// The process of each file, where each has one.
+    /// Process of each file; `None` if all processes share them.
     of_file: Option<Vec<usize>>,
 }
 
@@ -76,20 +77,20 @@ impl Owners {
     }
 }
 
-/// How far a process has come with its share of a split.
+/// Progress of a process with its share of a split.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenisingProgress {
     /// The split.
     pub split: String,
     /// Share of its text that it has read, from 0 to 1.
     pub done: f64,
-    /// The bytes of text that it has tokenised.
+    /// Bytes of text that it has tokenised.
     pub bytes: u64,
-    /// How many processes tokenise it together.
+    /// Number of processes that tokenise it together.
     pub processes: usize,
 }
 
-/// Where the shards of a split lie.
+/// Place of the shards of a split.
 #[derive(Debug, Clone)]
 pub(crate) struct Shards {
     folder: PathBuf,
@@ -97,7 +98,7 @@ pub(crate) struct Shards {
 }
 
 impl Shards {
-    /// Shards of a split whose cache will lie at `cache` with this key.
+    /// Shards of a split whose cache has the path `cache` and this key.
     pub(crate) fn of(cache: &Path, key: &Key) -> Self {
         Self { folder: cache.with_extension("shards"), key: *key }
     }
@@ -141,7 +142,7 @@ impl Shards {
         digest.finalize().into()
     }
 
-    /// The report of a shard that is there.
+    /// Report of a shard; `None` if it does not exist.
     pub(crate) fn report<R: DeserializeOwned>(
         &self,
         file: usize,
@@ -150,13 +151,13 @@ impl Shards {
         Cache::report(&self.path(file, shard), &self.key(file, shard))
     }
 
-    /// Function that writes a shard.
+    /// Writer of a new shard.
     pub(crate) fn writer(&self, file: usize, shard: usize) -> Result<CacheWriter> {
         std::fs::create_dir_all(&self.folder).map_err(|error| Error::io(&self.folder, error))?;
         CacheWriter::create(&self.path(file, shard))
     }
 
-    /// Gives a shard that was written its name.
+    /// Gives a written shard its name.
     pub(crate) fn finish(
         &self,
         (file, shard): (usize, usize),
@@ -166,8 +167,8 @@ impl Shards {
         writer.finish(&self.key(file, shard), report)
     }
 
-    /// Hands the items of a shard to `take`, and gives its report; nothing if it is not there. One
-    /// that is damaged is removed, and is not there.
+    /// Hands the items of a shard to `take`, and returns its report; `None` if it is missing. A
+    /// damaged shard is removed, and counts as missing.
     pub(crate) fn read<R: DeserializeOwned>(
         &self,
         (file, shard): (usize, usize),
@@ -202,12 +203,12 @@ impl Shards {
         }
     }
 
-    /// An error of reading a shard, as [`Shards::read`] expects it of `take`.
+    /// Error of reading a shard, as [`Shards::read`] expects it from `take`.
     pub(crate) fn unreadable(&self, (file, shard): (usize, usize), error: io::Error) -> Error {
         Error::io(&self.path(file, shard), error)
     }
 
-    /// Removes what is left of them, once the split has its cache.
+    /// Removes the remaining shards, once the split has its cache.
     pub(crate) fn remove(&self) -> Result<()> {
         match std::fs::remove_dir_all(&self.folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -277,10 +278,10 @@ mod tests {
         assert_eq!(read(), (Some("report".to_owned()), vec![1, 2, 3, 4]));
         let path = shards.path(2, 3);
         let whole = std::fs::read(&path).expect("readable");
-        // As another shard of the split, it is none.
+        // In the place of another shard of the split, it is invalid.
         std::fs::copy(&path, shards.path(2, 4)).expect("copied");
         assert_eq!(shards.report::<String>(2, 4).expect("readable"), None);
-        // But for the number of items, by which nothing is read.
+        // Except in the number of items, which is not used for reading.
         for damage in (0..40).chain(48..whole.len()) {
             let mut bytes = whole.clone();
             bytes[damage] ^= 1;

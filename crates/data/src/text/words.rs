@@ -1,9 +1,9 @@
-//! Words of a line, in formats that divide it at spaces and tabs.
+//! Words of a line, in formats that separate them by spaces and tabs.
 
-/// The words of a line: what stands between ASCII spaces and tabs, as fast_align, eflomal, Moses and
-/// the files of the CoNLL's shared tasks have it.
+/// Words of a line, separated by ASCII spaces and tabs, as in fast_align, eflomal, Moses and the
+/// files of CoNLL's shared tasks.
 ///
-/// Other white space is of a word: `10\u{a0}000` is one, and so is an ideographic space.
+/// Other white space is part of a word: `10\u{a0}000` is one word, and so is an ideographic space.
 pub fn words(line: &str) -> impl DoubleEndedIterator<Item = &str> {
     line.split([' ', '\t']).filter(|word| !word.is_empty())
 }

@@ -7,7 +7,7 @@ use crate::{DecodingError, Result, SpecialIds, StepModel};
 /// the geometric mean of its probabilities under the models.
 ///
 /// The mean of the logits is the mean of the log-probabilities up to a constant of the row, which
-/// normalisation removes; so equal models decide exactly as one of them.
+/// normalisation removes; so equal models decide exactly like one of them.
 #[derive(Debug)]
 pub struct Ensemble<'m, M> {
     models: &'m [M],

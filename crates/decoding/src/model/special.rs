@@ -1,4 +1,4 @@
-//! Models with vocabularies of others.
+//! Models with imported vocabularies.
 
 use taper_ops::composed::Likeliest;
 

@@ -43,7 +43,7 @@ pub trait StepModel: Sync {
     /// Encodes `sources`, none of them empty, into a state with one row per source.
     ///
     /// # Errors
-    /// Whatever the model reports, as [`DecodingError::model`](crate::DecodingError::model).
+    /// Errors of the model, as [`DecodingError::model`](crate::DecodingError::model).
     fn start(&self, sources: &[&[u32]]) -> Result<Self::State>;
 
     /// Feeds `tokens[r]` to each row `r`, and passes the predictions of the following tokens to
@@ -53,11 +53,11 @@ pub trait StepModel: Sync {
     ///
     /// # Shapes
     /// `tokens`: `R`; `read` gets `R * V` values in total, row-major: log-probabilities up to a
-    /// constant per row, so logits will do. `-inf` marks an impossible token.
+    /// constant per row, so that logits are allowed. `-inf` marks an impossible token.
     ///
     /// # Errors
-    /// Whatever the model reports, as [`DecodingError::model`](crate::DecodingError::model), and
-    /// what `read` returns.
+    /// Errors of the model, as [`DecodingError::model`](crate::DecodingError::model), and those of
+    /// `read`.
     fn step(
         &self,
         state: &mut Self::State,
@@ -79,7 +79,7 @@ pub trait StepModel: Sync {
     /// `tokens`, `also` and the result: `R`.
     ///
     /// # Errors
-    /// As [`step`](StepModel::step).
+    /// The errors of [`step`](StepModel::step).
     fn step_likeliest(
         &self,
         _state: &mut Self::State,
@@ -94,7 +94,7 @@ pub trait StepModel: Sync {
     /// hypothesis that branches) and left out (one that ended).
     ///
     /// # Errors
-    /// Whatever the model reports, as [`DecodingError::model`](crate::DecodingError::model).
+    /// Errors of the model, as [`DecodingError::model`](crate::DecodingError::model).
     fn select(&self, state: &mut Self::State, rows: &[usize]) -> Result<()>;
 }
 
@@ -189,8 +189,8 @@ pub(crate) fn wanted(control: &dyn Control, count: usize) -> Vec<usize> {
     (0..count).filter(|&sentence| !control.is_cancelled(sentence)).collect()
 }
 
-/// Lets other work go first, and drops what is cancelled from `active` and its rows from the state.
-/// `place` tells the sentence of an entry and how many rows it has, which follow each other.
+/// Lets other work go first, and removes cancelled entries from `active` and their rows from the
+/// state. `place` returns the sentence of an entry and its number of rows, which are consecutive.
 pub(crate) fn drop_cancelled<M: StepModel, T>(
     model: &M,
     state: &mut M::State,

@@ -9,13 +9,13 @@
 //! A sentence stops once no live hypothesis can still enter its n-best list. Log-probabilities are
 //! at most 0, so a live total `L ≤ 0` can only fall, and length penalty and reward are largest at
 //! the maximum length `m`: no descendant can score above `score(L, m + 1)`. If that bound, for the
-//! best `L`, does not exceed the worst kept score of a full list, the list is the one that running
-//! to the maximum length would give. With `patience` a sentence stops earlier, once enough have
+//! best `L`, does not exceed the worst kept score of a full list, running to the maximum length
+//! would give the same list. With `patience` a sentence stops earlier, once enough hypotheses have
 //! finished.
 //!
-//! Length penalty and reward do not affect which hypotheses live; they only affect which finished
-//! one is best, and when this is settled. So one search can find the lists under several of them:
-//! it continues until each is settled.
+//! Length penalty and reward do not affect which hypotheses live; they only affect the order of
+//! finished ones, and the time at which it is final. So one search can find the lists under several
+//! of them: it continues until each list is final.
 
 use crate::model::step::{TopK, drop_cancelled, select_if_changed, step_rows, wanted};
 use crate::search::candidates::{Candidate, best_tokens};
@@ -252,13 +252,13 @@ fn keep(list: &mut Vec<Hypothesis>, path: &Path, limits: OutputLimits, config: &
 
 /// Translates one batch by beam search.
 ///
-/// `sources` end with `</s>`; each gives its best `n_best` hypotheses, best score first, in their
-/// order (fewer if the beam finished fewer). All hypotheses of all unfinished sentences are stepped
-/// together; a sentence leaves the batch as soon as its list is settled.
+/// `sources` end with `</s>`. The result has for each source, in order, its `n_best` hypotheses,
+/// best score first (fewer if the beam finished fewer). All hypotheses of all unfinished sentences
+/// are stepped together; a sentence leaves the batch as soon as its list is settled.
 ///
 /// # Errors
 /// [`DecodingError::NotADistribution`] and [`DecodingError::DeadEnd`] with the index of the source,
-/// and whatever the model reports.
+/// and errors of the model.
 pub fn beam_search<M: StepModel>(
     model: &M,
     sources: &[&[u32]],
@@ -281,7 +281,7 @@ pub(crate) fn beam<M: StepModel>(
 /// that the search considered.
 ///
 /// # Errors
-/// As [`beam_search`].
+/// The errors of [`beam_search`].
 pub fn beam_tree<M: StepModel>(
     model: &M,
     source: &[u32],

@@ -19,7 +19,7 @@ pub(crate) struct Candidate {
 }
 
 /// Finds at most `count` of the likeliest tokens that `constraints` admit, likeliest first, the
-/// lower id first among equals; tokens of probability zero are left out. `None` if the row is no
+/// lower id first among equals; tokens of probability zero are left out. `None` if the row is not a
 /// distribution.
 pub(crate) fn best_tokens(
     logits: Logits<'_>,
@@ -71,7 +71,7 @@ fn best_from(
 ) -> Vec<(f32, u32)> {
     let mut best = Best::new(count);
     for (block, (values, &largest)) in row.logits.chunks(BLOCK).zip(&row.maxima).enumerate() {
-        // A block has no candidate if its largest logit is none.
+        // A block has no candidate if its largest logit is not one.
         if largest < least || best.beats(largest) {
             continue;
         }
@@ -99,8 +99,8 @@ fn nth_largest(values: &[f32], count: usize) -> f32 {
     }
 }
 
-/// Tokens that `constraints` admit, likeliest first, among those requested. `None` if the row is no
-/// distribution.
+/// Tokens that `constraints` admit, likeliest first, among those requested. `None` if the row is
+/// not a distribution.
 pub(crate) fn admitted<'a>(
     found: &'a Likeliest,
     constraints: &'a Constraints<'_>,
@@ -160,7 +160,7 @@ pub(crate) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// Scans a row; `None` if it is no distribution.
+    /// Scans a row; `None` if it is not a distribution.
     pub(crate) fn new(logits: impl Into<Cow<'a, [f32]>>) -> Option<Self> {
         let logits = logits.into();
         let maxima = block_maxima(&logits);
@@ -183,7 +183,7 @@ pub(crate) struct Weighed<'a> {
 }
 
 impl<'a> Weighed<'a> {
-    /// Applies the constraints; `None` if the row is no distribution.
+    /// Applies the constraints; `None` if the row is not a distribution.
     pub(crate) fn new(logits: &'a [f32], constraints: &Constraints<'_>) -> Option<Self> {
         let penalised = match constraints.penalised(logits) {
             Some(logits) => Some(Row::new(logits)?),

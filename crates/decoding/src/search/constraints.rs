@@ -14,7 +14,7 @@ pub(crate) struct Constraints<'a> {
     others: bool,
     /// Whether `<unk>` is allowed, if `others` are.
     unknown: bool,
-    /// The only allowed token, whatever the other constraints say.
+    /// The only allowed token, regardless of the other constraints.
     pub(crate) forced: Option<u32>,
     /// Whether the token costs nothing, as it is the only one.
     pub(crate) is_free: bool,
@@ -71,7 +71,7 @@ impl<'a> Constraints<'a> {
             return token == forced;
         }
         if self.special.is_end(token) {
-            // Of several ends only one can be forced, so that no search for the likeliest is
+            // Only one of several ends can be forced, so that no search for the likeliest is
             // necessary.
             return self.end && (self.others || token == self.special.end());
         }

@@ -12,17 +12,17 @@ use crate::{
 };
 
 /// Continues each prompt, the source of a sentence: `config.n_best` times if tokens are sampled,
-/// otherwise once with the likeliest tokens. Calls `on_token` for each token as it comes. An output
-/// ends with an end token, when `on_token` breaks it off, or at the length limit; only in the first
-/// case its probability includes the end. The ban on repeated runs includes those of the prompt, as
-/// in Transformers; the repetition penalty considers only the output.
+/// otherwise once with the likeliest tokens. Calls `on_token` for each new token. An output ends
+/// with an end token, if `on_token` breaks it off, or at the length limit; only in the first case
+/// its probability includes the end. The ban on repeated runs includes those of the prompt, as in
+/// Transformers; the repetition penalty considers only the output.
 ///
 /// Prompts are taken in order, as many at once as `config.batch_tokens` and `config.batch_rows`
-/// allow; their grouping changes no output. Outputs of a prompt come best score first; of a prompt
-/// that `control` cancels, only those that had ended are returned.
+/// allow; their grouping changes no output. Outputs of a prompt come best score first; for a prompt
+/// that `control` cancels, only the finished ones are returned.
 ///
 /// # Errors
-/// For an unusable configuration or an empty prompt, and whatever the model reports.
+/// An unusable configuration or an empty prompt, and errors of the model.
 pub fn generate<M: StepModel>(
     model: &M,
     prompts: &[Sentence<'_>],

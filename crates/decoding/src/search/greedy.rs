@@ -15,13 +15,13 @@ use crate::{Control, DecodingConfig, Hypothesis, Result, Sentence, StepModel};
 /// reward are set. With them, that beam follows the second likeliest token past a `</s>`, and may
 /// end with a longer output whose score is better.
 ///
-/// `sources` end with `</s>`; each gives one hypothesis, in their order. A sentence leaves the
-/// batch as soon as it ends.
+/// `sources` end with `</s>`. The result has one hypothesis for each source, in order. A sentence
+/// leaves the batch as soon as it ends.
 ///
 /// # Errors
 /// [`NotADistribution`](crate::DecodingError::NotADistribution) and
-/// [`DeadEnd`](crate::DecodingError::DeadEnd) with the index of the source, and whatever the model
-/// reports.
+/// [`DeadEnd`](crate::DecodingError::DeadEnd) with the index of the source, and errors of the
+/// model.
 pub fn greedy_search<M: StepModel>(
     model: &M,
     sources: &[&[u32]],

@@ -38,7 +38,7 @@ pub(crate) fn sample<M: StepModel>(
 /// Finds the token at which the probability, cumulated over ascending ids, exceeds `uniform`, which
 /// is in `[0, 1)`.
 ///
-/// `None` if the row is no distribution, `Some(None)` if no token is possible.
+/// `None` if the row is not a distribution, `Some(None)` if no token is possible.
 fn draw(
     logits: Logits<'_>,
     constraints: &Constraints<'_>,
@@ -89,7 +89,7 @@ fn draw_of(
         tokens.truncate(reached(&tokens, |sum| sum >= enough) + 1);
     }
     if is_cut || sampling.top_p < 1.0 {
-        // The same order for any cut, so that settings which cut nothing change nothing.
+        // The same order for any cut, so that settings without a cut change nothing.
         tokens.sort_unstable_by_key(|entry| entry.token);
     }
     let total: f64 = tokens.iter().map(|entry| entry.weight).sum();
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(all(&with(0, 0.8)), [4, 5, 7]);
         assert_eq!(all(&with(2, 0.99)), [4, 5]);
         assert_eq!(all(&with(0, 1.0 - f64::EPSILON)), [4, 5, 6, 7]);
-        // Of two equally likely tokens, one has exactly half of the probability.
+        // Each of two equally likely tokens has exactly half of the probability.
         for uniform in [0.0, 0.5, 1.0 - f64::EPSILON] {
             assert_eq!(drawn_from(&[9.0, 9.0, 9.0, -50.0, 2.0, 2.0], &with(0, 0.5), uniform), 4);
         }

@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 /// Relation of an output to its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
-    /// Translation, a whole sentence: `</s>` is forced at the length limit.
+    /// Translation, a complete sentence: `</s>` is forced at the length limit.
     Translation,
     /// Continuation: it is cut at the length limit, and runs that may not occur twice include those
     /// of the source.
@@ -88,15 +88,15 @@ pub(crate) struct Growth<F> {
     pub(crate) copies: usize,
     /// Number of the likeliest allowed tokens that `choose` needs.
     pub(crate) enough: usize,
-    /// Picks a token from a row of logits: `None` if the row is no distribution, `Some(None)` if no
-    /// token is possible.
+    /// Picks a token from a row of logits: `None` if the row is not a distribution, `Some(None)` if
+    /// no token is possible.
     pub(crate) choose: F,
 }
 
 /// Grows outputs for each sentence until all have ended. At each position a token is chosen from a
 /// row of logits; then `observe` is called with it, and may break the output off. Outputs that are
-/// cut or broken off have no `</s>`. Returns the outputs of each sentence, best score first; of a
-/// sentence that `control` cancels, only those that had ended.
+/// cut or broken off have no `</s>`. Returns the outputs of each sentence, best score first; for a
+/// sentence that `control` cancels, only the finished ones.
 pub(crate) fn decode_stepwise<M: StepModel, F>(
     model: &M,
     (sentences, output): (&[Sentence<'_>], Output),

@@ -1,24 +1,24 @@
-//! A matrix of rows dealt to blocks, and the descent on pairs of rows, block against block.
+//! A matrix of rows dealt to blocks, and gradient descent on pairs of rows, block against block.
 
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use crate::lanes::{Lanes, add, add_each_other, dot, fill, groups, logistic};
 
-/// Blocks of a matrix: as many threads have work at once. A fixed number, so that no result
-/// depends on how many there are.
+/// Number of blocks of a matrix, and of threads that can work at once. It is fixed, so that no
+/// result depends on the number of threads.
 pub(super) const BLOCKS: usize = 16;
 
 /// Number of pairs for each pair whose loss is computed.
 const LOSS_OF: usize = 16;
 
-/// A matrix whose row r is row r / 16 of block r mod 16: rows come in order of frequency, and each
-/// block gets its part of the frequent ones.
+/// A matrix whose row r is row r / 16 of block r mod 16. Rows come in order of frequency, so that
+/// each block gets its share of the frequent ones.
 #[derive(Debug, Clone)]
 pub(super) struct Blocks {
-    /// Rows of groups, one after another.
+    /// Rows of groups, contiguous.
     pub(super) blocks: Vec<Vec<Lanes>>,
-    /// Groups of a row.
+    /// Number of groups of a row.
     pub(super) groups: usize,
 }
 
@@ -26,26 +26,26 @@ pub(super) struct Blocks {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pair {
     input: u32,
-    /// Twice the row, and 1 if they do.
+    /// Twice the output row, plus 1 if the two belong together.
     output: u32,
 }
 
 impl Pair {
-    /// Pair of rows within their blocks.
+    /// Makes a pair of rows within their blocks.
     #[inline(always)]
     pub(super) fn new(input: u32, output: u32, belong_together: bool) -> Self {
         Self { input, output: output << 1 | u32::from(belong_together) }
     }
 }
 
-/// The block of a row, and the row within it.
+/// Returns the block of a row, and the row within it.
 #[inline(always)]
 pub(super) fn place(row: u32) -> (usize, u32) {
     (row as usize % BLOCKS, row / BLOCKS as u32)
 }
 
 impl Blocks {
-    /// `rows` rows of `dimensions` numbers, which are `value(row, column)`.
+    /// Makes `rows` rows of `dimensions` numbers, which are `value(row, column)`.
     pub(super) fn new(
         rows: usize,
         dimensions: usize,
@@ -63,7 +63,7 @@ impl Blocks {
         Self { blocks: (0..BLOCKS).into_par_iter().map(block).collect(), groups }
     }
 
-    /// A row.
+    /// Returns a row.
     #[inline(always)]
     pub(super) fn row(&self, row: u32) -> &[Lanes] {
         let (block, row) = place(row);
@@ -71,11 +71,11 @@ impl Blocks {
     }
 }
 
-/// Descends on pairs: those of input block i and output block j are all slices of `pairs(i, j)`, in
-/// their order. Returns the sum of losses of some pairs, and how many they are.
+/// Makes gradient steps on pairs: for input block i and output block j on all slices of `pairs(i,
+/// j)`, in order. Returns the sum of the losses of some pairs, and their number.
 ///
-/// In round r, input block i meets output block (i + r) mod 16: no two threads have a row in
-/// common, and whichever is first, the rows end up the same.
+/// In round r, input block i meets output block (i + r) mod 16: no two threads share a row, and the
+/// order in which threads run does not change the rows.
 pub(super) fn descend<'a, I: Iterator<Item = &'a [Pair]>>(
     inputs: &mut [Vec<Lanes>],
     outputs: &mut Blocks,
@@ -96,14 +96,14 @@ pub(super) fn descend<'a, I: Iterator<Item = &'a [Pair]>>(
         };
         let work = inputs.par_iter_mut().zip(outputs.blocks.par_iter_mut()).enumerate();
         let sums: Vec<(f64, u64)> = work.with_max_len(1).map(block).collect();
-        // In their order, so that the sum is the same each time.
+        // In order, so that the sum is the same each time.
         total = sums.iter().fold(total, |total, sum| (total.0 + sum.0, total.1 + sum.1));
         outputs.blocks.rotate_left(1);
     }
     total
 }
 
-/// The pairs of two blocks.
+/// Pairs of two blocks.
 struct BlockPairs<'a> {
     input: &'a mut [Lanes],
     output: &'a mut [Lanes],
@@ -134,9 +134,9 @@ impl WithSimd for BlockPairs<'_> {
     }
 }
 
-/// One step down the loss −ln σ(±v·u) of a pair, + if it belongs together: both rows move by
-/// rate · (label − σ(v·u)) times the other, as it was before (Mikolov et al. 2013, equation 4).
-/// Returns σ(v·u).
+/// Makes one gradient step on the loss −ln σ(±v·u) of a pair, + if it belongs together: both rows
+/// move by rate · (label − σ(v·u)) times the old value of the other (Mikolov et al. 2013, equation
+/// 4). Returns σ(v·u).
 #[inline(always)]
 fn step<S: Simd>(
     simd: S,
@@ -151,7 +151,7 @@ fn step<S: Simd>(
     probability
 }
 
-/// Adds rows to others, each of one block of a matrix.
+/// Addition of rows to others, each side in one block of a matrix.
 pub(super) struct RowSums<'a> {
     /// Vectors to add to.
     pub(super) to: &'a mut [Lanes],

@@ -1,4 +1,4 @@
-//! Continuous bag of words: the mean of the words around predicts the word in the middle (Mikolov
+//! Continuous bag of words: the mean of the context words predicts the word in the middle (Mikolov
 //! et al. 2013, "Efficient estimation of word representations in vector space").
 
 use pulp::{Arch, Simd, WithSimd};
@@ -8,25 +8,25 @@ use super::blocks::{BLOCKS, Blocks, Pair, RowSums, descend, place};
 use super::chunk::{Chunk, PIECES, Sampling};
 use crate::lanes::{Lanes, add, scale};
 
-/// The means of each piece of a chunk, and what is to be done with them.
+/// Means of each piece of a chunk, with their pairs.
 pub(super) struct Cbow {
     pieces: Vec<Piece>,
-    /// The means, one block for each piece, as descent moves them.
+    /// Means, one block for each piece, as gradient steps move them.
     means: Vec<Vec<Lanes>>,
 }
 
 #[derive(Default, Clone)]
 struct Piece {
-    /// The means before descent, and how far it has moved them afterwards.
+    /// Means before the gradient steps, and afterwards their change.
     moved: Vec<Lanes>,
-    /// By output block.
+    /// Pairs by output block.
     pairs: Vec<Vec<Pair>>,
-    /// Rows of the mean and of the vector, by the block of the vector.
+    /// Rows of the mean and of the context vector, by the block of the vector.
     context: Vec<Vec<(u32, u32)>>,
 }
 
 impl Cbow {
-    /// Without means yet.
+    /// Starts without means.
     pub(super) fn new() -> Self {
         let piece = Piece {
             moved: Vec::new(),
@@ -36,12 +36,11 @@ impl Cbow {
         Self { pieces: vec![piece; PIECES], means: vec![Vec::new(); PIECES] }
     }
 
-    /// Learns from a chunk. Returns the sum of losses of some pairs, and how many they are.
+    /// Learns from a chunk. Returns the sum of the losses of some pairs, and their number.
     ///
-    /// Means are taken of the vectors as they are before the chunk. As in the programs of word2vec
-    /// and gensim, each vector of the context moves as far as the mean would: the gradient has one
-    /// part of that for each word around (İrsoy et al. 2021, "Corrected CBOW performs as well as
-    /// skip-gram").
+    /// Means are taken of the vectors before the chunk. As in word2vec and gensim, each context
+    /// vector moves as far as the mean would: the gradient has one such part for each context word
+    /// (İrsoy et al. 2021, "Corrected CBOW performs as well as skip-gram").
     pub(super) fn learn(
         &mut self,
         chunk: &Chunk,
@@ -77,7 +76,7 @@ impl Cbow {
     }
 }
 
-/// Takes the means of a piece.
+/// Collector of the means of a piece.
 struct Means<'a> {
     chunk: &'a Chunk,
     sampling: &'a Sampling<'a>,

@@ -1,4 +1,4 @@
-//! Training on disk: a folder with what was asked for, the vocabulary, and how far it has come.
+//! Training on disk: a folder with the settings, the vocabulary, and the state of training.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -19,17 +19,17 @@ use crate::{Error, Format, Result};
 
 /// File with the settings of the training.
 pub(super) const RECORD: &str = "embeddings.json";
-/// The words and their counts.
+/// File with the words and their counts.
 pub(super) const VOCABULARY: &str = "vocabulary.txt";
-/// How far training has come, until it is complete.
+/// File with the state of training until it is complete.
 pub(super) const CHECKPOINT: &str = "checkpoint.safetensors";
-/// Most bytes of a record, and of the head of a checkpoint.
+/// Largest number of bytes of a record, and of the header of a checkpoint.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// Identity of a training.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Record {
-    /// The version of this layout.
+    /// Version of this layout.
     pub(super) format: u32,
     pub(super) settings: TrainingSettings,
     pub(super) files: Vec<PathBuf>,
@@ -39,16 +39,16 @@ pub(super) struct Record {
     pub(super) output: Format,
 }
 
-/// The layout that is written and read.
+/// Version of the layout that is written and read.
 pub(super) const FORMAT: u32 = 1;
 
-/// How far training has come.
+/// Position of training in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct Position {
     pub(super) epoch: u64,
-    /// Chunks of the epoch that are done.
+    /// Number of completed chunks of the epoch.
     pub(super) chunk: u64,
-    /// Words of the epoch that have been read.
+    /// Number of words of the epoch read so far.
     pub(super) words: u64,
     pub(super) place: Place,
 }
@@ -57,7 +57,7 @@ impl Record {
     /// Reads the record of a folder.
     ///
     /// # Errors
-    /// When it is not there or not one.
+    /// When the folder has no record, or an invalid one.
     pub(super) fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(RECORD);
         let bytes = taper_data::read_regular(&path, MOST_BYTES).map_err(Error::io(&path))?;
@@ -74,7 +74,7 @@ impl Record {
         Ok(record)
     }
 
-    /// Writes it into a folder.
+    /// Writes the record to a folder.
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
         let path = folder.join(RECORD);
         let bytes = serde_json::to_vec_pretty(self)
@@ -83,14 +83,15 @@ impl Record {
     }
 }
 
-/// The blocks of both matrices, in the order in which a checkpoint has them.
+/// Names of the blocks of both matrices, in the order of a checkpoint.
 fn names() -> impl Iterator<Item = String> {
     ["inputs", "outputs"]
         .into_iter()
         .flat_map(|name| (0..BLOCKS).map(move |block| format!("{name}.{block:02}")))
 }
 
-/// Writes a checkpoint, block after block: a file of safetensors that is whole or not there.
+/// Writes a checkpoint, block after block: a safetensors file that appears only when it is
+/// complete.
 pub(super) fn save(path: &Path, matrices: [&Blocks; 2], position: Position) -> Result<()> {
     let mut infos = Vec::new();
     let (mut end, mut hash) = (0, Sha256::new());
@@ -120,7 +121,7 @@ pub(super) fn save(path: &Path, matrices: [&Blocks; 2], position: Position) -> R
     })?)
 }
 
-/// The numbers of a block, the lowest byte first.
+/// Returns the numbers of a block as little-endian bytes.
 fn bytes_of(block: &[Lanes]) -> Vec<u8> {
     block.iter().flat_map(|group| group.0).flat_map(f32::to_le_bytes).collect()
 }
@@ -128,7 +129,7 @@ fn bytes_of(block: &[Lanes]) -> Vec<u8> {
 /// Reads a checkpoint into matrices of its shape.
 ///
 /// # Errors
-/// When the file is not what was saved.
+/// When the file differs from the one saved.
 pub(super) fn load(path: &Path, matrices: [&mut Blocks; 2]) -> Result<Position> {
     let broken =
         |message: &str| Error::malformed(path, "", format!("{message}; remove it to begin again"));

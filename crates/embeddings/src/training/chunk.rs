@@ -1,4 +1,4 @@
-//! A stretch of text as numbers of words, and the windows in it.
+//! A part of the text as word ids, and its windows.
 
 use std::path::PathBuf;
 
@@ -10,40 +10,41 @@ use super::vocabulary::Vocabulary;
 use super::{Architecture, TrainingSettings};
 use crate::Result;
 
-/// Pieces of a chunk, whose windows are made in parallel: a fixed number, as that of blocks.
+/// Number of pieces of a chunk, whose windows are made in parallel; fixed, like the number of
+/// blocks.
 pub(super) const PIECES: usize = super::blocks::BLOCKS;
 
 /// Purpose of random draws.
 const KEEPING: u64 = 1;
 const WINDOWS: u64 = 2;
 
-/// Whole sentences, without the words that are too rare or were left out at random.
+/// Whole sentences, without words that are too rare or were dropped at random.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Chunk {
     words: Vec<u32>,
-    /// Where each sentence ends in `words`.
+    /// End of each sentence in `words`.
     ends: Vec<usize>,
-    /// Words of the text, with those that are not in `words`.
+    /// Number of words of the text, including those that are not in `words`.
     pub(super) read: u64,
-    /// Where the next chunk begins.
+    /// Place where the next chunk begins.
     pub(super) next: Place,
 }
 
-/// Reads chunks.
+/// Reader of chunks.
 pub(super) struct Chunks<'a> {
     sentences: Sentences<'a>,
     vocabulary: &'a Vocabulary,
-    /// The part of each word that is kept.
+    /// Share of each word's occurrences that is kept.
     kept: &'a [u64],
     draws: Draws,
-    /// Words of this epoch that have been read.
+    /// Number of words of this epoch read so far.
     words: u64,
     size: u64,
 }
 
 impl Architecture {
-    /// Words of a chunk. A larger one keeps threads busier between rounds; but all means of CBOW
-    /// are of the vectors before the chunk, and must not be too old.
+    /// Number of words of a chunk. A larger chunk keeps threads busier between rounds; but all
+    /// means of CBOW use the vectors before the chunk, which must not be too old.
     fn chunk(self) -> u64 {
         match self {
             Self::SkipGram => 1 << 14,
@@ -53,7 +54,7 @@ impl Architecture {
 }
 
 impl<'a> Chunks<'a> {
-    /// The chunks of an epoch from `place` on, which comes after `words` words.
+    /// Opens the chunks of an epoch from `place` on, after `words` words.
     ///
     /// # Errors
     /// When a file cannot be opened.
@@ -71,7 +72,7 @@ impl<'a> Chunks<'a> {
         Ok(Self { sentences, vocabulary, kept, draws, words, size })
     }
 
-    /// Reads the next chunk into `chunk`; false where there is none.
+    /// Reads the next chunk into `chunk`; `false` if there is none.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -102,7 +103,7 @@ impl<'a> Chunks<'a> {
     }
 }
 
-/// How windows and negatives are drawn in a chunk.
+/// Random draws of windows and negatives in a chunk.
 pub(super) struct Sampling<'a> {
     negatives: &'a Negatives,
     window: usize,
@@ -111,7 +112,7 @@ pub(super) struct Sampling<'a> {
     chunk: u64,
 }
 
-/// The negatives of one piece.
+/// Draws of the negatives of one piece.
 pub(super) struct NegativeDraws<'a> {
     table: &'a Negatives,
     draws: Draws,
@@ -120,7 +121,7 @@ pub(super) struct NegativeDraws<'a> {
 }
 
 impl NegativeDraws<'_> {
-    /// Draws words that do not belong to `target`; where it is drawn itself, there is one fewer.
+    /// Draws words that do not belong to `target`; one fewer for each draw of `target` itself.
     #[inline(always)]
     pub(super) fn draw(&mut self, target: u32, mut take: impl FnMut(u32)) {
         for _ in 0..self.count {
@@ -134,7 +135,7 @@ impl NegativeDraws<'_> {
 }
 
 impl<'a> Sampling<'a> {
-    /// For a chunk of an epoch, by its number.
+    /// Makes the draws for a chunk of an epoch, by its number.
     pub(super) fn new(
         negatives: &'a Negatives,
         settings: &TrainingSettings,
@@ -145,9 +146,8 @@ impl<'a> Sampling<'a> {
         Self { negatives, window: settings.window, count: settings.negatives, draws, chunk }
     }
 
-    /// Gives each word of a piece with the words around it, which are before and behind it in its
-    /// sentence, at most so many as is drawn from 1 to the window on each side; and a source of
-    /// negatives.
+    /// Passes on each word of a piece with its context words in the sentence, at most as many on
+    /// each side as a number drawn from 1 to the window; and a source of negatives.
     #[inline(always)]
     pub(super) fn windows(
         &self,

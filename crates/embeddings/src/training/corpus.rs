@@ -1,8 +1,8 @@
 //! A text as sentences of words, streamed.
 //!
-//! A line is a sentence; words are what stands between ASCII spaces, tabs and the like. A sentence
-//! of more than ten thousand words is cut there, as word2vec and gensim do, so that a text without
-//! line ends is learned from too.
+//! A line is a sentence; words are separated by ASCII spaces, tabs and similar characters. A
+//! sentence of more than ten thousand words is cut there, as in word2vec and gensim, so that a text
+//! without line ends can be learned from too.
 
 use std::io::{BufRead, Read};
 use std::path::PathBuf;
@@ -12,30 +12,30 @@ use taper_data::{not_a_file, open_text, require_plain_text};
 
 use crate::{Error, Result};
 
-/// Words of a sentence at most.
+/// Largest number of words of a sentence.
 const LONGEST_SENTENCE: usize = 10_000;
-/// Bytes of a word at most: no text has longer ones, but other files do.
+/// Largest number of bytes of a word: no text has longer ones, but other files do.
 const LONGEST_WORD: usize = 1 << 16;
 
 /// A place in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct Place {
-    /// Which of the files.
+    /// Index of the file.
     pub(super) file: usize,
-    /// Bytes of it that have been read, decompressed and behind a byte-order mark.
+    /// Bytes of the file read so far, decompressed and after a byte-order mark.
     pub(super) bytes: u64,
-    /// Lines of it that have been read.
+    /// Lines of the file read so far.
     pub(super) lines: u64,
 }
 
-/// The sentences of files, one after another.
+/// Sentences of files, one after another.
 pub(super) struct Sentences<'a> {
     files: &'a [PathBuf],
     lowercase: bool,
     /// Stream of the current file.
     stream: Box<dyn BufRead + Send>,
     place: Place,
-    /// A word that is not read to its end.
+    /// Word that is not complete yet.
     word: Vec<u8>,
     lowered: String,
     /// Hash of the text read so far, if requested.
@@ -43,7 +43,7 @@ pub(super) struct Sentences<'a> {
 }
 
 impl<'a> Sentences<'a> {
-    /// The sentences of `files` from `place` on.
+    /// Opens the sentences of `files` from `place` on.
     ///
     /// # Errors
     /// When a file cannot be opened, or ends before `place`.
@@ -83,17 +83,17 @@ impl<'a> Sentences<'a> {
         Ok(sentences)
     }
 
-    /// Where the next sentence begins.
+    /// Returns the place where the next sentence begins.
     pub(super) fn place(&self) -> Place {
         self.place
     }
 
-    /// SHA-256 of all that has been read since [`Sentences::hashed`].
+    /// Returns the SHA-256 of all text read since [`Sentences::hashed`].
     pub(super) fn hash(self) -> String {
         hexadecimal(&self.hash.unwrap_or_default().finalize())
     }
 
-    /// Goes to the beginning of a file; behind the last there is nothing.
+    /// Moves to the beginning of a file; after the last there is nothing.
     fn enter(&mut self, file: usize) -> Result<()> {
         self.place = Place { file, bytes: 0, lines: 0 };
         self.stream = match self.files.get(file) {
@@ -112,7 +112,7 @@ impl<'a> Sentences<'a> {
         Ok(())
     }
 
-    /// Gives the words of the next sentence to `take`; false behind the last.
+    /// Passes the words of the next sentence to `take`; `false` after the last.
     ///
     /// # Errors
     /// When a file cannot be read, is not UTF-8, or has no spaces.
@@ -156,13 +156,13 @@ impl<'a> Sentences<'a> {
             self.stream.consume(read);
             self.place.bytes += read as u64;
             if is_end {
-                // The last line need not end as one.
+                // The last line need not have a line end.
                 give(&self.word, self.lowercase, &mut self.lowered, &mut take)
                     .ok_or_else(|| invalid(path, self.place.lines))?;
                 words += usize::from(!self.word.is_empty());
                 self.word.clear();
                 if let Some(hash) = &mut self.hash {
-                    // Text does not move from one file to the next unseen.
+                    // A separator, so that text moved from one file to the next changes the hash.
                     hash.update([0]);
                 }
                 self.enter(self.place.file + 1)?;
@@ -175,7 +175,7 @@ impl<'a> Sentences<'a> {
     }
 }
 
-/// Gives a word, if it is one, to `take`; nothing if it is not UTF-8.
+/// Passes a word, if it is not empty, to `take`; `None` if it is not UTF-8.
 fn give(
     word: &[u8],
     lowercase: bool,
@@ -200,12 +200,12 @@ fn invalid(path: &std::path::Path, lines: u64) -> Error {
     taper_data::Error::not_text(path, lines + 1).into()
 }
 
-/// Bytes in hexadecimal.
+/// Formats bytes in hexadecimal.
 pub(super) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// SHA-256 of the bytes of a stream.
+/// Computes the SHA-256 of the bytes of a stream.
 pub(super) fn hash_of(mut stream: impl Read) -> std::io::Result<String> {
     let (mut hash, mut piece) = (Sha256::new(), vec![0; 1 << 16]);
     loop {

@@ -1,15 +1,15 @@
 //! Training of word vectors by skip-gram and CBOW with negative sampling.
 //!
-//! The objective is that of Mikolov et al. 2013, "Distributed representations of words and phrases
-//! and their compositionality", equation 4, for each word w and each word c around it:
+//! The objective is equation 4 of Mikolov et al. 2013, "Distributed representations of words and
+//! phrases and their compositionality", for each word w and each context word c:
 //!
 //! ```text
 //! −ln σ(v·u) − Σ ln σ(−v·uₙ)      with the vector v of c, and u of w and of each negative n
 //! ```
 //!
-//! The text is streamed; in memory are the two matrices, the vocabulary, and two chunks. While one
+//! The text is streamed; memory holds the two matrices, the vocabulary, and two chunks. While one
 //! chunk is learned from, the next is read. Windows and negatives are drawn by (seed, epoch, chunk,
-//! place), so that nothing random has state: a training that was interrupted goes on to the bit.
+//! place), so that nothing random has state: an interrupted training resumes exactly, to the bit.
 
 mod blocks;
 mod cbow;
@@ -39,38 +39,38 @@ use vocabulary::{Vocabulary, hash_file};
 
 pub use settings::{Architecture, Limits, TrainingSettings};
 
-/// Purpose of the random draws of the first vectors.
+/// Purpose of the random draws of the initial vectors.
 const FIRST: u64 = 3;
 
 /// Event of a training.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// While words were counted, memory ran short: those that had come `most` times or less so far
-    /// were forgotten, and will be counted too low if they come again.
+    /// Memory ran short while words were counted: words with at most `most` occurrences so far were
+    /// forgotten, and will be counted too low if they occur again.
     Forgotten {
-        /// How often they had come.
+        /// Largest number of their occurrences.
         most: u64,
     },
-    /// The words of the text are counted, and training begins.
+    /// The words of the text have been counted, and training begins.
     Counted {
-        /// Words of the text.
+        /// Number of words of the text.
         words: u64,
-        /// Words that get a vector.
+        /// Number of words that get a vector.
         vocabulary: usize,
-        /// Words of the text that are one of these.
+        /// Number of words of the text that have a vector.
         covered: u64,
     },
-    /// A chunk was learned from.
+    /// A chunk is done.
     Progress {
-        /// The pass over the text, from 0.
+        /// Number of the pass over the text, from 0.
         epoch: u64,
-        /// Words of all passes that have been read.
+        /// Number of words of all passes read so far.
         done: u64,
-        /// Words of all passes.
+        /// Number of words of all passes.
         total: u64,
-        /// Words a second, since this process began to train.
+        /// Words per second since this process began to train.
         rate: f64,
-        /// The loss of a word and its negatives: a mean over a part of the chunk.
+        /// Loss of a word and its negatives, as a mean over a part of the chunk.
         loss: f64,
         /// The learning rate.
         learning_rate: f64,
@@ -82,21 +82,21 @@ pub enum Event {
     },
 }
 
-/// How a training ended.
+/// Outcome of a training.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The vectors are in this file.
     Complete(PathBuf),
-    /// A checkpoint was saved, from which [`resume`] goes on.
+    /// A checkpoint was saved, from which [`resume`] continues.
     Interrupted,
 }
 
-/// Makes vectors of the words of `files` in a new folder. Once `stop` is set, it saves a checkpoint
-/// and ends.
+/// Trains vectors of the words of `files` in a new folder. When `stop` is set, it saves a
+/// checkpoint and ends.
 ///
 /// # Errors
-/// When a file cannot be read or written, a setting cannot be, memory does not suffice, or the
-/// folder has a training already.
+/// When a file cannot be read or written, a setting is invalid, memory does not suffice, or the
+/// folder already has a training.
 pub fn start(
     files: &[PathBuf],
     folder: &Path,
@@ -114,7 +114,7 @@ pub fn start(
             "it has a training already: go on with it by resume, or choose another folder";
         return Err(Error::malformed(folder, "", message));
     }
-    // Half of the memory while words are counted; the table doubles as it grows.
+    // Half of the memory while words are counted, because the table doubles as it grows.
     let counting = limits.memory.map(|memory| memory / 4);
     let (vocabulary, text) = Vocabulary::count(files, settings, counting, observe)?;
     settings.check_memory(vocabulary.words.len(), limits.memory)?;
@@ -133,10 +133,10 @@ pub fn start(
     Training { folder, record, vocabulary, limits }.run(observe, stop)
 }
 
-/// Goes on with a training that was interrupted, to the same vectors as without.
+/// Continues an interrupted training, to the same vectors as without interruption.
 ///
 /// # Errors
-/// When the folder has none, or its text, vocabulary or checkpoint are no longer what they were.
+/// When the folder has no training, or its text, vocabulary or checkpoint have changed.
 pub fn resume(
     folder: &Path,
     limits: &Limits,
@@ -160,7 +160,7 @@ pub fn resume(
     Training { folder, record, vocabulary, limits }.run(observe, stop)
 }
 
-/// A path that does not depend on the folder that the process is in.
+/// Makes a path independent of the current folder.
 fn absolute(path: &PathBuf) -> Result<PathBuf> {
     std::path::absolute(path).map_err(Error::io(path))
 }
@@ -270,8 +270,8 @@ impl Training<'_> {
         Ok((inputs, outputs, position))
     }
 
-    /// The vectors of words at random within ½ over the dimensions, those of targets at 0, as
-    /// word2vec and gensim begin.
+    /// Makes the initial vectors, like word2vec and gensim: the vectors of words are random, within
+    /// ½ divided by the dimensions; those of targets are 0.
     fn first_vectors(&self) -> (Blocks, Blocks) {
         let TrainingSettings { dimensions, seed, .. } = self.record.settings;
         let words = self.vocabulary.words.len();
@@ -283,7 +283,7 @@ impl Training<'_> {
         (inputs, Blocks::new(words, dimensions, |_, _| 0.0))
     }
 
-    /// Writes the vectors into the folder, without another copy of them.
+    /// Writes the vectors to the folder, without making another copy of them.
     fn write(&self, inputs: &Blocks) -> Result<PathBuf> {
         let Record { settings, output, .. } = &self.record;
         let path = self.folder.join(output.file_name());
@@ -299,7 +299,7 @@ impl Training<'_> {
 }
 
 impl TrainingSettings {
-    /// The learning rate after the part `done` of training.
+    /// Returns the learning rate after the share `done` of training.
     fn rate(&self, done: f64) -> f64 {
         self.learning_rate - (self.learning_rate - self.last_learning_rate) * done.clamp(0.0, 1.0)
     }

@@ -1,15 +1,16 @@
-//! Words drawn in proportion to the power 3/4 of their counts (Mikolov et al. 2013, section 2.2).
+//! Random words in proportion to the power 3/4 of their counts (Mikolov et al. 2013, section 2.2).
 
-/// A table of Walker's alias method (Walker 1977; Vose 1991): a draw is two reads, however many
-/// words there are.
+/// A table of Walker's alias method (Walker 1977; Vose 1991): a draw takes two reads, for any
+/// number of words.
 #[derive(Debug)]
 pub(super) struct Negatives {
-    /// For each column, below which of 2³² numbers it is its own word, and the other one.
+    /// For each column, the threshold among 2³² numbers below which it gives its own word, and the
+    /// other word.
     columns: Vec<(u32, u32)>,
 }
 
 impl Negatives {
-    /// The table for words with these counts, of which there is at least one.
+    /// Makes the table for words with these counts; there is at least one.
     pub(super) fn new(counts: &[u64]) -> Self {
         let weights: Vec<f64> = counts.iter().map(|&count| (count as f64).powf(0.75)).collect();
         let scale = weights.len() as f64 / weights.iter().sum::<f64>();
@@ -29,10 +30,11 @@ impl Negatives {
         Self { columns }
     }
 
-    /// The word that 64 random bits choose.
+    /// Returns the word that 64 random bits choose.
     #[inline(always)]
     pub(super) fn draw(&self, bits: u64) -> u32 {
-        // The product's high half is uniform, but for a bias of the number of words over 2³².
+        // The high half of the product is uniform, except for a bias of the number of words over
+        // 2³².
         let column = ((bits >> 32) * self.columns.len() as u64) >> 32;
         let (threshold, other) = self.columns[column as usize];
         if (bits as u32) < threshold { column as u32 } else { other }

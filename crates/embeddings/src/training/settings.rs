@@ -8,10 +8,10 @@ use crate::{Error, Format, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Architecture {
-    /// A word predicts each word around it.
+    /// A word predicts each of its context words.
     #[default]
     SkipGram,
-    /// The mean of the words around predicts the word.
+    /// The mean of the context words predicts the word.
     Cbow,
 }
 
@@ -21,25 +21,25 @@ pub enum Architecture {
 pub struct TrainingSettings {
     /// Direction of prediction.
     pub architecture: Architecture,
-    /// Numbers of a vector.
+    /// Dimensions of a vector.
     pub dimensions: usize,
-    /// Words on each side of a word at most; so many as is drawn from 1 to this are used.
+    /// Largest number of context words on each side; the number used is drawn from 1 to this.
     pub window: usize,
-    /// Words drawn that do not belong to a word, for each that does.
+    /// Number of negative samples for each positive one.
     pub negatives: usize,
     /// Passes over the text.
     pub epochs: u64,
-    /// The learning rate at the beginning, from which it falls along a line.
+    /// Initial learning rate, from which it decays linearly.
     pub learning_rate: f64,
-    /// The learning rate at the end.
+    /// Final learning rate.
     pub last_learning_rate: f64,
-    /// The part of a text from which on a word is learned from less often; 0 for never.
+    /// Relative frequency above which a word is subsampled; 0 for never.
     pub subsampling: f64,
-    /// How often a word must come to get a vector.
+    /// Smallest number of occurrences of a word with a vector.
     pub min_count: u64,
-    /// Words that get a vector at most, the most frequent.
+    /// Largest number of words with a vector, the most frequent ones; `None`: all.
     pub max_words: Option<usize>,
-    /// Whether upper case is made lower.
+    /// Whether the text is converted to lower case.
     pub lowercase: bool,
     /// Seed of random numbers.
     pub seed: u64,
@@ -67,11 +67,11 @@ impl Default for TrainingSettings {
 /// Settings that do not change the vectors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of memory that training may take.
+    /// Bytes of memory that training may use.
     pub memory: Option<u64>,
     /// Time between checkpoints.
     pub save_every: Duration,
-    /// How the vectors are written.
+    /// File format of the vectors.
     pub format: Format,
 }
 
@@ -82,7 +82,7 @@ impl Default for Limits {
 }
 
 impl TrainingSettings {
-    /// Looks for values that cannot be.
+    /// Refuses invalid values.
     pub(super) fn check(&self) -> Result<()> {
         let whole = |setting, value: u64, most: u64| {
             let expected = format!("a whole number from 1 to {most} is expected");
@@ -107,13 +107,13 @@ impl TrainingSettings {
         real("--subsampling", part, (0.0..1.0).contains(&part), "a number from 0 to 1 is expected")
     }
 
-    /// Refuses a vocabulary of so many words that training would take more than `allowed` bytes.
+    /// Refuses a vocabulary of `words` words if training would take more than `allowed` bytes.
     pub(super) fn check_memory(&self, words: usize, allowed: Option<u64>) -> Result<()> {
-        /// Bytes of a word and its entry in the table.
+        /// Bytes of a word with its entry in the table.
         const WORD: u64 = 120;
         let Some(allowed) = allowed else { return Ok(()) };
         let row = 2 * 64 * crate::lanes::groups(self.dimensions) as u64;
-        // Pairs of two chunks at most, whose lists may be twice as long as they have to be.
+        // Pairs of at most two chunks, whose lists may have twice the capacity that they need.
         let pairs = (1_u64 << 14) * (self.window as u64 + 1) * (self.negatives as u64 + 1);
         let fixed = (16 << 20) + 16 * pairs;
         let needed = fixed + words as u64 * (row + WORD);

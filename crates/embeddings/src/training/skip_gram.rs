@@ -1,25 +1,25 @@
-//! Skip-gram: a word predicts each word around it (Mikolov et al. 2013).
+//! Skip-gram: a word predicts each of its context words (Mikolov et al. 2013).
 
 use rayon::prelude::*;
 
 use super::blocks::{BLOCKS, Blocks, Pair, descend, place};
 use super::chunk::{Chunk, PIECES, Sampling};
 
-/// The pairs of each piece of a chunk, by input and output block.
+/// Pairs of each piece of a chunk, by input and output block.
 pub(super) struct SkipGram {
     pieces: Vec<Vec<Vec<Pair>>>,
 }
 
 impl SkipGram {
-    /// Without pairs yet.
+    /// Starts without pairs.
     pub(super) fn new() -> Self {
         Self { pieces: vec![vec![Vec::new(); BLOCKS * BLOCKS]; PIECES] }
     }
 
-    /// Learns from a chunk. Returns the sum of losses of some pairs, and how many they are.
+    /// Learns from a chunk. Returns the sum of the losses of some pairs, and their number.
     ///
-    /// Like in word2vec's program, the vector of the context word is learned, and it predicts the
-    /// word in the middle: over a whole text, the pairs are the same.
+    /// As in word2vec, the vector of the context word is trained, and it predicts the word in the
+    /// middle: over a whole text the pairs are the same.
     pub(super) fn learn(
         &mut self,
         chunk: &Chunk,

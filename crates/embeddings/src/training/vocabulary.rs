@@ -1,5 +1,5 @@
-//! The words that get vectors, how often they come, and what that makes of them: how many of them
-//! are learned from, and how often they are drawn as negatives.
+//! The words that get vectors, with their counts, the share of their occurrences that is kept, and
+//! their frequency as negatives.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,19 +11,19 @@ use super::corpus::{Sentences, hash_of};
 use super::{Event, TrainingSettings};
 use crate::{Error, Result};
 
-/// Bytes that a word takes while it is counted, beside its letters.
+/// Bytes that a word takes while it is counted, in addition to its letters.
 const COUNTED: u64 = 48;
 
 /// Result of a pass over a text.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Counted {
-    /// Words of the text, with those that are too rare.
+    /// Number of words of the text, including those that are too rare.
     pub(super) words: u64,
     /// SHA-256 of the text.
     pub(super) sha256: String,
 }
 
-/// The words that are frequent enough, the most frequent first.
+/// Words that are frequent enough, the most frequent first.
 #[derive(Debug)]
 pub(super) struct Vocabulary {
     pub(super) words: Vec<String>,
@@ -32,8 +32,8 @@ pub(super) struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// Counts the words of `files`. While it does so, the words take no more than `memory`: where
-    /// they would, the rarest so far are forgotten, again and again.
+    /// Counts the words of `files`. Counting takes at most `memory` bytes: when words would need
+    /// more, the rarest so far are forgotten, as often as necessary.
     ///
     /// # Errors
     /// When a file cannot be read, or no word is frequent enough.
@@ -90,12 +90,12 @@ impl Vocabulary {
         Self { words, counts, ids }
     }
 
-    /// The number of a word.
+    /// Returns the id of a word.
     pub(super) fn id(&self, word: &str) -> Option<u32> {
         self.ids.get(word).copied()
     }
 
-    /// Writes a word and its count a line, as gensim and word2vec do.
+    /// Writes a word and its count on each line, like gensim and word2vec.
     pub(super) fn write(&self, path: &Path) -> Result<()> {
         Ok(write_whole(path, |out| {
             let mut rows = self.words.iter().zip(&self.counts);
@@ -103,10 +103,10 @@ impl Vocabulary {
         })?)
     }
 
-    /// Reads what [`Vocabulary::write`] wrote, whose SHA-256 must be `sha256`.
+    /// Reads a file of [`Vocabulary::write`], whose SHA-256 must be `sha256`.
     ///
     /// # Errors
-    /// When the file is not that one.
+    /// When the file differs from that one.
     pub(super) fn read(path: &Path, sha256: &str) -> Result<Self> {
         if hash_file(path)? != sha256 {
             let message = "it is not the file that training wrote; training cannot go on with it";
@@ -128,11 +128,11 @@ impl Vocabulary {
         Ok(Self::new(words, counts))
     }
 
-    /// The part of each word that is learned from, in units of 2⁻³².
+    /// Returns the share of each word's occurrences that is kept, in units of 2⁻³².
     ///
-    /// Share of a word's occurrences that is kept: √(t/f) + t/f for a word that makes up the part f
-    /// of the text, like word2vec's program; Mikolov et al. 2013, "Distributed representations of
-    /// words and phrases and their compositionality", equation 5, drop 1 − √(t/f).
+    /// A word that makes up the share f of the text keeps √(t/f) + t/f, as in word2vec's program;
+    /// Mikolov et al. 2013, "Distributed representations of words and phrases and their
+    /// compositionality", equation 5, drop 1 − √(t/f).
     pub(super) fn kept(&self, threshold: f64) -> Vec<u64> {
         let all: u64 = self.counts.iter().sum();
         let part = |&count: &u64| {
@@ -144,7 +144,7 @@ impl Vocabulary {
     }
 }
 
-/// SHA-256 of a file.
+/// Computes the SHA-256 of a file.
 pub(super) fn hash_file(path: &Path) -> Result<String> {
     std::fs::File::open(path).and_then(hash_of).map_err(Error::io(path))
 }

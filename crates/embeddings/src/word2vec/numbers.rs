@@ -1,9 +1,9 @@
-//! Decimal numbers as NumPy 2.4 prints them, so that files are the same byte for byte as gensim's.
+//! Decimal numbers in the format of NumPy 2.4, so that files equal gensim's byte for byte.
 
 use std::io::{self, Write};
 
-/// Writes the shortest decimal number that is read back to the bits of `value`: with an exponent
-/// below 10⁻⁴ and from 10⁶ on, else with a point and at least one digit behind it.
+/// Writes the shortest decimal number that reads back to the bits of `value`: with an exponent
+/// below 10⁻⁴ and from 10⁶ on, otherwise with a point followed by at least one digit.
 pub(super) fn write_number(out: &mut impl Write, value: f32) -> io::Result<()> {
     let size = f64::from(value.abs());
     if size != 0.0 && !(1e-4..1e6).contains(&size) {

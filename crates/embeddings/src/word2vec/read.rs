@@ -1,4 +1,4 @@
-//! Reading files of vectors, none of which is trusted.
+//! Reading of files of vectors, none of which is trusted.
 
 use std::io::{BufRead, Read};
 use std::path::Path;
@@ -7,20 +7,20 @@ use taper_data::{not_a_file, open_text};
 
 use crate::{Error, Format, Result, WordVectors};
 
-/// A line or a word without an end would otherwise fill the memory.
+/// Largest number of bytes of a line: one without an end would otherwise fill the memory.
 const LONGEST_LINE: u64 = 1 << 24;
-/// As above.
+/// Largest number of bytes of a word, for the same reason.
 const LONGEST_WORD: u64 = 1 << 16;
-/// More dimensions than vectors have.
+/// Largest number of dimensions, more than vectors have.
 const MOST_DIMENSIONS: usize = 1 << 16;
 /// Bytes of a number.
 const NUMBER: usize = size_of::<f32>();
 
 impl WordVectors {
-    /// Reads a file of vectors, or those of the folder of a training.
+    /// Reads a file of vectors, or the vectors in the folder of a training.
     ///
     /// # Errors
-    /// As [`WordVectors::read`], and when the training is not complete.
+    /// Errors of [`WordVectors::read`], and when the training is not complete.
     pub fn open(path: &Path) -> Result<Self> {
         if !path.is_dir() {
             return Self::read(path);
@@ -34,15 +34,15 @@ impl WordVectors {
         Self::read(file)
     }
 
-    /// Reads a file of vectors, text or binary, `.gz` and `.zst` being decompressed on the way.
+    /// Reads a file of vectors, text or binary; `.gz` and `.zst` are decompressed.
     ///
     /// # Errors
-    /// When the file is missing, damaged, ends early or goes on after its last vector.
+    /// When the file is missing or damaged, ends early or continues after its last vector.
     pub fn read(path: &Path) -> Result<Self> {
         Ok(Self::read_with_format(path)?.0)
     }
 
-    /// As [`WordVectors::read`], with the format that the file has.
+    /// Reads like [`WordVectors::read`], and also returns the format of the file.
     ///
     /// # Errors
     /// See [`WordVectors::read`].
@@ -65,7 +65,7 @@ impl WordVectors {
             return Err(file.fault(", line 1", message));
         }
         rows.dimensions = dimensions;
-        // What the head promises is not believed before it has come.
+        // The counts of the header are not trusted before the data has been read.
         let format = file.body(words, &mut rows)?;
         Ok((file.vectors(rows)?, format))
     }
@@ -87,15 +87,15 @@ struct VectorFile<'a> {
     line: u64,
 }
 
-/// The two numbers of a head.
+/// Parses the two numbers of a header.
 fn head(line: &[u8]) -> Option<(usize, usize)> {
     let mut fields = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
     let both = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
     fields.next().is_none().then_some(both)
 }
 
-/// A word and its numbers, as a line of text has them. A word may hold spaces, but does not end in a
-/// number behind one: that is a line with a number too many.
+/// Parses a word and its numbers in a line of text. A word may contain spaces, but not end in a
+/// number after one: that is a line with a number too many.
 fn row_of_text(line: &[u8], dimensions: usize) -> Option<(&str, Vec<f32>)> {
     let line = std::str::from_utf8(line).ok()?.trim_end();
     let mut fields = line.rsplitn(dimensions + 1, ' ');
@@ -109,7 +109,7 @@ fn row_of_text(line: &[u8], dimensions: usize) -> Option<(&str, Vec<f32>)> {
     (!ends_in_number).then_some((word, numbers))
 }
 
-/// Whether a line is of text: bytes of numbers look otherwise.
+/// Whether a line is text, as opposed to bytes of numbers.
 fn is_printed(line: &[u8]) -> bool {
     let is_text = |text: &str| !text.trim_end().contains(|c: char| c.is_control() && c != '\t');
     !line.is_empty() && std::str::from_utf8(line).is_ok_and(is_text)
@@ -120,7 +120,7 @@ impl VectorFile<'_> {
         Error::malformed(self.path, place, message)
     }
 
-    /// The next line with its end; nothing at the end of the file.
+    /// Reads the next line with its end; empty at the end of the file.
     fn line(&mut self) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let read = self.stream.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut bytes);
@@ -129,7 +129,7 @@ impl VectorFile<'_> {
         Ok(bytes)
     }
 
-    /// A file of text whose first line is a vector already.
+    /// Reads a text file whose first line is already a vector.
     fn without_head(&mut self, first: &[u8], rows: &mut Rows) -> Result<()> {
         let text = std::str::from_utf8(first).unwrap_or_default();
         rows.dimensions = text.trim_end().split(' ').count() - 1;
@@ -163,7 +163,7 @@ impl VectorFile<'_> {
         rows.push(word, &numbers).map_err(|message| self.fault(&place, message))
     }
 
-    /// The vectors behind a head, in the format that they turn out to have.
+    /// Reads the vectors after a header, and detects their format.
     fn body(&mut self, words: usize, rows: &mut Rows) -> Result<Format> {
         if words == 0 {
             return Err(self.fault(", line 1", "the head promises no vector"));
@@ -201,7 +201,7 @@ impl VectorFile<'_> {
                 _ => self.ends_early(row, words),
             });
         }
-        // word2vec ends a vector as a line.
+        // word2vec ends a vector with a line end.
         let word = word.strip_prefix(b"\n").unwrap_or(&word);
         let word = std::str::from_utf8(word).map_err(|_| {
             self.fault(&place, "its word is not valid UTF-8; is the file damaged before it?")
@@ -224,7 +224,7 @@ impl VectorFile<'_> {
         self.fault("", message)
     }
 
-    /// Nothing but line ends may follow.
+    /// Checks that only line ends follow.
     fn expect_end(&mut self, words: usize) -> Result<()> {
         loop {
             let rest = self.line()?;
@@ -248,7 +248,7 @@ impl VectorFile<'_> {
 }
 
 impl Rows {
-    /// Takes a vector, or says why not.
+    /// Adds a vector, or returns why it is refused.
     fn push(&mut self, word: &str, numbers: &[f32]) -> Result<(), String> {
         if word.is_empty() {
             return Err("the word is empty".to_owned());

@@ -1,4 +1,4 @@
-//! Writing files of vectors.
+//! Writing of files of vectors.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -9,7 +9,8 @@ use super::numbers::write_number;
 use crate::{Format, Result, WordVectors};
 
 impl WordVectors {
-    /// Writes the vectors to a file that is whole or not there, byte for byte as gensim would.
+    /// Writes the vectors to a file that appears only when it is complete, byte for byte like
+    /// gensim.
     ///
     /// # Errors
     /// When the file cannot be written.

@@ -1,4 +1,4 @@
-//! The counts behind BLEU, segment by segment.
+//! Counts for BLEU, segment by segment.
 
 use crate::bleu::Bleu;
 use crate::metric::{Segment, SegmentCounter};
@@ -6,7 +6,7 @@ use crate::text;
 use crate::text::ngrams::{NgramMatcher, Vocabulary, ngram_total};
 use crate::text::rewriting::Buffers;
 
-/// Counts words and their n-grams.
+/// Counter of words and their n-grams.
 pub(crate) struct BleuCounter<'a> {
     options: &'a Bleu,
     vocabulary: Vocabulary,
@@ -48,7 +48,7 @@ impl SegmentCounter for BleuCounter<'_> {
             self.matcher.count_reference(&self.words, max_order);
             self.matcher.keep_largest();
             let candidate = self.words.len();
-            // Of two references equally close in length, the shorter counts.
+            // The shorter of two references equally close in length counts.
             if (candidate.abs_diff(length), candidate) < (closest.abs_diff(length), closest) {
                 closest = candidate;
             }

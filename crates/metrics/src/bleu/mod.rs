@@ -68,10 +68,10 @@ impl Bleu {
         self.score(&Statistics::count(self, &segments(hypotheses, references)?)?)
     }
 
-    /// Scores one sentence; set `effective_order` for that.
+    /// Scores one sentence, for which `effective_order` should be set.
     ///
     /// # Errors
-    /// As [`Self::corpus`].
+    /// See [`Self::corpus`].
     pub fn sentence<R: AsRef<str>>(
         &self,
         hypothesis: &str,
@@ -84,7 +84,7 @@ impl Bleu {
     /// Turns the statistics of a corpus into its score.
     ///
     /// # Errors
-    /// When there are no segments, or other options counted them.
+    /// When there are no segments, or they were counted with other options.
     pub fn score(&self, statistics: &Statistics) -> Result<BleuScore, MetricError> {
         let sums = statistics.sums(self)?;
         let signature = Signature::new(self, statistics.references(), Trials::default());
@@ -203,7 +203,7 @@ impl Metric for Bleu {
         2 + 2 * self.max_order
     }
 
-    /// Smoothing and effective order change only how sums are scored.
+    /// Smoothing and effective order change only the score of sums, not the counts.
     fn counted(&self) -> String {
         format!(
             "BLEU|{}|tok:{}|order:{}",

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub struct BleuScore {
     /// BLEU, from 0 to 100.
     pub score: f64,
-    /// Smoothed n-gram precisions in per cent, by order.
+    /// Smoothed n-gram precisions in percent, by order.
     pub precisions: Vec<f64>,
     /// Clipped n-gram matches before smoothing, by order.
     pub matches: Vec<u64>,

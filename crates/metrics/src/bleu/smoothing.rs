@@ -11,11 +11,11 @@ use crate::error::MetricError;
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Smoothing {
-    /// None: one zero precision makes the score 0.
+    /// No smoothing: one zero precision makes the score 0.
     None,
-    /// This many matches instead of none; 0.1 by convention.
+    /// Constant number of matches instead of 0; 0.1 by convention.
     Floor(f64),
-    /// This much added to matches and totals of orders above one; 1 by convention.
+    /// Constant added to matches and totals of orders above one; 1 by convention.
     AddK(f64),
     /// Half of the last substitute each time, as in mteval-v13a.
     #[default]

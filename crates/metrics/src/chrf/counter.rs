@@ -1,4 +1,4 @@
-//! The counts behind chrF, segment by segment.
+//! Counts for chrF, segment by segment.
 
 use crate::chrf::{COUNTS_PER_ORDER, Chrf};
 use crate::metric::{Segment, SegmentCounter};
@@ -12,7 +12,7 @@ struct Symbols {
     words: Vec<u32>,
 }
 
-/// Counts n-grams of characters and words.
+/// Counter of n-grams of characters and words.
 pub(crate) struct ChrfCounter<'a> {
     options: &'a Chrf,
     vocabulary: Vocabulary,

@@ -77,7 +77,7 @@ impl Chrf {
     /// Scores one sentence.
     ///
     /// # Errors
-    /// As [`Self::corpus`].
+    /// See [`Self::corpus`].
     pub fn sentence<R: AsRef<str>>(
         &self,
         hypothesis: &str,
@@ -90,14 +90,14 @@ impl Chrf {
     /// Turns the statistics of a corpus into its score.
     ///
     /// # Errors
-    /// When there are no segments, or other options counted them.
+    /// When there are no segments, or they were counted with other options.
     pub fn score(&self, statistics: &Statistics) -> Result<ChrfScore, MetricError> {
         let score = self.value(&statistics.sums(self)?);
         let signature = Signature::new(self, statistics.references(), Trials::default());
         Ok(ChrfScore { score, name: self.name(), signature: signature.to_string() })
     }
 
-    /// The F-score in per cent.
+    /// Computes the F-score in percent.
     ///
     /// The order of the operations matters for the last bits, which decide ties between references.
     pub(crate) fn f_score<R: Real>(&self, sums: &[R]) -> R {
@@ -140,9 +140,8 @@ impl Chrf {
     }
 }
 
-/// A row holds, for each character order and then each word order, the n-grams of the
-/// hypothesis (0 where the reference is too short to have any), those of the reference, and
-/// the matches.
+/// A row holds, for each character order and then each word order, the n-grams of the hypothesis (0
+/// if the reference is too short to have any), those of the reference, and the matches.
 impl Metric for Chrf {
     /// `chrF`, beta, and a `+` for each word order: `chrF2++`.
     fn name(&self) -> String {

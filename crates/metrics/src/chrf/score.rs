@@ -19,7 +19,7 @@ pub struct ChrfScore {
 }
 
 impl ChrfScore {
-    /// The line with its signature: `chrF2|nrefs:1|… = 51.90`.
+    /// Line with its signature: `chrF2|nrefs:1|… = 51.90`.
     pub fn line(&self, decimals: usize) -> String {
         format!("{}|{} = {:.decimals$}", self.name, self.signature, self.score)
     }

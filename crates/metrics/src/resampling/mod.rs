@@ -1,12 +1,12 @@
 //! Significance of scores: bootstrap confidence intervals of one system, and paired tests of
 //! systems against a baseline (Koehn, 2004; Riezler and Maxwell, 2005).
 //!
-//! All of it works on the statistics of any [`Metric`]. Random numbers, the order of sums
-//! and their precision are sacreBLEU's, so intervals and p-values agree digit for digit.
-//! A resample's sums are in single precision, row after row, which matters once counts pass
-//! 2^24. A shuffle's are exact wherever statistics are: only TER's mean reference lengths are
-//! not, for 3, 5, 6… references, and there sacreBLEU's own p-values depend on the order in
-//! which its machine's BLAS adds them, within the trials that tie.
+//! Everything works on the statistics of any [`Metric`]. Random numbers, the order of sums and
+//! their precision are sacreBLEU's, so intervals and p-values agree digit for digit. The sums of a
+//! resample are in single precision, row after row, which matters for counts above 2^24. The sums
+//! of a shuffle are exact if the statistics are. Only TER's mean reference lengths are not exact,
+//! for 3, 5, 6… references; there sacreBLEU's own p-values depend on the order in which its
+//! machine's BLAS adds them, within the trials that tie.
 
 mod random;
 mod resampled_scores;
@@ -36,7 +36,7 @@ pub struct Confidence {
 }
 
 impl Confidence {
-    /// Formatted as `μ = 36.2 ± 24.4`.
+    /// Formats the interval as `μ = 36.2 ± 24.4`.
     pub fn text(&self, decimals: usize) -> String {
         format!("μ = {:.decimals$} ± {:.decimals$}", self.mean, self.half_width)
     }
@@ -57,7 +57,7 @@ pub struct Comparison {
 /// Computes the confidence interval of one system's score from bootstrap resamples.
 ///
 /// # Errors
-/// When `resamples` is zero or there are no segments, or other options counted them.
+/// When `resamples` is zero, there are no segments, or they were counted with other options.
 pub fn confidence(
     metric: &dyn Metric,
     statistics: &Statistics,
@@ -71,7 +71,7 @@ pub fn confidence(
 /// Compares systems with the first of them by paired bootstrap resampling.
 ///
 /// # Errors
-/// As [`confidence`], and when the systems do not have the same number of segments.
+/// Errors of [`confidence`], and when the systems do not have the same number of segments.
 pub fn paired_bootstrap(
     metric: &dyn Metric,
     systems: &[&Statistics],
@@ -92,7 +92,7 @@ pub fn paired_bootstrap(
 /// swapped at random, and the difference of the scores is computed again.
 ///
 /// # Errors
-/// As [`paired_bootstrap`].
+/// See [`paired_bootstrap`].
 pub fn paired_randomization(
     metric: &dyn Metric,
     systems: &[&Statistics],
@@ -162,7 +162,7 @@ fn bootstrap(
     Ok(samples.iter().map(|samples| ResampledScores::new(samples)).collect())
 }
 
-/// Sums some rows of a table, in their order.
+/// Sums some rows of a table, in order.
 fn sums_of_rows(table: &[f32], columns: usize, rows: &[u32]) -> Vec<f32> {
     let mut sums = vec![0.0; columns];
     for &row in rows {
@@ -231,16 +231,16 @@ fn set_bits(words: &[u64]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Random bits as drawn by `integers(2, dtype=bool)`: from the lowest of each number up.
+/// Stream of random bits, equal to `integers(2, dtype=bool)`: from the lowest of each number up.
 struct BitStream {
     generator: Generator,
-    /// Bits drawn but not taken, fewer than 64.
+    /// Bits drawn but not used yet, fewer than 64.
     pending: u128,
     pending_bits: usize,
 }
 
 impl BitStream {
-    /// Takes the next bits, at most 64, with the first in the lowest place.
+    /// Takes the next bits, at most 64; the first is the lowest.
     fn take(&mut self, count: usize) -> u64 {
         if self.pending_bits < count {
             self.pending |= u128::from(self.generator.next_u64()) << self.pending_bits;

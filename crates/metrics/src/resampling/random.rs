@@ -1,4 +1,4 @@
-//! NumPy's default random generator, for the same resamples as in the reference implementation.
+//! NumPy's default random generator, so that resamples equal those of the reference implementation.
 //!
 //! PCG64 (O'Neill, 2014: the XSL-RR output of a 128-bit linear congruential generator),
 //! seeded through `SeedSequence`, with bounded integers by Lemire's method (2019) on its
@@ -17,7 +17,7 @@ pub(crate) struct Generator {
 }
 
 impl Generator {
-    /// The stream of a seed.
+    /// Starts the stream of a seed.
     pub(crate) fn new(seed: u64) -> Self {
         let [state_high, state_low, stream_high, stream_low] = seed_words(seed);
         let join = |high: u64, low: u64| (u128::from(high) << 64) | u128::from(low);
@@ -33,14 +33,14 @@ impl Generator {
         self.state = self.state.wrapping_mul(MULTIPLIER).wrapping_add(self.increment);
     }
 
-    /// The next 64 bits.
+    /// Draws the next 64 bits.
     pub(crate) fn next_u64(&mut self) -> u64 {
         self.step();
         let folded = (self.state >> 64) as u64 ^ self.state as u64;
         folded.rotate_right((self.state >> 122) as u32)
     }
 
-    /// The next 32 bits: the lower half of 64, then the upper.
+    /// Draws the next 32 bits: the lower half of 64, then the upper.
     fn next_u32(&mut self) -> u32 {
         if let Some(half) = self.half.take() {
             return half;

@@ -4,8 +4,8 @@
 use crate::real::{Real, ResampledScore};
 use crate::resampling::Confidence;
 
-/// Scores of resamples, all in the type of NumPy's array: double precision as soon as one of them
-/// is double.
+/// Scores of resamples, all in the type of NumPy's array: double precision if any of them is
+/// double.
 #[derive(Debug)]
 pub(crate) enum ResampledScores {
     Single(Vec<f32>),
@@ -74,7 +74,7 @@ pub(crate) fn bootstrap_p_value(
 }
 
 /// Share of trials that exceed the actual difference. The actual difference itself counts as one,
-/// so that the test never errs on the side of significance.
+/// so that the test never errs towards significance.
 pub(crate) fn p_value<R: Real>(differences: &[R], actual: R) -> f64 {
     let exceeding = differences.iter().filter(|&&difference| difference > actual).count();
     (exceeding + 1) as f64 / (differences.len() + 1) as f64
@@ -85,7 +85,7 @@ fn absolute<R: Real>(value: R) -> R {
     if value < zero { zero - value } else { value }
 }
 
-/// The numbers in ascending order.
+/// Sorts numbers in ascending order.
 fn sorted<R: Real>(values: &[R]) -> Vec<R> {
     let mut sorted = values.to_vec();
     sorted.sort_by(|left, right| left.wide().total_cmp(&right.wide()));
@@ -103,12 +103,12 @@ fn half_width<R: Real>(sorted: &[R]) -> f64 {
     (R::of(0.5) * (sorted[sorted.len() - tail - 1] - sorted[tail])).wide()
 }
 
-/// Mean as NumPy computes it: pairwise sums in the numbers' own precision.
+/// Computes the mean like NumPy: pairwise sums in the numbers' own precision.
 fn mean<R: Real>(values: &[R]) -> R {
     R::of(pairwise_sum(values).wide() / values.len() as f64)
 }
 
-/// NumPy's summation: blocks of up to 128 in eight strands, longer runs halved.
+/// Sums like NumPy: blocks of up to 128 in eight strands, longer runs halved.
 fn pairwise_sum<R: Real>(values: &[R]) -> R {
     const STRANDS: usize = 8;
     const BLOCK: usize = 128;
@@ -133,7 +133,8 @@ fn pairwise_sum<R: Real>(values: &[R]) -> R {
     plain(((a + b) + (c + d)) + ((e + f) + (g + h)), rest)
 }
 
-/// Mean rounded once, like Python's `statistics.mean`: the sum is kept in two doubles.
+/// Computes the mean, rounded once, like Python's `statistics.mean`: the sum is kept in two
+/// doubles.
 fn exact_mean(values: &[f64]) -> f64 {
     let (mut sum, mut error) = (0.0_f64, 0.0_f64);
     for &value in values {

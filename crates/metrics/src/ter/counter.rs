@@ -1,9 +1,9 @@
-//! The counts behind TER: the fewest edits that turn a hypothesis into a reference, where
+//! Counts for TER: the smallest number of edits that turn a hypothesis into a reference, where
 //! moving a block of words is one edit.
 //!
-//! Finding the fewest is intractable, so Tercom shifts greedily: among blocks that the reference
-//! has elsewhere, it moves the one that lowers the edit distance most, until none does. The blocks
-//! that are tried, their order, and the limits of the search are part of the definition.
+//! Finding the smallest number is intractable, so Tercom shifts greedily: among blocks that the
+//! reference has elsewhere, it moves the one that lowers the edit distance most, until none does.
+//! The tried blocks, their order, and the limits of the search are part of the definition.
 
 use std::cmp::Reverse;
 
@@ -23,7 +23,7 @@ const MAX_SHIFT_DISTANCE: usize = 50;
 /// Number of shifts tried for one pair of sentences, after which the search gives up.
 const MAX_SHIFTS_TRIED: usize = 1000;
 
-/// Counts edits.
+/// Counter of edits.
 pub(crate) struct TerCounter<'a> {
     options: &'a Ter,
     vocabulary: Vocabulary,
@@ -86,8 +86,8 @@ impl<'a> TerCounter<'a> {
         shifts + self.distance.total() as usize
     }
 
-    /// Tries all shifts of the current hypothesis; leaves the best in `best` and returns by how
-    /// much it lowers the distance.
+    /// Tries all shifts of the current hypothesis; leaves the best in `best` and returns how much
+    /// it lowers the distance.
     fn best_shift(&mut self, tried: &mut usize) -> i64 {
         let before = i64::from(self.distance.total());
         self.distance.align(&self.shifted, &self.reference);
@@ -133,7 +133,7 @@ impl<'a> TerCounter<'a> {
         best.map_or(0, |(gain, ..)| gain)
     }
 
-    /// Whether the block is wrong where it is, missing at its target, and the target is not within
+    /// Whether the block is wrong at its place, missing at its target, and the target is not inside
     /// the block.
     fn is_worth_shifting(&self, block: Block) -> bool {
         let Block { hypothesis_start, reference_start, length } = block;
@@ -166,7 +166,8 @@ impl SegmentCounter for TerCounter<'_> {
 }
 
 /// Writes `words` with the block moved before the word at `target`, and returns the first position
-/// that may have changed. A target within the block moves it that many words further.
+/// that may have changed. If the target is inside the block, the block moves that many words
+/// further.
 fn shift(words: &[u32], block: Block, target: usize, shifted: &mut Vec<u32>) -> usize {
     let (start, end) = (block.hypothesis_start, block.hypothesis_start + block.length);
     // Target of the block, as a position among the words without it.

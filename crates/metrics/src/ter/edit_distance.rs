@@ -1,8 +1,9 @@
 //! Edit distance between many rearrangements of a hypothesis and one reference.
 //!
-//! As in sacreBLEU, each row of the matrix is only computed in a beam around the diagonal. The beam
-//! depends only on the two lengths, which rearranging does not change. So a row depends only on the
-//! words before it, and a rearrangement is computed from the row of the first word that it changes.
+//! Like in sacreBLEU, each row of the matrix is computed only in a beam around the diagonal. The
+//! beam depends only on the two lengths, which rearranging does not change. So a row depends only
+//! on the words before it, and a rearrangement is computed from the row of the first word that it
+//! changes.
 
 use std::ops::Range;
 
@@ -19,7 +20,7 @@ struct Row {
     beam: Range<usize>,
     /// Columns that are kept: those computed, and others that the next row reads.
     kept: Range<usize>,
-    /// Index in the matrix at which they begin.
+    /// Index in the matrix at which the kept columns begin.
     start: usize,
 }
 
@@ -63,12 +64,12 @@ impl EditDistance {
         }
     }
 
-    /// Distance between the two.
+    /// Distance between hypothesis and reference.
     pub(crate) fn total(&self) -> u32 {
         self.matrix[self.matrix.len() - 1]
     }
 
-    /// Distance of a rearranged hypothesis that equals the matrix's own before word
+    /// Distance of a rearranged hypothesis that equals the matrix's hypothesis before word
     /// `first_changed`.
     pub(crate) fn total_from(
         &mut self,
@@ -91,7 +92,7 @@ impl EditDistance {
         self.row[self.columns - 1]
     }
 
-    /// Aligns the two along the cheapest edits. Among equals, substitutions come first, then
+    /// Aligns the two along the cheapest edits. Among equal costs, substitutions come first, then
     /// deletions from the hypothesis, then insertions from the reference.
     pub(crate) fn align(&mut self, hypothesis: &[u32], reference: &[u32]) {
         self.insertion_points.clear();
@@ -178,7 +179,7 @@ impl EditDistance {
     }
 }
 
-/// Computes the cells of a row within the beam; the others are unreached already. Each row is
+/// Computes the cells of a row inside the beam; the others are unreached already. Each row is
 /// passed with its cells, from the first that is kept.
 fn fill_row(
     word: u32,

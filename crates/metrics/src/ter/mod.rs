@@ -47,7 +47,7 @@ impl Ter {
     /// Scores one sentence.
     ///
     /// # Errors
-    /// As [`Self::corpus`].
+    /// See [`Self::corpus`].
     pub fn sentence<R: AsRef<str>>(
         &self,
         hypothesis: &str,
@@ -60,7 +60,7 @@ impl Ter {
     /// Turns the statistics of a corpus into its score.
     ///
     /// # Errors
-    /// When there are no segments, or other options counted them.
+    /// When there are no segments, or they were counted with other options.
     pub fn score(&self, statistics: &Statistics) -> Result<TerScore, MetricError> {
         let sums = statistics.sums(self)?;
         let signature = Signature::new(self, statistics.references(), Trials::default());
@@ -128,8 +128,8 @@ impl Metric for Ter {
     }
 }
 
-/// A TER score with the quantities it was made from. Lower is better; more edits than
-/// reference words exceed 100.
+/// A TER score with the quantities from which it was computed. Lower is better; with more edits
+/// than reference words it exceeds 100.
 ///
 /// Displays as sacreBLEU's line, `TER = 51.90`, with two decimals, or with the formatter's
 /// precision.

@@ -1,6 +1,6 @@
 //! Text functions with the semantics of Python, the language of the reference implementation.
 //!
-//! Scores depend on what counts as whitespace, so it is defined here once: Unicode `White_Space`
+//! Scores depend on the definition of whitespace, so it is given here once: Unicode `White_Space`
 //! and the four information separators U+001C to U+001F, which Python's `str.split` and `str.strip`
 //! also treat as space.
 
@@ -17,7 +17,7 @@ pub(crate) fn is_space(character: char) -> bool {
     character.is_whitespace() || matches!(character, '\u{1c}'..='\u{1f}')
 }
 
-/// Removes whitespace at the end of a line, as sacreBLEU's program does on reading.
+/// Removes whitespace at the end of a line, like sacreBLEU's program on reading.
 pub fn trim_end(line: &str) -> &str {
     line.trim_end_matches(is_space)
 }

@@ -1,8 +1,8 @@
-//! Counting n-grams without building a string for each.
+//! Counting of n-grams without building a string for each.
 //!
-//! Symbols are numbers (interned words, or code points). An n-gram is the pair of its
-//! prefix's identifier and its last symbol, so every n-gram of every order gets a small
-//! dense identifier from one table of integer pairs, exactly and without collisions.
+//! Symbols are numbers (interned words, or code points). An n-gram is the pair of its prefix's
+//! identifier and its last symbol, so that one table of integer pairs gives every n-gram of every
+//! order a small dense identifier, exactly and without collisions.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -10,7 +10,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// Identifier of the empty n-gram; real ones start at 1.
 const ROOT: u32 = 0;
 
-/// Hashes one 64-bit key by multiplication; inputs are trusted table keys, not user keys.
+/// Hasher of one 64-bit key by multiplication; inputs are trusted table keys, not user keys.
 #[derive(Default)]
 struct PairHasher(u64);
 
@@ -31,7 +31,7 @@ impl Hasher for PairHasher {
     }
 }
 
-/// Numbers for distinct words, valid for the life of a counter.
+/// Numbers for distinct words, valid during the life of a counter.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Vocabulary {
     numbers: HashMap<Box<str>, u32>,
@@ -91,8 +91,8 @@ impl NgramMatcher {
 
     /// Counts one reference, over the n-grams that the hypothesis has.
     ///
-    /// An n-gram that the hypothesis lacks cannot be the prefix of one it has, so each
-    /// start position ends at the first miss.
+    /// An n-gram that the hypothesis lacks cannot be the prefix of one that it has, so each start
+    /// position ends at the first miss.
     pub(crate) fn count_reference(&mut self, symbols: &[u32], max_order: usize) {
         self.reference.clear();
         self.reference.resize(self.orders.len(), 0);

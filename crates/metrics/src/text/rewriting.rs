@@ -1,6 +1,6 @@
-//! Rewriting of lines in passes, from which the tokenizers of BLEU and TER are made.
+//! Rewriting of lines in passes, of which the tokenizers of BLEU and TER consist.
 //!
-//! Rewrites run in passes over characters; a pass that matches a pair consumes both characters,
+//! Rewrites run in passes over characters. A pass that matches a pair consumes both characters,
 //! like a substitution by regular expression, because runs such as `...` depend on it.
 
 use std::borrow::Cow;
@@ -9,7 +9,7 @@ use std::borrow::Cow;
 pub(crate) const ENTITIES: [(&str, &str); 4] =
     [("&quot;", "\""), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">")];
 
-/// Two text buffers that passes write to in turn, kept to save allocations.
+/// Two text buffers that passes write to alternately, kept to save allocations.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Buffers {
     front: String,
@@ -17,7 +17,7 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// Empties the front buffer, to be written to.
+    /// Empties the front buffer for writing.
     pub(crate) fn start(&mut self) -> &mut String {
         self.front.clear();
         &mut self.front

@@ -1,6 +1,6 @@
 //! The tokenizers that BLEU applies before counting words.
 //!
-//! Each rewrites a line so that splitting on whitespace yields its tokens.
+//! Each tokenizer rewrites a line so that splitting at whitespace yields its tokens.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,13 +22,13 @@ pub enum Tokenizer {
     #[default]
     #[serde(rename = "13a")]
     V13a,
-    /// Whitespace only, for text that is tokenized already.
+    /// Whitespace only, for text that is already tokenized.
     #[serde(rename = "none")]
     None,
     /// Every character that is not whitespace.
     #[serde(rename = "char")]
     Character,
-    /// Chinese characters singly, all else by the 13a rules.
+    /// Chinese characters singly, everything else by the 13a rules.
     #[serde(rename = "zh")]
     Chinese,
     /// The mteval-v14 rules: Unicode punctuation and symbols.
@@ -78,8 +78,8 @@ impl Tokenizer {
             }
             Self::Character => isolate(line, buffers.start(), |_| true),
             Self::Chinese => {
-                // Ends are stripped so that no padding is left: the rules for full stops
-                // see the end of the line here, unlike in 13a.
+                // Ends are stripped so that no padding is left: the rules for full stops see the
+                // end of the line here, unlike in 13a.
                 isolate(line.trim_matches(text::is_space), buffers.start(), is_chinese);
                 western_marks(buffers);
                 western_stops(buffers);

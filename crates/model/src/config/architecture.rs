@@ -68,7 +68,7 @@ impl From<CellKind> for taper_ops::Cell {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum RecurrentAttention {
-    /// None: everything about a sentence has to fit into one vector (Sutskever et al. 2014).
+    /// None: the information about a sentence has to fit into one vector (Sutskever et al. 2014).
     None,
     /// Before each step, in the last layer, with scores `vᵀ tanh(W s + U h)` of the previous state
     /// (Bahdanau et al. 2015).
@@ -138,7 +138,7 @@ impl ModelConfig {
     /// Refuses architectures other than the Transformer, for models that support no other.
     ///
     /// # Errors
-    /// When the architecture is not the Transformer; names the key.
+    /// If the architecture is not the Transformer; names the key.
     pub fn require_transformer(&self) -> Result<(), ModelError> {
         match self.architecture {
             Architecture::Transformer => Ok(()),

@@ -21,12 +21,12 @@ pub enum NormKind {
     /// `(x − mean) / √(variance + ε) · γ + β` (Ba et al. 2016, "Layer Normalization").
     #[default]
     Layer,
-    /// The same without β.
+    /// Layer normalisation without β.
     LayerWithoutBias,
     /// `x / √(mean(x²) + ε) · γ` (Zhang and Sennrich 2019, "Root Mean Square Layer
     /// Normalization"), as in T5 and Llama.
     Rms,
-    /// The same with `+ β`.
+    /// Root mean square normalisation with `+ β`.
     RmsWithBias,
 }
 

@@ -7,7 +7,7 @@ impl ModelConfig {
     /// Checks that the fields describe a possible encoder-decoder model.
     ///
     /// # Errors
-    /// Names the field, its value and what it must be.
+    /// The error names the field, its value and the requirement.
     pub fn validate(&self, joint_vocabulary: bool) -> Result<(), ModelError> {
         match self.architecture {
             Architecture::Transformer => self.validate_blocks()?,
@@ -32,7 +32,7 @@ impl ModelConfig {
         self.validate(true)
     }
 
-    /// Checks that the fields describe possible blocks, whatever model is built of them.
+    /// Checks that the fields describe possible blocks, for any model of them.
     pub(crate) fn validate_blocks(&self) -> Result<(), ModelError> {
         self.validate_streams()?;
         bounds::size("model.d_ff", self.d_ff, bounds::WIDTHS)?;

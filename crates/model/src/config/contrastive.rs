@@ -5,10 +5,10 @@ use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The encoder of text beside that of images, and the space in which both are embedded (Radford et
-/// al. 2021, section 2.4). The encoder of images has `d_model`, `d_ff`, `heads` and
-/// `encoder_layers`; that of text has `decoder_layers`, since its tokens see only those before
-/// them.
+/// The encoder of text beside the encoder of images, and the space in which both are embedded
+/// (Radford et al. 2021, section 2.4). The encoder of images has `d_model`, `d_ff`, `heads` and
+/// `encoder_layers`; the encoder of text has `decoder_layers`, since its tokens see only those
+/// before them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ContrastiveConfig {
@@ -20,11 +20,11 @@ pub struct ContrastiveConfig {
     #[schemars(range(min = 0.01))]
     #[schemars(extend("x-weights" = ["no-part"]))]
     pub temperature: f64,
-    /// `d_model` of the encoder of text; 0 for that of the encoder of images.
+    /// `d_model` of the encoder of text; 0 for the same as in the encoder of images.
     pub text_d_model: usize,
-    /// `d_ff` of the encoder of text; 0 for that of the encoder of images.
+    /// `d_ff` of the encoder of text; 0 for the same as in the encoder of images.
     pub text_d_ff: usize,
-    /// `heads` of the encoder of text; 0 for those of the encoder of images.
+    /// `heads` of the encoder of text; 0 for the same as in the encoder of images.
     pub text_heads: usize,
 }
 
@@ -38,7 +38,7 @@ impl ContrastiveConfig {
     /// Checks the numbers.
     ///
     /// # Errors
-    /// Names the key, its value and what it must be.
+    /// The error names the key, its value and the requirement.
     pub(super) fn validate(&self) -> Result<(), ModelError> {
         bounds::size("model.contrastive.dimensions", self.dimensions, bounds::WIDTHS)?;
         for (key, value) in [
@@ -48,11 +48,11 @@ impl ContrastiveConfig {
         ] {
             bounds::size(key, value, 0..=*bounds::WIDTHS.end())?;
         }
-        // By the least no similarity is multiplied by more than 100.
+        // With the smallest value, no similarity is multiplied by more than 100.
         bounds::number("model.contrastive.temperature", self.temperature, 0.01..=1e6)
     }
 
-    /// Configuration of the encoder of text, from that of the whole model.
+    /// Configuration of the encoder of text, derived from the configuration of the model.
     pub(crate) fn text(&self, config: &ModelConfig) -> ModelConfig {
         let or = |own: usize, other: usize| if own == 0 { other } else { own };
         ModelConfig {

@@ -45,16 +45,15 @@ impl Tied {
     }
 }
 
-/// Initial values of token embeddings in place of drawn numbers, and whether they are trained.
+/// Initial values of token embeddings other than drawn numbers, and whether they are trained.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EmbeddingsConfig {
     /// Word vectors of `d_model` dimensions for the tokens of the source or, if the model has one
     /// table, of all: a file of word2vec, gensim or GloVe, or the folder of
-    /// `taper embeddings train`. The vector of a word goes to the token that the tokenizer makes of
-    /// it, alone or after a space, if it is a single token; the first such word in the file counts.
-    /// One factor brings all vectors to the mean square of drawn ones; other tokens keep drawn
-    /// vectors.
+    /// `taper embeddings train`. A word that the tokenizer makes a single token, alone or after a
+    /// space, gives its vector to this token; the first such word in the file counts. One factor
+    /// brings all vectors to the mean square of drawn ones; other tokens keep drawn vectors.
     pub file: PathBuf,
     /// Word vectors for the tokens of the target, if they have a table of their own.
     pub target_file: PathBuf,
@@ -82,7 +81,7 @@ impl EmbeddingsConfig {
     /// Checks that the keys fit together.
     ///
     /// # Errors
-    /// Names the keys.
+    /// The error names the keys.
     pub(super) fn validate(&self) -> Result<(), ModelError> {
         let refuse = |message: &str| Err(ModelError::Config(message.to_owned()));
         let has_file = !self.file.as_os_str().is_empty() || self.has_target();

@@ -14,7 +14,7 @@ pub struct ExpertsConfig {
     /// without any.
     #[schemars(extend("x-idle" = ["not-transformer"]))]
     pub count: usize,
-    /// Experts that a token is sent to: 1 as in Switch Transformers, 2 as in GShard.
+    /// Number of experts of a token: 1 in Switch Transformers, 2 in GShard.
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["no-experts"]))]
     pub per_token: usize,

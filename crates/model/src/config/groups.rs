@@ -19,8 +19,8 @@ impl ModelConfig {
                 return vec![(0, 1), (1, layers - 2), (layers - 1, 1)];
             }
         }
-        // Without a list of kinds, layers repeat: a recipe may ask for more of them than can be
-        // counted in time.
+        // Without a list of kinds, layers repeat: a recipe may have too many of them to count in
+        // time.
         let period = if self.experts.count == 0 { 1 } else { self.experts.every.max(1) };
         let counted = if attention.kinds.is_empty() { layers.min(period) } else { layers };
         for layer in 0..counted {

@@ -18,14 +18,13 @@ pub enum BaseDtype {
     Bf16,
 }
 
-/// Low-rank adapters (Hu et al. 2021, "LoRA"): the weights of a run that this one begins with stay
-/// as they are, and a linear layer computes `x Wᵀ + s · dropout(x) Aᵀ Bᵀ + b`, of which A and B are
-/// trained.
+/// Low-rank adapters (Hu et al. 2021, "LoRA"): the initial weights, taken from another run, are
+/// frozen, and a linear layer computes `x Wᵀ + s · dropout(x) Aᵀ Bᵀ + b` with trained A and B.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LoraConfig {
-    /// Rank of each change, the rows of A; 0 trains all weights, without adapters. A matrix that
-    /// several are fused in, such as `qkv`, has factors of this rank for each of them.
+    /// Rank of each change, the rows of A; 0 trains all weights, without adapters. A fused matrix,
+    /// such as `qkv`, has factors of this rank for each of its parts.
     #[schemars(extend("x-names" = "lora_r lora_rank lora_dim adapter_dim r"))]
     pub rank: usize,
     /// Scale of the change, times the rank: s is `alpha / rank`.
@@ -92,7 +91,7 @@ impl Default for LoraConfig {
 }
 
 impl LoraConfig {
-    /// Whether everything is as it is without adapters.
+    /// Whether all settings are those of a model without adapters.
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()

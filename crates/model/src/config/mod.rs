@@ -166,9 +166,9 @@ pub struct ModelConfig {
     #[serde(skip_serializing_if = "SinusoidFrequencies::are_usual")]
     #[schemars(extend("x-idle" = ["convolutional-images", "positions-not-sinusoidal"]))]
     pub sinusoid_frequencies: SinusoidFrequencies,
-    /// Position of the first token, for positions that are added to embeddings; if it is not set,
-    /// 0. A learned table has as many more rows than `max_positions`, which no token reads: 2 in
-    /// BART and RoBERTa (Liu et al. 2019); the sinusoids of M2M100 begin at 2 too.
+    /// Position of the first token, for positions that are added to embeddings. If it is not
+    /// set: 0. A learned table has this many more rows than `max_positions`, which no token reads:
+    /// 2 in BART and RoBERTa (Liu et al. 2019); the sinusoids of M2M100 begin at 2 too.
     #[serde(skip_serializing_if = "is_zero")]
     #[schemars(
         extend("x-names" = "positions_offset offset padding_offset"),
@@ -208,8 +208,8 @@ pub struct ModelConfig {
     /// Encoder of the images of a classifier; with text it is a Transformer.
     #[schemars(extend("x-idle" = ["no-images"]))]
     pub image_encoder: ImageEncoder,
-    /// Rows of the embedding of segments in an encoder of texts: one for each text of a pair, or 1 for
-    /// both, as in RoBERTa (Liu et al. 2019), whose rows tell texts apart by their separators. If
+    /// Rows of the embedding of segments in an encoder of texts: one for each text of a pair, or 1
+    /// for both, as in RoBERTa (Liu et al. 2019), which distinguishes texts by their separators. If
     /// it is not set, 2.
     #[serde(skip_serializing_if = "is_two")]
     #[schemars(
@@ -262,16 +262,16 @@ pub struct ModelConfig {
         extend("x-idle" = ["convolutional-images", "not-transformer", "no-biases"])
     )]
     pub feed_forward_biases: bool,
-    /// Whether the projections to queries, keys and values have biases, whatever `biases` and
-    /// `attention_biases` say. If it is not set, they say it.
+    /// Whether the projections to queries, keys and values have biases, regardless of `biases` and
+    /// `attention_biases`. If it is not set, those two decide.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         extend("x-names" = "qkv_bias add_qkv_bias"),
         extend("x-idle" = ["not-transformer"])
     )]
     pub query_key_value_biases: Option<bool>,
-    /// Whether the projection of attention's result has a bias, whatever `biases` and
-    /// `attention_biases` say. If it is not set, they say it.
+    /// Whether the projection of attention's result has a bias, regardless of `biases` and
+    /// `attention_biases`. If it is not set, those two decide.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         extend("x-names" = "attention_out_bias attn_out_bias"),
@@ -359,7 +359,7 @@ pub struct ModelConfig {
     /// Initial values of token embeddings.
     #[schemars(extend("x-weights" = ["other-part", "no-part"]))]
     pub embeddings: EmbeddingsConfig,
-    /// Encoder of text beside that of images, and the space that they share.
+    /// Encoder of text beside the encoder of images, and the space that they share.
     #[schemars(extend("x-weights" = ["other-part"]), extend("x-idle" = ["not-image-text"]))]
     pub contrastive: ContrastiveConfig,
     /// Adapters of the linear layers of a model whose own weights are frozen.
@@ -437,7 +437,7 @@ fn is_zero_rate(rate: &f64) -> bool {
 }
 
 impl ModelConfig {
-    /// Rows of a learned position table.
+    /// Number of rows of a learned position table.
     #[must_use]
     pub fn position_rows(&self) -> usize {
         self.max_positions.saturating_add(self.position_offset)

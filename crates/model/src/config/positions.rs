@@ -11,8 +11,8 @@ pub enum Positions {
     /// images, half of the width encodes the row and half the column.
     #[default]
     Sinusoidal,
-    /// Sines in the first half of the width, cosines in the second, as Tensor2Tensor and Marian lay
-    /// them out. Their frequencies are other ones: see `sinusoid_frequencies`.
+    /// Sines in the first half of the width, cosines in the second, like in Tensor2Tensor and
+    /// Marian. Their frequencies are other ones: see `sinusoid_frequencies`.
     SinusoidalHalves,
     /// A trained table, added to the embedding (Gehring et al. 2017); limits the length to
     /// `max_positions`.
@@ -62,8 +62,7 @@ impl Positions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "lowercase")]
 pub enum SinusoidFrequencies {
-    /// `10000^(-2i/d)` (Vaswani et al. 2017, section 3.5), as Transformers has them in its
-    /// MarianMT.
+    /// `10000^(-2i/d)` (Vaswani et al. 2017, section 3.5), like in Transformers' MarianMT.
     #[default]
     Paper,
     /// `10000^(-i/(d/2 - 1))`, so that the last is 1/10000: Tensor2Tensor, fairseq with M2M100 and

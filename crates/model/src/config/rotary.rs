@@ -36,13 +36,13 @@ pub enum RotaryScaling {
     /// factor, those with more than `fast_rotations` are kept, and between them the share grows
     /// with the rotations (Grattafiori et al. 2024, "The Llama 3 Herd of Models").
     Llama3,
-    /// The same, but the share grows with the number of the angle, and queries and keys are
-    /// multiplied by `magnitude` (Peng et al. 2024, "YaRN").
+    /// Scaling like "llama3", but the share grows with the number of the angle, and queries and
+    /// keys are multiplied by `magnitude` (Peng et al. 2024, "YaRN").
     Yarn,
 }
 
 impl RotaryScaling {
-    /// Whether it depends on the number of rotations.
+    /// Whether the scaling depends on the number of rotations.
     fn is_by_rotations(self) -> bool {
         matches!(self, Self::Llama3 | Self::Yarn)
     }

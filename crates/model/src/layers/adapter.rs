@@ -28,7 +28,7 @@ pub fn is_adapter(name: &str) -> bool {
 /// nothing at first; to be called once the base is loaded.
 ///
 /// # Errors
-/// When the device has no memory left.
+/// If the device has no memory left.
 pub fn set_magnitudes(store: &ParameterStore) -> Result<()> {
     for magnitude in store.parameters() {
         let layer = magnitude.name().strip_suffix(".magnitude");
@@ -41,7 +41,7 @@ pub fn set_magnitudes(store: &ParameterStore) -> Result<()> {
     Ok(())
 }
 
-/// A linear layer around its adapters, and what follows on its product.
+/// A linear layer around its adapters, and the operations that follow its product.
 #[derive(Clone, Copy)]
 pub(crate) struct Around<'a> {
     pub(crate) weight: &'a Weight,
@@ -54,8 +54,8 @@ impl Adapter {
     /// Makes the adapters of the layer called `name`, whose matrices have `outputs` rows each;
     /// `None` if the builder makes none for it.
     ///
-    /// A is drawn uniformly from ±1/√I, as the layers of PyTorch, and B is zero, so that nothing is
-    /// changed at first.
+    /// A is drawn uniformly from ±1/√I, like the layers of PyTorch, and B is zero, so that nothing
+    /// is changed at first.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,
@@ -90,7 +90,7 @@ impl Adapter {
     }
 
     /// Computes `residual + dropout(activation(x Wᵀ + s · d(x) Aᵀ Bᵀ + b))`; with magnitudes m, the
-    /// product of `x` with the changed matrix is multiplied by `m / ‖W + s · B A‖`, of which the
+    /// product of `x` with the changed matrix is multiplied by `m / ‖W + s · B A‖`, where the
     /// lengths of the rows count as constants (Liu et al. 2024, section 4.3).
     ///
     /// # Shapes

@@ -24,7 +24,7 @@ struct Sublayer {
 }
 
 impl Sublayer {
-    /// `name` is that of the sublayer; its norm is `{name}_norm`.
+    /// Makes the frame of the sublayer called `name`; its norm is `{name}_norm`.
     fn new(build: &mut Builder, name: &str, config: &ModelConfig) -> Result<Self> {
         let norm = format!("{name}_norm");
         // Another sublayer keeps its input, and its output is recomputed.
@@ -62,7 +62,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// `layer` is the number in the stack, from 0.
+    /// Makes the layer with number `layer` in the stack, from 0.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,

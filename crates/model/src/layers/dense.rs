@@ -51,7 +51,7 @@ impl DenseFeedForward {
         })
     }
 
-    /// The same layer in f64, for finite differences.
+    /// Makes the same layer in f64, for finite differences.
     #[cfg(test)]
     pub(crate) fn in_f64(&self) -> Self {
         Self { up: self.up.in_f64(), down: self.down.in_f64(), ..self.clone() }

@@ -20,7 +20,7 @@ pub(crate) struct EmbeddingNorm {
 }
 
 impl EmbeddingNorm {
-    /// The norm is called `{stack}.embedding_norm`.
+    /// Makes the norm, called `{stack}.embedding_norm`.
     pub(crate) fn new(build: &mut Builder, stack: &str, config: &ModelConfig) -> Result<Self> {
         let name = format!("{stack}.embedding_norm");
         // The input of the norm, and its result.
@@ -57,7 +57,7 @@ pub(crate) struct TokenEmbedding {
 }
 
 impl TokenEmbedding {
-    /// `stack` is the name of the stack that it feeds; a learned position table is called
+    /// Makes the embedding of the stack called `stack`; a learned position table is called
     /// `{stack}.positions`.
     pub(crate) fn new(
         build: &mut Builder,

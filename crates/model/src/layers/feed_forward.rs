@@ -15,7 +15,7 @@ pub(crate) enum FeedForward {
 }
 
 impl FeedForward {
-    /// Makes that of a layer of a stack, counted from 0.
+    /// Makes the feed-forward part of a layer of a stack, counted from 0.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,

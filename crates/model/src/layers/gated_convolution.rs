@@ -20,7 +20,8 @@ pub(crate) struct GatedConvolution {
 const GATE: GatedSpec = GatedSpec { activation: Activation::Sigmoid, dropout: Dropout::none() };
 
 impl GatedConvolution {
-    /// Causal convolutions see each row and those before it, others equally many on both sides.
+    /// Makes the layer. Causal convolutions see each row and those before it, others equally many
+    /// on both sides.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,

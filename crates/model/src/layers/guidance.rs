@@ -1,4 +1,4 @@
-//! Guided alignment: attention that learns to point at the source word of each target word.
+//! Guided alignment: attention that learns the source word of each target word.
 //!
 //! Chen et al. 2016, "Guided Alignment Training for Topic-Aware Neural Machine Translation",
 //! section 3; Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer Models",
@@ -9,9 +9,9 @@
 //! − λ/N · Σ_t Σ_s G_ts log A_ts
 //! ```
 //!
-//! Row t of A is that of the token before the answer t, at the position that predicts it. Answers
+//! Row t of A belongs to the token before the answer t, at the position that predicts it. Answers
 //! without a link, and `</s>`, add nothing. Garg et al. let this head see the whole target in a
-//! second pass; here, as in Chen et al., the loss belongs to the translating pass itself.
+//! second pass; here, as in Chen et al., the loss belongs to the translation pass itself.
 
 use crate::{Architecture, Batch, Guidance, ModelConfig, ModelError, Pass, Routing};
 use candle_core::{Device, Result, Tensor};
@@ -31,7 +31,7 @@ impl Guide {
     /// Makes the guide of a checked batch; `None` if there is nothing to guide.
     ///
     /// # Errors
-    /// When the model has no such layer or head, or a link leads from one sentence to another.
+    /// If the model has no such layer or head, or a link leads from one sentence to another.
     pub(crate) fn new(
         guidance: Option<Guidance>,
         batch: &Batch,

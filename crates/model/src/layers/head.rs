@@ -21,8 +21,8 @@ pub(crate) struct Head {
 impl Head {
     /// Makes a head; its product and its loss are not counted.
     ///
-    /// `weight (C, D)` for `classes` classes may be an embedding's (Press and Wolf 2017); the bias
-    /// is called `{name}.bias`.
+    /// Makes a head; `weight (C, D)` for `classes` classes may be an embedding's (Press and Wolf
+    /// 2017); the bias is called `{name}.bias`.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,

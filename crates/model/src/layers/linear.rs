@@ -36,7 +36,7 @@ impl Linear {
         Self::with(build, name, weight, (inputs, &vec![outputs / parts; parts]))
     }
 
-    /// Makes a layer of several matrices, each drawn as it would be by itself.
+    /// Makes a layer of several matrices, each drawn as if by itself.
     pub(crate) fn fused(
         build: &mut Builder,
         name: &str,
@@ -48,8 +48,7 @@ impl Linear {
         Self::with(build, name, weight, (inputs, outputs))
     }
 
-    /// Makes a layer with normally distributed weights of this deviation; otherwise as
-    /// [`Linear::new`].
+    /// Makes a layer like [`Linear::new`], with normally distributed weights of this deviation.
     pub(crate) fn normal(
         build: &mut Builder,
         name: &str,
@@ -86,19 +85,19 @@ impl Linear {
         Self { weight, bias, adapter: None, products }
     }
 
-    /// See [`Weight::in_f64`].
+    /// Makes the same layer in f64; see [`Weight::in_f64`].
     #[cfg(test)]
     pub(crate) fn in_f64(&self) -> Self {
         let bias = self.bias.as_ref().map(Weight::in_f64);
         Self { weight: self.weight.in_f64(), bias, ..self.clone() }
     }
 
-    /// The matrix.
+    /// Matrix of the layer.
     pub(crate) fn weight(&self) -> &Weight {
         &self.weight
     }
 
-    /// The bias.
+    /// Bias of the layer.
     pub(crate) fn bias(&self) -> Option<&Weight> {
         self.bias.as_ref()
     }

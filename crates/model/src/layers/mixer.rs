@@ -14,7 +14,7 @@ pub(crate) enum Mixer {
 }
 
 impl Mixer {
-    /// Makes that of a layer, counted from 0, of a stack that is causal or not.
+    /// Makes the mixer of a layer, counted from 0, of a stack that is causal or not.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,

@@ -6,7 +6,7 @@ use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use taper_ops::{NormSpec, NormedColumns};
 
-/// A norm with its parameters, of the kind that the configuration chooses.
+/// A norm with its parameters, of the configured kind.
 #[derive(Debug, Clone)]
 pub(crate) struct Norm {
     weight: Weight,

@@ -4,8 +4,8 @@ use crate::{LossOutput, Objective, Pass, Routing};
 use candle_core::{D, DType, Device, Result, Tensor};
 use taper_ops::composed;
 
-/// Logarithm of missing places: its exponential is 0, and in sums with weight 0 it still counts as
-/// 0.
+/// Logarithm for missing places: its exponential is 0, and in sums with weight 0 it still counts
+/// as 0.
 const NO_PLACE: f32 = -1e30;
 
 /// Rows of packed logits for the places of each text.
@@ -14,7 +14,7 @@ struct Places {
     longest: usize,
     /// Row of each place's token in each text; a missing place has the row after all others.
     rows: Tensor,
-    /// for each place of each text, 0 for missing ones: `(B, 1, L)`.
+    /// One for each place of each text, 0 for missing ones: `(B, 1, L)`.
     exist: Tensor,
     /// One over the number of places of each text: `(B, 1)`.
     shares: Tensor,

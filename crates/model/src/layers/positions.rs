@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use taper_ops::Turns;
 
-/// `PE(p, 2i) = sin(p f_i)`, `PE(p, 2i+1) = cos(p f_i)` of the positions `at`, with the frequencies
-/// `f_i` (Vaswani et al. 2017, section 3.5): `(count, D)`.
+/// Computes `PE(p, 2i) = sin(p f_i)`, `PE(p, 2i+1) = cos(p f_i)` at the positions `at`, with the
+/// frequencies `f_i` (Vaswani et al. 2017, section 3.5): `(count, D)`.
 ///
 /// With `halves`, all sines come first, then all cosines.
 #[must_use]
@@ -47,7 +47,7 @@ pub fn alibi_slopes(heads: usize) -> Vec<f64> {
 
 /// T5's bucket of the distance from a query to a key (Raffel et al. 2020, section 2.1): exact up to
 /// half the buckets, then logarithmic up to the largest distance. A causal stack gives all buckets
-/// to the past. In f32 and in this order, as Transformers computes it, so that distances at the
+/// to the past. It is computed in f32 and in the order of Transformers, so that distances at the
 /// border of two buckets are in the same one.
 #[must_use]
 pub fn t5_bucket(query: usize, key: usize, causal: bool, of: RelativeBuckets) -> usize {
@@ -99,8 +99,8 @@ impl Added {
         })
     }
 
-    /// Table for tokens at positions `at`, which are below `longest`, if there is one, and the row
-    /// of each token in it.
+    /// Table for tokens at positions `at`, all below `longest`, and the row of each token in it;
+    /// `None` if nothing is added.
     pub(crate) fn table(
         &self,
         at: Arc<[u32]>,
@@ -128,8 +128,8 @@ impl Added {
     }
 }
 
-/// Table of [`sinusoids`] for the longest sequence so far. Decoding asks for one more position at
-/// each step.
+/// Table of [`sinusoids`] for the longest sequence so far. Decoding needs one more position at each
+/// step.
 #[derive(Debug, Clone)]
 pub(crate) struct Sinusoids {
     width: usize,

@@ -85,7 +85,7 @@ impl Attention {
 }
 
 impl RecurrentLayer {
-    /// `name` is that of the layer. Its parameters are those of PyTorch's `GRU` and `LSTM`:
+    /// Makes the layer called `name`. Its parameters are those of PyTorch's `GRU` and `LSTM`:
     /// `{name}.input.weight` is their `weight_ih`, `{name}.recurrent.weight` their `weight_hh`.
     pub(crate) fn new(build: &mut Builder, name: &str, shape: Shape) -> Result<Self> {
         let (gates, width) = (shape.cell.gates(), shape.width);

@@ -23,7 +23,7 @@ pub(crate) struct AttendedEncoder<'a> {
     pub(crate) guide: Option<&'a Guide>,
 }
 
-/// Layers one after the other, with a final norm iff Pre-LN, and a dropout on its result.
+/// Layers one after the other, with a final norm only in Pre-LN, and a dropout on its result.
 #[derive(Debug, Clone)]
 pub(crate) struct Stack {
     name: String,
@@ -132,8 +132,8 @@ impl Stack {
     }
 }
 
-/// Number of layers per segment. Every segment keeps its input, and one at a time all that its
-/// layers keep, so that both are about √n.
+/// Number of layers per segment. Every segment keeps its input, and one segment at a time keeps all
+/// intermediate results of its layers, so that both are about √n.
 fn segment_length(layers: usize) -> usize {
     (layers as f64).sqrt().ceil() as usize
 }

@@ -1,9 +1,9 @@
-//! Parameters as layers hold them.
+//! Parameters in layers.
 
 use crate::Pass;
 use candle_core::{Result, Tensor};
 
-/// A parameter as a layer holds it: tracked for training, detached for evaluation, in one storage.
+/// Parameter of a layer: tracked for training, detached for evaluation, in one storage.
 #[derive(Debug, Clone)]
 pub(crate) struct Weight {
     tracked: Tensor,
@@ -19,12 +19,12 @@ impl Weight {
         if pass.is_training() { &self.tracked } else { &self.detached }
     }
 
-    /// The values, without gradients.
+    /// Values without gradients.
     pub(crate) fn value(&self) -> &Tensor {
         &self.detached
     }
 
-    /// The same values in f64, tracked, for finite differences.
+    /// Makes the same values in f64, tracked, for finite differences.
     #[cfg(test)]
     pub(crate) fn in_f64(&self) -> Self {
         let wide = self.tracked.to_dtype(candle_core::DType::F64).unwrap();
@@ -32,7 +32,7 @@ impl Weight {
         Self { detached: tracked.detach(), tracked }
     }
 
-    /// Computes `x Wᵀ` for this matrix, and whatever `spec` and the other arguments add.
+    /// Computes `x Wᵀ` for this matrix, with the additions of `spec` and of the other arguments.
     pub(crate) fn apply(
         &self,
         x: &Tensor,

@@ -30,8 +30,8 @@ pub(crate) trait EncoderDecoder: Debug + Send + Sync {
         pass: &Pass,
     ) -> Result<Tensor>;
 
-    /// Prepares for the first token: what is computed once from the sources, and the state of each
-    /// layer.
+    /// Prepares for the first token: tensors that are computed once from the sources, and the state
+    /// of each layer.
     fn start(&self, encoded: &Encoded, pass: &Pass) -> Result<(Vec<Tensor>, Vec<LayerPast>)>;
 
     /// Writes one token for each row of `state`, at positions `at`.

@@ -21,7 +21,7 @@ const ROWS: usize = 32;
 /// A translation model prepared for decoding.
 ///
 /// It shares the model's weights, and packs each on first use; after further training, prepare the
-/// model anew.
+/// model again.
 #[derive(Debug)]
 pub struct Inference {
     model: TranslationModel,
@@ -53,7 +53,7 @@ impl DecodeState {
     /// Keeps, repeats and drops rows: row `i` becomes what row `rows[i]` was.
     ///
     /// # Errors
-    /// When a row does not exist.
+    /// If a row does not exist.
     pub fn select(&mut self, rows: &[usize]) -> Result<(), ModelError> {
         self.rows.select(rows)
     }
@@ -94,7 +94,7 @@ impl TranslationModel {
     /// then on. Other passes compute as before, with the rounded weights.
     ///
     /// # Errors
-    /// When a weight is not finite.
+    /// If a weight is not finite.
     pub fn round_to_int8(&mut self) -> Result<(), ModelError> {
         self.is_int8 = true;
         Ok(self.parameters().round_to_int8()?)
@@ -111,7 +111,7 @@ impl Inference {
     /// Encodes the sources and makes a state with one row for each.
     ///
     /// # Errors
-    /// As [`TranslationModel::encode`].
+    /// The errors of [`TranslationModel::encode`].
     pub fn start(&self, source: &Sequences) -> Result<DecodeState, ModelError> {
         taper_ops::threads::in_pool(self.model.device(), || {
             let pass = Pass::infer(&self.packs);
@@ -126,7 +126,7 @@ impl Inference {
     /// `(rows, V)` that are computed lazily.
     ///
     /// # Errors
-    /// When there is not one token for each row, or a token is not in the vocabulary.
+    /// If there is not one token for each row, or a token is not in the vocabulary.
     pub fn step(
         &self,
         state: &mut DecodeState,

@@ -1,4 +1,4 @@
-//! Translation: a source is read whole, and a target is written token by token.
+//! Translation: a source is read as a whole, and a target is written token by token.
 //!
 //! [`TranslationModel`] has the parts of every such model: embeddings, output, loss and decoding.
 //! Between embeddings and output are the layers of its [`Architecture`](crate::Architecture),
@@ -159,7 +159,7 @@ impl TranslationModel {
     /// Makes a model from `builder`.
     ///
     /// # Errors
-    /// When the configuration is impossible, or the device has no memory left.
+    /// If the configuration is impossible, or the device has no memory left.
     pub fn new(
         config: &ModelConfig,
         vocab_source: usize,
@@ -271,7 +271,7 @@ impl TranslationModel {
     /// M source tokens, or patches of images → packed `(M, E)`.
     ///
     /// # Errors
-    /// When an id is not in the vocabulary, an image is not of the model's shape, or a sequence is
+    /// If an id is not in the vocabulary, an image is not of the model's shape, or a sequence is
     /// longer than learned positions reach.
     pub fn encode(&self, source: &Sequences, pass: &Pass) -> Result<Encoded, ModelError> {
         source.check()?;
@@ -295,7 +295,7 @@ impl TranslationModel {
     /// One target sequence for each source sequence, N tokens → packed `(N, D)`.
     ///
     /// # Errors
-    /// As [`TranslationModel::encode`]; and when the numbers of sequences differ.
+    /// The errors of [`TranslationModel::encode`]; and if the numbers of sequences differ.
     pub fn decode(
         &self,
         target: &Sequences,
@@ -324,7 +324,7 @@ impl TranslationModel {
     /// `(N, D)` → `(N, V)`.
     ///
     /// # Errors
-    /// When the width is not the model's.
+    /// If the width is not the model's.
     pub fn logits(&self, hidden: &Tensor, pass: &Pass) -> Result<Tensor, ModelError> {
         Ok(self.output.logits(hidden, pass)?)
     }

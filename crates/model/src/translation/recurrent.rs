@@ -3,7 +3,7 @@
 //! et al. 2015; Luong et al. 2015).
 //!
 //! Differences from the papers: the decoder begins with `tanh(W [h_1; h_M])` of the annotations of
-//! the first and the last token, where Bahdanau et al. take the backward state of the first alone;
+//! the first and the last token, while Bahdanau et al. take only the backward state of the first;
 //! and `tanh(W [s; c])` is projected to the vocabulary, as in Luong et al., with either attention.
 
 use super::encoder_decoder::EncoderDecoder;
@@ -79,7 +79,7 @@ impl<'a> Plan<'a> {
         self.shape(if layer == 0 { self.config.d_model } else { self.annotation }, 0)
     }
 
-    /// Shape of a decoder layer, of which the last one attends.
+    /// Shape of a decoder layer; the last layer attends.
     fn decoder(&self, layer: usize) -> Shape {
         let attended = match self.config.recurrent.attention {
             RecurrentAttention::Additive if self.is_last(layer) => self.annotation,
@@ -200,7 +200,7 @@ impl RecurrentLayers {
         self.bridges.iter().map(of_layer).collect()
     }
 
-    /// Computes what annotations are used for once: keys and values.
+    /// Computes the keys and values that are used for all steps from the annotations.
     fn keys_and_values(&self, annotations: &Tensor, pass: &Pass) -> Result<Vec<Tensor>> {
         if let Some(behind) = &self.behind {
             return Ok(vec![behind.forward(annotations, pass)?]); // (M, 2·H)

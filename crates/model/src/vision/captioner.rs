@@ -25,7 +25,7 @@ impl ImageCaptioner {
     /// Makes a model from `builder`.
     ///
     /// # Errors
-    /// When the configuration is impossible, or the device has no memory left.
+    /// If the configuration is impossible, or the device has no memory left.
     pub fn new(
         config: &ModelConfig,
         shape: &ImageShape,
@@ -66,7 +66,7 @@ impl ImageCaptioner {
     /// Rounds the weights to int8; see [`TranslationModel::round_to_int8`].
     ///
     /// # Errors
-    /// When a weight is not finite.
+    /// If a weight is not finite.
     pub fn round_to_int8(&mut self) -> Result<(), ModelError> {
         self.0.round_to_int8()
     }
@@ -75,7 +75,7 @@ impl ImageCaptioner {
 /// Refuses configurations whose image encoder does not output a row for each patch.
 ///
 /// # Errors
-/// Names the key, its value and what it must be.
+/// The error names the key, its value and the requirement.
 pub(super) fn require_patches(config: &ModelConfig) -> Result<(), ModelError> {
     if config.architecture == Architecture::Transformer
         && config.image_encoder == ImageEncoder::Convolutional

@@ -48,7 +48,7 @@ impl ContrastiveModel {
     /// Makes a model from `builder`.
     ///
     /// # Errors
-    /// When the configuration is impossible, or the device has no memory left.
+    /// If the configuration is impossible, or the device has no memory left.
     pub fn new(
         config: &ModelConfig,
         shape: &ImageShape,
@@ -130,7 +130,7 @@ impl ContrastiveModel {
     /// Factor of similarities.
     ///
     /// # Errors
-    /// When the device fails.
+    /// If the device fails.
     pub fn scale(&self) -> std::result::Result<f64, ModelError> {
         let scale = self.scale.get(&Pass::evaluate()).to_vec1::<f32>()?;
         Ok(scale.first().map_or(1.0, |&scale| f64::from(scale).exp()).min(MOST))
@@ -142,7 +142,7 @@ impl ContrastiveModel {
     /// B images → `(B, E)`.
     ///
     /// # Errors
-    /// When an image is not of the model's shape, or the device has no memory left.
+    /// If an image is not of the model's shape, or the device has no memory left.
     pub fn images(
         &self,
         images: &Sequences,
@@ -162,7 +162,7 @@ impl ContrastiveModel {
     /// B texts → `(B, E)`.
     ///
     /// # Errors
-    /// When an id is not in the vocabulary, or a text is empty or longer than learned positions
+    /// If an id is not in the vocabulary, or a text is empty or longer than learned positions
     /// reach.
     pub fn texts(&self, texts: &Sequences, pass: &Pass) -> std::result::Result<Tensor, ModelError> {
         texts.check()?;
@@ -184,7 +184,7 @@ impl ContrastiveModel {
         })
     }
 
-    /// Computes half of the loss for telling which of `others` belongs to each of `rows`.
+    /// Computes half of the loss: that of predicting which of `others` belongs to each of `rows`.
     fn half(
         &self,
         (rows, others): (&Tensor, &Tensor),

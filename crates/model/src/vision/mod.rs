@@ -59,7 +59,7 @@ impl ImageClassifier {
     /// Makes a model with `classes` classes from `builder`.
     ///
     /// # Errors
-    /// When the configuration is impossible, or the device has no memory left.
+    /// If the configuration is impossible, or the device has no memory left.
     pub fn new(
         config: &ModelConfig,
         shape: &ImageShape,
@@ -112,7 +112,7 @@ impl ImageClassifier {
         cost_of(device, |builder| Self::build(config, (shape, classes), builder))
     }
 
-    /// Cost of one of its layers, counted from 0; for convolutions that of the last.
+    /// Cost of one of its layers, counted from 0; for convolutions, cost of the last.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, shape: &ImageShape, layer: usize) -> LayerCost {
         match config.image_encoder {
@@ -150,7 +150,7 @@ impl ImageClassifier {
     /// B images → `(B, C)`.
     ///
     /// # Errors
-    /// When an image is not of the model's shape, or the device has no memory left.
+    /// If an image is not of the model's shape, or the device has no memory left.
     pub fn logits(&self, images: &Sequences) -> Result<Tensor, ModelError> {
         self.shape.check(images)?;
         let pass = Pass::evaluate();
@@ -160,7 +160,7 @@ impl ImageClassifier {
     /// Computes the attention weights of all layers over the tokens of each image.
     ///
     /// # Errors
-    /// As [`ImageClassifier::logits`], and when the model has no attention with weights.
+    /// The errors of [`ImageClassifier::logits`], and if the model has no attention with weights.
     pub fn attention(&self, images: &Sequences) -> Result<Vec<AttentionRecord>, ModelError> {
         self.shape.check(images)?;
         let pass = Pass::evaluate_with_attention();

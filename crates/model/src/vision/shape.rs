@@ -81,7 +81,7 @@ impl ImageShape {
         patches
     }
 
-    /// Refuses sequences that are no images of this shape.
+    /// Refuses sequences that are not images of this shape.
     pub(crate) fn check(&self, images: &Sequences) -> Result<(), ModelError> {
         images.check()?;
         let values = self.values();

@@ -8,10 +8,10 @@ use std::ops::Range;
 /// See [`crate::adam_step()`].
 ///
 /// # Shapes
-/// As [`crate::adam_step()`].
+/// The shapes of [`crate::adam_step()`].
 ///
 /// # Errors
-/// When a buffer's length is not the store's.
+/// If a buffer's length is not the store's.
 pub fn adam_step(
     store: &ParameterStore,
     range: Range<usize>,

@@ -9,10 +9,10 @@ use std::ops::Range;
 /// See [`crate::columns()`].
 ///
 /// # Shapes
-/// As [`crate::columns()`].
+/// The shapes of [`crate::columns()`].
 ///
 /// # Errors
-/// When the parts differ in their numbers of rows.
+/// If the parts differ in their numbers of rows.
 pub fn columns(parts: &[&Tensor], dropout: Dropout) -> Result<Tensor> {
     drop(&Tensor::cat(parts, 1)?.contiguous()?, dropout)
 }
@@ -20,10 +20,10 @@ pub fn columns(parts: &[&Tensor], dropout: Dropout) -> Result<Tensor> {
 /// See [`crate::gated()`]. Computed in f32 or wider.
 ///
 /// # Shapes
-/// As [`crate::gated()`].
+/// The shapes of [`crate::gated()`].
 ///
 /// # Errors
-/// When the width of a row is odd.
+/// If the width of a row is odd.
 pub fn gated(x: &Tensor, spec: &GatedSpec) -> Result<Tensor> {
     let values = wide(x)?;
     let width = values.dim(1)? / 2;
@@ -34,10 +34,10 @@ pub fn gated(x: &Tensor, spec: &GatedSpec) -> Result<Tensor> {
 /// See [`crate::windows()`].
 ///
 /// # Shapes
-/// As [`crate::windows()`].
+/// The shapes of [`crate::windows()`].
 ///
 /// # Errors
-/// When the device has no memory left.
+/// If the device has no memory left.
 pub fn windows(x: &Tensor, lengths: &[usize], (before, after): (usize, usize)) -> Result<Tensor> {
     let (rows, width) = x.dims2()?;
     let count = before + 1 + after;
@@ -56,7 +56,7 @@ pub fn windows(x: &Tensor, lengths: &[usize], (before, after): (usize, usize)) -
     table.index_select(&neighbours, 0)?.reshape((rows, count * width))
 }
 
-/// Rows of each sequence.
+/// Range of the rows of each sequence.
 pub(crate) fn sequences(lengths: &[usize]) -> Vec<Range<usize>> {
     let mut first = 0;
     let of_length = |&length: &usize| {

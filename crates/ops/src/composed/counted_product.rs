@@ -10,7 +10,7 @@ pub trait CountedProduct {
     /// `(…, M, K)` and `(…, K, N)` → `(…, M, N)`.
     ///
     /// # Errors
-    /// When the shapes do not match.
+    /// If the shapes do not match.
     fn times(&self, other: &Tensor) -> Result<Tensor>;
 }
 

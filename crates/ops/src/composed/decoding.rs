@@ -15,10 +15,10 @@ use std::sync::Arc;
 /// columns before a query's first key are hidden.
 ///
 /// # Shapes
-/// As [`crate::decoding_attention()`].
+/// The shapes of [`crate::decoding_attention()`].
 ///
 /// # Errors
-/// When the shapes disagree.
+/// If the shapes disagree.
 pub fn decoding_attention(
     query: &Tensor,
     seen: VisibleKeys<'_>,
@@ -114,7 +114,8 @@ struct MaskKey {
     dtype: DType,
 }
 
-/// Mask `(R, H or 1, 1, T)`: [`HIDDEN`] where a query does not see a column; `None` if all see all.
+/// Mask `(R, H or 1, 1, T)`: [`HIDDEN`] where a query does not see a column; `None` if all queries
+/// see all columns.
 fn mask(
     seen: VisibleKeys<'_>,
     lengths: Vec<usize>,

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// `x` → the same.
 ///
 /// # Errors
-/// When the device has no memory left.
+/// If the device has no memory left.
 pub fn drop(x: &Tensor, dropout: Dropout) -> Result<Tensor> {
     if !dropout.is_active() {
         return Ok(x.clone());
@@ -39,7 +39,7 @@ impl Dropout {
     /// → `(count,)`.
     ///
     /// # Errors
-    /// When the device has no memory for it.
+    /// If the device has no memory for it.
     pub fn mask(&self, count: usize, dtype: DType, device: &Device) -> Result<Tensor> {
         if !device.is_cpu() {
             #[cfg(feature = "cuda")]
@@ -131,7 +131,7 @@ impl Words {
         x.broadcast_div(self.constant(divisor)?)
     }
 
-    /// [`mask_bits`] of `key` for the numbers below `count`: `(count,)`.
+    /// Computes [`mask_bits`] of `key` for the numbers below `count`: `(count,)`.
     fn bits(&self, key: u64, count: usize) -> Result<Tensor> {
         let [(_, factor), second, third, fourth, fifth] = ROUNDS;
         let mut x = self.first_round(key as u32, factor, count)?;

@@ -9,10 +9,10 @@ use std::sync::Arc;
 /// See [`crate::embedding()`].
 ///
 /// # Shapes
-/// As [`crate::embedding()`].
+/// The shapes of [`crate::embedding()`].
 ///
 /// # Errors
-/// When an id is not in its table.
+/// If an id is not in its table.
 pub fn embedding(
     table: &Tensor,
     positions: Option<&Tensor>,

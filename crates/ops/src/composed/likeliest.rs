@@ -11,7 +11,7 @@ pub struct Likeliest {
     pub tokens: Vec<(u32, f32)>,
     /// Logit of the additional token.
     pub also: f32,
-    /// `ln Σ exp(logits)`; not finite if the row is no distribution.
+    /// `ln Σ exp(logits)`; not finite if the row is not a distribution.
     pub normalizer: f64,
 }
 
@@ -21,8 +21,8 @@ const MOST: usize = 1 << 24;
 /// Finds the `count` largest logits of each row, the logit of token `also[r]` of row `r`, and the
 /// row's normaliser, with one copy to the host of `2 · count + 3` numbers per row.
 ///
-/// **Decision.** The largest are taken one after the other, each as a maximum and the lowest token
-/// that has it: first among blocks of the vocabulary by their maxima, of which `count` suffice,
+/// **Decision.** The largest logits are taken one after the other, each as a maximum and the lowest
+/// token that has it: first among the maxima of blocks of the vocabulary, of which `count` suffice,
 /// then among the tokens of those blocks. Candle's sort on CUDA holds a row in the shared memory of
 /// a thread block, which a vocabulary exceeds; and neither it nor `argmax` specifies which of equal
 /// elements it takes.
@@ -31,7 +31,7 @@ const MOST: usize = 1 << 24;
 /// `logits (R, V)` in f32, `also`: R.
 ///
 /// # Errors
-/// When a token is not in the vocabulary, or the vocabulary has more than 2²⁴ tokens.
+/// If a token is not in the vocabulary, or the vocabulary has more than 2²⁴ tokens.
 pub fn likeliest(logits: &Tensor, count: usize, also: &[u32]) -> Result<Vec<Likeliest>> {
     let ((rows, vocabulary), device) = (logits.dims2()?, logits.device());
     if also.len() != rows || vocabulary > MOST {

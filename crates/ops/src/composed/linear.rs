@@ -23,10 +23,10 @@ fn product(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
 /// See [`crate::norm()`]. Statistics are computed in f32 or wider.
 ///
 /// # Shapes
-/// `x (…, D)`, `weight (D,)`, `bias (D,)` → as `x`.
+/// `x (…, D)`, `weight (D,)`, `bias (D,)` → the shape of `x`.
 ///
 /// # Errors
-/// When the widths differ.
+/// If the widths differ.
 pub fn norm(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, spec: &NormSpec) -> Result<Tensor> {
     #[cfg(feature = "cuda")]
     if x.device().is_cuda()
@@ -76,10 +76,10 @@ pub fn norm_columns(x: &Tensor, parts: &[NormedColumns<'_>], spec: &NormSpec) ->
 /// See [`crate::linear()`]. Everything after the product is computed in f32 or wider.
 ///
 /// # Shapes
-/// As [`crate::linear()`].
+/// The shapes of [`crate::linear()`].
 ///
 /// # Errors
-/// When the widths differ.
+/// If the widths differ.
 pub fn linear(
     x: &Tensor,
     weight: &Tensor,
@@ -114,10 +114,10 @@ pub fn linear(
 /// See [`crate::low_rank()`].
 ///
 /// # Shapes
-/// As [`crate::low_rank()`].
+/// The shapes of [`crate::low_rank()`].
 ///
 /// # Errors
-/// When the widths differ.
+/// If the widths differ.
 pub fn low_rank(
     x: &Tensor,
     base: &Tensor,
@@ -137,10 +137,10 @@ pub fn low_rank(
 /// See [`crate::activation()`].
 ///
 /// # Shapes
-/// As [`crate::activation()`].
+/// The shapes of [`crate::activation()`].
 ///
 /// # Errors
-/// When the device has no memory left.
+/// If the device has no memory left.
 pub fn activation(x: &Tensor, activation: Activation, dropout: Dropout) -> Result<Tensor> {
     drop(&activated(wide(x)?, activation)?, dropout)?.to_dtype(x.dtype())
 }

@@ -2,7 +2,7 @@
 //!
 //! Candle's autodiff would keep all logits, and several tensors of that size, until the backward
 //! pass. So the gradients of `hidden` and `weight` are computed with the loss, block by block, as
-//! in [the fused operation](crate::smoothed_cross_entropy()) where logits are not computed twice;
+//! in [the fused operation](crate::smoothed_cross_entropy()) if it does not compute logits twice;
 //! the graph gets them through [`with_gradients`].
 
 use super::{CountedProduct, wide};
@@ -15,10 +15,10 @@ const LOGITS: usize = 1 << 24;
 /// See [`crate::smoothed_cross_entropy()`].
 ///
 /// # Shapes
-/// As [`crate::smoothed_cross_entropy()`].
+/// The shapes of [`crate::smoothed_cross_entropy()`].
 ///
 /// # Errors
-/// When the shapes disagree.
+/// If the shapes disagree.
 pub fn smoothed_cross_entropy(
     hidden: &Tensor,
     weight: &Tensor,
@@ -133,8 +133,8 @@ fn sums_of_block(
     Ok((sums, gradient.map(|gradient| gradient.to_dtype(logits.dtype())).transpose()?))
 }
 
-/// Adds `gradientᵀ · hidden` to the gradient of the weight. Blocks are summed in f32, whatever the
-/// type of the products.
+/// Adds `gradientᵀ · hidden` to the gradient of the weight. Blocks are summed in f32, for any type
+/// of the products.
 fn weight_gradient(gradient: &Tensor, hidden: &Tensor, sum: Option<Tensor>) -> Result<Tensor> {
     #[cfg(feature = "cuda")]
     if gradient.device().is_cuda() && gradient.dtype() != DType::F64 {
@@ -223,7 +223,7 @@ fn read(blocks: &[Tensor]) -> Result<LossSums> {
     Ok(sums)
 }
 
-/// A tensor with the value `value` and the given gradient by each of the tensors. Candle
+/// Makes a tensor with the value `value` and the given gradient by each of the tensors. Candle
 /// differentiates the sum of their products with constants, whose value is subtracted again.
 fn with_gradients(value: &Tensor, gradients: [(&Tensor, Tensor); 2]) -> Result<Tensor> {
     #[cfg(feature = "cuda")]

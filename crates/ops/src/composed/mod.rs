@@ -1,6 +1,6 @@
 //! Every operation again, composed of Candle's differentiable primitives.
 //!
-//! These are the oracles of the fused kernels, and they run on devices and types without a kernel
+//! These are the oracles of the fused kernels, and they run for devices and types without a kernel
 //! (CUDA, Metal, half precision on those). Parameters of another type than the input are converted
 //! to it, differentiably, so that master weights stay in f32.
 //!

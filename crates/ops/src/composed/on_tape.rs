@@ -41,15 +41,15 @@ use std::collections::HashMap;
 
 /// Calls `operation` on `inputs`; with a tape, records it there as one operation called `name`.
 ///
-/// `operation` gets tensors in the order of `inputs`. These must include everything that it is
-/// differentiated by, parameters included; constants may be captured.
+/// `operation` gets tensors in the order of `inputs`. They must include everything that it is
+/// differentiated by, including parameters; constants may be captured.
 ///
 /// # Shapes
-/// Those of `operation`.
+/// The shapes of `operation`.
 ///
 /// # Errors
-/// Those of `operation`; in the backward pass, when it has captured a parameter or a result on the
-/// tape, whose gradient would be lost.
+/// The errors of `operation`; in the backward pass, if it has captured a parameter or a result on
+/// the tape, whose gradient would be lost.
 pub fn on_tape(
     tape: Option<&Tape>,
     name: &'static str,

@@ -8,10 +8,10 @@ use candle_core::{DType, Device, IndexOp, Result, Tensor};
 /// See [`crate::relative_bias()`].
 ///
 /// # Shapes
-/// As [`crate::relative_bias()`].
+/// The shapes of [`crate::relative_bias()`].
 ///
 /// # Errors
-/// When a bucket is not in the table.
+/// If a bucket is not in the table.
 pub fn relative_bias(
     table: &Tensor,
     buckets: &[u32],
@@ -33,7 +33,7 @@ pub fn relative_bias(
 /// `x (N, D)` → the same.
 ///
 /// # Errors
-/// When the columns do not fit.
+/// If the columns do not fit.
 pub fn rotary(
     x: &Tensor,
     (positions, turns): (&[u32], Turns),

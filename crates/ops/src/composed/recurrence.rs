@@ -7,10 +7,10 @@ use candle_core::{D, DType, Result, Tensor};
 /// See [`crate::recurrence()`]. Everything after the products is computed in f32 or wider.
 ///
 /// # Shapes
-/// As [`crate::recurrence()`].
+/// The shapes of [`crate::recurrence()`].
 ///
 /// # Errors
-/// When the shapes disagree.
+/// If the shapes disagree.
 pub fn recurrence(given: &Recurrence<'_>, spec: &RecurrenceSpec) -> Result<Recurred> {
     let steps = TimeSteps::new(&spec.lengths, spec.backwards);
     let (width, count) = (given.weight.dim(1)?, spec.lengths.len());

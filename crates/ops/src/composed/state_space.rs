@@ -8,10 +8,10 @@ use candle_core::{D, Result, Tensor};
 /// See [`crate::causal_convolution`]; `before` as in [`crate::causal_convolution_after`].
 ///
 /// # Shapes
-/// As [`crate::causal_convolution`].
+/// The shapes of [`crate::causal_convolution`].
 ///
 /// # Errors
-/// When the shapes disagree.
+/// If the shapes disagree.
 pub fn causal_convolution(
     x: &Tensor,
     weight: &Tensor,
@@ -47,10 +47,10 @@ pub fn causal_convolution(
 /// rounds.
 ///
 /// # Shapes
-/// As [`crate::selective_scan_after`].
+/// The shapes of [`crate::selective_scan_after`].
 ///
 /// # Errors
-/// When the shapes disagree.
+/// If the shapes disagree.
 pub fn selective_scan(
     inputs: ScanInputs<'_>,
     spec: &ScanSpec,

@@ -9,10 +9,10 @@ use std::ops::Range;
 /// See [`crate::adam_step()`], which has checked the lengths.
 ///
 /// # Shapes
-/// As [`crate::adam_step()`].
+/// The shapes of [`crate::adam_step()`].
 ///
 /// # Errors
-/// When a kernel cannot be queued.
+/// If a kernel cannot be queued.
 pub(crate) fn adam_step(
     store: &ParameterStore,
     range: Range<usize>,

@@ -176,7 +176,7 @@ impl Attention {
         let addresses = [address_of(&x)?, columns.address];
         let (count, arguments) = self.heads(side, addresses, columns.row, heads, scale)?;
         let name = format!("merge_heads_{}", suffix(self.dtype)?);
-        // SAFETY: as for splitting.
+        // SAFETY: like in splitting.
         unsafe {
             let grid = walking_in_pieces(count, self.dtype);
             launch(x.device().as_cuda_device()?, &name, grid, &arguments)
@@ -196,7 +196,7 @@ impl Attention {
         x.reshape((batch, shape.key_value_heads, shape.group() * queries, width))
     }
 
-    /// The inverse of [`grouped`](Self::grouped).
+    /// Inverts [`grouped`](Self::grouped).
     fn ungrouped(&self, x: &Tensor) -> Result<Tensor> {
         let (shape, (batch, _, _, width)) = (self.sequences.shape, x.dims4()?);
         x.reshape((batch, shape.heads, self.sequences.longest[0], width))

@@ -21,9 +21,9 @@ pub(super) const THREADS: usize = 8 * WARP;
 const MOST_BLOCKS: usize = 1 << 14;
 /// Largest number of blocks of rows over which a gradient is summed.
 const ROW_BLOCKS: usize = 256;
-/// Bytes that a thread reads and writes at once, where rows allow it.
+/// Bytes that a thread reads and writes at once, if rows allow it.
 const PIECE: usize = 16;
-/// Threads of a block that lie side by side in a tile of a sum over rows, and rows that it reads at
+/// Number of threads side by side in a tile of a sum over rows, and of rows that the tile reads at
 /// once: `TILE` of `common.cuh`.
 const TILE: usize = 16;
 

@@ -12,7 +12,7 @@ use candle_core::{
 /// See [`crate::composed::norm`]; `None` for types without a kernel.
 ///
 /// # Shapes
-/// `x (…, D)`, `weight (D,)`, `bias (D,)` → as `x`.
+/// `x (…, D)`, `weight (D,)`, `bias (D,)` → the shape of `x`.
 pub(crate) fn layer_norm(
     x: &Tensor,
     weight: &Tensor,
@@ -128,7 +128,7 @@ impl CustomOp3 for LayerNorm {
             word(width)?.into(),
             blocks.at_once.into(),
         ];
-        // SAFETY: the same, and two rows of sums for each block of rows.
+        // SAFETY: like above, with two rows of sums for each block of rows.
         unsafe { launch(device, &format!("layer_norm_sums_{suffix}"), blocks.grid, &arguments)? };
         let (of_weight, of_bias) =
             (sum_columns_for(weight, &sums, 0)?, sum_columns_for(bias, &sums, width)?);

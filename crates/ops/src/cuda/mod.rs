@@ -1,7 +1,7 @@
 //! Kernels of our own for CUDA, for operations that would need many of Candle's kernels.
 //!
-//! The composed operations call these on a CUDA device. They define what each computes and its
-//! gradient, and the device tests compare both with f64. A kernel reads its inputs once and keeps
+//! The composed operations call these on a CUDA device. They define the result and the gradient of
+//! each, and the device tests compare both with f64. A kernel reads its inputs once and keeps
 //! nothing else for the backward pass; it computes in f32 and rounds once.
 
 mod adam;

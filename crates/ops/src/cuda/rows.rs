@@ -1,9 +1,9 @@
 //! Selection of rows of a tensor by number.
 //!
 //! Candle's backward pass adds to rows with one thread for each column, which walks over all
-//! selected rows: a millisecond where others take microseconds. Here, if each row is selected at
-//! most once, the backward pass is again a selection; otherwise each row's gradient is the sum over
-//! its uses, in their order.
+//! selected rows: a millisecond, while other operations take microseconds. Here, if each row is
+//! selected at most once, the backward pass is again a selection; otherwise each row's gradient is
+//! the sum over its uses, in their order.
 
 use super::launch::{
     THREADS, address, address_of, computes, launch, no_host, room, suffix, walking_in_pieces, word,

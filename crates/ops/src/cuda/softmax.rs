@@ -4,8 +4,8 @@ use super::launch::{Argument, WARP, address_of, blocks, empty, launch, suffix, w
 use crate::spec::Dropout;
 use candle_core::{Result, Tensor};
 
-/// Computes `dropout(softmax(scores + mask))` over the keys. The dropout of a query is that of its
-/// packed row.
+/// Computes `dropout(softmax(scores + mask))` over the keys. A query has the dropout of its packed
+/// row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Softmax {
     pub(super) dropout: Dropout,
@@ -16,8 +16,8 @@ pub(super) struct Softmax {
 /// Computes the weights.
 ///
 /// # Shapes
-/// `scores (B, H, Tq, Tk)`, `mask (B, H or 1, Tq, Tk)` in f32, `starts (B + 1,)` in u32 → as
-/// `scores`.
+/// `scores (B, H, Tq, Tk)`, `mask (B, H or 1, Tq, Tk)` in f32, `starts (B + 1,)` in u32 → the shape
+/// of `scores`.
 pub(super) fn forward(
     softmax: Softmax,
     scores: &Tensor,
@@ -27,10 +27,10 @@ pub(super) fn forward(
     softmax.run("softmax", &[scores, mask, starts])
 }
 
-/// Computes the gradient of the scores from that of the weights, which are recomputed.
+/// Computes the gradient of the scores from the gradient of the weights, which are recomputed.
 ///
 /// # Shapes
-/// As [`forward`], and `gradient` as `scores`.
+/// The inputs of [`forward`], and `gradient` like `scores`.
 pub(super) fn back(
     softmax: Softmax,
     scores: &Tensor,

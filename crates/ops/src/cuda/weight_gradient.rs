@@ -1,7 +1,7 @@
-//! Gradient of a weight, summed in f32 whatever the type of the activations.
+//! Gradient of a weight, summed in f32 for any type of the activations.
 //!
-//! The library writes sums of bf16 or f16 products in f32, and adds to what is there: no conversion
-//! and no addition follow.
+//! The library writes sums of bf16 or f16 products in f32, and adds to existing values: no
+//! conversion and no addition follow.
 
 use super::launch::{address_of, empty};
 use candle_core::cuda_backend::WrapErr;
@@ -15,7 +15,7 @@ use std::ffi::c_void;
 /// `gradient (N, O)`, `x (N, I)` of the same type, `sum (O, I)` in f32 → `(O, I)` in f32.
 ///
 /// # Errors
-/// When the shapes or types disagree, or the device has no memory left.
+/// If the shapes or types disagree, or the device has no memory left.
 pub(crate) fn weight_gradient(
     gradient: &Tensor,
     x: &Tensor,

@@ -17,7 +17,7 @@ pub struct DeviceMemory {
 /// the recommended size of the working set.
 ///
 /// # Errors
-/// When the driver does not answer.
+/// If the driver does not answer.
 pub fn memory(device: &Device) -> Result<Option<DeviceMemory>> {
     match device {
         Device::Cpu => Ok(None),
@@ -36,10 +36,10 @@ pub fn memory(device: &Device) -> Result<Option<DeviceMemory>> {
 }
 
 /// Runs `work`, and returns its result and the peak number of bytes of `device` in use, including
-/// those in use before. `None` where they are not counted: on the host, and on Metal.
+/// those in use before. `None` if they are not counted: on the host, and on Metal.
 ///
 /// # Errors
-/// When the driver does not answer.
+/// If the driver does not answer.
 pub fn most_in_use<R>(device: &Device, work: impl FnOnce() -> R) -> Result<(R, Option<u64>)> {
     match device {
         #[cfg(feature = "cuda")]
@@ -79,12 +79,13 @@ pub(super) mod cuda {
 
     pub(super) fn forget_height(device: &CudaDevice) -> Result<()> {
         device.cuda_stream().synchronize().w()?;
-        // Zero resets the peak to what is in use.
+        // Zero resets the peak to the current number.
         set(device, Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)
     }
 
     /// Makes the pool keep memory that it has taken from the device. By default it returns all free
-    /// memory whenever the host waits for the device, which is once a step, and then takes it anew.
+    /// memory whenever the host waits for the device, which is once a step, and then takes it
+    /// again.
     pub(in crate::device) fn keep_freed(device: &CudaDevice) -> Result<()> {
         set(device, Attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX)
     }
@@ -92,7 +93,7 @@ pub(super) mod cuda {
     fn set(device: &CudaDevice, attribute: Attribute, mut value: u64) -> Result<()> {
         let stream = device.cuda_stream();
         stream.context().bind_to_thread().w()?;
-        // SAFETY: the device is one that was opened; the attributes that are set are u64.
+        // SAFETY: the device has been opened; the attributes to set are u64.
         unsafe {
             let pool = get_default_mem_pool(stream.context().cu_device()).w()?;
             cuMemPoolSetAttribute(pool, attribute, (&raw mut value).cast()).result().w()
@@ -103,7 +104,7 @@ pub(super) mod cuda {
         let stream = device.cuda_stream();
         stream.context().bind_to_thread().w()?;
         let mut bytes = 0u64;
-        // SAFETY: the device is one that was opened; the attributes asked for are u64.
+        // SAFETY: the device has been opened; the requested attributes are u64.
         unsafe {
             let pool = get_default_mem_pool(stream.context().cu_device()).w()?;
             cuMemPoolGetAttribute(pool, attribute, (&raw mut bytes).cast()).result().w()?;

@@ -33,7 +33,7 @@ use std::thread::ThreadId;
 /// use it from then on.
 ///
 /// # Errors
-/// When there is none, or this build has no CUDA.
+/// If there is none, or this build has no CUDA.
 pub fn cuda(ordinal: usize) -> Result<Device> {
     opened(DeviceLocation::Cuda { gpu_id: ordinal }, || {
         let device = Device::new_cuda_with_stream(ordinal)?;
@@ -52,7 +52,7 @@ pub fn cuda(ordinal: usize) -> Result<Device> {
 /// Opens the Metal device of this number. Only the calling thread may use it from then on.
 ///
 /// # Errors
-/// When there is none, or this build has no Metal.
+/// If there is none, or this build has no Metal.
 pub fn metal(ordinal: usize) -> Result<Device> {
     opened(DeviceLocation::Metal { gpu_id: ordinal }, || Device::new_metal(ordinal))
 }
@@ -75,7 +75,7 @@ fn opened(location: DeviceLocation, open: impl FnOnce() -> Result<Device>) -> Re
 /// Checks that the calling thread may use `device`: a GPU belongs to the thread that opened it.
 ///
 /// # Errors
-/// When another thread has opened a GPU.
+/// If another thread has opened a GPU.
 pub fn check(device: &Device) -> Result<()> {
     static GPUS: OneThread = OneThread::new();
     if device.is_cpu() { Ok(()) } else { GPUS.check() }
@@ -96,7 +96,7 @@ pub fn check_count(device: &Device, what: &str, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Owner of something that only one thread may use: the first that asks for it.
+/// Owner of something that only one thread may use: the first that requests it.
 #[derive(Debug, Default)]
 struct OneThread(OnceLock<ThreadId>);
 
@@ -136,7 +136,7 @@ mod tests {
         assert!(pool.install(|| device.check()).is_err(), "a thread of a pool");
     }
 
-    /// Uses a device that is no CPU, in a build without other devices.
+    /// Tests with a device other than a CPU, in a build without other devices.
     #[cfg(not(feature = "cuda"))]
     #[test]
     fn work_for_a_gpu_stays_on_the_thread_that_owns_it() {

@@ -29,18 +29,18 @@ unsafe impl Send for Communicator {}
 /// Makes the id that the first process sends to the others.
 ///
 /// # Errors
-/// When the library is missing.
+/// If the library is missing.
 pub fn unique_id() -> Result<Vec<u8>> {
     let id = Id::new().map_err(|error| failed(&error))?;
     Ok(id.internal().iter().map(|&byte| byte as u8).collect())
 }
 
 impl Communicator {
-    /// Connects the GPU `device` of process `rank` of `size` with those of the others, which all
+    /// Connects the GPU `device` of process `rank` of `size` with the GPUs of the others, which all
     /// call this with the same `id`, and waits for them.
     ///
     /// # Errors
-    /// When `id` is invalid, `device` is no GPU, or the library cannot connect them.
+    /// If `id` is invalid, `device` is not a GPU, or the library cannot connect them.
     pub fn connect(device: &Device, rank: usize, size: usize, id: &[u8]) -> Result<Self> {
         super::check(device)?;
         let Ok(bytes) = <[u8; UNIQUE_ID]>::try_from(id) else {
@@ -62,7 +62,7 @@ impl Communicator {
     /// `parts` are flat and f32; → `(counts[r],)` for each process `r`.
     ///
     /// # Errors
-    /// When a part is not on this GPU, or the library refuses a call.
+    /// If a part is not on this GPU, or the library refuses a call.
     pub fn all_to_all(&self, parts: &[Tensor], counts: &[usize]) -> Result<Vec<Tensor>> {
         super::check(&self.device)?;
         let (rank, size) = (self.comm.rank(), self.comm.world_size());
@@ -101,7 +101,7 @@ impl Communicator {
             Ok(())
         };
         let queued = queue();
-        // The group ends also after a failure, or the next one would be nested in it.
+        // The group ends even after a failure; otherwise the next one would be nested in it.
         group_end().map_err(|error| failed(&error))?;
         queued?;
         let tensor = |(peer, values): (usize, CudaSlice<f32>)| {
@@ -117,7 +117,7 @@ impl Communicator {
     }
 }
 
-/// Error of the library, in words.
+/// Description of the library's error.
 fn failed(error: &NcclError) -> candle_core::Error {
     candle_core::Error::Msg(format!("NCCL: {error:?}"))
 }

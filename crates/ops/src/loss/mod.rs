@@ -110,7 +110,7 @@ fn chunked_cross_entropy<T: Float>(
         let inputs = [hidden, weight];
         let slots = inputs.map(Slot::from);
         tape.record::<T>("cross entropy", &inputs, &loss, move |adjoint, adjoints| {
-            // The loss, as the usual root of the graph, has adjoint 1.
+            // The loss, the usual root of the graph, has adjoint 1.
             if adjoint[0] != T::of(1.0) {
                 let all = gradients.0.iter_mut().chain(&mut gradients.1);
                 all.for_each(|value| *value *= adjoint[0]);
@@ -192,7 +192,7 @@ fn tiled_cross_entropy(
 
 /// Number of rows of logits that exist at a time. If operands are packed, each chunk packs all
 /// weights again and adds to their whole gradient: more rows need fewer chunks, but more memory.
-/// The faster a kernel multiplies, the sooner a chunk that does not fit in cache slows it down.
+/// The faster a kernel multiplies, the more it loses with a chunk that does not fit in cache.
 fn rows_of_chunk(packing: Option<Packing>) -> usize {
     match packing {
         None => BLOCK_ROWS,
@@ -337,7 +337,7 @@ mod tests {
     use crate::products::{Kernel, Products};
     use crate::rng::Counter;
 
-    /// For all kernels of this machine that pack, whichever is the fastest.
+    /// Compares all kernels of this machine that pack, not only the fastest.
     #[test]
     fn logits_computed_again_give_what_kept_ones_give() {
         let (rows, width, classes) = (300, 40, 1100);

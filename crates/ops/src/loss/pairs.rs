@@ -2,9 +2,9 @@
 //! loss `KL(p‖q) + KL(q‖p)` draws its two distributions `p` and `q` together.
 //!
 //! With `s = ln p - ln q`, the gradient of this loss by the logits of `p` is
-//! `p (s - KL(p‖q)) + p - q`, and by those of `q` the same with the two exchanged. So both rows of
-//! logits are needed together: rows are arranged in blocks that hold both passes of a token, and
-//! the rest of the loss works on blocks as usual.
+//! `p (s - KL(p‖q)) + p - q`, and the gradient by the logits of `q` is the same with the two
+//! exchanged. So both rows of logits are needed together: rows are arranged in blocks that hold
+//! both passes of a token, and the rest of the loss works on blocks as usual.
 
 use super::online::{Online, Softmax, online};
 use crate::float::{Float, vectorised};
@@ -69,7 +69,7 @@ pub(super) fn pair<T: Float>(
 vectorised! {
     /// Replaces a pair's logits by their gradients, except for the true classes' part: `scale`
     /// times the gradients of the cross entropies, from which label smoothing subtracts `share` for
-    /// each class, plus `weight` times those of the divergences.
+    /// each class, plus `weight` times the gradients of the divergences.
     fn pair_gradients<T>(
         first: &mut [T],
         second: &mut [T],

@@ -3,7 +3,7 @@
 //! With AMX, recomputing logits is cheaper than storing them, so that none are kept. The forward
 //! pass keeps the logarithm of each token's softmax denominator, computed online over the segments
 //! (Milakov and Gimelshein 2018, section 3). The backward pass recomputes the logits twice: by
-//! tokens for the gradient of the hidden states, and by classes for that of the weights.
+//! tokens for the gradient of the hidden states, and by classes for the gradient of the weights.
 
 use super::online::{Online, Softmax, online};
 use super::pairs::{BLOCK_ROWS as TOKENS, pair_gradients, partner};

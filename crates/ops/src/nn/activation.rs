@@ -11,13 +11,13 @@ use crate::tape::{Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-/// Computes `dropout(activation(x))`. Elements are numbered in the mask as in `x`.
+/// Computes `dropout(activation(x))`. An element has the same number in the mask as in `x`.
 ///
 /// # Shapes
 /// `x` → the same.
 ///
 /// # Errors
-/// When the device has no memory left.
+/// If the device has no memory left.
 pub fn activation(
     tape: Option<&Tape>,
     x: &Tensor,

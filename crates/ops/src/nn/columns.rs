@@ -18,7 +18,7 @@ use rayon::prelude::*;
 /// `(N, D₁)`, `(N, D₂)`, … → `(N, D₁ + D₂ + …)`.
 ///
 /// # Errors
-/// When there are no parts, or the parts differ in their numbers of rows.
+/// If there are no parts, or the parts differ in their numbers of rows.
 pub fn columns(tape: Option<&Tape>, parts: &[&Tensor], dropout: Dropout) -> Result<Tensor> {
     let Some(first) = parts.first() else { candle_core::bail!("columns of no matrix") };
     let rows = first.dim(0)?;

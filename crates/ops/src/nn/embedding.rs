@@ -18,7 +18,7 @@ use rayon::prelude::*;
 /// `table (V, D)`, `positions (P, D)`, N ids → `(N, D)`.
 ///
 /// # Errors
-/// When an id or position is not in its table, or the widths differ.
+/// If an id or position is not in its table, or the widths differ.
 pub fn embedding(
     tape: Option<&Tape>,
     table: &Tensor,

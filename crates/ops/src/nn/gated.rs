@@ -18,7 +18,7 @@ use rayon::prelude::*;
 /// `(N, 2·D)` → `(N, D)`.
 ///
 /// # Errors
-/// When the width of a row is odd.
+/// If the width of a row is odd.
 pub fn gated(tape: Option<&Tape>, x: &Tensor, spec: &GatedSpec) -> Result<Tensor> {
     let (rows, width) = x.dims2()?;
     if !width.is_multiple_of(2) {
@@ -128,7 +128,7 @@ vectorised! {
                 let (gate, slope) = spec.activation.value_and_derivative(*b);
                 *by_a = *adjoint * gate;
                 *by_b = match spec.activation {
-                    // In this order, which rounds as it always has.
+                    // In this order, which keeps the rounding of earlier versions.
                     Activation::Sigmoid => *adjoint * *a * gate * (T::of(1.0) - gate),
                     _ => *adjoint * *a * slope,
                 };

@@ -36,10 +36,10 @@ pub fn linear(
 /// Computes [`linear`] for inference: the weight is packed on first use, and kept packed.
 ///
 /// # Shapes
-/// As [`linear`].
+/// The shapes of [`linear`].
 ///
 /// # Errors
-/// As [`linear`].
+/// The errors of [`linear`].
 pub fn packed_linear(
     packs: &PackedWeights,
     x: &Tensor,
@@ -120,7 +120,8 @@ fn forward<T: Float>(
         let result = (spec.activation == Activation::Relu && !keeps_slopes).then(|| out.clone());
         let (weight, bias, residual) =
             (weight.clone(), bias.as_ref().map(Slot::from), residual.as_ref().map(Slot::from));
-        // The gradient of a constant weight is not computed: it alone needs the input.
+        // The gradient of a constant weight, which is not computed, is the only one that needs the
+        // input.
         let kept = tape.needs(&weight).then(|| tape.keep(x));
         let back = Back { x: x.into(), kept, weight, bias, residual, spec: *spec };
         tape.record::<T>("linear", &node.inputs(), &out, move |adjoint, adjoints| match &result {
@@ -185,7 +186,7 @@ impl Node {
     }
 }
 
-/// Source from which the backward pass gets the derivative of the activation at each element.
+/// Source of the derivative of the activation at each element for the backward pass.
 #[derive(Clone, Copy)]
 pub(crate) enum Slopes<'a, T> {
     /// The derivatives themselves; empty without an activation.
@@ -195,7 +196,7 @@ pub(crate) enum Slopes<'a, T> {
 }
 
 impl<'a, T> Slopes<'a, T> {
-    /// The source for some of the elements.
+    /// Source for some of the elements.
     fn narrow(self, range: std::ops::Range<usize>) -> Self {
         match self {
             Self::Kept(slopes) => Self::Kept(slopes.get(range).unwrap_or_default()),

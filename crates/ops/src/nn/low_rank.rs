@@ -4,7 +4,8 @@
 //! **Decision.** The change is computed as two thin products beside the large one, and is added to
 //! its result. The alternative, to form `W + s · B A` at each update, would take the product with a
 //! gradient as large as `W`, which is what adapters avoid. Matrices that a layer fuses, such as
-//! those of queries, keys and values, have factors each; their downward products are one.
+//! those of queries, keys and values, each have factors of their own; their products with A are
+//! one.
 
 use crate::float::Float;
 use crate::host::{Host, for_float};
@@ -20,13 +21,13 @@ use rayon::prelude::*;
 use std::borrow::Cow;
 
 /// Computes `base + dropout(s · d(x) Aᵀ Bᵀ)` with the input dropout d; several factors change
-/// columns of `base` that are side by side.
+/// columns of `base` side by side.
 ///
 /// # Shapes
 /// `x (N, I)`, `base (N, O)`, factors `(Rᵢ, I)` and `(Oᵢ, Rᵢ)` with `Σ Oᵢ = O` → `(N, O)`.
 ///
 /// # Errors
-/// When the shapes disagree.
+/// If the shapes disagree.
 pub fn low_rank(
     tape: Option<&Tape>,
     x: &Tensor,
@@ -161,7 +162,7 @@ struct Back {
 }
 
 impl Back {
-    /// Goes back; `inner` is `s · d(x) Aᵀ`.
+    /// Runs the backward pass; `inner` is `s · d(x) Aᵀ`.
     fn run<T: Float>(
         &self,
         inner: &[T],

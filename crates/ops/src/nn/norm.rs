@@ -21,7 +21,7 @@ use std::mem::MaybeUninit;
 /// `x (N, D)`, `weight (D,)`, `bias (D,)` → `(N, D)`.
 ///
 /// # Errors
-/// When the widths differ.
+/// If the widths differ.
 pub fn norm(
     tape: Option<&Tape>,
     x: &Tensor,

@@ -22,7 +22,7 @@ pub fn block_maxima(logits: &[f32]) -> Vec<f32> {
     maxima
 }
 
-/// Computes `ln Σ exp(logits)`, given their largest; `None` if the row is no distribution: with
+/// Computes `ln Σ exp(logits)`, given their largest; `None` if the row is not a distribution: with
 /// NaN, with `+inf`, or with only `-inf`.
 ///
 /// # Shapes

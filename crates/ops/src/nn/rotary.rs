@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// `x (N, W)` → the same.
 ///
 /// # Errors
-/// When a head's width is odd or the columns do not fit.
+/// If a head's width is odd or the columns do not fit.
 pub fn rotary(
     tape: Option<&Tape>,
     x: &Tensor,

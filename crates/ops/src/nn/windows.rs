@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// `x (N, D)` of sequences of `lengths` → `(N, (before + 1 + after)·D)`.
 ///
 /// # Errors
-/// When the lengths do not sum to the rows.
+/// If the lengths do not sum to the rows.
 pub fn windows(
     tape: Option<&Tape>,
     x: &Tensor,

@@ -19,7 +19,7 @@ use std::ops::Range;
 /// host and on CUDA. On other devices they are replaced, hence the mutable references.
 ///
 /// # Errors
-/// When a buffer has another length.
+/// If a buffer has another length.
 pub fn adam_step(
     store: &ParameterStore,
     range: Range<usize>,

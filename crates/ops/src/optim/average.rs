@@ -11,7 +11,7 @@ use candle_core::{Result, Tensor};
 /// `average` is f32 `(total,)` in the store's layout.
 ///
 /// # Errors
-/// When the buffer's length is not the store's.
+/// If the buffer's length is not the store's.
 pub fn ema_step(store: &ParameterStore, average: &mut Tensor, decay: f64) -> Result<()> {
     crate::device::check(store.device())?;
     if average.elem_count() != store.len() {

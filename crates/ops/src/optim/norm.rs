@@ -17,7 +17,7 @@ pub const NORM_CHUNK: usize = CHUNK;
 /// `flat (total,)` → a number.
 ///
 /// # Errors
-/// When the buffer is not f32.
+/// If the buffer is not f32.
 pub fn global_norm(flat: &Tensor) -> Result<f64> {
     Ok(sums_of_squares(flat)?.iter().sum::<f64>().sqrt())
 }
@@ -29,7 +29,7 @@ pub fn global_norm(flat: &Tensor) -> Result<f64> {
 /// `flat (total,)` → a number for each chunk.
 ///
 /// # Errors
-/// When the buffer is not f32.
+/// If the buffer is not f32.
 pub fn sums_of_squares(flat: &Tensor) -> Result<Vec<f64>> {
     crate::device::check(flat.device())?;
     if !flat.device().is_cpu() {
@@ -44,7 +44,7 @@ pub fn sums_of_squares(flat: &Tensor) -> Result<Vec<f64>> {
     }))
 }
 
-/// Computes the same with Candle's primitives: each chunk is summed in f32.
+/// Computes [`sums_of_squares`] with Candle's primitives: each chunk is summed in f32.
 fn composed_sums_of_squares(flat: &Tensor) -> Result<Vec<f64>> {
     let whole = flat.elem_count() / NORM_CHUNK;
     let rest = flat.elem_count() - whole * NORM_CHUNK;

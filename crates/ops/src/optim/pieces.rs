@@ -57,7 +57,7 @@ pub(crate) fn check_buffers<'a>(
 /// `gradient` and each of `state` are f32, `(range.len(),)`.
 ///
 /// # Errors
-/// When a buffer has another length, or is not on the host.
+/// If a buffer has another length, or is not on the host.
 pub fn update_pieces(
     name: &'static str,
     store: &ParameterStore,
@@ -71,7 +71,8 @@ pub fn update_pieces(
     let gradient = host.elements::<f32>()?;
     crate::profile::time(name, || {
         lend(state, &mut Vec::new(), &mut |state| {
-            // Most parameters are too small to be divided among threads: each goes to one.
+            // Most parameters are too small to be divided among threads: each is processed by one
+            // thread.
             let of_parameter = |parameter: &Parameter| {
                 let first = parameter.offset().max(range.start);
                 let end = (parameter.offset() + parameter.len()).min(range.end);

@@ -94,7 +94,7 @@ pub(super) unsafe fn product(
 /// `left`'s depth.
 ///
 /// # Safety
-/// As [`product`].
+/// The requirements of [`product`].
 pub(super) unsafe fn product_with_packed(
     left: &Operand<'_>,
     right: &Packed,
@@ -116,7 +116,7 @@ fn worthwhile(left: &Operand<'_>, columns: usize, threads: Threads) -> Threads {
 /// called.
 ///
 /// # Safety
-/// As [`product`].
+/// The requirements of [`product`].
 unsafe fn multiply(
     left: &Operand<'_>,
     right: &[Line],
@@ -183,9 +183,9 @@ struct Pieces {
 
 impl Pieces {
     /// Divides a product so that all threads end at about the same time; `least` blocks fit the
-    /// cache. A wide result is divided by columns, so that each panel of them is read once for all
-    /// rows; other results are divided by rows or, if these are few, also by columns, at the price
-    /// of packing the rows again.
+    /// cache. A wide result is divided by columns, so that each panel of columns is read once for
+    /// all rows. Other results are divided by rows or, if these are few, also by columns, at the
+    /// price of packing the rows again.
     fn new((rows, columns): (usize, usize), least: usize, threads: usize) -> Self {
         let is_wide = columns >= WIDE * rows;
         if is_wide {
@@ -208,7 +208,7 @@ impl Pieces {
 /// than stretches, the columns of a stretch are divided too, and each task packs the rows again.
 ///
 /// # Safety
-/// As [`product`].
+/// The requirements of [`product`].
 unsafe fn deep_product(left: &Operand<'_>, right: &Operand<'_>, to: Destination, packing: Packing) {
     let (rows, columns) = (left.count, right.count);
     let stretch = left.depth.div_ceil(STRETCHES).next_multiple_of(DEPTH);
@@ -366,8 +366,8 @@ impl Job<'_> {
             };
             return;
         }
-        // The sums continue from the destination's values, as in the middle: so the result of a row
-        // does not depend on its position.
+        // The sums continue from the destination's values, like in the middle: so the result of a
+        // row does not depend on its position.
         let mut edge = Edge([0.0; PANEL * PANEL]);
         if add {
             for (i, edge) in edge.0.chunks_exact_mut(PANEL).take(rows).enumerate() {

@@ -29,7 +29,7 @@ pub(super) unsafe fn multiply(a: *const Line, b: *const Line, steps: usize, resu
 /// Computes `COUNT` rows of [`multiply`] from `first` on, which lie in one tile.
 ///
 /// # Safety
-/// As [`multiply`].
+/// The requirements of [`multiply`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512bf16")]
 unsafe fn multiply_rows<const COUNT: usize>(

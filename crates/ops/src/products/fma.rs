@@ -14,13 +14,13 @@ use super::vector::Vector;
 /// Computes `results ← [results +] a · b` for two panels with depth `depth`.
 ///
 /// The processor has the kernel's instructions; `a` and `b` have `depth · PANEL` values; the
-/// destination is one of 32 rows of 32 values.
+/// destination has 32 rows of 32 values.
 pub(super) type Multiply = unsafe fn(a: *const f32, b: *const f32, depth: usize, to: Results);
 
 /// Computes a block of `ROWS` rows by `VECTORS` registers of columns.
 ///
 /// # Safety
-/// As for [`Multiply`], for the rows and columns from the pointers on.
+/// The requirements of [`Multiply`], for the rows and columns from the pointers on.
 #[inline(always)]
 unsafe fn multiply_block<V: Vector, const ROWS: usize, const VECTORS: usize>(
     a: *const f32,
@@ -134,9 +134,9 @@ unsafe fn pack_step<V: Vector>(
     }
 }
 
-/// Rounds to the nearest bf16 value, ties to even, as `half::bf16::from_f32`; without a branch, so
-/// that loops over it vectorise. A NaN becomes a quiet NaN, as there: if it were unchanged, loops
-/// in place would compile to masked stores, which take ten times as long on some processors.
+/// Rounds to the nearest bf16 value, ties to even, like `half::bf16::from_f32`; without a branch,
+/// so that loops over it vectorise. A NaN becomes a quiet NaN, as there: if it were unchanged,
+/// loops in place would compile to masked stores, which take ten times as long on some processors.
 #[inline(always)]
 fn rounded(value: f32) -> f32 {
     let bits = value.to_bits();
@@ -181,7 +181,7 @@ macro_rules! kernel {
             /// Multiplies two panels.
             ///
             /// # Safety
-            /// As for [`Multiply`].
+            /// The requirements of [`Multiply`].
             #[target_feature(enable = $feature)]
             pub(crate) unsafe fn multiply(a: *const f32, b: *const f32, depth: usize, to: Results) {
                 const BLOCKS: usize = PANEL.div_ceil($rows);
@@ -218,7 +218,7 @@ macro_rules! kernel {
             /// Packs one step of one panel.
             ///
             /// # Safety
-            /// As for [`pack_step`](super::pack_step).
+            /// The requirements of [`pack_step`](super::pack_step).
             #[target_feature(enable = $feature)]
             pub(crate) unsafe fn pack_step(
                 operand: &Operand<'_>,
@@ -234,7 +234,7 @@ macro_rules! kernel {
             /// Multiplies and adds on registers, to measure peak speed.
             ///
             /// # Safety
-            /// As for [`multiply_registers`](super::multiply_registers).
+            /// The requirements of [`multiply_registers`](super::multiply_registers).
             #[target_feature(enable = $feature)]
             pub(crate) unsafe fn multiply_registers<const SUMS: usize>(rounds: usize) -> usize {
                 // SAFETY: the caller's promise.
@@ -286,7 +286,7 @@ mod tests {
             }
             let lines = packing.lines_of(&operand).unwrap();
             assert!(lines.iter().map(|line| line.0).eq(packed.iter().map(|line| line.0)));
-            // Half a step, and data that does not begin at a cache line, have to be packed.
+            // Half a step, and data that do not begin at a cache line, have to be packed.
             assert!(packing.lines_of(&tile(offset, DEPTH / 2)).is_none());
             assert!(packing.lines_of(&tile(offset + 1, DEPTH)).is_none());
         }

@@ -88,7 +88,7 @@ impl Kernel {
     /// virtual machine announces instructions that it does not support. The variable is read once.
     ///
     /// # Errors
-    /// When no kernel has that name, or the processor does not support it.
+    /// If no kernel has that name, or the processor does not support it.
     pub fn chosen() -> Result<Option<Self>, KernelError> {
         static CHOSEN: OnceLock<Result<Option<Kernel>, KernelError>> = OnceLock::new();
         let read = || {
@@ -166,7 +166,7 @@ mod tests {
         );
     }
 
-    /// The kernel that runs is one that the processor supports.
+    /// Checks that the processor supports the kernel that runs.
     #[test]
     fn the_best_kernel_is_one_that_serves() {
         for products in [Products::F32, Products::Bf16] {

@@ -18,7 +18,7 @@
 //! Results do not depend on the number of threads: rows and columns are divided among them, and the
 //! summed dimension only at places that the shape of the product determines.
 
-// On other processors no kernel packs its operands: the code for those that do is compiled but
+// On other processors no kernel packs its operands: the code for packing kernels is compiled but
 // unused.
 #![cfg_attr(
     not(any(target_arch = "x86_64", target_arch = "aarch64")),
@@ -64,7 +64,7 @@ use rayon::prelude::*;
 /// always in f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Products {
-    /// None.
+    /// No rounding.
     #[default]
     F32,
     /// To bf16: 8 significant bits.
@@ -166,7 +166,7 @@ pub(crate) fn product_then<T: Float>(
 }
 
 /// Computes [`product_then`] into given memory, which has room for `m · n` values and need not be
-/// initialised; afterwards it is.
+/// initialised; afterwards it is initialised.
 ///
 /// # Safety
 /// Nobody else reads or writes `room` meanwhile.
@@ -224,7 +224,7 @@ pub(crate) enum Right<'a, T> {
 /// Computes [`raw_product`] with int8 weights, and replaces all of `out`.
 ///
 /// # Safety
-/// As [`raw_product`].
+/// The requirements of [`raw_product`].
 unsafe fn int8_product<T: Float>(
     (m, k, n): (usize, usize, usize),
     (a, a_at): (&[T], Matrix),
@@ -245,7 +245,7 @@ unsafe fn int8_product<T: Float>(
 /// Computes [`raw_product`] with a packed operand, and replaces all of `out`.
 ///
 /// # Safety
-/// As [`raw_product`].
+/// The requirements of [`raw_product`].
 unsafe fn packed_product<T: Float>(
     (m, k, n): (usize, usize, usize),
     (a, a_at): (&[T], Matrix),
@@ -354,7 +354,7 @@ pub struct Factor<'a> {
 /// comparisons. Returns whether the kernel supports it; otherwise does nothing.
 ///
 /// # Panics
-/// When the sizes of the operands do not match.
+/// If the sizes of the operands do not match.
 #[must_use]
 pub fn multiply(
     (kernel, products): (Kernel, Products),
@@ -380,7 +380,7 @@ pub fn multiply(
 /// Computes a product in f32; returns whether `finish` has been called, as in [`raw_product`].
 ///
 /// # Safety
-/// As [`raw_product`].
+/// The requirements of [`raw_product`].
 unsafe fn product_f32(
     (m, k, n): (usize, usize, usize),
     (a, a_at): (&[f32], Matrix),

@@ -30,8 +30,8 @@ impl Packing {
         Self::for_kernel(Kernel::best(products), products)
     }
 
-    /// Packing for products of some panels; as [`Packing::best`], except that splitting operands in
-    /// three does not pay for these.
+    /// Packing for products of some panels, like [`Packing::best`], except that splitting operands
+    /// in three does not pay for these.
     pub(crate) fn best_for_panels(products: Products) -> Option<Self> {
         match (Kernel::best(products), products) {
             (Kernel::Tiles, Products::F32) => [Kernel::Fma512, Kernel::Fma256]
@@ -89,8 +89,8 @@ impl Packing {
         if self.is_bf16() { self.parts() * BF16_LINES } else { F32_LINES }
     }
 
-    /// Lines of an operand of one panel that lies in memory in the layout of this packing: a tile
-    /// of f32, with a row for each place of the summed dimension.
+    /// Lines of an operand of one panel that has the layout of this packing in memory: a tile of
+    /// f32, with a row for each place of the summed dimension.
     pub(super) fn lines_of<'a>(self, operand: &Operand<'a>) -> Option<&'a [Line]> {
         let Operand { values, offset, outer, inner, count, depth, .. } = *operand;
         let is_packed = !self.is_bf16()
@@ -167,7 +167,8 @@ impl Multiply {
     /// Computes `results ← [results +] left · right` for one panel each, in the kernel's packing.
     ///
     /// # Safety
-    /// As for the kernels: lines of `steps` steps, and a destination of 32 rows of 32 values.
+    /// The requirements of the kernels: lines of `steps` steps, and a destination of 32 rows of 32
+    /// values.
     pub(super) unsafe fn run(&self, left: &[Line], right: &[Line], steps: usize, to: Results) {
         let (left, right) = (left.as_ptr(), right.as_ptr());
         // SAFETY: the caller's promise; a packing exists only for kernels that this processor

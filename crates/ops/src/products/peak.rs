@@ -8,9 +8,9 @@ use super::Kernel;
 const SUMS: usize = 12;
 
 /// Runs the multiply-adds of `kernel` `rounds` times, on registers only and on the calling thread;
-/// returns the number of multiply-adds. Their time is that of a product whose operands cost nothing
-/// to load. `None` if the processor does not support them, and for the `gemm` crate, which has none
-/// of its own.
+/// returns the number of multiply-adds. A product whose operands cost nothing to load would take
+/// the same time. `None` if the processor does not support them, and for the `gemm` crate, which
+/// has none of its own.
 #[must_use]
 pub fn multiply_adds_on_registers(kernel: Kernel, rounds: usize) -> Option<usize> {
     if !kernel.is_here() {

@@ -91,7 +91,7 @@ pub(super) unsafe fn product(
 /// Number of lanes of the widest register.
 const LANES: usize = 16;
 
-/// Small products that go with a kernel of f32 products.
+/// Small-product variant of a kernel of f32 products; `None` if it has none.
 fn for_kernel(kernel: Kernel) -> Option<Multiply> {
     if !kernel.is_here() {
         return None;
@@ -112,7 +112,7 @@ fn for_kernel(kernel: Kernel) -> Option<Multiply> {
 /// `scratch`. Values beyond its columns there are arbitrary.
 ///
 /// # Safety
-/// As for [`Multiply`].
+/// The requirements of [`Multiply`].
 #[inline(always)]
 unsafe fn in_rows<V: Vector>((k, n): (usize, usize), b: Source, scratch: *mut f32) -> Source {
     if b.column == 1 && n.is_multiple_of(V::LANES) {
@@ -151,8 +151,8 @@ unsafe fn in_rows<V: Vector>((k, n): (usize, usize), b: Source, scratch: *mut f3
 /// Computes `ROWS` rows by `VECTORS` registers of columns; the last register has `last` columns.
 ///
 /// # Safety
-/// As for [`Multiply`], for the rows and columns from the pointers on; `b` has contiguous rows of
-/// whole registers.
+/// The requirements of [`Multiply`], for the rows and columns from the pointers on; `b` has
+/// contiguous rows of whole registers.
 #[inline(always)]
 unsafe fn multiply_block<V: Vector, const ROWS: usize, const VECTORS: usize>(
     k: usize,
@@ -206,7 +206,7 @@ macro_rules! kernel {
             /// Multiplies small matrices.
             ///
             /// # Safety
-            /// As for [`Multiply`](super::Multiply).
+            /// The requirements of [`Multiply`](super::Multiply).
             #[target_feature(enable = $feature)]
             pub(super) unsafe fn multiply(
                 (m, k, n): (usize, usize, usize),
@@ -278,8 +278,9 @@ mod tests {
         (0..count as u64).map(|i| counter.normal_at(i) as f32).collect()
     }
 
-    /// The bits equal those of a loop over one result after the other, for any surroundings and
-    /// orientation of the operands; and nothing outside the results is written.
+    /// Checks that the bits equal those of a loop over one result after the other, for any
+    /// surroundings and orientation of the operands, and that nothing outside the results is
+    /// written.
     #[test]
     fn results_are_summed_in_order_and_nothing_else_is_touched() {
         const GAP: usize = 3;

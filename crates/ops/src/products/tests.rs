@@ -1,4 +1,4 @@
-//! Every kernel of this machine, compared with f64 and with each other.
+//! Tests of every kernel of this machine against f64 and the other kernels.
 
 use super::*;
 use crate::rng::Counter;
@@ -110,8 +110,8 @@ fn kernels_agree_with_f64() {
     }
 }
 
-/// The multiply-add kernels give the same bits as a loop over one result after the other, and so
-/// the same on every processor with one of them.
+/// Checks that the multiply-add kernels give the same bits as a loop over one result after the
+/// other, and so the same on every processor with one of them.
 #[test]
 fn multiply_adds_are_summed_in_order() {
     for (m, k, n) in SHAPES {
@@ -143,7 +143,8 @@ fn multiply_adds_are_summed_in_order() {
     }
 }
 
-/// If a kernel packs, neither the division among threads nor the rest of an operand changes a bit.
+/// Checks that with a packing kernel, neither the division among threads nor the rest of an operand
+/// changes a bit.
 #[test]
 fn results_depend_on_their_operands_alone() {
     for (m, k, n) in [(300, 257, 65), (70, 1300, 200), (33, 65, 1200)] {
@@ -173,7 +174,7 @@ fn results_depend_on_their_operands_alone() {
     }
 }
 
-/// Values that are not finite affect only their own row.
+/// Checks that values that are not finite affect only their own row.
 #[test]
 fn what_is_not_finite_is_seen_in_its_row_alone() {
     let (m, k, n) = (40, 70, 40);
@@ -192,7 +193,7 @@ fn what_is_not_finite_is_seen_in_its_row_alone() {
     });
 }
 
-/// An f32 product made of bf16 parts is no less accurate than one of f32 multiply-adds.
+/// Checks that an f32 product made of bf16 parts is no less accurate than one of f32 multiply-adds.
 #[test]
 fn split_products_are_as_accurate_as_f32() {
     if !Kernel::Tiles.serves(Products::F32) {

@@ -51,7 +51,7 @@ pub(super) unsafe fn pack_step(
 /// within the operand and need no mask.
 ///
 /// # Safety
-/// As for [`pack_step`].
+/// The requirements of [`pack_step`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 unsafe fn pack_tile<const PARTS: usize, const WHOLE: bool>(

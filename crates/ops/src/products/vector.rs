@@ -185,8 +185,8 @@ impl Vector for __m256 {
         unsafe { _mm256_fmadd_ps(a, b, self) }
     }
 
-    /// Transposes four rows of half a register each in place; the rest follows from the half into
-    /// which each row is loaded.
+    /// Transposes four rows of half a register each in place; the rest is done by choosing the half
+    /// into which each row is loaded.
     #[inline(always)]
     unsafe fn transpose(from: impl Fn(usize) -> *const f32, to: *mut f32, to_stride: usize) {
         // SAFETY: as above.

@@ -1,4 +1,4 @@
-//! Shape of an attention layer: how many heads there are, how wide, and the factor of scores.
+//! Shape of an attention layer: the number of heads, their width, and the factor of scores.
 
 /// Heads of an attention layer.
 ///
@@ -32,13 +32,13 @@ impl AttentionShape {
         Self { heads, key_value_heads: heads, head_width, scale }
     }
 
-    /// The same for heads that divide `width` among them.
+    /// Shape with heads that divide `width` among them.
     #[must_use]
     pub fn dividing(width: usize, heads: usize) -> Self {
         Self::with_heads(heads, width.checked_div(heads).unwrap_or_default())
     }
 
-    /// The same shape with `key_value_heads` heads of keys and values.
+    /// Changes the shape to `key_value_heads` heads of keys and values.
     #[must_use]
     pub fn grouped(self, key_value_heads: usize) -> Self {
         Self { key_value_heads, ..self }

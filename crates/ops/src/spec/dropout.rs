@@ -16,7 +16,7 @@ pub struct Dropout {
 impl Dropout {
     /// Drops each element with probability `rate`, by the mask of `key`.
     ///
-    /// A rate outside `[0, 1)` is clamped; it would be a programming error of the caller, who has
+    /// A rate outside `[0, 1)` is clamped; it would be a programming error of the caller, which has
     /// validated the configuration.
     #[must_use]
     pub fn new(rate: f64, key: u64) -> Self {

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 /// Settings of a layer of hierarchical attention, beside its input.
 ///
-/// A chunk of the first level has `chunk` tokens, and one of each further level has `chunk` chunks
-/// of the level below. The summary of a chunk is the mean of its keys and the mean of its values. A
-/// token sees the tokens of its own chunk; at each level but the last, the other chunks within its
-/// own chunk of the level above; and at the last level, all other chunks.
+/// A chunk of the first level has `chunk` tokens, and a chunk of each further level has `chunk`
+/// chunks of the level below. The summary of a chunk is the mean of its keys and the mean of its
+/// values. A token sees the tokens of its own chunk; at each level but the last, the other chunks
+/// within its own chunk of the level above; and at the last level, all other chunks.
 #[derive(Debug, Clone)]
 pub struct HierarchicalSpec {
     /// Number of heads; the width is divided among them.
@@ -102,8 +102,8 @@ impl Hierarchy {
         length.saturating_sub(size.saturating_mul(index)).min(size)
     }
 
-    /// For each level, counted from 1: the range of chunks among which the tokens of a first-level
-    /// chunk see summaries, and the chunk of that level that contains them.
+    /// Range of chunks among which the tokens of a first-level chunk see summaries, and the chunk
+    /// that contains them, for each level, counted from 1.
     fn siblings(
         &self,
         chunk: usize,

@@ -7,7 +7,7 @@ use crate::products::Products;
 /// Nonlinearity of a feed-forward layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Activation {
-    /// None.
+    /// No nonlinearity.
     #[default]
     Identity,
     /// `max(x, 0)`, with derivative 0 at 0 as in PyTorch.

@@ -54,9 +54,9 @@ impl LinearAttentionSpec {
         Ok(LinearAttentionShape { tokens, head, features })
     }
 
-    /// Number added to denominators, since features may underflow to 0; without random features,
-    /// that of the authors of linear attention. The largest random feature is 1, and the square of
-    /// this number does not underflow in f32.
+    /// Number added to denominators, since features may underflow to 0. Without random features, it
+    /// is the number of the authors of linear attention. The largest random feature is 1, and the
+    /// square of this number does not underflow in f32.
     pub(crate) const fn epsilon(is_random: bool) -> f64 {
         if is_random { 1e-18 } else { 1e-6 }
     }

@@ -12,7 +12,7 @@ pub struct LossSums {
     /// Number of tokens whose true class has the highest logit (the first one, if several tie).
     pub correct: usize,
     /// Kullback–Leibler divergence of the partner's distribution from a token's own, in nats; 0 if
-    /// tokens are no pairs.
+    /// tokens are not pairs.
     pub divergence: f64,
 }
 

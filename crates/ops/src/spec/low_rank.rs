@@ -4,7 +4,7 @@ use super::dropout::Dropout;
 use crate::products::Products;
 use candle_core::Tensor;
 
-/// The two factors of the change of one matrix `W (O, I)`: it becomes `W + s · B A`.
+/// Factors of the change of one matrix `W (O, I)`: it becomes `W + s · B A`.
 #[derive(Debug, Clone)]
 pub struct Factors {
     /// `A`, `(R, I)`.
@@ -18,8 +18,7 @@ pub struct Factors {
 pub struct LowRankSpec {
     /// Factor of the change, `s`.
     pub scale: f64,
-    /// Dropout of the input on its way to the factors. Element `(n, i)` has number `n·I + i` in the
-    /// mask.
+    /// Dropout of the input of the factors. Element `(n, i)` has number `n·I + i` in the mask.
     pub input_dropout: Dropout,
     /// Dropout of the change. Element `(n, o)` has number `n·O + o` in the mask.
     pub dropout: Dropout,

@@ -14,13 +14,13 @@ pub struct NormSpec {
 }
 
 impl NormSpec {
-    /// Layer norm.
+    /// Settings of layer norm.
     #[must_use]
     pub const fn layer(epsilon: f64) -> Self {
         Self { is_centred: true, epsilon }
     }
 
-    /// RMS norm.
+    /// Settings of RMS norm.
     #[must_use]
     pub const fn rms(epsilon: f64) -> Self {
         Self { is_centred: false, epsilon }

@@ -72,7 +72,7 @@ pub struct Recurrence<'a> {
     pub bias: Option<&'a Tensor>,
     /// States before the first row, `(B, H)` for GRUs and `(B, 2·H)` for LSTMs; `None` for zeros.
     pub initial: Option<&'a Tensor>,
-    /// Attention of each row before it is computed.
+    /// Attention of each row, computed before the row.
     pub attention: Option<AdditiveAttention<'a>>,
 }
 
@@ -98,8 +98,8 @@ pub struct AdditiveAttention<'a> {
 pub struct Recurred {
     /// State `h` of each row, with attention followed by its context: `(N, H)` or `(N, H + V)`.
     pub rows: Tensor,
-    /// State after the last row that was read of each sequence, shaped as [`Recurrence::initial`].
-    /// No gradient passes through it.
+    /// State of each sequence after the last row that was read, with the shape of
+    /// [`Recurrence::initial`]. No gradient passes through it.
     pub last: Tensor,
     /// Weights of attention, if requested: `(B, T, S)`, zero beyond the end of a sequence and of
     /// its attended rows.
@@ -126,8 +126,7 @@ impl StateGradients {
 /// Rows of packed sequences by time steps.
 ///
 /// Sequences have places, the longest first, so that the sequences with a row at a step are the
-/// first ones. In the order of steps, rows lie one step after the other, and within a step in the
-/// order of places.
+/// first ones. In the order of steps, rows are sorted by step, and within a step by place.
 #[derive(Debug)]
 pub(crate) struct TimeSteps {
     /// Sequence at each place.

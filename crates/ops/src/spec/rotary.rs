@@ -69,27 +69,27 @@ impl Turns {
         Self { base, scaling: Scaling::Even(1.0), magnitude: 1.0, pairs: Pairs::Halves }
     }
 
-    /// Base of the speeds, with that of a scaling that is another base.
+    /// Base of the speeds, including the base of a scaling that changes it.
     #[must_use]
     pub fn base(self) -> f64 {
         self.base
     }
 
-    /// The same rotation of other pairs.
+    /// Rotates other pairs.
     #[must_use]
     pub fn of_pairs(self, pairs: Pairs) -> Self {
         Self { pairs, ..self }
     }
 
-    /// Position interpolation (Chen et al. 2023, "Extending Context Window of Large Language Models
-    /// via Positional Interpolation", equation 4): positions are divided by `factor`, so that those
-    /// of sequences `factor` times as long lie within the range of training.
+    /// Interpolates positions (Chen et al. 2023, "Extending Context Window of Large Language Models
+    /// via Positional Interpolation", equation 4): they are divided by `factor`, so that the
+    /// positions of sequences `factor` times as long are within the range of training.
     #[must_use]
     pub fn interpolated(self, factor: f64) -> Self {
         Self { scaling: Scaling::Even(factor), ..self }
     }
 
-    /// NTK-aware scaling (bloc97 2023; Peng et al. 2024, "YaRN", equation 16): the base becomes
+    /// Scales NTK-aware (bloc97 2023; Peng et al. 2024, "YaRN", equation 16): the base becomes
     /// `base · factor^(Dh/(Dh-2))`, so that the slowest pair is interpolated by `factor`, and the
     /// fastest, which distinguishes neighbours, is unchanged. A head with a single pair is
     /// unchanged too.
@@ -99,16 +99,16 @@ impl Turns {
         Self { base: self.base * factor.powf(power), ..self }
     }
 
-    /// Scaling of Llama 3.1 (Grattafiori et al. 2024): slow pairs are interpolated, fast ones are
+    /// Scales like Llama 3.1 (Grattafiori et al. 2024): slow pairs are interpolated, fast ones are
     /// unchanged, and between them the share grows with the number of rotations.
     #[must_use]
     pub fn llama3(self, rotations: Rotations) -> Self {
         Self { scaling: Scaling::ByRotations(rotations, Ramp::Rotations), ..self }
     }
 
-    /// YaRN (Peng et al. 2024, section 3): slow pairs are interpolated, fast ones are unchanged,
-    /// and between them the share grows with the number of the pair. Queries and keys are
-    /// multiplied by `magnitude`; `None`: `0.1 · ln factor + 1` (equation 22).
+    /// Scales by YaRN (Peng et al. 2024, section 3): slow pairs are interpolated, fast ones are
+    /// unchanged, and between them the share grows with the number of the pair. Queries and keys
+    /// are multiplied by `magnitude`; `None`: `0.1 · ln factor + 1` (equation 22).
     #[must_use]
     pub fn yarn(self, rotations: Rotations, magnitude: Option<f64>) -> Self {
         let usual = 0.1 * rotations.factor.max(1.0).ln() + 1.0;
@@ -150,7 +150,7 @@ impl Turns {
                 ((of_pair - slow) / (fast - slow)).clamp(0.0, 1.0)
             }
             Ramp::Pairs => {
-                // Number of the pair that rotates so many times.
+                // Number of the pair with this number of rotations.
                 let last = (head - 1) as f64;
                 let with = |rotations: f64| {
                     let ratio = original_length / (rotations * TAU);
@@ -158,7 +158,7 @@ impl Turns {
                 };
                 let first = with(fast).floor().max(0.0);
                 let end = with(slow).ceil().min(last);
-                // As the authors do it, so that no number is divided by 0.
+                // From the authors' implementation, so that no number is divided by 0.
                 let end = if end == first { end + 0.001 } else { end };
                 1.0 - ((pair as f64 - first) / (end - first)).clamp(0.0, 1.0)
             }

@@ -18,7 +18,7 @@ pub struct ScanSpec {
     /// Number of tokens of each sequence.
     pub lengths: Arc<[usize]>,
     /// Whether each token has its own step size, and its own weights into and out of the state.
-    /// Otherwise each channel has them, and the layer does the same at all times.
+    /// Otherwise each channel has them, and the layer is the same at all times.
     pub selective: bool,
     /// Whether sequences are read from their last token to their first.
     pub reverse: bool,

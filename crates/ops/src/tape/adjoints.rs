@@ -20,7 +20,7 @@ pub(super) struct Flat<'a> {
     pub(super) written: &'a mut [bool],
     /// Whether this pass has reached each parameter.
     pub(super) touched: Vec<bool>,
-    /// Place from which on everything has been reported as final.
+    /// Place from which on all gradients have been reported as final.
     pub(super) final_from: usize,
 }
 
@@ -32,10 +32,10 @@ pub struct Adjoints<'a> {
 }
 
 impl Adjoints<'_> {
-    /// Gradient by a variable, if there is one, shaped as the variable.
+    /// Gradient by a variable, in the shape of the variable; `None` if there is none.
     ///
     /// # Errors
-    /// When the device has no memory left.
+    /// If the device has no memory left.
     pub fn get(&self, variable: &Tensor) -> Result<Option<Tensor>> {
         fn tensor<T: Float>(storage: &CpuStorage, like: &Tensor) -> Result<Tensor> {
             Tensor::from_slice(T::cpu_storage_as_slice(storage)?, like.shape(), like.device())
@@ -44,7 +44,7 @@ impl Adjoints<'_> {
         self.values.get(&variable.id()).map(tensor).transpose()
     }
 
-    /// Whether the adjoint of `tensor` is needed; that of a constant is not.
+    /// Whether the adjoint of `tensor` is needed; the adjoint of a constant is not.
     pub(crate) fn wants(&self, tensor: impl Into<Slot>) -> bool {
         let slot = tensor.into();
         slot.is_variable || self.outputs.contains(&slot.id)
@@ -57,7 +57,7 @@ impl Adjoints<'_> {
         self.wants(slot) && self.parameter(slot.id).is_none() && !self.values.contains_key(&slot.id)
     }
 
-    /// Adds `adjoint` to that of `tensor`; the first one is moved.
+    /// Adds `adjoint` to the adjoint of `tensor`; the first one is moved.
     pub(crate) fn give<T: Float>(
         &mut self,
         tensor: impl Into<Slot>,
@@ -135,7 +135,7 @@ impl Adjoints<'_> {
         self.outputs.contains(&id) || self.parameter(id).is_some()
     }
 
-    /// Name of a tensor in messages: that of its parameter.
+    /// Name of a tensor in messages: the name of its parameter.
     pub(crate) fn describe(&self, id: TensorId) -> String {
         match self.parameter(id) {
             Some(parameter) => format!("parameter {}", parameter.name()),

@@ -29,7 +29,7 @@ impl Gradients {
     /// Makes zero gradients for the parameters of a store.
     ///
     /// # Errors
-    /// When the device has no memory left.
+    /// If the device has no memory left.
     pub fn new(store: &ParameterStore) -> Result<Self> {
         let offsets = store.parameters().iter().map(|p| p.offset()).chain([store.len()]).collect();
         let written = vec![true; store.parameters().len()];
@@ -43,7 +43,7 @@ impl Gradients {
     /// The buffer, f32, `(total,)`.
     ///
     /// # Errors
-    /// When it is in use.
+    /// If it is in use.
     pub fn flat(&mut self) -> Result<&Tensor> {
         if self.written.iter().any(|written| !written) {
             let (offsets, written) = (&self.offsets, &mut self.written);
@@ -98,7 +98,7 @@ impl Gradients {
     /// Adds the gradients of one backward pass by Candle.
     ///
     /// # Errors
-    /// When a parameter has no gradient: the graph is cut somewhere, and training would silently go
+    /// If a parameter has no gradient: the graph is cut somewhere, and training would silently go
     /// wrong.
     pub fn accumulate(&mut self, store: &ParameterStore, grads: &GradStore) -> Result<()> {
         crate::device::check(store.device())?;
@@ -129,7 +129,7 @@ impl Gradients {
     /// Adds the gradients of another buffer of the same store.
     ///
     /// # Errors
-    /// When the device has no memory left.
+    /// If the device has no memory left.
     pub fn add(&mut self, other: &mut Self) -> Result<()> {
         crate::device::check(self.flat.device())?;
         if !self.flat.device().is_cpu() {
@@ -143,7 +143,7 @@ impl Gradients {
     /// Adds `values` to the gradients from `start` of the flat layout on; on the host.
     ///
     /// # Errors
-    /// When there are more values than the layout has from there on.
+    /// If there are more values than the layout has from there on.
     pub fn add_part(&mut self, start: usize, values: &[f32]) -> Result<()> {
         self.flat()?;
         let range = start..start + values.len();
@@ -164,7 +164,7 @@ impl Gradients {
     /// Lends the gradients in `range` of the flat layout; on the host.
     ///
     /// # Errors
-    /// When the layout has no such range; those of `work`.
+    /// If the layout has no such range; those of `work`.
     pub fn with_part<T>(
         &mut self,
         range: Range<usize>,
@@ -180,7 +180,7 @@ impl Gradients {
     /// Resets all gradients to zero.
     ///
     /// # Errors
-    /// When the device has no memory left.
+    /// If the device has no memory left.
     pub fn zero(&mut self) -> Result<()> {
         crate::device::check(self.flat.device())?;
         if self.flat.device().is_cpu() {

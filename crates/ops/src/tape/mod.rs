@@ -36,7 +36,7 @@ use std::rc::Rc;
 /// track any of them, since it could not differentiate a kernel.
 ///
 /// # Errors
-/// When the calling thread may not use their device.
+/// If the calling thread may not use their device.
 pub(crate) fn is_fused(tape: Option<&Tape>, inputs: &[&Tensor]) -> Result<bool> {
     inputs.iter().try_for_each(|x| crate::device::check(x.device()))?;
     let has_kernel =
@@ -56,7 +56,7 @@ struct Node {
     backward: Backward,
 }
 
-/// Destination of an adjoint: a tensor without its values, which need not be kept for that.
+/// Destination of an adjoint: a tensor without its values, which need not be kept for it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slot {
     id: TensorId,
@@ -102,7 +102,7 @@ impl From<&SavedTensor> for Slot {
 pub struct Tape {
     nodes: RefCell<Vec<Node>>,
     outputs: RefCell<HashSet<TensorId>>,
-    /// Results on the tape around that of a segment.
+    /// Results on the tape around the tape of a segment.
     outer: HashSet<TensorId>,
     again: RefCell<HashMap<TensorId, Again>>,
     /// Place of the first operation on each variable: in the backward pass, nothing is added to the
@@ -152,8 +152,8 @@ impl Tape {
     /// function; nothing, if it depends on no variable.
     ///
     /// # Errors
-    /// When Candle tracks an input that no recorded operation made: the tape could not follow it,
-    /// and its gradient would be lost.
+    /// If Candle tracks an input that no recorded operation made: the tape could not follow it, and
+    /// its gradient would be lost.
     pub(crate) fn record<T: Float>(
         &self,
         name: &'static str,
@@ -200,19 +200,20 @@ impl Tape {
         });
     }
 
-    /// Sets how to recompute `output`: operations that [keep](Tape::keep) it afterwards take no
-    /// memory for it. For results that cost little more to compute than to read.
+    /// Sets a function that recomputes `output`: operations that [keep](Tape::keep) it afterwards
+    /// take no memory for it. For results that cost little more to compute than to read.
     pub(crate) fn recompute(&self, output: &Tensor, again: impl Fn() -> Result<Tensor> + 'static) {
         self.again.borrow_mut().insert(output.id(), Rc::new(again));
     }
 
     /// Records `output` as the result of a segment of operations on `inputs`, which were recorded
-    /// on the tape `first`, made by [`Tape::for_segment`], and are dropped. In the backward pass `again` repeats them on a tape of
-    /// its own, with the same result, and the pass goes back through that tape (Chen et al. 2016,
-    /// section 3: for a chain of n layers in segments of √n, memory grows with √n).
+    /// on the tape `first`, made by [`Tape::for_segment`], and are dropped. In the backward pass
+    /// `again` repeats them on a tape of its own, with the same result, and the backward pass
+    /// continues through that tape (Chen et al. 2016, section 3: for a chain of n layers in
+    /// segments of √n, memory grows with √n).
     ///
     /// # Errors
-    /// As [`Tape::backward`]; in the backward pass, those of `again`.
+    /// The errors of [`Tape::backward`]; in the backward pass, those of `again`.
     pub fn record_segment(
         &self,
         name: &'static str,
@@ -263,8 +264,8 @@ impl Tape {
     /// Adds the gradient of `root`, a scalar, by every parameter to `gradients`.
     ///
     /// # Errors
-    /// When a parameter gets no gradient: the graph is cut somewhere, and training would silently
-    /// go wrong.
+    /// If a parameter gets no gradient: the graph is cut somewhere, and training would silently go
+    /// wrong.
     pub fn backward(
         self,
         root: &Tensor,
@@ -274,11 +275,11 @@ impl Tape {
         self.backward_watched(root, store, gradients, None)
     }
 
-    /// Runs [`Tape::backward`], and calls `when_final` as more and more of the flat layout becomes
+    /// Runs [`Tape::backward`], and calls `when_final` as growing parts of the flat layout become
     /// final, from its end on. Parts that no operation of this pass reaches are never reported.
     ///
     /// # Errors
-    /// As [`Tape::backward`], and those of `when_final`.
+    /// The errors of [`Tape::backward`], and those of `when_final`.
     pub fn backward_watched(
         self,
         root: &Tensor,
@@ -314,7 +315,7 @@ impl Tape {
     /// of single operations.
     ///
     /// # Errors
-    /// When the type or shape of `adjoint` differs from that of `root`.
+    /// If the type or shape of `adjoint` differs from that of `root`.
     pub fn differentiate(self, root: &Tensor, adjoint: &Tensor) -> Result<Adjoints<'static>> {
         if adjoint.shape() != root.shape() {
             candle_core::bail!(

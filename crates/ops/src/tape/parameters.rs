@@ -168,7 +168,7 @@ impl ParameterStore {
     /// tracked.
     ///
     /// # Errors
-    /// When the name is taken, the values do not fill the shape, or the device has no memory left.
+    /// If the name is taken, the values do not fill the shape, or the device has no memory left.
     pub fn add(&mut self, name: &str, shape: &[usize], values: Vec<f32>) -> Result<Tensor> {
         // Gradients and optimizer state are flat buffers, as long as all parameters together.
         let total = self.total + shape.iter().product::<usize>();
@@ -225,7 +225,7 @@ impl ParameterStore {
         self.adapter_scale
     }
 
-    /// All parameters but those of the base, in order: those that have a place in the flat layout.
+    /// All parameters outside the base, in order: those that have a place in the flat layout.
     #[must_use]
     pub fn parameters(&self) -> &[Parameter] {
         &self.parameters
@@ -252,7 +252,7 @@ impl ParameterStore {
     /// each row with its own scale; see [`Int8Matrix`].
     ///
     /// # Errors
-    /// When a weight is not finite, or the device has no memory left.
+    /// If a weight is not finite, or the device has no memory left.
     pub fn round_to_int8(&self) -> Result<()> {
         for parameter in self.all().filter(|one| Int8Matrix::holds(one.name(), one.shape())) {
             let rounded = Int8Matrix::round(&parameter.values()?, parameter.shape()[1]);
@@ -290,7 +290,7 @@ impl ParameterStore {
     /// The current values in the flat layout: a copy, f32, `(total,)`.
     ///
     /// # Errors
-    /// When the device has no memory left.
+    /// If the device has no memory left.
     pub fn flat(&self) -> Result<Tensor> {
         self.part(0..self.total)
     }
@@ -298,7 +298,7 @@ impl ParameterStore {
     /// The current values in `range` of the flat layout: a copy, f32, `(range.len(),)`.
     ///
     /// # Errors
-    /// When the device has no memory left.
+    /// If the device has no memory left.
     pub fn part(&self, range: Range<usize>) -> Result<Tensor> {
         crate::device::check(&self.device)?;
         let parts = self.within(&range).map(|(parameter, within)| {
@@ -317,7 +317,7 @@ impl ParameterStore {
     /// Sets every parameter from the flat layout.
     ///
     /// # Errors
-    /// When the length of `flat` differs from that of the store.
+    /// If the length of `flat` differs from that of the store.
     pub fn set_flat(&self, flat: &Tensor) -> Result<()> {
         if flat.elem_count() != self.total {
             candle_core::bail!("{} values for {} parameters", flat.elem_count(), self.total);
@@ -328,15 +328,15 @@ impl ParameterStore {
     /// Sets the parameters from `start` of the flat layout on.
     ///
     /// # Errors
-    /// When there are more values than the layout has from there on.
+    /// If there are more values than the layout has from there on.
     pub fn set_part(&self, start: usize, values: &Tensor) -> Result<()> {
         self.set_where(start, values, |_| true)
     }
 
-    /// Sets the parameters from `start` on, as in an update: frozen parameters do not change.
+    /// Sets the parameters from `start` on, like an update: frozen parameters do not change.
     ///
     /// # Errors
-    /// As [`ParameterStore::set_part`].
+    /// The errors of [`ParameterStore::set_part`].
     pub fn set_trained(&self, start: usize, values: &Tensor) -> Result<()> {
         self.set_where(start, values, |parameter| !parameter.is_frozen())
     }
@@ -348,7 +348,7 @@ impl ParameterStore {
     /// `gradient (range.len(),)`, f32 → the same.
     ///
     /// # Errors
-    /// When the device has no memory left.
+    /// If the device has no memory left.
     pub fn without_frozen(&self, range: &Range<usize>, gradient: Tensor) -> Result<Tensor> {
         if !self.parameters.iter().any(Parameter::is_frozen) {
             return Ok(gradient);
@@ -405,7 +405,7 @@ impl ParameterStore {
     /// for the others. Cached for the next step, which uses the same range.
     ///
     /// # Errors
-    /// When the device has no memory left.
+    /// If the device has no memory left.
     pub fn matrices(&self, range: Range<usize>) -> Result<Tensor> {
         let mut kept = self.matrices.lock().unwrap_or_else(PoisonError::into_inner);
         match &*kept {
@@ -422,7 +422,7 @@ impl ParameterStore {
     /// are 1.
     ///
     /// # Errors
-    /// When the device has no memory left.
+    /// If the device has no memory left.
     pub fn rates(&self, range: Range<usize>) -> Result<Option<Tensor>> {
         if self.parameters.iter().all(|parameter| parameter.rate() == 1.0) {
             return Ok(None);

@@ -1,14 +1,14 @@
 //! Gradients that are final while a backward pass still runs: after the first operation on a
-//! parameter, which comes last in the backward pass, nothing is added to its gradient any more.
-//! With several processes, it can be sent then (Li et al. 2020, "PyTorch Distributed", section
-//! 3.2.3).
+//! parameter, which is processed last in the backward pass, nothing is added to its gradient any
+//! more. With several processes, it can be sent then (Li et al. 2020, "PyTorch Distributed",
+//! section 3.2.3).
 
 use super::{Adjoints, Parameter, ParameterStore};
 use candle_core::{Result, TensorId};
 use std::collections::HashMap;
 
 /// Callback of a backward pass: gets the place of the flat layout from which on gradients are
-/// final, and all gradients. Those before that place must not be read.
+/// final, and all gradients. Earlier ones must not be read.
 pub type WhenFinal<'a> = &'a mut dyn FnMut(usize, &[f32]) -> Result<()>;
 
 /// Reports the parts of the flat gradient that are final.
@@ -29,7 +29,7 @@ impl<'a> Watch<'a> {
         Self { first_uses: store.parameters().iter().map(first_use).collect(), tell }
     }
 
-    /// Reports that the operation at `place` has been processed, as have all after it.
+    /// Reports that the operation at `place`, and all operations after it, have been processed.
     pub(super) fn passed(&mut self, place: usize, adjoints: &mut Adjoints<'_>) -> Result<()> {
         let Some(flat) = &mut adjoints.parameters else { return Ok(()) };
         let before = self.first_uses.len();

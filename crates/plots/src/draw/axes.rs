@@ -1,4 +1,4 @@
-//! Axes: places of values, and the labels beside them.
+//! Axes: places of values, and their labels.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, Value
 
 use crate::figure::Axis;
 
-/// About how many labels an axis has.
+/// Approximate number of labels on an axis.
 const LABELS: f64 = 6.0;
 
 /// An axis with its ends.

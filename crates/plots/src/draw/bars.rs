@@ -30,7 +30,7 @@ pub(super) fn draw(pen: &Pen<'_>, root: &Area<'_>, bars: &Bars) -> Result<Data, 
     if count == 0 || !values().any(|value| bars.y.takes(value)) {
         return Err(pen.nothing());
     }
-    // Bars begin at 0, where the axis has one.
+    // Bars begin at 0 if the axis has a 0.
     let foot = (!bars.y.logarithmic).then_some(0.0);
     let y = Scale::new(&bars.y, values().chain(foot)).ok_or_else(|| pen.nothing())?;
     let x_axis = Axis::linear(&bars.label).between(0.0, count as f64);

@@ -27,7 +27,7 @@ pub(super) enum Sample {
     Square,
 }
 
-/// Draws the legend from `top` on, in CSS pixels; returns where it ends.
+/// Draws the legend from `top` on, in CSS pixels; returns its lower end.
 pub(super) fn draw(
     pen: &Pen<'_>,
     root: &Area<'_>,

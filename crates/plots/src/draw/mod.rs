@@ -62,7 +62,7 @@ impl Figure {
     }
 }
 
-/// A figure being drawn: context for errors and for what all plots share.
+/// A figure being drawn, with the context of errors and the parts that all plots share.
 struct Pen<'a> {
     figure: &'a Figure,
 }

@@ -59,7 +59,7 @@ pub(super) fn style(size: i32, colour: Colour) -> TextStyle<'static> {
 /// Estimated width of a text in CSS pixels; no font is consulted.
 pub(super) fn width(text: &str, size: i32) -> i32 {
     let em = |character: char| match character {
-        // Combining marks stand over the character before them.
+        // Combining marks stand on the preceding character.
         '\u{300}'..='\u{36F}' | '\u{200D}' | '\u{FE00}'..='\u{FE0F}' => 0.0,
         'i' | 'j' | 'l' | 't' | 'f' | 'r' | ' ' | '.' | ',' | '\'' | '|' | ':' => 0.36,
         'm' | 'w' | 'M' | 'W' | '—' | '@' => 0.92,

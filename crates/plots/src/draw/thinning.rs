@@ -1,4 +1,4 @@
-//! Thinning: fewer points where there are more than can be told apart.
+//! Thinning: fewer points where there are more than the eye can distinguish.
 
 /// Number of pixel columns that a line is thinned to.
 const COLUMNS: usize = 700;

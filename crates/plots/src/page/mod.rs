@@ -62,7 +62,7 @@ pub struct Page {
     pub script: String,
     /// Data for scripts, each under an id: `taper.data('id')`.
     pub data: Vec<(String, Value)>,
-    /// Whether scripts may call the server that the page came from. Otherwise they may call nobody.
+    /// Whether scripts may call the server of the page. Otherwise they may call no server.
     pub asks_server: bool,
 }
 

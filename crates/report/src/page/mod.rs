@@ -18,8 +18,8 @@ pub(crate) use html::{figures, note, table};
 
 /// Style of the sentences.
 pub(crate) const STYLE: &str = include_str!("sentences.css");
-/// Script that sorts and filters sentences, shows them as they come into view, and compares them
-/// word by word.
+/// Script that sorts and filters sentences, shows them when they scroll into view, and compares
+/// them word by word.
 pub(crate) const SCRIPT: &str = include_str!("sentences.js");
 
 /// Scores, figures and flaws of the test sets.

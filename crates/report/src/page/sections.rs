@@ -129,7 +129,7 @@ pub(super) fn scores(run: &RunData, language: Language) -> String {
     html
 }
 
-/// Table of how many translations have each flaw.
+/// Table of the number of translations with each flaw.
 pub(super) fn flaws(set: &SentenceSet, language: Language) -> String {
     let rows: Vec<[String; 2]> = set
         .flaws()
@@ -201,7 +201,7 @@ pub(super) fn sentence_rows(set: &SentenceSet) -> Value {
     json!({ "split": set.split, "rows": set.sentences.iter().map(row).collect::<Vec<_>>() })
 }
 
-/// Section with the commands that the run was given, and commands that use it.
+/// Section with the commands given to the run, and commands that use it.
 pub(super) fn commands(run: &RunData, language: Language) -> String {
     let say = |english: &str, chinese: &str| language.choose(english, chinese).to_owned();
     let given: String = run

@@ -36,8 +36,7 @@ impl FromStr for SentenceAddress {
     }
 }
 
-/// A sentence of a test set with the attention of the model, which is given the translation that
-/// the run keeps.
+/// A sentence of a test set with the attention of the model on the translation that the run keeps.
 #[derive(Debug, Clone)]
 pub struct ChosenSentence {
     /// Name of the split.
@@ -49,7 +48,7 @@ pub struct ChosenSentence {
 }
 
 impl RunData {
-    /// Loads the model, and keeps its attention for these sentences.
+    /// Loads the model, and stores its attention on these sentences.
     ///
     /// # Errors
     /// When the run has no such translations, or the model cannot be loaded or has no attention.
@@ -87,7 +86,7 @@ impl RunData {
     }
 }
 
-/// Views of the weights of each sentence, with lists to choose a layer and head from.
+/// Views of the weights of each sentence, with lists for choosing a layer and a head.
 ///
 /// # Errors
 /// When one cannot be drawn.

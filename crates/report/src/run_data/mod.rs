@@ -1,4 +1,4 @@
-//! A run as it lies on disk, with everything that a report needs.
+//! A run on disk, with everything that a report needs.
 
 pub(crate) mod chosen;
 
@@ -25,7 +25,7 @@ use crate::{classified, regressed, translated};
 /// Limit on the bytes of a run's JSON files and translations.
 const MOST_BYTES: u64 = 1 << 31;
 
-/// A run as it lies on disk.
+/// A run on disk.
 #[derive(Debug)]
 pub struct RunData {
     /// Name of the run.
@@ -48,13 +48,12 @@ pub struct RunData {
     pub sets: Vec<SentenceSet>,
     /// Sentences whose attention is shown, added by [`RunData::look`].
     pub chosen: Vec<ChosenSentence>,
-    /// Parts that a reader would look for, and why they are missing.
+    /// Parts that a reader would expect, and why they are missing.
     pub missing: Vec<String>,
 }
 
 impl RunData {
-    /// Reads the run in `root`. Parts that have not been made yet, or are gone, are listed in
-    /// `missing`.
+    /// Reads the run in `root`. Parts that do not exist yet, or no longer, are listed in `missing`.
     ///
     /// # Errors
     /// When there is no run, or a file of it is damaged.
@@ -147,7 +146,7 @@ impl RunData {
     }
 }
 
-/// Figures of a test set of `scores.json`, beside those of its sentences.
+/// Figures of a test set of `scores.json`, in addition to those of its sentences.
 pub(crate) fn test_set_figures(result: &Value, language: Language) -> Vec<NamedFigure> {
     let mut figures = classified::figures(result, language);
     figures.extend(regressed::figure(result, language));

@@ -8,7 +8,7 @@ use super::{AttentionLayer, AttentionMap, AttentionPart, Weights};
 /// grows with layers, heads and the square of the text length.
 const SEEN: f32 = 0.005;
 
-/// Script of a page with an [`attention_view`], beside the script of every page.
+/// Script of a page with an [`attention_view`], in addition to the script of every page.
 pub const ATTENTION_SCRIPT: &str = include_str!("page.js");
 
 /// Heatmap of the weights of one head, counted from 1, or of the mean over all heads.

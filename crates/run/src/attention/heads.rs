@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{AttentionLayer, AttentionMap, AttentionPart};
 
-/// Share of the weight above which a head is said to have a role.
+/// Share of the weight above which a head has a role.
 const MOSTLY: f64 = 0.5;
 
 /// Average attention of a head over the queries that see more than one key.
@@ -18,7 +18,7 @@ pub struct HeadProfile {
     pub layer: usize,
     /// Head, from 1.
     pub head: usize,
-    /// Weight of the previous token. From a decoder to an encoder, places are compared as they are.
+    /// Weight of the previous token. From a decoder to an encoder, positions are compared directly.
     pub previous: f64,
     /// Weight of the token at the same place.
     pub same: f64,

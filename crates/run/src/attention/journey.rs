@@ -70,7 +70,7 @@ pub struct Found {
 pub struct Choice {
     /// Token that was chosen.
     pub token: String,
-    /// Probability of the token after those before it.
+    /// Probability of the token, given its predecessors.
     pub probability: f64,
     /// Likeliest tokens at this place, with their probabilities.
     pub alternatives: Vec<(String, f64)>,

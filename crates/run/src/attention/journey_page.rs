@@ -8,7 +8,7 @@ use taper_plots::{Figure, Heatmap, Language, Page, PlotError, escape};
 use super::journey::{Branch, Journey, StackNorms};
 use super::{AttentionPart, attention_figure};
 
-/// Script of this page, beside the script of every page.
+/// Script of this page, in addition to the script of every page.
 const SCRIPT: &str = include_str!("steps.js");
 
 /// Title and body of a step, both as HTML.

@@ -77,8 +77,8 @@ pub struct AttentionLayer {
     pub part: AttentionPart,
     /// Number in its stack, from 1.
     pub layer: usize,
-    /// Tokens that attend. From a decoder to an encoder, these are the predicted tokens; in a
-    /// decoder, the tokens read.
+    /// Tokens that attend: in a decoder the tokens read, from a decoder to an encoder the predicted
+    /// tokens.
     pub queries: Vec<String>,
     /// Tokens attended to.
     pub keys: Vec<String>,
@@ -104,7 +104,7 @@ impl AttentionLayer {
 /// Attention of a model on a text.
 #[derive(Debug, Clone, Serialize)]
 pub struct AttentionMap {
-    /// Text that was read; of a translation model, the source.
+    /// Text that was read; for a translation model, the source.
     pub text: String,
     /// Translation; empty for other models.
     pub translation: String,
@@ -121,8 +121,8 @@ impl AttentionMap {
         parts
     }
 
-    /// Layer of a part, counted from 1. The default is the last; in attention to an encoder the
-    /// last but one, from which alignments are read.
+    /// Layer of a part, counted from 1. The default is the last; in attention to an encoder it is
+    /// the last but one, from which alignments are read.
     ///
     /// # Errors
     /// When there is no such layer; the message lists those that exist.

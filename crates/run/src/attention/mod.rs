@@ -1,4 +1,4 @@
-//! Attention made visible: words, heads and images, and the journey of a sentence through a model.
+//! Display of attention: words, heads and images, and the journey of a sentence through a model.
 
 mod figures;
 mod heads;

@@ -1,10 +1,10 @@
 //! Attention of a Vision Transformer, as a picture.
 //!
 //! Attention is rolled out over the layers (Abnar and Zuidema 2020, "Quantifying Attention Flow in
-//! Transformers", section 3), as Dosovitskiy et al. 2021 show it (appendix D.8): the mean of each
-//! layer's heads, half of which stands for the residual connection, times the result of the layer
-//! before. The row of the class token gives the weight of each patch; in a model without one, the
-//! mean of all rows.
+//! Transformers", section 3), as in Dosovitskiy et al. 2021, appendix D.8: the mean of each layer's
+//! heads, half of which stands for the residual connection, is multiplied by the result of the
+//! layer before. The row of the class token gives the weight of each patch; in a model without one,
+//! the mean of all rows.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ const LEAST_HEIGHT: usize = 224;
 /// Weight of each patch of an image, row by row; the sum is 1.
 ///
 /// # Errors
-/// When the image is not of the model's shape, or the model has no attention weights.
+/// When the image does not have the model's shape, or the model has no attention weights.
 pub fn rolled_out(model: &ImageClassifier, image: &[u8]) -> Result<Vec<f64>> {
     let values: Vec<u32> = image.iter().map(|&value| u32::from(value)).collect();
     let images = Sequences::pack(&[values]);
@@ -45,7 +45,7 @@ pub fn rolled_out(model: &ImageClassifier, image: &[u8]) -> Result<Vec<f64>> {
     Ok(counted.into_iter().map(|weight| weight / sum).collect())
 }
 
-/// Writes a PNG with the image on the left; on the right, each patch is as bright as the attention
+/// Writes a PNG: on the left the image; on the right its patches, each as bright as the attention
 /// it receives.
 ///
 /// # Errors

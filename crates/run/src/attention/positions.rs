@@ -8,7 +8,7 @@ use taper_model::{ModelConfig, Positions};
 use taper_ops::rotary;
 use taper_plots::{Axis, Chart, Figure, Heatmap, Language, Series};
 
-/// Number of waves drawn: more could not be told apart.
+/// Number of waves drawn: more could not be distinguished.
 const WAVES: usize = 8;
 /// Largest number of positions and columns of the heatmap.
 const MOST_ROWS: usize = 64;
@@ -119,10 +119,10 @@ impl PositionFigures {
     }
 
     /// Effect of each encoding on two tokens, by distance. Sinusoids: the product of the two
-    /// positions' vectors; rotary positions: the product of a vector of ones turned by either; both
-    /// are divided by their value at distance 0. ALiBi: the amount added to the score. T5's biases
-    /// and learned tables are trained, so nothing is known of them beforehand but the numbers of
-    /// T5's buckets.
+    /// positions' vectors; rotary positions: the product of two vectors of ones, each turned by its
+    /// position; both are divided by their value at distance 0. ALiBi: the amount added to the
+    /// score. T5's biases and learned tables are trained, so before training only the numbers of
+    /// T5's buckets are known.
     ///
     /// # Errors
     /// When a head is of odd width, which cannot be turned.
@@ -261,8 +261,8 @@ mod tests {
         let config = ModelConfig { d_model: 32, heads: 4, ..ModelConfig::default() };
         let figures = PositionFigures::new(&config, 40, Language::English);
         let all = figures.by_distance().unwrap();
-        // Vaswani et al. 2017: the mean of cosines, as their sine and cosine are squared together;
-        // Su et al. 2021, section 3.4.3: the same of a head's own width.
+        // Vaswani et al. 2017: the mean of cosines, because each sine and cosine are squared
+        // together; Su et al. 2021, section 3.4.3: the same for a head's own width.
         let cosines = |width: usize, distance: usize| {
             let frequency = |pair: usize| 10_000_f64.powf(-2.0 * pair as f64 / width as f64);
             let sum = |pair| (frequency(pair) * distance as f64).cos();

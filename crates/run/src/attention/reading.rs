@@ -106,8 +106,8 @@ impl AttentionMap {
         Ok(Some(Self { text, translation, layers }))
     }
 
-    /// Attention of a model on the source of a pair while it is given the target; `None` if no
-    /// layer has attention weights.
+    /// Attention of a model on the source of a pair, given the target; `None` if no layer has
+    /// attention weights.
     ///
     /// # Errors
     /// When the pair cannot be read.

@@ -12,8 +12,8 @@ pub enum Symmetrization {
     Intersection,
     /// Links that either direction has.
     Union,
-    /// Links of the intersection, and links of the union next to one already included, diagonally
-    /// too, if they link a word that has no link yet.
+    /// Links of the intersection, and links of the union next to an included one, also diagonally,
+    /// if they link a word that has no link yet.
     #[default]
     GrowDiagonal,
 }
@@ -40,7 +40,7 @@ fn grow(mut links: BTreeSet<Link>, union: &BTreeSet<Link>) -> BTreeSet<Link> {
     let mut targets: BTreeSet<u32> = links.iter().map(|link| link.1).collect();
     loop {
         let before = links.len();
-        // In the order of the words; each pass goes through the links that the last one added.
+        // In the order of the words; each pass uses the links that the last one added.
         for &(source, target) in union {
             let is_beside = || {
                 let rows = source.saturating_sub(1)..=source.saturating_add(1);

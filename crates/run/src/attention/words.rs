@@ -1,8 +1,8 @@
 //! Word alignment of a sentence and its translation, by the attention of a model that reads both.
 //!
 //! Each target token is linked with the source token that it attends to most, and words are linked
-//! that have linked tokens (Zenkel, Wuebker and DeNero 2019, "Adding Interpretable Attention to
-//! Neural Translation Models Improves Word Alignment", section 4.1). Words are divided by spaces
+//! if they contain linked tokens (Zenkel, Wuebker and DeNero 2019, "Adding Interpretable Attention
+//! to Neural Translation Models Improves Word Alignment", section 4.1). Words are divided by spaces
 //! and tabs, and a token belongs to the word in which it begins.
 
 use anyhow::{Context, Result, bail};
@@ -22,11 +22,11 @@ pub struct WordAlignerSettings {
     pub layer: Option<usize>,
     /// Head, counted from 1. `None`: the guided head in its own layer, or else the mean of all.
     pub head: Option<usize>,
-    /// Largest number of tokens of a line. `None`: as many as the run was trained on.
+    /// Largest number of tokens of a line. `None`: the run's limit in training.
     pub max_tokens: Option<usize>,
 }
 
-/// Run that aligns words.
+/// Aligner of words, by the model of a run.
 #[derive(Debug)]
 pub struct WordAligner<'a> {
     run: &'a LoadedRun,
@@ -146,7 +146,7 @@ impl<'a> WordAligner<'a> {
     }
 }
 
-/// Counts of the links of some sentences against those of people.
+/// Counts the links of some sentences, compared with those of people.
 #[must_use]
 pub fn count_links(found: &[Vec<Link>], reference: &[Vec<WordLink>]) -> AlignmentCounts {
     let mut counts = AlignmentCounts::default();

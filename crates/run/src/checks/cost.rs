@@ -25,15 +25,15 @@ pub struct Cost {
     pub training_flops_per_token_pair: u64,
     /// Bytes of weights, gradients, the optimizer's state and the moving average, if there is one.
     pub training_state_bytes: u64,
-    /// Bytes that a batch at the token limit keeps for the backward pass; on a GPU an estimate,
-    /// without the scores of attention.
+    /// Bytes that a batch at the token limit keeps for the backward pass; on a GPU it is an
+    /// estimate, without the scores of attention.
     pub activation_bytes: u64,
     /// Length of the sequences of this estimate, in tokens.
     pub sequence_tokens: usize,
 }
 
 impl Cost {
-    /// One line for the head of a training run.
+    /// One line for the beginning of a training's output.
     pub fn summary(&self) -> String {
         format!(
             "model: {} parameters{}; training takes {} FLOPs a {}, {} for weights, gradients and \

@@ -1,4 +1,4 @@
-//! Counting of what a model costs.
+//! Counting of the cost of a model.
 
 use candle_core::Device;
 use taper_model::StreamCost;
@@ -76,7 +76,7 @@ pub(crate) fn scalars(config: &RunConfig, vocabularies: Vocabularies, parameters
     if !config.model.lora.is_on() {
         return whole;
     }
-    // A model that cannot be built is refused when it is.
+    // A model that cannot be built is refused when it is built.
     let Ok(store) = outline(config, vocabularies) else { return whole };
     let sum = |each: fn(&Parameter) -> usize| store.base().iter().map(each).sum::<usize>() as u64;
     Scalars {
@@ -87,8 +87,8 @@ pub(crate) fn scalars(config: &RunConfig, vocabularies: Vocabularies, parameters
 }
 
 /// Bytes of weights, gradients, the optimizer's state and the moving average, if there is one, in
-/// each of several processes that train together; frozen weights that adapters change are not
-/// among the `parameters`.
+/// each of several processes that train together. `parameters` does not include frozen weights that
+/// adapters change.
 ///
 /// Each of n processes has 1/n of the optimizer's state, the gradients of 1/n of the micro-batches,
 /// and buffers for sending and receiving.

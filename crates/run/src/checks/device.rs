@@ -7,7 +7,7 @@ use super::dtype_choice::{AUTO_DTYPE, DtypeChoice};
 
 /// Opens the device called `name`: `auto`, `cpu`, `cuda`, `cuda:N`, `metal` or `metal:N`.
 ///
-/// `auto` takes a GPU when this build has one and it opens, else the CPU.
+/// `auto` takes a GPU if this build supports one and it opens, else the CPU.
 ///
 /// # Errors
 /// When the name is unknown, the build lacks the backend (the message names
@@ -27,7 +27,7 @@ pub fn open(name: &str) -> Result<Device> {
     }
 }
 
-/// Checks the names alone, without opening anything.
+/// Checks only the names, and opens nothing.
 ///
 /// # Errors
 /// When either is unknown, or they do not go together.
@@ -91,7 +91,7 @@ fn lacking(feature: &str, name: &str) -> String {
     )
 }
 
-/// Reads `f32`, `bf16` or `f16`; `auto` is the [fastest](DtypeChoice::fastest) here.
+/// Reads `f32`, `bf16` or `f16`; `auto` is the [fastest](DtypeChoice::fastest) on this device.
 ///
 /// # Errors
 /// When the name is unknown, or the device does not compute in this type.

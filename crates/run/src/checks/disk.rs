@@ -13,8 +13,8 @@ const F32: u64 = 4;
 /// Allowance for the small files: configuration, metrics, state, scores.
 const SMALL_FILES: u64 = 1 << 20;
 
-/// Largest size of all checkpoints at any time: those that are kept, though no more than the run
-/// makes, the one being written, and the average.
+/// Largest size of all checkpoints at any time: those that are kept (at most as many as the run
+/// makes), the one being written, and the average.
 pub(crate) fn checkpoint_bytes(training: &TrainingConfig, parameters: u64) -> u64 {
     let weights = F32 * parameters;
     let checkpoint = weights * (1 + training.state_buffers());
@@ -44,7 +44,7 @@ pub(crate) fn check(
     let needed = checkpoint_bytes(training, parameters)
         .saturating_sub(size_of(checkpoints))
         .saturating_add(SMALL_FILES);
-    // If the system does not say, writing will show.
+    // If the system does not report the free space, writing will show.
     let Some(free) = available(folder) else { return Ok(()) };
     if free < needed {
         bail!(
@@ -109,7 +109,7 @@ mod tests {
         let mut lion = training.clone();
         lion.optimizer.kind = OptimizerKind::Lion;
         assert_eq!(checkpoint_bytes(&lion, 1000), 5 * 12_000, "one momentum and the average");
-        // Two validations and the end, whatever the number kept; and the one being written.
+        // Two validations and the end, for any number kept; and the one being written.
         let training = TrainingConfig { keep_last: usize::MAX, max_updates: 2500, ..training };
         assert_eq!(checkpoint_bytes(&training, 1000), 4 * 16_000);
         let training = TrainingConfig { max_updates: 0, ..training };

@@ -1,4 +1,4 @@
-//! Choice of the type of a computation by what the machine multiplies fastest.
+//! Choice of the type of a computation: the one that the machine multiplies fastest.
 
 use candle_core::Device;
 use taper_ops::{Kernel, Products};

@@ -9,10 +9,10 @@ use anyhow::{Context, Result, bail};
 /// Largest number of threads on any machine.
 const MOST_THREADS: usize = 64;
 
-/// Set once the process has chosen a number, which recipes then do not change.
+/// Set once the process has chosen a number, which recipes do not change any more.
 static CHOSEN: OnceLock<()> = OnceLock::new();
 
-/// Sizes the thread pool of the CPU for the whole process, whatever its recipes say; 0 leaves it at
+/// Sets the number of CPU threads for the whole process, regardless of its recipes; 0 leaves it at
 /// one thread a core.
 ///
 /// # Errors
@@ -23,7 +23,7 @@ pub fn choose_threads(threads: usize) -> Result<()> {
     Ok(())
 }
 
-/// Sizes the thread pool of the CPU as a recipe says; 0 leaves it at one thread a core.
+/// Sets the number of CPU threads from a recipe; 0 leaves it at one thread a core.
 ///
 /// # Errors
 /// When the pool cannot be made.

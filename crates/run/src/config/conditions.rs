@@ -1,5 +1,5 @@
-//! Conditions under which keys have no effect. A key names those that concern it at its field, as
-//! `x-idle`; a section names those of all its keys.
+//! Conditions under which keys have no effect. A key lists its conditions at its field, as
+//! `x-idle`; a section lists those of all its keys.
 
 use taper_data::{Format, ImageFormat, TokenizerKind};
 use taper_model::AttentionKind::{
@@ -21,7 +21,7 @@ pub(crate) struct Condition {
     pub name: &'static str,
     /// Reason for a reader; `{section}` is the section of the key.
     reason: &'static str,
-    /// Tells whether it holds for a key of the section.
+    /// Whether it holds for a key of the section.
     holds: fn(&RunConfig, &str) -> bool,
 }
 
@@ -40,7 +40,7 @@ impl Condition {
 /// Makes the table from a name, a reason and an expression for each condition.
 macro_rules! conditions {
     (|$config:ident, $section:ident| $($name:literal: $reason:literal, $holds:expr;)*) => {
-        /// All conditions, in the order in which a user reads them.
+        /// All conditions, in the order in which users read them.
         pub(super) static CONDITIONS: &[Condition] = &[$(Condition {
             name: $name,
             reason: $reason,
@@ -223,7 +223,7 @@ fn attention<'a>(config: &'a RunConfig, section: &str) -> &'a AttentionConfig {
     }
 }
 
-/// Whether a recipe's task reads this section or key, which not all tasks read.
+/// Whether a recipe's task reads this section or key; not all tasks do.
 fn reads(config: &RunConfig, key: &str) -> bool {
     entry(config.task).reads.contains(&key)
 }
@@ -232,7 +232,7 @@ fn stacks(config: &RunConfig) -> Stacks {
     entry(config.task).stacks
 }
 
-/// Whether a recipe's model is an encoder of images and nothing else.
+/// Whether a recipe's model is only an encoder of images.
 fn is_of_images(config: &RunConfig) -> bool {
     config.task.reads_images() && stacks(config) == Stacks::Encoder
 }
@@ -244,7 +244,7 @@ fn has_table(config: &RunConfig) -> bool {
         || corpora.any(|corpora| corpora.iter().any(|corpus| !corpus.file.is_empty()))
 }
 
-/// Whether a layer of either stack is of this kind.
+/// Whether either stack has a layer of this kind.
 fn has_layer(config: &RunConfig, kind: AttentionKind) -> bool {
     config.model.encoder_attention.has(kind) || config.model.decoder_attention.has(kind)
 }

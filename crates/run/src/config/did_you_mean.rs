@@ -7,7 +7,7 @@ use super::keys::{Key, keys};
 /// Words before the name of a section.
 const SECTION: &str = "the section";
 
-/// Settings of other toolkits that are no keys here, with what is in their place.
+/// Settings of other toolkits that are not keys here, with their replacements.
 const NO_KEYS: [(&str, &[&str]); 2] = [
     (
         "the option `--run DIR`",
@@ -29,9 +29,9 @@ const NO_KEYS: [(&str, &[&str]); 2] = [
 
 /// Suggests, in words, an intended key for the unknown dotted `name`; `None` if no key is similar.
 ///
-/// First comes a key of this name in the section given, then a key there that other toolkits call
-/// so, then a key of this name in a section of it, then a key that other toolkits call so, then a
-/// key of this name in any section, then one of similar spelling.
+/// Candidates are tried in this order: a key of this name in the given section; a key there with
+/// this name in another toolkit; a key of this name in a section of it; a key with this name in
+/// another toolkit; a key of this name in any section; a key of similar spelling.
 pub(super) fn did_you_mean(name: &str) -> Option<String> {
     let leaf = plain(name.rsplit('.').next().unwrap_or(name));
     let called_so: Vec<&Key> = keys().iter().filter(|key| key.leaf() == leaf).collect();
@@ -82,7 +82,7 @@ fn names_elsewhere() -> impl Iterator<Item = &'static str> {
     of_keys.chain(NO_KEYS.iter().flat_map(|(_, names)| names.iter().copied()))
 }
 
-/// Keys that other toolkits call `name`, or what is in their place.
+/// Keys with the name `name` in other toolkits, or their replacement.
 fn called_here(name: &str) -> Option<String> {
     let is_name = |key: &&Key| key.names_elsewhere.iter().any(|other| other == name);
     let called_so: Vec<String> = keys().iter().filter(is_name).map(quoted).collect();
@@ -94,7 +94,7 @@ fn called_here(name: &str) -> Option<String> {
     }
 }
 
-/// Spelling of a name of another toolkit: `maxSteps` and `max-steps` are `max_steps`.
+/// Normalises a name of another toolkit: `maxSteps` and `max-steps` become `max_steps`.
 pub(super) fn plain(name: &str) -> String {
     let mut plain = String::with_capacity(name.len());
     let mut before = '_';
@@ -111,8 +111,8 @@ pub(super) fn plain(name: &str) -> String {
     plain
 }
 
-/// The candidate closest to `name`, by insertions, deletions, substitutions and swaps of
-/// neighbours; ties go to the first one listed.
+/// Candidate closest to `name`, by insertions, deletions, substitutions and swaps of neighbours;
+/// the first of equals.
 pub(crate) fn nearest<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,

@@ -20,7 +20,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Whether a run that has begun can go on with the second value.
+    /// Whether a run that has begun can continue with the second value.
     pub(crate) fn change(&self) -> Change {
         key_around(&self.key).map_or(Change::Free, |key| key.change)
     }
@@ -39,7 +39,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Differences in words, one after the other.
+/// Description of differences, one after the other.
 pub(crate) fn described(differences: &[Difference]) -> String {
     differences.iter().map(Difference::to_string).collect::<Vec<_>>().join("; ")
 }
@@ -57,8 +57,8 @@ pub fn every_difference(left: &RunConfig, right: &RunConfig) -> Result<Vec<Diffe
     Ok(found)
 }
 
-/// Lists each difference in a key that a run cannot change freely: in task, [data], [model], dtype
-/// and training.seed.
+/// Lists each difference in a key that cannot change freely during a run: in task, [data], [model],
+/// dtype and training.seed.
 ///
 /// # Errors
 /// When a value cannot be written as TOML.
@@ -89,7 +89,7 @@ pub(crate) fn training_differences(run: &RunConfig, given: &RunConfig) -> Result
     Ok(found)
 }
 
-/// The part of a configuration that identifies a run, as TOML.
+/// Part of a configuration that identifies a run, as TOML.
 fn table(config: &RunConfig) -> Result<Table> {
     let mut config = config.clone();
     let data = &mut config.data;

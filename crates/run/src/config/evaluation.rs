@@ -1,15 +1,15 @@
-//! The `[evaluation]` section: how decoded text is scored.
+//! The `[evaluation]` section: scoring of decoded text.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taper_metrics::Tokenizer;
 
-/// How validation and test translations are scored.
+/// Scoring of validation and test translations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EvaluationConfig {
-    /// BLEU's tokenizer: 13a, none, char, zh or intl. Where a recipe names none, that of the
-    /// target language.
+    /// BLEU's tokenizer: 13a, none, char, zh or intl. If the recipe names none, the tokenizer of
+    /// the target language.
     #[schemars(
         extend("x-names" = "bleu_tokenize sacrebleu_tokenize eval_tokenize"),
         extend("x-idle" = ["no-beam"])
@@ -18,8 +18,8 @@ pub struct EvaluationConfig {
     /// Lowercase both sides before scoring.
     #[schemars(extend("x-idle" = ["no-beam"]))]
     pub lowercase: bool,
-    /// At most this many validation pairs are decoded for BLEU and chrF during
-    /// training, spread evenly over the set; 0 decodes none.
+    /// Largest number of validation pairs decoded for BLEU and chrF during training, spread evenly
+    /// over the set; 0 decodes none.
     #[schemars(
         extend("x-names" = "validation_limit max_valid_sentences"),
         extend("x-idle" = ["not-translation", "no-validation"])

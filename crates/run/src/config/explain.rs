@@ -77,7 +77,7 @@ pub fn reference() -> String {
         for paragraph in section.meaning.lines() {
             text += &(wrapped(paragraph, "", "") + "\n");
         }
-        // A corpus is a value with keys of its own, which are listed below its key.
+        // A corpus is a value with its own keys, which are listed below its key.
         let of_section = |key: &&Key| {
             !key.is_section()
                 && key.name.starts_with(&format!("{}.", section.name))
@@ -232,7 +232,7 @@ mod tests {
         .expect("corpora");
         let text = annotated(&config).expect("TOML");
         assert_eq!(toml::from_str::<RunConfig>(&text).expect("a recipe"), config);
-        // Keys that a recipe leaves out at their defaults are not there.
+        // Keys that a recipe leaves out at their defaults are absent.
         let whole = serde_json::to_value(&config).expect("a recipe");
         let is_written =
             |key: &&Key| whole.pointer(&format!("/{}", key.name.replace('.', "/"))).is_some();

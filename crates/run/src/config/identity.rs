@@ -1,4 +1,4 @@
-//! The part of a recipe that is saved with the weights, so that a change of it is noticed.
+//! Part of a recipe that is saved with the weights, so that a change of it is noticed.
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value};
@@ -10,7 +10,7 @@ use crate::checks::dtype_choice::AUTO_DTYPE;
 /// Sections and keys that shape the weights.
 const SHAPES_WEIGHTS: [&str; 4] = ["task", "data", "model", "dtype"];
 
-/// The part of `config` that identifies a run: data, architecture, type of the computation, seed. A
+/// Part of `config` that identifies a run: data, architecture, type of the computation, seed. A
 /// longer schedule is the same run.
 ///
 /// # Errors
@@ -39,7 +39,7 @@ pub fn trained_with(state: &State, config: &RunConfig) -> Result<Option<RunConfi
         task: recorded.task,
         data: recorded.data,
         model: recorded.model,
-        // A run records the type of its computation, never that it was left open.
+        // A run records the type of its computation, never an open choice.
         dtype: match recorded.dtype.as_str() {
             AUTO_DTYPE => config.dtype.clone(),
             _ => recorded.dtype,
@@ -50,9 +50,9 @@ pub fn trained_with(state: &State, config: &RunConfig) -> Result<Option<RunConfi
     Ok(Some(trained))
 }
 
-/// Identity of the scores of validations under `config`: `text`, the SHA-256 of the split, and each
-/// setting on which the watched metric depends and that is not the default, by its key. Scores with
-/// different identities cannot be compared. A key that a later version adds changes none.
+/// Identity of the scores of validations under `config`: the SHA-256 of the split, `text`, and each
+/// setting that is not the default and on which the watched metric depends, by its key. Scores with
+/// different identities cannot be compared. A key that a later version adds changes no identity.
 ///
 /// # Errors
 /// When a value cannot be written as JSON.
@@ -73,7 +73,7 @@ pub(crate) fn validation_identity(
     Ok(identity)
 }
 
-/// Keys or sections on which a score of validation depends, beside the model and the text.
+/// Keys or sections on which a score of validation depends, besides the model and the text.
 fn measured_by(metric: Metric) -> &'static [&'static str] {
     match metric {
         Metric::Loss => &[

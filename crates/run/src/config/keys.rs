@@ -27,7 +27,7 @@ pub(crate) struct Key {
     pub default: Option<Value>,
     /// Names in other toolkits, in the spelling of [`plain`](super::did_you_mean::plain).
     pub names_elsewhere: Vec<String>,
-    /// Whether a run that has begun can go on with another value.
+    /// Whether a run that has begun can continue with another value.
     pub change: Change,
     /// Relations of the key to trained weights.
     weights: Vec<Weights>,
@@ -35,16 +35,16 @@ pub(crate) struct Key {
     pub idle: Vec<&'static Condition>,
 }
 
-/// Rule for another value of a key in a run that has begun: `x-change` at a field. A key without
-/// one has that of its section.
+/// Rule for a changed value of a key in a run that has begun: `x-change` at a field. A key without
+/// one has the rule of its section.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Change {
     /// The value neither shapes weights nor the order of data.
     #[default]
     Free,
-    /// The run becomes another one, which its user has to accept.
+    /// The run becomes another one, which the user must accept.
     Accepted,
-    /// The whole random state or the meaning of every embedding would be another.
+    /// The whole random state, or the meaning of every embedding, would change.
     Never,
 }
 
@@ -59,11 +59,11 @@ impl Change {
     }
 }
 
-/// Relation of a key of `[model]` to trained weights: `x-weights` at a field, or at its section.
-/// Without one the key shapes them.
+/// Relation of a key of `[model]` to trained weights: `x-weights` at a field, or at its section. A
+/// key without one shapes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Weights {
-    /// It steers only training, or initial weights that others replace.
+    /// It affects only training, or initial weights that others replace.
     NoPart,
     /// It shapes parameters outside the parts that models of two tasks share.
     OtherPart,
@@ -135,7 +135,7 @@ impl Key {
         self.weights.contains(&relation)
     }
 
-    /// Whether the key has no effect beside the others of `config`.
+    /// Whether the key has no effect with the other keys of `config`.
     pub(crate) fn is_idle(&self, config: &RunConfig) -> bool {
         self.idle.iter().any(|condition| condition.holds(config, self.section()))
     }
@@ -208,7 +208,7 @@ pub(crate) fn key(name: &str) -> Option<&'static Key> {
     keys().iter().find(|key| key.name == name)
 }
 
-/// Key with this name, or the nearest section or list around it: a corpus of a list has keys that
+/// Key with this name, or the nearest section or list around it: corpora in a list have keys that
 /// are not listed.
 pub(crate) fn key_around(name: &str) -> Option<&'static Key> {
     let mut name = name;
@@ -243,7 +243,7 @@ fn root() -> Key {
     }
 }
 
-/// Keys of a section with this schema, each before its own.
+/// Keys of a section with this schema, each followed by its own keys.
 fn collect(section: &Key, schema: &Value) -> Vec<Key> {
     let mut found = Vec::new();
     for (leaf, schema_of_key) in schema["properties"].as_object().into_iter().flatten() {
@@ -259,7 +259,7 @@ fn collect(section: &Key, schema: &Value) -> Vec<Key> {
     found
 }
 
-/// Key named `leaf` of a section. What holds for the section holds for it too; `idle` are further
+/// Key named `leaf` of a section. Properties of the section hold for it too; `idle` are further
 /// conditions, which the section has for this key.
 fn described(section: &Key, leaf: &str, schema: &Value, idle: &Value) -> Key {
     let name = match section.name.as_str() {

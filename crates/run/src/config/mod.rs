@@ -1,7 +1,7 @@
 //! The run configuration: one TOML file, resolved with overrides and defaults.
 //!
-//! Each section is the configuration type of the crate that uses it, so a
-//! default stands in one place only.
+//! Each section is the configuration type of the crate that uses it, so that a default stands in
+//! one place only.
 
 mod conditions;
 mod diagnose;
@@ -50,14 +50,14 @@ const MOST_BYTES: u64 = 1 << 24;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunConfig {
-    /// A name for reports; empty: the name of the recipe's file.
+    /// Name for reports; empty: the name of the recipe's file.
     pub name: String,
-    /// What is trained: translation, language-model, masked-language-model,
-    /// classification, tagging, question-answering, image-classification, captions,
-    /// image-text or in-context-regression.
+    /// Task to train: translation, language-model, masked-language-model, classification, tagging,
+    /// question-answering, image-classification, captions, image-text or in-context-regression.
     #[schemars(extend("x-change" = "never"))]
     pub task: Task,
-    /// What computes: `auto` (a GPU where there is one), `cpu`, `cuda`, `cuda:N` or `metal`.
+    /// Device of the computation: `auto` (a GPU if there is one), `cpu`, `cuda`, `cuda:N` or
+    /// `metal`.
     #[schemars(extend("x-names" = "use_cuda cuda gpu gpus use_gpu accelerator gpu_ranks"))]
     pub device: String,
     /// Type of the computation: `auto`, `f32`, `bf16` or `f16`. `auto` is the faster of f32 and bf16
@@ -67,22 +67,22 @@ pub struct RunConfig {
         extend("x-change" = "accepted")
     )]
     pub dtype: String,
-    /// Threads for the CPU; 0 takes every core. Results do not depend on it.
+    /// Number of threads for the CPU; 0 takes every core. Results do not depend on it.
     #[schemars(extend("x-names" = "num_threads num_workers cpu_threads workers n_jobs"))]
     pub threads: usize,
-    /// The text, its tokenizer and its batches.
+    /// Text, tokenizer and batches.
     #[schemars(extend("x-change" = "accepted"))]
     pub data: DataConfig,
-    /// The architecture.
+    /// Architecture of the model.
     #[schemars(extend("x-change" = "accepted"))]
     pub model: ModelConfig,
     /// Loss, optimizer, schedule, stopping, checkpoints.
     pub training: TrainingConfig,
-    /// The search for translations.
+    /// Search for translations.
     pub decoding: DecodingConfig,
-    /// How translations are scored.
+    /// Scoring of translations.
     pub evaluation: EvaluationConfig,
-    /// What is recorded for other programs.
+    /// Records for other programs.
     pub logging: LoggingConfig,
 }
 
@@ -105,8 +105,8 @@ impl Default for RunConfig {
 }
 
 impl RunConfig {
-    /// Reads the recipe at `path`, to which its relative paths are relative, applies `overrides`
-    /// in order, puts the files there that patterns match, and checks the result.
+    /// Reads the recipe at `path`, whose relative paths start at its folder, applies `overrides` in
+    /// order, replaces patterns by the matching files, and checks the result.
     ///
     /// # Errors
     /// With the file (or the override), line and key.
@@ -153,8 +153,8 @@ impl RunConfig {
     }
 
     /// Reads the configuration of a run, like [`load`](Self::load) a recipe. Its paths are absolute
-    /// except for files in the run. (In runs of earlier versions they are those of the recipe,
-    /// relative to the folder in which training was started.)
+    /// except for files in the run. (In runs of earlier versions they are the recipe's, relative to
+    /// the folder in which training was started.)
     ///
     /// # Errors
     /// See [`load`](Self::load).
@@ -199,7 +199,7 @@ impl RunConfig {
         if config.name.is_empty() {
             config.name = stem(path);
         }
-        // File names that are usual in a corpus folder are not searched beside explicit files.
+        // The usual file names of a corpus folder are not searched if files are named explicitly.
         let data = &mut config.data;
         let has_stem = data.train.iter().any(|corpus| !corpus.stem.is_empty());
         if !names_validation && (config.task.holds_out(data) || !has_stem) {
@@ -238,7 +238,7 @@ impl RunConfig {
         self.validate_guidance()
     }
 
-    /// Checks that guidance has a head to guide, and links to guide it by.
+    /// Checks that guided attention has a head to guide, and links to guide it.
     fn validate_guidance(&self) -> Result<()> {
         let guided = &self.training.guided_alignment;
         if guided.guidance().is_none() || !entry(self.task).translates {
@@ -273,7 +273,7 @@ impl RunConfig {
         Ok(())
     }
 
-    /// Checks that validations measure the metric that early stopping watches: an error that can be
+    /// Checks that validations measure the metric that early stopping watches: an error that is
     /// known before the first update must not end a training after hours.
     ///
     /// # Errors
@@ -312,8 +312,8 @@ impl RunConfig {
         Ok(())
     }
 
-    /// Settings for scoring the text of this recipe. If data is lowercased, so are the references,
-    /// and a signature has to say so.
+    /// Settings for scoring the text of this recipe. If the data is lowercased, so are the
+    /// references, and the signature must report it.
     pub fn scoring(&self) -> EvaluationConfig {
         EvaluationConfig {
             lowercase: self.evaluation.lowercase || self.data.lowercase,
@@ -321,7 +321,7 @@ impl RunConfig {
         }
     }
 
-    /// The whole configuration as TOML, every default written out.
+    /// Whole configuration as TOML, with every default written out.
     ///
     /// # Errors
     /// When a value cannot be written as TOML (an integer above 2^63).
@@ -364,8 +364,8 @@ fn read_text(path: &Path) -> Result<String> {
     Ok(text_of(&bytes, path)?)
 }
 
-/// Error of a recipe, in the words of the file or the override that is wrong by itself; `error` if
-/// none is.
+/// Error of a recipe, taken from the file or the override that is wrong by itself; `error` if none
+/// is.
 fn at_fault(
     text: &str,
     path: &Path,

@@ -1,4 +1,4 @@
-//! Keys that have no effect beside the others of a recipe.
+//! Keys that have no effect with the other keys of a recipe.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -114,7 +114,7 @@ mod tests {
             ""
         );
         assert!(said(&["decoding.sampling.top_k=5"]).contains("so that nothing is drawn"));
-        // The end of training is validated in any case.
+        // Training ends with a validation in any case.
         assert_eq!(said(&["training.validate_every=0", "training.early_stopping.metric=bleu"]), "");
         assert!(
             said(&["training.validate_every=0", "training.keep_best=3"])

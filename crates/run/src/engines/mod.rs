@@ -1,3 +1,3 @@
-//! Models of runs for engines of others, written without Python.
+//! Models of runs in the formats of other engines, written without Python.
 
 pub mod ctranslate2;

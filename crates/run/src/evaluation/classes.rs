@@ -50,7 +50,7 @@ impl ClassifiedTestSet {
             let class = class as usize;
             let given = highest(probabilities);
             confusion[class][given] += 1;
-            // A probability too small for a number is not impossible.
+            // A probability that underflows is not impossible.
             loss -= probabilities[class].max(f64::MIN_POSITIVE).ln();
             correct += u64::from(given == class);
             let confidence = probabilities[given];

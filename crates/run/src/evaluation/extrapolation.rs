@@ -1,4 +1,4 @@
-//! Predictions of language models on texts of other lengths than in training.
+//! Predictions of language models on texts longer or shorter than in training.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::folder::RunFolder;
 use crate::loaded_run::LoadSettings;
 use crate::tasks::entry;
 
-/// Measurements of one model by the length of its blocks.
+/// Measurements of one model by block length.
 #[derive(Debug, Clone, Serialize)]
 pub struct Extrapolation {
     /// Name of the run.
@@ -28,7 +28,7 @@ pub struct Extrapolation {
     pub points: Vec<AtLength>,
 }
 
-/// A model at one length.
+/// Measurement of a model at one length.
 #[derive(Debug, Clone, Serialize)]
 pub struct AtLength {
     /// Tokens of a block.
@@ -38,7 +38,7 @@ pub struct AtLength {
     pub loss: Option<f64>,
     /// Perplexity, `exp(loss)`; `None` like `loss`.
     pub perplexity: Option<f64>,
-    /// Reason if the model cannot read them.
+    /// Reason why the model cannot read them; `None` if it can.
     pub refused: Option<String>,
 }
 
@@ -85,7 +85,7 @@ pub fn extrapolate(
         }
         _ => &[model.rotary.scaling],
     };
-    // As many tokens a batch as the longest block has, or the usual number.
+    // Tokens of a batch: the length of the longest block, or the usual number.
     let batch = config.data.batching.planned_tokens();
     let mut found = Vec::new();
     for &scaling in scalings {
@@ -133,7 +133,7 @@ fn positions(model: &ModelConfig) -> &'static str {
 impl AtLength {
     /// Length that the model cannot read.
     fn refused(length: usize, error: &anyhow::Error) -> Self {
-        // A backtrace is of no use here.
+        // Only the message, without a backtrace.
         let refused = format!("{error:#}").lines().next().map(str::to_owned);
         Self { length, loss: None, perplexity: None, refused }
     }

@@ -30,7 +30,7 @@ impl CaptionedTestSet {
         let truncated = found.iter().filter(|caption| caption.truncated).count();
         let captions: Vec<String> = found.into_iter().map(|caption| caption.text).collect();
         let (texts, own) = images.captions();
-        // Text as normalised, which is all that the model can know.
+        // Normalised text, because the model cannot know more.
         let normal = |text: &String| split.tokenizer().normalize(text);
         let texts: Vec<String> = texts.iter().map(normal).collect::<Result<_, _>>()?;
         let is_own = |(caption, own): (&String, &&[u32])| {

@@ -19,7 +19,7 @@ pub struct Evaluation {
     pub checkpoint: PathBuf,
     /// Step of the checkpoint.
     pub step: u64,
-    /// Settings on which the results depend, beside the model: a JSON object.
+    /// Settings on which the results depend, besides the model: a JSON object.
     pub settings: Value,
     /// Results, one for each split.
     pub results: Vec<TestSetResult>,
@@ -58,7 +58,7 @@ fn measure<M: TaskModel>(
         bail!("the run has no test sets (data.test is empty): name a split with --split");
     }
     for split in &splits {
-        // Better to fail now than after the other splits.
+        // Fails now rather than after the other splits.
         M::require_test_set(&run.config, split)?;
     }
     let LoadedRun { config, tokenizers, model, checkpoint, state, .. } = run;

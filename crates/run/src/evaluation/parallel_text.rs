@@ -8,8 +8,8 @@ use taper_data::{Corpora, DataConfig, RawPair, read_pairs};
 pub struct ParallelText {
     /// Texts to translate.
     pub sources: Vec<String>,
-    /// Their translations; lowercased if the recipe lowercases the data, because the model cannot
-    /// know better.
+    /// Translations of the sources; lowercased if the recipe lowercases the data, because the model
+    /// cannot know the case.
     pub references: Vec<String>,
 }
 
@@ -22,7 +22,7 @@ impl ParallelText {
         let mut text = Self::default();
         for RawPair { source, target, .. } in read_pairs(data, split)? {
             text.sources.push(source);
-            // Normalised like the normalizer does, which may do more: the signature speaks of case
+            // Lowercased like in the normalizer, which may do more: the signature reports case
             // alone.
             text.references.push(if data.lowercase {
                 target.chars().flat_map(char::to_lowercase).collect()

@@ -1,5 +1,5 @@
-//! Reach of learning through recurrent layers: the norm of the gradient of the loss by each state,
-//! over the steps between the state and the last one of its layer.
+//! Reach of gradients through recurrent layers: the norm of the gradient of the loss with respect
+//! to each state, by the number of steps between the state and the last one of its layer.
 //!
 //! A layer cannot learn from states at which this norm has vanished (Bengio et al. 1994, "Learning
 //! Long-Term Dependencies with Gradient Descent is Difficult"; Pascanu et al. 2013).
@@ -20,7 +20,7 @@ use crate::translation::encode_sources;
 /// Number of sentences in one batch.
 const AT_ONCE: usize = 50;
 
-/// Gradients by the states of one layer in one direction.
+/// Gradients with respect to the states of one layer in one direction.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LayerGradients {
     /// Full name of the layer.
@@ -32,8 +32,8 @@ pub struct LayerGradients {
     pub sentences: Vec<usize>,
 }
 
-/// Computes the gradients by the states of each recurrent layer of a run's model, over at most
-/// `count` sentences spread over `split`, without dropout.
+/// Computes the gradients with respect to the states of each recurrent layer of a run's model, over
+/// at most `count` sentences spread over `split`, without dropout.
 ///
 /// # Errors
 /// When the model has no recurrent layers, or the split cannot be read.

@@ -1,8 +1,8 @@
 //! Choice of search settings by the quality of translations of the validation set.
 //!
-//! The work is in the beam; length penalty and length reward only choose among its results. So the
-//! search runs once for each beam size, and every penalty with every reward is applied to its
-//! results, exactly like a separate search would.
+//! Beam search takes the time; length penalty and length reward only choose among its results. So
+//! the search runs once for each beam size, and every penalty with every reward is applied to its
+//! results, exactly like a separate search.
 
 use anyhow::{Result, bail};
 use serde::Serialize;
@@ -23,7 +23,7 @@ pub enum TuningMetric {
     Chrf,
 }
 
-/// Grid of settings to try, beside the settings of the run: every combination.
+/// Grid of settings to try, in addition to the settings of the run: every combination.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TuningGrid {
     /// Values of `decoding.beam_size`.
@@ -63,8 +63,8 @@ impl TuningGrid {
         }
     }
 
-    /// Every penalty with every reward, small rewards first: among equally good settings, the one
-    /// that lengthens less is preferred.
+    /// Every penalty with every reward, small rewards first: among equally good settings, a smaller
+    /// reward is preferred.
     fn lengths(&self) -> Vec<(f64, f64)> {
         let with_penalties =
             |&reward: &f64| self.length_penalties.iter().map(move |&penalty| (penalty, reward));
@@ -92,7 +92,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Score to maximise.
+    /// Value of the score to maximise.
     #[must_use]
     pub fn score(&self, metric: TuningMetric) -> f64 {
         match metric {
@@ -200,8 +200,8 @@ pub fn tune(
     Ok(Tuning { sentences: text.sources.len(), before, best, trials })
 }
 
-/// Trial of the highest score: `before` if none is higher, else the first of equals, which has the
-/// smallest beam.
+/// Trial with the highest score: `before` if none is higher, else the first of equals, which has
+/// the smallest beam.
 fn best(trials: &[Trial], before: Trial, metric: TuningMetric) -> Trial {
     trials.iter().fold(
         before,

@@ -1,4 +1,4 @@
-//! `commands.jsonl`: the commands that trained a run, one JSON object a line, only appended to.
+//! `commands.jsonl`: commands that trained a run, one JSON object on each line, only appended to.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -47,7 +47,7 @@ impl Command {
     #[must_use]
     pub fn began(&self) -> String {
         let (days, minutes) = (self.began / 86_400, self.began % 86_400 / 60);
-        // Years begin in March here, so that a leap day is the last of its year (Hinnant,
+        // Years begin in March here, so that a leap day is the last day of its year (Hinnant,
         // "chrono-compatible low-level date algorithms").
         let days = days + 719_468;
         let (era, day) = (days / 146_097, days % 146_097);

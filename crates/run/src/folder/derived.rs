@@ -1,4 +1,4 @@
-//! Runs whose weights are made of those of another run.
+//! Runs whose weights are made from another run's.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use super::RunFolder;
 use super::files::with_suffix;
 use crate::config::RunConfig;
 
-/// Makes the run `target` of the tokenizer of the run at `root`, the configuration and one
-/// checkpoint of update `step`, whose directory `save` writes; returns that. The folder appears
-/// whole or not at all.
+/// Makes the run `target` from the tokenizer of the run at `root`, the configuration and one
+/// checkpoint of update `step`, whose directory `save` writes; returns the directory. The folder
+/// appears only when it is complete.
 ///
 /// # Errors
-/// When the folder cannot be written, and those of `save`.
+/// When the folder cannot be written, and errors of `save`.
 pub(crate) fn derived(
     root: &Path,
     config: &RunConfig,
@@ -44,7 +44,7 @@ pub(crate) fn derived(
     };
     let made = fill();
     if made.is_err() {
-        // The failure is reported; the part that was written would only take up room.
+        // The failure is reported; the part that was written would only take up space.
         let _ = fs::remove_dir_all(&partial);
     }
     made

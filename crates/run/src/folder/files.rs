@@ -1,4 +1,4 @@
-//! Atomic writing of files, under another name first.
+//! Atomic writing of files, first under another name.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// Writes a file durably, so that it appears whole or not at all.
+/// Writes a file durably; it appears only when it is complete.
 ///
 /// # Errors
 /// When the folder cannot be written to.
@@ -19,16 +19,16 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     };
     let written = write();
     if written.is_err() {
-        // The failure is reported; the part that was written would only take up room.
+        // The failure is reported; the part that was written would only take up space.
         let _ = fs::remove_file(&partial);
     }
     written.with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Refuses a folder that has anything in it.
+/// Refuses a folder that is not empty.
 ///
 /// # Errors
-/// If it is no folder, or not empty.
+/// When it is not a folder, or not empty.
 pub fn require_free(folder: &Path) -> Result<()> {
     let is_taken = || fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_some());
     if folder.exists() && is_taken() {
@@ -37,7 +37,7 @@ pub fn require_free(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Name beside `path` of a file that is still incomplete.
+/// Name next to `path` for a file that is still incomplete.
 pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(suffix);
@@ -51,7 +51,7 @@ pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 pub fn put_in_place(file: &File, partial: &Path, path: &Path) -> std::io::Result<()> {
     file.sync_all()?;
     fs::rename(partial, path)?;
-    // Makes the name durable too. Only Unix lets a directory be opened for this.
+    // Makes the name durable too. Only Unix can open a directory for this.
     match path.parent().filter(|parent| cfg!(unix) && !parent.as_os_str().is_empty()) {
         Some(parent) => File::open(parent)?.sync_all(),
         None => Ok(()),

@@ -1,5 +1,5 @@
-//! Copies in memory of the files without which a run cannot be loaded. They are written again if
-//! they are removed from the disk during training.
+//! Copies in memory of the files that loading a run needs. They are written again if they are
+//! removed from the disk during training.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ impl KeptFiles {
             return Ok(restored);
         }
         for (name, bytes) in &self.files {
-            // A file that someone has put in its place is not replaced.
+            // A file that another has put in its place is not replaced.
             if fs::symlink_metadata(self.root.join(name)).is_err() {
                 write(&self.root, name, bytes)?;
                 restored.push(name.display().to_string());

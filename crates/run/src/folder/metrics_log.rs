@@ -1,12 +1,12 @@
-//! `metrics.jsonl`: one JSON object a line, appended as training goes.
+//! `metrics.jsonl`: one JSON object on each line, appended during training.
 //!
-//! The file is only ever appended to, with one exception: a run that resumes from a checkpoint
-//! first drops the lines that are newer than it (the work is about to be repeated) and a torn last
-//! line, so that the finished file equals that of an uninterrupted run. A file with other invalid
-//! lines is damaged or foreign: it is set aside unchanged.
+//! The file is only appended to, with one exception: resuming from a checkpoint first drops later
+//! lines, whose work will be repeated, and an incomplete last line. So the finished file equals
+//! that of an uninterrupted run. A file with other invalid lines is damaged or foreign: it is set
+//! aside unchanged.
 //!
-//! A line that cannot be written is kept and tried again with the next; only before a checkpoint is
-//! saved must all of them be on the disk.
+//! A line that cannot be written is kept and tried again with the next; all lines must be on the
+//! disk only before a checkpoint is saved.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -26,13 +26,13 @@ use crate::folder::files::write_atomically;
 pub(crate) struct MetricsLog {
     path: PathBuf,
     file: File,
-    /// Bytes that the disk has not taken yet.
+    /// Bytes that the disk has not accepted yet.
     pending: Vec<u8>,
 }
 
 impl MetricsLog {
-    /// Opens the log at `path` for appending; makes it if missing. Lines that `state` does not
-    /// include are dropped first, and incomplete lines too.
+    /// Opens the log at `path` for appending; creates it if missing. First drops incomplete lines,
+    /// and lines that `state` does not include.
     ///
     /// # Errors
     /// When the file cannot be read, rewritten or opened.
@@ -51,7 +51,7 @@ impl MetricsLog {
         Ok(Self { path: path.to_owned(), file: append_to(path)?, pending: Vec::new() })
     }
 
-    /// Writes the record again if its file is missing and the run's folder is not; returns whether
+    /// Writes the record again if its file is missing but the run's folder is not; returns whether
     /// it did.
     ///
     /// # Errors
@@ -67,7 +67,7 @@ impl MetricsLog {
         Ok(true)
     }
 
-    /// Appends `record` as one line, now if the disk takes it, else with the next.
+    /// Appends `record` as one line, immediately if the disk accepts it, otherwise with the next.
     ///
     /// # Errors
     /// When the record cannot be written as JSON.
@@ -89,7 +89,8 @@ impl MetricsLog {
             .with_context(|| format!("cannot append to {}", self.path.display()))
     }
 
-    /// The whole record, with lines not yet on the disk; even if the file was removed meanwhile.
+    /// Whole record, including lines not yet on the disk; also if the file was removed in the
+    /// meantime.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -107,7 +108,7 @@ impl MetricsLog {
         while !self.pending.is_empty() {
             match self.file.write(&self.pending) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                // A full disk may take a part of a line.
+                // A full disk may accept a part of a line.
                 Ok(count) => drop(self.pending.drain(..count)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -124,11 +125,11 @@ fn append_to(path: &Path) -> Result<File> {
 }
 
 /// Keeps the complete lines up to the state; the file is replaced as a whole, and only if a line
-/// must go. Invalid lines are for a person to look at: if there are any, the file is kept under
-/// another name, and the notice says so.
+/// must be dropped. Invalid lines are left to a person: if there are any, the file is kept under
+/// another name, which the notice reports.
 ///
-/// The step alone is not enough: a skipped update does not advance it, but has its own count; and
-/// the validation that ends a run comes after a checkpoint that may have been saved at the same
+/// The step alone does not decide: a skipped update does not advance it, but has its own count; and
+/// the validation at the end of a run comes after a checkpoint that may have been saved at the same
 /// step.
 fn truncate(path: &Path, state: &State) -> Result<Option<Notice>> {
     let bytes = fs::read(path)?;
@@ -136,7 +137,7 @@ fn truncate(path: &Path, state: &State) -> Result<Option<Notice>> {
     let mut no_record = None;
     for (line, number) in bytes.split_inclusive(|&byte| byte == b'\n').zip(1u64..) {
         if !line.ends_with(b"\n") {
-            // Incomplete: only the last can be.
+            // Incomplete, which only the last line can be.
             continue;
         }
         match is_known(line, state) {
@@ -171,7 +172,7 @@ fn is_known(line: &[u8], state: &State) -> Option<bool> {
     })
 }
 
-/// Free name beside `path`: `metrics.damaged.jsonl`, or with a number.
+/// Free name next to `path`: `metrics.damaged.jsonl`, or with a number.
 fn free_name(path: &Path) -> PathBuf {
     let name = |number: u64| match number {
         1 => path.with_extension("damaged.jsonl"),

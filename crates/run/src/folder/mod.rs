@@ -1,4 +1,4 @@
-//! A run on disk: its files, its lock, its record, and the rescue of its state when the disk fails.
+//! A run on disk: its files, lock and record, and the rescue of its state when the disk fails.
 
 mod commands;
 mod derived;

@@ -1,5 +1,5 @@
-//! Paths and names chosen by others, in text for people: in commands that a reader is told to type,
-//! and in lines of a terminal or a log, which they must neither end, nor colour, nor reverse.
+//! Paths and names chosen by others, in text for people: in commands for the reader to type, and in
+//! lines of a terminal or a log, which they must not end, colour or reverse.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -17,8 +17,8 @@ pub fn quoted(path: &Path) -> String {
     }
 }
 
-/// Whether a character is invisible but has an effect: on the terminal, on the line, or on the
-/// order of the text after it (Unicode 16.0, `Cc`, `Bidi_Control`, `Zl` and `Zp`).
+/// Whether a character is invisible but affects the terminal, the line, or the order of the text
+/// after it (Unicode 16.0, `Cc`, `Bidi_Control`, `Zl` and `Zp`).
 fn is_active(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -42,13 +42,13 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     escaped(text, |character, escaped| escaped.extend(character.escape_default()))
 }
 
-/// Equivalent JSON with such characters escaped in JSON's way.
+/// Escapes such characters in JSON, which stays equivalent.
 #[must_use]
 pub fn visible_json(json: &str) -> Cow<'_, str> {
     escaped(json, |character, escaped| match character {
-        // Characters of the layout; within strings they are escaped already.
+        // Layout characters; within strings they are escaped already.
         '\n' | '\r' | '\t' => escaped.push(character),
-        // All of them are in the first plane.
+        // All of them are in the basic multilingual plane.
         _ => *escaped += &format!("\\u{:04x}", u32::from(character)),
     })
 }

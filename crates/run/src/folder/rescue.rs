@@ -12,12 +12,12 @@ use crate::config::RunConfig;
 use crate::config::paths::moved;
 use crate::folder::files::write_atomically;
 
-/// Saves the state that `trainer` has in memory: in the run's own folder if that now works, else as
+/// Saves the state that `trainer` has in memory: in the run's own folder if that works now, else as
 /// a separate run under `place` (by default the system's folder for temporary files), which can be
-/// resumed there or moved elsewhere.
+/// resumed there or moved.
 ///
 /// # Errors
-/// When neither can be written.
+/// When neither folder can be written.
 pub(crate) fn rescue<M: Model>(
     trainer: &mut Trainer<M>,
     run: &RunFolder,

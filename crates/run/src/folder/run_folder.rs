@@ -20,7 +20,7 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// Names the folder without touching it.
+    /// Names the folder without opening it.
     pub fn new(root: &Path) -> Self {
         Self { root: root.to_owned() }
     }
@@ -52,19 +52,19 @@ impl RunFolder {
         Ok(folder)
     }
 
-    /// Run that contains the checkpoint folder `path` (RUN/checkpoints/NAME); `None` if it is not
-    /// one.
+    /// Run that contains the checkpoint folder `path` (RUN/checkpoints/NAME); `None` if `path` is
+    /// not such a folder.
     pub fn around(path: &Path) -> Option<Self> {
         let path =
             path.canonicalize().ok().filter(|path| path.join("model.safetensors").is_file())?;
         Some(Self::new(path.ancestors().nth(2)?)).filter(|run| run.config().is_file())
     }
 
-    /// Weights at `path`, with their run. `path` is the folder of a checkpoint, or that of a run,
-    /// whose default weights are used.
+    /// Weights at `path`, with their run. `path` is the folder of a checkpoint, or the folder of a
+    /// run, whose default weights are used.
     ///
     /// # Errors
-    /// When it is neither, or the run has no usable checkpoint.
+    /// When `path` is neither, or the run has no usable checkpoint.
     pub fn of_weights(path: &Path) -> Result<(Self, PathBuf)> {
         if let Some(run) = Self::around(path) {
             return Ok((run, path.to_owned()));
@@ -111,8 +111,8 @@ impl RunFolder {
         Ok(())
     }
 
-    /// Removes the files of an unsuccessful call, and the folder unless it was `found`. Only for
-    /// the process that holds the lock.
+    /// Removes the files of an unsuccessful call, and the folder unless it was `found` before. Only
+    /// for the process that holds the lock.
     ///
     /// # Errors
     /// When something cannot be removed.

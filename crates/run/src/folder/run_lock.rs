@@ -11,11 +11,12 @@ use crate::event::{Notice, RunEvent, RunObserver};
 /// Name of the lock within the run.
 pub(crate) const LOCK_FILE: &str = "run.lock";
 
-/// Exclusive right to write into a run, held until it is dropped.
+/// Exclusive right to write to a run, held until it is dropped.
 ///
-/// The operating system holds the lock, and releases it however the process ends, so a lock cannot
-/// outlive its process and needs no cleaning up. The file contains the process's id, for people. It
-/// is emptied at an orderly end, so an id in an unlocked file belongs to a process that was killed.
+/// The operating system holds the lock, and releases it when the process ends in any way, so a lock
+/// cannot outlive its process and needs no cleaning up. The file contains the process's id, for
+/// people. It is emptied at an orderly end, so an id in an unlocked file belongs to a process that
+/// was killed.
 #[derive(Debug)]
 pub struct RunLock {
     file: File,
@@ -27,8 +28,7 @@ impl RunLock {
     /// Takes the lock of the run in `folder`, which must exist.
     ///
     /// # Errors
-    /// When another process holds it; the message names the process. Or when the file cannot be
-    /// made.
+    /// When another process holds it, which the message names; or when the file cannot be made.
     pub fn acquire(folder: &Path, observer: &mut dyn RunObserver) -> Result<Self> {
         let path = folder.join(LOCK_FILE);
         let lock = Self::take(folder, &path, observer)?;
@@ -80,10 +80,10 @@ impl RunLock {
         Ok(lock)
     }
 
-    /// Empties the file in `folder` like an orderly end, when the lock itself is out of reach: its
-    /// process ends now.
+    /// Empties the file in `folder`, like an orderly end, if the lock itself is out of reach and
+    /// its process ends now.
     pub fn sign_off(folder: &Path) {
-        // As in `drop`; a system that forbids it leaves the id there.
+        // Same as in `drop`; a system that forbids it leaves the id in the file.
         let _ = OpenOptions::new().write(true).truncate(true).open(folder.join(LOCK_FILE));
     }
 
@@ -117,7 +117,7 @@ pub(super) fn process_in(folder: &Path) -> Option<String> {
     let mut owner = String::new();
     file.read_to_string(&mut owner).ok()?;
     let owner = owner.trim();
-    // Testing takes a free lock for a moment, and a process that started right then would be
+    // Testing takes a free lock for a moment, and a process that starts in this moment would be
     // refused. So the lock is tested only if the file contains an id.
     let is_taken =
         !owner.is_empty() && matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
@@ -126,7 +126,7 @@ pub(super) fn process_in(folder: &Path) -> Option<String> {
 
 impl Drop for RunLock {
     fn drop(&mut self) {
-        // Only the next process's message depends on it.
+        // Only the message of the next process depends on it.
         let _ = self.sign("");
     }
 }

@@ -68,7 +68,7 @@ pub struct RunSummary {
     /// State of the run.
     #[serde(flatten)]
     pub state: RunState,
-    /// Updates made, as far as they are recorded.
+    /// Number of recorded updates.
     pub step: u64,
     /// Last update of the recipe; `None` without such a limit.
     pub max_updates: Option<u64>,
@@ -83,7 +83,7 @@ pub struct RunSummary {
 }
 
 impl RunSummary {
-    /// Summarises the run in `folder`. Faults are a part of the summary.
+    /// Summarises the run in `folder`. Errors are part of the summary.
     #[must_use]
     pub fn of(folder: &RunFolder) -> Self {
         let mut summary = Self {

@@ -1,5 +1,5 @@
 //! BART (Lewis et al. 2020): an encoder-decoder that rewrites text of one language. MarianMT,
-//! M2M100 and mBART have tensors of the same names, and the same keys.
+//! M2M100 and mBART have tensors with the same names, and the same keys.
 
 use taper_data::{Task, TokenizerKind};
 use taper_model::{NormPlacement, Positions, Tied};
@@ -19,7 +19,7 @@ pub(super) static FAMILY: Family = Family {
 const ARCHITECTURES: &[Architecture] =
     &[Architecture::new("BartForConditionalGeneration", Task::Translation, &[])];
 
-/// Model that is not a decoder alone.
+/// Key for a model that is not only a decoder.
 pub(super) const ENCODES: Key = Key::only("is_decoder", Fixed::Flag(false));
 
 /// Numbers of a recipe that a key sets.
@@ -29,7 +29,7 @@ const DROPOUT: Numbers =
 const ATTENTION: Numbers = &[|recipe| &mut recipe.model.attention_dropout];
 const INNER: Numbers = &[|recipe| &mut recipe.model.feed_forward_dropout];
 
-/// Keys of a family with these defaults, and one of its own.
+/// Keys of a family with these defaults, and one key of its own.
 pub(super) const fn keys(
     activation: &'static str,
     attention_dropout: f64,
@@ -56,7 +56,7 @@ pub(super) const fn keys(
     ]
 }
 
-/// Family with the names of tensors that all of them share.
+/// Family with the tensor names that all of them share.
 pub(super) const fn of(
     name: &'static str,
     model_type: &'static str,
@@ -81,14 +81,15 @@ const SHARED: Family = Family {
     unused: &["*.version"],
 };
 
-/// Sets what all models of this shape share.
+/// Sets the properties that all models of this shape share.
 pub(super) fn shared(recipe: &mut RunConfig) {
     recipe.data.tokenizer.joint = true;
     recipe.model.tied = Tied::All;
     recipe.model.norm_epsilon = 1e-5;
 }
 
-/// Sets what BART and mBART share: learned positions from 2 on, and norms of embeddings.
+/// Sets the properties that BART and mBART share: learned positions from 2 on, and norms of
+/// embeddings.
 pub(super) fn learned(recipe: &mut RunConfig, norm: NormPlacement) {
     shared(recipe);
     recipe.model.norm = norm;

@@ -2,8 +2,8 @@
 
 use super::family::Module;
 
-/// Parameters of a run with their counterparts. A family has some of them: MarianMT no norms of
-/// embeddings, for one.
+/// Parameters of a run with their counterparts. A family has some of them: MarianMT, for example,
+/// has no norms of embeddings.
 pub(super) const MODULES: &[Module] = &[
     Module::same("embedding", &["model.shared"]),
     Module::same("encoder.positions", &["model.encoder.embed_positions"]),

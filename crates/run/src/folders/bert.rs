@@ -91,7 +91,7 @@ pub(super) static FAMILY: Family = Family {
         Module::same("span", &["qa_outputs"]),
     ],
     copies: &[("embedding.weight", "cls.predictions.decoder.weight")],
-    // The bias if there is a second one; the pooler if the head does not read from it.
+    // The bias, if there is a second one; the pooler, if the head does not read from it.
     zeros: &[],
     unused: &["bert.pooler.*", "cls.predictions.bias"],
 };

@@ -77,7 +77,7 @@ pub fn export<M: TaskModel>(run: &LoadedRun<M>, folder: &Path) -> Result<()> {
     write(run, family, config, folder)
 }
 
-/// The family that has a run's model, and the keys of its `config.json`.
+/// Family that has a run's model, and the keys of its `config.json`.
 ///
 /// # Errors
 /// When there is none, with the first key that differs.
@@ -93,7 +93,7 @@ pub(super) fn family_of(
     };
     let mut refused = None;
     for family in FAMILIES {
-        // If the task has another head, the first model is as good as any to report the difference.
+        // If the task needs another head, any model can serve to report the difference: the first.
         let of_task = |one: &&Architecture| one.task == config.task;
         let all = || family.architectures.iter();
         let Some(architecture) = all().find(is_of_run).or_else(|| all().find(of_task)) else {
@@ -110,7 +110,7 @@ pub(super) fn family_of(
 /// Keys of `config.json`.
 ///
 /// # Errors
-/// When the family has no such model, with the key.
+/// When the family has no such model, with the key that differs.
 pub(super) fn config_of(
     family: &Family,
     architecture: &Architecture,
@@ -157,7 +157,7 @@ fn write<M: TaskModel>(
         values.map(Into::into).map_err(|error| CheckpointError::Values(error.into()))
     });
     if let Err(error) = written {
-        // The failure is reported; the part that was written would only take up room.
+        // The failure is reported; the part that was written would only take up space.
         let _ = fs::remove_file(&partial);
         return Err(error.into());
     }
@@ -191,7 +191,7 @@ fn write<M: TaskModel>(
 
 /// Tensor of the folder: a part of a parameter.
 struct Part<'a> {
-    /// Parameter; `None` for zeros, where the run has no such parameter.
+    /// Parameter; `None` for zeros, if the run has no such parameter.
     parameter: Option<&'a Parameter>,
     shape: Vec<usize>,
     is_transposed: bool,

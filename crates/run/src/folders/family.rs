@@ -1,5 +1,5 @@
-//! Declarations of a family of models: tables of the names in the library Transformers beside the
-//! names in a run. Reading, writing and refusing have one implementation for all families.
+//! Declarations of a family of models: tables of names in the library Transformers with the names
+//! in a run. Reading, writing and refusing have one implementation for all families.
 
 use anyhow::{Result, bail};
 use serde_json::Value;
@@ -17,9 +17,10 @@ pub(super) struct Family {
     pub(super) name: &'static str,
     /// Value of `model_type` in `config.json`.
     pub(super) model_type: &'static str,
-    /// Models that can be read. For a task, the first whose head a run has is written.
+    /// Models that can be read. For export, the first model with the task and head of the run is
+    /// written.
     pub(super) architectures: &'static [Architecture],
-    /// Sets what all its models share and no key says.
+    /// Sets the properties that all its models share and no key expresses.
     pub(super) base: fn(&mut RunConfig),
     /// Files of its tokenizer.
     pub(super) tokens: TokenizerFiles,
@@ -32,10 +33,11 @@ pub(super) struct Family {
     /// Parameters of a run with the tensors of a folder. If a parameter has several, the last one
     /// present is read; the first is written if the output is tied to the embedding, else the last.
     pub(super) modules: &'static [Module],
-    /// Tensors tied to a parameter, which some files contain beside it: the parameter's name here,
-    /// and theirs.
+    /// Tensors tied to a parameter, which some files contain in addition: the parameter's name
+    /// here, and their names.
     pub(super) copies: &'static [(&'static str, &'static str)],
-    /// Biases `(1, V)` that the models there have and those here need not, with their names here.
+    /// Biases `(1, V)` that models in Transformers have and models here may lack, with their names
+    /// here.
     pub(super) zeros: &'static [(&'static str, &'static str)],
     /// Patterns of other tensors that the models here do not use.
     pub(super) unused: &'static [&'static str],
@@ -75,7 +77,7 @@ pub(super) struct Module {
     ours: &'static str,
     theirs: &'static [&'static str],
     layout: Layout,
-    /// Kind of the feed-forward layers for which it holds; `None`: any.
+    /// Kind of feed-forward layers for which it holds; `None`: any.
     feed_forward: Option<FeedForwardKind>,
 }
 
@@ -84,9 +86,9 @@ enum Layout {
     Same,
     /// Transposed matrix.
     Transposed,
-    /// Rows of queries, of keys and of values, as many as the recipe's heads have.
+    /// Rows of queries, of keys and of values, whose numbers follow from the recipe's heads.
     Heads,
-    /// Another shape with as many values.
+    /// Another shape with the same number of values.
     Shaped(fn(&RunConfig, &[usize]) -> Vec<usize>),
 }
 
@@ -202,7 +204,7 @@ impl Family {
         let mut all: Vec<Counterpart> = Vec::new();
         for module in self.modules {
             let theirs = module.counterpart(name, shape, recipe);
-            // A parameter of its own precedes its module.
+            // The entry of a parameter precedes the entry of its module.
             all.extend(theirs.filter(|one| !all.iter().any(|other| other.names == one.names)));
         }
         all
@@ -238,8 +240,8 @@ impl Family {
     }
 }
 
-/// Finds the family and the model of a `config.json`. A model that it does not name is the first
-/// whose head the folder has: `has` says whether the folder has a parameter.
+/// Finds the family and the model of a `config.json`. If it names no model, the first whose head
+/// the folder has is chosen: `has` tells whether the folder has a parameter.
 ///
 /// # Errors
 /// When there is none; the message lists the readable models.
@@ -303,7 +305,7 @@ pub(super) fn require_expressed(
 ) -> Result<()> {
     let expressed = serde_json::to_value(&expressed.model)?;
     let ours = serde_json::to_value(&ours.model)?;
-    // A key that one of them leaves out is null.
+    // A key that one of them omits is null.
     let keys = [&ours, &expressed].into_iter().filter_map(Value::as_object).flatten();
     for (key, _) in keys {
         let value = &ours[key];
@@ -318,7 +320,7 @@ pub(super) fn require_expressed(
     Ok(())
 }
 
-/// Says which models a `config.json` does not describe.
+/// Formats the message that a `config.json` describes no model of a family.
 pub(super) fn not_one(family: &Family) -> String {
     format!("not a {} that can be imported", family.name)
 }

@@ -1,4 +1,4 @@
-//! Settings of generation in folders, with the keys of a recipe's decoding.
+//! Settings of generation in folders, with the corresponding keys of a recipe's decoding.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use super::tokens::GENERATION_CONFIG;
 use crate::config::RunConfig;
 
 /// Sets the decoding of a translation model from the `generation_config.json` of the folder
-/// `source`, and from its `config.json`, `keys`, which older folders have alone.
+/// `source`, and from `keys`, its `config.json`, which is the only source in older folders.
 ///
 /// # Errors
-/// With the key that asks for what a search here does not do.
+/// With the key that requests an unsupported search.
 pub(super) fn describe(recipe: &mut RunConfig, source: &Path, keys: &Value) -> Result<()> {
     let path = source.join(GENERATION_CONFIG);
     let generation = if path.exists() { read_keys(&path)? } else { Value::Null };
@@ -45,7 +45,7 @@ pub(super) fn describe(recipe: &mut RunConfig, source: &Path, keys: &Value) -> R
     decoding.n_best = 1;
     decoding.length_penalty = number("length_penalty", 1.0)?;
     decoding.length_penalty_form = LengthPenaltyForm::Power;
-    // Without the file, the end is forced: so have it the families that come without.
+    // Without the file, the end is forced, as in the families that come without it.
     let is_open = generation.is_object() && generation["forced_eos_token_id"].is_null();
     let rules = if is_open { SearchRules::TransformersOpen } else { SearchRules::Transformers };
     (decoding.rules, decoding.patience) = match key("early_stopping") {

@@ -26,10 +26,10 @@ use crate::tasks::{TaskModel, entry, outline, with_model};
 /// Choices of an import.
 #[derive(Debug, Clone, Default)]
 pub struct ImportSettings {
-    /// Language that a translation model reads, as its folder calls it, such as `eng_Latn`; `None`:
-    /// the one that the folder names.
+    /// Source language of a translation model, as its folder names it, such as `eng_Latn`; `None`:
+    /// the one in the folder's settings.
     pub source_language: Option<String>,
-    /// Language that it writes.
+    /// Target language, like the source language.
     pub target_language: Option<String>,
 }
 
@@ -44,7 +44,7 @@ pub struct Imported {
     pub vocabulary: usize,
 }
 
-/// Model of a folder, before it becomes a run.
+/// Model of a folder before it becomes a run.
 struct Read {
     recipe: RunConfig,
     tokenizers: TokenizerPair,
@@ -55,14 +55,14 @@ struct Read {
     notices: Vec<Notice>,
 }
 
-/// Makes a run in `folder` from the model in the folder `source`. Its weights are the checkpoint of
-/// update 0, with which other runs may begin.
+/// Makes a run in `folder` from the model in the folder `source`. Its weights become the checkpoint
+/// of update 0, with which other runs may begin.
 ///
 /// Only one tensor of the weights is in memory at a time.
 ///
 /// # Errors
-/// When a file is missing or damaged, the model cannot be imported, the tensors are not those of
-/// `config.json` or not finite, or the folder exists already. No part of the run remains then.
+/// When a file is missing or damaged, the model cannot be imported, the tensors contradict
+/// `config.json` or are not finite, or the folder exists already. Then no part of the run remains.
 pub fn import(
     source: &Path,
     folder: &RunFolder,
@@ -74,7 +74,7 @@ pub fn import(
 /// Makes a run like [`import`], with choices.
 ///
 /// # Errors
-/// Those of [`import`], and when the model has no such language.
+/// Errors of [`import`], and when the model has no such language.
 pub fn import_with(
     source: &Path,
     folder: &RunFolder,
@@ -175,8 +175,8 @@ fn read(
 }
 
 /// Unties the output projection of a model that is declared tied, if the folder has a projection
-/// other than the embedding, like Transformers from version 5 on. Embeddings of source and target
-/// that differ are refused.
+/// other than the embedding, like Transformers from version 5 on. Refuses different embeddings of
+/// source and target.
 fn untie(
     family: &Family,
     weights: &Weights,
@@ -245,7 +245,7 @@ fn save(
         folder.save_config(config)
     };
     if let Err(error) = write() {
-        // The failure is reported; a part of a run would only take up room.
+        // The failure is reported; a part of a run would only take up space.
         let _ = folder.remove(found);
         return Err(error);
     }

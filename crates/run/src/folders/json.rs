@@ -1,4 +1,4 @@
-//! Files of JSON in folders, read and written.
+//! Reading and writing of JSON files in folders.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub(super) fn read_keys(path: &Path) -> Result<Value> {
     Ok(keys)
 }
 
-/// The bytes of a text without the byte order mark at its beginning.
+/// Bytes of a text without the byte order mark at its beginning.
 pub(super) fn without_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
 }

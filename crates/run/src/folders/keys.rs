@@ -9,7 +9,7 @@ use crate::config::RunConfig;
 /// Key of `config.json`. If it is absent or null, it has the default of Transformers.
 pub(super) struct Key {
     pub(super) name: &'static str,
-    /// Other places, as JSON pointers, which come first where they exist.
+    /// Other places, as JSON pointers, which take precedence if they exist.
     spellings: &'static [&'static str],
     setting: Setting,
 }
@@ -18,7 +18,7 @@ pub(super) struct Key {
 type Count = fn(&mut RunConfig) -> &mut usize;
 /// Place of a number in a recipe.
 type Number = fn(&mut RunConfig) -> &mut f64;
-/// Place of a count that a recipe can leave out.
+/// Place of a count that a recipe can omit.
 type Left = fn(&mut RunConfig) -> &mut Option<usize>;
 
 /// Place of a flag in a recipe.
@@ -45,7 +45,7 @@ enum Setting {
         usual: &'static str,
     },
     Tied,
-    /// Count that a recipe leaves out where it is what follows from others.
+    /// Count that a recipe omits if it equals the value that follows from other keys.
     Derived {
         usual: Option<usize>,
         of: Left,
@@ -62,11 +62,11 @@ enum Setting {
         read: fn(&Value, &mut RunConfig) -> Result<()>,
         write: fn(&RunConfig) -> Option<Value>,
     },
-    /// Fixed value of all models here.
+    /// Fixed value for all supported models.
     Only(Fixed),
 }
 
-/// Only value of a key that a model here can have.
+/// Only supported value of a key.
 #[derive(Clone, Copy)]
 pub(super) enum Fixed {
     Flag(bool),
@@ -91,14 +91,14 @@ impl Key {
         Self { name, spellings: &[], setting }
     }
 
-    /// The same key with other places where folders have it, as JSON pointers, in the order of the
-    /// search; it is written under its name.
+    /// The same key with other places in folders, as JSON pointers in the order of the search; it
+    /// is written under its name.
     pub(super) const fn spelled(self, spellings: &'static [&'static str]) -> Self {
         Self { name: self.name, spellings, setting: self.setting }
     }
 
-    /// Count that a recipe leaves out where it is what follows from keys before it. By default it
-    /// is `usual`, or else what follows.
+    /// Count that a recipe omits if it equals the value that follows from earlier keys. Its default
+    /// is `usual`, or else that value.
     pub(super) const fn derived(
         name: &'static str,
         usual: Option<usize>,
@@ -118,7 +118,7 @@ impl Key {
         Self::new(name, Setting::Switch { usual, set, is })
     }
 
-    /// Key with a meaning of its own.
+    /// Key with special functions for reading and writing.
     pub(super) const fn own(
         name: &'static str,
         read: fn(&Value, &mut RunConfig) -> Result<()>,
@@ -127,7 +127,7 @@ impl Key {
         Self::new(name, Setting::Own { read, write })
     }
 
-    /// Key that ties embedding and output projection, which by default are not.
+    /// Key that ties embedding and output projection; the default is untied.
     pub(super) const fn untied() -> Self {
         let set = |recipe: &mut RunConfig, is_tied| {
             recipe.model.tied = if is_tied { Tied::All } else { Tied::None };
@@ -145,13 +145,13 @@ impl Key {
         Self::new(name, Setting::Count { usual, of })
     }
 
-    /// Key that sets all of these numbers; the first is written.
+    /// Key that sets all of these numbers; the first number is written.
     pub(super) const fn number(name: &'static str, usual: f64, of: &'static [Number]) -> Self {
         Self::new(name, Setting::Number { usual, of })
     }
 
-    /// Key of the width within feed-forward layers: by default four times the width of the model,
-    /// whose key comes first.
+    /// Key of the inner width of feed-forward layers; the default is four times the width of the
+    /// model, whose key must come first.
     pub(super) const fn inner_width(name: &'static str) -> Self {
         Self::new(name, Setting::InnerWidth)
     }
@@ -164,7 +164,7 @@ impl Key {
         Self::new(name, Setting::Activation { usual })
     }
 
-    /// Key that ties embedding and output projection, which is the default.
+    /// Key that ties embedding and output projection; the default is tied.
     pub(super) const fn tied() -> Self {
         Self::new("tie_word_embeddings", Setting::Tied)
     }
@@ -264,8 +264,8 @@ impl Key {
     }
 }
 
-/// Width of a head that follows from the width of the model; 0 if its heads do not divide it, as
-/// no head has that.
+/// Width of a head that follows from the width of the model; 0, which no head has, if the heads do
+/// not divide it.
 pub(super) fn width_of_heads(recipe: &RunConfig) -> usize {
     let (width, heads) = (recipe.model.d_model, recipe.model.heads);
     if heads > 0 && width.is_multiple_of(heads) { width / heads } else { 0 }
@@ -274,8 +274,8 @@ pub(super) fn width_of_heads(recipe: &RunConfig) -> usize {
 /// Sets the values of a `config.json`.
 ///
 /// # Errors
-/// For an invalid value, for a value that no model here can have, and for two keys that contradict
-/// each other about one key here.
+/// For an invalid value, for a value that no supported model can have, and for two keys that set
+/// one key of the recipe differently.
 pub(super) fn read(keys: &[Key], given: &Value, recipe: &mut RunConfig) -> Result<()> {
     for key in keys {
         key.read(key.given(given), recipe)?;

@@ -1,5 +1,5 @@
-//! Llama (Touvron et al. 2023), of versions 1 to 3, and SmolLM: language models. Other families
-//! have weights of the same names, and most of its keys.
+//! Llama (Touvron et al. 2023), versions 1 to 3, and SmolLM: language models. Other families have
+//! weights with the same names, and most of its keys.
 
 use taper_data::Task;
 use taper_model::{FeedForwardKind, NormKind, NormPlacement, Positions};
@@ -73,7 +73,7 @@ const SHARED: Family = Family {
     base,
     tokens: TokenizerFiles::Fast,
     keys: &[],
-    // Biases that these keys turn off are off already; heads are always written.
+    // These keys turn off biases that are off already; heads are always written.
     free: &[
         "encoder_layers",
         "tied",
@@ -123,7 +123,7 @@ const SHARED: Family = Family {
     unused: &[],
 };
 
-/// Sets what all models of this shape share.
+/// Sets the properties that all models of this shape share.
 pub(super) fn base(recipe: &mut RunConfig) {
     recipe.data.tokenizer.kind = taper_data::TokenizerKind::Bytes;
     let model = &mut recipe.model;

@@ -21,7 +21,7 @@ pub(super) static FAMILY: Family = Family {
 const ARCHITECTURES: &[Architecture] =
     &[Architecture::new("M2M100ForConditionalGeneration", Task::Translation, &[])];
 
-/// Positions are counted from behind the row of the padding.
+/// Positions are counted from the row after the padding's.
 const FIRST_POSITION: Key = Key::own(
     "pad_token_id",
     |given, recipe| {

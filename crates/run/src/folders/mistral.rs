@@ -1,5 +1,4 @@
-//! Mistral (Jiang et al. 2023): Llama's shape. A sliding window, which the first version had, is
-//! refused.
+//! Mistral (Jiang et al. 2023): Llama's shape. The sliding window of the first version is refused.
 
 use taper_data::Task;
 

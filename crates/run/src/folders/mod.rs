@@ -1,11 +1,11 @@
 //! Folders of the library Transformers: `config.json`, weights, and a tokenizer or the settings of
 //! an image processor.
 //!
-//! A folder can become a run, and a run of such a shape a folder. Weights are copied, transposed or
-//! joined, without changing a bit in either direction. Each family of models has a file with tables
-//! of the names there beside the names here; finding and reading files, comparing keys and tensors,
-//! and writing folders share one implementation. A new family is a file like `gpt2.rs`, and its
-//! name in the list of families below.
+//! A folder can become a run, and a run of a supported shape a folder. Weights are copied,
+//! transposed or joined, without changing a bit in either direction. Each family of models has a
+//! file with tables of names in Transformers and names here; finding and reading files, comparing
+//! keys and tensors, and writing folders share one implementation. A new family is a file like
+//! `gpt2.rs`, and its name in the list of families below.
 
 mod adapters;
 mod bart;

@@ -1,8 +1,8 @@
 //! Header of a file saved by PyTorch: a pickle of names, types and shapes in an archive, whose
-//! other files hold the values as they lie in memory.
+//! other files hold the raw values.
 //!
-//! Candle unpickles without running code of the file. Its objects are read here, since Candle
-//! panics or prints when one is unexpected. The size of its memo is bounded, since a pickle of a
+//! Candle unpickles without running code of the file. Its objects are read here, because Candle
+//! panics or prints when one is unexpected. The size of its memo is bounded, because a pickle of a
 //! few bytes can request endless copies of copies.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ const DEEPEST: usize = 100;
 /// Tensors of a file.
 ///
 /// # Errors
-/// When it is not such a file, or has a tensor whose values are not in order.
+/// When the file has another format, or a tensor whose values are not in order.
 pub(super) fn heads(file: &File) -> Result<Vec<(String, Stored)>> {
     let mut archive = ZipArchive::new(file).context(
         "not an archive of PyTorch 1.6 or later: load it with PyTorch, and save it with \
@@ -112,7 +112,7 @@ fn row_major(shape: &[usize]) -> Vec<usize> {
 
 /// Tensor in a pickle.
 struct Tensor<'a> {
-    /// Type, as safetensors names it.
+    /// Name of the type in safetensors.
     dtype: &'a str,
     storage: &'a str,
     /// Index of its first element there.
@@ -181,7 +181,7 @@ fn unpickled(bytes: &[u8]) -> Result<Object> {
                 bail!("it is cut short");
             }
         }
-        // Candle's errors are about computations elsewhere.
+        // Candle's errors are about computations.
         if stack.read(&mut reader).map_err(|error| anyhow!("{error}"))? {
             return stack.finalize().map_err(|error| anyhow!("{error}"));
         }
@@ -203,7 +203,7 @@ fn unpickled(bytes: &[u8]) -> Result<Object> {
     }
 }
 
-/// Counts the objects within an object, and refuses too many or too deep ones.
+/// Counts the objects inside an object, and refuses objects that are too many or too deeply nested.
 fn look(object: &Object, deeper: usize, looked: &mut usize) -> Result<()> {
     *looked += 1;
     if deeper == 0 || *looked > MOST_OBJECTS {

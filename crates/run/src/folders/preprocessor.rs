@@ -2,8 +2,8 @@
 //! `processor_config.json`, converted between a folder of the library Transformers and
 //! `[data.images]`.
 //!
-//! The image processor decides which values a file may omit. A folder without any file has 0.5 for
-//! mean and deviation, and resizes to the model's size. Resizing follows the processors based on
+//! The defaults of omitted values depend on the image processor. A folder without any file has 0.5
+//! for mean and deviation, and resizes to the model's size. Resizing equals the processors based on
 //! Pillow; those based on torchvision round differently.
 
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ struct Defaults {
     /// Name, without the ending `ImageProcessor` or `FeatureExtractor`.
     name: &'static str,
     resample: Resampling,
-    /// Whether a single number as `size` is height and width, or else the shorter edge.
+    /// Whether a single number as `size` is height and width; otherwise it is the shorter edge.
     is_square: bool,
     /// Sizes of resizing and of cropping; `None`: resizing to the size of the model.
     sizes: Option<(usize, usize)>,
@@ -268,7 +268,7 @@ impl Preprocessor {
         Ok((resize, to))
     }
 
-    /// A switch: the default where the key is left out, and off where it is null, as there.
+    /// Flag: the default if the key is omitted, and off if it is null, as in Transformers.
     fn flag(&self, key: &str, default: bool) -> Result<bool> {
         match self.keys.get(key) {
             None => Ok(default),
@@ -338,7 +338,7 @@ fn settings(images: &ImagesConfig) -> Value {
         }
         (Resize::Fit, _) => json!({ "max_height": first, "max_width": square }),
     };
-    // Classes that have these steps in older versions of Transformers too.
+    // Classes that have these steps also in older versions of Transformers.
     let processor = match (images.resize, images.center_crop) {
         (Resize::ShortestEdge, _) => "CLIPImageProcessor",
         (Resize::Stretch, true) => "DeiTImageProcessor",

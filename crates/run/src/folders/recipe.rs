@@ -1,5 +1,5 @@
-//! Properties of a task beside `[model]`, converted between a recipe and a folder's `config.json`:
-//! labels, lengths, images.
+//! Properties of a task other than `[model]`, converted between a recipe and a folder's
+//! `config.json`: labels, lengths, images.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -68,7 +68,8 @@ pub(super) fn speak(recipe: &mut RunConfig, [source, target]: [String; 2]) {
 }
 
 /// Labels of a classifier in the order of its classes; its head has `rows` classes. Transformers
-/// calls classes without names LABEL_0, LABEL_1 and so on, and omits the names of two such classes.
+/// names classes without labels LABEL_0, LABEL_1 and so on, and omits the names of two such
+/// classes.
 fn labels(keys: &Value, rows: Option<usize>) -> Result<Vec<String>> {
     if let Some(kind) = keys["problem_type"].as_str()
         && kind != "single_label_classification"

@@ -1,4 +1,4 @@
-//! RoBERTa (Liu et al. 2019), and XLM-R (Conneau et al. 2020), which is the same for a hundred
+//! RoBERTa (Liu et al. 2019), and XLM-R (Conneau et al. 2020), the same model for a hundred
 //! languages: masked language models, classifiers of texts, taggers of words, and models that
 //! answer questions by spans.
 
@@ -67,7 +67,8 @@ const SHARED: Family = Family {
         bert::ACTIVATION,
         bert::HIDDEN_DROPOUT,
         bert::ATTENTION_DROPOUT,
-        // Positions count from behind the padding's id, and the table has rows for those before.
+        // Positions count from the id after the padding's, and the table has rows for the ids up to
+        // there.
         Key::own("pad_token_id", read_padding, |recipe| {
             recipe.model.position_offset.checked_sub(1).map(|id| json!(id))
         }),
@@ -155,7 +156,7 @@ fn read_positions(given: &Value, recipe: &mut RunConfig) -> Result<()> {
     Ok(())
 }
 
-/// Whole number of a key, which is `usual` if it is absent.
+/// Integer of a key; `usual` if it is absent.
 fn count(given: &Value, usual: usize) -> Option<usize> {
     match given {
         Value::Null => Some(usual),

@@ -1,6 +1,6 @@
-//! Keys of rotary positions: version 5 of Transformers has all of them in `rope_parameters`, older
-//! ones have the base in `rope_theta` and the rest in `rope_scaling`. All versions read the latter,
-//! which are written.
+//! Keys of rotary positions. Version 5 of Transformers has all of them in `rope_parameters`; older
+//! ones have the base in `rope_theta` and the rest in `rope_scaling`. The older keys are written,
+//! because all versions read them.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
@@ -18,11 +18,11 @@ pub(super) const BASE: Key =
 pub(super) const SCALING: Key =
     Key::own("rope_scaling", read, write).spelled(&["/rope_parameters"]);
 
-/// Place of a setting that can be left out.
+/// Place of a setting that can be omitted.
 type Setting = fn(&mut RotaryConfig) -> &mut Option<f64>;
 
-/// Settings of a scaling by rotations: name, place, value if it is left out, and whether it must
-/// be written in any case.
+/// Settings of a scaling by rotations: name, place, value if omitted, and whether it must be
+/// written in any case.
 fn settings(scaling: RotaryScaling) -> &'static [(&'static str, Setting, Option<f64>, bool)] {
     match scaling {
         RotaryScaling::Llama3 => &[
@@ -111,7 +111,7 @@ fn read(given: &Value, recipe: &mut RunConfig) -> Result<()> {
 fn write(recipe: &RunConfig) -> Option<Value> {
     let mut rotary = recipe.model.rotary;
     let kind = match (rotary.pairs, rotary.scaling) {
-        // What has no name there cannot be read again, which refuses the export.
+        // A value without a name in Transformers cannot be read again, so the export is refused.
         (RotaryPairs::Interleaved, _) => "interleaved",
         (_, RotaryScaling::None) => return None,
         (_, RotaryScaling::Interpolation) => "linear",

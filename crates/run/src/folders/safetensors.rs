@@ -26,7 +26,7 @@ struct Entry {
 /// Tensors of a file.
 ///
 /// # Errors
-/// When it is not in the format, or is cut short.
+/// When the file has another format, or is truncated.
 pub(super) fn heads(mut file: &File) -> Result<Vec<(String, Stored)>> {
     let bytes = file.metadata()?.len();
     let mut length = [0; 8];
@@ -86,7 +86,7 @@ pub(super) fn heads(mut file: &File) -> Result<Vec<(String, Stored)>> {
     Ok(tensors)
 }
 
-/// Entries of a JSON object in order. A repeated key is an error, while a map would silently keep
+/// Entries of a JSON object in order. A repeated key is an error, whereas a map would silently keep
 /// the last.
 pub(super) struct Unique<T>(pub(super) Vec<(String, T)>);
 

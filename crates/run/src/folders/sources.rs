@@ -1,5 +1,5 @@
-//! Sources of the parameters of a run: tensors of a folder, or drawn values for a head that it
-//! lacks.
+//! Sources of the parameters of a run: tensors of a folder, or drawn values for a head that the
+//! folder lacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +44,7 @@ impl Sources {
     /// Finds the source of each parameter in `outline`. Notes go to `notices`.
     ///
     /// # Errors
-    /// When a tensor is missing, has another shape or is not of floating point, or the model has no
+    /// When a tensor is missing, has another shape or is not floating-point, or the model has no
     /// parameter for one.
     pub(super) fn of(
         (family, architecture): (&Family, &Architecture),
@@ -131,8 +131,8 @@ fn counterpart(
     Ok((!is_drawn).then_some(last))
 }
 
-/// Refuses tensors without a parameter, except tensors that are not weights, and those known to be
-/// unused, which are reported.
+/// Refuses tensors without a parameter, except tensors that are not weights, and tensors known to
+/// be unused, which are reported.
 fn left_out(
     family: &Family,
     recipe: &RunConfig,

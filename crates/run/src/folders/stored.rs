@@ -3,14 +3,14 @@
 /// Place of a tensor's values in a file.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Stored {
-    /// Type, as safetensors names it.
+    /// Name of the type in safetensors.
     pub(super) dtype: String,
     pub(super) shape: Vec<usize>,
     /// First byte.
     pub(super) start: u64,
 }
 
-/// Bytes of a value of a type that weights can have; `None` for other types.
+/// Number of bytes of a value, for types that weights can have; `None` for other types.
 pub(super) fn width(dtype: &str) -> Option<usize> {
     Some(match dtype {
         "F32" => 4,

@@ -1,5 +1,5 @@
-//! T5 (Raffel et al. 2020), of versions 1.0 and 1.1, and FLAN-T5 (Chung et al. 2022): encoder-
-//! decoders that read the name of a task before a text. mT5 has weights of the same names.
+//! T5 (Raffel et al. 2020), versions 1.0 and 1.1, and FLAN-T5 (Chung et al. 2022): encoder-decoders
+//! that read the name of a task before a text. mT5 has weights with the same names.
 
 use taper_data::Task;
 use taper_model::FeedForwardKind;

@@ -1,4 +1,4 @@
-//! Keys of `config.json` that T5 and mT5 share, and what no key says.
+//! Keys of `config.json` that T5 and mT5 share, and properties that no key expresses.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ pub(super) const BUCKETS: Key =
 pub(super) const DISTANCE: Key = Key::count("relative_attention_max_distance", 128, |recipe| {
     &mut recipe.model.relative_distance
 });
-/// Longest text of the training, which is no limit.
+/// Key of the longest text in training, which is not a limit.
 pub(super) const LONGEST: Key =
     Key::count("n_positions", 512, |recipe| &mut recipe.model.max_positions);
 pub(super) const DROPOUT: Key = Key::number(
@@ -52,8 +52,8 @@ pub(super) const TIED: Key = Key::switch(
     |recipe, is_tied| recipe.model.tied = if is_tied { Tied::All } else { Tied::Embeddings },
     |recipe| recipe.model.tied.ties_output(),
 );
-/// Whether states are multiplied by 1/√d_model before the output projection. Up to version 4 of
-/// Transformers the key of the tied embedding says it.
+/// Key that tells whether states are multiplied by 1/√d_model before the output projection. Up to
+/// version 4 of Transformers the key of the tied embedding determines it.
 pub(super) const SCALE: Key = Key::switch(
     "scale_decoder_outputs",
     true,
@@ -64,10 +64,10 @@ pub(super) const SCALE: Key = Key::switch(
 )
 .spelled(&["/scale_decoder_outputs", "/tie_word_embeddings"]);
 
-/// Text before every source, if the folder has one task alone.
+/// Key of the text before every source, if the folder has only one task.
 pub(super) const TASKS: Key = Key::own("task_specific_params", reads_tasks, tasks);
 
-/// Sets what all models of this shape share.
+/// Sets the properties that all models of this shape share.
 pub(super) fn base(recipe: &mut RunConfig) {
     recipe.data.tokenizer.kind = TokenizerKind::Unigram;
     recipe.data.tokenizer.joint = true;
@@ -97,7 +97,7 @@ fn reads_feed_forward(given: &Value, usual: &str, recipe: &mut RunConfig) -> Res
     };
     let (kind, activation) = match name.split_once('-') {
         None => (FeedForwardKind::Plain, name),
-        // The name says less than it means.
+        // The name is incomplete: it means another activation.
         Some(("gated", "gelu")) => (FeedForwardKind::Gated, "gelu_new"),
         Some(("gated", activation)) => (FeedForwardKind::Gated, activation),
         Some(_) => bail!(other()),

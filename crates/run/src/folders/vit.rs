@@ -99,7 +99,7 @@ pub(super) static FAMILY: Family = Family {
         Module::same("classes", &["classifier"]),
     ],
     copies: &[],
-    // A classifier does not read from it.
+    // A classifier does not read from the pooler.
     zeros: &[],
     unused: &["vit.pooler.*"],
 };

@@ -1,5 +1,5 @@
-//! Weights of a folder: one file, or several with an index. Headers of files are read at once,
-//! values tensor by tensor on demand, so that only one tensor is in memory.
+//! Weights of a folder: one file, or several with an index. Headers of files are read when it is
+//! opened, values tensor by tensor on demand, so that only one tensor is in memory.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -36,7 +36,7 @@ pub(super) struct Weights {
 }
 
 impl Weights {
-    /// Opens the files of the folder `source`, and reads their heads.
+    /// Opens the files of the folder `source`, and reads their headers.
     ///
     /// # Errors
     /// When there is none, one is missing or damaged, or a tensor is not in the file that the index
@@ -142,7 +142,7 @@ impl Weights {
         number.map_or(&self.path, |number| &self.files[number].0).display().to_string()
     }
 
-    /// Refuses a tensor that is missing, has another shape, or is not of floating point.
+    /// Refuses a tensor that is missing, has another shape, or is not floating-point.
     ///
     /// # Errors
     /// With the name of the tensor.
@@ -210,7 +210,8 @@ impl Weights {
         Ok(Pieces { file, dtype: &stored.dtype, at: stored.start, left, bytes: Vec::new() })
     }
 
-    /// SHA-256 of the file in hexadecimal; for several files, of the list that `sha256sum` prints.
+    /// SHA-256 of the file in hexadecimal; for several files, the SHA-256 of the list that
+    /// `sha256sum` prints.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -313,7 +314,7 @@ fn weight_map(path: &Path) -> Result<Vec<(String, String)>> {
 }
 
 /// Path of a file that an index in `folder` names, never outside of the folder. The hub's own cache
-/// has links to `blobs` beside its snapshots.
+/// has links to `blobs` next to its snapshots.
 fn within(folder: &Path, name: &str) -> Result<PathBuf> {
     let path = folder.join(name);
     let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));

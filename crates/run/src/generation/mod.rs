@@ -66,7 +66,7 @@ pub struct GeneratedText {
     /// Number of its tokens.
     pub tokens: usize,
     /// Natural logarithm of its probability after the prompt: of its tokens, and of the end if the
-    /// model ended it. Text that was cut or stopped has no end.
+    /// model ended it. Text that was cut or stopped has no end token.
     pub log_probability: f64,
     /// Whether it ends because it reached the maximum number of tokens.
     pub truncated: bool,
@@ -75,8 +75,8 @@ pub struct GeneratedText {
     /// Text that stopped it; `None` if the model ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
-    /// Natural logarithm of the probability of each token after those before it; the last one is
-    /// that of the end if the model ended the text.
+    /// Natural logarithm of the probability of each token, given its predecessors; the last is that
+    /// of the end if the model ended the text.
     #[serde(skip)]
     pub token_log_probabilities: Vec<f64>,
     /// Ids of the tokens.
@@ -87,7 +87,7 @@ pub struct GeneratedText {
     pub token_ends: Vec<usize>,
 }
 
-/// Reason why a text ends, named as by other servers of language models.
+/// Reason why a text ends, with the names of other servers of language models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FinishReason {
@@ -181,8 +181,8 @@ impl<'a> Generator<'a> {
         })
     }
 
-    /// Generator with other settings and the same model, which `control` interrupts and ends.
-    /// `control` knows prompts by their indices in a call; a cancelled one has no texts.
+    /// Generator with other settings and the same model. `control`, which can interrupt and end it,
+    /// addresses prompts by their indices in a call; a cancelled prompt has no texts.
     ///
     /// # Errors
     /// For settings that cannot work.
@@ -203,8 +203,8 @@ impl<'a> Generator<'a> {
         Ok(Generator { model, context, of_prompts, decoding, control, ..*self })
     }
 
-    /// Generates text after each prompt, and passes it to `on_piece` as it comes. Without prompts
-    /// there is one, the beginning of a document or of a line.
+    /// Generates text after each prompt, and passes it to `on_piece` as it is generated. Without
+    /// prompts there is one: the beginning of a document or of a line.
     ///
     /// # Errors
     /// For a prompt that cannot be [read](Self::read), and when the model or the tokenizer fails.
@@ -226,8 +226,8 @@ impl<'a> Generator<'a> {
         })
     }
 
-    /// Generates like [`Self::generate`], for prompts with numbers of their own. A text ends with
-    /// the piece at which `on_piece` breaks; no piece is empty.
+    /// Generates like [`Self::generate`], for prompts with given numbers. A text ends with the
+    /// piece at which `on_piece` breaks; no piece is empty.
     ///
     /// # Errors
     /// See [`Self::generate`].
@@ -337,7 +337,7 @@ fn checked(settings: &GenerationSettings) -> Result<DecodingConfig> {
     Ok(decoding)
 }
 
-/// Encodes a text, which must suit the model.
+/// Encodes a text that the model must be able to read.
 fn encode(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>> {
     let is_unknown = |ids: &[u32]| ids.iter().any(|&id| tokenizer.is_unknown(id));
     let ids = tokenizer.encode(text)?;
@@ -367,8 +367,8 @@ fn before_prompts(tokenizer: &Tokenizer) -> Vec<u32> {
     special.start.filter(|_| special.starts_prompts).into_iter().collect()
 }
 
-/// Tokens before a text: those that the folder of the model names, or else the end of a document,
-/// or of a line if the training text is one document, whose end was never seen.
+/// Tokens before a text: those that the folder of the model names; else the end of a document, or
+/// the end of a line if the training text is one document, whose end was never seen.
 pub(crate) fn beginning(tokenizer: &Tokenizer, documents: Documents) -> Result<Vec<u32>> {
     if let Some(start) = tokenizer.special_tokens().start {
         return Ok(vec![start]);

@@ -1,28 +1,28 @@
-//! Conversion of tokens to text as they come.
+//! Conversion of tokens to text during generation.
 
 use taper_data::{Result, Tokenizer};
 
 /// Character that the tokenizer writes for bytes that are not yet a character.
 pub(super) const INCOMPLETE: char = '\u{fffd}';
 
-/// Tokens of a growing text, of which some have become text already. A token may be a part of a
+/// Tokens of a growing text, some of which have already become text. A token may be a part of a
 /// character, and its spelling may depend on the token before it.
 #[derive(Debug, Clone)]
 pub(super) struct Pieces {
-    /// Tokens that determine the next piece: the last written ones, and those after them.
+    /// Tokens that determine the next piece: the last written ones, and all after them.
     tokens: Vec<u32>,
     /// Number of these that have been written.
     written: usize,
 }
 
 impl Pieces {
-    /// Pieces of the text that follows a prompt.
+    /// Starts the pieces of the text that follows a prompt.
     pub(super) fn after(prompt: &[u32]) -> Self {
         let tokens = prompt[prompt.len().saturating_sub(1)..].to_vec();
         Self { written: tokens.len(), tokens }
     }
 
-    /// Adds a token, and returns the text that it completes; after the last token, all the rest.
+    /// Adds a token, and returns the text that it completes; after the last token, the whole rest.
     pub(super) fn push(
         &mut self,
         token: u32,
@@ -32,7 +32,7 @@ impl Pieces {
         self.tokens.push(token);
         let text =
             continuation(&self.tokens[..self.written], &self.tokens[self.written..], tokenizer)?;
-        // An incomplete end is written as it is.
+        // An incomplete end is written unchanged.
         let is_end = is_last || tokenizer.is_special(token);
         if text.is_empty() || (text.ends_with(INCOMPLETE) && !is_end) {
             return Ok(String::new());

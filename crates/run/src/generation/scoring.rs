@@ -22,7 +22,7 @@ pub struct TextScore {
     pub perplexity: f64,
     /// Tokens, as the tokenizer spells them.
     pub tokens: Vec<String>,
-    /// Natural logarithm of the probability of each token after those before it.
+    /// Natural logarithm of the probability of each token, given its predecessors.
     pub token_log_probabilities: Vec<f64>,
 }
 
@@ -33,9 +33,9 @@ pub struct ChoiceScore {
     pub log_probabilities: Vec<f64>,
     /// Number of tokens of each.
     pub tokens: Vec<usize>,
-    /// Continuation of the highest log-probability, counted from 0; of equal ones the first.
+    /// Continuation with the highest log-probability, counted from 0; of equal ones the first.
     pub best: usize,
-    /// Continuation of the highest log-probability a byte (Gao et al. 2021, "A framework for
+    /// Continuation with the highest log-probability per byte (Gao et al. 2021, "A framework for
     /// few-shot language model evaluation"), which does not favour short ones.
     pub best_per_byte: usize,
 }
@@ -70,14 +70,14 @@ impl<'a> TextScorer<'a> {
     /// Ids that the model reads for a text that begins a document.
     ///
     /// # Errors
-    /// For an empty text, and one longer than positions reach.
+    /// For an empty text, and for one longer than the model's positions.
     pub fn read(&self, text: &str) -> Result<Vec<u32>> {
         Ok(self.scored("", &[], text).context("the text")?.ids)
     }
 
     /// Scores each text as the beginning of a document, and reports the number done to `done`. An
-    /// empty text, or one longer than positions reach, has an error in its place, with its number
-    /// from 1.
+    /// empty text, or one longer than the model's positions, has an error in its place, with its
+    /// number from 1.
     ///
     /// # Errors
     /// When the model fails.
@@ -110,12 +110,12 @@ impl<'a> TextScorer<'a> {
         Ok(scored.iter().zip(found).map(score).collect())
     }
 
-    /// Scores the continuations of a prompt, each from its first token that the prompt alone does
-    /// not have.
+    /// Scores the continuations of a prompt, each from the first token that is not also of the
+    /// prompt alone.
     ///
     /// # Errors
-    /// [`BadItem`] when there is no continuation or one is empty, or one is longer than positions
-    /// reach; and when the model fails.
+    /// [`BadItem`] when there is no continuation, one is empty, or one is longer than the model's
+    /// positions; and when the model fails.
     pub fn choices(&self, prompt: &str, choices: &[String]) -> Result<ChoiceScore> {
         let scored = || -> Result<Vec<Scored>> {
             if choices.is_empty() {
@@ -151,7 +151,7 @@ impl<'a> TextScorer<'a> {
         let from = self.before.len() + shared.min(whole.len().saturating_sub(1));
         let ids = [self.before.as_slice(), &whole].concat();
         let most = self.model.config().longest_sequence().unwrap_or(usize::MAX);
-        // The last token is predicted and not read.
+        // The last token is predicted but not read.
         if ids.len() - 1 > most {
             bail!(
                 "has {} tokens, but positions end at model.max_positions = {most}: score it in \

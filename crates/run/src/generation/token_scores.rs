@@ -1,7 +1,7 @@
 //! Log-probability of each token of a text, and of the likeliest alternatives.
 //!
 //! A finished text is read by the model once more, token by token as it was generated: the search
-//! stays as it is, and unrequested scores cost nothing.
+//! stays unchanged, and scores that are not requested cost nothing.
 
 use anyhow::{Result, bail};
 use serde::Serialize;
@@ -19,7 +19,7 @@ pub struct TokenScore {
     /// Text of the token, or its entry in the tokenizer if it is only a part of a character, or not
     /// text.
     pub text: String,
-    /// Natural logarithm of its probability after those before it; `None` for the first, which is
+    /// Natural logarithm of its probability, given its predecessors; `None` for the first, which is
     /// not predicted.
     pub log_probability: Option<f64>,
     /// Likeliest tokens in its place with their log-probabilities, likeliest first.
@@ -33,7 +33,7 @@ struct Place {
 }
 
 impl Generator<'_> {
-    /// Scores of the tokens of each of `texts`: of those after a prompt, or with `whole` of the
+    /// Scores of the tokens of each of `texts`: of those after a prompt, or, with `whole`, of the
     /// prompt too. Each has the `most` likeliest alternatives.
     ///
     /// # Errors

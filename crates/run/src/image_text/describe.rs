@@ -40,7 +40,7 @@ pub(crate) fn describe(
 ) -> Result<Vec<Translation>> {
     let inference = model.translation().inference();
     let read = |numbers: &[usize]| {
-        // The chain of causes must survive the search, which has only errors of its own.
+        // The chain of causes must survive the search, which has only its own errors.
         read(numbers).map_err(|error| DecodingError::model("read images", format!("{error:#}")))
     };
     let numbered = NumberedSources::new(&inference, read);

@@ -48,7 +48,7 @@ impl Placed {
     /// Joins rows of embeddings.
     fn of(rows: &[Tensor]) -> Result<Self> {
         let all = Tensor::cat(rows, 0)?;
-        // All have length 1, so a sum that is not finite has a term that is not.
+        // All rows have length 1, so the sum is finite if and only if every term is.
         require_finite(
             "where the model puts images and texts",
             [all.sum_all()?.to_scalar::<f32>()?],
@@ -164,8 +164,7 @@ impl PlacedLabels {
 }
 
 /// Recall at each of `ranks`: the share of rows with one of their `own` others among the nearest.
-/// Of equally near ones, those that are not the row's own come first. A row without any of its own
-/// does not count.
+/// Among equally near others, the row's own come last. A row without its own does not count.
 ///
 /// # Errors
 /// When the device fails.
@@ -253,7 +252,7 @@ impl<'a> Choice<'a> {
         Ok(Self { model: &run.model, names, labels, scale: run.model.scale()? })
     }
 
-    /// Finds the best of them for each of some images.
+    /// Finds the best candidate for each image.
     fn among(&self, images: &[Vec<u32>]) -> Result<Vec<Prediction>> {
         let read = |places: &[usize]| Ok(places.iter().map(|&at| images[at].clone()).collect());
         let placed = Placed::images(self.model, (images.len(), read), |_| {})?;
@@ -281,7 +280,7 @@ mod tests {
         };
         assert_eq!(of(&[&[0]]), [1.0, 1.0, 1.0]);
         assert_eq!(of(&[&[1]]), [0.0, 1.0, 1.0]);
-        // The nearest of several counts, and a tie is lost.
+        // The nearest of several counts, and a tie does not.
         assert_eq!(of(&[&[3, 1]]), [0.0, 1.0, 1.0]);
         assert_eq!(of(&[&[2]]), [0.0, 0.0, 0.0]);
         assert_eq!(of(&[&[2, 3]]), [0.0, 0.0, 1.0]);

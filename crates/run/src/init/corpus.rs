@@ -1,4 +1,4 @@
-//! The text of a new recipe, as a user names it.
+//! The text of a new recipe, in files named by a user.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use sha2::{Digest, Sha256};
 use taper_data::{Corpora, DataConfig, FieldsConfig, Format, LineReader, PairReader, split_files};
 
-/// Usual names of the validation split beside a training split.
+/// Usual names of the validation split of a training split.
 const VALIDATION_NAMES: [&str; 4] = ["val", "valid", "validation", "dev"];
 
 /// Sentence pairs in files named by a user.
@@ -49,10 +49,10 @@ pub struct CorpusFacts {
 }
 
 impl Corpus {
-    /// Corpus in `files`: two of text, or a table alone, with both sides in `columns`.
+    /// Corpus in `files`: two text files, or one table, with both sides in `columns`.
     ///
     /// # Errors
-    /// When the files are neither.
+    /// When the files are neither of these.
     pub fn of(files: &[PathBuf], columns: FieldsConfig) -> Result<Self> {
         match files {
             [source, target] if columns == FieldsConfig::default() => {
@@ -74,7 +74,7 @@ impl Corpus {
         }
     }
 
-    /// Languages, if the files are named by them, as in `train.en` and `train.de`.
+    /// Languages, if the files have their codes as extensions, as in `train.en` and `train.de`.
     #[must_use]
     pub fn languages(&self) -> Option<[String; 2]> {
         let Self::Files { source, target } = self else { return None };
@@ -87,8 +87,8 @@ impl Corpus {
         (languages.iter().all(is_code) && languages[0] != languages[1]).then_some(languages)
     }
 
-    /// Part of a recipe that reads these files in place, with validation and test sets beside them;
-    /// `None` if a recipe cannot express their names.
+    /// Part of a recipe that reads these files in place, with validation and test sets next to
+    /// them; `None` if a recipe cannot express their names.
     #[must_use]
     pub fn as_it_lies(&self, languages: &[String; 2]) -> Option<DataConfig> {
         let mut config = DataConfig {
@@ -160,7 +160,7 @@ impl Corpus {
     /// Reads the whole corpus.
     ///
     /// # Errors
-    /// For the first fault, with its file and line.
+    /// For the first error, with its file and line.
     pub fn look(&self, languages: &[String; 2]) -> Result<CorpusFacts> {
         let mut facts = CorpusFacts::default();
         let (mut sources, mut alphabet) = (BTreeSet::new(), BTreeSet::new());

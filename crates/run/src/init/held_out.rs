@@ -39,7 +39,7 @@ pub(super) fn divide(
     let limits = limits(&facts.sources, facts.pairs, folder)?;
     let written = write(corpus, languages, folder, limits);
     if written.is_err() {
-        // The failure is reported; half of a division is of no use.
+        // The failure is reported; an incomplete division is useless.
         let _ = fs::remove_dir_all(folder);
     }
     written?;

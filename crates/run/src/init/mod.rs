@@ -29,8 +29,8 @@ pub struct InitSettings {
     pub languages: [String; 2],
     /// File of the recipe, which must not exist. `None`: named like the corpus.
     pub recipe: Option<PathBuf>,
-    /// Folder for the divided text, if a validation set has to be divided from it. `None`: a folder
-    /// of the recipe's name under `data`.
+    /// Folder for the divided text, if a validation set has to be split off. `None`: a folder of
+    /// the recipe's name under `data`.
     pub divided: Option<PathBuf>,
 }
 
@@ -51,11 +51,11 @@ pub struct Written {
 
 /// Reads the text and writes a recipe for it, with comments and ready to train on `machine`.
 ///
-/// If there is no validation set beside the text, one is divided from it, and a test set; the files
-/// named by the user stay as they are.
+/// If there is no validation set next to the text, a validation and a test set are split off; the
+/// files named by the user stay unchanged.
 ///
 /// # Errors
-/// When the text cannot be read or is too little, or a file exists already.
+/// When the text cannot be read or is too short, or a file exists already.
 pub fn init(settings: &InitSettings, machine: &Machine) -> Result<Written> {
     let InitSettings { corpus, languages, .. } = settings;
     let default = || PathBuf::from(format!("{}.toml", corpus.name(languages)));

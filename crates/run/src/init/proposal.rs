@@ -13,8 +13,9 @@ use crate::checks::{device, memory};
 use crate::config::{RunConfig, usual_tokenizer};
 use crate::tasks::usual_tokens;
 
-/// Assumed speed of a core in training, in operations a second, to choose a size: about half of the
-/// speed of the fused operations with AVX-512. The cost of a training is measured, not assumed.
+/// Assumed speed of a core in training, in operations per second, for the choice of a size: about
+/// half of the speed of the fused operations with AVX-512. The cost of a training is measured, not
+/// assumed.
 const FLOPS_OF_A_CORE: f64 = 40e9;
 /// Longest training without a GPU that is proposed, in seconds.
 const LONGEST: f64 = 3.0 * 86_400.0;
@@ -158,8 +159,8 @@ pub(super) struct Proposal {
     pub(super) config: RunConfig,
     /// Size of the model.
     pub(super) size: Size,
-    /// Size that the amount of text alone suggests, if the machine is too small for it, and what it
-    /// lacks.
+    /// Size that the amount of text alone suggests, if the machine is too small for it, and the
+    /// resource that it lacks.
     pub(super) too_large: Option<(Size, String)>,
 }
 
@@ -254,7 +255,7 @@ pub(super) fn propose(
         } else {
             None
         };
-        // The smallest is proposed in any case.
+        // The smallest size is proposed in any case.
         match lack {
             Some(lack) if size.name != SIZES[0].name => {
                 too_large.get_or_insert((*size, lack));

@@ -33,10 +33,10 @@ pub struct QuestionInContext {
 }
 
 impl QuestionInContext {
-    /// Reads a question from line `number` of a file, which holds a JSON object.
+    /// Reads a question from line `number` of a file, a JSON object.
     ///
     /// # Errors
-    /// With the line, if it is no question, has an empty text, or spells a special token that
+    /// With the line, if it is not a question, has an empty text, or spells a special token that
     /// `tokenizer` refuses.
     pub(crate) fn from_line(number: usize, line: &str, tokenizer: &Tokenizer) -> Result<Self> {
         let wrong = || format!("line {number}: expected {EXPECTED}");
@@ -62,7 +62,7 @@ pub struct SpanAnswer {
     pub answer: String,
     /// Start in the text, in characters from 0.
     pub start: Option<usize>,
-    /// End: the number of the character after it.
+    /// End in the text: the number of the character after the answer.
     pub end: Option<usize>,
     /// Probability among all possible spans, and the answer "none" if that is possible.
     pub probability: f64,
@@ -87,7 +87,7 @@ pub fn predict_answers(
     Ok(found)
 }
 
-/// Answers each question, which follows its context.
+/// Answers questions, each given after its context.
 ///
 /// # Errors
 /// When the tokenizer refuses a text, or the model fails.
@@ -159,8 +159,8 @@ impl BestSpan {
 
 /// Span whose logits of start and end have the highest sum (Devlin et al. 2019, section 4.2), among
 /// all that are not too long; each is read in the window in which its start has most context. If
-/// there may be no answer, `<cls>` decides, in the window in which its logits are lowest (section
-/// 4.3).
+/// there may be no answer, it is measured by `<cls>`, in the window in which its logits are lowest
+/// (section 4.3).
 fn best_span(
     windows: &[QuestionWindow],
     logits: &[Vec<[f32; 2]>],
@@ -213,7 +213,7 @@ mod tests {
                     (0..window.row.ids.len()).map(|p| [value(at(p)), value(at(p) + 1)]).collect()
                 })
                 .collect();
-            // Of tokens in two windows, the window with more context on both sides counts; of
+            // For a token in two windows, the window with more context on both sides counts; of
             // equals the longer, then the first: 4 of the first (one after it), 5 of the second, 8
             // and 9.
             let of_start = [0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2];

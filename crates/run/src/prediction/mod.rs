@@ -32,7 +32,7 @@ pub struct Prediction {
     pub label: String,
     /// Probability of this label.
     pub probability: f64,
-    /// Probability of each label, in the order of the recipe's.
+    /// Probability of each label, in the order of the recipe.
     pub probabilities: Vec<f64>,
 }
 
@@ -190,7 +190,7 @@ pub fn predict_images(
 /// Labels images in one batch.
 ///
 /// # Errors
-/// When one has another shape than the model's, and when the model fails.
+/// When an image has another shape than the model's, and when the model fails.
 pub fn predict_pixels(
     run: &LoadedRun<ImageClassifier>,
     images: Vec<Pixels>,

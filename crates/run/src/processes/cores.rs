@@ -11,11 +11,12 @@ pub fn cores() -> usize {
 }
 
 /// Binds process `local_rank` of `local_size` on this machine to its share of the cores, and
-/// returns its number of threads, out of `wanted` for all processes; 0 wants one for each core.
+/// returns its number of threads. `wanted` is the number of threads for all processes; 0 means one
+/// for each core.
 ///
-/// If there are fewer cores than processes, or cores were already chosen for this process, it stays
-/// where it is. To be called before there are other threads, since only threads started later
-/// follow.
+/// If there are fewer cores than processes, or cores were already chosen for this process, its
+/// binding stays unchanged. Must be called before other threads start, since only later threads
+/// inherit the binding.
 #[must_use]
 pub fn take_share(local_rank: usize, local_size: usize, wanted: usize) -> usize {
     if local_size <= 1 {
@@ -26,11 +27,12 @@ pub fn take_share(local_rank: usize, local_size: usize, wanted: usize) -> usize 
         wanted => (wanted / local_size).max(1),
     };
     let Some(allowed) = allowed().filter(|allowed| allowed.len() <= cores()) else {
-        // Unknown, or fewer are granted at a time than may be used: they cannot be chosen.
+        // The cores are unknown, or fewer are granted at a time than may be used: they cannot be
+        // chosen.
         return threads(cores());
     };
     if allowed.len() < online().unwrap_or(allowed.len()) {
-        // Bound already: the remaining cores are this process's own.
+        // Bound already: the remaining cores belong to this process alone.
         return if wanted == 0 { allowed.len().max(1) } else { threads(allowed.len()) };
     }
     let own = share(&allowed, local_rank, local_size);
@@ -85,7 +87,7 @@ fn online() -> Option<usize> {
     text.trim().split(',').map(count).sum()
 }
 
-/// Binds this thread, and those that it starts, to `cores`; returns whether the system did so.
+/// Binds this thread, and threads that it starts, to `cores`; returns whether the system did so.
 #[cfg(target_os = "linux")]
 fn stay_on(cores: &[usize]) -> bool {
     let mut set = rustix::thread::CpuSet::new();

@@ -17,10 +17,10 @@ pub use cores::{cores, take_share};
 pub const KEY_VARIABLE: &str = "TAPER_KEY";
 /// Port at which processes meet by default, instead of `MASTER_PORT`: PyTorch's.
 const USUAL_PORT: u16 = 29_500;
-/// Time that processes wait for each other to start.
+/// Time that processes wait for the others to start.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Place of this process among several, as its launcher says.
+/// Place of this process among several, given by its launcher.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// Number of the process, from 0.
@@ -56,7 +56,7 @@ impl Place {
         Self { rank, size, local_rank: rank, local_size: size, by_mpi: false, host, port }
     }
 
-    /// Variables by which a process started by this one knows its place.
+    /// Variables that tell a process started by this one its place.
     #[must_use]
     pub fn variables(&self) -> Vec<(&'static str, String)> {
         vec![

@@ -12,7 +12,7 @@ use super::{Law, Observation, Scale};
 const IRREDUCIBLE: [f64; 5] = [-1.0, -0.5, 0.0, 0.5, 1.0];
 const FACTORS: [f64; 6] = [0.0, 5.0, 10.0, 15.0, 20.0, 25.0];
 const EXPONENTS: [f64; 5] = [0.0, 0.5, 1.0, 1.5, 2.0];
-/// Number of starts, those of least value, from which a search is run.
+/// Number of starts from which a search is run: those with the smallest values.
 const FOLLOWED: usize = 24;
 
 /// Fitted law.

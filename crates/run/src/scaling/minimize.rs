@@ -2,8 +2,8 @@
 //!
 //! **Decision.** The line search satisfies the weak Wolfe conditions by bisection (Lewis and
 //! Overton 2013, "Nonsmooth optimization via quasi-Newton methods", section 3), because a Huber
-//! loss of small δ is all but a sum of absolute values. Searches that require a small slope at the
-//! new point stop at its kinks, before the minimum.
+//! loss with a small δ is nearly a sum of absolute values. Searches that require a small slope at
+//! the new point stop at its kinks, before the minimum.
 
 /// Number of pairs of steps and changes of the gradient in memory.
 const MEMORY: usize = 20;
@@ -43,7 +43,7 @@ pub(super) fn minimize(function: impl Fn(&[f64], &mut [f64]) -> f64, start: Vec<
         let direction = direction(&gradient, &pairs);
         let found = search(&function, (&at, value, &gradient), &direction);
         let Some((next, next_value, next_gradient)) = found else {
-            // The memory may mislead; from the gradient alone there is no other way down.
+            // The memory may mislead; with the gradient alone there is no other descent direction.
             if pairs.is_empty() {
                 break;
             }
@@ -79,7 +79,7 @@ fn direction(gradient: &[f64], pairs: &[Pair]) -> Vec<f64> {
     }
     let scale = match pairs.last() {
         Some(last) => 1.0 / (last.inverse * dot(&last.change, &last.change)),
-        // The first step is a tenth long.
+        // The first step has length 0.1.
         None => 0.1 / dot(gradient, gradient).sqrt().max(f64::MIN_POSITIVE),
     };
     for value in &mut direction {
@@ -110,7 +110,7 @@ fn search(
         next.copy_from_slice(at);
         add(&mut next, length, direction);
         let next_value = function(&next, &mut next_gradient);
-        // A value that is not a number is not a decrease.
+        // NaN is not a decrease.
         let decreases = next_value <= value + DECREASE * length * slope;
         if !decreases {
             high = length;

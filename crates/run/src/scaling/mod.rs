@@ -1,11 +1,11 @@
 //! Scaling laws: the loss of a model as a function of its size and its data.
 //!
-//! `L(x₁, …) = E + Σ Aₖ / xₖ^αₖ`, with the number of parameters N, the number of training tokens D,
-//! or both for the inputs xₖ (Hoffmann et al. 2022, "Training Compute-Optimal Large Language
+//! `L(x₁, …) = E + Σ Aₖ / xₖ^αₖ`, where the inputs xₖ are the number of parameters N, the number of
+//! training tokens D, or both (Hoffmann et al. 2022, "Training Compute-Optimal Large Language
 //! Models", section 3.3, "approach 3").
 //!
 //! **Decision.** By default residuals are measured in units of a scale that is fitted with the law,
-//! like in the replication of Besiroglu et al. 2024 ("Chinchilla Scaling: A replication attempt"):
+//! as in the replication of Besiroglu et al. 2024 ("Chinchilla Scaling: A replication attempt"):
 //! [`Scale::Fitted`]. The alternative, the Huber loss of unscaled residuals, follows Hoffmann et
 //! al.: [`Scale::Fixed`]. On the points of the replication the two differ by more than rounding: A
 //! is 482.0 with the first and 477.8 with the second.
@@ -38,7 +38,7 @@ pub use objective::Scale;
 pub struct Observation<const K: usize> {
     /// The inputs of the law, such as parameters and training tokens.
     pub inputs: [f64; K],
-    /// Its loss on text that it was not trained on, in nats a token.
+    /// Its loss on text that it was not trained on, in nats per token.
     pub loss: f64,
 }
 
@@ -82,9 +82,9 @@ pub struct Optimum {
 }
 
 impl Law<2> {
-    /// Model of least loss for `flops` floating-point operations, if training takes 6ND (Hoffmann
-    /// et al. 2022, equation 4): `N = G (C/6)^(β/(α+β))` with `G = (αA/βB)^(1/(α+β))`, and `D = C /
-    /// 6N`.
+    /// Model with the smallest loss for `flops` floating-point operations, if training takes 6ND
+    /// (Hoffmann et al. 2022, equation 4): `N = G (C/6)^(β/(α+β))` with `G = (αA/βB)^(1/(α+β))`,
+    /// and `D = C / 6N`.
     #[must_use]
     pub fn compute_optimal(&self, flops: f64) -> Optimum {
         let [size, data] = self.terms;

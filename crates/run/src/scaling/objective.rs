@@ -5,17 +5,17 @@
 
 use super::{Law, Observation, Term};
 
-/// Up to this residual the Huber loss is quadratic, beyond it linear (Hoffmann et al. 2022, section
-/// 3.3).
+/// Residual up to which the Huber loss is quadratic; it is linear beyond (Hoffmann et al. 2022,
+/// section 3.3).
 pub(super) const DELTA: f64 = 1e-3;
-/// Smallest fitted scale: points exactly on a law would have none.
+/// Smallest fitted scale: points exactly on a law would have the scale 0.
 const SMALLEST_SCALE: f64 = 1e-9;
 
 /// Unit of the residuals of the logarithm of the loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scale {
-    /// Scale σ that is fitted with the law: the largest likelihood under the density
-    /// `exp(-huber(r/σ)) / σ` (Besiroglu et al. 2024).
+    /// Scale σ that is fitted with the law: maximum likelihood under the density `exp(-huber(r/σ))
+    /// / σ` (Besiroglu et al. 2024).
     #[default]
     Fitted,
     /// No scale: the least sum of Huber losses (Hoffmann et al. 2022).
@@ -59,7 +59,8 @@ impl<const K: usize> Objective<'_, K> {
                 gradient[2 + 2 * k] -= by_prediction * share * x;
             }
             if self.scale == Scale::Fitted {
-                // σ' = σ - SMALLEST_SCALE by ln(σ - SMALLEST_SCALE).
+                // Derivative of σ with respect to ln(σ - SMALLEST_SCALE), which is σ -
+                // SMALLEST_SCALE.
                 let by_log = (sigma - SMALLEST_SCALE) / sigma;
                 value += sigma.ln();
                 gradient[2 * K + 1] += (1.0 - slope * residual) * by_log;
@@ -69,7 +70,7 @@ impl<const K: usize> Objective<'_, K> {
     }
 
     /// Extends `law` by the scale that its residuals suggest: far from the law, where the Huber
-    /// loss is linear, the likelihood is largest for δ times their mean size.
+    /// loss is linear, the maximum likelihood has δ times their mean size.
     pub(super) fn start(&self, law: &[f64]) -> Vec<f64> {
         let mut at = law.to_vec();
         if self.scale == Scale::Fitted {

@@ -1,4 +1,4 @@
-//! Loaded runs whose task is known by their recipe alone.
+//! Loaded runs whose task is known only from their recipe.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ pub trait AnyRun {
     /// Tokenizers of the run.
     fn tokenizers(&self) -> &TokenizerPair;
 
-    /// Takes special tokens that a text spells as `rule` says from now on.
+    /// Sets the treatment of special tokens that a text spells to `rule`.
     fn spell(&mut self, rule: SpelledSpecial);
 
     /// See [`TaskModel::notice_on`].
@@ -54,7 +54,7 @@ impl<M: TaskModel> AnyRun for LoadedRun<M> {
     }
 }
 
-/// Loads the run at `root`, whatever its task.
+/// Loads the run at `root`, of any task.
 ///
 /// # Errors
 /// See [`LoadedRun::open`].

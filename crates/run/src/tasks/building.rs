@@ -1,4 +1,4 @@
-//! Models as recipes describe them.
+//! Building of the models that recipes describe.
 
 use anyhow::{Context, Result};
 use candle_core::Device;
@@ -10,8 +10,8 @@ use crate::checks::{device, memory};
 use crate::config::RunConfig;
 use crate::{parameter_groups, word_vectors};
 
-/// Builds a model of `config` on `device`, with parameters drawn from `seed`, or without a seed to
-/// be loaded.
+/// Builds a model of `config` on `device`, with parameters drawn from `seed`; without a seed, they
+/// are to be loaded.
 ///
 /// # Errors
 /// When the device cannot compute in the type that `config` names, or the model cannot be built.
@@ -36,12 +36,13 @@ pub fn build_model<M: TaskModel>(
     Ok(model)
 }
 
-/// A configuration of the same model without adapters, into whose weights they are loaded: added.
+/// Returns the configuration of the same model without adapters. When the weights are loaded into
+/// it, the adapters are added to them.
 #[must_use]
 pub fn without_adapters(config: &RunConfig) -> RunConfig {
     let mut config = config.clone();
     if std::mem::take(&mut config.model.lora).is_on() {
-        // Frozen parameters and rates are for training, and may be those of adapters.
+        // Frozen parameters and rates are for training, and may belong to adapters.
         config.training.freeze.clear();
     }
     config

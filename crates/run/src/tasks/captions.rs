@@ -1,4 +1,4 @@
-//! Captions: a model that writes them, measured by its captions of images.
+//! Captions: a model that writes captions, measured by its captions of images.
 
 use anyhow::Result;
 use candle_core::Device;
@@ -77,7 +77,7 @@ impl TaskModel for ImageCaptioner {
     }
 }
 
-/// The batches of a split of images with captions.
+/// Batches of a split of images with captions.
 pub(super) fn captioned(usage: CaptionUse, split: Split<'_>) -> Result<Batches<'_>> {
     Ok(split.in_order(split.captioned_images(usage)?))
 }

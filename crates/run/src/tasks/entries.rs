@@ -21,7 +21,7 @@ pub const fn entry(task: Task) -> &'static TaskEntry {
     }
 }
 
-/// Entry of a task that is like most others; the fields that it leaves empty are each task's own.
+/// Entry of a typical task; each task sets the fields that are empty here.
 const USUAL: TaskEntry = TaskEntry {
     stacks: Stacks::Encoder,
     translates: false,

@@ -11,13 +11,13 @@ use taper_data::Task;
 pub struct TaskEntry {
     /// Stacks of layers of its models.
     pub stacks: Stacks,
-    /// Whether its models read one language and write another, each with a vocabulary.
+    /// Whether its models read one language and write another, each with its own vocabulary.
     pub translates: bool,
-    /// Whether its models go on with a text, token by token.
+    /// Whether its models continue a text, token by token.
     pub generates: bool,
-    /// Whether a beam search writes what its models answer.
+    /// Whether its models' answers are written by a beam search.
     pub writes: bool,
-    /// Whether its models are trained for others to begin with their weights.
+    /// Whether its models are trained so that others can begin with their weights.
     pub pretrains: bool,
     /// Whether its models predict tokens that are hidden from them.
     pub hides_tokens: bool,
@@ -25,14 +25,14 @@ pub struct TaskEntry {
     pub reads_pairs: bool,
     /// Whether an answer is one of several classes, so that it is right or wrong.
     pub predicts_classes: bool,
-    /// Tasks whose models have learnt all that a model of this task shares with them.
+    /// Tasks whose models contain, trained, all parts that a model of this task shares with them.
     pub begins_with: &'static [Task],
     /// Sections and keys of recipes that only this task and perhaps a few others read.
     pub reads: &'static [&'static str],
     /// Examples from which models of the task can be fine-tuned by one command; `None`: by a recipe
     /// alone.
     pub learns_from: Option<Examples>,
-    /// Prediction for texts or images; `None`: the models predict nothing for a single one.
+    /// Prediction for texts or images; `None` if the models predict nothing for a single one.
     pub predicts: Option<Predicts>,
     /// Reason why attention is not shown over the words of a text; `None`: it is.
     pub hides_attention: Option<&'static str>,
@@ -76,7 +76,7 @@ pub enum Stacks {
     Decoder,
     /// Decoder that attends to an encoder.
     EncoderDecoder,
-    /// Encoder of images beside an encoder of texts.
+    /// Encoder of images and encoder of texts.
     TwoEncoders,
 }
 
@@ -93,11 +93,11 @@ impl Stacks {
 pub struct Predicts {
     /// Verb phrase for the model, in the third person.
     pub does: &'static str,
-    /// The same as a participle, for a progress bar.
+    /// Participle for the model, for a progress bar.
     pub doing: &'static str,
     /// Items that it reads.
     pub reads: Reads,
-    /// Whether prompts may stand beside the items.
+    /// Whether prompts may be given with the items.
     pub takes_prompts: bool,
     /// Whether attention can be drawn on the items.
     pub draws_attention: bool,
@@ -112,7 +112,7 @@ pub enum Reads {
     Images,
 }
 
-/// Items of a request for predictions: lines or images, as the task's entry says.
+/// Items of a request for predictions: lines or images, depending on the task's entry.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Items<'i> {
     /// Lines.
@@ -134,12 +134,12 @@ pub type Done<'d> = &'d mut dyn FnMut(usize);
 pub struct Answered {
     /// JSON object.
     pub json: String,
-    /// Text for a reader; several lines, if the item has several parts.
+    /// Text for a reader; several lines if the item has several parts.
     pub text: String,
 }
 
 impl Answered {
-    /// Predictions as JSON objects, and as `text` words them.
+    /// Converts predictions to JSON objects, and to text by `text`.
     ///
     /// # Errors
     /// When one cannot be written as JSON.

@@ -16,8 +16,8 @@ use crate::evaluation::{Batches, ClassifiedTestSet, Split, TestSetResult};
 use crate::event::RunObserver;
 use crate::prediction::{Prediction, predict_images};
 
-/// Shape of a recipe's images for a model, which divides their values by 255: another factor goes
-/// into mean and deviation.
+/// Shape of a recipe's images for a model. The model divides their values by 255; another factor
+/// becomes part of mean and deviation.
 pub(super) fn image_shape(images: &ImagesConfig) -> ImageShape {
     let factor = 255.0 * images.rescale;
     let scaled = |numbers: &[f64]| numbers.iter().map(|number| number / factor).collect();
@@ -30,7 +30,7 @@ pub(super) fn image_shape(images: &ImagesConfig) -> ImageShape {
     }
 }
 
-/// Sizes of a recipe's images, and of the vocabulary of texts beside them, if there are any.
+/// Sizes of a recipe's images, and of the vocabulary of texts with them, if there are any.
 pub(super) fn image_inputs(
     images: &ImagesConfig,
     vocabulary: usize,
@@ -59,7 +59,7 @@ impl TaskModel for ImageClassifier {
         Self::new(&config.model, &image_shape(images), images.labels.len(), builder)
     }
 
-    /// An image has as many positions as tokens.
+    /// No limit: an image has as many positions as tokens.
     fn most_positions(_config: &RunConfig) -> Option<(usize, &'static str)> {
         None
     }

@@ -1,4 +1,4 @@
-//! Language modelling: a decoder, measured by its predictions of each token of a text.
+//! Language modelling: a decoder, measured by its predictions of the tokens of a text.
 
 use anyhow::Result;
 use candle_core::Device;

@@ -20,8 +20,8 @@ impl<M: TaskModel> LoadedRun<M> {
     /// Loads the run at `root` with the weights that `settings` name.
     ///
     /// # Errors
-    /// When a file is missing or damaged, the tokenizer is not the checkpoint's, or the run is of
-    /// another task.
+    /// When a file is missing or damaged, the tokenizer does not belong to the checkpoint, or the
+    /// run has another task.
     pub fn open(root: &Path, settings: &LoadSettings) -> Result<Self> {
         taper_ops::allocator::return_freed_pages();
         let folder = RunFolder::open(root)?;
@@ -61,7 +61,7 @@ impl<M: TaskModel> LoadedRun<M> {
     }
 
     /// Loads another model for an ensemble with this run's: the run at `path` with its default
-    /// weights, or the checkpoint at `path` of a run.
+    /// weights, or the checkpoint of a run at `path`.
     ///
     /// # Errors
     /// When it cannot be loaded, or its tokenizer differs from this run's.
@@ -75,7 +75,7 @@ impl<M: TaskModel> LoadedRun<M> {
                 path.display()
             );
         }
-        // All members compute like this run, on one device and with products of one type.
+        // All members compute like this run, on one device and with the same type of products.
         let load = || -> Result<M> {
             let mut config = folder.load_config(&[])?;
             config.model = model_of(&folder, &config, &checkpoint)?;
@@ -93,7 +93,7 @@ impl<M: TaskModel> LoadedRun<M> {
     }
 }
 
-/// Whether decoding multiplies in int8; if not, `config` gets the type of the products.
+/// Decides whether decoding multiplies in int8; if not, `config` gets the type of the products.
 ///
 /// # Errors
 /// When the type is set twice, or int8 is requested on a device other than the CPU.
@@ -129,11 +129,11 @@ fn choose_weights(
 }
 
 /// Shape of the model for the weights of `checkpoint`, for a command that loads them under
-/// `config`: the run's, with the overrides of the command.
+/// `config`: the run's shape, with the overrides of the command.
 ///
 /// # Errors
-/// When config.toml is not what the run was trained with, or an override changes the run's
-/// identity.
+/// When config.toml differs from the configuration of the training, or an override changes the
+/// run's identity.
 fn model_of(folder: &RunFolder, config: &RunConfig, checkpoint: &Path) -> Result<ModelConfig> {
     let written = folder.load_config(&[])?;
     let trained = trained_with(&read_state(checkpoint)?, &written)?;
@@ -156,8 +156,8 @@ fn model_of(folder: &RunFolder, config: &RunConfig, checkpoint: &Path) -> Result
     with_changeable(&trained.unwrap_or(written), config)
 }
 
-/// Shape of the model of `trained`, in which the keys on which weights do not depend have their
-/// values in `config`: the reach of its positions, its memory, and its number of hashes.
+/// Shape of the model of `trained`, in which keys that do not affect weights have their values in
+/// `config`: the reach of its positions, its memory, and its number of hashes.
 fn with_changeable(trained: &RunConfig, config: &RunConfig) -> Result<ModelConfig> {
     let mut model = serde_json::json!({ "model": trained.model });
     let given = serde_json::json!({ "model": config.model });
@@ -174,8 +174,8 @@ fn with_changeable(trained: &RunConfig, config: &RunConfig) -> Result<ModelConfi
 /// checkpoint `trained` with another value.
 ///
 /// # Errors
-/// When they differ, with the difference; unless the run has since been trained with the change,
-/// which then holds for earlier weights too.
+/// When they differ, with the difference, unless the run has since been trained with the change:
+/// the change then holds for earlier weights too.
 pub fn require_unedited(
     folder: &RunFolder,
     written: &RunConfig,

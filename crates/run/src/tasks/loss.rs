@@ -9,7 +9,7 @@ use taper_trainer::{BoxError, Scores, Validate, evaluate};
 use crate::config::RunConfig;
 use crate::training::in_order;
 
-/// Measures a model on the whole validation split, by its loss.
+/// Measurement of a model on the whole validation split, by its loss.
 pub(super) struct LossValidation {
     dataset: Arc<dyn Dataset>,
     batching: BatchingConfig,

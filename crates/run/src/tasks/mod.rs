@@ -1,9 +1,9 @@
-//! Tasks of runs: everything that one task has and another has not.
+//! Tasks of runs: everything that differs between tasks.
 //!
 //! **Decision.** A task is one implementation of [`TaskModel`], its model and its measure, and one
-//! [`TaskEntry`], the facts that commands, checks, reports and servers ask for. None of them
-//! matches on a task. [`every_task`] is the one list of all; a task that is added to it is known
-//! everywhere. Entries stand apart from the models, so that the configuration can ask for them.
+//! [`TaskEntry`], the facts that commands, checks, reports and servers need. None of them matches
+//! on a task. [`every_task`] is the only list of tasks; a task in it is known everywhere. Entries
+//! are separate from the models, so that the configuration can use them.
 
 mod any_run;
 mod building;
@@ -53,7 +53,7 @@ pub use loading::require_unedited;
 /// without text.
 pub type Vocabularies = (usize, usize);
 
-/// The sizes of the vocabularies of tokenizers.
+/// Sizes of the vocabularies of tokenizers.
 #[must_use]
 pub fn vocabularies(tokenizers: &TokenizerPair) -> Vocabularies {
     tokenizers.vocabulary_sizes()
@@ -66,7 +66,7 @@ pub type Built<M> = Result<M, ModelError>;
 pub trait TaskModel: Model + Sized + 'static {
     /// Task of the model.
     const TASK: Task;
-    /// Whether the model writes text, token by token: int8 weights are for this.
+    /// Whether the model writes text, token by token, and so can have int8 weights.
     const DECODES: bool = false;
 
     /// Cost of a model of `config` on `device`.
@@ -81,7 +81,7 @@ pub trait TaskModel: Model + Sized + 'static {
     /// When the configuration is impossible, or the device has no memory left.
     fn build(config: &RunConfig, vocabularies: Vocabularies, builder: Builder) -> Built<Self>;
 
-    /// Validation of the model on the validation split: by its loss, unless a task has a better
+    /// Validation of the model on the validation split, by its loss unless a task has a better
     /// measure.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ pub trait TaskModel: Model + Sized + 'static {
         config.model.longest_encoded()
     }
 
-    /// Length of a training sequence in tokens, as far as the recipe knows it: its limit.
+    /// Length of a training sequence in tokens, as far as the recipe determines it: its limit.
     fn usual_tokens(config: &RunConfig) -> usize;
 
     /// Length at which papers count the arithmetic of a layer.
@@ -108,7 +108,7 @@ pub trait TaskModel: Model + Sized + 'static {
         Self::usual_tokens(config)
     }
 
-    /// Parameters that papers count, if these are not all, and their name.
+    /// Parameters that papers count, if they are not all, and their name.
     fn counted_parameters(
         _config: &RunConfig,
         _vocabularies: Vocabularies,
@@ -116,7 +116,7 @@ pub trait TaskModel: Model + Sized + 'static {
         None
     }
 
-    /// Sizes of what the model reads: names with descriptions.
+    /// Sizes of the model's inputs: names with descriptions.
     fn inputs(_config: &RunConfig, (_, target): Vocabularies) -> Vec<(&'static str, String)> {
         vec![("vocabulary", target.to_string())]
     }
@@ -134,7 +134,7 @@ pub trait TaskModel: Model + Sized + 'static {
         Ok(())
     }
 
-    /// Setting that limits rows to so many positions, as `key = value`.
+    /// Setting that limits rows to `positions` positions, as `key = value`.
     fn shorter_rows(positions: usize) -> String;
 
     /// Splits on which the model is measured by default.
@@ -175,11 +175,10 @@ pub trait TaskModel: Model + Sized + 'static {
         Ok(None)
     }
 
-    /// Attention over the words of a text, and of a target that it is to be translated to.
+    /// Attention over the words of a text, and of a target as its translation.
     ///
     /// # Errors
-    /// When the text cannot be read, or attention is hidden, as [`TaskEntry::hides_attention`]
-    /// says.
+    /// When the text cannot be read, or attention is hidden by [`TaskEntry::hides_attention`].
     fn attention(
         _run: &LoadedRun<Self>,
         _text: &str,
@@ -196,13 +195,13 @@ pub trait TaskModel: Model + Sized + 'static {
         bail!("attention of the task {} is not drawn on images", Self::TASK)
     }
 
-    /// Notice about lines of the file `path` that the model may read otherwise than intended.
+    /// Notice about lines of the file `path` that the model may read in an unintended way.
     fn notice_on(_config: &RunConfig, _lines: &[String], _path: &Path) -> Option<Notice> {
         None
     }
 
-    /// Predictions for items, if the task [predicts](TaskEntry::predicts) any; a bad item has an
-    /// error in its place. The number done is reported to `done`.
+    /// Predictions for items, if the task [predicts](TaskEntry::predicts) any; an invalid item has
+    /// an error in its place. The number done is reported to `done`.
     ///
     /// # Errors
     /// When the model fails, or predicts nothing.
@@ -210,7 +209,7 @@ pub trait TaskModel: Model + Sized + 'static {
         bail!("a model of the task {} predicts nothing for a text or an image", Self::TASK)
     }
 
-    /// Batches of a split, in order, on which its loss is measured.
+    /// Batches of a split, in order, for measuring its loss.
     ///
     /// # Errors
     /// When the split cannot be read.
@@ -252,7 +251,7 @@ macro_rules! match_task {
     };
 }
 
-/// Evaluates `$body`, in which `$model` is the type of the model of a task.
+/// Evaluates `$body`, in which `$model` is the type of a task's model.
 macro_rules! with_model {
     ($task:expr, $model:ident => $body:expr) => {
         $crate::tasks::every_task!([$crate::tasks::match_task] $task, $model => $body;)
@@ -268,7 +267,7 @@ macro_rules! list_entries {
 /// Every task with its facts.
 pub const ENTRIES: &[(Task, &TaskEntry)] = every_task!([list_entries]);
 
-/// Refuses to compile an entry that contradicts the model of its task.
+/// Fails to compile if an entry contradicts the model of its task.
 macro_rules! compare_with_models {
     ($($name:ident: $type:ident,)+) => {
         $(const _: () = assert!(
@@ -281,8 +280,8 @@ every_task!([compare_with_models]);
 
 pub(crate) use {every_task, match_task, with_model};
 
-/// Length of a training sequence in tokens, as far as the recipe knows: its limit, or a usual
-/// number for sentences.
+/// Length of a training sequence in tokens, as far as the recipe determines it: its limit, or a
+/// typical number for sentences.
 #[must_use]
 pub fn usual_tokens(config: &RunConfig) -> usize {
     with_model!(config.task, M => <M as TaskModel>::usual_tokens(config))
@@ -294,7 +293,7 @@ pub fn counted_tokens(config: &RunConfig) -> usize {
     with_model!(config.task, M => <M as TaskModel>::counted_tokens(config))
 }
 
-/// Parameters that papers count, if these are not all, and their name.
+/// Parameters that papers count, if they are not all, and their name.
 #[must_use]
 pub fn counted_parameters(
     config: &RunConfig,
@@ -303,7 +302,7 @@ pub fn counted_parameters(
     with_model!(config.task, M => <M as TaskModel>::counted_parameters(config, vocabularies))
 }
 
-/// Sizes of what a recipe's model reads: names with descriptions.
+/// Sizes of the inputs of a recipe's model: names with descriptions.
 #[must_use]
 pub fn inputs(config: &RunConfig, vocabularies: Vocabularies) -> Vec<(&'static str, String)> {
     with_model!(config.task, M => <M as TaskModel>::inputs(config, vocabularies))
@@ -315,14 +314,14 @@ pub fn labels(config: &RunConfig) -> Option<(&[String], &'static str)> {
     with_model!(config.task, M => <M as TaskModel>::labels(config))
 }
 
-/// Cost of a model of `config` on `device`, known before memory is taken for it.
+/// Cost of a model of `config` on `device`, computed before memory is taken for it.
 #[must_use]
 pub fn cost_of(config: &RunConfig, vocabularies: Vocabularies, device: &Device) -> Cost {
     with_model!(config.task, M => <M as TaskModel>::cost_of(config, vocabularies, device))
 }
 
-/// Names and shapes of the parameters of a recipe's model, whatever its task, for vocabularies of
-/// these sizes. No memory is taken for their values.
+/// Names and shapes of the parameters of a recipe's model, of any task, for vocabularies of these
+/// sizes. No memory is taken for their values.
 ///
 /// # Errors
 /// When the configuration is impossible.
@@ -375,7 +374,7 @@ pub fn require_predictions(config: &RunConfig) -> Result<&'static Predicts> {
     Err(another_task(config, TextClassifier::TASK))
 }
 
-/// Tasks whose predictions have a property.
+/// Names of tasks whose predictions have a property.
 pub fn tasks_that(has: impl Fn(&Predicts) -> bool) -> String {
     let tasks = ENTRIES.iter().filter(|(_, entry)| entry.predicts.as_ref().is_some_and(&has));
     tasks.map(|(task, _)| task.to_string()).collect::<Vec<_>>().join(" or ")

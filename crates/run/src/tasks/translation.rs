@@ -48,7 +48,7 @@ impl TaskModel for TranslationModel {
         Ok(Box::new(Validation::new(config, dataset, tokenizers)?))
     }
 
-    /// Usual number for sentences.
+    /// Returns a typical number for sentences.
     fn usual_tokens(_config: &RunConfig) -> usize {
         32
     }
@@ -96,8 +96,7 @@ impl TaskModel for TranslationModel {
         Ok(Self::round_to_int8(self)?)
     }
 
-    /// The model is given the reference, so that the pictures of two validations show the same
-    /// text.
+    /// Gives the model the reference, so that the pictures of two validations show the same text.
     fn attention_on(
         &self,
         example: &Sample,
@@ -115,7 +114,7 @@ impl TaskModel for TranslationModel {
             let (mut sources, mut inputs, mut answers) = (Vec::new(), Vec::new(), Vec::new());
             for pair in pairs {
                 let (read, written) = (source.encode(&pair.source)?, target.encode(&pair.target)?);
-                // Pairs that training would not see are not measured.
+                // Pairs that training would skip are not measured.
                 if read.len().max(written.len()) <= most {
                     sources.push(source.source_row(read));
                     inputs.push(target.target_row(written.iter().copied()));
@@ -130,7 +129,7 @@ impl TaskModel for TranslationModel {
             let window: Vec<RawPair> = pairs.by_ref().take(MEASURED_TOGETHER).collect();
             (!window.is_empty()).then_some(window)
         });
-        // A window of overlong pairs leaves nothing.
+        // A window of overlong pairs leaves no batch.
         let has_some = |batch: &Result<Batch, BoxError>| {
             batch.as_ref().map_or(true, |batch| batch.tokens() > 0)
         };

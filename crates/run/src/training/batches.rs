@@ -7,11 +7,11 @@ use taper_data::{BatchingConfig, Dataset, Epochs, Positions, Prefetcher};
 use taper_model::{Batch, Sequences};
 use taper_trainer::{BoxError, Position, Source, balanced};
 
-/// Training batches, made on a thread ahead of requests as long as updates have one size; batches
-/// of an exceptional update are made on request.
+/// Training batches, made on a thread ahead of requests while updates have one size; batches of an
+/// update of another size are made on request.
 pub(crate) struct TrainingBatches {
     epochs: Arc<Epochs>,
-    /// Start of the update arranged last, its micro-batches, and the range that is requested.
+    /// Start of the update arranged last, its micro-batches, and the requested range.
     update: (Position, usize, Range<usize>),
     ahead: Option<Prefetcher>,
 }
@@ -64,7 +64,7 @@ impl Source for TrainingBatches {
         };
         match ahead.next().transpose()? {
             Some(item) if item.position == wanted => Ok(packed(item.batch)),
-            // As in the last update, which may be smaller.
+            // For example in the last update, which may be smaller.
             _ => {
                 self.ahead = None;
                 Ok(packed(self.epochs.batch(wanted)?))
@@ -80,7 +80,7 @@ fn in_data(place: Position) -> Result<taper_data::Position, BoxError> {
 
 /// Sorts the micro-batches of an update into the order of its leaves.
 fn arrange(epochs: &Epochs, places: &mut [taper_data::Position]) {
-    // Two have one each, whichever is first.
+    // Two micro-batches have one each, in any order.
     if places.len() > 2 {
         let cost = |place: &taper_data::Position| epochs.plan(place.epoch).cost(place.batch);
         let order = balanced(&places.iter().map(cost).collect::<Vec<_>>());
@@ -141,7 +141,7 @@ mod tests {
     use std::sync::Mutex;
     use taper_data::{BatchingReport, EpochPlan, Report};
 
-    /// More batches in an epoch than the threads of four processes read ahead.
+    /// Number of batches in an epoch, more than the threads of four processes read ahead.
     const BATCHES: usize = 40;
 
     /// Batches that contain their own numbers, with a count of the plans of each epoch.
@@ -206,8 +206,8 @@ mod tests {
         places
     }
 
-    /// However many processes share the updates, and wherever they resume, they have the same
-    /// micro-batches as one process, no epoch is planned twice, and the last update may be smaller.
+    /// Any number of processes that share the updates, resuming anywhere, have the same
+    /// micro-batches as one process; no epoch is planned twice, and the last update may be smaller.
     #[test]
     fn processes_share_updates_and_plan_each_epoch_once() {
         let updates = [[4; 25].as_slice(), &[2]].concat();

@@ -48,7 +48,7 @@ fn largest_batch(config: &RunConfig, prepared: &Prepared, device: &Device) -> u6
     let tokens = [batching.largest_source_tokens, batching.largest_target_tokens];
     let cost = cost_of(config, vocabularies(&prepared.tokenizers), device)
         .checkpointed(config.training.checkpoint_activations && device.is_cpu());
-    // A language model has only this stream.
+    // A language model has only the last stream.
     let first = tokens.len() - cost.streams.len().min(tokens.len());
     let tokens = tokens.map(|tokens| passes * tokens);
     cost.activation_bytes(&tokens[first..], batching.longest_target)

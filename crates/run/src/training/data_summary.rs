@@ -15,11 +15,11 @@ pub struct DataSummary<'a> {
     pub train: Report<'a>,
     /// The validation split.
     pub validation: Option<Report<'a>>,
-    /// Tokens of the source vocabulary.
+    /// Number of tokens of the source vocabulary.
     pub source_vocabulary: usize,
-    /// Tokens of the target vocabulary.
+    /// Number of tokens of the target vocabulary.
     pub target_vocabulary: usize,
-    /// Whether the two are one.
+    /// Whether source and target share one vocabulary.
     #[serde(skip)]
     pub is_joint: bool,
     /// Estimated activation memory of the largest training batch.

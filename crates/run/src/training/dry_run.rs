@@ -19,7 +19,7 @@ use crate::event::{Notice, RunEvent, RunObserver};
 use crate::folder::RunFolder;
 use crate::tasks::{TaskModel, vocabularies, with_model};
 
-/// Number of updates before the measurement, in which threads and memory are obtained.
+/// Number of updates before the measurement, in which threads start and memory is taken.
 const WARM_UP: u64 = 2;
 /// Largest and smallest number of measured updates.
 const MOST_UPDATES: u64 = 20;
@@ -49,8 +49,9 @@ pub struct DryRun {
     pub checkpoint_bytes: u64,
 }
 
-/// Does all that [`start`](super::start) does before the first update, makes a few updates for
-/// their time, and removes everything again. `folder`, where the run would be, stays untouched.
+/// Does everything that [`start`](super::start) does before the first update, makes a few updates
+/// to measure their time, and removes everything again. `folder`, where the run would be, stays
+/// untouched.
 ///
 /// # Errors
 /// The errors of [`start`](super::start), up to the first updates.
@@ -175,7 +176,7 @@ impl TemporaryFolder {
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        // The rest is for the system to clear up, like any temporary file.
+        // The system removes the rest, like any temporary file.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn explained<M: TaskModel>(
             let _ = trainer.unsaved();
         }
         return match error {
-            // All have found the same fault, which process 0 reports.
+            // All have found the same error, which process 0 reports.
             TrainError::Diverged { .. }
             | TrainError::Astray { .. }
             | TrainError::NoData { .. }
@@ -80,7 +80,7 @@ fn after_divergence(error: &TrainError, folder: &RunFolder, config: &RunConfig) 
     ))
 }
 
-/// Whether training ended because a process is gone, and its part of the state too.
+/// Whether training ended because a process is gone, together with its part of the state.
 fn is_of_another(error: &TrainError) -> bool {
     error.between_processes().is_some_and(is_loss)
 }
@@ -121,7 +121,7 @@ fn after_rescue(
     }
 }
 
-/// Words about the checkpoints that a rescued run has left in `folder`; empty if there are none.
+/// Note about the checkpoints that a rescued run has left in `folder`; empty if there are none.
 fn left_behind(folder: &RunFolder) -> String {
     if !folder.has_checkpoint().unwrap_or(false) {
         return String::new();

@@ -1,15 +1,16 @@
-//! The continuation of a training that has ended, and its learning rate there.
+//! Continuation of a training that has ended, and its learning rate.
 
 use taper_trainer::{StopReason, TrainingConfig};
 
-/// Change of a recipe by which a training that has ended goes on.
+/// Change of a recipe that continues a training that has ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Further {
     /// `training.max_updates` is raised to this many.
     Updates {
         /// New limit: twice the updates that were made.
         updates: u64,
-        /// Learning rates at the seam if the schedule falls towards the last update; else `None`.
+        /// Learning rates at the seam if the schedule falls towards the last update; otherwise
+        /// `None`.
         seam: Option<Seam>,
     },
     /// `training.max_epochs` is raised.
@@ -20,12 +21,12 @@ pub enum Further {
     Patience,
 }
 
-/// Learning rates when a schedule that has fallen to its end is given a later end.
+/// Learning rates at the seam, if a schedule that has fallen to its end gets a later end.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Seam {
     /// Learning rate of the last update.
     pub before: f64,
-    /// Learning rate of the next.
+    /// Learning rate of the next update.
     pub after: f64,
 }
 

@@ -7,15 +7,15 @@ use taper_trainer::TrainingConfig;
 /// Limits at which training ends.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct TrainingLimits {
-    /// The last update, if the recipe sets one.
+    /// Last update, if the recipe sets one.
     pub last_update: Option<u64>,
-    /// The seconds of training, if the recipe sets them.
+    /// Largest number of seconds of training, if the recipe sets it.
     pub most_seconds: Option<f64>,
 }
 
 impl TrainingLimits {
-    /// Limits that `config` sets for batches like these. They are an estimate if an epoch may be a
-    /// batch longer than another.
+    /// Limits that `config` sets for these batches. They are an estimate if epochs may differ by a
+    /// batch.
     pub fn of(config: &TrainingConfig, batches: &BatchingReport) -> Self {
         let given = |limit: u64| (limit > 0).then_some(limit);
         let of_epochs = given(config.max_epochs)
@@ -26,8 +26,8 @@ impl TrainingLimits {
         }
     }
 
-    /// Seconds left after update `step` and `elapsed` seconds of training, at this pace in seconds
-    /// an update.
+    /// Remaining seconds after update `step` and `elapsed` seconds of training, at `pace` seconds
+    /// per update.
     #[must_use]
     pub fn remaining(&self, step: u64, elapsed: f64, pace: f64) -> Option<f64> {
         let of_updates = self.last_update.map(|last| pace * last.saturating_sub(step) as f64);
@@ -52,7 +52,7 @@ mod tests {
                 accumulation: 4,
                 ..TrainingConfig::default()
             };
-            // Half a second an update; update 10 after a minute.
+            // Half a second per update; update 10 after a minute.
             TrainingLimits::of(&config, &batches).remaining(10, 60.0, 0.5)
         };
         assert_eq!(end(0, 0, 0.0), None);

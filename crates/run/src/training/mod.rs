@@ -1,4 +1,4 @@
-//! A run from its recipe to its scores: data, model, the loop, the final test.
+//! A run from its recipe to its scores: data, model, training loop, final test.
 
 mod batches;
 mod data_report;
@@ -60,7 +60,7 @@ pub use together::follow;
 /// `stop` becomes true.
 ///
 /// # Errors
-/// For faults of the device, the data or the disk, found before the first update if possible.
+/// For errors of the device, the data or the disk, found before the first update if possible.
 pub fn start(
     folder: &RunFolder,
     config: &RunConfig,
@@ -75,7 +75,7 @@ pub fn start(
 /// [`follow`].
 ///
 /// # Errors
-/// See [`start`]; the fault may be in any of them.
+/// See [`start`]; the error may be in any of them.
 pub fn start_among(
     exchange: Box<dyn Exchange>,
     folder: &RunFolder,
@@ -114,8 +114,8 @@ fn start_with<M: TaskModel>(
     }
     observer.observe(&RunEvent::Locked { folder: folder.root() })?;
     let mut begin = || -> Result<(Option<Origin>, ReadyRun<M>)> {
-        // The initial weights exist before the run does; with its configuration, a run that is
-        // killed from here on can be resumed.
+        // The initial weights exist before the run does: once it has its configuration, a run that
+        // is killed can be resumed.
         let origin = match &parent {
             Some(parent) => Some(parent.begin::<M>(folder, settings, observer)?),
             None => None,
@@ -133,13 +133,13 @@ fn start_with<M: TaskModel>(
         Ok((origin, ready)) => {
             train(exchange, folder, settings, origin.as_ref(), ready, observer, stop)
         }
-        // The run has no fault, and tokenised text can be used again.
+        // The run itself is sound, and tokenised text can be used again.
         Err(error) if error.downcast_ref().is_some_and(is_loss) => {
             let run = quoted(folder.root());
             Err(error.context(format!("`taper resume {run}` goes on with what is prepared")))
         }
         Err(error) => {
-            // While the lock is held: no other process can have written there.
+            // While the lock is held, so that no other process can have written to the folder.
             if let Err(cause) = folder.remove(found) {
                 let (folder, cause) = (folder.root().to_owned(), format!("{cause:#}"));
                 observer.observe(&RunEvent::Notice(Notice::NotRemoved { folder, cause }))?;
@@ -176,8 +176,8 @@ fn checked(
     Ok(config)
 }
 
-/// Trains from `origin`, or from the beginning, to an end. Of several processes, only the first
-/// writes into the folder and reports events.
+/// Trains from `origin`, or from the beginning, to an end. Among several processes, only the first
+/// writes to the folder and reports events.
 fn train<M: TaskModel>(
     exchange: Box<dyn Exchange>,
     folder: &RunFolder,
@@ -309,7 +309,7 @@ fn make_trainer<M: TaskModel>(
 }
 
 /// Measures the model on the test sets, with the weights that other commands use, and checks that
-/// they can load them.
+/// they can be loaded.
 fn test<M: TaskModel>(
     folder: &RunFolder,
     config: &RunConfig,
@@ -341,7 +341,7 @@ fn test<M: TaskModel>(
     Ok(results)
 }
 
-/// Refuses to report success for a run that no command can load any more.
+/// Refuses to report success for a run that no command can load.
 fn require_loadable(
     folder: &RunFolder,
     tokenizers: &TokenizerPair,

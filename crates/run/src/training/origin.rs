@@ -1,4 +1,4 @@
-//! Checkpoint from which training continues, and the record of how it was made.
+//! Checkpoint from which training continues, and the record of its training.
 
 use std::path::PathBuf;
 
@@ -22,14 +22,14 @@ pub(crate) struct Origin {
 
 impl Origin {
     /// Reads the checkpoint in the folder `checkpoint` of the run in `folder`, whose config.toml is
-    /// `saved`. To be called before the text is prepared anew.
+    /// `saved`. Must be called before the text is prepared again.
     ///
     /// # Errors
     /// When its state cannot be read.
     pub(crate) fn of(folder: &RunFolder, saved: &RunConfig, checkpoint: PathBuf) -> Result<Self> {
         let state = read_state(&checkpoint)?;
         let mut validation = state.identity.validation.clone();
-        // An earlier version has recorded only the text, with the run.
+        // An earlier version recorded only the text, with the run.
         if validation.is_empty()
             && let Some(text) =
                 recorded_text(folder.root(), &saved.task.validation_split(&saved.data))
@@ -40,7 +40,7 @@ impl Origin {
     }
 
     /// Configuration with which the run in `folder` was trained until now, as recorded by its last
-    /// checkpoint or, if that is unreadable, by this one; for an earlier version, `saved`.
+    /// checkpoint or, if that is unreadable, by this one; for a run of an earlier version, `saved`.
     ///
     /// # Errors
     /// When the record is not of this version.

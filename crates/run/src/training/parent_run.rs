@@ -1,9 +1,9 @@
 //! Start of a new run with the weights of another, or some of them (`taper train --from`), and with
-//! its tokenizer or one of its own.
+//! the other's tokenizer or its own.
 //!
 //! The new run first gets a checkpoint of update 0. From there on it is a run like any other, and a
-//! process that is killed early continues from the same weights. Optimizer, schedule, order of the
-//! data and best score are its own.
+//! process that is killed early continues from the same weights. It has its own optimizer,
+//! schedule, order of the data and best score.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub fn model_of(path: &Path) -> Result<ModelConfig> {
     Ok(parent.trained.model)
 }
 
-/// Run whose weights another one begins with.
+/// Run whose weights another run begins with.
 struct Parent {
     run: RunFolder,
     checkpoint: PathBuf,
@@ -60,14 +60,14 @@ pub(crate) struct ParentRun {
     hash: String,
     /// Its tokenizers, or those of the new run.
     pub(crate) tokenizers: TokenizerPair,
-    /// Rows that the new run's token tables, of source and target, share with its own; `None` if
+    /// Rows that the new run's token tables, of source and target, share with this run's; `None` if
     /// the tokenizers are the same.
     shared: Option<[SharedRows; 2]>,
     selection: Selection,
-    /// Configuration of the new run: the requested one, with this run's tokenizer unless it has its
-    /// own.
+    /// Configuration of the new run: the requested one, with this run's tokenizer unless the new
+    /// run has its own.
     pub(crate) config: RunConfig,
-    /// Requested keys that give way to this run's.
+    /// Requested keys that this run's values replace.
     replaced: Vec<String>,
     /// Configuration with which the weights were trained.
     trained: RunConfig,
@@ -152,7 +152,7 @@ impl ParentRun {
         settings: &TrainSettings,
     ) -> Result<()> {
         let takes_part = trained.task != own.task || !settings.only.is_empty();
-        // The label of a whole text is not a part of a model of its tokens.
+        // Pooling, for the label of a whole text, is not a part of a model of its tokens.
         let has_no_pooling = entry(trained.task).pretrains && own.task != trained.task;
         let shapes = |one: &Difference| {
             let is_beside = has_no_pooling && one.key == "model.pooling"
@@ -173,8 +173,8 @@ impl ParentRun {
         Ok(())
     }
 
-    /// Whether a key of `[model]` has the same value in the new run as in this one, so that it was
-    /// not set without effect.
+    /// Whether a key of `[model]` has the same value in the new run as in this one, so that setting
+    /// it had an effect.
     ///
     /// # Errors
     /// When a value cannot be written as TOML.
@@ -184,10 +184,10 @@ impl ParentRun {
     }
 
     /// Makes the first checkpoint of the run in `folder`, with the weights that fit, and reports
-    /// what was copied. The folder then lacks only the configuration.
+    /// the copied ones. The folder then lacks only the configuration.
     ///
     /// # Errors
-    /// When the weights are damaged, none fits, or the checkpoint cannot be written.
+    /// When the weights are damaged, no parameter fits, or the checkpoint cannot be written.
     pub(crate) fn begin<M: TaskModel>(
         &self,
         folder: &RunFolder,
@@ -240,7 +240,7 @@ impl ParentRun {
     }
 }
 
-/// Refuses frozen weights that have no values, or not all, of the other run.
+/// Refuses frozen weights that do not have all their values from the other run.
 fn require_base(store: &ParameterStore, started: &WarmStart) -> Result<()> {
     let drawn = started.drawn.iter().map(|one| &one.name);
     let partly = started.partly.iter().map(|one| &one.name);
@@ -259,7 +259,7 @@ fn is_of_tokens(name: &str) -> bool {
     name.ends_with("embedding.weight") || matches!(name, "output.weight" | "output.bias")
 }
 
-/// For each token of `own` the same token of `theirs`, of source and target.
+/// Index of each token of `own` in `theirs`, for source and target.
 fn shared_rows(own: &TokenizerPair, theirs: &TokenizerPair) -> [SharedRows; 2] {
     if theirs.vocabulary_sizes().1 == 0 {
         return [own.source(), own.target()].map(|one| vec![None; one.vocabulary_size()]);

@@ -14,7 +14,7 @@ use crate::folder::RunFolder;
 use crate::tasks::{TaskModel, build_model, with_model};
 use crate::word_vectors::{self, TakenVectors};
 
-/// All that training needs.
+/// Everything that training needs.
 pub(super) struct ReadyRun<M> {
     /// Configuration without open choices.
     pub(super) config: RunConfig,
@@ -25,11 +25,12 @@ pub(super) struct ReadyRun<M> {
 }
 
 impl<M: TaskModel> ReadyRun<M> {
-    /// Prepares the data in `folder`, builds the model, and checks that the disk of `destination` has
-    /// room for the checkpoints and, if `try_memory`, the memory for the largest batch.
+    /// Prepares the data in `folder`, builds the model, and checks that the disk of `destination`
+    /// has room for the checkpoints and, if `try_memory`, that the memory has room for the largest
+    /// batch.
     ///
     /// # Errors
-    /// For faults of the device, the data, the memory or the disk.
+    /// For errors of the device, the data, the memory or the disk.
     pub(super) fn new(
         folder: &RunFolder,
         destination: &RunFolder,
@@ -57,7 +58,7 @@ impl<M: TaskModel> ReadyRun<M> {
             let tokens = memory::fit(&config, &model, &prepared, &budget, observer)?;
             if config.data.batching.max_tokens != tokens {
                 config.data.batching.max_tokens = tokens;
-                // Costs no tokenising; the report is about the final batches.
+                // Needs no tokenising again; the report is about the final batches.
                 prepared = prepare_data(folder, &config, &device, observer)?;
             }
         }
@@ -70,7 +71,7 @@ impl<M: TaskModel> ReadyRun<M> {
     /// `config` have been made, and `folder` has been checked.
     ///
     /// # Errors
-    /// For faults of the device or the data.
+    /// For errors of the device or the data.
     pub(super) fn opened(
         folder: &RunFolder,
         config: &RunConfig,
@@ -100,7 +101,7 @@ impl<M: TaskModel> ReadyRun<M> {
         word_vectors::fill(embeddings, tokenizers, self.model.parameters())
     }
 
-    /// Does so, lists in `folder` which tokens got a vector, and reports it.
+    /// Copies the vectors, lists in `folder` which tokens got one, and reports it.
     ///
     /// # Errors
     /// See [`ReadyRun::take_vectors`]; also when the list cannot be written.
@@ -119,7 +120,7 @@ impl<M: TaskModel> ReadyRun<M> {
 }
 
 /// Refuses rows longer than the positions of the model, in training or validation, as tokenised or
-/// possibly tokenised.
+/// possible with sampled subwords.
 fn require_positions<M: TaskModel>(config: &RunConfig, prepared: &Prepared) -> Result<()> {
     let Some((positions, key)) = M::most_positions(config) else { return Ok(()) };
     let splits = [Some(&prepared.train), prepared.validation.as_ref()];
@@ -134,12 +135,12 @@ fn require_positions<M: TaskModel>(config: &RunConfig, prepared: &Prepared) -> R
     Ok(())
 }
 
-/// The device of the settings, else of `config`.
+/// Opens the device of the settings, else of `config`.
 fn open_device(config: &RunConfig, settings: &TrainSettings) -> Result<Device> {
     device::open(settings.device.as_deref().unwrap_or(&config.device))
 }
 
-/// Finds faults that can be known before a run folder is made, and returns `config` with the type
+/// Finds errors that can be known before a run folder is made, and returns `config` with the type
 /// of the computation that the run has from here on.
 ///
 /// # Errors
@@ -172,7 +173,7 @@ pub(super) fn preflight(
     }
     if config.evaluation.test_after_training {
         for split in data.test.iter().map(Corpus::name) {
-            // Better to fail now than after the training.
+            // Fails now rather than after the training.
             with_model!(config.task, M => M::require_test_set(&config, &split))?;
         }
     }

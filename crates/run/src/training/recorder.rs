@@ -9,7 +9,7 @@ use crate::folder::{KeptFiles, MetricsLog, RunFolder};
 use crate::training::TrainSettings;
 use crate::training::tensorboard::TensorBoard;
 
-/// Writes the trainer's events into the record of the run and passes them on.
+/// Link that writes the trainer's events to the record of the run and passes them on.
 pub(crate) struct Recorder<'a> {
     /// Record of the run, written by process 0.
     pub(crate) log: Option<MetricsLog>,
@@ -33,8 +33,8 @@ impl<'a> Recorder<'a> {
         state: &State,
         observer: &'a mut dyn RunObserver,
     ) -> Result<Self> {
-        // Only now: a configuration that does not fit the checkpoint must not replace the one that
-        // does.
+        // Only now, because a configuration that does not fit the checkpoint must not replace the
+        // one that does.
         folder.save_config(config)?;
         if let Some(command) = &settings.command {
             folder.note_command(command)?;

@@ -19,7 +19,7 @@ use crate::folder::{RunFolder, RunLock};
 use crate::tasks::with_model;
 
 /// Continues the run in `folder` with `config`, which must describe the same data and architecture
-/// as at its start, from its last checkpoint or from the one called `from`.
+/// as at its start, from its last checkpoint or from the checkpoint called `from`.
 ///
 /// # Errors
 /// See [`start`](super::start); also when the run has no usable checkpoint, or `config` belongs to
@@ -35,12 +35,12 @@ pub fn resume(
     resume_among(Box::new(Alone::default()), folder, (config, None), settings, from, observer, stop)
 }
 
-/// Continues like [`resume`], as the first of several processes that train together, however many
-/// there were before; the others [`follow`](super::follow). The first of `recipes` is the run's;
-/// the second, if there is one, is the recipe with which all of the processes were started.
+/// Continues like [`resume`], as the first of several processes that train together, whose number
+/// may have changed; the others [`follow`](super::follow). The first of `recipes` is the run's; the
+/// second, if there is one, is the recipe with which all of the processes were started.
 ///
 /// # Errors
-/// See [`resume`]; the fault may be in any of them.
+/// See [`resume`]; the error may be in any of them.
 pub fn resume_among(
     mut exchange: Box<dyn Exchange>,
     folder: &RunFolder,
@@ -62,7 +62,7 @@ pub fn resume_among(
         Some(checkpoint) => Some(Origin::of(folder, &saved, checkpoint)?),
         None => None,
     };
-    // Configuration of the training so far, from which config.toml may differ by now.
+    // Configuration of the training so far; config.toml may differ from it.
     let trained = match &origin {
         Some(origin) => origin.trained_with(folder, &saved)?,
         None => saved.clone(),
@@ -174,8 +174,8 @@ fn require_text(
     Ok(())
 }
 
-/// Checkpoint of this run called `name`, to go back to. A checkpoint of another run would mix its
-/// successors with this run's own.
+/// Checkpoint of this run called `name`, to return to. A checkpoint of another run is refused,
+/// because its successors would mix with this run's own.
 fn own_checkpoint(folder: &RunFolder, name: &str) -> Result<PathBuf> {
     let path = folder.checkpoint(Some(name)).with_context(|| format!("--from {name}"))?;
     let parent =
@@ -197,8 +197,8 @@ fn own_checkpoint(folder: &RunFolder, name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Copies `config`, with the token budget and the type of the computation of `saved` where it
-/// leaves them open.
+/// Copies `config`, and takes the token budget and the type of the computation from `saved` if
+/// `config` leaves them open.
 fn with_choices(config: &RunConfig, saved: &RunConfig) -> RunConfig {
     let mut config = config.clone();
     if config.data.batching.max_tokens == AUTO {

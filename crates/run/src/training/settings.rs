@@ -17,20 +17,19 @@ pub struct TrainSettings {
     pub device: Option<String>,
     /// Bytes of memory that training may use. `None`: as many as the system has available.
     pub memory: Option<u64>,
-    /// Run, or folder of the checkpoint, with whose weights and tokenizer a new run begins. `None`:
+    /// Run, or folder of a checkpoint, whose weights and tokenizer a new run begins with. `None`:
     /// drawn weights.
     pub from: Option<PathBuf>,
-    /// Parameters copied from it: parts, modules, or patterns of names. Empty: all.
+    /// Parameters copied from `from`: parts, modules, or patterns of names. Empty: all.
     pub only: Vec<String>,
-    /// Whether the new run has a tokenizer of its own, and copies only the rows of common tokens.
+    /// Whether the new run has its own tokenizer, and copies only the rows of common tokens.
     pub own_tokenizer: bool,
     /// Folder for the state if the run's folder cannot be written. `None`: taper-rescue in the
     /// system's temporary folder.
     pub rescue: Option<PathBuf>,
-    /// Number of processes that train together, and of those on this machine, whose memory they
-    /// share; 0: this one alone.
+    /// Number of processes that train together; 0: this one alone.
     pub processes: usize,
-    /// See `processes`.
+    /// Number of these processes on this machine, whose memory they share; 0: this one alone.
     pub processes_here: usize,
     /// Command that is recorded in the run. `None`: nothing is recorded.
     pub command: Option<Command>,

@@ -1,4 +1,4 @@
-//! Event file of a run for TensorBoard, beside `metrics.jsonl` and with the same steps.
+//! Event file of a run for TensorBoard, next to `metrics.jsonl` and with the same steps.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -63,7 +63,7 @@ impl TensorBoard {
     }
 
     fn append(&self, step: u64, values: &[Value]) {
-        // Another thread can leave at most pending bytes unfinished.
+        // A panic of another thread can leave at most pending bytes unfinished.
         self.0.lock().unwrap_or_else(PoisonError::into_inner).append(step, values);
     }
 
@@ -143,7 +143,7 @@ impl TensorBoard {
         Ok(())
     }
 
-    /// Records attention: for each layer a picture, of the mean over its heads.
+    /// Records attention: a picture for each layer, of the mean over its heads.
     fn record_attention(&self, map: &AttentionMap, step: u64) -> Result<(), PlotError> {
         let picture = |layer: &AttentionLayer| {
             let tag = format!("attention/{}/layer {}", layer.part.name(), layer.layer);
@@ -151,7 +151,7 @@ impl TensorBoard {
             Ok(Value::image(&tag, figure.size, &figure.draw()?.png(Theme::Light, 1.0)?))
         };
         let values = match drawn(map).map(picture).collect::<Result<Vec<_>, _>>() {
-            // A training does not end for want of fonts.
+            // A training does not end because fonts are missing.
             Err(error @ PlotError::NoFonts) => {
                 vec![Value::text("attention/none", &error.to_string())]
             }
@@ -162,7 +162,7 @@ impl TensorBoard {
     }
 }
 
-/// Layers whose attention is drawn: those to an encoder, or if there are none, all.
+/// Layers whose attention is drawn: those that attend to an encoder, or all if there are none.
 fn drawn(map: &AttentionMap) -> impl Iterator<Item = &AttentionLayer> {
     let has_cross = map.layers.iter().any(|layer| layer.part == AttentionPart::Cross);
     map.layers.iter().filter(move |layer| !has_cross || layer.part == AttentionPart::Cross)
@@ -194,7 +194,7 @@ fn table(sample: &Sample) -> String {
     )
 }
 
-/// Keys of a recipe with numbers, switches or words as values.
+/// Keys of a recipe whose values are numbers, flags or words.
 fn parameters(config: &RunConfig) -> Result<Vec<(String, Parameter)>> {
     let json = serde_json::to_value(config).context("the recipe is not JSON")?;
     let mut found = Vec::new();
@@ -234,7 +234,7 @@ pub(crate) struct Watched<M> {
 }
 
 impl<M: TaskModel> Watched<M> {
-    /// Wraps `inner`, so that the weights are recorded in `events` after it, if there are any.
+    /// Wraps `inner`, so that after it the weights are recorded in `events`, if there are any.
     pub(crate) fn boxed(
         inner: Box<dyn Validate<M>>,
         events: Option<&TensorBoard>,

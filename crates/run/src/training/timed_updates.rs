@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use taper_model::{Batch, Model};
 use taper_trainer::{Alone, DueUpdate, Exchange, Measured, Outcome, TrainingConfig, Updater};
 
-/// Makes updates without data, checkpoints or validations around them.
+/// Updates without data loading, checkpoints or validations.
 pub struct TimedUpdates<'a, M> {
     model: &'a M,
     training: &'a TrainingConfig,
@@ -16,7 +16,7 @@ pub struct TimedUpdates<'a, M> {
 }
 
 impl<'a, M: Model> TimedUpdates<'a, M> {
-    /// Updates of `model`, all at one learning rate; 0 leaves its weights unchanged.
+    /// Prepares updates of `model`, all at one learning rate; 0 leaves its weights unchanged.
     ///
     /// # Errors
     /// When there is no memory for the moments.
@@ -24,7 +24,7 @@ impl<'a, M: Model> TimedUpdates<'a, M> {
         Self::among(Box::new(Alone::default()), model, training, learning_rate)
     }
 
-    /// Updates like those of [`TimedUpdates::new`], as one of several processes, which make each
+    /// Prepares updates like [`TimedUpdates::new`], as one of several processes that make each
     /// update together.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //!
 //! Process 0 locks the run, trains the tokenizer and checks memory and disk alone, while the others
 //! wait; the text is tokenised by all that see its folder. Process 0 then announces its decisions,
-//! all open the same data, and training begins only after all have the same program, recipe,
+//! all open the same data, and training begins only when all have the same program, recipe,
 //! tokenizer and data.
 
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ use crate::word_vectors;
 /// Message of process 0 to the others, which wait for it.
 #[derive(Serialize, Deserialize)]
 enum Said {
-    /// Text is to be tokenised, by all that see the file `mark` in the run's folder.
+    /// Text is to be tokenised by all processes that see the file `mark` in the run's folder.
     Tokenise { config: Box<RunConfig>, mark: String },
     /// The data is prepared.
     Decided(Box<Decided>),
@@ -40,11 +40,11 @@ struct Decided {
     config: RunConfig,
     /// Checkpoint from which training continues, with the identity of its scores.
     origin: Option<(PathBuf, Map<String, Value>)>,
-    /// Tokenizer files by name: without shared files, the others have none.
+    /// Tokenizer files by name: the others have none without a shared folder.
     tokenizers: Vec<(String, String)>,
 }
 
-/// Tokenizer files, which are the same wherever a run's data is prepared.
+/// Names of the tokenizer files, which are the same wherever a run's data is prepared.
 const TOKENIZERS: [&str; 6] = [
     "tokenizer.json",
     "tokenizer.special.json",
@@ -54,8 +54,8 @@ const TOKENIZERS: [&str; 6] = [
     "tokenizer.target.special.json",
 ];
 
-/// Takes part in a training as one of the processes that are not the first: `given` is the recipe
-/// that it was started with, unless it was started to resume a run.
+/// Takes part in a training as one of the processes that are not the first. `given` is the recipe
+/// that the process was started with, unless it resumes a run.
 ///
 /// # Errors
 /// See [`start`](super::start), in this process or in another.
@@ -148,8 +148,8 @@ fn with_own_paths(
     Ok(RunConfig { data, device, threads: given.threads, ..decided })
 }
 
-/// Has the text tokenised by all processes that see `folder`, if necessary; the first of them calls
-/// it, before it prepares the data.
+/// Tokenises the text, if necessary, with all processes that see `folder`; the first process calls
+/// this before it prepares the data.
 ///
 /// # Errors
 /// When the text cannot be tokenised, or a process has ended.
@@ -173,7 +173,7 @@ pub(super) fn tokenise(
     tokenise_share(exchange, folder, &config, &mark.name, observer)
 }
 
-/// File in a run's folder by which processes find out that they see the same folder.
+/// File in a run's folder that shows processes whether they see the same folder.
 struct Mark {
     path: PathBuf,
     name: String,
@@ -183,7 +183,7 @@ impl Mark {
     fn put_in(folder: &RunFolder) -> Result<Self> {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let now = now.map_or(0, |since| since.as_nanos());
-        // After a crash its remains are cleared up like all incomplete files.
+        // After a crash its remains are removed like all incomplete files.
         let name = format!("together-{}-{now}.partial", std::process::id());
         let path = folder.root().join(&name);
         std::fs::write(&path, []).with_context(|| format!("cannot write {}", path.display()))?;
@@ -228,7 +228,7 @@ fn tokenise_share(
 /// Announces the decisions of process 0 to the others, and waits until all are ready to train.
 ///
 /// # Errors
-/// When one of them cannot, or has other data.
+/// When one of them cannot train, or has other data.
 pub(super) fn lead<M: TaskModel>(
     exchange: &mut dyn Exchange,
     folder: &RunFolder,
@@ -256,8 +256,8 @@ pub(super) fn lead<M: TaskModel>(
     same_data(exchange, ready)
 }
 
-/// Refuses to begin unless all processes are the same program and were started on the same recipe;
-/// `given` is this one's recipe, unless it continues a run.
+/// Refuses to begin unless all processes are the same program and were started with the same
+/// recipe; `given` is this one's recipe, unless it continues a run.
 ///
 /// # Errors
 /// With the process that differs, and the difference.

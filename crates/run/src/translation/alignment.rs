@@ -1,5 +1,5 @@
-//! Alignment of each target token of a line with its source tokens, also if the line was translated
-//! in parts.
+//! Alignment of each target token of a line with its source tokens, including lines translated in
+//! parts.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -10,18 +10,19 @@ use taper_model::TranslationModel;
 use super::{Overlong, Translation};
 
 /// Largest number of alignment weights in memory at once: 16 MiB of them. A single line with many
-/// parts may have more; nearly all of them are zero then, since each part attends to itself alone.
+/// parts may have more; nearly all of them are zero then, because each part attends to itself
+/// alone.
 const MOST_WEIGHTS: usize = 1 << 22;
 
-/// Number of tokens within which a token common to two divisions of a text is searched.
+/// Number of tokens searched for a token that two divisions of a text have in common.
 const AHEAD: usize = 64;
 
 /// Alignment of each target token with source tokens.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct AlignedTokens {
-    /// Tokens of the source line, `</s>` last, even if it was translated in parts, which the model
-    /// saw with tokens and a `</s>` of their own; of its beginning if only that was translated.
-    /// Empty if only pairs are requested.
+    /// Tokens of the source line, `</s>` last. If it was translated in parts, the model saw parts
+    /// with their own tokens and `</s>`, but these are still the line's; if only its beginning was
+    /// translated, they are the beginning's. Empty if only pairs are requested.
     pub source_tokens: Vec<String>,
     /// Tokens of the translation; empty if only pairs are requested.
     pub target_tokens: Vec<String>,
@@ -38,7 +39,7 @@ pub(super) struct SearchedLine {
     pub(super) whole: Vec<u32>,
     /// Row of each of its parts; empty without alignment.
     pub(super) sources: Vec<Vec<u32>>,
-    /// Translations of each part, equally many for each.
+    /// Translations of each part, the same number for each.
     pub(super) translations: Vec<Vec<Translation>>,
     /// Treatment of an overlong line, or the reason why it is not translated.
     pub(super) overlong: Result<Option<Overlong>>,
@@ -62,8 +63,8 @@ impl SearchedLine {
     }
 }
 
-/// Groups consecutive lines whose alignments have at most [`MOST_WEIGHTS`] weights together, or
-/// takes one line that has more.
+/// Groups consecutive lines whose alignments together have at most [`MOST_WEIGHTS`] weights; a
+/// single line that has more is its own group.
 pub(super) fn by_weight(lines: impl Iterator<Item = SearchedLine>) -> Vec<Vec<SearchedLine>> {
     let mut groups: Vec<Vec<SearchedLine>> = Vec::new();
     let mut held = 0_usize;
@@ -104,7 +105,7 @@ impl LineAligner<'_> {
             self.weights && lines.iter().map(SearchedLine::weights).sum::<usize>() <= MOST_WEIGHTS;
         let mut aligned = Vec::with_capacity(sources.len());
         let keep = |alignment: Alignment| {
-            // An alignment is not a part of a search, but long lines have many.
+            // An alignment is not a part of the search, but long lines have many.
             self.control.between_steps();
             aligned.push(if weights {
                 alignment
@@ -160,7 +161,7 @@ impl LineAligner<'_> {
         aligned
     }
 
-    /// Tokens of a line, and the place among them of each token of each part.
+    /// Tokens of a line, and the position among them of each token of each part.
     fn places(&self, line: &SearchedLine) -> (Vec<u32>, Vec<Vec<usize>>) {
         if let [whole] = line.sources.as_slice() {
             return (whole.clone(), vec![(0..whole.len()).collect()]);
@@ -182,7 +183,7 @@ impl LineAligner<'_> {
             .iter()
             .map(|source| {
                 let own = found.by_ref().take(words(source).len()).map(|place| before + place);
-                // A blank part is its end alone.
+                // A blank part has only its end token.
                 let around = if source.len() < before + behind { 0 } else { before };
                 (0..around).chain(own).chain(end..end + source.len().min(behind)).collect()
             })
@@ -195,14 +196,14 @@ impl LineAligner<'_> {
 ///
 /// The tokens are the same except where the line was divided: a part that does not follow a blank
 /// still gets the mark of a word's beginning, a divided word has other tokens, and blanks at the
-/// cut are in no part. Tokens there get the place of the line's tokens at the cut.
+/// cut are in no part. Tokens there get the position of the line's tokens at the cut.
 fn token_positions(line: &[u32], parts: &[u32]) -> Vec<usize> {
     let mut places = Vec::with_capacity(parts.len());
     let mut next = 0;
     while places.len() < parts.len() {
         let (parts, rest) = (&parts[places.len()..], line.get(next..).unwrap_or_default());
-        // The nearest tokens from which both continue alike. More of the parts are skipped first,
-        // since they have an additional mark.
+        // The nearest tokens from which both continue equally. Tokens of the parts are skipped
+        // first, since they have an additional mark.
         let (of_parts, of_line) = (0..AHEAD)
             .flat_map(|both| (0..=both).map(move |of_line| (both - of_line, of_line)))
             .find(|&(of_parts, of_line)| {

@@ -1,5 +1,5 @@
-//! Translation of lines of text: overlong lines, prefixes, ensembles and alignments around the
-//! search.
+//! Translation of lines of text: the search with overlong lines, prefixes, ensembles and
+//! alignments.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub(crate) struct BestTranslations {
     pub(crate) truncated: usize,
 }
 
-/// Models of a [`LineTranslator`], with the weights that it has packed.
+/// Models of a [`LineTranslator`], with their packed weights.
 #[derive(Debug, Clone)]
 pub struct PackedModels(Arc<[WithSpecialIds<Inference>]>);
 
@@ -100,8 +100,8 @@ impl<'a> LineTranslator<'a> {
         PackedModels(Arc::clone(&self.members))
     }
 
-    /// Translator with other settings, the same models and the same limit, which `control`
-    /// interrupts and ends. `control` knows lines by their indices in a call.
+    /// Translator with other settings, the same models and the same limit. `control`, which can
+    /// interrupt and end it, addresses lines by their indices in a call.
     #[must_use]
     pub fn under<'s>(
         &'s self,
@@ -160,8 +160,8 @@ impl<'a> LineTranslator<'a> {
     }
 
     /// Best translation of each line under each of `lengths`, pairs of a length penalty and a
-    /// length reward, with a beam of `beam_size`; first all lines under the first of them. Each
-    /// equals the result of [`Self::best`] under such settings.
+    /// length reward, with a beam of `beam_size`: all lines under the first pair, then under the
+    /// next. Each equals the result of [`Self::best`] under such settings.
     ///
     /// # Errors
     /// See [`Self::translate`].
@@ -198,8 +198,8 @@ impl<'a> LineTranslator<'a> {
     /// entry of `prefixes`, if there are any. `progress` is called with the number of sentences
     /// done so far. Alignments are computed lazily, in the order of the lines, so that only those
     /// of few lines are in memory. A line that cannot be translated has a [`BadItem`] in its place:
-    /// one that is too long, if such lines are refused, one with special tokens, if they are
-    /// refused, and one with a prefix that no translation can have. A cancelled line has no
+    /// an overlong line, if such lines are refused; a line with special tokens, if they are
+    /// refused; and a line with a prefix that no translation can have. A cancelled line has no
     /// translations.
     ///
     /// [`BadItem`]: crate::BadItem
@@ -253,7 +253,7 @@ impl<'a> LineTranslator<'a> {
         let most = if self.detail.all { usize::MAX } else { 1 };
         let found = lines.into_iter().map(|DividedLine { parts, whole, overlong }| {
             let mut translations: Vec<Vec<Translation>> = found.by_ref().take(parts).collect();
-            // A translation of the line consists of one of each part.
+            // A translation of the line consists of one translation of each part.
             let ranks = translations.iter().map(Vec::len).fold(most, usize::min);
             translations.iter_mut().for_each(|part| part.truncate(ranks));
             let sources = sources.by_ref().take(parts).collect();

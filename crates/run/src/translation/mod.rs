@@ -28,7 +28,7 @@ pub use settings::{Detail, TranslationSettings, for_the_best};
 pub struct Translation {
     /// The text.
     pub text: String,
-    /// Length-normalised log-probability, by which n-best lists are ordered.
+    /// Length-normalised log-probability, which orders n-best lists.
     pub score: f64,
     /// Log-probability.
     pub log_probability: f64,
@@ -46,7 +46,8 @@ pub struct Translation {
     pub alignment: Option<AlignedTokens>,
 }
 
-/// Replaces line breaks: byte fallback lets a model spell them, but output is one line a sentence.
+/// Replaces line breaks: byte fallback lets a model spell them, but output has one line for each
+/// sentence.
 pub fn single_line(text: String) -> String {
     if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ") } else { text }
 }

@@ -1,4 +1,4 @@
-//! Lines with more tokens than training saw: refused, cut, or translated in parts.
+//! Lines with more tokens than in training: refused, cut, or translated in parts.
 
 use std::borrow::Cow;
 
@@ -18,11 +18,11 @@ pub struct LineLimit {
     pub rule: OverlongRule,
     /// Largest number of tokens of a line.
     pub tokens: usize,
-    /// Whether the model has no more positions, so that no option allows more.
+    /// Whether the model has no more positions, so that no option can raise the limit.
     pub by_positions: bool,
 }
 
-/// Treatment of a line with more tokens than training saw.
+/// Treatment of a line with more tokens than in training.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OverlongRule {
@@ -35,7 +35,7 @@ pub enum OverlongRule {
     Error,
 }
 
-/// Treatment that an overlong line received.
+/// Treatment of an overlong line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Overlong {
     /// Number of tokens of the line.
@@ -55,9 +55,9 @@ impl LineLimit {
         Self { rule, tokens, by_positions: false }
     }
 
-    /// Lowers the limit to the positions of a model of this shape, which reads rows of `tokenizer`.
+    /// Lowers the limit to the positions of a model of this shape, whose rows `tokenizer` makes.
     pub fn within(self, model: &ModelConfig, tokenizer: &Tokenizer) -> Self {
-        // `</s>` takes one of them, and so does the token of a language.
+        // `</s>` takes one of the positions, and so does the token of a language.
         let around = tokenizer.tokens_around_source();
         match model.longest_encoded().map(|(positions, _)| positions.saturating_sub(around)) {
             Some(most) if most <= self.tokens => Self { tokens: most, by_positions: true, ..self },
@@ -65,12 +65,12 @@ impl LineLimit {
         }
     }
 
-    /// Parts of line `number` to translate, and the treatment if it was too long. `control` knows
-    /// the line by 0, and is checked between its parts; a cancelled line has only the parts until
-    /// then.
+    /// Parts of line `number` to translate, and the treatment if it was too long. `control`
+    /// addresses the line by 0, and is checked between its parts; a cancelled line has only the
+    /// parts so far.
     ///
     /// # Errors
-    /// [`BadItem`] for an overlong line, if the rule is to refuse; and when the tokenizer fails.
+    /// [`BadItem`] for an overlong line if the rule is to refuse; and when the tokenizer fails.
     pub(super) fn apply<'l>(
         &self,
         tokenizer: &Tokenizer,
@@ -113,7 +113,8 @@ impl LineLimit {
         Ok((parts, Some(overlong)))
     }
 
-    /// Way to allow more tokens: the `option`, unless the model has no positions for them.
+    /// Advice on how to allow more tokens: the `option`, unless the model has no positions for
+    /// them.
     pub fn more_by<'a>(&self, option: &'a str) -> &'a str {
         if self.by_positions {
             "shorten it: the model has positions for no more (model.max_positions, or the length \
@@ -167,8 +168,8 @@ impl LineLimit {
                 tokens => (fits, tokens_that_fit, exceeds) = (within.len(), tokens, 2 * exceeds),
             }
         }
-        // If tokens are of about equal length, the place follows from their number; otherwise, by
-        // bisection.
+        // If tokens have about equal length, the place follows from their number; otherwise it is
+        // found by bisection.
         let mut by_halves = false;
         while exceeds - fits > 1 {
             let width = exceeds - fits;
@@ -257,7 +258,7 @@ mod tests {
             let found = parts(text, OverlongRule::Split, limit);
             let kept: String = found.concat().split_whitespace().collect();
             assert_eq!(kept, text.split_whitespace().collect::<String>());
-            // A single character may have more tokens than the limit, as bytes.
+            // A single character may have more tokens, as bytes, than the limit.
             for part in &found {
                 assert!(
                     tokenizer.encode(part).expect("encodes").len() <= limit

@@ -10,15 +10,15 @@ use crate::items::answer_each;
 /// Side of a pair of sentences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// Text that was translated.
+    /// Translated text.
     Source,
     /// Its translation.
     Target,
 }
 
 /// Scores `targets[i]` as the translation of `sources[i]`, and reports the number done to
-/// `progress`. A pair with a text of more than `max_tokens` tokens (`None`: as many as in training),
-/// or with special tokens in its target, has an error in its place; `place` names a text by its
+/// `progress`. A pair has an error in its place if a text has more than `max_tokens` tokens
+/// (`None`: the limit of training) or its target has special tokens; `place` names a text by its
 /// index.
 ///
 /// # Errors

@@ -11,13 +11,13 @@ pub(super) fn ends_phrase(before: &str, after: char) -> bool {
     ends_with_one_of("，；：、", ",;:", before, after)
 }
 
-/// Whether the text before a place ends with one of two kinds of marks, and with closing quotation
-/// marks and brackets after it. One of the `full_width` marks counts unless more closing marks
-/// follow, one of the others only if a blank follows.
+/// Whether the text before a place ends with one of two kinds of marks, perhaps followed by closing
+/// quotation marks and brackets. One of the `full_width` marks counts unless more closing marks
+/// follow, one of the other `marks` only if a blank follows.
 fn ends_with_one_of(full_width: &str, marks: &str, before: &str, after: char) -> bool {
     let closes = |character: char| "”’」』》〉】〕）］｝)]}»".contains(character);
-    // Marks that begin a quotation in one language and end it in another: before a blank they end
-    // it.
+    // Marks that begin a quotation in one language and end it in another count as an end before a
+    // blank.
     let may_close = |character: char| closes(character) || "\"'“‘«".contains(character);
     if after.is_whitespace() {
         before
@@ -33,7 +33,7 @@ fn ends_with_one_of(full_width: &str, marks: &str, before: &str, after: char) ->
 pub(super) fn join(parts: &[&str]) -> String {
     let mut text = String::new();
     for part in parts.iter().filter(|part| !part.is_empty()) {
-        // The script of a quotation mark is that of its neighbour.
+        // A quotation mark has the script of its neighbour.
         let (left, right) = (
             text.chars().rev().find(|&mark| !is_shared(mark)),
             part.chars().find(|&mark| !is_shared(mark)),
@@ -46,7 +46,7 @@ pub(super) fn join(parts: &[&str]) -> String {
     text
 }
 
-/// Whether a character is Chinese or Japanese, or their punctuation.
+/// Whether a character is Chinese or Japanese, or punctuation of these.
 fn is_cjk(character: char) -> bool {
     matches!(character, '\u{3000}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{ff00}'..='\u{ffef}' | '\u{20000}'..='\u{3ffff}')
 }

@@ -11,14 +11,14 @@ use taper_model::{Inference, TranslationModel};
 use super::parts::{TextPart, source_row};
 use super::{Translation, single_line};
 
-// Each of the two is complete without the other, and they must agree.
+// Each of the two crates is complete without the other, and they must agree.
 const _: () =
     assert!(taper_data::END == taper_decoding::END && taper_data::START == taper_decoding::START);
 const _: () = assert!(
     taper_data::PAD == taper_decoding::PAD && taper_data::UNKNOWN == taper_decoding::UNKNOWN
 );
 
-/// Model that decodes with the special tokens of the vocabulary that it writes.
+/// Model that decodes with the special tokens of its target vocabulary.
 pub fn speaking(model: &TranslationModel, tokenizer: &Tokenizer) -> WithSpecialIds<Inference> {
     let tokens = tokenizer.special_tokens();
     let special = match tokenizer.folder() {
@@ -91,8 +91,8 @@ pub(crate) fn as_text(hypothesis: Hypothesis, tokenizers: &TokenizerPair) -> Res
     })
 }
 
-/// Best translation of each of `texts` under each of `lengths`, a length penalty and a length
-/// reward in place of those of `config`.
+/// Best translation of each of `texts` under each of `lengths`: pairs of a length penalty and a
+/// length reward that replace those of `config`.
 ///
 /// # Errors
 /// See [`translate`].
@@ -113,7 +113,7 @@ pub(crate) fn translate_under<M: StepModel>(
     found.into_iter().map(|under| under.into_iter().map(text).collect()).collect()
 }
 
-/// Error of `action` with the number of a line, counted from 1, in place of the search's index of a
+/// Error of `action` with the number of a line, counted from 1, instead of the search's index of a
 /// sentence.
 pub fn by_line(
     mut error: DecodingError,

@@ -20,13 +20,13 @@ pub struct TranslationSettings {
     pub ensemble: Vec<PathBuf>,
     /// Attention whose weights are read as an alignment.
     pub aligned_by: AlignedAttention,
-    /// Results that are computed beside the text of the best translation.
+    /// Results that are computed in addition to the text of the best translation.
     pub detail: Detail,
 }
 
 impl TranslationSettings {
-    /// Settings of a run of the recipe `config`: its search, and parts of overlong lines of the
-    /// length in training.
+    /// Settings of a run of the recipe `config`: its search, and overlong lines divided at the
+    /// length of training.
     #[must_use]
     pub fn of(config: &RunConfig) -> Self {
         Self {
@@ -51,7 +51,7 @@ fn aligned_by(config: &RunConfig) -> AlignedAttention {
     })
 }
 
-/// Results for a line beside its best translation. Others are not computed, or not kept.
+/// Results for a line in addition to its best translation. Others are not computed, or not kept.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Detail {
     /// Whether to return every translation, not only the best.
@@ -62,7 +62,7 @@ pub struct Detail {
     pub weights: bool,
 }
 
-/// Settings for the best translation alone: the first that a search returns, and the best of all
+/// Settings for the best translation alone: the first one that a search returns, or the best of all
 /// samples.
 pub fn for_the_best(config: &DecodingConfig) -> DecodingConfig {
     let n_best = if config.sampling.is_active() { config.n_best } else { 1 };

@@ -64,7 +64,7 @@ pub(crate) struct Scoring {
 pub(crate) struct Generate {
     pub(crate) prompts: Vec<PromptText>,
     pub(crate) options: GenerateOptions,
-    /// Receiver of pieces of text as they come.
+    /// Receiver of pieces of text as they are generated.
     pub(crate) pieces: Option<UnboundedSender<Piece>>,
 }
 
@@ -181,8 +181,8 @@ impl Generates<'_> {
     }
 }
 
-/// Refuses messages that spell tokens reserved for the template, such as the end of a turn: a
-/// client could speak for another.
+/// Refuses messages that spell tokens reserved for the template, such as the end of a turn: with
+/// them a client could speak for another.
 fn plain_messages(tokenizer: &Tokenizer, messages: &[String]) -> Result<(), Refusal> {
     for (index, message) in messages.iter().enumerate() {
         if let Some(token) = tokenizer.spelled(message) {
@@ -203,13 +203,13 @@ fn cut(output: &mut GeneratedText, stop: &[String]) {
     }
 }
 
-/// Sends a text to a client as it grows, except an end that may be the beginning of a stop text.
+/// Sender of a growing text to a client, without an end that may be the beginning of a stop text.
 struct Teller<'w> {
     sample: usize,
     stop: &'w [String],
     pieces: Option<&'w UnboundedSender<Piece>>,
     text: String,
-    /// Bytes of the text that were sent.
+    /// Number of bytes of the text sent so far.
     told: usize,
 }
 
@@ -231,7 +231,7 @@ impl Teller<'_> {
         self.tell(until)
     }
 
-    /// Sends the unsent text up to a place; breaks the text off if nobody listens.
+    /// Sends the unsent text up to a place; ends the text if nobody listens.
     fn tell(&mut self, until: usize) -> ControlFlow<()> {
         let Some(pieces) = self.pieces else { return ControlFlow::Continue(()) };
         let text = self.text.get(self.told..until).unwrap_or_default().to_owned();
@@ -243,7 +243,7 @@ impl Teller<'_> {
         if is_gone { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Sends the text that was held back.
+    /// Sends the withheld text.
     fn finish(mut self) {
         let _ = self.tell(self.text.len());
     }
@@ -272,7 +272,7 @@ impl Answers<Generate> for Generates<'_> {
     }
 
     fn goes_with(&self, one: &Generate, other: &Generate) -> bool {
-        // Each text is stopped on its own.
+        // Each text has its own stop texts.
         let same = GenerateOptions { stop: one.options.stop.clone(), ..other.options.clone() };
         one.options == same
     }

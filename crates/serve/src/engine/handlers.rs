@@ -1,4 +1,4 @@
-//! Handlers of a run: for each kind of request that its model answers, the service that does.
+//! Handlers of a run: a service for each kind of request that its model answers.
 //!
 //! **Decision.** Requests wait in one queue, whatever their kind, so there they are boxed. A
 //! [`Verb`] names the type of its answers, and a service implements [`Answers`] for its own verbs
@@ -30,7 +30,7 @@ pub(super) struct Opening<'o> {
     pub(super) limits: Limits,
 }
 
-/// Function that is given the handlers of a loaded run, and works until the server stops.
+/// Function that receives the handlers of a loaded run, and works until the server stops.
 pub(super) type Serve<'s> = &'s mut dyn FnMut(Handlers<'_>, RunInfo);
 
 /// Service of the runs of a task.
@@ -41,7 +41,7 @@ pub(super) trait Service {
     /// Loads the run, and calls `serve`.
     ///
     /// # Errors
-    /// When it cannot be loaded.
+    /// When the run cannot be loaded.
     fn open(opening: &Opening<'_>, serve: Serve<'_>) -> Result<()>;
 }
 
@@ -61,9 +61,9 @@ pub(super) trait Answers<V: Verb>: Sync {
         true
     }
 
-    /// Answers compatible requests in order. Each answer equals that to the request alone.
+    /// Answers compatible requests in order. Each answer equals the answer to the request alone.
     /// `control`, which addresses requests by index, is checked between steps; the answer to a
-    /// cancelled request does not matter.
+    /// cancelled request is ignored.
     ///
     /// # Errors
     /// When one of them cannot be answered.
@@ -111,7 +111,7 @@ impl<V: Verb, S: Answers<V>> Handler for Typed<'_, V, S> {
     }
 }
 
-/// Request of a kind that was looked up by its type.
+/// Request whose kind was determined by its type.
 fn typed<V: Verb>(request: &dyn Request) -> &V {
     let request: &dyn Any = request;
     request.downcast_ref().expect("handlers are chosen by type")
@@ -127,12 +127,12 @@ pub(super) struct Handlers<'s> {
 }
 
 impl<'s> Handlers<'s> {
-    /// Makes handlers of nothing, for a model that `does` something, in the third person.
+    /// Starts without handlers, for a model that `does` something, in the third person.
     pub(super) fn new(does: &'static str) -> Self {
         Self { does, handlers: Vec::new(), pool: None }
     }
 
-    /// Adds requests that `service` answers.
+    /// Adds `service` as the handler of a kind of requests.
     pub(super) fn with<V: Verb>(mut self, service: &'s impl Answers<V>) -> Self {
         self.handlers.push(Box::new(Typed { service, verb: PhantomData }));
         self

@@ -1,11 +1,12 @@
 //! A loaded run, and the queue of all clients' requests to it.
 //!
-//! **Decision.** One thread owns a run and works through its queue: it takes all that waits in a
-//! [lane](queue), up to a bound, and searches compatible requests together. While a batch is
+//! **Decision.** One thread owns a run and works through its queue: it takes all work that waits in
+//! a [lane](queue), up to a bound, and searches compatible requests together. While a batch is
 //! computed the next one gathers, so that batches grow with the load. Clients that were answered
-//! together ask again shortly after each other: the first of them waits for the others, up to an
-//! eighth of the time of the last batch. A lone request does not wait. A row's result does not
-//! depend on the rows beside it, so clients cannot see with whom they shared a batch.
+//! together send their next requests shortly after each other: the first of them waits for the
+//! others, up to an eighth of the time of the last batch. A lone request does not wait. A row's
+//! result does not depend on the other rows of its batch, so clients cannot see with whom they
+//! shared a batch.
 //!
 //! Between two steps of a search [lighter work goes first](turn), and work without a waiting client
 //! is dropped. A failure concerns one request only; a run whose thread fails is loaded again.
@@ -68,9 +69,9 @@ pub(crate) struct Engine {
 /// Work of an engine that waits or is in progress, with its state.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
-    /// Number of lines that wait or are worked on.
+    /// Number of lines that wait or are being processed.
     lines: AtomicUsize,
-    /// Weight of these, for each lane.
+    /// Weight of these lines, for each lane.
     weights: [AtomicUsize; LANES],
     /// Recent time for a unit of weight, in microseconds.
     pace: AtomicU64,
@@ -98,7 +99,7 @@ impl Load {
         Duration::from_micros((self.weight(lane) as u64).saturating_mul(pace))
     }
 
-    /// Records why the run does not answer, or that it does; returns whether it answered before.
+    /// Records why the run does not answer, or that it answers; returns whether it answered before.
     fn set_down(&self, reason: Option<String>) -> bool {
         let mut down = self.down.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *down, reason).is_none()
@@ -179,8 +180,8 @@ impl Engine {
         self.info.task == V::Model::TASK.to_string()
     }
 
-    /// Queues a request; the receiver gets its answer. Work whose receiver is gone is not begun,
-    /// or ends before its next step.
+    /// Queues a request; the receiver gets its answer. Work without a receiver is not begun, or
+    /// ends before its next step.
     ///
     /// # Errors
     /// When the run does not answer such requests or has failed, the queue is full, or the server
@@ -211,7 +212,7 @@ impl Engine {
         if self.queue.push(job) { Ok(answer) } else { Err(busy()) }
     }
 
-    /// Number of lines that wait or are worked on.
+    /// Number of lines that wait or are being processed.
     pub(crate) fn waiting(&self) -> usize {
         self.load.lines.load(Ordering::SeqCst)
     }

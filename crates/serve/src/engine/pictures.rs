@@ -27,7 +27,7 @@ impl Verb for Describe {
     type Answer = Translation;
 }
 
-/// Find the best of some texts for a picture, or without texts the best of the run's labels.
+/// Find the best of some texts for a picture; without texts, the best of the run's labels.
 #[derive(Debug)]
 pub(crate) struct Match {
     pub(crate) file: Vec<u8>,

@@ -2,8 +2,8 @@
 //!
 //! **Decision.** Light work never waits for heavy work: between two of its steps a search lets all
 //! lighter lanes go first, and work in a heavy lane takes no place from a light one. The
-//! alternative, a single search that requests enter and leave, would have to run prompts and
-//! hypotheses of every setting together.
+//! alternative, a single search that requests enter and leave, would have to combine prompts and
+//! hypotheses with any settings.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,8 +15,8 @@ use super::work::Job;
 /// Number of lanes, the lightest first.
 pub(super) const LANES: usize = 5;
 
-/// Largest weight of work in the first lane; each further lane has work of up to four times the
-/// weight of the lane before, and the last all heavier work.
+/// Largest weight of work in the first lane; each further lane takes work of up to four times the
+/// weight of the lane before, and the last lane all heavier work.
 const LIGHT: usize = 4;
 
 /// Lane of work of a weight.
@@ -107,7 +107,7 @@ impl Queue {
         self.lock().jobs[lane].iter().map(|job| job.waiting.weight).sum()
     }
 
-    /// Takes the first jobs of a lane, until they weigh `most`.
+    /// Takes the first jobs of a lane, until their weight reaches `most`.
     pub(super) fn take(&self, lane: usize, most: usize) -> Vec<Job> {
         let mut lanes = self.lock();
         let (mut weight, mut taken) = (0, Vec::new());

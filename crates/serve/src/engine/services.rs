@@ -32,7 +32,7 @@ const SERVICES: &[(Task, Open)] = &[
 /// Loads a run of `task`, and calls `serve`.
 ///
 /// # Errors
-/// When it cannot be loaded, or the task is not served.
+/// When the run cannot be loaded, or the task is not served.
 pub(super) fn open(task: Task, opening: &Opening<'_>, serve: Serve<'_>) -> Result<()> {
     if let Some((_, open)) = SERVICES.iter().find(|(own, _)| *own == task) {
         return open(opening, serve);

@@ -23,7 +23,7 @@ use crate::error::Refusal;
 use crate::metrics::Metrics;
 use crate::settings::Limits;
 
-/// Labels texts with nothing; panics for some, in its check or in its answer.
+/// Service that gives texts no labels; it panics for some, in its check or in its answer.
 #[derive(Default)]
 struct Failing {
     answered: AtomicUsize,

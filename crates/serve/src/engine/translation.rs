@@ -40,7 +40,7 @@ pub(crate) struct LineAnswer {
     pub(crate) source: String,
     /// Translations, best first.
     pub(crate) translations: Vec<OneTranslation>,
-    /// Number of parts of a line that has more tokens than in training.
+    /// Number of parts of a line with more tokens than in training.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) parts: Option<usize>,
 }
@@ -63,8 +63,8 @@ pub(crate) struct AlignedText {
     pub(crate) source: Vec<String>,
     /// Text of each token of the translation.
     pub(crate) target: Vec<String>,
-    /// Weight of each source token for each token of the translation; the rest to 1 belongs to the
-    /// end of the line.
+    /// Weight of each source token for each token of the translation; the remainder up to 1 belongs
+    /// to the end of the line.
     pub(crate) weights: Vec<Vec<f64>>,
 }
 

@@ -31,18 +31,18 @@ pub(crate) trait Verb: Debug + Send + Sync + 'static {
     }
 
     /// Weight of the request: lines of about 32 tokens searched with `beam` hypotheses, the run's
-    /// own number. It is estimated from bytes, since nothing is tokenised before its turn.
+    /// default. It is estimated from bytes, because nothing is tokenised before its turn.
     fn weight(&self, _beam: usize) -> usize {
         1
     }
 
-    /// Whether somebody listens to what is sent before the answer.
+    /// Whether somebody listens to parts sent before the answer.
     fn has_listener(&self) -> bool {
         true
     }
 }
 
-/// Weight of a text of so many bytes.
+/// Weight of a text of `bytes` bytes.
 pub(super) fn weight_of(bytes: usize) -> usize {
     bytes.div_ceil(LINE_BYTES).max(1)
 }
@@ -90,7 +90,8 @@ impl PromptText {
 pub(crate) struct Continued {
     /// Generated texts, best first.
     pub(crate) texts: Vec<GeneratedText>,
-    /// Scores of the tokens of each text, if requested; with those of the prompt, if requested too.
+    /// Scores of the tokens of each text, if requested, with those of the prompt if these are
+    /// requested.
     pub(crate) scores: Vec<Vec<TokenScore>>,
     /// Text of the prompt.
     pub(crate) prompt: String,
@@ -110,7 +111,7 @@ pub(crate) struct Piece {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Fit {
     /// Negative log-probability of the text in nats, if all tokens are equally likely; an unknown
-    /// character costs as much as one of all characters.
+    /// character costs as much as one of all characters of Unicode.
     pub(crate) cost: f64,
     /// Share of known characters.
     pub(crate) known: f64,

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use crate::error::Refusal;
 use crate::settings::Limits;
 
-/// Media type of a request, in small letters and without parameters.
+/// Media type of a request, in lower case and without parameters.
 pub(super) fn media_type(request: &Request) -> String {
     let header = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = header.unwrap_or_default().split(';').next().unwrap_or_default();
@@ -55,7 +55,7 @@ fn is_encoded(headers: &HeaderMap) -> bool {
 /// Parses the JSON of a body.
 ///
 /// # Errors
-/// When it is not JSON, or of another form.
+/// When it is not JSON, or has another form.
 pub(crate) async fn json_of<T: DeserializeOwned>(
     request: Request,
     limits: &Limits,
@@ -75,7 +75,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
 /// Parses a body as JSON or as a form.
 ///
 /// # Errors
-/// When it is neither, or of another form.
+/// When it is neither, or has another form.
 pub(crate) async fn form_or_json_of<T: DeserializeOwned, F: DeserializeOwned + Into<T>>(
     request: Request,
     limits: &Limits,
@@ -94,7 +94,7 @@ pub(crate) async fn form_or_json_of<T: DeserializeOwned, F: DeserializeOwned + I
     form.map(Into::into).map_err(|error| Refusal::Malformed(format!("the form: {error}")))
 }
 
-/// Refuses a form with bytes that are not UTF-8: the library would put U+FFFD in their place.
+/// Refuses a form with bytes that are not UTF-8, which the library would replace by U+FFFD.
 ///
 /// # Errors
 /// [`Refusal::Malformed`] with the field.

@@ -25,7 +25,7 @@ const HEADERS: usize = 64;
 const HEADER_BYTES: usize = 32 << 10;
 
 /// Time for which a connection stays open to input after a refusal. If it were closed with unread
-/// bytes, the client's system would discard the answer that says why.
+/// bytes, the client's system would discard the answer with the reason.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 16 << 20;
 
@@ -64,7 +64,7 @@ pub(crate) async fn serve_connection(
         .max_buf_size(HEADER_BYTES)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    // The client knows why a connection ends: nobody else needs to.
+    // The client knows why a connection ends, and nobody else needs to.
     tokio::select! {
         _ = connection.as_mut() => return,
         _ = stop.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
@@ -72,8 +72,8 @@ pub(crate) async fn serve_connection(
     let _ = connection.await;
 }
 
-/// Stream that fails if its reader takes nothing for too long: a client that requests much and
-/// reads nothing would hold its answer here forever.
+/// Stream that fails if its reader takes nothing for too long: otherwise a client that requests
+/// much and reads nothing would hold its answer in memory forever.
 struct Patient {
     stream: TcpStream,
     patience: Duration,
@@ -81,9 +81,9 @@ struct Patient {
     waiting: Option<Pin<Box<Sleep>>>,
     /// Whether the last request was refused, perhaps before all of it had been read.
     is_refused: Arc<AtomicBool>,
-    /// Timer that runs once nothing more is written.
+    /// Timer that starts when nothing more is written.
     lingering: Option<Pin<Box<Sleep>>>,
-    /// Number of bytes received since.
+    /// Number of bytes received since the refusal.
     unread: usize,
 }
 
@@ -108,7 +108,7 @@ impl Patient {
         Poll::Ready(Ok(()))
     }
 
-    /// Result of a write, with an error if it has waited for too long.
+    /// Result of a write; an error if it has waited for too long.
     fn bounded<T>(
         &mut self,
         context: &mut Context<'_>,

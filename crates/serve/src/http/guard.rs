@@ -18,15 +18,15 @@ use crate::app::App;
 use crate::error::Refusal;
 use crate::event::ServeEvent;
 
-/// Paths open to all: the page, which asks for the key, the health of the server, and the paths
-/// that clients of LibreTranslate request before they know of a key.
+/// Paths open to all: the page, which asks for the key, the health of the server, and paths that
+/// clients of LibreTranslate request before they know about a key.
 const OPEN: [&str; 4] = ["/", "/health", "/openapi.json", "/languages"];
 /// Paths of requests whose body may contain the key.
 const OWN_CHECK: [&str; 3] = ["/translate", "/detect", "/translate_file"];
 /// Prefix of paths that contain a secret as good as a key.
 const SECRET: &str = "/download_file/";
 
-/// Checks a request, has it answered, and records the answer.
+/// Checks a request, passes it on, and records the answer.
 pub(crate) async fn guard(
     State(app): State<Arc<App>>,
     route: Option<MatchedPath>,
@@ -53,7 +53,7 @@ pub(crate) async fn guard(
         allow(origin, response.headers_mut());
     }
     let (time, status) = (begun.elapsed(), response.status().as_u16());
-    // Unknown paths would each become a counter.
+    // Otherwise each unknown path would become a counter.
     app.metrics.answered(route.as_ref().map_or("other", MatchedPath::as_str), status, time);
     (app.observer)(&ServeEvent::Answered {
         client,
@@ -86,7 +86,7 @@ fn has_key(app: &App, headers: &HeaderMap) -> bool {
 }
 
 /// Whether `key` or the headers contain the server's key, if there is one. The time does not depend
-/// on where they differ.
+/// on the place where they differ.
 pub(crate) fn is_key(app: &App, headers: &HeaderMap, key: Option<&str>) -> bool {
     let Some(own) = &app.settings.api_key else { return true };
     match key {
@@ -98,8 +98,8 @@ pub(crate) fn is_key(app: &App, headers: &HeaderMap, key: Option<&str>) -> bool 
 impl App {
     /// Whether the client calls the server by one of its own names.
     ///
-    /// A page of another site can be given a name that leads to the loopback address (DNS
-    /// rebinding), and would then read answers like those of its own site.
+    /// A page of another site can get a name that leads to the loopback address (DNS rebinding),
+    /// and would then read answers like those of its own site.
     fn is_own_name(&self, headers: &HeaderMap) -> bool {
         if !self.settings.address.ip().is_loopback() {
             return true;

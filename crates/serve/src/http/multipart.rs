@@ -24,7 +24,7 @@ pub(crate) struct Part {
 /// Reads the fields of a body.
 ///
 /// # Errors
-/// When it has another media type, or is too large or malformed.
+/// When the body has another media type, or is too large or malformed.
 pub(crate) async fn multipart_of(request: Request, limits: &Limits) -> Result<Vec<Part>, Refusal> {
     if media_type(&request) != "multipart/form-data" {
         return Err(Refusal::Kind("multipart/form-data"));
@@ -33,7 +33,7 @@ pub(crate) async fn multipart_of(request: Request, limits: &Limits) -> Result<Ve
     let boundary = parameter(header.unwrap_or_default(), "boundary");
     let bytes = bytes_of(request, limits.body_bytes, limits).await?;
     let parts = boundary.filter(|boundary| !boundary.is_empty()).and_then(|boundary| {
-        // The first boundary is at the beginning of a line that may be the first.
+        // The first boundary is at the beginning of a line, which may be the first line.
         parts(&[b"\r\n", bytes.as_slice()].concat(), &format!("\r\n--{boundary}"))
     });
     parts.ok_or_else(|| Refusal::Malformed("the form is not multipart/form-data".to_owned()))
@@ -119,7 +119,7 @@ mod tests {
         ];
         assert_eq!(parts(FORM, "\r\n--xYz").expect("a form"), expected);
         assert_eq!(parts(b"\r\n--xYz--", "\r\n--xYz").expect("a form"), []);
-        // Cut anywhere, it is not a form.
+        // Truncated anywhere, it is not a form.
         let whole = FORM.len() - b"--\r\nafter".len();
         for end in 0..whole {
             assert!(parts(&FORM[..end], "\r\n--xYz").is_none(), "{end}");

@@ -1,9 +1,9 @@
 //! Pages of other sites: permission to send requests, and headers for their browsers.
 //!
 //! A browser lets any page send a form, or a request without special headers, to any address that
-//! its reader can reach, the loopback address included, and names the sender in `Sec-Fetch-Site`
-//! and `Origin`. Such requests are refused unless the page is of this server or of an allowed
-//! origin (`--cors`). Following a link to the server is the reader's own request.
+//! its reader can reach, including the loopback address, and names the sender in `Sec-Fetch-Site`
+//! and `Origin`. Such requests are refused unless the page belongs to this server or to an allowed
+//! origin (`--cors`). A followed link to the server is the reader's own request.
 
 use axum::extract::Request;
 use axum::http::header::{
@@ -68,7 +68,7 @@ fn allowed(settings: &ServeSettings, origin: &HeaderValue) -> Option<HeaderValue
     settings.origins.iter().any(is_named).then(|| origin.clone())
 }
 
-/// Whether an origin is the server itself, by the name in the request or another of its own.
+/// Whether an origin is the server itself, by the name in the request or another of its names.
 fn is_own(settings: &ServeSettings, headers: &HeaderMap, origin: &HeaderValue) -> bool {
     let origin = origin.to_str().ok().and_then(|origin| origin.parse::<Uri>().ok());
     let Some((scheme, authority)) =
@@ -92,7 +92,7 @@ pub(super) fn is_preflight(request: &Request) -> bool {
         && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// Answer to a preflight request, with all that a page of an allowed origin may send.
+/// Answer to a preflight request, with everything that a page of an allowed origin may send.
 pub(super) fn preflight() -> Response {
     let mut response = text(204, "text/plain", "");
     for (name, value) in [

@@ -11,10 +11,10 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// Number of clients that are told at a time why they are turned away; further ones are turned away
-/// silently.
+/// Number of clients that are told at one time why they are turned away; further ones are turned
+/// away silently.
 const TOLD: usize = 32;
-/// Time that each of them has to receive it.
+/// Time that each of them has to receive the reason.
 const TELLING: Duration = Duration::from_millis(250);
 
 /// Connections of each client, with their limit.
@@ -63,7 +63,7 @@ impl Drop for Place {
     }
 }
 
-/// Address or network of one client: in version 6 a machine is given a network of 2^64 addresses.
+/// Address or network of one client: in IPv6 a machine gets a network of 2^64 addresses.
 fn network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(address) => {
@@ -94,7 +94,7 @@ pub(crate) fn turn_away(stream: TcpStream, places: &Places, told: &mut JoinSet<(
     });
 }
 
-/// Sends an answer, and reads input until the client ends: closed with unread bytes, a connection
+/// Sends an answer, and reads input until the client ends: a connection closed with unread bytes
 /// would discard the answer.
 async fn tell(stream: TcpStream, mut answer: &[u8]) -> io::Result<()> {
     while !answer.is_empty() {

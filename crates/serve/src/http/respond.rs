@@ -1,4 +1,4 @@
-//! Answers, with the restrictions that every one of them sets for a browser.
+//! Answers, with restrictions for browsers in every one.
 
 use axum::body::Body;
 use axum::http::header::{

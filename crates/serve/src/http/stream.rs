@@ -17,19 +17,19 @@ use super::text;
 pub(crate) struct EventSender(UnboundedSender<Bytes>);
 
 impl EventSender {
-    /// Sends a value; returns `false` once nobody reads.
+    /// Sends a value; returns `false` if nobody reads any more.
     pub(crate) fn send(&self, value: &impl Serialize) -> bool {
         // JSON has no line breaks, which would end an event.
         serde_json::to_string(value).is_ok_and(|json| self.send_text(&json))
     }
 
-    /// Sends a line of text; returns `false` once nobody reads.
+    /// Sends a line of text; returns `false` if nobody reads any more.
     pub(crate) fn send_text(&self, line: &str) -> bool {
         self.0.send(Bytes::from(format!("data: {line}\n\n"))).is_ok()
     }
 }
 
-/// Growing answer with its sender. Unread parts for a slow reader are stored: at most the requested
+/// Growing answer with its sender. Unread parts for a slow reader are stored, at most the requested
 /// text.
 pub(crate) fn event_stream() -> (EventSender, Response) {
     let (sender, receiver) = unbounded_channel();

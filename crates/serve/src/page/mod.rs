@@ -33,8 +33,8 @@ impl Pages {
         Ok(Self { english: page(Language::English)?, chinese: page(Language::Chinese)? })
     }
 
-    /// Page and policy in the `chosen` language, or else in that of the two languages which comes
-    /// first in what a browser `accepts`.
+    /// Page and policy in the `chosen` language, or else in the language that comes first in a
+    /// browser's `accepts`.
     pub(crate) fn choose(&self, chosen: Option<&str>, accepts: &str) -> (&str, &str) {
         let is_chinese = match chosen {
             Some(code) => code.starts_with("zh"),
@@ -97,7 +97,7 @@ mod tests {
             texts[language].as_object().expect("texts").keys().cloned().collect()
         };
         assert_eq!(names("en"), names("zh"));
-        // The inserted texts are the same too.
+        // The inserted texts are also the same.
         let filled = |text: &str| -> Vec<String> {
             let parts = text.split('{').skip(1);
             let mut names: Vec<String> =

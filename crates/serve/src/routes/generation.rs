@@ -111,7 +111,7 @@ pub(super) fn check(app: &App, options: &GenerateOptions) -> Result<(), Refusal>
     Ok(())
 }
 
-/// Prompt from a text; an empty one is the beginning of a document. Its line ends become those of
+/// Prompt from a text; an empty text is the beginning of a document. Its line ends become those of
 /// training text.
 pub(super) fn text_prompt(text: &str) -> OwnPrompt {
     match text.is_empty() {
@@ -120,10 +120,10 @@ pub(super) fn text_prompt(text: &str) -> OwnPrompt {
     }
 }
 
-/// Prompts with numbers for their draws: the same numbers in every request with a seed.
+/// Prompts with numbers for their draws: requests with a seed always have the same numbers.
 ///
 /// # Errors
-/// When there are more than the limit.
+/// When there are more prompts than the limit.
 pub(super) fn prompts(
     app: &App,
     prompts: Vec<OwnPrompt>,
@@ -159,7 +159,7 @@ pub(super) enum Told {
     Failed(Refusal),
 }
 
-/// Sends an answer as its text grows. `tell` sends each part, and returns whether anybody reads.
+/// Sends an answer while its text grows. `tell` sends each part, and returns whether anybody reads.
 ///
 /// # Errors
 /// When the run refuses before there is any text.
@@ -175,7 +175,7 @@ pub(super) async fn stream(
     let mut answer = app.engine::<Generate>(Some(&run))?.submit(request)?;
     let late = tokio::time::sleep(app.limits().answer);
     let mut late = Box::pin(late);
-    // A refusal has its own status as long as nothing was sent.
+    // A refusal has its own status if nothing was sent before it.
     let first = tokio::select! {
         piece = told.recv() => piece,
         () = &mut late => return Err(Refusal::Late),

@@ -1,4 +1,4 @@
-//! Routes of the server. `openapi.json` beside this describes them for machines, and a test
+//! Routes of the server. `openapi.json` in this folder describes them for machines, and a test
 //! compares the two.
 
 mod attention;

@@ -16,7 +16,7 @@ use crate::http::{file_of, json};
 pub(super) struct Query {
     /// Name of the run.
     pub(super) run: Option<String>,
-    /// Texts to choose from: each `text`.
+    /// Texts to choose from: all values of `text`.
     pub(super) texts: Vec<String>,
 }
 
@@ -24,7 +24,7 @@ impl Query {
     /// Parses the query of a request.
     ///
     /// # Errors
-    /// For an unknown key, a text if none is expected, and an empty one.
+    /// For an unknown key, a text if none is expected, and an empty text.
     pub(super) fn of(request: &Request, takes_texts: bool) -> Result<Self, Refusal> {
         let query = request.uri().query().unwrap_or_default();
         let malformed = |message: String| Refusal::Malformed(format!("the query: {message}"));

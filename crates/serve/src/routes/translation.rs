@@ -37,7 +37,7 @@ impl Texts {
 #[serde(deny_unknown_fields)]
 struct Asked {
     run: Option<String>,
-    /// Text of lines, or list of lines.
+    /// Text with lines, or list of lines.
     text: Texts,
     #[serde(default = "one")]
     alternatives: usize,

@@ -52,7 +52,7 @@ impl Questioned {
     /// All questions as a vector.
     ///
     /// # Errors
-    /// Unless there is one question or a list, and for an empty text.
+    /// When there is neither one question nor a list, and for an empty text.
     fn questions(self) -> Result<Vec<QuestionInContext>, Refusal> {
         let questions = match (self.question, self.context, self.questions) {
             (Some(question), Some(context), None) => {
@@ -102,7 +102,7 @@ pub(super) async fn answer(
     Ok(json(200, &json!({ "run": engine.info.name, "answers": found })))
 }
 
-/// Gives an answer its place and its letters in the client's own `context`, of which the model read
+/// Sets the place and the text of an answer to those in the client's own `context`; the model read
 /// every line end as `\n`.
 fn place(answer: &mut SpanAnswer, context: &str) {
     let (Some(start), Some(end)) = (answer.start, answer.end) else { return };

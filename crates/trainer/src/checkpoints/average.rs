@@ -48,7 +48,7 @@ pub fn average(checkpoints: &[PathBuf]) -> Result<Averaged, CheckpointError> {
     for (tensor, sum) in tensors.iter_mut().zip(sums) {
         tensor.values = sum.into_iter().map(|sum| (sum / count) as f32).collect();
     }
-    // What was measured on the newest checkpoint was not measured on the average.
+    // The scores of the newest checkpoint are not scores of the average.
     state.score = None;
     state.interim = false;
     Ok(Averaged { tensors, state })

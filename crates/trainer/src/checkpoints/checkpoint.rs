@@ -24,7 +24,7 @@ pub(crate) fn write(
     write_files(path, state, files)
 }
 
-/// As [`write`], with files that are written one after the other.
+/// Writes a checkpoint directory like [`write`], with files that are written one after the other.
 pub(super) fn write_files<'a, F>(
     path: &Path,
     state: &State,
@@ -46,7 +46,7 @@ where
     })
 }
 
-/// Writes the state of the checkpoint in the directory `path` anew; its other files stay.
+/// Rewrites the state of the checkpoint in the directory `path`; its other files stay.
 pub(crate) fn replace_state(path: &Path, state: &State) -> Result<(), CheckpointError> {
     let file = path.join(STATE_FILE);
     let mut state = State { format_version: state.format(), ..state.clone() };
@@ -90,9 +90,9 @@ pub fn read_state(checkpoint: &Path) -> Result<State, CheckpointError> {
 /// the frozen weights that they change, and added to these if the model has none.
 ///
 /// # Errors
-/// A file is missing, truncated or corrupt; a tensor does not fit the model; `tokenizer_hash` is
-/// not that of the tokenizer the checkpoint was trained with. The model is then unchanged. Or a
-/// value is not finite: the model then has those of the tensors before.
+/// A file is missing, truncated or corrupt; a tensor does not fit the model; the checkpoint was
+/// trained with a tokenizer of another hash than `tokenizer_hash`. The model is then unchanged. Or
+/// a value is not finite: the model then has the values of the tensors before it.
 pub fn load_model(
     checkpoint: &Path,
     model: &impl Model,
@@ -170,7 +170,7 @@ fn encode_state(path: &Path, state: &State) -> Result<Vec<u8>, CheckpointError> 
     Ok(bytes)
 }
 
-/// The hash of a state with its checksum left empty; numbers come back to the bit, so it can be
+/// Hash of a state with an empty checksum. Numbers survive JSON to the bit, so that it can be
 /// recomputed.
 fn checksum(path: &Path, state: &State) -> Result<String, CheckpointError> {
     let bare = State { checksum: String::new(), ..state.clone() };

@@ -8,18 +8,18 @@ use sha2::{Digest, Sha256};
 
 use crate::{CheckpointError, FileEntry};
 
-/// The extension of what is being written.
+/// Extension of a file or directory that is being written.
 const TEMPORARY: &str = "tmp";
-/// The extension of a directory that stepped aside for a new one.
+/// Extension of a directory that was renamed to make room for a new one.
 const REPLACED: &str = "replaced";
 
-/// More bytes than a state or a pointer has.
+/// Upper bound of the bytes of a state or a pointer.
 const MOST_BYTES: u64 = 1 << 24;
 
 /// Bytes that are read at once.
 const PIECE: u64 = 1 << 16;
 
-/// Attaches what was attempted, and on which path, to an I/O error.
+/// Adds the attempted action and its path to an I/O error.
 pub(crate) fn failed(
     action: &'static str,
     path: &Path,
@@ -83,17 +83,17 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> 
     let written = write_synced(&temporary, bytes)
         .and_then(|_| fs::rename(&temporary, path).map_err(failed("replace", path)));
     if written.is_err() {
-        // What failed is reported; the part that was written would only take up room.
+        // The failure is reported; the written part would only take up room.
         let _ = fs::remove_file(&temporary);
     }
     written?;
     sync_parent(path)
 }
 
-/// Makes a directory whose parent is there, unless it is there itself.
+/// Makes a directory in an existing parent, unless it exists.
 ///
-/// Missing parents are not made: where the folder of a run was removed or unmounted, a checkpoint
-/// in a new folder of the same name would be without the rest of its run.
+/// Missing parents are not made: if the folder of a run was removed or unmounted, a checkpoint in a
+/// new folder of the same name would lack the rest of its run.
 pub(crate) fn create_directory(path: &Path) -> Result<(), CheckpointError> {
     match fs::create_dir(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !path.is_dir() => {
@@ -105,8 +105,8 @@ pub(crate) fn create_directory(path: &Path) -> Result<(), CheckpointError> {
 
 /// Makes a directory that appears under `path` only once `fill` has written all of it.
 ///
-/// A directory that is already there is replaced. A process that is killed while it does so leaves
-/// hidden names behind, which [`recover`] resolves.
+/// An existing directory is replaced. A process that is killed while it does so leaves hidden names
+/// behind, which [`recover`] resolves.
 pub(crate) fn commit_directory(
     path: &Path,
     fill: impl FnOnce(&Path) -> Result<(), CheckpointError>,
@@ -116,11 +116,11 @@ pub(crate) fn commit_directory(
     create_directory(&temporary)?;
     let filled = fill(&temporary).and_then(|()| sync_directory(&temporary));
     if filled.is_err() {
-        // What failed is reported; the part that was written would only take up room.
+        // The failure is reported; the written part would only take up room.
         let _ = fs::remove_dir_all(&temporary);
     }
     filled?;
-    // A rename cannot replace a directory that has content, so an older one first steps aside.
+    // A rename cannot replace a directory that has content, so an older one is renamed first.
     let replaced = temporary.with_extension(REPLACED);
     remove_directory(&replaced)?;
     if path.exists() {
@@ -131,8 +131,8 @@ pub(crate) fn commit_directory(
     remove_directory(&replaced)
 }
 
-/// Resolves what a killed process left in `directory`: what was being written is removed, and what
-/// had stepped aside for it returns to its name.
+/// Resolves the leftovers of a killed process in `directory`: unfinished files and directories are
+/// removed, and a directory that was renamed for a new one gets its name back.
 pub(crate) fn recover(directory: &Path) -> Result<(), CheckpointError> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -156,8 +156,8 @@ pub(crate) fn recover(directory: &Path) -> Result<(), CheckpointError> {
     sync_directory(directory)
 }
 
-/// Removes a directory as one that [`commit_directory`] made: at once, by its name, so that a
-/// process that is killed meanwhile leaves no half of it behind.
+/// Removes a directory made by [`commit_directory`]: it is renamed first, so that a killed process
+/// leaves no half of it behind.
 pub(crate) fn discard_directory(path: &Path) -> Result<(), CheckpointError> {
     let temporary = temporary_sibling(path);
     remove_directory(&temporary)?;
@@ -184,7 +184,7 @@ pub(crate) fn remove_directory(path: &Path) -> Result<(), CheckpointError> {
     }
 }
 
-/// Reads a small file whole; one that is not there is an error of its own.
+/// Reads a small file as a whole; a missing file has an error of its own.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, CheckpointError> {
     let file = open_regular(path)?;
     let mut bytes = Vec::new();
@@ -196,7 +196,8 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, CheckpointError> {
     Ok(bytes)
 }
 
-/// Opens a file, but no pipe, which one would wait for, and no device, which need not end.
+/// Opens a regular file. Refuses pipes, which would have to be waited for, and devices, which may
+/// be endless.
 fn open_regular(path: &Path) -> Result<File, CheckpointError> {
     let metadata = fs::metadata(path).map_err(|error| cannot_read(path, error))?;
     if !metadata.is_file() {
@@ -213,7 +214,7 @@ fn cannot_read(path: &Path, error: io::Error) -> CheckpointError {
     }
 }
 
-/// Opens a file, and checks that it is what was written.
+/// Opens a file, and verifies that its content is as it was written.
 pub(crate) fn open_verified(path: &Path, entry: &FileEntry) -> Result<File, CheckpointError> {
     let mut file = open_regular(path)?;
     let got = file.metadata().map_err(failed("read", path))?.len();

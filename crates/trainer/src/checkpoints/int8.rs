@@ -1,8 +1,8 @@
-//! Weights in int8: a quarter of the size, to translate with and not to train on.
+//! Weights in int8: a quarter of the size, for translation, not for training.
 //!
-//! A matrix is saved as a tensor of type I8 and, under its name with `.scales` behind it, the scale
-//! of each row; what is no matrix stays in f32. Read again it is in f32, exactly what the int8 values
-//! stand for, which rounds to the same int8 values when it is used.
+//! A matrix is saved as a tensor of type I8, and the scale of each row under its name followed by
+//! `.scales`; other tensors stay in f32. When read, a matrix is in f32 again: exactly the numbers
+//! that the int8 values represent, which round to the same int8 values when they are used.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -51,7 +51,7 @@ pub fn round_to_int8(checkpoint: &Path) -> Result<Rounded, CheckpointError> {
     let sha256 = state.files.get(MODEL_FILE).map_or_else(String::new, |file| file.sha256.clone());
     let absolute = checkpoint.canonicalize().unwrap_or_else(|_| checkpoint.to_owned());
     state.int8_of = Some(Parent { path: absolute, step: state.step, sha256 });
-    // What was measured on the weights was not measured on these.
+    // The scores of the weights are not scores of the rounded ones.
     state.score = None;
     state.interim = false;
     state.base = None;
@@ -69,7 +69,7 @@ pub(crate) fn require_float(checkpoint: &Path, state: &State) -> Result<(), Chec
 }
 
 impl Rounded {
-    /// The updates after which the weights were saved.
+    /// Number of updates after which the weights were saved.
     #[must_use]
     pub fn step(&self) -> u64 {
         self.state.step
@@ -85,7 +85,8 @@ impl Rounded {
         super::checkpoint::write_files(directory, &self.state, [(MODEL_FILE, write)].into_iter())
     }
 
-    /// The bytes of the safetensors file, which has f32 before int8, and so scales before values.
+    /// Bytes of the safetensors file. f32 comes before int8 in it, so that scales come before
+    /// values.
     fn encode(&self) -> Result<Vec<u8>, CheckpointError> {
         let floats = self.floats.iter().map(|tensor| (tensor.name.clone(), Part::Float(tensor)));
         let parts = self.matrices.iter().flat_map(|(name, matrix)| {

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! A directory is written under a hidden name, flushed and renamed: it appears whole or not at all.
-//! Each file's hash is in `state.json`, and `state.json` has its own: nothing is loaded that is not
-//! what was saved. [`Checkpoints::recover`] clears up after a process that was killed in the midst
-//! of it.
+//! Each file's hash is in `state.json`, and `state.json` has its own: nothing is loaded that
+//! differs from what was saved. [`Checkpoints::recover`] clears up after a process that was killed
+//! while saving.
 
 mod average;
 mod checkpoint;
@@ -83,8 +83,7 @@ pub struct Saved {
     pub path: PathBuf,
 }
 
-/// Condition under which scores can be compared: this metric, on the same text, measured in the
-/// same way.
+/// Condition of comparable scores: this metric, on the same text, measured in the same way.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Comparable<'a> {
     /// The metric that is watched.
@@ -121,11 +120,11 @@ impl Checkpoints {
         self.root.join(checkpoint_name(step))
     }
 
-    /// The directory of the checkpoint called `which`: `last`, `best`, `averaged` or a directory's
-    /// name.
+    /// Directory of the checkpoint called `which`: `last`, `best`, `averaged` or the name of a
+    /// directory.
     ///
     /// # Errors
-    /// As [`Checkpoints::find`], and if there is none by that name.
+    /// The errors of [`Checkpoints::find`], and if no checkpoint has that name.
     pub fn resolve(&self, which: &str) -> Result<PathBuf, CheckpointError> {
         match self.find(which)? {
             Some(path) => Ok(path),
@@ -140,8 +139,8 @@ impl Checkpoints {
     /// Finds a checkpoint like [`Checkpoints::resolve`]; `None` if there is none.
     ///
     /// # Errors
-    /// A pointer cannot be read, or does not name a checkpoint that is there: it is damaged, and
-    /// another checkpoint than the one that was meant would be as good as a wrong one.
+    /// A pointer cannot be read, or does not name an existing checkpoint: it is damaged, and no
+    /// other checkpoint may take the place of the intended one.
     pub fn find(&self, which: &str) -> Result<Option<PathBuf>, CheckpointError> {
         let plain =
             |name: &str| !name.is_empty() && !name.contains(['/', '\\']) && !name.starts_with('.');
@@ -162,7 +161,8 @@ impl Checkpoints {
         if let Some(path) = directory(&name).filter(|_| step_of(&name).is_some()) {
             return Ok(Some(path));
         }
-        // A process that was killed while it went back has set aside what the pointer names.
+        // A process that was killed while it went back has renamed the checkpoint that the pointer
+        // names.
         if which == LAST && plain(&name) && self.root.join(format!("{LEFT}{name}")).is_dir() {
             return self.newest();
         }
@@ -171,22 +171,22 @@ impl Checkpoints {
         Err(CheckpointError::Pointer { path, content, available: self.available()? })
     }
 
-    /// The directory of the checkpoint of the most updates.
+    /// Directory of the checkpoint with the most updates.
     fn newest(&self) -> Result<Option<PathBuf>, CheckpointError> {
         Ok(self.list()?.pop().map(|saved| saved.path))
     }
 
-    /// The names of the checkpoints there are, for a message.
+    /// Names of the existing checkpoints, for a message.
     fn available(&self) -> Result<String, CheckpointError> {
         let names: Vec<String> =
             self.list()?.iter().map(|saved| checkpoint_name(saved.step)).collect();
         Ok(if names.is_empty() { "none yet".to_owned() } else { names.join(", ") })
     }
 
-    /// The checkpoints there are, ascending by step.
+    /// Existing checkpoints, ascending by step.
     ///
-    /// One whose state cannot be read is listed without a score: what is broken is for the caller
-    /// that loads it to report.
+    /// A checkpoint with an unreadable state is listed without a score: the caller that loads it
+    /// reports the damage.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -216,9 +216,9 @@ impl Checkpoints {
         Ok(saved)
     }
 
-    /// Clears up after a process that was killed while it saved: removes what it had not finished,
-    /// and puts a checkpoint that had stepped aside for a new one back. Only for the process
-    /// that owns the run.
+    /// Clears up after a process that was killed while it saved: removes unfinished files, and
+    /// gives a checkpoint that was renamed for a new one its name back. Only for the process that
+    /// owns the run.
     ///
     /// # Errors
     /// The directory cannot be read or written.
@@ -226,7 +226,7 @@ impl Checkpoints {
         files::recover(&self.root)
     }
 
-    /// Saves a checkpoint and points `last`, and `best` if it is that, at it; returns its
+    /// Saves a checkpoint, points `last` at it, and `best` if it is the best; returns its
     /// directory.
     pub(crate) fn save(
         &self,
@@ -239,8 +239,8 @@ impl Checkpoints {
         let name = checkpoint_name(state.step);
         let path = self.root.join(&name);
         write(&path, state, &[(MODEL_FILE, model), (OPTIMIZER_FILE, optimizer)])?;
-        // `last` comes last: until it points here, what is resumed is the step before, which makes
-        // `best` again.
+        // `last` is written last: until it points here, a run resumes from the step before, which
+        // makes `best` again.
         if best {
             self.point(BEST, &name)?;
         }
@@ -251,7 +251,7 @@ impl Checkpoints {
     /// Saves weights as the checkpoint of `state` and points `last` at it. It has no moments: other
     /// runs may begin with these weights, but training cannot be resumed from here.
     ///
-    /// Names and shapes are those in `tensors`, and `values` gives the values of each when it is
+    /// `tensors` has names and shapes. `values` is asked for the values of each tensor when it is
     /// written, so that memory need not hold the others.
     ///
     /// # Errors
@@ -274,7 +274,7 @@ impl Checkpoints {
     /// Deletes the checkpoints up to `step` that need not be kept; returns their names.
     ///
     /// Later ones were saved by a process that was killed before it could point at them. Interim
-    /// ones have served as soon as there is a later one.
+    /// ones are needed only until there is a later one.
     pub(crate) fn prune(
         &self,
         step: u64,
@@ -340,9 +340,9 @@ impl Checkpoints {
         Ok(true)
     }
 
-    /// Renames the checkpoints after `step` and an average of such, which are of a course that the
-    /// run has left: they are neither its to delete or be averaged with its own, nor what it
-    /// translates with.
+    /// Renames checkpoints after `step`, and an average that contains any of them: they belong to a
+    /// course that the run has left. So the run does not delete them, average them with its own, or
+    /// translate with them.
     fn set_aside(&self, step: u64) -> Result<(), CheckpointError> {
         let later =
             self.list()?.into_iter().filter(|saved| saved.step > step).map(|saved| saved.path);
@@ -351,7 +351,7 @@ impl Checkpoints {
             read_state(&averaged).is_ok_and(|state| state.step > step).then_some(averaged);
         for path in later.chain(averaged) {
             let name = format!("{LEFT}{}", path.file_name().unwrap_or_default().display());
-            // Left a second time, at the same step.
+            // A checkpoint of the same step was set aside before.
             let names =
                 std::iter::once(name.clone()).chain((2..).map(|number| format!("{name}-{number}")));
             if let Some(free) = names.map(|name| self.root.join(name)).find(|path| !path.exists()) {
@@ -376,7 +376,7 @@ impl Checkpoints {
     }
 }
 
-/// The name of the checkpoint of update `step`; sorts as a string in the order of the steps.
+/// Name of the checkpoint of update `step`; names sort like steps.
 #[must_use]
 pub fn checkpoint_name(step: u64) -> String {
     format!("step-{step:08}")

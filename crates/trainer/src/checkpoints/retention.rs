@@ -13,10 +13,10 @@ pub(crate) struct Candidate {
     pub(crate) score: Option<f64>,
 }
 
-/// The steps of the checkpoints to delete, ascending.
+/// Steps of the checkpoints to delete, ascending.
 ///
-/// The `keep_last` newest are kept, the `keep_best` best by `metric` (of equal scores the newer),
-/// and those in `protected`, at which a pointer points.
+/// Checkpoints that are kept: the `keep_last` newest, the `keep_best` best by `metric` (of equal
+/// scores the newer), and those in `protected`, at which a pointer points.
 pub(crate) fn to_delete(
     candidates: &[Candidate],
     keep_last: usize,

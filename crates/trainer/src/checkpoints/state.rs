@@ -17,7 +17,7 @@ pub const INT8_FORMAT_VERSION: u32 = 3;
 /// Format that this version writes beside adapters, and the newest that it reads.
 pub const ADAPTERS_FORMAT_VERSION: u32 = 4;
 
-/// Updates after which the running mean of losses begins to forget the first ones.
+/// Number of updates after which the running mean of losses begins to forget the first ones.
 const SPIKE_WINDOW: u64 = 100;
 
 /// Origin of a run, as the caller describes it.
@@ -45,7 +45,7 @@ pub struct Identity {
 pub struct Parent {
     /// Its directory, as it was then.
     pub path: PathBuf,
-    /// The updates that had been made.
+    /// Number of updates made so far.
     pub step: u64,
     /// The SHA-256 of its weights' file in hexadecimal.
     pub sha256: String,
@@ -72,8 +72,8 @@ pub struct FileEntry {
     pub bytes: u64,
 }
 
-/// Sums since the last log event. Kept in the state so that logged averages do not depend on where
-/// a run was interrupted.
+/// Sums since the last log event. Kept in the state so that logged averages do not depend on the
+/// place of an interruption.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Window {
@@ -81,7 +81,7 @@ pub struct Window {
     pub updates: u64,
     /// Target tokens in them.
     pub tokens: u64,
-    /// Target tokens predicted right.
+    /// Target tokens predicted correctly.
     pub correct: u64,
     /// Sum of label-smoothed cross entropy over tokens.
     #[serde(with = "exact::number")]
@@ -92,7 +92,7 @@ pub struct Window {
     /// Sum of R-Drop's divergence over tokens; not in the file of a run without it.
     #[serde(with = "exact::number", default, skip_serializing_if = "is_zero")]
     pub divergence_sum: f64,
-    /// How tokens were sent to experts; not in the file of a run without any.
+    /// Routing of tokens to experts; not in the file of a run without experts.
     #[serde(default, skip_serializing_if = "Routing::is_empty")]
     pub routing: Routing,
     /// Sum of gradient norms over updates.
@@ -118,7 +118,7 @@ impl Window {
     }
 }
 
-/// The state of a run after some number of updates.
+/// State of a run after a number of updates.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
@@ -128,8 +128,8 @@ pub struct State {
     pub step: u64,
     /// The next micro-batch to train on.
     pub position: Position,
-    /// The seed of the run. All randomness is a function of it and of where it is used, so it is
-    /// also the whole random state.
+    /// The seed of the run. All randomness is a function of the seed and of the place of its use,
+    /// so the seed is also the complete random state.
     pub seed: u64,
     /// Target tokens trained on.
     pub tokens: u64,
@@ -141,13 +141,13 @@ pub struct State {
     /// Running mean of the loss a token, if `training.spike_factor` compares with it.
     #[serde(with = "exact::option", default, skip_serializing_if = "Option::is_none")]
     pub mean_loss: Option<f64>,
-    /// The best validation, and how long ago it was.
+    /// The best validation, and the number of validations since.
     pub early_stopping: EarlyStopping,
-    /// Record of the last validations if their loss is far above that of guessing; otherwise
+    /// Record of the last validations if their loss is far above the loss of guessing; otherwise
     /// `None`, and absent from the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub astray: Option<Astray>,
-    /// The update after which the last validation was made, if any was.
+    /// Update of the last validation; `None` before the first validation.
     pub validated_at: Option<u64>,
     /// The watched score, if it was measured after exactly this many updates.
     #[serde(with = "exact::option")]
@@ -157,9 +157,9 @@ pub struct State {
     /// Seconds in the training loop, summed over resumes.
     #[serde(with = "exact::number")]
     pub training_seconds: f64,
-    /// Whether the schedule has no checkpoint after exactly this many updates, so that one is
-    /// there only because training was interrupted or could not go on. It counts for nothing
-    /// but resuming, or an interruption would change what is kept and averaged.
+    /// Whether the schedule has no checkpoint after this number of updates: it exists only because
+    /// training was interrupted or could not go on. It counts for nothing but resuming; otherwise
+    /// an interruption would change which checkpoints are kept and averaged.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interim: bool,
     /// Origin of the run.
@@ -175,7 +175,7 @@ pub struct State {
     pub base: Option<Base>,
     /// The other files of the checkpoint, by name.
     pub files: BTreeMap<String, FileEntry>,
-    /// SHA-256 of this file as it is with this field empty.
+    /// SHA-256 of this file with this field empty.
     pub checksum: String,
 }
 
@@ -208,7 +208,7 @@ impl State {
         }
     }
 
-    /// The format in which it is written.
+    /// Format in which the state is written.
     pub(crate) fn format(&self) -> u32 {
         match (&self.base, &self.int8_of) {
             (Some(_), _) => ADAPTERS_FORMAT_VERSION,
@@ -217,7 +217,7 @@ impl State {
         }
     }
 
-    /// Begins to compare validations anew: those so far cannot be compared with those to come.
+    /// Resets the comparison of validations: scores so far cannot be compared with later ones.
     pub(crate) fn forget_scores(&mut self) {
         self.early_stopping = EarlyStopping::default();
         (self.astray, self.score) = (None, None);
@@ -239,7 +239,7 @@ impl State {
         }
     }
 
-    /// Largest loss a token with which the next update is not skipped, by the `spike_factor` of the
+    /// Largest loss per token that does not skip the next update, by the `spike_factor` of the
     /// configuration.
     pub(crate) fn loss_limit(&self, spike_factor: f64) -> f64 {
         self.mean_loss

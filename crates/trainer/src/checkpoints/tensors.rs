@@ -26,7 +26,7 @@ pub(crate) struct Named {
     pub(crate) values: Vec<f32>,
 }
 
-/// A flat buffer cut into tensors, each named as its parameter with `prefix` in front.
+/// Cuts a flat buffer into tensors, each named like its parameter with `prefix` in front.
 pub(crate) fn name_parts(
     store: &ParameterStore,
     prefix: &str,
@@ -41,14 +41,14 @@ pub(crate) fn name_parts(
     Ok(store.parameters().iter().map(cut).collect())
 }
 
-/// Writes a safetensors file of f32, tensor by tensor: memory holds no more of it than one.
+/// Writes a safetensors file of f32, tensor by tensor: memory never holds more than one of them.
 ///
-/// `tensors` has names and shapes; `values` is asked for those of each, in ascending order of the
-/// names, which is the order of the file.
+/// `tensors` has names and shapes; `values` is asked for the values of each, in ascending order of
+/// the names, which is the order of the file.
 ///
 /// # Errors
-/// The file cannot be written, a name is there twice, a tensor has not the values of its shape, or
-/// with the error of `values`.
+/// The file cannot be written, a name occurs twice, or the number of values does not fit a shape;
+/// and the error of `values`.
 pub fn write_tensors<'a>(
     path: &Path,
     tensors: impl IntoIterator<Item = (String, Vec<usize>)>,
@@ -104,10 +104,10 @@ pub(crate) fn write_named(path: &Path, all: &[Named]) -> Result<FileEntry, Check
     })
 }
 
-/// The parameter of each tensor in the file `path`, and the number of the prefix before its name.
+/// Parameter of each tensor in the file `path`, and the number of the prefix before its name.
 ///
 /// # Errors
-/// When a parameter has no tensor, or one of another shape, or there is any other tensor.
+/// If a parameter has no tensor or one of another shape, or if there are other tensors.
 pub(crate) fn assigned<'a, S: AsRef<str>>(
     path: &Path,
     tensors: impl IntoIterator<Item = (String, Vec<usize>)>,
@@ -128,17 +128,17 @@ pub(crate) fn assigned<'a, S: AsRef<str>>(
             };
         }
     }
-    // The first by name, whatever the order of a hash map.
+    // The first by name: the order of a hash map is not fixed.
     match left.into_iter().min() {
         Some((name, got)) => Err(CheckpointError::UnexpectedTensor { path, name, got }),
         None => Ok(wanted),
     }
 }
 
-/// Refuses values that no computation can use.
+/// Refuses values that are not finite.
 ///
 /// # Errors
-/// With the tensor, where one is NaN or infinite.
+/// If a value is NaN or infinite; the error names the tensor.
 fn require_finite(path: &Path, name: &str, values: &[f32]) -> Result<(), CheckpointError> {
     if taper_ops::all_finite(values) {
         return Ok(());
@@ -146,14 +146,14 @@ fn require_finite(path: &Path, name: &str, values: &[f32]) -> Result<(), Checkpo
     Err(CheckpointError::NotFinite { path: path.to_owned(), name: name.to_owned() })
 }
 
-/// A safetensors file that is read tensor by tensor: memory holds no more of it than one.
+/// Safetensors file that is read tensor by tensor: memory never holds more than one of them.
 pub(crate) struct Reader {
     path: PathBuf,
     file: File,
     /// Names and shapes in the order of their values in the file. Scales of int8 values are not
     /// separate entries.
     tensors: Vec<(String, Vec<usize>)>,
-    /// All that the file has, in its order.
+    /// All parts of the file, in its order.
     stored: Vec<Stored>,
 }
 
@@ -171,7 +171,7 @@ enum Stored {
 pub(super) const SCALES: &str = ".scales";
 
 impl Reader {
-    /// Reads the head of `file`, which stands at its beginning.
+    /// Reads the head of `file`, whose position is at its beginning.
     pub(crate) fn new(path: &Path, mut file: File) -> Result<Self, CheckpointError> {
         let corrupt = |reason: String| CheckpointError::Corrupt { path: path.to_owned(), reason };
         let bytes = file.metadata().map_err(failed("read", path))?.len();
@@ -185,7 +185,7 @@ impl Reader {
         };
         let mut header = Vec::new();
         file.by_ref().take(length).read_to_end(&mut header).map_err(failed("read", path))?;
-        // Offsets and sizes are checked on the way.
+        // Offsets and sizes are verified by parsing.
         let header: Metadata = serde_json::from_slice(&header)
             .map_err(|error| corrupt(format!("its header: {error}")))?;
         if header.data_len() as u64 != data {
@@ -243,7 +243,7 @@ impl Reader {
         Ok(all)
     }
 
-    /// The tensors of each prefix, joined in the layout of the store.
+    /// Tensors of each prefix, joined in the layout of the store.
     pub(crate) fn flat<S: AsRef<str>>(
         self,
         store: &ParameterStore,
@@ -258,11 +258,11 @@ impl Reader {
         Ok(flat)
     }
 
-    /// Hands the values of every parameter to `take`, once for each prefix that stands before its
-    /// name, with the prefix's number.
+    /// Hands the values of every parameter to `take`, once for each prefix of its name, with the
+    /// number of the prefix.
     ///
-    /// Nothing is handed over of a file that lacks a parameter, has one of another shape, or has
-    /// anything else; of one with values that are not finite, what stands before them is.
+    /// Nothing is handed over if the file lacks a parameter, has one of another shape, or has other
+    /// tensors. If values are not finite, the tensors before them are handed over.
     pub(crate) fn parameters<S: AsRef<str>>(
         self,
         parameters: &[Parameter],

@@ -1,9 +1,9 @@
-//! Weights of another run as the first ones of a new one: fine-tuning, transfer.
+//! Weights of another run as the first weights of a new one: fine-tuning, transfer.
 //!
 //! A parameter takes the values of the tensor with its name and shape; a table of tokens takes the
 //! rows of tokens that both vocabularies have. Other parameters keep their drawn values. The
-//! alternative, to refuse any partial fit, was rejected: a deeper model or another output layer is
-//! a reason to reuse weights. The caller shows what was taken and what was not.
+//! alternative, to refuse any partial fit, was rejected: weights are reused precisely for a deeper
+//! model or another output layer. The caller shows which parameters were taken.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -20,43 +20,44 @@ use crate::{CheckpointError, Parent};
 pub struct WarmStart {
     /// The checkpoint.
     pub parent: Parent,
-    /// The parameters that have its values, in the order of the file.
+    /// Parameters with values of the checkpoint, in the order of the file.
     pub taken: Vec<String>,
-    /// The model's parameters that stay as they were drawn, in the order of the model.
+    /// Parameters of the model that keep their drawn values, in the order of the model.
     pub drawn: Vec<NotTaken>,
-    /// The checkpoint's tensors that the model has no parameter for.
+    /// Tensors of the checkpoint without a parameter in the model.
     pub unused: Vec<String>,
-    /// The parameters that took some of their rows, in the order of the file.
+    /// Parameters that took some of their rows, in the order of the file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub partly: Vec<PartlyTaken>,
-    /// The parameters that were not to take any, though the checkpoint has them.
+    /// Parameters that were excluded, though the checkpoint has them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unwanted: Vec<String>,
 }
 
-/// A table of tokens that took the rows of those that both vocabularies have.
+/// Table of tokens that took the rows of tokens in both vocabularies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PartlyTaken {
     /// Its name.
     pub name: String,
     /// Rows that were taken.
     pub rows: usize,
-    /// All of its rows.
+    /// Number of all its rows.
     pub of: usize,
 }
 
-/// For each row of a table of tokens the row of another that means the same, if there is one.
+/// For each row of a table of tokens, the row of the same token in another table; `None` if it has
+/// none.
 pub type SharedRows = Vec<Option<usize>>;
 
 /// Settings of taking weights from a checkpoint.
 #[derive(Clone, Copy)]
 pub struct Taking<'a> {
-    /// The hash of the checkpoint's tokenizers, whose tokens its tables are of.
+    /// Hash of the checkpoint's tokenizers, to whose tokens its tables belong.
     pub tokenizer_hash: &'a str,
     /// Whether a parameter is to take values.
     pub is_wanted: &'a dyn Fn(&str) -> bool,
     /// Rows that a parameter of this name shares with the checkpoint's; `None` if it is not a table
-    /// of tokens, or the tokenizers are the same.
+    /// of tokens, or if the tokenizers are the same.
     pub rows: &'a dyn Fn(&str) -> Option<&'a SharedRows>,
 }
 
@@ -73,16 +74,16 @@ pub struct NotTaken {
     pub name: String,
     /// Its shape in the model.
     pub shape: Vec<usize>,
-    /// The shape of the checkpoint's tensor of that name, if there is one.
+    /// Shape of the checkpoint's tensor of that name; `None` if there is none.
     pub found: Option<Vec<usize>>,
 }
 
-/// Gives the parameters of `model` the values of the checkpoint in the directory `checkpoint`, as
-/// far as they are wanted and names and shapes agree.
+/// Gives the wanted parameters of `model` the values of the checkpoint in the directory
+/// `checkpoint`, if names and shapes agree.
 ///
 /// # Errors
-/// When the checkpoint cannot be read, is corrupt, or belongs to a tokenizer other than stated, so
-/// that its embeddings belong to other words.
+/// If the checkpoint cannot be read, is corrupt, or has another tokenizer than stated, so that its
+/// embeddings belong to other words.
 pub fn warm_start(
     checkpoint: &Path,
     model: &impl Model,

@@ -1,10 +1,10 @@
-//! Weights of a checkpoint as a whole: those in its file, or frozen ones with the adapters that it
-//! has added to them.
+//! Complete weights of a checkpoint: those in its file, or frozen weights with the adapters in its
+//! file added.
 //!
 //! **Decision.** The frozen weights of a run with adapters are a file beside its checkpoints, named
-//! by its hash in the state of each: a checkpoint has adapters and their optimizer's state alone,
-//! and the run needs no other folder. Everything but training reads the sum of both, and knows no
-//! adapters.
+//! by its hash in the state of each: a checkpoint has only adapters and the state of their
+//! optimizer, and the run needs no other folder. Everything but training reads the sum of both, and
+//! knows no adapters.
 
 use std::collections::HashMap;
 use std::fs;
@@ -29,7 +29,7 @@ pub(crate) struct Weights {
 
 /// Tensors of a checkpoint with adapters.
 struct Adapters {
-    /// File that they are in.
+    /// Their file.
     path: PathBuf,
     /// Adapters, and tensors that are trained as a whole, by name.
     tensors: HashMap<String, Named>,
@@ -40,7 +40,7 @@ impl Weights {
     /// Opens the weights of the checkpoint in the directory `checkpoint`, whose state is `state`.
     ///
     /// # Errors
-    /// When a file is missing or damaged.
+    /// If a file is missing or damaged.
     pub(crate) fn open(checkpoint: &Path, state: &State) -> Result<Self, CheckpointError> {
         let own = checkpoints::open_tensors(checkpoint, state, MODEL_FILE)?;
         let Some(base) = &state.base else { return Ok(Self { reader: own, adapters: None }) };
@@ -62,7 +62,7 @@ impl Weights {
     /// Hands every weight to `take`, up to one that is not finite.
     ///
     /// # Errors
-    /// When adapters do not fit their weight, and those of `take`.
+    /// If adapters do not fit their weight, and the errors of `take`.
     pub(crate) fn each(
         self,
         mut take: impl FnMut(Named) -> Result<(), CheckpointError>,
@@ -122,7 +122,7 @@ fn open_base(checkpoint: &Path, base: &Base) -> Result<Reader, CheckpointError> 
 /// `checkpoint`.
 ///
 /// # Errors
-/// When the file is missing or damaged, or does not fit the store.
+/// If the file is missing or damaged, or does not fit the store.
 pub(crate) fn load_base(
     checkpoint: &Path,
     state: &State,
@@ -140,7 +140,7 @@ pub(crate) fn load_base(
 /// Writes the base of `store` beside the checkpoints; `None` without adapters.
 ///
 /// # Errors
-/// When the disk refuses, or a value cannot be copied.
+/// If the disk refuses, or a value cannot be copied.
 pub(crate) fn save_base(
     checkpoints: &Checkpoints,
     store: &ParameterStore,
@@ -160,10 +160,10 @@ pub(crate) fn save_base(
     Ok(Some(Base { file, scale }))
 }
 
-/// Copies frozen weights to where other checkpoints are, unless they are there.
+/// Copies frozen weights beside other checkpoints, unless they are there already.
 ///
 /// # Errors
-/// When they cannot be read or written.
+/// If they cannot be read or written.
 pub(crate) fn copy_base(
     base: &Base,
     from: &Checkpoints,
@@ -180,7 +180,7 @@ pub(crate) fn copy_base(
     files::sync_parent(&path)
 }
 
-/// Weights of a checkpoint to which its adapters were added.
+/// Weights of a checkpoint with its adapters added.
 #[derive(Debug, Clone)]
 pub struct Merged {
     tensors: Vec<Named>,
@@ -192,7 +192,7 @@ pub struct Merged {
 /// [`Identity::recipe`](crate::Identity).
 ///
 /// # Errors
-/// When it cannot be loaded, or has no adapters.
+/// If it cannot be loaded, or has no adapters.
 pub fn merge(checkpoint: &Path, recipe: Map<String, Value>) -> Result<Merged, CheckpointError> {
     let mut state = checkpoints::read_state(checkpoint)?;
     if state.base.is_none() {
@@ -208,14 +208,14 @@ pub fn merge(checkpoint: &Path, recipe: Map<String, Value>) -> Result<Merged, Ch
     state.parent = Some(Parent { path, step: state.step, sha256 });
     state.identity.recipe = recipe;
     state.base = None;
-    // What was measured on the weights was not measured on their sum.
+    // The scores of the weights are not scores of the sum.
     state.score = None;
     state.interim = false;
     Ok(Merged { tensors, state })
 }
 
 impl Merged {
-    /// The updates after which the adapters were saved.
+    /// Number of updates after which the adapters were saved.
     #[must_use]
     pub fn step(&self) -> u64 {
         self.state.step

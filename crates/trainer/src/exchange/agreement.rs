@@ -1,4 +1,4 @@
-//! Common decisions of processes, on values that every process has, so that all decide alike.
+//! Common decisions of processes, on values that every process has, so that they all decide alike.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,11 +25,11 @@ pub fn everyone<T: Serialize + for<'de> Deserialize<'de>>(
     .collect()
 }
 
-/// Returns `result`, if every process succeeded. If a process has an error, no process continues:
-/// it returns its own error, and the others are told of it.
+/// Returns `result` if every process succeeded. If a process has an error, no process continues: it
+/// returns its own error, and the others return a notice of it.
 ///
 /// # Errors
-/// The error of this process, or a note that another one has one.
+/// The error of this process, or a notice that another process has one.
 pub(crate) fn agree<T>(
     exchange: &mut dyn Exchange,
     result: Result<T, TrainError>,
@@ -41,10 +41,10 @@ pub(crate) fn agree<T>(
     }
 }
 
-/// Result of `work`, which process 0 alone does, for all processes.
+/// Result of `work`, which only process 0 does, for all processes.
 ///
 /// # Errors
-/// The errors of `work`, in process 0; in the others, a note that it has one.
+/// The errors of `work` in process 0; in the others, a notice that it has one.
 pub(crate) fn by_the_first<T: Serialize + for<'de> Deserialize<'de>>(
     exchange: &mut dyn Exchange,
     work: impl FnOnce() -> Result<T, TrainError>,
@@ -52,7 +52,7 @@ pub(crate) fn by_the_first<T: Serialize + for<'de> Deserialize<'de>>(
     if exchange.size() == 1 {
         return work();
     }
-    // One or none: JSON cannot tell `Some(())` from `None`.
+    // A list of one or none: in JSON `Some(())` and `None` are the same.
     let done = if exchange.rank() == 0 { work().map(|done| vec![done]) } else { Ok(Vec::new()) };
     let done = agree(exchange, done)?;
     let told = everyone(exchange, done)?.swap_remove(0).pop();
@@ -63,7 +63,7 @@ pub(crate) fn by_the_first<T: Serialize + for<'de> Deserialize<'de>>(
 /// that differs, `details` describes the difference from process 0.
 ///
 /// # Errors
-/// With the first process that has something else.
+/// If a process has another fact; the error names the first such process.
 pub fn require_same<T: PartialEq + Serialize + for<'de> Deserialize<'de>>(
     exchange: &mut dyn Exchange,
     what: &'static str,
@@ -81,7 +81,7 @@ pub fn require_same<T: PartialEq + Serialize + for<'de> Deserialize<'de>>(
     }
 }
 
-/// Name of this machine, by which processes know their neighbours.
+/// Name of this machine, by which processes recognise their neighbours.
 #[must_use]
 pub fn machine() -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();

@@ -1,5 +1,6 @@
-//! Threads of one process as the processes of a training: for tests, for whoever has cores enough
-//! for several small models' steps at once, and to see what a network of some speed would cost.
+//! Threads of one process in place of the processes of a training: for tests, for several
+//! simultaneous steps of a small model on a machine with enough cores, and to estimate the cost of
+//! a network of some speed.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -15,15 +16,15 @@ enum Content {
     Fact(Vec<u8>),
 }
 
-/// A content, and when it may be read.
+/// Content, with the time from which it may be read.
 #[derive(Debug)]
 struct Message {
     arrives: Instant,
     content: Content,
 }
 
-/// A network that is no faster than this: each process sends so many bytes a second, one message
-/// after the other, and each arrives some time after it was sent.
+/// Simulated network of limited speed: each process sends a limited number of bytes a second, one
+/// message after the other, and each message arrives some time after it was sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Network {
     /// Bytes a second that one process can send.
@@ -41,18 +42,18 @@ pub struct InProcess {
     /// From each thread.
     from: Vec<Receiver<Message>>,
     network: Option<Network>,
-    /// When all that was sent has left.
+    /// Time at which all messages will have been sent.
     free: Instant,
 }
 
-/// The connections of `size` threads, by rank.
+/// Connections of `size` threads, by rank.
 #[must_use]
 pub fn in_process(size: usize) -> Vec<InProcess> {
     connected(size, None)
 }
 
-/// The same over a simulated `network`: what is sent is handed over at once, and may be read when
-/// that network would have brought it.
+/// Connections over a simulated `network`: a message is handed over at once, and may be read when
+/// that network would have delivered it.
 #[must_use]
 pub fn in_process_over(size: usize, network: Network) -> Vec<InProcess> {
     connected(size, Some(network))
@@ -73,7 +74,7 @@ fn connected(size: usize, network: Option<Network>) -> Vec<InProcess> {
 }
 
 impl InProcess {
-    /// Sends process `rank` a message of so many bytes.
+    /// Sends process `rank` a message of `bytes` bytes.
     fn send(&mut self, rank: usize, content: Content, bytes: usize) -> Result<(), ExchangeError> {
         let now = Instant::now();
         let arrives = match self.network {
@@ -115,8 +116,8 @@ impl Exchange for InProcess {
         for rank in self.ranks() {
             let part = parts.get(rank).ok_or(ExchangeError::Garbled { rank: self.rank })?;
             let bytes = part.elem_count() * size_of::<f32>();
-            // What comes is the receiver's own, and the buffer under a view is written to again. Of
-            // that `copy` would take all.
+            // The receiver owns its data, and the buffer under a view is written to again. `copy`
+            // would copy the whole buffer of a view.
             self.send(rank, Content::Part(part.force_contiguous()?), bytes)?;
         }
         Ok(())

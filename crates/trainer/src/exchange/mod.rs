@@ -1,10 +1,10 @@
 //! Communication of processes that train one model together.
 //!
-//! An update's micro-batches are shared out, each process sums the gradients of its own in the
-//! subtrees of one fixed tree, pieces of the sums are exchanged so that each process has one piece
-//! of all, and it makes the optimizer's step on that piece (Rajbhandari et al. 2020, "ZeRO", section
-//! 5.1). Everything that is decided is decided on values that every process has. So the result is
-//! the same to the bit however many processes there are; one is the trivial case.
+//! The micro-batches of an update are divided among processes. Each process sums the gradients of
+//! its own in the subtrees of one fixed tree. Pieces of the sums are exchanged, so that each
+//! process has one piece of the total, and makes the optimizer's step on that piece (Rajbhandari et
+//! al. 2020, "ZeRO", section 5.1). All decisions depend only on values that every process has. So
+//! the result is the same to the bit for any number of processes; one is the trivial case.
 //!
 //! The alternative, the reductions that MPI and NCCL offer, was rejected: the order of their sums
 //! depends on the number of processes and on the network.
@@ -67,7 +67,7 @@ pub enum ExchangeError {
         /// Difference, or advice.
         details: String,
     },
-    /// The processes do not come together.
+    /// The processes could not all connect.
     #[error("{0}")]
     Meeting(String),
     /// A process sent unexpected bytes: it is another version of this program.
@@ -95,7 +95,7 @@ impl ExchangeError {
         }
     }
 
-    /// The failure of the connection from process `here` to process `rank`.
+    /// Failure of the connection from process `here` to process `rank`.
     pub(crate) fn lost(rank: usize, here: usize, error: &std::io::Error) -> Self {
         Self::Lost { rank, here, why: format!("the connection to it failed ({error})") }
     }
@@ -109,12 +109,12 @@ pub trait Exchange: Send {
     /// The number of this process, from 0. Process 0 measures, prints and writes for all.
     fn rank(&self) -> usize;
 
-    /// How many processes there are.
+    /// Number of processes.
     fn size(&self) -> usize;
 
-    /// Begins to give `parts[r]` to process `r`, without waiting: the parts of the others for this
-    /// process are returned by [`Exchange::end`]. Several exchanges may be begun before the first
-    /// is ended.
+    /// Begins to give `parts[r]` to process `r`, without waiting. [`Exchange::end`] returns the
+    /// parts of the others for this process. Several exchanges may be begun before the first is
+    /// ended.
     ///
     /// Parts are not copied if possible: the storage under them is not written to before all
     /// processes have ended the exchange.
@@ -126,8 +126,8 @@ pub trait Exchange: Send {
     /// A process has ended, or the device has no memory left.
     fn begin(&mut self, parts: Vec<Tensor>) -> Result<(), ExchangeError>;
 
-    /// Waits for the parts of each process for this one in the first exchange that was begun and
-    /// not ended, by rank.
+    /// Waits for the first exchange that was begun and not ended, and returns the parts of each
+    /// process for this one, by rank.
     ///
     /// # Errors
     /// See [`Exchange::begin`].

@@ -1,15 +1,15 @@
-//! Processes that `mpirun` has started, or whatever starts processes of MPI on a cluster: what they
-//! give each other goes through its library, over whichever network that knows.
+//! Processes started by `mpirun`, or by a cluster's launcher of MPI processes: their data are sent
+//! by its library, over any network that the library supports.
 //!
-//! Only moves are asked of it, all-to-all and all-gather. Its reductions are not used, since the
-//! order of their sums depends on the number of processes and on the network.
+//! Only its operations that move data are used, all-to-all and all-gather. Its reductions are not
+//! used, since the order of their sums depends on the number of processes and on the network.
 //!
-//! One thread initialises the library, makes all calls and ends it, so that an exchange goes on
-//! while others compute. Libraries wait by spinning, which takes a core from those others: here each
-//! call is begun, and asked at growing distances whether it is done.
+//! One thread initialises the library, makes all calls and ends it, so that an exchange continues
+//! while other threads compute. Libraries wait by spinning, which takes a core from the others.
+//! Here each call is begun, and polled at growing intervals.
 //!
-//! Before each call the processes tell each other which one it is. One that ends in order says so
-//! then, and the others end as well. One that is killed cannot: `mpirun` ends the others.
+//! Before each call the processes send each other its kind. A process that ends in order announces
+//! it then, and the others end as well. A killed process cannot: `mpirun` ends the others.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -24,11 +24,11 @@ use mpi::traits::{Communicator, CommunicatorCollectives};
 
 use super::{Exchange, ExchangeError};
 
-/// How long a process that ends waits for the others to hear of it.
+/// Time for which a process that ends waits until the others know it.
 const FAREWELL: Duration = Duration::from_secs(10);
-/// How long a call is asked for without a pause.
+/// Time for which a call is polled without a pause.
 const EAGER: Duration = Duration::from_micros(100);
-/// The longest pause between two questions.
+/// Longest pause between two polls.
 const LONGEST_PAUSE: Duration = Duration::from_micros(500);
 
 /// Request to the thread that calls the library; the same in each process.
@@ -36,7 +36,7 @@ const LONGEST_PAUSE: Duration = Duration::from_micros(500);
 enum Call {
     /// A part for each process.
     Parts(Vec<Vec<f32>>),
-    /// The same for every process.
+    /// The same bytes for every process.
     Fact(Vec<u8>),
 }
 
@@ -54,20 +54,20 @@ type Answers = Receiver<Result<Answer, ExchangeError>>;
 pub struct Mpi {
     rank: usize,
     size: usize,
-    /// None once this process ends.
+    /// `None` once this process ends.
     calls: Option<Sender<Call>>,
     answers: Answers,
     thread: Option<JoinHandle<()>>,
-    /// Where the parts of each exchange that was begun are to be.
+    /// Device for the result of each exchange that was begun.
     begun: std::collections::VecDeque<Device>,
 }
 
 impl Mpi {
-    /// Joins the other processes, once in the life of this one; `expected` is its number and that
-    /// of all of them, as far as whoever has started it says.
+    /// Joins the other processes, once per process; `expected` is its number and the number of all
+    /// of them, if the launcher has said so.
     ///
     /// # Errors
-    /// The library cannot be used, or has not been told of the other processes.
+    /// The library cannot be used, or does not know the other processes.
     pub fn join(expected: Option<(usize, usize)>) -> Result<Self, ExchangeError> {
         let (calls, asked) = channel();
         let (say, answers) = channel();
@@ -103,7 +103,7 @@ impl Mpi {
         self.answers.recv().map_err(|_| self.silent())?
     }
 
-    /// The error after one that was told before.
+    /// Error after an earlier one, which has been reported.
     const fn silent(&self) -> ExchangeError {
         ExchangeError::Failed { rank: self.rank }
     }
@@ -154,7 +154,7 @@ impl Drop for Mpi {
         let Some(thread) = self.thread.take() else { return };
         while !thread.is_finished() {
             if Instant::now() > deadline {
-                // Ended without the library's farewell, by which mpirun ends the others.
+                // This process ends without finalising the library, so that mpirun ends the others.
                 return;
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -163,7 +163,7 @@ impl Drop for Mpi {
     }
 }
 
-/// The life of the thread that talks to the library.
+/// Main function of the thread that calls the library.
 fn serve(
     asked: &Receiver<Call>,
     say: &Sender<Result<Answer, ExchangeError>>,
@@ -176,11 +176,11 @@ fn serve(
         let answer = all.make(call);
         let has_failed = answer.is_err();
         if say.send(answer).is_err() || has_failed {
-            // The others know of it, or are past knowing.
+            // The others know it, or cannot be reached any more.
             return;
         }
     }
-    // An error is that another one ends just now.
+    // An error means that another process ends at the same time.
     let _ = all.agree_on(Kind::Leave, &vec![0; all.size]);
 }
 
@@ -193,10 +193,10 @@ enum Kind {
     Leave = 3,
 }
 
-/// The processes, for the thread that may talk to them.
+/// The processes, for the thread that may call the library.
 ///
-/// Each buffer has an element more than it lends: that of an empty vector is at no real address, and
-/// libraries take some of those for constants such as `MPI_IN_PLACE`.
+/// Each buffer has one more element than is used: an empty vector has no real address, and
+/// libraries interpret some such addresses as constants like `MPI_IN_PLACE`.
 struct All {
     world: SimpleCommunicator,
     rank: usize,
@@ -232,11 +232,11 @@ impl All {
         }
     }
 
-    /// Tells each process what this one is about to do, and how much it has for it; how much each
-    /// has for this one.
+    /// Sends each process the next action of this one and the amount of data for it; returns the
+    /// amount that each has for this one.
     ///
     /// # Errors
-    /// Another one does something else; all of them notice.
+    /// Another process has another action; all of them notice it.
     fn agree_on(&self, kind: Kind, counts: &[usize]) -> Result<Vec<usize>, ExchangeError> {
         let sent: Vec<u64> = counts.iter().flat_map(|&count| [kind as u64, count as u64]).collect();
         let mut received = vec![0_u64; 2 * self.size];
@@ -286,7 +286,7 @@ impl All {
     }
 }
 
-/// So many elements of each process, and where they begin, as the library counts.
+/// Numbers of elements of each process, and their offsets, as the library's integers.
 fn layout(counts: &[usize]) -> Result<(Vec<i32>, Vec<i32>), ExchangeError> {
     let mut start = 0_i32;
     let mut starts = Vec::with_capacity(counts.len());
@@ -318,7 +318,7 @@ fn divided<T: Copy>(all: &[T], counts: &[usize]) -> Vec<Vec<T>> {
     parts
 }
 
-/// Waits for a call, without taking the core from those that compute.
+/// Waits for a call, without taking the core from computing threads.
 fn wait<'a, D: ?Sized>(mut call: Request<'a, D, &LocalScope<'a>>) {
     let began = Instant::now();
     loop {

@@ -1,5 +1,5 @@
-//! Processes with a GPU each: what is computed goes from GPU to GPU by NCCL, and what is said goes
-//! by another exchange, which also brings the processes together and notices if one is gone.
+//! Processes with a GPU each: gradients and weights go from GPU to GPU by NCCL, and messages by
+//! another exchange, which also connects the processes and notices if one is gone.
 
 use std::collections::VecDeque;
 
@@ -11,27 +11,27 @@ use super::{Exchange, ExchangeError, everyone};
 /// One of several processes with a GPU each.
 pub struct Nccl {
     host: Box<dyn Exchange>,
-    /// None before the first exchange, which tells on which GPU.
+    /// `None` before the first exchange, whose tensors determine the GPU.
     communicator: Option<Communicator>,
     /// Operations queued on the GPU; `None` if the exchange was begun on the host.
     begun: VecDeque<Option<Vec<Tensor>>>,
 }
 
 impl Nccl {
-    /// The processes that `host` connects.
+    /// Processes connected by `host`.
     #[must_use]
     pub fn over(host: Box<dyn Exchange>) -> Self {
         Self { host, communicator: None, begun: VecDeque::new() }
     }
 
-    /// The connection of the GPUs, made at first.
+    /// Connection of the GPUs, which is made on first use.
     fn communicator(&mut self, device: &Device) -> Result<&Communicator, ExchangeError> {
         let made = match self.communicator.take() {
             Some(communicator) => communicator,
             None => {
                 let (rank, size) = (self.host.rank(), self.host.size());
                 let id = if rank == 0 { unique_id() } else { Ok(Vec::new()) };
-                // Nobody waits for an id that the first process cannot make.
+                // No process waits for an id that the first process cannot make.
                 let failed = everyone(&mut *self.host, id.is_err())?;
                 let id = id?;
                 if failed[0] {
@@ -63,8 +63,8 @@ impl Exchange for Nccl {
                 return self.host.begin(parts);
             }
         };
-        // How much each has for this one. On a GPU buckets are begun when all gradients are there,
-        // so that nothing waits that could be computed.
+        // Number of values that each process has for this one. On a GPU buckets are begun when all
+        // gradients exist, so that no computation waits for this.
         let counts: Vec<u64> = parts.iter().map(|part| part.elem_count() as u64).collect();
         let mut received = Vec::with_capacity(parts.len());
         for (from, counts) in everyone(&mut *self.host, counts)?.iter().enumerate() {

@@ -1,23 +1,23 @@
-//! Who has which micro-batches, and which pieces of the flat layout.
+//! Division of micro-batches, and of the flat layout, among processes.
 
 use std::cmp::Reverse;
 use std::ops::Range;
 
 use taper_ops::NORM_CHUNK;
 
-/// A bucket of the flat layout, divided among the processes: the optimizer of each steps on its own
-/// piece.
+/// Bucket of the flat layout, divided among the processes: the optimizer of each process steps on
+/// its own piece.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// Where each process's piece begins, and the end of the last. At multiples of what the norm is
-    /// summed in, so that its sums are those of one process.
+    /// Beginning of each process's piece, and the end of the last. All are multiples of the chunks
+    /// of the norm, so that its sums are the same as in one process.
     bounds: Vec<usize>,
     rank: usize,
 }
 
-/// The buckets of `total` parameters, of about so many values each, with the pieces of process
-/// `rank` of `size`. Every process has a part of each bucket, so that all send and receive as much
-/// while one bucket after the other becomes ready; one process has a single bucket.
+/// Buckets of `total` parameters, of about `values` values each, with the pieces of process `rank`
+/// of `size`. Every process has a part of each bucket, so that all of them send and receive equally
+/// while one bucket after the other becomes ready; a single process has a single bucket.
 pub(crate) fn buckets(total: usize, rank: usize, size: usize, values: usize) -> Vec<Piece> {
     let chunks = if size == 1 { usize::MAX } else { values.div_ceil(NORM_CHUNK).max(1) };
     let values = chunks.saturating_mul(NORM_CHUNK);
@@ -28,8 +28,8 @@ pub(crate) fn buckets(total: usize, rank: usize, size: usize, values: usize) -> 
 }
 
 impl Piece {
-    /// The piece of process `rank` of `size`, of the parameters in `bucket`, which begins where a
-    /// chunk of the norm does.
+    /// Piece of process `rank` of `size` in the parameters of `bucket`, which begins at a chunk of
+    /// the norm.
     pub(crate) fn new(bucket: Range<usize>, rank: usize, size: usize) -> Self {
         let chunks = bucket.len().div_ceil(NORM_CHUNK);
         let bound =
@@ -57,18 +57,18 @@ impl Piece {
     }
 }
 
-/// The micro-batches of process `rank` of `size`, of `leaves` in an update.
+/// Micro-batches of process `rank` of `size`, of `leaves` in an update.
 pub(crate) fn leaves_of(leaves: usize, rank: usize, size: usize) -> Range<usize> {
     rank * leaves / size..(rank + 1) * leaves / size
 }
 
-/// The halves of a range of leaves, of which the first is the larger one: the shape of the tree.
+/// Halves of a range of leaves, the first being the larger one: the shape of the tree.
 pub(crate) fn halves(leaves: &Range<usize>) -> [Range<usize>; 2] {
     let middle = leaves.start + leaves.len().div_ceil(2);
     [leaves.start..middle, middle..leaves.end]
 }
 
-/// The largest subtrees of the tree over `tree` whose leaves are all in `own`, in order.
+/// Largest subtrees of the tree over `tree` that contain only leaves in `own`, in order.
 pub(crate) fn nodes_of(tree: Range<usize>, own: &Range<usize>) -> Vec<Range<usize>> {
     if own.start <= tree.start && tree.end <= own.end {
         return vec![tree];
@@ -79,13 +79,13 @@ pub(crate) fn nodes_of(tree: Range<usize>, own: &Range<usize>) -> Vec<Range<usiz
     halves(&tree).into_iter().flat_map(|half| nodes_of(half, own)).collect()
 }
 
-/// The order in which micro-batches of these costs are the leaves of an update: of each subtree both
-/// halves cost about the same, so that processes, which have whole subtrees, have as much to do as
-/// each other. It does not depend on their number. Where all cost the same, the order is as it was.
+/// Order of micro-batches with these costs as the leaves of an update: both halves of each subtree
+/// cost about the same, so that processes, which have complete subtrees, have equal work. The order
+/// does not depend on the number of processes. Equal costs leave it unchanged.
 ///
-/// The costliest first, each joins the half that has cost less so far (Graham 1969, "Bounds on
-/// Multiprocessing Timing Anomalies", section 5: the longest processing time first); then the same
-/// in each half.
+/// From the costliest on, each micro-batch joins the half with the lower cost so far (Graham 1969,
+/// "Bounds on Multiprocessing Timing Anomalies", section 5: the longest processing time first);
+/// then each half is divided likewise.
 #[must_use]
 pub fn balanced(costs: &[u64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..costs.len()).collect();

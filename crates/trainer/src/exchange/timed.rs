@@ -1,4 +1,4 @@
-//! An exchange that counts for how long this process has waited.
+//! An exchange that measures how long this process has waited.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ impl Timed {
         Self { inner, waited: Duration::ZERO }
     }
 
-    /// How long this process has waited so far, for others or for the network.
+    /// Time that this process has waited so far, for others or for the network.
     pub(crate) const fn waited(&self) -> Duration {
         self.waited
     }

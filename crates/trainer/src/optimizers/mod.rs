@@ -1,13 +1,13 @@
 //! Optimizers: rules that change the weights by their gradient.
 //!
-//! To add one, write a file beside this one, and name it here, three times: as a module, as an
+//! To add one, write a file beside this one, and name it here three times: as a module, as an
 //! [`OptimizerKind`] and in [`OptimizerConfig::build`]. Checkpoints, `inspect`, and the checks of
 //! memory and disk ask it for its buffers.
 //!
 //! Weights, gradient and buffers are flat, in the order of the parameter store, and a step is made
 //! on any range of them: processes that train together each keep the buffers of their own range
-//! (Rajbhandari et al. 2020, "ZeRO", section 5.1). An optimizer whose state is not one value a
-//! parameter, as Adafactor's, does not fit; what it saves in memory, sharing saves as well.
+//! (Rajbhandari et al. 2020, "ZeRO", section 5.1). An optimizer like Adafactor, whose state is not
+//! one value a parameter, does not fit; the memory that it saves is saved by sharing as well.
 
 mod adam;
 mod lion;
@@ -22,10 +22,10 @@ use taper_ops::ParameterStore;
 
 /// A rule that changes the weights by their gradient.
 ///
-/// It keeps nothing itself: its state is in the buffers that it is given, which are zero before the
-/// first step.
+/// It has no state of its own: its state is in buffers that the caller passes, which are zero
+/// before the first step.
 pub trait Optimizer: Debug + Send + Sync {
-    /// The names of its buffers, as checkpoints have them; each holds an f32 for each parameter.
+    /// Names of its buffers in checkpoints; each buffer holds an f32 for each parameter.
     fn buffers(&self) -> &'static [&'static str];
 
     /// Makes a step on a part of the parameters.
@@ -58,7 +58,7 @@ pub struct Step {
     pub number: u64,
     /// Its learning rate.
     pub learning_rate: f64,
-    /// The factor of the gradient: below 1 where it is clipped.
+    /// Factor of the gradient: below 1 if it is clipped.
     pub gradient_scale: f64,
 }
 
@@ -82,11 +82,11 @@ pub struct OptimizerConfig {
     /// Adam, AdamW or Lion.
     #[schemars(extend("x-names" = "optim optimizer_type optimizer_name optimiser"))]
     pub kind: OptimizerKind,
-    /// Decay of the running mean of gradients; of Lion's momentum where its sign is taken.
+    /// Decay of the running mean of gradients; for Lion, of the momentum whose sign is taken.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     #[schemars(extend("x-names" = "adam_beta1 beta_1 betas adam_betas"))]
     pub beta1: f64,
-    /// Decay of the running mean of squared gradients; of Lion's momentum where it is kept.
+    /// Decay of the running mean of squared gradients; for Lion, of the momentum that is kept.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     #[schemars(extend("x-names" = "adam_beta2 beta_2 betas adam_betas"))]
     pub beta2: f64,
@@ -113,7 +113,7 @@ impl Default for OptimizerConfig {
 }
 
 impl OptimizerConfig {
-    /// The optimizer that is configured.
+    /// Builds the configured optimizer.
     #[must_use]
     pub fn build(&self) -> Box<dyn Optimizer> {
         let config = self.clone();

@@ -1,4 +1,4 @@
-//! Begin of a run, and its continuation from a checkpoint.
+//! Beginning of a run, and its continuation from a checkpoint.
 
 use std::path::Path;
 
@@ -24,8 +24,8 @@ impl<M: Model> Trainer<M> {
         Self::begin_among(Box::new(Alone::default()), model, config, identity, checkpoints)
     }
 
-    /// As [`Trainer::new`], for one of several processes that train a model together; each has made
-    /// the same one.
+    /// Begins a run like [`Trainer::new`], for one of several processes that train a model
+    /// together; each has made the same model.
     ///
     /// # Errors
     /// See [`Trainer::new`].
@@ -64,11 +64,11 @@ impl<M: Model> Trainer<M> {
     /// Continues like [`Trainer::resume`], from the checkpoint in the directory `path`, wherever it
     /// is. New checkpoints are saved under `checkpoints`, and `last` there is this checkpoint from
     /// now on. If `identity` differs from the checkpoint's, it replaces it: an accepted change need
-    /// not be accepted again. If validation scores have another identity or metric by it, the best
+    /// not be accepted again. If it changes the identity or metric of validation scores, the best
     /// score and the patience are reset.
     ///
     /// # Errors
-    /// As [`Trainer::resume`], and if `last` cannot be changed.
+    /// The errors of [`Trainer::resume`], and if `last` cannot be changed.
     pub fn resume_from(
         model: M,
         config: TrainingConfig,
@@ -79,11 +79,11 @@ impl<M: Model> Trainer<M> {
         Self::resume_among(Box::new(Alone::default()), model, config, identity, checkpoints, path)
     }
 
-    /// As [`Trainer::resume_from`], for one of several processes that train a model together. How
-    /// many there were before does not matter.
+    /// Continues like [`Trainer::resume_from`], for one of several processes that train a model
+    /// together. The earlier number of processes does not matter.
     ///
     /// # Errors
-    /// As [`Trainer::resume_from`], in any of them.
+    /// The errors of [`Trainer::resume_from`], in any of them.
     pub fn resume_among(
         mut exchange: Box<dyn Exchange>,
         model: M,
@@ -116,7 +116,7 @@ impl<M: Model> Trainer<M> {
         Ok(Self::assemble(model, config, checkpoints, updater, state, saved))
     }
 
-    /// The state of the checkpoint in the directory `path`, if training may go on from it.
+    /// State of the checkpoint in the directory `path`, if training may continue from it.
     fn read(
         config: &TrainingConfig,
         identity: &Identity,

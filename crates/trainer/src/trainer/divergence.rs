@@ -1,9 +1,9 @@
 //! Divergence without infinite numbers: validation losses far above the loss of guessing that do not
 //! fall, or that are still there when training ends.
 //!
-//! A model that overfits may have such a loss too, by wrong answers with a high probability; its
-//! training loss is low, which tells the two apart. A model that begins there, for example with large
-//! vectors of words, has falling validation losses.
+//! A model that overfits may have such a loss too, by wrong answers with a high probability; but
+//! its training loss is low. A model that begins with such a loss, for example with large word
+//! vectors, has falling validation losses.
 
 use serde::{Deserialize, Serialize};
 use taper_model::Model;
@@ -13,7 +13,8 @@ use crate::checkpoints::BEST;
 use crate::exact;
 use crate::{Scores, TrainError};
 
-/// Validations in a row, far above guessing and without a new lowest, after which training ends.
+/// Number of validations in a row, far above guessing and without a new lowest loss, after which
+/// training ends.
 const MOST_VALIDATIONS: u32 = 3;
 
 /// Record of the validations since their loss is far above guessing.
@@ -26,7 +27,7 @@ pub struct Astray {
     /// Last of their losses, in nats an answer.
     #[serde(with = "exact::number")]
     last: f64,
-    /// Validations since the lowest; the first of all counts as one.
+    /// Number of validations since the lowest loss; the first of all counts as one.
     validations: u32,
 }
 
@@ -43,7 +44,7 @@ impl Astray {
     }
 }
 
-/// Bound in nats above which a loss is far above that of guessing one of `classes` classes.
+/// Bound in nats above which a loss is far above the loss of guessing one of `classes` classes.
 fn far_above(classes: usize) -> f64 {
     1.5 * (classes as f64).ln() + 1.0
 }
@@ -65,11 +66,11 @@ impl<M: Model> Trainer<M> {
         astray.is_some()
     }
 
-    /// Ends a training that has gone astray: by several validations in a row, and at its end by the
-    /// last one, wherever it was going.
+    /// Ends a training that has diverged: after several such validations in a row, or at its end if
+    /// the last validation is one.
     ///
     /// # Errors
-    /// It has.
+    /// Training has diverged.
     pub(super) fn require_convergence(&self, is_complete: bool) -> Result<(), TrainError> {
         let most = if is_complete { 0 } else { MOST_VALIDATIONS };
         let Some(astray) = self.state.astray.filter(|astray| astray.validations >= most) else {

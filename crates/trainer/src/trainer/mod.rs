@@ -1,12 +1,12 @@
 //! The training loop.
 //!
 //! All decisions depend on the state, the configuration and the data alone, apart from
-//! `max_minutes` and the stop flag. So a run that was interrupted and resumed goes on as if it had
-//! not been, to the bit.
+//! `max_minutes` and the stop flag. So a run that was interrupted and resumed equals an
+//! uninterrupted one, to the bit.
 //!
 //! Several processes run this same loop: each fetches its share of an update's micro-batches, and
-//! process 0 alone validates, saves and tells. A process never goes on where another has failed,
-//! and all of them decide alike.
+//! only process 0 validates, saves and reports. No process continues if another has failed, and all
+//! of them decide alike.
 
 mod beginning;
 mod divergence;
@@ -40,14 +40,13 @@ pub struct Trainer<M> {
     state: State,
     /// Whether the state on disk is the one in memory.
     saved: bool,
-    /// Whether everything that is due after the last update has been done, so that the state may
-    /// be saved.
+    /// Whether all work due after the last update has been done, so that the state may be saved.
     settled: bool,
-    /// The first failure of the observer; training ends once the update in hand is dealt with.
+    /// First failure of the observer; training ends after the current update.
     unobserved: Option<TrainError>,
     /// The learning rate of the last update, for the log.
     learning_rate: f64,
-    /// Cross entropy an answer of the last update; 0 before the first update of this process.
+    /// Cross entropy per answer of the last update; 0 before the first update of this process.
     nll: f64,
     /// Times of this process in the updates since the last log event, and in all.
     time: ProcessTime,
@@ -73,9 +72,9 @@ impl<M: Model> Trainer<M> {
         &self.state
     }
 
-    /// Whether the state can be saved by [`Trainer::rescue`] and is on disk nowhere yet. After an
-    /// error of the disk this holds; after one of the computation it does not, since the update
-    /// in hand is then half done.
+    /// Whether the state can be saved by [`Trainer::rescue`] and is not on disk yet. True after an
+    /// error of the disk; false after an error of the computation, since the current update is then
+    /// half done.
     #[must_use]
     pub const fn needs_rescue(&self) -> bool {
         self.settled && !self.saved
@@ -83,15 +82,15 @@ impl<M: Model> Trainer<M> {
 
     /// Trains until a limit is reached, patience runs out or `stop` is set.
     ///
-    /// When `stop` is set, the update in hand is finished and a checkpoint saved, from which
-    /// training can go on as if nothing had been. At any other end the model is validated once
-    /// more unless it just was, saved, and averaged with earlier ones where that is configured.
+    /// When `stop` is set, the current update is finished and a checkpoint saved, from which
+    /// training continues as if uninterrupted. At any other end the model is validated once more
+    /// unless it just was, saved, and, if so configured, averaged with earlier ones.
     ///
     /// # Errors
-    /// The data, the validation, the observer or the disk failed, or training diverged. Checkpoints
-    /// saved before stay as they are. Where data, validation or observer failed, the state is
-    /// saved first; where it could not be saved, it is still in memory and [`Trainer::rescue`]
-    /// takes it elsewhere.
+    /// The data, the validation, the observer or the disk failed, or training diverged. Earlier
+    /// checkpoints stay unchanged. If data, validation or observer failed, the state is saved
+    /// first. If it could not be saved, it is still in memory, and [`Trainer::rescue`] saves it
+    /// elsewhere.
     pub fn train(
         &mut self,
         source: &mut dyn Source,
@@ -105,7 +104,7 @@ impl<M: Model> Trainer<M> {
             && self.validation_is_due()
             && self.state.validated_at != Some(self.state.step)
         {
-            // It failed, and the state was saved without it.
+            // The validation failed, and the state was saved without it.
             self.validate_and_save(validate, observer, &clock)?;
             self.check_observer(observer)?;
         }
@@ -116,7 +115,7 @@ impl<M: Model> Trainer<M> {
             let began = (Instant::now(), self.updater.waited());
             let gathered = match self.gather(source, stop) {
                 Ok(Some(gathered)) => gathered,
-                // Asked to stop, for which there is a reason now.
+                // A reason to stop has appeared meanwhile.
                 Ok(None) => continue,
                 Err(error) => {
                     self.save_interim(observer)?;
@@ -151,13 +150,13 @@ impl<M: Model> Trainer<M> {
         self.validate_and_save(validate, observer, clock)
     }
 
-    /// Goes on with the next epoch where other text or another token budget has made this one
+    /// Continues with the next epoch if other text or another token budget has made this one
     /// shorter than the position in it.
     fn leave_a_shortened_epoch(&mut self, source: &mut dyn Source) -> Result<(), TrainError> {
         let position = self.state.position;
         let batches = source.batches(position.epoch).map_err(cannot_fetch(position));
         let batches = agree(self.updater.exchange(), batches)?;
-        // An epoch of which nothing was taken is as long as it is.
+        // The length of an epoch without a taken batch does not matter.
         if position.index > 0 && position.index >= batches {
             self.state.position = Position { epoch: position.epoch + 1, index: 0 };
         }
@@ -196,16 +195,16 @@ impl<M: Model> Trainer<M> {
         })
     }
 
-    /// Reason not to make another update, if a process has one. An interruption comes last: a run
-    /// that is complete is not waiting to be resumed.
+    /// Reason to make no more updates, if a process has one. An interruption comes last: a complete
+    /// run does not wait to be resumed.
     fn reason_to_stop(&mut self, stop: &AtomicBool) -> Result<Option<StopReason>, TrainError> {
         let interrupted = || stop.load(Ordering::Relaxed).then_some(StopReason::Interrupted);
         let own = self.state.reason_to_stop(&self.config).or_else(interrupted);
         Ok(everyone(self.updater.exchange(), own)?.into_iter().flatten().next())
     }
 
-    /// Makes one update or skips it; whether it was made. One that `stop` ends midway has not been
-    /// begun.
+    /// Makes or skips one update, and returns whether it was made. An update that `stop` ends
+    /// midway counts as not begun.
     fn update(
         &mut self,
         (began, waited): (Instant, Duration),
@@ -267,8 +266,8 @@ impl<M: Model> Trainer<M> {
     /// Fetches this process's micro-batches of the next update, with the number of all of them and
     /// the position after them; `None` if `stop` is set in a process before they are complete.
     ///
-    /// They may span two epochs, so that every update is of the same size; only the last epoch cuts
-    /// short.
+    /// They may span two epochs, so that every update is of the same size; only the last epoch may
+    /// end with a smaller one.
     fn gather(
         &mut self,
         source: &mut dyn Source,
@@ -301,7 +300,7 @@ impl<M: Model> Trainer<M> {
             }
             let count = source.batches(next.epoch).map_err(cannot_fetch(next))?;
             if next.index >= count {
-                // Only possible where there is no data, or less from one update to the next.
+                // Happens only without data, or if data disappear between two updates.
                 return Err(TrainError::NoData { epoch: next.epoch, index: next.index });
             }
             places.push(next);
@@ -337,14 +336,14 @@ impl<M: Model> Trainer<M> {
         let improved = complete
             && self.state.validated_at != Some(self.state.step)
             && self.validate(validate, observer, clock)?;
-        // A checkpoint of the last update counts as the schedule's, whatever it was first saved
-        // for.
+        // A checkpoint of the last update counts as the schedule's, even if it was first saved for
+        // an interruption.
         if !self.saved || (complete && self.state.interim) {
             self.state.training_seconds = clock.seconds();
             self.state.interim &= !complete;
             self.save(improved, observer)?;
         } else if complete {
-            // A process that was killed right after its last checkpoint has not come to this.
+            // A process that was killed right after its last checkpoint has not done this.
             self.prune()?;
         }
         if complete && self.config.average_last > 0 {
@@ -386,7 +385,7 @@ impl Clock {
     }
 }
 
-/// Whether something done every so many updates is to be done after `step`; 0 is never.
+/// Whether an action of every `every` updates is due after `step`; 0 is never.
 const fn is_due(step: u64, every: u64) -> bool {
     every > 0 && step.is_multiple_of(every)
 }

@@ -8,7 +8,7 @@ use crate::exchange::{agree, everyone, machine};
 use crate::{Event, ExpertLoad, Observer, ProcessTime, Scores, Timing, TrainError, Validate};
 
 impl<M: Model> Trainer<M> {
-    /// Counts a skipped update, and gives up after too many in a row.
+    /// Counts a skipped update, and fails after too many in a row.
     pub(super) fn skip(
         &mut self,
         epoch: u64,
@@ -67,7 +67,7 @@ impl<M: Model> Trainer<M> {
         Ok(())
     }
 
-    /// The `time` of each process; nothing where there is one alone.
+    /// The `time` of each process; empty for a single process.
     pub(super) fn times(&mut self, time: ProcessTime) -> Result<Vec<ProcessTime>, TrainError> {
         let exchange = self.updater.exchange();
         if exchange.size() == 1 {
@@ -77,8 +77,8 @@ impl<M: Model> Trainer<M> {
         Ok(all.into_iter().map(ProcessTime::with_plain_name).collect())
     }
 
-    /// Measures the model; whether it is the best so far. Saves the state if that fails: the
-    /// updates are sound, whatever kept them from being scored.
+    /// Measures the model, and returns whether it is the best so far. Saves the state if that
+    /// fails: the updates are valid even if scoring failed.
     pub(super) fn validate(
         &mut self,
         validate: &mut dyn Validate<M>,
@@ -126,7 +126,7 @@ impl<M: Model> Trainer<M> {
         self.state.validated_at = Some(step);
         self.saved = false;
         self.state.score = Some(score);
-        // What is worse than guessing is no best, as a score that is no number never is.
+        // A score worse than guessing is never the best, and neither is NaN.
         let judged = if self.goes_astray(&scores) { f64::NAN } else { score };
         let early = &self.config.early_stopping;
         let improved = self.state.early_stopping.observe(early, step, judged);
@@ -136,7 +136,8 @@ impl<M: Model> Trainer<M> {
         Ok(improved)
     }
 
-    /// Tells the observer; if it fails, training goes on to where it can be ended without loss.
+    /// Reports to the observer; if it fails, training continues to a point where it can end without
+    /// loss.
     pub(super) fn tell(&mut self, observer: &mut dyn Observer, event: &Event) {
         if self.updater.exchange().rank() > 0 {
             return;
@@ -146,7 +147,7 @@ impl<M: Model> Trainer<M> {
         }
     }
 
-    /// Tells of an update that was made.
+    /// Reports an update that was made.
     pub(super) fn tell_updated(&mut self, observer: &mut dyn Observer) {
         if self.updater.exchange().rank() > 0 {
             return;

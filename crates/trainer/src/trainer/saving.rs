@@ -10,7 +10,7 @@ use crate::checkpoints::{self, Checkpoints, Comparable};
 use crate::exchange::{agree, by_the_first};
 use crate::{Event, Observer, Parent, State, TrainError, average};
 
-/// A state that is nowhere on disk.
+/// State that is not on disk.
 pub struct Unsaved {
     state: State,
     model: Vec<Named>,
@@ -35,9 +35,9 @@ impl Unsaved {
 }
 
 impl<M: Model> Trainer<M> {
-    /// Saves the state before the first update, whose weights were taken from `parent`: a run that
-    /// is killed before it has a checkpoint of its own goes on from them all the same. Frozen
-    /// weights that adapters change are saved beside the checkpoints, once.
+    /// Saves the state before the first update, with weights taken from `parent`: a run that is
+    /// killed before its first own checkpoint still continues from them. Frozen weights that
+    /// adapters change are saved beside the checkpoints, once.
     ///
     /// # Errors
     /// The disk refuses.
@@ -47,8 +47,8 @@ impl<M: Model> Trainer<M> {
         self.write(&self.checkpoints.clone(), false).map(drop)
     }
 
-    /// Saves the state as a checkpoint under `checkpoints`, where the run's own folder takes no
-    /// more; returns its directory.
+    /// Saves the state as a checkpoint under `checkpoints` if the run's own folder cannot be
+    /// written; returns its directory.
     ///
     /// # Errors
     /// That directory cannot be written either.
@@ -69,8 +69,8 @@ impl<M: Model> Trainer<M> {
         Ok(Unsaved { state, model, optimizer, best, checkpoints })
     }
 
-    /// Forgets the best validation so far and the patience, where the caller knows that scores mean
-    /// something else from here on. What has been saved knows it too.
+    /// Forgets the best validation so far and the patience, for callers that know that scores have
+    /// another meaning from now on. The saved state is changed as well.
     ///
     /// # Errors
     /// The pointer to the best checkpoint, or the last one, cannot be changed.
@@ -86,7 +86,7 @@ impl<M: Model> Trainer<M> {
         })
     }
 
-    /// Saves a checkpoint, and deletes those that need no longer be kept.
+    /// Saves a checkpoint, and deletes the obsolete ones.
     pub(super) fn save(
         &mut self,
         best: bool,
@@ -105,7 +105,7 @@ impl<M: Model> Trainer<M> {
         Ok(())
     }
 
-    /// Deletes the checkpoints that need no longer be kept; returns their names.
+    /// Deletes obsolete checkpoints; returns their names.
     pub(super) fn prune(&mut self) -> Result<Vec<String>, TrainError> {
         let (config, state, checkpoints) = (&self.config, &self.state, &self.checkpoints);
         let comparable = Comparable {
@@ -136,7 +136,7 @@ impl<M: Model> Trainer<M> {
         self.updater.export(self.model.parameters()).map_err(failed)
     }
 
-    /// Saves what the schedule would not, so that training can go on from here.
+    /// Saves a checkpoint outside the schedule, so that training can continue from here.
     pub(super) fn save_interim(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
         if self.saved {
             return Ok(());

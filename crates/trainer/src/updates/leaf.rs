@@ -1,4 +1,4 @@
-//! The loss of a batch and its gradient: spelled here, and nowhere else in the trainer.
+//! Loss of a batch and its gradient: the only place of the trainer that computes them.
 
 use std::ops::Range;
 
@@ -13,17 +13,17 @@ use crate::{BoxError, TrainingConfig};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Leaf<'a> {
     pub(crate) batch: &'a Batch,
-    /// The update, from 1, and the number of the micro-batch in it: what dropout depends on.
+    /// Number of the update, from 1, and of the micro-batch in it: dropout depends on them.
     pub(crate) step: u64,
     pub(crate) number: usize,
-    /// The answers of all micro-batches of the update, over which the loss is a mean.
+    /// Number of answers in all micro-batches of the update, over which the loss is a mean.
     pub(crate) total: usize,
     /// Whether to compute with plain Candle operations, which leave a graph.
     pub(crate) composed: bool,
 }
 
 impl Leaf<'_> {
-    /// Its share of the update's loss, with the pass that leads back from it.
+    /// Share of this micro-batch in the update's loss, with the pass for its backward pass.
     pub(crate) fn loss(
         &self,
         model: &impl Model,
@@ -37,8 +37,9 @@ impl Leaf<'_> {
         Ok((output, pass))
     }
 
-    /// Its loss; and its gradient in `gradients`, from zero, unless the loss is not finite.
-    /// `when_final` is told on the way what is final, where the operations are fused.
+    /// Computes the loss and, unless it is not finite, its gradient, which replaces the values of
+    /// `gradients`. With fused operations, `when_final` is called during the backward pass with the
+    /// gradients that are final.
     pub(crate) fn gradient(
         &self,
         model: &impl Model,
@@ -55,18 +56,18 @@ impl Leaf<'_> {
     }
 }
 
-/// Sums the gradients of leaves in a fixed binary tree over their numbers: the left half of a range
-/// and the right half, each by itself, and then the two. The same leaves give the same bits however
-/// many processes share the work, since each has whole subtrees.
+/// Sums the gradients of leaves in a fixed binary tree over their numbers: first the left and the
+/// right half of a range, each by itself, then the two sums. The same leaves give the same bits for
+/// any number of processes, since each process has complete subtrees.
 #[derive(Debug, Default)]
 pub(crate) struct GradientTree {
-    /// Buffers that are free: together with those in use, no more than the tree is deep.
+    /// Free buffers: with those in use, at most the depth of the tree.
     free: Vec<Gradients>,
 }
 
 impl TrainingConfig {
-    /// The gradient buffers of an update in each of so many processes, which grow with the logarithm
-    /// of its micro-batches.
+    /// Number of gradient buffers of an update in each of `processes` processes, which grows with
+    /// the logarithm of its micro-batches.
     #[must_use]
     pub fn gradient_buffers(&self, processes: usize) -> u64 {
         u64::from(GradientTree::buffers(self.accumulation.div_ceil(processes.max(1))))
@@ -74,12 +75,12 @@ impl TrainingConfig {
 }
 
 impl GradientTree {
-    /// The buffers that a tree of so many leaves takes.
+    /// Number of buffers for a tree of `leaves` leaves.
     pub(crate) fn buffers(leaves: usize) -> u32 {
         1 + leaves.next_power_of_two().ilog2()
     }
 
-    /// The sum over `leaves`; `gradient` fills a buffer with the gradient of the leaf of a number.
+    /// Sums over `leaves`; `gradient` fills a buffer with the gradient of the leaf of a number.
     pub(crate) fn sum(
         &mut self,
         store: &ParameterStore,
@@ -99,9 +100,10 @@ impl GradientTree {
         Ok(left)
     }
 
-    /// The same sum, on the host, of which `tell` is told what is there while the last leaf is still
-    /// on its way, from the end of the flat layout on: from which place on it is there, and what the
-    /// sum is from that place to where the last call began. At last it is told of all.
+    /// Computes the same sum, on the host, and reports it while the last leaf is still in its
+    /// backward pass, from the end of the flat layout on. `tell` is called with the place from
+    /// which on the sum is complete, and with the sum from there to the place of the previous call.
+    /// The last call completes the sum.
     ///
     /// The sum is that of [`GradientTree::sum`] to the bit: the same values are added in the same
     /// order, each as soon as it can be.
@@ -112,7 +114,7 @@ impl GradientTree {
         gradient: &mut impl FnMut(usize, &mut Gradients, Option<WhenFinal<'_>>) -> Result<(), BoxError>,
         tell: &mut dyn FnMut(usize, &[f32]) -> CandleResult<()>,
     ) -> Result<Gradients, BoxError> {
-        // The left halves on the way to the last leaf, the outermost first.
+        // Left halves on the path to the last leaf, the outermost first.
         let (mut lefts, mut rest) = (Vec::new(), leaves);
         while rest.len() > 1 {
             let [left, right] = halves(&rest);
@@ -151,8 +153,8 @@ impl GradientTree {
     }
 }
 
-/// Adds `values`, which are those of the last leaf in `range`, to the sums before it, the innermost
-/// first, and tells what the whole comes to there.
+/// Adds `values`, those of the last leaf in `range`, to the sums before it, the innermost first,
+/// and reports the total there.
 fn add_up(
     lefts: &mut [Gradients],
     range: Range<usize>,
@@ -179,7 +181,7 @@ mod tests {
         store
     }
 
-    /// The gradient of leaf `number`, whose sums depend on their order.
+    /// Gradient of leaf `number`, whose sums depend on their order.
     fn gradient(store: &ParameterStore, number: usize) -> GradStore {
         let factor = (number as f64 + 0.3).exp().sin();
         let weight = store.parameters()[0].var();

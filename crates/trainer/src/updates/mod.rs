@@ -29,14 +29,14 @@ pub use outcome::{Fault, Measured, Outcome};
 pub use rehearsal::rehearse;
 use roll::Roll;
 
-/// The update that is due.
+/// The next update.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DueUpdate {
     /// Its number, from 1.
     pub step: u64,
     /// Its learning rate.
     pub learning_rate: f64,
-    /// The loss above which it is not made, in nats a token; infinite for none.
+    /// Largest loss, in nats a token, with which it is made; infinite for no limit.
     pub loss_limit: f64,
 }
 
@@ -50,9 +50,9 @@ struct Stopped;
 pub struct Updater {
     optimizer: Box<dyn Optimizer>,
     exchange: Timed,
-    /// The pieces of the flat layout that this process steps on, one of each bucket.
+    /// Pieces of the flat layout that this process steps on, one of each bucket.
     pieces: Vec<Piece>,
-    /// A buffer for each that the optimizer has a name for, of each piece.
+    /// The optimizer's buffers, for each piece.
     state: Vec<Vec<Tensor>>,
     ema: Option<Tensor>,
     gradients: GradientTree,
@@ -62,18 +62,19 @@ pub struct Updater {
 }
 
 impl Updater {
-    /// Zero state, and the moving average at the weights.
+    /// Makes an updater with zero state, and the moving average at the weights.
     ///
     /// # Errors
-    /// When the device has no memory left.
+    /// If the device has no memory left.
     pub fn new(store: &ParameterStore, config: &TrainingConfig) -> CandleResult<Self> {
         Self::among(Box::new(Alone::default()), store, config)
     }
 
-    /// As [`Updater::new`], for one of several processes that make each update together.
+    /// Makes an updater like [`Updater::new`], for one of several processes that make each update
+    /// together.
     ///
     /// # Errors
-    /// When the device has no memory left.
+    /// If the device has no memory left.
     pub fn among(
         exchange: Box<dyn Exchange>,
         store: &ParameterStore,
@@ -97,39 +98,38 @@ impl Updater {
         })
     }
 
-    /// The same on the composed operations and Candle's autodiff: slow, and the oracle of the fused
+    /// Switches to the composed operations and Candle's autodiff: slow, and the oracle of the fused
     /// ones.
     #[must_use]
     pub fn with_composed_operations(self) -> Self {
         Self { composed: true, ..self }
     }
 
-    /// The norms of each layer at the last update that is to be logged; none unless they are asked
-    /// for.
+    /// Norms of each layer at the last update of a log event; empty unless they are configured.
     pub(crate) fn take_layer_norms(&mut self) -> BTreeMap<String, NormsPerLayer> {
         std::mem::take(&mut self.layer_norms)
     }
 
-    /// The processes that train together.
+    /// Connection of the processes that train together.
     pub(crate) fn exchange(&mut self) -> &mut dyn Exchange {
         &mut self.exchange
     }
 
-    /// How long this process has waited for the others so far.
+    /// Time that this process has waited for the others so far.
     pub(crate) const fn waited(&self) -> Duration {
         self.exchange.waited()
     }
 
-    /// Makes the update that is `due` on `batches`, which are this process's share of the
-    /// micro-batches, unless something is not finite or the loss is above its limit.
+    /// Makes the update `due` on `batches`, which are this process's share of the micro-batches,
+    /// unless a value is not finite or the loss is above its limit.
     ///
     /// The loss is the mean over the target tokens of all micro-batches, so that k of them give the
-    /// gradient of one batch k times as large, whatever their lengths: each contributes its sum
-    /// over the common total. Once `stop` is set no further micro-batch is begun, and the update is
-    /// not made.
+    /// gradient of one batch k times as large, for any lengths: each contributes its sum divided by
+    /// the common total. Once `stop` is set no further micro-batch is begun, and the update is not
+    /// made.
     ///
     /// # Errors
-    /// When the model refuses a batch, a parameter gets no gradient, the device has no memory left,
+    /// If the model refuses a batch, a parameter gets no gradient, the device has no memory left,
     /// or another process has ended.
     pub fn update(
         &mut self,
@@ -142,7 +142,8 @@ impl Updater {
         let DueUpdate { step, learning_rate, loss_limit } = due;
         let store = model.parameters();
         let roll = Roll::call(&mut self.exchange, batches)?;
-        // No thread of the pool may wait for another process: in one process, that might need it.
+        // No thread of the pool may wait for another process: if both are threads of one program,
+        // the other might need it.
         let summed = in_waking_pool(store.device(), || {
             self.sum_leaves(model, config, step, &roll, batches, stop)
         });
@@ -157,7 +158,7 @@ impl Updater {
         let own = own.collect::<CandleResult<Vec<_>>>();
         self.gradients.free(sums);
         let (received, own) = (received?, own?);
-        // What one process was asked, all of them do.
+        // If one process was asked to stop, all of them do.
         if everyone(&mut self.exchange, stopped)?.contains(&true) {
             return Ok(Outcome::Stopped);
         }
@@ -183,9 +184,9 @@ impl Updater {
         Ok(outcome)
     }
 
-    /// The sums of gradients over the largest subtrees that this process has, and the losses of its
-    /// micro-batches, up to the first that is not finite. The exchange of all buckets is begun, on
-    /// the way where that can be, unless something is wrong.
+    /// Sums gradients over the largest subtrees that this process has, and returns the losses of
+    /// its micro-batches, up to the first that is not finite. The exchange of all buckets is begun,
+    /// if possible during the backward pass, unless there is a fault.
     fn sum_leaves(
         &mut self,
         model: &impl Model,
@@ -225,8 +226,8 @@ impl Updater {
         let is_told = roll.is_shared() && self.pieces.len() > 1 && store.device().is_cpu();
         let summed = match last.filter(|_| stopped_before.is_none()) {
             None => stopped_before.map_or(Ok(None), Err),
-            // The sum is told on the way, which takes a copy: worth it where others wait for it, and
-            // can have some of it before the rest.
+            // The sum is handed over during the backward pass, which takes a copy: worth it if
+            // others wait for it, and can have a part of it before the rest.
             Some(node) if is_told => {
                 let tell = &mut |start: usize, values: &[f32]| outbox.take(start, values);
                 self.gradients.sum_told(store, node, &mut gradient, tell).map(Some)
@@ -239,7 +240,7 @@ impl Updater {
                 })
             }
         };
-        // The others wait for as many buckets also where this process has nothing for them.
+        // The others wait for the same number of buckets even if this process has nothing for them.
         if summed.as_ref().map_or_else(stopped, |_| true) {
             outbox.close()?;
         }
@@ -247,11 +248,12 @@ impl Updater {
         Ok((sums, losses))
     }
 
-    /// The gradients of this process's pieces, of its `own` sums and of what it has `received` from
-    /// each process for each bucket, the last first: they are added up in the order of the tree.
+    /// Gradients of this process's pieces, from its `own` sums and from the parts `received` from
+    /// each process for each bucket, the last bucket first: they are added up in the order of the
+    /// tree.
     ///
     /// # Shapes
-    /// `own (total,)`, for each subtree → `(length of the piece,)`, for each.
+    /// `own (total,)`, for each subtree → `(length of the piece,)`, for each piece.
     fn add_up(
         &self,
         store: &ParameterStore,
@@ -278,23 +280,24 @@ impl Updater {
         Ok(gradients)
     }
 
-    /// The norm of the gradient, of which every process has its pieces.
+    /// Norm of the gradient, of which every process has its pieces.
     fn norm(&mut self, store: &ParameterStore, gradients: &[Tensor]) -> Result<f64, BoxError> {
-        // As bits: a sum may be infinite.
+        // As bits, since a sum may be infinite.
         let bits =
             |gradient| Ok(sums_of_squares(gradient)?.into_iter().map(f64::to_bits).collect());
         let squares: Vec<Vec<u64>> = in_waking_pool(store.device(), || {
             gradients.iter().map(bits).collect::<CandleResult<_>>()
         })?;
         let all = everyone(&mut self.exchange, squares)?;
-        // In the order of the flat layout: bucket by bucket, in each the pieces of all processes.
+        // In the order of the flat layout: bucket by bucket, and in each the pieces of all
+        // processes.
         let of_bucket = |bucket: usize| all.iter().filter_map(move |of| of.get(bucket)).flatten();
         let squares = (0..self.pieces.len()).flat_map(of_bucket);
         Ok(squares.map(|&bits| f64::from_bits(bits)).sum::<f64>().sqrt())
     }
 
-    /// Makes the optimizer's step on this process's pieces, and gives every process the weights that
-    /// each has stepped on.
+    /// Makes the optimizer's step on this process's pieces, and gives every process the updated
+    /// weights of all pieces.
     fn step(
         &mut self,
         store: &ParameterStore,
@@ -321,7 +324,7 @@ impl Updater {
         Ok(())
     }
 
-    /// The origin of the value that is not finite in update `step`, in words.
+    /// Description of the origin of the value that is not finite in update `step`.
     pub(crate) fn first_not_finite(
         &mut self,
         model: &impl Model,
@@ -335,8 +338,8 @@ impl Updater {
         Ok(found.unwrap_or_else(|| "no part shows it by itself: their sum overflows".to_owned()))
     }
 
-    /// Runs `work` while the model has the weights to translate with: the moving average, where
-    /// there is one.
+    /// Runs `work` while the model has the weights for translation: the moving average, if there is
+    /// one.
     pub(crate) fn with_model<M: Model, T>(
         &self,
         model: &M,
@@ -351,13 +354,13 @@ impl Updater {
     }
 }
 
-/// The pieces of a process, one of each bucket.
+/// Pieces of a process, one of each bucket.
 fn pieces(store: &ParameterStore, config: &TrainingConfig, exchange: &dyn Exchange) -> Vec<Piece> {
     let (rank, size) = (exchange.rank(), exchange.size());
     buckets(store.len(), rank, size, config.distributed.bucket_values())
 }
 
-/// The sum over `leaves`, of `nodes` that together have each of them.
+/// Sum over `leaves`, from the sums of `nodes`, which together have each of them.
 fn tree_sum(
     leaves: Range<usize>,
     nodes: &mut HashMap<Range<usize>, Tensor>,
@@ -372,14 +375,14 @@ fn tree_sum(
     tree_sum(left, nodes)? + tree_sum(right, nodes)?
 }
 
-/// The factor that brings a gradient of norm `norm` to at most `limit`; 0 is no limit.
+/// Factor that reduces a gradient of norm `norm` to at most `limit`; 0 is no limit.
 fn clip(norm: f64, limit: f64) -> f64 {
     if limit > 0.0 && norm > limit { limit / norm } else { 1.0 }
 }
 
-/// The decay of the moving average at `step`: early on lower than configured, or the average would
-/// long remember the random initial weights (TensorFlow's `ExponentialMovingAverage` with
-/// `num_updates`).
+/// Decay of the moving average at `step`: lower than configured in early updates; otherwise the
+/// average would long contain the random initial weights (TensorFlow's `ExponentialMovingAverage`
+/// with `num_updates`).
 fn ema_decay(decay: f64, step: u64) -> f64 {
     let step = step as f64;
     decay.min((1.0 + step) / (10.0 + step))

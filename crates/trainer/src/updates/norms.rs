@@ -18,10 +18,10 @@ pub struct NormsPerLayer {
     pub weight: f32,
 }
 
-/// The layer of a parameter: its name up to the number of the layer, or up to its last part where
-/// it belongs to none.
+/// Layer of a parameter: its name up to the number of the layer; without a number, up to its last
+/// part.
 ///
-/// `encoder.layers.3.ffn.w1.weight` is of `encoder.layers.3`.
+/// `encoder.layers.3.ffn.w1.weight` belongs to `encoder.layers.3`.
 fn layer_of(name: &str) -> &str {
     let mut end = 0;
     for part in name.split('.') {
@@ -33,11 +33,11 @@ fn layer_of(name: &str) -> &str {
     name.rsplit_once('.').map_or(name, |(layer, _)| layer)
 }
 
-/// The norms of every layer, of which this process has the `gradients` of its pieces. Each layer's
-/// squares are added up in the order of its parameters.
+/// Norms of every layer. This process has the `gradients` of its pieces. The squares of each layer
+/// are added up in the order of its parameters.
 ///
 /// # Errors
-/// When values cannot be read from the device, or another process has ended.
+/// If values cannot be read from the device, or another process has ended.
 pub(super) fn of_layers(
     store: &ParameterStore,
     pieces: &[Piece],
@@ -50,7 +50,7 @@ pub(super) fn of_layers(
     let mut totals: BTreeMap<String, (f64, f64)> = BTreeMap::new();
     let mut all: Vec<_> =
         everyone(exchange, sums)?.into_iter().map(IntoIterator::into_iter).collect();
-    // Bucket by bucket, in each the pieces of all processes.
+    // Bucket by bucket, and in each the pieces of all processes.
     loop {
         let of_bucket: Vec<Sum> = all.iter_mut().filter_map(Iterator::next).flatten().collect();
         if of_bucket.is_empty() && all.iter().all(|rest| rest.len() == 0) {
@@ -62,7 +62,7 @@ pub(super) fn of_layers(
             total.1 += f64::from_bits(weight);
         }
     }
-    // Rounded, so that it does not matter where processes divide a layer.
+    // Rounded, so that the division of a layer among processes does not matter.
     let root = |(gradient, weight): (f64, f64)| NormsPerLayer {
         gradient: gradient.sqrt() as f32,
         weight: weight.sqrt() as f32,
@@ -70,10 +70,10 @@ pub(super) fn of_layers(
     Ok(totals.into_iter().map(|(layer, total)| (layer, root(total))).collect())
 }
 
-/// A layer, with the bits of the sums of squares of gradients and of weights.
+/// Layer, with the bits of its sums of squares of gradients and of weights.
 type Sum = (String, u64, u64);
 
-/// The sums of squares of each parameter in a piece.
+/// Sums of squares of each parameter in a piece.
 fn sums_of_piece(
     store: &ParameterStore,
     piece: &Piece,

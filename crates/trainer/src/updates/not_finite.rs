@@ -1,4 +1,4 @@
-//! Where a value that is not finite first shows: asked only after an update was skipped for one, so
+//! First place of a value that is not finite: computed only after an update was skipped for one, so
 //! it may be slow.
 
 use std::collections::HashMap;
@@ -10,18 +10,18 @@ use super::Leaf;
 use super::roll::Roll;
 use crate::{BoxError, TrainingConfig};
 
-/// Target tokens that are looked at together. The graph of the composed operations holds every
-/// intermediate result, all logits several times over, and the memory of a large batch was only
-/// found to suffice for the fused ones.
+/// Target tokens per pass. The graph of the composed operations holds every intermediate result,
+/// and all logits several times; memory that suffices for a large batch with fused operations may
+/// not suffice for this.
 const TOKENS_AT_ONCE: usize = 1024;
 
-/// The origin, in words, of the value that is not finite in update `step` on `batches`, which this
-/// process has; none if no part of them shows it by itself.
+/// Description of the origin of the value that is not finite in update `step` on `batches`, those
+/// of this process; `None` if none of them shows it by itself.
 ///
-/// Makes the passes of the update again, and looks at everything they computed: first at the
-/// weights, then at the outputs of each batch in the order of the computation, of which the first
-/// that is not finite had finite inputs, then at the gradients in the reverse order. Dropout is
-/// that of the update in batches of up to [`TOKENS_AT_ONCE`]; larger ones are divided.
+/// Makes the passes of the update again, and checks every result: first the weights; then the
+/// outputs of each batch in the order of the computation, of which the first that is not finite had
+/// finite inputs; then the gradients in the reverse order. Dropout is the same as in the update for
+/// batches of up to [`TOKENS_AT_ONCE`]; larger ones are divided.
 pub(crate) fn first_not_finite(
     model: &impl Model,
     config: &TrainingConfig,
@@ -40,10 +40,10 @@ pub(crate) fn first_not_finite(
     let total = roll.total;
     for (number, batch) in roll.own().zip(batches) {
         for part in batch.divided(TOKENS_AT_ONCE) {
-            // The composed operations leave a graph that can be walked.
+            // The composed operations leave a graph that can be traversed.
             let leaf = Leaf { batch: &part, step, number, total, composed: true };
             let (output, _) = leaf.loss(model, config)?;
-            // The parameters met so far, in the order of the computation: a layer's output follows
+            // Parameters found so far, in the order of the computation: a layer's output follows
             // its parameters.
             let mut met = Vec::new();
             for node in output.loss.sorted_nodes().into_iter().rev() {
@@ -68,7 +68,7 @@ pub(crate) fn first_not_finite(
     Ok(None)
 }
 
-/// The name of the layer that a parameter belongs to.
+/// Name of the layer of a parameter.
 fn layer_of(parameter: &str) -> &str {
     parameter.rsplit_once('.').map_or(parameter, |(layer, _)| layer)
 }

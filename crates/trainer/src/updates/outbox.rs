@@ -9,17 +9,17 @@ use taper_ops::ParameterStore;
 use crate::exchange::{ExchangeError, Piece};
 use crate::{BoxError, Exchange};
 
-/// The buckets that are still to be given away. Of each, this process keeps its own piece.
+/// Buckets that are not sent yet. This process keeps its own piece of each.
 pub(super) struct Outbox<'a> {
     exchange: &'a mut dyn Exchange,
     store: &'a ParameterStore,
-    /// Pieces that are not begun yet: the last is the next.
+    /// Pieces whose exchange has not begun yet: the last is the next.
     pieces: &'a [Piece],
-    /// The sums over the first subtrees that this process has; what comes is of the last one.
+    /// Sums over the subtrees of this process before the last one, whose sum is taken in parts.
     before: Vec<Tensor>,
-    /// Parts of the next bucket, for each process, received from the end on.
+    /// Parts of the next bucket for each process, received from the end on.
     parts: Vec<Vec<f32>>,
-    /// Error that prevented a bucket; nothing is begun after it.
+    /// Error that prevented an exchange; no exchange is begun after it.
     failed: Option<ExchangeError>,
 }
 
@@ -33,8 +33,8 @@ impl<'a> Outbox<'a> {
         Self { exchange, store, pieces, before, parts: Vec::new(), failed: None }
     }
 
-    /// Takes what the last sum is from `start` of the flat layout to where the last call began, and
-    /// begins to exchange the buckets that are whole by that.
+    /// Takes the values of the last sum from `start` of the flat layout to the place of the
+    /// previous call, and begins to exchange the buckets that are complete.
     pub(super) fn take(&mut self, start: usize, values: &[f32]) -> CandleResult<()> {
         let mut end = start + values.len();
         while end > start {
@@ -73,8 +73,7 @@ impl<'a> Outbox<'a> {
         Ok(())
     }
 
-    /// Begins to exchange all buckets that are not begun yet, of which `last` has the whole sum over
-    /// the last subtree.
+    /// Begins to exchange all remaining buckets; `last` is the complete sum over the last subtree.
     pub(super) fn take_whole(&mut self, last: &Tensor) -> CandleResult<()> {
         while !self.pieces.is_empty() {
             self.begin(|_, range| last.narrow(0, range.start, range.len()))?;
@@ -82,8 +81,8 @@ impl<'a> Outbox<'a> {
         Ok(())
     }
 
-    /// Begins to exchange all buckets that are not begun yet with nothing in them: there is no
-    /// gradient, or this process has no micro-batch.
+    /// Begins to exchange all remaining buckets without content: there is no gradient, or this
+    /// process has no micro-batch.
     ///
     /// # Errors
     /// The errors of the exchange of any bucket.
@@ -96,7 +95,8 @@ impl<'a> Outbox<'a> {
         self.failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Begins to exchange the next bucket. `part` is of the last sum, for a process and its piece.
+    /// Begins to exchange the next bucket. `part` gives the part of the last sum for a process and
+    /// its piece.
     fn begin(
         &mut self,
         part: impl Fn(usize, Range<usize>) -> CandleResult<Tensor>,
@@ -111,7 +111,7 @@ impl<'a> Outbox<'a> {
             let before = self.before.iter().map(|sum| sum.narrow(0, range.start, range.len()));
             let mut sums = before.collect::<CandleResult<Vec<_>>>()?;
             sums.push(part(rank, range)?);
-            // Of one alone this is no copy.
+            // For a single tensor this is no copy.
             Tensor::cat(&sums, 0)
         };
         let parts = piece.all().enumerate().map(of_all).collect::<CandleResult<_>>()?;

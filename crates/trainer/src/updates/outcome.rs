@@ -1,4 +1,4 @@
-//! How an update went, and what it measured.
+//! Outcome of an update, and its measurements.
 
 use std::fmt;
 
@@ -16,19 +16,19 @@ pub struct Measured {
     /// Sum of the negative log-likelihood of the true tokens, in nats.
     #[serde(with = "exact::number")]
     pub nll_sum: f64,
-    /// With R-Drop, the sum of the divergences between the two predictions of a token, in nats;
-    /// else 0.
+    /// Sum of the divergences between the two predictions of a token, with R-Drop, in nats;
+    /// otherwise 0.
     #[serde(with = "exact::number")]
     pub divergence_sum: f64,
-    /// Sum of what is minimised: the smoothed cross entropy and, with R-Drop, α times the
-    /// divergence; with experts, what their loads add.
+    /// Sum of the minimised value: the smoothed cross entropy; with R-Drop, α times the divergence;
+    /// with experts, the loss of their loads.
     #[serde(with = "exact::number")]
     pub objective_sum: f64,
     /// Target tokens whose true class scored highest.
     pub correct: u64,
     /// Target tokens.
     pub tokens: u64,
-    /// How tokens were sent to experts.
+    /// Routing of tokens to experts.
     pub routing: Routing,
     /// Euclidean norm of the gradient, before clipping.
     #[serde(with = "exact::number")]
@@ -36,7 +36,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// The loss of one micro-batch.
+    /// Measurements of one micro-batch.
     pub(crate) fn of(output: &LossOutput) -> Self {
         Self {
             smoothed_sum: output.smoothed_sum,
@@ -50,12 +50,12 @@ impl Measured {
         }
     }
 
-    /// The negative log-likelihood an answer, in nats.
+    /// Negative log-likelihood per answer, in nats.
     pub(crate) fn nll(&self) -> f64 {
         self.nll_sum / self.tokens as f64
     }
 
-    /// The sum over micro-batches, in their order.
+    /// Sum over micro-batches, in their order.
     ///
     /// # Errors
     /// The first loss that is not finite.
@@ -76,8 +76,8 @@ impl Measured {
         Ok(total)
     }
 
-    /// Whether to make the update: not with a gradient that is not finite, nor with a loss above
-    /// `loss_limit` nats a token.
+    /// Decision whether to make the update: not with a gradient that is not finite, nor with a loss
+    /// above `loss_limit` nats a token.
     pub(crate) fn judged(self, loss_limit: f64) -> Outcome {
         if !self.gradient_norm.is_finite() {
             return Outcome::Skipped(Fault::Gradient(self.gradient_norm));
@@ -96,25 +96,25 @@ impl Measured {
     }
 }
 
-/// How an update went.
+/// Outcome of an update.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// The weights changed.
     Made(Measured),
-    /// They did not, because of this.
+    /// The weights did not change, because of this fault.
     Skipped(Fault),
-    /// They did not: between two micro-batches it was asked to stop.
+    /// The weights did not change: a stop was requested between two micro-batches.
     Stopped,
 }
 
-/// Why an update is not made.
+/// Reason why an update is not made.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Fault {
-    /// The loss, which is not finite.
+    /// Loss that is not finite.
     Loss(f64),
-    /// The gradient's norm, which is not finite.
+    /// Norm of the gradient that is not finite.
     Gradient(f64),
-    /// The loss a token, in nats, which is above the limit.
+    /// Loss per token, in nats, above the limit.
     Spike {
         /// Value of the loss.
         loss: f64,

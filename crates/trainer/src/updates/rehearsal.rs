@@ -1,5 +1,5 @@
-//! A pass that changes nothing: whether the largest batch can be computed is better known before
-//! the first update than after hours, when it first comes up.
+//! Pass that changes nothing: it shows before the first update whether the largest batch can be
+//! computed, which would otherwise first come up after hours.
 
 use taper_model::{Batch, Model};
 use taper_ops::Gradients;
@@ -10,7 +10,7 @@ use crate::{BoxError, TrainError, TrainingConfig};
 /// Computes loss and gradients of `batch` as an update would, and drops them.
 ///
 /// # Errors
-/// The error of such an update: exhausted memory, or sentences longer than the positions reach.
+/// The errors of such an update: exhausted memory, or sentences beyond the last position.
 pub fn rehearse(
     model: &impl Model,
     config: &TrainingConfig,

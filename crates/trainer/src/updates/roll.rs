@@ -1,4 +1,5 @@
-//! Who has which micro-batches of an update, and how many answers there are in all of them.
+//! Distribution of the micro-batches of an update among processes, and the number of answers in all
+//! of them.
 
 use std::ops::Range;
 
@@ -7,22 +8,22 @@ use taper_model::Batch;
 use crate::exchange::{ExchangeError, everyone, nodes_of};
 use crate::{BoxError, Exchange};
 
-/// The micro-batches of an update, over all processes. Each process has those that follow on the
-/// one before it.
+/// Micro-batches of an update, over all processes. Each process has a range that follows the
+/// previous process's.
 #[derive(Debug)]
 pub(crate) struct Roll {
     /// The number of this process.
     pub(crate) rank: usize,
-    /// Micro-batches of the update.
+    /// Number of micro-batches of the update.
     pub(crate) leaves: usize,
-    /// Answers in all of them.
+    /// Number of answers in all of them.
     pub(crate) total: usize,
-    /// The micro-batches of each process.
+    /// Micro-batches of each process.
     shares: Vec<Range<usize>>,
 }
 
 impl Roll {
-    /// Tells the others of `batches`, which this process has, and hears of theirs.
+    /// Sends the facts of `batches`, which this process has, to the others, and receives theirs.
     pub(crate) fn call(exchange: &mut dyn Exchange, batches: &[Batch]) -> Result<Self, BoxError> {
         let tokens: usize = batches.iter().map(Batch::tokens).sum();
         let all: Vec<(usize, usize)> = everyone(exchange, (batches.len(), tokens))?;
@@ -49,7 +50,7 @@ impl Roll {
         self.shares[self.rank].clone()
     }
 
-    /// The subtrees whose sums process `rank` has.
+    /// Subtrees whose sums process `rank` has.
     pub(crate) fn nodes(&self, rank: usize) -> Vec<Range<usize>> {
         self.shares.get(rank).map_or_else(Vec::new, |own| nodes_of(0..self.leaves, own))
     }

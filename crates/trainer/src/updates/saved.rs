@@ -1,4 +1,4 @@
-//! The state of an updater as a checkpoint has it: whole files, however many processes there are.
+//! State of an updater as a checkpoint has it: complete files, for any number of processes.
 
 use std::path::Path;
 
@@ -13,12 +13,12 @@ use crate::checkpoints::{self, MODEL_FILE, OPTIMIZER_FILE};
 use crate::exchange::{Piece, Timed, agree};
 use crate::{BoxError, CheckpointError, Exchange, Optimizer, State, TrainError, TrainingConfig};
 
-/// Names of the weights that are trained, where the model's file has their moving average.
+/// Prefix of the names of the trained weights, if the model's file has their moving average.
 const WEIGHTS: &str = "weights.";
 
 impl Updater {
-    /// Tensors to save: those of the model's file, and those of the optimizer's. Process 0 gets
-    /// them; the others, which take part, get none.
+    /// Tensors to save: those of the model's file, and those of the optimizer's. All processes take
+    /// part; process 0 gets the tensors, and the others get none.
     pub(crate) fn export(
         &mut self,
         store: &ParameterStore,
@@ -28,7 +28,7 @@ impl Updater {
         let none = Tensor::zeros(0, DType::F32, store.device())?;
         for of_piece in &self.state {
             for (buffer, parts) in of_piece.iter().zip(&mut parts) {
-                // All to the first.
+                // Everything goes to the first.
                 let mut given = vec![none.clone(); self.exchange.size()];
                 given[0] = buffer.clone();
                 parts.extend(self.exchange.exchange(given)?);
@@ -51,10 +51,10 @@ impl Updater {
         Ok((model, optimizer))
     }
 
-    /// The inverse of [`Self::export`]: loads a checkpoint into `store` and new buffers, in every
-    /// process.
+    /// Loads a checkpoint into `store` and new buffers, in every process: the inverse of
+    /// [`Self::export`].
     ///
-    /// A moving average that is newly configured begins at the weights; one that no longer is gets
+    /// A newly configured moving average begins at the weights; one that is no longer configured is
     /// dropped.
     pub(crate) fn import(
         mut exchange: Box<dyn Exchange>,
@@ -77,7 +77,7 @@ impl Updater {
 /// Tensors that an updater takes from a checkpoint.
 struct Loaded {
     optimizer: Box<dyn Optimizer>,
-    /// The buffers of each piece.
+    /// Buffers of each piece.
     state: Vec<Vec<Tensor>>,
     ema: Option<Tensor>,
 }

@@ -19,30 +19,30 @@ pub(crate) struct Align {
     /// Source sentences, one a line
     #[arg(long, value_name = "FILE", requires = "target", conflicts_with = "split")]
     pub(crate) source: Option<PathBuf>,
-    /// Their translations, one a line
+    /// Translations of the source sentences, one a line
     #[arg(long, value_name = "FILE", requires = "source")]
     pub(crate) target: Option<PathBuf>,
     /// A split of the run's data, for example test, instead of two files
     #[arg(long, value_name = "NAME")]
     pub(crate) split: Option<String>,
-    /// Links of people, a line for each pair, against which those that are found are scored on
-    /// standard error
+    /// Reference links, made by people, one line for each pair: the links found are scored against
+    /// them on standard error
     #[arg(long, value_name = "FILE")]
     pub(crate) reference: Option<PathBuf>,
-    /// The decoder layer whose attention is read, counted from 1 [default: that of the guided head,
+    /// Decoder layer whose attention is read, counted from 1 [default: that of the guided head,
     /// else the last but one]
     #[arg(long, value_name = "N")]
     pub(crate) layer: Option<usize>,
-    /// Its head, counted from 1 [default: the guided one, else the mean of all]
+    /// Attention head, counted from 1 [default: the guided one, else the mean of all]
     #[arg(long, value_name = "N")]
     pub(crate) head: Option<usize>,
     /// A run that translates in the other direction, to align with both
     #[arg(long, value_name = "RUN")]
     pub(crate) reverse: Option<PathBuf>,
-    /// How the links of both directions are put together
+    /// Combination of the links of both directions
     #[arg(long, value_enum, default_value = "grow-diagonal", requires = "reverse")]
     pub(crate) symmetrization: SymmetrizationChoice,
-    /// The most tokens of a line; a longer one is refused [default: the run's
+    /// Largest number of tokens of a line; a longer line is refused [default: the run's
     /// data.cleaning.max_tokens, the most it was trained on]
     #[arg(long, value_name = "N")]
     pub(crate) max_tokens: Option<usize>,
@@ -51,40 +51,40 @@ pub(crate) struct Align {
 }
 
 impl Align {
-    /// How words are aligned.
+    /// Settings of the word alignment.
     pub(crate) fn settings(&self) -> WordAlignerSettings {
         let Self { layer, head, max_tokens, .. } = *self;
         WordAlignerSettings { layer, head, max_tokens }
     }
 }
 
-/// What can be done with alignments that are there.
+/// Commands on existing alignments.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AlignCommand {
-    /// Score links against those of people: precision, recall and alignment error rate
+    /// Score links against reference links: precision, recall and alignment error rate
     Evaluate(AlignEvaluate),
 }
 
 /// Arguments of `align evaluate`.
 #[derive(Debug, Args)]
 pub(crate) struct AlignEvaluate {
-    /// Links that were found, a line for each pair, such as `0-0 1-2`
+    /// Links found, one line for each pair, such as `0-0 1-2`
     pub(crate) found: PathBuf,
-    /// Links of people, a line for each pair; `1?2` is one that is possible but not sure
+    /// Reference links, one line for each pair; `1?2` is possible but not sure
     pub(crate) reference: PathBuf,
     /// Print the scores as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// How the links of both directions are put together.
+/// Combination of the links of both directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SymmetrizationChoice {
-    /// Those that both directions have
+    /// Links of both directions
     Intersection,
-    /// Those that one direction has
+    /// Links of at least one direction
     Union,
-    /// The intersection, and links of the union beside its own, for words that have none yet
+    /// The intersection, and links of the union next to its links, for words that have none yet
     GrowDiagonal,
 }
 

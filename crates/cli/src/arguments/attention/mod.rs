@@ -1,4 +1,4 @@
-//! Arguments of the commands that show where models look.
+//! Arguments of the commands that show attention.
 
 mod align;
 mod steps;

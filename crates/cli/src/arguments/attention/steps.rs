@@ -13,7 +13,7 @@ pub(crate) struct Explain {
     pub(crate) run: PathBuf,
     /// The sentence
     pub(crate) text: String,
-    /// Write a page that one can step through
+    /// Write a page to step through
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     /// The language of pages and figures
@@ -31,9 +31,9 @@ pub(crate) struct Explain {
 /// Arguments of `positions`.
 #[derive(Debug, Args)]
 pub(crate) struct PositionsArguments {
-    /// The recipe, whose model gives widths and heads
+    /// Recipe, whose model gives widths and heads
     pub(crate) config: PathBuf,
-    /// Positions
+    /// Number of positions
     #[arg(long, value_name = "N", default_value = "64", value_parser = parse_count)]
     pub(crate) count: usize,
     /// Write a page with all figures
@@ -49,7 +49,7 @@ pub(crate) struct PositionsArguments {
     pub(crate) overrides: Overrides,
 }
 
-/// A number of positions that can be drawn.
+/// Parses a number of positions that can be drawn.
 fn parse_count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count @ 2..=4096) => Ok(count),

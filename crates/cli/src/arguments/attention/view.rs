@@ -12,27 +12,27 @@ use crate::arguments::{Overrides, PageLanguage, Weights};
 pub(crate) struct Attention {
     /// Folder of the run
     pub(crate) run: PathBuf,
-    /// What the model reads
+    /// Text that the model reads
     pub(crate) text: String,
-    /// Its translation, to look at in place of the one that the model finds
+    /// Translation to show instead of the one that the model finds
     #[arg(long, value_name = "TEXT")]
     pub(crate) target: Option<String>,
-    /// Which tokens attend to which [default: cross, where the model has it]
+    /// Kind of attention, by its queries and keys [default: cross, where the model has it]
     #[arg(long, value_enum)]
     pub(crate) part: Option<PartChoice>,
-    /// The layer, counted from 1 [default: the last; the last but one of cross]
+    /// Layer, counted from 1 [default: the last; the last but one of cross]
     #[arg(long, value_name = "N")]
     pub(crate) layer: Option<usize>,
-    /// The head, counted from 1 [default: the mean of all]
+    /// Head, counted from 1 [default: the mean of all]
     #[arg(long, value_name = "N", conflicts_with = "rollout")]
     pub(crate) head: Option<usize>,
-    /// What flows through all layers of encoder or decoder, in place of one layer
+    /// Attention rollout through all layers of the encoder or decoder, instead of one layer
     #[arg(long, conflicts_with = "layer")]
     pub(crate) rollout: bool,
-    /// What each head does, as a table, in place of weights
+    /// Table of the behaviour of each head, instead of weights
     #[arg(long, conflicts_with_all = ["layer", "head", "rollout"])]
     pub(crate) heads: bool,
-    /// Write a page on which every layer and head can be chosen
+    /// Write a page that shows any layer and head
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     /// Write the weights as a drawing
@@ -53,14 +53,14 @@ pub(crate) struct Attention {
     pub(crate) overrides: Overrides,
 }
 
-/// Which tokens attend to which.
+/// Kind of attention, by its queries and keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PartChoice {
-    /// Those of the encoder to each other
+    /// Encoder tokens to encoder tokens
     Encoder,
-    /// Those of the decoder to themselves and those before them
+    /// Decoder tokens to themselves and earlier decoder tokens
     Decoder,
-    /// Those of the decoder to the encoder's
+    /// Decoder tokens to encoder tokens
     Cross,
 }
 
@@ -79,13 +79,13 @@ impl From<PartChoice> for AttentionPart {
 pub(crate) struct PruneHeads {
     /// Folder of the run
     pub(crate) run: PathBuf,
-    /// Measure what each head is worth, and change nothing: all that can be done so far
+    /// Measure the importance of each head and change nothing; nothing else is implemented so far
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Stem of a split of the run's data to measure on [default: data.validation, else data.test]
+    /// Stem of the split of the run's data to measure on [default: data.validation, else data.test]
     #[arg(long, value_name = "NAME")]
     pub(crate) split: Option<String>,
-    /// Tokens of the split that are measured on, about
+    /// Approximate number of tokens of the split to measure on
     #[arg(long, value_name = "N", default_value = "10000")]
     pub(crate) tokens: usize,
     /// Print the measures as JSON

@@ -1,5 +1,4 @@
-//! Arguments of the commands that show runs: `report`, `compare`, `top`, `scaling`,
-//! `extrapolate`.
+//! Arguments of the commands that show runs: `report`, `compare`, `top`, `scaling`, `extrapolate`.
 
 mod pictures;
 #[cfg(feature = "serve")]
@@ -21,11 +20,11 @@ pub(crate) use serve::Serve;
 pub(crate) struct Report {
     /// Folder of the run
     pub(crate) run: PathBuf,
-    /// The page to write [default: report.html in the run]
+    /// Page to write [default: report.html in the run]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Also show the attention on these translations of the test set: their lines, counted from 1,
-    /// with the split before a colon where it is not the first. The model is loaded for it
+    /// Also show the attention on these translations of the test set: lines, counted from 1, with
+    /// the split before a colon if it is not the first. This loads the model
     #[arg(long, value_name = "[SPLIT:]LINE,…", value_delimiter = ',')]
     pub(crate) attention: Vec<SentenceAddress>,
     #[command(flatten)]
@@ -42,7 +41,7 @@ pub(crate) struct Compare {
     /// Folders of two or more runs; the others are compared with the first
     #[arg(required = true, num_args = 2..)]
     pub(crate) runs: Vec<PathBuf>,
-    /// Also write a page with curves and the sentences that were won and lost
+    /// Also write a page with curves and the sentences won and lost
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     #[command(flatten)]
@@ -55,11 +54,11 @@ pub(crate) struct Scaling {
     /// Folders of runs of language models
     #[arg(required_unless_present = "points")]
     pub(crate) runs: Vec<PathBuf>,
-    /// Further points: a CSV table with the columns parameters (or Model Size), tokens (or flops,
+    /// CSV table of further points, with the columns parameters (or Model Size), tokens (or flops,
     /// Training FLOP) and loss
     #[arg(long, value_name = "FILE")]
     pub(crate) points: Option<PathBuf>,
-    /// Leave out so many points of the highest loss
+    /// Number of points of the highest loss to leave out
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) leave_out: usize,
     /// Resamples of the points for the intervals
@@ -79,7 +78,7 @@ pub(crate) struct Extrapolate {
     /// Folders of runs of language models
     #[arg(required = true)]
     pub(crate) runs: Vec<PathBuf>,
-    /// Tokens of the blocks that are read
+    /// Block lengths, in tokens
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [64, 128, 256, 512, 1024])]
     pub(crate) lengths: Vec<usize>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Where pictures of runs go.
+//! Destinations of pictures of runs.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ impl From<PageLanguage> for Language {
     }
 }
 
-/// Where pictures go, and what they look like.
+/// Destinations and appearance of pictures.
 #[derive(Debug, Args)]
 pub(crate) struct Pictures {
     /// Also write every figure as SVG into this folder
@@ -42,7 +42,7 @@ pub(crate) struct Pictures {
 }
 
 impl Pictures {
-    /// The theme of PNG files.
+    /// Returns the theme of PNG files.
     pub(crate) const fn theme(&self) -> Theme {
         if self.dark { Theme::Dark } else { Theme::Light }
     }

@@ -16,62 +16,63 @@ pub(crate) struct Serve {
     /// Folders of runs: translation models, language models, classifiers of texts and of images
     #[arg(required = true)]
     pub(crate) runs: Vec<PathBuf>,
-    /// Where to listen; port 0 takes a free one. Others than this machine can connect only where
-    /// this is not the loopback address
+    /// Address to listen on; port 0 takes a free one. Other machines can connect only if this is
+    /// not the loopback address
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7878")]
     pub(crate) address: SocketAddr,
-    /// A key that clients must send [default: anybody may ask]
+    /// Key that clients must send [default: anybody may ask]
     #[arg(long, value_name = "KEY", env = "TAPER_API_KEY", hide_env_values = true)]
     pub(crate) api_key: Option<String>,
-    /// A file with that key on its first line, which no list of processes shows
+    /// File with that key on its first line, so that no list of processes shows it
     #[arg(long, value_name = "FILE", conflicts_with = "api_key")]
     pub(crate) api_key_file: Option<PathBuf>,
-    /// A further name by which clients call a server at the loopback address, such as that of a
+    /// Another name by which clients call a server at the loopback address, such as the name of a
     /// proxy before it; may be repeated
     #[arg(long = "host", value_name = "NAME")]
     pub(crate) hosts: Vec<String>,
-    /// An origin, such as https://friend.example, whose pages may ask from a browser; * for all; may
+    /// Origin, such as https://friend.example, whose pages may call from a browser; * for all; may
     /// be repeated [default: none but the server's own page]
     #[arg(long = "cors", value_name = "ORIGIN")]
     pub(crate) origins: Vec<String>,
-    /// The most connections at a time; others wait to be taken
+    /// Largest number of connections at a time; others wait
     #[arg(long, value_name = "N", default_value_t = Limits::default().connections)]
     pub(crate) connections: usize,
-    /// The most of them from one address, such as a proxy's; others are turned away [default: half
-    /// of all]
+    /// Largest number of connections from one address, such as a proxy's; others are refused
+    /// [default: half of all]
     #[arg(long, value_name = "N")]
     pub(crate) client_connections: Option<usize>,
-    /// The most lines that wait for a run, of about 32 tokens under its own beam: longer ones and
-    /// wider beams count for several. What comes then is told to come again
+    /// Largest number of lines that wait for a run, each of about 32 tokens under the run's own
+    /// beam: longer lines and wider beams count as several. Further requests are told to come back
+    /// later
     #[arg(long, value_name = "LINES", default_value_t = Limits::default().queue)]
     pub(crate) queue: usize,
-    /// The most lines of a request
+    /// Largest number of lines of a request
     #[arg(long, value_name = "LINES", default_value_t = Limits::default().lines)]
     pub(crate) max_lines: usize,
-    /// The most tokens of a request
+    /// Largest number of tokens of a request
     #[arg(long, value_name = "N", default_value_t = Limits::default().tokens)]
     pub(crate) max_tokens: usize,
-    /// The most tokens that are added to a prompt
+    /// Largest number of tokens added to a prompt
     #[arg(long, value_name = "N", default_value_t = Limits::default().new_tokens)]
     pub(crate) max_new_tokens: usize,
-    /// The most lines that are computed together, counted in the same way
+    /// Largest number of lines computed together, counted in the same way
     #[arg(long, value_name = "LINES", default_value_t = Limits::default().batch)]
     pub(crate) batch: usize,
-    /// Seconds that a request may take; then its work is given up
+    /// Time limit of a request in seconds; its work is then abandoned
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
     pub(crate) timeout: f64,
     #[command(flatten)]
     pub(crate) weights: Weights,
-    /// One JSON object for each event
+    /// Print one JSON object for each event
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 impl Serve {
-    /// How runs are served under these options.
+    /// Returns the settings of serving under these options.
     ///
     /// # Errors
-    /// When the file with the key cannot be read, or a bound is none.
+    /// When the key file cannot be read, or a bound is 0.
     pub(crate) fn settings(&self) -> Result<ServeSettings> {
         let api_key = match &self.api_key_file {
             None => self.api_key.clone(),
@@ -103,7 +104,7 @@ impl Serve {
                 );
             }
         }
-        // A day is far more than anybody waits.
+        // A day is far longer than anybody waits.
         if !(self.timeout > 0.0 && self.timeout <= 86_400.0) {
             bail!("--timeout {} must be above 0 and at most 86400", self.timeout);
         }

@@ -1,4 +1,4 @@
-//! `taper align`: which words of sentences and of their translations belong together.
+//! `taper align`: links between words of sentences and of their translations.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::text::{print_line, read_lines, say};
 /// Pairs that are aligned and written together.
 const WINDOW: usize = 256;
 
-/// Runs the command: a line of links for each pair, or the scores of such lines.
+/// Runs the command: writes a line of links for each pair, or the scores of such lines.
 pub(crate) fn run(arguments: &Align) -> Result<()> {
     match (&arguments.command, &arguments.run) {
         (Some(AlignCommand::Evaluate(arguments)), _) => evaluate(arguments),
@@ -120,7 +120,7 @@ fn evaluate(arguments: &AlignEvaluate) -> Result<()> {
     })
 }
 
-/// The scores for a reader.
+/// Formats the scores for a reader.
 fn line(score: &AlignmentScore) -> String {
     format!(
         "AER {:.2}  precision {:.2}  recall {:.2}  ({} links, {} sure ones to be found)",
@@ -141,7 +141,7 @@ fn require_equal(one: (&Path, usize), other: (&Path, usize)) -> Result<()> {
     )
 }
 
-/// The links of each line of a file.
+/// Reads the links of each line of a file.
 fn read_links(path: &Path) -> Result<Vec<Vec<WordLink>>> {
     let links = |(index, line): (usize, &String)| {
         parse_links(line)

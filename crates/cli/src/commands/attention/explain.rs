@@ -1,4 +1,4 @@
-//! `taper explain`: the journey of one sentence, station by station.
+//! `taper explain`: the path of one sentence through a model, station by station.
 
 use anyhow::Result;
 use taper_run::LoadedRun;
@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &Explain) -> Result<()> {
     Ok(())
 }
 
-/// The stations, line by line.
+/// Formats the stations, line by line.
 fn lines(journey: &Journey) -> Vec<String> {
     let mut lines = vec![format!("1. Pieces of {:?}", journey.normalized)];
     let pieces = journey.pieces.iter().map(|piece| format!("{} {}", piece.token, piece.id));
@@ -73,7 +73,7 @@ fn lines(journey: &Journey) -> Vec<String> {
     lines
 }
 
-/// The beam as a tree, each token below the one that it continues.
+/// Formats the beam as a tree, each token below the one that it continues.
 fn tree(beam: &[Branch]) -> Vec<String> {
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); beam.len()];
     let mut roots = Vec::new();

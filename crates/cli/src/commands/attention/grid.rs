@@ -1,9 +1,8 @@
-//! A table of weights as characters of a terminal: a row for each query, and two columns for each
-//! key, whose names stand above, read downwards.
+//! A table of weights in terminal characters: a row for each query, and two columns for each key.
+//! Keys' names stand above the table and read downwards.
 //!
-//! A sign as people count them may be several code points (a letter with its marks, a family of
-//! emoji) and one or two columns wide, as Chinese and emoji are: each has a cell of its own above
-//! its key.
+//! A user-perceived character may be several code points (a letter with its marks, a family of
+//! emoji) and one or two columns wide (Chinese, emoji): each has a cell of its own above its key.
 
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
@@ -14,8 +13,8 @@ const CELL: usize = 2;
 /// The least weight of each shade.
 const SHADES: [(f32, &str); 5] = [(0.75, "█"), (0.5, "▓"), (0.3, "▒"), (0.1, "░"), (0.0, " ")];
 
-/// The table of `weights` of `keys` for `queries`, line by line: the names of the keys, then the
-/// rows, each with the key of the largest weight. Beneath, what the shades mean.
+/// Formats the table of `weights` of `keys` for `queries`, line by line: the names of the keys, the
+/// rows, each with the key of the largest weight, and the meaning of the shades.
 pub(super) fn grid(queries: &[String], keys: &[String], weights: &[Vec<f32>]) -> Vec<String> {
     let margin = queries.iter().map(|name| name.width()).max().unwrap_or(0);
     let mut lines = head(keys, margin);
@@ -38,7 +37,7 @@ pub(super) fn grid(queries: &[String], keys: &[String], weights: &[Vec<f32>]) ->
     lines
 }
 
-/// The names of keys, downwards, ending above the first row.
+/// Formats the names of keys downwards, ending above the first row.
 fn head(keys: &[String], margin: usize) -> Vec<String> {
     let signs: Vec<Vec<&str>> = keys.iter().map(|key| key.graphemes(true).collect()).collect();
     let height = signs.iter().map(Vec::len).max().unwrap_or(0);
@@ -53,7 +52,7 @@ fn head(keys: &[String], margin: usize) -> Vec<String> {
     (0..height).map(line).collect()
 }
 
-/// A sign in a cell; one that is wider than a cell is left out.
+/// Pads a character to a cell; omits a character wider than a cell.
 fn padded(sign: &str) -> String {
     match CELL.checked_sub(sign.width()) {
         Some(rest) => format!("{sign}{}", " ".repeat(rest)),
@@ -76,7 +75,7 @@ mod tests {
     #[test]
     fn cells_stay_below_their_keys_whatever_the_signs_are() {
         let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
-        // A letter with two combining marks, a family joined of three emoji, and Chinese.
+        // A letter with two combining marks, a family joined from three emoji, and Chinese.
         let keys = names(&["▁e\u{301}\u{323}x", "👨‍👩‍👧", "我们", "</s>"]);
         let queries = names(&["爱", "▁me"]);
         let weights = [vec![0.1, 0.2, 0.7, 0.0], vec![1.0, 0.0, 0.0, 0.0]];

@@ -1,4 +1,4 @@
-//! The commands that show where models look.
+//! The commands that show attention.
 
 pub(crate) mod align;
 pub(crate) mod explain;

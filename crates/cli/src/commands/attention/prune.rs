@@ -1,4 +1,4 @@
-//! `taper prune-heads`: what a model loses without each of its heads.
+//! `taper prune-heads`: the loss of a model without each of its heads.
 
 use std::io::IsTerminal;
 
@@ -8,7 +8,7 @@ use taper_run::attention::head_importance;
 use crate::arguments::PruneHeads;
 use crate::text::{print_line, say};
 
-/// Runs the command: a line for each head, the one that is missed least first.
+/// Runs the command: prints a line for each head, beginning with the least important.
 pub(crate) fn run(arguments: &PruneHeads) -> Result<()> {
     if !arguments.dry_run {
         bail!("say --dry-run: what heads are worth is measured, and weights stay as they are");

@@ -1,4 +1,4 @@
-//! `taper attention`: where a model looks in a text, in the terminal, as a page or as a picture.
+//! `taper attention`: attention of a model on a text, in the terminal, as a page or as a picture.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use super::grid::grid;
 use crate::arguments::Attention;
 use crate::text::{print_line, say};
 
-/// Pixels of a picture for each of a drawing.
+/// Pixels of a picture for each pixel of a drawing.
 const ZOOM: f32 = 2.0;
 
 /// Runs the command.
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &Attention) -> Result<()> {
     Ok(())
 }
 
-/// The layer that the arguments name, and its figure.
+/// Returns the layer that the arguments name, and its figure.
 fn chosen(arguments: &Attention, map: &AttentionMap) -> Result<(AttentionLayer, Figure)> {
     let parts = map.parts();
     let usual = match arguments.rollout {
@@ -74,7 +74,7 @@ fn chosen(arguments: &Attention, map: &AttentionMap) -> Result<(AttentionLayer, 
     Ok((layer, figure))
 }
 
-/// What each head does, a line for each.
+/// Prints a line about the behaviour of each head.
 fn table(profiles: &[HeadProfile]) -> Result<()> {
     print_line(
         "part     layer head  previous  same  next  first  last  punct.  distance  entropy  does",

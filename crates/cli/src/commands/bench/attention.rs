@@ -1,7 +1,7 @@
-//! `taper bench attention`: the time and memory of each kind of self-attention by the length of a
-//! sequence, and the exponents by which they grow.
+//! `taper bench attention`: time and memory of each kind of self-attention by sequence length, and
+//! the exponents of their growth.
 //!
-//! Each kind and length is measured in a process of its own: the peak of memory of a process never
+//! Each kind and length is measured in its own process, because a process's peak memory never
 //! falls.
 
 use std::process::Command;
@@ -25,25 +25,26 @@ use taper_run::numbers::bytes;
 
 /// Tokens of a batch of short sequences.
 const TOKENS: usize = 2048;
-/// Tokens of the sequence that is attended to before any is measured.
+/// Tokens of a sequence that is processed before any measurement.
 const REHEARSED: usize = 64;
-/// Levels of summaries of hierarchical attention: more than any sequence has.
+/// Levels of summaries of hierarchical attention, more than any sequence needs.
 const LEVELS: usize = 16;
 
-/// One kind at one length.
+/// Measurement of one kind at one length.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Measurement {
     kind: String,
     length: usize,
     sequences: usize,
     causal: bool,
-    /// Seconds of the least of all rounds, as in training: the way back can be gone.
+    /// Shortest seconds of all rounds of the forward pass, as in training: a backward pass can
+    /// follow.
     forward: f64,
-    /// Seconds of the least of all rounds, forward and back.
+    /// Shortest seconds of all rounds of the forward and the backward pass.
     both: f64,
-    /// By how many bytes the process grew at most.
+    /// Largest growth of the process, in bytes.
     memory: Option<u64>,
-    /// Multiplications and additions forward, by formula.
+    /// Multiplications and additions of the forward pass, by formula.
     forward_flops: f64,
 }
 
@@ -53,7 +54,7 @@ impl Measurement {
     }
 }
 
-/// The exponents `b` of `a · nᵇ`, fitted to what one token costs times the length.
+/// Exponents `b` of `a · nᵇ`, fitted to the cost of one token times the length.
 #[derive(Debug, Serialize)]
 struct Growth {
     kind: String,
@@ -77,7 +78,7 @@ pub(crate) fn run(arguments: &BenchAttention) -> Result<()> {
             table(&[found], &[])
         };
     }
-    // No decoder can be a Linformer, and no encoder a Transformer-XL.
+    // A Linformer cannot be a decoder, nor a Transformer-XL an encoder.
     let other = match arguments.causal {
         true => AttentionKind::Linformer,
         false => AttentionKind::TransformerXl,
@@ -113,7 +114,7 @@ fn kind(name: &str) -> Result<AttentionKind> {
     })
 }
 
-/// Measures in a process of this program, which prints its result.
+/// Measures in another process of this program, which prints its result.
 fn in_process(arguments: &BenchAttention, name: &str, length: usize) -> Result<Measurement> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut command = Command::new(program);
@@ -140,7 +141,7 @@ fn in_process(arguments: &BenchAttention, name: &str, length: usize) -> Result<M
     Ok(serde_json::from_value(record["measurements"][0].take())?)
 }
 
-/// A line for each kind, with its exponent.
+/// Draws a line for each kind, with its exponent.
 fn drawn(found: &[Measurement], growth: &[Growth]) -> Result<String> {
     let line = |growth: &Growth| {
         let own = found.iter().filter(|one| one.kind == growth.kind);
@@ -168,7 +169,7 @@ fn measure(arguments: &BenchAttention, kind: AttentionKind, length: usize) -> Re
         d_model: heads * head_width,
         heads,
         attention_dropout: 0.0,
-        // A Transformer-XL has its own.
+        // A Transformer-XL has its own position encoding.
         positions: Positions::None,
         ..ModelConfig::default()
     };
@@ -181,8 +182,9 @@ fn measure(arguments: &BenchAttention, kind: AttentionKind, length: usize) -> Re
     let lengths: Arc<[usize]> = vec![length; sequences].into();
     let rows = sequences * length;
     let inputs = Var::from_tensor(&normal(rows, attention.input_width(), 1)?)?;
-    // A rehearsal too short to need memory: what is made once is there before the count begins.
-    // Detached, as Candle would otherwise record it and attend by its own operations.
+    // A rehearsal too short to need memory, so that buffers that are made once exist before
+    // counting begins. Detached, because Candle would otherwise record it and compute attention by
+    // its own operations.
     let few = normal(REHEARSED, attention.input_width(), 1)?.detach();
     let out = attention.attend(&few, &[REHEARSED].into(), &Pass::evaluate())?;
     let adjoint = normal(rows, out.dim(1)?, 2)?;
@@ -227,7 +229,7 @@ fn normal(rows: usize, columns: usize, key: u64) -> Result<Tensor> {
 
 fn growth(name: &str, found: &[Measurement]) -> Growth {
     let own: Vec<&Measurement> = found.iter().filter(|one| one.kind == name).collect();
-    // Of a batch of short sequences, what one of them costs.
+    // Cost of one sequence of a batch of short ones.
     let of = |cost: &dyn Fn(&Measurement) -> f64| {
         slope(own.iter().map(|one| {
             let length = one.length as f64;
@@ -243,7 +245,7 @@ fn growth(name: &str, found: &[Measurement]) -> Growth {
     }
 }
 
-/// The slope of the line of least squares; not a number for fewer than two different points.
+/// Slope of the least-squares line; NaN for fewer than two different points.
 fn slope(points: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
     let count = points.clone().count() as f64;
     let mean_x = points.clone().map(|(x, _)| x).sum::<f64>() / count;

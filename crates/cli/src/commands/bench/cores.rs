@@ -1,4 +1,4 @@
-//! What more cores would give a training step: a model, from what one thread takes.
+//! Prediction of the time of a training step on more cores: a model, from the times on one thread.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -10,10 +10,10 @@ use taper_ops::threads;
 
 use crate::text::print_line;
 
-/// Refuses to predict from what several threads take.
+/// Refuses to predict from measurements on several threads.
 ///
 /// # Errors
-/// When numbers of cores are given, and the pool has more than one thread.
+/// When numbers of cores are given and the pool has more than one thread.
 pub(super) fn check(cores: &[NonZeroUsize]) -> Result<()> {
     let threads = rayon::current_num_threads();
     if !cores.is_empty() && threads != 1 {
@@ -24,27 +24,27 @@ pub(super) fn check(cores: &[NonZeroUsize]) -> Result<()> {
     Ok(())
 }
 
-/// Starts to measure, if there is anything to predict.
+/// Starts to measure if there is anything to predict.
 pub(super) fn start(cores: &[NonZeroUsize]) {
     if !cores.is_empty() {
         profile::predict(&cores.iter().map(|cores| cores.get()).collect::<Vec<_>>());
     }
 }
 
-/// The time of a step, by operation, on each number of cores.
+/// Times of a step by operation, on each number of cores.
 pub(super) struct Table<'a> {
     pub(super) cores: &'a [NonZeroUsize],
     pub(super) profile: &'a Profile,
     pub(super) regions: &'a Prediction,
-    /// Of all steps.
+    /// Seconds of all steps.
     pub(super) seconds: f64,
     pub(super) steps: usize,
-    /// Seconds that threads take to begin and end a region.
+    /// Seconds for threads to begin and end a region.
     pub(super) meeting: f64,
 }
 
-/// What it takes, in seconds, for the threads of this machine, all awake, to be handed a task each
-/// that does nothing and to wait for the last one: a median.
+/// Median seconds to hand each thread of this machine, all awake, an empty task and wait for the
+/// last.
 pub(super) fn meeting() -> f64 {
     const LOOPS: u32 = 1000;
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
@@ -63,7 +63,7 @@ pub(super) fn meeting() -> f64 {
     rounds[rounds.len() / 2]
 }
 
-/// One operation, in all steps.
+/// Times of one operation in all steps.
 struct Row<'a> {
     name: &'static str,
     seconds: f64,
@@ -71,14 +71,14 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// What no second thread takes part in.
+    /// Seconds outside parallel regions.
     fn serial(&self) -> f64 {
         let parallel = self.regions.map_or(0.0, |regions| regions.time.as_secs_f64());
         (self.seconds - parallel).max(0.0)
     }
 
-    /// The time on the given one of the numbers of cores, where threads take `meeting` seconds to
-    /// begin and end a region.
+    /// Time on one of the numbers of cores, if threads take `meeting` seconds to begin and end a
+    /// region.
     fn on(&self, index: usize, cores: usize, meeting: f64) -> f64 {
         let Some(regions) = self.regions else { return self.seconds };
         let meetings = if cores == 1 { 0.0 } else { regions.count as f64 };
@@ -103,7 +103,7 @@ impl Table<'_> {
             .collect()
     }
 
-    /// How well the cores are used: the time on one, over the time on all of them together.
+    /// Efficiencies of the cores: the time on one, over the total time on all of them.
     fn efficiencies(&self) -> Vec<(usize, f64, f64)> {
         let rows = self.rows();
         self.cores

@@ -1,4 +1,4 @@
-//! `taper bench decode`: how fast a run translates, and in how much memory.
+//! `taper bench decode`: speed and memory of a run's translation.
 
 use std::time::Instant;
 
@@ -10,27 +10,27 @@ use crate::arguments::BenchDecode;
 use crate::text::{print_line, read_lines};
 use taper_run::translation::{LineTranslator, TranslationSettings, for_the_best};
 
-/// What was measured.
+/// Measurements.
 #[derive(Debug, Serialize)]
 struct Report {
     sentences: usize,
-    /// Output tokens, `</s>` counted, once for each part of an overlong line.
+    /// Output tokens, including `</s>`, once for each part of an overlong line.
     tokens: usize,
-    /// None where translations are drawn.
+    /// Beam size; `None` if translations are drawn.
     beam_size: Option<usize>,
     decoding: DecodingConfig,
     threads: usize,
-    /// What matrices are multiplied in.
+    /// Type in which matrices are multiplied.
     weights: String,
-    /// From the start of the command to the translation of the first line that is not blank, the
-    /// model being loaded in between.
+    /// Seconds from the start of the command to the translation of the first line that is not
+    /// blank, including loading the model.
     first_translation_seconds: f64,
-    /// Of each repeat, text to text.
+    /// Seconds of each repeat, from text to text.
     seconds: Vec<f64>,
-    /// By the median.
+    /// Sentences per second, by the median.
     sentences_per_second: f64,
     tokens_per_second: f64,
-    /// The most memory that the process held, in bytes; `None` if the system does not tell.
+    /// Peak memory of the process, in bytes; `None` if the system does not report it.
     peak_memory: Option<u64>,
 }
 
@@ -106,19 +106,20 @@ pub(crate) fn run(arguments: &BenchDecode) -> Result<()> {
     report.print()
 }
 
-/// From text to text, as `translate` does it; returns the tokens of the best translations.
+/// Translates from text to text, like `translate`; returns the number of tokens of the best
+/// translations.
 fn decode(translator: &LineTranslator<'_>, lines: &[String]) -> Result<usize> {
     let found = translator.translate(lines, &[], 1, |_| {})?;
     found.map(|line| Ok(line?.translations.first().map_or(0, |best| best.length))).sum()
 }
 
-/// The first line that the model is asked for: a blank one is translated without it.
+/// Returns the first line that needs the model: a blank one is translated without it.
 fn first_to_translate(lines: &[String]) -> &[String] {
     let first = lines.iter().position(|line| !line.trim().is_empty()).unwrap_or(0);
     &lines[first..=first]
 }
 
-/// The middle one; of an even number, the mean of the two.
+/// Median; the mean of the middle two of an even number.
 fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,5 +1,5 @@
-//! `taper bench kernels`: how much of the processor's peak each matrix kernel reaches, on the
-//! shapes that training multiplies.
+//! `taper bench kernels`: share of the processor's peak that each matrix kernel reaches, on the
+//! shapes of training.
 
 use std::time::Instant;
 
@@ -15,7 +15,8 @@ use crate::text::print_line;
 
 /// Rows of a layer's input, unless others are asked for.
 const ROWS: usize = 3000;
-/// How often the loop that measures the peak goes round: about as long as the smallest product.
+/// Iterations of the loop that measures the peak, which takes about as long as the smallest
+/// product.
 const ROUNDS: usize = 20_000;
 
 /// A linear layer of a model.
@@ -26,7 +27,7 @@ struct Layer {
     outputs: usize,
 }
 
-/// The layers of the presets of `bench train` that people compare.
+/// Layers of the presets of `bench train` that people compare.
 const LAYERS: [Layer; 10] = [
     layer("tiny attention, in", 128, 384),
     layer("tiny attention, out", 128, 128),
@@ -44,13 +45,13 @@ const fn layer(name: &'static str, inputs: usize, outputs: usize) -> Layer {
     Layer { name, inputs, outputs }
 }
 
-/// The three products of a layer, with rows, summed dimension and columns.
+/// Names of the three products of a layer, whose shapes are rows, summed dimension and columns.
 const PASSES: [&str; 3] = ["forward", "gradient of the input", "gradient of the weight"];
 
-/// A kernel and how it rounds.
+/// A kernel and its rounding.
 type Way = (Kernel, Products);
 
-/// One product by one kernel.
+/// Measurement of one product by one kernel.
 #[derive(Debug, Serialize)]
 struct Measurement {
     threads: usize,
@@ -59,10 +60,10 @@ struct Measurement {
     shape: [usize; 3],
     kernel: &'static str,
     dtype: &'static str,
-    /// Billions of multiplications and additions a second.
+    /// Billions of multiplications and additions per second.
     rate: f64,
-    /// The same of multiply-adds on registers alone, in the instructions of the kernel; those of
-    /// the fastest f32 multiply-adds for the `gemm` crate.
+    /// The same rate of multiply-adds on registers alone, in the instructions of the kernel; for
+    /// the `gemm` crate, those of the fastest f32 multiply-adds.
     peak: f64,
 }
 
@@ -99,7 +100,7 @@ pub(crate) fn run(arguments: &BenchKernels) -> Result<()> {
     Ok(())
 }
 
-/// The kernels that this machine has, each for what it multiplies.
+/// Returns the kernels of this machine, each with its roundings.
 fn ways() -> Vec<Way> {
     let all = Kernel::ALL.into_iter();
     all.flat_map(|kernel| [Products::F32, Products::Bf16].map(|products| (kernel, products)))
@@ -107,7 +108,7 @@ fn ways() -> Vec<Way> {
         .collect()
 }
 
-/// The kernel whose instructions limit another.
+/// Returns the kernel whose instructions limit another.
 fn limit(kernel: Kernel) -> Option<Kernel> {
     if kernel != Kernel::Gemm {
         return Some(kernel);
@@ -115,8 +116,8 @@ fn limit(kernel: Kernel) -> Option<Kernel> {
     [Kernel::Fma512, Kernel::Fma256, Kernel::Neon].into_iter().find(|kernel| kernel.is_here())
 }
 
-/// The peak and every product in turn, each as often as asked, and the shortest time of each: what
-/// else the machine does takes time and never gives any.
+/// Measures the peak and every product in turn, as often as asked, and keeps the shortest time of
+/// each: other work on the machine only adds time.
 fn measure(layer: &Layer, threads: usize, arguments: &BenchKernels) -> Vec<Measurement> {
     let &Layer { name, inputs, outputs } = layer;
     let rows = arguments.rows.unwrap_or(ROWS);
@@ -143,8 +144,8 @@ fn measure(layer: &Layer, threads: usize, arguments: &BenchKernels) -> Vec<Measu
             }
         }
     }
-    // Ways of the same instructions have one peak: the highest of all, since a processor that comes
-    // from other work is not at its full rate at once.
+    // Kernels of the same instructions share one peak, the highest: a processor that comes from
+    // other work does not reach its full rate at once.
     let limits = ways.iter().map(|way| limit(way.0));
     let limits: Vec<_> = limits.zip(&peaks).map(|(kernel, &peak)| (kernel, peak)).collect();
     let highest = |kernel| {
@@ -171,7 +172,7 @@ fn factor(values: &[f32], transposed: bool) -> Factor<'_> {
     Factor { values, transposed }
 }
 
-/// What every thread of the pool does on registers at the same time.
+/// Measures the rate of all threads of the pool on registers at the same time.
 fn peak_now(kernel: Kernel) -> f64 {
     let began = Instant::now();
     let done = rayon::broadcast(|_| multiply_adds_on_registers(kernel, ROUNDS).unwrap_or(0));
@@ -192,7 +193,7 @@ fn names((kernel, products): Way) -> (&'static str, &'static str) {
     (kernel.name(), if products == Products::Bf16 { "bf16" } else { "f32" })
 }
 
-/// One block of lines for a layer, and one line for each kernel.
+/// Prints a block of lines for a layer, one line for each kernel.
 fn print(layer: &Layer, found: &[Measurement]) -> Result<()> {
     let Layer { name, inputs, outputs } = layer;
     let threads = found.first().map_or(0, |one| one.threads);

@@ -1,5 +1,5 @@
-//! `taper bench`: speed and memory of training, of decoding, of attention, of the matrix kernels,
-//! and of training over a network.
+//! `taper bench`: speed and memory of training, decoding, attention, the matrix kernels, and
+//! training over a network.
 
 pub(crate) mod attention;
 mod cores;

@@ -1,7 +1,7 @@
-//! `taper bench network`: what the network between processes that train together costs.
+//! `taper bench network`: cost of the network between processes that train together.
 //!
-//! Processes are threads here, with cores of their own, and what they give each other arrives when a
-//! network of that speed would have brought it.
+//! Processes are threads here, with their own cores, and each transfer arrives when a network of
+//! the given speed would deliver it.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -24,22 +24,22 @@ use crate::text::print_line;
 
 /// The learning rate, constant.
 const LEARNING_RATE: f64 = 1e-4;
-/// Bytes a second of a gigabit a second.
+/// Bytes per second of a gigabit per second.
 const GIGABIT: f64 = 1e9 / 8.0;
-/// Processes for which there would be memory on any machine.
+/// Largest number of processes, for which any machine has memory.
 const MOST_PROCESSES: usize = 64;
 
-/// What one network costs.
+/// Cost of one network.
 #[derive(Debug, Serialize)]
 struct Row {
     gigabits_per_second: f64,
-    /// Seconds that the bytes of an update take.
+    /// Seconds to send the bytes of an update.
     network_seconds: f64,
-    /// The longer of computing and sending.
+    /// Seconds of computing or of sending, whichever is longer.
     bound_seconds: f64,
-    /// Seconds of an update whose exchange begins when all gradients are there.
+    /// Seconds of an update whose exchange begins when all gradients are computed.
     late_seconds: f64,
-    /// Seconds of an update whose exchange begins as they come.
+    /// Seconds of an update whose exchange begins as gradients are computed.
     overlapped_seconds: f64,
 }
 
@@ -113,13 +113,13 @@ pub(crate) fn run(arguments: &BenchNetwork) -> Result<()> {
     Ok(())
 }
 
-/// What updates take.
+/// Seconds of an update, and the number of parameters.
 struct Measured {
     seconds: f64,
     parameters: usize,
 }
 
-/// Seconds an update over a network; none is one without delay or limit.
+/// Measures the seconds of an update over a network; `None`: without delay or limit.
 fn measure(
     arguments: &BenchNetwork,
     batches: &[Batch],
@@ -157,7 +157,7 @@ fn measure(
     measured.into_iter().next().context("no process")
 }
 
-/// The part of one process.
+/// Makes the updates of one process.
 fn updates(
     arguments: &BenchNetwork,
     batches: &[Batch],
@@ -177,7 +177,7 @@ fn updates(
     };
     training.check()?;
     let mut updates = TimedUpdates::among(exchange, &model, &training, LEARNING_RATE)?;
-    // The same batch each time: what is compared differs in the network alone.
+    // The same batch each time, so that only the network differs.
     let batch = &batches[..1];
     updates.make(batch)?;
     let began = Instant::now();
@@ -188,7 +188,7 @@ fn updates(
     Ok(Measured { seconds, parameters: model.parameters().len() })
 }
 
-/// Begins exchanges only when they are waited for.
+/// An exchange that begins transfers only when they are waited for.
 struct Late<E> {
     inner: E,
     held: VecDeque<Vec<Tensor>>,
@@ -204,7 +204,7 @@ impl<E: Exchange> Exchange for Late<E> {
     }
 
     fn begin(&mut self, parts: Vec<Tensor>) -> std::result::Result<(), ExchangeError> {
-        // What is given is what there is now.
+        // A copy, because the tensors may change before the exchange.
         self.held.push_back(parts.iter().map(Tensor::copy).collect::<candle_core::Result<_>>()?);
         Ok(())
     }

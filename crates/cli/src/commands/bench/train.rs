@@ -1,4 +1,4 @@
-//! `taper bench train`: the speed of training steps, on batches that another program can read too.
+//! `taper bench train`: the speed of training steps, on batches that other programs can read too.
 
 use std::path::Path;
 use std::time::Instant;
@@ -97,19 +97,19 @@ fn training(r_drop: f64) -> TrainingConfig {
 
 struct Report {
     seconds: f64,
-    /// What was minimised in the last step, in nats a target token.
+    /// Loss of the last step, in nats per target token.
     loss: f64,
     /// Target tokens of all steps.
     tokens: u64,
     profile: Profile,
-    /// The parallel regions, where numbers of cores are asked for.
+    /// Parallel regions, if numbers of cores are given.
     regions: Prediction,
-    /// Seconds that threads take to begin and end one, where that is asked for.
+    /// Seconds for threads to begin and end a region, if numbers of cores are given.
     meeting: f64,
     parameters: usize,
-    /// What was computed in, also where that was left open.
+    /// Type of the computation, also if it was chosen automatically.
     dtype: DType,
-    /// The matrix kernel of the fused operations, which the CPU alone has.
+    /// Matrix kernel of the fused operations; `None` unless on the CPU.
     kernel: Option<Kernel>,
 }
 
@@ -180,7 +180,7 @@ impl Report {
         }
     }
 
-    /// Each operation's share of the time, and of what is between them.
+    /// Share of each operation in the time, and of the time between operations.
     fn shares(&self) -> impl Iterator<Item = (&'static str, f64)> {
         let share = |time: &std::time::Duration| time.as_secs_f64() / self.seconds;
         let known: f64 = self.profile.times.iter().map(|(_, time)| share(time)).sum();
@@ -192,7 +192,7 @@ impl Report {
     }
 }
 
-/// The shape of a recipe's model, or that of a preset.
+/// Returns the shape of a recipe's model, or of a preset.
 fn shape(arguments: &BenchTrain) -> Result<ModelConfig> {
     let (shape, rate) = match &arguments.recipe {
         Some(recipe) => {
@@ -211,13 +211,13 @@ fn shape(arguments: &BenchTrain) -> Result<ModelConfig> {
     })
 }
 
-/// The shape of a preset, with its dropout.
+/// Returns the shape of a preset, with its dropout.
 pub(super) fn preset_shape(preset: Preset) -> ModelConfig {
     let (shape, rate) = of_preset(preset);
     with_dropout(shape, rate)
 }
 
-/// The shape of a preset, and its rate of dropout.
+/// Returns the shape of a preset, and its dropout rate.
 fn of_preset(preset: Preset) -> (ModelConfig, f64) {
     let (layers, d_model, heads, d_ff, rate) = match preset {
         Preset::Tiny => (4, 128, 4, 256, 0.3),
@@ -243,7 +243,7 @@ fn with_dropout(shape: ModelConfig, rate: f64) -> ModelConfig {
 /// Reads `src.N` and `tgt.N` for N from 0 on, and packs them.
 ///
 /// # Errors
-/// When the file is unreadable, or a tensor is not what it should be.
+/// When the file is unreadable, or a tensor is invalid.
 pub(super) fn read_batches(path: &Path, vocabulary: usize) -> Result<Vec<Batch>> {
     let bytes = std::fs::read(path).with_context(|| format!("{}: cannot read", path.display()))?;
     let tensors = SafeTensors::deserialize(&bytes)
@@ -281,7 +281,7 @@ pub(super) fn read_batches(path: &Path, vocabulary: usize) -> Result<Vec<Batch>>
     Ok(batches)
 }
 
-/// The rows of an int32 matrix, without the zeros at their ends.
+/// Returns the rows of an int32 matrix, without the zeros at their ends.
 fn rows(tensor: &safetensors::tensor::TensorView<'_>, vocabulary: usize) -> Result<Vec<Vec<u32>>> {
     let &[_, width] = tensor.shape() else {
         bail!("expected a matrix, got shape {:?}", tensor.shape())

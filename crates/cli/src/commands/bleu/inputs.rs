@@ -11,26 +11,26 @@ use crate::text::{is_standard_stream, read_lines, standard_input};
 /// Translations by one system.
 #[derive(Debug)]
 pub(super) struct System {
-    /// What it is called in reports.
+    /// Name of the system in reports.
     pub(super) name: String,
-    /// One sentence a line, without whitespace at their ends.
+    /// Its translations, one sentence a line, without whitespace at their ends.
     pub(super) lines: Vec<String>,
 }
 
-/// All that is scored.
+/// All translations and references that are scored.
 #[derive(Debug)]
 pub(super) struct Inputs {
-    /// The systems, at least one; of a paired test, the baseline first.
+    /// The systems, at least one; in a paired test the baseline is first.
     pub(super) systems: Vec<System>,
     /// Reference streams, each as long as each system.
     pub(super) references: Vec<Vec<String>>,
 }
 
 impl Inputs {
-    /// Reads what the arguments name.
+    /// Reads the files that the arguments name.
     ///
     /// # Errors
-    /// When a file cannot be read, has another number of lines than it must, or is named twice.
+    /// When a file cannot be read, has a wrong number of lines, or is named twice.
     pub(super) fn read(arguments: &arguments::Bleu) -> Result<Self> {
         let (systems, references): (Vec<&PathBuf>, &[PathBuf]) =
             match (&arguments.input[..], &arguments.files[..]) {
@@ -69,7 +69,7 @@ impl Inputs {
     }
 }
 
-/// One file for each system. Naming the baseline again changes nothing; naming another file
+/// Reads one file for each system. Naming the baseline again changes nothing; naming another file
 /// twice would make reports ambiguous.
 fn from_files(paths: &[&PathBuf], paired: bool) -> Result<Vec<System>> {
     let mut systems: Vec<System> = Vec::with_capacity(paths.len());
@@ -89,7 +89,7 @@ fn from_files(paths: &[&PathBuf], paired: bool) -> Result<Vec<System>> {
     Ok(systems)
 }
 
-/// One column, separated by tabs, for each system.
+/// Reads one column, separated by tabs, for each system.
 fn from_standard_input(paired: bool) -> Result<Vec<System>> {
     let lines = standard_input().collect::<Result<Vec<String>, _>>()?;
     let columns = lines.first().map_or(1, |line| trim_end(line).split('\t').count());
@@ -112,8 +112,8 @@ fn from_standard_input(paired: bool) -> Result<Vec<System>> {
             );
         }
         for (system, field) in systems.iter_mut().zip(fields) {
-            // As in sacreBLEU, of the first line only the last field loses the whitespace at its
-            // end.
+            // On the first line only the last field loses the whitespace at its end, like in
+            // sacreBLEU.
             let field = if number == 0 { field } else { trim_end(field) };
             system.lines.push(field.to_owned());
         }
@@ -121,7 +121,8 @@ fn from_standard_input(paired: bool) -> Result<Vec<System>> {
     Ok(systems)
 }
 
-/// One file for each reference, or one whose lines hold `count` of them, separated by tabs.
+/// Reads one file for each reference, or one file whose lines hold `count` references, separated by
+/// tabs.
 fn read_references(paths: &[PathBuf], count: usize) -> Result<Vec<Vec<String>>> {
     if count == 1 {
         return paths.iter().map(|path| read_trimmed(path)).collect();
@@ -143,18 +144,18 @@ fn read_references(paths: &[PathBuf], count: usize) -> Result<Vec<Vec<String>>> 
                 fields.len()
             );
         }
-        // As many as there are, not as were asked for: any number can be.
+        // Not the requested number, which may be arbitrarily large.
         streams.resize(count, Vec::new());
         for (stream, field) in streams.iter_mut().zip(fields) {
             stream.push(field.to_owned());
         }
     }
-    // One of no line, whose number is then compared.
+    // An empty stream, so that its number of lines is compared.
     streams.resize(streams.len().max(1), Vec::new());
     Ok(streams)
 }
 
-/// The lines of a file without whitespace at their ends.
+/// Reads the lines of a file without whitespace at their ends.
 fn read_trimmed(path: &Path) -> Result<Vec<String>> {
     let mut lines = read_lines(path)?;
     for line in &mut lines {

@@ -1,4 +1,4 @@
-//! `taper bleu`: scores translations as sacreBLEU does, with its options and its output.
+//! `taper bleu`: scores translations like sacreBLEU, with its options and its output.
 
 mod inputs;
 mod report;
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &arguments::Bleu) -> Result<()> {
 /// Statistics of each system under one metric.
 type Counted<'a> = (&'a dyn Metric, Vec<Statistics>);
 
-/// How results are printed.
+/// Style of printed results.
 #[derive(Debug, Clone, Copy)]
 struct Style {
     format: OutputFormat,
@@ -62,14 +62,15 @@ struct Style {
 }
 
 impl Style {
-    /// The style asked for, the rest as sacreBLEU has it where the command is called like it.
+    /// Takes the style from the arguments; the rest is sacreBLEU's default if the command is called
+    /// like sacreBLEU.
     fn new(arguments: &arguments::Bleu) -> Self {
         let like_sacrebleu = !arguments.input.is_empty() || arguments.files.len() == 1;
         let report = &arguments.report;
         let usual = if like_sacrebleu { OutputFormat::Json } else { OutputFormat::Text };
         let format =
             match std::env::var("SACREBLEU_FORMAT").unwrap_or_default().to_lowercase().as_str() {
-                // This one is Taper's own, and no variable of sacreBLEU's is about it.
+                // This option is Taper's own, and no variable of sacreBLEU's concerns it.
                 _ if report.json => OutputFormat::Json,
                 "json" => OutputFormat::Json,
                 "text" => OutputFormat::Text,
@@ -81,7 +82,7 @@ impl Style {
     }
 }
 
-/// Refuses what needs sacreBLEU's collection of test sets, or another encoding.
+/// Refuses options that need sacreBLEU's collection of test sets, or another encoding.
 fn refuse_absent(arguments: &arguments::Bleu) -> Result<()> {
     let absent = &arguments.absent;
     let named = [
@@ -109,7 +110,8 @@ fn refuse_absent(arguments: &arguments::Bleu) -> Result<()> {
     Ok(())
 }
 
-/// The metrics asked for, each once: in their own order, or as asked for a paired test.
+/// Returns the requested metrics, each once: in their own order, or in the requested order for a
+/// paired test.
 fn metrics(arguments: &arguments::Bleu) -> Result<Vec<Box<dyn Metric>>> {
     let mut names = Vec::new();
     for &name in &arguments.metrics {
@@ -160,7 +162,7 @@ fn metrics(arguments: &arguments::Bleu) -> Result<Vec<Box<dyn Metric>>> {
     Ok(metrics)
 }
 
-/// BLEU as asked for.
+/// Makes BLEU with the requested options.
 fn bleu(arguments: &arguments::Bleu) -> Result<Bleu> {
     let options = &arguments.bleu;
     let language = match options.language_pair.as_deref() {
@@ -192,7 +194,7 @@ fn bleu(arguments: &arguments::Bleu) -> Result<Bleu> {
     })
 }
 
-/// The seed of trials: sacreBLEU's environment variable, or its default.
+/// Returns the seed of trials: sacreBLEU's environment variable, or its default.
 fn seed() -> Result<u64> {
     match std::env::var("SACREBLEU_SEED") {
         Ok(seed) => seed
@@ -238,7 +240,7 @@ fn one_system(arguments: &arguments::Bleu, counted: &[Counted<'_>], style: Style
     }
     let mut scores = Vec::with_capacity(counted.len());
     for (metric, systems) in counted {
-        // As in sacreBLEU, one resample is none.
+        // One resample counts as none, like in sacreBLEU.
         scores.push(if trials.confidence && trials.confidence_n > 1 {
             Score::with_confidence(*metric, &systems[0], trials.confidence_n, seed()?)?
         } else {
@@ -248,7 +250,7 @@ fn one_system(arguments: &arguments::Bleu, counted: &[Counted<'_>], style: Style
     print_line(&report::one_system(&scores, style)?)
 }
 
-/// Prints the scores of several systems, compared with the first if that was asked for.
+/// Prints the scores of several systems, compared with the first if requested.
 fn several_systems(
     arguments: &arguments::Bleu,
     counted: &[Counted<'_>],
@@ -263,7 +265,7 @@ fn several_systems(
         trials.paired_bs.then_some(trials.paired_bs_n),
         trials.paired_ar.then_some(trials.paired_ar_n),
     );
-    // As in sacreBLEU, no trials are the usual number of them.
+    // 0 trials mean the default number, like in sacreBLEU.
     let resamples = resamples.map(|count| if count == 0 { 1000 } else { count });
     let shuffles = shuffles.map(|count| if count == 0 { 10_000 } else { count });
     let mut reports = Vec::with_capacity(counted.len());

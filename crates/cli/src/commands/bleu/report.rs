@@ -20,11 +20,11 @@ pub(super) struct SystemReport {
     pub(super) metric: String,
     /// A result for each system.
     pub(super) results: Report,
-    /// How the results were computed.
+    /// Signature of the computation.
     pub(super) signature: Signature,
 }
 
-/// What is known of each system.
+/// Results of each system.
 #[derive(Debug)]
 pub(super) enum Report {
     /// Scores as text.
@@ -33,7 +33,7 @@ pub(super) enum Report {
     Compared(Vec<Comparison>),
 }
 
-/// The scores of one system: a line each, or JSON.
+/// Formats the scores of one system: a line each, or JSON.
 pub(super) fn one_system(scores: &[Score], style: Style) -> Result<String> {
     let json = style.format == OutputFormat::Json;
     let mut reports = Vec::with_capacity(scores.len());
@@ -53,7 +53,7 @@ pub(super) fn one_system(scores: &[Score], style: Style) -> Result<String> {
     })
 }
 
-/// Lines moved right until their equals signs are below each other.
+/// Aligns lines at their equals signs.
 fn aligned(lines: &[String]) -> String {
     let places: Option<Vec<usize>> =
         lines.iter().map(|line| line.chars().position(|character| character == '=')).collect();
@@ -67,7 +67,7 @@ fn aligned(lines: &[String]) -> String {
     moved.join("\n")
 }
 
-/// The results of several systems: a table with signatures below, or JSON.
+/// Formats the results of several systems: a table with signatures below, or JSON.
 pub(super) fn several_systems(
     names: &[&str],
     reports: &[SystemReport],
@@ -119,7 +119,7 @@ pub(super) fn several_systems(
 }
 
 impl Report {
-    /// A system's result for JSON.
+    /// Returns a system's result for JSON.
     fn record(&self, index: usize) -> ResultRecord<'_> {
         match self {
             Self::Scores(scores) => ResultRecord::Score(&scores[index]),
@@ -135,7 +135,7 @@ impl Report {
         }
     }
 
-    /// The results as cells of a table.
+    /// Formats the results as cells of a table.
     fn cells(&self, decimals: usize, separator: &str) -> Vec<String> {
         let results = match self {
             Self::Scores(scores) => return scores.clone(),
@@ -159,7 +159,7 @@ impl Report {
     }
 }
 
-/// A score as sacreBLEU's JSON has it: numbers as printed, the signature also field by field.
+/// A score in sacreBLEU's JSON: numbers as printed, the signature also field by field.
 #[derive(serde::Serialize)]
 struct ScoreRecord<'a> {
     name: &'a str,
@@ -200,7 +200,7 @@ impl<'a> ScoreRecord<'a> {
     }
 }
 
-/// A system's results as sacreBLEU's JSON has them.
+/// A system's results in sacreBLEU's JSON.
 #[derive(serde::Serialize)]
 struct SystemRecord<'a> {
     system: &'a str,
@@ -229,12 +229,12 @@ impl<V: Serialize> Serialize for Object<'_, V> {
     }
 }
 
-/// The number that these decimals print.
+/// Rounds a number to the decimals that are printed.
 fn rounded(value: f64, decimals: usize) -> f64 {
     format!("{value:.decimals$}").parse().unwrap_or(value)
 }
 
-/// JSON with this indentation.
+/// Formats JSON with this indentation.
 fn to_json(value: &impl Serialize, indent: &[u8]) -> Result<String> {
     let mut bytes = Vec::new();
     value.serialize(&mut serde_json::Serializer::with_formatter(

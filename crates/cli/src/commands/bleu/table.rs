@@ -1,6 +1,6 @@
 //! Tables of systems and scores, framed or for LaTeX.
 
-/// Columns of cells; the first column stands right, the others in the middle.
+/// Columns of cells; the first column is right-aligned, the others are centred.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     columns: Vec<Column>,
@@ -12,7 +12,7 @@ struct Column {
     cells: Vec<String>,
 }
 
-/// Where a cell stands in its column.
+/// Alignment of a cell in its column.
 #[derive(Debug, Clone, Copy)]
 enum Place {
     Right,
@@ -25,7 +25,7 @@ impl Table {
         self.columns.push(Column { heading: heading.to_owned(), cells });
     }
 
-    /// The table in a frame of lines.
+    /// Formats the table in a frame of lines.
     pub(super) fn grid(&self) -> String {
         let widths: Vec<usize> = self.columns.iter().map(|column| column.width() + 2).collect();
         let rule = |left: char, line: &str, crossing: &str, right: char| {
@@ -53,7 +53,7 @@ impl Table {
         text
     }
 
-    /// The table as LaTeX, with the rules of the package `booktabs`.
+    /// Formats the table as LaTeX, with the rules of the package `booktabs`.
     pub(super) fn latex(&self) -> String {
         let places: String =
             (0..self.columns.len()).map(|index| if index == 0 { 'r' } else { 'c' }).collect();
@@ -76,14 +76,14 @@ impl Table {
         self.columns.iter().map(|column| column.cells.len()).max().unwrap_or(0)
     }
 
-    /// One line of each column, filled with spaces to the column's width.
+    /// Formats one line of each column, padded with spaces to the column's width.
     fn placed<'a>(
         &'a self,
         cells: impl Iterator<Item = &'a str> + 'a,
     ) -> impl Iterator<Item = String> + 'a {
         cells.zip(&self.columns).enumerate().map(|(index, (cell, column))| {
             let place = if index == 0 { Place::Right } else { Place::Middle };
-            // Widths that a format takes end at 65,535.
+            // Formats take widths up to 65,535.
             let room = column.width().saturating_sub(cell.chars().count());
             let before = match place {
                 Place::Right => room,
@@ -95,12 +95,12 @@ impl Table {
 }
 
 impl Column {
-    /// The heading as row 0, then the cells.
+    /// Returns the heading as row 0, then the cells.
     fn row(&self, row: usize) -> &str {
         if row == 0 { &self.heading } else { self.cells.get(row - 1).map_or("", String::as_str) }
     }
 
-    /// Characters that the widest line takes; a heading keeps a space at both ends.
+    /// Width of the widest line in characters; a heading keeps a space at both ends.
     fn width(&self) -> usize {
         let widest = self
             .cells
@@ -113,7 +113,7 @@ impl Column {
     }
 }
 
-/// Text with LaTeX's special characters escaped.
+/// Escapes LaTeX's special characters in a text.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

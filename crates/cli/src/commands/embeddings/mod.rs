@@ -1,4 +1,4 @@
-//! `taper embeddings`: words as vectors.
+//! `taper embeddings`: word vectors.
 
 mod queries;
 mod train;

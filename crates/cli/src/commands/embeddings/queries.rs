@@ -1,4 +1,4 @@
-//! `taper embeddings nearest|analogy|evaluate|convert`: what vectors say.
+//! `taper embeddings nearest|analogy|evaluate|convert`: queries of vectors.
 
 use anyhow::{Result, bail};
 use taper_embeddings::{SimilaritySet, WordVectors};
@@ -20,7 +20,7 @@ pub(super) fn analogy(arguments: &EmbeddingsAnalogy) -> Result<()> {
     print(&arguments.file, vectors.analogy(words, arguments.count)?)
 }
 
-/// A word and its cosine a line.
+/// Prints a word and its cosine on each line.
 fn print(file: &VectorFile, found: Vec<(&str, f64)>) -> Result<()> {
     for (word, cosine) in found {
         print_line(&match file.json {

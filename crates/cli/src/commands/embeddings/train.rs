@@ -1,4 +1,4 @@
-//! `taper embeddings train|resume`: vectors of the words of a text.
+//! `taper embeddings train|resume`: training of word vectors.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::error::Interrupted;
 use crate::signals::on_signal;
 use crate::text::{print_line, quoted, report_line, say};
 
-/// Time between lines of progress where there is no terminal.
+/// Time between lines of progress if there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 pub(super) fn train(arguments: &EmbeddingsTrain) -> Result<()> {
@@ -39,8 +39,7 @@ pub(super) fn resume(arguments: &EmbeddingsResume) -> Result<()> {
     })
 }
 
-/// Trains in a folder that no other process trains in, shows how far it is, and lets signals stop
-/// it.
+/// Trains in a folder in which no other process trains, shows progress, and lets signals stop it.
 fn in_folder(
     folder: &Path,
     limits: &Limits,
@@ -80,7 +79,7 @@ fn in_folder(
     }
 }
 
-/// What is shown of a training: a bar at a terminal, else a line now and then.
+/// Progress display of a training: a bar at a terminal, otherwise a line from time to time.
 struct Shown {
     bar: ProgressBar,
     last: Instant,

@@ -1,4 +1,4 @@
-//! `taper inspect`: what a model is made of and what it costs.
+//! `taper inspect`: parts and costs of a model.
 
 mod states;
 
@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &Inspect) -> Result<()> {
     Ok(())
 }
 
-/// A published shape, with the size of its vocabulary on both sides.
+/// Returns a published shape, with the size of its vocabulary on both sides.
 fn published(name: &str) -> Result<(RunConfig, Vocabularies)> {
     let shapes = published_shapes();
     let Some(shape) = shapes.iter().find(|shape| shape.name == name) else {
@@ -93,7 +93,7 @@ fn published(name: &str) -> Result<(RunConfig, Vocabularies)> {
     Ok((shape.config.clone(), (shape.vocabulary, shape.vocabulary)))
 }
 
-/// A run or a recipe, with the sizes of its vocabularies.
+/// Reads a run or a recipe, with the sizes of its vocabularies.
 fn of_target(
     target: &Path,
     arguments: &Inspect,
@@ -130,29 +130,29 @@ fn of_target(
     }
 }
 
-/// What a layer of the stack that answers costs for a sequence.
+/// Cost of a layer of the answering stack, for a sequence.
 #[derive(Serialize)]
 struct Layer {
-    /// Layers like this.
+    /// Number of layers like this.
     count: usize,
-    /// Their self-attention; none of other layers than a Transformer's.
+    /// Kind of their self-attention; `None` for layers other than a Transformer's.
     attention: Option<AttentionKind>,
-    /// Their experts; 0 for a feed-forward layer.
+    /// Number of their experts; 0 for a feed-forward layer.
     experts: usize,
     parameters: u64,
     tokens: usize,
     forward_flops: u64,
-    /// Of them, those of self-attention between its projections: of a full one with every pair of
-    /// tokens, as papers count it, of other kinds as they are computed.
+    /// FLOPs among these of self-attention between its projections: for full attention with every
+    /// pair of tokens, as papers count it, for other kinds as they are computed.
     attention_flops: u64,
-    /// Those that are computed on a CPU: under a causal mask with about half of the pairs.
+    /// FLOPs of attention that a CPU computes: under a causal mask with about half of the pairs.
     computed_attention_flops: Option<u64>,
-    /// Bytes that it keeps of the sequence for the way back, between its projections.
+    /// Bytes of the sequence that it keeps for the backward pass, between its projections.
     attention_bytes: Option<u64>,
 }
 
 impl Layer {
-    /// One for each group of layers that are alike.
+    /// Returns one entry for each group of equal layers.
     fn each(config: &RunConfig, tokens: Option<usize>) -> Result<Vec<Self>> {
         let (causal, shape) = (entry(config.task).stacks.answers_by_decoder(), &config.model);
         let layers = if causal { shape.decoder_layers } else { shape.encoder_layers };
@@ -203,7 +203,7 @@ impl Layer {
     }
 }
 
-/// Trained scalars, and those that papers count.
+/// Formats the numbers of trained scalars and of scalars that papers count.
 fn parameters_line(config: &RunConfig, vocabularies: Vocabularies, parameters: u64) -> String {
     let all = grouped(parameters);
     match counted_parameters(config, vocabularies) {
@@ -212,7 +212,7 @@ fn parameters_line(config: &RunConfig, vocabularies: Vocabularies, parameters: u
     }
 }
 
-/// Heads in words; only the count if all else about them follows from it.
+/// Describes the heads in words; only their number if the rest follows from it.
 fn heads(model: &ModelConfig) -> String {
     let shape = model.attention_shape();
     let width = match model.head_width {
@@ -302,7 +302,7 @@ fn layer_line(layer: &Layer, shape: &ModelConfig, alone: bool) -> String {
     )
 }
 
-/// What the model is and costs, as its task has it.
+/// Summarises the model and its cost, as its task defines them.
 fn summary(
     config: &RunConfig,
     vocabularies: Vocabularies,
@@ -378,7 +378,7 @@ fn print_json(
     print_line(&serde_json::to_string_pretty(&record)?)
 }
 
-/// `512 x 2048`.
+/// Formats a shape like `512 x 2048`.
 fn shape(dimensions: &[usize]) -> String {
     dimensions.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ")
 }

@@ -1,4 +1,5 @@
-//! `taper inspect --state-gradients`: how far learning reaches back through recurrent layers.
+//! `taper inspect --state-gradients`: reach of gradients through recurrent layers, backward in
+//! time.
 
 use std::path::Path;
 
@@ -10,10 +11,11 @@ use taper_run::{LoadSettings, LoadedRun};
 use crate::arguments::Inspect;
 use crate::text::print_line;
 
-/// Means of fewer sentences than this share of all say little, and are not drawn.
+/// Smallest share of the sentences, as a divisor, for a mean to be drawn: means of fewer say
+/// little.
 const LEAST: usize = 20;
 
-/// Measures, prints and, where asked, draws.
+/// Measures, prints and, if requested, draws.
 pub(super) fn run(arguments: &Inspect, target: &Path, split: &str) -> Result<()> {
     if !target.is_dir() {
         bail!("--state-gradients is for a run, and {} is no folder", target.display());
@@ -45,7 +47,7 @@ pub(super) fn run(arguments: &Inspect, target: &Path, split: &str) -> Result<()>
     Ok(())
 }
 
-/// The encoder's layers and the decoder's, each a line.
+/// Draws a line for each layer of the encoder and of the decoder.
 fn figure(name: &str, layers: &[LayerGradients]) -> Figure {
     let line = |layer: &LayerGradients| {
         let most = layer.sentences.iter().copied().max().unwrap_or(0);

@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &Extrapolate) -> Result<()> {
     }
 }
 
-/// A line for each model, with the run that it is of.
+/// Prints a line for each model, with its run.
 fn table(found: &[Extrapolation], lengths: &[usize]) -> Result<()> {
     let heads = lengths.iter().map(|length| format!("{length:>9}")).collect::<String>();
     print_line(&format!("{:<28}{heads}  run", "perplexity, blocks of"))?;

@@ -21,7 +21,7 @@ use crate::text::print_line;
 /// Pixels of a PNG for each pixel of a page.
 const ZOOM: f32 = 2.0;
 
-/// Writes figures into the folders that are wanted, and says so.
+/// Writes figures to the requested folders, and reports it.
 ///
 /// # Errors
 /// When one cannot be drawn or written.
@@ -43,7 +43,7 @@ fn write_pictures(figures: &[NamedFigure], wanted: &Pictures) -> Result<()> {
     Ok(())
 }
 
-/// Writes a page, and says where.
+/// Writes a page, and reports its path.
 ///
 /// # Errors
 /// When it cannot be written.

@@ -1,4 +1,4 @@
-//! `taper serve`: runs for browsers and programs.
+//! `taper serve`: serves runs to browsers and programs.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,8 +11,8 @@ use crate::arguments::Serve;
 use crate::signals::on_signal;
 use crate::text::{print_line, say, visible, visible_json};
 
-/// Runs the command. The first signal asks the server to finish what it took, the second ends the
-/// program at once.
+/// Runs the command. The first signal asks the server to finish accepted requests, the second ends
+/// the program at once.
 pub(crate) fn run(arguments: &Serve) -> Result<()> {
     let settings = arguments.settings()?;
     if settings.api_key.is_none() && !settings.address.ip().is_loopback() {
@@ -66,7 +66,7 @@ fn report(event: &ServeEvent<'_>, is_json: bool) {
     }));
 }
 
-/// Prints a line, unless nobody reads: a server does not end for that.
+/// Prints a line; the server continues if nobody reads it.
 fn print(line: &str) {
     let _ = print_line(line);
 }

@@ -1,4 +1,4 @@
-//! `taper doctor`: what this machine has, and whether it computes what it should.
+//! `taper doctor`: the hardware of this machine, and a check that it computes correctly.
 
 use std::num::NonZero;
 use std::sync::atomic::AtomicBool;
@@ -14,13 +14,13 @@ use taper_run::{RunConfig, RunEvent, RunFolder, TrainSettings};
 use super::quickstart::{FILES, unpack};
 use crate::text::print_line;
 
-/// Loss of the quickstart, made small, after its last update in f32. Kernels add in other orders:
-/// the loss differs from one to another in its last digits.
+/// Loss of the reduced quickstart after its last update in f32. Kernels add in different orders, so
+/// the loss differs between them in its last digits.
 const LOSS: f64 = 6.4177;
-/// Largest difference from it.
+/// Largest difference from this loss.
 const MOST: f64 = 0.01;
 
-/// Changes of the quickstart by which it takes seconds.
+/// Changes of the quickstart that reduce it to seconds.
 const SMALL: [&str; 9] = [
     "device=cpu",
     "dtype=f32",
@@ -33,7 +33,7 @@ const SMALL: [&str; 9] = [
     "evaluation.test_after_training=false",
 ];
 
-/// Runs the command: a line for each fact, and the check at the end.
+/// Runs the command: prints a line for each fact, and the check at the end.
 pub(crate) fn run() -> Result<()> {
     print_line(&format!("taper      {}", crate::arguments::about_build()))?;
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
@@ -58,7 +58,7 @@ pub(crate) fn run() -> Result<()> {
     print_line(&format!("check      passed: loss {loss:.4} after {seconds:.1} s of training"))
 }
 
-/// Loss after a short training, in a folder that is removed again.
+/// Returns the loss after a short training, in a folder that is removed afterwards.
 fn trained() -> Result<f64> {
     let folder = std::env::temp_dir().join(format!("taper-doctor-{}", std::process::id()));
     let mut loss = f64::NAN;

@@ -1,4 +1,4 @@
-//! `taper quickstart`: the first model, from a corpus that is within the program.
+//! `taper quickstart`: trains a first model on a corpus inside the program.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::arguments::{Arguments, Command, Quickstart};
 use crate::commands::train;
 use crate::text::print_line;
 
-/// Files of the repository, by their names in it, with what they hold.
+/// Embeds files of the repository, with their names in it and their contents.
 macro_rules! bundled {
     ($($name:literal,)*) => {
         [$(($name, include_bytes!(concat!("../../../../../", $name)))),*]
@@ -30,7 +30,7 @@ pub(super) const FILES: [(&str, &[u8]); 7] = bundled![
     "data/everyday-en-zh/test.zh",
 ];
 
-/// Runs the command: unpacks what is not there yet, and trains, or goes on with it.
+/// Runs the command: unpacks missing files, and trains or continues the run.
 pub(crate) fn run(arguments: &Quickstart, threads: Option<usize>) -> Result<()> {
     let folder = &arguments.folder;
     unpack(folder)?;
@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &Quickstart, threads: Option<usize>) -> Result<()> 
     }
 }
 
-/// Writes the recipe and its corpus into a folder. Files that are there already stay.
+/// Writes the recipe and its corpus to a folder. Existing files stay.
 pub(super) fn unpack(folder: &Path) -> Result<()> {
     for (name, content) in FILES {
         let path = folder.join(name);

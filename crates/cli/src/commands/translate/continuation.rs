@@ -1,5 +1,6 @@
-//! What a translation to a file was begun with, beside the part of it that is there: it can go on
-//! only as it began, or the file would be of two minds.
+//! The record of the weights, settings and texts with which a translation to a file was begun,
+//! stored next to its incomplete file. A translation can continue only under the same conditions,
+//! or the file would mix two translations.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
@@ -15,19 +16,19 @@ use taper_trainer::read_state;
 
 use crate::arguments::Form;
 
-/// What a translation was begun with.
+/// Weights, settings and texts with which a translation was begun.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Order {
-    /// The checksum of each checkpoint.
+    /// Checksum of each checkpoint.
     weights: Vec<String>,
-    /// The search and what is shown of it.
+    /// Settings of the search and of its output.
     settings: String,
-    /// The SHA-256 of the text, and of the prefixes, where they are files.
+    /// SHA-256 of the text, and of the prefixes, if they are files.
     texts: Vec<String>,
 }
 
 impl Order {
-    /// Of a translation of `texts` by `run` under `settings`.
+    /// Makes the record of a translation of `texts` by `run` under `settings`.
     ///
     /// # Errors
     /// When a member of the ensemble cannot be read.
@@ -43,7 +44,7 @@ impl Order {
             weights.push(read_state(&checkpoint)?.checksum);
         }
         let mut same = settings.clone();
-        // How much is searched at once changes no translation.
+        // The amount searched at once changes no translation.
         same.decoding.batch_rows = 0;
         same.decoding.batch_tokens = 0;
         let mut settings = format!("{form:?} {same:?} {}", run.weights());
@@ -54,7 +55,7 @@ impl Order {
         Ok(Self { weights, settings, texts: texts.to_vec() })
     }
 
-    /// Writes it to `path`.
+    /// Writes the record to `path`.
     ///
     /// # Errors
     /// When the disk refuses.
@@ -62,10 +63,10 @@ impl Order {
         write_atomically(path, &serde_json::to_vec_pretty(self)?)
     }
 
-    /// Refuses to go on with what was begun otherwise, as `path` says.
+    /// Refuses to continue a translation whose record at `path` differs.
     ///
     /// # Errors
-    /// When it cannot be read or says something else.
+    /// When the record cannot be read, or differs.
     pub(super) fn require(&self, path: &Path) -> Result<()> {
         let text = taper_data::read_regular(path, 1 << 20).with_context(|| {
             format!("--continue: cannot read {}, which says what was begun", path.display())
@@ -89,20 +90,20 @@ impl Order {
     }
 }
 
-/// How far a translation has come that was stopped.
+/// Progress of a translation that was stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// Lines of the text whose translations are whole.
+    /// Number of lines of the text whose translations are complete.
     pub(super) lines: usize,
-    /// The bytes of those.
+    /// Bytes of these translations.
     pub(super) bytes: u64,
 }
 
 impl Progress {
-    /// How far `file` has come, whose lines are of this form.
+    /// Measures the progress of `file`, whose lines have this form.
     ///
     /// # Errors
-    /// When it cannot be read, or its lines are of another form.
+    /// When the file cannot be read, or its lines have another form.
     pub(super) fn of(file: &mut fs::File, form: Form) -> Result<Self> {
         file.seek(SeekFrom::Start(0))?;
         let mut reader = BufReader::new(file);
@@ -116,7 +117,7 @@ impl Progress {
                 Form::NBest => {
                     let of = line_number(&line).context("its lines are no n-best lists")?;
                     if of != number {
-                        // Of the last line some translations may be missing: it is made again.
+                        // Translations of the last line may be missing, so it is translated again.
                         before = whole;
                         number = of;
                     }
@@ -129,7 +130,7 @@ impl Progress {
     }
 }
 
-/// The number of the source line that a line of an n-best list begins with.
+/// Returns the number of the source line at the beginning of a line of an n-best list.
 fn line_number(line: &[u8]) -> Option<usize> {
     let number = line.split(|&byte| byte == b'\t').next()?;
     std::str::from_utf8(number).ok()?.parse().ok()
@@ -150,7 +151,7 @@ mod tests {
         assert_eq!(of("", Form::Best), Some((0, 0)));
         assert_eq!(of("eins\n\nzw", Form::Best), Some((2, 6)));
         assert_eq!(of("{}\n{}\n", Form::Json), Some((2, 6)));
-        // The second line may have had more.
+        // The second line may have had more translations.
         assert_eq!(of("1\t-1\ta\n1\t-2\tb\n2\t-1\tc\n2\t-3", Form::NBest), Some((1, 14)));
         assert_eq!(of("1\t-1\ta\n", Form::NBest), Some((0, 0)));
         assert_eq!(of("eins\n", Form::NBest), None);

@@ -1,5 +1,5 @@
-//! Translating what a person types at a terminal: a line with editing and history for each
-//! sentence, and more about the last one on request.
+//! Translation of lines typed at a terminal: a line with editing and history for each sentence, and
+//! more about the last one on request.
 
 use std::io::ErrorKind;
 
@@ -18,10 +18,10 @@ use crate::arguments::Form;
 use crate::error::Interrupted;
 use crate::text::{print_line, say};
 
-/// Alternatives that are shown where no number is asked for.
+/// Number of alternatives shown if no number is given.
 const ALTERNATIVES: usize = 5;
 
-/// The most that can be asked for.
+/// Largest number of alternatives that can be requested.
 const MOST_ALTERNATIVES: usize = 100;
 
 const HELP: &str = "a sentence     translates it
@@ -30,7 +30,7 @@ const HELP: &str = "a sentence     translates it
 :help          this
 :quit, Ctrl-D  ends";
 
-/// What a line that begins with a colon asks for.
+/// Request in a line that begins with a colon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Request {
     Alternatives(usize),
@@ -40,7 +40,8 @@ enum Request {
 }
 
 impl Request {
-    /// What `line` asks for; none if it is a sentence. What cannot be understood asks for help.
+    /// Parses the request in `line`; `None` if it is a sentence. A line that cannot be understood
+    /// requests help.
     fn of(line: &str) -> Option<Self> {
         let mut words = line.trim().strip_prefix(':')?.split_whitespace();
         let (name, count) = (words.next(), words.next());
@@ -56,11 +57,11 @@ impl Request {
     }
 }
 
-/// Translates what is typed until its end, by `run` under `settings`.
+/// Translates typed lines until the input ends, by `run` under `settings`.
 ///
 /// # Errors
-/// When the terminal cannot be read, or output is refused. A sentence that cannot be translated is
-/// no reason to end.
+/// When the terminal cannot be read, or output is refused. A sentence that cannot be translated
+/// does not end the conversation.
 pub(super) fn converse(run: &LoadedRun, settings: &TranslationSettings, form: Form) -> Result<()> {
     let data = &run.config.data;
     let translator = LineTranslator::new(run, settings)?;
@@ -68,7 +69,7 @@ pub(super) fn converse(run: &LoadedRun, settings: &TranslationSettings, form: Fo
         "{} → {}, weights of step {}; one sentence a line, :help tells more, Ctrl-D ends",
         data.source_language, data.target_language, run.state.step
     ));
-    // The terminal itself, so that the prompt is not in output that goes elsewhere.
+    // The terminal itself, so that the prompt is not part of redirected output.
     let config = Config::builder().behavior(Behavior::PreferTerm).build();
     let mut editor: DefaultEditor =
         Editor::<(), DefaultHistory>::with_config(config).context("cannot read the terminal")?;
@@ -85,7 +86,7 @@ pub(super) fn converse(run: &LoadedRun, settings: &TranslationSettings, form: Fo
             }
             Err(error) => return Err(error).context("cannot read the terminal"),
         };
-        // A line that is not remembered is no loss.
+        // Failure to record a line in the history does no harm.
         let _ = editor.add_history_entry(line.as_str());
         let asked = match Request::of(&line) {
             None => {
@@ -105,7 +106,7 @@ pub(super) fn converse(run: &LoadedRun, settings: &TranslationSettings, form: Fo
         };
         let asked_for = asked.map_or_else(|| settings.clone(), |asked| wider(settings, asked));
         let translator = translator.under(&asked_for, &());
-        // The next sentence may be another matter.
+        // The next sentence may succeed.
         match translate(&translator, sentence, number) {
             Ok(translated) => show(sentence, number, &translated, asked, form)?,
             Err(error) => say(&format!("error: {error:#}")),
@@ -114,7 +115,7 @@ pub(super) fn converse(run: &LoadedRun, settings: &TranslationSettings, form: Fo
     Ok(())
 }
 
-/// The settings under which what is asked for is computed.
+/// Returns the settings for computing a request.
 fn wider(settings: &TranslationSettings, asked: Request) -> TranslationSettings {
     let mut settings = settings.clone();
     match asked {
@@ -126,7 +127,7 @@ fn wider(settings: &TranslationSettings, asked: Request) -> TranslationSettings 
             }
             settings.detail = Detail { all: true, ..Detail::default() };
         }
-        // The tokens are known where the weights are.
+        // The tokens are known if the weights are.
         _ => settings.detail = Detail { all: false, alignments: true, weights: true },
     }
     settings
@@ -170,7 +171,8 @@ fn show(
     Ok(())
 }
 
-/// One line for each token of the translation, with the source tokens that it was made from.
+/// Formats one line for each token of the translation, with the source tokens that it is aligned
+/// with.
 fn rows(aligned: &AlignedTokens) -> Vec<String> {
     let width = |tokens: &[String]| tokens.iter().map(|one| one.chars().count()).max().unwrap_or(0);
     let width = width(&aligned.target_tokens);

@@ -1,5 +1,5 @@
-//! The text to translate, a window of lines at a time, each line with its prefix where there are
-//! any.
+//! The text to translate, a window of lines at a time, each line with its prefix if there are
+//! prefixes.
 
 use std::path::Path;
 
@@ -11,46 +11,45 @@ use super::is_stream;
 use crate::arguments::TextArguments;
 use crate::text::{is_standard_stream, standard_input};
 
-/// Lines that are translated and written together unless `--window` says otherwise. Batches are
-/// made of lines of about one length: a window has dozens of them, so that it costs little that the
-/// last ones are not full, and is a matter of seconds or minutes, which is what an interruption can
-/// cost.
+/// Number of lines translated and written together unless `--window` changes it. Batches have lines
+/// of similar lengths: a window has dozens of batches, so that incomplete last ones cost little,
+/// and takes seconds or minutes, the most that an interruption can cost.
 const WINDOW: usize = 4096;
 
-/// Lines of the first window; each has twice as many as the one before, up to [`WINDOW`], so that
-/// there is something to see and to keep soon.
+/// Number of lines of the first window. Each following window has twice as many, up to [`WINDOW`],
+/// so that there are soon translations to see and to keep.
 const FIRST_WINDOW: usize = 128;
 
-/// The bytes after which a window ends earlier: lines may be long, and a window is held in memory.
+/// Bytes after which a window ends earlier: lines may be long, and a window is held in memory.
 const WINDOW_BYTES: usize = 1 << 24;
 
 /// Consecutive lines of the text.
 #[derive(Debug)]
 pub(super) struct Window {
-    /// The number of the first line, from 1.
+    /// Number of the first line, from 1.
     pub(super) first: usize,
-    /// The lines, at least one.
+    /// Lines, at least one.
     pub(super) lines: Vec<String>,
-    /// What the translation of each must begin with; none where nothing was asked for.
+    /// Beginning that each translation must have; empty if no prefixes were given.
     pub(super) prefixes: Vec<String>,
 }
 
-/// The text, and the file of prefixes beside it.
+/// The text, and the file of prefixes with it.
 pub(super) struct Input {
     text: Source,
     prefixes: Option<Source>,
     /// Largest number of lines of the next window.
     most: usize,
-    /// Largest number of lines of any.
+    /// Largest number of lines of any window.
     limit: usize,
 }
 
 impl Input {
-    /// Opens what the arguments name, and looks through files, so that what is wrong with them is
-    /// found before the model is loaded.
+    /// Opens the files that the arguments name and checks them, so that errors in them are found
+    /// before the model is loaded.
     ///
     /// # Errors
-    /// When a file cannot be read, or has another number of lines than the other.
+    /// When a file cannot be read, or the two have different numbers of lines.
     pub(super) fn open(arguments: &TextArguments) -> Result<Self> {
         let text = match &arguments.input {
             Some(path) if !is_standard_stream(path) => Source::open(path)?,
@@ -75,10 +74,10 @@ impl Input {
         Ok(Self { text, prefixes, most, limit })
     }
 
-    /// Passes over so many lines, whose translations are there.
+    /// Skips `count` lines that are translated already.
     ///
     /// # Errors
-    /// When a line cannot be read, or there are fewer.
+    /// When a line cannot be read, or there are fewer lines.
     pub(super) fn skip(&mut self, count: usize) -> Result<()> {
         for _ in 0..count {
             let line = self.text.lines.next_line()?;
@@ -93,22 +92,22 @@ impl Input {
         Ok(())
     }
 
-    /// The SHA-256 of the text, and of the prefixes, where they are files.
+    /// Returns the SHA-256 of the text, and of the prefixes, if they are files.
     pub(super) fn hashes(&self) -> Vec<String> {
         let sources = [Some(&self.text), self.prefixes.as_ref()];
         sources.into_iter().flatten().map(|source| source.hash.clone()).collect()
     }
 
-    /// How many lines there are to translate, where that is known.
+    /// Returns the number of lines to translate, if known.
     pub(super) fn total(&self) -> Option<u64> {
         self.text.total
     }
 
-    /// The next lines; none after the last.
+    /// Returns the next lines; `None` after the last.
     ///
     /// # Errors
-    /// When a line is not UTF-8, there is not one prefix for each line, or a file was written to
-    /// since it was opened.
+    /// When a line is not UTF-8, there is not one prefix for each line, or a file was changed after
+    /// it was opened.
     pub(super) fn next_window(&mut self) -> Result<Option<Window>> {
         let lines = &mut self.text.lines;
         let mut window =
@@ -148,7 +147,7 @@ impl Input {
     }
 }
 
-/// One side ended before the other.
+/// Makes the error of one file that ends before the other.
 fn uneven(ended: &LineReader, longer: &LineReader) -> anyhow::Error {
     let (shorter, end, path, line) =
         (ended.path().display(), ended.line(), longer.path().display(), longer.line());
@@ -158,17 +157,17 @@ fn uneven(ended: &LineReader, longer: &LineReader) -> anyhow::Error {
     )
 }
 
-/// Lines, and how many there are where that could be counted.
+/// Lines, and their number if it could be counted.
 struct Source {
     lines: LineReader,
     total: Option<u64>,
-    /// The SHA-256 of those; nothing of a stream.
+    /// SHA-256 of the lines; empty for a stream.
     hash: String,
 }
 
 impl Source {
     fn open(path: &Path) -> Result<Self> {
-        // A pipe can be read only once, and its faults are found on the way.
+        // A pipe can be read only once; its errors are found while it is read.
         let (total, hash) = if is_stream(path) {
             (None, String::new())
         } else {
@@ -178,7 +177,7 @@ impl Source {
         Ok(Self { lines: LineReader::open(path)?, total, hash })
     }
 
-    /// Checks, at its end, that the text has the lines that were counted.
+    /// Checks, at the end of the text, that it has the lines that were counted.
     fn unchanged(&self) -> Result<()> {
         let (path, found) = (self.lines.path().display(), self.lines.line());
         match self.total {
@@ -193,7 +192,7 @@ impl Source {
     }
 }
 
-/// The number of lines of a file in which nothing is wrong, and their SHA-256.
+/// Checks a file and returns its number of lines and their SHA-256.
 fn check(path: &Path) -> Result<(u64, String)> {
     let (mut lines, mut hash) = (LineReader::open(path)?, Sha256::new());
     while let Some(line) = lines.next_line()? {

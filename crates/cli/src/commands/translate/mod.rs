@@ -1,4 +1,4 @@
-//! `taper translate`: text in, translations out, in the same order, window by window.
+//! `taper translate`: translates a text in order, window by window.
 
 mod continuation;
 mod conversation;
@@ -23,7 +23,7 @@ use output::Output;
 use taper_run::translation::{LineTranslator, OverlongRule, TranslatedLine, Translation};
 use taper_run::{BadItem, LoadedRun, truncated_translations};
 
-/// One line of `--json`.
+/// Output line of `--json`.
 #[derive(Debug, Serialize)]
 struct Record<'a> {
     line: usize,
@@ -32,7 +32,7 @@ struct Record<'a> {
     translated: &'a TranslatedLine,
 }
 
-/// The line of `--json` of a text line without a translation.
+/// Output line of `--json` for a text line without a translation.
 #[derive(Debug, Serialize)]
 struct FaultRecord<'a> {
     line: usize,
@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &Translate) -> Result<()> {
         let run = load(arguments)?;
         return converse(&run, &arguments.settings(&run.config)?, form);
     }
-    // What is wrong with files is found before the model is loaded.
+    // Errors in files are found before the model is loaded.
     let mut input = Input::open(&arguments.text)?;
     let continued = arguments.text.goes_on.then_some(form);
     let output = Output::open(arguments.text.output.as_deref(), continued)?;
@@ -62,14 +62,14 @@ pub(crate) fn run(arguments: &Translate) -> Result<()> {
     faults.end(lines)
 }
 
-/// The run, which takes special tokens that are written as the arguments say.
+/// Loads the run, with the arguments' treatment of special tokens.
 fn load(arguments: &Translate) -> Result<LoadedRun> {
     let mut run: LoadedRun = arguments.weights.load(&arguments.run, &arguments.overrides.set)?;
     run.tokenizers = run.tokenizers.with_spelled(arguments.special_tokens.rule.into());
     Ok(run)
 }
 
-/// Refuses what goes with a text, not with a conversation.
+/// Refuses options that apply to a text and not to a conversation.
 fn refuse_files(text: &TextArguments) -> Result<()> {
     let given = [
         ("--prefix", text.prefix.is_some()),
@@ -85,8 +85,8 @@ fn refuse_files(text: &TextArguments) -> Result<()> {
     Ok(())
 }
 
-/// Loads the models and translates the text, from where an earlier command was stopped. Gives the
-/// lines without a translation, and how many lines there were.
+/// Loads the models and translates the text, from the point where an earlier command was stopped.
+/// Returns the lines without a translation, and the number of lines.
 fn translate(
     arguments: &Translate,
     form: Form,
@@ -102,13 +102,13 @@ fn translate(
     stream(&translator, form, input, output, (spelled, &name), Faults::new(arguments.strict))
 }
 
-/// Whether there is something at `path` that is neither a file nor a folder, such as a pipe or a
-/// device: its bytes pass once.
+/// Whether `path` is neither a file nor a folder but, for example, a pipe or a device, whose bytes
+/// can be read once.
 fn is_stream(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
 
-/// Translates one window of the text after the other, and writes each before the next is read.
+/// Translates the text window by window, and writes each window before it reads the next.
 fn stream(
     translator: &LineTranslator<'_>,
     form: Form,
@@ -126,7 +126,7 @@ fn stream(
             }
         });
         let (before, count) = (window.first - 1, window.lines.len());
-        // Parts of long lines are counted on the way, and are more than the lines.
+        // Parts of long lines are counted along the way, and are more than the lines.
         let progress = |done: usize| bar.set_position((before + done.min(count)) as u64);
         let found =
             translator.translate(&window.lines, &window.prefixes, window.first, progress)?;
@@ -146,7 +146,7 @@ fn stream(
                     truncated += 1;
                     first.get_or_insert(line);
                 }
-                // Line by line: with weights one may take megabytes.
+                // Line by line, because a line with weights may take megabytes.
                 output.write(&render(form, line, source, &translated)?)?;
             }
             Ok(())
@@ -160,7 +160,7 @@ fn stream(
     Ok((faults, lines))
 }
 
-/// Says on standard error that a line was too long, and what became of it.
+/// Reports on standard error that a line was too long, and its treatment.
 fn report(line: usize, translated: &TranslatedLine) {
     if let Some(overlong) = &translated.overlong {
         let done = match overlong.rule {
@@ -176,8 +176,8 @@ fn report(line: usize, translated: &TranslatedLine) {
     }
 }
 
-/// What is printed for one source line: as many lines as translations were
-/// asked for, each ended.
+/// Formats the output for one source line: one line for each requested translation, each with a
+/// line end.
 fn render(form: Form, line: usize, source: &str, translated: &TranslatedLine) -> Result<String> {
     let translations = &translated.translations;
     Ok(match form {
@@ -192,7 +192,7 @@ fn render(form: Form, line: usize, source: &str, translated: &TranslatedLine) ->
     })
 }
 
-/// What is printed in the place of the translations of a line that has none.
+/// Formats the output in place of the translations of a line without any.
 fn render_fault(form: Form, line: usize, source: &str, error: &str) -> Result<String> {
     Ok(match form {
         Form::Json => serde_json::to_string(&FaultRecord { line, source, error })? + "\n",
@@ -201,7 +201,7 @@ fn render_fault(form: Form, line: usize, source: &str, error: &str) -> Result<St
     })
 }
 
-/// A tab and the pairs of the alignment, source first, where there is one.
+/// Formats a tab and the pairs of the alignment, source first, if there is one.
 fn pharaoh(translation: &Translation) -> String {
     let Some(alignment) = &translation.alignment else {
         return String::new();

@@ -1,5 +1,5 @@
-//! Where translations go: standard output, a pipe or a device, or a file that appears whole or not
-//! at all.
+//! Output of translations: standard output, a pipe or a device, or a file that appears only when it
+//! is complete.
 
 use std::cell::RefCell;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -16,24 +16,24 @@ use crate::signals::on_signal;
 use crate::text::{is_standard_stream, say, standard_output};
 use taper_run::folder::files::{put_in_place, with_suffix};
 
-/// Where translations go.
+/// Output of translations.
 pub(super) struct Output(Target);
 
 enum Target {
-    /// What takes them as they come, and its name.
+    /// A stream that takes translations at once, and its name.
     Stream(RefCell<Box<dyn Write>>, String),
-    /// A file, which the handler of signals knows too.
+    /// A file, which the signal handler shares.
     File(Arc<Mutex<Partial>>),
 }
 
 impl Output {
-    /// Standard output, also called `-`, a pipe or a device, or the file at `path`, which must not
-    /// exist and which is made at once under another name: that the disk refuses it is to be
-    /// known before hours of work. With `continued`, what there is of it under that name, in this
-    /// form.
+    /// Opens standard output, also called `-`, a pipe or a device, or the file at `path`. The file
+    /// must not exist; it is created at once under a temporary name, so that an error of the disk
+    /// is known before hours of work. With `continued`, opens the existing part under that name, in
+    /// this form.
     ///
     /// # Errors
-    /// When the file exists or cannot be made, or there is nothing to continue.
+    /// When the file exists or cannot be created, or there is nothing to continue.
     pub(super) fn open(path: Option<&Path>, continued: Option<Form>) -> Result<Self> {
         let stream = |to: Box<dyn Write>, name| Ok(Self(Target::Stream(RefCell::new(to), name)));
         let Some(path) = path.filter(|path| !is_standard_stream(path)) else {
@@ -70,7 +70,7 @@ impl Output {
         Ok(Self(Target::File(file)))
     }
 
-    /// Lines of the text whose translations it has already.
+    /// Returns the number of lines of the text whose translations it already has.
     pub(super) fn lines(&self) -> usize {
         match &self.0 {
             Target::File(file) => lock(file).lines,
@@ -78,10 +78,10 @@ impl Output {
         }
     }
 
-    /// Records what the translation is begun with, or compares it with what was recorded.
+    /// Records the conditions of the translation, or compares them with the recorded ones.
     ///
     /// # Errors
-    /// When it is continued otherwise than it was begun, or the disk refuses.
+    /// When it is continued under other conditions, or the disk refuses.
     pub(super) fn begin(&self, order: &Order) -> Result<()> {
         match &self.0 {
             Target::File(file) => lock(file).begin(order),
@@ -105,7 +105,7 @@ impl Output {
         }
     }
 
-    /// Gives the file its name, now that it is whole.
+    /// Renames the complete file to its final name.
     ///
     /// # Errors
     /// When the disk refuses.
@@ -116,7 +116,7 @@ impl Output {
         }
     }
 
-    /// Says what there is of a translation that failed.
+    /// Reports the existing part of a translation that failed.
     pub(super) fn give_up(&self) {
         if let Target::File(file) = &self.0 {
             lock(file).give_up();
@@ -124,40 +124,41 @@ impl Output {
     }
 }
 
-/// A panic of the other thread leaves what it guards as it was: each change comes after what may
-/// fail.
+/// Locks the file. A panic of the other thread leaves the guarded value unchanged: each change
+/// comes after the steps that may fail.
 fn lock(file: &Mutex<Partial>) -> MutexGuard<'_, Partial> {
     file.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Refuses a file that another process writes to.
+/// Locks the file; refuses one that another process writes to.
 fn own(file: &File, path: &Path) -> Result<()> {
-    // A file system without locks cannot tell.
+    // A file system without locks gives no answer.
     if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
         bail!("{}: another process is writing to it; wait for it", path.display());
     }
     Ok(())
 }
 
-/// A file that is not whole yet.
+/// A file that is not complete yet.
 #[derive(Debug)]
 struct Partial {
-    /// The name that it is to have.
+    /// Final path.
     path: PathBuf,
-    /// The name that it has.
+    /// Path until the file is complete.
     partial: PathBuf,
     file: File,
-    /// Whether another process has begun it.
+    /// Whether another process began the file.
     continued: bool,
-    /// Lines of the text whose translations it holds.
+    /// Number of lines of the text whose translations it holds.
     lines: usize,
-    /// The bytes of those.
+    /// Bytes of these translations.
     bytes: u64,
     whole: bool,
 }
 
 impl Partial {
-    /// The name at `path`, where nothing is yet, and the name that it has until it is whole.
+    /// Returns the final path for `path`, where nothing exists yet, and the path until the file is
+    /// complete.
     fn names(path: &Path) -> Result<(PathBuf, PathBuf)> {
         let shown = path.display();
         let Some(name) = path.file_name() else {
@@ -170,12 +171,13 @@ impl Partial {
         }
         // `name/` is the file `name`.
         let path = path.with_file_name(name);
-        // Not the suffix of a run's own files, of which `taper resume` clears up what is not whole.
+        // Not the suffix of a run's own temporary files, which `taper resume` removes if they are
+        // incomplete.
         let partial = with_suffix(&path, ".part");
         Ok((path, partial))
     }
 
-    /// What a process that was stopped has left of `path`, its whole lines.
+    /// Opens the complete lines of `path` that a stopped process has left.
     fn reopen(path: &Path, form: Form) -> Result<Self> {
         let (path, partial) = Self::names(path)?;
         let shown = partial.display();
@@ -227,7 +229,7 @@ impl Partial {
         Ok(Self { path, partial, file, continued: false, lines: 0, bytes: 0, whole: false })
     }
 
-    /// Where it is recorded what it was begun with.
+    /// Path of the record of the conditions under which it was begun.
     fn order(&self) -> PathBuf {
         with_suffix(&self.partial, ".json")
     }
@@ -238,7 +240,7 @@ impl Partial {
 
     fn append(&mut self, text: &str) -> Result<()> {
         if let Err(error) = self.file.write_all(text.as_bytes()) {
-            // A full disk may take a part: what stays is whole lines, as many as will be said.
+            // A full disk may write a part: only complete lines stay, as many as will be reported.
             let _ = self.file.set_len(self.bytes);
             return Err(error).with_context(|| format!("cannot write {}", self.partial.display()));
         }
@@ -252,12 +254,12 @@ impl Partial {
         put_in_place(file, partial, path)
             .with_context(|| format!("cannot write {}", path.display()))?;
         self.whole = true;
-        // Nothing depends on it any more.
+        // Nothing depends on the record any more.
         let _ = fs::remove_file(self.order());
         Ok(())
     }
 
-    /// Says what there is; a file with nothing in it is removed.
+    /// Reports the existing part; an empty file is removed.
     fn give_up(&self) {
         let (path, partial, lines) = (self.path.display(), self.partial.display(), self.lines);
         if self.whole {
@@ -269,7 +271,7 @@ impl Partial {
                 lines + 1
             ));
         } else {
-            // Should it stay, the next attempt says so.
+            // If the file stays, the next attempt reports it.
             let _ = fs::remove_file(&self.partial);
             let _ = fs::remove_file(self.order());
         }

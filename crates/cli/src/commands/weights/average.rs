@@ -13,7 +13,7 @@ use taper_run::RunFolder;
 pub(crate) fn run(arguments: &Average) -> Result<()> {
     let folder = RunFolder::open(&arguments.run)?;
     let config = folder.load_config(&[])?;
-    // What an interruption has left counts only where there is nothing else.
+    // A checkpoint of an interruption counts only if there are no others.
     let all = Checkpoints::new(&folder.checkpoints()).list()?;
     let regular: Vec<Saved> = all.iter().filter(|one| !one.interim).cloned().collect();
     let saved = if regular.is_empty() { all } else { regular };

@@ -9,7 +9,7 @@ use taper_run::{RunEvent, RunFolder, folders};
 use crate::arguments::{Export, Format, Import};
 use crate::text::{print_line, quoted, say};
 
-/// Makes a run of a folder.
+/// Makes a run from a folder.
 pub(crate) fn import(arguments: &Import) -> Result<()> {
     let folder = RunFolder::new(&arguments.run);
     let mut observer = |event: &RunEvent<'_>| {
@@ -55,7 +55,7 @@ pub(crate) fn import(arguments: &Import) -> Result<()> {
     print_line(&format!("{}; next: {next}{lines}", parts.join(", ")))
 }
 
-/// Makes a folder of a run.
+/// Makes a folder from a run.
 pub(crate) fn export(arguments: &Export) -> Result<()> {
     let settings = arguments.weights.settings(&[]);
     let Export { run, folder, .. } = arguments;

@@ -1,4 +1,4 @@
-//! Weights made of weights: averaged, rounded, and in the formats of others.
+//! Weights made from weights: averaged, merged, rounded, and in other formats.
 
 pub(super) mod average;
 pub(super) mod exchange;

@@ -16,7 +16,7 @@ use crate::{
     ImageDataset, ImageFormat, Prepared, Report, Result, START, Stream, Tokenizer, TokenizerPair,
 };
 
-/// The key of the draws that choose a caption.
+/// Key of the draws that choose a caption.
 const CHOICE: u64 = 12;
 
 /// Use of captions.
@@ -66,11 +66,11 @@ fn captions(config: &DataConfig, split: &Split) -> Result<Vec<Vec<String>>> {
     (0..split.classes().len()).into_par_iter().map(of).collect()
 }
 
-/// Tokenizer: the one that is named, or one trained on the captions of the training split.
+/// Tokenizer: the configured one, or one trained on the captions of the training split.
 ///
 /// # Errors
 ///
-/// If a caption cannot be read, or a tokenizer not be trained or loaded.
+/// If a caption cannot be read, or the tokenizer cannot be trained or loaded.
 pub(crate) fn train_tokenizer(config: &DataConfig) -> Result<TokenizerPair> {
     let settings = &config.tokenizer;
     if let Some(path) = &settings.path {
@@ -104,7 +104,7 @@ pub struct CaptionedDataset {
 ///
 /// # Errors
 ///
-/// For any fault of configuration, images, captions, tokenizer or disk, see [`Error`].
+/// Any fault of configuration, images, captions, tokenizer or disk, see [`Error`].
 pub fn prepare_captions(
     usage: CaptionUse,
     config: &DataConfig,
@@ -246,7 +246,7 @@ impl CaptionedDataset {
                 CaptionUse::Compared => {
                     text.push(begun.chain([END]));
                     asked.push(text.ids.len() as u32 - 1);
-                    // Its place says which one belongs to it.
+                    // Its place identifies its image.
                     answers.push(0);
                 }
             }

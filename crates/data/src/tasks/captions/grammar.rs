@@ -162,7 +162,7 @@ mod tests {
         pixels[..8].fill(200);
         pixels[8..].fill(3);
         assert_eq!(said(&pixels), "a bright bag, one wide bag");
-        // Of colours the brightest channel counts.
+        // For colours the brightest channel counts.
         let colours = config(2, 3);
         let pixels = [0, 0, 0, 0, 200, 0, 0, 0, 10, 0, 140, 0];
         assert_eq!(captions_of(&colours, "boot", &pixels), ["a bright boot", "one tall boot"]);

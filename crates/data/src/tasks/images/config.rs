@@ -5,35 +5,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Resampling, Resize, Result};
 
-/// What a model of images is trained on.
+/// Training data of models of images.
 ///
-/// A split named `train` is with `format = "idx"` the files `{dir}/train-images-idx3-ubyte` and
+/// A split named `train` is, with `format = "idx"`, the files `{dir}/train-images-idx3-ubyte` and
 /// `{dir}/train-labels-idx1-ubyte`, which may end in `.gz`; with `"cifar10"` and `"cifar100"` the
 /// file `{dir}/train.bin`; with `"folders"` the folder `{dir}/train`, in which each class has a
-/// folder of PNG and JPEG files; with `"table"` the file `{dir}/train.tsv`, whose paths lead on from
-/// the folder that it lies in.
+/// folder of PNG and JPEG files; with `"table"` the file `{dir}/train.tsv`, whose paths are
+/// relative to its folder.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ImagesConfig {
-    /// How the images are stored.
+    /// Storage format of the images.
     pub format: ImageFormat,
-    /// The labels, in the order of the classes: what the numbers in files mean, and the names of
-    /// folders.
+    /// The labels, in the order of the classes: the meanings of the numbers in files, and the names
+    /// of folders.
     #[schemars(extend("x-idle" = ["captions-in-table"]))]
     pub labels: Vec<String>,
-    /// Height and width in pixels, as the model reads them. Pictures in folders and tables are
-    /// brought to it by `resize` and `center_crop`.
+    /// Height and width in pixels of the model's input. Pictures in folders and tables are brought
+    /// to it by `resize` and `center_crop`.
     #[schemars(range(min = 1, max = 4096))]
     pub size: usize,
-    /// How pictures in folders and tables are resized.
+    /// Resizing of pictures in folders and tables.
     pub resize: Resize,
-    /// What they are resized to, in pixels: two numbers, or one for both; empty for `size`.
+    /// Target size of resizing, in pixels: two numbers, or one for both; empty for `size`.
     #[schemars(extend("x-values" = "a list of at most two whole numbers"))]
     pub resize_to: Vec<usize>,
-    /// By which filter they are resized, as Pillow has it.
+    /// Filter of resizing, as in Pillow.
     #[schemars(extend("x-names" = "interpolation"))]
     pub resample: Resampling,
-    /// Whether the middle of a resized picture is cut out, `size` by `size`; what is smaller gets a
+    /// Whether the middle of a resized picture is cropped, `size` by `size`; smaller pictures get a
     /// black margin.
     #[schemars(extend("x-names" = "do_center_crop crop_size"))]
     pub center_crop: bool,
@@ -44,52 +44,55 @@ pub struct ImagesConfig {
     /// the size.
     #[schemars(range(min = 1))]
     pub patch: usize,
-    /// What values from 0 to 255 are multiplied by before `mean` and `deviation`: 1/255 unless a model
-    /// was made otherwise.
+    /// Factor of values from 0 to 255, before `mean` and `deviation`: 1/255 unless a model was made
+    /// with another.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     #[schemars(extend("x-names" = "rescale_factor"))]
     pub rescale: f64,
-    /// What is taken off each channel, whose values are from 0 to 1: one number for each.
+    /// Mean that is subtracted from each channel, whose values are from 0 to 1: one number for
+    /// each.
     #[schemars(extend("x-values" = "a list of numbers"))]
     #[schemars(extend("x-names" = "image_mean"))]
     pub mean: Vec<f64>,
-    /// What each channel is divided by then: one number for each.
+    /// Standard deviation by which each channel is then divided: one number for each.
     #[schemars(extend("x-values" = "a list of numbers"))]
     #[schemars(extend("x-names" = "image_std"))]
     pub deviation: Vec<f64>,
-    /// Training cuts its images out of ones with a black margin of so many pixels, at a place drawn
-    /// anew in each epoch; 0 takes them as they are.
+    /// Width in pixels of a black margin around training images, from which a window of their size
+    /// is cropped at a place redrawn in each epoch; 0 takes them unchanged.
     pub crop_padding: usize,
-    /// Training turns images round, left to right, in half of the cases, drawn anew in each epoch.
+    /// Whether training mirrors images, left to right, in half of the cases, redrawn in each epoch.
     pub flip: bool,
-    /// The share of images in which training gives a rectangle random values, drawn anew in each
-    /// epoch (random erasing, Zhong et al. 2020).
+    /// Share of images in which training gives a rectangle random values, redrawn in each epoch
+    /// (random erasing, Zhong et al. 2020).
     #[schemars(range(min = 0.0, max = 1.0))]
     pub erase: f64,
-    /// So many training images are drawn to be validated on, and are not trained on; 0 draws none.
+    /// Number of training images that are drawn for validation, and are not trained on; 0 draws
+    /// none.
     pub hold_out: usize,
-    /// The share of the training images that is trained on, drawn once those held out are gone: a
+    /// Share of the training images that is trained on, drawn after those held out are removed: a
     /// smaller share is part of a larger one.
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
     pub fraction: f64,
-    /// What `hold_out` and `fraction` are drawn from.
+    /// Seed from which `hold_out` and `fraction` are drawn.
     #[schemars(extend("x-idle" = ["no-images-drawn"]))]
     pub seed: u64,
 }
 
-/// How images are stored.
+/// Storage format of images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ImageFormat {
-    /// Two files, of images and of labels, as MNIST and Fashion-MNIST have them.
+    /// Two files, of images and of labels, like MNIST and Fashion-MNIST.
     Idx,
-    /// Files of labels and colours, as CIFAR-10 has them in its binary version.
+    /// Files of labels and colours, like the binary version of CIFAR-10.
     Cifar10,
-    /// The same with a coarse label before each, which is not read.
+    /// The same with an ignored coarse label before each label.
     Cifar100,
     /// A folder of PNG and JPEG files for each class.
     Folders,
-    /// A table of captions: the path of a PNG or JPEG file, a tab and a caption of it a line.
+    /// A table of captions: each line has the path of a PNG or JPEG file, a tab and a caption of
+    /// it.
     Table,
 }
 
@@ -118,7 +121,7 @@ impl Default for ImagesConfig {
     }
 }
 
-/// The largest side of an image, in pixels.
+/// Largest side of an image, in pixels.
 const LARGEST: usize = 4096;
 
 impl ImagesConfig {

@@ -84,7 +84,7 @@ pub struct ImageDataset {
 ///
 /// # Errors
 ///
-/// For any fault of configuration, images or disk, see [`Error`].
+/// Any fault of configuration, images or disk, see [`Error`].
 pub fn prepare_images(config: &DataConfig, run: &Path) -> Result<Prepared<ImageDataset>> {
     config.validate()?;
     validate(config, false)?;
@@ -269,7 +269,7 @@ impl ImageDataset {
     }
 }
 
-/// Batch of images: their values as ids, from 0 to 255, with the class predicted at the first of
+/// Batch of images: their values as ids, from 0 to 255, with the class predicted at the first id of
 /// each.
 pub fn batch_of_images(images: &[Vec<u8>]) -> Batch {
     let (mut stream, mut asked) = (Stream::default(), Vec::with_capacity(images.len()));

@@ -5,49 +5,50 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// What a classifier is trained on.
+/// Training data of a classifier.
 ///
-/// A split named `train` is the file `{dir}/train.tsv`, which may end in `.gz` or `.zst`: a label, a
-/// tab and a text on each line, or two texts with a tab between them. Of files called `.jsonl`, `.csv`
-/// or `.parquet`, and of `.tsv` where `data.fields` names columns, the fields `label`, `text` and
-/// `text_pair` are read. For a tagger it is `{dir}/train.conll` or `{dir}/train.txt`: a word, spaces or
-/// a tab and its tag on each line, and a blank line after each sentence; columns between the first and
-/// the last are not read.
+/// A split named `train` is the file `{dir}/train.tsv`, which may end in `.gz` or `.zst`: a label,
+/// a tab and a text on each line, or two texts with a tab between them. In files called `.jsonl`,
+/// `.csv` or `.parquet`, and in `.tsv` files if `data.fields` names columns, the fields `label`,
+/// `text` and `text_pair` are read. For a tagger it is `{dir}/train.conll` or `{dir}/train.txt`: a
+/// word, spaces or a tab and its tag on each line, and a blank line after each sentence; columns
+/// between the first and the last are not read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LabelledConfig {
-    /// The labels, or tags, in the order of the classes; any other in a file is refused.
+    /// The labels, or tags, in the order of the classes; a file with others is refused.
     #[schemars(extend("x-idle" = ["no-labelled-texts"]))]
     pub labels: Vec<String>,
-    /// Whether there are two texts to a label, as premise and hypothesis are, with a tab between
+    /// Whether each label has two texts, such as a premise and a hypothesis, with a tab between
     /// them: the second has segment 1. With "auto", which imported classifiers have, a line with a
     /// tab is two texts, and one without is one.
     #[schemars(extend("x-idle" = ["not-classification"]))]
     pub pairs: Pairs,
-    /// Tokens that are read, with the marks; the rest is left out, of two texts that of the longer.
+    /// Largest number of tokens that are read, with the marks; the rest is left out, for two texts
+    /// at the end of the longer one.
     #[schemars(range(min = 3))]
     #[schemars(extend("x-idle" = ["no-labelled-texts"]))]
     pub max_tokens: usize,
 }
 
 impl LabelledConfig {
-    /// Length of a mark, and a token of each text with the mark after it.
+    /// Smallest length of a row: a mark, and for each text one token with the mark after it.
     pub(crate) fn shortest_row(&self) -> usize {
         if self.pairs == Pairs::No { 3 } else { 5 }
     }
 }
 
-/// Whether there are two texts to a label: `true`, `false` or `"auto"` in a recipe.
+/// Whether each label has two texts: `true`, `false` or `"auto"` in a recipe.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub enum Pairs {
-    /// One text, whatever it contains.
+    /// One text, even if it contains a tab.
     #[default]
     No,
     /// Two texts.
     Yes,
-    /// Two texts in a line with a tab, and else one: of classifiers of which nothing says what they
-    /// were trained on.
+    /// Two texts in a line with a tab, otherwise one: for classifiers whose training data are
+    /// unknown.
     Auto,
 }
 

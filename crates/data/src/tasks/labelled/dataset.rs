@@ -78,12 +78,12 @@ impl LabelOf {
         }
     }
 
-    /// Tokenizer with `<cls>`, `<sep>` and `<mask>`: the one that is named, or one trained on the
+    /// Tokenizer with `<cls>`, `<sep>` and `<mask>`: the configured one, or one trained on the
     /// texts.
     ///
     /// # Errors
     ///
-    /// If a text cannot be read, or a tokenizer not be trained or loaded.
+    /// If a text cannot be read, or the tokenizer cannot be trained or loaded.
     pub(crate) fn train_tokenizer(self, config: &DataConfig) -> Result<TokenizerPair> {
         match self {
             Self::Text => train_tokenizer(config, || texts(config)),
@@ -103,7 +103,7 @@ impl LabelOf {
         }
     }
 
-    /// Tokens predicted in a row about which nothing else is known.
+    /// Tokens predicted in a row of unknown content.
     fn asked(self) -> &'static [u32] {
         match self {
             Self::Text | Self::Word => &[0],
@@ -117,7 +117,7 @@ impl LabelOf {
 ///
 /// # Errors
 ///
-/// For any fault of configuration, text, tokenizer or disk, see [`Error`].
+/// Any fault of configuration, text, tokenizer or disk, see [`Error`].
 pub fn prepare_labelled(
     label_of: LabelOf,
     config: &DataConfig,
@@ -229,7 +229,7 @@ impl LabelledDataset {
         self.classes.concat()
     }
 
-    /// Fills batches with texts as they come.
+    /// Fills batches with texts in the given order.
     fn batches(&self, order: Vec<usize>, batching: &BatchingConfig) -> Vec<Vec<usize>> {
         let most_rows = match batching.max_sentences {
             0 => usize::MAX,

@@ -54,8 +54,8 @@ pub(crate) fn texts_of(line: &str, pairs: Pairs) -> RowResult<(&str, Option<&str
     Ok((first, second))
 }
 
-/// First text, counted from 0, that has a tab though its model reads one text a line: maybe it was
-/// meant as a pair.
+/// First text, counted from 0, that has a tab though its model reads one text a line: it may have
+/// been meant as a pair.
 #[must_use]
 pub fn first_with_tab(texts: &[String], config: &LabelledConfig) -> Option<usize> {
     match config.pairs {
@@ -137,7 +137,7 @@ fn read_table(config: &DataConfig, path: &Path, format: Format, take: Take<'_>) 
         record += 1;
         let label = texts.remove(0);
         if config.labelled.pairs != Pairs::No {
-            // A tab stands between the two.
+            // A tab separates the two.
             texts.iter_mut().for_each(|text| *text = text.replace('\t', " "));
         }
         take(&label, texts.join("\t")).map_err(|message| {
@@ -152,8 +152,8 @@ fn read_table(config: &DataConfig, path: &Path, format: Format, take: Take<'_>) 
 ///
 /// # Errors
 ///
-/// For a line or record without a label or text, with too many columns, or with a label that the
-/// configuration does not list.
+/// If a line or record has no label or text, too many columns, or a label that the configuration
+/// does not list.
 pub(crate) fn read(config: &DataConfig, split: &Corpora) -> Result<Labelled> {
     let mut found = Labelled::default();
     let labelled = &config.labelled;
@@ -213,11 +213,11 @@ pub(crate) fn texts(config: &DataConfig) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Tokenizer with `<cls>`, `<sep>` and `<mask>`: the one that is named, or one trained on `texts`.
+/// Tokenizer with `<cls>`, `<sep>` and `<mask>`: the configured one, or one trained on `texts`.
 ///
 /// # Errors
 ///
-/// If a text cannot be read, or a tokenizer not be trained or loaded.
+/// If a text cannot be read, or the tokenizer cannot be trained or loaded.
 pub(crate) fn train_tokenizer(
     config: &DataConfig,
     texts: impl FnOnce() -> Result<Vec<String>>,

@@ -17,25 +17,25 @@ pub struct Row {
     /// Predicted tokens: the first for the class of a text, or twice for both ends of an answer; or
     /// the first token of each word.
     pub asked: Vec<u32>,
-    /// Word of each, if words are predicted.
+    /// Word of each predicted token, if words are predicted.
     pub words: Vec<usize>,
 }
 
 impl Row {
-    /// Segment of each token: 1 for the second text and the mark after it, else 0.
+    /// Segment of each token: 1 for the second text and the mark after it, otherwise 0.
     pub fn segments(&self) -> impl Iterator<Item = u32> + use<> {
         let second = self.second;
         (0..self.ids.len()).map(move |at| u32::from(at >= second))
     }
 }
 
-/// Rows of lines for a classifier: a text each, or two with a tab between them, by
+/// Rows for a classifier: each line has one text, or two with a tab between them, by
 /// [`LabelledConfig::pairs`].
 ///
 /// # Errors
 ///
-/// For a line of another form, by its number from 1, and if the tokenizer has no marks or refuses a
-/// text.
+/// If a line has another form (with its number from 1), or if the tokenizer has no marks or refuses
+/// a text.
 pub fn rows_of(
     tokenizer: &Tokenizer,
     lines: &[String],
@@ -114,7 +114,7 @@ pub fn rows_of_words<S: AsRef<[String]> + Sync>(
     sentences.par_iter().map(row).collect()
 }
 
-/// Shares of two lengths that fit: the excess is taken off the longer.
+/// Shares of two lengths that fit: the excess is removed from the longer.
 fn shares((first, second): (usize, usize), room: usize) -> (usize, usize) {
     let half = room / 2;
     match (first + second <= room, first <= half, second <= half) {

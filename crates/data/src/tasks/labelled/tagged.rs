@@ -1,4 +1,4 @@
-//! Words with tags, in the columns of the CoNLL's shared tasks.
+//! Words with tags, in the columns of CoNLL's shared tasks.
 
 use std::path::PathBuf;
 
@@ -43,13 +43,13 @@ pub fn tagged_words(
     Ok(read(config, split)?.into_iter().map(named).collect())
 }
 
-/// Reads a split: a word a line, of which the first column is the word and the last its tag, with
+/// Reads a split with a word on each line: the first column is the word and the last its tag, with
 /// spaces or tabs between them; a blank line ends a sentence.
 ///
 /// # Errors
 ///
-/// For a line of one column or of another number of columns than the first of its file, or with a
-/// tag that the configuration does not list.
+/// If a line has one column, another number of columns than the first of its file, or a tag that
+/// the configuration does not list.
 pub(crate) fn read(config: &DataConfig, split: &Corpora) -> Result<Vec<Tagged>> {
     let labels = &config.labelled.labels;
     let (mut found, mut sentence) = (Vec::new(), Tagged::default());

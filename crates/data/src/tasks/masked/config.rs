@@ -3,20 +3,20 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a masked language model is asked (Devlin et al. 2019, section 3.1).
+/// Prediction task of a masked language model (Devlin et al. 2019, section 3.1).
 ///
-/// Its text is that of a language model, cut into rows that do not go beyond a document.
+/// Its text is like a language model's, cut into rows within one document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MaskedConfig {
-    /// The share of the tokens of a row that are asked, at least one. Of these 80 % become `<mask>`,
-    /// 10 % another token, and 10 % stay as they are.
+    /// Share of the tokens of a row that are predicted, at least one. Of these 80 % become
+    /// `<mask>`, 10 % another token, and 10 % stay unchanged.
     #[schemars(extend("exclusiveMinimum" = 0.0), extend("exclusiveMaximum" = 1.0))]
     pub rate: f64,
-    /// Whether all tokens of a word are asked or none.
+    /// Whether all tokens of a word are predicted or none.
     pub whole_words: bool,
     /// Whether a row has two texts, of which the second follows the first or, in half of the rows,
-    /// comes from elsewhere, and the model is asked which.
+    /// comes from elsewhere, and the model predicts which is the case.
     pub next_sentence: bool,
 }
 

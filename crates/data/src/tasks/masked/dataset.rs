@@ -17,7 +17,7 @@ const PAIRING: u64 = 7;
 
 /// Running text for rows with hidden tokens.
 ///
-/// A row is a piece of a block that lies in one document: `<cls> text <sep>`, or of two texts
+/// A row is a piece of a block within one document: `<cls> text <sep>`, or with two texts
 /// `<cls> first <sep> second <sep>`. Hidden tokens are drawn from (seed, epoch, number of the
 /// block, piece).
 #[derive(Debug)]
@@ -57,8 +57,8 @@ impl MaskedDataset {
         &self.text
     }
 
-    /// Texts of a piece, the second from elsewhere if `1` says so; `None` if the piece is too short
-    /// for two.
+    /// Texts of a piece; the second is from elsewhere if `1` is returned. `None` if the piece is
+    /// too short for two.
     fn pair(&self, piece: &[u32], draws: Draws) -> Result<Option<(usize, Vec<u32>, u32)>> {
         if piece.len() < 2 {
             return Ok(None);

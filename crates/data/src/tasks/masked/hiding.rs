@@ -29,9 +29,9 @@ impl Words {
                 return (token.starts_with(prefix), !tokenizer.is_special(id));
             }
             let is_word = |c: char| c.is_alphanumeric();
-            // A letter too, for byte-level readers.
+            // A letter too, for byte-level tokenizers.
             let goes_on = |c: char| is_word(c) && c != BYTE_SPACE;
-            // The sign for a space may stand alone before a word.
+            // The mark for a space may stand alone before a word.
             let may_follow = |c: char| is_word(c) || c == SPACE_MARK;
             (
                 token.chars().next().is_some_and(goes_on),
@@ -47,8 +47,8 @@ impl Words {
         }
     }
 
-    /// Whether `next` continues the word of `token`: both are letters or digits where they meet, or
-    /// the first is the space before a word.
+    /// Whether `next` continues the word of `token`: both have letters or digits where they meet,
+    /// or the first is the space before a word.
     fn goes_on(&self, token: u32, next: u32) -> bool {
         let edge = |id: u32| self.edges.get(id as usize).copied().unwrap_or_default();
         edge(token).1 && edge(next).0

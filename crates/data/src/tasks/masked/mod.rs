@@ -1,4 +1,4 @@
-//! Masked language modelling: running text of which some tokens are hidden, anew in each epoch.
+//! Masked language modelling: running text with hidden tokens, redrawn in each epoch.
 
 pub(crate) mod config;
 pub(crate) mod dataset;

@@ -29,12 +29,12 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
     Ok(())
 }
 
-/// Tokenizer of running text with `<cls>`, `<sep>` and `<mask>`: the one that is named, or one
-/// trained on the training text.
+/// Tokenizer of running text with `<cls>`, `<sep>` and `<mask>`: the configured one, or one trained
+/// on the training text.
 ///
 /// # Errors
 ///
-/// If a text cannot be read, or a tokenizer not be trained or loaded.
+/// If a text cannot be read, or the tokenizer cannot be trained or loaded.
 pub(crate) fn train_tokenizer(config: &DataConfig) -> Result<TokenizerPair> {
     let mut config = config.clone();
     // Each mark takes a place.
@@ -48,7 +48,7 @@ pub(crate) fn train_tokenizer(config: &DataConfig) -> Result<TokenizerPair> {
 ///
 /// # Errors
 ///
-/// For any fault of configuration, text, tokenizer or disk, see [`Error`].
+/// Any fault of configuration, text, tokenizer or disk, see [`Error`].
 pub fn prepare_masked(config: &DataConfig, run: &Path) -> Result<Prepared<MaskedDataset>> {
     prepare_observed(config, run, &mut |_| ())
 }
@@ -72,8 +72,8 @@ pub(crate) fn prepare_observed(
     })
 }
 
-/// Split, or else the part of the training text that `data.text.hold_out` reserves, to measure a
-/// model on it.
+/// Opens a split, or else the part of the training text that `data.text.hold_out` reserves, to
+/// measure a model on it.
 ///
 /// # Errors
 ///

@@ -1,10 +1,10 @@
-//! Pairs in the [tokenised cache](crate::text::cache): of each its line (u64), source length
-//! (u32), target length (u32), and the ids of both (u32 each). In memory are only the lengths of each
-//! pair, 8 bytes, and where every 64th begins; where a pair has links, where each begins.
+//! Pairs in the [tokenised cache](crate::text::cache). Each pair has its line (u64), source length
+//! (u32), target length (u32), and the ids of both (u32 each). Memory has only the lengths of each
+//! pair, 8 bytes, and the beginning of every 64th; if pairs have links, the beginning of each.
 //!
-//! In a split with word links the number of those of a pair stands before its ids (u32), and behind
-//! them the word of each source token and of each target token, and the two words of each link (u32
-//! each).
+//! In a split with word links, a pair also has the number of its links (u32) before its ids, and
+//! after them the word of each source token and of each target token, and the two words of each
+//! link (u32 each).
 
 use std::path::Path;
 
@@ -19,29 +19,29 @@ const HEAD_BYTES: usize = 16;
 pub struct Pair {
     /// Its line in the corpus, counted from 1.
     pub line: u64,
-    /// The ids of the sentence to translate.
+    /// Ids of the sentence to translate.
     pub source: Vec<u32>,
-    /// The ids of its translation.
+    /// Ids of its translation.
     pub target: Vec<u32>,
-    /// Its word links; none in a split without any.
+    /// Its word links; `None` in a split without any.
     pub links: Option<PairLinks>,
 }
 
-/// Pairs from one whose place in the file is kept in memory to the next; those between are found by
+/// Distance between pairs whose place in the file is kept in memory; those between are found by
 /// their lengths.
 const STRIDE: usize = 64;
 
-/// Where pairs stand in the file, and how long their sides are.
+/// Places of pairs in the file, and lengths of their sides.
 #[derive(Debug)]
 struct Index {
     lengths: Vec<(u32, u32)>,
-    /// Where every so many pairs one begins.
+    /// Beginning of every `stride`-th pair.
     places: Vec<u64>,
     stride: usize,
 }
 
 impl Index {
-    /// Where a pair begins. Panics beyond the last.
+    /// Beginning of a pair. Panics beyond the last.
     fn place(&self, pair: usize) -> u64 {
         let near = pair / self.stride;
         let between = &self.lengths[near * self.stride..pair];
@@ -80,7 +80,7 @@ impl PairCache {
         self.index.lengths.len()
     }
 
-    /// How many ids the sides of a pair have. Panics beyond the last pair.
+    /// Numbers of ids of both sides of a pair. Panics beyond the last pair.
     pub(crate) fn lengths(&self, pair: usize) -> (usize, usize) {
         let (source, target) = self.index.lengths[pair];
         (source as usize, target as usize)
@@ -110,11 +110,11 @@ impl PairCache {
     }
 }
 
-/// Where each pair stands.
+/// Place of each pair.
 fn index(items: &mut Items<'_>, has_links: bool) -> std::io::Result<Index> {
-    // Links take room that lengths do not tell.
+    // Links take space that does not follow from the lengths.
     let stride = if has_links { 1 } else { STRIDE };
-    // Before the checksum is known to be right nothing is believed that would take more memory than
+    // Until the checksum has been verified, no number is trusted that would take more memory than
     // the file.
     let most = items.count.min(items.length / HEAD_BYTES as u64);
     let most = usize::try_from(most).unwrap_or(0);
@@ -140,7 +140,7 @@ fn index(items: &mut Items<'_>, has_links: bool) -> std::io::Result<Index> {
     Ok(Index { lengths, places, stride })
 }
 
-/// A pair as it stands in a cache.
+/// Encodes a pair for a cache.
 pub(crate) fn record(
     source: &[u32],
     target: &[u32],
@@ -161,17 +161,16 @@ pub(crate) fn record(
     bytes
 }
 
-/// The next pair as it stands in a cache, and the ids of its two sides.
+/// The next pair as encoded in a cache, with the ids of its two sides.
 pub(crate) struct Record {
-    /// All of it.
+    /// All bytes of the pair.
     pub(crate) bytes: Vec<u8>,
     pub(crate) source: Vec<u32>,
     pub(crate) target: Vec<u32>,
 }
 
 impl Record {
-    /// Reads a pair, with word links or without any. What is damaged takes no more memory than the
-    /// file does.
+    /// Reads a pair, with or without word links. A damaged pair takes no more memory than the file.
     pub(crate) fn read(items: &mut Items<'_>, has_links: bool) -> std::io::Result<Self> {
         let mut bytes = vec![0; HEAD_BYTES];
         items.read(&mut bytes)?;
@@ -199,7 +198,7 @@ impl Record {
         Ok(Self { bytes, source, target })
     }
 
-    /// The same with a line that is so many further down.
+    /// Moves the line of the pair down by `lines`.
     pub(crate) fn moved(mut self, lines: u64) -> Self {
         let line = u64_at(&self.bytes, 0) + lines;
         self.bytes[..8].copy_from_slice(&line.to_le_bytes());

@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::CleaningConfig;
 
-/// Why a pair was dropped.
+/// Reason why a pair was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DropReason {
-    /// The source has nothing but white space.
+    /// The source is only white space.
     EmptySource,
-    /// The target has nothing but white space.
+    /// The target is only white space.
     EmptyTarget,
     /// A side has fewer than `min_tokens` tokens.
     TooShort,
@@ -19,12 +19,11 @@ pub enum DropReason {
     TooLong,
     /// One side is more than `max_ratio` times as long as the other.
     Ratio,
-    /// The same pair stood there before.
+    /// The same pair occurred before.
     Duplicate,
 }
 
-/// How many pairs were dropped for each reason. A pair counts once, under the first reason that
-/// holds.
+/// Numbers of pairs dropped for each reason. A pair counts once, under the first reason that holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dropped {
     /// Pairs with an empty source.
@@ -37,7 +36,7 @@ pub struct Dropped {
     pub too_long: u64,
     /// Pairs of too unequal lengths.
     pub ratio: u64,
-    /// Pairs that stood there before.
+    /// Pairs that occurred before.
     #[serde(default)]
     pub duplicate: u64,
 }
@@ -55,7 +54,7 @@ impl Dropped {
         } += 1;
     }
 
-    /// Counts what others have dropped too.
+    /// Adds the counts of another process or shard.
     pub(crate) fn add(&mut self, other: &Self) {
         self.empty_source += other.empty_source;
         self.empty_target += other.empty_target;
@@ -65,7 +64,7 @@ impl Dropped {
         self.duplicate += other.duplicate;
     }
 
-    /// Each reason in words with its count.
+    /// Description of each reason, with its count.
     pub fn reasons(&self) -> [(&'static str, u64); 6] {
         [
             ("empty source", self.empty_source),
@@ -77,7 +76,7 @@ impl Dropped {
         ]
     }
 
-    /// All pairs that were dropped.
+    /// Number of all dropped pairs.
     pub fn total(&self) -> u64 {
         self.reasons().iter().map(|(_, count)| count).sum()
     }
@@ -140,7 +139,7 @@ impl Cleaner {
     pub fn check_tokens(&self, source: usize, target: usize) -> Result<(), DropReason> {
         let (shorter, longer) = (source.min(target), source.max(target));
         if source == 0 {
-            // A normalizer may leave nothing of a line that was not blank.
+            // A normalizer may remove all of a line that was not blank.
             Err(DropReason::EmptySource)
         } else if target == 0 {
             Err(DropReason::EmptyTarget)

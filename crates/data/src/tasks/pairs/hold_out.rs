@@ -1,9 +1,9 @@
-//! A validation set drawn from the training text.
+//! Validation set drawn from the training text.
 //!
-//! The seed and the sentences alone decide which sentences are held out: those whose keyed
-//! hashes are smallest. So the set does not depend on the order of the text, each source sentence
-//! is held out with all its translations or not at all, and the reader of training text needs no
-//! more than the sentences themselves to leave them out.
+//! Only the seed and the sentences decide: sentences with the smallest keyed hashes are held out.
+//! So the set does not depend on the order of the text; each source sentence is held out with all
+//! its translations or not at all; and the reader of training text needs only the sentences
+//! themselves to leave them out.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,11 +15,11 @@ use crate::tasks::pairs::reader::held_out::fingerprint;
 use crate::text::fingerprint::TEXT_FOLDER;
 use crate::{Cleaner, Corpora, Corpus, DataConfig, Error, PairReader, Result, Side};
 
-/// The key of these draws, apart from those of batches and subwords.
+/// Key of these draws, distinct from those of batches and subwords.
 const PURPOSE: u64 = 5;
 
-/// The configuration of a run in the folder `run`, in which `hold_out` has become a validation set:
-/// two files in that folder, which are drawn by `seed` unless they are there.
+/// Configuration of a run in the folder `run` with `hold_out` replaced by a validation set: two
+/// files in that folder, which are drawn by `seed` unless they exist.
 ///
 /// # Errors
 ///
@@ -31,7 +31,7 @@ pub fn hold_out(config: &DataConfig, seed: u64, run: &Path) -> Result<DataConfig
     }
     let folder = run.join(TEXT_FOLDER);
     let file = |side| folder.join(format!("{HELD_OUT}.{}", config.language(side)));
-    // Sides of one language would be one file.
+    // If both sides have the same language, they would be one file.
     let (source, target) = match (file(Side::Source), file(Side::Target)) {
         (source, target) if source == target => {
             (source.with_added_extension("source"), target.with_added_extension("target"))
@@ -52,8 +52,8 @@ pub fn hold_out(config: &DataConfig, seed: u64, run: &Path) -> Result<DataConfig
     Ok(DataConfig { validation: Corpora(vec![held_out]), ..config.clone() })
 }
 
-/// The pairs to hold out, in the order of their hashes: each with its tag, and of several
-/// translations the first.
+/// Pairs to hold out, in the order of their hashes: each with its tag, and the first of several
+/// translations.
 fn draw(config: &DataConfig, seed: u64) -> Result<Vec<(String, String)>> {
     let cleaner = Cleaner::new(&config.cleaning);
     let draws = Draws::new(seed, 0, PURPOSE);

@@ -1,21 +1,21 @@
-//! The largest batch that there can be of some pairs.
+//! Largest possible batch of some pairs.
 
-/// How many rows there are of each length on one side of the batches of an epoch.
+/// Numbers of rows of each length on one side of the batches of an epoch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Rows {
-    /// The number of rows of as many ids as the index, end marks counted.
+    /// Number of rows with as many ids as the index, end marks included.
     of_length: Vec<usize>,
 }
 
 impl Rows {
-    /// So many rows, each of `length` ids.
+    /// `rows` rows, each of `length` ids.
     pub(crate) fn alike(rows: usize, length: usize) -> Self {
         let mut of_length = vec![0; length + 1];
         of_length[length] = rows;
         Self { of_length }
     }
 
-    /// Adds a row of `length` ids, so many times.
+    /// Adds `times` rows of `length` ids.
     pub(crate) fn push(&mut self, length: usize, times: usize) {
         if self.of_length.len() <= length {
             self.of_length.resize(length + 1, 0);
@@ -23,7 +23,7 @@ impl Rows {
         self.of_length[length] += times;
     }
 
-    /// Takes for each length the larger number of rows of the two.
+    /// Larger number of rows of the two, for each length.
     pub(crate) fn or(&self, other: &Self) -> Self {
         let of = |rows: &Self, length| rows.of_length.get(length).copied().unwrap_or(0);
         let lengths = self.of_length.len().max(other.of_length.len());
@@ -32,13 +32,12 @@ impl Rows {
         Self { of_length }
     }
 
-    /// All ids.
+    /// Number of all ids.
     pub(crate) fn tokens(&self) -> usize {
         self.of_length.iter().enumerate().map(|(length, rows)| length * rows).sum()
     }
 
-    /// The lengths of the longest rows, of at most `tokens` together; at least one row, as in
-    /// training.
+    /// Lengths of the longest rows, of at most `tokens` in total; at least one row, as in training.
     pub(crate) fn longest(&self, tokens: usize) -> Vec<usize> {
         let mut lengths: Vec<usize> = Vec::new();
         let mut left = tokens;

@@ -1,24 +1,25 @@
-//! Word links of a pair, and what they come to between its tokens.
+//! Word links of a pair, and the resulting links of its tokens.
 //!
-//! **Decision.** Links are between words, as white space divides the text, and are kept so: a token
-//! is of the word that it begins in, and the tokens of a word have the links of the word, however
-//! the word is cut. So links hold under any tokenizer, and where words are cut anew in each epoch.
+//! **Decision.** Links are between words, which white space separates, and are stored so. A token
+//! belongs to the word in which it begins, and the tokens of a word have its links, however it is
+//! segmented. So links hold for any tokenizer, and if words are segmented differently in each
+//! epoch.
 
 use crate::text::links::NO_WORD;
 
-/// The links of a pair, and which word each of its tokens is of.
+/// Links of a pair, and the word of each of its tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PairLinks {
-    /// The word of each source token, ascending.
+    /// Word of each source token, ascending.
     pub source_words: Vec<u32>,
-    /// The word of each target token, ascending.
+    /// Word of each target token, ascending.
     pub target_words: Vec<u32>,
     /// Words of the source with words of the target, ascending by the word of the target.
     pub links: Vec<(u32, u32)>,
 }
 
 impl PairLinks {
-    /// The links of (source word, target word), in any order.
+    /// Makes the links from pairs (source word, target word), in any order.
     pub(crate) fn new(
         source_words: Vec<u32>,
         target_words: Vec<u32>,
@@ -35,7 +36,7 @@ impl PairLinks {
         Self::new(self.target_words, self.source_words, links)
     }
 
-    /// The tokens that are linked, (target, source), ascending.
+    /// Linked tokens as (target, source), ascending.
     pub fn tokens(&self) -> impl Iterator<Item = (u32, u32)> {
         let of_target = |&word: &u32| {
             let first = self.links.partition_point(|link| link.1 < word);

@@ -1,10 +1,10 @@
-//! Contents of a split and what becomes of them, for a reader before training.
+//! Report on the content of a split and its processing, for inspection before training.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Dropped;
 
-/// The data report of one split.
+/// Data report of one split.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DataReport {
     /// The split.
@@ -13,17 +13,17 @@ pub struct DataReport {
     pub pairs_read: u64,
     /// Pairs that remain after cleaning.
     pub pairs_kept: u64,
-    /// Pairs that do not, by reason.
+    /// Numbers of dropped pairs, by reason.
     pub dropped: Dropped,
     /// Pairs that were not read as training text because their source is held out for validation.
     #[serde(default)]
     pub held_out: u64,
-    /// The corpora of the split, one after the other.
+    /// Corpora of the split, in order.
     #[serde(default)]
     pub corpora: Vec<CorpusReport>,
-    /// The source side of the pairs kept.
+    /// Source side of the kept pairs.
     pub source: SideReport,
-    /// The target side of the pairs kept.
+    /// Target side of the kept pairs.
     pub target: SideReport,
     /// Batches of the pairs, in an epoch drawn as an example.
     pub batching: BatchingReport,
@@ -42,13 +42,13 @@ pub struct CorpusReport {
     pub pairs_read: u64,
     /// Pairs that remain after cleaning.
     pub pairs_kept: u64,
-    /// How often an epoch goes through them.
+    /// Number of passes over them in an epoch.
     pub weight: f64,
     /// Tag before each source sentence; empty: none.
     pub tag: String,
 }
 
-/// One side of the pairs kept. Tokens do not include end marks.
+/// One side of the kept pairs. Tokens do not include end marks.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SideReport {
     /// The language.
@@ -65,7 +65,7 @@ pub struct SideReport {
     pub longest: usize,
     /// Tokens of a sentence on average.
     pub mean_length: f64,
-    /// How many sentences have which number of tokens; without bins after the last that is not
+    /// Number of sentences for each range of token counts; without bins after the last that is not
     /// empty.
     pub histogram: Vec<LengthBin>,
 }
@@ -73,7 +73,7 @@ pub struct SideReport {
 /// Sentences with `from` to `to` tokens, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LengthBin {
-    /// The fewest tokens.
+    /// Smallest number of tokens.
     pub from: usize,
     /// Largest number of tokens.
     pub to: usize,
@@ -87,15 +87,15 @@ pub struct LengthBin {
 pub struct BatchingReport {
     /// Batches in an epoch in one direction.
     pub batches: usize,
-    /// How many epochs, the first, go in both directions.
+    /// Number of first epochs that go in both directions.
     #[serde(default)]
     pub bidirectional_epochs: u64,
     /// Batches in such an epoch.
     #[serde(default)]
     pub bidirectional_batches: usize,
-    /// The most source tokens of a batch.
+    /// Largest number of source tokens of a batch.
     pub largest_source_tokens: usize,
-    /// The most target tokens of a batch.
+    /// Largest number of target tokens of a batch.
     pub largest_target_tokens: usize,
     /// Largest number of pairs of a batch.
     pub largest_sentences: usize,
@@ -103,8 +103,7 @@ pub struct BatchingReport {
     pub longest_source: usize,
     /// The longest target row.
     pub longest_target: usize,
-    /// The share of `<pad>` if the same batches were filled up to rectangles. Packed batches have
-    /// none.
+    /// Share of `<pad>` if the same batches were padded to rectangles. Packed batches have none.
     pub padding_cost: f64,
 }
 
@@ -120,7 +119,7 @@ impl BatchingReport {
         }
     }
 
-    /// The report of a data set whose first `epochs` go in both directions, with batches like
+    /// Report of a data set whose first `epochs` epochs go in both directions, with batches like
     /// `first`, before those of `self`.
     pub(crate) fn after_bidirectional_epochs(self, epochs: u64, first: &Self) -> Self {
         Self {
@@ -136,7 +135,7 @@ impl BatchingReport {
         }
     }
 
-    /// Batches in so many epochs, the first; no more than 2^64 - 1.
+    /// Number of batches in the first `epochs` epochs; at most 2^64 - 1.
     pub fn batches_of(&self, epochs: u64) -> u64 {
         let bidirectional = epochs.min(self.bidirectional_epochs);
         let of = |epochs: u64, batches: usize| epochs.saturating_mul(batches as u64);
@@ -153,7 +152,7 @@ pub(crate) struct SideCounter {
 }
 
 impl SideCounter {
-    /// Counts a sentence; `is_byte` tells by id.
+    /// Counts a sentence; `is_byte` says for each id whether it is a byte.
     pub(crate) fn add(&mut self, ids: &[u32], is_byte: &[bool]) {
         let report = &mut self.report;
         self.sentences += 1;

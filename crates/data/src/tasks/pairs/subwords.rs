@@ -1,4 +1,4 @@
-//! Segmenting both sides of training pairs anew in each epoch.
+//! Segmentation of both sides of training pairs, different in each epoch.
 
 use crate::text::subwords::{Stream, SubwordSampler};
 use crate::{Epoch, Error, Pair, Result, TokenizerConfig, TokenizerPair};
@@ -7,18 +7,18 @@ use crate::{Epoch, Error, Pair, Result, TokenizerConfig, TokenizerPair};
 #[derive(Debug)]
 pub(crate) struct PairSampler {
     source: SubwordSampler,
-    /// None where both sides share a tokenizer.
+    /// `None` if both sides share a tokenizer.
     target: Option<SubwordSampler>,
-    /// A side that would get more tokens than this stays as the tokenizer cuts it.
+    /// Largest number of tokens of a side; a side that would get more keeps the tokenizer's
+    /// segmentation.
     pub(crate) max_tokens: usize,
 }
 
 impl PairSampler {
-    /// A sampler as configured, or none where nothing is to be sampled.
+    /// Makes the configured sampler; `None` without sampling.
     ///
     /// # Errors
-    /// When the tokenizer is not of the kind that the settings are for, or its file cannot be
-    /// understood.
+    /// If the tokenizer is not of the kind that the settings are for, or its file cannot be parsed.
     pub(crate) fn new(
         tokenizers: &TokenizerPair,
         config: &TokenizerConfig,
@@ -55,7 +55,7 @@ impl PairSampler {
         Ok(Some(Self { source, target, max_tokens }))
     }
 
-    /// A pair as this epoch sees it.
+    /// Pair as segmented in this epoch.
     pub(crate) fn segment(&self, mut pair: Pair, epoch: Epoch) -> Pair {
         let (mut none, mut neither) = (Vec::new(), Vec::new());
         let (source_words, target_words) = match &mut pair.links {

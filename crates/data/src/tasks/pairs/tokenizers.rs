@@ -5,13 +5,13 @@ use std::path::Path;
 use crate::{Cleaner, DataConfig, PairReader, Result, Tokenizer, TokenizerConfig, TokenizerPair};
 
 impl TokenizerPair {
-    /// Trains on the training split, or loads the files that the configuration names.
+    /// Trains on the training split, or loads the configured files.
     ///
     /// # Errors
     ///
     /// Errors of [`Tokenizer::train`], [`Tokenizer::load`] and [`PairReader`].
     pub fn train(config: &DataConfig) -> Result<Self> {
-        // Each tag takes a place in the vocabulary of what it stands in.
+        // Each tag takes a place in the vocabulary of its texts.
         let tags = config.tags();
         let room = config.tokenizer.vocabulary_size.saturating_sub(tags.len());
         let source = &TokenizerConfig { vocabulary_size: room, ..config.tokenizer.clone() };
@@ -37,7 +37,7 @@ impl TokenizerPair {
                 let train = |settings: &TokenizerConfig, texts: Texts<'_>| {
                     Tokenizer::train(settings, config.nfkc, config.lowercase, texts)
                 };
-                // The corpus is read once for each side rather than held in memory.
+                // The corpus is read once for each side rather than kept in memory.
                 Ok(Self::separate(
                     train(source, &mut training_pairs(config)?.map(|pair| Ok(pair?.0)))?
                         .with_tags(&tags)?,
@@ -47,7 +47,7 @@ impl TokenizerPair {
         }
     }
 
-    /// The tokenizers of a run: those it already has, or else new ones, which are saved there.
+    /// Tokenizers of a run: the existing ones, or else new ones, which are saved there.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl TokenizerPair {
     }
 }
 
-/// The texts of the training pairs that cleaning keeps before tokens are known.
+/// Texts of the training pairs that cleaning keeps before tokens are known.
 fn training_pairs(
     config: &DataConfig,
 ) -> Result<impl Iterator<Item = Result<(String, String)>> + use<>> {

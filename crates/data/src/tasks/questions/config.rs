@@ -5,32 +5,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// What a reader of spans is trained on, with the defaults of BERT's program for SQuAD.
+/// Training data of a reader of spans, with the defaults of BERT's program for SQuAD.
 ///
 /// A split named `train` is the file `{dir}/train.json`, which may end in `.gz` or `.zst`, in the
 /// format of SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct QuestionsConfig {
-    /// Whether a question may have no answer in its text, as in SQuAD 2.0; `<cls>` stands for that.
+    /// Whether a question may have no answer in its text, as in SQuAD 2.0; `<cls>` represents that.
     pub unanswerable: bool,
-    /// Tokens of a row: question, context and three marks. A longer context is read in several
-    /// windows.
+    /// Number of tokens of a row: question, context and three marks. A longer context is read in
+    /// several windows.
     #[schemars(range(min = 8))]
     pub max_tokens: usize,
-    /// So many tokens of the context after one window the next begins; what both have is read twice.
+    /// Distance in tokens between the beginnings of two windows of a context; tokens in both are
+    /// read twice.
     #[schemars(range(min = 1))]
     pub document_stride: usize,
-    /// Tokens of a question that are read; the rest is left out.
+    /// Largest number of tokens of a question that are read; the rest is left out.
     #[schemars(range(min = 1))]
     pub max_question_tokens: usize,
-    /// Tokens of the longest answer that is given.
+    /// Largest number of tokens of an answer.
     #[schemars(range(min = 1))]
     pub max_answer_tokens: usize,
 }
 
 impl QuestionsConfig {
-    /// Refuses what cannot work.
+    /// Refuses impossible settings.
     ///
     /// # Errors
     ///

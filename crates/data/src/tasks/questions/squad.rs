@@ -49,10 +49,10 @@ pub struct Question {
     /// Text of the question.
     #[serde(rename = "question")]
     pub text: String,
-    /// Its answers, any of which is right; none where the text does not have it.
+    /// Its answers, any of which is right; empty if the text has none.
     #[serde(default)]
     pub answers: Vec<Answer>,
-    /// Whether the file says that it has none.
+    /// Whether the file says that it has no answer.
     #[serde(default)]
     is_impossible: bool,
 }
@@ -62,27 +62,27 @@ pub struct Question {
 pub struct Answer {
     /// The words.
     pub text: String,
-    /// Where they begin in the context, in characters.
+    /// Beginning in the context, in characters.
     #[serde(rename = "answer_start")]
     pub start: usize,
 }
 
 impl Answer {
-    /// The bytes of `context` that it is; `None` if the context has something else there.
+    /// Bytes of the answer in `context`; `None` if the context has another text there.
     pub(crate) fn bytes(&self, context: &str) -> Option<Range<usize>> {
         let start = byte_of_character(context, self.start)?;
         context[start..].starts_with(&self.text).then(|| start..start + self.text.len())
     }
 }
 
-/// Where the character of this number, counted from 0, begins.
+/// Byte at which the character of this number, counted from 0, begins.
 fn byte_of_character(text: &str, number: usize) -> Option<usize> {
     let starts = text.char_indices().map(|(at, _)| at);
     starts.chain([text.len()]).nth(number)
 }
 
 impl Paragraph {
-    /// Refuses what nothing can be learned from; `Err` has what is wrong.
+    /// Refuses a question that is useless for training; `Err` has the fault.
     fn check(&self, unanswerable: bool) -> std::result::Result<(), String> {
         if self.context.trim().is_empty() {
             return Err("has an empty context".to_owned());
@@ -121,14 +121,14 @@ impl Paragraph {
     }
 }
 
-/// Reads a split and gives `visit` one paragraph after the other.
+/// Reads a split, and calls `visit` with one paragraph after the other.
 ///
 /// # Errors
 ///
-/// If a file is missing or not in SQuAD's format, an answer is not where the file says, or a
-/// question has none and [`unanswerable`](crate::QuestionsConfig::unanswerable) is not set: with the
-/// numbers of article and paragraph, counted from 1. If the split has no question. And what `visit`
-/// returns.
+/// If a file is missing or not in SQuAD's format, an answer is not at its stated place, or a
+/// question has none and [`unanswerable`](crate::QuestionsConfig::unanswerable) is not set: with
+/// the numbers of article and paragraph, counted from 1. If the split has no question. And the
+/// errors of `visit`.
 pub fn read_questions(
     config: &DataConfig,
     split: &Corpora,
@@ -173,7 +173,7 @@ fn read_file(
     Err(Error::Malformed { path: path.to_owned(), message: format!("{place}{error}; {EXPECTED}") })
 }
 
-/// Where the reader is in a file.
+/// Position of the reader in a file.
 struct File<'a> {
     path: &'a Path,
     unanswerable: bool,
@@ -196,16 +196,16 @@ impl File<'_> {
     }
 }
 
-/// The file: an object, of whose keys `data` counts.
+/// The file: an object, of which only the key `data` is read.
 struct Whole<'a, 'f>(&'a mut File<'f>);
 /// The list of articles.
 struct Articles<'a, 'f>(&'a mut File<'f>);
-/// An article: an object, of whose keys `paragraphs` counts.
+/// An article: an object, of which only the key `paragraphs` is read.
 struct Article<'a, 'f>(&'a mut File<'f>);
 /// The list of the paragraphs of an article.
 struct Paragraphs<'a, 'f>(&'a mut File<'f>);
 
-/// Reads an object whose key `wanted` has what `seed` reads.
+/// Reads an object, with `seed` for its key `wanted`.
 fn object<'de, A: MapAccess<'de>, S: DeserializeSeed<'de, Value = ()>>(
     mut map: A,
     wanted: &'static str,
@@ -226,7 +226,7 @@ fn object<'de, A: MapAccess<'de>, S: DeserializeSeed<'de, Value = ()>>(
     }
 }
 
-/// A level of the file, which serde may visit as this method says.
+/// Level of the file, which serde visits by this method.
 macro_rules! level {
     ($name:ident, $ask:ident, $expected:literal) => {
         impl<'de> DeserializeSeed<'de> for $name<'_, '_> {

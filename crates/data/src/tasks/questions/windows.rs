@@ -1,4 +1,4 @@
-//! Rows of a question and a part of its context, and where answers are in them.
+//! Rows of a question and a part of its context, with the places of answers.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::tasks::labelled::rows::Row;
 use crate::tasks::questions::squad::{Paragraph, read_questions};
 use crate::{Corpora, DataConfig, EncodedText, QuestionsConfig, Result, TextReport, Tokenizer};
 
-/// Paragraphs that are tokenised together, in parallel.
+/// Number of paragraphs that are tokenised together, in parallel.
 const CHUNK: usize = 512;
 
 /// A text in tokens.
@@ -25,16 +25,16 @@ impl Context {
         Ok(Self(tokenizer.encode_text(text)?))
     }
 
-    /// The tokens, counted from 0, of which these bytes of the text are; `None` if nothing was made
-    /// of them.
+    /// First and last token, counted from 0, of these bytes of the text; `None` if no token covers
+    /// them.
     pub fn tokens_of(&self, bytes: &Range<usize>) -> Option<(usize, usize)> {
         let is_of = |one: &Range<usize>| one.start < bytes.end && one.end > bytes.start;
         let tokens = self.0.bytes();
         Some((tokens.iter().position(is_of)?, tokens.iter().rposition(is_of)?))
     }
 
-    /// The bytes of `text`, of which this is, from one token to another, white space at both ends
-    /// left out.
+    /// Bytes of `text`, which is this context, from one token to another, without white space at
+    /// both ends.
     pub fn bytes_of(&self, text: &str, (first, last): (usize, usize)) -> Range<usize> {
         let tokens = self.0.bytes();
         let (start, end) = (tokens[first].start, tokens[last].end.max(tokens[first].start));
@@ -49,12 +49,12 @@ impl Context {
 pub struct QuestionWindow {
     /// Tokens that the model reads.
     pub row: Row,
-    /// The tokens of the context that it has, counted from 0.
+    /// Tokens of the context that it has, counted from 0.
     pub tokens: Range<usize>,
 }
 
 impl QuestionWindow {
-    /// Where a token of the context stands in the row.
+    /// Place of a token of the context in the row.
     ///
     /// # Panics
     ///
@@ -64,16 +64,16 @@ impl QuestionWindow {
         self.row.second + token - self.tokens.start
     }
 
-    /// How much there is around a token: the smaller of both sides, and the length of the window to
-    /// decide between equal ones.
+    /// Amount of context around a token: the smaller number of both sides, and the length of the
+    /// window to decide between equal ones.
     fn context_around(&self, token: usize) -> (usize, usize) {
         let (before, after) = (token - self.tokens.start, self.tokens.end - 1 - token);
         (before.min(after), self.tokens.len())
     }
 }
 
-/// The windows in which a context is read, one behind the other, so that each token is in one: as
-/// many tokens as have room beside the question, [`document_stride`] further each.
+/// Windows of a context, one after the other, so that each token is in at least one: as many tokens
+/// as fit beside the question, each window [`document_stride`] further.
 ///
 /// [`document_stride`]: QuestionsConfig::document_stride
 ///
@@ -88,7 +88,7 @@ pub fn windows(
 ) -> Result<Vec<QuestionWindow>> {
     let marks = tokenizer.row_marks()?;
     let mut question = tokenizer.encode(question)?;
-    // One token of the context has room too.
+    // One token of the context must fit too.
     let room = config.max_tokens.saturating_sub(marks.in_pair() + 1);
     question.truncate(config.max_question_tokens.min(room));
     let begin = marks.before_second(&question);
@@ -97,7 +97,7 @@ pub fn windows(
     loop {
         let tokens = first..all.min(first + room);
         let ids = [&begin, &context.0.ids()[tokens.clone()], &[marks.separator]].concat();
-        // Asked for the start of an answer, and for its end.
+        // Predicted twice: the start of an answer, and its end.
         let row = Row { ids, second: begin.len(), asked: vec![0, 0], words: Vec::new() };
         let is_last = tokens.end == all;
         windows.push(QuestionWindow { row, tokens });
@@ -108,8 +108,8 @@ pub fn windows(
     }
 }
 
-/// For each token of a context the window in which it has most context around it, the first of equal
-/// ones, as in BERT's program: the one that tells whether an answer starts there.
+/// For each token of a context, the window with the most context around it, the first of equal
+/// ones, as in BERT's program: that window predicts whether an answer starts there.
 pub fn best_windows(windows: &[QuestionWindow]) -> Vec<usize> {
     let all = windows.last().map_or(0, |window| window.tokens.end);
     let mut best: Vec<Option<(usize, (usize, usize))>> = vec![None; all];
@@ -124,8 +124,8 @@ pub fn best_windows(windows: &[QuestionWindow]) -> Vec<usize> {
     best.into_iter().map(|one| one.map_or(0, |(number, _)| number)).collect()
 }
 
-/// The rows of a split and what they answer: the places of the first and of the last token of the
-/// first answer, or twice that of `<cls>` where a window does not have all of it.
+/// Rows of a split and their answers: the places of the first and of the last token of the first
+/// answer, or twice that of `<cls>` if a window does not contain all of it.
 ///
 /// # Errors
 ///
@@ -167,7 +167,7 @@ pub(crate) fn rows_of_split(
     Ok((rows, answers))
 }
 
-/// The rows of all questions about a text, with their answers.
+/// Rows of all questions about a text, with their answers.
 fn rows_of_paragraph(
     tokenizer: &Tokenizer,
     paragraph: &Paragraph,

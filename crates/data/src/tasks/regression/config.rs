@@ -5,28 +5,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// Which linear functions a model learns to continue from their points: `y = w·x` and noise, with w
+/// Linear functions that a model learns to continue from their points: `y = w·x` and noise, with w
 /// and each x of independent standard normal numbers (Garg et al. 2022, "What Can Transformers
 /// Learn In-Context?", section 3).
 ///
-/// Nothing is stored. Those of training are drawn from (`training.seed`, epoch, number); those of a
-/// split that is measured on from its name and their number, so that any name is a split.
+/// Nothing is stored. Training functions are drawn from (`training.seed`, epoch, number); functions
+/// for measuring from the name of the split and their number, so that any name is a split.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RegressionConfig {
-    /// The numbers of an x.
+    /// Number of dimensions of an x.
     #[schemars(range(min = 1, max = 4096))]
     pub dimensions: usize,
-    /// The points of a function: the last is predicted from one fewer examples.
+    /// Number of points of a function: the last is predicted from the examples before it.
     #[schemars(range(min = 1, max = 65_536))]
     pub points: usize,
-    /// The standard deviation of the normal noise on each y; 0 for none.
+    /// Standard deviation of the normal noise on each y; 0 for none.
     #[schemars(range(min = 0.0))]
     pub noise: f64,
-    /// The functions of an epoch of training, none of which comes again in another epoch.
+    /// Number of functions of an epoch of training; no other epoch has any of them.
     #[schemars(range(min = 1))]
     pub functions: usize,
-    /// The functions of a split that is measured on.
+    /// Number of functions of a split for measuring.
     #[schemars(range(min = 1))]
     pub measured: usize,
 }
@@ -37,27 +37,27 @@ impl Default for RegressionConfig {
     }
 }
 
-/// The most numbers of an x.
+/// Largest number of dimensions of an x.
 const MOST_DIMENSIONS: usize = 4096;
-/// The most points of a function.
+/// Largest number of points of a function.
 const MOST_POINTS: usize = 65_536;
-/// The largest deviation of the noise: beyond, squares of answers leave f32.
+/// Largest standard deviation of the noise; above it, squares of answers exceed f32.
 const LOUDEST: f64 = 1e12;
 
 impl RegressionConfig {
-    /// Tokens of a function: each x, and each y but the last, which nothing follows.
+    /// Number of tokens of a function: each x, and each y but the last, which nothing follows.
     #[must_use]
     pub fn tokens(&self) -> usize {
         (2 * self.points).saturating_sub(1)
     }
 
-    /// Numbers of a function, of all its tokens.
+    /// Number of values of a function, in all its tokens.
     #[must_use]
     pub fn values(&self) -> usize {
         (self.points * (self.dimensions + 1)).saturating_sub(1)
     }
 
-    /// Refuses what is no function.
+    /// Refuses settings without a function.
     ///
     /// # Errors
     ///

@@ -40,11 +40,11 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
     Ok(())
 }
 
-/// Linear functions: of training, others in each epoch, or the same ones each time.
+/// Linear functions: in training, others in each epoch; otherwise the same each time.
 #[derive(Debug)]
 pub struct RegressionDataset {
     settings: RegressionConfig,
-    /// Where they come from; none for those of training, which depend on seed and epoch.
+    /// Source of the functions; `None` for training, whose functions depend on seed and epoch.
     fixed: Option<Functions>,
     report: RegressionReport,
 }
@@ -53,7 +53,7 @@ pub struct RegressionDataset {
 ///
 /// # Errors
 ///
-/// When the configuration is impossible.
+/// If the configuration is impossible.
 pub(crate) fn prepare_regression(config: &DataConfig) -> Result<Prepared<RegressionDataset>> {
     config.validate()?;
     validate(config)?;
@@ -68,7 +68,7 @@ pub(crate) fn prepare_regression(config: &DataConfig) -> Result<Prepared<Regress
 }
 
 impl RegressionDataset {
-    /// The functions that a model is measured on under this name.
+    /// Functions to measure a model on under this name.
     #[must_use]
     pub fn of_split(config: &DataConfig, name: &str) -> Self {
         let functions = Some(Functions::of_split(name));
@@ -114,16 +114,16 @@ impl RegressionDataset {
         self.report.functions == 0
     }
 
-    /// A function of a split that is measured on, counted from 0; of training, of its first epoch
-    /// under the seed 0.
+    /// Function of a split for measuring, counted from 0; for training, of its first epoch under
+    /// the seed 0.
     #[must_use]
     pub fn function(&self, number: usize) -> LinearFunction {
         self.fixed.unwrap_or(Functions::of_training(0, 0)).draw(number, &self.settings)
     }
 }
 
-/// Functions as a model reads them: the numbers of x₁, y₁, x₂ … up to the last x, as the bits of
-/// f32, and the first of each x asked for its y.
+/// Functions as input of a model: the numbers of x₁, y₁, x₂ … up to the last x, as the bits of f32;
+/// at the first number of each x its y is predicted.
 #[must_use]
 pub fn batch_of_functions(functions: &[LinearFunction]) -> Batch {
     let (mut stream, mut asked, mut answers) = (Stream::default(), Vec::new(), Vec::new());
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(last, plan(1, 0).batch(2).unwrap());
         assert_ne!(last.answers, plan(1, 1).batch(2).unwrap().answers);
         assert_ne!(last.answers, plan(2, 0).batch(2).unwrap().answers);
-        // What is measured on is the same in every run and epoch.
+        // A validation split is the same in every run and epoch.
         let validation = prepared.validation.unwrap();
         let measured = |seed, epoch| validation.clone().plan(&config().batching, seed, epoch);
         assert_eq!(measured(1, 0).batches(), 2);

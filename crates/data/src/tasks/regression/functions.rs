@@ -3,7 +3,7 @@
 use super::config::RegressionConfig;
 use crate::draws::Draws;
 
-/// The keys of the draws of training and of splits that are measured on.
+/// Keys of the draws of training, and of splits for measuring.
 const TRAINING: u64 = 12;
 const MEASURED: u64 = 13;
 
@@ -12,21 +12,21 @@ const MEASURED: u64 = 13;
 pub struct LinearFunction {
     /// Its weights, w.
     pub weights: Vec<f64>,
-    /// The points, each of as many numbers as there are weights.
+    /// Points, each of as many numbers as there are weights.
     pub inputs: Vec<Vec<f32>>,
     /// Value at each point: `w·x` and noise.
     pub answers: Vec<f32>,
 }
 
 impl LinearFunction {
-    /// `w·x`, without noise.
+    /// Computes `w·x`, without noise.
     #[must_use]
     pub fn value(&self, input: &[f32]) -> f64 {
         self.weights.iter().zip(input).map(|(weight, &x)| weight * f64::from(x)).sum()
     }
 }
 
-/// The functions of an epoch of training, or of a split that is measured on.
+/// Functions of an epoch of training, or of a split for measuring.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Functions {
     draws: Draws,
@@ -45,7 +45,7 @@ impl Functions {
         Self { draws }
     }
 
-    /// One of them. The same numbers are drawn for its first points, however many it has.
+    /// Draws one of them. Its first points do not depend on their number.
     pub(crate) fn draw(self, number: usize, settings: &RegressionConfig) -> LinearFunction {
         let draws = self.draws.within(number as u64, 0);
         let dimensions = settings.dimensions;
@@ -101,7 +101,7 @@ mod tests {
         assert!(clean.answers.iter().zip(&few.answers).all(|(one, other)| one != other));
     }
 
-    /// Means and variances of many draws, each within five of its standard errors.
+    /// Checks the means and variances of many draws, each within five standard errors.
     #[test]
     fn weights_points_and_noise_are_normal() {
         let settings = RegressionConfig { dimensions: 2, points: 5, ..settings() };

@@ -9,15 +9,15 @@ use crate::BatchingReport;
 pub struct RegressionReport {
     /// The split.
     pub split: String,
-    /// Whether each epoch has functions of its own.
+    /// Whether each epoch has other functions.
     pub drawn_anew: bool,
-    /// Functions: of training, those of an epoch.
+    /// Number of functions; in training, of an epoch.
     pub functions: usize,
-    /// Numbers of an x.
+    /// Number of dimensions of an x.
     pub dimensions: usize,
-    /// Points of a function.
+    /// Number of points of a function.
     pub points: usize,
-    /// The standard deviation of the noise on each y.
+    /// Standard deviation of the noise on each y.
     pub noise: f64,
     /// Sizes of batches. There is one stream, the target's; a token is an x or a y.
     pub batching: BatchingReport,

@@ -1,17 +1,17 @@
-//! The blocks of a text, one after another as it is read: to measure a model on it.
+//! Blocks of a text, one after another as it is read: to measure a model on it.
 
 use crate::tasks::running_text::dataset::push_rows;
 use crate::tasks::running_text::prepare::Portions;
 use crate::tasks::running_text::reader::{Portion, TextReader, files};
 use crate::{Batch, DataConfig, Error, Result, Stream, TextReport, Tokenizer};
 
-/// A text in batches of blocks that follow one another, as validation has them: every token but the
-/// first is asked for once.
+/// Batches of a text whose blocks follow one another, as in validation: every token but the first
+/// is predicted once.
 pub struct TextBlocks<'a> {
     config: &'a DataConfig,
     tokenizer: &'a Tokenizer,
     passages: TextReader,
-    /// Tokens of which no block has been made, and the number of the first.
+    /// Tokens that are not in a block yet, and the number of the first.
     pending: Vec<u32>,
     start: u64,
     report: TextReport,
@@ -19,7 +19,8 @@ pub struct TextBlocks<'a> {
 }
 
 impl<'a> TextBlocks<'a> {
-    /// Opens a split; without one, what `data.text.hold_out` takes of the training text.
+    /// Opens a split; if it is `None`, the part of the training text that `data.text.hold_out`
+    /// reserves.
     ///
     /// # Errors
     ///
@@ -54,7 +55,7 @@ impl<'a> TextBlocks<'a> {
     fn next_batch(&mut self) -> Result<Option<Batch>> {
         let length = self.config.text.block_length;
         let rows = self.config.batching.rows_of(length);
-        // One more, since the last token of a block asks for it.
+        // One more, since it is predicted from the last token of a block.
         while self.pending.len() <= rows * length
             && let Some(passage) = self.passages.next().transpose()?
         {
@@ -82,7 +83,7 @@ impl<'a> TextBlocks<'a> {
         Ok(Some(Batch { streams: vec![text], asked: None, answers, indices, ..Batch::default() }))
     }
 
-    /// Refuses a text of which nothing could be asked.
+    /// Refuses a text without a token to predict.
     ///
     /// # Errors
     ///

@@ -3,28 +3,29 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How running text becomes what a language model is trained and validated on.
+/// Conversion of running text to the training and validation data of a language model.
 ///
 /// A split named `train` is the file `{dir}/train.txt`, or every file of the folder `{dir}/train`
-/// in the order of their names; each may end in `.gz` or `.zst`. Of files called `.jsonl`, `.csv`,
-/// `.tsv` or `.parquet` the field that `data.fields.text` names is read, and each record is a document.
+/// in the order of their names; each may end in `.gz` or `.zst`. In files called `.jsonl`, `.csv`,
+/// `.tsv` or `.parquet`, the field that `data.fields.text` names is read, and each record is a
+/// document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunningTextConfig {
-    /// Tokens of a block, which is as far back as a prediction looks.
+    /// Number of tokens of a block, which is the longest context of a prediction.
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["no-running-text"]))]
     pub block_length: usize,
-    /// The share of the training text, its end, that is not trained but validated on where
+    /// Share of the training text, at its end, that is validated on instead of trained on if
     /// `data.validation` is empty; 0 for none.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     #[schemars(extend("x-idle" = ["no-running-text"]))]
     pub hold_out: f64,
-    /// What a document is. `</s>` stands between two.
+    /// Definition of a document. `</s>` separates documents.
     #[schemars(extend("x-idle" = ["no-running-text"]))]
     pub documents: Documents,
-    /// Whether no prediction looks back beyond the beginning of its document: a block in which
-    /// others begin becomes a row for each, with positions of its own, which `</s>` begins.
+    /// Whether no prediction sees tokens before the beginning of its document: a block with several
+    /// documents becomes a row for each, which begins with `</s>` and has positions of its own.
     #[schemars(extend("x-idle" = ["not-language-model"]))]
     pub barrier: bool,
 }
@@ -35,7 +36,7 @@ impl Default for RunningTextConfig {
     }
 }
 
-/// What makes a document of running text.
+/// Definition of a document of running text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Documents {

@@ -10,17 +10,17 @@ use crate::{
     RunningTextConfig, Stream, TextReport,
 };
 
-/// The key of the draws of blocks, apart from those that order pairs.
+/// Key of the draws of blocks, distinct from those that order pairs.
 const PURPOSE: u64 = 5;
 
-/// Where ids are.
+/// Storage of ids.
 #[derive(Debug)]
 enum Ids {
     OnDisk(Cache),
     InMemory(Vec<u32>),
 }
 
-/// Running text as one row of ids. It stays on disk until it is used, so that it may be larger than
+/// Running text as one row of ids. They stay on disk until they are used, so that a text may exceed
 /// memory.
 #[derive(Debug)]
 pub struct TextDataset {
@@ -33,8 +33,8 @@ pub struct TextDataset {
 }
 
 impl TextDataset {
-    /// Opens the cache at `path`, if it is whole and has this key, for blocks as `config` has them
-    /// of text in which `end` stands between documents.
+    /// Opens the cache at `path`, if it is complete and has this key, for blocks by `config` of
+    /// text with `end` between documents.
     pub(crate) fn open(
         path: &Path,
         key: &Key,
@@ -56,13 +56,13 @@ impl TextDataset {
         }))
     }
 
-    /// Ids that are in memory, for blocks as `config` has them.
+    /// Makes a data set of ids in memory, for blocks by `config`.
     pub(crate) fn in_memory(ids: Vec<u32>, config: &RunningTextConfig, report: TextReport) -> Self {
         let (tokens, block_length) = (ids.len() as u64, config.block_length);
         Self { ids: Ids::InMemory(ids), tokens, block_length, barrier: None, report }
     }
 
-    /// Tokens of a block.
+    /// Number of tokens of a block.
     pub(crate) fn block_length(&self) -> usize {
         self.block_length
     }
@@ -72,16 +72,16 @@ impl TextDataset {
         self.tokens
     }
 
-    /// What was read.
+    /// Report on the text.
     pub fn report(&self) -> &TextReport {
         &self.report
     }
 
-    /// So many tokens from one on, counted from 0.
+    /// Reads `count` tokens from `from` on, counted from 0.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read any more, or ends before.
+    /// If the file can no longer be read, or ends before.
     pub fn read(&self, from: u64, count: usize) -> Result<Vec<u32>> {
         match &self.ids {
             Ids::OnDisk(cache) => {
@@ -122,7 +122,8 @@ impl Dataset for TextDataset {
     }
 }
 
-/// Adds a block as one row, or as one for each document in it where `barrier` begins them.
+/// Adds a block as one row, or as one for each document in it if `barrier` is the token that begins
+/// them.
 pub(crate) fn push_rows(
     block: &[u32],
     start: usize,
@@ -139,11 +140,11 @@ pub(crate) fn push_rows(
     }
 }
 
-/// The blocks of one epoch. Each asks for the token after each of its own.
+/// Blocks of one epoch. Each predicts the token after each of its own.
 ///
-/// Where batches are shuffled, every block begins at a place of its own that is drawn from (seed,
-/// epoch, its number), and an epoch has as many as the text has room for, as nanoGPT draws them
-/// without epochs. Otherwise they follow one another, and every token but the first is asked for
+/// If batches are shuffled, every block begins at its own place drawn from (seed, epoch, its
+/// number), and an epoch has as many blocks as fit into the text; nanoGPT draws them likewise,
+/// without epochs. Otherwise they follow one another, and every token but the first is predicted
 /// once.
 pub(crate) struct Blocks {
     text: Arc<TextDataset>,
@@ -163,7 +164,7 @@ impl Blocks {
         Self { text, rows, drawn: drawn.then(|| Draws::new(seed, epoch, PURPOSE)) }
     }
 
-    /// The number of batches with so many blocks in a text of so many tokens.
+    /// Number of batches of blocks of this length in a text of `tokens` tokens.
     pub(crate) fn number(tokens: u64, block_length: usize, rows: usize, drawn: bool) -> usize {
         let length = block_length as u64;
         let batches = if drawn {
@@ -174,12 +175,12 @@ impl Blocks {
         batches as usize
     }
 
-    /// The first token of a block, and the number of its tokens.
+    /// First token of a block, and the number of its tokens.
     pub(crate) fn place(&self, block: u64) -> (u64, usize) {
         let (tokens, length) = (self.text.tokens, self.text.block_length as u64);
         match self.drawn {
             Some(draws) => {
-                // The high half of the product is uniform below the number of places but for a bias
+                // The high half of the product is uniform below the number of places, with a bias
                 // below 2^-32 at these sizes. After the last token of a block comes one more.
                 let wide =
                     u128::from(draws.bits(block)) * u128::from(tokens.saturating_sub(length));

@@ -16,17 +16,17 @@ use crate::{Corpora, Corpus, DataConfig, Error, FieldsConfig, Format, LineReader
 /// Endings of file names.
 pub(crate) const ENDINGS: [&str; 2] = ["", ".txt"];
 
-/// About the bytes of a passage.
+/// Approximate number of bytes of a passage.
 const PASSAGE: usize = 1 << 16;
 
-/// A stretch of text that is tokenised by itself.
+/// Stretch of text that is tokenised by itself.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Passage {
     pub(crate) text: String,
     pub(crate) begins_document: bool,
 }
 
-/// A stretch of a split: its characters from the first to the second number.
+/// Portion of a split: its characters from the first to the second number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Portion(pub(crate) u64, pub(crate) u64);
 
@@ -34,8 +34,8 @@ impl Portion {
     pub(crate) const WHOLE: Self = Self(0, u64::MAX);
 }
 
-/// The files of a split, as [`RunningTextConfig`](crate::RunningTextConfig) says, one corpus after
-/// the other.
+/// Files of a split by the rules of [`RunningTextConfig`](crate::RunningTextConfig), one corpus
+/// after the other.
 ///
 /// # Errors
 ///
@@ -44,7 +44,7 @@ pub(crate) fn files(config: &DataConfig, split: &Corpora) -> Result<Vec<PathBuf>
     files_ending(config, split, &ENDINGS)
 }
 
-/// Lists files like [`files`], with other endings that may be left out of a name.
+/// Lists files like [`files`], with other endings that a name may leave out.
 pub(crate) fn files_ending(
     config: &DataConfig,
     split: &Corpora,
@@ -145,13 +145,13 @@ pub(crate) fn refuse_json(path: &Path) -> Result<()> {
 pub(crate) struct TextReader {
     files: std::vec::IntoIter<PathBuf>,
     documents: Documents,
-    /// Where the text stands in files that are tables.
+    /// Place of the text in files that are tables.
     fields: FieldsConfig,
     current: Option<Current>,
     portion: Portion,
-    /// Bytes of the files that are behind.
+    /// Bytes of the files that have been read.
     behind: u64,
-    /// Characters so far, those before the portion included.
+    /// Number of characters so far, including those before the portion.
     at: u64,
     failed: bool,
 }
@@ -163,7 +163,7 @@ enum Current {
 }
 
 impl TextReader {
-    /// Reads `files` as `config` has it.
+    /// Reads `files` by the settings of `config`.
     pub(crate) fn new(files: &[PathBuf], config: &DataConfig, portion: Portion) -> Self {
         Self {
             files: Vec::from(files).into_iter(),
@@ -177,7 +177,7 @@ impl TextReader {
         }
     }
 
-    /// Bytes of the files, as they lie on disk, that have been read so far.
+    /// Bytes of the files on disk that have been read so far.
     pub(crate) fn bytes_read(&self) -> u64 {
         let current = match &self.current {
             Some(Current::Whole(chunks)) => chunks.count.load(Ordering::Relaxed),
@@ -193,7 +193,7 @@ impl TextReader {
         self.map(|passage| Ok(passage?.text.chars().count() as u64)).sum()
     }
 
-    /// The next passage, whether in the portion or not.
+    /// Next passage, inside or outside the portion.
     fn passage(&mut self) -> Result<Option<Passage>> {
         loop {
             match &mut self.current {
@@ -217,7 +217,7 @@ impl TextReader {
                         self.current = None;
                     }
                 },
-                // A record is a document, whatever its lines are.
+                // A record is a document, regardless of its lines.
                 Some(Current::Table(table)) => match table.next_record()?.map(|of| of.concat()) {
                     Some(text) if text.trim().is_empty() => {}
                     Some(text) => return Ok(Some(Passage { text, begins_document: true })),
@@ -280,15 +280,15 @@ impl Iterator for TextReader {
     }
 }
 
-/// A file in pieces of about [`PASSAGE`] bytes, however long its lines are.
+/// File in pieces of about [`PASSAGE`] bytes, for lines of any length.
 struct Chunks {
     path: PathBuf,
     stream: Box<dyn BufRead + Send>,
     /// Bytes read of the file.
     count: Arc<AtomicU64>,
-    /// Read, and in no piece yet.
+    /// Bytes that have been read and are in no piece yet.
     pending: Vec<u8>,
-    /// Line ends so far.
+    /// Number of line ends so far.
     lines: u64,
     is_at_start: bool,
 }
@@ -300,7 +300,7 @@ impl Chunks {
         Ok(Self { path: path.to_owned(), stream, count, pending, lines: 0, is_at_start: true })
     }
 
-    /// The next piece, in which a line ends with `\n` alone.
+    /// Next piece; its lines end with `\n` only.
     fn next_chunk(&mut self) -> Result<Option<String>> {
         let is_last = self.fill()?;
         if self.is_at_start {
@@ -322,7 +322,7 @@ impl Chunks {
         Ok(Some(if text.contains("\r\n") { text.replace("\r\n", "\n") } else { text }))
     }
 
-    /// Reads until there is enough for a piece; true at the end of the file.
+    /// Reads until there is enough for a piece; returns `true` at the end of the file.
     fn fill(&mut self) -> Result<bool> {
         while self.pending.len() <= PASSAGE {
             match self.stream.fill_buf() {
@@ -344,8 +344,9 @@ fn line_ends(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|&&byte| byte == b'\n').count() as u64
 }
 
-/// Where to cut bytes of which more follow: before the last line end after which a line begins
-/// with a word, since tokenizers cut there as well; else between two characters.
+/// Place at which to cut bytes that are followed by more: before the last line end that a line
+/// beginning with a word follows, since tokenizers cut there as well; otherwise between two
+/// characters.
 fn cut(bytes: &[u8]) -> usize {
     let line_end = (1..bytes.len() - 1)
         .rev()
@@ -353,7 +354,7 @@ fn cut(bytes: &[u8]) -> usize {
         .map(|at| if bytes[at - 1] == b'\r' { at - 1 } else { at })
         .filter(|&at| at > 0);
     let character = || {
-        // A byte that continues no character, and no `\n` that may follow `\r`.
+        // At a byte that continues no character, and not before a `\n` that may follow `\r`.
         (1..bytes.len()).rev().find(|&at| bytes[at] & 0xC0 != 0x80 && bytes[at] != b'\n')
     };
     line_end.or_else(character).unwrap_or(bytes.len())

@@ -5,26 +5,26 @@ use serde::{Deserialize, Serialize};
 use crate::tasks::running_text::reader::Passage;
 use crate::{BatchingReport, Tokenizer};
 
-/// The data report of one split of running text.
+/// Data report of one split of running text.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TextReport {
     /// The split.
     pub split: String,
-    /// Documents, those included of which a part is here.
+    /// Number of documents, including those that are only partly in the split.
     pub documents: u64,
-    /// Words, as white space divides them.
+    /// Number of words, which white space separates.
     pub words: u64,
     /// Characters.
     pub characters: u64,
     /// Bytes of these characters in UTF-8.
     pub bytes: u64,
-    /// Tokens, the `</s>` between documents included.
+    /// Number of tokens, including the `</s>` between documents.
     pub tokens: u64,
     /// Tokens that are `<unk>`.
     pub unknown: u64,
     /// Batches of blocks. There is one stream, the target's.
     pub batching: BatchingReport,
-    /// SHA-256 of the files as they lie on disk.
+    /// SHA-256 of the files on disk.
     pub text_hash: String,
     /// The hash of the tokenizer.
     pub tokenizer_hash: String,
@@ -38,7 +38,7 @@ impl TextReport {
         self.tokens += ids.len() as u64;
         self.unknown += ids.iter().filter(|&&id| tokenizer.is_unknown(id)).count() as u64;
     }
-    /// Counts what a text is to people.
+    /// Counts documents, words, characters and bytes of a text.
     pub(crate) fn count_text(&mut self, text: &str) {
         self.words += text.split_whitespace().count() as u64;
         self.characters += text.chars().count() as u64;

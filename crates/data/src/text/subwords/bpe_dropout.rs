@@ -9,14 +9,13 @@ use crate::text::subwords::{Stream, unreadable};
 use crate::text::tokenizer::is_text;
 use crate::{Error, Result};
 
-/// The merges of a BPE tokenizer.
+/// Merges of a BPE tokenizer.
 #[derive(Debug)]
 pub(crate) struct Merges {
-    /// For a pair of neighbours, the rank of their merge (lower goes first) and the token that it
-    /// makes.
+    /// Rank of the merge of two neighbouring tokens (lower ranks first), and the resulting token.
     by_pair: HashMap<(u32, u32), (u32, u32)>,
-    /// The characters of each token, or the token itself where one of them has no id and where it
-    /// spells no text.
+    /// Characters of each token, or the token itself if one of them has no id, or if it spells no
+    /// text.
     characters: Vec<Vec<u32>>,
 }
 
@@ -24,8 +23,8 @@ impl Merges {
     /// Reads the `model` of a `tokenizer.json`.
     ///
     /// # Errors
-    /// When it has no merges, or marks parts of words by prefixes or suffixes, which merges then
-    /// depend on.
+    /// If it has no merges, or if it marks parts of words by prefixes or suffixes, on which merges
+    /// would depend.
     pub(crate) fn read(model: &Value) -> Result<Self> {
         for key in ["continuing_subword_prefix", "end_of_word_suffix"] {
             if model[key].as_str().is_some_and(|mark| !mark.is_empty()) {
@@ -69,9 +68,9 @@ impl Merges {
         Ok(Self { by_pair, characters })
     }
 
-    /// Cuts the word that `ids` spell: from characters up, the first merge of those that are left
-    /// after each has been dropped with probability `dropout`, until none is left. Without
-    /// dropout this is BPE.
+    /// Segments the word that `ids` spell: from characters up, it applies the first merge of those
+    /// that remain after each has been dropped with probability `dropout`, until none remains.
+    /// Without dropout this is BPE.
     pub(crate) fn segment(
         &self,
         ids: &[u32],
@@ -86,8 +85,7 @@ impl Merges {
                 None => word.push(*id),
             }
         }
-        // The merge of each neighbouring pair, kept up to date so that a step looks up two pairs at
-        // most.
+        // Merge of each neighbouring pair, updated so that a step looks up two pairs at most.
         let merge = |left: u32, right: u32| self.by_pair.get(&(left, right)).copied();
         let mut merges: Vec<Option<(u32, u32)>> =
             word.windows(2).map(|pair| merge(pair[0], pair[1])).collect();

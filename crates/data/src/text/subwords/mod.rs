@@ -1,14 +1,14 @@
-//! Segmenting training text anew in each epoch: subword regularisation.
+//! Segmentation of training text that differs in each epoch: subword regularisation.
 //!
-//! A model that sees a word cut in several ways learns what its parts mean, and forgives rare and
-//! misspelt words. BPE leaves out merges at random ([`bpe_dropout`]); a unigram
+//! A model that sees several segmentations of a word learns the meaning of its parts, and is more
+//! robust to rare and misspelt words. BPE leaves out merges at random ([`bpe_dropout`]); a unigram
 //! model draws from its own distribution over segmentations ([`unigram_sampling`]).
 //!
 //! **Decision.** Sentences are segmented from the ids of the tokenised cache, which spell the text,
-//! and the merges or scores that stand in the `tokenizer.json`. So the cache stays as it is, and
-//! text is normalised and cleaned once. The library's own dropout was rejected: it draws from a
-//! generator that belongs to the thread, and a resumed run would see other text. Here a draw is a
-//! function of (seed, epoch, line, side) and its place.
+//! and the merges or scores in the `tokenizer.json`. So the cache is unchanged, and text is
+//! normalised and cleaned once. The library's own dropout was rejected: it draws from a generator
+//! of the thread, and a resumed run would see other text. Here a draw is a function of (seed,
+//! epoch, line, side) and its place.
 
 mod bpe_dropout;
 mod unigram_sampling;
@@ -18,11 +18,10 @@ use crate::text::subwords::bpe_dropout::Merges;
 use crate::text::subwords::unigram_sampling::Pieces;
 use crate::{Error, Result, Tokenizer, TokenizerConfig};
 
-/// The key of these draws, apart from those that order batches.
+/// Key of these draws, distinct from those that order batches.
 const PURPOSE: u64 = 4;
 
-/// Marks before the first character of a word: that of SentencePiece, and of byte-level
-/// tokenizers.
+/// Marks before the first character of a word: of SentencePiece, and of byte-level tokenizers.
 const WORD_MARKS: [char; 2] = ['▁', 'Ġ'];
 
 /// Epoch and run for which a batch is segmented.
@@ -41,7 +40,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// The draws for one side of a line.
+    /// Draws for one side of a line.
     pub(crate) fn new(epoch: Epoch, line: u64, side: u64) -> Self {
         let key = Draws::new(epoch.seed, epoch.number, PURPOSE)
             .bits(line.wrapping_mul(2).wrapping_add(side));
@@ -54,7 +53,7 @@ impl Stream {
     }
 }
 
-/// Function that cuts words.
+/// Algorithm that segments words.
 #[derive(Debug)]
 enum Algorithm {
     Bpe { merges: Merges, dropout: f64 },
@@ -67,15 +66,15 @@ pub(crate) struct SubwordSampler {
     algorithm: Algorithm,
     /// Whether a token begins a word.
     begins: Vec<bool>,
-    /// Tokens that were added to the vocabulary and are never cut: tags.
+    /// Tokens that were added to the vocabulary and are never divided: tags.
     added: Vec<u32>,
 }
 
 impl SubwordSampler {
-    /// A sampler of the configured kind.
+    /// Makes a sampler of the configured kind.
     ///
     /// # Errors
-    /// When the tokenizer is of another, or its file cannot be understood.
+    /// If the tokenizer is of another kind, or its file cannot be parsed.
     pub(crate) fn new(tokenizer: &Tokenizer, config: &TokenizerConfig) -> Result<Self> {
         let file: serde_json::Value = serde_json::from_str(tokenizer.json()).map_err(|error| {
             Error::Tokenizer { action: "read its file", message: error.to_string() }
@@ -115,8 +114,9 @@ impl SubwordSampler {
         matches!(self.algorithm, Algorithm::Bpe { .. })
     }
 
-    /// The same text in other tokens, and the word that each of them is of, as `words` has them for
-    /// the tokens of `ids`; none where `words` is empty. What spans several words stays as it is.
+    /// Segments the same text into other tokens, and returns the word of each, given the `words` of
+    /// the tokens in `ids`; no words if `words` is empty. Tokens that span several words stay
+    /// unchanged.
     pub(crate) fn segment_words(
         &self,
         ids: &[u32],
@@ -152,7 +152,7 @@ impl SubwordSampler {
     }
 }
 
-/// Part that a `tokenizer.json` lacks.
+/// Error for a part that a `tokenizer.json` lacks.
 pub(crate) fn unreadable(what: &str) -> Error {
     Error::Tokenizer {
         action: "prepare sampling",

@@ -9,13 +9,13 @@ use crate::Result;
 use crate::text::subwords::{Stream, unreadable};
 use crate::text::tokenizer::is_text;
 
-/// The pieces of a unigram tokenizer with their log-probabilities.
+/// Pieces of a unigram tokenizer with their log-probabilities.
 #[derive(Debug)]
 pub(crate) struct Pieces {
     by_text: HashMap<String, (u32, f64)>,
-    /// The text of each id; none for what spells no text: special tokens and bytes.
+    /// Text of each id; `None` for ids that spell no text: special tokens and bytes.
     texts: Vec<Option<String>>,
-    /// Bytes of the longest piece.
+    /// Number of bytes of the longest piece.
     longest: usize,
 }
 
@@ -23,7 +23,7 @@ impl Pieces {
     /// Reads the `model` of a `tokenizer.json`.
     ///
     /// # Errors
-    /// When it has no pieces with scores.
+    /// If it has no pieces with scores.
     pub(crate) fn read(model: &Value) -> Result<Self> {
         let vocabulary = model["vocab"].as_array().ok_or_else(|| unreadable("vocabulary"))?;
         let mut pieces = Self {
@@ -47,9 +47,9 @@ impl Pieces {
         Ok(pieces)
     }
 
-    /// Cuts the word that `ids` spell, drawing a segmentation with probability proportional to its
-    /// own in the model, to the power `alpha`. Ids that spell no text stay, and are not cut
-    /// across.
+    /// Segments the word that `ids` spell: draws a segmentation with probability proportional to
+    /// its probability in the model, to the power `alpha`. Ids that spell no text stay, and no
+    /// piece spans them.
     pub(crate) fn segment(&self, ids: &[u32], alpha: f64, draws: &mut Stream, out: &mut Vec<u32>) {
         let text = |id: u32| self.texts.get(id as usize).and_then(Option::as_deref);
         for run in ids.chunk_by(|&left, &right| text(left).is_some() && text(right).is_some()) {
@@ -60,9 +60,10 @@ impl Pieces {
         }
     }
 
-    /// Forward filtering, backward sampling. Returns whether the pieces spell the word at all.
+    /// Draws by forward filtering and backward sampling. Returns whether the pieces can spell the
+    /// word at all.
     fn draw(&self, word: &str, alpha: f64, draws: &mut Stream, out: &mut Vec<u32>) -> bool {
-        // For each place, the log of the summed weights of all segmentations up to it.
+        // For each place, the logarithm of the summed weights of all segmentations up to it.
         let mut forward = vec![f64::NEG_INFINITY; word.len() + 1];
         forward[0] = 0.0;
         let mut arriving: Vec<Vec<(usize, u32, f64)>> = vec![Vec::new(); word.len() + 1];
@@ -112,7 +113,7 @@ impl Pieces {
     }
 }
 
-/// `ln(exp(a) + exp(b))`.
+/// Computes `ln(exp(a) + exp(b))`.
 fn add_in_log(a: f64, b: f64) -> f64 {
     let (small, large) = if a < b { (a, b) } else { (b, a) };
     if small == f64::NEG_INFINITY { large } else { large + (small - large).exp().ln_1p() }

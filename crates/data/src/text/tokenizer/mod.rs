@@ -2,8 +2,8 @@
 //!
 //! The special tokens have fixed ids, on which batches and decoding rely: `<pad>` 0, `<unk>` 1,
 //! `<s>` 2, `</s>` 3. None of them is made from text, even from text that spells one, unless
-//! [that is asked for](crate::SpelledSpecial). Models of others bring tokenizers with
-//! [special tokens of their own](special), which are for tasks other than translation.
+//! [requested](crate::SpelledSpecial). Imported models have tokenizers with [special tokens of
+//! their own](special), which are for tasks other than translation.
 
 pub(crate) mod encoded;
 pub(crate) mod pair;
@@ -43,13 +43,14 @@ pub const END: u32 = 3;
 /// The special tokens; the index of each is its id.
 pub const SPECIAL_TOKENS: [&str; 4] = ["<pad>", "<unk>", "<s>", "</s>"];
 
-/// More bytes than the file of any tokenizer has: those of millions of tokens take some hundred.
+/// Upper bound of the bytes of a tokenizer's file: those of millions of tokens have some hundred
+/// MB.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// What the file of a tokenizer is called, where there is one.
+/// Name of a tokenizer's file, if there is only one.
 pub(crate) const FILE: &str = "tokenizer.json";
 
-/// A tokenizer of one language, or of both. Cheap to clone.
+/// Tokenizer of one language, or of both. Cheap to clone.
 #[derive(Clone)]
 pub struct Tokenizer {
     pub(super) inner: Arc<tokenizers::Tokenizer>,
@@ -85,7 +86,7 @@ impl fmt::Debug for Tokenizer {
     }
 }
 
-/// A fault of the library, with what was being done.
+/// Error of the library, with the attempted action.
 pub(crate) fn fault(action: &'static str) -> impl Fn(tokenizers::Error) -> Error {
     move |error| Error::Tokenizer { action, message: error.to_string() }
 }
@@ -96,7 +97,7 @@ impl Tokenizer {
     /// # Errors
     ///
     /// If a text cannot be read, if there is none, or if the vocabulary is too small to hold the
-    /// special tokens, the bytes and the characters that `character_coverage` asks for.
+    /// special tokens, the bytes and the characters that `character_coverage` requires.
     pub fn train(
         config: &TokenizerConfig,
         nfkc: bool,
@@ -106,7 +107,7 @@ impl Tokenizer {
         Self::train_for(Layout::Sentences, config, nfkc, lowercase, texts)
     }
 
-    /// As [`Tokenizer::train`], for text of this layout.
+    /// Trains a tokenizer like [`Tokenizer::train`], for text of this layout.
     ///
     /// # Errors
     ///
@@ -123,7 +124,7 @@ impl Tokenizer {
         Self::from_json(&json, None, Path::new(FILE))
     }
 
-    /// This tokenizer with a token for each of `tags`, wherever text spells it.
+    /// Adds a token for each of `tags`, wherever text spells it.
     ///
     /// # Errors
     ///
@@ -133,13 +134,13 @@ impl Tokenizer {
             return Ok(self);
         }
         let mut inner = (*self.inner).clone();
-        // As they stand, whatever the normalizer does to text.
+        // Without normalisation, which is applied to other text.
         let added = tags.iter().map(|tag| AddedToken::from(tag.as_str(), false).normalized(false));
         inner.add_tokens(added.collect::<Vec<_>>()).map_err(fault("add tags"))?;
         self.replaced(&inner)
     }
 
-    /// This tokenizer with a token for each of [`MARKS`], which no text spells, unless it has them.
+    /// Adds a token for each of [`MARKS`], which no text spells, unless it has them.
     ///
     /// # Errors
     ///
@@ -213,8 +214,9 @@ impl Tokenizer {
         Self::from_json(&json, read_json(&FolderTokens::path(path))?, path)
     }
 
-    /// Makes a tokenizer for an import from the content `json` of the file `path`, which need not have
-    /// the special tokens of this project: its roles are to be [added](Tokenizer::with_folder).
+    /// Makes a tokenizer for an import from the content `json` of the file `path`, which need not
+    /// have the special tokens of this project: their roles are [added](Tokenizer::with_folder)
+    /// later.
     ///
     /// # Errors
     ///
@@ -229,7 +231,7 @@ impl Tokenizer {
     ///
     /// # Errors
     ///
-    /// If that names tokens beyond the vocabulary, or none that ends a text.
+    /// If they name tokens beyond the vocabulary, or no token that ends a text.
     pub fn with_folder(&self, tokens: &FolderTokens) -> Result<Self> {
         let json = self.json.clone();
         Self::from_json(&json, Some(tokens.to_json()?), Path::new(FILE))
@@ -257,8 +259,8 @@ impl Tokenizer {
     ) -> Result<Self> {
         // Text that spells a special token is text. The library does not store this switch.
         inner.set_encode_special_tokens(true);
-        // A foreign file may ask for dropout, which would divide the same text differently each
-        // time, in translation too. The recipe has its own, for training alone.
+        // An imported file may configure dropout, which would segment the same text differently
+        // each time, in translation too. The recipe has its own, for training alone.
         if let ModelWrapper::BPE(bpe) = inner.get_model()
             && bpe.dropout.is_some()
         {
@@ -266,7 +268,7 @@ impl Tokenizer {
             bpe.dropout = None;
             inner.with_model(bpe);
         }
-        // Padding and truncation stored in a foreign file would break packed batches.
+        // Padding and truncation stored in an imported file would break packed batches.
         inner.with_padding(None);
         inner.with_truncation(None).map_err(fault("switch truncation off"))?;
         let mut hash = Sha256::new();
@@ -275,7 +277,7 @@ impl Tokenizer {
             hash.update("\n");
             hash.update(&folder.json);
         }
-        // An id may exceed the number of tokens where a foreign file has gaps, and the rows of a
+        // An id may exceed the number of tokens if an imported file has gaps, and the rows of a
         // model may exceed all ids.
         let ids = inner.get_vocab(true).values().max().map_or(0, |id| *id as usize + 1);
         let rows = folder.as_ref().map_or(0, |folder| folder.tokens.vocabulary_size);
@@ -342,13 +344,13 @@ impl Tokenizer {
         &self.json
     }
 
-    /// Facts of the imported folder.
+    /// Facts about the imported folder.
     pub fn folder(&self) -> Option<&FolderTokens> {
         self.folder.as_deref().map(|folder| &folder.tokens)
     }
 
-    /// The ids of a text; of special tokens that it spells by [the rule](crate::SpelledSpecial), and
-    /// else without special tokens.
+    /// Ids of a text, without special tokens, except those that it spells if [the
+    /// rule](crate::SpelledSpecial) reads them.
     ///
     /// # Errors
     ///
@@ -362,7 +364,8 @@ impl Tokenizer {
 
     /// Ids that the library made of text.
     fn plain(&self, ids: &[u32]) -> Vec<u32> {
-        // In a foreign model the special tokens may be pieces like any other, which text may spell.
+        // In an imported model the special tokens may be pieces like any other, which text may
+        // spell.
         let is_other = |id: u32| {
             id as usize >= self.vocabulary_size
                 || (self.special.contains(id) && !self.reads_special())
@@ -374,7 +377,7 @@ impl Tokenizer {
         ids.iter().map(plain).collect()
     }
 
-    /// The ids of many texts, in parallel, in the order given.
+    /// Ids of many texts, computed in parallel, in the given order.
     ///
     /// # Errors
     ///
@@ -383,13 +386,13 @@ impl Tokenizer {
         texts.par_iter().map(|text| self.encode(text.as_ref())).collect()
     }
 
-    /// The text of ids; special tokens are left out, and ids beyond the vocabulary ignored.
+    /// Decodes ids to text; special tokens are left out, and ids beyond the vocabulary ignored.
     ///
     /// # Errors
     ///
     /// If the library refuses the ids.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
-        // Also those that a foreign file does not mark as special.
+        // Without special tokens, even those that an imported file does not mark as special.
         let plain: Vec<u32> = ids
             .iter()
             .copied()
@@ -398,7 +401,7 @@ impl Tokenizer {
         of_text("decode ids", "", || self.inner.decode(&plain, true))
     }
 
-    /// The texts of many rows of ids, in parallel, in the order given.
+    /// Decodes many rows of ids to texts, in parallel, in the given order.
     ///
     /// # Errors
     ///
@@ -407,7 +410,7 @@ impl Tokenizer {
         rows.par_iter().map(|ids| self.decode(ids)).collect()
     }
 
-    /// The text as the model is given it: after NFKC and lowercasing, where the tokenizer has them.
+    /// Normalised text as the model's input: after NFKC and lowercasing, if the tokenizer has them.
     ///
     /// # Errors
     ///
@@ -420,7 +423,7 @@ impl Tokenizer {
         Ok(normalized.get().to_owned())
     }
 
-    /// The tokens of a text as strings, for people to read.
+    /// Tokens of a text as strings, for people to read.
     ///
     /// # Errors
     ///
@@ -430,12 +433,12 @@ impl Tokenizer {
         Ok(ids.into_iter().filter_map(|id| self.token(id)).collect())
     }
 
-    /// The token of an id.
+    /// Token of an id; `None` beyond the vocabulary.
     pub fn token(&self, id: u32) -> Option<String> {
         self.inner.id_to_token(id)
     }
 
-    /// Whether an id is one of the 256 tokens that spell a byte.
+    /// Whether each id is one of the 256 tokens that spell a byte.
     pub(crate) fn byte_ids(&self) -> Vec<bool> {
         let mut is_byte = vec![false; self.vocabulary_size];
         for byte in 0..=u8::MAX {
@@ -456,26 +459,26 @@ impl Tokenizer {
         &self.special
     }
 
-    /// The id of what ends a document: `</s>`, or what another model has in its place.
+    /// Id of the token that ends a document: `</s>`, or its counterpart in an imported model.
     pub fn end(&self) -> u32 {
-        // There is always one: of ours, implied by a file, or required of a folder.
+        // There is always one: in our tokenizers, implied by a file, or required of a folder.
         self.special.ends.first().copied().unwrap_or(END)
     }
 
-    /// Id of the first input of a decoder of translations: `<s>`, or what another model has in its
-    /// place.
+    /// Id of the first input of a decoder of translations: `<s>`, or its counterpart in an imported
+    /// model.
     pub fn decoder_start(&self) -> u32 {
         self.special.start.unwrap_or(START)
     }
 
-    /// This tokenizer, with the tokens of `text` before every source of a translation, such as the
-    /// name of a task. It is no part of the tokenizer's identity.
+    /// Adds the tokens of `text` before every source of a translation, such as the name of a task.
+    /// They are not part of the tokenizer's identity.
     ///
     /// # Errors
     ///
     /// See [`Tokenizer::encode`].
     pub(super) fn with_source_prefix(&self, text: &str) -> Result<Self> {
-        // A blank at the end is that before the text, which is a token of the text.
+        // A blank at the end belongs to the first token of the text that follows.
         let source_prefix = match text.trim_end() {
             "" => [].into(),
             text => self.encode(text)?.into(),
@@ -488,8 +491,8 @@ impl Tokenizer {
         self.special.before.len() + self.source_prefix.len()
     }
 
-    /// Row that an encoder of translations reads of a text with these ids: the tokens before every
-    /// text, those of the text, the end, and the tokens behind it.
+    /// Source row of a translation encoder for the ids of a text: the tokens before every text,
+    /// those of the text, the end, and the tokens after it.
     pub fn source_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
         let SpecialTokens { before, after, .. } = &*self.special;
         let before = before.iter().chain(&*self.source_prefix).copied();
@@ -506,14 +509,14 @@ impl Tokenizer {
         self.special.before.len() + 1
     }
 
-    /// Row that a decoder of translations is asked for, of a text with these ids: the tokens before
-    /// every text, those of the text, and the end.
+    /// Row of answers of a translation decoder for the ids of a text: the tokens before every text,
+    /// those of the text, and the end.
     pub fn answer_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
         self.special.before.iter().copied().chain(ids).chain([self.end()]).collect()
     }
 
-    /// Row that a decoder of translations reads of a text with these ids. What it is asked for is
-    /// the [row of answers](Self::answer_row).
+    /// Input row of a translation decoder for the ids of a text. Its predictions are the [row of
+    /// answers](Self::answer_row).
     pub fn target_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
         let before = self.special.before.iter().copied();
         [self.decoder_start()].into_iter().chain(before).chain(ids).collect()
@@ -531,8 +534,8 @@ impl Tokenizer {
         self.special.contains(id) || self.marks().is_ok_and(is_mark)
     }
 
-    /// What pieces begin with that go on with a word, where the vocabulary marks those and not the
-    /// beginnings of words.
+    /// Prefix of pieces that continue a word; `None` if the vocabulary marks the beginnings of
+    /// words instead.
     pub(crate) fn continuing_prefix(&self) -> Option<&str> {
         match self.inner.get_model() {
             ModelWrapper::WordPiece(model) => Some(&model.continuing_subword_prefix),
@@ -545,16 +548,17 @@ impl Tokenizer {
         self.is_ours
     }
 
-    /// Whether an id stands for text that the vocabulary cannot spell.
+    /// Whether an id represents text that the vocabulary cannot spell.
     pub fn is_unknown(&self, id: u32) -> bool {
         self.special.unknown == Some(id)
     }
 
-    /// This tokenizer, of the file `path`, for a task that needs every special token.
+    /// Returns this tokenizer, read from the file `path`, for a task that needs every special
+    /// token.
     ///
     /// # Errors
     ///
-    /// [`Error::SpecialToken`] where it has none.
+    /// [`Error::SpecialToken`] if it lacks one.
     pub(crate) fn with_special_tokens(self, path: &Path) -> Result<Self> {
         if !self.is_ours {
             require_special_tokens(&self.inner, path)?;
@@ -562,19 +566,19 @@ impl Tokenizer {
         Ok(self)
     }
 
-    /// The number of ids, special tokens and those [without a token](Self::ids_without_token)
-    /// included: the rows of an embedding matrix.
+    /// Number of ids, including special tokens and ids [without a token](Self::ids_without_token):
+    /// the rows of an embedding matrix.
     pub fn vocabulary_size(&self) -> usize {
         self.vocabulary_size
     }
 
-    /// The SHA-256 of the `tokenizer.json` and of what is kept beside it, in hexadecimal.
+    /// SHA-256 of the `tokenizer.json` and of the facts beside it, in hexadecimal.
     pub fn hash(&self) -> &str {
         &self.hash
     }
 }
 
-/// Reads a file of JSON; `None` where there is no such file.
+/// Reads a JSON file; `None` if it does not exist.
 fn read_json(path: &Path) -> Result<Option<String>> {
     let bytes = match read_regular(path, MOST_BYTES) {
         Ok(bytes) => bytes,
@@ -588,14 +592,14 @@ fn read_json(path: &Path) -> Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// Reads the content `json` of the file `path`.
+/// Parses the content `json` of the file `path`.
 fn parsed(json: &str, path: &Path) -> Result<tokenizers::Tokenizer> {
     let malformed = |reason: String| Error::Malformed {
         path: path.to_owned(),
         message: format!("not a tokenizer.json of the tokenizers library ({reason})"),
     };
-    // The library panics where its decoder's part is not JSON, and perhaps elsewhere, instead
-    // of refusing the file.
+    // The library panics if its decoder's part is not JSON, and perhaps elsewhere, instead of
+    // refusing the file.
     serde_json::from_str::<serde::de::IgnoredAny>(json)
         .map_err(|error| malformed(error.to_string()))?;
     caught(|| json.parse())
@@ -619,7 +623,7 @@ fn require_special_tokens(inner: &tokenizers::Tokenizer, path: &Path) -> Result<
     Ok(())
 }
 
-/// The token that stands for a byte.
+/// Token that represents a byte.
 pub(crate) fn byte_token(byte: u8) -> String {
     format!("<0x{byte:02X}>")
 }

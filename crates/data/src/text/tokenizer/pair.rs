@@ -1,4 +1,4 @@
-//! The tokenizers of a run: one, or one for each side of pairs, or none where there is no text.
+//! Tokenizers of a run: one, one for each side of pairs, or none without text.
 
 use std::path::Path;
 
@@ -11,19 +11,19 @@ use crate::{Error, Result, Tokenizer};
 const SOURCE_FILE: &str = "tokenizer.source.json";
 const TARGET_FILE: &str = "tokenizer.target.json";
 
-/// The tokenizers of both sides, which may be one and the same.
+/// Tokenizers of both sides, which may be the same.
 #[derive(Debug, Clone)]
 pub struct TokenizerPair {
-    /// None of a task that reads no text.
+    /// `None` for a task without text.
     source: Option<Tokenizer>,
     target: Option<Tokenizer>,
 }
 
-/// The hash of no tokenizer.
+/// Hash in place of a tokenizer's if there is none.
 const NONE: &str = "none";
 
 impl TokenizerPair {
-    /// Tokenizers of a task that reads no text.
+    /// Tokenizers of a task without text: none.
     pub fn none() -> Self {
         Self { source: None, target: None }
     }
@@ -38,7 +38,7 @@ impl TokenizerPair {
         Self { source: Some(source), target: Some(target) }
     }
 
-    /// These tokenizers, with the tokens of `text` before every source; empty for none.
+    /// Adds the tokens of `text` before every source; empty for none.
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ impl TokenizerPair {
         Ok(Self { source, ..self })
     }
 
-    /// Tokenizers that `change` makes of both.
+    /// Applies `change` to both.
     pub(super) fn map(&self, change: impl Fn(&Tokenizer) -> Tokenizer) -> Self {
         Self {
             source: self.source.as_ref().map(&change),
@@ -58,7 +58,7 @@ impl TokenizerPair {
 
     /// Whether a folder holds tokenizers.
     pub fn exists(directory: &Path) -> bool {
-        // What is there and is no file is for `load` to name.
+        // A path that exists and is not a file is for `load` to report.
         directory.join(FILE).exists()
             || (directory.join(SOURCE_FILE).exists() && directory.join(TARGET_FILE).exists())
     }
@@ -77,7 +77,7 @@ impl TokenizerPair {
         Tokenizer::load(&directory.join(FILE)).map(Self::joint)
     }
 
-    /// Writes the files that [`TokenizerPair::load`] reads; the folder is made where needed.
+    /// Writes the files that [`TokenizerPair::load`] reads; the folder is made if needed.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl TokenizerPair {
     ///
     /// If the task reads no text.
     pub fn source(&self) -> &Tokenizer {
-        // Whoever asks has a task that reads text: its own code, not a file, decides that.
+        // Only tasks that read text request it: their code decides that, not a file.
         self.source.as_ref().expect("a task that reads text")
     }
 
@@ -113,7 +113,7 @@ impl TokenizerPair {
         self.target.as_ref().unwrap_or_else(|| self.source())
     }
 
-    /// The sizes of the vocabularies of source and target; 0 where there is no text.
+    /// Sizes of the vocabularies of source and target; 0 without text.
     pub fn vocabulary_sizes(&self) -> (usize, usize) {
         match &self.source {
             None => (0, 0),
@@ -126,7 +126,7 @@ impl TokenizerPair {
         self.target.is_none()
     }
 
-    /// Identity of these tokenizers: the hash of the one, or of both hashes.
+    /// Identity of these tokenizers: the hash of the only one, or of both hashes.
     pub fn hash(&self) -> String {
         match (&self.source, &self.target) {
             (None, _) => NONE.to_owned(),

@@ -1,4 +1,4 @@
-//! How text is cut before tokens are made of the pieces, and put together again from tokens.
+//! Segmentation of text into pieces before tokens are made of them, and joining of tokens to text.
 
 use tokenizers::decoders::byte_fallback::ByteFallback;
 use tokenizers::decoders::fuse::Fuse;
@@ -17,14 +17,14 @@ use crate::{Result, TokenizerKind};
 /// Mark in place of a space; each word begins with it.
 pub(crate) const SPACE_MARK: char = '▁';
 
-/// Text that a tokenizer cuts.
+/// Layout of a tokenizer's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// One sentence at a time. Its first word is marked like every other, as if a space came
-    /// before it.
+    /// One sentence at a time. Its first word is marked like every other, as if a space came before
+    /// it.
     Sentences,
-    /// Text of many lines. Nothing is added and each line end is a piece of its own, so that pieces
-    /// of a text decode to the text.
+    /// Many lines. Nothing is added and each line end is a piece of its own, so that pieces of a
+    /// text decode to the text.
     RunningText,
 }
 
@@ -75,7 +75,7 @@ fn metaspace(layout: Layout) -> Metaspace {
     Metaspace::new(SPACE_MARK, prepended, true)
 }
 
-/// GPT-2's cut, which adds nothing to the text.
+/// GPT-2's segmentation, which adds nothing to the text.
 fn byte_level() -> ByteLevel {
     ByteLevel::new(false, true, true)
 }

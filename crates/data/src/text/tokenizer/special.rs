@@ -1,5 +1,5 @@
 //! Special tokens of a vocabulary: those of this project, or those of an imported model, implied by
-//! the file of its tokenizer or named by the folder that it came in.
+//! the file of its tokenizer or named by its folder.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,16 +10,16 @@ use tokenizers::ModelWrapper;
 use crate::text::tokenizer::{END, PAD, SPECIAL_TOKENS, UNKNOWN};
 use crate::{Error, Result};
 
-/// The tokens that encoders of texts have besides the special tokens: what begins a row, what ends
-/// each of its texts, and what stands for a hidden token.
+/// Further tokens of encoders of texts: the beginning of a row, the end of each of its texts, and
+/// the placeholder for a hidden token.
 pub(crate) const MARKS: [&str; 3] = ["<cls>", "<sep>", "<mask>"];
 
-/// What ends a document in GPT-2's vocabulary and its descendants'.
+/// End of a document in the vocabularies of GPT-2 and its descendants.
 const END_OF_TEXT: &str = "<|endoftext|>";
 
-/// What BERT's vocabulary has for padding and for what it cannot spell.
+/// Tokens of BERT's vocabulary for padding and for text that it cannot spell.
 const BERT_OTHERS: [&str; 2] = ["[PAD]", "[UNK]"];
-/// What it has for [`MARKS`].
+/// Tokens of BERT's vocabulary for [`MARKS`].
 const BERT_MARKS: [&str; 3] = ["[CLS]", "[SEP]", "[MASK]"];
 
 /// The ids of the marks in a vocabulary.
@@ -41,15 +41,15 @@ pub(crate) struct RowMarks {
 }
 
 impl RowMarks {
-    /// Marks of a row of one text.
+    /// Number of marks of a row of one text.
     pub(crate) const SINGLE: usize = 2;
 
-    /// Marks of a row of two texts.
+    /// Number of marks of a row of two texts.
     pub(crate) fn in_pair(self) -> usize {
         2 + self.between
     }
 
-    /// Beginning of a row of two texts: all before the second.
+    /// Beginning of a row of two texts: everything before the second.
     pub(crate) fn before_second(self, first: &[u32]) -> Vec<u32> {
         let mut row = vec![self.class];
         row.extend(first);
@@ -59,7 +59,7 @@ impl RowMarks {
 }
 
 impl Marks {
-    /// Those with these names; `None` where one is missing.
+    /// Marks with these names; `None` if one is missing.
     pub(crate) fn of(inner: &tokenizers::Tokenizer, names: [&str; 3]) -> Option<Self> {
         let [class, separator, mask] = names.map(|name| inner.token_to_id(name));
         Some(Self { class: class?, separator: separator?, mask: mask? })
@@ -82,10 +82,10 @@ pub struct SpecialTokens {
     /// Whether prompts begin with `start` too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub starts_prompts: bool,
-    /// Tokens before every text of a translation, such as that of its language.
+    /// Tokens before every text of a translation, such as the token of its language.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<u32>,
-    /// Tokens behind the end of every source of a translation.
+    /// Tokens after the end of every source of a translation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<u32>,
     /// Ends of a text; the first ends a document.
@@ -94,7 +94,7 @@ pub struct SpecialTokens {
     /// First token of a row of an encoder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<u32>,
-    /// Token behind each text of a row of an encoder.
+    /// Token after each text of a row of an encoder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub separator: Option<u32>,
     /// Whether two separators stand between two texts, as in RoBERTa.
@@ -103,10 +103,10 @@ pub struct SpecialTokens {
     /// Placeholder for a hidden token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<u32>,
-    /// Tokens that no translation contains, as an imported model says.
+    /// Tokens that no translation contains, according to an imported model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub never_written: Vec<u32>,
-    /// All tokens that stand for no text, ascending. An end may be missing here: any token can be
+    /// All tokens that represent no text, ascending. An end may be missing here: any token can be
     /// one.
     #[serde(default)]
     pub no_text: Vec<u32>,
@@ -150,7 +150,7 @@ impl SpecialTokens {
         }
     }
 
-    /// Whether a token stands for no text.
+    /// Whether a token represents no text.
     pub(crate) fn contains(&self, id: u32) -> bool {
         self.no_text.binary_search(&id).is_ok()
     }
@@ -189,14 +189,14 @@ pub(crate) fn unknown_of(inner: &tokenizers::Tokenizer) -> Option<u32> {
     }
 }
 
-/// Facts about tokens from the folder of an imported model that `tokenizer.json` lacks. They are kept
-/// in a file beside it, and are part of the identity of the tokenizer.
+/// Facts about tokens that the folder of an imported model has and `tokenizer.json` lacks. They are
+/// kept in a file beside it, and are part of the identity of the tokenizer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FolderTokens {
     /// Rows of the model's embedding, which may exceed the number of tokens.
     pub vocabulary_size: usize,
-    /// Pieces of the tokenizer beyond these rows: text that has them is unknown to the model.
+    /// Number of the tokenizer's pieces beyond these rows: their text is unknown to the model.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub without_row: usize,
     /// Special tokens.
@@ -207,7 +207,7 @@ pub struct FolderTokens {
     /// Contents of files about tokens, by name, for a later export.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
-    /// The same of files that are no text, in Base64.
+    /// Contents of files that are not text, likewise, in Base64.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub binary_files: BTreeMap<String, String>,
 }
@@ -235,7 +235,7 @@ impl FolderTokens {
     ///
     /// # Errors
     ///
-    /// If it is not that, or names a token beyond the vocabulary.
+    /// If it has another format, or names a token beyond the vocabulary.
     pub(crate) fn from_json(json: &str, path: &Path) -> Result<Self> {
         let malformed = |message: String| Error::Malformed { path: path.to_owned(), message };
         let mut read: Self = serde_json::from_str(json)

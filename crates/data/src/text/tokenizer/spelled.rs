@@ -1,4 +1,4 @@
-//! Text that spells a special token: it is text like any other, the token, or refused.
+//! Text that spells a special token: it is ordinary text, the token, or refused.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,21 +9,20 @@ use crate::text::tokenizer::fault;
 use crate::text::tokenizer::special::Marks;
 use crate::{Error, Result, Tokenizer, TokenizerPair};
 
-/// What becomes of text that spells a special token, such as `</s>`, `<|endoftext|>` or `[SEP]`.
+/// Treatment of text that spells a special token, such as `</s>`, `<|endoftext|>` or `[SEP]`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SpelledSpecial {
-    /// It is text like any other, as all training text is.
+    /// Ordinary text, as in all training text.
     #[default]
     Text,
-    /// It is the token.
+    /// The token itself.
     Read,
-    /// It is refused.
+    /// An error.
     Refuse,
 }
 
-/// How a tokenizer takes such text. What it needs for that is made when it is first asked for, and
-/// shared.
+/// Treatment of such text by a tokenizer. Its helpers are made on first use, and shared.
 #[derive(Clone, Default)]
 pub(super) struct Spelling {
     rule: SpelledSpecial,
@@ -32,14 +31,14 @@ pub(super) struct Spelling {
 
 #[derive(Default)]
 struct Known {
-    /// The special tokens as text spells them.
+    /// Spellings of the special tokens.
     names: OnceLock<Vec<String>>,
-    /// What reads them.
+    /// Tokenizer that reads them.
     reader: OnceLock<tokenizers::Tokenizer>,
 }
 
 impl Tokenizer {
-    /// This tokenizer, which takes text that spells a special token by `rule` from now on.
+    /// Sets the `rule` for text that spells a special token.
     #[must_use]
     pub fn with_spelled(&self, rule: SpelledSpecial) -> Self {
         let mut other = self.clone();
@@ -47,22 +46,22 @@ impl Tokenizer {
         other
     }
 
-    /// How it takes such text.
+    /// Treatment of such text.
     pub fn spelled_rule(&self) -> SpelledSpecial {
         self.spelling.rule
     }
 
-    /// The first special token that a text spells.
+    /// First special token that a text spells; `None` if there is none.
     pub fn spelled(&self, text: &str) -> Option<&str> {
         let names = self.spelling.known.names.get_or_init(|| self.special_names());
         let place = |name: &String| text.find(name.as_str());
         let found = names.iter().filter_map(|name| Some((place(name)?, name)));
-        // Of two at one place the longer, as the library reads them.
+        // The longer of two at one place, as in the library.
         let first = found.min_by_key(|(at, name)| (*at, std::cmp::Reverse(name.len())));
         first.map(|(_, name)| name.as_str())
     }
 
-    /// Refuses a text that spells a special token where that is the rule.
+    /// Refuses a text that spells a special token, if that is the rule.
     ///
     /// # Errors
     ///
@@ -76,12 +75,12 @@ impl Tokenizer {
         }
     }
 
-    /// Whether special tokens are read where text spells them.
+    /// Whether special tokens are read from text that spells them.
     pub(super) fn reads_special(&self) -> bool {
         self.spelling.rule == SpelledSpecial::Read
     }
 
-    /// The library's tokenizer that reads a text by the rule.
+    /// Tokenizer of the library that reads a text by the rule.
     ///
     /// # Errors
     ///
@@ -96,7 +95,7 @@ impl Tokenizer {
                     return Ok(reader);
                 }
                 let mut inner = (*self.inner).clone();
-                // A vocabulary may have them without a word in its file that they are special.
+                // A vocabulary may have special tokens that its file does not mark as special.
                 let added = inner.get_added_tokens_decoder();
                 let special =
                     |name: &String| added.values().any(|one| one.special && one.content == *name);
@@ -113,7 +112,7 @@ impl Tokenizer {
         }
     }
 
-    /// The special tokens: those that have a meaning here, and those that the file says are special.
+    /// Special tokens: those with a meaning here, and those that the file marks as special.
     fn special_names(&self) -> Vec<String> {
         let marks = self.marks().ok();
         let is_mark = |id: u32| {
@@ -134,7 +133,7 @@ impl Tokenizer {
 }
 
 impl TokenizerPair {
-    /// These tokenizers, which take text that spells a special token by `rule` from now on.
+    /// Sets the `rule` for text that spells a special token.
     #[must_use]
     pub fn with_spelled(&self, rule: SpelledSpecial) -> Self {
         self.map(|tokenizer| tokenizer.with_spelled(rule))

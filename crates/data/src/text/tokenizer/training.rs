@@ -1,13 +1,13 @@
-//! Trains BPE and Unigram vocabularies, the same from run to run.
+//! Training of BPE and Unigram vocabularies, the same from run to run.
 //!
 //! Text is split before each space, around each punctuation mark and around each digit, or as GPT-2
-//! splits it before BPE on bytes. The split at punctuation has a second use: no piece holds both
-//! `<` and a letter, so no text can spell a special token or the name of a byte such as `<0x41>`,
-//! and what is decoded is what was encoded.
+//! splits it before BPE on bytes. The split at punctuation has a second use: no piece contains both
+//! `<` and a letter. So no text can spell a special token or the name of a byte such as `<0x41>`,
+//! and decoding gives the encoded text.
 //!
 //! The library's Unigram trainer gives another vocabulary in each run: it sums in the order of a
 //! hash map and of its threads, and ranks characters without a score in the order of a hash set.
-//! Here it gets its words sorted, runs on one thread, and those characters are ranked by code point
+//! Here its words are sorted, it runs on one thread, and those characters are ranked by code point
 //! afterwards.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -28,12 +28,11 @@ use crate::text::tokenizer::segmentation::{Layout, SPACE_MARK, decoder, pre_toke
 use crate::text::tokenizer::{SPECIAL_TOKENS, UNKNOWN, byte_token, fault};
 use crate::{Error, Result, TokenizerConfig, TokenizerKind};
 
-/// Follows a copy of each word while a Unigram vocabulary is trained, and is taken out of it
-/// afterwards: a noncharacter, which no text should hold.
+/// Character after a copy of each word while a Unigram vocabulary is trained, which is removed
+/// afterwards: a noncharacter, which no text should contain.
 const SENTINEL: char = '\u{FFFF}';
 
-/// Tokens that are fixed before anything is learned: the special ones and, with fallback, the
-/// bytes.
+/// Tokens that are fixed before training: the special ones and, with fallback, the bytes.
 fn fixed_tokens(byte_fallback: bool) -> Vec<String> {
     let special = SPECIAL_TOKENS.into_iter().map(str::to_owned);
     let bytes = (0..=u8::MAX).filter(|_| byte_fallback).map(byte_token);
@@ -71,13 +70,13 @@ pub(crate) fn train(
     Ok(tokenizer)
 }
 
-/// Refuses to learn from nothing.
+/// Refuses to train without text.
 fn require_text(is_missing: bool) -> Result<()> {
     let message = "there is no text to train on".to_owned();
     if is_missing { Err(Error::Tokenizer { action: "train", message }) } else { Ok(()) }
 }
 
-/// Refuses a vocabulary that does not exceed the tokens that it must hold, which are named.
+/// Refuses a vocabulary that is not larger than its mandatory tokens, which the error names.
 fn require_size(size: usize, needed: usize, parts: &str) -> Result<()> {
     if size > needed {
         return Ok(());
@@ -86,8 +85,8 @@ fn require_size(size: usize, needed: usize, parts: &str) -> Result<()> {
     Err(Error::Config { key: "data.tokenizer.vocabulary_size", message })
 }
 
-/// Every character of the texts, in the order of code points, is a token: byte-pair encoding
-/// without merges.
+/// Trains a vocabulary of characters: each character of the texts, in the order of code points, is
+/// a token. It is byte-pair encoding without merges.
 fn train_characters(
     texts: impl Iterator<Item = Result<String>>,
     normalizer: Option<&NormalizerWrapper>,
@@ -107,8 +106,8 @@ fn train_characters(
         .map_err(fault("make a vocabulary of characters"))
 }
 
-/// Byte-pair encoding that begins with the 256 bytes (Radford et al. 2019, section 2.2), so that
-/// any text can be spelled.
+/// Trains byte-pair encoding that begins with the 256 bytes (Radford et al. 2019, section 2.2), so
+/// that any text can be spelled.
 fn train_byte_level(config: &TokenizerConfig, words: BTreeMap<String, u64>) -> Result<BPE> {
     let bytes = ByteLevel::alphabet();
     let fixed: Vec<String> = SPECIAL_TOKENS.into_iter().map(str::to_owned).collect();
@@ -120,7 +119,7 @@ fn train_byte_level(config: &TokenizerConfig, words: BTreeMap<String, u64>) -> R
     train_merges(config.vocabulary_size, &fixed, bytes.into_iter().collect(), words)
 }
 
-/// BPE or Unigram on characters, of which rare ones are left to bytes.
+/// Trains BPE or Unigram on characters; rare ones are spelled as bytes.
 fn train_subwords(config: &TokenizerConfig, counts: BTreeMap<String, u64>) -> Result<ModelWrapper> {
     let fixed = fixed_tokens(config.byte_fallback);
     let alphabet = alphabet(&counts, config.character_coverage);
@@ -165,7 +164,7 @@ fn normalized(text: String, normalizer: Option<&NormalizerWrapper>) -> Result<No
     Ok(normalized)
 }
 
-/// The words of the texts, as the pre-tokenizer has them, with their counts, in order.
+/// Words of the texts as divided by the pre-tokenizer, with their counts, in order.
 fn count_words(
     texts: impl Iterator<Item = Result<String>>,
     normalizer: Option<&NormalizerWrapper>,
@@ -188,7 +187,7 @@ fn count_words(
     Ok(counts)
 }
 
-/// The most frequent characters that together make up `coverage` of the text, and the space mark.
+/// Most frequent characters that together make up `coverage` of the text, and the space mark.
 fn alphabet(words: &BTreeMap<String, u64>, coverage: f64) -> Vec<char> {
     let mut counts: BTreeMap<char, u64> = BTreeMap::new();
     for (word, count) in words {
@@ -221,7 +220,7 @@ fn alphabet(words: &BTreeMap<String, u64>, coverage: f64) -> Vec<char> {
     kept
 }
 
-/// Cuts words where a character outside the alphabet stands, and drops that character.
+/// Divides words at characters outside the alphabet, and drops those characters.
 fn split_at_rare_characters(
     counts: BTreeMap<String, u64>,
     alphabet: &[char],
@@ -292,10 +291,10 @@ fn train_unigram(
     Unigram::from(vocabulary, Some(UNKNOWN as usize), config.byte_fallback).map_err(fault(action))
 }
 
-/// A word with its count, and once more with the sentinel after it where it occurs more than once.
+/// A word with its count, and once more followed by the sentinel if it occurs more than once.
 ///
 /// The trainer's candidates are the substrings of its distinct words that two different characters
-/// follow. Nothing but the separator follows a whole word that begins no other, so without the
+/// follow. A whole word that begins no other is followed only by the separator, so without the
 /// sentinel such words, however frequent, would never be candidates.
 fn with_sentinel((word, count): (String, u64)) -> impl Iterator<Item = (String, u32)> {
     let marked = (count > 1).then(|| (format!("{word}{SENTINEL}"), 1));
@@ -304,14 +303,14 @@ fn with_sentinel((word, count): (String, u64)) -> impl Iterator<Item = (String, 
     std::iter::once(plain).chain(marked)
 }
 
-/// Gives the characters without a learned score, which the trainer ranks at random just above the
-/// lowest score, those same scores in the order of their code points.
+/// Ranks characters without a learned score by code point. The trainer gives them scores just above
+/// the lowest, in random order; the same scores are assigned again in the order of code points.
 fn rank_unscored_characters(pieces: &mut [(String, f64)]) {
     const STEP: f64 = 0.0001; // the trainer's distance between two of them
     let lowest = pieces.iter().map(|(_, score)| *score).fold(f64::INFINITY, f64::min);
     let mut scores = Vec::new();
     let mut penalty = 0.0;
-    // Summed as the trainer sums, so that the bits agree.
+    // Summed like in the trainer, so that the bits agree.
     for _ in 0..pieces.len() {
         scores.push(lowest + penalty);
         penalty += STEP;
@@ -328,6 +327,6 @@ fn rank_unscored_characters(pieces: &mut [(String, f64)]) {
     for (place, character) in places.into_iter().zip(characters) {
         pieces[place].0 = character;
     }
-    // Ties elsewhere keep the trainer's order, which sorting by text settles.
+    // Sorting other ties by text gives the trainer's order.
     pieces.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
 }

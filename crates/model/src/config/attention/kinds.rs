@@ -33,9 +33,9 @@ pub enum AttentionKind {
     /// A softmax over the tokens of the same chunk and summaries of other chunks, by default one
     /// summary each (Zhu and Soricut 2021, "H-Transformer-1D").
     Hierarchical,
-    /// A softmax over the tokens of the same segment and of a memory of earlier ones, through which
-    /// no gradient flows, with relative positions (Dai et al. 2019, "Transformer-XL"). Only for
-    /// decoders.
+    /// A softmax over the tokens of the same segment and of a memory of earlier ones, without a
+    /// gradient through the memory, with relative positions (Dai et al. 2019, "Transformer-XL").
+    /// Only for decoders.
     TransformerXl,
     /// A selective state-space layer in place of attention, by default also of the feed-forward
     /// layer (Gu and Dao 2023, "Mamba").

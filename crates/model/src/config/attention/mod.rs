@@ -46,8 +46,8 @@ pub struct AttentionConfig {
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["not-performer"]))]
     pub features: usize,
-    /// In training, a Performer's features are drawn anew after this many updates; 0 never does.
-    /// Everything else uses the features of `seed`.
+    /// Number of updates after which a Performer's features are redrawn in training; 0 never does.
+    /// Outside of training the features of `seed` are used.
     #[schemars(extend("x-idle" = ["not-performer"]))]
     pub redraw_every: usize,
     /// Sums of keys, and of values, that a Linformer attends to.
@@ -90,7 +90,7 @@ pub struct AttentionConfig {
     #[schemars(extend("x-weights" = ["changeable"]), extend("x-idle" = ["not-transformer-xl"]))]
     pub memory: usize,
     /// Whether every token of a Transformer-XL sees equally many: itself and the `memory - 1`
-    /// tokens before it, in place of its segment and the whole memory. For evaluation (Dai et al.
+    /// tokens before it, instead of its segment and the whole memory. For evaluation (Dai et al.
     /// 2019, section 4.1).
     #[schemars(extend("x-idle" = ["not-transformer-xl"]))]
     pub same_length: bool,

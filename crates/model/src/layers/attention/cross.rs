@@ -1,4 +1,4 @@
-//! Attention from a decoder to an encoder; it is full, whatever the kind of self-attention.
+//! Attention from a decoder to an encoder, which is full for any kind of self-attention.
 
 use super::super::linear::{Linear, Residual};
 use super::attended::Attended;

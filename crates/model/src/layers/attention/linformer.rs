@@ -6,7 +6,7 @@
 //! ```
 //!
 //! (equation 7): E and F, `(rank, length)`, make `rank` sums of keys and of values of all tokens of
-//! a sequence, so that a query has `rank` scores however long the sequence is. They are trained,
+//! a sequence, so that a query has `rank` scores for any length of the sequence. They are trained,
 //! one pair for each layer, shared by its heads. A shorter sequence uses their first columns, as in
 //! the authors' implementation. With E = F = I it is full attention.
 //!

@@ -1,12 +1,12 @@
 //! Multi-head attention layers (Vaswani et al. 2017, section 3.2.2) with fused projections.
 //!
 //! The computation between the projections of self-attention is a [`Mechanism`]: a file in this
-//! folder, which [`choose`] names. It may be written in plain Candle, on the tape through
-//! [`composed::on_tape`](taper_ops::composed::on_tape), as [`transformer_xl`] is.
+//! folder, which [`choose`] names. Like [`transformer_xl`], it may be written in plain Candle, on
+//! the tape through [`composed::on_tape`](taper_ops::composed::on_tape).
 //!
-//! **Decision.** A mechanism sees packed projections and the past that its layer keeps. None but
-//! Linformer has parameters of its own, so that weights trained with one kind can be tried with
-//! another.
+//! **Decision.** A mechanism sees packed projections and the past that its layer keeps. Only
+//! Linformer and Transformer-XL have parameters of their own, so that weights trained with one kind
+//! can be tried with another.
 
 mod attended;
 mod cross;
@@ -108,15 +108,15 @@ pub(crate) trait Mechanism: Debug + Send + Sync {
     /// `qkv (N, W)` → `(B, H, T, T)`.
     fn weights(&self, qkv: &Tensor, within: Within<'_>) -> Result<Tensor>;
 
-    /// Attends from one new token in each row, as [`attend`](Self::attend) would after the tokens
+    /// Attends from one new token in each row, like [`attend`](Self::attend) after the tokens
     /// before it. Records the token in `past`.
     ///
     /// # Shapes
     /// `qkv (R, W)` → `(R, Q)`.
     fn step(&self, qkv: &Tensor, past: &mut LayerPast, rows: &PastRows<'_>) -> Result<Tensor>;
 
-    /// Attends within whole texts at once, as [`step`](Self::step) would token by token. Records
-    /// them in `past`.
+    /// Attends within whole texts at once, like [`step`](Self::step) token by token. Records them
+    /// in `past`.
     ///
     /// # Shapes
     /// `qkv (N, W)` → `(N, Q)`.
@@ -170,7 +170,7 @@ impl UnprojectedAttention {
     /// the encoder; products are in f32.
     ///
     /// # Errors
-    /// When the configuration is impossible.
+    /// If the configuration is impossible.
     pub fn new(
         config: &ModelConfig,
         causal: bool,
@@ -210,7 +210,7 @@ impl UnprojectedAttention {
     /// channels of a state-space layer.
     ///
     /// # Errors
-    /// When the lengths do not sum to `N`.
+    /// If the lengths do not sum to `N`.
     pub fn attend(
         &self,
         inputs: &Tensor,
@@ -227,7 +227,7 @@ impl UnprojectedAttention {
     }
 
     /// Bytes that [`attend`](Self::attend) keeps for the backward pass of one sequence of this
-    /// length, by formula: beside its input, in f32, on a CPU. Those of a Reformer are for tokens
+    /// length, by formula: beside its input, in f32, on a CPU. For a Reformer, they assume tokens
     /// with normally distributed queries.
     #[must_use]
     pub fn kept_bytes(&self, length: usize) -> f64 {
@@ -239,8 +239,8 @@ impl UnprojectedAttention {
     }
 
     /// Multiplications and additions of the products of [`attend`](Self::attend) on one sequence of
-    /// this length, by formula, as a CPU computes them: tiles and chunks count whole, a Reformer as
-    /// for tokens with normally distributed queries, and state-space layers include their scans.
+    /// this length, by formula, as a CPU computes them: tiles and chunks count whole, a Reformer
+    /// has tokens with normally distributed queries, and state-space layers include their scans.
     /// The backward pass takes five products for the two of a softmax, and otherwise two for each
     /// one.
     #[must_use]
@@ -338,8 +338,8 @@ impl SelfAttention {
         self.out.onto(&self.mechanism.step(&qkv, past, rows)?, residual, pass)
     }
 
-    /// Attends within whole texts at once, as [`SelfAttention::step`] would token by token:
-    /// `(N, D)` → `(N, D)`.
+    /// Attends within whole texts at once, like [`SelfAttention::step`] token by token: `(N, D)` →
+    /// `(N, D)`.
     pub(crate) fn read(
         &self,
         x: &Tensor,

@@ -6,7 +6,7 @@ use candle_core::{Device, Result, Tensor};
 use std::ops::Range;
 use taper_ops::Cache;
 
-/// Past tokens as a layer keeps them. Each attention kind uses the fields that it needs.
+/// Past tokens of a layer. Each attention kind uses the fields that it needs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LayerPast {
     /// Keys and values `2·D` of the texts that were read as a whole, and of the rows of each step:
@@ -83,7 +83,7 @@ pub(crate) struct PastRows<'a> {
 pub(crate) struct Texts<'a> {
     /// Number of tokens of each text.
     pub(crate) lengths: &'a [usize],
-    /// Range of the tokens that each token sees: those of its text up to itself.
+    /// Range of the tokens that each token sees: the tokens of its text up to itself.
     pub(crate) seen: &'a [Range<usize>],
     /// Row of each text.
     pub(crate) rows: &'a [usize],

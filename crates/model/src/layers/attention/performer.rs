@@ -140,10 +140,10 @@ mod tests {
         assert!((mean - width as f64).abs() < 0.2, "{mean}");
     }
 
-    /// If the m features are independent, the mean squared error is that of lemma 2,
-    /// `exp(‖x + y‖²) SM² (1 − exp(−‖x + y‖²)) / m`, with `SM = exp(x·y)`; a single one is. If they
-    /// are orthogonal, it is less by at least that of theorem 2,
-    /// `2 (m − 1) / (m (d + 2)) · (SM − exp(−(‖x‖² + ‖y‖²) / 2))²`.
+    /// Compares the error with the paper's. If the m features are independent, the mean squared
+    /// error is that of lemma 2, `exp(‖x + y‖²) SM² (1 − exp(−‖x + y‖²)) / m`, with
+    /// `SM = exp(x·y)`; a single feature is independent. If they are orthogonal, it is less by at
+    /// least that of theorem 2, `2 (m − 1) / (m (d + 2)) · (SM − exp(−(‖x‖² + ‖y‖²) / 2))²`.
     #[test]
     fn the_error_of_the_estimate_is_that_of_the_paper() {
         let (width, draws) = (4, 40_000);

@@ -1,5 +1,5 @@
-//! Softmax attention (Vaswani et al. 2017, section 3.2.1), to all keys or to those that a sparse
-//! pattern lets a query see: fused in [`taper_ops`].
+//! Softmax attention (Vaswani et al. 2017, section 3.2.1), to all keys or to the visible keys of a
+//! sparse pattern: fused in [`taper_ops`].
 
 use super::super::positions::PreparedPositions;
 use super::{LayerPast, Mechanism, PastRows, Site, Texts, Within};

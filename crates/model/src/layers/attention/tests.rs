@@ -215,7 +215,7 @@ fn linformers_of_others_agree() {
     }
 }
 
-/// With E = F = I, on sequences of that length.
+/// Compares on sequences of the full length, with E = F = I.
 #[test]
 fn a_linformer_that_sums_nothing_is_full_attention() {
     let (length, heads) = (12, 3);
@@ -240,7 +240,8 @@ fn a_linformer_that_sums_nothing_is_full_attention() {
     assert!(error < 1e-12, "{error}");
 }
 
-/// The error of a Performer falls as one over the square root of the number of its features.
+/// Checks that the error of a Performer falls as one over the square root of the number of its
+/// features.
 #[test]
 fn a_performer_nears_full_attention() {
     let qkv = (random(40, 24, 9).as_tensor() * 0.5).unwrap();
@@ -269,8 +270,8 @@ fn a_performer_nears_full_attention() {
     assert!(many < 0.05 && (4.0..16.0).contains(&(few / many)), "{few}, {many}");
 }
 
-/// The maximum subtracted in the features is that of one head of one sequence: far larger keys of a
-/// neighbouring sequence change nothing.
+/// Checks that the maximum subtracted in the features is that of one head of one sequence: far
+/// larger keys of a neighbouring sequence change nothing.
 #[test]
 fn a_sentence_does_not_depend_on_loud_neighbours() {
     let (quiet, loud) = (random(20, 18, 10), (random(30, 18, 11).as_tensor() * 12.0).unwrap());
@@ -320,8 +321,8 @@ fn hierarchical_attention_is_the_equation() {
     }
 }
 
-/// Chunks of one token have the keys and values of tokens as summaries; a single chunk has no
-/// summaries.
+/// Checks both limits: chunks of one token have the keys and values of tokens as summaries; a
+/// single chunk has no summaries.
 #[test]
 fn hierarchical_attention_of_single_tokens_or_one_chunk_is_full_attention() {
     let lengths = [9, 1, 14];
@@ -356,7 +357,7 @@ fn hierarchical_attention_of_single_tokens_or_one_chunk_is_full_attention() {
     }
 }
 
-/// Without distances, biases and segments, it is full causal attention.
+/// Checks that without distances, biases and segments, it is full causal attention.
 #[test]
 fn a_transformer_xl_without_distances_is_full_attention() {
     let (qkv, lengths) = (random(24, 18, 22), [9, 1, 14]);
@@ -435,7 +436,7 @@ fn shared_attention(qv: &Tensor, length: usize, causal: bool) -> Tensor {
     Tensor::from_vec(out, (length, width), &Device::Cpu).unwrap()
 }
 
-/// For both ways to cut chunks, with rounds that all agree.
+/// Checks both rules for chunks, with rounds that all agree.
 #[test]
 fn one_bucket_is_full_attention_with_shared_queries_and_keys() {
     let qv = random(29, 12, 13);

@@ -93,7 +93,7 @@ impl Segments {
 
     /// Scalars kept for a sequence in whole segments. Per token: queries, keys and values, padded
     /// and split, the result, and keys and values once more for the memory. Per head: scores of
-    /// both kinds, and what softmax and dropout make of them. For all heads: a mask and the
+    /// both kinds, and the results of softmax and dropout on them. For all heads: a mask and the
     /// distances.
     fn kept(self, width: usize, drops: bool, length: usize) -> f64 {
         let (segment, count, memory) = self.cut(length);
@@ -107,8 +107,8 @@ impl Segments {
         padded as f64 * of_token + of_memory + 5.0 * seen * d + added
     }
 
-    /// Computes weights and values from `qkv (N, 5·D)`: query, key and value, and key and value as
-    /// the next segment sees them; or from `(N, 3·D)` if they are the same. `given` are `W_R`, `u`
+    /// Computes weights and values from `qkv (N, 5·D)`: query, key and value, and the key and value
+    /// that the next segment sees; or from `(N, 3·D)` if they are the same. `given` are `W_R`, `u`
     /// and `v`.
     fn attended(self, qkv: &Tensor, given: [&Tensor; 3], lengths: &[usize]) -> Result<Attended> {
         let width = given[0].dim(0)?;

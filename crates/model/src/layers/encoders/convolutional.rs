@@ -1,5 +1,6 @@
 //! A convolutional encoder of images, for comparison with the Vision Transformer: neighbourhoods
-//! are built into it, while attention has to learn them (Dosovitskiy et al. 2021, section 4.3).
+//! are part of its architecture, while attention has to learn them (Dosovitskiy et al. 2021,
+//! section 4.3).
 //!
 //! A convolution is a fused product: the nine neighbours of each place are gathered into one row,
 //! which a matrix maps to the channels of the next layer.

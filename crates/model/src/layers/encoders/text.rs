@@ -1,4 +1,4 @@
-//! The encoder of BERT (Devlin et al. 2019, section 3): tokens, positions and segments in, a row for
+//! Encoder of BERT (Devlin et al. 2019, section 3): tokens, positions and segments in, a row for
 //! each token and one for each text out.
 
 use crate::config::Pooling;
@@ -25,7 +25,7 @@ pub(crate) struct TextEncoder {
 }
 
 impl TextEncoder {
-    /// `table (V, D)` is the embedding of the tokens.
+    /// Makes the encoder; `table (V, D)` is the embedding of the tokens.
     pub(crate) fn new(build: &mut Builder, table: Weight, config: &ModelConfig) -> Result<Self> {
         Ok(Self {
             tokens: TokenEmbedding::new(build, "encoder", table, &without_norm(config))?,
@@ -57,8 +57,8 @@ impl TextEncoder {
     /// N tokens → `(N, D)`.
     ///
     /// # Errors
-    /// When an id is not in the vocabulary, a segment is neither 0 nor 1 or there is not one for
-    /// each token, or a text is longer than learned positions reach.
+    /// If an id is not in the vocabulary, a segment is neither 0 nor 1 or there is not one for each
+    /// token, or a text is longer than learned positions reach.
     pub(crate) fn states(
         &self,
         (segments, text): (&Sequences, &Sequences),

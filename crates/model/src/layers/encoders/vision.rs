@@ -1,4 +1,4 @@
-//! The encoder of ViT (Dosovitskiy et al. 2021, section 3.1): patches of images in, a row for each
+//! Encoder of ViT (Dosovitskiy et al. 2021, section 3.1): patches of images in, a row for each
 //! patch and one for the class out.
 
 use super::text::first_rows;
@@ -47,7 +47,7 @@ enum PatchPositions {
 /// Refuses configurations that this encoder does not support.
 ///
 /// # Errors
-/// Names the key, its value and what it must be.
+/// The error names the key, its value and the requirement.
 pub(crate) fn validate(config: &ModelConfig) -> std::result::Result<(), ModelError> {
     let refuse = |message: String| Err(ModelError::Config(message));
     match config.positions {

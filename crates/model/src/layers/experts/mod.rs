@@ -6,9 +6,9 @@
 //! p = softmax(W_r x),   y = Σ_e g_e · FFN_e(x)   over the experts of the k largest p
 //! ```
 //!
-//! With one expert a token g is p (Switch, equation 2), with several p over the sum of theirs
-//! (GShard, algorithm 1). The tokens of each expert are gathered and multiplied together, so that a
-//! token costs the arithmetic of its own experts, not of all.
+//! With one expert a token, g is p (Switch, equation 2); with several, p divided by the sum of
+//! theirs (GShard, algorithm 1). The tokens of each expert are gathered and multiplied together, so
+//! that a token costs the arithmetic of its own experts, not of all.
 //!
 //! In training an expert takes at most `capacity · k · tokens / experts` tokens of a micro-batch,
 //! first choices before second ones and each in the order of the tokens (Switch, equation 3);
@@ -59,7 +59,7 @@ impl Plan {
     fn new(probabilities: &[Vec<f32>], experts: usize, choices: usize, capacity: usize) -> Self {
         let ranked = |row: &Vec<f32>| {
             let mut order: Vec<u32> = (0..experts as u32).collect();
-            // Of equal experts the first wins.
+            // The first of equal experts wins.
             order.sort_by(|&a, &b| row[b as usize].total_cmp(&row[a as usize]));
             order
         };
@@ -153,8 +153,8 @@ impl Experts {
     }
 
     /// Computes the probabilities of the experts, followed by the logarithm of the sum of the
-    /// exponentials: `x (N, D)` → `(N, E + 1)`, in f32 whatever the type of the model (Switch,
-    /// section 2.4).
+    /// exponentials: `x (N, D)` → `(N, E + 1)`, in f32 for any type of the model (Switch, section
+    /// 2.4).
     ///
     /// In training each element of x is multiplied by a random number near 1 (appendix B).
     fn route(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {

@@ -1,5 +1,5 @@
-//! A layer of experts by itself: against Transformers' Switch (a golden file of
-//! `scripts/golden/layers/experts.py`), by its assignment of tokens, and by its cost.
+//! Tests of a layer of experts by itself: against Transformers' Switch (a golden file of
+//! `scripts/golden/layers/experts.py`), of its assignment of tokens, and of its cost.
 
 use super::*;
 use crate::FeedForwardKind;
@@ -108,7 +108,7 @@ fn switch_transformers_agree() {
 fn first_choices_have_the_first_places() {
     let rows = [[0.6, 0.3, 0.1], [0.5, 0.4, 0.1], [0.2, 0.7, 0.1], [0.4, 0.4, 0.2]];
     let rows: Vec<Vec<f32>> = rows.iter().map(|row| row.to_vec()).collect();
-    // Of equal experts the first wins; the second choices of tokens 0, 1 and 3 find expert 1 full.
+    // The first of equal experts wins; the second choices of tokens 0, 1 and 3 find expert 1 full.
     let plan = Plan::new(&rows, 3, 2, 2);
     assert_eq!(plan.experts, [[0, 0, 1, 0], [1, 1, 0, 1]]);
     assert_eq!(plan.tokens, [vec![0, 1], vec![2, 0], vec![]]);
@@ -191,8 +191,8 @@ fn gradients_are_finite_differences() {
     }
 }
 
-/// With two experts a token, gates are their shares of the sum, and nothing is dropped in
-/// evaluation.
+/// Checks that with two experts a token, gates are their shares of the sum, and nothing is dropped
+/// in evaluation.
 #[test]
 fn two_experts_weigh_as_their_shares() {
     let own = ExpertsConfig { count: 3, per_token: 2, capacity: 1.0, ..ExpertsConfig::default() };
@@ -220,7 +220,8 @@ fn two_experts_weigh_as_their_shares() {
     }
 }
 
-/// With any number of experts, the products are those of one feed-forward layer per token.
+/// Checks that with any number of experts, the products are those of one feed-forward layer per
+/// token.
 #[test]
 fn arithmetic_is_that_of_the_experts_that_are_met() {
     let counted = |count: usize, per_token: usize| {

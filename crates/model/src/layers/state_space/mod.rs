@@ -7,8 +7,8 @@
 //! output = W_out y
 //! ```
 //!
-//! In a `mamba` Δ = softplus(W_up W_down u + b), B = W_B u and C = W_C u, so that each token
-//! decides how much of itself and of the past is kept. In an `s4d` they are parameters, and the
+//! In a `mamba`, Δ = softplus(W_up W_down u + b), B = W_B u and C = W_C u, so that each token
+//! determines how much of itself and of the past is kept. In an `s4d` they are parameters, and the
 //! layer is a convolution with one kernel for each channel.
 //!
 //! The only state of a text is the last inputs of the convolution, and h.
@@ -17,9 +17,9 @@
 //! from both ends, with W_in, z and W_out in common (Zhu et al. 2024, "Vision Mamba", algorithm 1).
 //!
 //! **Decision.** Initially A is −1, −2, … in each channel, and the bias of Δ makes Δ log-uniform
-//! between 0.001 and 0.1 (section 3.6 and the authors' implementation). The store does not hold
-//! these parameters as matrices, so that weight decay leaves them alone; it would change how long
-//! they remember.
+//! between 0.001 and 0.1 (section 3.6 and the authors' implementation). These parameters are not
+//! matrices in the store, so that they have no weight decay, which would change the length of their
+//! memory.
 
 #[cfg(test)]
 mod tests;
@@ -127,7 +127,7 @@ impl StateSpace {
         self.output.onto(&out, residual, pass)
     }
 
-    /// Runs whole texts at once, as [`StateSpace::step`] would token by token: `(N, D)` → `(N, D)`.
+    /// Runs whole texts at once, like [`StateSpace::step`] token by token: `(N, D)` → `(N, D)`.
     pub(crate) fn read(
         &self,
         x: &Tensor,
@@ -207,9 +207,9 @@ impl StateSpaceMechanism {
         }
     }
 
-    /// Runs sequences that continue from the state `remembered` of each, or begin anew. Returns the
-    /// results and the new states: the last inputs of the convolution, `(K − 1, E)`, and h,
-    /// `(E, S)`, in f32 or wider.
+    /// Runs sequences that continue from the state `remembered` of each, or begin without one.
+    /// Returns the results and the new states: the last inputs of the convolution, `(K − 1, E)`,
+    /// and h, `(E, S)`, in f32 or wider.
     ///
     /// # Shapes
     /// `gated (N, 2·E)`, `remembered (B, (K − 1 + S)·E)` → `(N, E)`, `(B, (K − 1 + S)·E)`.

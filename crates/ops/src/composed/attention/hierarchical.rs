@@ -16,10 +16,10 @@ struct Chunks {
 /// See [`crate::hierarchical_attention`].
 ///
 /// # Shapes
-/// As [`crate::hierarchical_attention`].
+/// The shapes of [`crate::hierarchical_attention`].
 ///
 /// # Errors
-/// When the shapes disagree.
+/// If the shapes disagree.
 pub fn hierarchical_attention(qkv: &Tensor, spec: &HierarchicalSpec) -> Result<Tensor> {
     spec.check(qkv)?;
     let hierarchy = spec.hierarchy();
@@ -58,10 +58,11 @@ pub fn hierarchical_attention(qkv: &Tensor, spec: &HierarchicalSpec) -> Result<T
 /// tokens.
 ///
 /// # Shapes
-/// As [`crate::hierarchical_attention`] → `(B, H, T, T)`, each sequence padded to the longest.
+/// The inputs of [`crate::hierarchical_attention`] → `(B, H, T, T)`, each sequence padded to the
+/// longest.
 ///
 /// # Errors
-/// When the shapes disagree.
+/// If the shapes disagree.
 pub fn hierarchical_attention_weights(qkv: &Tensor, spec: &HierarchicalSpec) -> Result<Tensor> {
     spec.check(qkv)?;
     let hierarchy = spec.hierarchy();
@@ -108,7 +109,7 @@ pub fn hierarchical_attention_weights(qkv: &Tensor, spec: &HierarchicalSpec) -> 
 /// the last → `(B, D)`.
 ///
 /// # Errors
-/// When the shapes disagree.
+/// If the shapes disagree.
 pub fn hierarchical_attention_step(
     query: &Tensor,
     key_value: &Tensor,

@@ -10,7 +10,7 @@ use super::{CountedProduct, pad, unpad, wide};
 use crate::spec::LinearAttentionSpec;
 use candle_core::{D, Result, Tensor};
 
-/// Fewest tokens of a chunk: about the width of a head, where both ways to compute take equally
+/// Smallest number of tokens of a chunk: about the width of a head, where both methods take equally
 /// long.
 const CHUNK: usize = 64;
 
@@ -30,10 +30,10 @@ struct Sums(Tensor, Option<Tensor>);
 /// See [`crate::linear_attention_after`].
 ///
 /// # Shapes
-/// As [`crate::linear_attention_after`].
+/// The shapes of [`crate::linear_attention_after`].
 ///
 /// # Errors
-/// When the shapes disagree.
+/// If the shapes disagree.
 pub fn linear_attention(
     qkv: &Tensor,
     vectors: Option<&Tensor>,
@@ -68,10 +68,10 @@ pub fn linear_attention(
 ///
 /// # Shapes
 /// `qkv (R, 3·D)`, `vectors (M, Dh)`, `kept` as returned by [`crate::linear_attention_after`],
-/// `None` before the first token → `(R, D)`, and as `kept`.
+/// `None` before the first token → `(R, D)`, and new `kept`.
 ///
 /// # Errors
-/// When the shapes disagree.
+/// If the shapes disagree.
 pub fn linear_attention_step(
     qkv: &Tensor,
     vectors: Option<&Tensor>,
@@ -93,10 +93,10 @@ pub fn linear_attention_step(
 /// Computes the weight of each key for each query.
 ///
 /// # Shapes
-/// As [`crate::linear_attention`] → `(B, H, T, T)`, each sequence padded to the longest.
+/// The inputs of [`crate::linear_attention`] → `(B, H, T, T)`, each sequence padded to the longest.
 ///
 /// # Errors
-/// When the shapes disagree.
+/// If the shapes disagree.
 pub fn linear_attention_weights(
     qkv: &Tensor,
     vectors: Option<&Tensor>,

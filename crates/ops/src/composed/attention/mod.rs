@@ -21,10 +21,10 @@ use std::sync::Arc;
 /// See [`crate::self_attention()`].
 ///
 /// # Shapes
-/// As [`crate::self_attention()`].
+/// The shapes of [`crate::self_attention()`].
 ///
 /// # Errors
-/// When the shapes disagree.
+/// If the shapes disagree.
 pub fn self_attention(qkv: &Tensor, bias: Option<&Tensor>, spec: &AttentionSpec) -> Result<Tensor> {
     #[cfg(feature = "cuda")]
     if bias.is_none()
@@ -42,10 +42,10 @@ pub fn self_attention(qkv: &Tensor, bias: Option<&Tensor>, spec: &AttentionSpec)
 /// See [`crate::cross_attention()`].
 ///
 /// # Shapes
-/// As [`crate::cross_attention()`].
+/// The shapes of [`crate::cross_attention()`].
 ///
 /// # Errors
-/// When the shapes disagree.
+/// If the shapes disagree.
 pub fn cross_attention(
     query: &Tensor,
     key_value: &Tensor,
@@ -72,7 +72,7 @@ pub fn cross_attention(
 /// `(B, H, Tq, Tk)`, each sequence padded to the longest.
 ///
 /// # Errors
-/// When the shapes disagree.
+/// If the shapes disagree.
 pub fn attention_weights(
     query: &Tensor,
     key: &Tensor,
@@ -87,10 +87,10 @@ pub fn attention_weights(
 /// for keys beyond the end of their sequence they are large and negative.
 ///
 /// # Shapes
-/// As [`attention_weights`].
+/// The shapes of [`attention_weights`].
 ///
 /// # Errors
-/// When the shapes disagree.
+/// If the shapes disagree.
 pub fn attention_log_weights(
     query: &Tensor,
     key: &Tensor,
@@ -198,7 +198,7 @@ fn sequences(spec: &AttentionSpec, device: &Device) -> Result<crate::cuda::Seque
 /// `(N, D)` → `(B, T, D)`, with T the longest length.
 ///
 /// # Errors
-/// When the lengths do not sum to `N`.
+/// If the lengths do not sum to `N`.
 pub fn pad(x: &Tensor, lengths: &[usize]) -> Result<Tensor> {
     let longest = lengths.iter().copied().max().unwrap_or(0);
     let (rows, width) = x.dims2()?;
@@ -224,7 +224,7 @@ pub fn pad(x: &Tensor, lengths: &[usize]) -> Result<Tensor> {
 /// `(B·T, D)` → `(N, D)`.
 ///
 /// # Errors
-/// When there are not `longest` rows for each length.
+/// If there are not `longest` rows for each length.
 pub fn unpad(x: &Tensor, lengths: &[usize], longest: usize) -> Result<Tensor> {
     let index = packed(lengths, longest, x.device())?;
     #[cfg(feature = "cuda")]

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! (lemma 1), with q and k divided by the fourth root of a head's width. Common factors of
-//! numerator and denominator are left out: 1/√m, for each query the exponential of its largest
-//! exponent, and for all keys of one head of one sequence that of theirs.
+//! numerator and denominator are left out: 1/√m; for each query the exponential of its largest
+//! exponent; and for all keys of one head of one sequence the exponential of their largest.
 
 use super::CountedProduct;
 use candle_core::{D, Result, Tensor};

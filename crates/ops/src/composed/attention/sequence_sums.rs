@@ -6,10 +6,10 @@ use candle_core::{Result, Tensor};
 /// See [`crate::sequence_sums`].
 ///
 /// # Shapes
-/// As [`crate::sequence_sums`].
+/// The shapes of [`crate::sequence_sums`].
 ///
 /// # Errors
-/// When the shapes disagree.
+/// If the shapes disagree.
 pub fn sequence_sums(qkv: &Tensor, weights: [&Tensor; 2], lengths: &[usize]) -> Result<Tensor> {
     let padded = pad(qkv, lengths)?; // (B, T, 3·D), zero behind each sequence
     let (batch, longest, width) = padded.dims3()?;

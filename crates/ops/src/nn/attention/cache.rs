@@ -5,14 +5,14 @@
 //! each step stay in their own tensor. Candle's primitives need a single tensor. Joining all steps
 //! anew for each token would copy the whole past each time. So there, rows are appended to a tensor
 //! with spare room, which is replaced by one of twice the size when it is full: a row is copied at
-//! most twice on average, whatever the length.
+//! most twice on average, for any length.
 
 use crate::spec::CachedRows;
 use crate::tape::is_fused;
 use candle_core::{Result, Tensor, bail};
 use std::sync::Arc;
 
-/// Rows that a layer keeps: those of texts that were read as a whole, and those of each step.
+/// Rows of a layer: of texts that were read as a whole, and of each step.
 #[derive(Debug, Clone, Default)]
 pub struct Cache(Parts);
 
@@ -60,7 +60,7 @@ impl Cache {
     /// `(M, W)`.
     ///
     /// # Errors
-    /// When the width differs from that of earlier rows, or the device has no memory left.
+    /// If the width differs from that of earlier rows, or the device has no memory left.
     pub fn add_text(&mut self, rows: Tensor) -> Result<()> {
         match self.parts(&rows)? {
             Parts::Apart { text, .. } => {
@@ -83,7 +83,7 @@ impl Cache {
     /// `(R, W)`.
     ///
     /// # Errors
-    /// As [`Cache::add_text`].
+    /// The errors of [`Cache::add_text`].
     pub fn add_step(&mut self, rows: Tensor) -> Result<()> {
         match self.parts(&rows)? {
             Parts::Apart { steps, .. } => steps.push(rows),
@@ -98,7 +98,7 @@ impl Cache {
     /// Keeps only these rows of the texts, and the marked steps.
     ///
     /// # Errors
-    /// When there is no such row.
+    /// If there is no such row.
     pub fn keep(&mut self, text: &[u32], steps: &[bool]) -> Result<()> {
         let mut is_kept = steps.iter().copied().chain(std::iter::repeat(false));
         let mut is_kept = || is_kept.next().unwrap_or(false);
@@ -252,7 +252,7 @@ mod tests {
         Ok(())
     }
 
-    /// Allocates as many tensors as the number of tokens has binary digits.
+    /// Checks that the number of tensors is the number of binary digits of the number of tokens.
     #[test]
     fn a_tensor_is_replaced_when_it_is_full_and_not_for_each_token() -> Result<()> {
         let mut cache = Cache::joined();
@@ -281,7 +281,7 @@ mod tests {
         Ok(())
     }
 
-    /// For a type that has no kernels of our own, as on a GPU.
+    /// Tests a type without kernels of our own, as on a GPU.
     #[test]
     fn which_of_the_two_it_is_depends_on_the_kernels() -> Result<()> {
         let mut cache = Cache::default();

@@ -1,7 +1,7 @@
 //! Attention of single queries, for decoding token by token (Vaswani et al. 2017, section 3.2).
 //!
 //! **Decision.** The keys and values of a token are written once and never move. A table of rows
-//! says which of them are the past of a hypothesis, so that reordering hypotheses reorders small
+//! identifies the past of a hypothesis among them, so that reordering hypotheses reorders small
 //! integers. The alternative, a cache that is copied when hypotheses branch and when it grows, took
 //! a third of a beam search.
 //!
@@ -26,7 +26,7 @@ use std::ops::Range;
 /// `query (R, Q)` → `(R, Q)`, for the query width `Q` of `shape`.
 ///
 /// # Errors
-/// When the shapes disagree, `shape` is impossible, or a row does not exist.
+/// If the shapes disagree, `shape` is impossible, or a row does not exist.
 pub fn decoding_attention(
     query: &Tensor,
     seen: VisibleKeys<'_>,
@@ -134,7 +134,7 @@ const QUERIES: usize = 8;
 /// Number of values that are summed side by side.
 const LANES: usize = 16;
 
-/// Number of keys that are prefetched: those of a past are scattered in memory.
+/// Number of keys that are prefetched: the keys of a past are scattered in memory.
 const AHEAD: usize = 2;
 
 /// Bytes of a cache line.
@@ -245,7 +245,7 @@ impl Chosen {
 }
 
 /// Collects the key and value of each chosen token: first of the text that was read as a whole,
-/// then of the tokens that were stepped. Other tokens are not read.
+/// then of later tokens. Other tokens are not read.
 fn gather<'a, T>(
     pairs: &mut Vec<&'a [T]>,
     seen: VisibleKeys<'_>,
@@ -287,8 +287,8 @@ fn fetch_all<T: Float>(row: &[T]) {
 
 vectorised! {
     /// Attends from one query; `pairs` has the key and value of each chosen token. `weights` is
-    /// scratch, filled with −∞, with a whole number of [`LANES`] for each head, whose exponentials
-    /// are computed side by side; `out` is zero.
+    /// scratch, filled with −∞, with a multiple of [`LANES`] for each head, whose exponentials are
+    /// computed side by side; `out` is zero.
     fn attend<T>(
         query: &[T],
         shape: AttentionShape,

@@ -7,7 +7,7 @@ use crate::spec::{AttentionShape, AttentionSpec};
 use std::ops::Range;
 
 /// Number of pairs of a query and a key from which a sequence is computed in tiles. With kept
-/// weights, there are six products instead of seven and no whole panels, so that attention of
+/// weights, there are six products instead of seven and no whole panels, so that attention within
 /// sentences is five times as fast; but tiles skip masked pairs, and are faster from here on.
 const LONG_MASKED: usize = 256 * 256;
 /// Number of pairs from which a sequence is computed in tiles if each query sees every key. Here
@@ -30,7 +30,7 @@ pub(super) struct Span {
 }
 
 /// Whether attention of `queries` queries to `keys` keys keeps a weight for each pair for the
-/// backward pass. With a mask, it does so up to fewer pairs.
+/// backward pass. With a mask, the limit of pairs is lower.
 #[must_use]
 pub fn keeps_scores(queries: usize, keys: usize, is_masked: bool) -> bool {
     let pairs = if is_masked { LONG_MASKED } else { LONG };

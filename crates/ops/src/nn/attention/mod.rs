@@ -52,7 +52,7 @@ use operands::{Gradients, Operands};
 /// sequence, added to the scores of every sequence → `(N, Q)`.
 ///
 /// # Errors
-/// When lengths do not sum to `N`, the shape does not fit or is impossible, the bias is too small,
+/// If lengths do not sum to `N`, the shape does not fit or is impossible, the bias is too small,
 /// there is not one slope for each head, or the sparse pattern is impossible.
 pub fn self_attention(
     tape: Option<&Tape>,
@@ -73,8 +73,8 @@ pub fn self_attention(
     for_float!(qkv, T => attend::<T>(tape, inputs, at, Layout::new(spec)))
 }
 
-/// Scalars that [`self_attention`] keeps for the backward pass beside its input: the result, and
-/// the weights of short sequences or a number for each query and head of long ones.
+/// Scalars that [`self_attention`] keeps for the backward pass beside its input: the result, the
+/// weights of short sequences, and a number for each query and head of long ones.
 #[must_use]
 pub fn kept_by_attention(spec: &AttentionSpec) -> usize {
     let layout = Layout::new(spec);
@@ -104,7 +104,7 @@ pub fn computed_pairs(spec: &AttentionSpec) -> u64 {
 /// side by side; `bias (H, Tq, Tk)` as for [`self_attention`] → `(N, Q)`.
 ///
 /// # Errors
-/// As [`self_attention`].
+/// The errors of [`self_attention`].
 pub fn cross_attention(
     tape: Option<&Tape>,
     query: &Tensor,

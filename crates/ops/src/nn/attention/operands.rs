@@ -28,7 +28,8 @@ impl<'a, T: Float> Operands<'a, T> {
     }
 }
 
-/// Destinations of the gradients of query, key and value, laid out as these, and of the bias.
+/// Destinations of the gradients of query, key and value, with the layout of these, and of the
+/// bias.
 #[derive(Clone, Copy)]
 pub(super) struct Gradients<T> {
     pub(super) values: [Shared<T>; 3],

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// `table (buckets, H)` → `(H, queries, keys)`.
 ///
 /// # Errors
-/// When there is not one bucket for each pair, or one is not in the table.
+/// If there is not one bucket for each pair, or one is not in the table.
 pub fn relative_bias(
     tape: Option<&Tape>,
     table: &Tensor,

@@ -22,7 +22,7 @@ const TOKENS: usize = 256;
 /// of B sequences → `(B·R, 2·D)`, key and value side by side.
 ///
 /// # Errors
-/// When the shapes disagree.
+/// If the shapes disagree.
 pub fn sequence_sums(
     tape: Option<&Tape>,
     qkv: &Tensor,

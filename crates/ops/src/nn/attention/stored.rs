@@ -125,7 +125,7 @@ impl Layout {
     }
 
     /// Writes the adjoints of query, key and value of the short sequences, in the columns of the
-    /// projections, and returns their contribution to that of the bias.
+    /// projections, and returns their contribution to the adjoint of the bias.
     ///
     /// # Safety
     /// Nobody else reads or writes them meanwhile; if they are replaced, they need not be
@@ -208,8 +208,8 @@ impl Layout {
                     if let Some(mask) = mask {
                         multiply(scores, mask);
                     }
-                    // The adjoint of the biased scores; that of the products is `scale` times
-                    // it.
+                    // The adjoint of the biased scores; the adjoint of the products is `scale`
+                    // times it.
                     if let Some((_, size, bias_row)) = bias_shape {
                         softmax_backward(weights, scores, tk, T::of(1.0));
                         for (i, row) in scores.chunks_exact(tk).enumerate() {
@@ -267,7 +267,7 @@ fn hide<T: Float>(scores: &mut [T], keys: usize, sight: &Sight, query_start: usi
     }
 }
 
-/// The first `count` elements of a scratch vector, which never shrinks.
+/// Lends the first `count` elements of a scratch vector, which never shrinks.
 fn room<T: Float>(scratch: &mut Vec<T>, count: usize) -> &mut [T] {
     if scratch.len() < count {
         scratch.resize(count, T::default());

@@ -42,8 +42,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes, from the gradient by a context, those by the query (replaced), and by energy, keys
-    /// and values (added to). `by_scores (n,)` is scratch.
+    /// Computes the gradients by the query (replaced), and by energy, keys and values (added to),
+    /// from the gradient by a context. `by_scores (n,)` is scratch.
     fn attend_backward<T>(
         query: &[T],
         energy: &[T],

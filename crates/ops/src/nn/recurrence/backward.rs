@@ -202,8 +202,8 @@ impl Back {
         Ok(gradients)
     }
 
-    /// Runs the gates of a step backward: from the gradients by its states to those by the gates'
-    /// inputs.
+    /// Runs the gates of a step backward: from the gradients by its states to the gradients by the
+    /// gates' inputs.
     fn cells<T: Float>(
         &self,
         step: usize,
@@ -264,7 +264,7 @@ impl Back {
     }
 
     /// Runs the attention of a step backward: from the gradients by the gates' inputs, and by the
-    /// returned contexts, to those by queries, keys, values and energies.
+    /// returned contexts, to the gradients by queries, keys, values and energies.
     fn attention<T: Float>(
         &self,
         step: usize,

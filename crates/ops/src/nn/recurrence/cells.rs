@@ -31,9 +31,9 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes, from the gradient by the new state, those by the gates' inputs, from the layer's
-    /// inputs (`by_inputs`) and from the product (`by_product`). `carried` holds the former, and
-    /// gets the part that passes directly to the state before.
+    /// Computes the gradients by the gates' inputs, from the layer's inputs (`by_inputs`) and from
+    /// the product (`by_product`). `carried` holds the gradient by the new state, and gets the part
+    /// that passes directly to the state before.
     fn gru_backward<T>(
         gates: &[T],
         fresh: &[T],
@@ -91,7 +91,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes the gradients of an LSTM, as [`gru_backward`]; `carried` belongs to h, of which
+    /// Computes the gradients of an LSTM, like [`gru_backward`]; `carried` belongs to h, of which
     /// nothing passes directly to the state before, and `carried_cell` to c.
     fn lstm_backward<T>(
         gates: &[T],

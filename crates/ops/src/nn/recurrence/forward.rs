@@ -1,4 +1,4 @@
-//! The forward pass, step by step.
+//! Forward pass, step by step.
 
 use super::attending::attend;
 use super::cells::{gru_forward, lstm_forward};

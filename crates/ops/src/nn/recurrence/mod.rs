@@ -28,10 +28,10 @@ const PIECE: usize = 4;
 /// Runs a recurrent layer: [`Recurrence`] has its inputs, and [`Cell`] its equations.
 ///
 /// # Shapes
-/// Those of [`Recurrence`] and [`Recurred`].
+/// The shapes of [`Recurrence`] and [`Recurred`].
 ///
 /// # Errors
-/// When the shapes disagree.
+/// If the shapes disagree.
 pub fn recurrence(
     tape: Option<&Tape>,
     packs: Option<&PackedWeights>,

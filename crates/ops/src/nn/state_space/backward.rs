@@ -1,5 +1,5 @@
-//! The backward pass of the scan, which recomputes states from the kept ones, thirty-two tokens at
-//! a time.
+//! Backward pass of the scan, which recomputes states from the kept ones, thirty-two tokens at a
+//! time.
 //!
 //! Let g_t be the adjoint of h_t, `g_t = C_t dy_t + exp(Δ_(t+1) A) g_(t+1)`. The adjoints of the
 //! inputs are sums of products of g_t with h_(t−1), Δ_t and u_t.

@@ -24,7 +24,7 @@ use rayon::prelude::*;
 /// `x (N, W)` with `W ≥ E`, `weight (E, K)`, `bias (E,)` → `(N, E)`.
 ///
 /// # Errors
-/// When the shapes disagree.
+/// If the shapes disagree.
 pub fn causal_convolution(
     tape: Option<&Tape>,
     x: &Tensor,
@@ -58,7 +58,7 @@ pub fn causal_convolution(
 /// `before (B, (K − 1)·E)` for B sequences → `(N, E)`.
 ///
 /// # Errors
-/// When the shapes disagree.
+/// If the shapes disagree.
 pub fn causal_convolution_after(
     x: &Tensor,
     weight: &Tensor,
@@ -248,7 +248,7 @@ fn backward<T: Float>(
     let run = |out: Shared<T>| {
         region(even(pieces), || {
             let of_piece = |piece: usize| {
-                // Gradients of the weights, followed by that of the bias.
+                // Gradients of the weights, followed by the gradient of the bias.
                 let mut sums = vec![T::default(); (count + 1) * channels];
                 let mut row = vec![T::default(); channels];
                 for token in rows(piece) {

@@ -1,4 +1,4 @@
-//! The forward pass of the scan.
+//! Forward pass of the scan.
 
 use super::lanes::{LANES, Lanes, load, map, sigmoid, softplus};
 use crate::float::{Float, vectorised};
@@ -247,7 +247,7 @@ pub(super) fn run<T: Float>(
 }
 
 vectorised! {
-    /// Scans one sequence of a block of channels; `state (S, LANES)` becomes the one after it.
+    /// Scans one sequence of a block of channels; `state (S, LANES)` becomes the state after it.
     fn scan_block<T>(
         operands: &Operands<'_, T>,
         sequence: usize,

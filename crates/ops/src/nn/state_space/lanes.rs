@@ -49,7 +49,7 @@ pub(super) fn sum<T: Float>(mut lanes: Lanes<T>) -> T {
 /// Computes `ln(1 + eˣ)`, without branches so that loops vectorise.
 ///
 /// With y = e^−|x| it is max(x, 0) + ln(1 + y), and ln(1 + y) = 2 artanh(y / (2 + y)). The argument
-/// is at most a third; the power series is truncated where it falls below the type's rounding.
+/// is at most a third; the power series is truncated at terms below the type's rounding.
 #[inline(always)]
 pub(super) fn softplus<T: Float>(x: T) -> T {
     let (zero, two) = (T::of(0.0), T::of(2.0));

@@ -21,9 +21,9 @@ use forward::{Operands, Ran};
 /// h_t = exp(Δ_t A) h_(t−1) + Δ_t B_t u_t,   y_t = (C_t h_t + D u_t) · silu(z_t)
 /// ```
 ///
-/// in each channel by itself, with h of S numbers (Gu and Dao 2023, equation 2a and algorithm 2; as
-/// in the authors' implementation, A is discretised exactly and B by Euler's rule). If Δ, B and C
-/// do not depend on the token, it is algorithm 1, a diagonal S4 (Gu et al. 2022, "On the
+/// in each channel by itself, with h of S numbers (Gu and Dao 2023, equation 2a and algorithm 2; A
+/// is discretised exactly and B by Euler's rule, like in the authors' implementation). If Δ, B and
+/// C do not depend on the token, it is algorithm 1, a diagonal S4 (Gu et al. 2022, "On the
 /// Parameterization and Initialization of Diagonal State Space Models").
 ///
 /// States pass through a whole sequence in registers, sixteen channels at a time; channels and
@@ -31,10 +31,10 @@ use forward::{Operands, Ran};
 /// pass, and those between are recomputed (section 3.3.2 of the paper).
 ///
 /// # Shapes
-/// Those of [`ScanInputs`] → `(N, E)`.
+/// The inputs of [`ScanInputs`] → `(N, E)`.
 ///
 /// # Errors
-/// When the shapes disagree.
+/// If the shapes disagree.
 pub fn selective_scan(
     tape: Option<&Tape>,
     inputs: ScanInputs<'_>,
@@ -65,7 +65,7 @@ pub fn selective_scan(
 /// `state (B, E·S)` for B sequences → `(N, E)`, `(B, E·S)`.
 ///
 /// # Errors
-/// When the shapes disagree.
+/// If the shapes disagree.
 pub fn selective_scan_after(
     inputs: ScanInputs<'_>,
     spec: &ScanSpec,

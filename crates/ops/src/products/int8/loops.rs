@@ -61,7 +61,7 @@ pub(super) const SUMS: bool = false;
 /// they would be compiled without the instructions.
 ///
 /// # Safety
-/// As for [`all_rows`], and the rows exist.
+/// The requirements of [`all_rows`], and the rows exist.
 #[inline(always)]
 unsafe fn some_rows<V: Sum, const VECTORS: usize, const ROWS: usize, const RESULTS: bool>(
     all: &Block,
@@ -128,7 +128,7 @@ macro_rules! kernel {
             /// Rounds and stores a row.
             ///
             /// # Safety
-            /// The processor has the features; otherwise as for the function called.
+            /// The processor has the features, and the requirements of `loops::quantise` hold.
             $(#[target_feature(enable = $feature)])?
             unsafe fn quantise(row: &[f32], to: *mut u8) -> f32 {
                 // SAFETY: the caller's promise.
@@ -138,7 +138,7 @@ macro_rules! kernel {
             /// Computes scaled results.
             ///
             /// # Safety
-            /// As above.
+            /// The processor has the features, and the requirements of `all_rows` hold.
             $(#[target_feature(enable = $feature)])?
             unsafe fn products(all: &Block) {
                 // SAFETY: the caller's promise.
@@ -148,7 +148,7 @@ macro_rules! kernel {
             /// Computes sums.
             ///
             /// # Safety
-            /// As above.
+            /// The processor has the features, and the requirements of `all_rows` hold.
             #[cfg(test)]
             $(#[target_feature(enable = $feature)])?
             unsafe fn sums(all: &Block) {
@@ -194,7 +194,7 @@ pub(super) mod plain {
     /// Implements [`Parts::quantise`].
     ///
     /// # Safety
-    /// As there.
+    /// The requirements of [`Parts::quantise`].
     unsafe fn quantise(row: &[f32], to: *mut u8) -> f32 {
         // SAFETY: the caller's promise.
         unsafe { super::quantise(row, to, |bits| bits as i8) }
@@ -203,7 +203,7 @@ pub(super) mod plain {
     /// Implements [`Parts::products`].
     ///
     /// # Safety
-    /// As there.
+    /// The requirements of [`Parts::products`].
     unsafe fn products(all: &Block) {
         for row in 0..all.rows {
             // SAFETY: the caller's promise, here and below.
@@ -221,7 +221,7 @@ pub(super) mod plain {
     /// Implements [`Parts::sums`].
     ///
     /// # Safety
-    /// As there.
+    /// The requirements of [`Parts::sums`].
     #[cfg(test)]
     unsafe fn sums(all: &Block) {
         for row in 0..all.rows {
@@ -236,7 +236,7 @@ pub(super) mod plain {
     /// Computes the sums of one row.
     ///
     /// # Safety
-    /// As for [`Parts::products`], and the row exists.
+    /// The requirements of [`Parts::products`], and the row exists.
     unsafe fn row_sums(all: &Block, row: usize) -> [i32; WIDTH] {
         let mut sums = [0_i32; WIDTH];
         for k in 0..all.quads * QUAD {

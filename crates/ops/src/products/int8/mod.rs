@@ -22,7 +22,7 @@ pub(crate) use packed::PackedInt8;
 pub(crate) use product::product;
 pub use quantised::Int8Matrix;
 
-/// Number of values of the summed dimension that stand side by side for each column.
+/// Number of values of the summed dimension that are side by side for each column.
 const QUAD: usize = 4;
 /// Largest number of values that are summed: that many products of 127 by 127 fit into an i32.
 const MOST_DEPTH: usize = 1 << 17;

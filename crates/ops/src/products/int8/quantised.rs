@@ -51,7 +51,7 @@ pub struct Int8Matrix {
 }
 
 impl Int8Matrix {
-    /// Whether a model in int8 holds the parameter with this name and shape in int8: the weights of
+    /// Whether a model in int8 has the parameter with this name and shape in int8: the weights of
     /// linear layers and token embeddings, which are most of a model. Norms, biases and position
     /// tables stay in f32.
     #[must_use]
@@ -64,7 +64,7 @@ impl Int8Matrix {
     /// are rounded to themselves.
     ///
     /// # Panics
-    /// When the values do not form whole rows.
+    /// If the values do not form whole rows.
     #[must_use]
     pub fn round(values: &[f32], width: usize) -> Self {
         assert!(width > 0 && values.len().is_multiple_of(width));
@@ -113,7 +113,7 @@ impl Int8Matrix {
         &self.scales
     }
 
-    /// The values that it represents, exactly.
+    /// Computes the values that it represents, exactly.
     #[must_use]
     pub fn to_f32(&self) -> Vec<f32> {
         let rows = self.values.chunks_exact(self.width).zip(&self.scales);
@@ -150,7 +150,7 @@ mod tests {
         }
     }
 
-    /// A model that was saved in int8 and read into f32 equals the saved model.
+    /// Checks that a model that was saved in int8 and read into f32 equals the saved model.
     #[test]
     fn what_was_rounded_is_rounded_to_itself() {
         for size in [1e-25, 0.02, 7e18] {

@@ -1,4 +1,4 @@
-//! Every kernel of this machine, compared with the plain loop and with f64.
+//! Tests of every kernel of this machine against the plain loop and f64.
 
 use super::parts::{Block, Parts};
 use super::sums::Sum;
@@ -84,7 +84,7 @@ fn multiply(x: &[f32], rows: usize, weights: &PackedInt8) -> Vec<f32> {
     product_then((rows, inputs, outputs), left, Right::Int8(weights), Products::F32, None)
 }
 
-/// Compares the sums of integers, which each kernel stores in its own way; those of the largest
+/// Compares the sums of integers, which each kernel stores differently. The sums of the largest
 /// values exceed 16 bits, and the exact integers of f32.
 #[test]
 fn sums_are_exact() {
@@ -179,8 +179,8 @@ fn every_kernel_gives_what_the_plain_loop_does() {
     }
 }
 
-/// The error is that of rounding both operands: for normally distributed values a scale is about
-/// 3.5 / 127, and the error of a rounded value 0.29 scales.
+/// Compares with f64: the error is that of rounding both operands. For normally distributed values
+/// a scale is about 3.5 / 127, and the error of a rounded value 0.29 scales.
 #[test]
 fn products_are_close_to_those_of_f64() {
     let (rows, depth, columns) = (50, 512, 40);
@@ -199,7 +199,7 @@ fn products_are_close_to_those_of_f64() {
     assert!((0.005..0.015).contains(&error), "{error} for each of the values that are summed");
 }
 
-/// Neither threads nor other rows change a bit.
+/// Checks that neither threads nor other rows change a bit.
 #[test]
 fn results_depend_on_their_row_alone() {
     for (rows, depth, columns) in [(300, 257, 130), (70, 300, 2000), (9, 65, 12_000)] {
@@ -220,7 +220,7 @@ fn results_depend_on_their_row_alone() {
     }
 }
 
-/// However the work is divided, each row is finished once, when it is complete.
+/// Checks that each row is finished once, when it is complete, for any division of the work.
 #[test]
 fn every_row_is_finished_once() {
     for (rows, depth, columns) in [(3, 8, 5), (500, 256, 40), (40, 256, 3000)] {

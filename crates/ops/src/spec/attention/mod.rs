@@ -65,7 +65,7 @@ impl AttentionSpec {
 
 #[cfg(test)]
 impl AttentionSpec {
-    /// A spec with one head and no sequences.
+    /// Spec with one head and no sequences.
     pub(crate) fn single_head() -> Self {
         Self {
             shape: AttentionShape::with_heads(1, 1),
@@ -128,7 +128,7 @@ pub enum VisibleKeys<'a> {
     },
 }
 
-/// Rows of past tokens, as a [`Cache`](crate::Cache) keeps them.
+/// Rows of past tokens in a [`Cache`](crate::Cache).
 #[derive(Debug, Clone, Copy)]
 pub enum CachedRows<'a> {
     /// In separate tensors, as they were added.
@@ -162,7 +162,7 @@ impl CachedRows<'_> {
     /// All rows in one tensor, joined if necessary.
     ///
     /// # Errors
-    /// When there are none, or their widths differ.
+    /// If there are none, or their widths differ.
     pub fn joined(&self) -> Result<JoinedRows<'_>> {
         match *self {
             Self::Joined { rows, text, steps } => {
@@ -212,7 +212,7 @@ impl VisibleKeys<'_> {
     /// Number of keys that a query may see.
     ///
     /// # Panics
-    /// When there is no such query.
+    /// If there is no such query.
     #[must_use]
     pub fn keys(&self, query: usize) -> usize {
         match self {

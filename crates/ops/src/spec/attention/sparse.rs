@@ -8,12 +8,12 @@ use std::ops::Range;
 /// Sparse pattern of the keys of its own sequence that a query sees, in addition to a causal mask.
 ///
 /// Positions are counted in blocks: position `p` is in block `I = p / block`. A query in block `I`
-/// sees a key in block `J` of `n` where one of these holds:
+/// sees a key in block `J` of `n` if one of these holds:
 ///
 /// - `|I − J| = k · dilation` for a `k < window`: with blocks of one token the sliding window of
 ///   Beltagy et al. 2020 ("Longformer", section 3.1), dilated or not;
 /// - `I` or `J` is one of the `first` blocks, or of the `last` ones: global tokens (the same
-///   section, but with the projections of all other tokens);
+///   section, but with the same projections as other tokens);
 /// - `J` is one of the `random` blocks that are drawn for `I` and the head (Zaheer et al. 2020,
 ///   "Big Bird", section 2 and appendix D), among blocks that the above do not include.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,8 +36,8 @@ pub struct Sparse {
 }
 
 impl Sparse {
-    /// A window of `tokens` tokens, including the query's own: to both sides, or under a causal
-    /// mask to the past.
+    /// Makes a window of `tokens` tokens, including the query's own: to both sides, or under a
+    /// causal mask to the past.
     #[must_use]
     pub const fn window(tokens: usize) -> Self {
         Self { block: 1, window: tokens, dilation: 1, first: 0, last: 0, random: 0, seed: 0 }
@@ -145,7 +145,7 @@ impl Sight {
         self.seen_across(queries, within.start..end.max(within.start), 0, ranges);
     }
 
-    /// Queries from `within` that see at least one of some keys, as [`keys_of`](Self::keys_of).
+    /// Queries from `within` that see at least one of some keys, like [`keys_of`](Self::keys_of).
     pub(crate) fn queries_of(
         &self,
         keys: Range<usize>,
@@ -156,8 +156,9 @@ impl Sight {
         self.seen_across(keys, start.min(within.end)..within.end, 1, ranges);
     }
 
-    /// Window and global blocks are symmetric in queries and keys; `side` tells for which of the
-    /// two the random blocks are needed.
+    /// Finds the positions in `within` that see `from`, or are seen from there. Window and global
+    /// blocks are symmetric in queries and keys; `side` selects the one of the two for which random
+    /// blocks are needed.
     fn seen_across(
         &self,
         from: Range<usize>,

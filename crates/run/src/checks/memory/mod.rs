@@ -41,8 +41,8 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Budget of one of `processes`, of which `here` share the memory of this machine; `given` is
-    /// for all of those. A GPU is for one process.
+    /// Budget of one of `processes`, `here` of which share the memory of this machine; `given` is
+    /// for all of those. A GPU belongs to one process.
     ///
     /// # Errors
     /// When the device does not report its memory.
@@ -107,7 +107,7 @@ fn require<M: TaskModel>(
 ) -> Result<()> {
     // A batch larger than the text is not tried.
     let tried = trial.of_text(wanted);
-    // If it may not fit, the size that fits is searched first, for the error to name.
+    // If it may not fit, the size that fits is determined first, for the error to name.
     let is_close = trial.estimate(tried) > limit;
     let fitting = if is_close { trial.largest(limit, tried)? } else { None };
     if fitting == Some(tried) {

@@ -29,9 +29,9 @@ pub fn available() -> Option<u64> {
     free.into_iter().chain(allowed).chain(left_of_addresses()).min()
 }
 
-/// Bytes that fit into the address space left: addresses not yet requested, and those requested but
-/// unused. Only a third counts, since the allocator requests more than is used, and training keeps
-/// freed memory.
+/// Bytes that fit into the remaining address space: addresses not yet requested, and those
+/// requested but unused. Only a third counts, since the allocator requests more than is used, and
+/// training keeps freed memory.
 #[cfg(target_os = "linux")]
 fn left_of_addresses() -> Option<u64> {
     use rustix::process::{Resource, getrlimit};
@@ -71,7 +71,7 @@ fn left_of_addresses() -> Option<u64> {
 }
 
 /// Memory left to a process by its control groups, listed in `groups` like /proc/self/cgroup: the
-/// least over each group and its ancestors. Reads versions 1 and 2 of the interface, mounted at
+/// minimum over each group and its ancestors. Reads versions 1 and 2 of the interface, mounted at
 /// `root`.
 fn left_to_groups(groups: &str, root: &Path) -> Option<u64> {
     let mut left = None;
@@ -94,7 +94,7 @@ fn left_to_groups(groups: &str, root: &Path) -> Option<u64> {
         } else {
             continue;
         };
-        // In a container the path may be the host's, of which only the root is mounted.
+        // In a container the path may be the host's, and only its root is mounted.
         let path = path.trim_start_matches('/');
         for group in Path::new(path).ancestors().map(|path| mounted.join(path)) {
             let number =

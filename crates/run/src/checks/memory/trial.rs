@@ -20,7 +20,7 @@ pub(super) const LEAST_TOKENS: usize = 64;
 /// Share of the limit that a predicted budget may fill, since a trial may exceed its prediction.
 const HEADROOM: f64 = 0.93;
 /// Memory of the allocator for each byte in use at the peak of a step: 1.03 to 1.1 were measured
-/// for batches of 50 MiB and more.
+/// for batches of at least 50 MiB.
 const KEPT: f64 = 1.1;
 /// Additional memory of the allocator for each thread.
 const KEPT_BY_THREAD: u64 = 8 << 20;
@@ -38,9 +38,9 @@ pub(super) struct Trial<'a, M> {
     /// Bytes of training that a trial does not use: the optimizer's state, the moving average, and
     /// the gradients of all micro-batches but the current one.
     state_bytes: u64,
-    /// Bytes of the gradients, and of the copies made to save a checkpoint: weights, optimizer
-    /// state and moving average as tensors; the state, and the weights beside a moving average, as
-    /// a file.
+    /// Bytes of the gradients, and of the copies that save a checkpoint. As tensors: weights,
+    /// optimizer state and moving average. As a file: the state, and the weights in addition to a
+    /// moving average.
     saving_bytes: u64,
 }
 
@@ -67,7 +67,7 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         })
     }
 
-    /// Limits `budget` to the size beyond which the text gives no larger batches.
+    /// Limits `budget` to the size above which batches of the text do not grow.
     pub(super) fn of_text(&self, budget: usize) -> usize {
         budget.min(self.data.most_tokens())
     }
@@ -106,9 +106,9 @@ impl<'a, M: TaskModel> Trial<'a, M> {
     /// Measures the bytes of the process at the peak of an update with batches of `tokens`.
     ///
     /// Memory in use is counted, which gives the same number each time. Resident memory would not:
-    /// it depends on which thread computed what, and differed by a fifth between trials of one
-    /// batch. A program with another allocator has only that; if the system does not report it
-    /// either, the formula must do.
+    /// it depends on the division of work among threads, and differed by a fifth between trials of
+    /// one batch. A program with another allocator has only resident memory; if the system does not
+    /// report it either, the formula is used.
     fn run(&self, tokens: usize) -> Result<u64> {
         let batch = self.largest_batch(tokens);
         if !self.model.device().is_cpu() {
@@ -132,8 +132,8 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         Ok(height.max(self.resident + self.saving_bytes) + self.state_bytes)
     }
 
-    /// Measures like [`Trial::run`], but the memory of a GPU: its driver counts the memory in use,
-    /// or else the formula must do. Exhausted memory is an error.
+    /// Measures like [`Trial::run`], but the memory of a GPU: its driver counts the memory in use;
+    /// otherwise the formula is used. Exhausted memory is an error.
     fn run_on_gpu(&self, batch: &Batch, tokens: usize) -> Result<u64> {
         let (outcome, height) = device::most_in_use(self.model.device(), || {
             rehearse(self.model, self.training, batch)
@@ -162,8 +162,8 @@ impl<'a, M: TaskModel> Trial<'a, M> {
                 let grown = needed.saturating_sub(at_before) as f64;
                 let slope = (grown / (tokens - before) as f64).max(1.0);
                 // The cost per token of the last step predicts the limit. Early steps, for which
-                // the process had memory anyway, predict too much, and nearly all of the first
-                // one's memory is there without any batch.
+                // the process had memory anyway, predict too much; and nearly all memory of the
+                // first one exists without any batch.
                 let rest = HEADROOM * (limit - needed) as f64 / slope;
                 let predicted = if before == 0 { usize::MAX } else { tokens + rest as usize };
                 predicted.min(4 * tokens)

@@ -12,7 +12,7 @@ use super::Quantization;
 
 /// Version of the format.
 const VERSION: u32 = 6;
-/// End of the names of the matrices that can be in int8.
+/// Suffix of the names of matrices that can be in int8.
 const WEIGHT: &str = "/weight";
 
 /// Type of the values of a variable, by its number in the file.
@@ -198,8 +198,8 @@ fn bytes_of(values: &[f32], kind: ValueType) -> Vec<u8> {
     }
 }
 
-/// Rounds each row of a matrix to int8, as CTranslate2 does: `round(w · s)` with the row's scale
-/// `s = 127 / max |w|`, and halves to even.
+/// Rounds each row of a matrix to int8, like CTranslate2: `round(w · s)` with the row's scale `s =
+/// 127 / max |w|`, halves to even.
 fn rows_in_int8(values: &[f32], columns: usize) -> (Vec<u8>, Vec<f32>) {
     let (mut bytes, mut scales) = (Vec::with_capacity(values.len()), Vec::new());
     for row in values.chunks_exact(columns.max(1)) {

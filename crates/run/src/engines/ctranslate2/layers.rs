@@ -16,7 +16,7 @@ use crate::tasks::entry;
 const TRANSLATION: (&str, u32) = ("TransformerSpec", 7);
 const LANGUAGE_MODEL: (&str, u32) = ("TransformerDecoderSpec", 8);
 
-/// Modules of a layer in a run, with their names there.
+/// Modules of a layer in a run, with their names in CTranslate2.
 const MODULES: &[(&str, &str)] = &[
     ("self_attention_norm", "self_attention/layer_norm"),
     ("self_attention.qkv", "self_attention/linear_0"),
@@ -33,23 +33,24 @@ const MODULES: &[(&str, &str)] = &[
 /// End of the name of a table of learned positions in a run.
 const POSITIONS: &str = ".positions.weight";
 
-/// Embeddings and output there.
+/// Names of embeddings and output in CTranslate2.
 const DECODER_EMBEDDING: &str = "decoder/embeddings/weight";
 const ENCODER_EMBEDDING: &str = "encoder/embeddings_0/weight";
 const OUTPUT: &str = "decoder/projection/weight";
 const OUTPUT_BIAS: &str = "decoder/projection/bias";
 
-/// Least number of rows of a table of sinusoids: sequences cannot be longer there.
+/// Smallest number of rows of a table of sinusoids, which limits the length of sequences in
+/// CTranslate2.
 const LEAST_POSITIONS: usize = 1024;
 
-/// Logit of tokens that are never written. Its exponential is 0, and every type holds it.
+/// Logit of tokens that are never written. Its exponential is 0, and every type can hold it.
 const NEVER: f32 = -1e4;
 
 /// Variables of the model of a run that [`super::limits`] does not refuse. `never_written` are
 /// tokens that no output contains.
 ///
 /// # Errors
-/// When a parameter has no place there.
+/// When a parameter has no counterpart in CTranslate2.
 pub(super) fn variables<'a>(
     config: &RunConfig,
     parameters: &'a ParameterStore,
@@ -67,13 +68,13 @@ pub(super) fn variables<'a>(
         if names == [OUTPUT_BIAS] {
             bias = Some(parameter);
         }
-        // Positions begin with the first row there.
+        // Positions begin with the first row in CTranslate2.
         let first = if name.ends_with(POSITIONS) { model.position_offset } else { 0 };
         let shape = [&[(shape[0] - first) / names.len()], &shape[1..]].concat();
         let length: usize = shape.iter().product();
         let first = first * shape[1..].iter().product::<usize>();
         for (part, name) in names.into_iter().enumerate() {
-            // Without a bias it would be an RMS norm there.
+            // Without a bias CTranslate2 would compute an RMS norm.
             if let Some(norm) = name.strip_suffix("/gamma")
                 && model.norm_kind == NormKind::LayerWithoutBias
             {
@@ -96,7 +97,7 @@ pub(super) fn variables<'a>(
         }
         stack(&mut variables, model, ("encoder", model.encoder_layers), OF_SELF);
         variables.attribute("encoder/embeddings_merge".to_owned(), Attribute::Choice(0));
-        // Attention of the last layer but one follows alignments best; 0 is the mean of all heads.
+        // Attention of the last layer but one aligns best; 0 is the mean of all heads.
         let layer = model.decoder_layers.saturating_sub(2) as i16;
         variables.attribute("decoder/alignment_layer".to_owned(), Attribute::Short(layer));
         variables.attribute("decoder/alignment_heads".to_owned(), Attribute::Short(0));
@@ -127,7 +128,7 @@ fn output_bias(
     Ok((rows, values))
 }
 
-/// Names there of a parameter, whose rows are in equal parts; `None` if there is none.
+/// Names of a parameter in CTranslate2, with its rows in equal parts; `None` if it has none.
 fn names(name: &str, model: &ModelConfig) -> Option<Vec<String>> {
     let (module, kind) = name.rsplit_once('.')?;
     let place = match module {
@@ -155,7 +156,7 @@ fn names(name: &str, model: &ModelConfig) -> Option<Vec<String>> {
         (_, kind) => kind,
     };
     let is_gated = model.feed_forward == FeedForwardKind::Gated && place.ends_with("ffn/linear_0");
-    // The rows of a gated layer that pass no nonlinearity come first here.
+    // The rows of a gated layer without a nonlinearity come first in Taper.
     let parts: &[&str] = if is_gated { &["_noact", ""] } else { &[""] };
     Some(parts.iter().map(|part| format!("{place}{part}/{kind}")).collect())
 }
@@ -223,7 +224,7 @@ fn stack(
 fn rotary(model: &ModelConfig, set: &mut dyn FnMut(&str, Attribute)) {
     let (rotary, head) = (&model.rotary, model.attention_shape().head_width);
     let base = match rotary.scaling {
-        // The scaling is another base.
+        // The scaling is expressed as another base.
         RotaryScaling::Ntk => rotary.turns(head).base(),
         _ => rotary.base,
     };

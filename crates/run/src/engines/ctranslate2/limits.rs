@@ -1,4 +1,4 @@
-//! Models that CTranslate2 does not compute as Taper does.
+//! Refusal of models that CTranslate2 does not compute like Taper.
 
 use anyhow::{Result, bail};
 use serde_json::Value;
@@ -7,8 +7,8 @@ use taper_model::{AttentionKind, ModelConfig, NormKind, Positions, RotaryScaling
 use crate::config::RunConfig;
 use crate::tasks::entry;
 
-/// Keys of `[model]` whose values all have a counterpart there, are checked one by one, or have no
-/// part in such a model. Any other key must be at its default.
+/// Keys of `[model]` whose values all have a counterpart in CTranslate2, are checked one by one, or
+/// play no part in such a model. Any other key must be at its default.
 const EXPRESSED: &[&str] = &[
     "d_model",
     "d_ff",
@@ -82,7 +82,7 @@ pub(super) fn require_expressed(config: &RunConfig) -> Result<()> {
     bail!("model.{key} = {value} cannot be exported for CTranslate2, which has no such models")
 }
 
-/// Key of `[model]` with a value that has no counterpart there.
+/// Key of `[model]` with a value that has no counterpart in CTranslate2.
 fn refused(config: &RunConfig) -> Option<&'static str> {
     let model = &config.model;
     let translates = entry(config.task).translates;

@@ -2,9 +2,9 @@
 //! generation on CPUs and GPUs.
 //!
 //! A folder has `model.bin` with the weights and the shape ([`binary`], [`layers`]), and
-//! `config.json` with special tokens beside vocabularies as lists of tokens ([`tokens`]). The engine
-//! reads tokens, not text, so the tokenizers of the run come along. Models that the engine does not
-//! compute as Taper does are refused ([`limits`]).
+//! `config.json` with special tokens, next to vocabularies as lists of tokens ([`tokens`]). The
+//! engine reads tokens, not text, so the tokenizers of the run are copied too. Models that the
+//! engine does not compute like Taper are refused ([`limits`]).
 
 mod binary;
 mod layers;
@@ -29,8 +29,8 @@ const MODEL: &str = "model.bin";
 /// File of the special tokens.
 const CONFIG: &str = "config.json";
 
-/// Types of the weights in a folder, as the converters of CTranslate2 name them. The engine
-/// converts when it loads a folder for another `compute_type`.
+/// Types of the weights in a folder, named as in the converters of CTranslate2. The engine converts
+/// the values when it loads a folder for another `compute_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Quantization {
     /// All values in 32 bits.
@@ -100,7 +100,7 @@ pub fn export<M: TaskModel>(
         put_in_place(file.get_ref(), &partial, &path).with_context(shown)
     };
     if let Err(error) = write() {
-        // The failure is reported; the part that was written would only take up room.
+        // The failure is reported; the part that was written would only take up space.
         let _ = fs::remove_file(&partial);
         return Err(error);
     }

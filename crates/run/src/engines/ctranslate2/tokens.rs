@@ -13,7 +13,7 @@ use crate::folders::{write_json, write_sentence_pieces};
 use crate::generation::beginning;
 use crate::tasks::entry;
 
-/// Tokens as CTranslate2 knows them.
+/// Tokens for CTranslate2.
 pub(super) struct Tokens {
     /// Tokens that no translation contains.
     pub(super) never_written: Vec<u32>,
@@ -29,7 +29,7 @@ impl Tokens {
     /// Tokens of a run.
     ///
     /// # Errors
-    /// When the languages have different ends of a text.
+    /// When the languages have different end-of-text tokens.
     pub(super) fn of(config: &RunConfig, tokenizers: &TokenizerPair) -> Result<Self> {
         let target = tokenizers.target();
         let translates = entry(config.task).translates;
@@ -178,7 +178,7 @@ fn files(tokenizers: &TokenizerPair) -> Vec<(&'static str, &Tokenizer)> {
     }
 }
 
-/// Tokens in the order of their ids. A row without a token has a name of its own.
+/// Tokens in the order of their ids. A row without a token gets a unique name.
 fn list(tokenizer: &Tokenizer) -> Vec<String> {
     let name = |id: u32| tokenizer.token(id).unwrap_or_else(|| format!("<row {id}>"));
     (0..tokenizer.vocabulary_size() as u32).map(name).collect()

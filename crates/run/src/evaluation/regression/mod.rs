@@ -1,4 +1,4 @@
-//! Errors of a model that continues functions, beside predictors that know the functions are
+//! Errors of a model that continues functions, compared with predictors that know the functions are
 //! linear.
 
 mod ridge;

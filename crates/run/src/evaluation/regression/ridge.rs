@@ -1,12 +1,12 @@
 //! Ridge regression and least squares in f64, for systems as small as the examples of a function.
 
-/// Computes the w that minimises `Σ (w·xᵢ − yᵢ)² + λ |w|²`; if λ is 0 and there are several, the
-/// shortest. With λ the variance of the noise, it is the mean of w given the examples, if w is
-/// drawn from a standard normal distribution: no predictor has a smaller squared error (Bishop
-/// 2006, "Pattern Recognition and Machine Learning", section 3.3.1).
+/// Computes the w that minimises `Σ (w·xᵢ − yᵢ)² + λ |w|²`; for λ = 0 the shortest such w. If w is
+/// drawn from a standard normal distribution and λ is the variance of the noise, the result is the
+/// mean of w given the examples: no predictor has a smaller squared error (Bishop 2006, "Pattern
+/// Recognition and Machine Learning", section 3.3.1).
 ///
-/// The result is `(Xᵀ X + λ)⁻¹ Xᵀ y`, or equivalently, with fewer examples than dimensions, `Xᵀ (X
-/// Xᵀ + λ)⁻¹ y`.
+/// The result is `(Xᵀ X + λ)⁻¹ Xᵀ y`, or equivalently, if there are fewer examples than dimensions,
+/// `Xᵀ (X Xᵀ + λ)⁻¹ y`.
 pub(super) fn ridge(inputs: &[Vec<f64>], answers: &[f64], penalty: f64) -> Vec<f64> {
     let dimensions = inputs.first().map_or(0, Vec::len);
     let column = |at: usize| inputs.iter().map(move |input| input[at]);
@@ -70,8 +70,8 @@ mod tests {
         ((0..count).map(row).collect(), answers)
     }
 
-    /// Checks `Xᵀ (y − X w) = λ w`, which has one solution for λ above 0; for 0, the shortest one
-    /// is the limit as λ goes to 0.
+    /// Checks `Xᵀ (y − X w) = λ w`, which has one solution for λ above 0; for λ = 0, the shortest
+    /// solution is the limit as λ goes to 0.
     #[test]
     fn the_slope_of_what_is_minimised_is_zero() {
         for (count, dimensions) in [(1, 1), (1, 5), (3, 5), (5, 5), (6, 5), (40, 5), (7, 20)] {

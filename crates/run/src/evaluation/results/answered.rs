@@ -13,7 +13,7 @@ pub struct AnsweredTestSet {
     pub all: AnswerMeans,
     /// Means over questions with an answer.
     pub with_answer: AnswerMeans,
-    /// Means over questions without one.
+    /// Means over questions without an answer.
     pub without_answer: AnswerMeans,
 }
 

@@ -12,7 +12,7 @@ pub enum Labelled {
     Images(usize),
 }
 
-/// Examples whose label was given with a confidence in one interval of a tenth.
+/// Examples whose label was predicted with a confidence in one interval of a tenth.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct CalibrationBin {
     /// Number of examples.

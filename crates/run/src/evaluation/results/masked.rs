@@ -1,11 +1,12 @@
-//! Hidden tokens of a test set that a masked language model has predicted.
+//! Hidden tokens of a test set, predicted by a masked language model.
 
 use serde::Serialize;
 use taper_trainer::TeacherForced;
 
 use super::read::shown;
 
-/// Text on which a masked language model has predicted hidden tokens, the same each time.
+/// Text on which a masked language model has predicted hidden tokens; the same tokens are hidden
+/// each time.
 #[derive(Debug, Clone, Serialize)]
 pub struct MaskedTestSet {
     /// The split's name.

@@ -33,11 +33,12 @@ impl Recall {
 pub struct MatchedTestSet {
     /// The split's name.
     pub split: String,
-    /// How many images it has.
+    /// Number of images.
     pub images: usize,
     /// Mean loss within batches of the recipe's size, in nats.
     pub loss: f64,
-    /// Share of images whose label has the highest probability by its texts; `None` for a table.
+    /// Share of images whose label has the highest probability by its texts; `None` for a table of
+    /// captions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zero_shot_accuracy: Option<f64>,
     /// Retrieval of one of an image's captions, among all captions of the split.

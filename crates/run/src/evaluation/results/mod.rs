@@ -50,7 +50,7 @@ pub enum TestSetResult {
 }
 
 impl TestSetResult {
-    /// Lines of a report: the split, then one score a line.
+    /// Lines of a report: the split, then one score on each line.
     pub fn lines(&self) -> Vec<String> {
         match self {
             Self::Translated(result) => result.lines(),
@@ -65,7 +65,7 @@ impl TestSetResult {
         }
     }
 
-    /// Refuses a result with a number that is not finite. Counts of texts and labels always are
+    /// Refuses a result with a number that is not finite. Counts of texts and labels are always
     /// finite.
     ///
     /// # Errors

@@ -4,9 +4,9 @@ use serde::Serialize;
 
 /// Text that a language model has read, block by block.
 ///
-/// Each token but the first is predicted once, from those before it in its block. The perplexity of
-/// words, characters and bytes follows from the same sum, so that models with other tokens can be
-/// compared; words are divided by white space.
+/// Each token but the first is predicted once, from its predecessors in its block. The perplexity
+/// of words, characters and bytes follows from the same sum, so that models with different tokens
+/// can be compared; words are divided by white space.
 #[derive(Debug, Clone, Serialize)]
 pub struct ReadTestSet {
     /// The split's name.
@@ -57,8 +57,7 @@ impl ReadTestSet {
     }
 }
 
-/// Writes a perplexity. That of a word may exceed the largest number, if white space divides no
-/// words.
+/// Formats a perplexity. The perplexity of a word may overflow if white space divides no words.
 pub(super) fn shown(perplexity: f64) -> String {
     if perplexity.is_finite() { format!("{perplexity:.3}") } else { "above 1e308".to_owned() }
 }

@@ -88,7 +88,7 @@ impl RegressedTestSet {
     }
 }
 
-/// Describes how far the model's error is above that of ridge regression.
+/// Describes the excess of the model's error over that of ridge regression.
 fn above(errors: &MeanErrors) -> String {
     match errors.model / errors.ridge - 1.0 {
         // Without noise, ridge regression has no error once there are enough examples.

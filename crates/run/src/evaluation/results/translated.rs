@@ -11,8 +11,8 @@ pub struct TranslatedTestSet {
     pub split: String,
     /// Number of sentences.
     pub sentences: usize,
-    /// Number of sentences longer than in training, which were translated in parts, like
-    /// `translate` does.
+    /// Number of sentences longer than in training, which were translated in parts, as `translate`
+    /// does.
     pub overlong: usize,
     /// Number of translations that ended only because they reached the maximum length.
     pub truncated: usize,

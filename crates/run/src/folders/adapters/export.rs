@@ -24,7 +24,7 @@ use crate::tasks::{build_model, with_model};
 /// Tensor with its shape.
 type Shaped = (Vec<usize>, Vec<f32>);
 
-/// Writes the adapters of the run at `root`, those of the checkpoint that `settings` name, into
+/// Writes the adapters of the run at `root`, from the checkpoint that `settings` name, into
 /// `folder`, which must be empty or not exist.
 ///
 /// # Errors
@@ -101,7 +101,8 @@ fn write(family: &Family, config: &RunConfig, store: &ParameterStore, folder: &P
     write_json(&folder.join(SETTINGS), &settings)
 }
 
-/// Factors A and B of a module: those of its parts, one below the other and on the diagonal.
+/// Factors A and B of a module: the factors A of its parts stacked, and the factors B on the
+/// diagonal.
 fn factors(store: &ParameterStore, parts: &[Part], module: &Module) -> Result<[Shaped; 2]> {
     let factor = |kind: &str, part: &Part| {
         let name = format!("{}.lora_{kind}.{}", part.layer, part.number);
@@ -110,7 +111,7 @@ fn factors(store: &ParameterStore, parts: &[Part], module: &Module) -> Result<[S
     let own = parts.iter().filter(|part| is_within(&part.rows, &module.rows));
     let own: Vec<&Part> = own.collect();
     if own.is_empty() {
-        // Rows of a part: it shares the factor A.
+        // The module has rows of a part, and shares its factor A.
         let Some(part) = parts.iter().find(|part| is_within(&module.rows, &part.rows)) else {
             bail!("the adapters of {} are of other matrices than {}", parts[0].layer, module.name);
         };
@@ -141,7 +142,8 @@ fn factors(store: &ParameterStore, parts: &[Part], module: &Module) -> Result<[S
     Ok([down, (vec![module.rows.len(), rank], up)])
 }
 
-/// Names of the modules with adapters: last parts of names, if all modules that end so have some.
+/// Names of the modules with adapters: the last parts of names, if all modules with this ending
+/// have some.
 fn targets(
     family: &Family,
     config: &RunConfig,

@@ -26,12 +26,13 @@ use crate::tasks::{TaskModel, build_model, outline, with_model, without_adapters
 /// Tensors of the folder by name, without the prefix.
 type Tensors = BTreeMap<String, Tensor>;
 
-/// Makes a run in `folder` from the adapters in the folder `source`, which change the weights of the
-/// run or checkpoint `base`. They are its checkpoint of update 0, from which it can be trained on.
+/// Makes a run in `folder` from the adapters in the folder `source`, which change the weights of
+/// the run or checkpoint `base`. The adapters become its checkpoint of update 0, from which
+/// training can continue.
 ///
 /// # Errors
 /// When a file is missing or damaged, the adapters are of another method or another model, or the
-/// folder exists already. No part of the run remains then.
+/// folder exists already. Then no part of the run remains.
 pub fn import_adapters(
     source: &Path,
     base: &Path,
@@ -121,7 +122,7 @@ fn choose(
     config.model.lora = settings.lora.clone();
     config.model.lora.layers = patterns(&layers, plain).into_iter().collect();
     config.model.lora.train = train;
-    // Some layers may have other ranks: all have room for the largest.
+    // Layers may have different ranks: all have room for the largest.
     let ranks = tensors.iter().filter(|(name, _)| name.ends_with("lora_A.weight"));
     let largest = ranks.filter_map(|(_, tensor)| tensor.dims().first().copied()).max();
     if let Some(largest) = largest.filter(|&rank| rank > config.model.lora.rank) {
@@ -203,8 +204,8 @@ fn fill(
     Ok(())
 }
 
-/// Sets the factors of a part. Where the folder has none, or of a lower rank, B stays zero and A as
-/// it was drawn.
+/// Sets the factors of a part. If the folder has none, or factors of a lower rank, the rest of B
+/// stays zero and the rest of A keeps its initial values.
 fn fill_part(
     config: &RunConfig,
     store: &ParameterStore,
@@ -238,7 +239,7 @@ fn fill_part(
     let mut all = own_down.values()?;
     all[..rank * width].copy_from_slice(&down.flatten_all()?.to_vec1::<f32>()?);
     set(own_down, all)?;
-    // Layers with a scale of their own have it in B.
+    // A layer with its own scale has it in B.
     let ratio = settings.scale(&module.name, rank)? / config.model.lora.scale();
     let ratio = if (ratio - 1.0).abs() < 1e-9 { 1.0 } else { ratio as f32 };
     let first = part.rows.start - module.rows.start;
@@ -265,7 +266,7 @@ fn set(parameter: &Parameter, values: Vec<f32>) -> Result<()> {
     Ok(parameter.set(values)?)
 }
 
-/// Saves the run, whose base are the weights of `checkpoint`.
+/// Saves the run, with the weights of `checkpoint` as its base.
 fn save<M: TaskModel>(
     model: M,
     config: &RunConfig,
@@ -302,7 +303,7 @@ fn save<M: TaskModel>(
         folder.save_config(config)
     };
     if let Err(error) = write() {
-        // The failure is reported; a part of a run would only take up room.
+        // The failure is reported; a part of a run would only take up space.
         let _ = folder.remove(found);
         return Err(error);
     }

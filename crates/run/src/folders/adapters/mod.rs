@@ -1,10 +1,10 @@
 //! Folders of the library PEFT: `adapter_config.json`, and the low-rank adapters of a model of a
 //! family of folders in `adapter_model.safetensors`.
 //!
-//! Names are those of the family's table, behind [`PREFIX`]. Adapters here and there are of the
-//! same matrices where a layer here fuses several, such as `qkv`, of `q_proj`, `k_proj` and
-//! `v_proj`. Where the library fuses them too, as GPT-2 does in `c_attn`, the factors A of the parts
-//! are one below the other there, and the factors B on the diagonal.
+//! Names are those of the family's table, after [`PREFIX`]. If a layer here fuses several matrices,
+//! such as `qkv` of `q_proj`, `k_proj` and `v_proj`, each matrix has its own adapters, here and in
+//! the folder. If the library fuses them too, like GPT-2 in `c_attn`, its factor A has the factors
+//! A of the parts stacked, and its factor B has theirs on the diagonal.
 
 mod export;
 mod import;
@@ -33,7 +33,7 @@ pub(super) fn are_in(folder: &Path) -> bool {
     folder.join(SETTINGS).is_file()
 }
 
-/// Part of a linear layer here: a matrix with adapters of its own.
+/// Part of a linear layer here: a matrix with its own adapters.
 struct Part {
     /// Name of the layer.
     layer: String,
@@ -74,7 +74,7 @@ fn adapted(
     all
 }
 
-/// Counterpart of a parameter in a folder that is written.
+/// Counterpart of a parameter in an exported folder.
 fn written(
     family: &Family,
     config: &RunConfig,

@@ -1,4 +1,4 @@
-//! Settings of adapters, as PEFT writes them.
+//! Settings of adapters in the format of PEFT.
 
 use anyhow::{Result, bail};
 use serde_json::{Map, Value, json};
@@ -14,7 +14,7 @@ pub(super) struct Settings {
     pub(super) lora: LoraConfig,
 }
 
-/// Keys whose other values are other methods.
+/// Keys with the values that this method has; other values mean other methods.
 const USUAL: [(&str, &[&str]); 9] = [
     ("peft_type", &["\"LORA\""]),
     ("bias", &["\"none\""]),
@@ -31,7 +31,7 @@ impl Settings {
     /// Reads settings.
     ///
     /// # Errors
-    /// When they are of another method, or have no rank.
+    /// When the settings are for another method, or have no rank.
     pub(super) fn read(keys: Value) -> Result<Self> {
         for (key, usual) in USUAL {
             let value = keys[key].to_string();
@@ -62,7 +62,7 @@ impl Settings {
     /// Factor of the change of a module whose adapters have this rank.
     ///
     /// # Errors
-    /// When a pattern of names is not a plain end of a name, or its value no number.
+    /// When a pattern of names is not a plain end of a name, or its value is not a number.
     pub(super) fn scale(&self, module: &str, rank: usize) -> Result<f64> {
         let mut alpha = self.lora.alpha;
         for (pattern, value) in self.keys["alpha_pattern"].as_object().into_iter().flatten() {
@@ -86,7 +86,7 @@ impl Settings {
     }
 }
 
-/// Settings of a folder that is written: `ranks` has the modules whose rank is not the usual one.
+/// Settings for an exported folder: `ranks` has the modules whose rank is not the common one.
 pub(super) fn written(
     lora: &LoraConfig,
     task: Task,
@@ -94,7 +94,7 @@ pub(super) fn written(
     whole: &[String],
     ranks: &[(String, usize)],
 ) -> Map<String, Value> {
-    // The factor of the change stays what it is.
+    // The factor of the change stays the same.
     let alpha = |rank: usize| {
         let ratio = rank as f64 / lora.rank as f64;
         lora.alpha * if lora.rank_stabilized { ratio.sqrt() } else { ratio }

@@ -62,7 +62,7 @@ impl Files {
         kept.map(|(name, text)| ((*name).to_owned(), text.clone())).collect()
     }
 
-    /// Class of the tokenizer in Transformers; empty if it is not named.
+    /// Class of the tokenizer in Transformers; empty if the folder does not name it.
     pub(super) fn class(&self) -> &str {
         let named = self.keys(TOKENIZER_CONFIG)["tokenizer_class"].as_str();
         named.or_else(|| self.keys(CONFIG)["tokenizer_class"].as_str()).unwrap_or_default()
@@ -79,7 +79,7 @@ impl Files {
         spelling(&first[role]).or_else(|| spelling(&later[role]))
     }
 
-    /// Spellings of all special tokens that are named.
+    /// Spellings of all special tokens that the folder names.
     pub(super) fn all_named(&self) -> BTreeSet<&str> {
         let mut names = BTreeSet::new();
         for file in [TOKENIZER_CONFIG, SPECIAL_TOKENS_MAP] {
@@ -102,8 +102,8 @@ impl Files {
         names
     }
 
-    /// Adds the added tokens and the arguments of other files to the content of a `tokenizer.json`,
-    /// which stays as it is if they say nothing new.
+    /// Adds the added tokens and the arguments in other files to the content of a `tokenizer.json`,
+    /// which stays unchanged if they add nothing.
     pub(super) fn completed(&self, json: String, path: &Path) -> Result<String> {
         let not_json = || format!("{}: not JSON", path.display());
         let mut file: Value = serde_json::from_str(&json).with_context(not_json)?;
@@ -114,7 +114,7 @@ impl Files {
         Ok(if changed.contains(&true) { serde_json::to_string_pretty(&file)? } else { json })
     }
 
-    /// Adds the added tokens of other files; tells whether there were any.
+    /// Adds the added tokens of other files; returns whether there were any.
     fn add_tokens(&self, file: &mut Value, path: &Path) -> Result<bool> {
         let known: BTreeSet<String> = file["added_tokens"]
             .as_array()
@@ -153,7 +153,7 @@ impl Files {
             Value::Array(tokens) => tokens.extend(added.into_values()),
             none => *none = added.into_values().collect(),
         }
-        // The library numbers them itself.
+        // The library assigns their ids itself.
         let whole = Tokenizer::of_others(&file.to_string(), path)?;
         for (token, id) in expected {
             if whole.id(&token).map(u64::from) != Some(id) {
@@ -168,7 +168,7 @@ impl Files {
     }
 
     /// Sets the arguments of BERT's and GPT-2's tokenizers, which take precedence over
-    /// `tokenizer.json` in Transformers; tells whether any of them differed.
+    /// `tokenizer.json` in Transformers; returns whether any of them differed.
     fn set_arguments(&self, file: &mut Value) -> bool {
         let arguments: [(&str, &str, &[_]); 2] = [
             (

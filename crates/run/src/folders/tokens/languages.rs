@@ -35,9 +35,9 @@ pub(super) fn of_m2m100(files: &Files) -> Result<Vec<String>> {
     Ok(codes.split(' ').map(|code| format!("__{code}__")).collect())
 }
 
-/// Gives the tokenizers of the folder `source` the tokens that stand around texts, and finds the
-/// names of the languages: those `asked` for, or those of the folder; `source` and `target` if it
-/// does not name them, or by what cannot end the name of a file.
+/// Adds to the tokenizers of the folder `source` the tokens around texts, and returns the names of
+/// the languages: those in `asked`, or those of the folder, or `source` and `target` if the folder
+/// has no names that can be part of a file name.
 ///
 /// # Errors
 /// When a file is damaged, or a model of several languages has no such language.
@@ -85,12 +85,12 @@ pub(in super::super) fn with_languages(
     }
 }
 
-/// Whether a language can be called so: its name ends names of files.
+/// Whether a language can have this name, which becomes the extension of file names.
 fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|one| one.is_alphanumeric() || "-_".contains(one))
 }
 
-/// The tokenizer with other special tokens.
+/// Copies a tokenizer and changes its special tokens.
 fn changed(tokenizer: &Tokenizer, change: impl FnOnce(&mut SpecialTokens)) -> Result<Tokenizer> {
     let mut folder: FolderTokens = tokenizer.folder().cloned().context("no imported tokenizer")?;
     change(&mut folder.special);
@@ -120,7 +120,7 @@ impl Spoken {
         Self(special.chain(named).filter_map(code).collect())
     }
 
-    /// Language that the folder has every text begin with, if it says so.
+    /// Language with which every text begins by the folder's settings, if any.
     fn written(&self, files: &Files) -> Option<String> {
         let keys = [files.keys(GENERATION_CONFIG), files.keys(CONFIG)];
         let ids = ["forced_bos_token_id", "decoder_start_token_id"]
@@ -142,7 +142,7 @@ impl Spoken {
         if self.0.is_empty() {
             bail!("{wanted}, and no special token of the vocabulary names any");
         }
-        // Those that begin alike come first.
+        // Languages with the same beginning come first.
         let begins = |known: &&String| {
             let first = |name: &str| name.chars().next();
             name.is_some_and(|name| first(name) == first(known))
@@ -160,9 +160,10 @@ impl Spoken {
 
     /// Tokenizers whose rows have the tokens `source` and `target`.
     ///
-    /// M2M100, NLLB and mBART-50 have the language before each text. mBART of 25 languages has that
-    /// of the source behind its end, and begins targets with theirs; NLLB under its first tokenizer
-    /// (`legacy_behaviour`) has that of the source behind its end too.
+    /// M2M100, NLLB and mBART-50 have the language before each text. mBART for 25 languages has the
+    /// source language after the end of the source, and begins targets with the target language;
+    /// NLLB with its first tokenizer (`legacy_behaviour`) also has the source language after the
+    /// end of the source.
     fn marked(
         &self,
         tokenizers: &TokenizerPair,

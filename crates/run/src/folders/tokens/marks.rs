@@ -1,4 +1,4 @@
-//! Marks that an encoder puts around texts: their usual spellings, and the rows that the
+//! Marks that an encoder has around texts: their usual spellings, and the rows that the
 //! post-processor of a `tokenizer.json` makes with them.
 
 use anyhow::{Result, bail};
@@ -14,7 +14,8 @@ pub(super) const CLASSES: [&str; 3] = ["[CLS]", "<cls>", "<s>"];
 pub(super) const SEPARATORS: [&str; 3] = ["[SEP]", "<sep>", "</s>"];
 pub(super) const MASKS: [&str; 2] = ["[MASK]", "<mask>"];
 
-/// Refuses a vocabulary without a token that an encoder puts around texts, or in place of others.
+/// Refuses a vocabulary without a token that an encoder needs around texts, or in place of hidden
+/// tokens.
 pub(super) fn require_marks(special: &SpecialTokens, task: Task) -> Result<()> {
     let (class, separator, mask) = (special.class, special.separator, special.mask);
     for (role, usual, is_missing) in [
@@ -32,8 +33,8 @@ pub(super) fn require_marks(special: &SpecialTokens, task: Task) -> Result<()> {
     Ok(())
 }
 
-/// Whether the post-processor of a `tokenizer.json` puts two separators between two texts, as
-/// RoBERTa's does.
+/// Whether the post-processor of a `tokenizer.json` puts two separators between two texts, like
+/// RoBERTa's.
 pub(super) fn is_doubled(file: &Value, separator: Option<u32>) -> bool {
     let pair = template(file, "pair");
     let between = pair.iter().skip_while(|piece| piece.is_some()).skip(1);
@@ -42,9 +43,9 @@ pub(super) fn is_doubled(file: &Value, separator: Option<u32>) -> bool {
     post_processor(file)["type"] == "RobertaProcessing" || separators == 2
 }
 
-/// Tells that Transformers makes other rows of texts for an encoder with as many `segments` than
-/// Taper, which has those of BERT and RoBERTa; `None` if both make the same, or the task does not
-/// tell them apart.
+/// Describes how Transformers' rows of texts differ from Taper's, which are those of BERT and
+/// RoBERTa, for an encoder with `segments` segments; `None` if they are equal, or the task does not
+/// depend on them.
 pub(super) fn other_rows(
     file: &Value,
     files: &Files,
@@ -60,7 +61,7 @@ pub(super) fn other_rows(
     let inputs = files.keys(TOKENIZER_CONFIG)["model_input_names"].as_array();
     let has_segments =
         inputs.is_none_or(|inputs| inputs.iter().any(|input| input == "token_type_ids"));
-    // A row of one text, a row of two, and the segments of these.
+    // Whether a row of one text, a row of two, and the segments of two are the same.
     let [is_single, is_pair, are_segments] = match processor["type"].as_str() {
         Some("BertProcessing") => [true; 3],
         Some("RobertaProcessing") => [true, true, false],
@@ -76,7 +77,7 @@ pub(super) fn other_rows(
                 given == [vec![0; first.len()], vec![1; 2]].concat(),
             ]
         }
-        // The class of BERT's tokenizer has marks of its own, as had folders without a class.
+        // BERT's tokenizer class adds its own marks, and so did folders without a class.
         _ => [files.class().is_empty() || files.class().starts_with("Bert"); 3],
     };
     let is_pair = is_pair && (segments == 1 || (has_segments && are_segments));
@@ -92,7 +93,7 @@ pub(super) fn other_rows(
     ))
 }
 
-/// What a piece of a template is.
+/// Content of a piece of a template.
 fn segment(piece: &Value) -> &Value {
     let is_mark = piece["SpecialToken"].is_object();
     if is_mark { &piece["SpecialToken"] } else { &piece["Sequence"] }

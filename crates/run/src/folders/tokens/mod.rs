@@ -2,8 +2,8 @@
 //! special tokens, and the files that name them.
 //!
 //! An import keeps these files with the run, and an export writes them again. For a tokenizer that
-//! was trained here an export writes new ones, so that `AutoTokenizer` gives the same ids as Taper,
-//! and for an encoder the post-processor that puts marks around texts.
+//! was trained here an export writes new files, so that `AutoTokenizer` gives the same ids as
+//! Taper. For an encoder it also writes the post-processor that adds marks around texts.
 
 mod files;
 mod languages;
@@ -24,21 +24,22 @@ pub(crate) use sides::write_sentence_pieces;
 pub(super) use sides::{has_sides, read_sides, write_sides};
 pub(super) use write::{Exported, write};
 
-/// Class of Transformers that uses a `tokenizer.json` as it is, for any model.
+/// Class of Transformers that uses a `tokenizer.json` unchanged, for any model.
 const CLASS: &str = "PreTrainedTokenizerFast";
 
-/// Tokenizer of a family: its files, and the tokens around texts in rows of a translation model,
-/// beside the end.
+/// Tokenizer of a family: its files, and the tokens around texts in rows of a translation model, in
+/// addition to the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TokenizerFiles {
     /// `tokenizer.json`, or the vocabulary from which it is made.
     Fast,
-    /// The same; the beginning of a text is before each.
+    /// `tokenizer.json`, or the vocabulary from which it is made. A beginning token comes before
+    /// each text.
     Begun,
     /// A model of SentencePiece for each language, and the ids of all pieces; or `tokenizer.json`.
     Sides,
-    /// One model for all languages, and the ids of all pieces; or `tokenizer.json`. A token of its
-    /// language is before each text.
+    /// One model of SentencePiece for all languages, and the ids of all pieces; or
+    /// `tokenizer.json`. A token of its language comes before each text.
     Languages,
 }
 
@@ -46,7 +47,7 @@ pub(super) enum TokenizerFiles {
 const TOKENIZER: &str = "tokenizer.json";
 /// File of the class and the arguments of a tokenizer.
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
-/// File of the names of special tokens, which older folders have nowhere else.
+/// File of the names of special tokens; in older folders the only place of them.
 const SPECIAL_TOKENS_MAP: &str = "special_tokens_map.json";
 /// File of the settings of generation.
 pub(super) const GENERATION_CONFIG: &str = "generation_config.json";
@@ -55,7 +56,7 @@ const ADDED_TOKENS: &str = "added_tokens.json";
 /// File of the template that turns a conversation into text.
 const CHAT_TEMPLATE: &str = "chat_template.jinja";
 
-/// Files that an export writes again as they were.
+/// Files that an export writes again unchanged.
 const KEPT: [&str; 4] = [TOKENIZER_CONFIG, SPECIAL_TOKENS_MAP, GENERATION_CONFIG, CHAT_TEMPLATE];
 
 /// Suffix of the keys of `config.json` that hold ids of tokens.

@@ -1,5 +1,5 @@
-//! Tokenizers of the library `tokenizers` that divide text as a model of SentencePiece does, with
-//! ids of a vocabulary beside it.
+//! Tokenizers of the library `tokenizers` that divide text like a model of SentencePiece, with ids
+//! of a separate vocabulary.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -20,18 +20,19 @@ const ENDS: &str = r"\A +| +\z";
 pub(super) struct Made {
     /// Content of its `tokenizer.json`.
     pub(super) json: String,
-    /// Pieces without an id in the vocabulary, which have the ids behind it.
+    /// Number of pieces without an id in the vocabulary, which get the ids after it.
     pub(super) without_row: usize,
 }
 
-/// Makes a tokenizer from `model` whose tokens have the ids of `vocabulary`, of which there are
-/// `size`. Those of `special` stand for no text; those of `codes` are tokens wherever they stand.
+/// Makes a tokenizer from `model`. Its tokens have the ids of `vocabulary`, which has `size`
+/// entries. Tokens in `special` do not stand for text; tokens in `codes` are recognised anywhere in
+/// a text.
 ///
-/// A token that is no piece of the model, such as one of the other language, gets a space before its
-/// name, which no text has when it is divided; it is taken off when ids become text.
+/// A token that is not a piece of the model, such as one of the other language, gets a space before
+/// its name, so that no divided text matches it; the space is removed when ids become text.
 ///
 /// # Errors
-/// When the model is of a kind that is not known here, or has no token for what it cannot spell.
+/// When the kind of the model is not supported, or it has no token for text that it cannot spell.
 pub(super) fn tokenizer(
     model: &SentencePieceModel,
     vocabulary: &BTreeMap<String, u32>,

@@ -1,4 +1,4 @@
-//! Reading the tokenizer of a folder, and its special tokens.
+//! Reading of the tokenizer of a folder, and of its special tokens.
 
 use std::path::Path;
 
@@ -19,11 +19,12 @@ use crate::tasks::entry;
 const PADS: [&str; 2] = ["[PAD]", "<pad>"];
 const ENDS: [&str; 2] = ["<|endoftext|>", "</s>"];
 
-/// Reads the tokenizer of the folder `source` for a model with `size` rows in its embedding, which may
-/// be more than there are tokens, and as many `segments`. Notes go to `notices`.
+/// Reads the tokenizer of the folder `source` for a model with `size` rows in its embedding, at
+/// least as many as tokens, and with `segments` segments. Notes go to `notices`.
 ///
 /// # Errors
-/// When it is missing or damaged, has more tokens than the model, or lacks one that the task needs.
+/// When it is missing or damaged, has more tokens than the model has rows, or lacks a token that
+/// the task needs.
 pub(in super::super) fn read(
     source: &Path,
     size: usize,
@@ -122,7 +123,8 @@ impl Names<'_> {
         let marked = file["added_tokens"].as_array().into_iter().flatten();
         let marked = marked.filter(|token| token["special"] == true);
         let named = marked.filter_map(spelling).chain(self.files.all_named());
-        // Bytes in place of characters that the vocabulary lacks are text, however they are marked.
+        // Bytes in place of characters that the vocabulary lacks are text, whatever the file marks
+        // them as.
         let spells_bytes = file["model"]["byte_fallback"] == true;
         let named = named.filter(|token| !(spells_bytes && is_byte(token)));
         let mut no_text: Vec<u32> = named.filter_map(|token| self.tokenizer.id(token)).collect();
@@ -133,7 +135,7 @@ impl Names<'_> {
             pad: pad.or_else(|| self.spelled(&PADS)),
             unknown,
             start,
-            // A template with a last token too is an encoder's, which some GPT-2s have.
+            // A template that also has a last token is an encoder's; some GPT-2s have one.
             starts_prompts: start.is_some() && template(file, "single") == [start, None],
             ends,
             class,
@@ -150,8 +152,8 @@ impl Names<'_> {
         })
     }
 
-    /// Finds the first token of a row of an encoder, and the token behind each of its texts: those of
-    /// the post-processor, the named ones, or those with a usual spelling.
+    /// Finds the first token of a row of an encoder, and the token after each of its texts: those
+    /// of the post-processor, else the named ones, else those with a usual spelling.
     fn marks(&self, file: &Value) -> (Option<u32>, Option<u32>) {
         let pair = |value: &Value| value[1].as_u64().and_then(|id| u32::try_from(id).ok());
         let processor = post_processor(file);
@@ -164,7 +166,7 @@ impl Names<'_> {
                 _ => (None, None),
             },
         };
-        // A template without a last token belongs to a model that writes.
+        // A template without a last token belongs to a model that writes text.
         let class = class.filter(|_| separator.is_some());
         (
             class.or_else(|| self.id("cls_token")).or_else(|| self.spelled(&CLASSES)),
@@ -182,7 +184,7 @@ impl Names<'_> {
         tokens.iter().find_map(|token| self.tokenizer.id(token))
     }
 
-    /// Reads one id or a list of ids. Ids beyond the vocabulary, which are defaults of Transformers
+    /// Reads one id or a list of ids. Ids beyond the vocabulary, which are Transformers' defaults
     /// for other models, are left out.
     fn ids(&self, file: &str, value: &Value, key: &str) -> Result<Vec<u32>> {
         let all = match value {
@@ -215,7 +217,7 @@ pub(super) fn never_written(lists: &Value, size: usize) -> Result<Vec<u32>> {
     Ok(never)
 }
 
-/// Whether a token is spelled as a byte is, such as `<0xE6>`.
+/// Whether a token has the spelling of a byte, such as `<0xE6>`.
 fn is_byte(token: &str) -> bool {
     let digits = token.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
     digits.is_some_and(|two| two.len() == 2 && u8::from_str_radix(two, 16).is_ok())

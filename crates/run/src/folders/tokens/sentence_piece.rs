@@ -1,5 +1,6 @@
-//! Models of SentencePiece (Kudo and Richardson 2018), read from their `.spm` and `.model` files:
-//! messages `ModelProto` of Protocol Buffers, of which the few fields that divide text are needed.
+//! Models of SentencePiece (Kudo and Richardson 2018), read from their `.spm` and `.model` files.
+//! These are messages `ModelProto` of Protocol Buffers, of which only the few fields that divide
+//! text are needed.
 
 use anyhow::{Context, Result, bail};
 
@@ -12,7 +13,7 @@ pub(super) struct SentencePieceModel {
     pub(super) algorithm: u64,
     /// Whether a character without a piece is spelled in bytes.
     pub(super) byte_fallback: bool,
-    /// Whether a space is the end of a piece, not its beginning.
+    /// Whether a space is at the end of a piece, not at its beginning.
     pub(super) space_ends: bool,
     /// Compiled map of characters to their normal forms; empty for none.
     pub(super) characters: Vec<u8>,
@@ -50,7 +51,7 @@ impl SentencePieceModel {
     /// Reads the content of a file.
     ///
     /// # Errors
-    /// When it is not such a message.
+    /// When the content is not such a message.
     pub(super) fn read(bytes: &[u8]) -> Result<Self> {
         let mut model =
             Self { algorithm: 1, adds_space: true, joins_spaces: true, ..Self::default() };
@@ -150,14 +151,14 @@ fn each_field(mut bytes: &[u8], mut each: impl FnMut(u64, Value<'_>) -> Result<(
     Ok(())
 }
 
-/// Takes the first bytes off.
+/// Splits off the first bytes.
 fn taken<'a>(bytes: &mut &'a [u8], count: usize) -> Result<&'a [u8]> {
     let (first, rest) = bytes.split_at_checked(count).context("cut short")?;
     *bytes = rest;
     Ok(first)
 }
 
-/// Takes a number of variable length off: seven bits a byte, the lowest first.
+/// Splits off a number of variable length: seven bits a byte, the lowest first.
 fn number(bytes: &mut &[u8]) -> Result<u64> {
     let mut number = 0;
     for place in 0..10 {

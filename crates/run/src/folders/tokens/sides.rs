@@ -35,7 +35,7 @@ pub(in super::super) fn has_sides(source: &Path) -> bool {
     SIDES.iter().any(|side| source.join(side).exists()) || has_one(source)
 }
 
-/// Whether one model is for all languages. A fast tokenizer comes first.
+/// Whether one model is for all languages. A fast tokenizer takes precedence.
 fn has_one(source: &Path) -> bool {
     let has = |name: &str| source.join(name).exists();
     has(OF_ALL) && has(VOCABULARY) && !has(TOKENIZER)
@@ -155,8 +155,8 @@ fn is_code(token: &str) -> bool {
         .is_some_and(|name| !name.is_empty() && !name.contains("<<"))
 }
 
-/// Writes the files that came with both tokenizers of a run; tells whether they came with models of
-/// SentencePiece.
+/// Writes the files that came with both tokenizers of a run; returns whether these came with models
+/// of SentencePiece.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -175,7 +175,7 @@ pub(in super::super) fn write_sides(folder: &Path, tokenizers: &TokenizerPair) -
     Ok(true)
 }
 
-/// Writes the files of `tokens` that are no text.
+/// Writes the binary files of `tokens`.
 ///
 /// # Errors
 /// When one is not in Base64, or cannot be written.

@@ -13,23 +13,23 @@ use super::files::{Files, read_text};
 use super::sentence_piece::SentencePieceModel;
 use super::{TOKENIZER, TOKENIZER_CONFIG, added_token, pieces};
 
-/// Vocabulary of WordPiece: a token a line.
+/// Vocabulary of WordPiece: a token on each line.
 const WORD_PIECES: &str = "vocab.txt";
 /// Vocabulary of BPE on bytes, and its merges.
 const BYTE_PAIRS: [&str; 2] = ["vocab.json", "merges.txt"];
-/// Model of SentencePiece, whose pieces have their places as ids, as in T5.
+/// Model of SentencePiece whose pieces have their positions as ids, as in T5.
 const PIECES: &str = "spiece.model";
 
 /// Largest size of a model of SentencePiece.
 const MOST_BYTES: u64 = 1 << 28;
-/// Sentinels of T5's tokenizer, unless its arguments say another number.
+/// Number of sentinels of T5's tokenizer, unless its arguments set another number.
 const SENTINELS: u64 = 100;
 
-/// Special tokens of RoBERTa, which has GPT-2's way to cut a text.
+/// Special tokens of RoBERTa, which divides text like GPT-2.
 const ROBERTA_MARKS: [&str; 5] = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"];
 
-/// Makes the content of a `tokenizer.json` from the vocabulary files of `source`, and returns the
-/// path of the vocabulary too.
+/// Makes the content of a `tokenizer.json` from the vocabulary files of `source`; also returns the
+/// path of the vocabulary.
 ///
 /// # Errors
 /// When there is none, or it is damaged.
@@ -80,7 +80,7 @@ pub(super) fn sentence_pieces(source: &Path) -> Result<Option<Vec<u8>>> {
     }
 }
 
-/// The same in Base64, by its name, for a later export.
+/// Returns the model of SentencePiece in Base64, by its file name, for a later export.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -89,8 +89,8 @@ pub(super) fn kept(source: &Path) -> Result<BTreeMap<String, String>> {
     Ok(bytes.map(|bytes| (PIECES.to_owned(), BASE64.encode(bytes))).into_iter().collect())
 }
 
-/// Makes T5's tokenizer (Raffel et al. 2020) from a model of SentencePiece: behind its pieces there
-/// are sentinels, the last first, and an end stands behind each text.
+/// Makes T5's tokenizer (Raffel et al. 2020) from a model of SentencePiece: its pieces are followed
+/// by sentinels, the last one first, and each text by an end token.
 fn placed_pieces(bytes: &[u8], files: &Files) -> Result<String> {
     let model = SentencePieceModel::read(bytes)?;
     let texts = model.pieces.iter().map(|piece| piece.text.clone());
@@ -119,8 +119,8 @@ fn placed_pieces(bytes: &[u8], files: &Files) -> Result<String> {
     Ok(file.to_string())
 }
 
-/// Makes BERT's tokenizer (Devlin et al. 2019) from a vocabulary with a token a line, with the
-/// defaults of Transformers' `BertTokenizer`.
+/// Makes BERT's tokenizer (Devlin et al. 2019) from a vocabulary with a token on each line, with
+/// the defaults of Transformers' `BertTokenizer`.
 fn word_pieces(text: &str, files: &Files) -> Result<String> {
     let ids: BTreeMap<&str, u64> = text.lines().zip(0..).collect();
     let setting = |key: &str, usual: Value| match &files.keys(TOKENIZER_CONFIG)[key] {
@@ -165,8 +165,8 @@ fn word_pieces(text: &str, files: &Files) -> Result<String> {
     Ok(file.to_string())
 }
 
-/// Makes GPT-2's tokenizer (Radford et al. 2019), or RoBERTa's, from a JSON object of tokens and a list of merges, one
-/// a line, with the defaults of Transformers' `GPT2Tokenizer`.
+/// Makes GPT-2's tokenizer (Radford et al. 2019), or RoBERTa's, from a JSON object of tokens and a
+/// list of merges, one on each line, with the defaults of Transformers' `GPT2Tokenizer`.
 fn byte_pairs(tokens: &str, merges: &str, files: &Files) -> Result<String> {
     let ids: BTreeMap<String, u64> =
         serde_json::from_str(tokens).context("not an object of tokens and their ids")?;
@@ -247,7 +247,7 @@ fn added<'a>(
     found.into_iter().map(|(id, token)| added_token(token, id, true)).collect()
 }
 
-/// Post-processor that puts marks around one text or two as BERT has them; null if a mark has no id.
+/// Post-processor that puts BERT's marks around one text or two; null if a mark has no id.
 pub(super) fn template(class: &str, separator: &str, id: impl Fn(&str) -> Option<u64>) -> Value {
     let (Some(class_id), Some(separator_id)) = (id(class), id(separator)) else {
         return Value::Null;
@@ -266,7 +266,7 @@ pub(super) fn template(class: &str, separator: &str, id: impl Fn(&str) -> Option
     })
 }
 
-/// Post-processor that puts an end behind a text.
+/// Post-processor that puts an end token after a text.
 pub(super) fn ends(end: &str, id: u32) -> Value {
     let text = |name: &str| json!({ "Sequence": { "id": name, "type_id": 0 } });
     let mark = json!({ "SpecialToken": { "id": end, "type_id": 0 } });

@@ -1,4 +1,4 @@
-//! Writing the tokenizer of a run into a folder that `AutoTokenizer` reads.
+//! Writing of the tokenizer of a run to a folder that `AutoTokenizer` reads.
 
 use std::path::Path;
 
@@ -54,8 +54,8 @@ impl Exported<'_> {
     }
 }
 
-/// Writes `tokenizer.json` and the files that name its special tokens, for a model that reads at most
-/// `longest` tokens. Files of an imported folder are written as they were.
+/// Writes `tokenizer.json` and the files that name its special tokens, for a model that reads at
+/// most `longest` tokens. Files of an imported folder are written unchanged.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -92,7 +92,8 @@ pub(in super::super) fn write(
         config.insert("target_lang".to_owned(), json!(target));
     }
     if came_with.is_none() {
-        // A text that spells a special token remains text here; but hidden tokens are spelled.
+        // A text that spells a special token stays text here, except that hidden tokens are
+        // spelled.
         let is_text = !matches!(exported, Exported::Reads { hidden: true });
         config.insert("split_special_tokens".to_owned(), json!(is_text));
         write_json(&folder.join(SPECIAL_TOKENS_MAP), &names)?;
@@ -125,7 +126,7 @@ fn names(tokenizer: &Tokenizer, exported: Exported<'_>) -> Map<String, Value> {
     let mut roles = vec![("pad_token", special.pad), ("unk_token", special.unknown)];
     match exported {
         Exported::Writes { start, .. } => {
-            // The token before a text may be an ordinary token, the end of a line.
+            // The token before a text may be an ordinary token: the line end.
             let start = Some(start).filter(|&start| tokenizer.is_special(start));
             roles.extend([("bos_token", start), ("eos_token", Some(tokenizer.end()))]);
         }
@@ -161,8 +162,8 @@ fn with_marks(tokenizer: &Tokenizer, exported: Exported<'_>) -> Result<Option<St
     json.context("tokenizer.json: cannot put marks around texts")
 }
 
-/// Settings of a search in `generation_config.json`. A length penalty by Wu et al. 2016 and bounds
-/// by the length of the source have no counterpart there.
+/// Settings of a search in `generation_config.json`. A length penalty by Wu et al. 2016 and limits
+/// by the length of the source have no counterpart in Transformers.
 fn searches(
     tokenizer: &Tokenizer,
     decoding: &DecodingConfig,
@@ -177,7 +178,7 @@ fn searches(
     keys.insert("length_penalty".to_owned(), json!(decoding.length_penalty));
     let stops_early = decoding.rules != SearchRules::Exact && decoding.patience > 0.0;
     keys.insert("early_stopping".to_owned(), json!(stops_early));
-    // The first input of the decoder and the end count there.
+    // The limit in Transformers counts the first input of the decoder and the end.
     let most = decoding.max_length.saturating_add(2).min(longest);
     keys.insert("max_length".to_owned(), json!(most));
     keys.insert("bad_words_ids".to_owned(), json!(never));

@@ -10,8 +10,8 @@ const MOST_DEPTH: usize = 64;
 /// Largest number of values within a value that is written.
 const MOST_VALUES: usize = 1 << 20;
 
-/// Refuses a value that is nested too deeply, perhaps within itself, or has too many parts, before
-/// it is written.
+/// Refuses, before writing, a value that is nested too deeply, perhaps in itself, or has too many
+/// parts.
 pub(super) fn require_bounded(value: &Value) -> Result<(), Error> {
     fn walk(value: &Value, depth: usize, left: &mut usize) -> Result<(), Error> {
         let refuse = |message| Err(Error::new(ErrorKind::InvalidOperation, message));

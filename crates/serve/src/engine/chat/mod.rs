@@ -1,4 +1,4 @@
-//! Chat templates: the form in which a language model reads a conversation.
+//! Chat templates: the text form of a conversation for a language model.
 //!
 //! Templates are those of the library Transformers: Jinja with its loop controls, blocks without
 //! their line ends, Python's methods of strings, lists and dictionaries, `raise_exception`,
@@ -36,8 +36,8 @@ const MOST_BYTES: u64 = 1 << 24;
 const FUEL: u64 = 2_000_000;
 /// Longest time for which a client waits for a template.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Stack of the thread of a template, of which memory is taken only where it is used: as deep as
-/// values can be nested within the instructions of a template, so that they can be dropped.
+/// Stack of the thread of a template, whose memory is taken only when it is used. It is as deep as
+/// a template's instructions can nest values, so that they can be dropped.
 const STACK: usize = 512 << 20;
 /// Name of the template in messages.
 const NAME: &str = "chat template";
@@ -122,11 +122,11 @@ impl ChatTemplate {
         Ok(Self { source: template.to_owned(), environment, tokens })
     }
 
-    /// As [`render`](Self::render), on a thread of its own: a template that takes its time delays
-    /// nobody else. A thread that is given up ends when its template has used up its instructions.
+    /// Renders like [`render`](Self::render), on a separate thread, so that a slow template delays
+    /// nobody else. An abandoned thread ends when its template has used up its instructions.
     ///
     /// # Errors
-    /// As `render`, and when it takes too long.
+    /// Errors of `render`, and when it takes too long.
     pub(crate) async fn render_aside<T>(self: Arc<Self>, messages: T) -> Result<String, Refusal>
     where
         T: Serialize + Send + 'static,
@@ -196,7 +196,7 @@ fn tokens_of(settings: &serde_json::Value) -> BTreeMap<String, String> {
     settings.iter().filter_map(token).collect()
 }
 
-/// Message that a template itself raises about a conversation, within an error of the library.
+/// Message that a template itself raises about a conversation, inside an error of the library.
 struct Raised;
 
 impl Raised {
@@ -211,7 +211,7 @@ impl Raised {
     }
 }
 
-/// Removes `{% generation %}` and its end, which only mark text that is learned in training.
+/// Removes `{% generation %}` and its end, which only mark text for training.
 fn without_generation(template: &str) -> String {
     let mut made = String::with_capacity(template.len());
     let mut rest = template;

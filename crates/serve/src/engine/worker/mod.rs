@@ -1,5 +1,5 @@
-//! Thread of a run: gathers waiting work into batches, answers it, and loads the run again after a
-//! failure.
+//! Thread of a run: it gathers waiting work into batches, answers it, and loads the run again after
+//! a failure.
 
 mod turn;
 
@@ -29,8 +29,8 @@ use crate::settings::Limits;
 /// Interval at which a gathering worker checks its queue.
 const BREATH: Duration = Duration::from_micros(200);
 
-/// Number of computations in a row that panic before the run is loaded again, since its memory may
-/// be damaged.
+/// Number of successive computations that panic before the run is loaded again, since its memory
+/// may be damaged.
 pub(super) const MOST_PANICS: usize = 3;
 
 /// Pause before a run that has failed twice is loaded again; each further pause is twice as long.
@@ -39,10 +39,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Longest of these pauses.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Time after which a run that answered counts as sound, so that its next failure is a first one.
+/// Time after which an answering run counts as sound, so that its next failure is a first one.
 const SOUND: Duration = Duration::from_secs(60);
 
-/// All that a worker needs beside its run.
+/// Everything that a worker needs in addition to its run.
 pub(super) struct Worker {
     pub(super) name: String,
     pub(super) limits: Limits,
@@ -50,9 +50,9 @@ pub(super) struct Worker {
     pub(super) load: Arc<Load>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) observer: Observer,
-    /// Whether other runs are served beside this one.
+    /// Whether other runs are served too.
     pub(super) has_others: bool,
-    /// Number of computations in a row that have panicked.
+    /// Number of successive computations that have panicked.
     pub(super) panics: AtomicUsize,
 }
 
@@ -71,12 +71,12 @@ impl Worker {
                 Ok(Err(error)) => match first.take() {
                     None => taper_run::one_line(&error),
                     Some(ready) => {
-                        // Nobody listens any more if the server has ended meanwhile.
+                        // Nobody listens any more if the server has ended.
                         let _ = ready.send(Err(error));
                         return;
                     }
                 },
-                // Waiting clients learn it from the closed sender.
+                // The closed sender informs waiting clients.
                 Err(_) if first.is_some() => return,
                 Err(_) => "its thread failed in the program".to_owned(),
             };
@@ -106,7 +106,7 @@ impl Worker {
         }
     }
 
-    /// Informs the observer, whose own failure is no reason to stay down.
+    /// Informs the observer; its own failure does not keep the run down.
     fn tell(&self, event: &ServeEvent<'_>) {
         let _ = catch_unwind(AssertUnwindSafe(|| (self.observer)(event)));
     }
@@ -137,7 +137,7 @@ impl Worker {
     /// Records that the run is loaded, with its description.
     ///
     /// # Errors
-    /// When the run has become another one.
+    /// When the run on disk is another one.
     fn enter<'k>(
         &self,
         first: &mut Option<Sender<Result<RunInfo>>>,
@@ -145,7 +145,7 @@ impl Worker {
         info: RunInfo,
         seconds: f64,
     ) -> Result<&'k RunInfo> {
-        // Clients know its labels and languages.
+        // Clients have its labels and languages already.
         if known.as_ref().is_some_and(|known| !known.is_same(&info)) {
             bail!("{}: the folder has another run now: start the server again", self.name);
         }
@@ -161,8 +161,8 @@ impl Worker {
         Ok(info)
     }
 
-    /// Pool of its own threads if other runs compute on the common ones: a thread that waits there
-    /// for a part of a step might take up the whole search of another run meanwhile.
+    /// Pool of the run's own threads, if other runs compute on the common ones: a thread that waits
+    /// there for a part of a step might meanwhile take up the whole search of another run.
     fn pool(&self, info: &RunInfo) -> Result<Option<ThreadPool>> {
         if !self.has_others || !info.is_on_cpu {
             return Ok(None);
@@ -172,8 +172,8 @@ impl Worker {
         pool.map(Some).context("cannot start threads; is memory limited?")
     }
 
-    /// Answers work until the queue is closed and empty, or the run has failed. The heaviest work
-    /// begins, since it lets lighter work go first.
+    /// Answers work until the queue is closed and empty, or the run has failed. It begins with the
+    /// heaviest work, which lets lighter work go first.
     pub(super) fn serve(&self, handlers: &Handlers<'_>) {
         let (mut last_weight, mut last_time) = (0, Duration::ZERO);
         while self.panics.load(Ordering::Relaxed) < MOST_PANICS {
@@ -181,7 +181,8 @@ impl Worker {
             if !self.queue.wait() {
                 return;
             }
-            // A client that asks after a pause is not one of those that were answered together.
+            // A client that sends a request after a pause is not one of those that were answered
+            // together.
             let wait =
                 if idle_since.elapsed() < last_time { last_time / 8 } else { Duration::ZERO };
             let begun = Instant::now();
@@ -274,7 +275,7 @@ impl Worker {
                     }
                 }
             }
-            // A fault of one of them must not affect the others.
+            // An error in one of them must not affect the others.
             _ if group.len() > 1 => {
                 for job in group {
                     self.answer_group(handlers, pauses, vec![job]);

@@ -13,12 +13,12 @@ use crate::engine::handlers::Handlers;
 use crate::engine::queue::LANES;
 use crate::engine::work::Job;
 
-/// Divisor of the time of lighter work that gives the pause before the next work of its lane: so
-/// heavy work progresses, however much light work there is.
+/// Divisor that turns the time of lighter work into the pause before the next work of its lane, so
+/// that heavy work progresses under any amount of light work.
 const REST: u32 = 4;
 
-/// Lets work of lighter lanes go first. In a pause the pausing thread answers it at once, while its
-/// own search waits on its stack.
+/// Pauses that let work of lighter lanes go first. In a pause the pausing thread answers that work
+/// at once, while its own search waits on its stack.
 pub(super) struct Pauses<'w> {
     worker: &'w Worker,
     handlers: &'w Handlers<'w>,
@@ -26,7 +26,7 @@ pub(super) struct Pauses<'w> {
     given: Mutex<Given>,
 }
 
-/// Time and turns given to lighter work.
+/// Time and turns spent on lighter work.
 #[derive(Debug, Default)]
 struct Given {
     time: Duration,
@@ -40,8 +40,8 @@ impl<'w> Pauses<'w> {
         Self { worker, handlers, lane, given: Mutex::default() }
     }
 
-    /// Answers lighter work, if there is any. The threads of one search wait for each other here:
-    /// the cores are for the lighter work.
+    /// Answers lighter work, if there is any. The threads of one search wait for each other here,
+    /// because the lighter work needs the cores.
     pub(super) fn pause(&self) {
         if !self.worker.queue.has_lighter(self.lane) {
             return;
@@ -63,7 +63,7 @@ impl<'w> Pauses<'w> {
         }
     }
 
-    /// Time given to lighter work so far.
+    /// Time spent on lighter work so far.
     pub(super) fn given(&self) -> Duration {
         self.given.lock().unwrap_or_else(PoisonError::into_inner).time
     }

@@ -1,10 +1,10 @@
 //! `POST /detect`: the language of a text, among the source languages of the runs.
 //!
-//! There is no model for this. A language is recognised by the vocabularies of the runs that read
-//! it, and by its script. With all tokens of a vocabulary equally likely, a text of `k` tokens has
-//! the probability `|V|^-k`, so the vocabulary that spells it in the fewest bits fits it best; each
-//! unknown character costs as much as one of Unicode's. Bayes' rule, with the share of the
-//! language's own letters as prior, gives a probability for each language. The confidence is that
+//! There is no model for this. A language is recognised by its script and by the vocabularies of
+//! the runs that read it. If all tokens of a vocabulary are equally likely, a text of `k` tokens
+//! has the probability `|V|^-k`, so the vocabulary that spells it in the fewest bits fits it best;
+//! each unknown character costs as much as one of Unicode's. Bayes' rule, with the share of the
+//! language's own letters as prior, gives a probability for each language. The confidence is this
 //! probability times both shares, of own letters and of known characters: it is low for a text in a
 //! language that no run reads. Languages of one script whose runs share one vocabulary cannot be
 //! distinguished, and have equal confidences.
@@ -72,7 +72,7 @@ pub(in crate::routes) async fn detect(
     Ok(json(200, &languages_of(&app, &texts, translators(&app)).await?))
 }
 
-/// Possible languages of some texts together, of those that `runs` read, the likeliest first: at
+/// Possible languages of some texts together, among those that `runs` read, the likeliest first; at
 /// least one, which has the confidence 0 if none fits.
 ///
 /// # Errors
@@ -149,10 +149,10 @@ mod tests {
         let fits = [("zh", fit(4.0, 8000.0, 1.0)), ("en", fit(4.0, 8000.0, 1.0))];
         assert_eq!(told(text, &fits), [of("en", 100.0)]);
         assert_eq!(told("我爱你", &fits), [of("zh", 100.0)]);
-        // However short the spelling in another vocabulary is.
+        // Even if the spelling in another vocabulary is short.
         let fits = [("zh", fit(900.0, 8000.0, 1.0)), ("en", fit(1.0, 2.0, 1.0))];
         assert_eq!(told("我爱你", &fits), [of("zh", 100.0)]);
-        // A language that nothing reads is not claimed.
+        // A language that no run reads is not claimed.
         assert_eq!(told("我爱你", &[("en", fit(9.0, 8000.0, 1.0))]), [of("en", 0.0)]);
         let fits = [("en", fit(9.0, 8000.0, 0.0)), ("zh", fit(9.0, 8000.0, 0.0))];
         assert_eq!(told("我爱你", &fits), [of("zh", 0.0)]);

@@ -27,7 +27,7 @@ pub(in crate::routes) async fn translate_file(
     let headers = request.headers().clone();
     let parts = match multipart_of(request, app.limits()).await {
         Ok(parts) => parts,
-        // Without a key, other faults are not reported.
+        // Without a key, other errors are not reported.
         Err(refusal) => return Err(allowed(&app, &headers, None).err().unwrap_or(refusal)),
     };
     let value = |name: &str| {

@@ -38,16 +38,16 @@ const ALIASES: [(&str, &[&str]); 4] = [
     ("pt", &["pt-pt"]),
 ];
 
-/// Canonical code of a language: small letters, hyphens, and one code for all synonyms.
+/// Canonical code of a language: lower case, hyphens, and one code for all synonyms.
 fn canonical(code: &str) -> String {
     let code = code.trim().to_ascii_lowercase().replace('_', "-");
     let alias = ALIASES.iter().find(|(_, others)| others.contains(&code.as_str()));
     alias.map_or(code, |(own, _)| (*own).to_owned())
 }
 
-/// Rank of a run's language code for a requested one, 0 the best; `None` if it means another
-/// language. A region that does not make a separate language (`en-US`, but neither `pt-BR` nor
-/// `zh-TW`) may be omitted.
+/// Rank of a run's language code for a requested one, 0 is best; `None` if it means another
+/// language. A region may be omitted unless it makes a separate language (`en-US` has such a
+/// region, `pt-BR` and `zh-TW` do not).
 pub(super) fn answers_to(own: &str, asked: &str) -> Option<usize> {
     if own == asked {
         return Some(0);

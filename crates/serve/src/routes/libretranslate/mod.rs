@@ -98,7 +98,7 @@ pub(super) async fn translate(
     request: Request,
 ) -> Result<Response, Refusal> {
     let headers = request.headers().clone();
-    // Without a key only a body that may contain it is read.
+    // Without a key, only a body that may contain it is read.
     let asked: Asked = form_or_json_of::<Asked, AskedByForm>(request, app.limits()).await?;
     allowed(&app, &headers, asked.api_key.as_deref())?;
     if asked.format.as_deref().is_some_and(|format| format != "text") {
@@ -150,12 +150,12 @@ pub(super) async fn translate(
 /// Run that translates from one language into another.
 struct Choice<'a> {
     engine: &'a Engine,
-    /// Detected source language, if it was to be detected.
+    /// Detected source language, if detection was requested.
     detected: Option<Detected>,
 }
 
-/// Run whose languages match the requested ones best, the first of several; for `auto`, the one
-/// that reads the detected language of the texts.
+/// Run whose languages match the requested ones best, the first of equals; for `auto`, the run that
+/// reads the detected language of the texts.
 ///
 /// # Errors
 /// When there is none, and for the errors of [`App::ask`].

@@ -79,7 +79,7 @@ impl Said {
     }
 }
 
-/// Conversation in the form that the model reads.
+/// Conversation in the text form that the model reads.
 async fn written(info: &RunInfo, messages: Vec<Said>) -> Result<OwnPrompt, Refusal> {
     let template = match &info.chat {
         None => {

@@ -15,7 +15,7 @@ use crate::error::Refusal;
 use crate::http::{EventSender, json, json_of, openai_refusal};
 use crate::routes::generation::{Told, check, generated, prompts, stream, text_prompt};
 
-/// Prompts: a text, tokens, or several of these.
+/// Prompts: a text, tokens, or several of them.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "a string, a list of strings, a list of tokens, or a list of such")]
 enum Asking {
@@ -111,7 +111,7 @@ fn choices(one: &Continued, echo: bool) -> impl Iterator<Item = Value> {
     let before = if echo { one.prompt.as_str() } else { "" };
     one.texts.iter().enumerate().map(move |(index, text)| {
         let whole = format!("{before}{}", text.text);
-        // If a text was cut short, the tokens after the cut belong to no text.
+        // If a text was cut, the tokens after the cut belong to no text.
         let from = if echo { 0 } else { one.prompt.chars().count() };
         let scores = one.scores.get(index);
         let logprobs =
@@ -133,7 +133,7 @@ fn logprobs(scores: &[TokenScore], from: usize, length: usize) -> Value {
         likeliest.push(score.log_probability.map(|log_probability| {
             let mut told: Map<String, Value> = Map::new();
             for (text, log_probability) in &score.likeliest {
-                // Of equally spelled tokens the likeliest counts.
+                // The likeliest of tokens with the same spelling counts.
                 told.entry(text.clone()).or_insert_with(|| finite(*log_probability).into());
             }
             told.entry(score.text.clone()).or_insert_with(|| finite(log_probability).into());

@@ -66,7 +66,7 @@ impl Shared {
             repetition_penalty: None,
             presence_penalty: self.presence_penalty.unwrap_or(0.0),
             frequency_penalty: self.frequency_penalty.unwrap_or(0.0),
-            // A seed is a name: any bits will do.
+            // Any bits can be a seed.
             seed: self.seed.map(i64::cast_unsigned),
             samples: self.n.unwrap_or(1),
             stop: self.stop.map(Texts::into_vec).unwrap_or_default(),
@@ -76,7 +76,7 @@ impl Shared {
     }
 }
 
-/// Refuses keys that would change the text, unless their value does not.
+/// Refuses keys that would change the text, unless their value changes nothing.
 ///
 /// # Errors
 /// With the key.
@@ -108,7 +108,7 @@ pub(super) fn require_few(name: &str, likeliest: usize) -> Result<(), Refusal> {
     }
 }
 
-/// Refuses to stream data that only a whole text has.
+/// Refuses to stream data that only a complete text has.
 pub(super) fn no_stream(of: &str) -> Refusal {
     Refusal::Malformed(format!("a stream has no {of}: leave out {of} or stream"))
 }
@@ -160,7 +160,7 @@ pub(super) fn usage(found: &[Continued]) -> Value {
     })
 }
 
-/// Log-probability in OpenAI's form, whose lowest value also stands for none at all.
+/// Log-probability in OpenAI's form; its lowest value also means that there is none.
 pub(super) fn finite(log_probability: f64) -> f64 {
     log_probability.max(-9999.0)
 }

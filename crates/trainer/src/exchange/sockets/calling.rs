@@ -1,4 +1,4 @@
-//! Calls of a process to others, which may not be there yet.
+//! Calls of a process to others, which may not have started yet.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -55,7 +55,8 @@ impl Meeting {
         }
     }
 
-    /// Connects to process `rank`, which listens at `address`; this one does at `port`.
+    /// Connects to process `rank`, which listens at `address`, while this process listens at
+    /// `port`.
     pub(super) fn join(
         &self,
         rank: usize,
@@ -68,7 +69,7 @@ impl Meeting {
         let watch: &mut Watch<'_> = &mut || watch().and_then(|()| self.require_silence(all));
         loop {
             let stream = TcpStream::connect(address).map_err(|error| match error.kind() {
-                // It was there a moment ago.
+                // The process existed a moment ago.
                 io::ErrorKind::ConnectionRefused => ExchangeError::lost(rank, self.rank, &error),
                 _ => self.error(format_args!(
                     "cannot reach process {rank} at {address}: {error}; is a firewall between the \
@@ -87,7 +88,7 @@ impl Meeting {
     }
 
     /// Greets process `to` over `stream`, and returns the stream once both have proved the key. The
-    /// inner error is of the connection, after which it may be tried again.
+    /// inner error is a failure of the connection, after which a retry is possible.
     fn introduced(
         &self,
         stream: TcpStream,

@@ -1,5 +1,5 @@
-//! The port of a process, at which anybody may call. All callers are heard side by side, none for
-//! longer than a greeting takes; a caller without a proof of the key is turned away.
+//! The port of a process, at which anybody may call. All callers are served concurrently, none for
+//! longer than the time of a greeting; a caller without a proof of the key is turned away.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use super::frame::{Patience, is_timeout};
 use super::greeting::{Challenge, HELLO, Hello, MAGIC, PROOF, Role, Verdict, answer, is_proof};
 
-/// Time for a whole greeting. Anybody may connect, and need not say a word.
+/// Time limit of a complete greeting: anybody may connect, and send nothing.
 const GREETING_TIME: Duration = Duration::from_secs(5);
-/// Largest number of callers heard at a time; above it the oldest are dropped. A dropped process of
+/// Largest number of simultaneous callers; above it the oldest are dropped. A dropped process of
 /// the training calls again.
 const MOST_CALLERS: usize = 256;
 
@@ -28,7 +28,7 @@ struct Caller {
     deadline: Instant,
     /// Bytes received: a hello and a proof, or the beginning of them.
     heard: Vec<u8>,
-    /// Its hello, and the challenge that was sent; `None` before the whole hello is there.
+    /// Its hello, and the challenge that was sent; `None` until the hello is complete.
     greeted: Option<(Hello, Challenge)>,
 }
 
@@ -69,12 +69,12 @@ impl Door {
         &self.turned_away
     }
 
-    /// Takes in what callers have sent, without waiting, and returns the new guests: those with a
-    /// proof of `key`. This process is `rank`.
+    /// Reads the bytes that callers have sent, without waiting, and returns the new guests: those
+    /// with a proof of `key`. This process is `rank`.
     pub(super) fn listen(&mut self, rank: usize, key: &str) -> Vec<Guest> {
         for _ in 0..MOST_CALLERS {
             let Ok((stream, _)) = self.listener.accept() else { break };
-            // A process of the training that is gone already calls again.
+            // A process of the training that has ended meanwhile calls again.
             self.callers.extend(Caller::new(stream).ok());
         }
         let mut guests = Vec::new();
@@ -102,7 +102,7 @@ impl Caller {
         Ok(Self { stream, deadline, heard: Vec::new(), greeted: None })
     }
 
-    /// Takes in new bytes, and returns whether the greeting is whole, with the right proof.
+    /// Reads new bytes, and returns whether the greeting is complete, with the right proof.
     fn hear(&mut self, rank: usize, key: &str) -> Result<bool, Fault> {
         loop {
             let awaited = if self.greeted.is_none() { HELLO } else { HELLO + PROOF };
@@ -125,7 +125,7 @@ impl Caller {
         }
     }
 
-    /// Reads until `awaited` bytes are there, and returns whether there were new ones.
+    /// Reads until there are `awaited` bytes, and returns whether there were new ones.
     fn read(&mut self, awaited: usize) -> Result<bool, Fault> {
         let mut bytes = [0; HELLO];
         let room = bytes.len().min(awaited - self.heard.len());
@@ -148,7 +148,7 @@ impl Caller {
         }
     }
 
-    /// Sends a challenge, for which a new connection has room in the system's buffer.
+    /// Sends a challenge; the system's buffer of a new connection has room for it.
     fn challenge(&mut self, rank: usize) -> Result<(), Fault> {
         let hello = Hello::parse(&self.heard).ok_or(Fault::Stranger)?;
         let challenge = Challenge::new(rank).map_err(|_| Fault::Stranger)?;
@@ -173,7 +173,7 @@ impl Guest {
         Ok(self.stream)
     }
 
-    /// Refuses the process; this process reports why.
+    /// Refuses the process; this process reports the reason.
     pub(super) fn refuse(self, key: &str) {
         let answer = answer(Verdict::Refused, key, &self.hello, &self.challenge);
         let _ = (&self.stream).write_all(&answer);

@@ -15,21 +15,21 @@ use std::time::Duration;
 pub(super) enum Kind {
     /// Values in f32.
     Part,
-    /// Bytes that the processes tell each other.
+    /// Bytes of a message between processes.
     Fact,
-    /// Nothing: the process lives, and works.
+    /// Empty: the process is alive.
     Alive,
-    /// Nothing: the process ends, and says itself why if something is wrong.
+    /// Empty: the process ends, and reports any fault itself.
     Leave,
-    /// Nothing: everything up to `Leave` has been read.
+    /// Empty: everything up to `Leave` has been read.
     Heard,
-    /// The addresses of all processes, from the first to each.
+    /// Addresses of all processes, from the first process to each.
     Addresses,
-    /// Nothing: the process is connected to all others; from the first, that all of them are.
+    /// Empty: the process is connected to all others; from the first process: all of them are.
     Ready,
-    /// Where a neighbour can be reached without TCP; nothing where it cannot.
+    /// Address for a neighbour's connection without TCP; empty if it has none.
     Offer,
-    /// Whether it was reached there: a byte.
+    /// Whether the neighbour has connected there: a byte.
     Taken,
 }
 
@@ -45,21 +45,21 @@ const KINDS: [Kind; 9] = [
     Kind::Taken,
 ];
 
-/// The bytes before the content.
+/// Number of bytes before the content.
 const HEADER: usize = 9;
 
-/// Values that are read at a time, so that a false length takes no memory that nothing fills.
+/// Number of values that are read at a time, so that a false length allocates no memory in vain.
 const VALUES_AT_ONCE: usize = 1 << 22;
-/// More bytes than any fact has.
+/// Upper bound of the bytes of a message.
 const MOST_BYTES: u64 = 1 << 32;
 
-/// How long a process may be silent, counted in reads that wait for one beat each. A clock would
-/// also count the time for which the whole machine was asleep.
+/// Longest silence of a process, counted in reads that wait for one beat each. A clock would also
+/// count the time for which the whole machine was asleep.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
-    /// The time between two signs of life.
+    /// Time between two signs of life.
     pub(super) beat: Duration,
-    /// Beats without any after which a process is given up.
+    /// Number of beats without a sign after which a process counts as lost.
     pub(super) beats: u32,
 }
 
@@ -67,7 +67,7 @@ impl Patience {
     /// Half a minute.
     pub(super) const USUAL: Self = Self { beat: Duration::from_secs(1), beats: 30 };
 
-    /// Has reads and writes of `stream` wait for one beat.
+    /// Sets reads and writes of `stream` to wait for one beat.
     pub(super) fn apply(self, stream: &TcpStream) -> io::Result<()> {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
@@ -117,7 +117,7 @@ impl Patience {
         let mut header = [0; HEADER];
         header[0] = KINDS.iter().position(|&one| one == kind).unwrap_or(0) as u8;
         header[1..].copy_from_slice(&(content.len() as u64).to_le_bytes());
-        // Both at once: each write wakes the reader up.
+        // Both in one write: each write wakes the reader up.
         let mut written = 0;
         self.repeat(HEADER, |done| {
             let both = [IoSlice::new(&header[done..]), IoSlice::new(content)];
@@ -137,8 +137,8 @@ impl Patience {
         Ok((*kind, u64::from_le_bytes(length)))
     }
 
-    /// The beginning of a frame, if something has come, or if the connection has ended; a call
-    /// that finds nothing returns at once.
+    /// Beginning of a frame, if bytes have come or the connection has ended; otherwise returns at
+    /// once.
     pub(super) fn try_header(self, stream: &TcpStream) -> io::Result<Option<(Kind, u64)>> {
         stream.set_nonblocking(true)?;
         let waiting = stream.peek(&mut [0]);
@@ -191,7 +191,7 @@ impl Patience {
     }
 }
 
-/// Values as they are sent.
+/// Bytes of the values as they are sent.
 pub(super) fn as_bytes(values: &[f32]) -> std::borrow::Cow<'_, [u8]> {
     if cfg!(target_endian = "big") {
         values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>().into()

@@ -1,4 +1,4 @@
-//! The greeting of two processes: each makes sure of the other before anything else is said.
+//! Greeting of two processes: each verifies the other before anything else is sent.
 //!
 //! ```text
 //! who connects:  hello      magic, version, rank, size, port, nonce          54 bytes
@@ -7,9 +7,9 @@
 //! who listens:   answer     verdict, HMAC(key, "listens" and all of the above)  33 bytes
 //! ```
 //!
-//! The key itself is never sent. A proof covers both nonces, so that it serves once, the ranks, and
-//! one of the two roles, so that it cannot be sent back to its sender. The process that connects
-//! proves first: a stranger who calls receives nothing by which a key could be guessed. All lengths
+//! The key itself is never sent. A proof covers both nonces, so that it is valid once; the ranks;
+//! and one of the two roles, so that it cannot be sent back to its sender. The process that
+//! connects proves first: a stranger who calls receives nothing to guess a key from. All lengths
 //! are fixed, so that no sender decides how much is read.
 
 use std::io::{self, ErrorKind, Read};
@@ -22,7 +22,7 @@ use subtle::ConstantTimeEq;
 use super::frame::{Patience, is_timeout};
 use crate::ExchangeError;
 
-/// Decision whether to go on waiting.
+/// Decision whether to continue waiting.
 pub(super) type Watch<'a> = dyn FnMut() -> Result<(), ExchangeError> + 'a;
 
 /// First bytes of each connection of this program.
@@ -59,7 +59,7 @@ pub(super) enum Role {
 pub(super) enum Verdict {
     OtherKey = 0,
     Accepted = 1,
-    /// The key is right, but the process is not an awaited one.
+    /// The key is right, but the process is not an expected one.
     Refused = 2,
 }
 
@@ -74,7 +74,7 @@ pub(super) enum Answer {
     OtherKey,
     /// The two are other versions of this program.
     OtherVersion,
-    /// The connection ended, or brought other bytes.
+    /// The connection ended, or sent other bytes.
     Lost(io::Error),
 }
 
@@ -89,7 +89,7 @@ impl Hello {
         joined(&[MAGIC, &version, &rank, &size, &port.to_le_bytes(), &nonce()?]).map(Self)
     }
 
-    /// Reads a hello; `None` if the bytes are none.
+    /// Reads a hello; `None` if the bytes are not a hello.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: [u8; HELLO] = bytes.try_into().ok()?;
         bytes.starts_with(MAGIC).then_some(Self(bytes))
@@ -148,7 +148,7 @@ pub(super) fn is_proof(
     said.ct_eq(&proof(key, role, hello, challenge)).into()
 }
 
-/// Answer to a process that has said hello: `verdict`, with a proof unless the key was wrong.
+/// Answer to a hello: `verdict`, with a proof unless the key was wrong.
 pub(super) fn answer(
     verdict: Verdict,
     key: &str,
@@ -175,8 +175,8 @@ impl From<io::Error> for Broken {
     }
 }
 
-/// Says `hello` over `stream` to process `to`, and proves `key`. Reads of `stream` wait for a moment
-/// only; in between `watch` is asked whether to go on waiting, which ends at the deadline.
+/// Sends `hello` over `stream` to process `to`, and proves `key`. Reads of `stream` wait only
+/// briefly; in between `watch` decides whether to continue. Waiting ends at the deadline.
 ///
 /// # Errors
 /// The errors of `watch`.
@@ -262,7 +262,7 @@ fn number(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// Joins parts, which have `LENGTH` bytes together.
+/// Joins parts of `LENGTH` bytes in all.
 fn joined<const LENGTH: usize>(parts: &[&[u8]]) -> io::Result<[u8; LENGTH]> {
     parts.concat().try_into().map_err(|_| ErrorKind::InvalidData.into())
 }

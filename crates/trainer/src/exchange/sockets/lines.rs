@@ -1,9 +1,8 @@
-//! The connections of a process while it trains: threads that read them, and that let the others
-//! know that it lives.
+//! Connections of a process while it trains: threads that read them, and that send signs of life.
 //!
-//! A thread for each other process takes in whatever comes, so that two processes that send to each
-//! other never wait for each other's memory to be read; one sends what is to be sent, in its order,
-//! while the process computes; another one sends a sign of life every second.
+//! For each other process, one thread reads everything that arrives, so that two processes that
+//! send to each other never wait for each other to read; one sends messages, in their order, while
+//! the process computes; and one sends a sign of life every second.
 
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,7 +15,7 @@ use candle_core::{Storage, Tensor};
 use super::frame::{Kind, Patience, as_bytes};
 use super::stream::Stream;
 
-/// How long a process that ends waits until the others have heard it.
+/// Time for which a process that ends waits until the others have read that.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Message from another process.
@@ -24,17 +23,17 @@ const FAREWELL: Duration = Duration::from_secs(2);
 pub(super) enum Incoming {
     Part(Vec<f32>),
     Fact(Vec<u8>),
-    /// It ends in order, and says itself what is wrong, if anything is; or it ends because it has
-    /// lost another one.
+    /// The process ends in order, and reports any fault itself; or it ends because it has lost
+    /// another one.
     Left(Option<Loss>),
-    /// It is gone, or cannot be heard any more: why.
+    /// The process is gone, or cannot be reached any more, for this reason.
     Lost(String),
 }
 
-/// A process that is gone: which one, and why.
+/// Number of a process that is gone, and the reason.
 pub(super) type Loss = (usize, String);
 
-/// Told when a process is gone: of its number, and why.
+/// Function that is called with the number of a process that is gone, and the reason.
 pub type OnLoss = Box<dyn Fn(usize, &str) + Send + Sync>;
 
 /// Message to another process.
@@ -43,7 +42,7 @@ pub(super) enum Outgoing {
     /// Flat, f32, and on the host.
     Part(Tensor),
     Fact(Vec<u8>),
-    /// This process ends: with this reason, and nothing after it.
+    /// This process ends, with this reason and no later message.
     Leave(Vec<u8>),
 }
 
@@ -61,8 +60,8 @@ pub(super) struct Lines {
     patience: Patience,
     /// Number of messages that wait to be written.
     unsent: AtomicUsize,
-    /// Who has heard that this process ends, or has ended itself, by rank. One may do both, and
-    /// counts once: the others are still to hear it.
+    /// Processes that know that this process ends, or have ended themselves, by rank. A process may
+    /// do both, and counts once: the others still have to receive it.
     quiet: Mutex<Vec<bool>>,
     changed: Condvar,
     closing: AtomicBool,
@@ -72,7 +71,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Takes `streams` into use, and hands everything that comes to `incoming`.
+    /// Starts to use `streams`, and hands everything received to `incoming`.
     pub(super) fn open(
         streams: Vec<Option<Stream>>,
         patience: Patience,
@@ -115,8 +114,8 @@ impl Lines {
         Ok(lines)
     }
 
-    /// Sends something to a process, after all that was sent to it before, and does not wait. One
-    /// that cannot take it has ended, which is for those to find who wait for it.
+    /// Sends a message to a process, after all earlier ones, without waiting. A process that cannot
+    /// receive has ended: those that wait for it will notice.
     pub(super) fn send(&self, rank: usize, what: Outgoing) {
         if let Some(line) = self.lines.get(rank).and_then(Option::as_ref) {
             self.unsent.fetch_add(1, Ordering::AcqRel);
@@ -124,11 +123,11 @@ impl Lines {
         }
     }
 
-    /// Writes what is to be sent to process `rank`, until this process ends.
+    /// Writes the messages for process `rank`, until this process ends.
     fn write(&self, rank: usize, queue: &Receiver<Outgoing>) {
         let mut is_open = true;
         for what in queue {
-            // What cannot be sent is for those to find who wait for that process.
+            // A message that cannot be sent: those that wait for that process will notice.
             is_open = is_open && self.write_whole(rank, &what).is_ok();
             self.unsent.fetch_sub(1, Ordering::AcqRel);
             if matches!(what, Outgoing::Leave(_)) {
@@ -160,7 +159,7 @@ impl Lines {
         self.patience.write_frame(&line.stream, kind, content)
     }
 
-    /// Takes in what process `rank` sends, until it has ended.
+    /// Reads the messages of process `rank`, until it has ended.
     fn listen(&self, rank: usize, incoming: &Sender<(usize, Incoming)>) {
         let Some(line) = &self.lines[rank] else { return };
         let (stream, patience) = (&line.stream, self.patience);
@@ -190,7 +189,7 @@ impl Lines {
                         has_left = true;
                         let _ = self.write_frame(rank, Kind::Heard, &[]);
                     }
-                    // Nobody listens any more when this process ends.
+                    // When this process ends, nobody receives any more.
                     let _ = incoming.send((rank, message));
                 }
                 Ok(None) => {}
@@ -221,11 +220,11 @@ impl Lines {
         }
     }
 
-    /// Lets process `rank` know again and again that this one lives.
+    /// Sends process `rank` signs of life at intervals.
     fn beat(&self, rank: usize) {
         let Some(line) = &self.lines[rank] else { return };
         while !self.closing.load(Ordering::Acquire) {
-            // Whoever is writing says that it lives by that.
+            // A frame that is being written is a sign of life.
             if let Ok(_writing) = line.writing.try_lock()
                 && self.patience.write_frame(&line.stream, Kind::Alive, &[]).is_err()
             {
@@ -241,12 +240,12 @@ impl Lines {
         self.changed.notify_all();
     }
 
-    /// Remembers what this process ends for.
+    /// Records the reason why this process ends.
     pub(super) fn lost(&self, loss: Loss) {
         lock(&self.loss).get_or_insert(loss);
     }
 
-    /// Tells all others that this process ends, and waits until what it has sent has been read.
+    /// Tells all others that this process ends, and waits until its messages have been read.
     pub(super) fn leave(&self) {
         if self.closing.swap(true, Ordering::AcqRel) {
             return;
@@ -258,7 +257,7 @@ impl Lines {
         let mut deadline = Instant::now() + FAREWELL;
         let mut quiet = lock(&self.quiet);
         while !quiet.iter().all(|&heard| heard) {
-            // A connection that takes nothing any more is given up by its writer.
+            // The writer gives up a connection that accepts no more bytes.
             if self.unsent.load(Ordering::Acquire) > 0 {
                 deadline = Instant::now() + FAREWELL;
             }

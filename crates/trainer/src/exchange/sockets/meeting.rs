@@ -13,24 +13,24 @@ use super::neighbour::{self, Offer};
 use super::stream::Stream;
 use crate::ExchangeError;
 
-/// Pause between two looks at new bytes; each greeting takes about two of them.
+/// Pause between two checks for new bytes; each greeting takes about two of them.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Where processes meet, and which of them this one is.
+/// Meeting place of processes, and the number of this one.
 #[derive(Debug, Clone)]
 pub struct Meeting {
     /// The number of this process, from 0.
     pub rank: usize,
-    /// How many there are.
+    /// Number of processes.
     pub size: usize,
     /// The machine of process 0.
     pub host: String,
-    /// The port there.
+    /// Its port.
     pub port: u16,
     /// Secret of the processes of this training, which is proved and never sent. It may be empty if
     /// they meet at a loopback address, which other machines cannot reach.
     pub key: String,
-    /// How long to wait for the others.
+    /// Time to wait for the others.
     pub patience: Duration,
 }
 
@@ -41,8 +41,8 @@ impl Meeting {
             || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 
-    /// Refuses to meet beyond this machine without a key, since anybody who reaches the port could take
-    /// part.
+    /// Refuses to meet beyond this machine without a key, since anybody who reaches the port could
+    /// take part.
     fn require_key(&self) -> Result<(), ExchangeError> {
         if !self.key.is_empty() || self.is_local() {
             return Ok(());
@@ -59,7 +59,7 @@ impl Meeting {
         ExchangeError::Meeting(format!("process {} of {}: {what}", self.rank, self.size))
     }
 
-    /// Where the first process listens.
+    /// Listener of the first process.
     ///
     /// # Errors
     /// The port is taken.
@@ -81,11 +81,11 @@ impl Meeting {
         })
     }
 
-    /// Connections to all others, by rank; none to this process itself. `watch` is asked again and
-    /// again whether to go on waiting.
+    /// Connections to all others, by rank; `None` for this process itself. `watch` is called
+    /// repeatedly to decide whether to continue waiting.
     ///
     /// # Errors
-    /// There is no key and it takes one; somebody does not come in time, or is another program.
+    /// A required key is missing; a process does not connect in time, or is another program.
     pub(super) fn connections(
         &self,
         listener: Option<TcpListener>,
@@ -106,7 +106,7 @@ impl Meeting {
         };
         let nearest: Vec<Option<Stream>> = near.into_iter().zip(all).map(nearest).collect();
         let Err(error) = met else { return Ok(nearest) };
-        // Nobody is left waiting.
+        // No process is left waiting.
         let loss: Option<Loss> = match &error {
             ExchangeError::Lost { rank, why, .. } => Some((*rank, why.clone())),
             _ => None,
@@ -179,8 +179,8 @@ impl Meeting {
         }
     }
 
-    /// Makes connections without TCP to those that are on the same machine and can be reached so.
-    /// Each offers one to those after it.
+    /// Makes connections without TCP to processes on the same machine, if possible. Each process
+    /// offers one to those after it.
     fn neighbours(
         &self,
         all: &[Option<TcpStream>],
@@ -213,7 +213,7 @@ impl Meeting {
         Ok(())
     }
 
-    /// The content of what process `rank` sends next, of this kind.
+    /// Content of the next frame of process `rank`, which is of this kind.
     fn content(
         &self,
         all: &[Option<TcpStream>],
@@ -230,7 +230,7 @@ impl Meeting {
         read.map_err(|error| ExchangeError::lost(rank, self.rank, &error))
     }
 
-    /// Sends a frame to each that has come.
+    /// Sends a frame to each connected process.
     fn tell_all(
         &self,
         all: &[Option<TcpStream>],
@@ -246,7 +246,7 @@ impl Meeting {
         Ok(())
     }
 
-    /// The beginning of what process `rank` has sent, if there is something.
+    /// Beginning of the next message of process `rank`; `None` if there is none yet.
     fn heard_of(
         &self,
         all: &[Option<TcpStream>],
@@ -284,7 +284,8 @@ impl Meeting {
         }
     }
 
-    /// Waits a moment for processes that are `absent`; in vain, `more` is said beside.
+    /// Waits a moment for processes that are `absent`; after the deadline, the error ends with
+    /// `more`.
     fn pause(
         &self,
         deadline: Instant,
@@ -343,7 +344,7 @@ impl Meeting {
                     let what = format_args!("two processes were started as number {rank}");
                     return Err(self.error(what));
                 }
-                // One that is gone calls again.
+                // A process that is gone calls again.
                 if let Ok(stream) = guest.admit(&self.key) {
                     (all[rank], ports[rank]) = (Some(stream), port);
                 }
@@ -351,8 +352,8 @@ impl Meeting {
         }
     }
 
-    /// Checks that connected processes, which wait for this one, have sent nothing: they do only if
-    /// something is wrong.
+    /// Checks that connected processes, which wait for this one, have sent nothing: they send only
+    /// if something is wrong.
     pub(super) fn require_silence(&self, all: &[Option<TcpStream>]) -> Result<(), ExchangeError> {
         for rank in (0..self.size).filter(|&rank| rank == 0 || self.rank == 0) {
             if self.heard_of(all, rank)?.is_some() {
@@ -362,7 +363,7 @@ impl Meeting {
         Ok(())
     }
 
-    /// Addresses of the others from process 0, once all of them have come.
+    /// Addresses of the others from process 0, once all of them have connected.
     fn addresses(
         &self,
         all: &[Option<TcpStream>],

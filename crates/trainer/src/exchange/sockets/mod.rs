@@ -2,8 +2,8 @@
 //! by a cheaper socket.
 //!
 //! Data are read at once by a thread of the receiver, so that no process waits for another one to
-//! read. A process that is killed closes its connections, one whose machine is gone falls silent:
-//! all others notice either within seconds. A process that ends in order says so, and its earlier
+//! read. A killed process closes its connections, and a lost machine falls silent: all others
+//! notice either within seconds. A process that ends in order announces it, and its earlier
 //! messages are read.
 
 mod calling;
@@ -41,25 +41,26 @@ pub struct Sockets {
     own: VecDeque<Tensor>,
 }
 
-/// Says farewell for a process that ends at once, as on a signal.
+/// Handle that announces the end of a process that ends at once, for example after a signal.
 #[derive(Clone)]
 pub struct Farewell(Arc<Lines>);
 
 impl Farewell {
-    /// Tells the other processes that this one ends, and says itself why.
+    /// Tells the other processes that this one ends, and reports the reason itself.
     pub fn say(&self) {
         self.0.leave();
     }
 }
 
 impl Sockets {
-    /// Meets the other processes. The first may have begun to listen before it started the others.
-    /// `watch` is asked again and again whether to go on waiting for them; `on_loss` is told, on a
-    /// thread of its own, if one is gone later, for a process that is busy with something else.
+    /// Connects to the other processes. The first may have begun to listen before it started the
+    /// others. `watch` is called repeatedly to decide whether to continue waiting. `on_loss` is
+    /// called on a thread of its own if a process is lost later, for a process that is busy with
+    /// something else.
     ///
     /// # Errors
-    /// There is no key and the place is not on this machine alone; somebody does not come in time, is
-    /// another version of this program, or was started as one of another number of processes.
+    /// There is no key and other machines can reach the place; a process does not connect in time,
+    /// is another version of this program, or was started as one of another number of processes.
     pub fn meet(
         meeting: &Meeting,
         listener: Option<TcpListener>,
@@ -75,7 +76,7 @@ impl Sockets {
         Ok(Self { rank, size, lines, incoming, waiting, own: VecDeque::new() })
     }
 
-    /// Handle that says farewell for this process.
+    /// Handle that announces the end of this process.
     #[must_use]
     pub fn farewell(&self) -> Farewell {
         Farewell(Arc::clone(&self.lines))
@@ -101,7 +102,7 @@ impl Sockets {
                 None => {}
             }
             match self.incoming.recv() {
-                // Nobody will come to an end without that one.
+                // Without that process, no exchange will be complete.
                 Ok((lost, Incoming::Lost(why))) => return Err(self.lost(lost, why)),
                 Ok((from, message)) => self.waiting[from].push_back(message),
                 Err(_) => return Err(self.lost(rank, "the connection is closed".to_owned())),
@@ -168,8 +169,8 @@ impl Exchange for Sockets {
     }
 }
 
-/// A flat tensor on the host, as it is where it is there. From elsewhere `to_device` would bring all
-/// of the storage under a view.
+/// Flat tensor on the host, unchanged if it is there. From another device `to_device` would copy
+/// all of the storage under a view.
 fn on_host(part: &Tensor) -> candle_core::Result<Tensor> {
     match part.device() {
         Device::Cpu => Ok(part.clone()),

@@ -1,9 +1,8 @@
-//! How processes of one machine, once they are connected by TCP, connect without it: one listens at
-//! a random name, and tells the other that name and a word that nobody else knows.
+//! Connections of processes on one machine without TCP, which they make once they are connected by
+//! TCP: one listens at a random name, and sends the other that name and a secret.
 //!
-//! Names are those that Linux keeps apart from files ("abstract" ones, unix(7)): nothing is left
-//! behind by a process that is killed. Elsewhere, and between containers that do not share them,
-//! TCP remains.
+//! The names are Linux's "abstract" ones, which are not files (unix(7)): a killed process leaves
+//! nothing behind. Elsewhere, and between containers that do not share them, TCP remains.
 
 use std::net::TcpStream;
 
@@ -25,12 +24,12 @@ mod linux {
 
     use super::{Stream, TcpStream};
 
-    /// Bytes of the name, and of the word.
+    /// Number of bytes of the name, and of the secret.
     const LENGTH: usize = 16;
-    /// Bytes that wait to be read: the fewer times the reader is woken up for them, the better.
+    /// Bytes of the receive buffer: the less often the reader is woken up for them, the better.
     const WAITING: usize = 2 << 20;
 
-    /// Where another process may connect.
+    /// Address to which another process may connect.
     #[derive(Debug)]
     pub(in super::super) struct Offer {
         listener: UnixListener,
@@ -38,7 +37,7 @@ mod linux {
     }
 
     impl Offer {
-        /// For the process at the other end of `stream`, if it is on this machine.
+        /// Offer to the process at the other end of `stream`, if it is on this machine.
         pub(in super::super) fn to(stream: &TcpStream) -> Option<Self> {
             if stream.local_addr().ok()?.ip() != stream.peer_addr().ok()?.ip() {
                 return None;
@@ -54,11 +53,11 @@ mod linux {
             &self.secret
         }
 
-        /// The connection of the other process, which says that it has connected, and has sent the
-        /// word by then: nobody is waited for. Whoever else has connected is sent away.
+        /// Connection of the other process, which has reported that it has connected and has sent
+        /// the secret: nothing is waited for. Other callers are turned away.
         ///
         /// # Errors
-        /// It cannot be heard.
+        /// The listener fails.
         pub(in super::super) fn accept(&self) -> io::Result<Stream> {
             self.listener.set_nonblocking(true)?;
             loop {
@@ -74,16 +73,16 @@ mod linux {
         }
     }
 
-    /// The connection to a process that offers one; `None` if it cannot be reached so.
+    /// Connection to a process that offers one; `None` if it cannot be reached so.
     pub(in super::super) fn take(secret: &[u8]) -> Option<Stream> {
         let secret: &[u8; 2 * LENGTH] = secret.try_into().ok()?;
-        // Where strangers have filled the queue this does not wait.
+        // Does not wait if strangers have filled the queue.
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
         let address = SocketAddrUnix::new_abstract_name(name(secret).as_bytes()).ok()?;
         connect(&socket, &address).ok()?;
         let mut stream = UnixStream::from(socket);
-        // A new connection has room for it.
+        // The buffer of a new connection has room for it.
         stream.write_all(&secret[LENGTH..]).ok()?;
         ready(stream).ok()
     }
@@ -115,7 +114,8 @@ mod linux {
             let offer = Offer::to(&far).expect("the same machine");
             let mut secret: [u8; 2 * LENGTH] = offer.secret().try_into().unwrap();
             let near = take(&secret).expect("there");
-            // Before it, one that says another word, one that is gone and one that says nothing.
+            // Before it come a caller with another secret, one that is gone and one that sends
+            // nothing.
             let other = Offer::to(&far).expect("the same machine");
             let mut wrong: [u8; 2 * LENGTH] = other.secret().try_into().unwrap();
             wrong[LENGTH] ^= 1;
@@ -146,7 +146,7 @@ mod elsewhere {
     use super::{Stream, TcpStream};
     use std::io;
 
-    /// None is ever made.
+    /// An offer that is never made.
     #[derive(Debug)]
     pub(in super::super) enum Offer {}
 

@@ -1,5 +1,5 @@
-//! A connection to another process while it trains: by TCP, or within one machine by a socket of
-//! the system's own, which takes processors 40 % less time: no packets, no acknowledgements.
+//! Connection to another process while it trains: by TCP, or within one machine by a socket of the
+//! system's own, which takes 40 % less processor time: no packets, no acknowledgements.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -16,7 +16,7 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// Has reads and writes wait for one beat.
+    /// Sets reads and writes to wait for one beat.
     pub(super) fn apply(&self, patience: Patience) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => patience.apply(stream),

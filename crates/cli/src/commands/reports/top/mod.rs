@@ -1,4 +1,4 @@
-//! `taper top`: runs as they go on, on the whole terminal.
+//! `taper top`: progress of runs, on the whole terminal.
 
 mod screen;
 mod watched;
@@ -15,9 +15,9 @@ use crate::arguments::Top;
 use screen::View;
 use watched::WatchedRun;
 
-/// How often files are looked at.
+/// Interval at which files are checked.
 const REFRESH: Duration = Duration::from_millis(1000);
-/// How long a key is waited for.
+/// Time to wait for a key.
 const TICK: Duration = Duration::from_millis(200);
 
 /// Runs the command.
@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &Top) -> Result<()> {
     ended
 }
 
-/// The runs that are named, or those of the folder `runs`.
+/// Returns the named runs, or the runs of the folder `runs`.
 fn find(arguments: &Top) -> Result<Vec<WatchedRun>> {
     let folders = match arguments.runs.as_slice() {
         [] => vec![Path::new("runs").to_owned()],
@@ -67,16 +67,16 @@ fn find(arguments: &Top) -> Result<Vec<WatchedRun>> {
     Ok(runs)
 }
 
-/// What a key asks for.
+/// Request of a key.
 enum Key {
     Quit,
-    /// Another run.
+    /// Choose another run.
     Step(isize),
-    /// Another chart.
+    /// Choose another chart.
     Chart(isize),
 }
 
-/// The key that is pressed within a time, if any.
+/// Returns the key pressed within a time, if any.
 fn key(wait: Duration) -> std::io::Result<Option<Key>> {
     if !event::poll(wait)? {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! What `top` draws.
+//! Screen of `top`.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ use taper_trainer::ProcessTime;
 use super::watched::WatchedRun;
 use crate::bars::clock;
 
-/// The charts beside the loss.
+/// Charts in addition to the loss.
 const CHARTS: [&str; 5] =
     ["validation scores", "gradient norm", "learning rate", "accuracy", "answers a second"];
 
-/// What is looked at.
+/// Current selection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct View {
     run: usize,
@@ -29,12 +29,12 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Another of `count` runs.
+    /// Chooses another of `count` runs.
     pub(super) fn choose(&mut self, step: isize, count: usize) {
         self.run = self.run.saturating_add_signed(step).min(count.saturating_sub(1));
     }
 
-    /// Another chart, around.
+    /// Chooses another chart, cyclically.
     pub(super) fn turn(&mut self, step: isize) {
         self.chart = (self.chart + CHARTS.len()).saturating_add_signed(step) % CHARTS.len();
     }
@@ -43,7 +43,7 @@ impl View {
 /// A curve with its name.
 type Curve = (&'static str, Vec<(f64, f64)>);
 
-/// Draws the runs, and of the chosen one its curves, samples and checkpoints.
+/// Draws the runs, and the curves, samples and checkpoints of the chosen one.
 pub(super) fn draw(frame: &mut Frame<'_>, runs: &[WatchedRun], view: &View) {
     let table_height = (runs.len() as u16 + 3).min(frame.area().height / 3).max(4);
     let [table, charts, below, keys] = Layout::vertical([
@@ -133,7 +133,7 @@ fn draw_runs(frame: &mut Frame<'_>, area: Rect, runs: &[WatchedRun], chosen: usi
     frame.render_stateful_widget(table, area, &mut state);
 }
 
-/// The cells of a run.
+/// Returns the table cells of a run.
 fn cells(run: &WatchedRun) -> Vec<String> {
     let summary = &run.summary;
     let state = match &summary.state {

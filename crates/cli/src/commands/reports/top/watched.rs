@@ -1,4 +1,4 @@
-//! A run that is looked at again and again.
+//! A run that is read repeatedly.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
@@ -9,17 +9,17 @@ use taper_run::folder::{RunState, RunSummary};
 
 use crate::resident::resident_memory;
 
-/// A run with what was read of it so far.
+/// A run with its record, as read so far.
 pub(super) struct WatchedRun {
     pub(super) name: String,
     folder: RunFolder,
     pub(super) summary: RunSummary,
     pub(super) record: Record,
-    /// Bytes of the record that have been read.
+    /// Bytes of the record read so far.
     read: u64,
-    /// The checkpoints, the newest last.
+    /// Checkpoints, the newest last.
     pub(super) checkpoints: Vec<String>,
-    /// Bytes of memory that its process takes.
+    /// Memory of its process, in bytes.
     pub(super) memory: Option<u64>,
 }
 
@@ -40,13 +40,13 @@ impl WatchedRun {
         run
     }
 
-    /// Reads what has been written meanwhile. What cannot be read is seen in the summary.
+    /// Reads new entries of the record. Unreadable parts appear in the summary.
     pub(super) fn refresh(&mut self) {
         self.summary = RunSummary::of(&self.folder);
         let path = self.folder.metrics();
         let length = fs::metadata(&path).map_or(0, |file| file.len());
         if length < self.read {
-            // It was resumed from an earlier checkpoint.
+            // The run was resumed from an earlier checkpoint.
             (self.record, self.read) = (Record::default(), 0);
         }
         let mut bytes = Vec::new();
@@ -69,7 +69,7 @@ impl WatchedRun {
         };
     }
 
-    /// Seconds that are left at the pace of the last entries, where the end is known.
+    /// Remaining seconds at the pace of the last entries, if the end is known.
     pub(super) fn seconds_left(&self) -> Option<f64> {
         if !matches!(self.summary.state, RunState::Training { .. }) {
             return None;

@@ -16,38 +16,38 @@ use crate::{
     PairPlan, Report, Result, Stream, TokenizerPair,
 };
 
-/// Batches from which the growth by subword sampling is known; every draw is another, so it is
-/// taken to be a little more.
+/// Number of batches from which the growth by subword sampling is estimated; since draws differ,
+/// the growth is assumed to be slightly larger.
 const SAMPLED_BATCHES: usize = 32;
 const SAMPLING_MARGIN: f64 = 1.05;
 
-/// The key of draws that decide which pairs of a corpus an epoch takes.
+/// Key of the draws of the pairs that an epoch takes from a corpus.
 const WEIGHTS: u64 = 6;
 
-/// The seed of the epochs that the report takes as its examples.
+/// Seed of the example epochs in the report.
 const EXAMPLE: u64 = 0;
 
-/// The pairs of a split that cleaning kept, as ids without special tokens.
+/// Pairs of a split that cleaning kept, as ids without special tokens.
 ///
 /// The ids stay on disk until they are used, so a data set may be larger than memory.
 #[derive(Debug)]
 pub struct PairDataset {
     cache: PairCache,
     report: DataReport,
-    /// Tokenizers, whose special tokens stand around texts.
+    /// Tokenizers, whose special tokens surround texts.
     tokenizers: TokenizerPair,
-    /// Sampler that segments pairs anew in each epoch; `None` without sampling.
+    /// Sampler that segments pairs differently in each epoch; `None` without sampling.
     sampler: Option<PairSampler>,
-    /// So many epochs, the first, go in both directions.
+    /// Number of first epochs that go in both directions.
     bidirectional_epochs: u64,
-    /// The corpora one after the other: where each ends among the pairs, and how often an epoch
-    /// goes through it.
+    /// The corpora in order: the end of each among the pairs, and the number of its passes in an
+    /// epoch.
     corpora: Vec<(usize, f64)>,
 }
 
 impl PairDataset {
-    /// Opens the cache at `path`, if it is whole and has this key, for corpora of these weights and
-    /// so many epochs in both directions before the others, with word links or without any.
+    /// Opens the cache at `path`, if it is complete and has this key, with these weights of the
+    /// corpora and this number of bidirectional first epochs, and with or without word links.
     pub(crate) fn open(
         path: &Path,
         key: &Key,
@@ -82,7 +82,7 @@ impl PairDataset {
         }))
     }
 
-    /// The same pairs, segmented at random in the batches of an epoch.
+    /// Segments the same pairs at random in the batches of an epoch.
     pub(crate) fn with_sampler(self, sampler: Option<PairSampler>) -> Self {
         Self { sampler, ..self }
     }
@@ -92,7 +92,7 @@ impl PairDataset {
         self.cache.pairs()
     }
 
-    /// Whether there is no pair; preparing a split refuses to end so.
+    /// Whether there is no pair; preparing such a split fails.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -102,15 +102,15 @@ impl PairDataset {
         &self.report
     }
 
-    /// The pairs that an epoch goes through, in their order: those of the data set, each as often
-    /// as its corpus weighs, and in a bidirectional epoch each of them turned round as well. None
-    /// stands for those of the data set, each once.
+    /// Pairs of an epoch, in their order: those of the data set, each as often as the weight of its
+    /// corpus says, and in a bidirectional epoch each of them also with its sides exchanged.
+    /// `None`: those of the data set, each once.
     pub(crate) fn pairs_in(&self, seed: u64, epoch: u64) -> Option<Vec<u32>> {
         let is_once = self.corpora.iter().all(|(_, weight)| *weight == 1.0);
         if is_once && epoch >= self.bidirectional_epochs {
             return None;
         }
-        // The number fits: preparing a split sees to it.
+        // The number fits, which is checked when a split is prepared.
         let all = self.len() as u32;
         let draws = Draws::new(seed, epoch, WEIGHTS);
         let mut corpora = self.corpora.iter().peekable();
@@ -130,8 +130,8 @@ impl PairDataset {
         Some(pairs)
     }
 
-    /// Reads a pair. From [`PairDataset::len`] on the pairs come again, turned round: translated from
-    /// the target language into the source language.
+    /// Reads a pair. From [`PairDataset::len`] on the pairs are repeated with their sides
+    /// exchanged: translated from the target language into the source language.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ impl PairDataset {
     ///
     /// # Panics
     ///
-    /// If `pair` is not below twice [`PairDataset::len`], as for every method that takes one.
+    /// If `pair` is not below twice [`PairDataset::len`]; so do all methods that take one.
     pub fn pair(&self, pair: usize) -> Result<Pair> {
         let (pair, turned) = self.locate(pair);
         let read = self.cache.read(pair)?;
@@ -177,13 +177,13 @@ impl PairDataset {
         (source + around.0, target + around.1)
     }
 
-    /// Tokens around the text in a row of the source, and in one of the target.
+    /// Numbers of tokens around the text in a row of the source, and in one of the target.
     fn around(&self) -> (usize, usize) {
         let (source, target) = (self.tokenizers.source(), self.tokenizers.target());
         (source.tokens_around_source(), target.tokens_around_answer())
     }
 
-    /// Where a pair stands in the cache, and whether it is turned round.
+    /// Place of a pair in the cache, and whether its sides are exchanged.
     fn locate(&self, pair: usize) -> (usize, bool) {
         match pair.checked_sub(self.len()) {
             Some(pair) => (pair, true),
@@ -196,7 +196,8 @@ impl PairDataset {
         self.sampler.is_some()
     }
 
-    /// The longest rows of a source and of a target, end marks included, however they are cut.
+    /// Lengths of the longest rows of a source and of a target, end marks included, for any
+    /// segmentation.
     fn longest_rows(&self) -> (usize, usize) {
         let BatchingReport { longest_source, longest_target, .. } = self.report.batching;
         match &self.sampler {
@@ -208,10 +209,10 @@ impl PairDataset {
         }
     }
 
-    /// The rows of the source and target sides of an epoch of either kind, all of `longest` ids if
-    /// that is given.
+    /// Rows of the source and target sides of an epoch of either kind; if `longest` is given, all
+    /// have that many ids.
     fn rows(&self, longest: Option<usize>) -> [Rows; 2] {
-        // An epoch may have a pair as often as its corpus weighs, rounded up.
+        // An epoch may have a pair as often as the weight of its corpus, rounded up.
         let (mut first, mut corpora) = (0, Vec::with_capacity(self.corpora.len()));
         for &(end, weight) in &self.corpora {
             corpora.push((first..end, weight.ceil() as usize));
@@ -231,16 +232,16 @@ impl PairDataset {
             }
         }
         if self.bidirectional_epochs > 0 {
-            // Either side has either language, though not in one batch.
+            // Each side may have either language, though not within one batch.
             let either = source.or(&target);
             return [either.clone(), either];
         }
         [source, target]
     }
 
-    /// The batch of these pairs, in this order: the sources, each with `</s>`, and the targets, each
-    /// after `<s>`, of which the rest and `</s>` is asked. They are segmented as `epoch` sees them; without one, or
-    /// where subwords are not sampled, as the tokenizer does.
+    /// Batch of these pairs, in this order: the sources, each with `</s>`, and the targets, each
+    /// after `<s>`; the rest of the target and `</s>` are predicted. They are segmented as in
+    /// `epoch`; if it is `None`, or without subword sampling, as by the tokenizer.
     ///
     /// # Errors
     ///
@@ -258,7 +259,7 @@ impl PairDataset {
                 pair = sampler.segment(pair, epoch);
             }
             let Pair { line, source, target, links: of_pair } = pair;
-            // The row before a token is the one that is asked for it: `<s>` makes up for that.
+            // The row before a token predicts it: `<s>` compensates for that.
             let before =
                 (before[0] + targets.ids.len() as u32, before[1] + sources.ids.len() as u32);
             let own = of_pair.iter().flat_map(PairLinks::tokens);
@@ -319,8 +320,8 @@ impl Dataset for PairDataset {
         source.tokens().max(target.tokens())
     }
 
-    /// The longest rows of each side, as many as the budget holds and as there are: a pair may be
-    /// long on one side and short on the other, so that both are filled.
+    /// Takes the longest rows of each side, as many as the budget holds and as there are: a pair
+    /// may be long on one side and short on the other, so both sides are filled.
     fn largest_batch(&self, tokens: usize) -> Batch {
         let longest = self.sampler.as_ref().map(|_| self.longest_row());
         let lengths = self.rows(longest).map(|rows| rows.longest(tokens));
@@ -344,7 +345,7 @@ impl Dataset for PairDataset {
     }
 }
 
-/// The batches of an epoch, with what they are made from.
+/// Batches of an epoch, with the data that they are made from.
 struct PlannedPairs {
     dataset: Arc<PairDataset>,
     plan: PairPlan,
@@ -355,7 +356,7 @@ impl EpochPlan for PlannedPairs {
         self.plan.len()
     }
 
-    /// The tokens of both sides, and the answers, of which there are as many as of the target.
+    /// The tokens of both sides, and the answers, which are as many as the target tokens.
     fn cost(&self, batch: usize) -> u64 {
         let (source, target) = self.plan.tokens(&self.dataset, batch);
         (source + 2 * target) as u64

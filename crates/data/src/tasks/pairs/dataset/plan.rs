@@ -1,17 +1,17 @@
-//! Batches of an epoch: which pairs go together, and in which order.
+//! Batches of an epoch: the division of pairs into batches, and their order.
 
 use crate::draws::Draws;
 use crate::{Batch, BatchingConfig, BatchingReport, Epoch, PairDataset, Result};
 
-/// The batches of one epoch: a function of the data set, the settings, the seed and the epoch, so
-/// that any batch can be asked for without those before it.
+/// Batches of one epoch: a function of the data set, the settings, the seed and the epoch, so that
+/// any batch can be requested without those before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PairPlan {
     /// Epoch for which subwords are sampled; `None` without sampling.
     epoch: Option<Epoch>,
-    /// The pairs of the epoch, batch after batch.
+    /// Pairs of the epoch, batch after batch.
     order: Vec<u32>,
-    /// The range of `order` of each batch, in the order of the epoch.
+    /// Range of `order` for each batch, in the order of the epoch.
     batches: Vec<(u32, u32)>,
 }
 
@@ -25,13 +25,14 @@ mod purpose {
 impl PairPlan {
     /// Plans an epoch.
     ///
-    /// Pairs are shuffled, then ordered by length times a random factor within `1 ± length_noise /
-    /// 2`, then cut into batches as full as the budget allows, which are shuffled. Pairs of one
-    /// length thus meet others in each epoch. A pair beyond the budget makes a batch by itself.
+    /// Pairs are shuffled, then ordered by length times a random factor within
+    /// `1 ± length_noise / 2`, then divided into batches as full as the budget allows, which are
+    /// shuffled. So pairs of one length are combined with others in each epoch. A pair beyond the
+    /// budget is a batch by itself.
     pub fn new(dataset: &PairDataset, config: &BatchingConfig, seed: u64, epoch: u64) -> Self {
         let pairs = dataset.pairs_in(seed, epoch);
         let pair_at = |place: u32| pairs.as_ref().map_or(place, |pairs| pairs[place as usize]);
-        // Places among the pairs, not pairs: a pair that comes twice is drawn for twice.
+        // Places among the pairs, not pairs: a pair that occurs twice has two draws.
         let count = pairs.as_ref().map_or(dataset.len(), Vec::len);
         let mut order: Vec<u32> = (0..count as u32).collect();
         if config.shuffle {
@@ -41,9 +42,8 @@ impl PairPlan {
                 order.sort_by_cached_key(|&place| {
                     let (source, target) = lengths(dataset, pair_at(place));
                     let factor = 1.0 + config.length_noise * (noise.unit(u64::from(place)) - 0.5);
-                    // In 1/16 tokens: fine enough to order by, and an integer to compare. The
-                    // target first, since the decoder and the output layer cost
-                    // most.
+                    // In 1/16 tokens: fine enough for sorting, and an integer to compare. The
+                    // target comes first, since the decoder and the output layer cost most.
                     let scale = |length: usize| (length as f64 * factor * 16.0) as u32;
                     (scale(target), scale(source))
                 });
@@ -66,12 +66,12 @@ impl PairPlan {
         self.batches.len()
     }
 
-    /// Whether there is no batch, which holds for a data set without pairs only.
+    /// Whether there is no batch, which is true only for a data set without pairs.
     pub fn is_empty(&self) -> bool {
         self.batches.is_empty()
     }
 
-    /// The pairs of a batch, as [`PairDataset::pair`] counts them.
+    /// Pairs of a batch, numbered as in [`PairDataset::pair`].
     ///
     /// # Panics
     ///
@@ -94,7 +94,7 @@ impl PairPlan {
         dataset.batch(self.members(batch), self.epoch)
     }
 
-    /// The source and the target tokens of a batch, with one mark for each sentence.
+    /// Numbers of source and target tokens of a batch, with one mark for each sentence.
     ///
     /// # Panics
     ///
@@ -134,12 +134,12 @@ impl PairPlan {
     }
 }
 
-/// The lengths of a pair's rows, with what stands around their texts.
+/// Lengths of a pair's rows, with the tokens around their texts.
 fn lengths(dataset: &PairDataset, pair: u32) -> (usize, usize) {
     dataset.row_lengths(pair as usize)
 }
 
-/// Cuts an order into batches, each as long as the budget allows.
+/// Divides an order into batches, each as long as the budget allows.
 fn cut(dataset: &PairDataset, config: &BatchingConfig, order: &[u32]) -> Vec<(u32, u32)> {
     let limit = match config.max_sentences {
         0 => usize::MAX,

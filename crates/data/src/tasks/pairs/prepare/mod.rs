@@ -64,25 +64,25 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
 
 /// Prepares the training and validation splits of a run.
 ///
-/// The folder `run` comes to hold the tokenizers and, under `cache`, the tokenised splits; what it
-/// already holds is used as far as it still fits. Every file of the configuration is looked up
-/// before anything is written.
+/// The folder `run` receives the tokenizers and, under `cache`, the tokenised splits; existing ones
+/// are used if they still fit. Every file of the configuration is looked up before anything is
+/// written.
 ///
 /// # Errors
 ///
-/// For any fault of configuration, text, tokenizer or disk, see [`Error`].
+/// Any fault of configuration, text, tokenizer or disk, see [`Error`].
 pub fn prepare_pairs(config: &DataConfig, run: &Path) -> Result<Prepared<PairDataset>> {
     prepare_observed(config, run, &mut |_| ())
 }
 
-/// Prepares pairs like [`prepare_pairs`], with reports while text is tokenised.
+/// Prepares pairs like [`prepare_pairs`], and reports progress while text is tokenised.
 pub(crate) fn prepare_observed(
     config: &DataConfig,
     run: &Path,
     observe: &mut dyn FnMut(&TokenisingProgress),
 ) -> Result<Prepared<PairDataset>> {
     let ready = Ready::obtain(config, run)?;
-    // A tokenizer that cannot be sampled from is found before the text is tokenised.
+    // An unsuitable tokenizer for sampling is found before the text is tokenised.
     let limit = config.cleaning.max_tokens;
     let sampler = PairSampler::new(&ready.tokenizers, &config.tokenizer, limit)?;
     let mut open = |part: &Part<'_>| prepare_split(config, &ready.tokenizers, part, run, observe);
@@ -94,8 +94,8 @@ pub(crate) fn prepare_observed(
     Ok(Prepared { tokenizers: ready.tokenizers, train: Arc::new(train), validation })
 }
 
-/// Does what has to be done before several processes tokenise the splits together; whether there is
-/// anything to tokenise.
+/// Does the work that precedes the common tokenising of the splits by several processes, and
+/// returns whether there is anything to tokenise.
 ///
 /// # Errors
 ///
@@ -111,7 +111,7 @@ pub(crate) fn begin(config: &DataConfig, run: &Path) -> Result<bool> {
     Ok(false)
 }
 
-/// Tokenises a process's share of the splits, once another one has called [`begin`].
+/// Tokenises a process's share of the splits, after another one has called [`begin`].
 ///
 /// # Errors
 ///
@@ -133,7 +133,7 @@ pub(crate) fn tokenise_share(
     Ok(())
 }
 
-/// Everything known before a split is tokenised.
+/// Facts that are known before a split is tokenised.
 struct Ready {
     tokenizers: TokenizerPair,
     train: Fingerprint,
@@ -141,20 +141,19 @@ struct Ready {
 }
 
 impl Ready {
-    /// Looks at the text, and trains the tokenizers where the run has none.
+    /// Examines the text, and trains the tokenizers if the run has none.
     fn obtain(config: &DataConfig, run: &Path) -> Result<Self> {
         config.validate()?;
         validate(config)?;
         split_files(config, &config.train)?;
         split_files(config, &config.validation)?;
-        // First of all, so that what the tokenizer is made from is what is recorded, and found
-        // changed if it was meanwhile.
+        // First of all: so the recorded text is the one that the tokenizer is trained on, and a
+        // change in the meantime is noticed.
         let text_of =
             |split: &Corpora| Fingerprint::obtain(&split_files(config, split)?, &split.name(), run);
         let train = text_of(&config.train)?;
         let tokenizers = TokenizerPair::obtain(config, run).map_err(|error| match error {
-            // A tokenizer cannot be trained without text; the reader wants to know why there is
-            // none.
+            // A tokenizer cannot be trained without text; the error should say why there is none.
             Error::Tokenizer { .. } => require_pairs(config).err().unwrap_or(error),
             other => other,
         })?;
@@ -164,7 +163,7 @@ impl Ready {
         Ok(Self { tokenizers, train, validation })
     }
 
-    /// Finds what another process has obtained; writes nothing.
+    /// Reads the facts that another process has obtained; writes nothing.
     fn find(config: &DataConfig, run: &Path) -> Result<Self> {
         let text_of =
             |split: &Corpora| Fingerprint::of(&split_files(config, split)?, &split.name(), run);
@@ -177,13 +176,13 @@ impl Ready {
     }
 }
 
-/// The splits that are to be prepared.
+/// Splits to prepare.
 fn parts<'a>(config: &'a DataConfig, ready: &'a Ready) -> Vec<Part<'a>> {
     let validation = ready.validation.as_ref().map(|text| Part::of_validation(config, text));
     [Part::of_training(config, ready)].into_iter().chain(validation).collect()
 }
 
-/// Refuses a training split that is empty, or of which cleaning keeps nothing.
+/// Refuses an empty training split, or one of which cleaning keeps nothing.
 fn require_pairs(config: &DataConfig) -> Result<()> {
     let cleaner = Cleaner::new(&config.cleaning);
     let (mut read, mut dropped) = (0, Dropped::default());
@@ -204,12 +203,12 @@ fn require_pairs(config: &DataConfig) -> Result<()> {
     Ok(())
 }
 
-/// A split that is to be prepared.
+/// Split to prepare.
 pub(crate) struct Part<'a> {
     pub(crate) split: &'a Corpora,
     pub(crate) is_training: bool,
     pub(crate) text: &'a Fingerprint,
-    /// The hash of what is held out of it.
+    /// Hash of the sentences that are held out of it.
     held_out: Option<&'a str>,
     bidirectional_epochs: u64,
 }
@@ -236,19 +235,19 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Whether its pairs have word links, or some of them.
+    /// Whether some of its pairs have word links.
     pub(crate) fn has_links(&self) -> bool {
         self.split.iter().any(Corpus::has_links)
     }
 
-    /// Where its cache lies in the folder of a run.
+    /// Path of its cache in the folder of a run.
     fn cache(&self, run: &Path) -> PathBuf {
         run.join(CACHE_FOLDER).join(format!("{}.bin", split_name(&self.split.name())))
     }
 }
 
-/// Tokenises one split into its cache in the folder `run`, or opens that file where it still fits
-/// the text, the tokenizers and the cleaning.
+/// Tokenises one split into its cache in the folder `run`, or opens the cache if it still fits the
+/// text, the tokenizers and the cleaning.
 ///
 /// # Errors
 ///
@@ -275,7 +274,7 @@ fn prepare_split(
     shards.open_or_make(&path, open, make)
 }
 
-/// A hash of all that the tokenised split follows from.
+/// Hash of everything that determines the tokenised split.
 fn cache_key(config: &DataConfig, tokenizers: &TokenizerPair, part: &Part<'_>) -> Key {
     let each = |corpus: &Corpus| (corpus.fields(config).clone(), corpus.tag.clone());
     let mut facts = serde_json::json!({

@@ -1,11 +1,11 @@
-//! Which columns of a table hold the two sides, and whether its first line is a header.
+//! Choice of the columns of a table for the two sides, and whether its first line is a header.
 
 use std::path::{Path, PathBuf};
 
 use crate::tables::{Columns, Field, Table, Wanted};
 use crate::{Corpus, DataConfig, Error, Format, Result, Side};
 
-/// Words that head a column of text; no sentence of a corpus is one of them alone in both columns.
+/// Names of columns of text; no sentence of a corpus is one of them alone in both columns.
 const HEADINGS: [&str; 24] = [
     "source",
     "target",
@@ -33,7 +33,7 @@ const HEADINGS: [&str; 24] = [
     "lang2",
 ];
 
-/// Languages by the names that head columns.
+/// Languages whose names are names of columns.
 const LANGUAGES: [&str; 24] = [
     "english",
     "german",
@@ -79,8 +79,8 @@ pub(crate) fn open(
     Table::open(format, files, Wanted { fields, columns: &columns })
 }
 
-/// Where a side may stand in a record with named fields: where the configuration says, or else
-/// under the language, at the top or within `translation` as many published corpora have it.
+/// Places of a side in a record with named fields: the configured one; otherwise under the
+/// language, at the top or within `translation`, as in many published corpora.
 fn field_paths(config: &DataConfig, corpus: &Corpus, side: Side) -> Vec<String> {
     let fields = corpus.fields(config);
     let chosen = match side {
@@ -94,13 +94,13 @@ fn field_paths(config: &DataConfig, corpus: &Corpus, side: Side) -> Vec<String> 
     vec![language.to_owned(), format!("translation.{language}")]
 }
 
-/// The columns of the table at `path` whose first row is `first`, and whether that row is a header
+/// Columns of the table at `path` with the first row `first`, and whether that row is a header
 /// rather than text.
 ///
 /// # Errors
 ///
-/// [`Error::Record`] where a named column is not there, or where the first row looks like a header
-/// and nothing says which columns are meant.
+/// [`Error::Record`] if a named column is missing, or if the first row looks like a header and the
+/// columns are not configured.
 fn columns(
     config: &DataConfig,
     corpus: &Corpus,
@@ -132,7 +132,7 @@ fn columns(
             _ => Ok((Columns { places: vec![0, 1], count }, false)),
         };
     }
-    // Numbers need no header; a name says that there is one.
+    // Numbers need no header; a name requires one.
     let mut has_header = false;
     let mut column = |field: &str, usual: usize| {
         if field.is_empty() {

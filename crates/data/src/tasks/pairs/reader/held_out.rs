@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{DataConfig, LineReader, Result};
 
-/// 128 bits that tell sentences apart.
+/// Hash of a sentence, of 128 bits.
 pub(crate) fn fingerprint(sentence: &str) -> u128 {
     let digest = Sha256::digest(sentence.as_bytes());
     let mut bits = [0; 16];
@@ -14,11 +14,11 @@ pub(crate) fn fingerprint(sentence: &str) -> u128 {
     u128::from_le_bytes(bits)
 }
 
-/// The source sentences that training must not see.
+/// Source sentences that must not be trained on.
 ///
 /// # Errors
 ///
-/// If the file that holds them cannot be read.
+/// If their file cannot be read.
 pub(crate) fn held_out_sentences(config: &DataConfig) -> Result<HashSet<u128>> {
     let mut sentences = HashSet::new();
     if config.holds_out() {

@@ -1,4 +1,4 @@
-//! The word links of a corpus, a line for each of its pairs.
+//! Word links of a corpus, with a line for each of its pairs.
 
 use std::path::Path;
 
@@ -20,11 +20,11 @@ impl LinkReader {
         Ok(Self { lines: LineReader::open(path)?, corpus })
     }
 
-    /// The links of the next pair, which is this one.
+    /// Links of the next pair, which has this source and target.
     ///
     /// # Errors
     ///
-    /// If there is no line for it, or the line has something else than links between its words.
+    /// If there is no line for it, or the line has anything but links between its words.
     pub(crate) fn next_links(&mut self, source: &str, target: &str) -> Result<Vec<WordLink>> {
         let Some(line) = self.lines.next_line()? else {
             return Err(self.unequal("fewer"));
@@ -40,7 +40,7 @@ impl LinkReader {
         Ok(links)
     }
 
-    /// Passes over the links of the next pair.
+    /// Skips the links of the next pair.
     ///
     /// # Errors
     ///
@@ -52,7 +52,7 @@ impl LinkReader {
         }
     }
 
-    /// Refuses lines for which there is no pair.
+    /// Refuses lines without a pair.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Sentence pairs of a split, streamed in file order from whichever format holds them.
+//! Sentence pairs of a split, streamed in file order from any format.
 
 mod bilingual;
 mod header;
@@ -19,16 +19,16 @@ use crate::text::archive::open_sides;
 use crate::text::hub::hub_files;
 use crate::{Corpora, Corpus, DataConfig, Error, Format, LineReader, Result, Side, WordLink};
 
-/// A pair as it stands in the corpus: not cleaned, not normalised.
+/// A pair as in the corpus: not cleaned, not normalised.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawPair {
-    /// Its place in the split, counted from 1: the line, or the row among those with data.
+    /// Place in the split, counted from 1: the line, or the row among those with data.
     pub line: u64,
     /// The sentence to translate.
     pub source: String,
     /// Its translation.
     pub target: String,
-    /// The links of their words, where the corpus names a file of them.
+    /// Links of their words, if the corpus has a file of them.
     pub links: Vec<WordLink>,
 }
 
@@ -37,24 +37,24 @@ pub struct RawPair {
 pub(crate) struct PairFiles {
     /// Number of their corpus in the split, counted from 0.
     pub(crate) corpus: usize,
-    /// The source and the target, or one table.
+    /// Source and target, or one table.
     sides: Vec<PathBuf>,
     links: Option<PathBuf>,
 }
 
 impl PairFiles {
-    /// All of them.
+    /// Paths of all of them.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         self.sides.iter().chain(&self.links)
     }
 }
 
-/// Streams the pairs of files that are read together, as they stand there.
+/// Streams the pairs of files that are read together, unchanged.
 pub(crate) struct FileReader {
     sides: Sides,
-    /// The word links, where there are any.
+    /// Word links, if there are any.
     links: Option<LinkReader>,
-    /// Stands before each source sentence.
+    /// Tag before each source sentence.
     tag: String,
     line: u64,
 }
@@ -98,7 +98,7 @@ impl Sides {
         }
     }
 
-    /// Passes over a pair; false where there is none. Lines are not looked into.
+    /// Skips a pair; returns `false` if there is none. Lines are not examined.
     fn skip(&mut self) -> Result<bool> {
         match self {
             Self::Text { source, target } => match (source.skip_line()?, target.skip_line()?) {
@@ -127,7 +127,7 @@ impl FileReader {
         })
     }
 
-    /// The next pair, with its tag; its line is counted from 1 in these files.
+    /// Next pair, with its tag; its line is counted from 1 in these files.
     pub(crate) fn next_pair(&mut self) -> Result<Option<RawPair>> {
         let Some((source, target)) = self.sides.next_sides()? else {
             if let Some(links) = &mut self.links {
@@ -151,7 +151,7 @@ impl FileReader {
         Ok(Some(RawPair { line: self.line, source, target, links }))
     }
 
-    /// Passes over a pair; false where there is none.
+    /// Skips a pair; returns `false` if there is none.
     pub(crate) fn skip_pair(&mut self) -> Result<bool> {
         let is_one = self.sides.skip()?;
         self.line += u64::from(is_one);
@@ -163,7 +163,7 @@ impl FileReader {
         Ok(is_one)
     }
 
-    /// Bytes of the files that have been read so far, of formats of lines.
+    /// Bytes of the files that have been read so far, for formats of lines.
     pub(crate) fn bytes_read(&self) -> u64 {
         match &self.sides {
             Sides::Text { source, target } => source.bytes_read() + target.bytes_read(),
@@ -179,13 +179,13 @@ impl FileReader {
 pub struct PairReader {
     config: DataConfig,
     split: Corpora,
-    /// The files still to read.
+    /// Remaining files.
     files: std::vec::IntoIter<PairFiles>,
     current: Option<FileReader>,
     with_tags: bool,
     /// Number of the current files' corpus.
     corpus: usize,
-    /// Lines of the files that are behind.
+    /// Number of lines of the files that have been read.
     before: u64,
     held_out: HashSet<u128>,
     failed: bool,
@@ -216,7 +216,7 @@ impl PairReader {
         Ok(reader)
     }
 
-    /// The same pairs without the tags of their corpora.
+    /// Streams the same pairs without the tags of their corpora.
     pub(crate) fn without_tags(self) -> Self {
         Self { with_tags: false, ..self }
     }
@@ -270,7 +270,7 @@ impl Iterator for PairReader {
     }
 }
 
-/// One line of each file, or nothing where both end.
+/// One line of each file; `None` if both have ended.
 fn next_lines(
     source: &mut LineReader,
     target: &mut LineReader,
@@ -282,8 +282,8 @@ fn next_lines(
     }
 }
 
-/// The error for two sides of which one has ended. What is left is counted, so that the message
-/// gives both totals.
+/// Error for two sides of which one has ended. The remaining lines are counted, so that the message
+/// has both totals.
 fn unequal_lines(source: &mut LineReader, target: &mut LineReader) -> Result<Error> {
     Ok(Error::UnequalLines {
         source_path: source.path().to_owned(),
@@ -293,8 +293,8 @@ fn unequal_lines(source: &mut LineReader, target: &mut LineReader) -> Result<Err
     })
 }
 
-/// Reads a whole split into memory, every pair in its place. For test sets, whose lines must all be
-/// scored.
+/// Reads a complete split into memory, without dropping pairs: for test sets, whose lines must all
+/// be scored.
 ///
 /// # Errors
 ///
@@ -315,9 +315,9 @@ pub(crate) fn empty_corpus(config: &DataConfig, split: &Corpora) -> Error {
     Error::EmptyCorpus { split: split.name(), files: names.join(" and ") }
 }
 
-/// The files of a split that exist: of each corpus source and target in text format, one file or
-/// more in the others, and that of its word links where it has them. A hub data set is fetched into
-/// the local hub cache.
+/// Existing files of a split: for each corpus the source and target in text format, one file or
+/// more in other formats, and the file of its word links if it has one. A hub data set is fetched
+/// into the local hub cache.
 ///
 /// # Errors
 ///
@@ -350,13 +350,13 @@ pub(crate) fn pair_files(config: &DataConfig, split: &Corpora) -> Result<Vec<Pai
     Ok(files)
 }
 
-/// The files of the word links of a corpus, where it names any.
+/// Files of the word links of a corpus, if it names any.
 fn link_files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<PathBuf>> {
     let named = Corpus { stem: String::new(), ..corpus.clone() };
     corpus.links.iter().map(|path| find(config, &named, Format::Text, path)).collect()
 }
 
-/// The files of a corpus, those together that are read together.
+/// Files of a corpus, in groups that are read together.
 fn corpus_files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<Vec<PathBuf>>> {
     let format = corpus.format(config)?;
     let find = |path: &Path| find(config, corpus, format, path);
@@ -384,7 +384,7 @@ fn corpus_files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<Vec<PathBuf>
     }
 }
 
-/// `path` itself, or its compressed form where only that exists.
+/// Path itself, or its compressed form if only that exists.
 fn find(config: &DataConfig, corpus: &Corpus, format: Format, path: &Path) -> Result<PathBuf> {
     // These compress inside the file.
     let is_compressed = matches!(format, Format::Parquet | Format::Zip);

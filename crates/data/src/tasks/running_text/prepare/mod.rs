@@ -59,15 +59,15 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
     Ok(())
 }
 
-/// Prepares the training and validation text of a run: tokenizer and tokenised text come to lie in
-/// the folder `run`.
+/// Prepares the training and validation text of a run: the folder `run` receives tokenizer and
+/// tokenised text.
 ///
-/// Where `data.text.hold_out` is above 0, the training text is divided by its characters before
+/// If `data.text.hold_out` is above 0, the training text is divided by its characters before
 /// anything is learned from it.
 ///
 /// # Errors
 ///
-/// For any fault of configuration, text, tokenizer or disk, see [`Error`].
+/// Any fault of configuration, text, tokenizer or disk, see [`Error`].
 pub fn prepare_text(config: &DataConfig, run: &Path) -> Result<Prepared<TextDataset>> {
     config.validate()?;
     validate(config)?;
@@ -75,7 +75,7 @@ pub fn prepare_text(config: &DataConfig, run: &Path) -> Result<Prepared<TextData
 }
 
 /// Prepares text like [`prepare_text`], with a tokenizer by `train_tokenizer` if the run has none,
-/// and with reports while text is tokenised.
+/// and reports progress while text is tokenised.
 pub(crate) fn prepare_with(
     config: &DataConfig,
     run: &Path,
@@ -84,7 +84,7 @@ pub(crate) fn prepare_with(
 ) -> Result<Prepared<TextDataset>> {
     let ready = Ready::obtain(config, run, train_tokenizer)?;
     let mut prepared: [Option<TextDataset>; 2] = [None, None];
-    // The smaller one first: what is wrong with it is known sooner.
+    // The smaller one first, so that its faults are found sooner.
     for text in ready.texts(config).iter().rev() {
         let place = usize::from(!text.is_trained_on);
         prepared[place] = Some(text.prepare(config, &ready.tokenizers, run, observe)?);
@@ -96,8 +96,8 @@ pub(crate) fn prepare_with(
     Ok(Prepared { train: Arc::new(train), validation, tokenizers: ready.tokenizers })
 }
 
-/// Does what has to be done before several processes tokenise the text together; whether there is
-/// anything to tokenise.
+/// Does the work that precedes the common tokenising of the text by several processes, and returns
+/// whether there is anything to tokenise.
 ///
 /// # Errors
 ///
@@ -116,7 +116,7 @@ pub(crate) fn begin(
     Ok(false)
 }
 
-/// Tokenises a process's share of the text, once another one has called [`begin`].
+/// Tokenises a process's share of the text, after another one has called [`begin`].
 ///
 /// # Errors
 ///
@@ -136,7 +136,7 @@ pub(crate) fn tokenise_share(
     Ok(())
 }
 
-/// Everything known before a text is tokenised.
+/// Facts that are known before a text is tokenised.
 struct Ready {
     tokenizers: TokenizerPair,
     train: Split,
@@ -144,7 +144,7 @@ struct Ready {
 }
 
 impl Ready {
-    /// Looks at the text, and trains the tokenizer where the run has none.
+    /// Examines the text, and trains the tokenizer if the run has none.
     fn obtain(
         config: &DataConfig,
         run: &Path,
@@ -159,7 +159,7 @@ impl Ready {
         Ok(Self { tokenizers, train, validation })
     }
 
-    /// Finds what another process has obtained; writes nothing.
+    /// Reads the facts that another process has obtained; writes nothing.
     fn find(config: &DataConfig, run: &Path) -> Result<Self> {
         let find =
             |split| Split::find(config, split, |files, name| Fingerprint::of(files, name, run));
@@ -171,7 +171,7 @@ impl Ready {
         })
     }
 
-    /// The texts that are to be tokenised, that which is trained on first.
+    /// Texts to tokenise, the training text first.
     fn texts<'a>(&'a self, config: &'a DataConfig) -> Vec<Text<'a>> {
         let held_out = config.text.hold_out > 0.0;
         let text = |split, part, is_trained_on| Text { split, part, is_trained_on };
@@ -184,7 +184,7 @@ impl Ready {
     }
 }
 
-/// Refuses a training text that has no block.
+/// Refuses a training text without a block.
 fn require_tokens(config: &DataConfig, train: &TextDataset) -> Result<()> {
     let length = config.text.block_length;
     if train.tokens() > length as u64 {
@@ -209,8 +209,8 @@ enum Part {
     HeldOut,
 }
 
-/// The portions of the training text to train and to validate on, which are counted when they are
-/// asked for: a text that has been tokenised need not be read again.
+/// Portions of the training text for training and for validation. They are counted on demand: a
+/// text that has been tokenised need not be read again.
 pub(crate) struct Portions<'a> {
     config: &'a DataConfig,
     files: &'a [PathBuf],
@@ -222,7 +222,7 @@ impl<'a> Portions<'a> {
         Self { config, files, found: std::cell::OnceCell::new() }
     }
 
-    /// To train on, and to validate on.
+    /// Portion for training, and portion for validation.
     pub(crate) fn get(&self) -> Result<(Portion, Portion)> {
         if let Some(found) = self.found.get() {
             return Ok(*found);
@@ -239,11 +239,11 @@ impl<'a> Portions<'a> {
     }
 }
 
-/// The tokenizer that is named, or one trained on what is trained on.
+/// Tokenizer: the configured one, or one trained on the training portion.
 ///
 /// # Errors
 ///
-/// If a text cannot be read, or a tokenizer not be trained or loaded.
+/// If a text cannot be read, or the tokenizer cannot be trained or loaded.
 pub(crate) fn train_tokenizer(config: &DataConfig) -> Result<TokenizerPair> {
     let settings = &config.tokenizer;
     if let Some(path) = &settings.path {
@@ -274,7 +274,7 @@ pub(crate) fn empty(split: String, files: &[PathBuf]) -> Error {
     Error::EmptyText { split, files: names.join(", ") }
 }
 
-/// The files of a split as they are now.
+/// Current files of a split.
 pub(crate) struct Split {
     pub(crate) name: String,
     pub(crate) files: Vec<PathBuf>,
@@ -293,7 +293,7 @@ impl Split {
     }
 }
 
-/// A text that is to be tokenised: a part of a split.
+/// Text to tokenise: a part of a split.
 struct Text<'a> {
     split: &'a Split,
     part: Part,
@@ -301,7 +301,8 @@ struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// Where its cache lies in the folder of a run, and a hash of all that this follows from.
+    /// Path of its cache in the folder of a run, and a hash of everything that determines its
+    /// content.
     fn cache(&self, config: &DataConfig, tokenizers: &TokenizerPair, run: &Path) -> (PathBuf, Key) {
         let ending = if self.part == Part::HeldOut { ".held-out.bin" } else { ".bin" };
         let name = format!("{}{ending}", split_name(&self.split.name));
@@ -348,7 +349,7 @@ impl<'a> Text<'a> {
         TextShards::new(self.split, config, tokenizers.target(), Box::new(portion), shards)
     }
 
-    /// Tokenises it into its cache in the folder `run`, or opens that file where it still fits.
+    /// Tokenises the text into its cache in the folder `run`, or opens the cache if it still fits.
     fn prepare(
         &self,
         config: &DataConfig,

@@ -1,9 +1,9 @@
-//! Running text in [shards](crate::text::shards): a shard is so many bytes of the passages of a
-//! text, however many files it has.
+//! Running text in [shards](crate::text::shards): a shard is a fixed number of bytes of the
+//! passages of a text, across its files.
 //!
 //! A shard stores for each passage whether it begins a document (a byte), the number of its ids
-//! (u32) and the ids (u32 each). Whether `</s>` stands before them is known only when shards are put
-//! together, since none does before the first of a text.
+//! (u32) and the ids (u32 each). Whether `</s>` precedes them is known only when shards are joined,
+//! since none precedes the first document of a text.
 
 use std::path::Path;
 
@@ -15,11 +15,12 @@ use crate::text::cache::{CacheWriter, ID_BYTES, Items, Key};
 use crate::text::shards::Shards;
 use crate::{DataConfig, Error, Result, Share, TextReport, TokenisingProgress, Tokenizer};
 
-/// Bytes of text from which on a shard ends: a few seconds of work. Shards of a run that was killed
-/// are of no use to a version in which it is another number.
+/// Number of bytes of text at which a shard ends: a few seconds of work. A version with another
+/// number cannot use the shards of a run that was killed.
 const BYTES: u64 = if cfg!(test) { 100 } else { 1 << 24 };
 
-/// Passages, and bytes of text, that are read before they are tokenised together, in parallel.
+/// Number of passages, and of bytes of text, that are read before they are tokenised together, in
+/// parallel.
 const CHUNK: usize = 16_384;
 const CHUNK_BYTES: usize = 1 << 22;
 
@@ -33,14 +34,14 @@ struct ShardReport {
     characters: u64,
     bytes: u64,
     unknown: u64,
-    /// Whether the text ends with it.
+    /// Whether it is the last shard of the text.
     is_last: bool,
 }
 
-/// Counts the portion of the files that is meant.
+/// Function that counts the requested portion of the files.
 type FindPortion<'a> = Box<dyn Fn() -> Result<Portion> + 'a>;
 
-/// The shards of a text.
+/// Shards of a text.
 pub(crate) struct TextShards<'a> {
     split: &'a Split,
     config: &'a DataConfig,
@@ -61,7 +62,7 @@ impl<'a> TextShards<'a> {
         Self { split, config, tokenizer, portion, shards }
     }
 
-    /// Makes those shards of a process's share that are not there.
+    /// Makes the missing shards of a process's share.
     ///
     /// # Errors
     ///
@@ -78,7 +79,8 @@ impl<'a> TextShards<'a> {
             std::fs::metadata(path).map(|file| file.len()).map_err(|error| Error::io(path, error))
         };
         let all: u64 = self.split.files.iter().map(size).sum::<Result<u64>>()?;
-        // Where a portion begins is known to who reads all before it: the files are shared by all.
+        // The beginning of a portion is known only after reading all text before it: so all
+        // processes share the files.
         let owners = share.owners(&[all]);
         let mut reader = TextReader::new(&self.split.files, self.config, (self.portion)()?);
         let mut tokenised = 0;
@@ -126,7 +128,7 @@ impl<'a> TextShards<'a> {
         Ok(())
     }
 
-    /// Whether all shards are there.
+    /// Whether all shards exist.
     fn are_there(&self) -> Result<bool> {
         for shard in 0.. {
             match self.shards.report::<ShardReport>(0, shard)? {
@@ -138,7 +140,7 @@ impl<'a> TextShards<'a> {
         Ok(true)
     }
 
-    /// Puts the shards together into the cache at `path`; false if one of them is not there.
+    /// Joins the shards into the cache at `path`; returns `false` if one of them is missing.
     ///
     /// # Errors
     ///
@@ -175,11 +177,11 @@ impl<'a> TextShards<'a> {
             }
         }
         if let Err(error) = self.split.text.still_holds() {
-            // No other start is to take what was made of another text.
+            // No later start may use shards made of another text.
             self.shards.remove()?;
             return Err(error);
         }
-        // Nothing can be asked for of a single token.
+        // A single token leaves nothing to predict.
         if all.tokens < 2 {
             self.shards.remove()?;
             return Err(empty(self.split.name.clone(), &self.split.files));
@@ -189,8 +191,8 @@ impl<'a> TextShards<'a> {
     }
 }
 
-/// The next passage of a shard: whether a document begins with it, and the bytes of its ids. What is
-/// damaged takes no more memory than the file does.
+/// Next passage of a shard: whether a document begins with it, and the bytes of its ids. A damaged
+/// passage takes no more memory than the file.
 fn next(items: &mut Items<'_>) -> std::io::Result<(bool, Vec<u8>)> {
     let mut head = [0; HEAD_BYTES];
     items.read(&mut head)?;
@@ -204,7 +206,7 @@ fn next(items: &mut Items<'_>) -> std::io::Result<(bool, Vec<u8>)> {
     Ok((begins != 0, ids))
 }
 
-/// Tokenises and counts passages on their way to a shard.
+/// Tokenises and counts the passages of a shard.
 struct Builder<'a> {
     tokenizer: &'a Tokenizer,
     writer: CacheWriter,
@@ -220,7 +222,7 @@ impl<'a> Builder<'a> {
         Self { tokenizer, writer, chunk: Vec::new(), chunk_bytes: 0, report }
     }
 
-    /// Takes a passage in; the bytes of text that were tokenised, if there were enough.
+    /// Takes a passage; returns the bytes of text that were tokenised, if there were enough.
     fn add(&mut self, passage: Passage) -> Result<Option<u64>> {
         self.chunk_bytes += passage.text.len();
         self.chunk.push(passage);
@@ -230,7 +232,7 @@ impl<'a> Builder<'a> {
         self.tokenise().map(Some)
     }
 
-    /// Tokenises and writes the passages that were taken in; the bytes of their text.
+    /// Tokenises and writes the collected passages; returns the bytes of their text.
     fn tokenise(&mut self) -> Result<u64> {
         let bytes = std::mem::take(&mut self.chunk_bytes) as u64;
         let chunk = std::mem::take(&mut self.chunk);

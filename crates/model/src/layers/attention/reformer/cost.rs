@@ -29,10 +29,10 @@ pub(super) fn chunks_of_bucket(length: usize, share: f64, size: usize) -> f64 {
     sum / weights
 }
 
-/// Scalars kept for a sequence. Per token: queries and values, as they are and normalised, and the
+/// Scalars kept for a sequence. Per token: queries and values, original and normalised, and the
 /// result. Per place in a chunk: its gathered and weighted rows, and in each head its scores with
-/// two chunks, and what softmax and dropout make of them. Per round of a token: its result,
-/// weighted by its sum. `chunks` counts those of all heads and rounds.
+/// two chunks, and the results of softmax and dropout on them. Per round of a token: its result,
+/// weighted by its sum. `chunks` counts the chunks of all heads and rounds.
 pub(super) fn kept(
     (width, heads): (usize, usize),
     (rounds, size): (usize, usize),
@@ -48,8 +48,8 @@ pub(super) fn kept(
 }
 
 /// Arithmetic of each place of a chunk, empty places included: its scores with the keys of two
-/// chunks and the weighted sums; and of the products with rotations. `chunks` counts those of all
-/// heads and rounds.
+/// chunks and the weighted sums; and of the products with rotations. `chunks` counts the chunks of
+/// all heads and rounds.
 pub(super) fn flops(head: usize, size: usize, (rotated, chunks): (usize, f64)) -> f64 {
     chunks * (size * 2 * size * 4 * head) as f64 + 2.0 * rotated as f64
 }

@@ -13,9 +13,9 @@
 //! since a query is nearest to its own key ("Causal masking for shared-QK attention").
 //!
 //! **Decision.** In an encoder chunks are cut as in the paper, from the sorted tokens of all rounds
-//! one after the other. There, later tokens decide where a chunk ends, and so which earlier ones a
-//! token meets; a decoder that goes token by token cannot know this. In a decoder each bucket is
-//! cut by itself, from its first token on: the tokens before a token decide what it meets, and
+//! one after the other. There, the end of a chunk, and so the earlier tokens that a token meets,
+//! depend on later tokens, which a decoder does not know yet. In a decoder each bucket is cut by
+//! itself, from its first token on: a token's chunk depends only on the tokens before it, and
 //! decoding with a cache gives the same as a whole pass.
 
 mod cost;
@@ -182,8 +182,8 @@ impl Mechanism for Reformer {
         kept((width, self.heads), hashes, self.dropout > 0.0, (length, chunks))
     }
 
-    /// Computes the weights as the values that a run gives if each value is 1 at a place of its own
-    /// and 0 elsewhere.
+    /// Computes the weights by running with values that are 1 at a place of their own and 0
+    /// elsewhere.
     fn weights(&self, qv: &Tensor, within: Within<'_>) -> Result<Tensor> {
         let Within { lengths, .. } = within;
         let longest = lengths.iter().copied().max().unwrap_or(0);

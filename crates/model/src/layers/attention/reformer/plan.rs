@@ -11,7 +11,7 @@ type Chunk = Vec<(usize, usize)>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Chunks {
     /// All tokens into chunks of this size; the first of a round looks back on the last of the
-    /// round before.
+    /// previous round.
     Sorted(usize),
     /// Each bucket by itself, into chunks of this size.
     OfBuckets(usize),

@@ -20,7 +20,7 @@ pub(in super::super) struct Rotations {
 }
 
 impl Rotations {
-    /// Draws rotations. Those of a round do not depend on the number of rounds.
+    /// Draws rotations. The rotations of a round do not depend on the number of rounds.
     pub(in super::super) fn drawn(
         (heads, head): (usize, usize),
         (rounds, buckets): (usize, usize),

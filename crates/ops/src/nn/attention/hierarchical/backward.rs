@@ -1,5 +1,5 @@
-//! The backward pass, which recomputes weights. The adjoints of summaries pass to their tokens once
-//! all chunks that see them are done: under a causal mask, where chunks go from the last to the
+//! Backward pass, which recomputes weights. The adjoints of summaries pass to their tokens once all
+//! chunks that see them are done: under a causal mask, which processes chunks from the last to the
 //! first, together with the adjoints of the tokens themselves, and otherwise at the end.
 
 use super::forward::{Inputs, across, gathered, terms};
@@ -132,7 +132,7 @@ impl<P: TileProducts> Pass<'_, P> {
     /// Computes the gradients of a chunk of one head.
     ///
     /// # Safety
-    /// As [`Self::sequence`].
+    /// The requirements of [`Self::sequence`].
     unsafe fn chunk(
         &self,
         worker: &mut Worker<P>,
@@ -242,7 +242,7 @@ impl<P: TileProducts> Pass<'_, P> {
     /// Writes the gradient of one row.
     ///
     /// # Safety
-    /// As [`Self::sequence`]; memory that is added to is initialised.
+    /// The requirements of [`Self::sequence`]; memory that is added to is initialised.
     unsafe fn put(
         &self,
         part: usize,

@@ -1,4 +1,4 @@
-//! The forward pass.
+//! Forward pass of hierarchical attention.
 
 use super::layout::{ChunkKeys, Layout, QUERIES, Sequence};
 use super::passes::{Terms, drop, softmax};
@@ -173,7 +173,7 @@ impl<P: TileProducts> Pass<'_, P> {
     /// Writes the results of some rows of a head.
     ///
     /// # Safety
-    /// As [`Self::chunk`].
+    /// The requirements of [`Self::chunk`].
     unsafe fn put(&self, worker: &Worker<P>, head: usize, rows: &Range<usize>) {
         let (layout, width) = (self.layout, self.layout.head);
         let results = worker.out.chunks_exact(stride(width)).zip(&worker.log_sums);

@@ -41,7 +41,7 @@ use std::marker::PhantomData;
 /// `qkv (N, 3·D)`: query, key and value side by side, each `(H, Dh)` → `(N, D)`.
 ///
 /// # Errors
-/// When the shapes disagree, or there are no chunks or levels.
+/// If the shapes disagree, or there are no chunks or levels.
 pub fn hierarchical_attention(
     tape: Option<&Tape>,
     qkv: &Tensor,
@@ -141,7 +141,7 @@ fn go_back<T: Float>(
 /// Runs the forward pass with the products of this processor.
 ///
 /// # Safety
-/// As [`forward::run`].
+/// The requirements of [`forward::run`].
 unsafe fn forward<T: Float>(
     layout: &Layout,
     inputs: Inputs<'_, T>,
@@ -163,7 +163,7 @@ unsafe fn forward<T: Float>(
 /// Runs the backward pass with the products of this processor.
 ///
 /// # Safety
-/// As [`backward::run`].
+/// The requirements of [`backward::run`].
 unsafe fn backward<T: Float>(
     layout: &Layout,
     inputs: Inputs<'_, T>,

@@ -9,13 +9,13 @@ pub(super) struct Terms<'a, T> {
     pub(super) scale: T,
     /// Number added to the scores with each key.
     pub(super) added: &'a [T],
-    /// Number of keys that the first query sees, counted from the first key, and how many more each
-    /// further query sees.
+    /// Number of keys that the first query sees, counted from the first key, and the number of
+    /// additional keys for each further query.
     pub(super) visible: usize,
     pub(super) growth: usize,
     pub(super) dropout: Dropout,
     /// Place of each key in the dropout mask, the place of the first query's weights, and the
-    /// distance between two queries' weights.
+    /// distance between the weights of two queries.
     pub(super) places: &'a [u32],
     pub(super) mask: (u32, u32),
 }

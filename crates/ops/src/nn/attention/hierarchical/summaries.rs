@@ -60,8 +60,8 @@ fn average_levels<T: Float>(layout: &Layout, sequence: &Sequence, rows: &mut [T]
     }
 }
 
-/// Computes the adjoint of each token of a chunk from those of the summaries that contain it,
-/// `(M, Dh)`.
+/// Computes the adjoint of each token of a chunk from the adjoints of the summaries that contain
+/// it, `(M, Dh)`.
 pub(super) fn token_adjoint<T: Float>(
     layout: &Layout,
     (sequence, chunk): (&Sequence, usize),

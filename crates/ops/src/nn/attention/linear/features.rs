@@ -83,7 +83,7 @@ impl<'a, P: TileProducts> Features<'a, P> {
         left_out
     }
 
-    /// Computes the adjoint of rows from that of their features, which is overwritten.
+    /// Computes the adjoint of rows from the adjoint of their features, which is overwritten.
     ///
     /// # Shapes
     /// `features` and `adjoint (N, M)`, `out (N, Dh)`, each with whole panels in a row.

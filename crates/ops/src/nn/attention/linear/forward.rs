@@ -1,4 +1,4 @@
-//! The forward pass.
+//! Forward pass of linear attention.
 
 use super::super::tiled::products::{Rows, TileProducts, stride};
 use super::features::Features;
@@ -199,7 +199,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     /// Computes the results of a chunk under a causal mask.
     ///
     /// # Safety
-    /// As [`Self::sequence`].
+    /// The requirements of [`Self::sequence`].
     unsafe fn causal_chunk(
         &self,
         worker: &mut Worker<P>,
@@ -252,7 +252,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     /// Divides numerators by denominators.
     ///
     /// # Safety
-    /// As [`Self::sequence`].
+    /// The requirements of [`Self::sequence`].
     unsafe fn finish(&self, worker: &mut Worker<P>, head: usize, rows: &Range<usize>) {
         let (layout, width) = (self.layout, self.layout.shape.head);
         let epsilon = P::Value::of(LinearAttentionSpec::epsilon(layout.is_random));
@@ -274,7 +274,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     /// Writes the sums after the last token.
     ///
     /// # Safety
-    /// As [`Self::sequence`].
+    /// The requirements of [`Self::sequence`].
     unsafe fn keep_last(&self, state: &State<P::Value>, sequence: &Sequence, head: usize) {
         let layout = self.layout;
         // SAFETY: the caller's promise.

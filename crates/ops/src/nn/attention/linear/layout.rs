@@ -6,8 +6,8 @@ use crate::products::PANEL;
 use crate::spec::{LinearAttentionShape, LinearAttentionSpec};
 use std::ops::Range;
 
-/// Number of tokens in a chunk: about the width of a head, where both ways to compute take equally
-/// long, and small enough for the second-level cache.
+/// Number of tokens in a chunk: about the width of a head, where both methods take equally long,
+/// and small enough for the second-level cache.
 pub(super) const CHUNK: usize = 64;
 /// Number of tokens between two kept states: the features and states between them fit the
 /// second-level cache in the backward pass.
@@ -64,8 +64,8 @@ impl Layout {
         Self::new(spec, shape, features.is_some())
     }
 
-    /// Number of states that are kept for each head of a sequence: under a causal mask those before
-    /// all groups but the first, otherwise the only one.
+    /// Number of states that are kept for each head of a sequence: under a causal mask one before
+    /// each group but the first, otherwise the only one.
     fn states_of(causal: bool, length: usize) -> usize {
         if causal { length.div_ceil(GROUP).saturating_sub(1) } else { length.min(1) }
     }

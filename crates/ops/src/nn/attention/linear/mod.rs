@@ -6,8 +6,8 @@
 //! as long as a sequence. Denominators are kept for the backward pass, and the state before every
 //! eighth chunk; the states between are recomputed.
 //!
-//! The largest exponent so far is factored out of the random features of keys, chunk by chunk, as
-//! decoding does token by token; when a larger one occurs, earlier sums are scaled down.
+//! The largest exponent so far is factored out of the random features of keys, chunk by chunk, like
+//! in decoding token by token; if a larger one occurs, earlier sums are scaled down.
 
 mod backward;
 mod features;
@@ -47,7 +47,7 @@ use super::tiled::products::{PackedTiles, Plain};
 /// `qkv (N, 3·D)`: query, key and value side by side, each `(H, Dh)`; `vectors (M, Dh)` → `(N, D)`.
 ///
 /// # Errors
-/// When the shapes disagree.
+/// If the shapes disagree.
 pub fn linear_attention(
     tape: Option<&Tape>,
     qkv: &Tensor,
@@ -69,11 +69,11 @@ pub fn linear_attention(
 /// random features.
 ///
 /// # Shapes
-/// As [`linear_attention`] → `(N, D)` and, for B sequences, `(B, H·M·(Dh + 1))`, with random features
-/// `(B, H·M·(Dh + 1) + H)`.
+/// The inputs of [`linear_attention`] → `(N, D)` and, for B sequences, `(B, H·M·(Dh + 1))`, with
+/// random features `(B, H·M·(Dh + 1) + H)`.
 ///
 /// # Errors
-/// When the shapes disagree.
+/// If the shapes disagree.
 pub fn linear_attention_after(
     qkv: &Tensor,
     vectors: Option<&Tensor>,
@@ -222,7 +222,7 @@ fn go_back<T: Float>(
 /// Runs the forward pass with the products of this processor.
 ///
 /// # Safety
-/// As [`forward::run`].
+/// The requirements of [`forward::run`].
 unsafe fn forward<T: Float>(layout: &Layout, qkv: &[T], vectors: Option<&[T]>, to: Outputs<T>) {
     let size = (layout.shape.features, layout.shape.head);
     // SAFETY: the caller's promise.
@@ -243,7 +243,7 @@ unsafe fn forward<T: Float>(layout: &Layout, qkv: &[T], vectors: Option<&[T]>, t
 /// Runs the backward pass with the products of this processor.
 ///
 /// # Safety
-/// As [`backward::run`].
+/// The requirements of [`backward::run`].
 unsafe fn backward<T: Float>(
     layout: &Layout,
     (qkv, known): (&[T], Known<'_, T>),

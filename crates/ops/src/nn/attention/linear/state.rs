@@ -27,7 +27,7 @@ impl<T: Float> State<T> {
         Self { sums, totals: vec![T::default(); features], left_out, head }
     }
 
-    /// Placeholder without memory, left where a state was taken.
+    /// Placeholder without memory for a state that was taken.
     pub(super) const fn none() -> Self
     where
         T: Copy,

@@ -1,4 +1,4 @@
-//! The backward pass.
+//! Backward pass of attention in tiles.
 
 use super::super::layout::{Columns, KEY, Layout, QUERY, Span, VALUE};
 use super::super::operands::{Gradients, Operands};
@@ -76,7 +76,7 @@ struct Worker<P: TileProducts> {
 /// Runs the backward pass; see [`super::backward`].
 ///
 /// # Safety
-/// As there.
+/// The requirements of [`super::backward`].
 pub(super) unsafe fn run<P: TileProducts>(
     products: &P,
     layout: &Layout,
@@ -203,7 +203,7 @@ struct Pass<'a, 'b, P: TileProducts> {
 
 impl<P: TileProducts> Pass<'_, '_, P> {
     /// Writes the gradients of the keys and values in the blocks of one of `chunks` chunks, and
-    /// returns the contribution of these blocks to the gradients of the queries of each head; none
+    /// returns the contribution of these blocks to the gradients of the queries of each head; empty
     /// if the chunk has no block.
     ///
     /// # Safety

@@ -1,4 +1,4 @@
-//! The forward pass.
+//! Forward pass of attention in tiles.
 
 use super::super::layout::{KEY, Layout, QUERY, Span, VALUE};
 use super::super::operands::Operands;
@@ -40,7 +40,7 @@ struct Worker<P: TileProducts> {
 /// Runs the forward pass; see [`super::forward`].
 ///
 /// # Safety
-/// As there; `log_sums` is initialised.
+/// The requirements of [`super::forward`]; `log_sums` is initialised.
 pub(super) unsafe fn run<P: TileProducts>(
     products: &P,
     layout: &Layout,
@@ -55,7 +55,7 @@ pub(super) unsafe fn run<P: TileProducts>(
         let keys = |part| rows(operands, part, layout, (span, *head), 0..span.keys);
         Ready { key: products.left(keys(KEY)), value: products.summed(keys(VALUE)) }
     };
-    // The first head of a group stands for it.
+    // The first head of a group represents it.
     let groups: Vec<&(&Span, usize)> = long.iter().step_by(group).collect();
     let sight = |(span, head): &(&Span, usize)| Sight::new(&layout.spec, *head, span.keys);
     let (ready, sights): (Vec<Ready<'_, P>>, Vec<Option<Sight>>) =

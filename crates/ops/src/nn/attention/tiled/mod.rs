@@ -33,8 +33,8 @@ pub(super) use backward::Adjoint;
 pub(super) use pieces::computed_pairs;
 
 /// Number of rows that a task holds while all others stream past: queries in the forward pass, keys
-/// in the backward pass. Their data stays in the second-level cache; with more of them, the others
-/// are read less often.
+/// in the backward pass. Their data stays in the second-level cache; a larger number reads the
+/// others less often.
 const BLOCK: usize = 256;
 /// Number of rows that stream past at a time.
 const STEP: usize = 128;
@@ -71,10 +71,10 @@ pub(super) unsafe fn forward<T: Float>(
 }
 
 /// Computes the adjoints of query, key and value of the long sequences, and their contribution to
-/// that of the bias.
+/// the adjoint of the bias.
 ///
 /// # Safety
-/// As [`forward`], for the rows of the gradients.
+/// The requirements of [`forward`], for the rows of the gradients.
 pub(super) unsafe fn backward<T: Float>(
     layout: &Layout,
     operands: &Operands<'_, T>,

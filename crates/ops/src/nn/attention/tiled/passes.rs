@@ -153,8 +153,8 @@ pub(super) struct Known<'a, T> {
 
 vectorised! {
     /// Updates two tiles, each with a row for each query and a lane for each key: the first from
-    /// products to weights after dropout, the second from the adjoints of these to those of the
-    /// scores. Both are zero for hidden pairs.
+    /// products to weights after dropout, the second from the adjoints of weights to the adjoints
+    /// of scores. Both are zero for hidden pairs.
     fn go_back<T>(
         tile: &mut [[T; PANEL]],
         adjoint: &mut [[T; PANEL]],

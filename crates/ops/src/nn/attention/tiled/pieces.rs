@@ -15,8 +15,8 @@ pub(super) struct Piece {
 }
 
 /// Pieces of `panels` panels, in the order that reads streaming rows least often: all panels of a
-/// step, then those of the next. `seen` gives the ranges that stream past a panel, ascending; the
-/// pieces begin at whole panels and end with a step.
+/// step, then all panels of the next. `seen` gives the ranges that stream past a panel, ascending;
+/// the pieces begin at whole panels and end with a step.
 pub(super) fn pieces(
     panels: usize,
     mut seen: impl FnMut(usize, &mut Vec<Range<usize>>),

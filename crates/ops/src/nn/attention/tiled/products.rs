@@ -59,8 +59,7 @@ pub(in super::super) trait TileProducts: Sync {
     );
 
     /// Computes `sums[i] ← [sums[i] +] Σ weights[i, j] · rows[from + j]` for weights `(m, k)`. A
-    /// row of sums has a whole number of panels, and there is room for a whole number of rows.
-    /// `from` is at a whole panel.
+    /// row of sums has whole panels, and there is room for whole rows. `from` is at a whole panel.
     fn add_weighted(
         &self,
         worker: &mut Self::Worker,

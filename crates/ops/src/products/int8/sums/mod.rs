@@ -113,7 +113,7 @@ pub(super) trait Sum: Copy {
     unsafe fn plus(self, quad: Self::Quad, weights: Self::Weights) -> Self;
     unsafe fn store(self, to: *mut i32);
 
-    /// Writes the sums times the scale of each column and that of the row.
+    /// Writes the sums times the scale of each column and of the row.
     #[inline(always)]
     unsafe fn scale(self, scales: *const f32, row_scale: f32, to: *mut f32) {
         const { assert!(Self::COLUMNS <= 16) };

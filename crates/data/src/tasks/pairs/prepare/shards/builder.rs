@@ -1,4 +1,4 @@
-//! Pairs on their way to a shard: cleaned, and tokenised many at a time.
+//! Pairs for a shard: cleaned, and tokenised many at a time.
 
 use rayon::prelude::*;
 
@@ -8,13 +8,13 @@ use crate::tasks::pairs::reader::held_out::fingerprint;
 use crate::text::cache::CacheWriter;
 use crate::{Cleaner, Error, PairLinks, RawPair, Result, Tokenizer};
 
-/// Pairs that are read before they are tokenised together, in parallel.
+/// Number of pairs that are read before they are tokenised together, in parallel.
 const CHUNK: usize = 16_384;
 
-/// Bytes of text that are, where pairs are long.
+/// Number of bytes of text that are tokenised together if pairs are long.
 const CHUNK_BYTES: usize = 1 << 24;
 
-/// Cleans and tokenises pairs on their way to a shard.
+/// Cleans and tokenises the pairs of a shard.
 pub(super) struct Builder<'a> {
     of: &'a PairShards<'a>,
     pub(super) writer: CacheWriter,
@@ -39,8 +39,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Takes a pair in, unless its text is reason enough to drop it; whether there are enough to be
-    /// tokenised.
+    /// Takes a pair, unless its text is a reason to drop it; returns whether there are enough pairs
+    /// to tokenise.
     pub(super) fn add(&mut self, pair: RawPair) -> Result<bool> {
         self.report.pairs += 1;
         if !self.of.held_out.is_empty() && self.of.held_out.contains(&fingerprint(&pair.source)) {
@@ -54,7 +54,7 @@ impl<'a> Builder<'a> {
         Ok(self.chunk.len() >= CHUNK || self.chunk_bytes >= CHUNK_BYTES)
     }
 
-    /// Tokenises the pairs that were taken in, and writes those that are kept; the bytes of their
+    /// Tokenises the collected pairs, and writes those that are kept; returns the bytes of their
     /// text.
     pub(super) fn tokenise(&mut self) -> Result<u64> {
         let bytes = std::mem::take(&mut self.chunk_bytes) as u64;
@@ -72,7 +72,7 @@ impl<'a> Builder<'a> {
             let bytes = match checked {
                 _ if self.of.drops_duplicates => {
                     let mut bytes = Vec::new();
-                    // No text holds a line break, so that two sides cannot be taken for two others.
+                    // No text has a line break, so that the sides cannot be confused with others.
                     let text = format!("{}\n{}", pair.source, pair.target);
                     bytes.extend(fingerprint(&text).to_le_bytes());
                     bytes.push(checked.err().map_or(0, code));
@@ -89,13 +89,13 @@ impl<'a> Builder<'a> {
             };
             self.writer.push(1, &bytes)?;
         }
-        // Its room is used again.
+        // Its memory is used again.
         chunk.clear();
         self.chunk = chunk;
         Ok(bytes)
     }
 
-    /// The word links of a pair.
+    /// Word links of a pair.
     fn links(&self, pair: &RawPair) -> Result<PairLinks> {
         let tokenizers = self.of.tokenizers;
         let source_words = tokenizers.source().encode_text(&pair.source)?.words();
@@ -105,7 +105,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The ids of one side of pairs, in parallel.
+/// Ids of one side of pairs, computed in parallel.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Shards put together into a cache: what stands in all of them, once.
+//! Joins shards into one cache, and what they counted into one report.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::{
     BatchingReport, Corpus, CorpusReport, DataReport, DropReason, Dropped, Error, Result, Side,
 };
 
-/// The cache as it is put together.
+/// The cache while it is joined.
 pub(super) struct Merged<'a> {
     of: &'a PairShards<'a>,
     writer: CacheWriter,
@@ -20,7 +20,7 @@ pub(super) struct Merged<'a> {
     kept: u64,
     held_out: u64,
     dropped: Dropped,
-    /// The pairs that were seen, where the same pair is not to come again.
+    /// Fingerprints of earlier pairs, if duplicates are dropped.
     seen: HashSet<u128>,
     corpora: Vec<CorpusReport>,
     sides: [SideCounter; 2],
@@ -51,7 +51,7 @@ impl<'a> Merged<'a> {
         }
     }
 
-    /// Takes the next pair of a shard in, whose files begin behind so many `lines`.
+    /// Takes the next pair of a shard, whose files begin after `lines` lines.
     pub(super) fn take(
         &mut self,
         items: &mut Items<'_>,
@@ -83,7 +83,7 @@ impl<'a> Merged<'a> {
         self.writer.push(1, &pair.bytes)
     }
 
-    /// Counts what a shard was made of.
+    /// Adds the counts of a shard.
     pub(super) fn count(&mut self, report: &ShardReport, corpus: usize) {
         self.pairs += report.pairs;
         self.held_out += report.held_out;
@@ -101,7 +101,7 @@ impl<'a> Merged<'a> {
             let reasons = self.dropped.to_string();
             return Err(Error::AllDropped { split, read, reasons });
         }
-        // Each may come in both directions, and as often as its corpus weighs.
+        // Each may occur in both directions, and as often as the weight of its corpus.
         let often = |corpus: &CorpusReport| corpus.pairs_kept as f64 * corpus.weight.max(1.0);
         let most: f64 = self.corpora.iter().map(often).sum();
         if most > f64::from(u32::MAX / 2) {
@@ -123,7 +123,7 @@ impl<'a> Merged<'a> {
             corpora: self.corpora,
             source: source.finish(config.language(Side::Source)),
             target: target.finish(config.language(Side::Target)),
-            // Filled in when the cache is opened, from the settings of the day.
+            // Filled in when the cache is opened, from the current settings.
             batching: BatchingReport::default(),
             text_hash: self.of.part.text.text_hash.clone(),
             tokenizer_hash: self.of.tokenizers.hash(),

@@ -1,10 +1,10 @@
-//! Pairs in [shards](crate::text::shards): a shard is so many pairs of files that are read together,
-//! cleaned by their text and tokenised.
+//! Pairs in [shards](crate::text::shards): a shard is a fixed number of pairs of files that are
+//! read together, cleaned by their text and tokenised.
 //!
-//! A shard has its pairs as their cache has them, but for the line, which is counted from the
-//! beginning of the files. Where the same pair is not to come again, each has more before it: 16
-//! bytes that tell pairs apart, and a byte that says why it is dropped by its tokens, or 0. Which of
-//! two pairs comes first is known only when shards are put together.
+//! A shard encodes pairs like their cache, except that lines are counted from the beginning of the
+//! files. If duplicates are dropped, each pair is preceded by a fingerprint of 16 bytes, and a byte
+//! with the reason to drop it by its tokens, or 0. The order of equal pairs is known only when
+//! shards are joined.
 
 mod builder;
 mod merged;
@@ -27,8 +27,8 @@ use crate::{
     DataConfig, DropReason, Dropped, Error, Result, Share, TokenisingProgress, TokenizerPair,
 };
 
-/// Pairs of a shard, as they stand in the files: some 15 MB of text, a few seconds of work. Shards of
-/// a run that was killed are of no use to a version in which it is another number.
+/// Number of pairs of a shard: some 15 MB of text, a few seconds of work. A version with another
+/// number cannot use the shards of a run that was killed.
 const PAIRS: u64 = if cfg!(test) { 16 } else { 1 << 17 };
 
 /// Counts of a shard.
@@ -38,7 +38,7 @@ struct ShardReport {
     pairs: u64,
     /// Pairs whose source is held out.
     held_out: u64,
-    /// Pairs that are dropped and not in the shard.
+    /// Pairs that are dropped, and so not in the shard.
     dropped: Dropped,
     /// Whether the files end with it.
     is_last: bool,
@@ -80,7 +80,7 @@ impl<'a> PairShards<'a> {
         Ok(Self { config, tokenizers, part, shards, files, bytes, held_out, drops_duplicates })
     }
 
-    /// Makes those shards of a process's share that are not there.
+    /// Makes the missing shards of a process's share.
     ///
     /// # Errors
     ///
@@ -105,7 +105,7 @@ impl<'a> PairShards<'a> {
         };
         for file in own {
             let mut reader = None;
-            // Pairs before the next shard that nobody has read here.
+            // Pairs before the next shard that this process has not read.
             let mut unread = 0;
             for shard in 0.. {
                 if let Some(report) = self.shards.report::<ShardReport>(file, shard)? {
@@ -142,7 +142,7 @@ impl<'a> PairShards<'a> {
         FileReader::open(self.config, &self.part.split[files.corpus], files)
     }
 
-    /// Makes a shard of the pairs that come next; true if they are the last of their files.
+    /// Makes a shard of the next pairs; returns whether they are the last of their files.
     fn make_shard(
         &self,
         place: (usize, usize),
@@ -168,7 +168,7 @@ impl<'a> PairShards<'a> {
         Ok(is_last)
     }
 
-    /// Puts the shards together into the cache at `path`; false if one of them is not there.
+    /// Joins the shards into the cache at `path`; returns `false` if one of them is missing.
     ///
     /// # Errors
     ///
@@ -193,14 +193,14 @@ impl<'a> PairShards<'a> {
             }
         }
         if let Err(error) = self.part.text.still_holds() {
-            // No other start is to take what was made of another text.
+            // No later start may use shards made of another text.
             self.shards.remove()?;
             return Err(error);
         }
         match merged.finish(key) {
             Ok(()) => Ok(true),
             Err(error) => {
-                // What is wrong with the text is so for every start; a full disk is not.
+                // A fault of the text is the same for every start; a full disk is not.
                 if !matches!(error, Error::Io { .. }) {
                     self.shards.remove()?;
                 }
@@ -210,7 +210,7 @@ impl<'a> PairShards<'a> {
     }
 }
 
-/// Passes over pairs; false if there are fewer.
+/// Skips pairs; returns `false` if there are fewer.
 fn skip(reader: &mut FileReader, pairs: &mut u64) -> Result<bool> {
     while *pairs > 0 {
         if !reader.skip_pair()? {
@@ -221,7 +221,7 @@ fn skip(reader: &mut FileReader, pairs: &mut u64) -> Result<bool> {
     Ok(true)
 }
 
-/// Reasons that are known from tokens, by the byte that stands for them in a shard, from 1.
+/// Reasons that are known from tokens; each one's place, from 1, is its byte in a shard.
 const REASONS: [DropReason; 5] = [
     DropReason::EmptySource,
     DropReason::EmptyTarget,

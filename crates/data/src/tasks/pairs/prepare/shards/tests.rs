@@ -1,4 +1,4 @@
-//! However many processes tokenise, and whatever was there before, the cache is the same.
+//! The cache is the same for any number of processes, and with any earlier files.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,8 +7,8 @@ use super::*;
 use crate::tasks::pairs::prepare::{begin, prepare_pairs, tokenise_share};
 use crate::{Corpora, DataReport, hold_out};
 
-/// Pairs in files of several shards, of exactly two, and of none, with what is dropped for every
-/// reason, in two corpora.
+/// Pairs in files of several shards, of exactly two, and of none, with pairs that are dropped for
+/// every reason, in two corpora.
 fn corpus(folder: &Path) -> DataConfig {
     let nouns = ["dog", "house", "bird", "sea", "friend", "red cat"];
     let mut number = 0;
@@ -25,7 +25,7 @@ fn corpus(folder: &Path) -> DataConfig {
                 9 => (one.to_owned(), format!("{other} and {one} ").repeat(9)),
                 _ => (format!("the {one} {number}"), format!("{other} {}", number % 17)),
             };
-            // Some pairs stand there twice.
+            // Some pairs occur twice.
             let repeated = ("the dog".to_owned(), "dog and bird".to_owned());
             let (one, other) = if number % 11 == 0 { repeated } else { (one, other) };
             source += &format!("{one}\n");
@@ -123,7 +123,7 @@ fn what_was_tokenised_before_a_process_was_killed_is_used() {
         tokenise_share(&config, &run, share, &mut |_| ()).expect("tokenised");
     }
     assert_eq!(times(), before, "shards were made again");
-    // One of them is damaged, and one is gone.
+    // One of them is damaged, and one is missing.
     let mut bytes = fs::read(&made[1]).expect("there");
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;

@@ -11,7 +11,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     /// Processes all queries, and then all keys, with their sums between them.
     ///
     /// # Safety
-    /// As [`Self::causal`].
+    /// The requirements of [`Self::causal`].
     pub(super) unsafe fn both_ways(
         &self,
         worker: &mut Worker<P>,

@@ -36,7 +36,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     }
 
     /// Computes the features of a group's tokens, and the state before each of its chunks, with the
-    /// same exponent factored out as of the chunk's keys.
+    /// same exponent factored out as in the chunk's keys.
     fn states_of_group(
         &self,
         worker: &mut Worker<P>,
@@ -78,7 +78,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     /// Processes one chunk of a head.
     ///
     /// # Safety
-    /// As [`Self::causal`].
+    /// The requirements of [`Self::causal`].
     unsafe fn causal_chunk(
         &self,
         worker: &mut Worker<P>,

@@ -1,4 +1,4 @@
-//! The backward pass.
+//! Backward pass of linear attention.
 //!
 //! Let Z be the denominators. With `P_i = dO_i / Z_i` and `p_i = −dO_i·O_i / Z_i`, the adjoints of
 //! numerator and denominator of each query,
@@ -64,11 +64,11 @@ enum Side {
 /// Working memory of a thread.
 struct Worker<P: TileProducts> {
     products: P::Worker,
-    /// For all chunks of a group.
+    /// Mapped queries of all chunks of a group.
     query: Vec<P::Value>,
     key: Vec<P::Value>,
     states: Vec<State<P::Value>>,
-    /// For one chunk: products of features, and their adjoints.
+    /// Products of features of one chunk, and their adjoints.
     scores: Vec<P::Value>,
     of_scores: Vec<P::Value>,
     /// Adjoints of numerators, and of denominators.
@@ -206,11 +206,11 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         add_outer(out, (stride(features), rows.len()), numbers, &state.totals);
     }
 
-    /// Writes the gradient of queries or keys, computed from that of their features, which begin at
-    /// `at`.
+    /// Writes the gradient of queries or keys, computed from the gradient of their features, which
+    /// begin at `at`.
     ///
     /// # Safety
-    /// As [`Self::causal`].
+    /// The requirements of [`Self::causal`].
     unsafe fn features_back(
         &self,
         worker: &mut Worker<P>,
@@ -263,7 +263,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     /// Writes the gradient of some rows of a head.
     ///
     /// # Safety
-    /// As [`Self::causal`].
+    /// The requirements of [`Self::causal`].
     unsafe fn put(&self, part: usize, head: usize, rows: &Range<usize>, gradient: &[P::Value]) {
         let width = self.layout.shape.head;
         let (to, write) = self.to;
@@ -283,7 +283,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
 }
 
 vectorised! {
-    /// Computes `P = dO / Z` and `p = −dO·O / Z`; denominators come with the distance between two.
+    /// Computes `P = dO / Z` and `p = −dO·O / Z`; denominators are given with the distance between
+    /// two.
     fn divide<T>(
         adjoint: Rows<'_, T>,
         out: Rows<'_, T>,
