@@ -122,9 +122,16 @@ impl Line {
             let end = one.range.end.clamp(start, part.end);
             out.push_str(&self.syntax.escape(&text[at..start]));
             if let Some(open) = &one.element.open {
-                match out.is_empty() && one.element.close.is_none() && open.starts_with(' ') {
-                    true => out.push_str(&format!("{} ", open.trim_start())),
-                    false => out.push_str(open),
+                // The blank that it had before it is behind it, if there is one before it already.
+                let has_blank = out.is_empty() || out.ends_with(' ');
+                match open.strip_prefix(' ').filter(|_| has_blank && one.element.close.is_none()) {
+                    Some(open) => {
+                        out.push_str(open);
+                        if text[start..].starts_with(char::is_alphanumeric) {
+                            out.push(' ');
+                        }
+                    }
+                    None => out.push_str(open),
                 }
             }
             self.write(out, text, one.inner, start..end);
@@ -303,6 +310,20 @@ mod tests {
             links: links(text, to, &[("one", "eins"), ("two", "zwei")]),
         };
         assert_eq!(own.render(&translated), "eins</i> <b>zwei");
+    }
+
+    #[test]
+    fn placeholders_have_single_blanks_around_them() {
+        let text = "see {x} red dogs";
+        let plain = line(text, Vec::new()).without_placeholders();
+        let to = "dogs red see";
+        let pairs = [("see", "see"), ("red", "red"), ("dogs", "dogs")];
+        let links = links(plain.text(), to, &pairs);
+        let made = plain.render(&Translated { text: to.to_owned(), links });
+        assert_eq!(made, "dogs red see {x}");
+        let links = vec![(4..7, 5..8), (8..12, 0..4)];
+        let made = plain.render(&Translated { text: to.to_owned(), links });
+        assert_eq!(made, "dogs {x} red see");
     }
 
     #[test]
