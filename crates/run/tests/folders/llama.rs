@@ -152,7 +152,6 @@ fn a_folder_that_is_no_llama_is_refused_and_leaves_nothing() {
         ("llama", "head_dim", json!(5), "even width of a head"),
         ("qwen2", "use_sliding_window", json!(true), "use_sliding_window is true"),
         ("qwen3", "use_sliding_window", json!(true), "use_sliding_window is true"),
-        ("qwen3", "model_type", json!("llama"), "q_norm"),
         ("qwen2", "tie_word_embeddings", json!(false), "no tensor lm_head.weight"),
     ] {
         let error = says(family, key, &value);
