@@ -1,9 +1,9 @@
 //! Epilogue of a matrix product: bias, activation, dropout, residual.
 
 use super::launch::{
-    Argument, RowBlocks, address, address_of, empty, launch, no_host, room, suffix,
-    sum_columns_for, walking_in_pieces, word,
+    Argument, address, address_of, empty, launch, no_host, room, suffix, walking_in_pieces, word,
 };
+use super::row_sums::{RowBlocks, sum_columns_for};
 use crate::spec::{Activation, Dropout, LinearSpec};
 use candle_core::backend::BackendStorage;
 use candle_core::op::BackpropOp;

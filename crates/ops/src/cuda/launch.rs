@@ -1,6 +1,5 @@
 //! Launching kernels: arguments, and memory for results.
 
-use super::flat_gradients::part_of;
 use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::cudarc::driver::{
     CudaSlice, DevicePtr, LaunchConfig, PushKernelArg,
@@ -19,13 +18,8 @@ pub(super) const WARP: usize = 32;
 pub(super) const THREADS: usize = 8 * WARP;
 /// Largest number of blocks that walk over elements: more than any device runs at once.
 const MOST_BLOCKS: usize = 1 << 14;
-/// Largest number of blocks of rows over which a gradient is summed.
-const ROW_BLOCKS: usize = 256;
 /// Bytes that a thread reads and writes at once, if rows allow it.
-const PIECE: usize = 16;
-/// Number of threads side by side in a tile of a sum over rows, and of rows that the tile reads at
-/// once: `TILE` of `common.cuh`.
-const TILE: usize = 16;
+pub(super) const PIECE: usize = 16;
 
 /// An argument of a kernel.
 #[derive(Debug, Clone, Copy)]
@@ -179,79 +173,6 @@ pub(super) fn empty(shape: impl Into<Shape>, dtype: DType, device: &CudaDevice) 
     let shape = shape.into();
     let storage = Storage::Cuda(room(device, dtype, shape.elem_count())?);
     Ok(Tensor::from_storage(storage, shape, BackpropOp::none(), false))
-}
-
-/// Blocks of rows over which a gradient is summed.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct RowBlocks {
-    /// Grid: tiles of columns, and blocks of rows.
-    pub(super) grid: (usize, usize),
-    /// Number of rows per block.
-    pub(super) at_once: u32,
-}
-
-impl RowBlocks {
-    /// Divides `rows` rows of `width` elements of a type.
-    pub(super) fn new(rows: usize, width: usize, dtype: DType) -> Result<Self> {
-        let at_once = rows.div_ceil(ROW_BLOCKS).max(TILE);
-        let tile = TILE * PIECE / dtype.size_in_bytes();
-        let grid = (width.div_ceil(tile), rows.div_ceil(at_once));
-        Ok(Self { grid, at_once: word(at_once)? })
-    }
-
-    /// Allocates a row of `width` sums for each block.
-    pub(super) fn parts(&self, width: usize, device: &CudaDevice) -> Result<Tensor> {
-        empty((self.grid.1, width), DType::F32, device)
-    }
-}
-
-/// Sums rows in f32, in an order that their number fixes.
-///
-/// # Shapes
-/// `x (N, D)` → `(D,)`.
-pub(super) fn sum_rows(x: &Tensor) -> Result<Tensor> {
-    let width = x.dim(1)?;
-    let out = empty(width, DType::F32, x.device().as_cuda_device()?)?;
-    sum_columns(x, 0, &out, false)?;
-    Ok(out)
-}
-
-/// Sums the columns of `x` from `first` on: the gradient of `parameter`, which is added to the flat
-/// buffer if its place is there, and otherwise returned.
-///
-/// # Shapes
-/// `x (N, …)`, `parameter (D,)` → `(D,)`.
-pub(super) fn sum_columns_for(
-    parameter: &Tensor,
-    x: &Tensor,
-    first: usize,
-) -> Result<Option<Tensor>> {
-    if let Some(part) = part_of(parameter)? {
-        return sum_columns(x, first, &part, true).map(|()| None);
-    }
-    let device = x.device().as_cuda_device()?;
-    let out = empty(parameter.elem_count(), DType::F32, device)?;
-    sum_columns(x, first, &out, false)?;
-    Ok(Some(out))
-}
-
-/// Sums as many columns of `x` as `out` has, from `first` on, or adds the sums to what is there.
-fn sum_columns(x: &Tensor, first: usize, out: &Tensor, is_added: bool) -> Result<()> {
-    let ((rows, row), width) = (x.dims2()?, out.elem_count());
-    if first + width > row {
-        bail!("{width} columns from {first} on of {:?}", x.shape());
-    }
-    let arguments = [
-        (address_of(x)? + (first * size_of::<f32>()) as u64).into(),
-        address_of(out)?.into(),
-        word(rows)?.into(),
-        word(width)?.into(),
-        word(row)?.into(),
-        u32::from(is_added).into(),
-    ];
-    let grid = (width.div_ceil(TILE), 1);
-    // SAFETY: `x` has `rows` rows with these columns, and `out` a number for each.
-    unsafe { launch(x.device().as_cuda_device()?, "sum_rows", grid, &arguments) }
 }
 
 /// Error of these operations on the host, which has its own.

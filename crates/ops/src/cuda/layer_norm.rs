@@ -1,9 +1,9 @@
 //! Layer normalisation: one kernel forward, and three backward.
 
 use super::launch::{
-    RowBlocks, WARP, address, address_of, blocks, computes, empty, launch, no_host, room, suffix,
-    sum_columns_for, word,
+    WARP, address, address_of, blocks, computes, empty, launch, no_host, room, suffix, word,
 };
+use super::row_sums::{RowBlocks, sum_columns_for};
 use candle_core::backend::BackendStorage;
 use candle_core::{
     CpuStorage, CudaStorage, CustomOp3, D, DType, Layout, Result, Shape, Tensor, bail,

@@ -1,7 +1,8 @@
 //! Cross entropy of a block of logits in one kernel, which reads them twice and leaves their
 //! gradient in their place.
 
-use super::launch::{address_of, computes, empty, launch, no_host, suffix, sum_rows, word};
+use super::launch::{address_of, computes, empty, launch, no_host, suffix, word};
+use super::row_sums::sum_rows;
 use crate::spec::CrossEntropySpec;
 use candle_core::backend::BackendStorage;
 use candle_core::{

@@ -14,6 +14,7 @@ mod layer_norm;
 mod linear;
 mod loss;
 mod product;
+mod row_sums;
 mod rows;
 mod softmax;
 mod times;
