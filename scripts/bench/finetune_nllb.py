@@ -99,7 +99,7 @@ def main():
         cost = json.loads(shown.stdout)["cost"]
         formula = cost["training_state_bytes"] + cost["activation_bytes"]
         records = (json.loads(line) for line in (run / "metrics.jsonl").open())
-        times = [one["seconds"] for one in records if "loss" in one and "seconds" in one]
+        times = [one["timing"]["elapsed_seconds"] for one in records if one["event"] == "log"]
         pace = (times[-1] - times[0]) / (len(times) - 1) if len(times) > 1 else float("nan")
         print(f"| {base} | {peak / 2**20:.2f} | {formula / 2**30:.2f} | {pace:.1f} |", flush=True)
         shutil.rmtree(run)
