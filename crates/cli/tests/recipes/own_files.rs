@@ -194,7 +194,7 @@ fn patterns_that_do_not_fit_are_told_with_what_they_match() {
     recipe(&workspace, "train = { file = [\"a.tsv\", \"b.csv\"] }");
     workspace.fail(
         &["train", "recipes/mine.toml", "--run", "run"],
-        &["b.csv: is another kind of table than"],
+        &["b.csv: is another kind of file than"],
     );
     // The files that a pattern matches are shown.
     recipe(&workspace, "train = { source = \"../data/p.[12].aa\", target = \"../data/?.1.bb\" }");
