@@ -2,7 +2,7 @@
 
     python3 scripts/check/documents.py target/release/taper RUN
 
-Needs polib, translate-toolkit, python-docx, srt and webvtt-py. The documents are made here, of hard
+Needs polib, translate-toolkit, python-docx and srt. The documents are made here, of hard
 cases and of sentences with markup and placeholders at every place.
 """
 
