@@ -104,7 +104,10 @@ fn one_command_trains_a_run_on_and_it_is_a_run_like_any_other() {
     for (arguments, says) in [
         (vec!["nowhere", "--pairs", "here.txt", "there.txt"], vec!["nowhere"]),
         (vec!["data", "--pairs", "here.txt", "there.txt"], vec!["data", "config.json"]),
-        (vec!["parent", "--pairs", "here.txt"], vec!["here.txt", "one file has to have both sides"]),
+        (
+            vec!["parent", "--pairs", "here.txt"],
+            vec!["here.txt", "one file has to have both sides"],
+        ),
         (vec!["parent", "--pairs", "gone.aa", "gone.bb"], vec!["gone.aa"]),
         (vec!["parent", "--pairs", "here.txt", "there.txt", "--columns", "1"], vec!["--columns 1"]),
         (
