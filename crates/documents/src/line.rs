@@ -178,7 +178,7 @@ fn contains(outer: &Placed<'_>, inner: &Placed<'_>) -> bool {
 struct Target {
     source: Vec<Range<usize>>,
     target: Vec<Range<usize>>,
-    /// Of each unit of the target, the first unit of the source that it is linked to.
+    /// First linked unit of the source for each unit of the target; `None` without a link.
     links: Vec<Option<usize>>,
     length: usize,
 }

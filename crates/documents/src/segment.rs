@@ -17,20 +17,20 @@ pub(crate) enum Piece {
     Open(Range<usize>),
     /// Tag that closes it. Tags are properly nested; a tag without its other is alone.
     Close(Range<usize>),
-    /// What stands by itself, with all that is in it.
+    /// Part without text to translate, with all that is in it.
     Alone(Range<usize>),
 }
 
-/// How the text of a segment is laid out.
+/// Layout of the text of a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// On as many lines as it has.
+    /// Any number of lines.
     Free,
-    /// On one line or on several of at most so many characters.
+    /// One line, or several of at most this number of characters.
     Wrapped(usize),
-    /// On so many lines of about equal length.
+    /// This number of lines, of about equal length.
     Lines(usize),
-    /// As strings in quotes, of a catalog.
+    /// Strings in quotes, as catalogs have them.
     Quoted,
 }
 
@@ -39,9 +39,9 @@ pub(crate) enum Layout {
 pub(crate) struct Segment {
     /// Bytes of the document that are replaced.
     pub(crate) edit: Range<usize>,
-    /// What stands around the new text.
+    /// Bytes before and after the new text.
     pub(crate) around: [String; 2],
-    /// What stands around each of its marks, if text cannot stand beside them.
+    /// Bytes before and after each of its marks; `None` if text may stand beside them.
     pub(crate) between: Option<[String; 2]>,
     /// Whether the text is put elsewhere than where it was read.
     pub(crate) is_copy: bool,

@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &Finetune, threads: Option<usize>) -> Result<()> {
     train::run(&train, threads)
 }
 
-/// What was found and written, for a reader.
+/// Report of the examples, the choices and the recipe.
 fn lines(written: &FineTuning) -> Vec<String> {
     let FineTuning { recipe, config, counts, machine, divided } = written;
     let examples = match (counts.examples, counts.home) {

@@ -24,7 +24,7 @@ pub struct KernelSizes {
 /// Time of a kernel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KernelTime {
-    /// What it computes.
+    /// Name of its computation.
     pub kernel: &'static str,
     /// Rows and columns of its largest input.
     pub shape: [usize; 2],

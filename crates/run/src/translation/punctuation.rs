@@ -48,7 +48,15 @@ pub(super) fn join(parts: &[&str]) -> String {
 
 /// Whether a character is Chinese or Japanese, or punctuation of these.
 fn is_cjk(character: char) -> bool {
-    matches!(character, '\u{3000}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{ff00}'..='\u{ffef}' | '\u{20000}'..='\u{3ffff}')
+    matches!(
+        character,
+        '\u{3000}'..='\u{30ff}'
+            | '\u{3400}'..='\u{4dbf}'
+            | '\u{4e00}'..='\u{9fff}'
+            | '\u{f900}'..='\u{faff}'
+            | '\u{ff00}'..='\u{ffef}'
+            | '\u{20000}'..='\u{3ffff}'
+    )
 }
 
 /// Whether a character is a dash, quotation mark or ellipsis, which Chinese and Japanese share with

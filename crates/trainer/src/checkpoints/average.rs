@@ -59,8 +59,8 @@ impl Averaged {
     /// `parent`, with which their run began (Wortsman et al. 2022, "Robust fine-tuning of zero-shot
     /// models", equation 1). Weights that the parent does not have stay.
     ///
-    /// Of adapters B is multiplied by `weight`, which is the same: the parent has none of their
-    /// change.
+    /// For adapters, B is multiplied by `weight`. This is the same, since the parent has none of
+    /// their change.
     ///
     /// # Errors
     /// The parent cannot be loaded, or has another tokenizer; the adapters are DoRA's, which are not

@@ -48,7 +48,7 @@ pub(super) fn text(
     Ok(text)
 }
 
-/// What is learned from, in words.
+/// Description of the examples, with their number.
 fn counted(read: &Read) -> String {
     let counts = &read.counts;
     let tokens = grouped(counts.tokens);
