@@ -5,39 +5,22 @@
 //! transposed or joined, without changing a bit in either direction. Each family of models has a
 //! file with tables of names in Transformers and names here; finding and reading files, comparing
 //! keys and tensors, and writing folders share one implementation. A new family is a file like
-//! `gpt2.rs`, and its name in the list of families below.
+//! `decoders/gpt2.rs`, and its name in the list of families below.
 
 mod adapters;
-mod bart;
-mod bart_names;
-mod bert;
+mod decoders;
+mod encoder_decoders;
+mod encoders;
 mod export;
 mod family;
 mod generation;
-mod gpt2;
 mod import;
 mod json;
 mod keys;
-mod llama;
-mod m2m100;
-mod marian;
-mod mbart;
-mod mistral;
-mod mt5;
-mod pickle;
 mod preprocessor;
-mod qwen2;
-mod qwen3;
 mod recipe;
-mod roberta;
-mod rotary;
-mod safetensors;
 mod sources;
-mod stored;
-mod t5;
-mod t5_keys;
 mod tokens;
-mod vit;
 mod weights;
 
 pub use adapters::{export_adapters, import_adapters};
@@ -45,6 +28,10 @@ pub use export::{Exported, export, export_run};
 pub use import::{ImportSettings, Imported, import, import_with};
 pub(crate) use json::write_json;
 pub(crate) use tokens::write_sentence_pieces;
+
+use decoders::{gpt2, llama, mistral, qwen2, qwen3};
+use encoder_decoders::{bart, m2m100, marian, mbart, mt5, t5};
+use encoders::{bert, roberta, vit};
 
 /// Families that can be read and written.
 const FAMILIES: &[&family::Family] = &[

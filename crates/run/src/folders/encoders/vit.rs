@@ -3,12 +3,12 @@
 use taper_data::Task;
 use taper_model::{NormPlacement, Pooling, Positions};
 
-use super::family::{Architecture, Family, Module};
-use super::keys::{Fixed, Key};
-use super::tokens::TokenizerFiles;
 use crate::config::RunConfig;
+use crate::folders::family::{Architecture, Family, Module};
+use crate::folders::keys::{Fixed, Key};
+use crate::folders::tokens::TokenizerFiles;
 
-pub(super) static FAMILY: Family = Family {
+pub(in crate::folders) static FAMILY: Family = Family {
     name: "ViT",
     model_type: "vit",
     architectures: &[

@@ -3,16 +3,16 @@
 use taper_data::Task;
 use taper_model::QueryKeyNorm;
 
-use super::family::{Architecture, Family};
-use super::keys::{Fixed, Key, width_of_heads};
 use super::llama::{
     ACTIVATION, ATTENTION_BIASES, ATTENTION_DROPOUT, EPSILON, HEADS, LAYERS, WIDTH,
     key_value_heads, of,
 };
 use super::rotary;
 use crate::config::RunConfig;
+use crate::folders::family::{Architecture, Family};
+use crate::folders::keys::{Fixed, Key, width_of_heads};
 
-pub(super) static FAMILY: Family = Family {
+pub(in crate::folders) static FAMILY: Family = Family {
     keys: &[
         WIDTH,
         LAYERS,

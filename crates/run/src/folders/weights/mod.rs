@@ -1,6 +1,10 @@
 //! Weights of a folder: one file, or several with an index. Headers of files are read when it is
 //! opened, values tensor by tensor on demand, so that only one tensor is in memory.
 
+mod pickle;
+mod safetensors;
+mod stored;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -13,9 +17,9 @@ use sha2::{Digest, Sha256};
 use taper_data::{not_a_file, read_regular};
 
 use super::json::without_mark;
-use super::safetensors::{Unique, heads};
-use super::stored::{Stored, width};
-use super::{MOST_BYTES, WEIGHTS, pickle};
+use super::{MOST_BYTES, WEIGHTS};
+use safetensors::{Unique, heads};
+use stored::{Stored, width};
 
 /// File names of weights, in the order of the search; an index names several files.
 const FILES: [&str; 4] =

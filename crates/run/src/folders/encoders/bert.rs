@@ -5,15 +5,15 @@
 use taper_data::Task;
 use taper_model::{NormPlacement, Positions};
 
-use super::family::{Architecture, Family, Module};
-use super::keys::{Fixed, Key};
-use super::tokens::TokenizerFiles;
 use crate::config::RunConfig;
+use crate::folders::family::{Architecture, Family, Module};
+use crate::folders::keys::{Fixed, Key};
+use crate::folders::tokens::TokenizerFiles;
 
 /// Keys for pooling, which only a classifier has.
 pub(super) const POOLING: &[&str] = &["pooling"];
 
-pub(super) static FAMILY: Family = Family {
+pub(in crate::folders) static FAMILY: Family = Family {
     name: "BERT",
     model_type: "bert",
     architectures: &[

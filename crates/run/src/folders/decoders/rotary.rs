@@ -6,8 +6,8 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 use taper_model::{RotaryConfig, RotaryPairs, RotaryScaling};
 
-use super::keys::Key;
 use crate::config::RunConfig;
+use crate::folders::keys::Key;
 
 /// Base of the speeds.
 pub(super) const BASE: Key =

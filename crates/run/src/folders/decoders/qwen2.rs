@@ -2,15 +2,15 @@
 
 use taper_data::Task;
 
-use super::family::{Architecture, Family};
-use super::keys::{Fixed, Key};
 use super::llama::{
     ACTIVATION, ATTENTION_DROPOUT, EPSILON, HEAD_WIDTH, HEADS, LAYERS, WIDTH, key_value_heads, of,
 };
 use super::rotary;
 use crate::config::RunConfig;
+use crate::folders::family::{Architecture, Family};
+use crate::folders::keys::{Fixed, Key};
 
-pub(super) static FAMILY: Family = Family {
+pub(in crate::folders) static FAMILY: Family = Family {
     keys: &[
         WIDTH,
         LAYERS,

@@ -8,12 +8,12 @@ use taper_data::Task;
 use taper_model::{NormPlacement, Positions};
 
 use super::bert;
-use super::family::{Architecture, Family, Module};
-use super::keys::{Fixed, Key};
-use super::tokens::TokenizerFiles;
 use crate::config::RunConfig;
+use crate::folders::family::{Architecture, Family, Module};
+use crate::folders::keys::{Fixed, Key};
+use crate::folders::tokens::TokenizerFiles;
 
-pub(super) static FAMILY: Family = of(
+pub(in crate::folders) static FAMILY: Family = of(
     "RoBERTa",
     "roberta",
     &[
@@ -27,7 +27,7 @@ pub(super) static FAMILY: Family = of(
     ],
 );
 
-pub(super) static XLM_ROBERTA: Family = of(
+pub(in crate::folders) static XLM_ROBERTA: Family = of(
     "XLM-R",
     "xlm-roberta",
     &[

@@ -2,11 +2,11 @@
 
 use taper_data::Task;
 
-use super::family::{Architecture, Family};
-use super::keys::{Fixed, Key};
 use super::{t5, t5_keys};
+use crate::folders::family::{Architecture, Family};
+use crate::folders::keys::{Fixed, Key};
 
-pub(super) static FAMILY: Family = Family {
+pub(in crate::folders) static FAMILY: Family = Family {
     name: "mT5",
     model_type: "mt5",
     architectures: &[Architecture::new("MT5ForConditionalGeneration", Task::Translation, &[])],

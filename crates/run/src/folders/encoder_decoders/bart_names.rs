@@ -1,6 +1,6 @@
 //! Names of the tensors of BART and of the families that descend from it: MarianMT, M2M100, mBART.
 
-use super::family::Module;
+use crate::folders::family::Module;
 
 /// Parameters of a run with their counterparts. A family has some of them: MarianMT, for example,
 /// has no norms of embeddings.

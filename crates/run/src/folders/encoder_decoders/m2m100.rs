@@ -7,11 +7,11 @@ use taper_data::{Task, TokenizerKind};
 use taper_model::{NormPlacement, Positions, SinusoidFrequencies};
 
 use super::bart::{keys, of, shared};
-use super::family::{Architecture, Family};
-use super::keys::Key;
 use crate::config::RunConfig;
+use crate::folders::family::{Architecture, Family};
+use crate::folders::keys::Key;
 
-pub(super) static FAMILY: Family = Family {
+pub(in crate::folders) static FAMILY: Family = Family {
     keys: &keys("relu", 0.1, true, FIRST_POSITION),
     free: &["embedding_dropout"],
     zeros: &[],

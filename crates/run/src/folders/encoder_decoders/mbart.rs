@@ -5,10 +5,10 @@ use taper_data::{Task, TokenizerKind};
 use taper_model::NormPlacement;
 
 use super::bart::{ENCODES, keys, learned, of};
-use super::family::{Architecture, Family};
 use crate::config::RunConfig;
+use crate::folders::family::{Architecture, Family};
 
-pub(super) static FAMILY: Family = Family {
+pub(in crate::folders) static FAMILY: Family = Family {
     keys: &keys("gelu", 0.0, false, ENCODES),
     ..of("mBART", "mbart", ARCHITECTURES, base)
 };

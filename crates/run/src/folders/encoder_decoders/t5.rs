@@ -4,12 +4,12 @@
 use taper_data::Task;
 use taper_model::FeedForwardKind;
 
-use super::family::{Architecture, Family, Module};
-use super::keys::{Fixed, Key};
 use super::t5_keys;
-use super::tokens::TokenizerFiles;
+use crate::folders::family::{Architecture, Family, Module};
+use crate::folders::keys::{Fixed, Key};
+use crate::folders::tokens::TokenizerFiles;
 
-pub(super) static FAMILY: Family = Family {
+pub(in crate::folders) static FAMILY: Family = Family {
     name: "T5",
     model_type: "t5",
     architectures: &[Architecture::new("T5ForConditionalGeneration", Task::Translation, &[])],

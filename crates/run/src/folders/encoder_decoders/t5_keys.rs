@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use taper_data::TokenizerKind;
 use taper_model::{FeedForwardKind, NormKind, NormPlacement, Positions, Tied};
 
-use super::keys::{Key, activation_name, activation_of, width_of_heads};
 use crate::config::RunConfig;
+use crate::folders::keys::{Key, activation_name, activation_of, width_of_heads};
 
 pub(super) const WIDTH: Key = Key::count("d_model", 512, |recipe| &mut recipe.model.d_model);
 pub(super) const DECODER_LAYERS: Key =

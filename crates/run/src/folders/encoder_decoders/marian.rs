@@ -5,12 +5,12 @@ use taper_data::{Task, TokenizerKind};
 use taper_model::{NormPlacement, Positions};
 
 use super::bart::{keys, of, shared};
-use super::family::{Architecture, Family};
-use super::keys::{Fixed, Key};
-use super::tokens::TokenizerFiles;
 use crate::config::RunConfig;
+use crate::folders::family::{Architecture, Family};
+use crate::folders::keys::{Fixed, Key};
+use crate::folders::tokens::TokenizerFiles;
 
-pub(super) static FAMILY: Family = Family {
+pub(in crate::folders) static FAMILY: Family = Family {
     keys: &keys(
         "gelu",
         0.0,

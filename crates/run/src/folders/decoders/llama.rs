@@ -4,13 +4,13 @@
 use taper_data::Task;
 use taper_model::{FeedForwardKind, NormKind, NormPlacement, Positions};
 
-use super::family::{Architecture, Family, Module};
-use super::keys::{Fixed, Key, width_of_heads};
 use super::rotary;
-use super::tokens::TokenizerFiles;
 use crate::config::RunConfig;
+use crate::folders::family::{Architecture, Family, Module};
+use crate::folders::keys::{Fixed, Key, width_of_heads};
+use crate::folders::tokens::TokenizerFiles;
 
-pub(super) static FAMILY: Family = Family {
+pub(in crate::folders) static FAMILY: Family = Family {
     keys: &[
         WIDTH,
         LAYERS,

@@ -1,0 +1,8 @@
+//! Families of language models: a decoder alone continues a text.
+
+pub(super) mod gpt2;
+pub(super) mod llama;
+pub(super) mod mistral;
+pub(super) mod qwen2;
+pub(super) mod qwen3;
+mod rotary;

@@ -1,0 +1,10 @@
+//! Families of translation models: an encoder reads a text, a decoder writes another.
+
+pub(super) mod bart;
+mod bart_names;
+pub(super) mod m2m100;
+pub(super) mod marian;
+pub(super) mod mbart;
+pub(super) mod mt5;
+pub(super) mod t5;
+mod t5_keys;
