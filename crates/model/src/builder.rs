@@ -248,6 +248,12 @@ impl Builder {
         Ok(Weight::new(self.store.add(name, shape, values)?))
     }
 
+    /// Declares that a parameter consists of matrices with so many outputs each, by which a layer
+    /// multiplies its input.
+    pub(crate) fn project(&mut self, name: &str, outputs: &[usize]) {
+        self.store.set_projections(name, outputs);
+    }
+
     /// Adds a matrix drawn from Xavier uniform (Glorot and Bengio 2010):
     /// `±√(6 / (fan_in + fan_out))`.
     ///

@@ -58,7 +58,7 @@ pub use nn::{
     self_attention, sequence_sums, windows,
 };
 pub use optim::{
-    NORM_CHUNK, Piece, adam_step, ema_step, global_norm, sums_of_squares, update_pieces,
+    NORM_CHUNK, Piece, adam_step, ema_step, global_norm, muon_step, sums_of_squares, update_pieces,
 };
 pub use packed_weights::PackedWeights;
 pub use products::int8::{Int8Kernel, Int8Matrix};
@@ -66,8 +66,8 @@ pub use products::{Kernel, KernelError, Products};
 pub use spec::{
     ABSENT, Activation, AdamStep, AdditiveAttention, AttentionShape, AttentionSpec, CachedRows,
     Cell, ConvolutionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, Factors, GatedSpec,
-    HierarchicalSpec, JoinedRows, LinearAttentionSpec, LinearSpec, LossSums, LowRankSpec, NormSpec,
-    NormedColumns, Pairs, Recurred, Recurrence, RecurrenceSpec, Rotations, ScanInputs, ScanSpec,
-    Sparse, StateGradients, Turns, VisibleKeys,
+    HierarchicalSpec, JoinedRows, LinearAttentionSpec, LinearSpec, LossSums, LowRankSpec, MuonStep,
+    NormSpec, NormedColumns, Pairs, Recurred, Recurrence, RecurrenceSpec, Rotations, ScanInputs,
+    ScanSpec, Sparse, StateGradients, Turns, VisibleKeys,
 };
 pub use tape::{Adjoints, Gradients, Parameter, ParameterStore, Tape, WhenFinal};

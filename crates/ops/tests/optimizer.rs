@@ -2,7 +2,10 @@
 
 use candle_core::{DType, Device, Tensor};
 use taper_ops::rng::Counter;
-use taper_ops::{AdamStep, Gradients, ParameterStore, adam_step, composed, ema_step, global_norm};
+use taper_ops::{
+    AdamStep, Gradients, MuonStep, ParameterStore, adam_step, composed, ema_step, global_norm,
+    muon_step,
+};
 
 fn store() -> ParameterStore {
     let mut store = ParameterStore::new(&Device::Cpu);
@@ -90,6 +93,90 @@ fn steps_on_parts_are_one_step() {
     assert_eq!(vector(&whole.part(3..44).unwrap()), vector(&whole.flat().unwrap())[3..44]);
     let error = adam_step(&whole, 40..48, &zeros(8), &mut [zeros(8), zeros(8)], &numbers(1, true));
     assert!(error.unwrap_err().to_string().contains("parameters 40..48 of 47"));
+}
+
+/// Parameters of `muon.safetensors`, with the rows of their projections, in the order of a store.
+const OF_MUON: [(&str, &[usize]); 6] = [
+    ("wide", &[5]),
+    ("table", &[]),
+    ("tall", &[12]),
+    ("square", &[8]),
+    ("bias", &[]),
+    ("fused", &[6, 3, 3]),
+];
+
+/// Steps on whole parameters and on the whole store are those of PyTorch, fused and composed.
+#[test]
+fn muon_is_that_of_pytorch() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/muon.safetensors");
+    let golden = candle_core::safetensors::load(path, &Device::Cpu).unwrap();
+    let flat = |name: &str| vector(&golden[name].flatten_all().unwrap());
+    let all = |prefix: &str| -> Vec<f32> {
+        OF_MUON.iter().flat_map(|(name, _)| flat(&format!("{prefix}{name}"))).collect()
+    };
+    let stores: [ParameterStore; 3] = [(); 3].map(|()| {
+        let mut store = ParameterStore::new(&Device::Cpu);
+        for (name, rows) in OF_MUON {
+            store.add(name, golden[name].dims(), flat(name)).unwrap();
+            if !rows.is_empty() {
+                store.set_projections(name, rows);
+            }
+        }
+        store
+    });
+    let [whole, parts, plain] = &stores;
+    let total = whole.len();
+    let zeros_of = |range: &std::ops::Range<usize>| [zeros(range.len()), zeros(range.len())];
+    let (mut state, mut plain_state) = (zeros_of(&(0..total)), zeros_of(&(0..total)));
+    let ranges: Vec<_> =
+        parts.parameters().iter().map(|one| one.offset()..one.offset() + one.len()).collect();
+    let mut of_parts: Vec<_> = ranges.iter().map(zeros_of).collect();
+    for step in 0..5 {
+        // Half of twice the gradient.
+        let gradients: Vec<f32> =
+            all(&format!("gradient.{step}.")).iter().map(|value| 2.0 * value).collect();
+        let gradients = Tensor::from_vec(gradients, total, &Device::Cpu).unwrap();
+        let adam = AdamStep { learning_rate: 0.02, gradient_scale: 0.5, ..numbers(step + 1, true) };
+        let numbers = MuonStep { adam, momentum: 0.95 };
+        muon_step(whole, 0..total, &gradients, &mut state, &numbers).unwrap();
+        composed::muon_step(plain, 0..total, &gradients, &mut plain_state, &numbers).unwrap();
+        for (range, state) in ranges.iter().zip(&mut of_parts) {
+            let part = gradients.narrow(0, range.start, range.len()).unwrap();
+            muon_step(parts, range.clone(), &part, state, &numbers).unwrap();
+        }
+    }
+    let expected = Tensor::new(all("after."), &Device::Cpu).unwrap();
+    for store in [whole, plain] {
+        for (ours, theirs) in vector(&store.flat().unwrap()).iter().zip(vector(&expected)) {
+            assert!((ours - theirs).abs() <= 1e-5 * (1.0 + theirs.abs()), "{ours} {theirs}");
+        }
+    }
+    assert_eq!(vector(&whole.flat().unwrap()), vector(&parts.flat().unwrap()));
+    close(&state[0], &plain_state[0]);
+    close(&state[1], &plain_state[1]);
+}
+
+#[test]
+fn muon_leaves_what_is_frozen_and_refuses_parts_of_matrices() {
+    let mut store = store();
+    store.set_projections("weight", &[8]);
+    let before = vector(&store.flat().unwrap());
+    let numbers = MuonStep { adam: numbers(1, true), momentum: 0.95 };
+    let error = muon_step(&store, 5..47, &zeros(42), &mut [zeros(42), zeros(42)], &numbers);
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("weight is cut at 5..40"), "{error}");
+    // Without a gradient a matrix only decays.
+    muon_step(&store, 0..47, &zeros(47), &mut [zeros(47), zeros(47)], &numbers).unwrap();
+    for (after, before) in vector(&store.flat().unwrap()).iter().zip(&before).take(40) {
+        assert!((after - before * 0.999).abs() < 1e-7, "{after} {before}");
+    }
+    let now = vector(&store.flat().unwrap());
+    store.get("weight").unwrap().freeze();
+    for step in [muon_step, composed::muon_step] {
+        let gradients = gradient(&store, 1);
+        step(&store, 0..47, &gradients, &mut [zeros(47), zeros(47)], &numbers).unwrap();
+        assert_eq!(vector(&store.flat().unwrap())[..40], now[..40]);
+    }
 }
 
 #[test]

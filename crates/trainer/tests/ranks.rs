@@ -164,7 +164,9 @@ fn any_number_of_processes_trains_the_same() {
     lion.optimizer.kind = OptimizerKind::Lion;
     // Whole subtrees for each process, and not; more processes than micro-batches.
     let adam = TrainingConfig { accumulation: 4, ..short_run(12) };
-    for (config, sizes) in [(adam, [2, 3, 4].as_slice()), (lion, &[2, 6])] {
+    let mut muon = TrainingConfig { accumulation: 4, ..short_run(7) };
+    muon.optimizer.kind = OptimizerKind::Muon;
+    for (config, sizes) in [(adam, [2, 3, 4].as_slice()), (lion, &[2, 6]), (muon, &[2, 3, 5])] {
         let whole = tempfile::tempdir().unwrap();
         let (ended, expected) = train(1, whole.path(), &config, None);
         assert_eq!(

@@ -89,6 +89,9 @@ fn a_resumed_run_equals_an_uninterrupted_one_to_the_byte() {
     config.optimizer.kind = OptimizerKind::Lion;
     let lion = interrupted_equals_whole(&config);
     assert_ne!(plain, lion);
+    config.optimizer.kind = OptimizerKind::Muon;
+    let muon = interrupted_equals_whole(&config);
+    assert!(plain != muon && lion != muon);
     assert!(plain.iter().all(|event| event.get("divergence").is_none()));
     for event in twice.iter().filter(|event| event["event"] == "log") {
         assert!(event["divergence"].as_f64().unwrap() > 1e-3, "{event}");
@@ -210,4 +213,6 @@ fn a_run_goes_on_only_with_an_optimizer_of_its_state() {
             && error.contains("training.optimizer.kind"),
         "{error}"
     );
+    let error = with(OptimizerKind::Muon).err().unwrap().to_string();
+    assert!(error.contains("'muon.momentum'"), "{error}");
 }

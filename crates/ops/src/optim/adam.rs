@@ -35,14 +35,17 @@ pub fn adam_step(
         }
         return composed::adam_step(store, range, gradient, moments, step);
     }
-    update_pieces("adam", store, range, gradient, moments, |piece| {
-        let Piece { weights, gradient, mut state, is_matrix, rate } = piece;
-        let step = &AdamStep { learning_rate: step.learning_rate * rate, ..*step };
-        let decay = if is_matrix { step.weight_decay } else { 0.0 };
-        if let [first, second] = state.as_mut_slice() {
-            adam_elements::<f32>(weights, gradient, first, second, step, decay);
-        }
-    })
+    update_pieces("adam", store, range, gradient, moments, |piece| adam_piece(piece, step))
+}
+
+/// Takes a step of Adam on some elements, whose state are the two moments.
+pub(super) fn adam_piece(piece: Piece<'_>, step: &AdamStep) {
+    let Piece { weights, gradient, mut state, parameter } = piece;
+    let step = &AdamStep { learning_rate: step.learning_rate * parameter.rate(), ..*step };
+    let decay = if parameter.is_matrix() { step.weight_decay } else { 0.0 };
+    if let [first, second] = state.as_mut_slice() {
+        adam_elements::<f32>(weights, gradient, first, second, step, decay);
+    }
 }
 
 vectorised! {

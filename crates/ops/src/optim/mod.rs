@@ -3,10 +3,12 @@
 
 mod adam;
 mod average;
+mod muon;
 mod norm;
 mod pieces;
 
 pub use adam::adam_step;
 pub use average::ema_step;
+pub use muon::muon_step;
 pub use norm::{NORM_CHUNK, global_norm, sums_of_squares};
 pub use pieces::{Piece, update_pieces};

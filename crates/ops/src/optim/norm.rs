@@ -6,6 +6,7 @@ use crate::parallel::CHUNK;
 use crate::profile::{even, region};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
+use std::ops::Range;
 
 /// Number of elements whose squares are summed together. A buffer that is cut between chunks has
 /// the same sums as in one piece.
@@ -19,43 +20,52 @@ pub const NORM_CHUNK: usize = CHUNK;
 /// # Errors
 /// If the buffer is not f32.
 pub fn global_norm(flat: &Tensor) -> Result<f64> {
-    Ok(sums_of_squares(flat)?.iter().sum::<f64>().sqrt())
+    let whole = 0..flat.elem_count();
+    Ok(sums_of_squares(flat, &[whole])?.iter().sum::<f64>().sqrt())
 }
 
-/// Computes the sums of squares of a flat buffer, one for each [`NORM_CHUNK`] elements and one for
-/// the rest; the norm is the root of their sum, in this order.
+/// Computes the sums of squares of segments of a flat buffer: of each segment one for each
+/// [`NORM_CHUNK`] elements and one for the rest. The norm is the root of their sum, in this order.
 ///
 /// # Shapes
 /// `flat (total,)` → a number for each chunk.
 ///
 /// # Errors
 /// If the buffer is not f32.
-pub fn sums_of_squares(flat: &Tensor) -> Result<Vec<f64>> {
+///
+/// # Panics
+/// If a segment lies outside the buffer.
+pub fn sums_of_squares(flat: &Tensor, segments: &[Range<usize>]) -> Result<Vec<f64>> {
     crate::device::check(flat.device())?;
     if !flat.device().is_cpu() {
-        return composed_sums_of_squares(flat);
+        return composed_sums_of_squares(flat, segments);
     }
     let host = Host::new(flat)?;
     let values = host.elements::<f32>()?;
+    let chunks: Vec<&[f32]> =
+        segments.iter().flat_map(|segment| values[segment.clone()].chunks(NORM_CHUNK)).collect();
     Ok(crate::profile::time("gradient norm", || {
-        region(even(values.len().div_ceil(NORM_CHUNK)), || {
-            values.par_chunks(NORM_CHUNK).map(squares::<f32>).collect()
+        region(even(chunks.len()), || {
+            chunks.par_iter().map(|chunk| squares::<f32>(chunk)).collect()
         })
     }))
 }
 
 /// Computes [`sums_of_squares`] with Candle's primitives: each chunk is summed in f32.
-fn composed_sums_of_squares(flat: &Tensor) -> Result<Vec<f64>> {
-    let whole = flat.elem_count() / NORM_CHUNK;
-    let rest = flat.elem_count() - whole * NORM_CHUNK;
+fn composed_sums_of_squares(flat: &Tensor, segments: &[Range<usize>]) -> Result<Vec<f64>> {
     let squares = flat.sqr()?;
-    let mut sums = Vec::with_capacity(2);
-    if whole > 0 {
-        let chunks = squares.narrow(0, 0, whole * NORM_CHUNK)?.reshape((whole, NORM_CHUNK))?;
-        sums.push(chunks.sum(1)?);
-    }
-    if rest > 0 {
-        sums.push(squares.narrow(0, whole * NORM_CHUNK, rest)?.sum_keepdim(0)?);
+    let mut sums = Vec::with_capacity(2 * segments.len());
+    for segment in segments {
+        let whole = segment.len() / NORM_CHUNK;
+        let (start, in_chunks) = (segment.start, whole * NORM_CHUNK);
+        if whole > 0 {
+            let chunks = squares.narrow(0, start, in_chunks)?.reshape((whole, NORM_CHUNK))?;
+            sums.push(chunks.sum(1)?);
+        }
+        if in_chunks < segment.len() {
+            let rest = squares.narrow(0, start + in_chunks, segment.len() - in_chunks)?;
+            sums.push(rest.sum_keepdim(0)?);
+        }
     }
     if sums.is_empty() {
         return Ok(Vec::new());
@@ -88,9 +98,11 @@ mod tests {
         for count in [5, NORM_CHUNK, 2 * NORM_CHUNK + 7] {
             let values: Vec<f32> = (0..count).map(|i| (i as f32 * 0.37).sin()).collect();
             let flat = Tensor::from_vec(values, count, &Device::Cpu).unwrap();
-            let (fused, composed) =
-                (sums_of_squares(&flat).unwrap(), composed_sums_of_squares(&flat).unwrap());
-            assert_eq!((fused.len(), composed.len()), (count.div_ceil(NORM_CHUNK), fused.len()));
+            let segments = [0..count / 3, count / 3..count];
+            let fused = sums_of_squares(&flat, &segments).unwrap();
+            let composed = composed_sums_of_squares(&flat, &segments).unwrap();
+            let chunks: usize = segments.iter().map(|part| part.len().div_ceil(NORM_CHUNK)).sum();
+            assert_eq!((fused.len(), composed.len()), (chunks, chunks));
             for (fused, composed) in fused.iter().zip(&composed) {
                 assert!((fused / composed - 1.0).abs() < 1e-5, "{fused} {composed}");
             }

@@ -18,10 +18,8 @@ pub struct Piece<'a> {
     pub gradient: &'a [f32],
     /// State of the optimizer, to be updated: a slice of each of its buffers.
     pub state: Vec<&'a mut [f32]>,
-    /// Whether the elements belong to a matrix, to which weight decay applies.
-    pub is_matrix: bool,
-    /// Factor of the learning rate.
-    pub rate: f64,
+    /// The parameter.
+    pub parameter: &'a Parameter,
 }
 
 /// Checks that buffers have one value for each parameter of a range, and that this thread may use
@@ -89,13 +87,7 @@ pub fn update_pieces(
                         // SAFETY: parameters have disjoint ranges, and so have their chunks.
                         let state =
                             state.iter().map(|all| unsafe { all.range(here.clone()) }).collect();
-                        update(Piece {
-                            weights,
-                            gradient,
-                            state,
-                            is_matrix: parameter.is_matrix(),
-                            rate: parameter.rate(),
-                        });
+                        update(Piece { weights, gradient, state, parameter });
                     });
                     Ok(())
                 })

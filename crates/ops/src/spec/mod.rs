@@ -11,6 +11,7 @@ mod linear;
 mod linear_attention;
 mod loss;
 mod low_rank;
+mod muon;
 mod norm;
 mod recurrence;
 mod rotary;
@@ -32,6 +33,8 @@ pub(crate) use linear_attention::LinearAttentionShape;
 pub use linear_attention::LinearAttentionSpec;
 pub use loss::{CrossEntropySpec, LossSums};
 pub use low_rank::{Factors, LowRankSpec};
+pub use muon::MuonStep;
+pub(crate) use muon::{POLYNOMIAL, ROUNDS, SMALLEST_NORM, update_scale};
 pub use norm::{NormSpec, NormedColumns};
 pub(crate) use recurrence::TimeSteps;
 pub use recurrence::{

@@ -17,6 +17,8 @@ pub struct Parameter {
     shape: Vec<usize>,
     var: Var,
     offset: usize,
+    /// Rows of each projection in it; see [`Parameter::projections`].
+    projections: Vec<usize>,
     /// Whether it is frozen; shared by all copies of the store.
     frozen: Arc<AtomicBool>,
     /// Bits of its factor of the learning rate; shared likewise.
@@ -58,6 +60,13 @@ impl Parameter {
     #[must_use]
     pub fn is_matrix(&self) -> bool {
         self.shape.len() >= 2
+    }
+
+    /// Rows of each matrix in it that activations are multiplied by, one below the other; empty for
+    /// tables whose rows are looked up, the projection to the vocabulary, vectors and adapters.
+    #[must_use]
+    pub fn projections(&self) -> &[usize] {
+        &self.projections
     }
 
     /// Freezes it: from now on its gradient counts as zero, and no update changes it. Setting its
@@ -211,7 +220,21 @@ impl ParameterStore {
         let var = Var::from_tensor(values)?;
         let (name, shape, offset) = (name.to_owned(), shape.to_vec(), self.total);
         let (frozen, rate) = (Arc::default(), Arc::new(AtomicU64::new(1.0_f64.to_bits())));
-        Ok(Parameter { name, shape, var, offset, frozen, rate })
+        Ok(Parameter { name, shape, var, offset, projections: Vec::new(), frozen, rate })
+    }
+
+    /// Declares that a parameter consists of matrices with so many rows each, one below the other,
+    /// by which activations are multiplied: [`Parameter::projections`]. Parameters of the base have
+    /// no update, and are left as they are.
+    ///
+    /// # Panics
+    /// If the rows are not those of the parameter.
+    pub fn set_projections(&mut self, name: &str, rows: &[usize]) {
+        let of_name = self.parameters.iter_mut().rev().find(|one| one.name == name);
+        if let Some(parameter) = of_name {
+            assert_eq!(Some(&rows.iter().sum()), parameter.shape.first(), "rows of {name}");
+            parameter.projections = rows.to_vec();
+        }
     }
 
     /// Sets the factor of the change that adapters make to the base.

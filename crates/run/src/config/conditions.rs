@@ -128,6 +128,8 @@ conditions! { |config, section|
         config.data.batching.shuffle && !config.data.batching.group_by_length;
     "lion": "training.optimizer.kind is \"lion\", which divides by nothing",
         config.training.optimizer.kind == OptimizerKind::Lion;
+    "not-muon": "training.optimizer.kind is not \"muon\"",
+        config.training.optimizer.kind != OptimizerKind::Muon;
     "positions-not-learned": "model.positions is not \"learned\"",
         config.model.positions != Positions::Learned;
     "positions-not-sinusoidal": "model.positions is not \"sinusoidal\" or \"sinusoidal-halves\"",

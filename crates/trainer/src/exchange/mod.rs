@@ -32,7 +32,7 @@ pub use mpi::Mpi;
 #[cfg(feature = "nccl")]
 pub use nccl::Nccl;
 pub use share::balanced;
-pub(crate) use share::{Piece, buckets, halves, leaves_of, nodes_of};
+pub(crate) use share::{Layout, Piece, buckets, halves, leaves_of, nodes_of};
 pub use sockets::{Farewell, Meeting, OnLoss, Sockets};
 pub(crate) use timed::Timed;
 

@@ -3,37 +3,105 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
-use taper_ops::NORM_CHUNK;
+use taper_ops::{NORM_CHUNK, Parameter, ParameterStore};
+
+use crate::Optimizer;
+
+/// Places where the flat layout may be cut.
+///
+/// It consists of segments: each parameter of which the optimizer needs the whole is one, and what
+/// lies between two of them is another. The norm of the gradient is summed in chunks of each
+/// segment, and a cut is at the end of a segment, or of a chunk in one that may be cut: so its sums
+/// are the same for any number of processes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Layout {
+    segments: Vec<Segment>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Segment {
+    range: Range<usize>,
+    may_be_cut: bool,
+}
+
+impl Layout {
+    /// Layout of the parameters as `optimizer` may meet them.
+    pub(crate) fn new(store: &ParameterStore, optimizer: &dyn Optimizer) -> Self {
+        let mut segments = Vec::new();
+        let mut end = 0;
+        let mut until = |start: usize, segments: &mut Vec<Segment>, next: usize| {
+            if end < start {
+                segments.push(Segment { range: end..start, may_be_cut: true });
+            }
+            end = next;
+        };
+        let needs_whole = |one: &&Parameter| !one.is_empty() && optimizer.needs_whole(one);
+        for parameter in store.parameters().iter().filter(needs_whole) {
+            let range = parameter.offset()..parameter.offset() + parameter.len();
+            until(range.start, &mut segments, range.end);
+            segments.push(Segment { range, may_be_cut: false });
+        }
+        until(store.len(), &mut segments, store.len());
+        Self { segments }
+    }
+
+    /// Number of parameters.
+    fn len(&self) -> usize {
+        self.segments.last().map_or(0, |last| last.range.end)
+    }
+
+    /// Nearest place to `place` at which it may be cut.
+    fn nearest_cut(&self, place: usize) -> usize {
+        let number = self.segments.partition_point(|segment| segment.range.end <= place);
+        let Some(Segment { range, may_be_cut }) = self.segments.get(number) else { return place };
+        let step = if *may_be_cut { NORM_CHUNK } else { range.len() };
+        let steps = (place - range.start + step / 2) / step;
+        range.end.min(range.start + steps * step)
+    }
+
+    /// Segments in a range, and parts of segments, counted from its start.
+    pub(crate) fn within(&self, range: &Range<usize>) -> Vec<Range<usize>> {
+        let part = |segment: &Segment| {
+            let start = segment.range.start.max(range.start);
+            let end = segment.range.end.min(range.end);
+            (start < end).then(|| start - range.start..end - range.start)
+        };
+        self.segments.iter().filter_map(part).collect()
+    }
+}
 
 /// Bucket of the flat layout, divided among the processes: the optimizer of each process steps on
 /// its own piece.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// Beginning of each process's piece, and the end of the last. All are multiples of the chunks
-    /// of the norm, so that its sums are the same as in one process.
+    /// Beginning of each process's piece, and the end of the last: cuts of the layout.
     bounds: Vec<usize>,
     rank: usize,
 }
 
-/// Buckets of `total` parameters, of about `values` values each, with the pieces of process `rank`
-/// of `size`. Every process has a part of each bucket, so that all of them send and receive equally
+/// Buckets of the parameters, of about `values` values each, with the pieces of process `rank` of
+/// `size`. Every process has a part of each bucket, so that all of them send and receive equally
 /// while one bucket after the other becomes ready; a single process has a single bucket.
-pub(crate) fn buckets(total: usize, rank: usize, size: usize, values: usize) -> Vec<Piece> {
+pub(crate) fn buckets(layout: &Layout, rank: usize, size: usize, values: usize) -> Vec<Piece> {
     let chunks = if size == 1 { usize::MAX } else { values.div_ceil(NORM_CHUNK).max(1) };
     let values = chunks.saturating_mul(NORM_CHUNK);
-    let starts = (0..total.max(1)).step_by(values);
-    starts
-        .map(|start| Piece::new(start..total.min(start.saturating_add(values)), rank, size))
-        .collect()
+    let starts = (0..layout.len().max(1)).step_by(values);
+    let mut starts: Vec<usize> = starts.map(|start| layout.nearest_cut(start)).collect();
+    starts.dedup();
+    let ends = starts.iter().copied().skip(1).chain([layout.len()]);
+    let buckets = starts.iter().zip(ends).filter(|&(&start, end)| start < end || start == 0);
+    buckets.map(|(&start, end)| Piece::new(layout, start..end, rank, size)).collect()
 }
 
 impl Piece {
-    /// Piece of process `rank` of `size` in the parameters of `bucket`, which begins at a chunk of
-    /// the norm.
-    pub(crate) fn new(bucket: Range<usize>, rank: usize, size: usize) -> Self {
+    /// Piece of process `rank` of `size` in the parameters of `bucket`, which lies between cuts of
+    /// the layout.
+    pub(crate) fn new(layout: &Layout, bucket: Range<usize>, rank: usize, size: usize) -> Self {
         let chunks = bucket.len().div_ceil(NORM_CHUNK);
-        let bound =
-            |rank: usize| (bucket.start + rank * chunks / size * NORM_CHUNK).min(bucket.end);
+        let bound = |rank: usize| {
+            let even = bucket.start + rank * chunks / size * NORM_CHUNK;
+            layout.nearest_cut(even).clamp(bucket.start, bucket.end)
+        };
         Self { bounds: (0..=size).map(bound).collect(), rank }
     }
 
@@ -117,26 +185,85 @@ fn balance(costs: &[u64], leaves: &mut [usize]) {
 mod tests {
     use super::*;
 
+    /// Layout of segments with these lengths, of which those that are `true` may be cut.
+    fn layout(lengths: &[(usize, bool)]) -> Layout {
+        let mut end = 0;
+        let segment = |&(length, may_be_cut): &(usize, bool)| {
+            end += length;
+            Segment { range: end - length..end, may_be_cut }
+        };
+        Layout { segments: lengths.iter().map(segment).collect() }
+    }
+
+    /// Every way of dividing a layout, with the pieces of all processes in order.
+    fn divisions(layout: &Layout) -> Vec<Vec<Range<usize>>> {
+        let mut divisions = Vec::new();
+        for size in [1, 2, 3, 4, 7] {
+            for bucket in [1, 2 * NORM_CHUNK, 100 * NORM_CHUNK] {
+                let all = buckets(layout, 0, size, bucket);
+                assert!(size > 1 || all.len() == 1, "one process has all at once");
+                let lasts = buckets(layout, size - 1, size, bucket);
+                let own: Vec<_> = lasts.iter().map(Piece::own).collect();
+                assert!(all.iter().map(|piece| piece.all().last().unwrap()).eq(own));
+                divisions.push(all.iter().flat_map(Piece::all).collect());
+            }
+        }
+        divisions
+    }
+
     #[test]
     fn pieces_are_the_whole_and_end_where_chunks_end() {
         for total in [1, NORM_CHUNK, 3 * NORM_CHUNK + 5, 10 * NORM_CHUNK] {
-            for size in [1, 2, 3, 4, 7] {
-                for bucket in [1, 2 * NORM_CHUNK, 100 * NORM_CHUNK] {
-                    let all = buckets(total, 0, size, bucket);
-                    let mut end = 0;
-                    for range in all.iter().flat_map(Piece::all) {
-                        assert_eq!(range.start, end);
-                        assert!(range.end == total || range.end % NORM_CHUNK == 0);
-                        end = range.end;
-                    }
-                    assert_eq!(end, total);
-                    assert!(size > 1 || all.len() == 1, "one process has all at once");
-                    let lasts = buckets(total, size - 1, size, bucket);
-                    let own: Vec<_> = lasts.iter().map(Piece::own).collect();
-                    assert!(all.iter().map(|piece| piece.all().last().unwrap()).eq(own));
+            for pieces in divisions(&layout(&[(total, true)])) {
+                let mut end = 0;
+                for range in pieces {
+                    assert_eq!(range.start, end);
+                    assert!(range.end == total || range.end % NORM_CHUNK == 0);
+                    end = range.end;
                 }
+                assert_eq!(end, total);
             }
         }
+    }
+
+    /// Segments that must stay whole are in one piece, and the chunks of the norm are those of one
+    /// process.
+    #[test]
+    fn what_must_stay_whole_is_in_one_piece() {
+        let (long, short) = (5 * NORM_CHUNK + 3, 70);
+        let layout = layout(&[
+            (short, true),
+            (long, false),
+            (short, false),
+            (long, true),
+            (NORM_CHUNK, false),
+            (1, false),
+        ]);
+        let chunks = |pieces: &[Range<usize>]| {
+            let mut chunks: Vec<Range<usize>> = Vec::new();
+            for piece in pieces {
+                for part in layout.within(piece) {
+                    let end = piece.start + part.end;
+                    let starts = (piece.start + part.start..end).step_by(NORM_CHUNK);
+                    chunks.extend(starts.map(|start| start..end.min(start + NORM_CHUNK)));
+                }
+            }
+            chunks
+        };
+        let divisions = divisions(&layout);
+        let expected = chunks(&divisions[0]);
+        let mut cuts = 0;
+        for pieces in &divisions {
+            assert_eq!(chunks(pieces), expected);
+            let inner = pieces.iter().filter(|piece| !piece.is_empty()).skip(1);
+            for piece in inner {
+                let whole = layout.segments.iter().filter(|segment| !segment.may_be_cut);
+                let mut ranges = whole.map(|segment| segment.range.clone());
+                assert!(ranges.all(|range| piece.start <= range.start || range.end <= piece.start));
+                cuts += 1;
+            }
+        }
+        assert!(cuts > 30, "{cuts}");
     }
 
     #[test]

@@ -33,10 +33,10 @@ impl Optimizer for Lion {
         let [beta1, beta2] = [self.config.beta1, self.config.beta2].map(|beta| beta as f32);
         let (rate, scale) = (step.learning_rate as f32, step.gradient_scale as f32);
         update_pieces("lion", store, range, gradient, state, |piece| {
-            let Piece { weights, gradient, mut state, is_matrix, rate: times } = piece;
-            let rate = rate * times as f32;
+            let Piece { weights, gradient, mut state, parameter } = piece;
+            let rate = rate * parameter.rate() as f32;
             let [momentum] = state.as_mut_slice() else { return };
-            let decay = if is_matrix { self.config.weight_decay as f32 } else { 0.0 };
+            let decay = if parameter.is_matrix() { self.config.weight_decay as f32 } else { 0.0 };
             for ((weight, momentum), g) in weights.iter_mut().zip(&mut **momentum).zip(gradient) {
                 let g = g * scale;
                 *weight -= rate * (sign(beta1 * *momentum + (1.0 - beta1) * g) + decay * *weight);

@@ -5,12 +5,14 @@
 //! memory and disk ask it for its buffers.
 //!
 //! Weights, gradient and buffers are flat, in the order of the parameter store, and a step is made
-//! on any range of them: processes that train together each keep the buffers of their own range
-//! (Rajbhandari et al. 2020, "ZeRO", section 5.1). An optimizer like Adafactor, whose state is not
-//! one value a parameter, does not fit; the memory that it saves is saved by sharing as well.
+//! on any range of them that cuts no parameter of which the optimizer [needs the
+//! whole](Optimizer::needs_whole): processes that train together each keep the buffers of their own
+//! range (Rajbhandari et al. 2020, "ZeRO", section 5.1). An optimizer like Adafactor, whose state is
+//! not one value a parameter, does not fit; the memory that it saves is saved by sharing as well.
 
 mod adam;
 mod lion;
+mod muon;
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -18,7 +20,7 @@ use std::ops::Range;
 use candle_core::{Result, Tensor};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taper_ops::ParameterStore;
+use taper_ops::{Parameter, ParameterStore};
 
 /// A rule that changes the weights by their gradient.
 ///
@@ -27,6 +29,12 @@ use taper_ops::ParameterStore;
 pub trait Optimizer: Debug + Send + Sync {
     /// Names of its buffers in checkpoints; each buffer holds an f32 for each parameter.
     fn buffers(&self) -> &'static [&'static str];
+
+    /// Whether each step needs all values of this parameter at once, so that no range cuts it.
+    fn needs_whole(&self, parameter: &Parameter) -> bool {
+        let _ = parameter;
+        false
+    }
 
     /// Makes a step on a part of the parameters.
     ///
@@ -73,13 +81,16 @@ pub enum OptimizerKind {
     /// Lion (Chen et al. 2023): the sign of a momentum, which takes half of Adam's memory; its
     /// learning rates are three to ten times smaller, and its weight decay as many times larger.
     Lion,
+    /// Muon (Jordan et al. 2024): the momentum of each matrix of a linear layer, made orthogonal,
+    /// in the size of Adam's updates (Liu et al. 2025); embeddings, biases and norms follow AdamW.
+    Muon,
 }
 
 /// The optimizer of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OptimizerConfig {
-    /// Adam, AdamW or Lion.
+    /// Adam, AdamW, Lion or Muon.
     #[schemars(extend("x-names" = "optim optimizer_type optimizer_name optimiser"))]
     pub kind: OptimizerKind,
     /// Decay of the running mean of gradients; for Lion, of the momentum whose sign is taken.
@@ -94,6 +105,10 @@ pub struct OptimizerConfig {
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     #[schemars(extend("x-names" = "eps adam_eps adam_epsilon"), extend("x-idle" = ["lion"]))]
     pub epsilon: f64,
+    /// Decay of Muon's momentum of a linear layer's gradient.
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
+    #[schemars(extend("x-names" = "muon_momentum"), extend("x-idle" = ["not-muon"]))]
+    pub momentum: f64,
     /// Weight decay of matrices; biases and normalisation gains are not decayed.
     #[schemars(range(min = 0.0))]
     #[schemars(extend("x-names" = "wd l2 l2_regularization"))]
@@ -107,6 +122,7 @@ impl Default for OptimizerConfig {
             beta1: 0.9,
             beta2: 0.98,
             epsilon: 1e-9,
+            momentum: 0.95,
             weight_decay: 0.0,
         }
     }
@@ -121,6 +137,7 @@ impl OptimizerConfig {
             OptimizerKind::Adam => Box::new(adam::Adam { config, decoupled: false }),
             OptimizerKind::Adamw => Box::new(adam::Adam { config, decoupled: true }),
             OptimizerKind::Lion => Box::new(lion::Lion { config }),
+            OptimizerKind::Muon => Box::new(muon::Muon { config }),
         }
     }
 }

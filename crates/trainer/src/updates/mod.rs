@@ -19,7 +19,7 @@ use taper_model::{Batch, Model};
 use taper_ops::threads::in_waking_pool;
 use taper_ops::{Gradients, ParameterStore, WhenFinal, ema_step, sums_of_squares};
 
-use crate::exchange::{Alone, Piece, Timed, buckets, everyone, halves};
+use crate::exchange::{Alone, Layout, Piece, Timed, buckets, everyone, halves};
 use crate::{BoxError, Exchange, Optimizer, Part, Step, TrainingConfig};
 
 pub(crate) use leaf::{GradientTree, Leaf};
@@ -50,6 +50,7 @@ struct Stopped;
 pub struct Updater {
     optimizer: Box<dyn Optimizer>,
     exchange: Timed,
+    layout: Layout,
     /// Pieces of the flat layout that this process steps on, one of each bucket.
     pieces: Vec<Piece>,
     /// The optimizer's buffers, for each piece.
@@ -81,7 +82,8 @@ impl Updater {
         config: &TrainingConfig,
     ) -> CandleResult<Self> {
         let optimizer = config.optimizer.build();
-        let pieces = pieces(store, config, &*exchange);
+        let layout = Layout::new(store, &*optimizer);
+        let pieces = pieces(&layout, config, &*exchange);
         let zeros = |piece: &Piece| {
             let zeros = |_| Tensor::zeros(piece.own().len(), DType::F32, store.device());
             optimizer.buffers().iter().map(zeros).collect::<CandleResult<_>>()
@@ -90,6 +92,7 @@ impl Updater {
             state: pieces.iter().map(zeros).collect::<CandleResult<_>>()?,
             optimizer,
             exchange: Timed::new(exchange),
+            layout,
             pieces,
             ema: if config.ema_decay > 0.0 { Some(store.flat()?) } else { None },
             gradients: GradientTree::default(),
@@ -283,10 +286,12 @@ impl Updater {
     /// Norm of the gradient, of which every process has its pieces.
     fn norm(&mut self, store: &ParameterStore, gradients: &[Tensor]) -> Result<f64, BoxError> {
         // As bits, since a sum may be infinite.
-        let bits =
-            |gradient| Ok(sums_of_squares(gradient)?.into_iter().map(f64::to_bits).collect());
+        let bits = |(piece, gradient): (&Piece, &Tensor)| {
+            let segments = self.layout.within(&piece.own());
+            Ok(sums_of_squares(gradient, &segments)?.into_iter().map(f64::to_bits).collect())
+        };
         let squares: Vec<Vec<u64>> = in_waking_pool(store.device(), || {
-            gradients.iter().map(bits).collect::<CandleResult<_>>()
+            self.pieces.iter().zip(gradients).map(bits).collect::<CandleResult<_>>()
         })?;
         let all = everyone(&mut self.exchange, squares)?;
         // In the order of the flat layout: bucket by bucket, and in each the pieces of all
@@ -355,9 +360,9 @@ impl Updater {
 }
 
 /// Pieces of a process, one of each bucket.
-fn pieces(store: &ParameterStore, config: &TrainingConfig, exchange: &dyn Exchange) -> Vec<Piece> {
+fn pieces(layout: &Layout, config: &TrainingConfig, exchange: &dyn Exchange) -> Vec<Piece> {
     let (rank, size) = (exchange.rank(), exchange.size());
-    buckets(store.len(), rank, size, config.distributed.bucket_values())
+    buckets(layout, rank, size, config.distributed.bucket_values())
 }
 
 /// Sum over `leaves`, from the sums of `nodes`, which together have each of them.

@@ -106,7 +106,7 @@ fn on_host(flat: &Tensor) -> CandleResult<Vec<f32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exchange::Alone;
+    use crate::exchange::{Alone, Layout};
 
     #[test]
     fn parameters_belong_to_the_layer_that_their_name_counts() {
@@ -121,7 +121,8 @@ mod tests {
         store.add("layers.0.weight", &[2], vec![3.0, 0.0]).expect("add");
         store.add("layers.0.bias", &[1], vec![4.0]).expect("add");
         store.add("layers.10.weight", &[1], vec![-2.0]).expect("add");
-        let pieces = [Piece::new(0..store.len(), 0, 1)];
+        let layout = Layout::new(&store, &*crate::OptimizerConfig::default().build());
+        let pieces = [Piece::new(&layout, 0..store.len(), 0, 1)];
         let gradient = Tensor::new(&[1f32, 2.0, 2.0, 0.5], &Device::Cpu).expect("four");
         let alone = &mut Alone::default();
         let norms = of_layers(&store, &pieces, &[gradient], alone).expect("norms");

@@ -10,7 +10,7 @@ use taper_ops::ParameterStore;
 use super::{GradientTree, Updater, pieces};
 use crate::checkpoints::tensors::{self, Named};
 use crate::checkpoints::{self, MODEL_FILE, OPTIMIZER_FILE};
-use crate::exchange::{Piece, Timed, agree};
+use crate::exchange::{Layout, Piece, Timed, agree};
 use crate::{BoxError, CheckpointError, Exchange, Optimizer, State, TrainError, TrainingConfig};
 
 /// Prefix of the names of the trained weights, if the model's file has their moving average.
@@ -63,36 +63,45 @@ impl Updater {
         store: &ParameterStore,
         config: &TrainingConfig,
     ) -> Result<Self, TrainError> {
-        let pieces = pieces(store, config, &*exchange);
-        let loaded = Loaded::read(checkpoint, saved, store, config, &pieces);
-        let Loaded { optimizer, state, ema } =
-            agree(&mut *exchange, loaded.map_err(TrainError::from))?;
+        let optimizer = config.optimizer.build();
+        let layout = Layout::new(store, &*optimizer);
+        let pieces = pieces(&layout, config, &*exchange);
+        let loaded = Loaded::read(checkpoint, saved, store, config, (&*optimizer, &pieces));
+        let Loaded { state, ema } = agree(&mut *exchange, loaded.map_err(TrainError::from))?;
         let gradients = GradientTree::default();
         let layer_norms = BTreeMap::new();
         let (composed, exchange) = (false, Timed::new(exchange));
-        Ok(Self { optimizer, exchange, pieces, state, ema, gradients, layer_norms, composed })
+        Ok(Self {
+            optimizer,
+            exchange,
+            layout,
+            pieces,
+            state,
+            ema,
+            gradients,
+            layer_norms,
+            composed,
+        })
     }
 }
 
 /// Tensors that an updater takes from a checkpoint.
 struct Loaded {
-    optimizer: Box<dyn Optimizer>,
     /// Buffers of each piece.
     state: Vec<Vec<Tensor>>,
     ema: Option<Tensor>,
 }
 
 impl Loaded {
-    /// Reads the state of `pieces`, and sets the weights in `store`.
+    /// Reads the state of an optimizer's `pieces`, and sets the weights in `store`.
     fn read(
         checkpoint: &Path,
         saved: &State,
         store: &ParameterStore,
         config: &TrainingConfig,
-        pieces: &[Piece],
+        (optimizer, pieces): (&dyn Optimizer, &[Piece]),
     ) -> Result<Self, CheckpointError> {
         checkpoints::require_float(checkpoint, saved)?;
-        let optimizer = config.optimizer.build();
         let path = checkpoint.join(OPTIMIZER_FILE);
         let failed = |source| CheckpointError::Tensor { path: path.clone(), source };
         checkpoints::load_base(checkpoint, saved, store)?;
@@ -119,7 +128,7 @@ impl Loaded {
             let part = |values: &Vec<f32>| flat(values[piece.own()].to_vec());
             buffers.iter().map(part).collect::<Result<_, _>>()
         };
-        Ok(Self { optimizer, state: pieces.iter().map(own).collect::<Result<_, _>>()?, ema })
+        Ok(Self { state: pieces.iter().map(own).collect::<Result<_, _>>()?, ema })
     }
 }
 

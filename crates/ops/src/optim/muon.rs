@@ -1,0 +1,174 @@
+//! Muon (Jordan et al. 2024): the momentum of each matrix, with all singular values near 1.
+
+use super::adam::adam_piece;
+use super::pieces::{Piece, check_buffers, update_pieces};
+use crate::composed;
+use crate::host::{Host, update_elements};
+use crate::products::{Matrix, Products, Threads, product};
+use crate::profile::{even, region};
+use crate::shared::Write;
+use crate::spec::{MuonStep, POLYNOMIAL, ROUNDS, SMALLEST_NORM, update_scale};
+use crate::tape::{Parameter, ParameterStore};
+use candle_core::{Result, Tensor};
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// Takes one step of Muon on the parameters in `range` of the flat layout, in place (Jordan et al.
+/// 2024, "Muon: An optimizer for hidden layers in neural networks").
+///
+/// The weights `W` of each projection, with `m` rows and `n` columns, follow the momentum `M` of
+/// its gradient `G`:
+///
+/// ```text
+/// M ← μ M + (1 - μ) G
+/// O ← the polynomial, five times, of D / ‖D‖, where D = μ M + (1 - μ) G
+/// W ← W - η (0.2 √max(m, n) O + λ W)
+/// ```
+///
+/// The factor `0.2 √max(m, n)` gives updates the size of those of Adam, so that both share a
+/// learning rate (Liu et al. 2025, "Muon is Scalable for LLM Training", section 2.2). All other
+/// parameters take a step of [`adam_step`](crate::adam_step).
+///
+/// # Shapes
+/// `gradient` and the two buffers are f32 `(range.len(),)`: the momentum and nothing for
+/// projections, the two moments for the others. They are updated in place on the host, and replaced
+/// on other devices.
+///
+/// # Errors
+/// If a buffer has another length, or the range has a part of a projection.
+pub fn muon_step(
+    store: &ParameterStore,
+    range: Range<usize>,
+    gradient: &Tensor,
+    buffers: &mut [Tensor; 2],
+    step: &MuonStep,
+) -> Result<()> {
+    check_buffers("muon", store, &range, buffers.iter().chain([gradient]))?;
+    for (parameter, within) in store.within(&range) {
+        if !parameter.projections().is_empty() && within.len() < parameter.len() {
+            candle_core::bail!("muon: {} is cut at {within:?}", parameter.name());
+        }
+    }
+    if !store.device().is_cpu() {
+        return composed::muon_step(store, range, gradient, buffers, step);
+    }
+    update_pieces("muon", store, range.clone(), gradient, buffers, |piece| {
+        if piece.parameter.projections().is_empty() {
+            adam_piece(piece, &step.adam);
+        } else {
+            follow(piece, step);
+        }
+    })?;
+    let (gradient, momentum) = (Host::new(gradient)?, Host::new(&buffers[0])?);
+    let (gradient, momentum) = (gradient.elements::<f32>()?, momentum.elements::<f32>()?);
+    let move_parameter = |parameter: &Parameter| {
+        let is_here = range.contains(&parameter.offset());
+        if !is_here || parameter.is_frozen() || parameter.projections().is_empty() {
+            return Ok(());
+        }
+        update_elements(parameter.var().as_tensor(), |weights| {
+            let start = parameter.offset() - range.start;
+            let here = start..start + weights.len();
+            let (gradient, momentum) = (&gradient[here.clone()], &momentum[here]);
+            projections(parameter, weights, gradient, momentum)
+                .into_par_iter()
+                .with_max_len(1)
+                .for_each(|projection| projection.step(step, parameter.rate()));
+            Ok(())
+        })
+    };
+    crate::profile::time("muon", || {
+        region(even(store.parameters().len()), || {
+            store.parameters().par_iter().with_max_len(1).try_for_each(move_parameter)
+        })
+    })
+}
+
+/// Updates the momentum of some elements.
+fn follow(piece: Piece<'_>, step: &MuonStep) {
+    let Piece { gradient, mut state, .. } = piece;
+    let (kept, scale) = (step.momentum as f32, step.adam.gradient_scale as f32);
+    let [momentum, _] = state.as_mut_slice() else { return };
+    for (momentum, g) in momentum.iter_mut().zip(gradient) {
+        *momentum = kept * *momentum + (1.0 - kept) * (g * scale);
+    }
+}
+
+/// One projection, row-major, with its gradient and its momentum.
+struct Projection<'a> {
+    weights: &'a mut [f32],
+    gradient: &'a [f32],
+    momentum: &'a [f32],
+    rows: usize,
+}
+
+/// The projections of a parameter.
+fn projections<'a>(
+    parameter: &Parameter,
+    mut weights: &'a mut [f32],
+    mut gradient: &'a [f32],
+    mut momentum: &'a [f32],
+) -> Vec<Projection<'a>> {
+    let columns: usize = parameter.shape()[1..].iter().product();
+    let next = |&rows: &usize| {
+        let (first, rest) = std::mem::take(&mut weights).split_at_mut(rows * columns);
+        weights = rest;
+        let (of_gradient, rest) = gradient.split_at(rows * columns);
+        gradient = rest;
+        let (of_momentum, rest) = momentum.split_at(rows * columns);
+        momentum = rest;
+        Projection { weights: first, gradient: of_gradient, momentum: of_momentum, rows }
+    };
+    parameter.projections().iter().map(next).collect()
+}
+
+impl Projection<'_> {
+    /// Takes the step; `rate` is the parameter's factor of the learning rate.
+    fn step(self, step: &MuonStep, rate: f64) {
+        let (rows, columns) = (self.rows, self.weights.len() / self.rows.max(1));
+        let (kept, scale) = (step.momentum as f32, step.adam.gradient_scale as f32);
+        let ahead = |(momentum, g): (&f32, &f32)| kept * momentum + (1.0 - kept) * (g * scale);
+        let direction = self.momentum.iter().zip(self.gradient).map(ahead).collect();
+        let direction = orthogonal(direction, rows, columns);
+        let rate = step.adam.learning_rate * rate;
+        let size = (rate * update_scale(rows, columns)) as f32;
+        let kept = (1.0 - rate * step.adam.weight_decay) as f32;
+        for (weight, direction) in self.weights.iter_mut().zip(direction) {
+            *weight = kept * *weight - size * direction;
+        }
+    }
+}
+
+/// Moves the singular values of a matrix close to 1, by the polynomial of the shorter side's
+/// products with itself.
+fn orthogonal(mut x: Vec<f32>, rows: usize, columns: usize) -> Vec<f32> {
+    let squares: f64 = x.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
+    let factor = (1.0 / squares.sqrt().max(SMALLEST_NORM)) as f32;
+    x.iter_mut().for_each(|x| *x *= factor);
+    let (short, is_wide) = (rows.min(columns), rows <= columns);
+    let [a, b, c] = POLYNOMIAL;
+    let (of_x, of_square) = (Matrix::rows(columns), Matrix::rows(short));
+    let how = (Products::F32, Threads::One);
+    let (mut gram, mut square) = (vec![0.0; short * short], vec![0.0; short * short]);
+    let mut next = vec![0.0; x.len()];
+    for _ in 0..ROUNDS {
+        let [left, right] = match is_wide {
+            true => [of_x, of_x.transposed()],
+            false => [of_x.transposed(), of_x],
+        };
+        let shape = (short, rows.max(columns), short);
+        product(shape, (&x, left), (&x, right), (&mut gram, of_square), Write::Replace, how);
+        let squared = (&mut square[..], of_square);
+        let shape = (short, short, short);
+        product(shape, (&gram, of_square), (&gram, of_square), squared, Write::Replace, how);
+        square.iter_mut().zip(&gram).for_each(|(square, gram)| *square = b * gram + c * *square);
+        next.iter_mut().zip(&x).for_each(|(next, x)| *next = a * x);
+        let (inner, to) = ((rows, short, columns), (&mut next[..], of_x));
+        match is_wide {
+            true => product(inner, (&square, of_square), (&x, of_x), to, Write::Add, how),
+            false => product(inner, (&x, of_x), (&square, of_square), to, Write::Add, how),
+        }
+        std::mem::swap(&mut x, &mut next);
+    }
+    x
+}

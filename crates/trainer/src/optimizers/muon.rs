@@ -1,0 +1,46 @@
+//! Muon.
+
+use candle_core::{Result, Tensor, bail};
+use taper_ops::{AdamStep, MuonStep, Parameter, muon_step};
+
+use super::{Optimizer, OptimizerConfig, Part, Step};
+
+/// Muon (Jordan et al. 2024) for the projections of linear layers, and AdamW for all other
+/// parameters; see [`muon_step`].
+///
+/// The first buffer is the momentum of projections and the first moment of other parameters. The
+/// second is not used for projections, so that the state is as large as Adam's.
+#[derive(Debug)]
+pub(super) struct Muon {
+    pub(super) config: OptimizerConfig,
+}
+
+impl Optimizer for Muon {
+    fn buffers(&self) -> &'static [&'static str] {
+        &["muon.momentum", "muon.second"]
+    }
+
+    fn needs_whole(&self, parameter: &Parameter) -> bool {
+        !parameter.projections().is_empty()
+    }
+
+    fn step(&self, part: Part<'_>, step: &Step) -> Result<()> {
+        let Part { store, range, gradient, state } = part;
+        let Ok(buffers) = <&mut [Tensor; 2]>::try_from(state) else {
+            bail!("muon keeps two buffers")
+        };
+        let &OptimizerConfig { beta1, beta2, epsilon, weight_decay, momentum, .. } = &self.config;
+        let &Step { number, learning_rate, gradient_scale } = step;
+        let adam = AdamStep {
+            learning_rate,
+            beta1,
+            beta2,
+            epsilon,
+            weight_decay,
+            step: number,
+            gradient_scale,
+            decoupled: true,
+        };
+        muon_step(store, range, gradient, buffers, &MuonStep { adam, momentum })
+    }
+}
