@@ -104,19 +104,13 @@ pub(crate) fn scores_of<M: StepModel>(
             .collect();
         let next = |&sentence: &usize| targets[sentence].get(position).copied().unwrap_or(end);
         let top_k = TopK::single(model, active.iter().map(next).collect());
-        let step_scores: Vec<f64> = step_rows(model, &mut state, &inputs, top_k, |row, logits| {
+        let step_scores = step_rows(model, &mut state, &inputs, top_k, |row, logits| {
             let (sentence, token) = (active[row], next(&active[row]));
-            let no_distribution = DecodingError::NotADistribution { sentence, position };
-            let log_probability = match logits {
-                Logits::All(logits) => Row::new(logits).map(|row| row.log_probability(token)),
-                Logits::Likeliest(found) => {
-                    let is_distribution = found.normalizer.is_finite();
-                    is_distribution.then(|| candidate_of(found, token, found.also).log_probability)
-                }
-            };
-            match log_probability.ok_or(no_distribution)? {
-                found if found.is_finite() => Ok(found),
-                _ => Err(DecodingError::NotFinite { what: "the log-probability", sentence }),
+            let log_probability = log_probability(logits, token)
+                .ok_or(DecodingError::NotADistribution { sentence, position })?;
+            match log_probability.is_finite() {
+                true => Ok(log_probability),
+                false => Err(DecodingError::NotFinite { what: "the log-probability", sentence }),
             }
         })?;
         for (&sentence, step_score) in active.iter().zip(step_scores) {
@@ -133,6 +127,17 @@ pub(crate) fn scores_of<M: StepModel>(
         position += 1;
     }
     Ok(scores.into_iter().map(score).collect())
+}
+
+/// Log-probability of a token; `None` if the logits are no distribution.
+fn log_probability(logits: Logits<'_>, token: u32) -> Option<f64> {
+    match logits {
+        Logits::All(logits) => Row::new(logits).map(|row| row.log_probability(token)),
+        Logits::Likeliest(likeliest) => {
+            let is_distribution = likeliest.normalizer.is_finite();
+            is_distribution.then(|| candidate_of(likeliest, token, likeliest.also).log_probability)
+        }
+    }
 }
 
 /// Refuses ids that no translation can contain.

@@ -301,6 +301,16 @@ fn shared(config: &DecodingConfig, lengths: &[usize], workers: usize) -> Decodin
     }
 }
 
+/// Pools of the workers: equal parts of this thread's pool.
+fn divided_pool(workers: usize) -> Result<Vec<rayon::ThreadPool>> {
+    let threads = rayon::current_num_threads();
+    (0..workers)
+        .map(|worker| (worker + 1) * threads / workers - worker * threads / workers)
+        .map(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build())
+        .collect::<std::result::Result<_, _>>()
+        .map_err(|error| DecodingError::model("start threads", error))
+}
+
 /// Calls `work` for every batch, on `workers` threads with equal parts of the pool, and `finish` on
 /// this thread with the results, in the order of the batches.
 fn in_order<T: Send>(
@@ -325,12 +335,7 @@ fn in_order<T: Send>(
         taper_ops::allocator::collect();
         return Ok(());
     }
-    let threads = rayon::current_num_threads();
-    let pools: Vec<rayon::ThreadPool> = (0..workers)
-        .map(|worker| (worker + 1) * threads / workers - worker * threads / workers)
-        .map(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build())
-        .collect::<std::result::Result<_, _>>()
-        .map_err(|error| DecodingError::model("start threads", error))?;
+    let pools = divided_pool(workers)?;
     let next = AtomicUsize::new(0);
     let take_batches = |found: Sender<(usize, Result<Vec<T>>)>| {
         loop {

@@ -36,6 +36,15 @@ impl Message {
         self.id.text.is_empty()
     }
 
+    /// Keyword of the translation that may come next.
+    fn next_translation(&self) -> Option<String> {
+        match (&self.plural, self.translations.len()) {
+            (Some(_), count) => Some(format!("msgstr[{count}]")),
+            (None, 0) => Some("msgstr".to_owned()),
+            (None, _) => None,
+        }
+    }
+
     /// Value of a field of the header.
     fn field(&self, name: &str) -> Option<&str> {
         let header = &self.translations.first()?.text;
@@ -62,115 +71,129 @@ enum Open {
 ///
 /// If a line is not of this format, or the header names another encoding than UTF-8.
 pub fn parse_po(text: &str) -> Result<Vec<Message>> {
-    let mut messages = Vec::new();
-    let (mut message, mut open, mut fuzzy) = (None::<Message>, Open::None, false);
-    let mut context = PoString::default();
+    let mut reader = Reader {
+        messages: Vec::new(),
+        message: None,
+        open: Open::None,
+        is_fuzzy: false,
+        context: PoString::default(),
+    };
     let mut at = 0;
     for (number, whole) in (1..).zip(text.split_inclusive('\n')) {
-        let start = at;
+        let line = whole.strip_prefix('\u{feff}').filter(|_| number == 1).unwrap_or(whole);
+        let line = line.trim_start();
+        let start = at + whole.len() - line.len();
         at += whole.len();
-        let mut line = whole.trim_end_matches(['\n', '\r']);
-        let mut start = start;
-        if number == 1 {
-            let rest = line.strip_prefix('\u{feff}').unwrap_or(line);
-            start += line.len() - rest.len();
-            line = rest;
+        reader.read(line.trim_end(), start, number)?;
+    }
+    reader.finish()?;
+    if reader.messages.is_empty() {
+        return Err(Error::Document("has no messages: is this a catalog (PO)?".to_owned()));
+    }
+    Ok(reader.messages)
+}
+
+/// Messages read so far, and the next one.
+struct Reader {
+    messages: Vec<Message>,
+    message: Option<Message>,
+    open: Open,
+    /// Whether the next message is fuzzy.
+    is_fuzzy: bool,
+    context: PoString,
+}
+
+impl Reader {
+    /// Reads a line that begins at the byte `start` of the catalog.
+    fn read(&mut self, line: &str, start: usize, number: u64) -> Result<()> {
+        if let Some(flags) = line.strip_prefix("#,") {
+            self.finish()?;
+            self.open = Open::None;
+            self.is_fuzzy |= flags.split(',').any(|flag| flag.trim() == "fuzzy");
+            return Ok(());
         }
-        let indent = line.len() - line.trim_start().len();
-        let (line, start) = (line.trim(), start + indent);
         if line.is_empty() || line.starts_with('#') {
-            if let Some(flags) = line.strip_prefix("#,") {
-                finish(&mut messages, &mut message)?;
-                open = Open::None;
-                fuzzy |= flags.split(',').any(|flag| flag.trim() == "fuzzy");
-            }
-            continue;
+            return Ok(());
         }
-        let wrong = |what: String| Error::line(number, what);
         if line.starts_with('"') {
-            let part = quoted(line, start, number)?;
-            let into = match (open, message.as_mut()) {
-                (Open::Context, _) => Some(&mut context),
-                (Open::Id, Some(message)) => Some(&mut message.id),
-                (Open::Plural, Some(message)) => message.plural.as_mut(),
-                (Open::Translation, Some(message)) => message.translations.last_mut(),
-                _ => None,
-            };
-            let Some(into) = into else {
-                return Err(wrong("a string without a keyword before it".to_owned()));
-            };
-            into.text.push_str(&part.text);
-            into.range.end = part.range.end;
-            continue;
+            return self.extend(&quoted(line, start, number)?, number);
         }
         let (keyword, rest) = line.split_at(line.find([' ', '\t', '"']).unwrap_or(line.len()));
         let value = rest.trim_start();
         let value = quoted(value, start + line.len() - value.len(), number)?;
-        match (keyword, message.as_mut()) {
+        self.begin(keyword, value, number)
+    }
+
+    /// Adds a line to the string before it.
+    fn extend(&mut self, part: &PoString, number: u64) -> Result<()> {
+        let string = match (self.open, self.message.as_mut()) {
+            (Open::Context, _) => Some(&mut self.context),
+            (Open::Id, Some(message)) => Some(&mut message.id),
+            (Open::Plural, Some(message)) => message.plural.as_mut(),
+            (Open::Translation, Some(message)) => message.translations.last_mut(),
+            _ => None,
+        };
+        let Some(string) = string else {
+            return Err(Error::line(number, "a string without a keyword before it"));
+        };
+        string.text.push_str(&part.text);
+        string.range.end = part.range.end;
+        Ok(())
+    }
+
+    /// Begins the string of a keyword.
+    fn begin(&mut self, keyword: &str, value: PoString, number: u64) -> Result<()> {
+        match (keyword, self.message.as_mut()) {
             ("domain", _) => {}
             ("msgctxt", _) => {
-                finish(&mut messages, &mut message)?;
-                (context, open) = (value, Open::Context);
+                self.finish()?;
+                (self.context, self.open) = (value, Open::Context);
             }
             ("msgid", _) => {
-                finish(&mut messages, &mut message)?;
-                let is_fuzzy = std::mem::take(&mut fuzzy);
-                message = Some(Message { line: number, is_fuzzy, id: value, ..Message::default() });
-                open = Open::Id;
+                self.finish()?;
+                let is_fuzzy = std::mem::take(&mut self.is_fuzzy);
+                let message = Message { line: number, is_fuzzy, id: value, ..Message::default() };
+                (self.message, self.open) = (Some(message), Open::Id);
             }
             ("msgid_plural", Some(message)) if message.translations.is_empty() => {
                 message.plural = Some(value);
-                open = Open::Plural;
+                self.open = Open::Plural;
             }
-            ("msgstr", Some(message))
-                if message.plural.is_none() && message.translations.is_empty() =>
-            {
+            (form, Some(message)) if message.next_translation().as_deref() == Some(form) => {
                 message.translations.push(value);
-                open = Open::Translation;
-            }
-            (form, Some(message))
-                if message.plural.is_some()
-                    && form == format!("msgstr[{}]", message.translations.len()) =>
-            {
-                message.translations.push(value);
-                open = Open::Translation;
+                self.open = Open::Translation;
             }
             _ => {
                 let shown: String = keyword.chars().take(40).collect();
-                return Err(wrong(format!(
-                    "{shown:?} does not belong here: is this a catalog (PO)?"
-                )));
+                let what = format!("{shown:?} does not belong here: is this a catalog (PO)?");
+                return Err(Error::line(number, what));
             }
         }
+        Ok(())
     }
-    finish(&mut messages, &mut message)?;
-    if messages.is_empty() {
-        return Err(Error::Document("has no messages: is this a catalog (PO)?".to_owned()));
-    }
-    Ok(messages)
-}
 
-/// Ends a message.
-fn finish(messages: &mut Vec<Message>, message: &mut Option<Message>) -> Result<()> {
-    let Some(message) = message.take() else { return Ok(()) };
-    if message.translations.is_empty() {
-        return Err(Error::line(message.line, "a msgid without msgstr"));
+    /// Ends a message.
+    fn finish(&mut self) -> Result<()> {
+        let Some(message) = self.message.take() else { return Ok(()) };
+        if message.translations.is_empty() {
+            return Err(Error::line(message.line, "a msgid without msgstr"));
+        }
+        if message.is_header()
+            && let Some(kind) = message.field("Content-Type")
+            && let Some((_, charset)) = kind.to_lowercase().split_once("charset=")
+            && !matches!(charset.trim(), "utf-8" | "utf8" | "us-ascii" | "ascii" | "charset" | "")
+        {
+            let charset: String = charset.chars().take(40).collect();
+            return Err(Error::line(
+                message.line,
+                format!(
+                    "the catalog is {charset}, where UTF-8 is expected; msgconv -t UTF-8 converts it"
+                ),
+            ));
+        }
+        self.messages.push(message);
+        Ok(())
     }
-    if message.is_header()
-        && let Some(kind) = message.field("Content-Type")
-        && let Some((_, charset)) = kind.to_lowercase().split_once("charset=")
-        && !matches!(charset.trim(), "utf-8" | "utf8" | "us-ascii" | "ascii" | "charset" | "")
-    {
-        let charset: String = charset.chars().take(40).collect();
-        return Err(Error::line(
-            message.line,
-            format!(
-                "the catalog is {charset}, where UTF-8 is expected; msgconv -t UTF-8 converts it"
-            ),
-        ));
-    }
-    messages.push(message);
-    Ok(())
 }
 
 /// String in quotes that begins at the byte `start` of the catalog.

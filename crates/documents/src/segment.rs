@@ -94,7 +94,7 @@ struct Mark {
     /// Number of the tag that closes or opens it.
     partner: Option<usize>,
     is_open: bool,
-    /// Sentence that it belongs to; none if it stands between sentences, or around whole ones.
+    /// Sentence that it belongs to; `None` if it stands between sentences, or around whole ones.
     sentence: Option<usize>,
 }
 
@@ -160,6 +160,41 @@ fn has_words(text: &str) -> bool {
     })
 }
 
+/// Elements of the sentence of this number, whose marks they take; their ranges are counted from its
+/// start.
+fn take_marks(marks: &mut [Mark], number: usize, sentence: &Range<usize>) -> Vec<Element> {
+    let is_inside = |mark: &Mark| sentence.start < mark.at && mark.at < sentence.end;
+    let belongs = |mark: &Mark| {
+        let partner = mark.partner.is_some_and(|partner| is_inside(&marks[partner]));
+        let edge = if mark.is_open { sentence.start } else { sentence.end };
+        is_inside(mark) || partner && mark.at == edge
+    };
+    let chosen: Vec<usize> = (0..marks.len()).filter(|&mark| belongs(&marks[mark])).collect();
+    let mut elements = Vec::new();
+    for &mark in &chosen {
+        let Mark { at, raw, partner, is_open, .. } = &marks[mark];
+        let with_partner = partner.filter(|partner| chosen.contains(partner));
+        let at = at - sentence.start;
+        let raw = Some(raw.clone());
+        elements.push(match (with_partner, is_open) {
+            (Some(close), true) => {
+                let close = &marks[close];
+                let range = at..close.at - sentence.start;
+                Element { range, open: raw, close: Some(close.raw.clone()) }
+            }
+            (Some(_), false) => continue,
+            (None, true) if partner.is_some() => {
+                Element { range: at..sentence.len(), open: raw, close: None }
+            }
+            (None, false) if partner.is_some() => Element { range: 0..at, open: None, close: raw },
+            (None, _) => Element { range: at..at, open: raw, close: None },
+        });
+    }
+    elements.sort_by_key(|element| (element.range.start, usize::MAX - element.range.end));
+    chosen.into_iter().for_each(|mark| marks[mark].sentence = Some(number));
+    elements
+}
+
 /// Divides a segment into lines, which are added to `lines`, and what is between them.
 pub(crate) fn divide(
     source: &str,
@@ -173,41 +208,8 @@ pub(crate) fn divide(
         .into_iter()
         .filter(|range| has_words(&text[range.clone()]))
         .collect();
-    let mut of_lines = Vec::with_capacity(ranges.len());
-    for (number, own) in ranges.iter().enumerate() {
-        let is_inside = |mark: &Mark| own.start < mark.at && mark.at < own.end;
-        let is_of_it = |mark: &Mark| {
-            let partner = mark.partner.is_some_and(|partner| is_inside(&marks[partner]));
-            let edge = if mark.is_open { own.start } else { own.end };
-            is_inside(mark) || partner && mark.at == edge
-        };
-        let chosen: Vec<usize> = (0..marks.len()).filter(|&mark| is_of_it(&marks[mark])).collect();
-        let mut elements = Vec::new();
-        for &mark in &chosen {
-            let Mark { at, raw, partner, is_open, .. } = &marks[mark];
-            let with_partner = partner.filter(|partner| chosen.contains(partner));
-            let at = at - own.start;
-            let element = match (with_partner, is_open) {
-                (Some(close), true) => {
-                    let close = &marks[close];
-                    let range = at..close.at - own.start;
-                    Element { range, open: Some(raw.clone()), close: Some(close.raw.clone()) }
-                }
-                (Some(_), false) => continue,
-                (None, true) if partner.is_some() => {
-                    Element { range: at..own.len(), open: Some(raw.clone()), close: None }
-                }
-                (None, false) if partner.is_some() => {
-                    Element { range: 0..at, open: None, close: Some(raw.clone()) }
-                }
-                (None, _) => Element { range: at..at, open: Some(raw.clone()), close: None },
-            };
-            elements.push(element);
-        }
-        elements.sort_by_key(|element| (element.range.start, usize::MAX - element.range.end));
-        of_lines.push(elements);
-        chosen.into_iter().for_each(|mark| marks[mark].sentence = Some(number));
-    }
+    let elements: Vec<Vec<Element>> =
+        (0..).zip(&ranges).map(|(number, range)| take_marks(&mut marks, number, range)).collect();
     let mut kept = marks.into_iter().filter(|mark| mark.sentence.is_none()).peekable();
     let mut parts = Vec::new();
     let mut at = 0;
@@ -220,7 +222,7 @@ pub(crate) fn divide(
         parts.push(Part::Kept(syntax.escape(&text[*at..until])));
         *at = until;
     };
-    for (range, elements) in ranges.iter().zip(of_lines) {
+    for (range, elements) in ranges.iter().zip(elements) {
         keep(range.start, false, &mut at, &mut parts);
         parts.push(Part::Line(lines.len()));
         lines.push(Line { text: text[range.clone()].to_owned(), elements, syntax });

@@ -56,88 +56,113 @@ pub(crate) struct Xliff {
 ///
 /// If it is no XLIFF, or not well-formed, with its line.
 pub(crate) fn parse_xliff(text: &str) -> Result<Xliff> {
-    let mut spans = Spans::new(text);
-    let mut found = Xliff::default();
-    let (mut root, mut no_translation): (bool, Vec<bool>) = (false, Vec::new());
-    let (mut unit, mut ignored) = (None::<Unit>, 0_usize);
+    let mut reader = Reader {
+        spans: Spans::new(text),
+        document: Xliff::default(),
+        unit: None,
+        ignored: 0,
+        untranslatable: Vec::new(),
+    };
+    let mut has_root = false;
     loop {
-        let Spanned { token, range } = spans.next()?;
+        let Spanned { token, range } = reader.spans.next()?;
         match token {
-            Token::End => break,
+            Token::End => return Ok(reader.document),
+            Token::Open { name, .. } if !has_root && name != "xliff" => {
+                let line = crate::error::line_at(text, range.start);
+                let message =
+                    format!("begins with <{name}>, where <xliff> is expected: is this XLIFF?");
+                return Err(Error::line(line, message));
+            }
             Token::Open { name, attributes, is_empty } => {
-                if !root && name != "xliff" {
-                    let line = crate::error::line_at(text, range.start);
-                    let message =
-                        format!("begins with <{name}>, where <xliff> is expected: is this XLIFF?");
-                    return Err(Error::line(line, message));
-                }
-                root = true;
-                let languages = |source: &str, target: &str| {
-                    [source, target].map(|name| attributes.get(name).map(str::to_owned))
-                };
-                match name.as_str() {
-                    "xliff" if attributes.get("srcLang").is_some() => {
-                        found.languages.push(languages("srcLang", "trgLang"));
-                    }
-                    "file" if attributes.get("source-language").is_some() => {
-                        found.languages.push(languages("source-language", "target-language"));
-                    }
-                    // Proposals and originals of codes are no translations.
-                    "alt-trans" | "originalData" | "matches" | "glossary" | "header" | "note"
-                    | "seg-source"
-                        if !is_empty =>
-                    {
-                        ignored += 1;
-                    }
-                    "source" if ignored == 0 => {
-                        let is_translatable = !no_translation.last().copied().unwrap_or(false);
-                        let source = content(&mut spans, range.clone(), is_empty, &attributes)?;
-                        finish(&mut found, &mut unit);
-                        unit = Some(Unit {
-                            start: range.start,
-                            source,
-                            target: None,
-                            is_translatable,
-                        });
-                        continue;
-                    }
-                    "target" if ignored == 0 => {
-                        let target = content(&mut spans, range, is_empty, &attributes)?;
-                        if let Some(unit) = &mut unit {
-                            unit.target.get_or_insert(target);
-                        }
-                        continue;
-                    }
-                    _ => {}
-                }
-                if !is_empty {
-                    let inherited = no_translation.last().copied().unwrap_or(false);
-                    no_translation.push(match attributes.get("translate") {
-                        Some(value) => value == "no",
-                        None => inherited,
-                    });
-                }
+                has_root = true;
+                reader.open(&name, &attributes, is_empty, range)?;
             }
-            Token::Close(name) => {
-                no_translation.pop();
-                match name.as_str() {
-                    "alt-trans" | "originalData" | "matches" | "glossary" | "header" | "note"
-                    | "seg-source" => ignored = ignored.saturating_sub(1),
-                    "trans-unit" | "segment" | "ignorable" | "unit" => {
-                        finish(&mut found, &mut unit);
-                    }
-                    _ => {}
-                }
-            }
+            Token::Close(name) => reader.close(&name),
             Token::Text(_) | Token::Other => {}
         }
     }
-    Ok(found)
 }
 
-fn finish(found: &mut Xliff, unit: &mut Option<Unit>) {
-    if let Some(unit) = unit.take() {
-        found.units.push((found.languages.len().saturating_sub(1), unit));
+/// Whether an element has no translations for its document: proposals, originals of codes, notes.
+fn is_ignored(name: &str) -> bool {
+    matches!(
+        name,
+        "alt-trans" | "originalData" | "matches" | "glossary" | "header" | "note" | "seg-source"
+    )
+}
+
+/// Units read so far, and the next one.
+struct Reader<'a> {
+    spans: Spans<'a>,
+    document: Xliff,
+    unit: Option<Unit>,
+    /// Depth of ignored elements.
+    ignored: usize,
+    /// Whether each open element may not be translated.
+    untranslatable: Vec<bool>,
+}
+
+impl Reader<'_> {
+    fn open(
+        &mut self,
+        name: &str,
+        attributes: &Attributes,
+        is_empty: bool,
+        tag: Range<usize>,
+    ) -> Result<()> {
+        let is_untranslatable = self.untranslatable.last().copied().unwrap_or(false);
+        let start = tag.start;
+        match name {
+            "source" if self.ignored == 0 => {
+                let source = content(&mut self.spans, tag, is_empty, attributes)?;
+                self.finish();
+                let is_translatable = !is_untranslatable;
+                self.unit = Some(Unit { start, source, target: None, is_translatable });
+                return Ok(());
+            }
+            "target" if self.ignored == 0 => {
+                let target = content(&mut self.spans, tag, is_empty, attributes)?;
+                if let Some(unit) = &mut self.unit {
+                    unit.target.get_or_insert(target);
+                }
+                return Ok(());
+            }
+            "xliff" => self.name_languages(attributes, ["srcLang", "trgLang"]),
+            "file" => self.name_languages(attributes, ["source-language", "target-language"]),
+            _ => {}
+        }
+        if !is_empty {
+            self.ignored += usize::from(is_ignored(name));
+            let translate = attributes.get("translate");
+            self.untranslatable.push(translate.map_or(is_untranslatable, |value| value == "no"));
+        }
+        Ok(())
+    }
+
+    /// Begins a file with its own languages, if an element has them.
+    fn name_languages(&mut self, attributes: &Attributes, names: [&str; 2]) {
+        let languages = names.map(|name| attributes.get(name).map(str::to_owned));
+        if languages[0].is_some() {
+            self.document.languages.push(languages);
+        }
+    }
+
+    fn close(&mut self, name: &str) {
+        self.untranslatable.pop();
+        if is_ignored(name) {
+            self.ignored = self.ignored.saturating_sub(1);
+        } else if matches!(name, "trans-unit" | "segment" | "ignorable" | "unit") {
+            self.finish();
+        }
+    }
+
+    /// Ends a unit.
+    fn finish(&mut self) {
+        if let Some(unit) = self.unit.take() {
+            let languages = self.document.languages.len().saturating_sub(1);
+            self.document.units.push((languages, unit));
+        }
     }
 }
 
@@ -150,57 +175,70 @@ fn content(
 ) -> Result<Content> {
     let state = attributes.get("state").unwrap_or_default();
     let is_initial = matches!(state, "new" | "initial" | "needs-translation");
-    if is_empty {
-        return Ok(Content { range: tag.clone(), whole: tag, parts: Vec::new(), is_initial });
+    let mut inline = Inline::default();
+    let end = if is_empty { None } else { inline.read(spans)? };
+    let (range, whole) = match end {
+        Some(end) => (tag.end..end.start, tag.start..end.end),
+        None => (tag.clone(), tag),
+    };
+    Ok(Content { range, whole, parts: inline.parts, is_initial })
+}
+
+/// Parts of a source or target.
+#[derive(Default)]
+struct Inline {
+    parts: Vec<Piece>,
+    /// Number of open elements.
+    depth: usize,
+    /// Depth and first byte of an open code, which is one part with all that is in it.
+    code: Option<(usize, usize)>,
+}
+
+impl Inline {
+    /// Reads up to the closing tag, and returns its bytes.
+    fn read(&mut self, spans: &mut Spans<'_>) -> Result<Option<Range<usize>>> {
+        loop {
+            let Spanned { token, range } = spans.next()?;
+            match token {
+                Token::Open { name, attributes, is_empty: true } if self.code.is_none() => {
+                    self.parts.push(match character(&name, &attributes) {
+                        Some(character) => Piece::Text(character, range),
+                        None => Piece::Alone(range),
+                    });
+                }
+                Token::Open { name, is_empty: false, .. } => self.open(&name, range),
+                Token::Close(_) if self.depth == 0 => return Ok(Some(range)),
+                Token::Close(_) => self.close(range),
+                Token::Text(text) if self.code.is_none() => {
+                    self.parts.push(Piece::Text(text, range));
+                }
+                Token::Other if self.code.is_none() => self.parts.push(Piece::Alone(range)),
+                Token::Open { .. } | Token::Text(_) | Token::Other => {}
+                Token::End => return Ok(None),
+            }
+        }
     }
-    let mut parts = Vec::new();
-    // Names of open elements; a code is one part with all that is in it.
-    let mut open: Vec<bool> = Vec::new();
-    let mut code: Option<(usize, usize)> = None;
-    loop {
-        let Spanned { token, range } = spans.next()?;
-        match token {
-            Token::Open { name, attributes, is_empty } => {
-                let is_code = matches!(name.as_str(), "bpt" | "ept" | "it" | "ph" | "sub" | "ut");
-                if is_empty {
-                    if code.is_none() {
-                        parts.push(match character(&name, &attributes) {
-                            Some(character) => Piece::Text(character, range),
-                            None => Piece::Alone(range),
-                        });
-                    }
-                    continue;
-                }
-                if code.is_none() {
-                    if is_code {
-                        code = Some((open.len(), range.start));
-                    } else {
-                        parts.push(Piece::Open(range));
-                    }
-                }
-                open.push(is_code);
+
+    fn open(&mut self, name: &str, tag: Range<usize>) {
+        if self.code.is_none() {
+            if matches!(name, "bpt" | "ept" | "it" | "ph" | "sub" | "ut") {
+                self.code = Some((self.depth, tag.start));
+            } else {
+                self.parts.push(Piece::Open(tag));
             }
-            Token::Close(_) => {
-                if open.pop().is_none() {
-                    let inner = tag.end..range.start;
-                    let whole = tag.start..range.end;
-                    return Ok(Content { range: inner, whole, parts, is_initial });
-                }
-                match code {
-                    Some((depth, start)) if depth == open.len() => {
-                        parts.push(Piece::Alone(start..range.end));
-                        code = None;
-                    }
-                    Some(_) => {}
-                    None => parts.push(Piece::Close(range)),
-                }
+        }
+        self.depth += 1;
+    }
+
+    fn close(&mut self, tag: Range<usize>) {
+        self.depth -= 1;
+        match self.code {
+            Some((depth, start)) if depth == self.depth => {
+                self.parts.push(Piece::Alone(start..tag.end));
+                self.code = None;
             }
-            Token::Text(text) if code.is_none() => parts.push(Piece::Text(text, range)),
-            Token::Other if code.is_none() => parts.push(Piece::Alone(range)),
-            Token::Text(_) | Token::Other => {}
-            Token::End => {
-                return Ok(Content { range: tag.clone(), whole: tag, parts, is_initial });
-            }
+            Some(_) => {}
+            None => self.parts.push(Piece::Close(tag)),
         }
     }
 }

@@ -143,26 +143,8 @@ impl<'a> Search<'a> {
     ) -> Vec<usize> {
         let beam_size = settings[0].beam_size;
         let former = std::mem::take(&mut self.live);
-        let mut continuations: Vec<Continuation> = former
-            .iter()
-            .zip(candidates)
-            .enumerate()
-            .flat_map(|(live, (hypothesis, candidates))| {
-                candidates.iter().map(move |candidate| Continuation {
-                    live,
-                    token: candidate.token,
-                    of_token: candidate.log_probability,
-                    log_probability: hypothesis.log_probability + candidate.log_probability,
-                    rank: hypothesis.rank + candidate.rank,
-                })
-            })
-            .collect();
-        // The sort is stable, and before it the order is by hypothesis, then by likelier and lower
-        // token: this settles ties.
-        continuations.sort_by(|a, b| b.rank.total_cmp(&a.rank));
-
         let mut origins = Vec::with_capacity(beam_size);
-        for (place, continuation) in continuations.into_iter().enumerate() {
+        for (place, continuation) in continuations(&former, candidates).into_iter().enumerate() {
             let node = former[continuation.live].node;
             let Continuation { token, of_token, log_probability, rank, .. } = continuation;
             let is_end = special.is_end(token);
@@ -219,6 +201,20 @@ impl<'a> Search<'a> {
         })
     }
 
+    /// Leaves the best `n_best` in each list.
+    ///
+    /// # Errors
+    /// [`DecodingError::DeadEnd`] if no hypothesis has finished.
+    fn finish(&mut self, settings: &[DecodingConfig]) -> Result<()> {
+        if self.finished.iter().any(Vec::is_empty) {
+            return Err(DecodingError::DeadEnd { sentence: self.index });
+        }
+        for (list, config) in self.finished.iter_mut().zip(settings) {
+            list.truncate(config.n_best);
+        }
+        Ok(())
+    }
+
     /// The nodes from `node` back to the first.
     fn back_from(&self, node: usize) -> impl Iterator<Item = &Node> {
         std::iter::successors(self.nodes.get(node), |node| self.nodes.get(node.parent))
@@ -238,6 +234,28 @@ impl<'a> Search<'a> {
         token_log_probabilities.reverse();
         Path { tokens: self.tokens(node), token_log_probabilities, log_probability, rank }
     }
+}
+
+/// Continuations of live hypotheses, given the best tokens of each, best first.
+fn continuations(live: &[Live], candidates: &[Vec<Candidate>]) -> Vec<Continuation> {
+    let mut continuations: Vec<Continuation> = live
+        .iter()
+        .zip(candidates)
+        .enumerate()
+        .flat_map(|(live, (hypothesis, candidates))| {
+            candidates.iter().map(move |candidate| Continuation {
+                live,
+                token: candidate.token,
+                of_token: candidate.log_probability,
+                log_probability: hypothesis.log_probability + candidate.log_probability,
+                rank: hypothesis.rank + candidate.rank,
+            })
+        })
+        .collect();
+    // The sort is stable, and before it the order is by hypothesis, then by likelier and lower
+    // token: this settles ties.
+    continuations.sort_by(|a, b| b.rank.total_cmp(&a.rank));
+    continuations
 }
 
 /// Adds a finished hypothesis to a list, best first, if it is among the `n_best`.
@@ -322,8 +340,6 @@ fn beam_traced<M: StepModel>(
         return Ok(results);
     };
     let (special, longest) = (model.special(), model.longest_output());
-    // More than the beam size: an end takes no place from hypotheses that continue.
-    let enough = config.beam_size + special.ends();
     let mut active: Vec<Search<'_>> = begun
         .iter()
         .map(|&index| {
@@ -343,22 +359,8 @@ fn beam_traced<M: StepModel>(
         if active.is_empty() {
             break;
         }
-        let inputs: Vec<u32> =
-            active.iter().flat_map(|search| search.live.iter().map(|live| live.token)).collect();
-        let rows: Vec<(&Search<'_>, usize)> = active
-            .iter()
-            .flat_map(|search| search.live.iter().map(move |live| (search, live.node)))
-            .collect();
-        let constraints = |&row| constraints(row, special, position, config);
-        let top_k = TopK::under(model, enough, rows.iter().map(constraints));
-        let candidates = step_rows(model, &mut state, &inputs, top_k, |row, logits| {
-            let constraints = constraints(&rows[row]);
-            let sentence = rows[row].0.index;
-            best_tokens(logits, enough, &constraints)
-                .ok_or(DecodingError::NotADistribution { sentence, position })
-        })?;
-
-        let mut kept_rows = Vec::with_capacity(inputs.len());
+        let candidates = best_continuations(model, &mut state, &active, config, position)?;
+        let mut kept_rows = Vec::with_capacity(candidates.len());
         let mut still_active = Vec::with_capacity(active.len());
         let mut first_row = 0;
         for mut search in active {
@@ -366,17 +368,11 @@ fn beam_traced<M: StepModel>(
             first_row = rows.end;
             let origins = search.advance(&candidates[rows.clone()], special, settings);
             if search.is_over(settings) {
-                if search.finished.iter().any(Vec::is_empty) {
-                    let sentence = search.index;
-                    return Err(DecodingError::DeadEnd { sentence });
-                }
+                search.finish(settings)?;
+                results[search.index] = search.finished;
                 if let (Some(traced), Some(trace)) = (&mut traced, search.trace) {
                     **traced = trace.nodes;
                 }
-                for (list, config) in search.finished.iter_mut().zip(settings) {
-                    list.truncate(config.n_best);
-                }
-                results[search.index] = search.finished;
             } else {
                 kept_rows.extend(origins.into_iter().map(|live| rows.start + live));
                 still_active.push(search);
@@ -384,20 +380,46 @@ fn beam_traced<M: StepModel>(
         }
         active = still_active;
         if !active.is_empty() {
-            select_if_changed(model, &mut state, inputs.len(), &kept_rows)?;
+            select_if_changed(model, &mut state, candidates.len(), &kept_rows)?;
         }
         position += 1;
     }
     Ok(results)
 }
 
+/// Steps the model, and returns the best tokens of each live hypothesis after `position` tokens.
+fn best_continuations<M: StepModel>(
+    model: &M,
+    state: &mut M::State,
+    active: &[Search<'_>],
+    config: &DecodingConfig,
+    position: usize,
+) -> Result<Vec<Vec<Candidate>>> {
+    let special = model.special();
+    // More than the beam size: an end takes no place from hypotheses that continue.
+    let enough = config.beam_size + special.ends();
+    let rows: Vec<(&Search<'_>, Live)> = active
+        .iter()
+        .flat_map(|search| search.live.iter().map(move |&live| (search, live)))
+        .collect();
+    let inputs: Vec<u32> = rows.iter().map(|(_, live)| live.token).collect();
+    let constraints = |&(search, live)| constraints(search, live, special, position, config);
+    let top_k = TopK::under(model, enough, rows.iter().map(constraints));
+    step_rows(model, state, &inputs, top_k, |row, logits| {
+        let sentence = rows[row].0.index;
+        best_tokens(logits, enough, &constraints(&rows[row]))
+            .ok_or(DecodingError::NotADistribution { sentence, position })
+    })
+}
+
 /// Constraints on the next token of a live row after `position` output tokens.
 fn constraints<'a>(
-    (search, node): (&Search<'_>, usize),
+    search: &Search<'_>,
+    live: Live,
     special: &'a SpecialIds,
     position: usize,
     config: &DecodingConfig,
 ) -> Constraints<'a> {
-    let history = if looks_back(config) { search.tokens(node) } else { Vec::new() };
+    let history = if looks_back(config) { search.tokens(live.node) } else { Vec::new() };
     Constraints::after(special, position, &history, &search.sentence, search.limits, config)
 }

@@ -67,6 +67,10 @@ impl Growing<'_> {
         path.tokens.push(candidate.token);
         is_end || (is_continuation && path.tokens.len() >= self.limits.max_length)
     }
+
+    fn finish(self, config: &DecodingConfig) -> Hypothesis {
+        Hypothesis::of(self.path.stopped(self.limits, config), self.limits, config)
+    }
 }
 
 /// A token that has just been added to an output.
@@ -138,16 +142,7 @@ where
         if active.is_empty() {
             break;
         }
-        let input = |row: &Growing<'_>| match row.tokens().last() {
-            Some(&token) => token,
-            None => model.first_input(row.sentence.source),
-        };
-        let inputs: Vec<u32> = active.iter().map(input).collect();
-        let top_k =
-            TopK::under(model, enough, active.iter().map(|row| row.constraints(special, config)));
-        let chosen = step_rows(model, &mut state, &inputs, top_k, |row, logits| {
-            next(logits, &active[row], special, config, &choose)
-        })?;
+        let chosen = next_tokens(model, &mut state, &active, config, (enough, &choose))?;
 
         let old_rows = active.len();
         let mut kept_rows = Vec::with_capacity(old_rows);
@@ -157,8 +152,7 @@ where
             let is_last = row.push(candidate, special);
             let is_broken_off = observe(NewToken { sentence, copy, token, is_last }).is_break();
             if is_last || is_broken_off {
-                let path = row.path.stopped(row.limits, config);
-                let mut hypothesis = Hypothesis::of(path, row.limits, config);
+                let mut hypothesis = row.finish(config);
                 hypothesis.truncated &= !special.is_text_end(token);
                 finished[sentence].push(hypothesis);
             } else {
@@ -178,17 +172,31 @@ where
     Ok(finished)
 }
 
-/// Picks a token for one row by `choose`, within the constraints.
-fn next(
-    logits: Logits<'_>,
-    row: &Growing<'_>,
-    special: &SpecialIds,
+/// Steps the model, and picks a token for each row by `choose`, which needs the `enough` likeliest
+/// allowed tokens.
+fn next_tokens<M: StepModel, F>(
+    model: &M,
+    state: &mut M::State,
+    active: &[Growing<'_>],
     config: &DecodingConfig,
-    choose: &impl Fn(Logits<'_>, &Constraints<'_>, &Growing<'_>) -> Option<Option<Candidate>>,
-) -> Result<Candidate> {
-    let (sentence, position) = (row.index, row.tokens().len());
-    let constraints = row.constraints(special, config);
-    choose(logits, &constraints, row)
-        .ok_or(DecodingError::NotADistribution { sentence, position })?
-        .ok_or(DecodingError::DeadEnd { sentence })
+    (enough, choose): (usize, &F),
+) -> Result<Vec<Candidate>>
+where
+    F: Fn(Logits<'_>, &Constraints<'_>, &Growing<'_>) -> Option<Option<Candidate>> + Sync,
+{
+    let special = model.special();
+    let input = |row: &Growing<'_>| match row.tokens().last() {
+        Some(&token) => token,
+        None => model.first_input(row.sentence.source),
+    };
+    let inputs: Vec<u32> = active.iter().map(input).collect();
+    let constraints = |row: &Growing<'_>| row.constraints(special, config);
+    let top_k = TopK::under(model, enough, active.iter().map(constraints));
+    step_rows(model, state, &inputs, top_k, |row, logits| {
+        let row = &active[row];
+        let (sentence, position) = (row.index, row.tokens().len());
+        choose(logits, &constraints(row), row)
+            .ok_or(DecodingError::NotADistribution { sentence, position })?
+            .ok_or(DecodingError::DeadEnd { sentence })
+    })
 }

@@ -22,103 +22,128 @@ pub(super) fn segments(text: &str) -> Vec<Segment> {
         | Options::ENABLE_MATH
         | Options::ENABLE_YAML_STYLE_METADATA_BLOCKS
         | Options::ENABLE_PLUSES_DELIMITED_METADATA_BLOCKS;
-    let (mut segments, mut pieces): (_, Tags) = (Vec::new(), Vec::new());
-    // End of the last inline part; depth of what is kept whole; depth of cells.
-    let (mut cursor, mut kept, mut cells) = (0, 0_usize, 0_usize);
+    let mut reader =
+        Reader { text, segments: Vec::new(), pieces: Tags::new(), cursor: 0, kept: 0, cells: 0 };
     for (event, range) in Parser::new_ext(text, options).into_offset_iter() {
-        if kept > 0 {
-            match event {
-                Event::Start(_) => kept += 1,
-                Event::End(_) => kept -= 1,
-                _ => {}
-            }
-            continue;
+        match (reader.kept, event) {
+            (0, event) => reader.read(event, range),
+            (_, Event::Start(_)) => reader.kept += 1,
+            (_, Event::End(_)) => reader.kept -= 1,
+            _ => {}
         }
-        let markers = |count: usize| range.start..(range.start + count).min(range.end);
+    }
+    reader.segments
+}
+
+/// Segments read so far, and the pieces of the next one.
+struct Reader<'a> {
+    text: &'a str,
+    segments: Vec<Segment>,
+    pieces: Tags,
+    /// End of the last inline part.
+    cursor: usize,
+    /// Depth within an element that is kept whole.
+    kept: usize,
+    /// Depth of cells.
+    cells: usize,
+}
+
+impl Reader<'_> {
+    fn read(&mut self, event: Event<'_>, range: Range<usize>) {
+        let end = range.end;
         match event {
-            Event::Start(Block::Emphasis) => {
-                cursor = open(&mut pieces, markers(1), "emphasis");
-            }
-            Event::Start(Block::Strong) => cursor = open(&mut pieces, markers(2), "strong"),
-            Event::Start(Block::Strikethrough) => {
-                let count = if text[range.clone()].starts_with("~~") { 2 } else { 1 };
-                cursor = open(&mut pieces, markers(count), "strike");
-            }
-            Event::Start(Block::Link { link_type, .. }) => match link_type {
-                LinkType::Autolink | LinkType::Email => {
-                    kept = 1;
-                    cursor = range.end;
-                    pieces.push((Piece::Alone(range), None));
-                }
-                _ => cursor = open(&mut pieces, markers(1), "link"),
-            },
-            Event::Start(Block::Image { .. }) => {
-                kept = 1;
-                cursor = range.end;
-                pieces.push((Piece::Alone(range), None));
-            }
-            Event::End(
-                end @ (TagEnd::Emphasis | TagEnd::Strong | TagEnd::Strikethrough | TagEnd::Link),
-            ) => {
-                let (name, from) = match end {
-                    TagEnd::Emphasis => ("emphasis", range.end - 1),
-                    TagEnd::Strong => ("strong", range.end - 2),
-                    TagEnd::Strikethrough => {
-                        let count = if text[range.clone()].ends_with("~~") { 2 } else { 1 };
-                        ("strike", range.end - count)
-                    }
-                    // `](address "title")`, or all that is behind the text.
-                    _ => ("link", cursor),
-                };
-                let raw = from.min(range.end)..range.end;
-                pieces.push((Piece::Close(raw), Some((name.to_owned(), false))));
-                cursor = range.end;
-            }
-            Event::Text(of) => {
-                cursor = range.end;
-                pieces.push((Piece::Text(of.into_string(), range), None));
-            }
-            Event::SoftBreak => {
-                cursor = range.end;
-                pieces.push((Piece::Text(" ".to_owned(), range), None));
-            }
-            Event::InlineHtml(_) => {
-                cursor = range.end;
-                pieces.push(inline_html(text, range));
-            }
+            Event::Start(block) => self.start(&block, range),
+            Event::End(block) => self.end(block, range),
+            Event::Text(text) => self.add((Piece::Text(text.into_string(), range), None), end),
+            Event::SoftBreak => self.add((Piece::Text(" ".to_owned(), range), None), end),
+            Event::InlineHtml(_) => self.add(inline_html(self.text, range), end),
             Event::Code(_)
             | Event::FootnoteReference(_)
             | Event::InlineMath(_)
-            | Event::DisplayMath(_) => {
-                cursor = range.end;
-                pieces.push((Piece::Alone(range), None));
-            }
-            Event::Start(block) => {
-                flush(&mut pieces, &mut segments, cells > 0);
-                match block {
-                    Block::CodeBlock(_) | Block::HtmlBlock | Block::MetadataBlock(_) => kept = 1,
-                    Block::TableCell => cells += 1,
-                    _ => {}
-                }
-            }
-            Event::End(end) => {
-                flush(&mut pieces, &mut segments, cells > 0);
-                cells -= usize::from(end == TagEnd::TableCell);
-            }
+            | Event::DisplayMath(_) => self.add((Piece::Alone(range), None), end),
             // A line break divides what is said.
             Event::HardBreak | Event::Rule | Event::TaskListMarker(_) | Event::Html(_) => {
-                flush(&mut pieces, &mut segments, cells > 0);
+                self.flush();
             }
         }
     }
-    segments
-}
 
-/// Adds an opening mark; gives its end.
-fn open(pieces: &mut Tags, range: Range<usize>, name: &str) -> usize {
-    let end = range.end;
-    pieces.push((Piece::Open(range), Some((name.to_owned(), true))));
-    end
+    /// Adds an inline part that ends at the byte `end`.
+    fn add(&mut self, piece: (Piece, Option<(String, bool)>), end: usize) {
+        self.pieces.push(piece);
+        self.cursor = end;
+    }
+
+    fn start(&mut self, block: &Block<'_>, range: Range<usize>) {
+        let (name, markers) = match block {
+            Block::Emphasis => ("emphasis", 1),
+            Block::Strong => ("strong", 2),
+            Block::Strikethrough if self.text[range.clone()].starts_with("~~") => ("strike", 2),
+            Block::Strikethrough => ("strike", 1),
+            Block::Link { link_type: LinkType::Autolink | LinkType::Email, .. }
+            | Block::Image { .. } => {
+                self.kept = 1;
+                let end = range.end;
+                return self.add((Piece::Alone(range), None), end);
+            }
+            Block::Link { .. } => ("link", 1),
+            _ => {
+                self.flush();
+                match block {
+                    Block::CodeBlock(_) | Block::HtmlBlock | Block::MetadataBlock(_) => {
+                        self.kept = 1;
+                    }
+                    Block::TableCell => self.cells += 1,
+                    _ => {}
+                }
+                return;
+            }
+        };
+        let end = (range.start + markers).min(range.end);
+        self.add((Piece::Open(range.start..end), Some((name.to_owned(), true))), end);
+    }
+
+    fn end(&mut self, block: TagEnd, range: Range<usize>) {
+        let (name, from) = match block {
+            TagEnd::Emphasis => ("emphasis", range.end - 1),
+            TagEnd::Strong => ("strong", range.end - 2),
+            TagEnd::Strikethrough if self.text[range.clone()].ends_with("~~") => {
+                ("strike", range.end - 2)
+            }
+            TagEnd::Strikethrough => ("strike", range.end - 1),
+            // `](address "title")`, or all that is behind the text.
+            TagEnd::Link => ("link", self.cursor),
+            _ => {
+                self.flush();
+                self.cells -= usize::from(block == TagEnd::TableCell);
+                return;
+            }
+        };
+        let raw = from.min(range.end)..range.end;
+        self.add((Piece::Close(raw), Some((name.to_owned(), false))), range.end);
+    }
+
+    /// Ends a segment.
+    fn flush(&mut self) {
+        let mut tags = std::mem::take(&mut self.pieces);
+        for (piece, _) in &mut tags {
+            if let Piece::Text(text, _) = piece {
+                // References to characters are read; tabs and the like are blanks.
+                *text = collapsed(&text.replace('&', "&amp;"));
+            }
+        }
+        let mut pieces = paired(tags);
+        let is_blank =
+            |piece: &Piece| matches!(piece, Piece::Text(text, _) if text.trim().is_empty());
+        while pieces.last().is_some_and(is_blank) {
+            pieces.pop();
+        }
+        let is_text = |piece: &Piece| matches!(piece, Piece::Text(text, _) if has_letters(text));
+        if pieces.iter().any(is_text) {
+            let syntax = Syntax::Markdown { table: self.cells > 0 };
+            self.segments.extend(Segment::in_place(pieces, syntax));
+        }
+    }
 }
 
 fn inline_html(text: &str, range: Range<usize>) -> (Piece, Option<(String, bool)>) {
@@ -128,26 +153,5 @@ fn inline_html(text: &str, range: Range<usize>) -> (Piece, Option<(String, bool)
         }
         Tag::Close(name) => (Piece::Close(range), Some((name, false))),
         _ => (Piece::Alone(range), None),
-    }
-}
-
-/// Ends a segment.
-fn flush(tags: &mut Tags, segments: &mut Vec<Segment>, table: bool) {
-    let mut tags = std::mem::take(tags);
-    for (piece, _) in &mut tags {
-        if let Piece::Text(text, _) = piece {
-            // References to characters are read; tabs and the like are blanks.
-            *text = collapsed(&text.replace('&', "&amp;"));
-        }
-    }
-    let mut pieces = paired(tags);
-    let is_blank = |piece: &Piece| matches!(piece, Piece::Text(text, _) if text.trim().is_empty());
-    while pieces.last().is_some_and(is_blank) {
-        pieces.pop();
-    }
-    let has_text =
-        pieces.iter().any(|piece| matches!(piece, Piece::Text(text, _) if has_letters(text)));
-    if has_text {
-        segments.extend(Segment::in_place(pieces, Syntax::Markdown { table }));
     }
 }

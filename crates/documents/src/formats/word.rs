@@ -36,85 +36,119 @@ enum Item {
 /// Segments of the parts of a document.
 pub(super) fn segments(text: &str) -> Result<Vec<Segment>> {
     let mut segments = Vec::new();
-    let mut at = 0;
+    let mut start = 0;
     for part in text.split(BETWEEN) {
-        of_part(text, at..at + part.len(), &mut segments)?;
-        at += part.len() + BETWEEN.len_utf8();
+        let items = Vec::new();
+        Reader { whole: text, part, start, items, link: None, segments: &mut segments }.read()?;
+        start += part.len() + BETWEEN.len_utf8();
     }
     Ok(segments)
 }
 
-fn of_part(whole: &str, part: Range<usize>, segments: &mut Vec<Segment>) -> Result<()> {
-    let text = &whole[part.clone()];
-    let moved = |range: &Range<usize>| part.start + range.start..part.start + range.end;
-    let is = |range: &Range<usize>, name: &str| {
-        let tag = text[range.clone()].trim_start_matches(['<', '/']);
-        tag.strip_prefix(name)
-            .is_some_and(|rest| rest.starts_with([' ', '>', '/', '\n', '\r', '\t']))
-    };
-    let mut spans = Spans::new(text);
-    let mut items: Vec<Item> = Vec::new();
-    let mut link: Option<(usize, Range<usize>)> = None;
-    loop {
-        let Spanned { token, range } = spans.next()?;
-        match token {
-            Token::End => break,
-            Token::Open { is_empty: false, .. } if is(&range, "w:r") => {
-                match run(text, &mut spans, &range)? {
-                    Read::Text(run) => items.push(Item::Run(Run {
-                        open: moved(&run.open),
-                        close: moved(&run.close),
-                        text: run.text.into_iter().map(|(of, range)| (of, moved(&range))).collect(),
-                        ..run
-                    })),
-                    Read::Mixed(texts) => {
-                        link = None;
-                        flush(whole, &mut items, segments);
-                        for text in texts {
-                            let piece = |(of, range)| Piece::Text(of, moved(&range));
-                            let pieces: Vec<Piece> = text.into_iter().map(piece).collect();
-                            let is_text = |piece: &Piece| matches!(piece, Piece::Text(of, _) if has_letters(of));
-                            if pieces.iter().any(is_text) {
-                                segments.extend(Segment::in_place(pieces, Syntax::Xml));
-                            }
-                        }
+/// Whether a tag is one of this name.
+fn has_name(tag: &str, name: &str) -> bool {
+    let rest = tag.trim_start_matches(['<', '/']).strip_prefix(name);
+    rest.is_some_and(|rest| rest.starts_with([' ', '>', '/', '\n', '\r', '\t']))
+}
+
+/// Segments of a part of a document.
+struct Reader<'a> {
+    /// All parts.
+    whole: &'a str,
+    part: &'a str,
+    /// First byte of the part.
+    start: usize,
+    /// Runs of the paragraph so far.
+    items: Vec<Item>,
+    /// Number of items before an open link, and the bytes of its tag.
+    link: Option<(usize, Range<usize>)>,
+    segments: &'a mut Vec<Segment>,
+}
+
+impl Reader<'_> {
+    fn read(mut self) -> Result<()> {
+        let mut spans = Spans::new(self.part);
+        loop {
+            let Spanned { token, range } = spans.next()?;
+            let is = |name: &str| has_name(&self.part[range.clone()], name);
+            match token {
+                Token::End => return Ok(()),
+                Token::Open { is_empty: false, .. } if is("w:r") => {
+                    match run(self.part, &mut spans, &range)? {
+                        Read::Text(run) => self.add(run),
+                        Read::Mixed(texts) => self.add_mixed(texts),
                     }
                 }
-            }
-            Token::Open { is_empty: false, .. } if is(&range, "w:hyperlink") => {
-                link = Some((items.len(), moved(&range)));
-            }
-            Token::Close(_) if is(&range, "w:hyperlink") => {
-                let Some((first, opening)) = link.take() else {
-                    flush(whole, &mut items, segments);
-                    continue;
-                };
-                if let [Item::Run(run)] = &mut items[first..] {
-                    run.open.start = opening.start;
-                    run.close.end = part.start + range.end;
-                    run.is_link = true;
-                } else {
-                    // Several runs of a link are a text of their own.
-                    let mut own = items.split_off(first);
-                    flush(whole, &mut items, segments);
-                    flush(whole, &mut own, segments);
+                Token::Open { is_empty: false, .. } if is("w:hyperlink") => {
+                    self.link = Some((self.items.len(), self.moved(&range)));
                 }
-            }
-            Token::Open { is_empty: true, .. }
-                if ["w:proofErr", "w:bookmarkStart", "w:bookmarkEnd"]
-                    .iter()
-                    .any(|name| is(&range, name)) =>
-            {
-                items.push(Item::Other(moved(&range)));
-            }
-            Token::Text(of) if of.trim().is_empty() => {}
-            _ => {
-                link = None;
-                flush(whole, &mut items, segments);
+                Token::Close(_) if is("w:hyperlink") => self.end_link(&range),
+                Token::Open { is_empty: true, .. }
+                    if is("w:proofErr") || is("w:bookmarkStart") || is("w:bookmarkEnd") =>
+                {
+                    self.items.push(Item::Other(self.moved(&range)));
+                }
+                Token::Text(text) if text.trim().is_empty() => {}
+                _ => {
+                    self.link = None;
+                    self.flush();
+                }
             }
         }
     }
-    Ok(())
+
+    /// Bytes of the whole, for bytes of the part.
+    fn moved(&self, range: &Range<usize>) -> Range<usize> {
+        self.start + range.start..self.start + range.end
+    }
+
+    fn add(&mut self, run: Run) {
+        self.items.push(Item::Run(Run {
+            open: self.moved(&run.open),
+            close: self.moved(&run.close),
+            text: run.text.into_iter().map(|(text, range)| (text, self.moved(&range))).collect(),
+            ..run
+        }));
+    }
+
+    /// Adds the texts of a run with other things, each as a segment.
+    fn add_mixed(&mut self, texts: Vec<Texts>) {
+        self.link = None;
+        self.flush();
+        for text in texts.into_iter().filter(|text| text.iter().any(|(text, _)| has_letters(text)))
+        {
+            let pieces =
+                text.into_iter().map(|(text, range)| Piece::Text(text, self.moved(&range)));
+            let pieces = pieces.collect();
+            self.segments.extend(Segment::in_place(pieces, Syntax::Xml));
+        }
+    }
+
+    /// Ends a link whose closing tag has these bytes of the part.
+    fn end_link(&mut self, tag: &Range<usize>) {
+        let end = self.moved(tag).end;
+        let Some((first, opening)) = self.link.take() else {
+            self.flush();
+            return;
+        };
+        if let [Item::Run(run)] = &mut self.items[first..] {
+            run.open.start = opening.start;
+            run.close.end = end;
+            run.is_link = true;
+        } else {
+            // Several runs of a link are a text of their own.
+            let inner = self.items.split_off(first);
+            self.flush();
+            self.items = inner;
+            self.flush();
+        }
+    }
+
+    /// Ends a segment.
+    fn flush(&mut self) {
+        let items = std::mem::take(&mut self.items);
+        self.segments.extend(segment(self.whole, items));
+    }
 }
 
 /// Texts and their bytes.
@@ -135,10 +169,7 @@ fn run(text: &str, spans: &mut Spans<'_>, tag: &Range<usize>) -> Result<Read> {
     let mut in_text = false;
     loop {
         let Spanned { token, range } = spans.next()?;
-        let is = |name: &str| {
-            let raw = text[range.clone()].trim_start_matches(['<', '/']);
-            raw.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '>', '/']))
-        };
+        let is = |name: &str| has_name(&text[range.clone()], name);
         match token {
             Token::Open { is_empty, .. } => {
                 if depth == 1 {
@@ -187,9 +218,8 @@ fn run(text: &str, spans: &mut Spans<'_>, tag: &Range<usize>) -> Result<Read> {
     }
 }
 
-/// Ends a segment.
-fn flush(whole: &str, items: &mut Vec<Item>, segments: &mut Vec<Segment>) {
-    let mut items = std::mem::take(items);
+/// Segment of these items, if they have text.
+fn segment(whole: &str, mut items: Vec<Item>) -> Option<Segment> {
     while matches!(items.last(), Some(Item::Other(_))) {
         items.pop();
     }
@@ -202,9 +232,9 @@ fn flush(whole: &str, items: &mut Vec<Item>, segments: &mut Vec<Segment>) {
             Item::Other(_) => None,
         })
     };
-    let Some(ground) = runs().max_by_key(|run| (!run.is_link, length(run))) else { return };
+    let ground = runs().max_by_key(|run| (!run.is_link, length(run)))?;
     if !runs().any(|run| run.text.iter().any(|(of, _)| has_letters(of))) {
-        return;
+        return None;
     }
     let mut pieces = Vec::new();
     for item in items {
@@ -228,13 +258,7 @@ fn flush(whole: &str, items: &mut Vec<Item>, segments: &mut Vec<Segment>) {
     let start = runs().next().map_or(ground.open.start, |run| run.open.start);
     let end = runs().next_back().map_or(ground.close.end, |run| run.close.end);
     let around = [&ground.open, &ground.close].map(|range| spaced(&whole[range.clone()]));
-    if let Some(segment) = Segment::in_place(pieces, Syntax::Xml) {
-        let [open, close] = around.clone();
-        segments.push(Segment {
-            edit: start..end,
-            around,
-            between: Some([close, open]),
-            ..segment
-        });
-    }
+    let [open, close] = around.clone();
+    let between = Some([close, open]);
+    Some(Segment { edit: start..end, around, between, ..Segment::in_place(pieces, Syntax::Xml)? })
 }

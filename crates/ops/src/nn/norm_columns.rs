@@ -144,6 +144,35 @@ fn normalised<T: Float>(x: &Tensor, parts: &[Part], spec: NormSpec) -> Result<Te
     Tensor::from_vec(out, x.shape(), x.device())
 }
 
+/// Writes the gradient of rows `x`, and returns that of the weights and biases of all parts.
+fn back_rows<T: Float>(
+    parts: &[Values<'_, T>],
+    width: usize,
+    (x, adjoint): (&[T], &[T]),
+    (out, write): (&mut [T], Write),
+    spec: NormSpec,
+) -> Vec<T> {
+    let is_added = write == Write::Add;
+    let mut sums = vec![T::default(); parts.iter().map(Values::count).sum()];
+    let rows = x.chunks_exact(width).zip(adjoint.chunks_exact(width));
+    for (out, (x, adjoint)) in out.chunks_exact_mut(width).zip(rows) {
+        let (mut first, mut sums) = (0, &mut sums[..]);
+        for part in parts {
+            let columns = first..first + part.columns;
+            first = columns.end;
+            let (own, others) = sums.split_at_mut(part.count());
+            sums = others;
+            let (x, adjoint) = (&x[columns.clone()], &adjoint[columns.clone()]);
+            backward_rows(x, part.weight, adjoint, &mut out[columns], is_added, own, spec);
+        }
+        match write {
+            Write::Replace => out[first..].copy_from_slice(&adjoint[first..]),
+            Write::Add => add(&mut out[first..], &adjoint[first..]),
+        }
+    }
+    sums
+}
+
 fn backward<T: Float>(
     x: &Tensor,
     parts: &[Part],
@@ -156,40 +185,19 @@ fn backward<T: Float>(
     let values = x_host.elements::<T>()?;
     let mut sums = Vec::new();
     let mut back = |out: &mut [T], write| {
-        let is_added = write == Write::Add;
         with_values::<T, _>(parts, |parts| {
-            let summed = parts.iter().map(Values::count).sum();
-            let of_rows = |((out, x), adjoint): ((&mut [T], &[T]), &[T])| {
-                let mut sums = vec![T::default(); summed];
-                let rows = x.chunks_exact(width).zip(adjoint.chunks_exact(width));
-                for (out, (x, adjoint)) in out.chunks_exact_mut(width).zip(rows) {
-                    let (mut first, mut sums) = (0, &mut sums[..]);
-                    for part in parts {
-                        let columns = first..first + part.columns;
-                        first = columns.end;
-                        let (own, others) = sums.split_at_mut(part.count());
-                        sums = others;
-                        let (x, adjoint) = (&x[columns.clone()], &adjoint[columns.clone()]);
-                        let out = &mut out[columns];
-                        backward_rows(x, part.weight, adjoint, out, is_added, own, spec);
-                    }
-                    match write {
-                        Write::Replace => out[first..].copy_from_slice(&adjoint[first..]),
-                        Write::Add => add(&mut out[first..], &adjoint[first..]),
-                    }
-                }
-                sums
-            };
             let piece = ROWS * width;
             let partial: Vec<Vec<T>> = region(even(values.len().div_ceil(piece)), || {
                 out.par_chunks_mut(piece)
                     .zip(values.par_chunks(piece))
                     .zip(adjoint.par_chunks(piece))
                     .with_max_len(1)
-                    .map(of_rows)
+                    .map(|((out, x), adjoint)| {
+                        back_rows(parts, width, (x, adjoint), (out, write), spec)
+                    })
                     .collect()
             });
-            sums = combined(partial, summed);
+            sums = combined(partial, parts.iter().map(Values::count).sum());
             Ok(())
         })
     };

@@ -119,6 +119,13 @@ fn first_choices_have_the_first_places() {
     assert_eq!(plan.routing(), Routing { routed: 8, dropped: 4, busiest: 12 });
 }
 
+fn random(shape: &[usize], key: u64) -> Tensor {
+    let counter = Counter::new(key);
+    let count = shape.iter().product::<usize>() as u64;
+    let values: Vec<f64> = (0..count).map(|i| counter.normal_at(i)).collect();
+    Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
+}
+
 /// Compares `Σ gradient ⊙ direction` of output and losses together with the central difference
 /// along that direction, in f64: by the input, the router and each expert, with jitter and dropped
 /// tokens.
@@ -142,12 +149,6 @@ fn gradients_are_finite_differences() {
             router: made.router.in_f64(),
             experts: made.experts.iter().map(DenseFeedForward::in_f64).collect(),
             ..made
-        };
-        let random = |shape: &[usize], key| {
-            let counter = Counter::new(key);
-            let count = shape.iter().product::<usize>() as u64;
-            let values: Vec<f64> = (0..count).map(|i| counter.normal_at(i)).collect();
-            Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
         };
         let x = Var::from_tensor(&random(&[9, 6], 1)).unwrap();
         let adjoint = random(&[9, 6], 2);

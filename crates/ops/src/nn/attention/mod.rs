@@ -221,7 +221,7 @@ fn go_back<T: Float>(
     (adjoint, out): (&[T], &[T]),
     adjoints: &mut Adjoints<'_>,
 ) -> Result<()> {
-    let Inputs { query, key_value, bias } = inputs;
+    let Inputs { query, bias, .. } = inputs;
     let back = |values: [Shared<T>; 3], write| {
         inputs.with_operands(at, |operands| {
             let mut to = Gradients { values, write, bias: None };
@@ -240,21 +240,7 @@ fn go_back<T: Float>(
     let of_bias;
     if !inputs.is_one() {
         let is_wider = at[0].stride > layout.width();
-        let some_keys = |to: Shared<T>| {
-            // SAFETY: key and value are a whole row, and the rows of every sequence are written.
-            unsafe { filled(key_value.elem_count(), |keys| back([to, keys, keys], Write::Replace)) }
-        };
-        let (of_query, (of_keys, result)) = if is_wider {
-            let mut of_query = vec![T::default(); query.elem_count()];
-            let of_keys = some_keys(Shared::new(&mut of_query));
-            (of_query, of_keys)
-        } else {
-            // SAFETY: a query is a whole row, and the rows of every sequence are written.
-            unsafe { filled(query.elem_count(), some_keys) }
-        };
-        of_bias = result?;
-        adjoints.give(query, of_query)?;
-        adjoints.give(key_value, of_keys)?;
+        of_bias = give_apart(inputs, is_wider, back, adjoints)?;
     } else if adjoints.is_first(query) || !adjoints.wants(query) {
         // If only the gradient of the bias is needed, this one is still computed beside it.
         //
@@ -275,6 +261,33 @@ fn go_back<T: Float>(
         (Some(bias), Some(gradient)) => adjoints.give(bias, gradient),
         _ => Ok(()),
     }
+}
+
+/// Gives the gradients of a query and of keys and values that are a tensor of their own, which
+/// `back` computes, and returns that of the bias. If the query's rows are wider than the heads, the
+/// columns beside these get zeros.
+fn give_apart<T: Float>(
+    Inputs { query, key_value, .. }: &Inputs,
+    is_wider: bool,
+    back: impl Fn([Shared<T>; 3], Write) -> Result<Option<Vec<T>>>,
+    adjoints: &mut Adjoints<'_>,
+) -> Result<Option<Vec<T>>> {
+    let some_keys = |to: Shared<T>| {
+        // SAFETY: key and value are a whole row, and the rows of every sequence are written.
+        unsafe { filled(key_value.elem_count(), |keys| back([to, keys, keys], Write::Replace)) }
+    };
+    let (of_query, (of_keys, of_bias)) = if is_wider {
+        let mut of_query = vec![T::default(); query.elem_count()];
+        let of_keys = some_keys(Shared::new(&mut of_query));
+        (of_query, of_keys)
+    } else {
+        // SAFETY: a query is a whole row, and the rows of every sequence are written.
+        unsafe { filled(query.elem_count(), some_keys) }
+    };
+    let of_bias = of_bias?;
+    adjoints.give(query, of_query)?;
+    adjoints.give(key_value, of_keys)?;
+    Ok(of_bias)
 }
 
 fn check(

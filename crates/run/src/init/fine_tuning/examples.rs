@@ -149,27 +149,39 @@ pub(super) fn pairs(
     }
     counts.tokens = tokens[0].max(tokens[1]) * facts.pairs / sampled.max(1);
     if !settings.home.is_empty() {
-        let home = Corpus::of(&settings.home, FieldsConfig::default()).context("--home")?;
-        let pairs = home.look(&languages).context("--home")?.pairs.max(1);
-        let mut mixed = match home {
-            Corpus::Files { source, target } => CorpusConfig {
-                source: named(&[source], recipe).into(),
-                target: named(&[target], recipe).into(),
-                ..CorpusConfig::default()
-            },
-            Corpus::Table { file, .. } => {
-                CorpusConfig { file: named(&[file], recipe).into(), ..CorpusConfig::default() }
-            }
-        };
-        mixed.name = "home".to_owned();
-        // As many in an epoch as there are examples, in three digits.
-        let share = counts.examples as f64 / pairs as f64;
-        mixed.weight = if share < 1.0 { (share * 1000.0).ceil() / 1000.0 } else { 1.0 };
+        let (mixed, pairs) = home(settings, &languages, recipe, counts.examples)?;
         counts.home = (mixed.weight * pairs as f64) as u64;
         counts.tokens += counts.tokens * counts.home / counts.examples.max(1);
         data.train.0.push(mixed);
     }
     Ok(Read { data, counts, divided })
+}
+
+/// Corpus of home, of which an epoch has as many pairs as there are examples, and its number of
+/// pairs.
+fn home(
+    settings: &FineTuneSettings,
+    languages: &[String; 2],
+    recipe: &Path,
+    examples: u64,
+) -> Result<(CorpusConfig, u64)> {
+    let home = Corpus::of(&settings.home, FieldsConfig::default()).context("--home")?;
+    let pairs = home.look(languages).context("--home")?.pairs.max(1);
+    let mut mixed = match home {
+        Corpus::Files { source, target } => CorpusConfig {
+            source: named(&[source], recipe).into(),
+            target: named(&[target], recipe).into(),
+            ..CorpusConfig::default()
+        },
+        Corpus::Table { file, .. } => {
+            CorpusConfig { file: named(&[file], recipe).into(), ..CorpusConfig::default() }
+        }
+    };
+    mixed.name = "home".to_owned();
+    // In three digits.
+    let share = examples as f64 / pairs as f64;
+    mixed.weight = if share < 1.0 { (share * 1000.0).ceil() / 1000.0 } else { 1.0 };
+    Ok((mixed, pairs))
 }
 
 /// Reads the sizes of files of running text.

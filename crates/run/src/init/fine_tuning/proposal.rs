@@ -73,30 +73,10 @@ pub(super) fn propose(
     let updates = (read.counts.tokens / tokens as u64).max(1);
     let epochs = (MOST_TOKENS / read.counts.tokens.max(1)).clamp(1, MOST_EPOCHS);
     let updates = (epochs * updates).max(UPDATES_OF_AN_EPOCH);
-    let translates = kind == Examples::Pairs;
-    config.training = TrainingConfig {
-        max_updates: updates,
-        log_every: (updates / 50).clamp(1, 100),
-        validate_every: (updates / VALIDATIONS).max(1),
-        label_smoothing: if translates { 0.1 } else { 0.0 },
-        schedule: ScheduleConfig {
-            kind: ScheduleKind::Linear,
-            warmup: (updates / 10).clamp(1, 500),
-            ..ScheduleConfig::default()
-        },
-        early_stopping: EarlyStoppingConfig {
-            metric: match kind {
-                Examples::Pairs => Metric::Bleu,
-                Examples::Texts => Metric::Loss,
-                Examples::LabelledTexts => Metric::Accuracy,
-            },
-            patience: 4,
-            ..EarlyStoppingConfig::default()
-        },
-        ..TrainingConfig::default()
-    };
-    config.evaluation.validation_sentences =
-        if translates { TRANSLATED } else { config.evaluation.validation_sentences };
+    config.training = training(kind, updates);
+    if kind == Examples::Pairs {
+        config.evaluation.validation_sentences = TRANSLATED;
+    }
     let room = machine.memory.map(|memory| MEMORY_SHARE * memory as f64);
     let (mut first, mut last) = (None, None);
     for lora in [None, Some(BaseDtype::F32), Some(BaseDtype::Bf16)] {
@@ -121,6 +101,31 @@ pub(super) fn propose(
     }
     // Nothing fits by formula: the check of memory before training has the last word.
     last.unwrap_or(Proposal { config, epochs, too_large: None, bytes: 0 })
+}
+
+/// Training of `updates` updates on examples of this kind.
+fn training(kind: Examples, updates: u64) -> TrainingConfig {
+    TrainingConfig {
+        max_updates: updates,
+        log_every: (updates / 50).clamp(1, 100),
+        validate_every: (updates / VALIDATIONS).max(1),
+        label_smoothing: if kind == Examples::Pairs { 0.1 } else { 0.0 },
+        schedule: ScheduleConfig {
+            kind: ScheduleKind::Linear,
+            warmup: (updates / 10).clamp(1, 500),
+            ..ScheduleConfig::default()
+        },
+        early_stopping: EarlyStoppingConfig {
+            metric: match kind {
+                Examples::Pairs => Metric::Bleu,
+                Examples::Texts => Metric::Loss,
+                Examples::LabelledTexts => Metric::Accuracy,
+            },
+            patience: 4,
+            ..EarlyStoppingConfig::default()
+        },
+        ..TrainingConfig::default()
+    }
 }
 
 /// Tokens of an update: fewer if there is little to learn from.
