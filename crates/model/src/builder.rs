@@ -1,5 +1,6 @@
 //! Construction of models: parameters, their first values, their device and type.
 
+use crate::ModelError;
 use crate::config::{LoraConfig, ModelConfig};
 use crate::cost::{Cost, LayerCost, PartCost};
 use crate::layers::weight::Weight;
@@ -95,6 +96,15 @@ impl Builder {
             self.lora = Some(lora.clone());
         }
         self
+    }
+
+    /// Runs the checks of a configuration. A builder that only counts refuses nothing: even what is
+    /// impossible has a cost.
+    pub(crate) fn check(
+        &self,
+        check: impl FnOnce() -> std::result::Result<(), ModelError>,
+    ) -> std::result::Result<(), ModelError> {
+        if self.only_counts { Ok(()) } else { check() }
     }
 
     /// Sets whether linear layers have biases.

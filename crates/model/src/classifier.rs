@@ -2,14 +2,10 @@
 //! the first token or on the mean of all states.
 
 use crate::config::ModelConfig;
-use crate::cost::{Cost, LayerCost};
-use crate::layers::block::Block;
 use crate::layers::encoders::text::{TextEncoder, TextPooling, first_rows};
 use crate::layers::head::ClassHead;
-use crate::layers::stack_kind::StackKind;
-use crate::model::cost_of;
 use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
-use candle_core::{Device, Tensor};
+use candle_core::Tensor;
 
 /// A classifier with its parameters. The encoder's have the same names as in a
 /// [`MaskedLanguageModel`](crate::MaskedLanguageModel), whose weights it can begin with.
@@ -33,38 +29,13 @@ impl TextClassifier {
         classes: usize,
         builder: Builder,
     ) -> Result<Self, ModelError> {
-        config.validate_transformer()?;
-        Self::build(config, (vocabulary, classes), builder)
-    }
-
-    fn build(
-        config: &ModelConfig,
-        (vocabulary, classes): (usize, usize),
-        builder: Builder,
-    ) -> Result<Self, ModelError> {
+        builder.check(|| config.validate_transformer())?;
         let mut builder = builder.with_biases(config.biases);
         let build = &mut builder;
         let encoder = TextEncoder::with_embedding(build, config, vocabulary)?;
         let pooling = TextPooling::new(build, config)?;
         let head = ClassHead::new(build, "classes", classes, config)?;
         Ok(Self { core: builder.finish(config, &["text"]), classes, encoder, pooling, head })
-    }
-
-    /// Cost of a model of this shape on `device`, known before memory is allocated.
-    #[must_use]
-    pub fn cost_of(
-        config: &ModelConfig,
-        vocabulary: usize,
-        classes: usize,
-        device: &Device,
-    ) -> Cost {
-        cost_of(device, |builder| Self::build(config, (vocabulary, classes), builder))
-    }
-
-    /// Cost of one of its layers, counted from 0.
-    #[must_use]
-    pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        Block::cost(config, StackKind::Encoder, layer)
     }
 
     /// Number of classes.

@@ -2,16 +2,15 @@
 //! token of a text from those before it.
 
 use crate::config::{ModelConfig, Tied};
-use crate::cost::{Cost, LayerCost};
+use crate::cost::LayerCost;
 use crate::layers::block::Block;
 use crate::layers::embedding::TokenEmbedding;
 use crate::layers::head::Head;
 use crate::layers::stack::Stack;
 use crate::layers::stack_kind::StackKind;
-use crate::model::cost_of;
 use crate::translation::in_blocks;
 use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
-use candle_core::{Device, Tensor};
+use candle_core::Tensor;
 
 /// A language model with its parameters: embedding, causal layers, projection to the vocabulary.
 ///
@@ -38,15 +37,7 @@ impl LanguageModel {
         vocabulary: usize,
         builder: Builder,
     ) -> Result<Self, ModelError> {
-        config.validate_transformer()?;
-        Self::build(config, vocabulary, builder)
-    }
-
-    fn build(
-        config: &ModelConfig,
-        vocabulary: usize,
-        builder: Builder,
-    ) -> Result<Self, ModelError> {
+        builder.check(|| config.validate_transformer())?;
         let mut builder = builder.with_biases(config.biases);
         let build = &mut builder;
         let table = build.token_table("embedding.weight", vocabulary, config.d_model)?;
@@ -62,18 +53,6 @@ impl LanguageModel {
         let output = Head::of_vocabulary(build, (output, vocabulary), config, config.output_bias)?;
         let (core, is_int8) = (builder.finish(config, &["text"]), false);
         Ok(Self { core, vocabulary, embedding, decoder, output, is_int8 })
-    }
-
-    /// Cost of a model of this shape on `device`, known before memory is allocated.
-    #[must_use]
-    pub fn cost_of(config: &ModelConfig, vocabulary: usize, device: &Device) -> Cost {
-        cost_of(device, |builder| Self::build(config, vocabulary, builder))
-    }
-
-    /// Cost of one of its layers, counted from 0.
-    #[must_use]
-    pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        Block::cost(config, StackKind::DecoderOnly, layer)
     }
 
     /// Size of the vocabulary.
@@ -145,6 +124,10 @@ impl LanguageModel {
 impl Model for LanguageModel {
     fn core(&self) -> &ModelCore {
         &self.core
+    }
+
+    fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
+        Block::cost(config, StackKind::DecoderOnly, layer)
     }
 
     fn answer_classes(&self) -> Option<usize> {

@@ -68,7 +68,7 @@ pub use layers::adapter::{is_adapter, set_magnitudes};
 pub use layers::attention::UnprojectedAttention;
 pub use layers::positions;
 pub use masked::MaskedLanguageModel;
-pub use model::Model;
+pub use model::{Model, cost_of};
 pub use objective::{Guidance, LossOutput, Objective};
 pub use pass::{AttentionRecord, Pass, StateRecord};
 pub use pattern::matches;

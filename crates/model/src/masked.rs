@@ -2,16 +2,13 @@
 //! those on both sides and, optionally, whether one text follows another.
 
 use crate::config::{ModelConfig, Tied};
-use crate::cost::{Cost, LayerCost, PartCost};
-use crate::layers::block::Block;
+use crate::cost::PartCost;
 use crate::layers::encoders::text::{Pooler, TextEncoder, first_rows};
 use crate::layers::head::{Head, asked_rows};
 use crate::layers::linear::Linear;
 use crate::layers::norm::Norm;
-use crate::layers::stack_kind::StackKind;
-use crate::model::cost_of;
 use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
-use candle_core::{Device, Tensor};
+use candle_core::Tensor;
 use taper_ops::{Activation, Dropout, composed};
 
 /// Share of tokens that are predicted, for costs.
@@ -45,15 +42,7 @@ impl MaskedLanguageModel {
         next_sentence: bool,
         builder: Builder,
     ) -> Result<Self, ModelError> {
-        config.validate_transformer()?;
-        Self::build(config, (vocabulary, next_sentence), builder)
-    }
-
-    fn build(
-        config: &ModelConfig,
-        (vocabulary, next_sentence): (usize, bool),
-        builder: Builder,
-    ) -> Result<Self, ModelError> {
+        builder.check(|| config.validate_transformer())?;
         let mut builder = builder.with_biases(config.biases);
         let build = &mut builder;
         let width = config.d_model;
@@ -93,17 +82,6 @@ impl MaskedLanguageModel {
         })
     }
 
-    /// Cost of a model of this shape on `device`, known before memory is allocated.
-    #[must_use]
-    pub fn cost_of(
-        config: &ModelConfig,
-        vocabulary: usize,
-        next_sentence: bool,
-        device: &Device,
-    ) -> Cost {
-        cost_of(device, |builder| Self::build(config, (vocabulary, next_sentence), builder))
-    }
-
     /// Number of parameters of embeddings, encoder and pooler, as in published counts of BERT's
     /// parameters, which leave out the pretraining heads.
     #[must_use]
@@ -113,12 +91,6 @@ impl MaskedLanguageModel {
             Pooler::new(build, config.d_model)
         };
         Builder::part_cost(config.biases, body).parameters
-    }
-
-    /// Cost of one of its layers, counted from 0.
-    #[must_use]
-    pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        Block::cost(config, StackKind::Encoder, layer)
     }
 
     /// Size of the vocabulary.

@@ -3,8 +3,11 @@
 use candle_core::{DType, Device, Tensor};
 use taper_ops::{ParameterStore, composed};
 
+use crate::layers::block::Block;
+use crate::layers::stack_kind::StackKind;
 use crate::{
-    Batch, Builder, Cost, LossOutput, ModelConfig, ModelCore, ModelError, Objective, Pass,
+    Batch, Builder, Cost, LayerCost, LossOutput, ModelConfig, ModelCore, ModelError, Objective,
+    Pass,
 };
 
 /// Factor of the loss of f16 models in training. Without it the gradients of single tokens, each
@@ -28,6 +31,14 @@ pub trait Model: Send + Sync {
     /// Shape of the model.
     fn config(&self) -> &ModelConfig {
         &self.core().config
+    }
+
+    /// Cost of a layer of the stack that answers, counted from 0: by default, of the encoder.
+    fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost
+    where
+        Self: Sized,
+    {
+        Block::cost(config, StackKind::Encoder, layer)
     }
 
     /// Cost of the model, by formula.
@@ -139,8 +150,8 @@ fn with_auxiliary(output: LossOutput, scale: f64, pass: &Pass) -> Result<LossOut
 }
 
 /// Cost of the model that `make` makes, on `device`, without memory for it. A model that cannot be
-/// made is refused when it is, and costs nothing here.
-pub(crate) fn cost_of<M: Model>(
+/// made is refused when it is made in earnest, and costs nothing here.
+pub fn cost_of<M: Model>(
     device: &Device,
     make: impl FnOnce(Builder) -> Result<M, ModelError>,
 ) -> Cost {

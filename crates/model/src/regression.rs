@@ -7,18 +7,17 @@
 //! numbers.
 
 use crate::config::ModelConfig;
-use crate::cost::{Cost, LayerCost, PartCost};
+use crate::cost::{LayerCost, PartCost};
 use crate::layers::block::Block;
 use crate::layers::head::picked;
 use crate::layers::linear::Linear;
 use crate::layers::positions::{Added, to_compute};
 use crate::layers::stack::Stack;
 use crate::layers::stack_kind::StackKind;
-use crate::model::cost_of;
 use crate::{
     Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Routing, Sequences,
 };
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::{DType, Result, Tensor};
 use std::sync::Arc;
 use taper_ops::rng::name_key;
 use taper_ops::{Dropout, EmbeddingSpec, composed};
@@ -59,18 +58,13 @@ impl InContextRegressor {
         dimensions: usize,
         builder: Builder,
     ) -> std::result::Result<Self, ModelError> {
-        config.validate_transformer()?;
-        if dimensions == 0 {
-            return Err(ModelError::Config("a function has at least one dimension".to_owned()));
-        }
-        Self::build(config, dimensions, builder)
-    }
-
-    fn build(
-        config: &ModelConfig,
-        dimensions: usize,
-        builder: Builder,
-    ) -> std::result::Result<Self, ModelError> {
+        builder.check(|| {
+            config.validate_transformer()?;
+            if dimensions == 0 {
+                return Err(ModelError::Config("a function has at least one dimension".to_owned()));
+            }
+            Ok(())
+        })?;
         let mut builder = builder.with_biases(config.biases);
         let build = &mut builder;
         let width = config.d_model;
@@ -84,19 +78,6 @@ impl InContextRegressor {
         let read_out = Linear::new(build, "read_out", width, 1, 1)?;
         let core = builder.finish(config, &["function"]);
         Ok(Self { dimensions, core, read_in, positions, decoder, read_out })
-    }
-
-    /// Cost per token, an x or a y, of a model of this shape on `device`, known before memory is
-    /// allocated.
-    #[must_use]
-    pub fn cost_of(config: &ModelConfig, dimensions: usize, device: &Device) -> Cost {
-        cost_of(device, |builder| Self::build(config, dimensions, builder))
-    }
-
-    /// Cost of one of its layers, counted from 0.
-    #[must_use]
-    pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        Block::cost(config, StackKind::DecoderOnly, layer)
     }
 
     /// Number of dimensions of x.
@@ -186,6 +167,10 @@ impl Model for InContextRegressor {
 
     fn core(&self) -> &ModelCore {
         &self.core
+    }
+
+    fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
+        Block::cost(config, StackKind::DecoderOnly, layer)
     }
 
     /// Computes `Σ (ŷ − y)²` over all points.

@@ -2,15 +2,12 @@
 //! of each token, for being the first and the last of the span that answers a question.
 
 use crate::config::ModelConfig;
-use crate::cost::{Cost, LayerCost, PartCost};
-use crate::layers::block::Block;
+use crate::cost::PartCost;
 use crate::layers::encoders::text::{TextEncoder, first_rows};
 use crate::layers::head::Head;
 use crate::layers::places::loss_of_places;
-use crate::layers::stack_kind::StackKind;
-use crate::model::cost_of;
 use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
-use candle_core::{Device, Tensor};
+use candle_core::Tensor;
 
 /// Number of logits per token: for the first and for the last token of an answer.
 const ENDS: usize = 2;
@@ -38,15 +35,7 @@ impl SpanExtractor {
         vocabulary: usize,
         builder: Builder,
     ) -> Result<Self, ModelError> {
-        config.validate_transformer()?;
-        Self::build(config, vocabulary, builder)
-    }
-
-    fn build(
-        config: &ModelConfig,
-        vocabulary: usize,
-        builder: Builder,
-    ) -> Result<Self, ModelError> {
+        builder.check(|| config.validate_transformer())?;
         let mut builder = builder.with_biases(config.biases);
         let build = &mut builder;
         let encoder = TextEncoder::with_embedding(build, config, vocabulary)?;
@@ -56,18 +45,6 @@ impl SpanExtractor {
         let head = Head::new(build, "span", (weight, ENDS), true)?;
         let core = builder.finish(config, &["text"]);
         Ok(Self { core, vocabulary, encoder, head })
-    }
-
-    /// Cost of a model of this shape on `device`, known before memory is allocated.
-    #[must_use]
-    pub fn cost_of(config: &ModelConfig, vocabulary: usize, device: &Device) -> Cost {
-        cost_of(device, |builder| Self::build(config, vocabulary, builder))
-    }
-
-    /// Cost of one of its layers, counted from 0.
-    #[must_use]
-    pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        Block::cost(config, StackKind::Encoder, layer)
     }
 
     /// Size of the vocabulary.

@@ -2,14 +2,10 @@
 //! classes from the states of tokens.
 
 use crate::config::ModelConfig;
-use crate::cost::{Cost, LayerCost};
-use crate::layers::block::Block;
 use crate::layers::encoders::text::TextEncoder;
 use crate::layers::head::ClassHead;
-use crate::layers::stack_kind::StackKind;
-use crate::model::cost_of;
 use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
-use candle_core::{Device, Tensor};
+use candle_core::Tensor;
 
 /// A tagger with its parameters. The encoder's have the same names as in a
 /// [`MaskedLanguageModel`](crate::MaskedLanguageModel), whose weights it can begin with.
@@ -32,32 +28,12 @@ impl TokenTagger {
         tags: usize,
         builder: Builder,
     ) -> Result<Self, ModelError> {
-        config.validate_transformer()?;
-        Self::build(config, (vocabulary, tags), builder)
-    }
-
-    fn build(
-        config: &ModelConfig,
-        (vocabulary, tags): (usize, usize),
-        builder: Builder,
-    ) -> Result<Self, ModelError> {
+        builder.check(|| config.validate_transformer())?;
         let mut builder = builder.with_biases(config.biases);
         let build = &mut builder;
         let encoder = TextEncoder::with_embedding(build, config, vocabulary)?;
         let head = ClassHead::of_tokens(build, "tags", tags, config)?;
         Ok(Self { core: builder.finish(config, &["text"]), tags, encoder, head })
-    }
-
-    /// Cost of a model of this shape on `device`, known before memory is allocated.
-    #[must_use]
-    pub fn cost_of(config: &ModelConfig, vocabulary: usize, tags: usize, device: &Device) -> Cost {
-        cost_of(device, |builder| Self::build(config, (vocabulary, tags), builder))
-    }
-
-    /// Cost of one of its layers, counted from 0.
-    #[must_use]
-    pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        Block::cost(config, StackKind::Encoder, layer)
     }
 
     /// Computes the logits of the tags of the tokens at `rows`, in f32; `segments` has 0 for each

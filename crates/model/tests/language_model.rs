@@ -10,7 +10,7 @@ use common::{
 };
 use taper_model::{
     ActivationKind, AttentionConfig, AttentionKind, Batch, Builder, LanguageModel, Model,
-    ModelConfig, NormPlacement, Objective, Pass, Positions, Sequences, Tied,
+    ModelConfig, NormPlacement, Objective, Pass, Positions, Sequences, Tied, cost_of,
 };
 use taper_ops::Gradients;
 
@@ -212,7 +212,7 @@ fn the_cost_is_known_before_the_model_is_made() {
             let config = ModelConfig { tied, biases, attention_biases, ..small(positions) };
             let made =
                 LanguageModel::new(&config, 37, Builder::zeroed(&Device::Cpu, DType::F32)).unwrap();
-            let cost = LanguageModel::cost_of(&config, 37, &Device::Cpu);
+            let cost = cost_of(&Device::Cpu, |builder| LanguageModel::new(&config, 37, builder));
             assert_eq!(cost.parameters, made.parameters().len() as u64, "{positions:?} {tied:?}");
             assert_eq!(cost.streams.len(), 1);
         }

@@ -13,6 +13,46 @@ fn gains_from_workers(device: &Device) -> bool {
     device.is_cpu() && Kernel::best(Products::F32) != Kernel::Gemm
 }
 
+/// Steps of a prepared model, which are the same for every model.
+macro_rules! steps_of {
+    ($inference:ty) => {
+        fn step(
+            &self,
+            state: &mut Self::State,
+            tokens: &[u32],
+            mut read: impl FnMut(&[f32]) -> Result<()>,
+        ) -> Result<()> {
+            let blocks = <$inference>::step(self, state, tokens)
+                .map_err(|error| DecodingError::model("step", error))?;
+            lend(blocks, &mut read)
+        }
+
+        fn gains_from_workers(&self) -> bool {
+            gains_from_workers(self.model().device())
+        }
+
+        fn finds_likeliest(&self) -> bool {
+            !self.model().device().is_cpu()
+        }
+
+        fn step_likeliest(
+            &self,
+            state: &mut Self::State,
+            tokens: &[u32],
+            count: usize,
+            also: &[u32],
+        ) -> Result<Vec<Likeliest>> {
+            let blocks = <$inference>::step(self, state, tokens)
+                .map_err(|error| DecodingError::model("step", error))?;
+            likeliest(blocks, count, also)
+        }
+
+        fn select(&self, state: &mut Self::State, rows: &[usize]) -> Result<()> {
+            state.select(rows).map_err(|error| DecodingError::model("select rows", error))
+        }
+    };
+}
+
 impl StepModel for Inference {
     type State = DecodeState;
 
@@ -30,40 +70,7 @@ impl StepModel for Inference {
             .map_err(|error| DecodingError::model("start", error))
     }
 
-    fn step(
-        &self,
-        state: &mut DecodeState,
-        tokens: &[u32],
-        mut read: impl FnMut(&[f32]) -> Result<()>,
-    ) -> Result<()> {
-        let blocks = Inference::step(self, state, tokens)
-            .map_err(|error| DecodingError::model("step", error))?;
-        lend(blocks, &mut read)
-    }
-
-    fn gains_from_workers(&self) -> bool {
-        gains_from_workers(self.model().device())
-    }
-
-    fn finds_likeliest(&self) -> bool {
-        !self.model().device().is_cpu()
-    }
-
-    fn step_likeliest(
-        &self,
-        state: &mut DecodeState,
-        tokens: &[u32],
-        count: usize,
-        also: &[u32],
-    ) -> Result<Vec<Likeliest>> {
-        let blocks = Inference::step(self, state, tokens)
-            .map_err(|error| DecodingError::model("step", error))?;
-        likeliest(blocks, count, also)
-    }
-
-    fn select(&self, state: &mut DecodeState, rows: &[usize]) -> Result<()> {
-        state.select(rows).map_err(|error| DecodingError::model("select rows", error))
-    }
+    steps_of!(Inference);
 }
 
 /// A language model continues its sources: a source is a prompt, which is read in one pass at the
@@ -92,40 +99,7 @@ impl StepModel for TextInference {
         TextInference::start(self, &read).map_err(|error| DecodingError::model("start", error))
     }
 
-    fn step(
-        &self,
-        state: &mut TextState,
-        tokens: &[u32],
-        mut read: impl FnMut(&[f32]) -> Result<()>,
-    ) -> Result<()> {
-        let blocks = TextInference::step(self, state, tokens)
-            .map_err(|error| DecodingError::model("step", error))?;
-        lend(blocks, &mut read)
-    }
-
-    fn gains_from_workers(&self) -> bool {
-        gains_from_workers(self.model().device())
-    }
-
-    fn finds_likeliest(&self) -> bool {
-        !self.model().device().is_cpu()
-    }
-
-    fn step_likeliest(
-        &self,
-        state: &mut TextState,
-        tokens: &[u32],
-        count: usize,
-        also: &[u32],
-    ) -> Result<Vec<Likeliest>> {
-        let blocks = TextInference::step(self, state, tokens)
-            .map_err(|error| DecodingError::model("step", error))?;
-        likeliest(blocks, count, also)
-    }
-
-    fn select(&self, state: &mut TextState, rows: &[usize]) -> Result<()> {
-        state.select(rows).map_err(|error| DecodingError::model("select rows", error))
-    }
+    steps_of!(TextInference);
 }
 
 /// Passes blocks of logits `(rows, V)` to `read` on the host.

@@ -12,19 +12,18 @@ mod recurrent;
 mod transformer;
 
 use crate::config::{ModelConfig, Tied};
-use crate::cost::{Cost, LayerCost};
+use crate::cost::LayerCost;
 use crate::layers::embedding::TokenEmbedding;
 use crate::layers::encoders::vision::PatchEmbedding;
 use crate::layers::guidance::Guide;
 use crate::layers::head::Head;
 use crate::layers::weight::Weight;
-use crate::model::cost_of;
 use crate::tally::Stream;
 use crate::{
     Batch, Builder, ImageShape, LossOutput, Model, ModelCore, ModelError, Objective, Pass,
     Sequences,
 };
-use candle_core::{Device, Tensor};
+use candle_core::Tensor;
 use encoder_decoder::EncoderDecoder;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -175,19 +174,12 @@ impl TranslationModel {
         (source, vocab_target): (SourceKind, usize),
         builder: Builder,
     ) -> Result<Self, ModelError> {
-        let tied = source.tied(config);
-        config.validate(!tied.ties_embeddings() || source.vocabulary() == vocab_target)?;
-        Self::build(config, (source, vocab_target), builder)
-    }
-
-    fn build(
-        config: &ModelConfig,
-        (source, vocab_target): (SourceKind, usize),
-        builder: Builder,
-    ) -> Result<Self, ModelError> {
+        let (width, tied) = (config.d_model, source.tied(config));
+        builder.check(|| {
+            config.validate(!tied.ties_embeddings() || source.vocabulary() == vocab_target)
+        })?;
         let mut builder = builder.with_biases(config.biases);
         let build = &mut builder;
-        let (width, tied) = (config.d_model, source.tied(config));
         let (source_embedding, target_table, output) = match &source {
             SourceKind::Text(size) => {
                 let [source, target, output] = tables(build, tied, (*size, vocab_target), width)?;
@@ -218,32 +210,6 @@ impl TranslationModel {
             output,
             is_int8: false,
         })
-    }
-
-    /// Cost of a model of this shape on `device`, known before memory is allocated.
-    #[must_use]
-    pub fn cost_of(
-        config: &ModelConfig,
-        vocab_source: usize,
-        vocab_target: usize,
-        device: &Device,
-    ) -> Cost {
-        Self::cost_from(config, SourceKind::Text(vocab_source), vocab_target, device)
-    }
-
-    pub(crate) fn cost_from(
-        config: &ModelConfig,
-        source: SourceKind,
-        vocab_target: usize,
-        device: &Device,
-    ) -> Cost {
-        cost_of(device, |builder| Self::build(config, (source, vocab_target), builder))
-    }
-
-    /// Cost of a layer of the decoder, counted from 0.
-    #[must_use]
-    pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        architecture::layer_cost(config, layer)
     }
 
     /// Size of the source vocabulary; for images the number of values of a pixel.
@@ -334,6 +300,10 @@ impl TranslationModel {
 impl Model for TranslationModel {
     fn core(&self) -> &ModelCore {
         &self.core
+    }
+
+    fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
+        architecture::layer_cost(config, layer)
     }
 
     fn answer_classes(&self) -> Option<usize> {

@@ -7,14 +7,13 @@
 //! equal to the first.
 
 use crate::config::{Architecture, ImageEncoder, ModelConfig};
-use crate::cost::{Cost, LayerCost};
+use crate::cost::LayerCost;
 use crate::layers::encoders::vision::validate;
 use crate::translation::SourceKind;
 use crate::{
     Batch, Builder, ImageShape, LossOutput, Model, ModelCore, ModelError, Objective, Pass,
     TranslationModel,
 };
-use candle_core::Device;
 
 /// A captioner with its parameters. The image encoder's have the same names as in an
 /// [`ImageClassifier`](crate::ImageClassifier), whose weights it can begin with.
@@ -32,29 +31,12 @@ impl ImageCaptioner {
         vocabulary: usize,
         builder: Builder,
     ) -> Result<Self, ModelError> {
-        shape.validate()?;
-        require_patches(config)?;
+        builder.check(|| {
+            shape.validate()?;
+            require_patches(config)
+        })?;
         let source = SourceKind::Images(shape.clone());
         TranslationModel::with_source(config, (source, vocabulary), builder).map(Self)
-    }
-
-    /// Cost per token, which in images is a patch, of a model of this shape on `device`, known
-    /// before memory is allocated.
-    #[must_use]
-    pub fn cost_of(
-        config: &ModelConfig,
-        shape: &ImageShape,
-        vocabulary: usize,
-        device: &Device,
-    ) -> Cost {
-        let source = SourceKind::Images(shape.clone());
-        TranslationModel::cost_from(config, source, vocabulary, device)
-    }
-
-    /// Cost of a layer of the decoder, counted from 0.
-    #[must_use]
-    pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        TranslationModel::layer_cost(config, layer)
     }
 
     /// The translation model within, for search, scores and rounding.
@@ -94,6 +76,10 @@ pub(super) fn require_patches(config: &ModelConfig) -> Result<(), ModelError> {
 impl Model for ImageCaptioner {
     fn core(&self) -> &ModelCore {
         self.0.core()
+    }
+
+    fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
+        TranslationModel::layer_cost(config, layer)
     }
 
     fn answer_classes(&self) -> Option<usize> {

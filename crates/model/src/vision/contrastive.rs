@@ -8,8 +8,7 @@
 use super::ImageShape;
 use super::captioner::require_patches;
 use crate::config::{ContrastiveConfig, ModelConfig};
-use crate::cost::{Cost, LayerCost, PartCost};
-use crate::layers::block::Block;
+use crate::cost::PartCost;
 use crate::layers::embedding::TokenEmbedding;
 use crate::layers::encoders::vision::PatchEmbedding;
 use crate::layers::head::{last_rows, loss_of_rows, picked};
@@ -18,10 +17,9 @@ use crate::layers::norm::Norm;
 use crate::layers::stack::Stack;
 use crate::layers::stack_kind::StackKind;
 use crate::layers::weight::Weight;
-use crate::model::cost_of;
 use crate::tally::Stream;
 use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::{DType, Result, Tensor};
 use taper_ops::{CrossEntropySpec, Dropout, Products, composed};
 
 /// Largest factor of similarities; CLIP clips it here.
@@ -55,18 +53,12 @@ impl ContrastiveModel {
         vocabulary: usize,
         builder: Builder,
     ) -> std::result::Result<Self, ModelError> {
-        shape.validate()?;
-        require_patches(config)?;
-        config.validate(true)?;
-        config.contrastive.text(config).validate(true)?;
-        Self::build(config, (shape, vocabulary), builder)
-    }
-
-    fn build(
-        config: &ModelConfig,
-        (shape, vocabulary): (&ImageShape, usize),
-        builder: Builder,
-    ) -> std::result::Result<Self, ModelError> {
+        builder.check(|| {
+            shape.validate()?;
+            require_patches(config)?;
+            config.validate(true)?;
+            config.contrastive.text(config).validate(true)
+        })?;
         let of_text = config.contrastive.text(config);
         let mut builder = builder.with_biases(config.biases);
         let build = &mut builder;
@@ -107,24 +99,6 @@ impl ContrastiveModel {
             text_projection,
             scale,
         })
-    }
-
-    /// Cost per token, which in images is a patch, of a model of this shape on `device`, known
-    /// before memory is allocated.
-    #[must_use]
-    pub fn cost_of(
-        config: &ModelConfig,
-        shape: &ImageShape,
-        vocabulary: usize,
-        device: &Device,
-    ) -> Cost {
-        cost_of(device, |builder| Self::build(config, (shape, vocabulary), builder))
-    }
-
-    /// Cost of a layer of the encoder of images, counted from 0.
-    #[must_use]
-    pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        Block::cost(config, StackKind::Encoder, layer)
     }
 
     /// Factor of similarities.

@@ -12,19 +12,16 @@ mod contrastive;
 mod shape;
 
 use crate::config::{ImageEncoder, ModelConfig};
-use crate::cost::{Cost, LayerCost};
-use crate::layers::block::Block;
+use crate::cost::LayerCost;
 use crate::layers::encoders::convolutional::{Convolutions, last_width};
 use crate::layers::encoders::text::first_rows;
 use crate::layers::encoders::vision::{VisionEncoder, validate};
 use crate::layers::head::Head;
-use crate::layers::stack_kind::StackKind;
-use crate::model::cost_of;
 use crate::{
     AttentionRecord, Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass,
     Sequences,
 };
-use candle_core::{Device, Tensor};
+use candle_core::Tensor;
 
 pub use captioner::ImageCaptioner;
 pub use contrastive::ContrastiveModel;
@@ -66,24 +63,19 @@ impl ImageClassifier {
         classes: usize,
         builder: Builder,
     ) -> Result<Self, ModelError> {
-        config.validate_transformer()?;
-        shape.validate()?;
-        if config.image_encoder == ImageEncoder::Transformer {
-            validate(config)?;
-        }
-        if classes < 2 {
-            return Err(ModelError::Config(format!(
-                "a classifier needs at least two classes, not {classes}"
-            )));
-        }
-        Self::build(config, (shape, classes), builder)
-    }
-
-    fn build(
-        config: &ModelConfig,
-        (shape, classes): (&ImageShape, usize),
-        builder: Builder,
-    ) -> Result<Self, ModelError> {
+        builder.check(|| {
+            config.validate_transformer()?;
+            shape.validate()?;
+            if config.image_encoder == ImageEncoder::Transformer {
+                validate(config)?;
+            }
+            if classes < 2 {
+                return Err(ModelError::Config(format!(
+                    "a classifier needs at least two classes, not {classes}"
+                )));
+            }
+            Ok(())
+        })?;
         let mut builder = builder.with_biases(config.biases);
         let build = &mut builder;
         let encoder = match config.image_encoder {
@@ -100,23 +92,11 @@ impl ImageClassifier {
         Ok(Self { shape, core, classes, encoder, head })
     }
 
-    /// Cost per token, which is a patch, of a model of this shape on `device`, known before memory
-    /// is allocated.
-    #[must_use]
-    pub fn cost_of(
-        config: &ModelConfig,
-        shape: &ImageShape,
-        classes: usize,
-        device: &Device,
-    ) -> Cost {
-        cost_of(device, |builder| Self::build(config, (shape, classes), builder))
-    }
-
     /// Cost of one of its layers, counted from 0; for convolutions, cost of the last.
     #[must_use]
-    pub fn layer_cost(config: &ModelConfig, shape: &ImageShape, layer: usize) -> LayerCost {
+    pub fn layer_cost_of(config: &ModelConfig, shape: &ImageShape, layer: usize) -> LayerCost {
         match config.image_encoder {
-            ImageEncoder::Transformer => Block::cost(config, StackKind::Encoder, layer),
+            ImageEncoder::Transformer => Self::layer_cost(config, layer),
             ImageEncoder::Convolutional => Convolutions::last_cost(config, shape),
         }
     }

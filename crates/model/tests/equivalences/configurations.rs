@@ -3,7 +3,7 @@
 use candle_core::{DType, Device};
 use taper_model::{
     Architecture, Builder, LanguageModel, Model, ModelConfig, NormPlacement, Positions, Tied,
-    Transformer,
+    Transformer, cost_of,
 };
 
 use super::{TestResult, config, every};
@@ -32,7 +32,8 @@ fn parameters_are_counted_before_they_are_made() -> TestResult {
         Ok(())
     })?;
     let huge = ModelConfig { d_model: usize::MAX, ..ModelConfig::default() };
-    let cost = Transformer::cost_of(&huge, usize::MAX, usize::MAX, &Device::Cpu);
+    let cost =
+        cost_of(&Device::Cpu, |builder| Transformer::new(&huge, usize::MAX, usize::MAX, builder));
     assert_eq!((cost.parameters, cost.training_flops()), (u64::MAX, u64::MAX));
     assert_eq!(cost.activation_bytes(&[usize::MAX; 2], usize::MAX), u64::MAX);
     Ok(())
@@ -41,7 +42,7 @@ fn parameters_are_counted_before_they_are_made() -> TestResult {
 #[test]
 fn the_cost_of_the_base_model_by_hand() {
     let config = ModelConfig::default();
-    let cost = Transformer::cost_of(&config, 1000, 1000, &Device::Cpu);
+    let cost = cost_of(&Device::Cpu, |builder| Transformer::new(&config, 1000, 1000, builder));
     let d = 512u64;
     let [source, target] = cost.streams.as_slice() else { panic!("two streams") };
     assert_eq!(source.forward_flops, 2 * (6 * (4 * d * d + 2 * d * 2048) + 6 * 2 * d * d));
@@ -54,7 +55,7 @@ fn the_cost_of_the_base_model_by_hand() {
     // The decoder's attention to the encoder; the gradient of the loss by the last layer.
     assert_eq!(target.activation_bytes, 4 * (6 * (layer + 3 * d + 8) + d + d));
     // The loss on the CPU keeps no logits.
-    let larger = Transformer::cost_of(&config, 1000, 100_000, &Device::Cpu);
+    let larger = cost_of(&Device::Cpu, |builder| Transformer::new(&config, 1000, 100_000, builder));
     assert_eq!(larger.activation_bytes(&[7, 9], 9), cost.activation_bytes(&[7, 9], 9));
 }
 
@@ -119,7 +120,9 @@ fn impossible_configurations_are_named() {
     for architecture in [Architecture::Recurrent, Architecture::Convolutional] {
         huge.architecture = architecture;
         (huge.recurrent.width, huge.convolutional.kernel) = (usize::MAX, usize::MAX);
-        let cost = Transformer::cost_of(&huge, usize::MAX, usize::MAX, &Device::Cpu);
+        let cost = cost_of(&Device::Cpu, |builder| {
+            Transformer::new(&huge, usize::MAX, usize::MAX, builder)
+        });
         assert_eq!(cost.parameters, u64::MAX);
     }
 }

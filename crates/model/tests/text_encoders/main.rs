@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use taper_model::{
     ActivationKind, Batch, Builder, MaskedLanguageModel, Model, ModelConfig, NormPlacement,
     Objective, Pass, Positions, Sequences, SpanExtractor, TextClassifier, Tied, TokenTagger,
+    cost_of,
 };
 use taper_ops::Gradients;
 
@@ -182,7 +183,9 @@ fn the_cost_is_known_before_the_model_is_made() -> TestResult {
         for positions in common::ALL_POSITIONS {
             let config = ModelConfig { tied, biases, positions, ..small() };
             let made = masked(&config, next);
-            let cost = MaskedLanguageModel::cost_of(&config, 41, next, &Device::Cpu);
+            let cost = cost_of(&Device::Cpu, |builder| {
+                MaskedLanguageModel::new(&config, 41, next, builder)
+            });
             assert_eq!(cost.parameters, made.parameters().len() as u64, "{positions:?}");
             let outline = MaskedLanguageModel::new(&config, 41, next, Builder::outline())?;
             assert_eq!(outline.parameters().len(), made.parameters().len());
@@ -190,14 +193,15 @@ fn the_cost_is_known_before_the_model_is_made() -> TestResult {
                 let config = ModelConfig { pooling, ..config.clone() };
                 let zeroed = Builder::zeroed(&Device::Cpu, DType::F32);
                 let made = TextClassifier::new(&config, 41, 5, zeroed)?;
-                let cost = TextClassifier::cost_of(&config, 41, 5, &Device::Cpu);
+                let cost =
+                    cost_of(&Device::Cpu, |builder| TextClassifier::new(&config, 41, 5, builder));
                 assert_eq!(cost.parameters, made.parameters().len() as u64, "{positions:?}");
             }
             let made = SpanExtractor::new(&config, 41, Builder::zeroed(&Device::Cpu, DType::F32))?;
-            let cost = SpanExtractor::cost_of(&config, 41, &Device::Cpu);
+            let cost = cost_of(&Device::Cpu, |builder| SpanExtractor::new(&config, 41, builder));
             assert_eq!(cost.parameters, made.parameters().len() as u64, "{positions:?}");
             let made = TokenTagger::new(&config, 41, 5, Builder::zeroed(&Device::Cpu, DType::F32))?;
-            let cost = TokenTagger::cost_of(&config, 41, 5, &Device::Cpu);
+            let cost = cost_of(&Device::Cpu, |builder| TokenTagger::new(&config, 41, 5, builder));
             assert_eq!(cost.parameters, made.parameters().len() as u64, "{positions:?}");
         }
     }

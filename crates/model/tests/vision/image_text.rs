@@ -6,6 +6,7 @@ use candle_core::{DType, Device, Tensor};
 use taper_model::{
     ActivationKind, Batch, Builder, ContrastiveConfig, ContrastiveModel, ImageCaptioner,
     ImageEncoder, Model, ModelConfig, Objective, Pass, Pooling, Positions, Sequences, Tied,
+    cost_of,
 };
 
 use super::common::{
@@ -175,12 +176,15 @@ fn the_cost_is_known_before_the_model_is_made() -> TestResult {
         let changed = |config| ModelConfig { pooling, tied, biases, ..config };
         let (of_clip, of_captions) = (changed(clip()), changed(captions()));
         let made = contrastive(&of_clip).parameters().len();
-        let cost = ContrastiveModel::cost_of(&of_clip, &shape(), 20, &Device::Cpu);
+        let cost =
+            cost_of(&Device::Cpu, |builder| ContrastiveModel::new(&of_clip, &shape(), 20, builder));
         assert_eq!(cost.parameters, made as u64, "{of_clip:?}");
         let outline = ContrastiveModel::new(&of_clip, &shape(), 20, Builder::outline())?;
         assert_eq!(outline.parameters().len(), made);
         let made = captioner(&of_captions).parameters().len();
-        let cost = ImageCaptioner::cost_of(&of_captions, &shape(), 23, &Device::Cpu);
+        let cost = cost_of(&Device::Cpu, |builder| {
+            ImageCaptioner::new(&of_captions, &shape(), 23, builder)
+        });
         assert_eq!(cost.parameters, made as u64, "{of_captions:?}");
         let outline = ImageCaptioner::new(&of_captions, &shape(), 23, Builder::outline())?;
         assert_eq!(outline.parameters().len(), made);

@@ -12,7 +12,7 @@ use common::{
 };
 use taper_model::{
     ActivationKind, Batch, Builder, ImageClassifier, ImageEncoder, ImageShape, Model, ModelConfig,
-    NormPlacement, Objective, Pass, Pooling, Positions, Sequences,
+    NormPlacement, Objective, Pass, Pooling, Positions, Sequences, cost_of,
 };
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -169,7 +169,9 @@ fn the_cost_is_known_before_the_model_is_made() -> TestResult {
         for biases in [true, false] {
             let config = ModelConfig { biases, ..config.clone() };
             let made = model(&config).parameters().len();
-            let cost = ImageClassifier::cost_of(&config, &shape(), 5, &Device::Cpu);
+            let cost = cost_of(&Device::Cpu, |builder| {
+                ImageClassifier::new(&config, &shape(), 5, builder)
+            });
             assert_eq!(cost.parameters, made as u64, "{config:?}");
             assert_eq!(
                 ImageClassifier::new(&config, &shape(), 5, Builder::outline())?.parameters().len(),

@@ -4,7 +4,7 @@ use std::num::NonZero;
 
 use candle_core::Device;
 use taper_data::DataConfig;
-use taper_model::{ModelConfig, TranslationModel};
+use taper_model::{ModelConfig, TranslationModel, cost_of};
 use taper_trainer::{EarlyStoppingConfig, Metric, ScheduleConfig, ScheduleKind, TrainingConfig};
 
 use super::CorpusFacts;
@@ -227,7 +227,9 @@ impl Size {
 /// Estimated seconds of training `config` on `cores` cores, and estimated bytes.
 fn reckoned(config: &RunConfig, cores: usize) -> (f64, u64) {
     let vocabulary = config.data.tokenizer.vocabulary_size;
-    let cost = TranslationModel::cost_of(&config.model, vocabulary, vocabulary, &Device::Cpu);
+    let cost = cost_of(&Device::Cpu, |builder| {
+        TranslationModel::new(&config.model, vocabulary, vocabulary, builder)
+    });
     let tokens = config.data.batching.max_tokens;
     let updates = config.training.max_updates as f64 * config.training.accumulation as f64;
     let flops = updates * tokens as f64 * cost.training_flops() as f64;

@@ -1,10 +1,9 @@
 //! Captions: a model that writes captions, measured by its captions of images.
 
 use anyhow::Result;
-use candle_core::Device;
 use serde_json::Value;
 use taper_data::{CaptionUse, Task};
-use taper_model::{Builder, Cost, ImageCaptioner, LayerCost};
+use taper_model::{Builder, ImageCaptioner};
 
 use super::image_classification::{image_inputs, image_shape};
 use super::{Answered, Built, Done, Items, Predictions, TaskModel, Vocabularies};
@@ -17,14 +16,6 @@ use crate::image_text::{caption_search, describe_images};
 impl TaskModel for ImageCaptioner {
     const TASK: Task = Task::Captions;
     const DECODES: bool = true;
-
-    fn cost_of(config: &RunConfig, (_, vocabulary): Vocabularies, device: &Device) -> Cost {
-        Self::cost_of(&config.model, &image_shape(&config.data.images), vocabulary, device)
-    }
-
-    fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
-        Self::layer_cost(&config.model, layer)
-    }
 
     fn build(config: &RunConfig, (_, vocabulary): Vocabularies, builder: Builder) -> Built<Self> {
         Self::new(&config.model, &image_shape(&config.data.images), vocabulary, builder)

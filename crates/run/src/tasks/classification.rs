@@ -3,10 +3,9 @@
 use std::path::Path;
 
 use anyhow::Result;
-use candle_core::Device;
 use serde_json::Value;
 use taper_data::{LabelOf, Pairs, Task, first_with_tab};
-use taper_model::{Builder, Cost, LayerCost, TextClassifier};
+use taper_model::{Builder, TextClassifier};
 
 use super::{Answered, Built, Done, ImportedFolder, Items, Predictions, TaskModel, Vocabularies};
 use crate::attention::AttentionMap;
@@ -18,14 +17,6 @@ use crate::{LoadedRun, Notice};
 
 impl TaskModel for TextClassifier {
     const TASK: Task = Task::Classification;
-
-    fn cost_of(config: &RunConfig, (_, vocabulary): Vocabularies, device: &Device) -> Cost {
-        Self::cost_of(&config.model, vocabulary, config.data.labelled.labels.len(), device)
-    }
-
-    fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
-        Self::layer_cost(&config.model, layer)
-    }
 
     fn build(config: &RunConfig, (_, vocabulary): Vocabularies, builder: Builder) -> Built<Self> {
         Self::new(&config.model, vocabulary, config.data.labelled.labels.len(), builder)

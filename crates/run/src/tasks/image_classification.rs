@@ -3,10 +3,9 @@
 use std::path::Path;
 
 use anyhow::Result;
-use candle_core::Device;
 use serde_json::Value;
 use taper_data::{ImageDataset, ImageFormat, ImagesConfig, Task};
-use taper_model::{Builder, Cost, ImageClassifier, ImageShape, LayerCost};
+use taper_model::{Builder, ImageClassifier, ImageShape, LayerCost};
 
 use super::{Answered, Built, Done, ImportedFolder, Items, Predictions, TaskModel, Vocabularies};
 use crate::LoadedRun;
@@ -45,13 +44,8 @@ pub(super) fn image_inputs(
 impl TaskModel for ImageClassifier {
     const TASK: Task = Task::ImageClassification;
 
-    fn cost_of(config: &RunConfig, _: Vocabularies, device: &Device) -> Cost {
-        let images = &config.data.images;
-        Self::cost_of(&config.model, &image_shape(images), images.labels.len(), device)
-    }
-
     fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
-        Self::layer_cost(&config.model, &image_shape(&config.data.images), layer)
+        Self::layer_cost_of(&config.model, &image_shape(&config.data.images), layer)
     }
 
     fn build(config: &RunConfig, _: Vocabularies, builder: Builder) -> Built<Self> {

@@ -1,10 +1,9 @@
 //! Images and texts in one space: a contrastive model, measured by retrieval.
 
 use anyhow::Result;
-use candle_core::Device;
 use serde_json::Value;
 use taper_data::{CaptionUse, Task};
-use taper_model::{Builder, ContrastiveModel, Cost, LayerCost};
+use taper_model::{Builder, ContrastiveModel};
 
 use super::captions::captioned;
 use super::image_classification::{image_inputs, image_shape};
@@ -18,14 +17,6 @@ use crate::prediction::Prediction;
 
 impl TaskModel for ContrastiveModel {
     const TASK: Task = Task::ImageText;
-
-    fn cost_of(config: &RunConfig, (_, vocabulary): Vocabularies, device: &Device) -> Cost {
-        Self::cost_of(&config.model, &image_shape(&config.data.images), vocabulary, device)
-    }
-
-    fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
-        Self::layer_cost(&config.model, layer)
-    }
 
     fn build(config: &RunConfig, (_, vocabulary): Vocabularies, builder: Builder) -> Built<Self> {
         Self::new(&config.model, &image_shape(&config.data.images), vocabulary, builder)

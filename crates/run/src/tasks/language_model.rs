@@ -1,10 +1,9 @@
 //! Language modelling: a decoder, measured by its predictions of the tokens of a text.
 
 use anyhow::Result;
-use candle_core::Device;
 use serde_json::Value;
 use taper_data::{Corpus, Task, TextBlocks};
-use taper_model::{Builder, Cost, LanguageModel, LayerCost};
+use taper_model::{Builder, LanguageModel};
 
 use super::{Built, ImportedFolder, TaskModel, Vocabularies};
 use crate::LoadedRun;
@@ -17,14 +16,6 @@ use crate::training::packed;
 impl TaskModel for LanguageModel {
     const TASK: Task = Task::LanguageModel;
     const DECODES: bool = true;
-
-    fn cost_of(config: &RunConfig, (_, vocabulary): Vocabularies, device: &Device) -> Cost {
-        Self::cost_of(&config.model, vocabulary, device)
-    }
-
-    fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
-        Self::layer_cost(&config.model, layer)
-    }
 
     fn build(config: &RunConfig, (_, vocabulary): Vocabularies, builder: Builder) -> Built<Self> {
         Self::new(&config.model, vocabulary, builder)

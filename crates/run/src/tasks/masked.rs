@@ -1,10 +1,9 @@
 //! Masked language modelling: an encoder, measured by its predictions of hidden tokens.
 
 use anyhow::{Context, Result};
-use candle_core::Device;
 use serde_json::Value;
 use taper_data::{Task, masked_split};
-use taper_model::{Builder, Cost, LayerCost, MaskedLanguageModel};
+use taper_model::{Builder, MaskedLanguageModel};
 use taper_trainer::evaluate;
 
 use super::language_model::{held_out, require_text, text_test_sets};
@@ -17,14 +16,6 @@ use crate::event::RunObserver;
 
 impl TaskModel for MaskedLanguageModel {
     const TASK: Task = Task::MaskedLanguageModel;
-
-    fn cost_of(config: &RunConfig, (_, vocabulary): Vocabularies, device: &Device) -> Cost {
-        Self::cost_of(&config.model, vocabulary, config.data.masked.next_sentence, device)
-    }
-
-    fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
-        Self::layer_cost(&config.model, layer)
-    }
 
     fn build(config: &RunConfig, (_, vocabulary): Vocabularies, builder: Builder) -> Built<Self> {
         Self::new(&config.model, vocabulary, config.data.masked.next_sentence, builder)

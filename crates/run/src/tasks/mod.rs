@@ -69,11 +69,10 @@ pub trait TaskModel: Model + Sized + 'static {
     /// Whether the model writes text, token by token, and so can have int8 weights.
     const DECODES: bool = false;
 
-    /// Cost of a model of `config` on `device`.
-    fn cost_of(config: &RunConfig, vocabularies: Vocabularies, device: &Device) -> Cost;
-
     /// Cost of one layer of the stack that answers, counted from 0.
-    fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost;
+    fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
+        <Self as Model>::layer_cost(&config.model, layer)
+    }
 
     /// Makes a model with `builder`.
     ///
@@ -317,7 +316,9 @@ pub fn labels(config: &RunConfig) -> Option<(&[String], &'static str)> {
 /// Cost of a model of `config` on `device`, computed before memory is taken for it.
 #[must_use]
 pub fn cost_of(config: &RunConfig, vocabularies: Vocabularies, device: &Device) -> Cost {
-    with_model!(config.task, M => <M as TaskModel>::cost_of(config, vocabularies, device))
+    with_model!(config.task, M => {
+        taper_model::cost_of(device, |builder| M::build(config, vocabularies, builder))
+    })
 }
 
 /// Names and shapes of the parameters of a recipe's model, of any task, for vocabularies of these

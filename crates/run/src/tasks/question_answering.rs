@@ -1,10 +1,9 @@
 //! Question answering: an encoder, measured by its answers, which are spans of text.
 
 use anyhow::Result;
-use candle_core::Device;
 use serde_json::Value;
 use taper_data::{LabelOf, Task};
-use taper_model::{Builder, Cost, LayerCost, SpanExtractor};
+use taper_model::{Builder, SpanExtractor};
 
 use super::{Answered, Built, Done, ImportedFolder, Items, Predictions, TaskModel, Vocabularies};
 use crate::config::RunConfig;
@@ -15,14 +14,6 @@ use crate::{LoadedRun, answer_each};
 
 impl TaskModel for SpanExtractor {
     const TASK: Task = Task::QuestionAnswering;
-
-    fn cost_of(config: &RunConfig, (_, vocabulary): Vocabularies, device: &Device) -> Cost {
-        Self::cost_of(&config.model, vocabulary, device)
-    }
-
-    fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
-        Self::layer_cost(&config.model, layer)
-    }
 
     fn build(config: &RunConfig, (_, vocabulary): Vocabularies, builder: Builder) -> Built<Self> {
         Self::new(&config.model, vocabulary, builder)

@@ -1,10 +1,9 @@
 //! In-context regression: a causal model, measured by its continuation of functions.
 
 use anyhow::Result;
-use candle_core::Device;
 use serde_json::Value;
 use taper_data::{RegressionConfig, RegressionDataset, Task};
-use taper_model::{Builder, Cost, InContextRegressor, LayerCost};
+use taper_model::{Builder, InContextRegressor};
 
 use super::{Built, TaskModel, Vocabularies};
 use crate::config::RunConfig;
@@ -13,14 +12,6 @@ use crate::event::RunObserver;
 
 impl TaskModel for InContextRegressor {
     const TASK: Task = Task::InContextRegression;
-
-    fn cost_of(config: &RunConfig, _: Vocabularies, device: &Device) -> Cost {
-        Self::cost_of(&config.model, config.data.regression.dimensions, device)
-    }
-
-    fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
-        Self::layer_cost(&config.model, layer)
-    }
 
     fn build(config: &RunConfig, _: Vocabularies, builder: Builder) -> Built<Self> {
         Self::new(&config.model, config.data.regression.dimensions, builder)

@@ -1,10 +1,9 @@
 //! Tagging: an encoder, measured by the entities of its tags.
 
 use anyhow::{Context, Result};
-use candle_core::Device;
 use serde_json::Value;
 use taper_data::{LabelOf, Task};
-use taper_model::{Builder, Cost, LayerCost, TokenTagger};
+use taper_model::{Builder, TokenTagger};
 
 use super::{Answered, Built, Done, ImportedFolder, Items, Predictions, TaskModel, Vocabularies};
 use crate::config::RunConfig;
@@ -15,14 +14,6 @@ use crate::{LoadedRun, answer_each};
 
 impl TaskModel for TokenTagger {
     const TASK: Task = Task::Tagging;
-
-    fn cost_of(config: &RunConfig, (_, vocabulary): Vocabularies, device: &Device) -> Cost {
-        Self::cost_of(&config.model, vocabulary, config.data.labelled.labels.len(), device)
-    }
-
-    fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
-        Self::layer_cost(&config.model, layer)
-    }
 
     fn build(config: &RunConfig, (_, vocabulary): Vocabularies, builder: Builder) -> Built<Self> {
         Self::new(&config.model, vocabulary, config.data.labelled.labels.len(), builder)

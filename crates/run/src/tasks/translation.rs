@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use candle_core::Device;
 use serde_json::Value;
 use taper_data::{BatchingConfig, Dataset, RawPair, Task, TokenizerPair, read_pairs};
 use taper_decoding::{DecodingConfig, SamplingConfig};
-use taper_model::{Batch, Builder, Cost, LayerCost, Sequences, TranslationModel};
+use taper_model::{Batch, Builder, Sequences, TranslationModel};
 use taper_trainer::{BoxError, Sample, Validate, evaluate};
 
 use super::{Built, ImportedFolder, TaskModel, Vocabularies};
@@ -27,14 +26,6 @@ const MEASURED_TOGETHER: usize = 64;
 impl TaskModel for TranslationModel {
     const TASK: Task = Task::Translation;
     const DECODES: bool = true;
-
-    fn cost_of(config: &RunConfig, (source, target): Vocabularies, device: &Device) -> Cost {
-        Self::cost_of(&config.model, source, target, device)
-    }
-
-    fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
-        Self::layer_cost(&config.model, layer)
-    }
 
     fn build(config: &RunConfig, (source, target): Vocabularies, builder: Builder) -> Built<Self> {
         Self::new(&config.model, source, target, builder)
