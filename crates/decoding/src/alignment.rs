@@ -4,6 +4,7 @@ use candle_core::{DType, Device, Tensor};
 use serde::Serialize;
 use taper_model::{Architecture, Model, Pass, Sequences, TranslationModel};
 
+use crate::forced::check_counts;
 use crate::tokens::START;
 use crate::{DecodingError, Result};
 
@@ -94,12 +95,7 @@ pub fn align_with(
     targets: &[&[u32]],
     mut each: impl FnMut(Alignment),
 ) -> Result<()> {
-    if sources.len() != targets.len() {
-        return Err(DecodingError::UnequalCounts {
-            sources: sources.len(),
-            targets: targets.len(),
-        });
-    }
+    check_counts(sources.len(), targets.len())?;
     let mut done = 0;
     while done < sources.len() {
         let (sources, targets) = (&sources[done..], &targets[done..]);

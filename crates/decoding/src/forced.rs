@@ -69,12 +69,7 @@ pub(crate) fn scores_of<M: StepModel>(
     config: &DecodingConfig,
     control: &dyn Control,
 ) -> Result<Vec<ForcedScore>> {
-    if sources.len() != targets.len() {
-        return Err(DecodingError::UnequalCounts {
-            sources: sources.len(),
-            targets: targets.len(),
-        });
-    }
+    check_counts(sources.len(), targets.len())?;
     for (sentence, target) in targets.iter().enumerate() {
         check_target(sentence, target, model.vocabulary_size(), model.special())?;
     }
@@ -95,13 +90,11 @@ pub(crate) fn scores_of<M: StepModel>(
         if active.is_empty() {
             break;
         }
-        let inputs: Vec<u32> = active
-            .iter()
-            .map(|&sentence| match position {
-                0 => model.first_input(sources[sentence]),
-                _ => targets[sentence][position - 1],
-            })
-            .collect();
+        let input = |&sentence: &usize| match position {
+            0 => model.first_input(sources[sentence]),
+            _ => targets[sentence][position - 1],
+        };
+        let inputs: Vec<u32> = active.iter().map(input).collect();
         let next = |&sentence: &usize| targets[sentence].get(position).copied().unwrap_or(end);
         let top_k = TopK::single(model, active.iter().map(next).collect());
         let step_scores = step_rows(model, &mut state, &inputs, top_k, |row, logits| {
@@ -113,9 +106,7 @@ pub(crate) fn scores_of<M: StepModel>(
                 false => Err(DecodingError::NotFinite { what: "the log-probability", sentence }),
             }
         })?;
-        for (&sentence, step_score) in active.iter().zip(step_scores) {
-            scores[sentence].push(step_score);
-        }
+        active.iter().zip(step_scores).for_each(|(&sentence, score)| scores[sentence].push(score));
 
         let old_rows = active.len();
         let kept_rows: Vec<usize> =
@@ -137,6 +128,14 @@ fn log_probability(logits: Logits<'_>, token: u32) -> Option<f64> {
             let is_distribution = likeliest.normalizer.is_finite();
             is_distribution.then(|| candidate_of(likeliest, token, likeliest.also).log_probability)
         }
+    }
+}
+
+/// Refuses another number of targets than of sources.
+pub(crate) fn check_counts(sources: usize, targets: usize) -> Result<()> {
+    match sources == targets {
+        true => Ok(()),
+        false => Err(DecodingError::UnequalCounts { sources, targets }),
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 
-use crate::forced::{check_target, scores_of};
+use crate::forced::{check_counts, check_target, scores_of};
 use crate::search::beam::{beam, beam_under};
 use crate::search::greedy::greedy;
 use crate::search::sampling::sample;
@@ -226,12 +226,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
         targets: &[Vec<u32>],
         on_chunk: impl FnMut(FinishedChunk<'_, ForcedScore>),
     ) -> Result<Vec<ForcedScore>> {
-        if sources.len() != targets.len() {
-            return Err(DecodingError::UnequalCounts {
-                sources: sources.len(),
-                targets: targets.len(),
-            });
-        }
+        check_counts(sources.len(), targets.len())?;
         let ends = Ends(self.model.special().end());
         ends.check(sources.iter().map(Vec::as_slice))?;
         let (empty, mut order): (Vec<usize>, Vec<usize>) = (0..sources.len())

@@ -1,4 +1,4 @@
-//! A sentence to translate: its text, and the markup that its translation is to have again.
+//! Sentences to translate: their text, and the markup that goes into their translation.
 
 use std::ops::Range;
 
@@ -10,12 +10,12 @@ use crate::syntax::Syntax;
 pub struct Translated {
     /// The text.
     pub text: String,
-    /// Bytes of the line and bytes of the text that were made of them. Markup goes where its words
-    /// went; without links it goes in proportion.
+    /// Bytes of the line, each with the bytes of the text made of them. Markup follows its words;
+    /// without links it is placed in proportion.
     pub links: Vec<(Range<usize>, Range<usize>)>,
 }
 
-/// Element around a part of a line; of one that goes on beyond the line, a tag is missing.
+/// Element around a part of a line. If it goes on beyond the line, one of its tags is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Element {
     pub(crate) range: Range<usize>,
@@ -58,8 +58,8 @@ impl Line {
         texts(&self.text) == texts(translation)
     }
 
-    /// The same line with its placeholders as markup: the text to translate has none of them, and
-    /// each stands exactly once in what [`Self::render`] gives.
+    /// Line with its placeholders as markup: its text has none of them, and [`Self::render`] writes
+    /// each exactly once.
     #[must_use]
     pub fn without_placeholders(&self) -> Self {
         let mut line = self.clone();
@@ -98,7 +98,7 @@ impl Line {
                 true => target.point(element.range.start),
                 false => target.span(&element.range),
             };
-            // What goes on beyond the line does so in the translation.
+            // An element that begins before the line does so in the translation too.
             if begins == 0 {
                 range.start = 0;
             }
@@ -122,7 +122,7 @@ impl Line {
             let end = one.range.end.clamp(start, part.end);
             out.push_str(&self.syntax.escape(&text[at..start]));
             if let Some(open) = &one.element.open {
-                // The blank that it had before it is behind it, if there is one before it already.
+                // Its blank moves behind it if another stands before it already.
                 let has_blank = out.is_empty() || out.ends_with(' ');
                 match open.strip_prefix(' ').filter(|_| has_blank && one.element.close.is_none()) {
                     Some(open) => {
@@ -174,7 +174,7 @@ fn contains(outer: &Placed<'_>, inner: &Placed<'_>) -> bool {
         && !(inner.is_empty() && (inner.start == outer.start || inner.start == outer.end))
 }
 
-/// Translation with its units and their links to those of the line.
+/// Units of a line and of its translation, and the links between them.
 struct Target {
     source: Vec<Range<usize>>,
     target: Vec<Range<usize>>,
@@ -218,8 +218,8 @@ impl Target {
         }
     }
 
-    /// Place in the translation of a place in the line: behind what stands before it there, or
-    /// before what follows.
+    /// Place in the translation for a place in the line: behind the unit before it, or before the
+    /// unit after it.
     fn point(&self, at: usize) -> Range<usize> {
         let of = |unit: usize| self.links.iter().position(|link| *link == Some(unit));
         let last_of = |unit: usize| self.links.iter().rposition(|link| *link == Some(unit));
@@ -237,7 +237,7 @@ impl Target {
     }
 }
 
-/// Words of a text, and each of its other characters that is no blank.
+/// Units of a text: its words, and every other character that is not a blank.
 fn units(text: &str) -> Vec<Range<usize>> {
     let mut units: Vec<Range<usize>> = Vec::new();
     let mut in_word = false;

@@ -78,7 +78,7 @@ pub(crate) fn spaced(raw: &str) -> String {
     raw.replace("<w:t>", "<w:t xml:space=\"preserve\">")
 }
 
-/// Part of what a segment becomes.
+/// Part of a translated segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Part {
     /// Text that stays, as the document writes it.

@@ -1,9 +1,9 @@
 //! How a document writes text between its markup.
 
-/// Rules of a format for characters that mean something there.
+/// Rules of a format for escaping characters that have a meaning there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Syntax {
-    /// No character means anything else.
+    /// No character has a meaning of its own.
     Plain,
     /// Text of XML and HTML.
     Xml,

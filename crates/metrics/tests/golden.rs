@@ -80,70 +80,37 @@ impl<Options: std::fmt::Debug> Case<Options> {
     }
 }
 
-#[test]
-fn bleu_equals_sacrebleu() -> TestResult {
-    let golden: Golden = golden("metrics.json.gz")?;
-    assert!(golden.corpora.len() >= 200);
-    let mut differences = Vec::new();
-    for corpus in &golden.corpora {
-        let segments = ragged_segments(&corpus.hypotheses, &corpus.references)?;
-        for case in &corpus.bleu {
-            let result = case.options.score(&Statistics::count(&case.options, &segments)?)?;
-            if let Some(references) = corpus.complete_references() {
-                let whole = case.options.corpus(&corpus.hypotheses, &references)?;
-                assert_eq!(whole, result, "{}", corpus.name);
+/// Tests that the cases of a metric, of at least `$corpora` corpora, have sacreBLEU's scores.
+macro_rules! equals_sacrebleu {
+    ($test:ident, $cases:ident, $file:literal, $corpora:literal) => {
+        #[test]
+        fn $test() -> TestResult {
+            let golden: Golden = golden($file)?;
+            assert!(golden.corpora.len() >= $corpora);
+            let mut differences = Vec::new();
+            for corpus in &golden.corpora {
+                let segments = ragged_segments(&corpus.hypotheses, &corpus.references)?;
+                for case in &corpus.$cases {
+                    let counted = Statistics::count(&case.options, &segments)?;
+                    let result = case.options.score(&counted)?;
+                    if let Some(references) = corpus.complete_references() {
+                        let whole = case.options.corpus(&corpus.hypotheses, &references)?;
+                        assert_eq!(whole, result, "{}", corpus.name);
+                    }
+                    let line = result.to_string();
+                    let result = (result.score, line, result.signature);
+                    differences.extend(case.difference(corpus, &golden.sacrebleu, result));
+                }
             }
-            let line = result.to_string();
-            let result = (result.score, line, result.signature);
-            differences.extend(case.difference(corpus, &golden.sacrebleu, result));
+            assert!(differences.is_empty(), "{}", differences.join("\n"));
+            Ok(())
         }
-    }
-    assert!(differences.is_empty(), "{}", differences.join("\n"));
-    Ok(())
+    };
 }
 
-#[test]
-fn chrf_equals_sacrebleu() -> TestResult {
-    let golden: Golden = golden("metrics.json.gz")?;
-    let mut differences = Vec::new();
-    for corpus in &golden.corpora {
-        let segments = ragged_segments(&corpus.hypotheses, &corpus.references)?;
-        for case in &corpus.chrf {
-            let result = case.options.score(&Statistics::count(&case.options, &segments)?)?;
-            if let Some(references) = corpus.complete_references() {
-                let whole = case.options.corpus(&corpus.hypotheses, &references)?;
-                assert_eq!(whole, result, "{}", corpus.name);
-            }
-            let line = result.to_string();
-            let result = (result.score, line, result.signature);
-            differences.extend(case.difference(corpus, &golden.sacrebleu, result));
-        }
-    }
-    assert!(differences.is_empty(), "{}", differences.join("\n"));
-    Ok(())
-}
-
-#[test]
-fn ter_equals_sacrebleu() -> TestResult {
-    let golden: Golden = golden("ter.json.gz")?;
-    assert!(golden.corpora.len() >= 300);
-    let mut differences = Vec::new();
-    for corpus in &golden.corpora {
-        let segments = ragged_segments(&corpus.hypotheses, &corpus.references)?;
-        for case in &corpus.ter {
-            let result = case.options.score(&Statistics::count(&case.options, &segments)?)?;
-            if let Some(references) = corpus.complete_references() {
-                let whole = case.options.corpus(&corpus.hypotheses, &references)?;
-                assert_eq!(whole, result, "{}", corpus.name);
-            }
-            let line = result.to_string();
-            let result = (result.score, line, result.signature);
-            differences.extend(case.difference(corpus, &golden.sacrebleu, result));
-        }
-    }
-    assert!(differences.is_empty(), "{}", differences.join("\n"));
-    Ok(())
-}
+equals_sacrebleu!(bleu_equals_sacrebleu, bleu, "metrics.json.gz", 200);
+equals_sacrebleu!(chrf_equals_sacrebleu, chrf, "metrics.json.gz", 200);
+equals_sacrebleu!(ter_equals_sacrebleu, ter, "ter.json.gz", 300);
 
 #[test]
 fn tokens_equal_sacrebleu() -> TestResult {

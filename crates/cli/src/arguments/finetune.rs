@@ -12,8 +12,8 @@ use super::{Overrides, TrainOutput};
 pub(crate) struct Finetune {
     /// The model: a run, a checkpoint, or a folder of the library Transformers, which is imported
     pub(crate) from: PathBuf,
-    /// What it learns from, by its task: sentence pairs in two files of text or in a table (.tsv, .csv,
-    /// .jsonl, .parquet); texts with a label each; or running text
+    /// Examples to learn from, by the task: sentence pairs in two files of text or in a table (.tsv,
+    /// .csv, .jsonl, .parquet); texts with a label each; or running text
     #[arg(
         long = "pairs",
         visible_aliases = ["labels", "texts"],
@@ -22,15 +22,15 @@ pub(crate) struct Finetune {
         required = true
     )]
     pub(crate) files: Vec<PathBuf>,
-    /// Text of the kind that the model was trained on, which is mixed in, as much as there is of the
-    /// other, so that the model forgets less: files as in --pairs
+    /// Text like that of the model's training, mixed in at equal parts so that the model forgets
+    /// less; files as in --pairs
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) home: Vec<PathBuf>,
     /// Columns or fields of a table: SOURCE,TARGET of pairs, LABEL,TEXT of texts with labels, or TEXT
     /// [default: the usual ones]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) columns: Vec<String>,
-    /// The task, where it is not the model's: classification begins with a masked language model
+    /// Task, if it is another than the model's: classification begins with a masked language model
     #[arg(long, value_parser = task)]
     pub(crate) task: Option<Task>,
     /// Language that an imported model of several languages reads, as its folder calls it
@@ -39,10 +39,10 @@ pub(crate) struct Finetune {
     /// Language that it writes
     #[arg(long, value_name = "LANGUAGE")]
     pub(crate) target_language: Option<String>,
-    /// The recipe to write [default: named like the model and the text]
+    /// Recipe to write [default: named like the model and the text]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Where the text goes if a validation set has to be divided from it [default: data/<name of the
+    /// Folder for the text if a validation set has to be split off [default: data/<name of the
     /// recipe>]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,

@@ -3,7 +3,8 @@
 
 use std::fs;
 
-use super::common::{Workspace, metrics};
+use super::common::Workspace;
+use super::{resumes, write_images};
 
 const RECIPE: &str = r#"
 task = "captions"
@@ -73,15 +74,7 @@ fn caption(image: usize) -> String {
 /// A recipe with 96 images in IDX files, and the first eight as pictures and as a table.
 fn workspace() -> Workspace {
     let workspace = Workspace::of_text();
-    let word = |number: u32| number.to_be_bytes();
-    let mut images = [[0, 0, 8, 3], word(96), word(8), word(8)].concat();
-    let mut labels = [[0, 0, 8, 1], word(96)].concat();
-    for image in 0..96 {
-        images.extend(pixels(image));
-        labels.push((image % 2) as u8);
-    }
-    workspace.write("data/lines-images-idx3-ubyte", images);
-    workspace.write("data/lines-labels-idx1-ubyte", labels);
+    write_images(&workspace, "lines", pixels);
     workspace.write("captions.toml", RECIPE);
     workspace.write("clip.toml", RECIPE.replace("\"captions\"", "\"image-text\""));
     fs::create_dir_all(workspace.path("data/pictures")).expect("a folder");
@@ -98,25 +91,6 @@ fn workspace() -> Workspace {
     workspace
 }
 
-/// Trains whole and in two parts, on any threads, and compares weights and records.
-fn resumes(workspace: &Workspace, recipe: &str) {
-    let train = |run: &str, other: &str| {
-        workspace.succeed(&["train", recipe, "--run", run, "--set", other])
-    };
-    train("whole", "threads=0");
-    train("parts", "training.max_updates=6");
-    workspace.succeed(&["resume", "parts", "--set", "training.max_updates=12"]);
-    let weights = |run: &str| {
-        let file = workspace.path(run).join("checkpoints/step-00000012/model.safetensors");
-        fs::read(file).expect("weights")
-    };
-    assert!(weights("whole") == weights("parts"), "{recipe}: the weights differ");
-    train("alone", "threads=1");
-    workspace.same_end("whole", "alone", 12);
-    let last = metrics(&workspace.path("whole")).pop();
-    assert_eq!(last, metrics(&workspace.path("parts")).pop());
-}
-
 fn evaluated(workspace: &Workspace, run: &str, more: &[&str]) -> serde_json::Value {
     let json = workspace.succeed(&[&["evaluate", run, "--json"][..], more].concat());
     let record: serde_json::Value = serde_json::from_str(&json).expect("JSON");
@@ -126,7 +100,7 @@ fn evaluated(workspace: &Workspace, run: &str, more: &[&str]) -> serde_json::Val
 #[test]
 fn captions_are_learnt_resumed_and_written() {
     let workspace = workspace();
-    resumes(&workspace, "captions.toml");
+    resumes(&workspace, "captions.toml", "", "device=cpu");
     let inspected = workspace.succeed(&["inspect", "whole"]);
     assert!(inspected.contains("1 encoder, 1 decoder"), "{inspected}");
     assert!(inspected.contains("patches of 4 x 4"), "{inspected}");
@@ -168,7 +142,7 @@ fn captions_are_learnt_resumed_and_written() {
 #[test]
 fn images_and_texts_find_each_other() {
     let workspace = workspace();
-    resumes(&workspace, "clip.toml");
+    resumes(&workspace, "clip.toml", "", "device=cpu");
     let inspected = workspace.succeed(&["inspect", "whole"]);
     assert!(inspected.contains("1 of images, 1 of text"), "{inspected}");
 

@@ -59,9 +59,8 @@ fn pixels(image: usize) -> Vec<u8> {
     (0..64).map(|at| if is_line(at) { 200 } else { (image * 7 + at) as u8 % 40 }).collect()
 }
 
-/// A recipe with 96 images in IDX files, and the first four as pictures.
-fn workspace() -> Workspace {
-    let workspace = Workspace::of_text();
+/// Writes 96 images, in turn rows and columns, in IDX files.
+fn write_images(workspace: &Workspace, name: &str, pixels: impl Fn(usize) -> Vec<u8>) {
     let word = |number: u32| number.to_be_bytes();
     let mut images = [[0, 0, 8, 3], word(96), word(8), word(8)].concat();
     let mut labels = [[0, 0, 8, 1], word(96)].concat();
@@ -69,8 +68,35 @@ fn workspace() -> Workspace {
         images.extend(pixels(image));
         labels.push((image % 2) as u8);
     }
-    workspace.write("data/shapes-images-idx3-ubyte", images);
-    workspace.write("data/shapes-labels-idx1-ubyte", labels);
+    workspace.write(&format!("data/{name}-images-idx3-ubyte"), images);
+    workspace.write(&format!("data/{name}-labels-idx1-ubyte"), labels);
+}
+
+/// Trains whole and in two parts, on any threads, and compares weights and records. The names of
+/// the runs end with `suffix`.
+fn resumes(workspace: &Workspace, recipe: &str, suffix: &str, set: &str) {
+    let [whole, parts, alone] = ["whole", "parts", "alone"].map(|run| format!("{run}{suffix}"));
+    let train = |run: &str, other: &str| {
+        workspace.succeed(&["train", recipe, "--run", run, "--set", set, "--set", other])
+    };
+    train(&whole, "threads=0");
+    train(&parts, "training.max_updates=6");
+    workspace.succeed(&["resume", &parts, "--set", "training.max_updates=12"]);
+    let weights = |run: &str| {
+        let file = workspace.path(run).join("checkpoints/step-00000012/model.safetensors");
+        fs::read(file).expect("weights")
+    };
+    assert!(weights(&whole) == weights(&parts), "{recipe}{suffix}: the weights differ");
+    train(&alone, "threads=1");
+    workspace.same_end(&whole, &alone, 12);
+    let last = metrics(&workspace.path(&whole)).pop();
+    assert_eq!(last, metrics(&workspace.path(&parts)).pop());
+}
+
+/// A recipe with 96 images in IDX files, and the first four as pictures.
+fn workspace() -> Workspace {
+    let workspace = Workspace::of_text();
+    write_images(&workspace, "shapes", pixels);
     workspace.write("images.toml", RECIPE);
     for (image, name) in [(0, "row/0"), (1, "column/1"), (2, "row/2"), (3, "column/3")] {
         let path = workspace.path(&format!("data/pictures/{name}.png"));
@@ -84,26 +110,8 @@ fn workspace() -> Workspace {
 #[test]
 fn a_classifier_of_images_trains_resumes_and_labels() {
     let workspace = workspace();
-    for (encoder, more) in [("transformer", ""), ("convolutional", "-convolutional")] {
-        let [whole, parts, alone] = ["whole", "parts", "alone"].map(|run| format!("{run}{more}"));
-        let set = format!("model.image_encoder={encoder}");
-        let train = |run: &str, other: &str| {
-            let first = ["train", "images.toml", "--run", run, "--set", &set, "--set", other];
-            workspace.succeed(&first)
-        };
-        train(&whole, "threads=0");
-        train(&parts, "training.max_updates=6");
-        workspace.succeed(&["resume", &parts, "--set", "training.max_updates=12"]);
-        let weights = |run: &str| {
-            let file = workspace.path(run).join("checkpoints/step-00000012/model.safetensors");
-            fs::read(file).expect("weights")
-        };
-        assert!(weights(&whole) == weights(&parts), "{encoder}: the weights differ");
-        train(&alone, "threads=1");
-        workspace.same_end(&whole, &alone, 12);
-        let last = metrics(&workspace.path(&whole)).pop();
-        assert_eq!(last, metrics(&workspace.path(&parts)).pop());
-    }
+    resumes(&workspace, "images.toml", "", "model.image_encoder=transformer");
+    resumes(&workspace, "images.toml", "-convolutional", "model.image_encoder=convolutional");
     let inspected = workspace.succeed(&["inspect", "whole"]);
     assert!(inspected.contains("class_token.weight"), "{inspected}");
     assert!(inspected.contains("8 x 8 pixels in 1 channel(s), patches of 4 x 4"), "{inspected}");

@@ -34,7 +34,17 @@ pub(crate) struct Growing<'a> {
     path: Path,
 }
 
-impl Growing<'_> {
+impl<'s> Growing<'s> {
+    fn new(
+        index: usize,
+        copy: usize,
+        sentence: Sentence<'s>,
+        output: Output,
+        limits: OutputLimits,
+    ) -> Self {
+        Self { index, copy, sentence, output, limits, path: Path::default() }
+    }
+
     /// Tokens so far.
     pub(crate) fn tokens(&self) -> &[u32] {
         &self.path.tokens
@@ -119,20 +129,13 @@ where
         return Ok(finished);
     }
     let (special, longest) = (model.special(), model.longest_output());
-    let mut active: Vec<Growing<'_>> = begun
-        .iter()
-        .flat_map(|&index| {
-            let sentence = sentences[index];
-            (0..copies).map(move |copy| Growing {
-                index,
-                copy,
-                sentence,
-                output,
-                limits: sentence.limits(config, longest),
-                path: Path::default(),
-            })
-        })
-        .collect();
+    let begin = |&index: &usize| {
+        let sentence = sentences[index];
+        let limits = sentence.limits(config, longest);
+        let copy = move |copy| Growing::new(index, copy, sentence, output, limits);
+        (0..copies).map(copy)
+    };
+    let mut active: Vec<Growing<'_>> = begun.iter().flat_map(begin).collect();
     let sources: Vec<&[u32]> = begun.iter().map(|&index| sentences[index].source).collect();
     let mut state = model.start(&sources)?;
     let rows: Vec<usize> = (0..begun.len()).flat_map(|row| vec![row; copies]).collect();
@@ -145,8 +148,7 @@ where
         let chosen = next_tokens(model, &mut state, &active, config, (enough, &choose))?;
 
         let old_rows = active.len();
-        let mut kept_rows = Vec::with_capacity(old_rows);
-        let mut still_active = Vec::with_capacity(old_rows);
+        let (mut kept_rows, mut still_active) = (Vec::new(), Vec::new());
         for (old_row, (mut row, candidate)) in active.into_iter().zip(chosen).enumerate() {
             let (sentence, copy, token) = (row.index, row.copy, candidate.token);
             let is_last = row.push(candidate, special);
@@ -165,10 +167,8 @@ where
             select_if_changed(model, &mut state, old_rows, &kept_rows)?;
         }
     }
-    for outputs in &mut finished {
-        // Equal scores stay in the order in which they ended.
-        outputs.sort_by(|a, b| b.score.total_cmp(&a.score));
-    }
+    // Equal scores stay in the order in which they ended.
+    finished.iter_mut().for_each(|outputs| outputs.sort_by(|a, b| b.score.total_cmp(&a.score)));
     Ok(finished)
 }
 

@@ -41,13 +41,13 @@ impl NormKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum QueryKeyNorm {
-    /// None.
+    /// No norm.
     #[default]
     None,
-    /// Of each head by itself; all heads share γ (Dehghani et al. 2023, "Scaling Vision
+    /// A norm of each head, with one γ for all heads (Dehghani et al. 2023, "Scaling Vision
     /// Transformers to 22 Billion Parameters"), as in Qwen3.
     PerHead,
-    /// Of all heads together, as in OLMo 2.
+    /// One norm over all heads, as in OLMo 2.
     AllHeads,
 }
 

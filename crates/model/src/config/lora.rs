@@ -53,7 +53,7 @@ pub struct LoraConfig {
     /// patterns, as in `layers`.
     #[schemars(extend("x-names" = "modules_to_save"), extend("x-idle" = ["no-adapters"]))]
     pub train: Vec<String>,
-    /// What the frozen weights are held in while adapters are trained, and rounded to.
+    /// Type of the frozen weights while adapters are trained; they are rounded to it.
     #[serde(skip_serializing_if = "BaseDtype::is_default")]
     #[schemars(extend("x-names" = "base_type base_quantization quantize_base"))]
     #[schemars(extend("x-idle" = ["no-adapters"]))]

@@ -73,43 +73,37 @@ pub(crate) fn validation_identity(
     Ok(identity)
 }
 
+/// Keys or sections that decide which examples a validation has.
+const EXAMPLES: &[&str] = &[
+    "data.cleaning",
+    "data.text",
+    "data.masked",
+    "data.labelled",
+    "data.questions",
+    "data.images.resize",
+    "data.images.resize_to",
+    "data.images.resample",
+    "data.images.center_crop",
+    "data.images.hold_out",
+    "data.images.seed",
+    "data.captions",
+];
+
 /// Keys or sections on which a score of validation depends, besides the model and the text.
-fn measured_by(metric: Metric) -> &'static [&'static str] {
-    match metric {
+fn measured_by(metric: Metric) -> impl Iterator<Item = &'static str> {
+    let parts: &[&[&str]] = match metric {
         Metric::Loss => &[
-            "data.cleaning",
-            "data.text",
-            "data.masked",
-            "data.labelled",
-            "data.questions",
-            "data.images.resize",
-            "data.images.resize_to",
-            "data.images.resample",
-            "data.images.center_crop",
-            "data.images.hold_out",
-            "data.images.seed",
-            "data.captions",
-            "data.regression.dimensions",
-            "data.regression.points",
-            "data.regression.noise",
-            "data.regression.measured",
-            "training.label_smoothing",
+            EXAMPLES,
+            &[
+                "data.regression.dimensions",
+                "data.regression.points",
+                "data.regression.noise",
+                "data.regression.measured",
+                "training.label_smoothing",
+            ],
         ],
-        Metric::Perplexity | Metric::Accuracy => &[
-            "data.cleaning",
-            "data.text",
-            "data.masked",
-            "data.labelled",
-            "data.questions",
-            "data.images.resize",
-            "data.images.resize_to",
-            "data.images.resample",
-            "data.images.center_crop",
-            "data.images.hold_out",
-            "data.images.seed",
-            "data.captions",
-        ],
-        Metric::Bleu | Metric::Chrf => &[
+        Metric::Perplexity | Metric::Accuracy => &[EXAMPLES],
+        Metric::Bleu | Metric::Chrf => &[&[
             "data.cleaning.max_tokens",
             "data.lowercase",
             "evaluation.tokenize",
@@ -123,8 +117,9 @@ fn measured_by(metric: Metric) -> &'static [&'static str] {
             "decoding.allow_unknown",
             "decoding.repetition_penalty",
             "decoding.no_repeat_ngram",
-        ],
-    }
+        ]],
+    };
+    parts.iter().copied().flatten().copied()
 }
 
 /// Adds each value under `key` that is not the default.

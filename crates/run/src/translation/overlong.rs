@@ -99,9 +99,7 @@ impl LineLimit {
         }
         let (mut parts, mut at) = (Vec::new(), 0);
         while at < whole.text().len() {
-            let end = self.divide(tokenizer, &whole, at).with_context(in_line)?;
-            let length = whole.text()[at..end].trim_end().len();
-            let part = tokenizer.encode_part(&whole, at..at + length).with_context(in_line)?;
+            let (part, end) = self.next_part(tokenizer, &whole, at).with_context(in_line)?;
             parts.push(Cow::Owned(part));
             at = whole.text().len() - whole.text()[end..].trim_start().len();
             control.between_steps();
@@ -124,12 +122,27 @@ impl LineLimit {
         }
     }
 
-    /// Place to divide the rest of a text from byte `at` on: the last end of a sentence that keeps
-    /// the first part within the limit, else of a phrase, else of a word, else within a word. Ends of
-    /// sentences and phrases count only in the second half of what fits, so that parts stay few.
-    fn divide(&self, tokenizer: &Tokenizer, whole: &EncodedText, at: usize) -> Result<usize> {
+    /// First part of the rest of a text from byte `at` on, without blanks at its end, and the byte
+    /// behind it.
+    ///
+    /// It ends at the last end of a sentence that keeps it within the limit, else of a phrase, else
+    /// of a word, else within a word. Ends of sentences and phrases count only in the second half of
+    /// what fits, so that parts stay few.
+    fn next_part(
+        &self,
+        tokenizer: &Tokenizer,
+        whole: &EncodedText,
+        at: usize,
+    ) -> Result<(EncodedText, usize)> {
         let text = &whole.text()[at..];
-        let within = self.fitting(text, |end| tokens_until(tokenizer, whole, at, end))?;
+        // The longest beginning of the rest that was examined: shorter ones have its tokens.
+        let mut begun = EncodedText::default();
+        let within = self.fitting(text, |end| {
+            if end > begun.text().len() {
+                begun = tokenizer.encode_part(whole, at..at + end)?;
+            }
+            tokens_until(tokenizer, &begun, end)
+        })?;
         let half = &within[within.len() / 2..];
         let last = |places: &[usize], is_end: fn(&str, char) -> bool| {
             places.iter().rev().copied().find(|&at| {
@@ -142,7 +155,13 @@ impl LineLimit {
                 .or_else(|| last(half, ends_phrase))
                 .or_else(|| last(&within, |_, after| after.is_whitespace())),
         };
-        Ok(at + end.or(within.last().copied()).unwrap_or(text.len()))
+        let end = end.or(within.last().copied()).unwrap_or(text.len());
+        let length = text[..end].trim_end().len();
+        let part = match length <= begun.text().len() {
+            true => tokenizer.encode_part(&begun, 0..length)?,
+            false => tokenizer.encode_part(whole, at..at + length)?,
+        };
+        Ok((part, at + end))
     }
 
     /// Ends of the characters of the longest beginning of `text` that fits: tokens grow with length
@@ -151,7 +170,7 @@ impl LineLimit {
     fn fitting(
         &self,
         text: &str,
-        tokens_until: impl Fn(usize) -> Result<usize>,
+        mut tokens_until: impl FnMut(usize) -> Result<usize>,
     ) -> Result<Vec<usize>> {
         let mut ends = text.char_indices().map(|(at, character)| at + character.len_utf8());
         let mut within: Vec<usize> = Vec::new();
@@ -191,19 +210,14 @@ impl LineLimit {
     }
 }
 
-/// Number of tokens of the `length` bytes of a text from byte `at` on, as of a text by itself. Only
-/// the last word, which may be cut, is read: no token of a tokenizer made here crosses a blank.
-fn tokens_until(
-    tokenizer: &Tokenizer,
-    whole: &EncodedText,
-    at: usize,
-    length: usize,
-) -> Result<usize> {
-    let text = &whole.text()[at..at + length];
-    let blank = text.rfind(' ').filter(|&blank| blank > 0 && tokenizer.folder().is_none());
+/// Number of tokens of the first `length` bytes of a text, as of a text by itself. Only the last
+/// word, which may be cut, is read: no token of a tokenizer made here crosses a blank.
+fn tokens_until(tokenizer: &Tokenizer, text: &EncodedText, length: usize) -> Result<usize> {
+    let beginning = &text.text()[..length];
+    let blank = beginning.rfind(' ').filter(|&blank| blank > 0 && tokenizer.folder().is_none());
     let words = blank.unwrap_or(length);
-    let last = if words < length { tokenizer.encode(&text[words..])?.len() } else { 0 };
-    Ok(tokenizer.encode_part(whole, at..at + words)?.len() + last)
+    let last = if words < length { tokenizer.encode(&beginning[words..])?.len() } else { 0 };
+    Ok(tokenizer.encode_part(text, 0..words)?.len() + last)
 }
 
 /// A line without the blanks around it, which do not belong to it.
@@ -222,13 +236,17 @@ fn without_blanks_around<'l>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use taper_data::TokenizerConfig;
+    use taper_data::{TokenizerConfig, TokenizerKind};
     use taper_model::Positions;
 
     fn tokenizer() -> Tokenizer {
+        trained(TokenizerConfig::default().kind)
+    }
+
+    fn trained(kind: TokenizerKind) -> Tokenizer {
         let texts = ["one two three. four five, six seven", "eight nine ten"]
             .map(|text| Ok(text.to_owned()));
-        let config = TokenizerConfig { vocabulary_size: 320, ..TokenizerConfig::default() };
+        let config = TokenizerConfig { kind, vocabulary_size: 320, ..TokenizerConfig::default() };
         Tokenizer::train(&config, false, false, texts.into_iter()).expect("trains")
     }
 
@@ -267,6 +285,21 @@ mod tests {
                 );
             }
             assert_eq!(parts(text, OverlongRule::Cut, limit), found[..1]);
+        }
+    }
+
+    #[test]
+    fn a_part_is_tokenised_once_beside_words_that_are_cut() {
+        for kind in [TokenizerKind::Bpe, TokenizerKind::Unigram, TokenizerKind::Bytes] {
+            let tokenizer = trained(kind);
+            let text = "one two three. four five, six seven. ".repeat(40);
+            let line = tokenizer.encode_text(text.trim()).expect("encodes");
+            // Each part once, with what did not fit, and a word for each place that is tried.
+            let begun = tokenizer.encodings();
+            let limit = limit(OverlongRule::Split, 50);
+            let (parts, _) = limit.apply(&tokenizer, &line, 1, &()).expect("not refused");
+            let each = (tokenizer.encodings() - begun) as f64 / parts.len() as f64;
+            assert!(parts.len() > 5 && each < 6.0, "{kind:?}: {each} texts for each part");
         }
     }
 

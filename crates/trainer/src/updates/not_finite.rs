@@ -15,13 +15,13 @@ use crate::{BoxError, TrainingConfig};
 /// not suffice for this.
 const TOKENS_AT_ONCE: usize = 1024;
 
-/// Description of the origin of the value that is not finite in update `step` on `batches`, those
-/// of this process; `None` if none of them shows it by itself.
+/// Origin, in words, of the value that is not finite in update `step` on `batches`, those of this
+/// process; `None` if none of them shows it by itself.
 ///
-/// Makes the passes of the update again, and checks every result: first the weights; then the
-/// outputs of each batch in the order of the computation, of which the first that is not finite had
-/// finite inputs; then the gradients in the reverse order. Dropout is the same as in the update for
-/// batches of up to [`TOKENS_AT_ONCE`]; larger ones are divided.
+/// Repeats the passes of the update and checks every result: first the weights, then the outputs of
+/// each batch in the order of the computation, then its gradients in reverse order. The first output
+/// that is not finite had finite inputs. Dropout is the same as in the update for batches of up to
+/// [`TOKENS_AT_ONCE`]; larger ones are divided.
 pub(crate) fn first_not_finite(
     model: &impl Model,
     config: &TrainingConfig,

@@ -6,7 +6,9 @@
 //! their own](special), which are for tasks other than translation.
 
 pub(crate) mod encoded;
+mod files;
 pub(crate) mod pair;
+mod rows;
 pub(crate) mod segmentation;
 pub(crate) mod special;
 pub(crate) mod spelled;
@@ -19,15 +21,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
-use tokenizers::{AddedToken, ModelWrapper, NormalizedString, Normalizer, PostProcessorWrapper};
+use tokenizers::{AddedToken, ModelWrapper, NormalizedString, Normalizer};
 
 use crate::file_names::hexadecimal;
-use crate::files::{read_regular, write_atomically};
-use crate::text::panics::{caught, of_text};
+use crate::text::panics::of_text;
 use crate::text::tokenizer::segmentation::Layout;
-use crate::text::tokenizer::special::{
-    FolderTokens, MARKS, Marks, RowMarks, SpecialTokens, unknown_of,
-};
+use crate::text::tokenizer::special::{FolderTokens, MARKS, Marks, RowMarks, SpecialTokens};
 use crate::text::tokenizer::spelled::Spelling;
 use crate::text::tokenizer::training::train;
 use crate::{Error, Result, TokenizerConfig};
@@ -42,10 +41,6 @@ pub const START: u32 = 2;
 pub const END: u32 = 3;
 /// The special tokens; the index of each is its id.
 pub const SPECIAL_TOKENS: [&str; 4] = ["<pad>", "<unk>", "<s>", "</s>"];
-
-/// Upper bound of the bytes of a tokenizer's file: those of millions of tokens have some hundred
-/// MB.
-const MOST_BYTES: u64 = 1 << 30;
 
 /// Name of a tokenizer's file, if there is only one.
 pub(crate) const FILE: &str = "tokenizer.json";
@@ -200,57 +195,6 @@ impl Tokenizer {
         }
     }
 
-    /// Loads a `tokenizer.json`, and the facts of an imported folder beside it.
-    ///
-    /// # Errors
-    ///
-    /// If the file is missing or not a tokenizer, or lacks a special token at its id.
-    pub fn load(path: &Path) -> Result<Self> {
-        let json = read_json(path)?.ok_or_else(|| Error::Missing {
-            path: path.to_owned(),
-            tried: String::new(),
-            hint: "name a tokenizer.json, or leave data.tokenizer.path out to train one".to_owned(),
-        })?;
-        Self::from_json(&json, read_json(&FolderTokens::path(path))?, path)
-    }
-
-    /// Makes a tokenizer for an import from the content `json` of the file `path`, which need not
-    /// have the special tokens of this project: their roles are [added](Tokenizer::with_folder)
-    /// later.
-    ///
-    /// # Errors
-    ///
-    /// If it is not a tokenizer.
-    pub fn of_others(json: &str, path: &Path) -> Result<Self> {
-        let inner = parsed(json, path)?;
-        let special = SpecialTokens { unknown: unknown_of(&inner), ..SpecialTokens::default() };
-        Self::new(inner, json, special, None)
-    }
-
-    /// Adds the facts of an imported folder.
-    ///
-    /// # Errors
-    ///
-    /// If they name tokens beyond the vocabulary, or no token that ends a text.
-    pub fn with_folder(&self, tokens: &FolderTokens) -> Result<Self> {
-        let json = self.json.clone();
-        Self::from_json(&json, Some(tokens.to_json()?), Path::new(FILE))
-    }
-
-    fn from_json(json: &str, folder: Option<String>, path: &Path) -> Result<Self> {
-        let inner = parsed(json, path)?;
-        if let Some(folder) = folder {
-            let tokens = FolderTokens::from_json(&folder, &FolderTokens::path(path))?;
-            let special = tokens.special.clone();
-            return Self::new(inner, json, special, Some(Folder { tokens, json: folder }));
-        }
-        let (special, are_ours) = SpecialTokens::implied(&inner);
-        if are_ours {
-            require_special_tokens(&inner, path)?;
-        }
-        Self::new(inner, json, special, None)
-    }
-
     fn new(
         mut inner: tokenizers::Tokenizer,
         json: &str,
@@ -297,46 +241,6 @@ impl Tokenizer {
             source_prefix: [].into(),
             encodings: Arc::default(),
         })
-    }
-
-    /// Writes the `tokenizer.json`, exactly as it was loaded or trained, and beside it the facts of
-    /// an imported folder.
-    ///
-    /// # Errors
-    ///
-    /// If a file cannot be written.
-    pub fn save(&self, path: &Path) -> Result<()> {
-        if let Some(folder) = &self.folder {
-            write_atomically(&FolderTokens::path(path), folder.json.as_bytes())?;
-        }
-        self.save_file(path)
-    }
-
-    /// Writes the `tokenizer.json` alone, exactly as it was loaded or trained.
-    ///
-    /// # Errors
-    ///
-    /// If the file cannot be written.
-    pub fn save_file(&self, path: &Path) -> Result<()> {
-        write_atomically(path, self.json.as_bytes())
-    }
-
-    /// Content of the `tokenizer.json` with the post-processor `json`, which puts special tokens
-    /// around texts; `None` if it has one already.
-    ///
-    /// # Errors
-    ///
-    /// If the library refuses it.
-    pub fn with_post_processor(&self, json: &serde_json::Value) -> Result<Option<String>> {
-        if self.inner.get_post_processor().is_some() {
-            return Ok(None);
-        }
-        let fault = fault("put special tokens around texts");
-        let processor: PostProcessorWrapper =
-            serde_json::from_value(json.clone()).map_err(|error| fault(error.into()))?;
-        let mut inner = (*self.inner).clone();
-        inner.with_post_processor(Some(processor));
-        inner.to_string(true).map(Some).map_err(fault)
     }
 
     /// The content of the `tokenizer.json`.
@@ -471,57 +375,6 @@ impl Tokenizer {
         self.special.start.unwrap_or(START)
     }
 
-    /// Adds the tokens of `text` before every source of a translation, such as the name of a task.
-    /// They are not part of the tokenizer's identity.
-    ///
-    /// # Errors
-    ///
-    /// See [`Tokenizer::encode`].
-    pub(super) fn with_source_prefix(&self, text: &str) -> Result<Self> {
-        // A blank at the end belongs to the first token of the text that follows.
-        let source_prefix = match text.trim_end() {
-            "" => [].into(),
-            text => self.encode(text)?.into(),
-        };
-        Ok(Self { source_prefix, ..self.clone() })
-    }
-
-    /// Number of tokens before the text in the row of a source.
-    pub fn tokens_before_source(&self) -> usize {
-        self.special.before.len() + self.source_prefix.len()
-    }
-
-    /// Source row of a translation encoder for the ids of a text: the tokens before every text,
-    /// those of the text, the end, and the tokens after it.
-    pub fn source_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
-        let SpecialTokens { before, after, .. } = &*self.special;
-        let before = before.iter().chain(&*self.source_prefix).copied();
-        before.chain(ids).chain([self.end()]).chain(after.iter().copied()).collect()
-    }
-
-    /// Number of tokens around the text in a [row of a source](Self::source_row).
-    pub fn tokens_around_source(&self) -> usize {
-        self.tokens_before_source() + 1 + self.special.after.len()
-    }
-
-    /// Number of tokens around the text in a [row of answers](Self::answer_row).
-    pub(crate) fn tokens_around_answer(&self) -> usize {
-        self.special.before.len() + 1
-    }
-
-    /// Row of answers of a translation decoder for the ids of a text: the tokens before every text,
-    /// those of the text, and the end.
-    pub fn answer_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
-        self.special.before.iter().copied().chain(ids).chain([self.end()]).collect()
-    }
-
-    /// Input row of a translation decoder for the ids of a text. Its predictions are the [row of
-    /// answers](Self::answer_row).
-    pub fn target_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
-        let before = self.special.before.iter().copied();
-        [self.decoder_start()].into_iter().chain(before).chain(ids).collect()
-    }
-
     /// Ids without a token: rows of a model beyond its vocabulary, or gaps in it.
     pub fn ids_without_token(&self) -> Vec<u32> {
         let all = 0..self.vocabulary_size as u32;
@@ -553,19 +406,6 @@ impl Tokenizer {
         self.special.unknown == Some(id)
     }
 
-    /// Returns this tokenizer, read from the file `path`, for a task that needs every special
-    /// token.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::SpecialToken`] if it lacks one.
-    pub(crate) fn with_special_tokens(self, path: &Path) -> Result<Self> {
-        if !self.is_ours {
-            require_special_tokens(&self.inner, path)?;
-        }
-        Ok(self)
-    }
-
     /// Number of ids, including special tokens and ids [without a token](Self::ids_without_token):
     /// the rows of an embedding matrix.
     pub fn vocabulary_size(&self) -> usize {
@@ -576,51 +416,6 @@ impl Tokenizer {
     pub fn hash(&self) -> &str {
         &self.hash
     }
-}
-
-/// Reads a JSON file; `None` if it does not exist.
-fn read_json(path: &Path) -> Result<Option<String>> {
-    let bytes = match read_regular(path, MOST_BYTES) {
-        Ok(bytes) => bytes,
-        Err(source) if source.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(Error::io(path, source)),
-    };
-    let text = String::from_utf8(bytes).map_err(|error| Error::Malformed {
-        path: path.to_owned(),
-        message: format!("not a tokenizer.json ({error})"),
-    })?;
-    Ok(Some(text))
-}
-
-/// Parses the content `json` of the file `path`.
-fn parsed(json: &str, path: &Path) -> Result<tokenizers::Tokenizer> {
-    let malformed = |reason: String| Error::Malformed {
-        path: path.to_owned(),
-        message: format!("not a tokenizer.json of the tokenizers library ({reason})"),
-    };
-    // The library panics if its decoder's part is not JSON, and perhaps elsewhere, instead of
-    // refusing the file.
-    serde_json::from_str::<serde::de::IgnoredAny>(json)
-        .map_err(|error| malformed(error.to_string()))?;
-    caught(|| json.parse())
-        .map_err(|said| malformed(format!("the library gave up on it: {said}")))?
-        .map_err(|error: tokenizers::Error| malformed(error.to_string()))
-}
-
-/// Refuses a tokenizer without the special tokens at their ids.
-fn require_special_tokens(inner: &tokenizers::Tokenizer, path: &Path) -> Result<()> {
-    for (expected, token) in (0_u32..).zip(SPECIAL_TOKENS) {
-        let found = inner.token_to_id(token);
-        if found != Some(expected) {
-            return Err(Error::SpecialToken {
-                path: path.to_owned(),
-                token,
-                expected,
-                found: found.map_or("is absent".to_owned(), |id| format!("has id {id}")),
-            });
-        }
-    }
-    Ok(())
 }
 
 /// Token that represents a byte.

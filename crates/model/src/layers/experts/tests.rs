@@ -119,6 +119,11 @@ fn first_choices_have_the_first_places() {
     assert_eq!(plan.routing(), Routing { routed: 8, dropped: 4, busiest: 12 });
 }
 
+/// `Σ one ⊙ other`.
+fn dot(one: &Tensor, other: &Tensor) -> f64 {
+    one.mul(other).unwrap().sum_all().unwrap().to_scalar().unwrap()
+}
+
 fn random(shape: &[usize], key: u64) -> Tensor {
     let counter = Counter::new(key);
     let count = shape.iter().product::<usize>() as u64;
@@ -172,8 +177,7 @@ fn gradients_are_finite_differences() {
         for (index, variable) in [x.as_tensor()].into_iter().chain(weights).enumerate() {
             let direction = random(variable.dims(), 3);
             let gradient = gradients.get(variable).unwrap().unwrap();
-            let along = gradient.mul(&direction).unwrap().sum_all().unwrap();
-            let expected = along.to_scalar::<f64>().unwrap();
+            let expected = dot(&gradient, &direction);
             let variable = Var::from_tensor(variable).unwrap();
             let start = variable.copy().unwrap();
             let at = |step: f64| {

@@ -1,0 +1,167 @@
+//! Files of tokenizers, read and written.
+
+use std::path::Path;
+
+use tokenizers::PostProcessorWrapper;
+
+use crate::files::{read_regular, write_atomically};
+use crate::text::panics::caught;
+use crate::text::tokenizer::special::{FolderTokens, SpecialTokens, unknown_of};
+use crate::text::tokenizer::{FILE, Folder, SPECIAL_TOKENS, Tokenizer, fault};
+use crate::{Error, Result};
+
+/// Upper bound of the bytes of a tokenizer's file: those of millions of tokens have some hundred
+/// MB.
+const MOST_BYTES: u64 = 1 << 30;
+
+impl Tokenizer {
+    /// Loads a `tokenizer.json`, and the facts of an imported folder beside it.
+    ///
+    /// # Errors
+    ///
+    /// If the file is missing or not a tokenizer, or lacks a special token at its id.
+    pub fn load(path: &Path) -> Result<Self> {
+        let json = read_json(path)?.ok_or_else(|| Error::Missing {
+            path: path.to_owned(),
+            tried: String::new(),
+            hint: "name a tokenizer.json, or leave data.tokenizer.path out to train one".to_owned(),
+        })?;
+        Self::from_json(&json, read_json(&FolderTokens::path(path))?, path)
+    }
+
+    /// Makes a tokenizer for an import from the content `json` of the file `path`, which need not
+    /// have the special tokens of this project: their roles are [added](Tokenizer::with_folder)
+    /// later.
+    ///
+    /// # Errors
+    ///
+    /// If it is not a tokenizer.
+    pub fn of_others(json: &str, path: &Path) -> Result<Self> {
+        let inner = parsed(json, path)?;
+        let special = SpecialTokens { unknown: unknown_of(&inner), ..SpecialTokens::default() };
+        Self::new(inner, json, special, None)
+    }
+
+    /// Adds the facts of an imported folder.
+    ///
+    /// # Errors
+    ///
+    /// If they name tokens beyond the vocabulary, or no token that ends a text.
+    pub fn with_folder(&self, tokens: &FolderTokens) -> Result<Self> {
+        let json = self.json.clone();
+        Self::from_json(&json, Some(tokens.to_json()?), Path::new(FILE))
+    }
+
+    /// Reads the content `json` of the file `path`, and that of the file of facts beside it.
+    pub(super) fn from_json(json: &str, folder: Option<String>, path: &Path) -> Result<Self> {
+        let inner = parsed(json, path)?;
+        if let Some(folder) = folder {
+            let tokens = FolderTokens::from_json(&folder, &FolderTokens::path(path))?;
+            let special = tokens.special.clone();
+            return Self::new(inner, json, special, Some(Folder { tokens, json: folder }));
+        }
+        let (special, are_ours) = SpecialTokens::implied(&inner);
+        if are_ours {
+            require_special_tokens(&inner, path)?;
+        }
+        Self::new(inner, json, special, None)
+    }
+
+    /// Returns this tokenizer, read from the file `path`, for a task that needs every special
+    /// token.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SpecialToken`] if it lacks one.
+    pub(crate) fn with_special_tokens(self, path: &Path) -> Result<Self> {
+        if !self.is_ours {
+            require_special_tokens(&self.inner, path)?;
+        }
+        Ok(self)
+    }
+
+    /// Writes the `tokenizer.json`, exactly as it was loaded or trained, and beside it the facts of
+    /// an imported folder.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be written.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        if let Some(folder) = &self.folder {
+            write_atomically(&FolderTokens::path(path), folder.json.as_bytes())?;
+        }
+        self.save_file(path)
+    }
+
+    /// Writes the `tokenizer.json` alone, exactly as it was loaded or trained.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written.
+    pub fn save_file(&self, path: &Path) -> Result<()> {
+        write_atomically(path, self.json.as_bytes())
+    }
+
+    /// Content of the `tokenizer.json` with the post-processor `json`, which puts special tokens
+    /// around texts; `None` if it has one already.
+    ///
+    /// # Errors
+    ///
+    /// If the library refuses it.
+    pub fn with_post_processor(&self, json: &serde_json::Value) -> Result<Option<String>> {
+        if self.inner.get_post_processor().is_some() {
+            return Ok(None);
+        }
+        let fault = fault("put special tokens around texts");
+        let processor: PostProcessorWrapper =
+            serde_json::from_value(json.clone()).map_err(|error| fault(error.into()))?;
+        let mut inner = (*self.inner).clone();
+        inner.with_post_processor(Some(processor));
+        inner.to_string(true).map(Some).map_err(fault)
+    }
+}
+
+/// Reads a JSON file; `None` if it does not exist.
+fn read_json(path: &Path) -> Result<Option<String>> {
+    let bytes = match read_regular(path, MOST_BYTES) {
+        Ok(bytes) => bytes,
+        Err(source) if source.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(Error::io(path, source)),
+    };
+    let text = String::from_utf8(bytes).map_err(|error| Error::Malformed {
+        path: path.to_owned(),
+        message: format!("not a tokenizer.json ({error})"),
+    })?;
+    Ok(Some(text))
+}
+
+/// Parses the content `json` of the file `path`.
+fn parsed(json: &str, path: &Path) -> Result<tokenizers::Tokenizer> {
+    let malformed = |reason: String| Error::Malformed {
+        path: path.to_owned(),
+        message: format!("not a tokenizer.json of the tokenizers library ({reason})"),
+    };
+    // The library panics if its decoder's part is not JSON, and perhaps elsewhere, instead of
+    // refusing the file.
+    serde_json::from_str::<serde::de::IgnoredAny>(json)
+        .map_err(|error| malformed(error.to_string()))?;
+    caught(|| json.parse())
+        .map_err(|said| malformed(format!("the library gave up on it: {said}")))?
+        .map_err(|error: tokenizers::Error| malformed(error.to_string()))
+}
+
+/// Refuses a tokenizer without the special tokens at their ids.
+fn require_special_tokens(inner: &tokenizers::Tokenizer, path: &Path) -> Result<()> {
+    for (expected, token) in (0_u32..).zip(SPECIAL_TOKENS) {
+        let found = inner.token_to_id(token);
+        if found != Some(expected) {
+            return Err(Error::SpecialToken {
+                path: path.to_owned(),
+                token,
+                expected,
+                found: found.map_or("is absent".to_owned(), |id| format!("has id {id}")),
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! Rows of translation models: the tokens of a text with those around them.
+
+use crate::Result;
+use crate::text::tokenizer::Tokenizer;
+use crate::text::tokenizer::special::SpecialTokens;
+
+impl Tokenizer {
+    /// Adds the tokens of `text` before every source of a translation, such as the name of a task.
+    /// They are not part of the tokenizer's identity.
+    ///
+    /// # Errors
+    ///
+    /// See [`Tokenizer::encode`].
+    pub(in crate::text) fn with_source_prefix(&self, text: &str) -> Result<Self> {
+        // A blank at the end belongs to the first token of the text that follows.
+        let source_prefix = match text.trim_end() {
+            "" => [].into(),
+            text => self.encode(text)?.into(),
+        };
+        Ok(Self { source_prefix, ..self.clone() })
+    }
+
+    /// Number of tokens before the text in the row of a source.
+    pub fn tokens_before_source(&self) -> usize {
+        self.special.before.len() + self.source_prefix.len()
+    }
+
+    /// Source row of a translation encoder for the ids of a text: the tokens before every text,
+    /// those of the text, the end, and the tokens after it.
+    pub fn source_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
+        let SpecialTokens { before, after, .. } = &*self.special;
+        let before = before.iter().chain(&*self.source_prefix).copied();
+        before.chain(ids).chain([self.end()]).chain(after.iter().copied()).collect()
+    }
+
+    /// Number of tokens around the text in a [row of a source](Self::source_row).
+    pub fn tokens_around_source(&self) -> usize {
+        self.tokens_before_source() + 1 + self.special.after.len()
+    }
+
+    /// Number of tokens around the text in a [row of answers](Self::answer_row).
+    pub(crate) fn tokens_around_answer(&self) -> usize {
+        self.special.before.len() + 1
+    }
+
+    /// Row of answers of a translation decoder for the ids of a text: the tokens before every text,
+    /// those of the text, and the end.
+    pub fn answer_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
+        self.special.before.iter().copied().chain(ids).chain([self.end()]).collect()
+    }
+
+    /// Input row of a translation decoder for the ids of a text. Its predictions are the [row of
+    /// answers](Self::answer_row).
+    pub fn target_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
+        let before = self.special.before.iter().copied();
+        [self.decoder_start()].into_iter().chain(before).chain(ids).collect()
+    }
+}

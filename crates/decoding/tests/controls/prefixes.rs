@@ -1,0 +1,72 @@
+//! Outputs that begin with given tokens.
+
+use super::*;
+
+#[test]
+fn an_output_as_prefix_gives_that_output() {
+    let (model, sources) = (model(46), random_sources(30, 46));
+    for config in [greedy(), DecodingConfig::default(), sampled(sampling(1.0, 9), 1)] {
+        let translator = Translator::new(&model, config.clone()).expect("valid");
+        let translations = translator.translate(&sources).expect("decodes");
+        // A beam may find a longer output that beats the whole output and that its search had
+        // pruned.
+        let shares: &[usize] =
+            if config.beam_size == 1 || config.sampling.is_active() { &[0, 1, 2] } else { &[0] };
+        for share in shares {
+            let prefixes: Vec<Vec<u32>> = translations
+                .iter()
+                .map(|list| list[0].tokens[..list[0].tokens.len() * share / 2].to_vec())
+                .collect();
+            assert_eq!(
+                translator
+                    .translate_sentences(&prefixed(&sources, &prefixes), |_| {})
+                    .expect("decodes"),
+                translations
+            );
+        }
+    }
+}
+
+#[test]
+fn every_output_begins_with_its_prefix() {
+    let (model, mut sources) = (model(47), random_sources(20, 47));
+    sources[3] = vec![END];
+    let prefixes: Vec<Vec<u32>> =
+        (0..20_u32).map(|i| (0..i % 4).map(|k| 4 + (i + 3 * k) % 8).collect()).collect();
+    for config in [
+        greedy(),
+        DecodingConfig { n_best: 4, ..DecodingConfig::default() },
+        sampled(sampling(1.0, 9), 4),
+    ] {
+        let translator = Translator::new(&model, config).expect("valid");
+        let translations = translator
+            .translate_sentences(&prefixed(&sources, &prefixes), |_| {})
+            .expect("decodes");
+        for (list, prefix) in translations.iter().zip(&prefixes) {
+            assert!(!list.is_empty());
+            assert!(list.iter().all(|hypothesis| hypothesis.tokens.starts_with(prefix)));
+        }
+    }
+    // A prefix may be longer than the usual limit on outputs.
+    let short = DecodingConfig { max_length: 2, ..greedy() };
+    let long = vec![vec![4, 5, 6, 7, 4, 5]];
+    let translations = Translator::new(&model, short)
+        .expect("valid")
+        .translate_sentences(&prefixed(&sources[..1], &long), |_| {})
+        .expect("decodes");
+    assert_eq!(translations[0][0].tokens, long[0]);
+}
+
+#[test]
+fn prefixes_are_checked() {
+    let (model, sources) = (model(48), random_sources(2, 48));
+    let translator = Translator::new(&model, greedy()).expect("valid");
+    let prefixes = [vec![4], vec![5, END]];
+    let error = translator
+        .translate_sentences(&prefixed(&sources, &prefixes), |_| {})
+        .expect_err("</s> within");
+    assert!(
+        matches!(error, DecodingError::Target { sentence: 1, position: 1, token: END, .. }),
+        "{error}"
+    );
+}
