@@ -58,6 +58,16 @@ fn sampling(temperature: f64, seed: u64) -> SamplingConfig {
     SamplingConfig { temperature, seed, ..SamplingConfig::default() }
 }
 
+/// Outputs of prompts, as a language model goes on with them.
+fn continued(
+    model: &HashModel,
+    config: &DecodingConfig,
+    prompts: &[Vec<u32>],
+) -> Vec<Vec<Hypothesis>> {
+    let sentences = Sentence::plain(prompts);
+    generate(model, &sentences, config, &(), |_| ControlFlow::Continue(())).expect("goes on")
+}
+
 #[test]
 fn a_low_temperature_and_one_candidate_are_greedy_search() {
     let (model, sources) = (model(41), random_sources(30, 41));

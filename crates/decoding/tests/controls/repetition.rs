@@ -33,16 +33,6 @@ fn no_run_comes_twice() {
     }
 }
 
-/// Outputs of prompts, as a language model goes on with them.
-fn continued(
-    model: &HashModel,
-    config: &DecodingConfig,
-    prompts: &[Vec<u32>],
-) -> Vec<Vec<Hypothesis>> {
-    let sentences = Sentence::plain(prompts);
-    generate(model, &sentences, config, &(), |_| ControlFlow::Continue(())).expect("goes on")
-}
-
 /// As in `NoRepeatNGramLogitsProcessor` of Transformers, whose rows begin with the prompt; or of an
 /// encoder-decoder with what the target begins with.
 #[test]
