@@ -66,6 +66,7 @@ pub fn is_compressed(path: &Path) -> bool {
 }
 
 /// Bytes as lowercase hexadecimal digits.
-pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+#[must_use]
+pub fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -66,7 +66,7 @@ pub use corpora::{Corpora, Corpus, FileList};
 pub use draws::Draws;
 pub use epochs::{Epochs, Positions};
 pub use error::{Error, Result};
-pub use file_names::{is_compressed, split_name};
+pub use file_names::{hexadecimal, is_compressed, split_name};
 pub use files::{not_a_file, read_regular, write_whole};
 pub use images::{Pixels, Resampling, Resize, write_png};
 pub use prefetch::{Prefetched, Prefetcher};

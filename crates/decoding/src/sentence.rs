@@ -1,5 +1,6 @@
 //! Input of a search.
 
+use crate::search::phrases::token_count;
 use crate::{DecodingConfig, OutputLimits};
 
 /// One sentence to translate.
@@ -9,6 +10,10 @@ pub struct Sentence<'a> {
     pub source: &'a [u32],
     /// Tokens with which every translation must begin, without `<s>`; empty for no constraint.
     pub prefix: &'a [u32],
+    /// Phrases that every translation must contain, anywhere and in any order, each without a token
+    /// in between. They are required of a beam search, which each such sentence gets, whatever the
+    /// configuration says; at the maximum length a translation may lack some.
+    pub phrases: &'a [Vec<u32>],
     /// Number that distinguishes its draws from those of other sentences.
     pub number: u64,
 }
@@ -19,16 +24,24 @@ impl<'a> Sentence<'a> {
         sources
             .iter()
             .zip(0..)
-            .map(|(source, number)| Self { source: source.as_ref(), prefix: &[], number })
+            .map(|(source, number)| Self {
+                source: source.as_ref(),
+                prefix: &[],
+                phrases: &[],
+                number,
+            })
             .collect()
     }
 
     /// Limits on the length of the output, for a model that takes at most `longest` tokens; a
-    /// prefix may exceed the configuration's limits.
+    /// prefix may exceed the configuration's limits, and phrases have room beside other tokens.
     pub(crate) fn limits(&self, config: &DecodingConfig, longest: Option<usize>) -> OutputLimits {
         let limits = config.output_limits(self.source.len().saturating_sub(1));
-        let max_length =
-            limits.max_length.max(self.prefix.len()).min(longest.unwrap_or(usize::MAX));
+        let max_length = limits
+            .max_length
+            .saturating_add(token_count(self.phrases))
+            .max(self.prefix.len())
+            .min(longest.unwrap_or(usize::MAX));
         OutputLimits { min_length: limits.min_length.min(max_length), max_length }
     }
 }

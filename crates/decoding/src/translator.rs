@@ -266,6 +266,9 @@ impl<'m, M: StepModel> Translator<'m, M> {
         let translated = (sentences, Output::Translation);
         let to_the_end = &mut |_| ControlFlow::Continue(());
         match config.beam_size {
+            _ if sentences.iter().any(|one| !one.phrases.is_empty()) => {
+                beam(model, sentences, config, control)
+            }
             _ if config.sampling.is_active() => {
                 sample(model, translated, config, control, to_the_end)
             }

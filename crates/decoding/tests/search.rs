@@ -407,3 +407,58 @@ fn without_a_forced_end_a_translation_stops_at_the_maximum_length() {
         assert!(stopped > 5, "{stopped}");
     }
 }
+
+/// Whether an output has all phrases, each in one piece.
+fn has_all(output: &[u32], phrases: &[Vec<u32>]) -> bool {
+    phrases.iter().all(|phrase| output.windows(phrase.len()).any(|part| part == phrase))
+}
+
+/// Translations with phrases, of a beam of any size, have them; those of a beam that drops nothing
+/// are the best of all outputs that do.
+#[test]
+fn phrases_are_in_every_translation() {
+    let phrases = [vec![vec![5, 6]], vec![vec![4], vec![7, 7]], vec![vec![6, 5, 4], vec![7]]];
+    for seed in 0..12 {
+        let model = HashModel::new(seed);
+        let sources = random_sources(4, seed);
+        let phrases = &phrases[seed as usize % 3];
+        let plain = Sentence::plain(&sources);
+        let with: Vec<Sentence<'_>> =
+            plain.iter().map(|sentence| Sentence { phrases, ..*sentence }).collect();
+        let config = DecodingConfig {
+            max_length: 3,
+            max_length_ratio: 0.0,
+            max_length_offset: 3,
+            length_penalty: 0.7,
+            n_best: 1,
+            ..DecodingConfig::default()
+        };
+        let translate = |beam_size, sentences: &[Sentence<'_>]| {
+            let config = DecodingConfig { beam_size, ..config.clone() };
+            let translator = Translator::new(&model, config).expect("usable");
+            translator.translate_sentences(sentences, |_| {}).expect("translated")
+        };
+        for beam_size in [1, 2, 5] {
+            for list in translate(beam_size, &with) {
+                assert!(has_all(&list[0].tokens, phrases), "{:?}", list[0].tokens);
+            }
+        }
+        // Beside sentences without phrases, and these as by themselves.
+        let mixed = [with[0], plain[1], with[2], plain[3]];
+        let (all, alone) = (translate(3, &mixed), translate(3, &plain));
+        assert!(has_all(&all[0][0].tokens, phrases) && has_all(&all[2][0].tokens, phrases));
+        assert!(all[1] == alone[1] && all[3] == alone[3]);
+        // Room for the phrases is beside the three tokens of the configuration.
+        let longest = 3 + phrases.iter().map(Vec::len).sum::<usize>();
+        let wide = DecodingConfig { beam_size: 5000, ..config.clone() };
+        for sentence in with.iter().take(usize::from(seed < 6)) {
+            let found = Translator::new(&model, wide.clone()).expect("usable");
+            let found = found.translate_sentences(&[*sentence], |_| {}).expect("translated");
+            let outputs = enumerate(&model, sentence.source, 0, longest);
+            let score = |(tokens, total): &Scored| config.score(*total, tokens.len() + 1);
+            let whole = outputs.iter().filter(|(tokens, _)| has_all(tokens, phrases));
+            let best = whole.max_by(|a, b| score(a).total_cmp(&score(b))).expect("one");
+            assert_eq!(found[0][0].tokens, best.0);
+        }
+    }
+}

@@ -174,5 +174,5 @@ fn checksum(mut state: State) -> String {
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    taper_data::hexadecimal(&Sha256::digest(bytes))
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
-use taper_data::{Tokenizer, TokenizerPair, write_whole};
+use taper_data::{Tokenizer, TokenizerPair, hexadecimal, write_whole};
 use taper_embeddings::WordVectors;
 use taper_model::EmbeddingsConfig;
 use taper_ops::{Parameter, ParameterStore};
@@ -114,7 +114,7 @@ pub(crate) fn sha256(
         let values = table.values()?;
         values.iter().for_each(|value| hash.update(value.to_le_bytes()));
     }
-    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hexadecimal(&hash.finalize()))
 }
 
 fn token(tokenizer: &Tokenizer, id: usize) -> String {

@@ -34,7 +34,7 @@ impl Files {
         let mut bits = [0; 16];
         getrandom::fill(&mut bits)
             .map_err(|error| Refusal::Failed(format!("no random bits: {error}")))?;
-        let secret: String = bits.iter().map(|byte| format!("{byte:02x}")).collect();
+        let secret = taper_data::hexadecimal(&bits);
         let name = plain(name);
         let asked = format!("{secret}.{name}");
         self.put(Waiting { secret, name, content, since: Instant::now() });

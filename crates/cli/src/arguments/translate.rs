@@ -2,11 +2,12 @@
 
 use std::num::NonZero;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use taper_run::RunConfig;
-use taper_run::translation::{Detail, OverlongRule, TranslationSettings};
+use taper_run::LoadedRun;
+use taper_run::translation::{Detail, OverlongRule, Terms, TranslationSettings};
 
 use super::{Control, Overrides, Search, SpecialTokens, Strict, Weights};
 
@@ -31,6 +32,10 @@ pub(crate) struct Translate {
     /// positions from 0
     #[arg(long)]
     pub(crate) alignments: bool,
+    /// File of terms, each on a line with a tab and its translation, which translations of lines
+    /// with the term have
+    #[arg(long, value_name = "FILE")]
+    pub(crate) terms: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) overlong: OverlongArguments,
     #[command(flatten)]
@@ -47,12 +52,13 @@ pub(crate) struct Translate {
 }
 
 impl Translate {
-    /// Returns the settings by which a run of the recipe `config` translates.
+    /// Returns the settings by which `run` translates.
     ///
     /// # Errors
-    /// For options that do not go together, or values that the search refuses.
-    pub(crate) fn settings(&self, config: &RunConfig) -> Result<TranslationSettings> {
-        let mut settings = TranslationSettings::of(config);
+    /// For options that do not go together, values that the search refuses, or a file of terms that
+    /// cannot be read.
+    pub(crate) fn settings(&self, run: &LoadedRun) -> Result<TranslationSettings> {
+        let mut settings = TranslationSettings::of(&run.config);
         self.control.apply(&mut settings.decoding)?;
         self.search.apply(&mut settings.decoding, self.n_best)?;
         if self.overlong.max_source_tokens == Some(0) {
@@ -61,6 +67,9 @@ impl Translate {
         settings.overlong = self.overlong.overlong.into();
         if let Some(tokens) = self.overlong.max_source_tokens {
             settings.max_source_tokens = tokens;
+        }
+        if let Some(terms) = &self.terms {
+            settings.terms = Some(Arc::new(Terms::read(terms, &run.tokenizers)?));
         }
         settings.ensemble.clone_from(&self.ensemble);
         settings.detail = Detail {

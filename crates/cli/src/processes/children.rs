@@ -44,7 +44,7 @@ impl Children {
         let port = listener.local_addr().context("no port of this machine")?.port();
         let mut secret = [0; 16];
         getrandom::fill(&mut secret).map_err(|error| anyhow!("no random number: {error}"))?;
-        let key: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        let key = taper_data::hexadecimal(&secret);
         let program = std::env::current_exe().context("the program's own file is not known")?;
         let mut children = Self::default();
         for rank in 1..size {

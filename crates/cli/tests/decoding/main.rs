@@ -8,6 +8,7 @@ mod long_lines;
 mod options;
 mod serving;
 mod streams;
+mod terms;
 mod word_alignment;
 
 use common::{Workspace, stderr, stdout};
@@ -47,5 +48,6 @@ fn decoding_options() {
     streams::windows(&workspace);
     streams::one_line_at_a_time(&workspace, input);
     streams::output_files(&workspace, input);
+    terms::terms_are_used(&workspace);
     options::learned_positions(&workspace, input);
 }

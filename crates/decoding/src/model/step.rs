@@ -124,8 +124,8 @@ impl TopK {
         for constraints in rows {
             refused = constraints.refused().max(refused);
             also.push(constraints.asked());
-            if !constraints.repeated.is_empty() {
-                return None; // Penalised tokens may be anywhere in the row.
+            if !constraints.repeated.is_empty() || !constraints.needed.is_empty() {
+                return None; // Penalised and needed tokens may be anywhere in the row.
             }
         }
         let count = count.saturating_add(refused);

@@ -13,6 +13,10 @@
 //! would give the same list. With `patience` a sentence stops earlier, once enough hypotheses have
 //! finished.
 //!
+//! A sentence with phrases has a beam that is [shared out](super::phrases), and stops once as many
+//! hypotheses as its beam holds have finished: hypotheses that lack a phrase stay likelier than
+//! finished ones until the maximum length.
+//!
 //! Length penalty and reward do not affect which hypotheses live; they only affect the order of
 //! finished ones, and the time at which it is final. So one search can find the lists under several
 //! of them: it continues until each list is final.
@@ -21,6 +25,7 @@ use crate::model::step::{TopK, drop_cancelled, select_if_changed, step_rows, wan
 use crate::search::candidates::{Candidate, best_tokens};
 use crate::search::constraints::{Constraints, looks_back};
 use crate::search::hypothesis::Path;
+use crate::search::phrases::{Progress, shared_out, token_count};
 use crate::{
     Control, DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, SearchRules,
     Sentence, SpecialIds, StepModel,
@@ -48,6 +53,8 @@ struct Live {
     /// Number by which beams are ordered: the log-probability, after the repetition penalty if
     /// there is one.
     rank: f64,
+    /// Its part of the sentence's phrases.
+    progress: Progress,
 }
 
 /// A continuation of one of a sentence's live hypotheses.
@@ -61,6 +68,7 @@ struct Continuation {
     /// Total log-probability with this token.
     log_probability: f64,
     rank: f64,
+    progress: Progress,
 }
 
 /// Fate of a continuation.
@@ -101,6 +109,8 @@ struct Search<'a> {
     index: usize,
     sentence: Sentence<'a>,
     limits: OutputLimits,
+    /// Number of hypotheses that live: the configuration's, or more if phrases have more tokens.
+    width: usize,
     nodes: Vec<Node>,
     /// Live hypotheses, best first; all of the same length.
     live: Vec<Live>,
@@ -119,14 +129,27 @@ impl<'a> Search<'a> {
         sentence: Sentence<'a>,
         first: u32,
         limits: OutputLimits,
-        lists: usize,
+        settings: &[DecodingConfig],
     ) -> Self {
+        let progress = Progress::default();
+        let lists = settings.len();
+        let least = match token_count(sentence.phrases) {
+            0 => 0,
+            tokens => tokens + 1,
+        };
         Self {
             index,
             sentence,
             limits,
+            width: settings.first().map_or(1, |config| config.beam_size).max(least),
             nodes: Vec::new(),
-            live: vec![Live { node: ROOT, token: first, log_probability: 0.0, rank: 0.0 }],
+            live: vec![Live {
+                node: ROOT,
+                token: first,
+                log_probability: 0.0,
+                rank: 0.0,
+                progress,
+            }],
             finished: vec![Vec::new(); lists],
             finished_count: 0,
             trace: None,
@@ -141,40 +164,51 @@ impl<'a> Search<'a> {
         special: &SpecialIds,
         settings: &[DecodingConfig],
     ) -> Vec<usize> {
-        let beam_size = settings[0].beam_size;
+        let (width, phrases) = (self.width, self.sentence.phrases);
         let former = std::mem::take(&mut self.live);
-        let mut origins = Vec::with_capacity(beam_size);
-        for (place, continuation) in continuations(&former, candidates).into_iter().enumerate() {
-            let node = former[continuation.live].node;
-            let Continuation { token, of_token, log_probability, rank, .. } = continuation;
+        let mut origins = Vec::with_capacity(width);
+        let continuations = continuations(&former, candidates, phrases);
+        for (place, continuation) in continuations.into_iter().enumerate() {
+            let parent = former[continuation.live].node;
+            let Continuation { token, of_token, log_probability, rank, progress, .. } =
+                continuation;
             let is_end = special.is_end(token);
+            // One that lacks a phrase ends at the maximum length, if no other has finished.
+            let may_end = self.finished_count == 0 || progress.is_complete(phrases);
             let fate = match is_end {
-                true if place < beam_size => BeamFate::Finished,
-                false if self.live.len() < beam_size => BeamFate::Kept,
+                true if place < width && may_end => BeamFate::Finished,
+                false if self.live.len() < width => BeamFate::Kept,
                 _ => BeamFate::Dropped,
             };
             // Continuations far behind are not recorded.
-            if let Some(trace) = self.trace.as_mut().filter(|_| place < 2 * beam_size) {
+            if let Some(trace) = self.trace.as_mut().filter(|_| place < 2 * width) {
                 if fate == BeamFate::Kept {
                     trace.kept.push(trace.nodes.len());
                 }
-                let parent = trace.kept.get(node).copied();
+                let parent = trace.kept.get(parent).copied();
                 trace.nodes.push(BeamNode { parent, token, log_probability, fate });
             }
             if is_end {
-                if place < beam_size {
+                if fate == BeamFate::Finished {
                     self.finished_count += 1;
-                    let path = self.path(node, of_token, log_probability, rank);
+                    let path = self.path(parent, of_token, log_probability, rank);
                     let path = path.stopped(self.limits, &settings[0]);
                     for (list, config) in self.finished.iter_mut().zip(settings) {
                         keep(list, &path, self.limits, config);
                     }
                 }
-            } else if self.live.len() < beam_size {
-                self.live.push(Live { node: self.nodes.len(), token, log_probability, rank });
-                self.nodes.push(Node { parent: node, token, log_probability: of_token });
+            } else if self.live.len() < width {
+                let node = self.nodes.len();
+                self.live.push(Live { node, token, log_probability, rank, progress });
+                self.nodes.push(Node { parent, token, log_probability: of_token });
                 origins.push(continuation.live);
             }
+        }
+        if !phrases.is_empty() {
+            // Best first again.
+            let mut both: Vec<(Live, usize)> = self.live.drain(..).zip(origins).collect();
+            both.sort_by(|(a, _), (b, _)| b.rank.total_cmp(&a.rank));
+            (self.live, origins) = both.into_iter().unzip();
         }
         origins
     }
@@ -190,7 +224,8 @@ impl<'a> Search<'a> {
                 return false;
             }
             let wanted = (config.beam_size as f64 * config.patience).round();
-            let enough = config.patience > 0.0 && self.finished_count as f64 >= wanted;
+            let enough = (config.patience > 0.0 && self.finished_count as f64 >= wanted)
+                || (!self.sentence.phrases.is_empty() && self.finished_count >= config.beam_size);
             let bound = match config.rules {
                 SearchRules::Exact => config.score(best_live.rank, longest),
                 SearchRules::Transformers | SearchRules::TransformersOpen => {
@@ -236,8 +271,13 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Continuations of live hypotheses, given the best tokens of each, best first.
-fn continuations(live: &[Live], candidates: &[Vec<Candidate>]) -> Vec<Continuation> {
+/// Continuations of live hypotheses, given the best tokens of each, best first; with phrases, in the
+/// order of a beam that is shared out.
+fn continuations(
+    live: &[Live],
+    candidates: &[Vec<Candidate>],
+    phrases: &[Vec<u32>],
+) -> Vec<Continuation> {
     let mut continuations: Vec<Continuation> = live
         .iter()
         .zip(candidates)
@@ -249,13 +289,18 @@ fn continuations(live: &[Live], candidates: &[Vec<Candidate>]) -> Vec<Continuati
                 of_token: candidate.log_probability,
                 log_probability: hypothesis.log_probability + candidate.log_probability,
                 rank: hypothesis.rank + candidate.rank,
+                progress: hypothesis.progress.after(candidate.token, phrases),
             })
         })
         .collect();
     // The sort is stable, and before it the order is by hypothesis, then by likelier and lower
     // token: this settles ties.
     continuations.sort_by(|a, b| b.rank.total_cmp(&a.rank));
-    continuations
+    if phrases.is_empty() {
+        return continuations;
+    }
+    let tokens = |one: Continuation| (one.progress.tokens(phrases), one);
+    shared_out(continuations.into_iter().map(tokens).collect())
 }
 
 /// Adds a finished hypothesis to a list, best first, if it is among the `n_best`.
@@ -347,7 +392,7 @@ fn beam_traced<M: StepModel>(
             let first = model.first_input(sentence.source);
             let limits = sentence.limits(config, longest);
             let trace = traced.as_ref().map(|_| Trace::default());
-            Search { trace, ..Search::new(index, sentence, first, limits, settings.len()) }
+            Search { trace, ..Search::new(index, sentence, first, limits, settings) }
         })
         .collect();
     let sources: Vec<&[u32]> = begun.iter().map(|&index| sentences[index].source).collect();
@@ -396,18 +441,19 @@ fn best_continuations<M: StepModel>(
     position: usize,
 ) -> Result<Vec<Vec<Candidate>>> {
     let special = model.special();
-    // More than the beam size: an end takes no place from hypotheses that continue.
-    let enough = config.beam_size + special.ends();
+    // More than a beam: an end takes no place from hypotheses that continue.
+    let enough = |search: &Search<'_>| search.width + special.ends();
+    let most = active.iter().map(enough).max().unwrap_or(1);
     let rows: Vec<(&Search<'_>, Live)> = active
         .iter()
         .flat_map(|search| search.live.iter().map(move |&live| (search, live)))
         .collect();
     let inputs: Vec<u32> = rows.iter().map(|(_, live)| live.token).collect();
     let constraints = |&(search, live)| constraints(search, live, special, position, config);
-    let top_k = TopK::under(model, enough, rows.iter().map(constraints));
+    let top_k = TopK::under(model, most, rows.iter().map(constraints));
     step_rows(model, state, &inputs, top_k, |row, logits| {
         let sentence = rows[row].0.index;
-        best_tokens(logits, enough, &constraints(&rows[row]))
+        best_tokens(logits, enough(rows[row].0), &constraints(&rows[row]))
             .ok_or(DecodingError::NotADistribution { sentence, position })
     })
 }
@@ -421,5 +467,7 @@ fn constraints<'a>(
     config: &DecodingConfig,
 ) -> Constraints<'a> {
     let history = if looks_back(config) { search.tokens(live.node) } else { Vec::new() };
-    Constraints::after(special, position, &history, &search.sentence, search.limits, config)
+    let (sentence, limits) = (&search.sentence, search.limits);
+    Constraints::after(special, position, &history, sentence, limits, config)
+        .containing(live.progress, sentence.phrases)
 }

@@ -19,7 +19,8 @@ pub(crate) struct Candidate {
 }
 
 /// Finds at most `count` of the likeliest tokens that `constraints` admit, likeliest first, the
-/// lower id first among equals; tokens of probability zero are left out. `None` if the row is not a
+/// lower id first among equals, and behind them those that a phrase needs; tokens of probability
+/// zero are left out. `None` if the row is not a
 /// distribution.
 pub(crate) fn best_tokens(
     logits: Logits<'_>,
@@ -58,7 +59,15 @@ fn likeliest_admitted(
         // Some of these are not admitted, so that all blocks are searched.
         best = best_from(row, f32::NEG_INFINITY, count, constraints);
     }
-    Some(best.into_iter().map(|(_, token)| weighed.candidate(token)).collect())
+    let needed = constraints.needed.iter().copied();
+    let is_new = |&token: &u32| {
+        !best.iter().any(|&(_, other)| other == token)
+            && weighed.possible(token)
+            && constraints.admits(token)
+    };
+    let needed: Vec<u32> = needed.filter(is_new).collect();
+    let all = best.iter().map(|&(_, token)| token).chain(needed);
+    Some(all.map(|token| weighed.candidate(token)).collect())
 }
 
 /// Finds at most `count` of the largest admitted logits that are at least `least`, largest first,
@@ -224,7 +233,7 @@ mod tests {
 
     fn anything() -> Constraints<'static> {
         let config = DecodingConfig { allow_unknown: true, ..DecodingConfig::default() };
-        let sentence = Sentence { source: &[5, END], prefix: &[], number: 0 };
+        let sentence = Sentence { source: &[5, END], prefix: &[], phrases: &[], number: 0 };
         let limits = sentence.limits(&config, None);
         Constraints::after(&OURS, 0, &[], &sentence, limits, &config)
     }

@@ -1,5 +1,6 @@
 //! Constraints on the next token, and the penalty on repeated ones.
 
+use crate::search::phrases::Progress;
 use crate::tokens::SpecialIds;
 use crate::{DecodingConfig, OutputLimits, SearchRules, Sentence};
 
@@ -18,6 +19,8 @@ pub(crate) struct Constraints<'a> {
     pub(crate) forced: Option<u32>,
     /// Whether the token costs nothing, as it is the only one.
     pub(crate) is_free: bool,
+    /// Tokens that are candidates even if they are unlikely, since a phrase needs them.
+    pub(crate) needed: Vec<u32>,
     /// Tokens that would repeat a run.
     banned: Vec<u32>,
     /// Tokens of the output, each once, if repetition is penalised, and how often each occurs.
@@ -58,12 +61,23 @@ impl<'a> Constraints<'a> {
             unknown: config.allow_unknown,
             forced,
             is_free: config.rules != SearchRules::Exact && (forced.is_some() || !others),
+            needed: Vec::new(),
             banned: run_ends(history, config.no_repeat_ngram),
             repeated,
             penalty: config.repetition_penalty as f32,
             presence: config.presence_penalty as f32,
             frequency: config.frequency_penalty as f32,
         }
+    }
+
+    /// Adds the constraints of phrases: no end is admitted before all of them are there, but at the
+    /// maximum length.
+    pub(crate) fn containing(mut self, progress: Progress, phrases: &[Vec<u32>]) -> Self {
+        if !progress.is_complete(phrases) {
+            self.end &= !self.others;
+            self.needed = progress.next_tokens(phrases);
+        }
+        self
     }
 
     pub(crate) fn admits(&self, token: u32) -> bool {
@@ -151,7 +165,7 @@ mod tests {
             no_repeat_ngram: 2,
             ..DecodingConfig::default()
         };
-        let sentence = Sentence { source: &[7, 8, 9], prefix: &[], number: 0 };
+        let sentence = Sentence { source: &[7, 8, 9], prefix: &[], phrases: &[], number: 0 };
         let limits = sentence.limits(&config, None);
         let constraints = Constraints::after(&OURS, 1, &[7, 8, 9, 7], &sentence, limits, &config);
         assert_eq!(constraints.banned, [8]);
@@ -161,7 +175,7 @@ mod tests {
     #[test]
     fn penalised_logits_fall_on_either_side_of_zero() {
         let config = DecodingConfig { repetition_penalty: 2.0, ..DecodingConfig::default() };
-        let sentence = Sentence { source: &[5, END], prefix: &[], number: 0 };
+        let sentence = Sentence { source: &[5, END], prefix: &[], phrases: &[], number: 0 };
         let limits = sentence.limits(&config, None);
         let constraints = Constraints::after(&OURS, 3, &[4, 5, 4], &sentence, limits, &config);
         let logits = [0.0, 0.0, 0.0, 0.0, 3.0, -3.0, 1.0];
@@ -174,7 +188,7 @@ mod tests {
     #[test]
     fn any_end_may_come_and_one_is_forced() {
         let config = DecodingConfig::default();
-        let sentence = Sentence { source: &[5, END], prefix: &[], number: 0 };
+        let sentence = Sentence { source: &[5, END], prefix: &[], phrases: &[], number: 0 };
         let special = SpecialIds::of(7, &[2, 7], [9, 8]);
         let limits = OutputLimits { min_length: 1, max_length: 2 };
         let admitted = |length| -> Vec<u32> {
@@ -193,7 +207,7 @@ mod tests {
             frequency_penalty: -0.25,
             ..DecodingConfig::default()
         };
-        let sentence = Sentence { source: &[5, END], prefix: &[], number: 0 };
+        let sentence = Sentence { source: &[5, END], prefix: &[], phrases: &[], number: 0 };
         let limits = sentence.limits(&config, None);
         let constraints = Constraints::after(&OURS, 3, &[4, 5, 4], &sentence, limits, &config);
         let logits = [0.0, 0.0, 0.0, 0.0, 3.0, -3.0, 1.0];

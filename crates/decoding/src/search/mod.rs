@@ -6,6 +6,7 @@ pub(crate) mod constraints;
 mod generate;
 pub(crate) mod greedy;
 pub(crate) mod hypothesis;
+pub(crate) mod phrases;
 pub(crate) mod sampling;
 pub(crate) mod stepwise;
 

@@ -142,7 +142,7 @@ mod tests {
 
     fn drawn_from(logits: &[f32], sampling: &SamplingConfig, uniform: f64) -> u32 {
         let config = DecodingConfig::default();
-        let sentence = Sentence { source: &[5, END], prefix: &[], number: 0 };
+        let sentence = Sentence { source: &[5, END], prefix: &[], phrases: &[], number: 0 };
         let limits = sentence.limits(&config, None);
         let constraints = Constraints::after(&OURS, 0, &[], &sentence, limits, &config);
         draw(Logits::All(logits), &constraints, sampling, uniform)

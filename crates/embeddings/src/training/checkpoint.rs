@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 use sha2::{Digest, Sha256};
-use taper_data::write_whole;
+use taper_data::{hexadecimal, write_whole};
 
 use super::TrainingSettings;
 use super::blocks::{BLOCKS, Blocks};
-use super::corpus::{Place, hexadecimal};
+use super::corpus::Place;
 use super::vocabulary::Counted;
 use crate::lanes::{LANES, Lanes};
 use crate::{Error, Format, Result};

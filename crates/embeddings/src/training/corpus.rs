@@ -8,7 +8,7 @@ use std::io::{BufRead, Read};
 use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
-use taper_data::{not_a_file, open_text, require_plain_text};
+use taper_data::{hexadecimal, not_a_file, open_text, require_plain_text};
 
 use crate::{Error, Result};
 
@@ -198,11 +198,6 @@ fn give(
 
 fn invalid(path: &std::path::Path, lines: u64) -> Error {
     taper_data::Error::not_text(path, lines + 1).into()
-}
-
-/// Formats bytes in hexadecimal.
-pub(super) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Computes the SHA-256 of the bytes of a stream.

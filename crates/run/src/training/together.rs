@@ -317,5 +317,5 @@ fn program() -> String {
 }
 
 fn hash(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    taper_data::hexadecimal(&Sha256::digest(bytes))
 }

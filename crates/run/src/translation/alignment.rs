@@ -41,6 +41,8 @@ pub(super) struct SearchedLine {
     pub(super) sources: Vec<Vec<u32>>,
     /// Translations of each part, the same number for each.
     pub(super) translations: Vec<Vec<Translation>>,
+    /// Numbers of the terms that it has.
+    pub(super) terms: Vec<usize>,
     /// Treatment of an overlong line, or the reason why it is not translated.
     pub(super) overlong: Result<Option<Overlong>>,
 }
@@ -258,6 +260,7 @@ mod tests {
                 whole: Vec::new(),
                 sources: vec![vec![4; source]; parts],
                 translations: vec![vec![translation; 2]; parts],
+                terms: Vec::new(),
                 overlong: Ok(None),
             }
         };

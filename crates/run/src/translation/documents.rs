@@ -1,5 +1,7 @@
 //! Translation of whole documents: their sentences as lines are, and markup where its words went.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 use taper_documents::{Document, Line, Translated};
 
@@ -24,6 +26,8 @@ pub struct TranslatedDocument {
     pub repaired: usize,
     /// Number of translations that end only because they reached the maximum length.
     pub truncated: usize,
+    /// Numbers of lines, from 1, each with a term whose translation it lacks.
+    pub missing_terms: Vec<(usize, String)>,
 }
 
 /// Translates a document with the model of `run`; `progress` is called with the number of lines done
@@ -74,12 +78,16 @@ pub fn translate_document(
         found.translate(&aligner, document.lines(), window, prefix, |_| {})?;
     }
     found.faults.sort_by_key(|(number, _)| *number);
+    let missing = std::mem::take(&mut found.missing_terms).into_iter();
+    let missing_terms =
+        missing.flat_map(|(number, terms)| terms.into_iter().map(move |term| (number + 1, term)));
     Ok(TranslatedDocument {
         text: document.write(&found.translations),
         lines,
         faults: found.faults,
         repaired: changed.len(),
         truncated: found.truncated.iter().filter(|&&is| is).count(),
+        missing_terms: missing_terms.collect(),
     })
 }
 
@@ -89,6 +97,8 @@ struct Found {
     translations: Vec<Option<Translated>>,
     faults: Vec<(usize, anyhow::Error)>,
     truncated: Vec<bool>,
+    /// Terms that lines lack, by the numbers of these.
+    missing_terms: BTreeMap<usize, Vec<String>>,
 }
 
 impl Found {
@@ -112,7 +122,11 @@ impl Found {
                     self.translations[number] = None;
                     continue;
                 }
-                translated => translated?.translations.into_iter().next(),
+                translated => {
+                    let translated = translated?;
+                    self.missing_terms.insert(number, translated.missing_terms);
+                    translated.translations.into_iter().next()
+                }
             };
             self.truncated[number] = best.as_ref().is_some_and(|best| best.truncated);
             self.translations[number] = best.map(|best| {

@@ -16,7 +16,7 @@ use super::overlong::{LineLimit, Overlong};
 use super::parts::{DividedLine, DividedLines, LineDivider, TextPart};
 use super::punctuation::join;
 use super::search::{speaking, translate, translate_under};
-use super::{Detail, Translation, TranslationSettings, for_the_best};
+use super::{Detail, Terms, Translation, TranslationSettings, for_the_best};
 use crate::LoadedRun;
 
 /// Translations of one line.
@@ -24,6 +24,9 @@ use crate::LoadedRun;
 pub struct TranslatedLine {
     /// Translations, best first, at least one.
     pub translations: Vec<Translation>,
+    /// Translations of terms that the best translation lacks: it ends at the maximum length.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing_terms: Vec<String>,
     /// Treatment of the line if it was too long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overlong: Option<Overlong>,
@@ -63,6 +66,7 @@ pub struct LineTranslator<'a> {
     decoding: DecodingConfig,
     limit: LineLimit,
     aligned_by: AlignedAttention,
+    terms: Option<Arc<Terms>>,
     detail: Detail,
     control: &'a dyn Control,
 }
@@ -112,6 +116,7 @@ impl<'a> LineTranslator<'a> {
             members: Arc::clone(&self.members),
             decoding: decoding(settings),
             aligned_by: settings.aligned_by,
+            terms: settings.terms.clone(),
             detail: settings.detail,
             control,
             ..*self
@@ -124,7 +129,8 @@ impl<'a> LineTranslator<'a> {
         tokenizers: &'a TokenizerPair,
         settings: &TranslationSettings,
     ) -> Self {
-        let TranslationSettings { overlong, max_source_tokens, aligned_by, detail, .. } = settings;
+        let TranslationSettings { overlong, max_source_tokens, aligned_by, terms, detail, .. } =
+            settings;
         let limit = LineLimit::new(*overlong, *max_source_tokens)
             .within(model.config(), tokenizers.source());
         Self {
@@ -134,6 +140,7 @@ impl<'a> LineTranslator<'a> {
             decoding: decoding(settings),
             limit,
             aligned_by: *aligned_by,
+            terms: terms.clone(),
             detail: *detail,
             control: &(),
         }
@@ -238,7 +245,7 @@ impl<'a> LineTranslator<'a> {
     fn divider(&self) -> LineDivider<'_> {
         let longest_output = self.members.iter().filter_map(StepModel::longest_output).min();
         let Self { tokenizers, limit, control, .. } = *self;
-        LineDivider { tokenizers, limit, longest_output, control }
+        LineDivider { tokenizers, limit, terms: self.terms.as_deref(), longest_output, control }
     }
 
     fn translate_divided(
@@ -251,20 +258,49 @@ impl<'a> LineTranslator<'a> {
         let to_align = texts.into_iter().filter(|_| self.detail.alignments);
         let mut sources = to_align.map(|text| text.source);
         let most = if self.detail.all { usize::MAX } else { 1 };
-        let found = lines.into_iter().map(|DividedLine { parts, whole, overlong }| {
+        let found = lines.into_iter().map(|DividedLine { parts, whole, terms, overlong }| {
             let mut translations: Vec<Vec<Translation>> = found.by_ref().take(parts).collect();
             // A translation of the line consists of one translation of each part.
             let ranks = translations.iter().map(Vec::len).fold(most, usize::min);
             translations.iter_mut().for_each(|part| part.truncate(ranks));
             let sources = sources.by_ref().take(parts).collect();
-            SearchedLine { whole, sources, translations, overlong }
+            SearchedLine { whole, sources, translations, terms, overlong }
         });
         Ok(by_weight(found)
             .into_iter()
             .flat_map(move |group| self.finish(group).unwrap_or_else(|error| vec![Err(error)])))
     }
 
+    /// Translations of texts. One that lacks the translation of a term is searched for again, among
+    /// those that have all of its text: most have them by themselves, and are the better for it.
     fn search(
+        &self,
+        texts: &[TextPart],
+        first: usize,
+        progress: impl FnMut(usize),
+    ) -> Result<Vec<Vec<Translation>>> {
+        let mut found = self.search_once(texts, first, progress)?;
+        let Some(terms) = &self.terms else { return Ok(found) };
+        let lacks = |number: &usize| {
+            let (numbers, best) = (&texts[*number].terms, found[*number].first());
+            best.is_some_and(|best| terms.missing(numbers, &best.text).next().is_some())
+        };
+        let again: Vec<usize> = (0..texts.len()).filter(lacks).collect();
+        let with_phrases = |&number: &usize| TextPart {
+            phrases: terms.phrases(&texts[number].terms),
+            ..texts[number].clone()
+        };
+        let texts: Vec<TextPart> = again.iter().map(with_phrases).collect();
+        let with_terms = self.search_once(&texts, first, |_| {})?;
+        for (number, translations) in again.into_iter().zip(with_terms) {
+            if !translations.is_empty() {
+                found[number] = translations;
+            }
+        }
+        Ok(found)
+    }
+
+    fn search_once(
         &self,
         texts: &[TextPart],
         first: usize,
@@ -291,14 +327,20 @@ impl<'a> LineTranslator<'a> {
             } else {
                 Vec::new()
             };
-            let SearchedLine { translations, overlong, .. } = line;
+            let SearchedLine { translations, terms, overlong, .. } = line;
             let overlong = overlong?;
             let mut translations = merge(translations);
+            let missing_terms = match (&self.terms, translations.first()) {
+                (Some(all), Some(best)) => {
+                    all.missing(&terms, &best.text).map(str::to_owned).collect()
+                }
+                _ => Vec::new(),
+            };
             translations
                 .iter_mut()
                 .zip(aligned)
                 .for_each(|(translation, aligned)| translation.alignment = Some(aligned));
-            Ok(TranslatedLine { translations, overlong })
+            Ok(TranslatedLine { translations, missing_terms, overlong })
         };
         Ok(lines.into_iter().map(whole).collect())
     }

@@ -9,6 +9,7 @@ mod parts;
 mod punctuation;
 mod search;
 mod settings;
+mod terms;
 mod token_spans;
 
 use serde::Serialize;
@@ -22,6 +23,7 @@ pub use pairs::{Side, score_pairs};
 pub(crate) use search::as_text;
 pub use search::{by_line, encode_sources, speaking};
 pub use settings::{Detail, TranslationSettings, for_the_best};
+pub use terms::Terms;
 
 /// Translation of a line.
 #[derive(Debug, Clone, Serialize)]

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use taper_data::{EncodedText, Tokenizer, TokenizerPair};
 use taper_decoding::{Control, DecodingError, Renumbered, Sentence};
 
+use super::Terms;
 use super::overlong::{LineLimit, Overlong};
 use crate::items::BadItem;
 
@@ -20,6 +21,10 @@ pub(crate) struct TextPart {
     pub(crate) source: Vec<u32>,
     /// Tokens with which all its translations begin; may be empty.
     pub(crate) prefix: Vec<u32>,
+    /// Numbers of the terms that it has.
+    pub(super) terms: Vec<usize>,
+    /// Phrases that all its translations contain; may be empty.
+    pub(super) phrases: Vec<Vec<u32>>,
     /// Number of its line, from 1.
     pub(crate) line: usize,
     /// Index of the part in its line, from 0.
@@ -31,7 +36,7 @@ impl TextPart {
     /// they must not depend on the number of parts of earlier lines.
     pub(super) fn sentence(&self) -> Sentence<'_> {
         let number = self.line as u64 | self.part << 40;
-        Sentence { source: &self.source, prefix: &self.prefix, number }
+        Sentence { source: &self.source, prefix: &self.prefix, phrases: &self.phrases, number }
     }
 }
 
@@ -41,6 +46,8 @@ pub(super) struct DividedLine {
     pub(super) parts: usize,
     /// Tokens of the whole line, if it has several parts.
     pub(super) whole: Vec<u32>,
+    /// Numbers of the terms that it has.
+    pub(super) terms: Vec<usize>,
     /// Treatment of an overlong line, or the reason why it is not translated.
     pub(super) overlong: Result<Option<Overlong>>,
 }
@@ -65,6 +72,7 @@ pub(super) fn source_row(tokenizer: &Tokenizer, text: &str, ids: &[u32]) -> Vec<
 pub(super) struct LineDivider<'a> {
     pub(super) tokenizers: &'a TokenizerPair,
     pub(super) limit: LineLimit,
+    pub(super) terms: Option<&'a Terms>,
     /// Largest number of tokens of a translation, if the model has one.
     pub(super) longest_output: Option<usize>,
     /// Control that knows lines by their indices.
@@ -140,7 +148,8 @@ impl LineDivider<'_> {
             line.and_then(|line| self.parts_of(line.borrow(), prefix, number, &control, texts));
         divided.lines.push(match line {
             Err(error) if error.is::<BadItem>() => {
-                DividedLine { parts: 0, whole: Vec::new(), overlong: Err(error) }
+                let (whole, terms) = (Vec::new(), Vec::new());
+                DividedLine { parts: 0, whole, terms, overlong: Err(error) }
             }
             line => line?,
         });
@@ -159,17 +168,23 @@ impl LineDivider<'_> {
         let (source, target) = (self.tokenizers.source(), self.tokenizers.target());
         let mut prefix = self.prefix(prefix, number)?;
         let (parts, overlong) = self.limit.apply(source, line, number, control)?;
+        let mut terms = Vec::new();
         for (part, index) in parts.iter().zip(0..) {
+            let of_part = self.terms.map_or_else(Vec::new, |terms| terms.in_text(part.text()));
+            terms.extend(&of_part);
             let mut prefix = std::mem::take(&mut prefix);
             // The translation of a blank line is empty.
             if !prefix.is_empty() || !part.is_blank() {
                 prefix.splice(0..0, target.special_tokens().before.iter().copied());
             }
             let source = source_row(source, part.text(), part.ids());
-            texts.push(TextPart { source, prefix, line: number, part: index });
+            let phrases = Vec::new();
+            let text =
+                TextPart { source, prefix, terms: of_part, phrases, line: number, part: index };
+            texts.push(text);
         }
         let whole = if parts.len() > 1 { line.ids().to_vec() } else { Vec::new() };
-        Ok(DividedLine { parts: parts.len(), whole, overlong: Ok(overlong) })
+        Ok(DividedLine { parts: parts.len(), whole, terms, overlong: Ok(overlong) })
     }
 
     /// Tokens of a prefix without blanks around it: a blank at either end would be a token of its

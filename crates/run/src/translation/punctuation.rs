@@ -47,7 +47,7 @@ pub(super) fn join(parts: &[&str]) -> String {
 }
 
 /// Whether a character is Chinese or Japanese, or punctuation of these.
-fn is_cjk(character: char) -> bool {
+pub(super) fn is_cjk(character: char) -> bool {
     matches!(
         character,
         '\u{3000}'..='\u{30ff}'

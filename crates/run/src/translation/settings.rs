@@ -1,10 +1,11 @@
 //! Settings of translation.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use taper_decoding::{AlignedAttention, DecodingConfig};
 
-use super::OverlongRule;
+use super::{OverlongRule, Terms};
 use crate::config::RunConfig;
 
 /// Settings for translating lines.
@@ -20,6 +21,8 @@ pub struct TranslationSettings {
     pub ensemble: Vec<PathBuf>,
     /// Attention whose weights are read as an alignment.
     pub aligned_by: AlignedAttention,
+    /// Terms whose translation is given.
+    pub terms: Option<Arc<Terms>>,
     /// Results that are computed in addition to the text of the best translation.
     pub detail: Detail,
 }
@@ -35,6 +38,7 @@ impl TranslationSettings {
             max_source_tokens: config.data.cleaning.max_tokens,
             ensemble: Vec::new(),
             aligned_by: aligned_by(config),
+            terms: None,
             detail: Detail::default(),
         }
     }

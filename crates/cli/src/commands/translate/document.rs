@@ -32,7 +32,7 @@ pub(super) fn translate_file(arguments: &Translate, file: &Path) -> Result<()> {
     // What is wrong with the document is found before the model is loaded.
     Document::parse(source.clone(), format, "").with_context(|| file.display().to_string())?;
     let run = load(arguments)?;
-    let settings = arguments.settings(&run.config)?;
+    let settings = arguments.settings(&run)?;
     let document = Document::parse(source, format, &run.config.data.source_language)?;
     let (name, lines) = (name_of(file), document.lines().len());
     let mut spelled = SpelledLines::new(run.tokenizers.source(), arguments.special_tokens);
@@ -49,6 +49,9 @@ pub(super) fn translate_file(arguments: &Translate, file: &Path) -> Result<()> {
     }
     if found.truncated > 0 {
         say(&format!("warning: {}", truncated_translations(found.truncated, found.lines, "")));
+    }
+    for (number, term) in &found.missing_terms {
+        say(&format!("{name}, sentence {number}: the translation lacks the term {term:?}"));
     }
     if found.repaired > 0 {
         say(&format!("placeholders or addresses were put back in {} sentences", found.repaired));

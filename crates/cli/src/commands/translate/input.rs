@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
 use sha2::{Digest, Sha256};
-use taper_data::LineReader;
+use taper_data::{LineReader, hexadecimal};
 
 use super::is_stream;
 use crate::arguments::TextArguments;
@@ -199,6 +199,5 @@ fn check(path: &Path) -> Result<(u64, String)> {
         hash.update(line.as_bytes());
         hash.update(b"\n");
     }
-    let hash = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok((lines.line(), hash))
+    Ok((lines.line(), hexadecimal(&hash.finalize())))
 }

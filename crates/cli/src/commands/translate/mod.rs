@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &Translate) -> Result<()> {
     if arguments.text.input.is_none() && std::io::stdin().is_terminal() {
         refuse_files(&arguments.text)?;
         let run = load(arguments)?;
-        return converse(&run, &arguments.settings(&run.config)?, form);
+        return converse(&run, &arguments.settings(&run)?, form);
     }
     // Errors in files are found before the model is loaded.
     let mut input = Input::open(&arguments.text)?;
@@ -94,7 +94,7 @@ fn translate(
     output: &Output,
 ) -> Result<(Faults, usize)> {
     let run = load(arguments)?;
-    let settings = arguments.settings(&run.config)?;
+    let settings = arguments.settings(&run)?;
     let translator = LineTranslator::new(&run, &settings)?;
     output.begin(&Order::new(&run, &settings, form, &input.hashes())?)?;
     let spelled = SpelledLines::new(run.tokenizers.source(), arguments.special_tokens);
@@ -160,7 +160,8 @@ fn stream(
     Ok((faults, lines))
 }
 
-/// Reports on standard error that a line was too long, and its treatment.
+/// Reports on standard error that a line was too long, and its treatment, and terms that its
+/// translation lacks.
 fn report(line: usize, translated: &TranslatedLine) {
     if let Some(overlong) = &translated.overlong {
         let done = match overlong.rule {
@@ -173,6 +174,9 @@ fn report(line: usize, translated: &TranslatedLine) {
             "line {line}: {} tokens, more than {}: {done}",
             overlong.tokens, overlong.limit
         ));
+    }
+    for term in &translated.missing_terms {
+        say(&format!("line {line}: the translation lacks the term {term:?}"));
     }
 }
 

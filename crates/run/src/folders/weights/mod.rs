@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use taper_data::{not_a_file, read_regular};
+use taper_data::{hexadecimal, not_a_file, read_regular};
 
 use super::json::without_mark;
 use super::{MOST_BYTES, WEIGHTS};
@@ -232,10 +232,6 @@ impl Weights {
         }
         Ok(hexadecimal(&Sha256::digest(list)))
     }
-}
-
-fn hexadecimal(hash: &[u8]) -> String {
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn sha256_of(mut file: &File) -> std::io::Result<String> {

@@ -1,0 +1,143 @@
+//! Phrases that an output must contain: lexically constrained beam search (Hokamp and Liu 2017,
+//! "Lexically Constrained Decoding for Sequence Generation"), with a beam that is shared out among
+//! hypotheses by how much of the phrases they have (Post and Vilar 2018, "Fast Lexically Constrained
+//! Decoding with Dynamic Beam Allocation", section 3).
+
+/// Largest number of phrases of a sentence; further ones are not required.
+const MOST_PHRASES: usize = 64;
+
+/// The phrases of a sentence that a search requires.
+pub(crate) fn required(phrases: &[Vec<u32>]) -> &[Vec<u32>] {
+    &phrases[..phrases.len().min(MOST_PHRASES)]
+}
+
+/// Number of tokens of all required phrases.
+pub(crate) fn token_count(phrases: &[Vec<u32>]) -> usize {
+    required(phrases).iter().map(Vec::len).sum()
+}
+
+/// The part of the phrases that a hypothesis has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// A bit for each phrase that is complete.
+    complete: u64,
+    /// Phrase whose beginning ends the hypothesis, with the number of its tokens that are there.
+    begun: Option<(usize, usize)>,
+}
+
+impl Progress {
+    /// Progress after a further token: the longest end of the hypothesis that is a phrase, or else
+    /// the beginning of one.
+    pub(crate) fn after(self, token: u32, phrases: &[Vec<u32>]) -> Self {
+        let phrases = required(phrases);
+        if phrases.is_empty() {
+            return self;
+        }
+        let mut end = self.beginning(phrases).to_vec();
+        end.push(token);
+        for start in 0..end.len() {
+            let end = &end[start..];
+            if let Some(phrase) = self.missing(phrases).find(|&phrase| phrases[phrase] == end) {
+                return Self { complete: self.complete | 1 << phrase, begun: None };
+            }
+            let mut missing = self.missing(phrases);
+            if let Some(phrase) = missing.find(|&phrase| phrases[phrase].starts_with(end)) {
+                return Self { begun: Some((phrase, end.len())), ..self };
+            }
+        }
+        Self { begun: None, ..self }
+    }
+
+    /// Beginning of a phrase that ends the hypothesis.
+    fn beginning(self, phrases: &[Vec<u32>]) -> &[u32] {
+        self.begun.map_or(&[], |(phrase, tokens)| &phrases[phrase][..tokens])
+    }
+
+    /// Phrases that are not complete.
+    fn missing(self, phrases: &[Vec<u32>]) -> impl Iterator<Item = usize> {
+        (0..phrases.len())
+            .filter(move |&phrase| self.complete & 1 << phrase == 0 && !phrases[phrase].is_empty())
+    }
+
+    /// Whether no phrase is missing.
+    pub(crate) fn is_complete(self, phrases: &[Vec<u32>]) -> bool {
+        self.missing(required(phrases)).next().is_none()
+    }
+
+    /// Tokens that bring a phrase forward: the next one of each that begins as the hypothesis ends,
+    /// or the first one of each that is missing.
+    pub(crate) fn next_tokens(self, phrases: &[Vec<u32>]) -> Vec<u32> {
+        let phrases = required(phrases);
+        let beginning = self.beginning(phrases);
+        let of_phrase = |phrase: usize| phrases[phrase].strip_prefix(beginning)?.first().copied();
+        let mut tokens: Vec<u32> = self.missing(phrases).filter_map(of_phrase).collect();
+        tokens.sort_unstable();
+        tokens.dedup();
+        tokens
+    }
+
+    /// Number of tokens of phrases that the hypothesis has.
+    pub(crate) fn tokens(self, phrases: &[Vec<u32>]) -> usize {
+        let phrases = required(phrases).iter().enumerate();
+        let complete = phrases.filter(|(phrase, _)| self.complete & 1 << phrase != 0);
+        complete.map(|(_, phrase)| phrase.len()).sum::<usize>()
+            + self.begun.map_or(0, |(_, tokens)| tokens)
+    }
+}
+
+/// Orders continuations, which come best first, for a beam that is shared out: the best of those
+/// with the most tokens of phrases, then the best of those with one less, and so on; then the second
+/// ones. So each number of tokens has about the same share of a beam of any size.
+pub(crate) fn shared_out<T>(continuations: Vec<(usize, T)>) -> Vec<T> {
+    let most = continuations.iter().map(|(tokens, _)| *tokens).max().unwrap_or(0);
+    let mut places = vec![0; most + 1];
+    let mut ordered: Vec<((usize, usize), T)> = continuations
+        .into_iter()
+        .map(|(tokens, continuation)| {
+            places[tokens] += 1;
+            ((places[tokens], most - tokens), continuation)
+        })
+        .collect();
+    ordered.sort_by_key(|(key, _)| *key);
+    ordered.into_iter().map(|(_, continuation)| continuation).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phrases_are_followed_token_by_token() {
+        let phrases = [vec![5, 6], vec![5, 7], vec![8]];
+        let after = |tokens: &[u32]| {
+            tokens.iter().fold(Progress::default(), |so_far, &token| so_far.after(token, &phrases))
+        };
+        assert_eq!(after(&[]).next_tokens(&phrases), [5, 8]);
+        assert_eq!(after(&[5]).next_tokens(&phrases), [6, 7]);
+        assert_eq!(after(&[5, 6]).next_tokens(&phrases), [5, 8]);
+        assert_eq!(after(&[5, 7]).next_tokens(&phrases), [5, 8]);
+        // Broken off, and begun anew by the same token.
+        assert_eq!(after(&[5, 9]), Progress::default());
+        assert_eq!(after(&[5, 5]), after(&[5]));
+        assert_eq!(after(&[5, 8]).tokens(&phrases), 1);
+        assert!(!after(&[5, 6, 8, 7]).is_complete(&phrases));
+        assert!(after(&[5, 6, 8, 5, 7, 9]).is_complete(&phrases));
+        assert_eq!(after(&[5, 6, 8, 5]).tokens(&phrases), 4);
+        assert!(Progress::default().is_complete(&[]));
+        assert!(Progress::default().is_complete(&[vec![]]));
+        // An end that begins a phrase anew.
+        let phrases = [vec![7, 7, 8]];
+        let four = [7, 7, 7, 8].iter().fold(Progress::default(), |one, &t| one.after(t, &phrases));
+        assert!(four.is_complete(&phrases));
+        let many = vec![vec![3]; MOST_PHRASES + 5];
+        assert_eq!(token_count(&many), MOST_PHRASES);
+    }
+
+    #[test]
+    fn a_beam_is_shared_out_by_tokens_of_phrases() {
+        let continuations = vec![(0, 'a'), (0, 'b'), (2, 'c'), (0, 'd'), (1, 'e'), (2, 'f')];
+        assert_eq!(shared_out(continuations), ['c', 'e', 'a', 'f', 'b', 'd']);
+        assert_eq!(shared_out(vec![(0, 'a'), (0, 'b')]), ['a', 'b']);
+        assert!(shared_out(Vec::<(usize, char)>::new()).is_empty());
+    }
+}

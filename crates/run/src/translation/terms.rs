@@ -1,0 +1,260 @@
+//! Terms: words of the source whose translation is given.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+
+use aho_corasick::AhoCorasick;
+use anyhow::{Context, Result, bail};
+use sha2::{Digest, Sha256};
+use taper_data::{Tokenizer, TokenizerPair, hexadecimal, read_text};
+
+use super::punctuation::is_cjk;
+
+/// Largest file of terms, in bytes.
+const LARGEST: u64 = 1 << 26;
+
+/// Terms with their translations.
+///
+/// A line of a text has a term if it has its words, whole; in scripts without spaces, its
+/// characters. A term in lower case stands for any case. Where terms overlap, the one that begins
+/// first counts, and of several the longest.
+pub struct Terms {
+    terms: Vec<Term>,
+    /// Finds the terms, folded, in a folded text.
+    finder: AhoCorasick,
+    /// SHA-256 of the file.
+    hash: String,
+}
+
+/// A term with its translation.
+#[derive(Debug)]
+struct Term {
+    source: String,
+    /// Whether its case counts.
+    has_case: bool,
+    target: String,
+    /// Target as the tokenizer writes it, if that is another text, as for one that lowers case.
+    written: Option<String>,
+    tokens: Vec<u32>,
+}
+
+impl fmt::Debug for Terms {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.debug_tuple("Terms").field(&self.hash).finish()
+    }
+}
+
+impl Terms {
+    /// Reads terms: lines of a term, a tab and its translation. Blank lines are passed over.
+    ///
+    /// # Errors
+    /// With the file and the line, if a line has another form, a term has two translations, or the
+    /// target vocabulary cannot spell one.
+    pub fn read(path: &Path, tokenizers: &TokenizerPair) -> Result<Self> {
+        let text = read_text(path, LARGEST)?;
+        let mut terms: Vec<Term> = Vec::new();
+        let mut lines: HashMap<String, usize> = HashMap::new();
+        for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
+            let add = || -> Result<Option<Term>> {
+                let (source, target) = parse(line)?;
+                if let Some(&before) = lines.get(&source) {
+                    if terms[before].target == target {
+                        return Ok(None);
+                    }
+                    bail!(
+                        "{source:?} has another translation before, {:?}; leave one of them",
+                        terms[before].target
+                    );
+                }
+                Term::new(source, target, tokenizers.target()).map(Some)
+            };
+            let added = add().with_context(|| format!("{}, line {number}", path.display()))?;
+            if let Some(term) = added {
+                lines.insert(term.source.clone(), terms.len());
+                terms.push(term);
+            }
+        }
+        if terms.is_empty() {
+            bail!("{}: no terms: each line is a term, a tab and its translation", path.display());
+        }
+        let finder = AhoCorasick::new(terms.iter().map(|term| folded(&term.source)))
+            .with_context(|| format!("{}: too many terms", path.display()))?;
+        Ok(Self { terms, finder, hash: hexadecimal(&Sha256::digest(text.as_bytes())) })
+    }
+
+    /// Numbers of the terms in a text, each once, in the order of the text.
+    pub(super) fn in_text(&self, text: &str) -> Vec<usize> {
+        let folded = folded(text);
+        let whole = self.finder.find_overlapping_iter(&folded).filter(|found| {
+            let term = &self.terms[found.pattern().as_usize()];
+            is_whole(text, found.range())
+                && (!term.has_case || text[found.range()] == term.source[..])
+        });
+        let mut found: Vec<_> = whole.collect();
+        // Of the same words the term with a case is first.
+        found.sort_by_key(|one| {
+            let has_case = self.terms[one.pattern().as_usize()].has_case;
+            (one.start(), std::cmp::Reverse((one.end(), has_case)))
+        });
+        let (mut numbers, mut end) = (Vec::new(), 0);
+        for one in found {
+            let number = one.pattern().as_usize();
+            if one.start() >= end {
+                end = one.end();
+                if !numbers.contains(&number) {
+                    numbers.push(number);
+                }
+            }
+        }
+        numbers
+    }
+
+    /// Translations of terms that a text does not have.
+    pub(super) fn missing<'t>(
+        &'t self,
+        numbers: &'t [usize],
+        text: &'t str,
+    ) -> impl Iterator<Item = &'t str> {
+        let terms = numbers.iter().map(|&number| &self.terms[number]);
+        let has = |term: &&Term| {
+            let written = term.written.as_deref();
+            text.contains(&term.target) || written.is_some_and(|written| text.contains(written))
+        };
+        terms.filter(move |term| !has(term)).map(|term| term.target.as_str())
+    }
+
+    /// Tokens of the translations of terms, each once.
+    pub(super) fn phrases(&self, numbers: &[usize]) -> Vec<Vec<u32>> {
+        let mut phrases: Vec<&Vec<u32>> = Vec::new();
+        for &number in numbers {
+            let tokens = &self.terms[number].tokens;
+            if !phrases.contains(&tokens) {
+                phrases.push(tokens);
+            }
+        }
+        phrases.into_iter().cloned().collect()
+    }
+}
+
+/// Term and translation of a line.
+fn parse(line: &str) -> Result<(String, String)> {
+    let parts: Vec<&str> = line.split('\t').map(str::trim).collect();
+    match parts[..] {
+        [source, target] if !source.is_empty() && !target.is_empty() => {
+            Ok((source.to_owned(), target.to_owned()))
+        }
+        _ => bail!("expected a term, a tab and its translation"),
+    }
+}
+
+impl Term {
+    fn new(source: String, target: String, tokenizer: &Tokenizer) -> Result<Self> {
+        let tokens = within_text(&target, tokenizer)?;
+        if tokens.iter().any(|&id| tokenizer.is_unknown(id)) {
+            bail!("the target vocabulary cannot spell {target:?}");
+        }
+        if tokens.iter().any(|&id| tokenizer.is_special(id)) {
+            bail!("{target:?} has special tokens, which a translation gets by itself");
+        }
+        let written = tokenizer.decode(&tokens)?.trim().to_owned();
+        let written = (written != target).then_some(written);
+        let has_case = folded(&source) != source;
+        Ok(Self { source, has_case, target, written, tokens })
+    }
+}
+
+/// Tokens of a text behind other words.
+fn within_text(text: &str, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
+    let (before, mark) = match text.starts_with(is_cjk) {
+        true => ("，", "，".len()),
+        false => (", ", ",".len()),
+    };
+    let whole = tokenizer.encode_text(&format!("{before}{text}"))?;
+    let first = whole.bytes().partition_point(|token| token.end <= mark);
+    let is_apart = whole.bytes().get(first).is_some_and(|token| token.start >= mark);
+    match is_apart {
+        true => Ok(whole.ids()[first..].to_vec()),
+        false => Ok(tokenizer.encode(text)?),
+    }
+}
+
+/// Text in lower case, character by character, so that each stays at its place: those whose lower
+/// case has another length stay as they are.
+fn folded(text: &str) -> String {
+    let fold = |character: char| {
+        let mut lower = character.to_lowercase();
+        match (lower.next(), lower.next()) {
+            (Some(one), None) if one.len_utf8() == character.len_utf8() => one,
+            _ => character,
+        }
+    };
+    text.chars().map(fold).collect()
+}
+
+/// Whether no word goes on beyond a part of a text.
+fn is_whole(text: &str, part: std::ops::Range<usize>) -> bool {
+    let is_apart = |left: Option<char>, right: Option<char>| match (left, right) {
+        (Some(left), Some(right)) => {
+            !left.is_alphanumeric() || !right.is_alphanumeric() || is_cjk(left) || is_cjk(right)
+        }
+        _ => true,
+    };
+    let inner = &text[part.clone()];
+    is_apart(text[..part.start].chars().next_back(), inner.chars().next())
+        && is_apart(inner.chars().next_back(), text[part.end..].chars().next())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn terms(sources: &[&str]) -> Terms {
+        let term = |&source: &&str| Term {
+            source: source.to_owned(),
+            has_case: folded(source) != source,
+            target: format!("<{source}>"),
+            written: None,
+            tokens: Vec::new(),
+        };
+        let finder = AhoCorasick::new(sources.iter().map(|source| folded(source)));
+        let terms = sources.iter().map(term).collect();
+        Terms { terms, finder: finder.expect("few"), hash: String::new() }
+    }
+
+    #[test]
+    fn terms_are_whole_words() {
+        let terms = terms(&["cat", "New York", "york", "York Peppermint", "力学", "naïve"]);
+        let of = |text: &str| -> Vec<&str> {
+            terms.in_text(text).into_iter().map(|number| &*terms.terms[number].source).collect()
+        };
+        assert_eq!(of("The Cat sat, the CAT slept."), ["cat"]);
+        assert!(of("A catalog of cats").is_empty());
+        assert_eq!(of("catalog cat"), ["cat"]);
+        // The first of those that overlap, and of those that begin together the longest.
+        assert_eq!(of("In New York Peppermint"), ["New York"]);
+        assert_eq!(of("In York Peppermint"), ["York Peppermint"]);
+        assert_eq!(of("new york"), ["york"], "a term with capitals has this case only");
+        assert_eq!(of("量子力学的cat"), ["力学", "cat"]);
+        assert_eq!(of("İ NAÏVE"), ["naïve"]);
+        assert!(of("").is_empty());
+    }
+
+    #[test]
+    fn translations_are_looked_for_as_they_are_written() {
+        let mut terms = terms(&["cat", "dog"]);
+        terms.terms[1].written = Some("<d>".to_owned());
+        let missing = |text: &str| terms.missing(&[0, 1], text).collect::<Vec<_>>().join(" ");
+        assert_eq!(missing("a <cat>"), "<dog>");
+        assert_eq!(missing("a <d>"), "<cat>");
+        assert_eq!(missing("<cat><dog>"), "");
+    }
+
+    #[test]
+    fn a_line_is_a_term_a_tab_and_its_translation() {
+        assert_eq!(parse(" a b\tc ").expect("fine"), ("a b".to_owned(), "c".to_owned()));
+        for line in ["a", "a\t", "\tb", "a\tb\tc"] {
+            assert!(parse(line).is_err(), "{line:?}");
+        }
+    }
+}
