@@ -56,6 +56,19 @@ pub struct DecodingConfig {
         extend("x-idle" = ["no-beam"])
     )]
     pub length_reward: f64,
+    /// Weight `β` of the penalty on translations that are shorter than expected: for a translation of
+    /// `n` tokens where `L` are expected, the score falls by `β · max(0, L/n - 1)`, and the length
+    /// penalty is that of at most `L` tokens, so that none beyond `L` gains anything (Huang et al. 2017,
+    /// "When to Finish?"; Yang et al. 2018, "Breaking the Beam Search Curse"). Unlike a reward, it
+    /// cannot make translations longer than `L`. 0 for none.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0.0))]
+    #[schemars(extend("x-idle" = ["no-beam", "not-translation"]))]
+    pub shortfall_penalty: f64,
+    /// Length that is expected of a translation.
+    #[serde(skip_serializing_if = "ExpectedLength::is_unknown")]
+    #[schemars(extend("x-idle" = ["no-beam", "not-translation"]))]
+    pub expected_length: ExpectedLength,
     /// A sentence's search stops once `beam_size * patience` hypotheses have finished (Kasai et al.
     /// 2024, "A Call for Clarity in Beam Search: How It Works and When It Stops"), or earlier if
     /// nothing can change the result any more. With 0, only the latter stops it.
@@ -115,6 +128,8 @@ impl Default for DecodingConfig {
             length_penalty_form: LengthPenaltyForm::Gnmt,
             rules: SearchRules::Exact,
             length_reward: 0.0,
+            shortfall_penalty: 0.0,
+            expected_length: ExpectedLength::default(),
             patience: 0.0,
             max_length_ratio: 2.0,
             max_length_offset: 10,
@@ -129,6 +144,98 @@ impl Default for DecodingConfig {
             batch_tokens: 4096,
             batch_rows: 256,
         }
+    }
+}
+
+/// Expected length of a translation, as a linear function of the length of the source, in tokens
+/// without `</s>`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExpectedLength {
+    /// Tokens for each token of the source. 0: measured on the training text when a run begins, if
+    /// `shortfall_penalty` is above 0.
+    #[schemars(range(min = 0.0))]
+    pub ratio: f64,
+    /// Tokens on top of these.
+    pub offset: f64,
+}
+
+impl ExpectedLength {
+    /// Fits the function to pairs of a source length and a target length, by least squares. A fit
+    /// that would expect less of longer sources, or anything of none that is below 0, gives way to
+    /// the ratio of the means. Unknown without pairs.
+    #[must_use]
+    pub fn fit(lengths: impl Iterator<Item = (usize, usize)>) -> Self {
+        // Whole numbers, so that no order of the pairs changes a bit.
+        let (mut count, mut x, mut y, mut xx, mut xy) = (0_i128, 0_i128, 0_i128, 0_i128, 0_i128);
+        for (source, target) in lengths {
+            let (source, target) = (source as i128, target as i128);
+            count += 1;
+            x += source;
+            y += target;
+            xx += source * source;
+            xy += source * target;
+        }
+        if x == 0 || y == 0 {
+            return Self::default();
+        }
+        let spread = count * xx - x * x;
+        let slope = (count * xy - x * y) as f64 / spread as f64;
+        let offset = (y as f64 - slope * x as f64) / count as f64;
+        let fitted = Self { ratio: rounded(slope), offset: rounded(offset) };
+        match spread > 0 && fitted.ratio > 0.0 && fitted.offset >= 0.0 {
+            true => fitted,
+            false => Self { ratio: rounded(y as f64 / x as f64), offset: 0.0 },
+        }
+    }
+
+    /// Whether no length is expected.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        self.ratio == 0.0
+    }
+
+    /// Number of tokens, without `</s>`, expected for a source of `length` tokens.
+    #[must_use]
+    pub fn of(&self, length: usize) -> f64 {
+        (self.ratio * length as f64 + self.offset).max(0.0)
+    }
+}
+
+/// Rounds to four places, more than lengths can tell.
+fn rounded(value: f64) -> f64 {
+    (value * 1e4).round() / 1e4
+}
+
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
+}
+
+/// Settings that choose among translations of different lengths.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct LengthSettings {
+    /// Value of `length_penalty`.
+    pub length_penalty: f64,
+    /// Value of `length_reward`.
+    pub length_reward: f64,
+    /// Value of `shortfall_penalty`.
+    pub shortfall_penalty: f64,
+}
+
+impl LengthSettings {
+    /// Settings of `config`.
+    #[must_use]
+    pub fn of(config: &DecodingConfig) -> Self {
+        let &DecodingConfig { length_penalty, length_reward, shortfall_penalty, .. } = config;
+        Self { length_penalty, length_reward, shortfall_penalty }
+    }
+
+    /// Writes the settings to `config`.
+    pub fn apply(self, config: &mut DecodingConfig) {
+        let Self { length_penalty, length_reward, shortfall_penalty } = self;
+        config.length_penalty = length_penalty;
+        config.length_reward = length_reward;
+        config.shortfall_penalty = shortfall_penalty;
     }
 }
 
@@ -204,12 +311,14 @@ impl SamplingConfig {
 }
 
 /// Limits on the length of the output for one source, in tokens without `</s>`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OutputLimits {
     /// Smallest number of tokens before `</s>`.
     pub min_length: usize,
     /// Number of tokens after which `</s>` is forced.
     pub max_length: usize,
+    /// Number of tokens below which an output is shorter than expected; 0 without expectation.
+    pub expected: f64,
 }
 
 impl DecodingConfig {
@@ -232,6 +341,13 @@ impl DecodingConfig {
         // An exponent.
         from_0("length_penalty", self.length_penalty, 100.0)?;
         from_0("length_reward", self.length_reward, MOST)?;
+        from_0("shortfall_penalty", self.shortfall_penalty, MOST)?;
+        from_0("expected_length.ratio", self.expected_length.ratio, MOST)?;
+        let offset = self.expected_length.offset;
+        if !(-MOST..=MOST).contains(&offset) {
+            let expected = format!("from -{MOST} to {MOST}");
+            return Err(refused("expected_length.offset", offset, expected));
+        }
         from_0("max_length_ratio", self.max_length_ratio, f64::MAX)?;
         from_0("patience", self.patience, f64::MAX)?;
         from_0("sampling.temperature", self.sampling.temperature, MOST)?;
@@ -269,15 +385,41 @@ impl DecodingConfig {
         Ok(())
     }
 
+    /// Checks every value, as for [`validate`](Self::validate), and that what a search needs to know
+    /// of a text has been measured.
+    ///
+    /// # Errors
+    /// [`DecodingError::Config`] for the first value that a search cannot use.
+    pub fn validate_search(&self) -> Result<()> {
+        self.validate()?;
+        if self.shortfall_penalty > 0.0 && self.expected_length.is_unknown() {
+            let expected = "the tokens of a translation for each token of its source, since \
+                shortfall_penalty is above 0: runs that begin with it measure them, and `taper tune` \
+                does";
+            return Err(refused("expected_length.ratio", 0.0, expected.to_owned()));
+        }
+        Ok(())
+    }
+
     /// Score by which hypotheses of different lengths are compared: a log-probability of `length`
-    /// tokens, including `</s>`, over the length penalty, plus the length reward of each token. For
-    /// a total that is at most 0 it grows with the length.
-    pub fn score(&self, log_probability: f64, length: usize) -> f64 {
+    /// tokens, including `</s>`, over the length penalty, plus the length reward of each token, minus
+    /// the penalty for being shorter than `limits` expect. For a total that is at most 0 it grows
+    /// with the length.
+    pub fn score(&self, log_probability: f64, length: usize, limits: OutputLimits) -> f64 {
+        let (length, expected) = (length as f64, limits.expected + 1.0);
+        let expects = self.shortfall_penalty > 0.0;
+        // Beyond the expected length no token gains anything, or flat probabilities would make
+        // translations endless.
+        let counted = if expects { length.min(expected) } else { length };
         let penalty = match self.length_penalty_form {
-            LengthPenaltyForm::Gnmt => length_penalty(length, self.length_penalty),
-            LengthPenaltyForm::Power => (length as f64).powf(self.length_penalty),
+            LengthPenaltyForm::Gnmt => gnmt_penalty(counted, self.length_penalty),
+            LengthPenaltyForm::Power => counted.powf(self.length_penalty),
         };
-        log_probability / penalty + self.length_reward * length as f64
+        let score = log_probability / penalty + self.length_reward * length;
+        match expects {
+            true => score - self.shortfall_penalty * (expected / length - 1.0).max(0.0),
+            false => score,
+        }
     }
 
     /// Number of finished hypotheses that are kept.
@@ -305,7 +447,11 @@ impl DecodingConfig {
         // A float-to-integer cast saturates, so a huge ratio means "no limit by ratio".
         let by_ratio = (self.max_length_ratio * source_length as f64).floor() as usize;
         let max_length = by_ratio.saturating_add(self.max_length_offset).min(self.max_length);
-        OutputLimits { min_length: self.min_length.min(max_length), max_length }
+        OutputLimits {
+            min_length: self.min_length.min(max_length),
+            max_length,
+            expected: self.expected_length.of(source_length),
+        }
     }
 }
 
@@ -339,5 +485,9 @@ fn from_0(key: &'static str, value: f64, most: f64) -> Result<()> {
 /// `n` counts the closing `</s>`, as its log-probability is part of the total. With `α` = 0
 /// log-probabilities do not change; the penalty grows with `n` for any larger `α`.
 pub fn length_penalty(length: usize, alpha: f64) -> f64 {
-    ((5.0 + length as f64) / 6.0).powf(alpha)
+    gnmt_penalty(length as f64, alpha)
+}
+
+fn gnmt_penalty(length: f64, alpha: f64) -> f64 {
+    ((5.0 + length) / 6.0).powf(alpha)
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::model::step::{Logits, TopK, drop_cancelled, select_if_changed, step_rows, wanted};
 use crate::search::candidates::{Row, candidate_of};
 use crate::tokens::SpecialIds;
-use crate::{Control, DecodingConfig, DecodingError, Result, StepModel};
+use crate::{Control, DecodingConfig, DecodingError, OutputLimits, Result, StepModel};
 
 /// Probability of a given translation under the model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -22,13 +22,17 @@ pub struct ForcedScore {
 }
 
 impl ForcedScore {
-    fn new(token_log_probabilities: Vec<f64>, config: &DecodingConfig) -> Self {
+    fn new(
+        token_log_probabilities: Vec<f64>,
+        limits: OutputLimits,
+        config: &DecodingConfig,
+    ) -> Self {
         let length = token_log_probabilities.len();
         let log_probability = token_log_probabilities.iter().fold(0.0, |sum, x| sum + x);
         Self {
             token_log_probabilities,
             log_probability,
-            score: config.score(log_probability, length),
+            score: config.score(log_probability, length, limits),
             length,
         }
     }
@@ -77,9 +81,12 @@ pub(crate) fn scores_of<M: StepModel>(
         targets.iter().map(|target| Vec::with_capacity(target.len() + 1)).collect();
     // Sentence of each model row.
     let mut active = wanted(control, sources.len());
-    let score = |token_scores| ForcedScore::new(token_scores, config);
+    let score = |(source, token_scores): (&&[u32], Vec<f64>)| {
+        let limits = config.output_limits(source.len().saturating_sub(1));
+        ForcedScore::new(token_scores, limits, config)
+    };
     if active.is_empty() {
-        return Ok(scores.into_iter().map(score).collect());
+        return Ok(sources.iter().zip(scores).map(score).collect());
     }
     let begun: Vec<&[u32]> = active.iter().map(|&sentence| sources[sentence]).collect();
     let mut state = model.start(&begun)?;
@@ -117,7 +124,7 @@ pub(crate) fn scores_of<M: StepModel>(
         }
         position += 1;
     }
-    Ok(scores.into_iter().map(score).collect())
+    Ok(sources.iter().zip(scores).map(score).collect())
 }
 
 /// Log-probability of a token; `None` if the logits are no distribution.

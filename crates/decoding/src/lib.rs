@@ -89,7 +89,8 @@ mod translator;
 
 pub use alignment::{AlignedAttention, Alignment, align, align_with};
 pub use config::{
-    DecodingConfig, LengthPenaltyForm, OutputLimits, SamplingConfig, SearchRules, length_penalty,
+    DecodingConfig, ExpectedLength, LengthPenaltyForm, LengthSettings, OutputLimits,
+    SamplingConfig, SearchRules, length_penalty,
 };
 pub use control::{Control, Renumbered};
 pub use error::DecodingError;

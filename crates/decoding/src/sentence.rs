@@ -42,6 +42,6 @@ impl<'a> Sentence<'a> {
             .saturating_add(token_count(self.phrases))
             .max(self.prefix.len())
             .min(longest.unwrap_or(usize::MAX));
-        OutputLimits { min_length: limits.min_length.min(max_length), max_length }
+        OutputLimits { min_length: limits.min_length.min(max_length), max_length, ..limits }
     }
 }

@@ -11,8 +11,8 @@ use crate::search::greedy::greedy;
 use crate::search::sampling::sample;
 use crate::search::stepwise::Output;
 use crate::{
-    Control, DecodingConfig, DecodingError, ForcedScore, Hypothesis, Renumbered, Result, Sentence,
-    StepModel,
+    Control, DecodingConfig, DecodingError, ForcedScore, Hypothesis, LengthSettings, Renumbered,
+    Result, Sentence, StepModel,
 };
 
 /// Translates and scores any number of sentences with one model and one configuration.
@@ -47,7 +47,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
     /// [`DecodingError::Config`] for an unusable configuration, [`DecodingError::Vocabulary`] for
     /// a model whose vocabulary cannot hold the special tokens.
     pub fn new(model: &'m M, config: DecodingConfig) -> Result<Self> {
-        config.validate()?;
+        config.validate_search()?;
         let size = model.vocabulary_size();
         if size <= model.special().end() as usize {
             return Err(DecodingError::Vocabulary { size });
@@ -101,8 +101,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
         self.in_batches(sentences, of_empty, chunk, on_chunk)
     }
 
-    /// Finds the tokens of the best translation of each sentence under each of `lengths`, a length
-    /// penalty and a length reward in place of the configuration's. The results are those of
+    /// Finds the tokens of the best translation of each sentence under each of `lengths`, in place of
+    /// the configuration's. The results are those of
     /// [`translate_sentences`](Self::translate_sentences) with each, from one search for all.
     ///
     /// # Errors
@@ -111,14 +111,14 @@ impl<'m, M: StepModel> Translator<'m, M> {
     pub fn translate_under(
         &self,
         sentences: &[Sentence<'_>],
-        lengths: &[(f64, f64)],
+        lengths: &[LengthSettings],
         on_chunk: impl FnMut(FinishedChunk<'_, Vec<Vec<u32>>>),
     ) -> Result<Vec<Vec<Vec<u32>>>> {
-        let under = |&(length_penalty, length_reward): &(f64, f64)| {
+        let under = |lengths: &LengthSettings| {
             let n_best = if self.config.sampling.is_active() { self.config.n_best } else { 1 };
-            let config =
-                DecodingConfig { length_penalty, length_reward, n_best, ..self.config.clone() };
-            config.validate().map(|()| config)
+            let mut config = DecodingConfig { n_best, ..self.config.clone() };
+            lengths.apply(&mut config);
+            config.validate_search().map(|()| config)
         };
         let settings: Vec<DecodingConfig> = lengths.iter().map(under).collect::<Result<_>>()?;
         let chunk = |chunk: &[Sentence<'_>], control: &dyn Control| -> Result<Vec<Vec<Vec<u32>>>> {

@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering;
 
 use common::{HashModel, random_sources, short_outputs};
 use taper_decoding::{
-    DecodingConfig, END, Hypothesis, LengthPenaltyForm, START, SearchRules, Sentence, StepModel,
-    Translator, UNKNOWN, beam_search, forced_scores, greedy_search, length_penalty,
+    DecodingConfig, END, ExpectedLength, Hypothesis, LengthPenaltyForm, LengthSettings, START,
+    SearchRules, Sentence, StepModel, Translator, UNKNOWN, beam_search, forced_scores,
+    greedy_search, length_penalty,
 };
 
 fn slices(sources: &[Vec<u32>]) -> Vec<&[u32]> {
@@ -83,7 +84,7 @@ fn patient_beam(
         continuations.sort_by(|a, b| b.2.total_cmp(&a.2));
         for (prefix, token, total) in &continuations[..continuations.len().min(config.beam_size)] {
             if *token == END {
-                finished.push((config.score(*total, prefix.len() + 1), prefix.clone()));
+                finished.push((config.score(*total, prefix.len() + 1, limits), prefix.clone()));
             }
         }
         let going_on =
@@ -105,8 +106,17 @@ fn patient_beam(
 #[test]
 fn a_full_beam_finds_what_exhaustive_enumeration_finds() {
     const MAX_LENGTH: usize = 4;
-    for (alpha, reward) in [(0.0, 0.0), (0.6, 0.0), (1.0, 0.0), (2.0, 0.0), (0.0, 1.5), (1.0, 0.5)]
-    {
+    for (alpha, reward, shortfall) in [
+        (0.0, 0.0, 0.0),
+        (0.6, 0.0, 0.0),
+        (1.0, 0.0, 0.0),
+        (2.0, 0.0, 0.0),
+        (0.0, 1.5, 0.0),
+        (1.0, 0.5, 0.0),
+        (1.0, 0.0, 3.0),
+        (0.0, 0.0, 20.0),
+        (0.6, 0.3, 2.0),
+    ] {
         for (seed, min_length) in [(1, 0), (2, 0), (3, 2), (4, 0)] {
             let model = HashModel::new(seed);
             let sources = random_sources(3, seed);
@@ -114,6 +124,8 @@ fn a_full_beam_finds_what_exhaustive_enumeration_finds() {
                 n_best: 7,
                 length_penalty: alpha,
                 length_reward: reward,
+                shortfall_penalty: shortfall,
+                expected_length: ExpectedLength { ratio: 0.4, offset: 0.3 },
                 min_length,
                 // 4 ordinary tokens: at most 4^4 live hypotheses with 5 continuations each.
                 ..short_outputs(4_usize.pow(MAX_LENGTH as u32) * 5, MAX_LENGTH)
@@ -125,8 +137,14 @@ fn a_full_beam_finds_what_exhaustive_enumeration_finds() {
                         .into_iter()
                         .map(|(tokens, total)| {
                             let length = tokens.len() + 1;
+                            let expected = 0.4 * (source.len() - 1) as f64 + 0.3 + 1.0;
+                            let missing = (expected / length as f64 - 1.0).max(0.0);
+                            let most = if shortfall > 0.0 { expected } else { f64::MAX };
+                            let counted = (length as f64).min(most);
                             (
-                                total / length_penalty(length, alpha) + reward * length as f64,
+                                total / ((5.0 + counted) / 6.0).powf(alpha)
+                                    + reward * length as f64
+                                    - shortfall * missing,
                                 total,
                                 tokens,
                             )
@@ -148,14 +166,17 @@ fn a_full_beam_finds_what_exhaustive_enumeration_finds() {
 #[test]
 fn early_stopping_gives_what_running_to_the_maximum_length_gives() {
     let (mut rows, mut patient_rows) = (0, 0);
-    for (beam_size, n_best, alpha, reward, end_bias) in [
-        (2, 1, 0.6, 0.0, 0.0),
-        (3, 3, 1.0, 0.0, 1.0),
-        (5, 1, 2.0, 0.0, 2.0),
-        (5, 4, 0.0, 0.0, 0.0),
-        (4, 2, 0.6, 0.0, -2.0),
-        (4, 1, 0.0, 0.2, 2.0),
-        (3, 2, 1.0, 0.1, 1.0),
+    for (beam_size, n_best, alpha, (reward, shortfall), end_bias) in [
+        (2, 1, 0.6, (0.0, 0.0), 0.0),
+        (3, 3, 1.0, (0.0, 0.0), 1.0),
+        (5, 1, 2.0, (0.0, 0.0), 2.0),
+        (5, 4, 0.0, (0.0, 0.0), 0.0),
+        (4, 2, 0.6, (0.0, 0.0), -2.0),
+        (4, 1, 0.0, (0.2, 0.0), 2.0),
+        (3, 2, 1.0, (0.1, 0.0), 1.0),
+        (4, 1, 1.0, (0.0, 2.0), 2.0),
+        (5, 3, 0.0, (0.0, 9.0), 1.0),
+        (3, 1, 0.6, (0.1, 4.0), 2.0),
     ] {
         for seed in 10..20 {
             let mut model = HashModel::new(seed);
@@ -165,6 +186,8 @@ fn early_stopping_gives_what_running_to_the_maximum_length_gives() {
                 n_best,
                 length_penalty: alpha,
                 length_reward: reward,
+                shortfall_penalty: shortfall,
+                expected_length: ExpectedLength { ratio: 0.8, offset: 1.0 },
                 max_length_ratio: 1.0,
                 ..short_outputs(beam_size, 8)
             };
@@ -339,10 +362,23 @@ fn length_penalty_and_reward_are_those_of_the_papers() {
         length_penalty_form: LengthPenaltyForm::Power,
         ..DecodingConfig::default()
     };
-    assert_eq!(power.score(-8.0, 16), -2.0);
+    let limits = power.output_limits(10);
+    assert_eq!(power.score(-8.0, 16, limits), -2.0);
     let rewarded =
         DecodingConfig { length_penalty: 0.0, length_reward: 0.25, ..DecodingConfig::default() };
-    assert_eq!(rewarded.score(-8.0, 16), -4.0);
+    assert_eq!(rewarded.score(-8.0, 16, limits), -4.0);
+    let expecting = DecodingConfig {
+        length_penalty: 0.0,
+        shortfall_penalty: 2.0,
+        expected_length: ExpectedLength { ratio: 1.5, offset: 4.0 },
+        ..DecodingConfig::default()
+    };
+    // 19 tokens are expected of 10, and `</s>`.
+    let limits = expecting.output_limits(10);
+    assert_eq!(expecting.score(-8.0, 16, limits), -8.0 - 2.0 * (20.0 / 16.0 - 1.0));
+    for longer in [20, 21, 200] {
+        assert_eq!(expecting.score(-8.0, longer, limits), -8.0);
+    }
 }
 
 #[test]
@@ -350,9 +386,23 @@ fn one_search_finds_what_one_for_each_length_penalty_and_reward_finds() {
     let mut sources = random_sources(40, 12);
     sources.push(vec![END]);
     let model = HashModel::new(12);
-    let lengths = [(0.0, 0.0), (0.6, 0.0), (1.4, 0.0), (0.0, 0.5), (1.0, 0.2), (0.3, 2.0)];
+    let lengths = [
+        (0.0, 0.0, 0.0),
+        (0.6, 0.0, 0.0),
+        (1.4, 0.0, 0.0),
+        (0.0, 0.5, 0.0),
+        (1.0, 0.2, 0.0),
+        (0.3, 2.0, 0.0),
+        (1.0, 0.0, 2.0),
+        (0.4, 0.1, 9.0),
+    ];
+    let lengths = lengths.map(|(length_penalty, length_reward, shortfall_penalty)| {
+        LengthSettings { length_penalty, length_reward, shortfall_penalty }
+    });
+    let expected_length = ExpectedLength { ratio: 1.1, offset: 0.5 };
     for (beam_size, patience) in [(1, 0.0), (2, 0.0), (5, 0.0), (5, 1.0)] {
-        let config = DecodingConfig { beam_size, patience, ..DecodingConfig::default() };
+        let config =
+            DecodingConfig { beam_size, patience, expected_length, ..DecodingConfig::default() };
         let translator = |config: &DecodingConfig| {
             Translator::new(&model, config.clone()).expect("a configuration")
         };
@@ -360,8 +410,9 @@ fn one_search_finds_what_one_for_each_length_penalty_and_reward_finds() {
             .translate_under(&Sentence::plain(&sources), &lengths, |_| {})
             .expect("decodes");
         let mut different = 0;
-        for (at, &(length_penalty, length_reward)) in lengths.iter().enumerate() {
-            let config = DecodingConfig { length_penalty, length_reward, ..config.clone() };
+        for (at, lengths) in lengths.iter().enumerate() {
+            let mut config = config.clone();
+            lengths.apply(&mut config);
             let alone = translator(&config).translate(&sources).expect("decodes");
             for (together, alone) in together.iter().zip(&alone) {
                 assert_eq!(together[at], alone[0].tokens, "{config:?}");
@@ -372,7 +423,11 @@ fn one_search_finds_what_one_for_each_length_penalty_and_reward_finds() {
     }
     let refused = Translator::new(&model, DecodingConfig::default())
         .expect("a configuration")
-        .translate_under(&Sentence::plain(&sources), &[(-1.0, 0.0)], |_| {});
+        .translate_under(
+            &Sentence::plain(&sources),
+            &[LengthSettings { length_penalty: -1.0, ..lengths[0] }],
+            |_| {},
+        );
     assert!(refused.is_err());
 }
 
@@ -401,7 +456,7 @@ fn without_a_forced_end_a_translation_stops_at_the_maximum_length() {
             let total = same.iter().fold(0.0, |sum, x| sum + x);
             assert_eq!(
                 (best.log_probability, best.score),
-                (total, config.score(total, same.len()))
+                (total, config.score(total, same.len(), config.output_limits(source.len() - 1)))
             );
         }
         assert!(stopped > 5, "{stopped}");
@@ -455,10 +510,79 @@ fn phrases_are_in_every_translation() {
             let found = Translator::new(&model, wide.clone()).expect("usable");
             let found = found.translate_sentences(&[*sentence], |_| {}).expect("translated");
             let outputs = enumerate(&model, sentence.source, 0, longest);
-            let score = |(tokens, total): &Scored| config.score(*total, tokens.len() + 1);
+            let limits = config.output_limits(0);
+            let score = |(tokens, total): &Scored| config.score(*total, tokens.len() + 1, limits);
             let whole = outputs.iter().filter(|(tokens, _)| has_all(tokens, phrases));
             let best = whole.max_by(|a, b| score(a).total_cmp(&score(b))).expect("one");
             assert_eq!(found[0][0].tokens, best.0);
         }
     }
+}
+
+#[test]
+fn a_shortfall_makes_translations_as_long_as_expected_and_no_longer() {
+    let mut model = HashModel::new(14);
+    // Short translations are the likeliest.
+    model.end_bias = 2.0;
+    let sources = random_sources(60, 14);
+    let tokens = |config: &DecodingConfig| -> Vec<usize> {
+        let found = beam_search(&model, &slices(&sources), config).expect("decodes");
+        found.iter().map(|list| list[0].tokens.len()).collect()
+    };
+    let config = DecodingConfig { length_penalty: 1.0, ..short_outputs(6, 30) };
+    let before = tokens(&config);
+    let expected_length = ExpectedLength { ratio: 1.0, offset: 0.0 };
+    let after =
+        tokens(&DecodingConfig { shortfall_penalty: 1e3, expected_length, ..config.clone() });
+    let rewarded = tokens(&DecodingConfig { length_reward: 1e3, ..config });
+    for (index, source) in sources.iter().enumerate() {
+        let expected = source.len() - 1;
+        // None is shorter, and longer ones are those that were.
+        assert!(after[index] >= expected, "{index}: {} of {expected}", after[index]);
+        assert!(after[index] <= before[index].max(expected + 1), "{index}: {}", after[index]);
+        assert_eq!(rewarded[index], 30);
+    }
+    assert!(before.iter().zip(&after).filter(|(before, after)| before < after).count() > 20);
+}
+
+#[test]
+fn forced_scores_fall_short_as_those_of_a_search() {
+    let model = HashModel::new(15);
+    let sources = random_sources(12, 15);
+    let config = DecodingConfig {
+        shortfall_penalty: 3.0,
+        expected_length: ExpectedLength { ratio: 1.2, offset: 1.0 },
+        ..DecodingConfig::default()
+    };
+    let ours = beam_search(&model, &slices(&sources), &config).expect("decodes");
+    let targets: Vec<&[u32]> = ours.iter().map(|n| n[0].tokens.as_slice()).collect();
+    let forced = forced_scores(&model, &slices(&sources), &targets, &config).expect("scores");
+    for (forced, ours) in forced.iter().zip(&ours) {
+        assert_eq!(forced.score.to_bits(), ours[0].score.to_bits());
+    }
+}
+
+#[test]
+fn what_a_search_has_to_know_is_asked_for() {
+    let model = HashModel::new(16);
+    let config = DecodingConfig { shortfall_penalty: 1.0, ..DecodingConfig::default() };
+    config.validate().expect("a recipe: a run measures the lengths");
+    let error = Translator::new(&model, config).expect_err("nothing is expected").to_string();
+    assert!(error.contains("expected_length.ratio") && error.contains("tune"), "{error}");
+}
+
+#[test]
+fn expected_lengths_are_fitted_by_least_squares() {
+    let fit = |pairs: &[(usize, usize)]| {
+        let ExpectedLength { ratio, offset } = ExpectedLength::fit(pairs.iter().copied());
+        (ratio, offset)
+    };
+    assert_eq!(fit(&[(2, 5), (4, 9), (10, 21)]), (2.0, 1.0));
+    // By numpy.polyfit([3, 5, 8, 13, 20], [4, 6, 9, 15, 22], 1).
+    assert_eq!(fit(&[(3, 4), (5, 6), (8, 9), (13, 15), (20, 22)]), (1.0717, 0.697));
+    // No spread, and an offset below 0: the ratio of the means.
+    assert_eq!(fit(&[(4, 6), (4, 8)]), (1.75, 0.0));
+    assert_eq!(fit(&[(5, 1), (10, 11)]), (0.8, 0.0));
+    assert!(ExpectedLength::fit(std::iter::empty()).is_unknown());
+    assert!(ExpectedLength::fit([(0, 0)].into_iter()).is_unknown());
 }

@@ -1,8 +1,9 @@
 //! `taper tune`: the settings of the search that translate the validation set best.
 
 use anyhow::{Result, bail};
+use taper_decoding::LengthSettings;
 use taper_model::TranslationModel;
-use taper_run::evaluation::{Trial, Tuning, TuningEvent, TuningGrid, TuningMetric, tune};
+use taper_run::evaluation::{Trial, Tuning, TuningEvent, TuningMetric, tune};
 use taper_run::folder::RunLock;
 use taper_run::{LoadedRun, RunFolder};
 
@@ -39,7 +40,9 @@ pub(crate) fn run(arguments: &Tune) -> Result<()> {
             run.state.step,
             run.checkpoint.display()
         ))?;
-        print_line("beam  length penalty  length reward   BLEU  brevity  length  chrF2")?;
+        print_line(
+            "beam  length penalty  length reward  shortfall   BLEU  brevity  length  chrF2",
+        )?;
     }
     let tuning = search(&run, &split, arguments)?;
     let improved = tuning.best != tuning.before;
@@ -48,6 +51,9 @@ pub(crate) fn run(arguments: &Tune) -> Result<()> {
         // Overrides of the command line apply to this command alone.
         let mut config = folder.load_config(&[])?;
         tuning.best.apply(&mut config.decoding);
+        if config.decoding.shortfall_penalty > 0.0 {
+            config.decoding.expected_length = tuning.expected_length;
+        }
         config.validate()?;
         folder.save_config(&config)?;
     }
@@ -56,10 +62,11 @@ pub(crate) fn run(arguments: &Tune) -> Result<()> {
         record["written"] = written.into();
         return print_line(&serde_json::to_string_pretty(&record)?);
     }
-    let Trial { beam_size, length_penalty, length_reward, .. } = tuning.best;
+    let Trial { beam_size, lengths, .. } = tuning.best;
+    let LengthSettings { length_penalty, length_reward, shortfall_penalty } = lengths;
     let settings = format!(
         "decoding.beam_size = {beam_size}, length_penalty = {length_penalty}, length_reward = \
-         {length_reward}"
+         {length_reward}, shortfall_penalty = {shortfall_penalty}"
     );
     let tried = tuning.trials.len();
     print_line(&match (improved, written) {
@@ -73,11 +80,7 @@ pub(crate) fn run(arguments: &Tune) -> Result<()> {
 
 /// Tries the settings, and shows the best of each beam.
 fn search(run: &LoadedRun<TranslationModel>, split: &str, arguments: &Tune) -> Result<Tuning> {
-    let grid = TuningGrid {
-        beam_sizes: arguments.beams.clone(),
-        length_penalties: arguments.length_penalties.clone(),
-        length_rewards: arguments.length_rewards.clone(),
-    };
+    let grid = arguments.grid();
     let metric = arguments.metric.into();
     let own = run.config.decoding.clone();
     let mut bar = None;
@@ -118,10 +121,11 @@ fn shown(
 
 fn row(trial: &Trial) -> String {
     format!(
-        "{:4}  {:14}  {:13}  {:5.2}  {:7.3}  {:6.3}  {:5.2}",
+        "{:4}  {:14}  {:13}  {:9}  {:5.2}  {:7.3}  {:6.3}  {:5.2}",
         trial.beam_size,
-        trial.length_penalty,
-        trial.length_reward,
+        trial.lengths.length_penalty,
+        trial.lengths.length_reward,
+        trial.lengths.shortfall_penalty,
         trial.bleu,
         trial.brevity_penalty,
         trial.length_ratio,

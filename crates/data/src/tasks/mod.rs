@@ -437,6 +437,12 @@ pub trait Dataset: fmt::Debug + Send + Sync {
     /// Largest number of ids of a row, end marks included, for any segmentation of the text.
     fn longest_row(&self) -> usize;
 
+    /// Lengths of each example's source as a model reads it and of its target, without end marks;
+    /// `None` for data that is not translated.
+    fn pair_lengths(&self) -> Option<Box<dyn Iterator<Item = (usize, usize)> + '_>> {
+        None
+    }
+
     /// Token budget above which batches do not grow, because the text is no larger.
     fn most_tokens(&self) -> usize {
         usize::MAX

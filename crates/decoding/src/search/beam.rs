@@ -7,17 +7,17 @@
 //! normalised score are kept.
 //!
 //! A sentence stops once no live hypothesis can still enter its n-best list. Log-probabilities are
-//! at most 0, so a live total `L ≤ 0` can only fall, and length penalty and reward are largest at
-//! the maximum length `m`: no descendant can score above `score(L, m + 1)`. If that bound, for the
-//! best `L`, does not exceed the worst kept score of a full list, running to the maximum length
-//! would give the same list. With `patience` a sentence stops earlier, once enough hypotheses have
-//! finished.
+//! at most 0, so a live total `L ≤ 0` can only fall, length penalty and reward are largest at the
+//! maximum length `m`, and the shortfall penalty is smallest there: no descendant can score above
+//! `score(L, m + 1)`. If that bound, for the best `L`, does not exceed the worst kept score of a full
+//! list, running to the maximum length would give the same list. With `patience` a sentence stops
+//! earlier, once enough hypotheses have finished.
 //!
 //! A sentence with phrases has a beam that is [shared out](super::phrases), and stops once as many
 //! hypotheses as its beam holds have finished: hypotheses that lack a phrase stay likelier than
 //! finished ones until the maximum length.
 //!
-//! Length penalty and reward do not affect which hypotheses live; they only affect the order of
+//! These settings of lengths do not affect which hypotheses live; they only affect the order of
 //! finished ones, and the time at which it is final. So one search can find the lists under several
 //! of them: it continues until each list is final.
 
@@ -227,9 +227,10 @@ impl<'a> Search<'a> {
             let enough = (config.patience > 0.0 && self.finished_count as f64 >= wanted)
                 || (!self.sentence.phrases.is_empty() && self.finished_count >= config.beam_size);
             let bound = match config.rules {
-                SearchRules::Exact => config.score(best_live.rank, longest),
+                SearchRules::Exact => config.score(best_live.rank, longest, self.limits),
                 SearchRules::Transformers | SearchRules::TransformersOpen => {
-                    config.score(best_live.rank, self.back_from(best_live.node).count())
+                    let length = self.back_from(best_live.node).count();
+                    config.score(best_live.rank, length, self.limits)
                 }
             };
             enough || list.last().is_some_and(|worst| bound <= worst.score)
@@ -305,7 +306,7 @@ fn continuations(
 
 /// Adds a finished hypothesis to a list, best first, if it is among the `n_best`.
 fn keep(list: &mut Vec<Hypothesis>, path: &Path, limits: OutputLimits, config: &DecodingConfig) {
-    let score = config.score(path.rank, path.token_log_probabilities.len());
+    let score = config.score(path.rank, path.token_log_probabilities.len(), limits);
     let position = list.partition_point(|kept| kept.score >= score);
     if position < config.kept() {
         list.insert(position, Hypothesis::of(path.clone(), limits, config));
@@ -359,7 +360,7 @@ pub fn beam_tree<M: StepModel>(
 }
 
 /// Finds the n-best lists of each sentence under each of `settings`, which may differ only in
-/// length penalty and reward, by one search. The lists of a sentence that `control` cancels are
+/// [`LengthSettings`](crate::LengthSettings), by one search. The lists of a sentence that `control` cancels are
 /// empty.
 pub(crate) fn beam_under<M: StepModel>(
     model: &M,

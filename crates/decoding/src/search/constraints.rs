@@ -190,7 +190,7 @@ mod tests {
         let config = DecodingConfig::default();
         let sentence = Sentence { source: &[5, END], prefix: &[], phrases: &[], number: 0 };
         let special = SpecialIds::of(7, &[2, 7], [9, 8]);
-        let limits = OutputLimits { min_length: 1, max_length: 2 };
+        let limits = OutputLimits { min_length: 1, max_length: 2, expected: 0.0 };
         let admitted = |length| -> Vec<u32> {
             let constraints = Constraints::after(&special, length, &[], &sentence, limits, &config);
             (0..10).filter(|&token| constraints.admits(token)).collect()

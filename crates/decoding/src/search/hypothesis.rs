@@ -57,7 +57,7 @@ impl Hypothesis {
         let Path { tokens, token_log_probabilities, log_probability, rank } = path;
         let length = token_log_probabilities.len();
         let truncated = tokens.len() >= limits.max_length;
-        let score = config.score(rank, length);
+        let score = config.score(rank, length, limits);
         Self { tokens, log_probability, token_log_probabilities, score, length, truncated }
     }
 

@@ -29,4 +29,4 @@ pub(crate) use saving::save;
 pub use scores::TextScores;
 pub use split::{Batches, Split};
 pub use state_gradients::{LayerGradients, state_gradients};
-pub use tuning::{Trial, Tuning, TuningEvent, TuningGrid, TuningMetric, tune};
+pub use tuning::{Trial, Tuning, TuningEvent, TuningGrid, TuningMetric, Values, tune};

@@ -47,6 +47,7 @@ pub(super) fn text(proposal: &Proposal, facts: &CorpusFacts, machine: &Machine) 
         patience = training.early_stopping.patience,
         beam_size = config.decoding.beam_size,
         length_penalty = config.decoding.length_penalty,
+        shortfall_penalty = config.decoding.shortfall_penalty,
         tokenize = config.evaluation.tokenize.name(),
     )
 }

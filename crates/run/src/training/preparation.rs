@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 use candle_core::Device;
 use taper_data::{Corpus, Prepared, TokenisingProgress, hold_out};
+use taper_decoding::ExpectedLength;
 
 use super::{TrainSettings, data_report};
 use crate::checks::dtype_choice::AUTO_DTYPE;
@@ -43,6 +44,7 @@ impl<M: TaskModel> ReadyRun<M> {
         config.data = hold_out(&config.data, config.training.seed, &folder.absolute_root())?;
         let device = open_device(&config, settings)?;
         let mut prepared = prepare_data(folder, &config, &device, observer)?;
+        expect_lengths(&mut config, &prepared);
         let budget = settings.budget(&device)?;
         memory::require_state(&config, &prepared.tokenizers, &budget, &device)?;
         let model =
@@ -116,6 +118,17 @@ impl<M: TaskModel> ReadyRun<M> {
         }
         word_vectors::list(&taken, folder.root())?;
         observer.observe(&RunEvent::WordVectors(&taken))
+    }
+}
+
+/// Measures how long translations are, if the search needs to know and the recipe does not say.
+fn expect_lengths(config: &mut RunConfig, prepared: &Prepared) {
+    let decoding = &mut config.decoding;
+    if decoding.shortfall_penalty > 0.0
+        && decoding.expected_length.is_unknown()
+        && let Some(lengths) = prepared.train.pair_lengths()
+    {
+        decoding.expected_length = ExpectedLength::fit(lengths);
     }
 }
 

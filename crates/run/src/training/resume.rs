@@ -197,8 +197,8 @@ fn own_checkpoint(folder: &RunFolder, name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Copies `config`, and takes the token budget and the type of the computation from `saved` if
-/// `config` leaves them open.
+/// Copies `config`, and takes the token budget, the type of the computation and the expected length
+/// of translations from `saved` if `config` leaves them open.
 fn with_choices(config: &RunConfig, saved: &RunConfig) -> RunConfig {
     let mut config = config.clone();
     if config.data.batching.max_tokens == AUTO {
@@ -206,6 +206,9 @@ fn with_choices(config: &RunConfig, saved: &RunConfig) -> RunConfig {
     }
     if config.dtype == AUTO_DTYPE {
         config.dtype.clone_from(&saved.dtype);
+    }
+    if config.decoding.expected_length.is_unknown() {
+        config.decoding.expected_length = saved.decoding.expected_length;
     }
     config
 }

@@ -7,7 +7,8 @@ use anyhow::Result;
 use serde::Serialize;
 use taper_data::{EncodedText, TokenizerPair};
 use taper_decoding::{
-    AlignedAttention, Control, DecodingConfig, Ensemble, Renumbered, StepModel, WithSpecialIds,
+    AlignedAttention, Control, DecodingConfig, Ensemble, LengthSettings, Renumbered, StepModel,
+    WithSpecialIds,
 };
 use taper_model::{Inference, Model, TranslationModel};
 
@@ -166,9 +167,8 @@ impl<'a> LineTranslator<'a> {
         Ok(found)
     }
 
-    /// Best translation of each line under each of `lengths`, pairs of a length penalty and a
-    /// length reward, with a beam of `beam_size`: all lines under the first pair, then under the
-    /// next. Each equals the result of [`Self::best`] under such settings.
+    /// Best translation of each line under each of `lengths`, with a beam of `beam_size`: all lines
+    /// under the first, then under the next. Each equals the result of [`Self::best`] under such settings.
     ///
     /// # Errors
     /// See [`Self::translate`].
@@ -176,7 +176,7 @@ impl<'a> LineTranslator<'a> {
         &self,
         lines: &[String],
         beam_size: usize,
-        lengths: &[(f64, f64)],
+        lengths: &[LengthSettings],
         progress: impl FnMut(usize),
     ) -> Result<Vec<Vec<String>>> {
         let DividedLines { texts, lines: divided } = self.divider().divide(lines, &[], 1)?;

@@ -3,8 +3,8 @@
 use anyhow::Result;
 use taper_data::{Tokenizer, TokenizerPair};
 use taper_decoding::{
-    Control, DecodingConfig, DecodingError, Hypothesis, Sentence, SpecialIds, StepModel,
-    Translator, WithSpecialIds,
+    Control, DecodingConfig, DecodingError, Hypothesis, LengthSettings, Sentence, SpecialIds,
+    StepModel, Translator, WithSpecialIds,
 };
 use taper_model::{Inference, TranslationModel};
 
@@ -91,8 +91,7 @@ pub(crate) fn as_text(hypothesis: Hypothesis, tokenizers: &TokenizerPair) -> Res
     })
 }
 
-/// Best translation of each of `texts` under each of `lengths`: pairs of a length penalty and a
-/// length reward that replace those of `config`.
+/// Best translation of each of `texts` under each of `lengths`, which replace those of `config`.
 ///
 /// # Errors
 /// See [`translate`].
@@ -100,7 +99,7 @@ pub(crate) fn translate_under<M: StepModel>(
     model: &M,
     tokenizers: &TokenizerPair,
     config: &DecodingConfig,
-    lengths: &[(f64, f64)],
+    lengths: &[LengthSettings],
     texts: &[TextPart],
     mut progress: impl FnMut(usize),
 ) -> Result<Vec<Vec<String>>> {

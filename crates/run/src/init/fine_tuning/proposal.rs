@@ -7,6 +7,7 @@
 
 use candle_core::Device;
 use taper_data::Task;
+use taper_decoding::ExpectedLength;
 use taper_model::{BaseDtype, EmbeddingsConfig, LoraConfig};
 use taper_trainer::{EarlyStoppingConfig, Metric, ScheduleConfig, ScheduleKind, TrainingConfig};
 
@@ -66,6 +67,8 @@ pub(super) fn propose(
         evaluation: parent.config.evaluation.clone(),
         ..RunConfig::default()
     };
+    // The parent's was that of other text.
+    config.decoding.expected_length = ExpectedLength::default();
     // Both are for the first weights of a run, which are the parent's.
     config.model.lora = LoraConfig::default();
     config.model.embeddings = EmbeddingsConfig::default();

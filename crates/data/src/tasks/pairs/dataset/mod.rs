@@ -315,6 +315,14 @@ impl Dataset for PairDataset {
         source.max(target)
     }
 
+    fn pair_lengths(&self) -> Option<Box<dyn Iterator<Item = (usize, usize)> + '_>> {
+        let without_ends = |pair| {
+            let (source, target) = self.row_lengths(pair);
+            (source - 1, target - 1)
+        };
+        Some(Box::new((0..self.len()).map(without_ends)))
+    }
+
     fn most_tokens(&self) -> usize {
         let [source, target] = self.rows(None);
         source.tokens().max(target.tokens())

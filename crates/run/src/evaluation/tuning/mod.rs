@@ -1,17 +1,22 @@
 //! Choice of search settings by the quality of translations of the validation set.
 //!
-//! Beam search takes the time; length penalty and length reward only choose among its results. So
-//! the search runs once for each beam size, and every penalty with every reward is applied to its
-//! results, exactly like a separate search.
+//! Beam search takes the time; penalties and rewards of lengths only choose among its results. So the
+//! search runs once for each beam size, and every setting is applied to its results, exactly like a
+//! separate search. If the best setting is at an end of the grid, settings beyond it are searched.
+
+mod grid;
 
 use anyhow::{Result, bail};
 use serde::Serialize;
-use taper_decoding::DecodingConfig;
+use taper_decoding::{DecodingConfig, ExpectedLength, LengthSettings};
 use taper_metrics::{Bleu, Chrf};
 
 use super::ParallelText;
 use crate::LoadedRun;
-use crate::translation::{LineTranslator, TranslationSettings};
+use crate::translation::{LineTranslator, TranslationSettings, encode_sources};
+use grid::Extensions;
+
+pub use grid::{TuningGrid, Values};
 
 /// Score to maximise.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -23,67 +28,17 @@ pub enum TuningMetric {
     Chrf,
 }
 
-/// Grid of settings to try, in addition to the settings of the run: every combination.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TuningGrid {
-    /// Values of `decoding.beam_size`.
-    pub beam_sizes: Vec<usize>,
-    /// Values of `decoding.length_penalty`.
-    pub length_penalties: Vec<f64>,
-    /// Values of `decoding.length_reward`.
-    pub length_rewards: Vec<f64>,
-}
-
-impl Default for TuningGrid {
-    fn default() -> Self {
-        Self {
-            beam_sizes: vec![2, 4, 8],
-            length_penalties: vec![0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4],
-            length_rewards: vec![0.0, 0.1, 0.2, 0.3],
-        }
-    }
-}
-
-impl TuningGrid {
-    /// Sorts each list, and adds the settings of `decoding`.
-    fn with(&self, decoding: &DecodingConfig) -> Self {
-        let all = |values: &[f64], own: f64| {
-            let mut all = [values, &[own]].concat();
-            all.sort_by(f64::total_cmp);
-            all.dedup();
-            all
-        };
-        let mut beam_sizes = [self.beam_sizes.as_slice(), &[decoding.beam_size]].concat();
-        beam_sizes.sort_unstable();
-        beam_sizes.dedup();
-        Self {
-            beam_sizes,
-            length_penalties: all(&self.length_penalties, decoding.length_penalty),
-            length_rewards: all(&self.length_rewards, decoding.length_reward),
-        }
-    }
-
-    /// Every penalty with every reward, small rewards first: among equally good settings, a smaller
-    /// reward is preferred.
-    fn lengths(&self) -> Vec<(f64, f64)> {
-        let with_penalties =
-            |&reward: &f64| self.length_penalties.iter().map(move |&penalty| (penalty, reward));
-        self.length_rewards.iter().flat_map(with_penalties).collect()
-    }
-}
-
 /// Settings of a search, with their scores.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Trial {
     /// Value of `decoding.beam_size`.
     pub beam_size: usize,
-    /// Value of `decoding.length_penalty`.
-    pub length_penalty: f64,
-    /// Value of `decoding.length_reward`.
-    pub length_reward: f64,
+    /// Values of the settings of lengths.
+    #[serde(flatten)]
+    pub lengths: LengthSettings,
     /// BLEU.
     pub bleu: f64,
-    /// BLEU's brevity penalty: below 1 if translations are too short.
+    /// BLEU's own brevity penalty: below 1 if translations are too short.
     pub brevity_penalty: f64,
     /// Ratio of the words of the translations to those of the references.
     pub length_ratio: f64,
@@ -105,16 +60,13 @@ impl Trial {
     pub fn apply(&self, decoding: &mut DecodingConfig) {
         decoding.beam_size = self.beam_size;
         decoding.n_best = decoding.n_best.min(self.beam_size);
-        decoding.length_penalty = self.length_penalty;
-        decoding.length_reward = self.length_reward;
+        self.lengths.apply(decoding);
     }
 
     /// Whether these are the settings of `decoding`.
     #[must_use]
     pub fn is_of(&self, decoding: &DecodingConfig) -> bool {
-        self.beam_size == decoding.beam_size
-            && self.length_penalty == decoding.length_penalty
-            && self.length_reward == decoding.length_reward
+        self.beam_size == decoding.beam_size && self.lengths == LengthSettings::of(decoding)
     }
 }
 
@@ -129,6 +81,8 @@ pub struct Tuning {
     pub best: Trial,
     /// All trials, beam by beam.
     pub trials: Vec<Trial>,
+    /// Length that was expected of translations.
+    pub expected_length: ExpectedLength,
 }
 
 /// Progress of a search for settings.
@@ -169,16 +123,24 @@ pub fn tune(
         );
     }
     let grid = grid.with(&config.decoding);
-    let lengths = grid.lengths();
-    for &beam_size in &grid.beam_sizes {
+    for &beam_size in &grid.beam_sizes.list {
         DecodingConfig { beam_size, n_best: 1, ..config.decoding.clone() }.validate()?;
     }
     let text = ParallelText::read(&config.data, config.data.split(split))?.spread(sentences);
-    let translator = LineTranslator::new(run, &TranslationSettings::of(config))?;
+    let mut settings = TranslationSettings::of(config);
+    if grid.expects_lengths() && settings.decoding.expected_length.is_unknown() {
+        settings.decoding.expected_length = expected_length(run, &text)?;
+    }
+    let translator = LineTranslator::new(run, &settings)?;
     let scorer = Scorer::new(run, &text);
-    let mut trials = Vec::new();
-    for &beam_size in &grid.beam_sizes {
+    let own = LengthSettings::of(&config.decoding);
+    let mut trials: Vec<Trial> = Vec::new();
+    let mut try_beam = |beam_size: usize, grid: &TuningGrid, trials: &mut Vec<Trial>| {
         let sentences = text.sources.len();
+        let mut lengths = grid.lengths(own);
+        lengths.retain(|lengths| {
+            !trials.iter().any(|trial| trial.beam_size == beam_size && trial.lengths == *lengths)
+        });
         let mut observed = Ok(());
         let under = translator.best_under(&text.sources, beam_size, &lengths, |done| {
             if observed.is_ok() {
@@ -187,22 +149,42 @@ pub fn tune(
         })?;
         observed?;
         let mut scored = Vec::with_capacity(lengths.len());
-        for (&(length_penalty, length_reward), translations) in lengths.iter().zip(&under) {
-            scored.push(scorer.score(translations, beam_size, length_penalty, length_reward)?);
+        for (&lengths, translations) in lengths.iter().zip(&under) {
+            scored.push(scorer.score(translations, beam_size, lengths)?);
         }
         observe(TuningEvent::Scored(&scored))?;
         trials.extend(scored);
+        anyhow::Ok(())
+    };
+    for &beam_size in &grid.beam_sizes.list {
+        try_beam(beam_size, &grid, &mut trials)?;
     }
     let Some(before) = trials.iter().copied().find(|trial| trial.is_of(&config.decoding)) else {
         bail!("the run's own settings were not tried")
     };
-    let best = best(&trials, before, metric);
-    Ok(Tuning { sentences: text.sources.len(), before, best, trials })
+    let mut extensions = Extensions::of(grid);
+    let mut best = best_of(&trials, before, metric);
+    while let Some((beam_size, grid)) = extensions.next(&best) {
+        try_beam(beam_size, &grid, &mut trials)?;
+        best = best_of(&trials, before, metric);
+    }
+    let expected_length = settings.decoding.expected_length;
+    Ok(Tuning { sentences: text.sources.len(), before, best, trials, expected_length })
+}
+
+/// Length of translations for a run that has not measured it: that of the references.
+fn expected_length(run: &LoadedRun, text: &ParallelText) -> Result<ExpectedLength> {
+    let sources = encode_sources(&run.tokenizers, &text.sources)?;
+    let targets = run.tokenizers.target().encode_batch(&text.references)?;
+    let lengths = sources.iter().zip(&targets);
+    Ok(ExpectedLength::fit(
+        lengths.map(|(source, target)| (source.len().saturating_sub(1), target.len())),
+    ))
 }
 
 /// Trial with the highest score: `before` if none is higher, else the first of equals, which has
 /// the smallest beam.
-fn best(trials: &[Trial], before: Trial, metric: TuningMetric) -> Trial {
+fn best_of(trials: &[Trial], before: Trial, metric: TuningMetric) -> Trial {
     trials.iter().fold(
         before,
         |best, trial| {
@@ -233,14 +215,12 @@ impl Scorer {
         &self,
         translations: &[String],
         beam_size: usize,
-        length_penalty: f64,
-        length_reward: f64,
+        lengths: LengthSettings,
     ) -> Result<Trial> {
         let bleu = self.bleu.corpus(translations, &self.references)?;
         Ok(Trial {
             beam_size,
-            length_penalty,
-            length_reward,
+            lengths,
             bleu: bleu.score,
             brevity_penalty: bleu.brevity_penalty,
             length_ratio: bleu.length_ratio(),
@@ -254,33 +234,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_grid_has_every_combination_and_the_runs_own() {
-        let own = DecodingConfig {
-            beam_size: 5,
-            length_penalty: 0.7,
-            length_reward: 0.1,
-            ..DecodingConfig::default()
-        };
-        let grid = TuningGrid::default().with(&own);
-        assert_eq!(grid.beam_sizes, [2, 4, 5, 8]);
-        assert_eq!(grid.length_rewards, TuningGrid::default().length_rewards);
-        assert_eq!(grid.lengths().len(), 9 * 4);
-        assert!(grid.lengths().contains(&(0.7, 0.1)));
-    }
-
-    #[test]
     fn what_is_as_good_stays() {
         let trial = |beam_size, bleu| Trial {
             beam_size,
-            length_penalty: 0.6,
-            length_reward: 0.0,
+            lengths: LengthSettings::of(&DecodingConfig::default()),
             bleu,
             brevity_penalty: 1.0,
             length_ratio: 1.0,
             chrf: -bleu,
         };
         let (before, trials) = (trial(5, 2.0), [trial(2, 2.0), trial(4, 3.0), trial(8, 3.0)]);
-        assert_eq!(best(&trials, before, TuningMetric::Bleu).beam_size, 4);
-        assert_eq!(best(&trials, before, TuningMetric::Chrf).beam_size, 5);
+        assert_eq!(best_of(&trials, before, TuningMetric::Bleu).beam_size, 4);
+        assert_eq!(best_of(&trials, before, TuningMetric::Chrf).beam_size, 5);
     }
 }

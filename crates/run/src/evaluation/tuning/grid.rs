@@ -1,0 +1,227 @@
+//! Values of the settings to try, and values beyond them.
+
+use taper_decoding::{DecodingConfig, LengthSettings};
+
+use super::Trial;
+
+/// Number of times that a list is extended at most.
+const MOST_EXTENSIONS: usize = 6;
+/// Largest beam that is tried without being named.
+const WIDEST_BEAM: usize = 32;
+
+/// Values of one setting.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Values<T> {
+    /// Values to try.
+    pub list: Vec<T>,
+    /// Whether larger ones are tried if the largest is the best.
+    pub extends: bool,
+}
+
+impl<T> Values<T> {
+    /// Exactly these values.
+    #[must_use]
+    pub fn only(list: Vec<T>) -> Self {
+        Self { list, extends: false }
+    }
+
+    fn usual(list: Vec<T>) -> Self {
+        Self { list, extends: true }
+    }
+}
+
+impl Values<f64> {
+    /// Sorts the list, and adds `own`.
+    fn with(&self, own: f64) -> Self {
+        let mut list = [self.list.as_slice(), &[own]].concat();
+        list.sort_by(f64::total_cmp);
+        list.dedup();
+        Self { list, ..*self }
+    }
+
+    /// Value after the largest, if that is `best` and the list goes on: as far from it as that is
+    /// from the one before.
+    fn beyond(&self, best: f64) -> Option<f64> {
+        let [.., before, last] = self.list[..] else { return None };
+        // In whole thousandths, so that 1.4 is followed by 1.6.
+        let next = ((2.0 * last - before) * 1e3).round() / 1e3;
+        (self.extends && best == last).then_some(next)
+    }
+}
+
+/// Grid of settings to try, in addition to the settings of the run: every beam with every penalty,
+/// and these with every reward and with every shortfall penalty. The two do the
+/// same work, and are not tried together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TuningGrid {
+    /// Values of `decoding.beam_size`.
+    pub beam_sizes: Values<usize>,
+    /// Values of `decoding.length_penalty`.
+    pub length_penalties: Values<f64>,
+    /// Values of `decoding.length_reward`.
+    pub length_rewards: Values<f64>,
+    /// Values of `decoding.shortfall_penalty`.
+    pub shortfall_penalties: Values<f64>,
+}
+
+impl Default for TuningGrid {
+    fn default() -> Self {
+        Self {
+            beam_sizes: Values::usual(vec![2, 4, 8]),
+            length_penalties: Values::usual(vec![0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4]),
+            length_rewards: Values::usual(vec![0.0, 0.1, 0.2, 0.3]),
+            shortfall_penalties: Values::usual(vec![0.0, 1.0, 2.0, 4.0, 8.0]),
+        }
+    }
+}
+
+impl TuningGrid {
+    /// Sorts each list, and adds the settings of `decoding`.
+    pub(super) fn with(&self, decoding: &DecodingConfig) -> Self {
+        let mut beams = [self.beam_sizes.list.as_slice(), &[decoding.beam_size]].concat();
+        beams.sort_unstable();
+        beams.dedup();
+        Self {
+            beam_sizes: Values { list: beams, ..self.beam_sizes },
+            length_penalties: self.length_penalties.with(decoding.length_penalty),
+            length_rewards: self.length_rewards.with(decoding.length_reward),
+            shortfall_penalties: self.shortfall_penalties.with(decoding.shortfall_penalty),
+        }
+    }
+
+    /// Whether anything is to be tried that needs to know how long translations are.
+    pub(super) fn expects_lengths(&self) -> bool {
+        self.shortfall_penalties.list.iter().any(|&value| value > 0.0)
+    }
+
+    /// Settings of each search, the least first: among equally good ones, a smaller reward or
+    /// shortfall penalty is preferred. `own` are the run's, which are there even if they have both.
+    pub(super) fn lengths(&self, own: LengthSettings) -> Vec<LengthSettings> {
+        let mut all = Vec::new();
+        for &shortfall_penalty in &self.shortfall_penalties.list {
+            for &length_reward in &self.length_rewards.list {
+                all.extend(self.length_penalties.list.iter().map(|&length_penalty| {
+                    LengthSettings { length_penalty, length_reward, shortfall_penalty }
+                }));
+            }
+        }
+        all.retain(|one| one.length_reward == 0.0 || one.shortfall_penalty == 0.0 || *one == own);
+        all
+    }
+}
+
+/// Search for settings beyond the ends of a grid.
+#[derive(Debug)]
+pub(super) struct Extensions {
+    /// Grid with the values added so far.
+    pub(super) grid: TuningGrid,
+    made: usize,
+}
+
+impl Extensions {
+    /// Begins with `grid`.
+    pub(super) fn of(grid: TuningGrid) -> Self {
+        Self { grid, made: 0 }
+    }
+
+    /// Beams and grid of what is to be tried next, because `best` is at an end of the grid; `None` if
+    /// it is not, or enough has been tried.
+    pub(super) fn next(&mut self, best: &Trial) -> Option<(usize, TuningGrid)> {
+        if self.made == MOST_EXTENSIONS {
+            return None;
+        }
+        self.made += 1;
+        let mut grid = self.grid.clone();
+        let Trial { beam_size, lengths, .. } = *best;
+        let lists = [
+            (&mut grid.length_penalties, &mut self.grid.length_penalties, lengths.length_penalty),
+            (&mut grid.length_rewards, &mut self.grid.length_rewards, lengths.length_reward),
+            (
+                &mut grid.shortfall_penalties,
+                &mut self.grid.shortfall_penalties,
+                lengths.shortfall_penalty,
+            ),
+        ];
+        let mut is_extended = false;
+        for (new, all, best) in lists {
+            if let Some(next) = all.beyond(best) {
+                all.list.push(next);
+                new.list = vec![best, next];
+                is_extended = true;
+            } else if best == 0.0 {
+                // What is best without it is tried without it.
+                new.list = vec![0.0];
+            }
+        }
+        if is_extended {
+            return Some((beam_size, grid));
+        }
+        let beams = &mut self.grid.beam_sizes;
+        let widest = beams.list.last().copied().filter(|&last| beams.extends && last == beam_size);
+        let wider = widest.map(|last| 2 * last).filter(|&wider| wider <= WIDEST_BEAM)?;
+        beams.list.push(wider);
+        Some((wider, grid))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn best(beam_size: usize, lengths: (f64, f64, f64)) -> Trial {
+        let (length_penalty, length_reward, shortfall_penalty) = lengths;
+        Trial {
+            beam_size,
+            lengths: LengthSettings { length_penalty, length_reward, shortfall_penalty },
+            bleu: 1.0,
+            brevity_penalty: 1.0,
+            length_ratio: 1.0,
+            chrf: 1.0,
+        }
+    }
+
+    #[test]
+    fn the_grid_has_every_combination_and_the_runs_own() {
+        let own = DecodingConfig {
+            beam_size: 5,
+            length_penalty: 0.7,
+            length_reward: 0.1,
+            ..DecodingConfig::default()
+        };
+        let grid = TuningGrid::default().with(&own);
+        assert_eq!(grid.beam_sizes.list, [2, 4, 5, 8]);
+        assert_eq!(grid.length_rewards, TuningGrid::default().length_rewards);
+        let own = LengthSettings::of(&own);
+        let lengths = grid.lengths(own);
+        // Nine penalties, with four rewards and with four shortfall penalties.
+        assert_eq!(lengths.len(), 9 * (4 + 4));
+        assert!(lengths.contains(&own));
+        let both = LengthSettings { shortfall_penalty: 1.0, ..own };
+        assert!(!lengths.contains(&both) && grid.lengths(both).contains(&both));
+    }
+
+    #[test]
+    fn a_best_setting_at_an_end_is_followed_until_it_is_none() {
+        let mut extensions = Extensions::of(TuningGrid::default());
+        assert_eq!(extensions.next(&best(4, (1.0, 0.1, 0.0))), None);
+        let (beam, grid) = extensions.next(&best(4, (1.4, 0.0, 0.0))).expect("an end");
+        assert_eq!((beam, &grid.length_penalties.list[..]), (4, &[1.4, 1.6][..]));
+        assert_eq!(
+            (&grid.length_rewards.list[..], &grid.shortfall_penalties.list[..]),
+            (&[0.0][..], &[0.0][..])
+        );
+        let (_, grid) = extensions.next(&best(4, (1.6, 0.0, 0.0))).expect("an end");
+        assert_eq!(grid.length_penalties.list, [1.6, 1.8]);
+        assert_eq!(extensions.next(&best(4, (1.6, 0.0, 0.0))), None);
+        // A beam, when nothing else is at an end.
+        let (beam, _) = extensions.next(&best(8, (1.0, 0.0, 2.0))).expect("an end");
+        assert_eq!(beam, 16);
+        // Enough has been tried.
+        assert_eq!(extensions.next(&best(16, (1.0, 0.0, 8.0))).map(|next| next.0), Some(16));
+        assert_eq!(extensions.next(&best(16, (1.0, 0.0, 12.0))), None);
+        // What a user names is tried, and no more.
+        let grid =
+            TuningGrid { length_penalties: Values::only(vec![0.0, 1.0]), ..TuningGrid::default() };
+        assert_eq!(Extensions::of(grid).next(&best(4, (1.0, 0.0, 0.0))), None);
+    }
+}
