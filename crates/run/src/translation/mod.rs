@@ -3,6 +3,7 @@
 mod alignment;
 mod documents;
 mod line_translator;
+pub(crate) mod order;
 mod overlong;
 mod pairs;
 mod parts;
@@ -18,6 +19,7 @@ pub use alignment::AlignedTokens;
 pub use documents::{TranslatedDocument, translate_document};
 pub(crate) use line_translator::BestTranslations;
 pub use line_translator::{LineTranslator, PackedModels, TranslatedLine};
+pub use order::Order;
 pub use overlong::{LineLimit, Overlong, OverlongRule};
 pub use pairs::{Side, score_pairs};
 pub(crate) use search::as_text;

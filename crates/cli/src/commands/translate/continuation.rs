@@ -7,87 +7,43 @@ use std::io::{BufRead, BufReader, Seek, SeekFrom};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use serde::{Deserialize, Serialize};
-use taper_data::SpelledSpecial;
 use taper_run::folder::files::write_atomically;
-use taper_run::translation::TranslationSettings;
-use taper_run::{LoadedRun, RunFolder};
-use taper_trainer::read_state;
+use taper_run::translation::Order;
 
 use crate::arguments::Form;
 
-/// Weights, settings and texts with which a translation was begun.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Order {
-    /// Checksum of each checkpoint.
-    weights: Vec<String>,
-    /// Settings of the search and of its output.
-    settings: String,
-    /// SHA-256 of the text, and of the prefixes, if they are files.
-    texts: Vec<String>,
+/// Writes the record of a translation to `path`.
+///
+/// # Errors
+/// When the disk refuses.
+pub(super) fn save(order: &Order, path: &Path) -> Result<()> {
+    write_atomically(path, &serde_json::to_vec_pretty(order)?)
 }
 
-impl Order {
-    /// Makes the record of a translation of `texts` by `run` under `settings`.
-    ///
-    /// # Errors
-    /// When a member of the ensemble cannot be read.
-    pub(super) fn new(
-        run: &LoadedRun,
-        settings: &TranslationSettings,
-        form: Form,
-        texts: &[String],
-    ) -> Result<Self> {
-        let mut weights = vec![run.state.checksum.clone()];
-        for member in &settings.ensemble {
-            let (_, checkpoint) = RunFolder::of_weights(member)?;
-            weights.push(read_state(&checkpoint)?.checksum);
-        }
-        let mut same = settings.clone();
-        // The amount searched at once changes no translation.
-        same.decoding.batch_rows = 0;
-        same.decoding.batch_tokens = 0;
-        let mut settings = format!("{form:?} {same:?} {}", run.weights());
-        match run.tokenizers.source().spelled_rule() {
-            SpelledSpecial::Text => {}
-            rule => settings.push_str(&format!(" special tokens: {rule:?}")),
-        }
-        Ok(Self { weights, settings, texts: texts.to_vec() })
-    }
-
-    /// Writes the record to `path`.
-    ///
-    /// # Errors
-    /// When the disk refuses.
-    pub(super) fn save(&self, path: &Path) -> Result<()> {
-        write_atomically(path, &serde_json::to_vec_pretty(self)?)
-    }
-
-    /// Refuses to continue a translation whose record at `path` differs.
-    ///
-    /// # Errors
-    /// When the record cannot be read, or differs.
-    pub(super) fn require(&self, path: &Path) -> Result<()> {
-        let text = taper_data::read_regular(path, 1 << 20).with_context(|| {
-            format!("--continue: cannot read {}, which says what was begun", path.display())
-        })?;
-        let begun: Self = serde_json::from_slice(&text)
-            .with_context(|| format!("--continue: {} is damaged", path.display()))?;
-        let other = if begun.weights != self.weights {
-            "with other weights"
-        } else if begun.settings != self.settings {
-            "with other settings"
-        } else if begun.texts != self.texts {
-            "of another text"
-        } else {
-            return Ok(());
-        };
-        bail!(
-            "--continue: what {} belongs to is a translation {other}; repeat it as it was, or \
-             begin anew with another --output",
-            path.display()
-        )
-    }
+/// Refuses to continue a translation whose record at `path` differs from `order`.
+///
+/// # Errors
+/// When the record cannot be read, or differs.
+pub(super) fn require(order: &Order, path: &Path) -> Result<()> {
+    let text = taper_data::read_regular(path, 1 << 20).with_context(|| {
+        format!("--continue: cannot read {}, which says what was begun", path.display())
+    })?;
+    let begun: Order = serde_json::from_slice(&text)
+        .with_context(|| format!("--continue: {} is damaged", path.display()))?;
+    let other = if begun.weights != order.weights {
+        "with other weights"
+    } else if begun.settings != order.settings {
+        "with other settings"
+    } else if begun.texts != order.texts {
+        "of another text"
+    } else {
+        return Ok(());
+    };
+    bail!(
+        "--continue: what {} belongs to is a translation {other}; repeat it as it was, or begin \
+         anew with another --output",
+        path.display()
+    )
 }
 
 /// Progress of a translation that was stopped.

@@ -16,11 +16,10 @@ use crate::arguments::{Form, TextArguments, Translate};
 use crate::bars::sentence_bar;
 use crate::items::{Faults, SpelledLines};
 use crate::text::{name_of, say};
-use continuation::Order;
 use conversation::converse;
 use input::Input;
 use output::Output;
-use taper_run::translation::{LineTranslator, OverlongRule, TranslatedLine, Translation};
+use taper_run::translation::{LineTranslator, Order, OverlongRule, TranslatedLine, Translation};
 use taper_run::{BadItem, LoadedRun, truncated_translations};
 
 /// Output line of `--json`.

@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, bail};
 
-use super::continuation::{Order, Progress};
+use super::continuation::{self, Progress};
 use super::is_stream;
 use crate::arguments::Form;
 use crate::signals::on_signal;
 use crate::text::{is_standard_stream, say, standard_output};
 use taper_run::folder::files::{put_in_place, with_suffix};
+use taper_run::translation::Order;
 
 /// Output of translations.
 pub(super) struct Output(Target);
@@ -235,7 +236,10 @@ impl Partial {
     }
 
     fn begin(&self, order: &Order) -> Result<()> {
-        if self.continued { order.require(&self.order()) } else { order.save(&self.order()) }
+        match self.continued {
+            true => continuation::require(order, &self.order()),
+            false => continuation::save(order, &self.order()),
+        }
     }
 
     fn append(&mut self, text: &str) -> Result<()> {

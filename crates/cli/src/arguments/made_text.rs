@@ -1,0 +1,122 @@
+//! Arguments of `backtranslate`, `distill` and `diversify`.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use taper_run::made_text::{Method, TranslationCache};
+
+use super::{Overrides, Search, Weights};
+
+/// Folders of the pairs and of the translations behind them.
+#[derive(Debug, Args)]
+pub(crate) struct MadeFolders {
+    /// Folder for the pairs: train.SOURCE, train.TARGET, the origin of each pair, and made.json
+    #[arg(long, short, value_name = "DIR")]
+    pub(crate) output: PathBuf,
+    /// Folder for translations, by weights, settings and text: none is made twice
+    /// [default: cache/translated in the run]
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+}
+
+impl MadeFolders {
+    /// Cache of translations by the run in this folder.
+    pub(crate) fn cache(&self, run: &Path) -> TranslationCache {
+        TranslationCache(self.cache.clone().unwrap_or_else(|| run.join("cache/translated")))
+    }
+}
+
+/// Arguments of `backtranslate`.
+#[derive(Debug, Args)]
+pub(crate) struct Backtranslate {
+    /// Folder of the run that translates the text, into the language that the new model is to
+    /// translate from
+    pub(crate) run: PathBuf,
+    /// Text of the language that the new model is to translate to, a sentence a line
+    #[arg(value_name = "MONO")]
+    pub(crate) text: PathBuf,
+    /// Way in which sources are made
+    #[arg(long, value_enum, default_value = "beam")]
+    pub(crate) method: MethodChoice,
+    /// Seed of draws and of noise [default: the run's]
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) search: Search,
+    #[command(flatten)]
+    pub(crate) folders: MadeFolders,
+    #[command(flatten)]
+    pub(crate) weights: Weights,
+    #[command(flatten)]
+    pub(crate) overrides: Overrides,
+}
+
+/// Way in which sources are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MethodChoice {
+    /// The best of a beam
+    Beam,
+    /// Drawn from the model
+    Sampling,
+    /// The best of a beam; a tenth of its words is left out, a tenth blanked, and words are moved by
+    /// at most three places
+    NoisedBeam,
+}
+
+impl From<MethodChoice> for Method {
+    fn from(choice: MethodChoice) -> Self {
+        match choice {
+            MethodChoice::Beam => Self::Beam,
+            MethodChoice::Sampling => Self::Sampling,
+            MethodChoice::NoisedBeam => Self::NoisedBeam,
+        }
+    }
+}
+
+/// Arguments of `distill`.
+#[derive(Debug, Args)]
+pub(crate) struct Distill {
+    /// Folders of the teachers, which translate as an ensemble; they need the tokenizer of the first
+    #[arg(required = true, value_name = "RUN")]
+    pub(crate) runs: Vec<PathBuf>,
+    /// Split of the first run's data whose sources are translated
+    #[arg(long, value_name = "NAME", default_value = "train")]
+    pub(crate) data: String,
+    /// Of each n-best list, take the translation that is nearest to the reference by BLEU
+    #[arg(long)]
+    pub(crate) interpolate: bool,
+    #[command(flatten)]
+    pub(crate) search: Search,
+    #[command(flatten)]
+    pub(crate) folders: MadeFolders,
+    #[command(flatten)]
+    pub(crate) weights: Weights,
+    #[command(flatten)]
+    pub(crate) overrides: Overrides,
+}
+
+/// Arguments of `diversify`.
+#[derive(Debug, Args)]
+pub(crate) struct Diversify {
+    /// Folders of runs that translate as the corpus does
+    #[arg(long, value_name = "RUN", num_args = 1.., required_unless_present = "backward")]
+    pub(crate) forward: Vec<PathBuf>,
+    /// Folders of runs that translate the other way
+    #[arg(long, value_name = "RUN", num_args = 1..)]
+    pub(crate) backward: Vec<PathBuf>,
+    /// Split of the data of the first run of --forward, or else of the recipe --recipe
+    #[arg(long, value_name = "NAME", default_value = "train")]
+    pub(crate) data: String,
+    /// Recipe whose data is diversified [default: that of the first run of --forward]
+    #[arg(long, value_name = "FILE", required_unless_present = "forward")]
+    pub(crate) recipe: Option<PathBuf>,
+    /// Hypotheses kept at each step; 1 is greedy search [default: each run's]
+    #[arg(long)]
+    pub(crate) beam: Option<usize>,
+    #[command(flatten)]
+    pub(crate) folders: MadeFolders,
+    #[command(flatten)]
+    pub(crate) weights: Weights,
+    #[command(flatten)]
+    pub(crate) overrides: Overrides,
+}

@@ -1,0 +1,120 @@
+//! `taper backtranslate`, `distill` and `diversify`: training text that models make.
+
+use std::path::Path;
+
+use anyhow::Result;
+use indicatif::ProgressBar;
+use taper_run::made_text::{
+    self, BackTranslation, CacheProgress, Distillation, Diversification, Made, ParallelCorpus,
+};
+use taper_run::numbers::grouped;
+use taper_run::translation::TranslationSettings;
+use taper_run::{LoadedRun, RunConfig, RunFolder};
+
+use crate::arguments::{Backtranslate, Distill, Diversify};
+use crate::bars::sentence_bar;
+use crate::text::print_line;
+
+/// Progress of translations, one bar for each text.
+#[derive(Default)]
+struct Bars(Option<(String, ProgressBar)>);
+
+impl Bars {
+    fn show(&mut self, progress: CacheProgress<'_>) {
+        let CacheProgress { text, done, lines } = progress;
+        if self.0.as_ref().is_none_or(|(shown, _)| shown != text) {
+            let bar = sentence_bar(Some(lines as u64), text);
+            // Lines of an earlier call do not count for the rate.
+            bar.set_position(done as u64);
+            bar.reset_eta();
+            self.0 = Some((text.to_owned(), bar));
+        }
+        if let Some((_, bar)) = &self.0 {
+            bar.set_position(done as u64);
+        }
+    }
+}
+
+/// Runs `backtranslate`.
+pub(crate) fn backtranslate(arguments: &Backtranslate) -> Result<()> {
+    let Backtranslate { run: root, text, folders, .. } = arguments;
+    let mut run: LoadedRun = arguments.weights.load(root, &arguments.overrides.set)?;
+    run.config.name = root.display().to_string();
+    let mut settings = TranslationSettings::of(&run.config);
+    arguments.search.apply(&mut settings.decoding, None)?;
+    if let Some(seed) = arguments.seed {
+        settings.decoding.sampling.seed = seed;
+    }
+    let output = &folders.output;
+    let job = BackTranslation { text, settings, method: arguments.method.into(), output };
+    let mut bars = Bars::default();
+    let made =
+        made_text::back_translate(&run, &job, &folders.cache(root), &mut |seen| bars.show(seen))?;
+    tell(&made, output, ", tag = \"<BT>\"")
+}
+
+/// Runs `distill`.
+pub(crate) fn distill(arguments: &Distill) -> Result<()> {
+    let Distill { runs, folders, .. } = arguments;
+    let [root, ensemble @ ..] = runs.as_slice() else { return Ok(()) };
+    let mut run: LoadedRun = arguments.weights.load(root, &arguments.overrides.set)?;
+    let corpus = ParallelCorpus::of(&run.config, &arguments.data)?;
+    run.config.name =
+        runs.iter().map(|run| run.display().to_string()).collect::<Vec<_>>().join(" + ");
+    let mut settings = TranslationSettings::of(&run.config);
+    settings.ensemble = ensemble.to_vec();
+    arguments.search.apply(&mut settings.decoding, None)?;
+    if arguments.interpolate {
+        settings.decoding.n_best = settings.decoding.beam_size;
+    }
+    let interpolates = arguments.interpolate;
+    let output = &folders.output;
+    let job = Distillation { corpus: &corpus, settings, interpolates, output };
+    let mut bars = Bars::default();
+    let made = made_text::distill(&run, &job, &folders.cache(root), &mut |seen| bars.show(seen))?;
+    tell(&made, output, "")
+}
+
+/// Runs `diversify`.
+pub(crate) fn diversify(arguments: &Diversify) -> Result<()> {
+    let Diversify { forward, backward, folders, .. } = arguments;
+    let config = match (&arguments.recipe, forward.first()) {
+        (Some(recipe), _) => RunConfig::load(recipe, &[])?,
+        (None, Some(run)) => RunFolder::open(run)?.load_config(&[])?,
+        (None, None) => return Ok(()),
+    };
+    let corpus = ParallelCorpus::of(&config, &arguments.data)?;
+    let job = Diversification {
+        forward,
+        backward,
+        corpus: &corpus,
+        load: arguments.weights.settings(&arguments.overrides.set),
+        beam_size: arguments.beam,
+        output: &folders.output,
+    };
+    let mut bars = Bars::default();
+    let cache = |run: &Path| folders.cache(run);
+    let made = made_text::diversify(&job, &cache, &mut |seen| bars.show(seen))?;
+    tell(&made, &folders.output, "")
+}
+
+/// Tells what was made, and how a recipe reads it.
+fn tell(made: &Made, output: &Path, tag: &str) -> Result<()> {
+    for origin in &made.origins {
+        let mut line = format!("{}: {} pairs", origin.origin, grouped(origin.pairs));
+        for (count, why) in
+            [(origin.duplicates, "were there already"), (origin.empty, "have an empty side")]
+        {
+            if count > 0 {
+                line.push_str(&format!(", {} {why}", grouped(count)));
+            }
+        }
+        print_line(&line)?;
+    }
+    let [source, target] = made.files.each_ref().map(|name| output.join(name));
+    print_line(&format!(
+        "for a recipe: train = {{ source = {:?}, target = {:?}{tag} }}",
+        source.display().to_string(),
+        target.display().to_string()
+    ))
+}

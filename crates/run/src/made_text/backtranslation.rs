@@ -1,0 +1,94 @@
+//! Back-translation: text of the target language alone becomes pairs whose sources a model made.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use anyhow::Result;
+use taper_data::LineReader;
+
+use super::CacheProgress;
+use super::cache::{Lines, Text, TranslationCache};
+use super::noise::noised;
+use super::pairs::{Made, PairWriter, identity};
+use crate::LoadedRun;
+use crate::translation::{TranslationSettings, for_the_best};
+
+/// Way in which sources are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// The best of a beam.
+    Beam,
+    /// Drawn from the model.
+    Sampling,
+    /// The best of a beam, with noise.
+    NoisedBeam,
+}
+
+/// Settings of a back-translation.
+#[derive(Debug)]
+pub struct BackTranslation<'a> {
+    /// Text of the language that the run translates from, a sentence a line.
+    pub text: &'a Path,
+    /// Search of the run.
+    pub settings: TranslationSettings,
+    /// Way in which sources are made.
+    pub method: Method,
+    /// Folder for the pairs.
+    pub output: &'a Path,
+}
+
+/// Translates a text with `run` into sources of pairs whose targets are its lines (Sennrich et al.
+/// 2016, "Improving Neural Machine Translation Models with Monolingual Data"). A line that comes twice
+/// is taken once. The pairs are for a model of the other direction than `run`'s; a recipe tells them
+/// from others by the `tag` of their corpus (Caswell et al. 2019, "Tagged Back-Translation").
+///
+/// # Errors
+/// When the text cannot be read or translated, the folder has other pairs, or the disk refuses.
+pub fn back_translate(
+    run: &LoadedRun,
+    job: &BackTranslation<'_>,
+    cache: &TranslationCache,
+    observe: &mut dyn FnMut(CacheProgress<'_>),
+) -> Result<Made> {
+    let open = || -> Result<Lines> {
+        let mut reader = LineReader::open(job.text)?;
+        Ok(Box::new(std::iter::from_fn(move || reader.next_line().map_err(Into::into).transpose())))
+    };
+    let mut settings = job.settings.clone();
+    settings.decoding = for_the_best(&settings.decoding);
+    let sampling = &mut settings.decoding.sampling;
+    match job.method {
+        Method::Sampling if !sampling.is_active() => sampling.temperature = 1.0,
+        Method::Sampling => {}
+        Method::Beam | Method::NoisedBeam => sampling.temperature = 0.0,
+    }
+    let seed = settings.decoding.sampling.seed;
+    let text = Text { open: &open, name: job.text.display().to_string() };
+    let entry = cache.translated(run, &settings, &text, observe)?;
+    let way = format!("{:?} {seed}", job.method);
+    let [source, target] = [&run.config.data.target_language, &run.config.data.source_language];
+    let identity = identity(&["backtranslate", &way, source, target, &entry.key]);
+    if let Some(made) = Made::find(job.output, &identity)? {
+        return Ok(made);
+    }
+    let mut pairs = PairWriter::begin(job.output, identity, [source, target], false)?;
+    pairs.origin(run.config.name.clone());
+    let mut seen = HashSet::new();
+    for ((line, target), translations) in (1..).zip(open()?).zip(entry.translations()?) {
+        let (target, translations) = (target?, translations?);
+        if !seen.insert(taper_ops::rng::name_key(&target)) {
+            pairs.duplicate();
+            continue;
+        }
+        let best = translations.first();
+        let text = best.map_or("", |best| best.text.as_str());
+        let score = best.map(|best| best.score);
+        match job.method {
+            Method::NoisedBeam => {
+                pairs.push([&noised(text, seed, line as u64), &target], line, score)?;
+            }
+            Method::Beam | Method::Sampling => pairs.push([text, &target], line, score)?,
+        }
+    }
+    pairs.finish()
+}

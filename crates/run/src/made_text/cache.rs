@@ -1,0 +1,263 @@
+//! Translations on disk, found again by weights, settings and text.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::folder::files::{put_in_place, with_suffix, write_atomically};
+use crate::translation::order::hex;
+use crate::translation::{LineTranslator, Order, TranslationSettings};
+use crate::{BadItem, LoadedRun};
+
+/// Number of lines of the first window that is translated; each following one has twice as many, up
+/// to the second number. An interruption costs a window at most.
+const WINDOW: (usize, usize) = (128, 1024);
+
+/// Lines of a text.
+pub(super) type Lines = Box<dyn Iterator<Item = Result<String>>>;
+
+/// Text whose lines can be read again and again.
+pub(super) struct Text<'a> {
+    /// Opens it.
+    pub(super) open: &'a dyn Fn() -> Result<Lines>,
+    /// Name for messages.
+    pub(super) name: String,
+}
+
+/// Progress of a translation into the cache.
+#[derive(Debug, Clone, Copy)]
+pub struct CacheProgress<'a> {
+    /// Name of the text.
+    pub text: &'a str,
+    /// Lines that are translated.
+    pub done: usize,
+    /// All lines.
+    pub lines: usize,
+}
+
+/// Folder with translations.
+#[derive(Debug, Clone)]
+pub struct TranslationCache(pub PathBuf);
+
+/// One of the translations of a line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Choice {
+    /// The text.
+    pub text: String,
+    /// Score by which the list is sorted, best first.
+    pub score: f64,
+}
+
+/// Line of an entry.
+#[derive(Debug, Serialize, Deserialize)]
+struct Line {
+    line: usize,
+    /// Translations, best first; none of a line that cannot be translated.
+    translations: Vec<Choice>,
+}
+
+/// What is known of a complete entry.
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    order: Order,
+    lines: usize,
+    sha256: String,
+}
+
+/// Complete translation of a text.
+#[derive(Debug)]
+pub(super) struct Entry {
+    path: PathBuf,
+    /// Name of the entry.
+    pub(super) key: String,
+}
+
+impl TranslationCache {
+    /// Translates `text` with `run` under `settings`, or finds that it has been.
+    ///
+    /// # Errors
+    /// When the text cannot be read or translated, an entry is damaged or being written by another
+    /// process, or the disk refuses.
+    pub(super) fn translated(
+        &self,
+        run: &LoadedRun,
+        settings: &TranslationSettings,
+        text: &Text<'_>,
+        observe: &mut dyn FnMut(CacheProgress<'_>),
+    ) -> Result<Entry> {
+        let (lines, hash) = measured(text)?;
+        let order = Order::new(run, settings, "cached", &[hash])?;
+        let key = order.key()[..32].to_owned();
+        let folder = &self.0;
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let path = folder.join(format!("{key}.jsonl"));
+        let record = folder.join(format!("{key}.json"));
+        if record.exists() {
+            check(&record, &path, &order)?;
+            observe(CacheProgress { text: &text.name, done: lines, lines });
+            return Ok(Entry { path, key });
+        }
+        let partial = with_suffix(&path, ".part");
+        let mut file = opened(&partial)?;
+        let done = whole_lines(&mut file, &partial)?;
+        let translator = LineTranslator::new(run, settings)?;
+        let written = write(&translator, text, (done, lines), &mut file, observe);
+        written.with_context(|| format!("{} keeps the lines so far", partial.display()))?;
+        put_in_place(&file, &partial, &path)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        let record_of = Record { order, lines, sha256: checksum(&path)? };
+        write_atomically(&record, &serde_json::to_vec_pretty(&record_of)?)?;
+        Ok(Entry { path, key })
+    }
+}
+
+impl Entry {
+    /// Translations of each line, best first.
+    ///
+    /// # Errors
+    /// When the file cannot be opened.
+    pub(super) fn translations(&self) -> Result<impl Iterator<Item = Result<Vec<Choice>>>> {
+        let shown = self.path.display().to_string();
+        let file = File::open(&self.path).with_context(|| shown.clone())?;
+        Ok(BufReader::new(file).lines().map(move |line| {
+            let line = line.with_context(|| shown.clone())?;
+            let line: Line = serde_json::from_str(&line).with_context(|| damaged(&shown))?;
+            Ok(line.translations)
+        }))
+    }
+}
+
+/// Number of lines of a text, and the SHA-256 of them.
+pub(super) fn measured(text: &Text<'_>) -> Result<(usize, String)> {
+    let (mut lines, mut hash) = (0, Sha256::new());
+    for line in (text.open)()? {
+        hash.update(line?.as_bytes());
+        hash.update(b"\n");
+        lines += 1;
+    }
+    Ok((lines, hex(&hash.finalize())))
+}
+
+/// Opens the incomplete file of an entry, which no other process may have open.
+fn opened(partial: &Path) -> Result<File> {
+    let shown = partial.display();
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(partial)
+        .with_context(|| format!("cannot write {shown}"))?;
+    // A file system without locks gives no answer.
+    if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+        bail!("{shown}: another process is translating the same text; wait for it");
+    }
+    Ok(file)
+}
+
+/// Number of whole lines of an incomplete file, which is cut after them.
+fn whole_lines(file: &mut File, partial: &Path) -> Result<usize> {
+    let mut measure = || -> Result<usize> {
+        file.seek(SeekFrom::Start(0))?;
+        let (mut count, mut bytes, mut line) = (0, 0, Vec::new());
+        let mut reader = BufReader::new(&mut *file);
+        while reader.read_until(b'\n', &mut line)? > 0 && line.ends_with(b"\n") {
+            // What a crash of the system has torn is translated again.
+            match serde_json::from_slice::<Line>(&line) {
+                Ok(read) if read.line == count + 1 => count += 1,
+                _ => break,
+            }
+            bytes += line.len() as u64;
+            line.clear();
+        }
+        file.set_len(bytes)?;
+        file.seek(SeekFrom::Start(bytes))?;
+        Ok(count)
+    };
+    measure().with_context(|| format!("cannot read {}", partial.display()))
+}
+
+/// Translates the lines of `text` from line `done` on, and appends them to `file`.
+fn write(
+    translator: &LineTranslator<'_>,
+    text: &Text<'_>,
+    (mut done, lines): (usize, usize),
+    file: &mut File,
+    observe: &mut dyn FnMut(CacheProgress<'_>),
+) -> Result<()> {
+    let name = text.name.as_str();
+    let mut rest = (text.open)()?.skip(done);
+    let mut most = WINDOW.0;
+    observe(CacheProgress { text: name, done, lines });
+    loop {
+        let window: Vec<String> = rest.by_ref().take(most).collect::<Result<_>>()?;
+        if window.is_empty() {
+            break;
+        }
+        let count = window.len();
+        // Parts of long lines are more than the lines.
+        let progress = |part: usize| {
+            observe(CacheProgress { text: name, done: done + part.min(count), lines });
+        };
+        let found = translator.translate(&window, &[], done + 1, progress)?;
+        let mut to = BufWriter::new(&mut *file);
+        for (line, translated) in (done + 1..).zip(found) {
+            let translations = match translated {
+                Err(error) if error.is::<BadItem>() => Vec::new(),
+                translated => translated?.translations,
+            };
+            let choice =
+                |one: crate::translation::Translation| Choice { text: one.text, score: one.score };
+            let translations = translations.into_iter().map(choice).collect();
+            serde_json::to_writer(&mut to, &Line { line, translations })?;
+            to.write_all(b"\n")?;
+        }
+        to.flush()?;
+        drop(to);
+        done += count;
+        most = (2 * most).min(WINDOW.1);
+    }
+    if done != lines {
+        bail!("{name} had {lines} lines and now has {done}: it changed while it was read");
+    }
+    Ok(())
+}
+
+/// Refuses an entry of another order, and one that is not what was written.
+fn check(record: &Path, path: &Path, order: &Order) -> Result<()> {
+    let text = taper_data::read_regular(record, 1 << 20)?;
+    let known: Record =
+        serde_json::from_slice(&text).with_context(|| damaged(&record.display().to_string()))?;
+    if known.order != *order {
+        bail!("{}: its name is that of another translation", record.display());
+    }
+    let is_same = checksum(path).is_ok_and(|sum| sum == known.sha256);
+    if !is_same {
+        bail!(
+            "{} does not have the checksum that {} says: remove both, and they are made again",
+            path.display(),
+            record.display()
+        );
+    }
+    Ok(())
+}
+
+fn damaged(path: &str) -> String {
+    format!("{path} is damaged: remove it, and it is made again")
+}
+
+/// SHA-256 of a file.
+pub(super) fn checksum(path: &Path) -> Result<String> {
+    let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let (mut hash, mut block) = (Sha256::new(), vec![0; 1 << 16]);
+    loop {
+        match file.read(&mut block)? {
+            0 => return Ok(hex(&hash.finalize())),
+            count => hash.update(&block[..count]),
+        }
+    }
+}

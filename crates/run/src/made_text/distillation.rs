@@ -1,0 +1,111 @@
+//! Sequence-level distillation: a corpus whose targets are a teacher's translations.
+
+use std::path::Path;
+
+use anyhow::Result;
+use taper_metrics::Bleu;
+
+use super::CacheProgress;
+use super::cache::{Choice, TranslationCache};
+use super::pairs::{Made, PairWriter, identity};
+use super::parallel::{ParallelCorpus, Side};
+use crate::LoadedRun;
+use crate::translation::{Detail, TranslationSettings};
+
+/// Settings of a distillation.
+#[derive(Debug)]
+pub struct Distillation<'a> {
+    /// Corpus whose sources are translated.
+    pub corpus: &'a ParallelCorpus,
+    /// Search of the teacher, or of an ensemble of teachers; of its `n_best` translations one is
+    /// taken.
+    pub settings: TranslationSettings,
+    /// Whether to take the one that is nearest to the reference, not the best.
+    pub interpolates: bool,
+    /// Folder for the pairs.
+    pub output: &'a Path,
+}
+
+/// Translates the sources of a corpus with `run` (Kim and Rush 2016, "Sequence-Level Knowledge
+/// Distillation", section 3.2). With `interpolates`, the translation of an n-best list with the
+/// highest BLEU against the reference is taken (section 3.3).
+///
+/// # Errors
+/// When the corpus cannot be read or translated, the folder has other pairs, or the disk refuses.
+pub fn distill(
+    run: &LoadedRun,
+    job: &Distillation<'_>,
+    cache: &TranslationCache,
+    observe: &mut dyn FnMut(CacheProgress<'_>),
+) -> Result<Made> {
+    let mut settings = job.settings.clone();
+    settings.detail = Detail { all: job.interpolates, ..Detail::default() };
+    if !job.interpolates {
+        settings.decoding.n_best = 1;
+    }
+    let open = job.corpus.opener(Side::Source);
+    let text = job.corpus.text(Side::Source, &open);
+    let entry = cache.translated(run, &settings, &text, observe)?;
+    let references = job.corpus.hash(Side::Target)?;
+    let way = format!("interpolates: {}", job.interpolates);
+    let languages = job.corpus.languages();
+    let identity =
+        identity(&["distill", &way, languages[0], languages[1], &entry.key, &references]);
+    if let Some(made) = Made::find(job.output, &identity)? {
+        return Ok(made);
+    }
+    let scoring = run.config.scoring();
+    let bleu = Bleu {
+        tokenizer: scoring.tokenize,
+        lowercase: scoring.lowercase,
+        effective_order: true,
+        ..Bleu::default()
+    };
+    let mut pairs = PairWriter::begin(job.output, identity, languages, false)?;
+    pairs.origin(run.config.name.clone());
+    for ((line, pair), translations) in (1..).zip(job.corpus.pairs()?).zip(entry.translations()?) {
+        let ([source, reference], translations) = (pair?, translations?);
+        let chosen = match job.interpolates {
+            true => nearest(&translations, &reference, &bleu)?,
+            false => translations.first(),
+        };
+        let text = chosen.map_or("", |chosen| chosen.text.as_str());
+        pairs.push([&source, text], line, chosen.map(|chosen| chosen.score))?;
+    }
+    pairs.finish()
+}
+
+/// Translation with the highest BLEU against the reference; the best of equals.
+fn nearest<'a>(
+    translations: &'a [Choice],
+    reference: &str,
+    bleu: &Bleu,
+) -> Result<Option<&'a Choice>> {
+    let mut nearest: Option<(f64, &Choice)> = None;
+    for choice in translations {
+        let score = bleu.sentence(&choice.text, &[reference])?.score;
+        if nearest.is_none_or(|(best, _)| score > best) {
+            nearest = Some((score, choice));
+        }
+    }
+    Ok(nearest.map(|(_, choice)| choice))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_is_the_best_among_equals() {
+        let choices = ["a cat sat", "the cat sat on the mat", "the cat sat on the mat", "the"];
+        let choices: Vec<Choice> = choices
+            .iter()
+            .zip([-1.0, -2.0, -3.0, -4.0])
+            .map(|(text, score)| Choice { text: (*text).to_owned(), score })
+            .collect();
+        let bleu = Bleu { effective_order: true, ..Bleu::default() };
+        let found = nearest(&choices, "the cat sat on a mat", &bleu).expect("scored");
+        assert_eq!(found.map(|choice| choice.score), Some(-2.0));
+        assert_eq!(nearest(&[], "a", &bleu).expect("scored"), None);
+    }
+}

@@ -1,0 +1,90 @@
+//! Noise on sentences that a beam has found.
+
+use taper_ops::rng::{Counter, mix};
+
+/// Share of words that are left out, and of those that are blanked.
+const LEFT_OUT: f32 = 0.1;
+const BLANKED: f32 = 0.1;
+/// Farthest that a word moves.
+const FARTHEST: f32 = 3.0;
+/// What stands for a blanked word.
+const BLANK: &str = "_";
+
+/// Purposes of draws.
+const OF_LEAVING: u64 = 1;
+const OF_BLANKING: u64 = 2;
+const OF_MOVING: u64 = 3;
+
+/// Leaves out a tenth of the words, blanks a tenth of the others, and moves words by at most three
+/// places (Edunov et al. 2018, "Understanding Back-Translation at Scale", section 3). Words are
+/// divided by spaces, or are characters where there are none. The noise is a function of the seed and
+/// the line.
+pub(super) fn noised(text: &str, seed: u64, line: u64) -> String {
+    let has_spaces = text.trim().contains(char::is_whitespace);
+    let words: Vec<String> = match has_spaces {
+        true => text.split_whitespace().map(str::to_owned).collect(),
+        false => text.trim().chars().map(String::from).collect(),
+    };
+    let draws = |purpose| Counter::new(mix(seed, &[line, purpose]));
+    let (leaving, blanking, moving) = (draws(OF_LEAVING), draws(OF_BLANKING), draws(OF_MOVING));
+    let stays = |index: usize| leaving.f32_at(index as u64) >= LEFT_OUT;
+    let mut kept: Vec<usize> = (0..words.len()).filter(|&index| stays(index)).collect();
+    if kept.is_empty() {
+        // A sentence keeps a word.
+        kept.extend((!words.is_empty()).then_some(0));
+    }
+    let mut placed: Vec<(f32, &str)> = kept
+        .iter()
+        .enumerate()
+        .map(|(place, &index)| {
+            let is_blank = blanking.f32_at(index as u64) < BLANKED;
+            let word = if is_blank { BLANK } else { words[index].as_str() };
+            // Of two words, the later goes first only if they are at most three apart.
+            (place as f32 + (FARTHEST + 1.0) * moving.f32_at(index as u64), word)
+        })
+        .collect();
+    placed.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let words: Vec<&str> = placed.into_iter().map(|(_, word)| word).collect();
+    words.join(if has_spaces { " " } else { "" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn noise_leaves_out_blanks_and_moves_a_little() {
+        let words: Vec<String> = (0..20_000).map(|index| index.to_string()).collect();
+        let text = words.join(" ");
+        let noisy = noised(&text, 1, 7);
+        assert_eq!(noisy, noised(&text, 1, 7));
+        assert_ne!(noisy, noised(&text, 1, 8));
+        let found: Vec<&str> = noisy.split(' ').collect();
+        let share = found.len() as f64 / 20_000.0;
+        assert!((share - 0.9).abs() < 0.01, "{share}");
+        let blanks = found.iter().filter(|word| **word == BLANK).count() as f64;
+        assert!((blanks / found.len() as f64 - 0.1).abs() < 0.01, "{blanks}");
+        // Places among the words that were kept, blanks at any place.
+        let kept: Vec<usize> = found.iter().filter_map(|word| word.parse().ok()).collect();
+        let mut sorted = kept.clone();
+        sorted.sort_unstable();
+        let mut moved = 0;
+        for (place, word) in kept.iter().enumerate() {
+            let before = sorted.binary_search(word).expect("kept");
+            moved += usize::from(before != place);
+            assert!(place.abs_diff(before) <= 3, "{word} from {before} to {place}");
+        }
+        assert!(moved > 5_000, "{moved}");
+    }
+
+    #[test]
+    fn text_without_spaces_is_of_characters_and_none_is_empty() {
+        let noisy = noised("你好世界你好世界你好世界", 3, 1);
+        assert!(!noisy.contains(' ') && noisy.chars().count() > 5, "{noisy}");
+        for line in 0..200 {
+            assert!(!noised("two words", 5, line).is_empty());
+            assert!(!noised("one", 5, line).is_empty());
+        }
+        assert_eq!(noised(" ", 5, 1), "");
+    }
+}

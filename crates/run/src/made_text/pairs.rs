@@ -1,0 +1,194 @@
+//! Pairs of files that are written from translations, with the origin of each pair.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::cache::checksum;
+use crate::folder::files::{put_in_place, with_suffix, write_atomically};
+use crate::translation::order::hex;
+
+/// File that says what was made; it appears last.
+const RECORD: &str = "made.json";
+/// File with the origin of each pair.
+const ORIGINS: &str = "train.origins.tsv";
+
+/// Number of pairs of one origin.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OriginCount {
+    /// Origin: `original`, or the run.
+    pub origin: String,
+    /// Pairs that were written.
+    pub pairs: u64,
+    /// Pairs left out because they were there already.
+    pub duplicates: u64,
+    /// Lines left out because one side is empty.
+    pub empty: u64,
+}
+
+/// Pairs that were made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Made {
+    /// Command, texts, weights and settings, as a hash.
+    pub identity: String,
+    /// Source file and target file, in the folder.
+    pub files: [String; 2],
+    /// SHA-256 of the two files, and of the origins.
+    pub sha256: Vec<String>,
+    /// Pairs by origin.
+    pub origins: Vec<OriginCount>,
+}
+
+impl Made {
+    /// Pairs in the folder, if it has them complete, and they are those of `identity`.
+    ///
+    /// # Errors
+    /// When it has others, or damaged ones.
+    pub(super) fn find(folder: &Path, identity: &str) -> Result<Option<Self>> {
+        let path = folder.join(RECORD);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let text = taper_data::read_regular(&path, 1 << 20)?;
+        let made: Self = serde_json::from_slice(&text)
+            .with_context(|| format!("{} is damaged", path.display()))?;
+        if made.identity != identity {
+            bail!(
+                "{} has pairs that were made with other weights, settings or text, and is left as \
+                 it is: name another folder",
+                folder.display()
+            );
+        }
+        for (name, known) in made.names().zip(&made.sha256) {
+            if !checksum(&folder.join(name)).is_ok_and(|sum| sum == *known) {
+                bail!(
+                    "{} is not what {} says: remove both, and they are made again",
+                    folder.join(name).display(),
+                    path.display()
+                );
+            }
+        }
+        Ok(Some(made))
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().map(String::as_str).chain([ORIGINS])
+    }
+}
+
+/// Hash of what determines pairs.
+pub(super) fn identity(parts: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part.as_bytes());
+    }
+    hex(&hash.finalize())
+}
+
+/// Writer of pairs.
+pub(super) struct PairWriter {
+    folder: PathBuf,
+    identity: String,
+    files: [String; 2],
+    /// Source, target and origins.
+    writers: Vec<BufWriter<File>>,
+    origins: Vec<OriginCount>,
+    /// Hashes of the pairs so far, if pairs are not to come twice.
+    seen: Option<HashSet<[u8; 16]>>,
+}
+
+impl PairWriter {
+    /// Begins `train.SOURCE` and `train.TARGET` in `folder`; `is_set` leaves out pairs that are there
+    /// already.
+    ///
+    /// # Errors
+    /// When the folder cannot be written to.
+    pub(super) fn begin(
+        folder: &Path,
+        identity: String,
+        [source, target]: [&str; 2],
+        is_set: bool,
+    ) -> Result<Self> {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let files = [format!("train.{source}"), format!("train.{target}")];
+        let create = |name: &str| {
+            let path = with_suffix(&folder.join(name), ".part");
+            let file = File::create(&path);
+            file.map(BufWriter::new).with_context(|| format!("cannot write {}", path.display()))
+        };
+        let names = [files[0].as_str(), files[1].as_str(), ORIGINS];
+        let writers = names.into_iter().map(create).collect::<Result<_>>()?;
+        let seen = is_set.then(HashSet::new);
+        let origins = Vec::new();
+        Ok(Self { folder: folder.to_owned(), identity, files, writers, origins, seen })
+    }
+
+    /// Begins the pairs of another origin.
+    pub(super) fn origin(&mut self, origin: String) {
+        self.origins.push(OriginCount { origin, pairs: 0, duplicates: 0, empty: 0 });
+    }
+
+    /// Adds a pair made from line `line`, counted from 1, whose translation has this score.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub(super) fn push(
+        &mut self,
+        [source, target]: [&str; 2],
+        line: usize,
+        score: Option<f64>,
+    ) -> Result<()> {
+        let Some(count) = self.origins.last_mut() else { bail!("pairs without an origin") };
+        if source.trim().is_empty() || target.trim().is_empty() {
+            count.empty += 1;
+            return Ok(());
+        }
+        if let Some(seen) = &mut self.seen {
+            let digest = Sha256::digest(format!("{source}\n{target}"));
+            let mut short = [0; 16];
+            short.copy_from_slice(&digest[..16]);
+            if !seen.insert(short) {
+                count.duplicates += 1;
+                return Ok(());
+            }
+        }
+        count.pairs += 1;
+        let score = score.map_or_else(String::new, |score| format!("{score:.4}"));
+        let origin = format!("{}\t{line}\t{score}", count.origin);
+        for (to, text) in self.writers.iter_mut().zip([source, target, &origin]) {
+            writeln!(to, "{text}").context("cannot write pairs")?;
+        }
+        Ok(())
+    }
+
+    /// Counts a line that was there already.
+    pub(super) fn duplicate(&mut self) {
+        if let Some(count) = self.origins.last_mut() {
+            count.duplicates += 1;
+        }
+    }
+
+    /// Gives the files their names, and records them.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub(super) fn finish(self) -> Result<Made> {
+        let Self { folder, identity, files, writers, origins, .. } = self;
+        let mut made = Made { identity, files, sha256: Vec::new(), origins };
+        let names: Vec<PathBuf> = made.names().map(|name| folder.join(name)).collect();
+        for (writer, path) in writers.into_iter().zip(&names) {
+            let file = writer.into_inner().map_err(std::io::IntoInnerError::into_error);
+            file.and_then(|file| put_in_place(&file, &with_suffix(path, ".part"), path))
+                .with_context(|| format!("cannot write {}", path.display()))?;
+            made.sha256.push(checksum(path)?);
+        }
+        write_atomically(&folder.join(RECORD), &serde_json::to_vec_pretty(&made)?)?;
+        Ok(made)
+    }
+}

@@ -1,0 +1,86 @@
+//! Corpora of pairs to translate again.
+
+use anyhow::{Result, bail};
+use taper_data::{Corpora, DataConfig, PairReader, RawPair};
+
+use super::cache::{Lines, Text, measured};
+use crate::config::RunConfig;
+
+/// Side of a pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    Source,
+    Target,
+}
+
+/// Pairs of a split.
+#[derive(Debug, Clone)]
+pub struct ParallelCorpus {
+    data: DataConfig,
+    split: Corpora,
+    /// Name of the split.
+    pub name: String,
+}
+
+impl ParallelCorpus {
+    /// Split `name` of the recipe `config`, such as `train`.
+    ///
+    /// # Errors
+    /// When the recipe has no pairs, or the split tags them.
+    pub fn of(config: &RunConfig, name: &str) -> Result<Self> {
+        let split: Corpora = match name == config.data.train.name() || name == "train" {
+            true => config.data.train.clone(),
+            false => config.data.split(name),
+        };
+        if split.iter().any(|corpus| !corpus.tag.is_empty()) {
+            bail!(
+                "{name}: its corpora have tags, which text has not: name one without in a recipe of \
+                 its own"
+            );
+        }
+        Ok(Self { data: config.data.clone(), split, name: name.to_owned() })
+    }
+
+    /// Languages of the two sides.
+    #[must_use]
+    pub fn languages(&self) -> [&str; 2] {
+        [&self.data.source_language, &self.data.target_language]
+    }
+
+    /// Pairs in their order.
+    ///
+    /// # Errors
+    /// When the files cannot be opened.
+    pub(super) fn pairs(&self) -> Result<impl Iterator<Item = Result<[String; 2]>> + use<>> {
+        let pairs = PairReader::open(&self.data, self.split.clone())?;
+        let both = |RawPair { source, target, .. }| [source, target];
+        Ok(pairs.map(move |pair| Ok(both(pair?))))
+    }
+
+    /// Opens the lines of a side.
+    pub(super) fn opener(&self, side: Side) -> impl Fn() -> Result<Lines> + '_ {
+        move || {
+            let pick = move |[source, target]: [String; 2]| match side {
+                Side::Source => source,
+                Side::Target => target,
+            };
+            Ok(Box::new(self.pairs()?.map(move |pair| pair.map(pick))))
+        }
+    }
+
+    /// SHA-256 of the lines of a side.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub(super) fn hash(&self, side: Side) -> Result<String> {
+        let open = self.opener(side);
+        Ok(measured(&self.text(side, &open))?.1)
+    }
+
+    /// Side as a text that `open` opens.
+    pub(super) fn text<'a>(&self, side: Side, open: &'a dyn Fn() -> Result<Lines>) -> Text<'a> {
+        let [source, target] = self.languages();
+        let language = if side == Side::Source { source } else { target };
+        Text { open, name: format!("{}.{language}", self.name) }
+    }
+}

@@ -1,0 +1,69 @@
+//! The weights, settings and texts of a translation. Two translations with the same are the same.
+
+use std::fmt::Debug;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use taper_data::SpelledSpecial;
+use taper_trainer::read_state;
+
+use super::TranslationSettings;
+use crate::{LoadedRun, RunFolder};
+
+/// Weights, settings and texts that determine a translation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// Checksum of each checkpoint.
+    pub weights: Vec<String>,
+    /// Settings of the search and of its output.
+    pub settings: String,
+    /// SHA-256 of each text: the lines to translate, and those of prefixes.
+    pub texts: Vec<String>,
+}
+
+impl Order {
+    /// Order of a translation by `run` under `settings`, written in the form `form`, of texts with
+    /// these hashes.
+    ///
+    /// # Errors
+    /// When a member of the ensemble cannot be read.
+    pub fn new(
+        run: &LoadedRun,
+        settings: &TranslationSettings,
+        form: impl Debug,
+        texts: &[String],
+    ) -> Result<Self> {
+        let mut weights = vec![run.state.checksum.clone()];
+        for member in &settings.ensemble {
+            let (_, checkpoint) = RunFolder::of_weights(member)?;
+            weights.push(read_state(&checkpoint)?.checksum);
+        }
+        let mut same = settings.clone();
+        // The amount searched at once changes no translation.
+        same.decoding.batch_rows = 0;
+        same.decoding.batch_tokens = 0;
+        let mut settings = format!("{form:?} {same:?} {}", run.weights());
+        match run.tokenizers.source().spelled_rule() {
+            SpelledSpecial::Text => {}
+            rule => settings.push_str(&format!(" special tokens: {rule:?}")),
+        }
+        Ok(Self { weights, settings, texts: texts.to_vec() })
+    }
+
+    /// Name by which results of the order are found again.
+    #[must_use]
+    pub fn key(&self) -> String {
+        let mut hash = Sha256::new();
+        for part in self.weights.iter().chain([&self.settings]).chain(&self.texts) {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part.as_bytes());
+        }
+        hex(&hash.finalize())
+    }
+}
+
+/// Hexadecimal digits of a hash.
+pub(crate) fn hex(hash: &[u8]) -> String {
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
