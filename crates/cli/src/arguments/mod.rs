@@ -11,6 +11,8 @@ mod generate;
 mod init;
 mod inspect;
 mod items;
+mod made_text;
+mod pipeline;
 mod predict;
 mod reports;
 mod search;
@@ -46,6 +48,8 @@ pub(crate) use generate::Generate;
 pub(crate) use init::Init;
 pub(crate) use inspect::{Average, Completions, ConfigCommand, Inspect, Merge, Quantize, Runs};
 pub(crate) use items::{SpecialTokenRule, SpecialTokens, Strict};
+pub(crate) use made_text::{Backtranslate, Distill, Diversify};
+pub(crate) use pipeline::Pipeline;
 pub(crate) use predict::Predict;
 #[cfg(feature = "serve")]
 pub(crate) use reports::Serve;
@@ -129,6 +133,15 @@ pub(crate) enum Command {
     /// Find the beam, length penalty and length reward that translate the validation set best, and
     /// write them to the run
     Tune(Tune),
+    /// Translate text of one language into the sources of training pairs
+    Backtranslate(Backtranslate),
+    /// Translate the training text of a run with it, or with an ensemble, for a student to learn
+    Distill(Distill),
+    /// Add to a corpus what models of both directions make of it
+    Diversify(Diversify),
+    /// Run the steps of a file: trainings, text that models make, scores; what is finished is not run
+    /// again
+    Pipeline(Pipeline),
     /// Compute the log-probabilities that a run's model gives to existing translations, or a
     /// language model to texts and to continuations to choose from
     Score(Score),

@@ -10,6 +10,8 @@ mod finetune;
 mod generate;
 mod init;
 mod inspect;
+mod made_text;
+pub(crate) mod pipeline;
 mod predict;
 mod reports;
 mod resume;
@@ -48,6 +50,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Command::Generate(arguments) => generate::run(arguments),
         Command::Evaluate(arguments) => evaluate::run(arguments),
         Command::Tune(arguments) => tune::run(arguments),
+        Command::Backtranslate(arguments) => made_text::backtranslate(arguments),
+        Command::Distill(arguments) => made_text::distill(arguments),
+        Command::Diversify(arguments) => made_text::diversify(arguments),
+        Command::Pipeline(arguments) => pipeline::run(arguments),
         Command::Score(arguments) => score::run(arguments),
         Command::Predict(arguments) => predict::run(arguments),
         Command::Import(arguments) => weights::exchange::import(arguments),

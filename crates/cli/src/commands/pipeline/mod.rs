@@ -1,0 +1,76 @@
+//! `taper pipeline`: runs the steps of a file, each as a process of this program.
+
+mod child;
+
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use taper_run::pipeline::{Pipeline, Status, Step};
+
+use crate::arguments;
+use crate::bars::clock;
+use crate::text::{print_line, quoted};
+use child::Child;
+pub(crate) use child::end_with_parent;
+
+/// Runs the command.
+pub(crate) fn run(arguments: &arguments::Pipeline) -> Result<()> {
+    let pipeline = Pipeline::load(&arguments.file, arguments.folder.as_deref())?;
+    if arguments.dry_run {
+        for step in &pipeline.steps {
+            print_line(&format!("{}: taper {}", step.name, step.arguments.join(" ")))?;
+        }
+        return Ok(());
+    }
+    pipeline.make_folder()?;
+    // A step that has changed is found before another one begins.
+    for step in &pipeline.steps {
+        pipeline.status(step)?;
+    }
+    let (mut child, count) = (Child::new()?, pipeline.steps.len());
+    for (number, step) in (1..).zip(&pipeline.steps) {
+        let name = &step.name;
+        if let Status::Done(seconds) = pipeline.status(step)? {
+            let took = clock(std::time::Duration::from_secs_f64(seconds));
+            print_line(&format!("[{number}/{count}] {name}: done already, in {took}"))?;
+            continue;
+        }
+        print_line(&format!("[{number}/{count}] {name}: taper {}", step.arguments[0]))?;
+        let began = Instant::now();
+        child.run(name, &step.arguments)?;
+        pipeline.finish(step, began.elapsed().as_secs_f64())?;
+        print_line(&format!("[{number}/{count}] {name}: done in {}", clock(began.elapsed())))?;
+    }
+    report(&pipeline, &mut child)
+}
+
+/// Compares the runs that were trained.
+fn report(pipeline: &Pipeline, child: &mut Child) -> Result<()> {
+    let trained: Vec<&Step> = pipeline.steps.iter().filter(|step| step.trains).collect();
+    let folders = || trained.iter().map(|step| step.folder.display().to_string());
+    let page = pipeline.folder.join("report.html");
+    let shown = page.display().to_string();
+    let arguments: Vec<String> = match trained.len() {
+        0 => Vec::new(),
+        1 => {
+            let words = ["report".to_owned(), "--output".to_owned(), shown];
+            words.into_iter().chain(folders()).collect()
+        }
+        _ => {
+            let words = ["compare".to_owned(), "--html".to_owned(), shown];
+            words.into_iter().chain(folders()).collect()
+        }
+    };
+    if arguments.is_empty() {
+        return Ok(());
+    }
+    // Runs of two directions have no sentences to compare; each still has its own report.
+    match child.run("report", &arguments) {
+        Err(error) if error.is::<crate::error::Interrupted>() => bail!(error),
+        Err(_) => print_line(&format!(
+            "the runs are not compared; taper report {} writes a page about one",
+            quoted(&trained[trained.len() - 1].folder)
+        )),
+        Ok(()) => print_line(&format!("report: {}", quoted(&page))),
+    }
+}

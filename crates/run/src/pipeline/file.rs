@@ -1,0 +1,277 @@
+//! The file of a pipeline, checked and put in order.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::steps::{Need, Status, Step, Verb};
+use crate::config::{RunConfig, nearest};
+use crate::folder::files::write_atomically;
+use crate::translation::order::hex;
+
+/// Text of a pipeline.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    /// Folder of the results, seen from the file's.
+    #[serde(default)]
+    folder: Option<PathBuf>,
+    /// Steps by name.
+    steps: BTreeMap<String, Verb>,
+}
+
+/// Mark of a finished step.
+#[derive(Debug, Serialize, Deserialize)]
+struct Mark {
+    identity: String,
+    seconds: f64,
+}
+
+/// Steps in an order in which each comes after those that it needs.
+#[derive(Debug)]
+pub struct Pipeline {
+    /// Folder of the results.
+    pub folder: PathBuf,
+    /// Steps in order.
+    pub steps: Vec<Step>,
+}
+
+impl Pipeline {
+    /// Reads and checks the file at `path`; results go to `folder`, or else to the folder that it
+    /// names, or else to `pipelines/` and the file's name.
+    ///
+    /// # Errors
+    /// With file, line and key: for what cannot be parsed, unknown steps, circles, missing files and
+    /// recipes that are refused.
+    pub fn load(path: &Path, folder: Option<&Path>) -> Result<Self> {
+        let shown = path.display();
+        let text = taper_data::read_regular(path, 1 << 20)?;
+        let text = String::from_utf8(text).with_context(|| format!("{shown} is not UTF-8"))?;
+        let file: File = toml::from_str(&text).with_context(|| {
+            format!(
+                "{shown}: not a pipeline: its steps are tables [steps.NAME.VERB], where VERB is \
+                 train, backtranslate, distill, diversify or evaluate"
+            )
+        })?;
+        let base = path.parent().unwrap_or(Path::new("")).to_owned();
+        let folder = match (folder, &file.folder) {
+            (Some(folder), _) => folder.to_owned(),
+            (None, Some(own)) => base.join(own),
+            (None, None) => {
+                let name = path.file_stem().unwrap_or_default();
+                Path::new("pipelines").join(name)
+            }
+        };
+        let graph =
+            Graph { text: &text, path, base, folder: absolute(&folder)?, steps: file.steps };
+        graph.check()?;
+        let mut steps = Vec::new();
+        for name in graph.in_order()? {
+            let step = graph.step(&name, &steps)?;
+            steps.push(step);
+        }
+        Ok(Self { folder: graph.folder, steps })
+    }
+
+    /// Makes the folder of the results.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn make_folder(&self) -> Result<()> {
+        fs::create_dir_all(&self.folder)
+            .with_context(|| format!("cannot make {}", self.folder.display()))
+    }
+
+    /// State of a step.
+    ///
+    /// # Errors
+    /// When it was finished with another definition.
+    pub fn status(&self, step: &Step) -> Result<Status> {
+        let path = self.mark(step);
+        if !path.exists() {
+            return Ok(Status::Open);
+        }
+        let text = taper_data::read_regular(&path, 1 << 16)?;
+        let mark: Mark = serde_json::from_slice(&text).with_context(|| {
+            format!("{} is damaged: remove it, and the step is looked at again", path.display())
+        })?;
+        if mark.identity != step.identity {
+            bail!(
+                "step {}: it was finished with another definition, recipe or step before it: remove \
+                 {} and {} to make it again, or name another folder with --folder",
+                step.name,
+                step.folder.display(),
+                path.display()
+            );
+        }
+        Ok(Status::Done(mark.seconds))
+    }
+
+    /// Marks a step that took so many seconds as finished.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn finish(&self, step: &Step, seconds: f64) -> Result<()> {
+        let mark = Mark { identity: step.identity.clone(), seconds };
+        write_atomically(&self.mark(step), &serde_json::to_vec_pretty(&mark)?)
+    }
+
+    fn mark(&self, step: &Step) -> PathBuf {
+        self.folder.join(format!("{}.done.json", step.name))
+    }
+}
+
+/// Steps that name each other.
+pub(super) struct Graph<'a> {
+    text: &'a str,
+    path: &'a Path,
+    /// Folder of the file, where its paths start.
+    pub(super) base: PathBuf,
+    /// Folder of the results.
+    pub(super) folder: PathBuf,
+    pub(super) steps: BTreeMap<String, Verb>,
+}
+
+impl Graph<'_> {
+    /// Place of a key of a step: file, line and key.
+    fn place(&self, step: &str, key: &str) -> String {
+        let header = format!("[steps.{step}.");
+        let lines = || self.text.lines().enumerate();
+        let begin = lines().find(|(_, line)| line.trim_start().starts_with(&header));
+        let begin = begin.map_or(0, |(number, _)| number);
+        let is_key = |line: &str| {
+            let line = line.trim_start();
+            line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='))
+        };
+        let of_key = lines().skip(begin).find(|(_, line)| is_key(line));
+        let line = of_key.map_or(begin, |(number, _)| number) + 1;
+        format!("{}, line {line}, steps.{step}, {key}", self.path.display())
+    }
+
+    /// Checks names and files.
+    fn check(&self) -> Result<()> {
+        if self.steps.is_empty() {
+            bail!("{}: there are no steps", self.path.display());
+        }
+        for (name, verb) in &self.steps {
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+            if name.is_empty() || !name.bytes().all(is_plain) {
+                bail!(
+                    "{}: step {name:?}: a name has letters, digits, - and _",
+                    self.path.display()
+                );
+            }
+            for (key, needed, need) in verb.needs() {
+                self.check_need(name, key, needed, need)?;
+            }
+            for (key, file) in verb.files() {
+                let file = self.base.join(file);
+                if !file.is_file() {
+                    bail!("{}: there is no {}", self.place(name, key), file.display());
+                }
+            }
+            if let Verb::Train(train) = verb {
+                RunConfig::load(&self.base.join(&train.recipe), &train.set)
+                    .with_context(|| self.place(name, "recipe"))?;
+            }
+            if let Verb::Distill(step) = verb
+                && step.runs.is_empty()
+            {
+                bail!("{}: name the run that translates", self.place(name, "runs"));
+            }
+            if let Verb::Diversify(step) = verb
+                && step.forward.is_empty()
+            {
+                bail!("{}: name a run that translates as the corpus", self.place(name, "forward"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that `needed` is a step, or a run, that gives what is needed.
+    fn check_need(&self, name: &str, key: &str, needed: &str, need: Need) -> Result<()> {
+        let what = match need {
+            Need::Model => "trains a model",
+            Need::Text => "makes text",
+        };
+        match self.steps.get(needed) {
+            Some(verb) if verb.gives() == Some(need) => Ok(()),
+            Some(_) => bail!("{}: the step {needed} is none that {what}", self.place(name, key)),
+            None if need == Need::Model && self.base.join(needed).join("config.toml").is_file() => {
+                Ok(())
+            }
+            None => {
+                let names: Vec<&str> = self.steps.keys().map(String::as_str).collect();
+                let meant = nearest(needed, names.iter().copied())
+                    .map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+                let runs =
+                    if need == Need::Model { ", and no run is in such a folder" } else { "" };
+                bail!("{}: there is no step {needed}{runs}{meant}", self.place(name, key))
+            }
+        }
+    }
+
+    /// Names of the steps, each after those that it needs, otherwise by name.
+    fn in_order(&self) -> Result<Vec<String>> {
+        let mut order: Vec<String> = Vec::new();
+        while order.len() < self.steps.len() {
+            let is_ready = |verb: &Verb| {
+                verb.needs().iter().all(|(_, needed, _)| {
+                    !self.steps.contains_key(*needed) || order.iter().any(|done| done == needed)
+                })
+            };
+            let is_open = |name: &String| !order.contains(name);
+            let next = self.steps.iter().find(|(name, verb)| is_open(name) && is_ready(verb));
+            match next {
+                Some((name, _)) => order.push(name.clone()),
+                None => {
+                    let circle: Vec<&str> = self
+                        .steps
+                        .keys()
+                        .filter(|name| is_open(name))
+                        .map(String::as_str)
+                        .collect();
+                    let first = circle[0];
+                    let key = self.steps[first].needs().first().map_or("run", |need| need.0);
+                    bail!(
+                        "{}: these steps need each other in a circle: {}",
+                        self.place(first, key),
+                        circle.join(", ")
+                    );
+                }
+            }
+        }
+        Ok(order)
+    }
+
+    /// Step `name`, after the steps `before`.
+    fn step(&self, name: &str, before: &[Step]) -> Result<Step> {
+        let verb = &self.steps[name];
+        let mut hash = Sha256::new();
+        hash.update(serde_json::to_vec(verb)?);
+        for (_, needed, _) in verb.needs() {
+            match before.iter().find(|step| step.name == needed) {
+                Some(step) => hash.update(&step.identity),
+                None => hash.update(needed),
+            }
+        }
+        if let Verb::Train(train) = verb {
+            let recipe = RunConfig::load(&self.base.join(&train.recipe), &train.set)?;
+            hash.update(serde_json::to_vec(&recipe)?);
+        }
+        let folder = self.folder.join(name);
+        let arguments = self.arguments(verb, &folder)?;
+        let trains = matches!(verb, Verb::Train(_));
+        let identity = hex(&hash.finalize());
+        Ok(Step { name: name.to_owned(), folder, arguments, trains, identity })
+    }
+}
+
+/// Absolute form of a path, which need not exist.
+pub(super) fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).with_context(|| format!("{}: no such path", path.display()))
+}

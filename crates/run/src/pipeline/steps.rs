@@ -1,0 +1,164 @@
+//! The verbs of steps.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// What a step does; the table of a step has one of these keys.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub(super) enum Verb {
+    /// Trains a model.
+    Train(Train),
+    /// Makes sources for a text.
+    Backtranslate(Backtranslate),
+    /// Translates the training text of a run.
+    Distill(Distill),
+    /// Adds to a corpus what models make of it.
+    Diversify(Diversify),
+    /// Scores the test sets of a run.
+    Evaluate(Evaluate),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Train {
+    /// Recipe.
+    pub(super) recipe: PathBuf,
+    /// Overrides of single keys.
+    #[serde(default)]
+    pub(super) set: Vec<String>,
+    /// Step, or run, whose weights it begins with.
+    #[serde(default)]
+    pub(super) from: Option<String>,
+    /// Steps that make text, in place of the recipe's training text.
+    #[serde(default)]
+    pub(super) text: Vec<String>,
+    /// Whether the recipe's own training text comes first.
+    #[serde(default)]
+    pub(super) own_text: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Backtranslate {
+    /// Step, or run, that translates.
+    pub(super) run: String,
+    /// Text to translate.
+    pub(super) text: PathBuf,
+    #[serde(default)]
+    pub(super) method: Option<String>,
+    #[serde(default)]
+    pub(super) seed: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Distill {
+    /// Steps, or runs, that translate as an ensemble.
+    pub(super) runs: Vec<String>,
+    #[serde(default)]
+    pub(super) interpolate: bool,
+    #[serde(default)]
+    pub(super) beam: Option<usize>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Diversify {
+    /// Steps, or runs, that translate as the corpus does.
+    pub(super) forward: Vec<String>,
+    /// Steps, or runs, that translate the other way.
+    #[serde(default)]
+    pub(super) backward: Vec<String>,
+    #[serde(default)]
+    pub(super) beam: Option<usize>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Evaluate {
+    /// Step, or run, that is scored.
+    pub(super) run: String,
+    #[serde(default)]
+    pub(super) set: Vec<String>,
+    /// Splits to score, in place of the recipe's test sets.
+    #[serde(default)]
+    pub(super) splits: Vec<String>,
+}
+
+/// What a step needs from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    /// A trained model.
+    Model,
+    /// Pairs.
+    Text,
+}
+
+impl Verb {
+    /// What the step gives to others; `None` for scores.
+    pub(super) fn gives(&self) -> Option<Need> {
+        match self {
+            Self::Train(_) => Some(Need::Model),
+            Self::Backtranslate(_) | Self::Distill(_) | Self::Diversify(_) => Some(Need::Text),
+            Self::Evaluate(_) => None,
+        }
+    }
+
+    /// Names of steps and runs that it needs, each with its key.
+    pub(super) fn needs(&self) -> Vec<(&'static str, &str, Need)> {
+        let of = |key: &'static str, need: Need| move |name| (key, name, need);
+        match self {
+            Self::Train(train) => {
+                let from = train.from.iter().map(String::as_str).map(of("from", Need::Model));
+                let text = train.text.iter().map(String::as_str).map(of("text", Need::Text));
+                from.chain(text).collect()
+            }
+            Self::Backtranslate(step) => vec![("run", step.run.as_str(), Need::Model)],
+            Self::Distill(step) => {
+                step.runs.iter().map(String::as_str).map(of("runs", Need::Model)).collect()
+            }
+            Self::Diversify(step) => {
+                let forward = step.forward.iter().map(String::as_str);
+                let backward = step.backward.iter().map(String::as_str);
+                let forward = forward.map(of("forward", Need::Model));
+                forward.chain(backward.map(of("backward", Need::Model))).collect()
+            }
+            Self::Evaluate(step) => vec![("run", step.run.as_str(), Need::Model)],
+        }
+    }
+
+    /// Files that it reads.
+    pub(super) fn files(&self) -> Vec<(&'static str, &PathBuf)> {
+        match self {
+            Self::Train(train) => vec![("recipe", &train.recipe)],
+            Self::Backtranslate(step) => vec![("text", &step.text)],
+            Self::Distill(_) | Self::Diversify(_) | Self::Evaluate(_) => Vec::new(),
+        }
+    }
+}
+
+/// Step of a pipeline, ready to run.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// Name.
+    pub name: String,
+    /// Folder of its results.
+    pub folder: PathBuf,
+    /// Arguments of the program.
+    pub arguments: Vec<String>,
+    /// Whether it trains a run in its folder.
+    pub trains: bool,
+    /// Hash of its definition and of the steps that it needs.
+    pub identity: String,
+}
+
+/// State of a step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Status {
+    /// It was finished in so many seconds.
+    Done(f64),
+    /// It is to be run, or to go on.
+    Open,
+}
