@@ -4,6 +4,7 @@
 mod common;
 
 mod attention;
+mod lengths;
 mod long_lines;
 mod options;
 mod serving;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use taper_data::Corpora;
 
 use super::file::{Graph, absolute};
 use super::steps::{Train, Verb};
@@ -40,7 +41,9 @@ impl Graph<'_> {
                     add(&mut all, "--set", set.clone());
                 }
                 if !train.text.is_empty() {
-                    add(&mut all, "--set", format!("data.train={}", self.text_of(train)?));
+                    for set in self.data_of(train)? {
+                        add(&mut all, "--set", set);
+                    }
                 }
                 if let Some(from) = &train.from {
                     add(&mut all, "--from", self.folder_of(from)?);
@@ -94,36 +97,46 @@ impl Graph<'_> {
         Ok(all)
     }
 
-    /// Value of `data.train` that reads the text of other steps.
-    fn text_of(&self, train: &Train) -> Result<String> {
+    /// Overrides of `[data]` with which a recipe reads the text of other steps, and its own
+    /// validation and test sets.
+    fn data_of(&self, train: &Train) -> Result<Vec<String>> {
         let config = RunConfig::load(&self.base.join(&train.recipe), &train.set)?;
-        let [source, target] = [&config.data.source_language, &config.data.target_language];
-        let mut corpora = Vec::new();
-        if train.own_text {
-            let own = toml::Value::try_from(&config.data.train).context("data.train")?;
-            match own {
-                toml::Value::Array(all) => corpora.extend(all.iter().map(ToString::to_string)),
-                toml::Value::String(stem) => {
-                    corpora.push(format!("{{ stem = {} }}", toml::Value::String(stem)));
-                }
-                one => corpora.push(one.to_string()),
-            }
-        }
+        let data = &config.data;
+        let written = |corpora: &Corpora| -> Result<Vec<String>> {
+            let corpora = toml::Value::try_from(corpora).context("the corpora are not TOML")?;
+            let all = match corpora {
+                toml::Value::Array(all) => all,
+                one => vec![one],
+            };
+            let table = |corpus: toml::Value| match corpus {
+                toml::Value::String(stem) if stem.is_empty() => None,
+                toml::Value::String(_) => Some(format!("{{ stem = {corpus} }}")),
+                corpus => Some(corpus.to_string()),
+            };
+            Ok(all.into_iter().filter_map(table).collect())
+        };
+        let mut corpora = if train.own_text { written(&data.train)? } else { Vec::new() };
         for name in &train.text {
             let file = |language: &str| {
                 let path = self.folder.join(name).join(format!("train.{language}"));
                 toml::Value::String(path.display().to_string()).to_string()
             };
-            let tag = match self.steps[name] {
-                Verb::Backtranslate(_) => ", tag = \"<BT>\"",
+            let tag = match self.steps.get(name) {
+                Some(Verb::Backtranslate(_)) => ", tag = \"<BT>\"",
                 _ => "",
             };
-            corpora.push(format!(
-                "{{ source = {}, target = {}{tag} }}",
-                file(source),
-                file(target)
-            ));
+            let [source, target] =
+                [&data.source_language, &data.target_language].map(|one| file(one));
+            corpora.push(format!("{{ source = {source}, target = {target}{tag} }}"));
         }
-        Ok(format!("[{}]", corpora.join(", ")))
+        // Without their names they would not be looked for beside files that are named.
+        let mut sets = vec![format!("data.train=[{}]", corpora.join(", "))];
+        for (key, split) in [("validation", &data.validation), ("test", &data.test)] {
+            let split = written(split)?;
+            if !split.is_empty() {
+                sets.push(format!("data.{key}=[{}]", split.join(", ")));
+            }
+        }
+        Ok(sets)
     }
 }

@@ -275,3 +275,22 @@ impl Graph<'_> {
 pub(super) fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).with_context(|| format!("{}: no such path", path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pipelines_of_configs_can_be_run() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/pipelines");
+        let mut count = 0;
+        for entry in fs::read_dir(folder).expect("configs/pipelines") {
+            let path = entry.expect("an entry").path();
+            let pipeline = Pipeline::load(&path, Some(Path::new("results"))).expect("a pipeline");
+            let last = pipeline.steps.last().expect("steps");
+            assert!(last.trains && pipeline.folder.is_absolute(), "{pipeline:?}");
+            count += 1;
+        }
+        assert!(count > 0);
+    }
+}

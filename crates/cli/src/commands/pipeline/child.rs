@@ -1,7 +1,9 @@
-//! The process of a step. It ends when this one does, even if this one is killed: it holds the reading
-//! end of a pipe that this process holds open.
+//! The process of a step. It ends when this one does, even if this one is killed: it reads a pipe that
+//! this process holds open, and holds a lock for which the next pipeline in the folder waits.
 
-use std::io::Read;
+use std::fs::{File, TryLockError};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,41 +12,58 @@ use anyhow::{Context, Result, bail};
 use crate::error::Interrupted;
 use crate::signals::on_signal;
 
-/// Environment variable of a process whose standard input closes when it is to end.
-const VARIABLE: &str = "TAPER_ENDS_WITH_INPUT";
+/// Environment variable of the process of a step, with the path of the file that it locks.
+const VARIABLE: &str = "TAPER_STEP_LOCK";
 
 /// Runs one process after another.
 pub(super) struct Child {
     /// Held open as long as the process is to run.
     input: Arc<Mutex<Option<ChildStdin>>>,
+    /// File that a running step has locked.
+    step_lock: PathBuf,
+    /// Lock of the pipeline, held to the end.
+    _lock: File,
 }
 
 impl Child {
-    /// Prepares for signals: a process that runs then is asked to end, and is waited for.
+    /// Locks the pipeline in `folder`, waits for a step that another, killed one has left, and
+    /// prepares for signals: a process that runs then is asked to end, and is waited for.
     ///
     /// # Errors
-    /// When the system refuses the handler.
-    pub(super) fn new() -> Result<Self> {
+    /// When another process runs the pipeline, or the system refuses locks or the handler.
+    pub(super) fn new(folder: &Path) -> Result<Self> {
+        let create = |path: &Path| {
+            File::create(path).with_context(|| format!("cannot write {}", path.display()))
+        };
+        let lock = create(&folder.join("pipeline.lock"))?;
+        // A file system without locks gives no answer.
+        if matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
+            bail!("{}: another process runs this pipeline; wait for it", folder.display());
+        }
+        let step_lock = folder.join("step.lock");
+        let _ = create(&step_lock)?.lock();
         let input: Arc<Mutex<Option<ChildStdin>>> = Arc::default();
         let of_handler = Arc::clone(&input);
         on_signal(move |signal| {
             let held = of_handler.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if held.is_none() {
-                signal.end();
+            match held {
+                // A word before the end of the pipe asks for an end in good order.
+                Some(mut held) => drop(held.write_all(b"end\n")),
+                None => signal.end(),
             }
         })?;
-        Ok(Self { input })
+        Ok(Self { input, step_lock, _lock: lock })
     }
 
     /// Runs this program with `arguments`, as the step `name`.
     ///
     /// # Errors
     /// When it fails, or a signal ended it; it has said why.
-    pub(super) fn run(&mut self, name: &str, arguments: &[String]) -> Result<()> {
+    pub(super) fn run(&self, name: &str, arguments: &[String]) -> Result<()> {
         let program = std::env::current_exe().context("the program's own file is not known")?;
         let mut process = Command::new(&program)
             .args(arguments)
-            .env(VARIABLE, "1")
+            .env(VARIABLE, &self.step_lock)
             .stdin(Stdio::piped())
             .spawn()
             .with_context(|| format!("cannot start step {name}"))?;
@@ -68,22 +87,27 @@ impl Child {
     }
 }
 
-/// Asks this process to end when its standard input closes, if it is a step of a pipeline.
+/// Ends this process when its standard input closes, if it is a step of a pipeline: in good order if
+/// it is asked to, and at once if the pipeline was killed. Files on disk are complete at any time.
 pub(crate) fn end_with_parent() {
-    if std::env::var_os(VARIABLE).is_none() {
-        return;
-    }
-    let wait = || {
-        let mut block = [0; 64];
-        while std::io::stdin().read(&mut block).is_ok_and(|count| count > 0) {}
-        #[cfg(unix)]
-        let raised = signal_hook::low_level::raise(signal_hook::consts::SIGTERM).is_ok();
-        #[cfg(not(unix))]
-        let raised = false;
-        if !raised {
-            std::process::exit(128 + 15);
+    let Some(path) = std::env::var_os(VARIABLE) else { return };
+    // Held until the process ends.
+    let lock = File::create(path).inspect(|lock| drop(lock.lock()));
+    let wait = move || {
+        let (mut block, mut asked) = ([0; 64], false);
+        while std::io::stdin().read(&mut block).is_ok_and(|count| count > 0) {
+            asked = true;
         }
+        #[cfg(unix)]
+        if asked && signal_hook::low_level::raise(signal_hook::consts::SIGTERM).is_ok() {
+            loop {
+                std::thread::park();
+            }
+        }
+        let _ = asked;
+        drop(lock);
+        std::process::exit(128 + 15);
     };
     // Without the thread the process ends later, when it is done.
-    let _ = std::thread::Builder::new().name("parent".to_owned()).spawn(wait);
+    let _ = std::thread::Builder::new().name("pipeline".to_owned()).spawn(wait);
 }

@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &arguments::Pipeline) -> Result<()> {
     for step in &pipeline.steps {
         pipeline.status(step)?;
     }
-    let (mut child, count) = (Child::new()?, pipeline.steps.len());
+    let (child, count) = (Child::new(&pipeline.folder)?, pipeline.steps.len());
     for (number, step) in (1..).zip(&pipeline.steps) {
         let name = &step.name;
         if let Status::Done(seconds) = pipeline.status(step)? {
@@ -41,11 +41,11 @@ pub(crate) fn run(arguments: &arguments::Pipeline) -> Result<()> {
         pipeline.finish(step, began.elapsed().as_secs_f64())?;
         print_line(&format!("[{number}/{count}] {name}: done in {}", clock(began.elapsed())))?;
     }
-    report(&pipeline, &mut child)
+    report(&pipeline, &child)
 }
 
 /// Compares the runs that were trained.
-fn report(pipeline: &Pipeline, child: &mut Child) -> Result<()> {
+fn report(pipeline: &Pipeline, child: &Child) -> Result<()> {
     let trained: Vec<&Step> = pipeline.steps.iter().filter(|step| step.trains).collect();
     let folders = || trained.iter().map(|step| step.folder.display().to_string());
     let page = pipeline.folder.join("report.html");

@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use taper_run::engines::ctranslate2;
 use taper_run::numbers::grouped;
 use taper_run::tasks::{Predicts, Reads, entry, labels};
-use taper_run::{RunEvent, RunFolder, folders};
+use taper_run::{RunConfig, RunEvent, RunFolder, folders};
 
 use crate::arguments::{Export, Format, Import};
 use crate::text::{print_line, quoted, say};
@@ -81,5 +81,23 @@ pub(crate) fn export(arguments: &Export) -> Result<()> {
         if arguments.adapters { "adapters" } else { "weights" },
         exported.step,
         exported.checkpoint.display()
-    ))
+    ))?;
+    tell_unexpressed(&RunFolder::open(run)?.load_config(&[])?);
+    Ok(())
+}
+
+/// Tells on standard error what of a translation model's search other engines do not have.
+fn tell_unexpressed(config: &RunConfig) {
+    let decoding = &config.decoding;
+    let settings = [
+        ("length_reward", decoding.length_reward),
+        ("shortfall_penalty", decoding.shortfall_penalty),
+    ];
+    for (key, value) in settings.into_iter().filter(|(_, value)| *value > 0.0) {
+        if entry(config.task).translates {
+            say(&format!(
+                "note: other engines have no decoding.{key} = {value}, and translate shorter"
+            ));
+        }
+    }
 }

@@ -1,0 +1,200 @@
+//! `backtranslate`, `distill` and `diversify`.
+
+use std::fs;
+
+use crate::common::Workspace;
+#[cfg(unix)]
+use crate::common::wait_for;
+
+fn lines(workspace: &Workspace, name: &str) -> Vec<String> {
+    let text = fs::read_to_string(workspace.path(name)).unwrap_or_else(|_| panic!("{name}"));
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Bytes of a file.
+fn bytes(workspace: &Workspace, name: &str) -> Vec<u8> {
+    fs::read(workspace.path(name)).unwrap_or_else(|_| panic!("{name}"))
+}
+
+#[test]
+fn sources_are_what_translate_gives() {
+    let workspace = Workspace::of_frozen_run();
+    workspace.write("mono.aa", "two dogs run\nbig cat\n\ntwo dogs run\nred cat sees two dogs\n");
+    let translated = |options: &[&str]| -> Vec<String> {
+        let all = [&["translate", "run", "--input", "mono.aa"], options].concat();
+        workspace.succeed(&all).lines().map(str::to_owned).collect()
+    };
+    for (method, options) in
+        [("beam", &[][..]), ("sampling", &["--sample", "--temperature", "1", "--seed", "5"])]
+    {
+        let output = format!("of-{method}");
+        let arguments = [
+            "backtranslate",
+            "run",
+            "mono.aa",
+            "--output",
+            &output,
+            "--method",
+            method,
+            "--seed",
+            "5",
+        ];
+        let shown = workspace.succeed(&arguments);
+        assert!(shown.contains("1 were there already, 1 have an empty side"), "{shown}");
+        assert!(shown.contains("tag = \"<BT>\""), "{shown}");
+        let found = translated(options);
+        assert_eq!(
+            lines(&workspace, &format!("{output}/train.aa")),
+            ["two dogs run", "big cat", "red cat sees two dogs"]
+        );
+        assert_eq!(
+            lines(&workspace, &format!("{output}/train.bb")),
+            [found[0].clone(), found[1].clone(), found[4].clone()]
+        );
+        let origins = lines(&workspace, &format!("{output}/train.origins.tsv"));
+        assert!(origins[2].starts_with("run\t5\t-"), "{origins:?}");
+        // Nothing is made twice.
+        let before = bytes(&workspace, &format!("{output}/made.json"));
+        assert_eq!(workspace.succeed(&arguments), shown);
+        assert_eq!(bytes(&workspace, &format!("{output}/made.json")), before);
+    }
+    // Another text, and a damaged file.
+    workspace.write("other.aa", "big cat\n");
+    let other = ["backtranslate", "run", "other.aa", "--output", "of-beam"];
+    workspace.fail(&other, &["of-beam", "another folder"]);
+    workspace.write("of-beam/train.bb", "x\n");
+    let again = ["backtranslate", "run", "mono.aa", "--output", "of-beam", "--seed", "5"];
+    workspace.fail(&again, &["train.bb", "made.json"]);
+    workspace.fail(&["backtranslate", "run", "none.aa", "--output", "x"], &["none.aa"]);
+
+    let noisy = ["backtranslate", "run", "mono.aa", "--output", "noisy", "--method", "noised-beam"];
+    workspace.succeed(&noisy);
+    assert_eq!(lines(&workspace, "noisy/train.bb").len(), 3);
+}
+
+#[test]
+fn a_damaged_translation_is_told() {
+    let workspace = Workspace::of_frozen_run();
+    workspace.write("mono.aa", "two dogs run\nbig cat\n");
+    let make = |output: &'static str| {
+        ["backtranslate", "run", "mono.aa", "--output", output, "--cache", "cache"]
+    };
+    workspace.succeed(&make("one"));
+    let entry = fs::read_dir(workspace.path("cache"))
+        .expect("cache")
+        .map(|entry| entry.expect("entry").path())
+        .find(|path| path.extension().is_some_and(|end| end == "jsonl"))
+        .expect("an entry");
+    let text = fs::read_to_string(&entry).expect("text");
+    fs::write(&entry, text.replace("text", "tax")).expect("write");
+    workspace.fail(&make("two"), &["checksum", ".jsonl"]);
+    fs::write(&entry, text).expect("write");
+    workspace.succeed(&make("two"));
+    assert_eq!(bytes(&workspace, "one/train.bb"), bytes(&workspace, "two/train.bb"));
+}
+
+#[cfg(unix)]
+#[test]
+fn what_was_killed_goes_on_to_the_same_bytes() {
+    let workspace = Workspace::of_frozen_run();
+    let text: String = (0..4000).map(|number| format!("two dogs run {number}\n")).collect();
+    workspace.write("mono.aa", text);
+    let make = |output: &'static str, cache: &'static str| {
+        ["backtranslate", "run", "mono.aa", "--output", output, "--cache", cache, "--threads", "1"]
+    };
+    workspace.succeed(&make("whole", "cache-of-whole"));
+    for _ in 0..3 {
+        let size = || {
+            let entries = fs::read_dir(workspace.path("cache")).into_iter().flatten();
+            let sizes =
+                entries.map(|entry| entry.expect("entry").metadata().map_or(0, |m| m.len()));
+            sizes.sum::<u64>()
+        };
+        let before = size();
+        let mut child = workspace.spawn(&make("killed", "cache"));
+        let mut ended = false;
+        wait_for("more lines", || {
+            ended = child.try_wait().expect("a status").is_some();
+            ended || size() > before
+        });
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+        assert!(!ended, "nothing was left to kill");
+    }
+    workspace.succeed(&make("killed", "cache"));
+    for name in ["train.aa", "train.bb", "train.origins.tsv", "made.json"] {
+        let [whole, killed] =
+            ["whole", "killed"].map(|run| bytes(&workspace, &format!("{run}/{name}")));
+        assert!(whole == killed, "{name} differs");
+    }
+}
+
+#[test]
+fn a_student_learns_what_its_teachers_say() {
+    let workspace = Workspace::of_frozen_run();
+    workspace.succeed(&["distill", "run", "--data", "val", "--output", "plain"]);
+    let translated = workspace.succeed(&["translate", "run", "--input", "data/val.aa"]);
+    assert_eq!(lines(&workspace, "plain/train.bb").join("\n") + "\n", translated);
+    assert_eq!(bytes(&workspace, "plain/train.aa"), bytes(&workspace, "data/val.aa"));
+    // Of the three best, the nearest to the reference; two teachers, who agree.
+    let near = ["distill", "run", "run", "--data", "val", "--interpolate", "--output", "near"];
+    workspace.succeed(&near);
+    let listed =
+        workspace.succeed(&["translate", "run", "--n-best", "3", "--input", "data/val.aa"]);
+    let near = lines(&workspace, "near/train.bb");
+    for (number, chosen) in (1..).zip(&near) {
+        let number = format!("{number}\t");
+        let of_line = listed.lines().filter(|line| line.starts_with(&number));
+        let texts: Vec<&str> = of_line.filter_map(|line| line.split('\t').nth(2)).collect();
+        assert!(texts.contains(&chosen.as_str()), "{chosen} is not in {texts:?}");
+    }
+    workspace.fail(&["distill", "run", "--data", "none", "--output", "x"], &["none.aa"]);
+}
+
+#[test]
+fn both_sides_are_translated_and_nothing_comes_twice() {
+    let workspace = Workspace::of_frozen_run();
+    let turned = ["--set", "data.source_language=bb", "--set", "data.target_language=aa"];
+    workspace.succeed(&[&["train", "tiny.toml", "--run", "back"], &turned[..]].concat());
+    let make = |forward: &'static str, backward: &'static str| {
+        [
+            "diversify",
+            "--forward",
+            forward,
+            "--backward",
+            backward,
+            "--data",
+            "val",
+            "--output",
+            "all",
+        ]
+    };
+    workspace.fail(&make("run", "run"), &["run: the run translates aa to bb", "bb to aa"]);
+    workspace.succeed(&make("run", "back"));
+    let (sources, targets) = (lines(&workspace, "all/train.aa"), lines(&workspace, "all/train.bb"));
+    let origins = lines(&workspace, "all/train.origins.tsv");
+    assert_eq!((sources.len(), targets.len()), (origins.len(), origins.len()));
+    let pairs: Vec<(&String, &String)> = sources.iter().zip(&targets).collect();
+    for (index, pair) in pairs.iter().enumerate() {
+        assert!(!pairs[..index].contains(pair), "{pair:?} comes twice");
+    }
+    let of = |run: &str, file: &str| -> Vec<String> {
+        let text = workspace.succeed(&["translate", run, "--input", file]);
+        text.lines().map(str::to_owned).collect()
+    };
+    let (forward, backward) = (of("run", "data/val.aa"), of("back", "data/val.bb"));
+    let (aa, bb) = (lines(&workspace, "data/val.aa"), lines(&workspace, "data/val.bb"));
+    let mut seen = [false; 3];
+    for (pair, origin) in pairs.iter().zip(&origins) {
+        let fields: Vec<&str> = origin.split('\t').collect();
+        let line = fields[1].parse::<usize>().expect("a line") - 1;
+        let (number, expected) = match fields[0] {
+            "original" => (0, (&aa[line], &bb[line])),
+            "run" => (1, (&aa[line], &forward[line])),
+            _ => (2, (&backward[line], &bb[line])),
+        };
+        seen[number] = true;
+        assert_eq!(*pair, expected, "{origin}");
+    }
+    assert_eq!(seen, [true; 3]);
+}

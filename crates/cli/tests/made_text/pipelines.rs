@@ -1,0 +1,108 @@
+//! `taper pipeline`.
+
+use std::fs;
+
+use crate::common::Workspace;
+#[cfg(unix)]
+use crate::common::wait_for;
+
+const STEPS: &str = r#"
+[steps.forward.train]
+recipe = "tiny.toml"
+set = ["training.max_updates=40", "training.checkpoint_every=5", "training.validate_every=0"]
+
+[steps.backward.train]
+recipe = "tiny.toml"
+set = [
+    "data.source_language=bb", "data.target_language=aa",
+    "training.max_updates=40", "training.validate_every=0", "training.checkpoint_every=5",
+]
+
+[steps.diverse.diversify]
+forward = ["forward"]
+backward = ["backward"]
+
+[steps.final.train]
+recipe = "tiny.toml"
+text = ["diverse"]
+set = ["training.max_updates=40", "training.checkpoint_every=5", "training.validate_every=0"]
+
+[steps.scores.evaluate]
+run = "final"
+splits = ["val"]
+"#;
+
+#[test]
+fn what_is_wrong_with_a_file_is_told_with_line_and_key() {
+    let workspace = Workspace::new();
+    let told = |from: &str, to: &str, fragments: &[&str]| {
+        assert!(STEPS.contains(from), "{from}");
+        workspace.write("steps.toml", STEPS.replacen(from, to, 1));
+        workspace.fail(&["pipeline", "steps.toml"], fragments);
+        assert!(!workspace.path("pipelines").exists(), "nothing has begun");
+    };
+    told(
+        "text = [\"diverse\"]",
+        "text = [\"divers\"]",
+        &["line 19", "text", "did you mean diverse"],
+    );
+    told("forward = [\"forward\"]", "forward = [\"diverse\"]", &["line 14", "forward", "diverse"]);
+    told("recipe = \"tiny.toml\"\ntext", "recipe = \"tiny.tml\"\ntext", &["line 18", "tiny.tml"]);
+    told("text = [\"diverse\"]", "txt = [\"diverse\"]", &["steps.toml", "txt"]);
+    told("[steps.scores.evaluate]", "[steps.scores.rate]", &["steps.toml", "rate", "evaluate"]);
+    told(
+        "recipe = \"tiny.toml\"\nset = [\"training.max_updates=40\", \"training.checkpoint_every=5\"",
+        "recipe = \"tiny.toml\"\nfrom = \"final\"\nset = [\"training.max_update=40\", \"training.ema_decay=0.5\"",
+        &["line 3", "recipe", "training.max_updates"],
+    );
+    told(
+        "recipe = \"tiny.toml\"\nset",
+        "recipe = \"tiny.toml\"\nfrom = \"final\"\nset",
+        &["circle", "diverse, final, forward, scores"],
+    );
+    workspace.write("steps.toml", "[steps]\n");
+    workspace.fail(&["pipeline", "steps.toml"], &["no steps"]);
+    workspace.write("steps.toml", STEPS);
+    let shown = workspace.succeed(&["pipeline", "steps.toml", "--dry-run"]);
+    let names: Vec<&str> = shown.lines().filter_map(|line| line.split(':').next()).collect();
+    assert_eq!(names, ["backward", "forward", "diverse", "final", "scores"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipeline_that_is_killed_three_times_ends_like_any_other() {
+    let workspace = Workspace::new();
+    workspace.write("steps.toml", STEPS);
+    let run = |folder: &'static str| ["pipeline", "steps.toml", "--folder", folder];
+    let shown = workspace.succeed(&run("whole"));
+    for name in ["backward", "forward", "diverse", "final", "scores"] {
+        assert!(shown.contains(&format!("{name}: done in")), "{shown}");
+    }
+    // In a training, before the text is made, and in the last training.
+    for moment in ["backward/checkpoints/last", "forward.done.json", "final/checkpoints/last"] {
+        let mut child = workspace.spawn(&run("killed"));
+        let path = workspace.path("killed").join(moment);
+        wait_for(moment, || path.exists());
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+    }
+    let shown = workspace.succeed(&run("killed"));
+    assert!(shown.contains("backward: done already"), "{shown}");
+    let weights = "checkpoints/step-00000040/model.safetensors";
+    for file in [
+        &format!("backward/{weights}")[..],
+        &format!("forward/{weights}"),
+        "diverse/train.aa",
+        "diverse/train.bb",
+        &format!("final/{weights}"),
+    ] {
+        let [whole, killed] =
+            ["whole", "killed"].map(|run| fs::read(workspace.path(run).join(file)).expect(file));
+        assert!(whole == killed, "{file} differs");
+    }
+    // Nothing is run again, and a step that has changed is told.
+    let again = workspace.succeed(&run("killed"));
+    assert_eq!(again.matches("done already").count(), 5, "{again}");
+    workspace.write("steps.toml", STEPS.replacen("max_updates=40", "max_updates=41", 1));
+    workspace.fail(&run("killed"), &["step forward", "another definition"]);
+}
