@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::lengths::{ExpectedLength, gnmt_penalty};
 use crate::{DecodingError, Result};
 
 /// Largest beam size, far beyond any use (Stahlberg and Byrne 2019, "On NMT Search Errors and Model
@@ -144,98 +145,6 @@ impl Default for DecodingConfig {
             batch_tokens: 4096,
             batch_rows: 256,
         }
-    }
-}
-
-/// Expected length of a translation, as a linear function of the length of the source, in tokens
-/// without `</s>`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct ExpectedLength {
-    /// Tokens for each token of the source. 0: measured on the training text when a run begins, if
-    /// `shortfall_penalty` is above 0.
-    #[schemars(range(min = 0.0))]
-    pub ratio: f64,
-    /// Tokens on top of these.
-    pub offset: f64,
-}
-
-impl ExpectedLength {
-    /// Fits the function to pairs of a source length and a target length, by least squares. A fit
-    /// that would expect less of longer sources, or anything of none that is below 0, gives way to
-    /// the ratio of the means. Unknown without pairs.
-    #[must_use]
-    pub fn fit(lengths: impl Iterator<Item = (usize, usize)>) -> Self {
-        // Whole numbers, so that no order of the pairs changes a bit.
-        let (mut count, mut x, mut y, mut xx, mut xy) = (0_i128, 0_i128, 0_i128, 0_i128, 0_i128);
-        for (source, target) in lengths {
-            let (source, target) = (source as i128, target as i128);
-            count += 1;
-            x += source;
-            y += target;
-            xx += source * source;
-            xy += source * target;
-        }
-        if x == 0 || y == 0 {
-            return Self::default();
-        }
-        let spread = count * xx - x * x;
-        let slope = (count * xy - x * y) as f64 / spread as f64;
-        let offset = (y as f64 - slope * x as f64) / count as f64;
-        let fitted = Self { ratio: rounded(slope), offset: rounded(offset) };
-        match spread > 0 && fitted.ratio > 0.0 && fitted.offset >= 0.0 {
-            true => fitted,
-            false => Self { ratio: rounded(y as f64 / x as f64), offset: 0.0 },
-        }
-    }
-
-    /// Whether no length is expected.
-    #[must_use]
-    pub fn is_unknown(&self) -> bool {
-        self.ratio == 0.0
-    }
-
-    /// Number of tokens, without `</s>`, expected for a source of `length` tokens.
-    #[must_use]
-    pub fn of(&self, length: usize) -> f64 {
-        (self.ratio * length as f64 + self.offset).max(0.0)
-    }
-}
-
-/// Rounds to four places, more than lengths can tell.
-fn rounded(value: f64) -> f64 {
-    (value * 1e4).round() / 1e4
-}
-
-fn is_zero(value: &f64) -> bool {
-    *value == 0.0
-}
-
-/// Settings that choose among translations of different lengths.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct LengthSettings {
-    /// Value of `length_penalty`.
-    pub length_penalty: f64,
-    /// Value of `length_reward`.
-    pub length_reward: f64,
-    /// Value of `shortfall_penalty`.
-    pub shortfall_penalty: f64,
-}
-
-impl LengthSettings {
-    /// Settings of `config`.
-    #[must_use]
-    pub fn of(config: &DecodingConfig) -> Self {
-        let &DecodingConfig { length_penalty, length_reward, shortfall_penalty, .. } = config;
-        Self { length_penalty, length_reward, shortfall_penalty }
-    }
-
-    /// Writes the settings to `config`.
-    pub fn apply(self, config: &mut DecodingConfig) {
-        let Self { length_penalty, length_reward, shortfall_penalty } = self;
-        config.length_penalty = length_penalty;
-        config.length_reward = length_reward;
-        config.shortfall_penalty = shortfall_penalty;
     }
 }
 
@@ -479,15 +388,6 @@ fn from_0(key: &'static str, value: f64, most: f64) -> Result<()> {
     Err(refused(key, value, expected))
 }
 
-/// Length penalty `((5 + n) / 6)^α` of Wu et al. 2016, "Google's Neural Machine Translation
-/// System", equation 14, by which a hypothesis' log-probability is divided.
-///
-/// `n` counts the closing `</s>`, as its log-probability is part of the total. With `α` = 0
-/// log-probabilities do not change; the penalty grows with `n` for any larger `α`.
-pub fn length_penalty(length: usize, alpha: f64) -> f64 {
-    gnmt_penalty(length as f64, alpha)
-}
-
-fn gnmt_penalty(length: f64, alpha: f64) -> f64 {
-    ((5.0 + length) / 6.0).powf(alpha)
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
 }

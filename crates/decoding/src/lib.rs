@@ -81,6 +81,7 @@ mod config;
 mod control;
 mod error;
 mod forced;
+mod lengths;
 mod model;
 mod search;
 mod sentence;
@@ -88,13 +89,11 @@ mod tokens;
 mod translator;
 
 pub use alignment::{AlignedAttention, Alignment, align, align_with};
-pub use config::{
-    DecodingConfig, ExpectedLength, LengthPenaltyForm, LengthSettings, OutputLimits,
-    SamplingConfig, SearchRules, length_penalty,
-};
+pub use config::{DecodingConfig, LengthPenaltyForm, OutputLimits, SamplingConfig, SearchRules};
 pub use control::{Control, Renumbered};
 pub use error::DecodingError;
 pub use forced::{ForcedScore, forced_scores};
+pub use lengths::{ExpectedLength, LengthSettings, length_penalty};
 pub use model::{Ensemble, NumberedSources, StepModel, WithSpecialIds};
 pub use search::{
     BeamFate, BeamNode, Hypothesis, NewToken, beam_search, beam_tree, generate, greedy_search,
