@@ -48,6 +48,10 @@ pub(crate) struct PartCost {
     pub(crate) scores: f64,
     /// Part of `scores` from attention that sees only a part of its sequence.
     pub(crate) masked_scores: f64,
+    /// Classes of heads, whose logits exist for some rows at a time.
+    pub(crate) classes: f64,
+    /// Scalars of the matrices of heads.
+    pub(crate) classifier: f64,
 }
 
 impl PartCost {
@@ -143,6 +147,8 @@ impl Add for PartCost {
             saved: self.saved + other.saved,
             scores: self.scores + other.scores,
             masked_scores: self.masked_scores + other.masked_scores,
+            classes: self.classes + other.classes,
+            classifier: self.classifier + other.classifier,
         }
     }
 }
@@ -162,6 +168,8 @@ impl Mul<usize> for PartCost {
             saved: times * self.saved,
             scores: times * self.scores,
             masked_scores: times * self.masked_scores,
+            classes: times * self.classes,
+            classifier: times * self.classifier,
         }
     }
 }
@@ -173,6 +181,10 @@ pub struct Cost {
     pub parameters: u64,
     /// Cost of a token in each of the streams that the model reads, in their order.
     pub streams: Vec<StreamCost>,
+    /// Number of classes of its heads, such as tokens of a vocabulary.
+    pub classes: u64,
+    /// Number of scalars of the matrices of its heads.
+    pub classifier: u64,
 }
 
 /// Cost of a layer of a stack, by formula.
@@ -253,9 +265,9 @@ impl Cost {
 
     /// Sum over streams, each with its name and the cost of its parts.
     pub(crate) fn from_streams(streams: impl Iterator<Item = (&'static str, PartCost)>) -> Self {
-        let mut parameters = 0.0;
+        let mut all = PartCost::default();
         let of_stream = |(name, part): (&'static str, PartCost)| {
-            parameters += part.parameters;
+            all = all + part;
             StreamCost {
                 name,
                 forward_flops: part.flops as u64,
@@ -268,7 +280,10 @@ impl Cost {
             }
         };
         let streams = streams.map(of_stream).collect();
-        Self { parameters: parameters as u64, streams }
+        let PartCost { parameters, classes, classifier, .. } = all;
+        let [parameters, classes, classifier] =
+            [parameters, classes, classifier].map(|it| it as u64);
+        Self { parameters, streams, classes, classifier }
     }
 
     /// Forward and backward arithmetic for one token of each stream: the backward pass makes two
@@ -297,6 +312,14 @@ impl Cost {
             of_token.saturating_mul(tokens as u64)
         })
         .fold(0, u64::saturating_add)
+    }
+
+    /// Bytes that the loss of the fused operations holds for `rows` rows beside what is kept: some
+    /// rows of logits, packed weights, and the gradient of the heads' matrices if they are trained.
+    #[must_use]
+    pub fn loss_bytes(&self, rows: usize, is_trained: bool) -> u64 {
+        let gradient = if is_trained { self.classifier.saturating_mul(4) } else { 0 };
+        taper_ops::loss_bytes(rows, self.classes, self.classifier).saturating_add(gradient)
     }
 
     /// Estimate of the bytes at the peak of a training pass of the composed operations, as on a

@@ -47,7 +47,7 @@ pub mod threads;
 
 pub use adapters::{Adapted, merge};
 pub use float::all_finite;
-pub use loss::smoothed_cross_entropy;
+pub use loss::{biased_cross_entropy, loss_bytes, smoothed_cross_entropy};
 pub use nn::{
     Cache, activation, causal_convolution, causal_convolution_after, columns, computed_pairs,
     cross_attention, decoding_attention, embedding, gated, hierarchical_attention,

@@ -2,7 +2,7 @@
 
 use crate::host::Host;
 use crate::products::int8::{Int8Kernel, Int8Matrix, PackedInt8};
-use crate::products::{Matrix, Packed, Packing, Products, Right, Threads};
+use crate::products::{Kernel, Matrix, Packed, Packing, Products, Right, Threads};
 use candle_core::{DType, Result, Tensor, TensorId};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,6 +49,16 @@ impl PackedWeights {
     #[must_use]
     pub fn int8() -> Self {
         Self { is_int8: true, ..Self::default() }
+    }
+
+    /// Bytes that packs of `scalars` weights in f32 take at most, as products are on this processor.
+    #[must_use]
+    pub fn bytes_of(scalars: u64) -> u64 {
+        match Kernel::best(Products::F32) {
+            Kernel::Tiles => scalars.saturating_mul(6),
+            Kernel::Gemm => 0,
+            _ => scalars.saturating_mul(4),
+        }
     }
 
     /// Weight `(O, I)` of a linear layer as a right operand `(I, O)`; `None` if its kernel does not

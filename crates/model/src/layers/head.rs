@@ -8,7 +8,7 @@ use crate::{Batch, Builder, LossOutput, ModelConfig, ModelError, Objective, Pass
 use candle_core::{DType, Result, Tensor};
 use std::sync::Arc;
 use taper_ops::rng::name_key;
-use taper_ops::{CrossEntropySpec, Dropout, EmbeddingSpec, LossSums, composed};
+use taper_ops::{CrossEntropySpec, Dropout, EmbeddingSpec, LossSums};
 
 /// Projects rows to classes, such as the tokens of a vocabulary: `W (s · h) + b`. Each class may
 /// have a bias, and the factor s is 1 unless it is set.
@@ -55,7 +55,9 @@ impl Head {
     /// rows at a time. Its gradient by the rows is kept, and on a GPU also Candle's results.
     fn count(build: &mut Builder, width: usize, classes: usize) {
         let kept = if build.device().is_cpu() { 1.0 } else { 4.0 } * width as f64;
-        build.count(PartCost { kept, ..PartCost::product(width, classes) });
+        let (of_matrix, product) =
+            (width as f64 * classes as f64, PartCost::product(width, classes));
+        build.count(PartCost { kept, classes: classes as f64, classifier: of_matrix, ..product });
     }
 
     /// Computes `s · h`: `(R, D)` → `(R, D)`.
@@ -92,9 +94,6 @@ impl Head {
 
     /// Computes `scale · Σ` of the objective over all rows.
     ///
-    /// Biases are passed as an additional column of the matrix, and each row gets an additional 1.
-    /// So the loss, which never holds all logits, needs no case for biases.
-    ///
     /// # Shapes
     /// `(R, D)`, R answers → scalar.
     pub(crate) fn loss_of_rows(
@@ -109,20 +108,8 @@ impl Head {
         let spec = CrossEntropySpec { smoothing, r_drop, scale, products: self.linear.products() };
         let weight = self.linear.weight().get(pass);
         let rows = &self.scaled_rows(rows, pass)?;
-        let Some(bias) = self.linear.bias() else {
-            return loss_of_rows(rows, weight, answers, &spec, pass);
-        };
-        let matrix = [weight, bias.get(pass)];
-        let weight = composed::on_tape(pass.tape(), "bias column", &matrix, |inputs| {
-            let bias = inputs[1].unsqueeze(1)?;
-            // A frozen matrix may be held in fewer bits.
-            Tensor::cat(&[&inputs[0].to_dtype(bias.dtype())?, &bias], 1) // (C, D + 1)
-        })?;
-        let rows = composed::on_tape(pass.tape(), "ones", &[rows], |inputs| {
-            let ones = Tensor::ones((inputs[0].dim(0)?, 1), inputs[0].dtype(), inputs[0].device())?;
-            Tensor::cat(&[&inputs[0], &ones], 1) // (R, D + 1)
-        })?;
-        loss_of_rows(&rows, &weight, answers, &spec, pass)
+        let bias = self.linear.bias().map(|bias| bias.get(pass));
+        loss_of_rows(rows, (weight, bias), answers, &spec, pass)
     }
 }
 
@@ -162,16 +149,17 @@ pub(crate) fn last_rows(lengths: &[usize]) -> Arc<[u32]> {
     lengths.iter().map(row).collect()
 }
 
-/// Computes `scale · Σ` of the objective over rows `(A, D)`, with a matrix `(V, D)`.
+/// Computes `scale · Σ` of the objective over rows `(A, D)`, with a matrix `(V, D)` and biases
+/// `(V,)`.
 pub(crate) fn loss_of_rows(
     rows: &Tensor,
-    weight: &Tensor,
+    (weight, bias): (&Tensor, Option<&Tensor>),
     answers: &[u32],
     spec: &CrossEntropySpec,
     pass: &Pass,
 ) -> Result<LossOutput> {
     let (loss, LossSums { smoothed, nll, correct, divergence }) =
-        taper_ops::smoothed_cross_entropy(pass.tape(), rows, weight, answers, spec)?;
+        taper_ops::biased_cross_entropy(pass.tape(), rows, weight, bias, answers, spec)?;
     Ok(LossOutput {
         loss,
         loss_scale: 1.0,

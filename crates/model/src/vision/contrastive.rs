@@ -174,7 +174,7 @@ impl ContrastiveModel {
             // Similarities times 100 have few digits to spare.
             products: Products::F32,
         };
-        loss_of_rows(&self.scaled(rows, pass)?, others, &answers, &spec, pass)
+        loss_of_rows(&self.scaled(rows, pass)?, (others, None), &answers, &spec, pass)
     }
 }
 

@@ -5,8 +5,9 @@
 //! in [the fused operation](crate::smoothed_cross_entropy()) if it does not compute logits twice;
 //! the graph gets them through [`with_gradients`].
 
-use super::{CountedProduct, wide};
+use super::{CountedProduct, on_tape, wide};
 use crate::spec::{CrossEntropySpec, LossSums};
+use crate::tape::Tape;
 use candle_core::{D, DType, Device, Result, Tensor};
 
 /// Number of logits in a block: 64 MiB in f32; a few blocks exist at a time.
@@ -27,6 +28,32 @@ pub fn smoothed_cross_entropy(
 ) -> Result<(Tensor, LossSums)> {
     let logits = logits_at_once(hidden, spec);
     blocked(hidden, weight, targets, spec, (logits / weight.dim(0)?.max(1)).max(1))
+}
+
+/// Hidden rows with an additional 1, and the matrix with the biases as an additional column, so that
+/// their product is `hidden weightᵀ + bias`; as operations of the tape, if there is one. A matrix
+/// that is held in fewer bits gets the type of the biases.
+///
+/// # Shapes
+/// `hidden (N, D)`, `weight (V, D)`, `bias (V,)` → `(N, D + 1)`, `(V, D + 1)`.
+///
+/// # Errors
+/// If the shapes disagree.
+pub fn with_bias_column(
+    tape: Option<&Tape>,
+    hidden: &Tensor,
+    weight: &Tensor,
+    bias: &Tensor,
+) -> Result<(Tensor, Tensor)> {
+    let weight = on_tape(tape, "bias column", &[weight, bias], |inputs| {
+        let bias = inputs[1].unsqueeze(1)?;
+        Tensor::cat(&[&inputs[0].to_dtype(bias.dtype())?, &bias], 1)
+    })?;
+    let hidden = on_tape(tape, "ones", &[hidden], |inputs| {
+        let ones = Tensor::ones((inputs[0].dim(0)?, 1), inputs[0].dtype(), inputs[0].device())?;
+        Tensor::cat(&[&inputs[0], &ones], 1)
+    })?;
+    Ok((hidden, weight))
 }
 
 /// Number of logits in a block.

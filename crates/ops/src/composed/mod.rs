@@ -43,7 +43,7 @@ pub use dropout::drop;
 pub use embedding::embedding;
 pub use likeliest::{Likeliest, likeliest};
 pub use linear::{activation, linear, low_rank, norm, norm_columns};
-pub use loss::smoothed_cross_entropy;
+pub use loss::{smoothed_cross_entropy, with_bias_column};
 pub use muon::muon_step;
 pub use on_tape::on_tape;
 pub use positions::{relative_bias, rotary};

@@ -7,24 +7,22 @@
 //!
 //! With AMX, where products cost almost nothing, logits are recomputed when they are needed
 //! ([`tiled`]). Otherwise the forward pass computes the gradient by the logits chunk by chunk,
-//! right after the softmax, and keeps only the gradients of `h` and `W`; this is the oracle of the
-//! tiled variant.
+//! right after the softmax, and keeps only the gradients of `h` and `W` ([`chunked`]); this is the
+//! oracle of the tiled variant.
 
+mod chunked;
 mod online;
 mod pairs;
 mod tiled;
 
-use crate::float::{Float, vectorised};
+use crate::composed;
 use crate::host::{Host, for_float};
-use crate::products::{Matrix, Packing, Right, Threads, is_held, product, product_onto};
-use crate::profile::{even, region};
+use crate::products::{LARGEST_PACK, Packing, Products, is_held};
 use crate::shared::Write;
 use crate::spec::{CrossEntropySpec, LossSums};
-use crate::sums::{blocked_max, blocked_sum};
-use crate::tape::{Slot, Tape, is_fused};
+use crate::tape::{Tape, is_fused};
 use candle_core::{DType, Result, Tensor};
-use pairs::{BLOCK_ROWS, arranged, pair, restored};
-use rayon::prelude::*;
+use pairs::{arranged, restored};
 use std::borrow::Cow;
 use tiled::Tiled;
 
@@ -48,12 +46,35 @@ pub fn smoothed_cross_entropy(
     targets: &[u32],
     spec: &CrossEntropySpec,
 ) -> Result<(Tensor, LossSums)> {
+    biased_cross_entropy(tape, hidden, weight, None, targets, spec)
+}
+
+/// Computes [`smoothed_cross_entropy`] of `softmax(hidden weightᵀ + bias)`.
+///
+/// Where logits do not exist chunk by chunk, or all operands are rounded, biases are a column of the
+/// matrix, which is copied.
+///
+/// # Shapes
+/// `hidden (N, D)`, `weight (V, D)`, `bias (V,)`, `targets` N class numbers → scalar.
+///
+/// # Errors
+/// The errors of [`smoothed_cross_entropy`].
+pub fn biased_cross_entropy(
+    tape: Option<&Tape>,
+    hidden: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    targets: &[u32],
+    spec: &CrossEntropySpec,
+) -> Result<(Tensor, LossSums)> {
     let (rows, classes) = (hidden.dim(0)?, weight.dim(0)?);
-    if targets.len() != rows || hidden.dim(1)? != weight.dim(1)? {
+    let has_biases = bias.is_none_or(|bias| bias.dims() == [classes]);
+    if targets.len() != rows || hidden.dim(1)? != weight.dim(1)? || !has_biases {
         candle_core::bail!(
-            "cross entropy: hidden {:?}, weight {:?}, {} targets",
+            "cross entropy: hidden {:?}, weight {:?}, bias {:?}, {} targets",
             hidden.shape(),
             weight.shape(),
+            bias.map(Tensor::shape),
             targets.len()
         );
     }
@@ -64,62 +85,32 @@ pub fn smoothed_cross_entropy(
         candle_core::bail!("cross entropy: {rows} rows are no pairs");
     }
     let is_held = is_held(weight);
-    let computed = if is_held { vec![hidden] } else { vec![hidden, weight] };
-    if !is_fused(tape, &computed)? {
-        return crate::composed::smoothed_cross_entropy(hidden, weight, targets, spec);
-    }
+    let weights = Some(weight).filter(|_| !is_held);
+    let computed: Vec<&Tensor> = [hidden].into_iter().chain(weights).chain(bias).collect();
+    let is_fused = is_fused(tape, &computed)?;
     let packing = Packing::best(spec.products).filter(|_| hidden.dtype() == DType::F32 && rows > 0);
     // Packing would copy all of a weight that is held in few bits.
     let tiles = packing.filter(|packing| packing.is_cheaper_than_memory() && !is_held);
+    let rounds = spec.products == Products::Bf16 && !is_held;
+    if let Some(bias) = bias.filter(|_| !is_fused || tiles.is_some() || rounds) {
+        let (hidden, weight) = composed::with_bias_column(tape, hidden, weight, bias)?;
+        return smoothed_cross_entropy(tape, &hidden, &weight, targets, spec);
+    }
+    if !is_fused {
+        return composed::smoothed_cross_entropy(hidden, weight, targets, spec);
+    }
     if let Some(packing) = tiles {
         return tiled_cross_entropy(tape, hidden, weight, targets, spec, packing);
     }
-    for_float!(hidden, T => chunked_cross_entropy::<T>(tape, hidden, weight, targets, spec))
+    for_float!(hidden, T => chunked::cross_entropy::<T>(tape, hidden, (weight, bias), targets, spec))
 }
 
-fn chunked_cross_entropy<T: Float>(
-    tape: Option<&Tape>,
-    hidden: &Tensor,
-    weight: &Tensor,
-    targets: &[u32],
-    spec: &CrossEntropySpec,
-) -> Result<(Tensor, LossSums)> {
-    let (hidden_host, weight_host) = (Host::new(hidden)?, Host::new(weight)?);
-    let width = hidden.dim(1)?;
-    let hidden_values = hidden_host.elements::<T>()?;
-    // Logits take its transpose, and the gradient by the hidden rows takes it as it is.
-    let weight_values =
-        [Right::of(&weight_host, width, true)?, Right::of(&weight_host, width, false)?];
-    let of_weight = (weight_values, weight.dim(0)?);
-    let differentiate = match tape {
-        None => Differentiate::Nothing,
-        Some(tape) if tape.needs(weight) => Differentiate::Both,
-        Some(_) => Differentiate::Hidden,
-    };
-    let compute = || match spec.is_paired() {
-        false => compute(hidden_values, of_weight, targets, spec, differentiate),
-        true => {
-            let (hidden, targets) = (arranged(hidden_values, width), arranged(targets, 1));
-            let (sums, gradients) = compute(&hidden, of_weight, &targets, spec, differentiate);
-            (sums, gradients.map(|(hidden, weight)| (restored(&hidden, width), weight)))
-        }
-    };
-    let (sums, gradients) = crate::profile::time("cross entropy", compute);
-    let loss = Tensor::from_vec(vec![T::of(spec.total(&sums))], (), hidden.device())?;
-    if let (Some(tape), Some(mut gradients)) = (tape, gradients) {
-        let inputs = [hidden, weight];
-        let slots = inputs.map(Slot::from);
-        tape.record::<T>("cross entropy", &inputs, &loss, move |adjoint, adjoints| {
-            // The loss, the usual root of the graph, has adjoint 1.
-            if adjoint[0] != T::of(1.0) {
-                let all = gradients.0.iter_mut().chain(&mut gradients.1);
-                all.for_each(|value| *value *= adjoint[0]);
-            }
-            adjoints.give(slots[0], gradients.0)?;
-            adjoints.give(slots[1], gradients.1)
-        })?;
-    }
-    Ok((loss, sums))
+/// Bytes that the loss of `rows` rows holds on the host beside its inputs and the gradients: logits
+/// of `classes` classes, and packed values of their matrix, which has `values` values.
+#[must_use]
+pub fn loss_bytes(rows: usize, classes: u64, values: u64) -> u64 {
+    let logits = classes.saturating_mul(rows.min(chunked::MOST_ROWS) as u64);
+    logits.saturating_add(values.min(LARGEST_PACK as u64)).saturating_mul(4)
 }
 
 fn tiled_cross_entropy(
@@ -190,151 +181,11 @@ fn tiled_cross_entropy(
     Ok((loss, sums))
 }
 
-/// Number of rows of logits that exist at a time. If operands are packed, each chunk packs all
-/// weights again and adds to their whole gradient: more rows need fewer chunks, but more memory.
-/// The faster a kernel multiplies, the more it loses with a chunk that does not fit in cache.
-fn rows_of_chunk(packing: Option<Packing>) -> usize {
-    match packing {
-        None => BLOCK_ROWS,
-        Some(packing) if packing.is_bf16() => 2 * BLOCK_ROWS,
-        Some(_) => 4 * BLOCK_ROWS,
-    }
-}
-
-type HiddenAndWeight<T> = (Vec<T>, Vec<T>);
-
-/// Gradients that are computed beside the loss.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Differentiate {
-    Nothing,
-    /// By the hidden rows: the weight is a constant, and its gradient is left empty.
-    Hidden,
-    Both,
-}
-
-/// Computes the sums and gradients, given the matrix transposed and as it is, and its number of
-/// rows.
-fn compute<T: Float>(
-    hidden: &[T],
-    ([transposed, weight], classes): ([Right<'_, T>; 2], usize),
-    targets: &[u32],
-    spec: &CrossEntropySpec,
-    differentiate: Differentiate,
-) -> (LossSums, Option<HiddenAndWeight<T>>) {
-    let (rows, width) = (targets.len(), hidden.len() / targets.len().max(1));
-    let of_weight = differentiate == Differentiate::Both;
-    let differentiate = differentiate != Differentiate::Nothing;
-    let mut grad_hidden = vec![T::default(); if differentiate { hidden.len() } else { 0 }];
-    let mut grad_weight = vec![T::default(); if of_weight { classes * width } else { 0 }];
-    let packing = T::as_f32(hidden).and_then(|_| Packing::best(spec.products));
-    let chunk_rows = rows_of_chunk(packing);
-    let mut logits = vec![T::default(); chunk_rows.min(rows) * classes];
-    let mut sums = LossSums::default();
-    for start in (0..rows).step_by(chunk_rows) {
-        let chunk = chunk_rows.min(rows - start);
-        let logits = &mut logits[..chunk * classes];
-        let (hidden_at, logits_at) = (Matrix::rows(width).at(start * width), Matrix::rows(classes));
-        product_onto(
-            (chunk, width, classes),
-            (hidden, hidden_at),
-            transposed,
-            (logits, logits_at),
-            Write::Replace,
-            spec.products,
-        );
-        let scale = if differentiate { Some(T::of(spec.scale)) } else { None };
-        let targets = &targets[start..start + chunk];
-        let of_rows = || -> Vec<LossSums> {
-            if spec.is_paired() {
-                let blocks = logits.par_chunks_mut(BLOCK_ROWS * classes);
-                let blocks = blocks.zip(targets.par_chunks(BLOCK_ROWS));
-                blocks
-                    .flat_map(|(logits, targets)| pairs(logits, targets, spec, differentiate))
-                    .collect()
-            } else {
-                let rows = logits.par_chunks_mut(classes).zip(targets);
-                rows.map(|(row, &target)| loss_row(row, target as usize, spec.smoothing, scale))
-                    .collect()
-            }
-        };
-        let row_sums = region(even(chunk), of_rows);
-        row_sums.iter().for_each(|row| sums.add(row));
-        if differentiate {
-            product_onto(
-                (chunk, classes, width),
-                (logits, logits_at),
-                weight,
-                (&mut grad_hidden, hidden_at),
-                Write::Replace,
-                spec.products,
-            );
-        }
-        if of_weight {
-            let shape = (classes, chunk, width);
-            product(
-                shape,
-                (logits, logits_at.transposed()),
-                (hidden, hidden_at),
-                (&mut grad_weight, Matrix::rows(width)),
-                Write::Add,
-                (spec.products, Threads::All),
-            );
-        }
-    }
-    (sums, differentiate.then_some((grad_hidden, grad_weight)))
-}
-
-/// Computes the sums of the pairs of a block; replaces its logits by their gradients if
-/// `differentiate` is set.
-fn pairs<'a, T: Float>(
-    logits: &'a mut [T],
-    targets: &'a [u32],
-    spec: &'a CrossEntropySpec,
-    differentiate: bool,
-) -> impl ParallelIterator<Item = LossSums> + 'a {
-    let (half, classes) = (targets.len() / 2, logits.len() / targets.len());
-    let (first, second) = logits.split_at_mut(half * classes);
-    let rows = first.par_chunks_mut(classes).zip(second.par_chunks_mut(classes));
-    rows.enumerate().map(move |(i, (first, second))| {
-        pair(first, second, [targets[i], targets[i + half]], spec, differentiate)
-    })
-}
-
-vectorised! {
-    /// Computes the sums of one token; with a scale, replaces the logits by their gradient.
-    fn loss_row<T>(row: &mut [T], target: usize, smoothing: f64, scale: Option<T>) -> LossSums {
-        let classes = row.len();
-        let largest = blocked_max(row);
-        let true_logit = row[target];
-        let first_largest = row[..target].iter().all(|&logit| logit < largest);
-        let logit_sum = blocked_sum([&*row], |[x]| x);
-        for logit in row.iter_mut() {
-            *logit = (*logit - largest).exp();
-        }
-        let total = blocked_sum([&*row], |[x]| x);
-        let log_total = (largest + total.ln()).wide();
-        let nll = log_total - true_logit.wide();
-        let uniform = log_total - logit_sum.wide() / classes as f64;
-        if let Some(scale) = scale {
-            let (factor, share) = (scale / total, scale * T::of(smoothing / classes as f64));
-            for value in row.iter_mut() {
-                *value = *value * factor - share;
-            }
-            row[target] -= scale * T::of(1.0 - smoothing);
-        }
-        LossSums {
-            smoothed: (1.0 - smoothing) * nll + smoothing * uniform,
-            nll,
-            correct: usize::from(true_logit == largest && first_largest),
-            divergence: 0.0,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::chunked::{Classes, Wanted, compute};
     use super::*;
-    use crate::products::{Kernel, Products};
+    use crate::products::{Kernel, Matrix, Right};
     use crate::rng::Counter;
 
     /// Compares all kernels of this machine that pack, not only the fastest.
@@ -363,10 +214,12 @@ mod tests {
             let exact = Products::F32;
             let spec = CrossEntropySpec { smoothing: 0.1, r_drop, scale: 0.3, products: exact };
             let at = Matrix::rows(width);
-            let right = [at.transposed(), at].map(|at| Right::Plain(weight.as_slice(), at));
-            let (kept, gradients) =
-                compute(&hidden, (right, classes), &targets, &spec, Differentiate::Both);
-            let (of_hidden, of_weight) = gradients.unwrap();
+            let right = |at| Right::Plain(weight.as_slice(), at);
+            let (transposed, own) = (right(at.transposed()), right(at));
+            let of = Classes { count: classes, transposed, weight: own, bias: None };
+            let wanted = Wanted { hidden: true, weight: true, bias: false };
+            let (kept, gradients) = compute(&hidden, &of, &targets, &spec, wanted);
+            let (of_hidden, of_weight) = (gradients.hidden, gradients.weight);
             let tiled = Tiled::new(packing, &spec, &hidden, &weight, &targets);
             let (again, softmaxes) = tiled.forward();
             let (mut to_hidden, mut to_weight) = (vec![0.0; hidden.len()], vec![1.0; weight.len()]);

@@ -1,7 +1,8 @@
 //! Blocking around the kernels that pack: the order of packing, and the use of caches.
 //!
-//! The right operand is packed whole, in panels of 32 columns. The left one is packed in blocks of
-//! rows that fit the second-level cache. A panel of the right operand, a few hundred values deep,
+//! The right operand is packed in panels of 32 columns: whole, or in pieces if it is as large as the
+//! matrix of a large vocabulary. The left one is packed in blocks of rows that fit the second-level
+//! cache. A panel of the right operand, a few hundred values deep,
 //! stays in the first two levels while the rows of a block stream past.
 
 use super::operand::{DEPTH, Line, Operand, PANEL, Results};
@@ -60,6 +61,10 @@ const DEEP: usize = 1024;
 /// Largest number of results of a deep product: each of its tasks has as many partial sums.
 const DEEP_RESULTS: usize = 512 * 1024;
 
+/// Largest number of values of the right operand that are packed at a time: 64 MiB of f32. The
+/// packed matrix of a vocabulary of 256,000 tokens would take a gigabyte, kept between products.
+pub(crate) const LARGEST_PACK: usize = 1 << 24;
+
 /// Number of results in whole rows that are finished at a time: they fit in the first-level cache
 /// beside their inputs.
 const FINISHED: usize = 4 * 1024;
@@ -82,6 +87,59 @@ pub(super) unsafe fn product(
         unsafe { deep_product(left, right, to, packing) };
         return false;
     }
+    if right.count * right.depth > LARGEST_PACK {
+        // SAFETY: the caller's promise.
+        unsafe { product_in_pieces(left, right, to, (packing, threads), LARGEST_PACK) };
+        return false;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { shallow_product(left, right, to, (packing, threads), finish) }
+}
+
+/// Computes a product by packing pieces of the right operand after each other, of about `values`
+/// values: some of its columns, or some of its depth if that is longer, at the places where
+/// [`Job::run`] cuts it anyway. So no sum changes.
+///
+/// # Safety
+/// The requirements of [`product`].
+unsafe fn product_in_pieces(
+    left: &Operand<'_>,
+    right: &Operand<'_>,
+    to: Destination,
+    how @ (packing, _): (Packing, Threads),
+    values: usize,
+) {
+    if right.count >= right.depth {
+        let panels = (values / (PANEL * right.depth.max(1))).max(1);
+        for first in (0..right.panels()).step_by(panels) {
+            let some = first..(first + panels).min(right.panels());
+            let to = Destination { offset: to.offset + first * PANEL, ..to };
+            // SAFETY: the caller's promise, for these columns.
+            unsafe { shallow_product(left, &right.narrow(&some), to, how, None) };
+        }
+        return;
+    }
+    let block = packing.block().1 * DEPTH;
+    let depth = (values / right.count.max(1) / block).max(1) * block;
+    for start in (0..right.depth).step_by(depth) {
+        let write = if start == 0 { to.write } else { Write::Add };
+        let (left, right) = (left.stretch(start, depth), right.stretch(start, depth));
+        // SAFETY: the caller's promise; what is added to has been written.
+        unsafe { shallow_product(&left, &right, Destination { write, ..to }, how, None) };
+    }
+}
+
+/// Computes a product with the right operand packed whole, and no sum divided.
+///
+/// # Safety
+/// The requirements of [`product`].
+unsafe fn shallow_product(
+    left: &Operand<'_>,
+    right: &Operand<'_>,
+    to: Destination,
+    (packing, threads): (Packing, Threads),
+    finish: Option<Finish<'_, f32>>,
+) -> bool {
     let threads = worthwhile(left, right.count, threads);
     with_scratch(&RIGHT, right.panels() * right.steps() * packing.step_lines(), |packed| {
         pack(right, 0..right.panels(), 0..right.steps(), packing, packed, threads);
@@ -392,3 +450,48 @@ impl Job<'_> {
 /// A block at the edge of the destination, which is computed whole.
 #[repr(align(64))]
 struct Edge([f32; PANEL * PANEL]);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::products::{Kernel, Matrix, Products};
+    use crate::rng::Counter;
+
+    /// Pieces of columns and of depth, with edges, against the whole operand, to the bit.
+    #[test]
+    fn pieces_of_the_right_operand_change_no_bit() {
+        let random = |count: usize, key| -> Vec<f32> {
+            let counter = Counter::new(key);
+            (0..count as u64).map(|i| counter.normal_at(i) as f32).collect()
+        };
+        let kernels = Kernel::ALL.into_iter().filter(|kernel| kernel.is_here());
+        let packings = kernels.flat_map(|kernel| {
+            [Products::F32, Products::Bf16].map(|products| Packing::for_kernel(kernel, products))
+        });
+        for packing in packings.flatten() {
+            for (rows, depth, columns) in [(40, 70, 900), (33, 1500, 50), (1, 64, 2000)] {
+                let (a, b) = (random(rows * depth, 1), random(depth * columns, 2));
+                let left = Operand::left(&a, Matrix::rows(depth), rows, depth);
+                let right = Operand::right(&b, Matrix::rows(columns), columns, depth);
+                let run = |is_whole: bool| {
+                    let mut out = random(rows * columns, 3);
+                    for write in [Write::Replace, Write::Add] {
+                        let values = Shared::new(&mut out);
+                        let to = Destination { values, offset: 0, stride: columns, write };
+                        let how = (packing, Threads::All);
+                        // SAFETY: `out` is borrowed mutably, and has every row and column.
+                        unsafe {
+                            if is_whole {
+                                shallow_product(&left, &right, to, how, None);
+                            } else {
+                                product_in_pieces(&left, &right, to, how, 5000);
+                            }
+                        }
+                    }
+                    out.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+                };
+                assert_eq!(run(true), run(false), "{packing:?} {rows} x {depth} x {columns}");
+            }
+        }
+    }
+}

@@ -49,6 +49,7 @@ use crate::float::Float;
 use crate::parallel::CHUNK;
 use crate::profile::{even, region};
 use crate::shared::{Shared, Write, filled};
+pub(crate) use blocked::LARGEST_PACK;
 use candle_core::{DType, Device};
 use fallback::matmul;
 pub(crate) use held::{Held, is_held, product_onto};

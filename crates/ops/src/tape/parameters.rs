@@ -3,8 +3,10 @@
 //! Candle's `VarMap` is a hash map whose order changes from process to process; a flat layout needs
 //! a fixed order, with which clipping, averaging and the optimizer are single passes.
 
+use crate::host::Host;
 use crate::products::int8::Int8Matrix;
 use candle_core::{DType, Device, Result, Tensor, TensorId, Var};
+use half::bf16;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -107,7 +109,13 @@ impl Parameter {
     /// # Errors
     /// When the device has no memory left.
     pub fn values(&self) -> Result<Vec<f32>> {
-        self.var.as_detached_tensor().flatten_all()?.to_dtype(DType::F32)?.to_vec1()
+        let values = self.var.as_detached_tensor().flatten_all()?;
+        if values.dtype() == DType::BF16 && values.device().is_cpu() {
+            // Candle would make two copies in f32.
+            let host = Host::new(&values)?;
+            return Ok(host.elements::<bf16>()?.iter().map(|value| value.to_f32()).collect());
+        }
+        values.to_dtype(DType::F32)?.to_vec1()
     }
 
     /// Type in which its values are held: f32, but for matrices of a base.

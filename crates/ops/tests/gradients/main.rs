@@ -162,6 +162,59 @@ fn loss() {
                 && (ours.divergence > 0.1) == (r_drop > 0.0)
         );
         assert_eq!(ours.correct, theirs.correct);
+        let inputs = [random(&[6, 4], 1), random(&[7, 4], 2), random(&[7], 3)];
+        check(
+            &format!("{name}, with biases"),
+            &inputs,
+            &|tape, v| {
+                let bias = Some(&v[2]);
+                let (x, weight) = (&v[0], &v[1]);
+                Ok(taper_ops::biased_cross_entropy(tape, x, weight, bias, &targets, &spec)?.0)
+            },
+            &|v| {
+                let (x, weight) = composed::with_bias_column(None, &v[0], &v[1], &v[2])?;
+                Ok(composed::smoothed_cross_entropy(&x, &weight, &targets, &spec)?.0)
+            },
+        );
+    }
+}
+
+/// Biases that are added to logits, against a column of the matrix, as training had them before: to
+/// the bit by kernels that continue the sums of logits.
+#[test]
+fn biases_of_logits_are_a_column_of_the_matrix() {
+    let (rows, width, classes) = (600, 40, 1100);
+    let wide = |shape: &[usize], key| {
+        Var::from_tensor(&random(shape, key).to_dtype(DType::F32).unwrap()).unwrap()
+    };
+    let inputs = [wide(&[rows, width], 1), wide(&[classes, width], 2), wide(&[classes], 3)];
+    let targets: Vec<u32> = (0..rows as u32).map(|row| row * 7 % classes as u32).collect();
+    let one = Tensor::ones((), DType::F32, &Device::Cpu).unwrap();
+    for r_drop in [0.0, 0.5] {
+        let spec =
+            CrossEntropySpec { smoothing: 0.1, r_drop, scale: 0.01, products: Products::F32 };
+        let run = |is_column: bool| {
+            let tape = Tape::new();
+            let [x, weight, bias] = inputs.each_ref().map(|input| input.as_tensor());
+            let (loss, sums) = if is_column {
+                let (x, weight) = composed::with_bias_column(Some(&tape), x, weight, bias).unwrap();
+                taper_ops::smoothed_cross_entropy(Some(&tape), &x, &weight, &targets, &spec)
+            } else {
+                let bias = Some(bias);
+                taper_ops::biased_cross_entropy(Some(&tape), x, weight, bias, &targets, &spec)
+            }
+            .unwrap();
+            let gradients = tape.differentiate(&loss, &one).unwrap();
+            let of = |input: &Var| gradients.get(input).unwrap().unwrap().flatten_all().unwrap();
+            let values = inputs.each_ref().map(|input| of(input).to_vec1::<f32>().unwrap());
+            (sums, values.concat())
+        };
+        let ((sums, ours), (column_sums, theirs)) = (run(false), run(true));
+        assert_eq!(sums.correct, column_sums.correct);
+        for (ours, theirs) in ours.iter().zip(&theirs) {
+            let bound = if has_fused_multiply_adds() { 0.0 } else { 1e-5 * (theirs.abs() + 1e-3) };
+            assert!((ours - theirs).abs() <= bound, "{ours} {theirs}");
+        }
     }
 }
 
