@@ -7,16 +7,16 @@ use taper_model::Model;
 use taper_ops::{Parameter, ParameterStore};
 
 use super::state::{ADAPTERS_FORMAT_VERSION, FileEntry, State};
-use super::tensors::{self, Named, Reader};
+use super::tensors::{self, Named, Reader, Written};
 use super::weights::{Weights, load_base};
 use super::{MODEL_FILE, STATE_FILE, files};
 use crate::CheckpointError;
 
 /// Writes a checkpoint directory with these files of tensors and the state.
-pub(crate) fn write(
+pub(crate) fn write<T: Written>(
     path: &Path,
     state: &State,
-    contents: &[(&str, &[Named])],
+    contents: &[(&str, &[T])],
 ) -> Result<(), CheckpointError> {
     let files = contents
         .iter()

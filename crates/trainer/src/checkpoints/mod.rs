@@ -31,7 +31,7 @@ use serde_json::{Map, Value};
 
 use self::files::failed;
 use self::retention::{Candidate, to_delete};
-use self::tensors::Named;
+use self::tensors::Live;
 use crate::{CheckpointError, Metric};
 
 pub use average::{Averaged, average};
@@ -231,8 +231,8 @@ impl Checkpoints {
     pub(crate) fn save(
         &self,
         state: &State,
-        model: &[Named],
-        optimizer: &[Named],
+        model: &[Live],
+        optimizer: &[Live],
         best: bool,
     ) -> Result<PathBuf, CheckpointError> {
         files::create_directory(&self.root)?;

@@ -26,19 +26,100 @@ pub(crate) struct Named {
     pub(crate) values: Vec<f32>,
 }
 
-/// Cuts a flat buffer into tensors, each named like its parameter with `prefix` in front.
-pub(crate) fn name_parts(
+/// A named tensor that can be written.
+pub(crate) trait Written {
+    /// Its name.
+    fn name(&self) -> &str;
+
+    /// Its shape.
+    fn shape(&self) -> &[usize];
+
+    /// Its values, in row-major order.
+    fn values(&self) -> CandleResult<Cow<'_, [f32]>>;
+}
+
+impl Written for Named {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn values(&self) -> CandleResult<Cow<'_, [f32]>> {
+        Ok(self.values.as_slice().into())
+    }
+}
+
+/// A named tensor of a training, whose values are copied to the host when it is written: memory
+/// never holds a second copy of all of them. It changes with the training.
+#[derive(Debug)]
+pub(crate) struct Live {
+    name: String,
+    shape: Vec<usize>,
+    /// Flat tensors whose elements are its values, one after the other.
+    parts: Vec<Tensor>,
+}
+
+impl Written for Live {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn values(&self) -> CandleResult<Cow<'_, [f32]>> {
+        let copy = |part: &Tensor| {
+            // Of a view on another device, Candle would copy all that is under it to the host.
+            let part = if part.device().is_cpu() { part } else { &part.force_contiguous()? };
+            part.to_vec1::<f32>()
+        };
+        let values = match self.parts.as_slice() {
+            [whole] => copy(whole)?,
+            parts => parts.iter().map(copy).collect::<CandleResult<Vec<_>>>()?.concat(),
+        };
+        Ok(values.into())
+    }
+}
+
+/// Parameters of a store, each with `prefix` before its name.
+pub(crate) fn live_parameters(store: &ParameterStore, prefix: &str) -> CandleResult<Vec<Live>> {
+    let live = |parameter: &Parameter| {
+        let values = parameter.var().as_detached_tensor().flatten_all()?;
+        Ok(Live {
+            name: format!("{prefix}{}", parameter.name()),
+            shape: parameter.shape().to_vec(),
+            parts: vec![values],
+        })
+    };
+    store.parameters().iter().map(live).collect()
+}
+
+/// Cuts a flat buffer into tensors, each named like its parameter with `prefix` in front; `parts`
+/// are the buffer, one after the other.
+pub(crate) fn live_parts(
     store: &ParameterStore,
     prefix: &str,
-    flat: &Tensor,
-) -> CandleResult<Vec<Named>> {
-    let values: Vec<f32> = flat.to_vec1()?;
-    let cut = |parameter: &Parameter| Named {
-        name: format!("{prefix}{}", parameter.name()),
-        shape: parameter.shape().to_vec(),
-        values: values[parameter.offset()..parameter.offset() + parameter.len()].to_vec(),
+    parts: &[Tensor],
+) -> CandleResult<Vec<Live>> {
+    let cut = |parameter: &Parameter| {
+        let (first, end) = (parameter.offset(), parameter.offset() + parameter.len());
+        let mut start = 0;
+        let mut own = Vec::new();
+        for part in parts {
+            let (from, to) = (first.max(start), end.min(start + part.elem_count()));
+            if from < to {
+                own.push(part.narrow(0, from - start, to - from)?);
+            }
+            start += part.elem_count();
+        }
+        let name = format!("{prefix}{}", parameter.name());
+        Ok(Live { name, shape: parameter.shape().to_vec(), parts: own })
     };
-    Ok(store.parameters().iter().map(cut).collect())
+    store.parameters().iter().map(cut).collect()
 }
 
 /// Writes a safetensors file of f32, tensor by tensor: memory never holds more than one of them.
@@ -95,12 +176,15 @@ pub fn write_tensors<'a>(
 }
 
 /// Writes a safetensors file of these tensors.
-pub(crate) fn write_named(path: &Path, all: &[Named]) -> Result<FileEntry, CheckpointError> {
-    let by_name: HashMap<&str, &Named> =
-        all.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
-    let shapes = all.iter().map(|tensor| (tensor.name.clone(), tensor.shape.clone()));
+pub(crate) fn write_named<T: Written>(
+    path: &Path,
+    all: &[T],
+) -> Result<FileEntry, CheckpointError> {
+    let by_name: HashMap<&str, &T> = all.iter().map(|tensor| (tensor.name(), tensor)).collect();
+    let shapes = all.iter().map(|tensor| (tensor.name().to_owned(), tensor.shape().to_vec()));
     write_tensors(path, shapes, |name| {
-        Ok(by_name.get(name).map(|tensor| tensor.values.as_slice()).unwrap_or_default().into())
+        let values = by_name.get(name).map_or_else(|| Ok([].as_slice().into()), |it| it.values());
+        values.map_err(|source| CheckpointError::Tensor { path: path.to_owned(), source })
     })
 }
 

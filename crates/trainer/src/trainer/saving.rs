@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 use taper_model::Model;
 
 use super::Trainer;
-use crate::checkpoints::tensors::Named;
+use crate::checkpoints::tensors::Live;
 use crate::checkpoints::{self, Checkpoints, Comparable};
 use crate::exchange::{agree, by_the_first};
 use crate::{Event, Observer, Parent, State, TrainError, average};
 
-/// State that is not on disk.
+/// State that is not on disk: that of the trainer until its next update.
 pub struct Unsaved {
     state: State,
-    model: Vec<Named>,
-    optimizer: Vec<Named>,
+    model: Vec<Live>,
+    optimizer: Vec<Live>,
     best: bool,
     /// The checkpoints of the run, beside the frozen weights that its adapters change.
     checkpoints: Checkpoints,
@@ -64,7 +64,7 @@ impl<M: Model> Trainer<M> {
     /// There is no memory left for the copy, or a process has ended.
     pub fn unsaved(&mut self) -> Result<Unsaved, TrainError> {
         let best = self.state.early_stopping.best.is_some_and(|best| best.step == self.state.step);
-        let (model, optimizer) = self.copies()?;
+        let (model, optimizer) = self.tensors()?;
         let (state, checkpoints) = (self.state.clone(), self.checkpoints.clone());
         Ok(Unsaved { state, model, optimizer, best, checkpoints })
     }
@@ -120,7 +120,7 @@ impl<M: Model> Trainer<M> {
 
     /// Writes the state as one of `checkpoints`.
     fn write(&mut self, checkpoints: &Checkpoints, best: bool) -> Result<PathBuf, TrainError> {
-        let (model, optimizer) = self.copies()?;
+        let (model, optimizer) = self.tensors()?;
         let state = &self.state;
         let path = by_the_first(self.updater.exchange(), || {
             Ok(checkpoints.save(state, &model, &optimizer, best)?)
@@ -130,9 +130,9 @@ impl<M: Model> Trainer<M> {
     }
 
     /// The tensors of a checkpoint, in process 0.
-    fn copies(&mut self) -> Result<(Vec<Named>, Vec<Named>), TrainError> {
+    fn tensors(&mut self) -> Result<(Vec<Live>, Vec<Live>), TrainError> {
         let step = self.state.step;
-        let failed = |source| TrainError::Compute { action: "copy the weights", step, source };
+        let failed = |source| TrainError::Compute { action: "collect the state", step, source };
         self.updater.export(self.model.parameters()).map_err(failed)
     }
 

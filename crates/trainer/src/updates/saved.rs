@@ -8,7 +8,7 @@ use candle_core::{DType, Tensor};
 use taper_ops::ParameterStore;
 
 use super::{GradientTree, Updater, pieces};
-use crate::checkpoints::tensors::{self, Named};
+use crate::checkpoints::tensors::{self, Live};
 use crate::checkpoints::{self, MODEL_FILE, OPTIMIZER_FILE};
 use crate::exchange::{Layout, Piece, Timed, agree};
 use crate::{BoxError, CheckpointError, Exchange, Optimizer, State, TrainError, TrainingConfig};
@@ -22,7 +22,7 @@ impl Updater {
     pub(crate) fn export(
         &mut self,
         store: &ParameterStore,
-    ) -> Result<(Vec<Named>, Vec<Named>), BoxError> {
+    ) -> Result<(Vec<Live>, Vec<Live>), BoxError> {
         let names = self.optimizer.buffers();
         let mut parts = vec![Vec::new(); names.len()];
         let none = Tensor::zeros(0, DType::F32, store.device())?;
@@ -37,17 +37,17 @@ impl Updater {
         if self.exchange.rank() > 0 {
             return Ok((Vec::new(), Vec::new()));
         }
-        let state = parts.iter().map(|parts| Tensor::cat(parts, 0));
-        let state = state.collect::<candle_core::Result<Vec<_>>>()?;
-        let weights = store.flat()?;
         let mut optimizer = Vec::new();
-        for (name, buffer) in names.iter().zip(&state) {
-            optimizer.extend(tensors::name_parts(store, &prefix(name), buffer)?);
+        for (name, parts) in names.iter().zip(&parts) {
+            optimizer.extend(tensors::live_parts(store, &prefix(name), parts)?);
         }
-        if self.ema.is_some() {
-            optimizer.extend(tensors::name_parts(store, WEIGHTS, &weights)?);
-        }
-        let model = tensors::name_parts(store, "", self.ema.as_ref().unwrap_or(&weights))?;
+        let model = match &self.ema {
+            Some(ema) => {
+                optimizer.extend(tensors::live_parameters(store, WEIGHTS)?);
+                tensors::live_parts(store, "", std::slice::from_ref(ema))?
+            }
+            None => tensors::live_parameters(store, "")?,
+        };
         Ok((model, optimizer))
     }
 
@@ -106,7 +106,7 @@ impl Loaded {
         let failed = |source| CheckpointError::Tensor { path: path.clone(), source };
         checkpoints::load_base(checkpoint, saved, store)?;
         let model = checkpoints::open_tensors(checkpoint, saved, MODEL_FILE)?;
-        let model = model.flat(store, &[""])?.concat();
+        let model = model.flat(store, &[""])?.pop().unwrap_or_default();
         let file = checkpoints::open_tensors(checkpoint, saved, OPTIMIZER_FILE)?;
         let names = optimizer.buffers();
         if !names.iter().any(|name| file.has(&prefix(name))) {
@@ -124,11 +124,20 @@ impl Loaded {
         };
         let ema = if config.ema_decay > 0.0 { Some(flat(model.clone())?) } else { None };
         checkpoints::set_weights(checkpoint, store, weights.unwrap_or(model))?;
-        let own = |piece: &Piece| {
-            let part = |values: &Vec<f32>| flat(values[piece.own()].to_vec());
-            buffers.iter().map(part).collect::<Result<_, _>>()
+        let state = match pieces {
+            // A process alone has all of each buffer, which needs no copy.
+            [piece] if piece.own().len() == store.len() => {
+                vec![buffers.into_iter().map(flat).collect::<Result<_, _>>()?]
+            }
+            pieces => {
+                let own = |piece: &Piece| {
+                    let part = |values: &Vec<f32>| flat(values[piece.own()].to_vec());
+                    buffers.iter().map(part).collect::<Result<_, _>>()
+                };
+                pieces.iter().map(own).collect::<Result<_, _>>()?
+            }
         };
-        Ok(Self { state: pieces.iter().map(own).collect::<Result<_, _>>()?, ema })
+        Ok(Self { state, ema })
     }
 }
 
