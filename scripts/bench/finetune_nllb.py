@@ -96,8 +96,7 @@ def main():
         peak = int(re.search(r"Maximum resident set size \(kbytes\): (\d+)", done.stderr)[1])
         shown = subprocess.run([taper, "inspect", run, "--json"], capture_output=True, text=True,
                                check=True)
-        cost = json.loads(shown.stdout)["cost"]
-        formula = cost["training_state_bytes"] + cost["activation_bytes"]
+        formula = json.loads(shown.stdout)["cost"]["peak_bytes"]
         records = (json.loads(line) for line in (run / "metrics.jsonl").open())
         times = [one["timing"]["elapsed_seconds"] for one in records if one["event"] == "log"]
         pace = (times[-1] - times[0]) / (len(times) - 1) if len(times) > 1 else float("nan")

@@ -204,6 +204,89 @@ fn a_run_that_goes_on_with_larger_batches_is_tried_again() {
     workspace.succeed(&["resume", "run", "--set", "training.max_updates=14"]);
 }
 
+/// Tokens of a vocabulary whose matrix and logits outweigh everything else.
+#[cfg(target_os = "linux")]
+const MANY_TOKENS: usize = 150_000;
+
+/// Writes the tokenizer of a run with tokens that no text has.
+#[cfg(target_os = "linux")]
+fn enlarge_tokenizer(workspace: &Workspace, run: &str, name: &str) {
+    let text = fs::read_to_string(workspace.path(run).join("tokenizer.json")).expect("a file");
+    let mut file: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let tokens = file["model"]["vocab"].as_object_mut().expect("a vocabulary");
+    for id in tokens.len()..MANY_TOKENS {
+        tokens.insert(format!("unused{id}"), id.into());
+    }
+    workspace.write(name, file.to_string());
+}
+
+/// Largest resident memory of a program that runs to its end, in bytes.
+#[cfg(target_os = "linux")]
+fn peak_of(workspace: &Workspace, arguments: &[&str]) -> u64 {
+    let mut child = workspace.spawn(arguments);
+    let mut most = 0;
+    while child.try_wait().expect("status").is_none() {
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id()));
+        let status = status.unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
+        // The kernel keeps the largest value itself.
+        most = kibibytes.unwrap_or(0).max(most);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    let output = child.wait_with_output().expect("the binary ends");
+    assert!(output.status.success(), "{}", stderr(&output));
+    1024 * most
+}
+
+/// Estimates with a large vocabulary, by which `finetune` chooses, against the peak of the process:
+/// with all weights trained, and with adapters on weights in f32 and in bf16.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_estimate_of_a_large_vocabulary_is_what_a_training_takes() {
+    let workspace = workspace();
+    workspace.succeed(&["train", "tiny.toml", "--run", "small", "--set", "training.max_updates=1"]);
+    enlarge_tokenizer(&workspace, "small", "large.json");
+    let shape = [
+        "data.tokenizer.path=large.json",
+        "model.d_model=128",
+        "model.output_bias=true",
+        "data.batching.max_tokens=2000",
+        "training.max_updates=2",
+        "training.schedule.warmup=1",
+        "training.average_last=0",
+        "evaluation.test_after_training=false",
+        "threads=2",
+    ];
+    let settings = |more: &[&'static str]| -> Vec<&'static str> {
+        shape.iter().chain(more).flat_map(|setting| ["--set", *setting]).collect()
+    };
+    let adapters = ["model.lora.rank=4", "evaluation.validation_sentences=0"];
+    let half = ["model.lora.base_dtype=bf16"];
+    let cases = [
+        ("all", settings(&["evaluation.validation_sentences=0"]), false),
+        ("adapted", settings(&adapters), true),
+        ("half", settings(&[&adapters[..], &half].concat()), true),
+        ("translating", settings(&["model.lora.rank=4"]), true),
+    ];
+    for (run, settings, is_adapted) in cases {
+        let mut train = vec!["train", "tiny.toml", "--run", run];
+        if is_adapted {
+            train.extend(["--from", "all"]);
+        }
+        train.extend(settings);
+        let peak = peak_of(&workspace, &train);
+        let shown = workspace.succeed(&["inspect", run, "--json"]);
+        let record: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
+        let estimate = record["cost"]["peak_bytes"].as_u64().expect("an estimate");
+        println!("{run}: {} MiB, estimated {} MiB", peak >> 20, estimate >> 20);
+        // The program itself with a tokenizer of this size.
+        let own = 200 << 20;
+        assert!(peak < estimate + estimate / 10 + own, "{run}: {peak}, estimated {estimate}");
+        assert!(peak > estimate - estimate / 10, "{run}: {peak}, estimated {estimate}");
+    }
+}
+
 /// The memory of a process over 10,000 updates of the quickstart's model, with what happens between
 /// them: validations and checkpoints. `cargo test --release --workspace --test memory -- --ignored
 /// --nocapture`.

@@ -28,6 +28,10 @@ pub struct Cost {
     /// Bytes that a batch at the token limit keeps for the backward pass; on a GPU it is an
     /// estimate, without the scores of attention.
     pub activation_bytes: u64,
+    /// Bytes of a training at its peak: the state, and whichever is largest of a batch with its
+    /// loss, a copy of a parameter that is loaded or saved, and weights in the layout of
+    /// translations in validations. Excludes the program itself, tokenizers and data.
+    pub peak_bytes: u64,
     /// Length of the sequences of this estimate, in tokens.
     pub sequence_tokens: usize,
 }

@@ -2,11 +2,11 @@
 
 use candle_core::Device;
 use taper_model::StreamCost;
-use taper_ops::Parameter;
+use taper_ops::{PackedWeights, Parameter};
 
 use super::cost::Cost;
 use crate::config::RunConfig;
-use crate::tasks::{Vocabularies, cost_of, outline, usual_tokens};
+use crate::tasks::{Vocabularies, cost_of, outline, require_decoding, usual_tokens};
 
 /// Bytes of one f32.
 const F32: u64 = 4;
@@ -39,21 +39,31 @@ impl Cost {
         let forward = |stream: Option<&StreamCost>| stream.map_or(0, |it| it.forward_flops);
         let passes = config.training.objective().passes();
         let tokens = passes * config.data.batching.planned_tokens();
-        let Scalars { trained, frozen, frozen_bytes } =
-            scalars(config, vocabularies, cost.parameters);
+        let scalars = scalars(config, vocabularies, cost.parameters);
+        let Scalars { trained, frozen, frozen_bytes, .. } = scalars;
+        let training_state_bytes =
+            training_state_bytes(config, trained, processes).saturating_add(frozen_bytes);
+        let activation_bytes = match device.is_cpu() {
+            true => cost.activation_bytes(&[tokens; 2], length),
+            false => cost.composed_bytes(&[tokens; 2], 0),
+        };
+        let of_pass = match device.is_cpu() {
+            true => {
+                let loss = cost.loss_bytes(tokens, scalars.trains_classifier);
+                activation_bytes.saturating_add(loss).max(scalars.passing_bytes(config))
+            }
+            false => activation_bytes,
+        };
         Self {
             parameters: trained,
             frozen_parameters: frozen,
             frozen_bytes,
+            peak_bytes: training_state_bytes.saturating_add(of_pass),
             encoder_flops_per_token: forward(cost.streams.iter().rev().nth(1)),
             decoder_flops_per_token: forward(cost.streams.last()),
             training_flops_per_token_pair: passes as u64 * cost.training_flops(),
-            training_state_bytes: training_state_bytes(config, trained, processes)
-                .saturating_add(frozen_bytes),
-            activation_bytes: match device.is_cpu() {
-                true => cost.activation_bytes(&[tokens; 2], length),
-                false => cost.composed_bytes(&[tokens; 2], 0),
-            },
+            training_state_bytes,
+            activation_bytes,
             sequence_tokens: length,
         }
     }
@@ -68,21 +78,52 @@ pub(crate) struct Scalars {
     pub(crate) frozen: u64,
     /// Bytes in which the frozen ones are held.
     pub(crate) frozen_bytes: u64,
+    /// Largest number of scalars of a parameter.
+    pub(crate) largest: u64,
+    /// Whether the matrices of heads are trained.
+    pub(crate) trains_classifier: bool,
+}
+
+impl Scalars {
+    /// Bytes that a training on the CPU needs for a time between its passes: the values of a
+    /// parameter that is loaded or saved, with those of another type; or packed weights, with which
+    /// validations translate.
+    pub(crate) fn passing_bytes(&self, config: &RunConfig) -> u64 {
+        let copies = self.largest.saturating_mul(F32 + F32 / 2);
+        let translates =
+            config.evaluation.validation_sentences > 0 && require_decoding(config.task).is_ok();
+        // Frozen weights in fewer bits are never packed.
+        let held = if self.frozen_bytes < F32 * self.frozen { 0 } else { self.frozen };
+        match translates {
+            true => copies.max(PackedWeights::bytes_of(self.trained.saturating_add(held))),
+            false => copies,
+        }
+    }
 }
 
 /// Counts the scalars of a model that has `parameters` without adapters.
 pub(crate) fn scalars(config: &RunConfig, vocabularies: Vocabularies, parameters: u64) -> Scalars {
-    let whole = Scalars { trained: parameters, frozen: 0, frozen_bytes: 0 };
-    if !config.model.lora.is_on() {
-        return whole;
-    }
+    let whole = Scalars {
+        trained: parameters,
+        frozen: 0,
+        frozen_bytes: 0,
+        largest: 0,
+        trains_classifier: true,
+    };
     // A model that cannot be built is refused when it is built.
     let Ok(store) = outline(config, vocabularies) else { return whole };
+    let largest = store.all().map(Parameter::len).max().unwrap_or(0) as u64;
+    if !config.model.lora.is_on() {
+        return Scalars { largest, ..whole };
+    }
     let sum = |each: fn(&Parameter) -> usize| store.base().iter().map(each).sum::<usize>() as u64;
     Scalars {
         trained: store.len() as u64,
         frozen: sum(Parameter::len),
         frozen_bytes: sum(|one| one.len() * one.dtype().size_in_bytes()),
+        largest,
+        // Heads are no layers with adapters: they are trained as a whole, or not.
+        trains_classifier: !config.model.lora.train.is_empty(),
     }
 }
 

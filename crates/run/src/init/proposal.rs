@@ -4,14 +4,13 @@ use std::num::NonZero;
 
 use candle_core::Device;
 use taper_data::DataConfig;
-use taper_model::{ModelConfig, TranslationModel, cost_of};
+use taper_model::ModelConfig;
 use taper_trainer::{EarlyStoppingConfig, Metric, ScheduleConfig, ScheduleKind, TrainingConfig};
 
 use super::CorpusFacts;
-use crate::checks::counting::training_state_bytes;
+use crate::checks::cost::Cost;
 use crate::checks::{device, memory};
 use crate::config::{RunConfig, usual_tokenizer};
-use crate::tasks::usual_tokens;
 
 /// Assumed speed of a core in training, in operations per second, for the choice of a size: about
 /// half of the speed of the fused operations with AVX-512. The cost of a training is measured, not
@@ -19,10 +18,7 @@ use crate::tasks::usual_tokens;
 const FLOPS_OF_A_CORE: f64 = 40e9;
 /// Longest training without a GPU that is proposed, in seconds.
 const LONGEST: f64 = 3.0 * 86_400.0;
-/// Penalty on translations that are shorter than expected. On four test and validation sets of two
-/// language pairs with models of few updates, 4 was the best of 1, 2, 4, 8 and 16.
-const SHORTFALL_PENALTY: f64 = 4.0;
-/// Share of the memory that weights, gradients, moments and a batch may take by estimate.
+/// Share of the memory that a training may take at its peak, by estimate.
 pub(super) const MEMORY_SHARE: f64 = 0.7;
 
 /// Machine for training.
@@ -211,7 +207,6 @@ impl Size {
         };
         config.decoding.beam_size = 5;
         config.decoding.length_penalty = 1.0;
-        config.decoding.shortfall_penalty = SHORTFALL_PENALTY;
         config.evaluation.tokenize = usual_tokenizer(&data.target_language);
         config
     }
@@ -231,15 +226,11 @@ impl Size {
 /// Estimated seconds of training `config` on `cores` cores, and estimated bytes.
 fn reckoned(config: &RunConfig, cores: usize) -> (f64, u64) {
     let vocabulary = config.data.tokenizer.vocabulary_size;
-    let cost = cost_of(&Device::Cpu, |builder| {
-        TranslationModel::new(&config.model, vocabulary, vocabulary, builder)
-    });
+    let cost = Cost::of(config, (vocabulary, vocabulary), &Device::Cpu);
     let tokens = config.data.batching.max_tokens;
     let updates = config.training.max_updates as f64 * config.training.accumulation as f64;
-    let flops = updates * tokens as f64 * cost.training_flops() as f64;
-    let activations = cost.activation_bytes(&[tokens; 2], usual_tokens(config));
-    let bytes = training_state_bytes(config, cost.parameters, 1) + activations;
-    (flops / (cores.max(1) as f64 * FLOPS_OF_A_CORE), bytes)
+    let flops = updates * tokens as f64 * cost.training_flops_per_token_pair as f64;
+    (flops / (cores.max(1) as f64 * FLOPS_OF_A_CORE), cost.peak_bytes)
 }
 
 /// Largest size for this number of pairs that the machine can train.

@@ -336,12 +336,13 @@ fn summary(
         },
         format!(
             "memory       {} for weights, gradients and moments; {} for a batch of {} tokens{} in \
-             sequences of {}",
+             sequences of {}; {} at most while training",
             bytes(cost.training_state_bytes),
             bytes(cost.activation_bytes),
             config.data.batching.planned_tokens(),
             if translates { " a side" } else { "" },
-            cost.sequence_tokens
+            cost.sequence_tokens,
+            bytes(cost.peak_bytes)
         ),
     ]);
     lines

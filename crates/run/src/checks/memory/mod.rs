@@ -156,7 +156,8 @@ pub fn require_state(
     budget: &Budget,
     device: &Device,
 ) -> Result<()> {
-    let Scalars { trained, frozen, frozen_bytes } = parameters(config, vocabularies(tokenizers));
+    let Scalars { trained, frozen, frozen_bytes, .. } =
+        parameters(config, vocabularies(tokenizers));
     let limit = limit(budget.bytes, device)?;
     let needed =
         training_state_bytes(config, trained, budget.processes).saturating_add(frozen_bytes);
@@ -178,7 +179,7 @@ pub fn require_weights(
     vocabularies: Vocabularies,
     device: &Device,
 ) -> Result<()> {
-    let Scalars { trained, frozen, frozen_bytes } = parameters(config, vocabularies);
+    let Scalars { trained, frozen, frozen_bytes, .. } = parameters(config, vocabularies);
     let needed = trained.saturating_mul(4).saturating_add(frozen_bytes);
     let limit = limit(None, device)?;
     require_room(trained.saturating_add(frozen), needed, "weights", limit, origin(None))

@@ -11,6 +11,7 @@ use taper_trainer::{TrainingConfig, rehearse};
 use super::in_use;
 use super::system::{forget_peak, peak};
 use crate::checks::cost::Cost;
+use crate::checks::counting::scalars;
 use crate::config::RunConfig;
 use crate::tasks::{TaskModel, vocabularies};
 use crate::training::packed;
@@ -38,10 +39,11 @@ pub(super) struct Trial<'a, M> {
     /// Bytes of training that a trial does not use: the optimizer's state, the moving average, and
     /// the gradients of all micro-batches but the current one.
     state_bytes: u64,
-    /// Bytes of the gradients, and of the copies that save a checkpoint. As tensors: weights,
-    /// optimizer state and moving average. As a file: the state, and the weights in addition to a
-    /// moving average.
-    saving_bytes: u64,
+    /// Bytes of the gradients.
+    gradient_bytes: u64,
+    /// Bytes beside the gradients that a training needs for a time between its passes.
+    passing_bytes: u64,
+    trains_classifier: bool,
 }
 
 impl<'a, M: TaskModel> Trial<'a, M> {
@@ -53,6 +55,7 @@ impl<'a, M: TaskModel> Trial<'a, M> {
     ) -> Result<Self> {
         let vocabularies = vocabularies(&prepared.tokenizers);
         let cost = Cost::among(config, vocabularies, model.device(), processes);
+        let scalars = scalars(config, vocabularies, model.cost().parameters);
         let weights = 4 * cost.parameters;
         let data = Arc::clone(&prepared.train);
         let growth = Arc::clone(&data).growth(&config.data.batching, config.training.seed)?;
@@ -63,7 +66,9 @@ impl<'a, M: TaskModel> Trial<'a, M> {
             data,
             growth,
             state_bytes: cost.training_state_bytes - 2 * weights - cost.frozen_bytes,
-            saving_bytes: (2 + 2 * config.training.state_buffers()) * weights,
+            gradient_bytes: weights,
+            passing_bytes: scalars.passing_bytes(config),
+            trains_classifier: scalars.trains_classifier,
         })
     }
 
@@ -87,11 +92,20 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         let grown = self.grown(tokens) * self.training.objective().passes();
         let streams = self.largest_batch(tokens).streams;
         let longest = streams.iter().map(Sequences::longest).max().unwrap_or(0);
-        let activations = match self.model.device().is_cpu() {
-            true => self.cost().activation_bytes(&[grown; 2], longest),
-            false => self.cost().composed_bytes(&[grown; 2], longest),
+        let cost = self.cost();
+        let of_pass = match self.model.device().is_cpu() {
+            true => cost
+                .activation_bytes(&[grown; 2], longest)
+                .saturating_add(cost.loss_bytes(grown, self.trains_classifier)),
+            false => cost.composed_bytes(&[grown; 2], longest),
         };
-        self.resident + self.state_bytes + activations.max(self.saving_bytes)
+        let passing = self.gradient_bytes + of_pass.max(self.passing_bytes);
+        self.resident + self.state_bytes + passing
+    }
+
+    /// Smallest number of bytes of the process at the peak of a training, without its state.
+    fn between_passes(&self) -> u64 {
+        self.resident + self.gradient_bytes + self.passing_bytes
     }
 
     /// Measures the bytes of the process during training with batches of `tokens`; estimates them
@@ -129,7 +143,7 @@ impl<'a, M: TaskModel> Trial<'a, M> {
                 None => return Ok(self.estimate(tokens)),
             },
         };
-        Ok(height.max(self.resident + self.saving_bytes) + self.state_bytes)
+        Ok(height.max(self.between_passes()) + self.state_bytes)
     }
 
     /// Measures like [`Trial::run`], but the memory of a GPU: its driver counts the memory in use;
@@ -140,7 +154,7 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         })?;
         outcome?;
         Ok(match height {
-            Some(bytes) => bytes.max(self.resident + self.saving_bytes) + self.state_bytes,
+            Some(bytes) => bytes.max(self.between_passes()) + self.state_bytes,
             None => self.estimate(tokens),
         })
     }

@@ -87,7 +87,7 @@ pub(super) fn propose(
         loop {
             let config = with(&config, parent, lora, (tokens, batch));
             let cost = Cost::of(&config, vocabularies(&parent.tokenizers), &Device::Cpu);
-            let bytes = cost.training_state_bytes + cost.activation_bytes;
+            let bytes = cost.peak_bytes;
             let first = *first.get_or_insert(bytes);
             let too_large = lora.is_some().then_some(first);
             let fits = room.is_none_or(|room| bytes as f64 <= room);
