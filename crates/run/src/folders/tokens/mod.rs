@@ -5,6 +5,7 @@
 //! was trained here an export writes new files, so that `AutoTokenizer` gives the same ids as
 //! Taper. For an encoder it also writes the post-processor that adds marks around texts.
 
+mod fairseq;
 mod files;
 mod languages;
 mod marks;

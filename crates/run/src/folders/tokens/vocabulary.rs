@@ -11,7 +11,7 @@ use taper_data::read_regular;
 
 use super::files::{Files, read_text};
 use super::sentence_piece::SentencePieceModel;
-use super::{TOKENIZER, TOKENIZER_CONFIG, added_token, pieces};
+use super::{TOKENIZER, TOKENIZER_CONFIG, added_token, fairseq, pieces};
 
 /// Vocabulary of WordPiece: a token on each line.
 const WORD_PIECES: &str = "vocab.txt";
@@ -19,6 +19,8 @@ const WORD_PIECES: &str = "vocab.txt";
 const BYTE_PAIRS: [&str; 2] = ["vocab.json", "merges.txt"];
 /// Model of SentencePiece whose pieces have their positions as ids, as in T5.
 const PIECES: &str = "spiece.model";
+/// Model of SentencePiece of XLM-R, mBART and NLLB.
+const OF_FAIRSEQ: &str = "sentencepiece.bpe.model";
 
 /// Largest size of a model of SentencePiece.
 const MOST_BYTES: u64 = 1 << 28;
@@ -34,10 +36,13 @@ const ROBERTA_MARKS: [&str; 5] = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"];
 /// # Errors
 /// When there is none, or it is damaged.
 pub(super) fn of(source: &Path, files: &Files) -> Result<(PathBuf, String)> {
-    if let Some(bytes) = sentence_pieces(source)? {
-        let path = source.join(PIECES);
-        let json = placed_pieces(&bytes, files).with_context(|| path.display().to_string())?;
-        return Ok((path, json));
+    if let Some((name, bytes)) = sentence_pieces(source)? {
+        let path = source.join(name);
+        let json = match name {
+            OF_FAIRSEQ => fairseq::tokenizer(&bytes, files),
+            _ => placed_pieces(&bytes, files),
+        };
+        return Ok((path.clone(), json.with_context(|| path.display().to_string())?));
     }
     let path = source.join(WORD_PIECES);
     let pieces = read_text(&path)?;
@@ -57,7 +62,7 @@ pub(super) fn of(source: &Path, files: &Files) -> Result<(PathBuf, String)> {
             Ok((vocabulary.clone(), json.with_context(|| vocabulary.display().to_string())?))
         }
         (None, None) => bail!(
-            "{}: no such file, nor {PIECES}, {WORD_PIECES}, or {} with {}; save a fast tokenizer \
+            "{}: no such file, nor {PIECES}, {OF_FAIRSEQ}, {WORD_PIECES}, or {} with {}; save a fast tokenizer \
              there, which Transformers can",
             source.join(TOKENIZER).display(),
             BYTE_PAIRS[0],
@@ -66,18 +71,22 @@ pub(super) fn of(source: &Path, files: &Files) -> Result<(PathBuf, String)> {
     }
 }
 
-/// Content of the model of SentencePiece of the folder `source`; `None` if there is none.
+/// Name and content of the model of SentencePiece of the folder `source`; `None` if there is none.
 ///
 /// # Errors
 /// When it cannot be read.
-pub(super) fn sentence_pieces(source: &Path) -> Result<Option<Vec<u8>>> {
-    match read_regular(&source.join(PIECES), MOST_BYTES) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => {
-            Err(error).with_context(|| format!("cannot read {}", source.join(PIECES).display()))
+fn sentence_pieces(source: &Path) -> Result<Option<(&'static str, Vec<u8>)>> {
+    for name in [PIECES, OF_FAIRSEQ] {
+        let path = source.join(name);
+        match read_regular(&path, MOST_BYTES) {
+            Ok(bytes) => return Ok(Some((name, bytes))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot read {}", path.display()));
+            }
         }
     }
+    Ok(None)
 }
 
 /// Returns the model of SentencePiece in Base64, by its file name, for a later export.
@@ -85,8 +94,8 @@ pub(super) fn sentence_pieces(source: &Path) -> Result<Option<Vec<u8>>> {
 /// # Errors
 /// When it cannot be read.
 pub(super) fn kept(source: &Path) -> Result<BTreeMap<String, String>> {
-    let bytes = sentence_pieces(source)?;
-    Ok(bytes.map(|bytes| (PIECES.to_owned(), BASE64.encode(bytes))).into_iter().collect())
+    let file = sentence_pieces(source)?;
+    Ok(file.map(|(name, bytes)| (name.to_owned(), BASE64.encode(bytes))).into_iter().collect())
 }
 
 /// Makes T5's tokenizer (Raffel et al. 2020) from a model of SentencePiece: its pieces are followed
