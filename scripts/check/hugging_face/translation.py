@@ -121,6 +121,46 @@ def t5(folder, name, family="T5", pieces="", prefix="", **more):
         (path / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": False}))
 
 
+def byt5(folder, name, **more):
+    """A ByT5: a byte is a token, and the tokenizer has no file."""
+    path = folder / name
+    path.mkdir(parents=True)
+    config = transformers.T5Config(
+        vocab_size=384, d_model=32, d_kv=12, d_ff=64, num_layers=3, num_decoder_layers=1,
+        num_heads=4, decoder_start_token_id=0, feed_forward_proj="gated-gelu", **more)
+    model = transformers.T5ForConditionalGeneration(config).eval()
+    with torch.no_grad():
+        for weight, parameter in model.named_parameters():
+            size = 0.1 if weight.endswith((".q.weight", ".k.weight")) else 0.3
+            parameter.copy_(torch.randn_like(parameter) * size + ("norm" in weight))
+    model.generation_config = GenerationConfig(
+        num_beams=4, max_length=24, eos_token_id=1, pad_token_id=0, forced_eos_token_id=1,
+        decoder_start_token_id=0, bad_words_ids=[[byte + 3] for byte in [*range(32), 127]])
+    model.save_pretrained(path)
+    (path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "ByT5Tokenizer"}))
+    (path / "case.json").write_text(json.dumps({"around": [0, 1], "bytes": True}))
+
+
+def pegasus(folder, name, pieces="", **more):
+    """A Pegasus; with `pieces` it has this file of a tokenizer alone."""
+    path = folder / name
+    path.mkdir(parents=True)
+    spm(path / "spiece.model", corpus("train", "en")[:2000] + corpus("train", "zh")[:1000],
+        pad_id=0, eos_id=1, unk_id=2, vocab_size=700)
+    arguments = {"tokenizer_class": "PegasusTokenizer", "offset": 20}
+    (path / "tokenizer_config.json").write_text(json.dumps(arguments))
+    tokenizer = transformers.PegasusTokenizer.from_pretrained(path)
+    config = transformers.PegasusConfig(**{
+        **SHAPE, "pad_token_id": 0, "eos_token_id": 1, "vocab_size": 720, **more})
+    saved(path, transformers.PegasusForConditionalGeneration(config), tokenizer,
+          {"bos_token_id": None, "pad_token_id": 0, "eos_token_id": 1, "forced_eos_token_id": 1,
+           "decoder_start_token_id": 0}, around=[0, 1])
+    if pieces:
+        (path / "tokenizer.json").unlink(missing_ok=True)
+        (path / "tokenizer_config.json").write_text(json.dumps(arguments))
+        (path / "special_tokens_map.json").unlink(missing_ok=True)
+
+
 SHAPE = {
     "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
     "decoder_attention_heads": 4, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64,
@@ -185,6 +225,32 @@ def nllb(folder, name, languages, legacy=False, **more):
           around=[0, 2] if legacy else [1, 1], legacy=legacy)
 
 
+def nllb_of_pieces(folder, name, languages, **more):
+    """An NLLB whose tokenizer is a model of SentencePiece alone, with ids of the languages."""
+    path = folder / name
+    path.mkdir(parents=True)
+    model_file = path / "sentencepiece.bpe.model"
+    pieces = spm(model_file, of_all(), model_type="bpe", vocab_size=2000, unk_id=0, bos_id=1, eos_id=2)
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    ids = dict(enumerate(special)) | {
+        len(pieces) + 1 + at: token for at, token in enumerate(["<mask>", *languages])}
+    token = lambda text: {
+        "content": text, "lstrip": text == "<mask>", "normalized": text == "<mask>",
+        "rstrip": False, "single_word": False, "special": True}
+    arguments = {
+        "tokenizer_class": "NllbTokenizer", "src_lang": languages[0],
+        "additional_special_tokens": languages,
+        "added_tokens_decoder": {str(at): token(text) for at, text in ids.items()}}
+    (path / "tokenizer_config.json").write_text(json.dumps(arguments))
+    tokenizer = transformers.NllbTokenizer.from_pretrained(path)
+    config = transformers.M2M100Config(**{**SHAPE, "vocab_size": len(ids) + len(pieces), **more})
+    saved(path, transformers.M2M100ForConditionalGeneration(config), tokenizer,
+          languages=languages[:2], tokens=languages[:2])
+    for file in path.glob("*token*.json"):
+        file.unlink()
+    (path / "tokenizer_config.json").write_text(json.dumps(arguments))
+
+
 def bart(folder, name, generation=None, **more):
     """A BART: BPE on bytes."""
     made = Tokenizer(models.BPE())
@@ -239,7 +305,11 @@ def save(folder):
        tie_word_embeddings=False, generation={"length_penalty": 0.6, "early_stopping": True})
     t5(folder, "mt5", "MT5", pieces="spiece.model", tie_word_embeddings=False,
        generation={"no_repeat_ngram_size": 3, "num_beams": 1})
+    byt5(folder, "byt5", tie_word_embeddings=False)
+    pegasus(folder, "pegasus", scale_embedding=True)
+    pegasus(folder, "pegasus-pieces", "spiece.model", activation_function="relu")
     m2m100(folder, "m2m100")
+    nllb_of_pieces(folder, "nllb-pieces", ["eng_Latn", "zho_Hans", "deu_Latn"])
     nllb(folder, "nllb", ["eng_Latn", "zho_Hans", "deu_Latn"])
     nllb(folder, "nllb-legacy", ["eng_Latn", "zho_Hans"], legacy=True, scale_embedding=False)
     bart(folder, "bart")
@@ -287,6 +357,9 @@ class Compared:
                 self.checks += 1
                 # The translation of a line is a line.
                 theirs = theirs.replace("\n", " ").strip()
+                if case.get("bytes"):
+                    # Bytes that are no text: Transformers leaves them out.
+                    ours, theirs = (text.replace("\ufffd", "").strip() for text in (ours, theirs))
                 if theirs != ours.strip() and not self.is_tie(line, ids, ours, int(beams)):
                     what = f"beam of {beams}: {line!r}"
                     self.told(f"{what}: Transformers {theirs!r}, Taper {ours!r}")

@@ -1,11 +1,12 @@
-"""Makes the folders llama, qwen2 and qwen3: small models with random weights as Transformers saves them, and what they
+"""Makes the folders llama, qwen2, qwen3, mistral and qwen2-windows: small models with random weights as Transformers saves them, and what they
 give.
 
 The Llama has grouped queries, heads wider than the width divided among them, rotary positions scaled as in Llama 3.1,
 a tokenizer as Llama 3's (a split by a regular expression before bytes, and a template that puts a token before a text),
 several ends, and weights in bf16 in several files with an index. The Qwen2 has biases of queries, keys and values, a
 tied output and rotary positions scaled by YaRN, in f32 in one file; the Qwen3 has norms of queries and keys, heads of a
-width of their own and an output of its own. `expected.safetensors` has token ids of several
+width of their own and an output of its own. The Mistral has a sliding window of 5 tokens, the second Qwen2 one of 4 in
+its last layer: texts are longer. `expected.safetensors` has token ids of several
 texts, one after another, and from them logits, the mean loss of each next token, and the gradient of every parameter
 under the name that Transformers gives it; `expected.json` has greedy continuations. The reference runs in float64 from
 the saved weights and is rounded once, on saving.
@@ -24,6 +25,8 @@ from transformers import (
     GenerationConfig,
     LlamaConfig,
     LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
     PreTrainedTokenizerFast,
     Qwen2Config,
     Qwen2ForCausalLM,
@@ -148,6 +151,17 @@ def main() -> None:
         num_key_value_heads=2, head_dim=6, max_position_embeddings=64, bos_token_id=start, eos_token_id=end,
     )
     write(out / "qwen3", Qwen3ForCausalLM(config), words, False, [end, start])
+    config = MistralConfig(
+        vocab_size=278, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=64, bos_token_id=start, eos_token_id=end, sliding_window=5,
+    )
+    write(out / "mistral", MistralForCausalLM(config), words, False, [end, start])
+    config = Qwen2Config(
+        vocab_size=278, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=64, bos_token_id=start, eos_token_id=end,
+        use_sliding_window=True, sliding_window=4, max_window_layers=1,
+    )
+    write(out / "qwen2-windows", Qwen2ForCausalLM(config), words, False, [end, start])
 
 
 if __name__ == "__main__":

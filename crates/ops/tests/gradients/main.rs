@@ -167,8 +167,7 @@ fn loss() {
             &format!("{name}, with biases"),
             &inputs,
             &|tape, v| {
-                let bias = Some(&v[2]);
-                let (x, weight) = (&v[0], &v[1]);
+                let (x, weight, bias) = (&v[0], &v[1], Some(v[2].as_tensor()));
                 Ok(taper_ops::biased_cross_entropy(tape, x, weight, bias, &targets, &spec)?.0)
             },
             &|v| {

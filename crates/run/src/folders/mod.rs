@@ -30,7 +30,7 @@ pub(crate) use json::write_json;
 pub(crate) use tokens::write_sentence_pieces;
 
 use decoders::{gpt2, llama, mistral, qwen2, qwen3};
-use encoder_decoders::{bart, m2m100, marian, mbart, mt5, t5};
+use encoder_decoders::{bart, m2m100, marian, mbart, mt5, pegasus, t5};
 use encoders::{bert, roberta, vit};
 
 /// Families that can be read and written.
@@ -44,6 +44,7 @@ const FAMILIES: &[&family::Family] = &[
     &m2m100::FAMILY,
     &bart::FAMILY,
     &mbart::FAMILY,
+    &pegasus::FAMILY,
     &llama::FAMILY,
     &qwen2::FAMILY,
     &qwen3::FAMILY,

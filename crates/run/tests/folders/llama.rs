@@ -1,5 +1,6 @@
 //! Language models of Llama's shape, of `scripts/golden/decoders/llama.py`: a Llama in bf16 and in
-//! several files, a Qwen2, and a Qwen3.
+//! several files, a Qwen2, a Qwen3, a Mistral with a sliding window, and a Qwen2 with one in its last
+//! layer, both narrower than the texts.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +16,7 @@ use super::{
     tensors, trained,
 };
 
-const FAMILIES: [&str; 3] = ["llama", "qwen2", "qwen3"];
+const FAMILIES: [&str; 5] = ["llama", "qwen2", "qwen3", "mistral", "qwen2-windows"];
 
 fn opened(family: &str, folder: &Path) -> LoadedRun<LanguageModel> {
     imported(&golden(family), &folder.join("run")).unwrap()
@@ -150,8 +151,9 @@ fn a_folder_that_is_no_llama_is_refused_and_leaves_nothing() {
         ("llama", "num_key_value_heads", json!(3), "does not divide model.heads"),
         ("llama", "num_attention_heads", json!(0), "model.heads"),
         ("llama", "head_dim", json!(5), "even width of a head"),
-        ("qwen2", "use_sliding_window", json!(true), "use_sliding_window is true"),
-        ("qwen3", "use_sliding_window", json!(true), "use_sliding_window is true"),
+        ("qwen2-windows", "layer_types", json!(["chunked_attention"]), "layer_types is"),
+        ("qwen2-windows", "sliding_window", json!("wide"), "sliding_window is \"wide\""),
+        ("mistral", "sliding_window", json!(-1), "sliding_window is -1"),
         ("qwen2", "tie_word_embeddings", json!(false), "no tensor lm_head.weight"),
     ] {
         let error = says(family, key, &value);
@@ -161,15 +163,10 @@ fn a_folder_that_is_no_llama_is_refused_and_leaves_nothing() {
         let path = path.join(CONFIG);
         set(path.clone(), "model_type", &json!("mistral"));
         set(path.clone(), "architectures", &json!(["MistralForCausalLM"]));
-        set(path, "sliding_window", &json!(4096));
+        set(path, "sliding_window", &Value::Null);
     };
-    let error = refusal::<LanguageModel>(&golden("llama"), &mistral);
-    assert!(error.contains("sliding_window is 4096"), "{error}");
     let folder = tempfile::tempdir().unwrap();
-    let without = super::changed(&golden("llama"), &folder.path().join("of"), &|path| {
-        mistral(path);
-        set(path.join(CONFIG), "sliding_window", &Value::Null);
-    });
+    let without = super::changed(&golden("llama"), &folder.path().join("of"), &mistral);
     let run: LoadedRun<LanguageModel> = imported(&without, &folder.path().join("run")).unwrap();
     let out = folder.path().join("out");
     export(&run, &out).unwrap();

@@ -1,4 +1,4 @@
-//! Mistral (Jiang et al. 2023): Llama's shape. The sliding window of the first version is refused.
+//! Mistral (Jiang et al. 2023): Llama's shape, in the first version with a sliding window.
 
 use taper_data::Task;
 
@@ -6,9 +6,9 @@ use super::llama::{
     ACTIVATION, ATTENTION_DROPOUT, EPSILON, HEAD_WIDTH, HEADS, LAYERS, WIDTH, base,
     key_value_heads, of,
 };
-use super::rotary;
+use super::{rotary, windows};
 use crate::folders::family::{Architecture, Family};
-use crate::folders::keys::{Fixed, Key};
+use crate::folders::keys::Key;
 
 pub(in crate::folders) static FAMILY: Family = Family {
     keys: &[
@@ -25,7 +25,7 @@ pub(in crate::folders) static FAMILY: Family = Family {
         rotary::BASE,
         rotary::SCALING,
         Key::untied(),
-        Key::only("sliding_window", Fixed::Nothing),
+        windows::OF_ALL,
     ],
     ..of("Mistral", "mistral", ARCHITECTURES, base)
 };

@@ -6,3 +6,4 @@ pub(super) mod mistral;
 pub(super) mod qwen2;
 pub(super) mod qwen3;
 mod rotary;
+mod windows;

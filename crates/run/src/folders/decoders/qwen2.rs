@@ -5,10 +5,10 @@ use taper_data::Task;
 use super::llama::{
     ACTIVATION, ATTENTION_DROPOUT, EPSILON, HEAD_WIDTH, HEADS, LAYERS, WIDTH, key_value_heads, of,
 };
-use super::rotary;
+use super::{rotary, windows};
 use crate::config::RunConfig;
 use crate::folders::family::{Architecture, Family};
-use crate::folders::keys::{Fixed, Key};
+use crate::folders::keys::Key;
 
 pub(in crate::folders) static FAMILY: Family = Family {
     keys: &[
@@ -25,7 +25,10 @@ pub(in crate::folders) static FAMILY: Family = Family {
         rotary::BASE,
         rotary::SCALING,
         Key::untied(),
-        Key::only("use_sliding_window", Fixed::Flag(false)),
+        windows::USE,
+        windows::WIDTH,
+        windows::FIRST,
+        windows::TYPES,
     ],
     ..of("Qwen2", "qwen2", ARCHITECTURES, base)
 };

@@ -7,10 +7,10 @@ use super::llama::{
     ACTIVATION, ATTENTION_BIASES, ATTENTION_DROPOUT, EPSILON, HEADS, LAYERS, WIDTH,
     key_value_heads, of,
 };
-use super::rotary;
+use super::{rotary, windows};
 use crate::config::RunConfig;
 use crate::folders::family::{Architecture, Family};
-use crate::folders::keys::{Fixed, Key, width_of_heads};
+use crate::folders::keys::{Key, width_of_heads};
 
 pub(in crate::folders) static FAMILY: Family = Family {
     keys: &[
@@ -28,7 +28,10 @@ pub(in crate::folders) static FAMILY: Family = Family {
         rotary::SCALING,
         Key::untied(),
         ATTENTION_BIASES,
-        Key::only("use_sliding_window", Fixed::Flag(false)),
+        windows::USE,
+        windows::WIDTH,
+        windows::FIRST,
+        windows::TYPES,
     ],
     ..of("Qwen3", "qwen3", ARCHITECTURES, base)
 };

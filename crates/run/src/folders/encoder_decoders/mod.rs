@@ -6,5 +6,6 @@ pub(super) mod m2m100;
 pub(super) mod marian;
 pub(super) mod mbart;
 pub(super) mod mt5;
+pub(super) mod pegasus;
 pub(super) mod t5;
 mod t5_keys;

@@ -14,6 +14,7 @@ mod pieces;
 mod read;
 mod sentence_piece;
 mod sides;
+mod t5;
 mod vocabulary;
 mod write;
 

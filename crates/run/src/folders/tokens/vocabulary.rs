@@ -1,6 +1,6 @@
 //! Tokenizers of folders that have only the vocabulary files of a slow tokenizer.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 use taper_data::read_regular;
 
 use super::files::{Files, read_text};
-use super::sentence_piece::SentencePieceModel;
-use super::{TOKENIZER, TOKENIZER_CONFIG, added_token, fairseq, pieces};
+use super::{TOKENIZER, TOKENIZER_CONFIG, added_token, fairseq, t5};
 
 /// Vocabulary of WordPiece: a token on each line.
 const WORD_PIECES: &str = "vocab.txt";
@@ -24,8 +23,6 @@ const OF_FAIRSEQ: &str = "sentencepiece.bpe.model";
 
 /// Largest size of a model of SentencePiece.
 const MOST_BYTES: u64 = 1 << 28;
-/// Number of sentinels of T5's tokenizer, unless its arguments set another number.
-const SENTINELS: u64 = 100;
 
 /// Special tokens of RoBERTa, which divides text like GPT-2.
 const ROBERTA_MARKS: [&str; 5] = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"];
@@ -40,9 +37,12 @@ pub(super) fn of(source: &Path, files: &Files) -> Result<(PathBuf, String)> {
         let path = source.join(name);
         let json = match name {
             OF_FAIRSEQ => fairseq::tokenizer(&bytes, files),
-            _ => placed_pieces(&bytes, files),
+            _ => t5::pieces(&bytes, files),
         };
         return Ok((path.clone(), json.with_context(|| path.display().to_string())?));
+    }
+    if files.is_of("ByT5", "") {
+        return Ok((source.join(TOKENIZER_CONFIG), t5::bytes(files)?));
     }
     let path = source.join(WORD_PIECES);
     let pieces = read_text(&path)?;
@@ -96,36 +96,6 @@ fn sentence_pieces(source: &Path) -> Result<Option<(&'static str, Vec<u8>)>> {
 pub(super) fn kept(source: &Path) -> Result<BTreeMap<String, String>> {
     let file = sentence_pieces(source)?;
     Ok(file.map(|(name, bytes)| (name.to_owned(), BASE64.encode(bytes))).into_iter().collect())
-}
-
-/// Makes T5's tokenizer (Raffel et al. 2020) from a model of SentencePiece: its pieces are followed
-/// by sentinels, the last one first, and each text by an end token.
-fn placed_pieces(bytes: &[u8], files: &Files) -> Result<String> {
-    let model = SentencePieceModel::read(bytes)?;
-    let texts = model.pieces.iter().map(|piece| piece.text.clone());
-    let count = match &files.keys(TOKENIZER_CONFIG)["extra_ids"] {
-        Value::Null => SENTINELS,
-        set => set.as_u64().with_context(|| {
-            format!("{TOKENIZER_CONFIG}: extra_ids is {set}, expected a whole number")
-        })?,
-    };
-    let sentinels: Vec<String> = (0..count.min(u64::from(u16::MAX)))
-        .rev()
-        .map(|number| format!("<extra_id_{number}>"))
-        .collect();
-    let ids: BTreeMap<String, u32> = texts.chain(sentinels.iter().cloned()).zip(0..).collect();
-    let named = |role: &str, usual: &str| files.named(role).unwrap_or(usual).to_owned();
-    let [end, unknown, pad] =
-        [("eos_token", "</s>"), ("unk_token", "<unk>"), ("pad_token", "<pad>")]
-            .map(|(role, usual)| named(role, usual));
-    let end_id = *ids.get(&end).with_context(|| format!("no piece {end}, which ends a text"))?;
-    let special: Vec<&str> =
-        [&end, &unknown, &pad].into_iter().chain(&sentinels).map(String::as_str).collect();
-    let size = model.pieces.len() + sentinels.len();
-    let made = pieces::tokenizer(&model, &ids, size, &unknown, &special, &BTreeSet::new())?;
-    let mut file: Value = serde_json::from_str(&made.json)?;
-    file["post_processor"] = ends(&end, end_id);
-    Ok(file.to_string())
 }
 
 /// Makes BERT's tokenizer (Devlin et al. 2019) from a vocabulary with a token on each line, with
@@ -244,7 +214,7 @@ fn roberta_rows(ids: &BTreeMap<&str, u64>, files: &Files, space: bool) -> Result
 }
 
 /// Entries of the special tokens of a vocabulary: those with a usual spelling, and the named ones.
-fn added<'a>(
+pub(super) fn added<'a>(
     usual: impl Iterator<Item = &'a str>,
     ids: &BTreeMap<&str, u64>,
     files: &'a Files,

@@ -1,0 +1,114 @@
+//! Keys of sliding windows (Jiang et al. 2023, "Mistral 7B", section 2): a token sees itself and the
+//! `sliding_window - 1` tokens before it, in all layers or in some.
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use taper_model::{AttentionKind, LayerKinds};
+
+use crate::config::RunConfig;
+use crate::folders::keys::Key;
+
+/// Window of all layers of a Mistral.
+pub(super) const OF_ALL: Key = Key::own("sliding_window", read_of_all, |recipe| {
+    let window = recipe.model.decoder_attention.window;
+    Some(if has_windows(recipe) { json!(window) } else { Value::Null })
+});
+
+/// Whether a Qwen has windows; reads the other keys of windows, too.
+pub(super) const USE: Key =
+    Key::own("use_sliding_window", read, |recipe| Some(json!(has_windows(recipe)))).spelled(&[""]);
+pub(super) const WIDTH: Key = Key::own("sliding_window", read_before, |recipe| {
+    has_windows(recipe).then(|| json!(recipe.model.decoder_attention.window))
+});
+/// Number of layers without a window before those with one, for older versions.
+pub(super) const FIRST: Key = Key::own("max_window_layers", read_before, |recipe| {
+    let first = kinds(recipe).into_iter().take_while(|kind| !is_window(*kind)).count();
+    has_windows(recipe).then(|| json!(first))
+});
+pub(super) const TYPES: Key = Key::own("layer_types", read_before, |recipe| {
+    let name = |kind| if is_window(kind) { SLIDING } else { FULL };
+    has_windows(recipe).then(|| json!(kinds(recipe).into_iter().map(name).collect::<Vec<_>>()))
+});
+
+const SLIDING: &str = "sliding_attention";
+const FULL: &str = "full_attention";
+/// Number of layers without a window by default.
+const USUAL_FIRST: usize = 28;
+
+fn is_window(kind: AttentionKind) -> bool {
+    kind == AttentionKind::Sparse
+}
+
+/// Kind of each layer.
+fn kinds(recipe: &RunConfig) -> Vec<AttentionKind> {
+    let of = |layer| recipe.model.decoder_attention.kind_of(layer);
+    (0..recipe.model.decoder_layers).map(of).collect()
+}
+
+fn has_windows(recipe: &RunConfig) -> bool {
+    kinds(recipe).into_iter().any(is_window)
+}
+
+/// Sets which layers have windows of so many tokens.
+fn set(recipe: &mut RunConfig, window: usize, has: impl Fn(usize) -> bool) {
+    let kind = |layer| if has(layer) { AttentionKind::Sparse } else { AttentionKind::Full };
+    let kinds: Vec<AttentionKind> = (0..recipe.model.decoder_layers).map(kind).collect();
+    let attention = &mut recipe.model.decoder_attention;
+    if !kinds.iter().copied().any(is_window) {
+        return;
+    }
+    attention.window = window;
+    match kinds.iter().copied().all(is_window) {
+        true => attention.kind = AttentionKind::Sparse,
+        false => attention.kinds = LayerKinds::new(&kinds),
+    }
+}
+
+fn count(given: &Value, key: &str) -> Result<usize> {
+    let count = given.as_u64().and_then(|count| usize::try_from(count).ok());
+    count.with_context(|| format!("{key} is {given}, expected a whole number"))
+}
+
+fn read_of_all(given: &Value, recipe: &mut RunConfig) -> Result<()> {
+    if !given.is_null() {
+        let window = count(given, "sliding_window")?;
+        set(recipe, window, |_| true);
+    }
+    Ok(())
+}
+
+/// Reads all keys of windows of a `config.json`.
+fn read(config: &Value, recipe: &mut RunConfig) -> Result<()> {
+    match &config["use_sliding_window"] {
+        Value::Null | Value::Bool(false) => return Ok(()),
+        Value::Bool(true) => {}
+        other => bail!("use_sliding_window is {other}, expected true or false"),
+    }
+    if config["sliding_window"].is_null() {
+        return Ok(());
+    }
+    let window = count(&config["sliding_window"], "sliding_window")?;
+    let layers = recipe.model.decoder_layers;
+    if let Some(types) = config["layer_types"].as_array() {
+        let is_known = |one: &Value| one == SLIDING || one == FULL;
+        if types.len() != layers || !types.iter().all(is_known) {
+            bail!(
+                "layer_types is {}: expected {SLIDING} or {FULL} for each of {layers} layers",
+                config["layer_types"]
+            );
+        }
+        set(recipe, window, |layer| types[layer] == SLIDING);
+        return Ok(());
+    }
+    let first = match &config["max_window_layers"] {
+        Value::Null => USUAL_FIRST,
+        given => count(given, "max_window_layers")?,
+    };
+    set(recipe, window, |layer| layer >= first);
+    Ok(())
+}
+
+/// Reads nothing: [`USE`] has read the key.
+fn read_before(_: &Value, _: &mut RunConfig) -> Result<()> {
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! Tokenizers of T5, Pegasus and ByT5, whose files are a model of SentencePiece alone, or none.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use super::TOKENIZER_CONFIG;
+use super::files::Files;
+use super::sentence_piece::SentencePieceModel;
+use super::vocabulary::{added, ends};
+
+/// Number of sentinels of T5's tokenizer, unless its arguments set another number.
+const SENTINELS: u64 = 100;
+
+/// Number of sentinels of ByT5's tokenizer.
+const BYTE_SENTINELS: u64 = 125;
+
+/// Number of ids that Pegasus has before its third piece, beyond the piece's number.
+const OFFSET: u64 = 103;
+
+/// Makes T5's tokenizer (Raffel et al. 2020) from a model of SentencePiece, or Pegasus's (Zhang et
+/// al. 2020). T5 has its pieces at their places as ids, and sentinels behind them, the last one
+/// first. Pegasus has marks of its training between the first two pieces and the others. An end
+/// token comes after each text.
+pub(super) fn pieces(bytes: &[u8], files: &Files) -> Result<String> {
+    let model = SentencePieceModel::read(bytes)?;
+    let is_pegasus = files.is_of("Pegasus", "pegasus");
+    let (key, usual) = if is_pegasus { ("offset", OFFSET) } else { ("extra_ids", SENTINELS) };
+    let count = match &files.keys(TOKENIZER_CONFIG)[key] {
+        Value::Null => usual,
+        set => set.as_u64().with_context(|| {
+            format!("{TOKENIZER_CONFIG}: {key} is {set}, expected a whole number")
+        })?,
+    };
+    let count = count.min(u64::from(u16::MAX));
+    let marks: Vec<String> = match is_pegasus {
+        true => {
+            let unknown = (2..count).map(|number| format!("<unk_{number}>"));
+            let masks = ["<mask_1>", "<mask_2>"].map(str::to_owned);
+            masks.into_iter().chain(unknown).collect()
+        }
+        false => (0..count).rev().map(|number| format!("<extra_id_{number}>")).collect(),
+    };
+    let texts = model.pieces.iter().map(|piece| piece.text.clone());
+    let before = if is_pegasus { 2 } else { model.pieces.len() };
+    let (first, rest) = (texts.clone().take(before), texts.skip(before));
+    let tokens = first.chain(marks.iter().cloned()).chain(rest);
+    let ids: BTreeMap<String, u32> = tokens.zip(0..).collect();
+    let named = |role: &str, usual: &str| files.named(role).unwrap_or(usual).to_owned();
+    let [end, unknown, pad] =
+        [("eos_token", "</s>"), ("unk_token", "<unk>"), ("pad_token", "<pad>")]
+            .map(|(role, usual)| named(role, usual));
+    let end_id = *ids.get(&end).with_context(|| format!("no piece {end}, which ends a text"))?;
+    let special: Vec<&str> =
+        [&end, &unknown, &pad].into_iter().chain(&marks).map(String::as_str).collect();
+    let size = model.pieces.len() + marks.len();
+    let made = super::pieces::tokenizer(&model, &ids, size, &unknown, &special, &BTreeSet::new())?;
+    let mut file: Value = serde_json::from_str(&made.json)?;
+    file["post_processor"] = ends(&end, end_id);
+    Ok(file.to_string())
+}
+
+/// Makes ByT5's tokenizer (Xue et al. 2022), which has no file: a byte is a token, after three
+/// special ones and before sentinels.
+pub(super) fn bytes(files: &Files) -> Result<String> {
+    // Bytes as GPT-2 spells them: printable ones as they are, the others from 256 on.
+    let is_printable = |byte: u8| matches!(byte, 33..=126 | 161..=172 | 174..=255);
+    let mut others = 256..;
+    let spelled = (0..=u8::MAX).map(|byte| match is_printable(byte) {
+        true => char::from(byte),
+        false => others.next().and_then(char::from_u32).unwrap_or_default(),
+    });
+    let mut tokens: Vec<String> = ["<pad>", "</s>", "<unk>"].map(str::to_owned).into();
+    tokens.extend(spelled.map(String::from));
+    // The others are added with the ids that the folder says.
+    if !files.keys(TOKENIZER_CONFIG)["added_tokens_decoder"].is_object() {
+        let count = files.keys(TOKENIZER_CONFIG)["extra_ids"].as_u64().unwrap_or(BYTE_SENTINELS);
+        let count = count.min(u64::from(u16::MAX));
+        tokens.extend((0..count).map(|number| format!("<extra_id_{number}>")));
+    }
+    let ids: BTreeMap<&str, u64> = tokens.iter().map(String::as_str).zip(0..).collect();
+    let special = tokens.iter().map(String::as_str).filter(|token| token.len() > 2);
+    let bytes = json!({
+        "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false,
+    });
+    let file = json!({
+        "version": "1.0",
+        "truncation": null,
+        "padding": null,
+        "added_tokens": added(special, &ids, files),
+        "normalizer": null,
+        "pre_tokenizer": bytes,
+        "post_processor": ends("</s>", 1),
+        "decoder": bytes,
+        "model": {
+            "type": "BPE",
+            "dropout": null,
+            "unk_token": null,
+            "continuing_subword_prefix": null,
+            "end_of_word_suffix": null,
+            "fuse_unk": false,
+            "byte_fallback": false,
+            "vocab": ids,
+            "merges": [],
+        },
+    });
+    Ok(file.to_string())
+}
