@@ -56,7 +56,9 @@ pub(crate) use reports::Serve;
 pub(crate) use reports::{Compare, Extrapolate, PageLanguage, Pictures, Report, Scaling, Top};
 pub(crate) use search::{Control, Search};
 pub(crate) use setup::{Manual, Quickstart};
-pub(crate) use tokenizer::{TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerTrain};
+pub(crate) use tokenizer::{
+    TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerPieces, TokenizerTrain,
+};
 pub(crate) use train::{Resume, Train, TrainOutput, Way};
 pub(crate) use translate::{Form, TextArguments, Translate};
 pub(crate) use tune::Tune;

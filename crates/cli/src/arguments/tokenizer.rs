@@ -1,4 +1,4 @@
-//! Arguments of `tokenizer train`, `tokenizer encode` and `tokenizer decode`.
+//! Arguments of `tokenizer train`, `tokenizer encode`, `tokenizer decode` and `tokenizer pieces`.
 
 use std::path::PathBuf;
 
@@ -15,6 +15,18 @@ pub(crate) enum TokenizerCommand {
     Encode(TokenizerEncode),
     /// Convert token ids back to text, one line at a time from standard input
     Decode(TokenizerFile),
+    /// Write a model of SentencePiece that divides text like a tokenizer
+    Pieces(TokenizerPieces),
+}
+
+/// Arguments of `tokenizer pieces`.
+#[derive(Debug, Args)]
+pub(crate) struct TokenizerPieces {
+    #[command(flatten)]
+    pub(crate) file: TokenizerFile,
+    /// File to write, by convention with the ending .model or .spm
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: PathBuf,
 }
 
 /// Arguments of `tokenizer train`.

@@ -1,12 +1,15 @@
-//! `taper tokenizer train|encode|decode`.
+//! `taper tokenizer train|encode|decode|pieces`.
 
 use anyhow::{Context, Result, bail};
 use taper_data::{Tokenizer, TokenizerPair};
 
-use crate::arguments::{TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerTrain};
+use crate::arguments::{
+    TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerPieces, TokenizerTrain,
+};
 use crate::items::SpelledLines;
 use crate::text::{print_line, standard_input};
 use taper_run::config::RunConfig;
+use taper_run::folders::sentence_piece_model;
 use taper_run::translation::single_line;
 
 /// Runs the command.
@@ -15,6 +18,7 @@ pub(crate) fn run(command: &TokenizerCommand) -> Result<()> {
         TokenizerCommand::Train(arguments) => train(arguments),
         TokenizerCommand::Encode(arguments) => encode(arguments),
         TokenizerCommand::Decode(arguments) => decode(arguments),
+        TokenizerCommand::Pieces(arguments) => pieces(arguments),
     }
 }
 
@@ -94,6 +98,17 @@ fn decode(arguments: &TokenizerFile) -> Result<()> {
         }
         print_line(&single_line(tokenizer.decode(&ids)?))
     })
+}
+
+fn pieces(arguments: &TokenizerPieces) -> Result<()> {
+    let (path, tokenizer) = (&arguments.output, load(&arguments.file)?);
+    if path.exists() {
+        bail!("{} exists already: choose another --output", path.display());
+    }
+    let from = || arguments.file.tokenizer.display().to_string();
+    let model = sentence_piece_model(&tokenizer).with_context(from)?;
+    std::fs::write(path, model).with_context(|| format!("cannot write {}", path.display()))?;
+    print_line(&format!("{}: {} pieces", path.display(), tokenizer.vocabulary_size()))
 }
 
 fn for_each_line(mut act: impl FnMut(usize, &str) -> Result<()>) -> Result<()> {

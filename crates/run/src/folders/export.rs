@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Map, Value, json};
-use taper_data::Task;
+use taper_data::{Task, Tokenizer};
 use taper_ops::{Parameter, ParameterStore};
 use taper_trainer::{CheckpointError, write_tensors};
 
@@ -17,7 +17,7 @@ use super::sources::transposed;
 use super::{CONFIG, FAMILIES, WEIGHTS, keys, recipe as recipes, tokens};
 use crate::config::RunConfig;
 use crate::folder::RunFolder;
-use crate::folder::files::{require_free, with_suffix};
+use crate::folder::files::{require_free, with_suffix, write_atomically};
 use crate::tasks::{TaskModel, with_model, without_adapters};
 use crate::{LoadSettings, LoadedRun, model_card};
 
@@ -169,6 +169,7 @@ fn write<M: TaskModel>(
             let is_written = tokens::write_sides(folder, &run.tokenizers)?;
             if !is_written {
                 tokens::write(folder, tokenizer, exported, recipes::longest(&run.config))?;
+                write_pieces(folder, family, tokenizer)?;
             }
             config.insert("vocab_size".to_owned(), json!(tokenizer.vocabulary_size()));
             for (key, id) in exported.ids(tokenizer) {
@@ -187,6 +188,18 @@ fn write<M: TaskModel>(
     let library = model_card::Library { name: "transformers", usage: String::new() };
     model_card::write(run, folder, &library)?;
     write_json(&folder.join(CONFIG), &config)
+}
+
+/// Writes models of SentencePiece for a tokenizer that was trained here, if the family has such
+/// files, and such a model divides text like it.
+fn write_pieces(folder: &Path, family: &Family, tokenizer: &Tokenizer) -> Result<()> {
+    let files = family.tokens.pieces();
+    if tokenizer.folder().is_some() || files.is_empty() {
+        return Ok(());
+    }
+    // `taper tokenizer pieces` says why there is none.
+    let Ok(model) = tokens::sentence_piece_model(tokenizer) else { return Ok(()) };
+    files.iter().try_for_each(|name| write_atomically(&folder.join(name), &model))
 }
 
 /// Tensor of the folder: a part of a parameter.

@@ -244,7 +244,8 @@ impl Tokenizer {
     }
 
     /// The content of the `tokenizer.json`.
-    pub(crate) fn json(&self) -> &str {
+    #[must_use]
+    pub fn json(&self) -> &str {
         &self.json
     }
 

@@ -1,5 +1,5 @@
-//! Keys of sliding windows (Jiang et al. 2023, "Mistral 7B", section 2): a token sees itself and the
-//! `sliding_window - 1` tokens before it, in all layers or in some.
+//! Keys of sliding windows (Jiang et al. 2023, "Mistral 7B", section 2): a token sees itself and
+//! the `sliding_window - 1` tokens before it, in all layers or in some.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};

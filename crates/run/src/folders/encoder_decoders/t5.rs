@@ -14,7 +14,7 @@ pub(in crate::folders) static FAMILY: Family = Family {
     model_type: "t5",
     architectures: &[Architecture::new("T5ForConditionalGeneration", Task::Translation, &[])],
     base: t5_keys::base,
-    tokens: TokenizerFiles::Fast,
+    tokens: TokenizerFiles::Pieces,
     keys: &[
         t5_keys::WIDTH,
         Key::count("d_ff", 2048, |recipe| &mut recipe.model.d_ff),

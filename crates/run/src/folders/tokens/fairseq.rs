@@ -2,7 +2,7 @@
 //! the model of SentencePiece alone.
 //!
 //! Fairseq puts `<s>`, `<pad>`, `</s>` and `<unk>` before the pieces. The first three pieces of the
-//! model are `<unk>`, `<s>` and `</s>`, and every other one has its number there plus one as its id.
+//! model are `<unk>`, `<s>` and `</s>`; the id of every other one is its number there plus one.
 //! Languages and `<mask>` follow.
 
 use std::collections::{BTreeMap, BTreeSet};

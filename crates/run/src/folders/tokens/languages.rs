@@ -60,7 +60,9 @@ pub(in super::super) fn with_languages(
         bail!("{name:?} is no name of a language: it has letters, digits, - and _");
     }
     match kind {
-        TokenizerFiles::Fast | TokenizerFiles::Sides => Ok((tokenizers, [usual(0), usual(1)])),
+        TokenizerFiles::Fast | TokenizerFiles::Pieces | TokenizerFiles::Sides => {
+            Ok((tokenizers, [usual(0), usual(1)]))
+        }
         TokenizerFiles::Begun => {
             let tokenizer = tokenizers.source();
             let begin = files.named("bos_token").or(files.named("cls_token")).unwrap_or("<s>");

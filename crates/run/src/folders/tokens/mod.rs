@@ -10,6 +10,7 @@ mod files;
 mod languages;
 mod marks;
 mod older;
+mod own_pieces;
 mod pieces;
 mod read;
 mod sentence_piece;
@@ -21,6 +22,7 @@ mod write;
 use serde_json::{Value, json};
 
 pub(super) use languages::with_languages;
+pub use own_pieces::sentence_piece_model;
 pub(super) use read::read;
 pub(crate) use sides::write_sentence_pieces;
 pub(super) use sides::{has_sides, read_sides, write_sides};
@@ -38,11 +40,25 @@ pub(super) enum TokenizerFiles {
     /// `tokenizer.json`, or the vocabulary from which it is made. A beginning token comes before
     /// each text.
     Begun,
+    /// `tokenizer.json`, or a model of SentencePiece.
+    Pieces,
     /// A model of SentencePiece for each language, and the ids of all pieces; or `tokenizer.json`.
     Sides,
     /// One model of SentencePiece for all languages, and the ids of all pieces; or
     /// `tokenizer.json`. A token of its language comes before each text.
     Languages,
+}
+
+impl TokenizerFiles {
+    /// Names of the models of SentencePiece, which are also written of tokenizers that were trained
+    /// here.
+    pub(super) const fn pieces(self) -> &'static [&'static str] {
+        match self {
+            Self::Pieces => &["spiece.model"],
+            Self::Sides => &sides::SIDES,
+            Self::Fast | Self::Begun | Self::Languages => &[],
+        }
+    }
 }
 
 /// File of a fast tokenizer.

@@ -1,6 +1,6 @@
-//! Models of SentencePiece (Kudo and Richardson 2018), read from their `.spm` and `.model` files.
-//! These are messages `ModelProto` of Protocol Buffers, of which only the few fields that divide
-//! text are needed.
+//! Models of SentencePiece (Kudo and Richardson 2018), read from their `.spm` and `.model` files,
+//! and written. These are messages `ModelProto` of Protocol Buffers, of which only the few fields
+//! that divide text are needed.
 
 use anyhow::{Context, Result, bail};
 
@@ -86,6 +86,85 @@ impl SentencePieceModel {
         }
         Ok(model)
     }
+
+    /// Content of a file with this model. Special tokens are known by their usual spellings.
+    pub(super) fn write(&self) -> Vec<u8> {
+        let mut all = Message::default();
+        for piece in &self.pieces {
+            let mut one = Message::default();
+            one.bytes(1, piece.text.as_bytes());
+            one.float(2, piece.score);
+            one.number(3, piece.kind.number());
+            all.bytes(1, &one.0);
+        }
+        let mut training = Message::default();
+        training.number(3, self.algorithm);
+        training.number(4, self.pieces.len() as u64);
+        training.number(24, self.space_ends.into());
+        training.number(35, self.byte_fallback.into());
+        let special = [(40, 45, "<unk>"), (41, 46, "<s>"), (42, 47, "</s>"), (43, 48, "<pad>")];
+        for (id, name, spelling) in special {
+            let place = self.pieces.iter().position(|piece| piece.text == spelling);
+            // A negative number, which means none, has the bits of one of 64 bits.
+            training.number(id, place.map_or(u64::MAX, |place| place as u64));
+            training.bytes(name, spelling.as_bytes());
+        }
+        all.bytes(2, &training.0);
+        let mut normal = Message::default();
+        normal.bytes(1, b"identity");
+        if !self.characters.is_empty() {
+            normal.bytes(2, &self.characters);
+        }
+        normal.number(3, self.adds_space.into());
+        normal.number(4, self.joins_spaces.into());
+        // A space is the mark within pieces.
+        normal.number(5, 1);
+        all.bytes(3, &normal.0);
+        all.0
+    }
+}
+
+impl PieceKind {
+    const fn number(self) -> u64 {
+        match self {
+            Self::Normal => 1,
+            Self::Unknown => 2,
+            Self::Control => 3,
+            Self::UserDefined => 4,
+            Self::Unused => 5,
+            Self::Byte => 6,
+        }
+    }
+}
+
+/// Message that is written.
+#[derive(Default)]
+struct Message(Vec<u8>);
+
+impl Message {
+    fn variable(&mut self, mut number: u64) {
+        while number > 0x7f {
+            self.0.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.0.push(number as u8);
+    }
+
+    fn number(&mut self, field: u64, number: u64) {
+        self.variable(field << 3);
+        self.variable(number);
+    }
+
+    fn float(&mut self, field: u64, number: f32) {
+        self.variable(field << 3 | 5);
+        self.0.extend(number.to_le_bytes());
+    }
+
+    fn bytes(&mut self, field: u64, bytes: &[u8]) {
+        self.variable(field << 3 | 2);
+        self.variable(bytes.len() as u64);
+        self.0.extend(bytes);
+    }
 }
 
 impl Piece {
@@ -169,4 +248,29 @@ fn number(bytes: &mut &[u8]) -> Result<u64> {
         }
     }
     bail!("a number has more than ten bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let piece = |text: &str, score, kind| Piece { text: text.to_owned(), score, kind };
+        let model = SentencePieceModel {
+            pieces: vec![
+                piece("<pad>", 0.0, PieceKind::Control),
+                piece("<unk>", 0.0, PieceKind::Unknown),
+                piece("<0xE6>", 0.0, PieceKind::Byte),
+                piece("\u{2581}日本", -300.5, PieceKind::Normal),
+            ],
+            algorithm: 2,
+            byte_fallback: true,
+            space_ends: false,
+            characters: vec![1, 2, 3],
+            adds_space: false,
+            joins_spaces: false,
+        };
+        assert_eq!(SentencePieceModel::read(&model.write()).expect("a model"), model);
+    }
 }

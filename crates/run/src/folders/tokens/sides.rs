@@ -23,16 +23,19 @@ use crate::folder::files::write_atomically;
 /// Ids of the pieces of both languages.
 const VOCABULARY: &str = "vocab.json";
 /// Model of each language of a MarianMT.
-const SIDES: [&str; 2] = ["source.spm", "target.spm"];
+pub(super) const SIDES: [&str; 2] = ["source.spm", "target.spm"];
 /// Model of all languages of an M2M100.
 const OF_ALL: &str = "sentencepiece.bpe.model";
 
 /// Largest size of a model of SentencePiece.
 const MOST_BYTES: u64 = 1 << 28;
 
-/// Whether the folder `source` has models of SentencePiece.
+/// Whether the folder `source` has models of SentencePiece. Where they come without ids of their
+/// pieces, as those of runs that were trained here, a fast tokenizer takes precedence.
 pub(in super::super) fn has_sides(source: &Path) -> bool {
-    SIDES.iter().any(|side| source.join(side).exists()) || has_one(source)
+    let has = |name: &str| source.join(name).exists();
+    let is_fast = has(TOKENIZER) && !has(VOCABULARY);
+    SIDES.into_iter().any(has) && !is_fast || has_one(source)
 }
 
 /// Whether one model is for all languages. A fast tokenizer takes precedence.
