@@ -11,6 +11,7 @@ mod languages;
 mod marks;
 mod older;
 mod own_pieces;
+mod parts;
 mod pieces;
 mod read;
 mod sentence_piece;

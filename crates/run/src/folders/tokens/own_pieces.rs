@@ -7,7 +7,7 @@
 //! the two were when the merges were learned; in 34,014 lines of the bundled corpus that was no
 //! difference.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -50,14 +50,15 @@ fn model_of(file: &Value) -> Result<SentencePieceModel> {
         Some("BPE") => (2, byte_pairs(model)?),
         other => bail!("its algorithm is {}", other.unwrap_or("unknown")),
     };
-    let special: HashMap<&str, &Value> = added(file).collect();
+    let added = file["added_tokens"].as_array().into_iter().flatten();
+    let special: HashSet<&str> = added.filter_map(|token| token["content"].as_str()).collect();
     let is_byte = |text: &str| {
         byte_fallback && text.len() == 6 && text.starts_with("<0x") && text.ends_with('>')
     };
     let unknown = model["unk_token"].as_str().unwrap_or("<unk>");
     let kind = |text: &str| match text {
         text if text == unknown => PieceKind::Unknown,
-        text if special.contains_key(text) => PieceKind::Control,
+        text if special.contains(text) => PieceKind::Control,
         text if is_byte(text) => PieceKind::Byte,
         _ => PieceKind::Normal,
     };
@@ -75,12 +76,6 @@ fn model_of(file: &Value) -> Result<SentencePieceModel> {
         adds_space: spaces["prepend_scheme"] == "always",
         joins_spaces: false,
     })
-}
-
-/// Added tokens by their spelling.
-fn added(file: &Value) -> impl Iterator<Item = (&str, &Value)> {
-    let tokens = file["added_tokens"].as_array().into_iter().flatten();
-    tokens.filter_map(|token| Some((token["content"].as_str()?, token)))
 }
 
 /// Pieces of a Unigram with their scores, in the order of their ids.

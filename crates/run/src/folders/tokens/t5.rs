@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::TOKENIZER_CONFIG;
 use super::files::Files;
+use super::parts::{added, ends};
 use super::sentence_piece::SentencePieceModel;
-use super::vocabulary::{added, ends};
 
 /// Number of sentinels of T5's tokenizer, unless its arguments set another number.
 const SENTINELS: u64 = 100;

@@ -9,8 +9,8 @@ use taper_decoding::{DecodingConfig, SamplingConfig, SearchRules};
 
 use super::super::json::write_json;
 use super::older::for_older;
+use super::parts::{ends, template};
 use super::sides::write_binary;
-use super::vocabulary::{ends, template};
 use super::{CLASS, GENERATION_CONFIG, SPECIAL_TOKENS_MAP, TOKENIZER, TOKENIZER_CONFIG};
 use crate::folder::files::write_atomically;
 
