@@ -56,16 +56,17 @@ pub(crate) const AXIS: Colour = Colour::new("--plot-axis", [0x57, 0x60, 0x6A], [
 /// Grid lines.
 pub(crate) const GRID: Colour = Colour::new("--plot-grid", [0xDF, 0xE3, 0xE8], [0x2D, 0x33, 0x3B]);
 
-/// Colours of series. Each has a contrast of at least 4.5 with the background.
+/// Colours of series. Each has a contrast of at least 4.5 with the background; the first four stay
+/// apart for eyes without one of the three kinds of cones, the others nearly so.
 pub(crate) const SERIES: [Colour; 8] = [
-    Colour::new("--plot-series-1", [0x1B, 0x5F, 0xAA], [0x6C, 0xB0, 0xF5]),
-    Colour::new("--plot-series-2", [0xB8, 0x4A, 0x0A], [0xF2, 0x9A, 0x5B]),
-    Colour::new("--plot-series-3", [0x2A, 0x76, 0x3B], [0x6F, 0xCB, 0x84]),
-    Colour::new("--plot-series-4", [0x7A, 0x3E, 0x9E], [0xC6, 0x98, 0xEA]),
-    Colour::new("--plot-series-5", [0xB3, 0x25, 0x1D], [0xF5, 0x8A, 0x83]),
-    Colour::new("--plot-series-6", [0x0E, 0x73, 0x7D], [0x5F, 0xC8, 0xD2]),
-    Colour::new("--plot-series-7", [0x75, 0x58, 0x0F], [0xDD, 0xBC, 0x5E]),
-    Colour::new("--plot-series-8", [0xB0, 0x2E, 0x7A], [0xF2, 0x90, 0xC4]),
+    Colour::new("--plot-series-1", [0x0A, 0x66, 0xBF], [0x5C, 0xA2, 0xFF]),
+    Colour::new("--plot-series-2", [0xA6, 0x5D, 0x12], [0xEF, 0xAA, 0x45]),
+    Colour::new("--plot-series-3", [0x22, 0x59, 0x50], [0x2F, 0xE0, 0xC4]),
+    Colour::new("--plot-series-4", [0xC4, 0x00, 0x8E], [0xE3, 0x71, 0x9F]),
+    Colour::new("--plot-series-5", [0x46, 0x68, 0x7F], [0xA9, 0xCB, 0xEB]),
+    Colour::new("--plot-series-6", [0x88, 0x0B, 0x02], [0xFC, 0x53, 0x52]),
+    Colour::new("--plot-series-7", [0x55, 0x65, 0x2F], [0xF7, 0xD4, 0x9B]),
+    Colour::new("--plot-series-8", [0x61, 0x2A, 0x9A], [0xA6, 0x7F, 0xD6]),
 ];
 
 /// Colour of the series with this number.
@@ -99,6 +100,65 @@ mod tests {
                 let ours = luminance(&colour.hex(theme));
                 let contrast = (ours.max(ground) + 0.05) / (ours.min(ground) + 0.05);
                 assert!(contrast >= 4.5, "{} has a contrast of {contrast}", colour.variable);
+            }
+        }
+    }
+
+    /// Place of a colour in Oklab (Björn Ottosson, 2020), seen through a matrix of linear RGB for
+    /// eyes without one kind of cones (Machado et al. 2009).
+    fn seen(hex: &str, cones: [[f64; 3]; 3]) -> [f64; 3] {
+        let linear = [1, 3, 5].map(|at| {
+            let value = f64::from(u8::from_str_radix(&hex[at..at + 2], 16).expect("hex")) / 255.0;
+            if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+        });
+        let times = |rows: [[f64; 3]; 3], with: [f64; 3]| {
+            rows.map(|row| row.iter().zip(with).map(|(one, other)| one * other).sum::<f64>())
+        };
+        let rgb = times(cones, linear).map(|one| one.clamp(0.0, 1.0));
+        let cones = [
+            [0.412_221_470_8, 0.536_332_536_3, 0.051_445_992_9],
+            [0.211_903_498_2, 0.680_699_545_1, 0.107_396_956_6],
+            [0.088_302_461_9, 0.281_718_837_6, 0.629_978_700_5],
+        ];
+        let lab = [
+            [0.210_454_255_3, 0.793_617_785_0, -0.004_072_046_8],
+            [1.977_998_495_1, -2.428_592_205_0, 0.450_593_709_9],
+            [0.025_904_037_1, 0.782_771_766_2, -0.808_675_766_0],
+        ];
+        times(lab, times(cones, rgb).map(f64::cbrt))
+    }
+
+    #[test]
+    fn series_stay_apart_for_eyes_with_two_kinds_of_cones() {
+        let eyes = [
+            [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+            [
+                [0.152_286, 1.052_583, -0.204_868],
+                [0.114_503, 0.786_281, 0.099_216],
+                [-0.003_882, -0.048_116, 1.051_998],
+            ],
+            [
+                [0.367_322, 0.860_646, -0.227_968],
+                [0.280_085, 0.672_501, 0.047_413],
+                [-0.011_820, 0.042_940, 0.968_881],
+            ],
+            [
+                [1.255_528, -0.076_749, -0.178_779],
+                [-0.078_411, 0.930_809, 0.147_602],
+                [0.004_733, 0.691_367, 0.303_900],
+            ],
+        ];
+        for theme in [Theme::Light, Theme::Dark] {
+            for (cones, eye) in eyes.into_iter().enumerate() {
+                let places = SERIES.map(|colour| seen(&colour.hex(theme), eye));
+                for right in 0..places.len() {
+                    for left in 0..right {
+                        let square = |at: usize| (places[left][at] - places[right][at]).powi(2);
+                        let apart = (0..3).map(square).sum::<f64>().sqrt();
+                        let least = if right < 4 { 0.085 } else { 0.035 };
+                        assert!(apart >= least, "{left} and {right}, eye {cones}: {apart}");
+                    }
+                }
             }
         }
     }

@@ -106,7 +106,8 @@ impl Axis {
     }
 
     /// Whether the axis can show a value.
-    pub(crate) fn takes(&self, value: f64) -> bool {
+    #[must_use]
+    pub fn takes(&self, value: f64) -> bool {
         value.is_finite() && (!self.logarithmic || value > 0.0)
     }
 }

@@ -14,9 +14,10 @@
 //! # Ok::<(), taper_plots::PlotError>(())
 //! ```
 //!
-//! The library `plotters` draws. A JavaScript charting library was rejected: it would add hundreds
-//! of kilobytes to each page, and its charts could not be written as pictures without a browser.
-//! This crate knows no model and no run.
+//! The library `plotters` draws what is written as SVG and PNG, without a browser. In pages the
+//! JavaScript library uPlot draws the same values again, at the size of the window, with zoom and
+//! values at the pointer; it adds 50 KB to a page, where larger libraries would add hundreds.
+//! [`parts`] has the other components of pages. This crate knows no model and no run.
 #![forbid(unsafe_code)]
 
 mod colours;
@@ -25,6 +26,7 @@ mod error;
 mod figure;
 mod html;
 mod page;
+pub mod parts;
 #[cfg(feature = "png")]
 mod png;
 mod scale;

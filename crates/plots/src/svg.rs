@@ -23,7 +23,7 @@ pub struct Svg {
     size: (u32, u32),
     /// Elements within `<svg>`.
     elements: String,
-    /// Values that a page shows under the pointer.
+    /// Values from which a page draws a figure that responds.
     data: Value,
 }
 
@@ -67,16 +67,17 @@ impl Svg {
         )
     }
 
-    /// A part of a [`Page`](crate::Page), which needs the page's style and script.
+    /// A part of a [`Page`](crate::Page), whose script draws the values again as a figure that
+    /// responds. The drawing stays for printers and where no script runs.
     #[must_use]
     pub fn inline(&self) -> String {
         let (width, height) = self.size;
         format!(
-            "<svg class=\"plot\" viewBox=\"0 0 {} {}\" width=\"{width}\" height=\"{height}\" \
-             role=\"img\" aria-label=\"{}. {}\" data-plot=\"{}\" data-scale=\"{SCALE}\">{}</svg>",
+            "<svg class=\"plot\" viewBox=\"0 0 {1} {2}\" width=\"{width}\" height=\"{height}\" \
+             role=\"img\" aria-label=\"{0}. {3}\" data-title=\"{0}\" data-plot=\"{4}\">{5}</svg>",
+            escape(&self.title),
             width * SCALE as u32,
             height * SCALE as u32,
-            escape(&self.title),
             escape(&self.description),
             escape(&self.data.to_string()),
             self.with_classes(),

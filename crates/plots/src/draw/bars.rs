@@ -60,15 +60,12 @@ pub(super) fn draw(pen: &Pen<'_>, root: &Area<'_>, bars: &Bars) -> Result<Data, 
     }
     let (across, down) = plane.plotting_area().get_pixel_range();
     write_names(pen, root, bars, &across, down.end + units(13))?;
-    let pixels = |value: i32| f64::from(value) / f64::from(SCALE);
     let series = bars.series.iter().enumerate().map(|(number, (name, values))| {
         json!({ "name": name, "colour": series_colour(number).variable, "values": values })
     });
     Ok(json!({
-        "kind": "bars",
-        "left": pixels(across.start), "right": pixels(across.end),
-        "top": pixels(down.start), "bottom": pixels(down.end),
-        "label": bars.label, "categories": bars.categories, "y": { "label": bars.y.label },
+        "kind": "bars", "label": bars.label, "categories": bars.categories,
+        "y": { "label": bars.y.label, "log": bars.y.logarithmic },
         "series": series.collect::<Vec<_>>(),
     }))
 }

@@ -16,8 +16,6 @@ use crate::svg::DASHED_WIDTH;
 
 /// Widths of lines, in units of the drawing.
 const LINE_WIDTH: u32 = 7;
-/// Largest number of points of a series that a page can show under the pointer.
-const MOST_TOLD: usize = 1500;
 
 /// Drawing area between two axes of places.
 pub(super) type Plane<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Scale, Scale>>;
@@ -53,25 +51,21 @@ pub(super) fn draw<'a>(pen: &Pen<'_>, root: &Area<'a>, chart: &Chart) -> Result<
             .collect();
         let ink = colour_of(series, number);
         mark(pen, &mut plane, series.mark, &points, ink)?;
-        if !series.name.is_empty() {
-            told.push(json!({
-                "name": series.name,
-                "colour": ink.variable,
-                "points": told_points(series, &x, &y),
-            }));
-        }
+        told.push(json!({
+            "name": series.name,
+            "colour": ink.variable,
+            "mark": match series.mark {
+                Mark::Line => "line",
+                Mark::Dashes => "dashes",
+                Mark::Dots => "dots",
+            },
+            "points": told_points(series, &x, &y),
+        }));
     }
-    let (across, down) = plane.plotting_area().get_pixel_range();
-    let pixels = |value: i32| f64::from(value) / f64::from(SCALE);
+    let axis =
+        |axis: &Axis| json!({ "label": axis.label, "log": axis.logarithmic, "range": axis.range });
     Ok(json!({
-        "kind": "chart",
-        "left": pixels(across.start), "right": pixels(across.end),
-        "top": pixels(down.start), "bottom": pixels(down.end),
-        "x": { "label": chart.x.label, "log": chart.x.logarithmic,
-               "from": x.range.start, "to": x.range.end },
-        "y": { "label": chart.y.label, "log": chart.y.logarithmic,
-               "from": y.range.start, "to": y.range.end },
-        "series": told,
+        "kind": "chart", "x": axis(&chart.x), "y": axis(&chart.y), "series": told,
     }))
 }
 
@@ -80,22 +74,17 @@ fn colour_of(series: &Series, number: usize) -> Colour {
     series_colour(series.colour.unwrap_or(number))
 }
 
-/// Points that a page can show under the pointer: those drawn, thinned to a limit.
+/// Points of a series for a page: those drawn, thinned, with six digits.
 fn told_points(series: &Series, x: &Scale, y: &Scale) -> Vec<(f64, f64)> {
-    let shown: Vec<(f64, f64)> = series
-        .points
-        .iter()
-        .copied()
-        .filter(|at| x.place(at.0).is_some() && y.place(at.1).is_some())
-        .collect();
-    let every = shown.len().div_ceil(MOST_TOLD).max(1);
-    let last = shown.len().saturating_sub(1);
-    shown
-        .into_iter()
-        .enumerate()
-        .filter(|(number, _)| number % every == 0 || *number == last)
-        .map(|(_, at)| at)
-        .collect()
+    let is_shown = |at: &&(f64, f64)| x.place(at.0).is_some() && y.place(at.1).is_some();
+    let shown: Vec<(f64, f64)> = series.points.iter().filter(is_shown).copied().collect();
+    let points = if series.mark == Mark::Dots { shown } else { thinned(&shown) };
+    points.into_iter().map(|at| (at.0, six_digits(at.1))).collect()
+}
+
+/// A number rounded to six digits, which are short in JSON.
+fn six_digits(value: f64) -> f64 {
+    format!("{value:.5e}").parse().unwrap_or(value)
 }
 
 /// Draws axes below `top`, with a grid, numbers and labels.

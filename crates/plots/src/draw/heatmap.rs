@@ -54,13 +54,10 @@ pub(super) fn draw(pen: &Pen<'_>, root: &Area<'_>, map: &Heatmap) -> Result<Data
     pen.write(root, &what(&map.column_label, false), (centre, units(TITLE + WHAT / 2)))?;
     pen.write(root, &what(&map.row_label, true), (units(MARGIN + 4), middle))?;
     legend(pen, root, map, strongest, (across.start, units(total_height - 15)))?;
-    let pixels = |value: i32| f64::from(value) / f64::from(SCALE);
+    let strongest = map.strongest;
     Ok(json!({
-        "kind": "heatmap",
-        "left": pixels(across.start), "right": pixels(across.end),
-        "top": pixels(down.start), "bottom": pixels(down.end),
-        "rowLabel": map.row_label, "columnLabel": map.column_label,
-        "rows": map.rows, "columns": map.columns, "values": map.values,
+        "kind": "heatmap", "rowLabel": map.row_label, "columnLabel": map.column_label,
+        "rows": map.rows, "columns": map.columns, "values": map.values, "strongest": strongest,
     }))
 }
 

@@ -98,5 +98,5 @@ impl Pen<'_> {
     }
 }
 
-/// Data of a drawing that a page shows under the pointer.
+/// Values of a drawing, from which a page draws it again.
 type Data = Value;

@@ -11,10 +11,23 @@ use crate::colours::{self, Theme};
 use crate::html::escape;
 use crate::svg::class_rules;
 
-/// Style of every page.
-const STYLE: &str = include_str!("style.css");
-/// Script of every page: the theme, and the values of figures under the pointer.
-const SCRIPT: &str = include_str!("page.js");
+/// Style of every page: its measures, then its parts.
+const STYLES: [&str; 2] = [include_str!("style.css"), include_str!("parts.css")];
+/// Scripts of every page: tools, then the parts that respond.
+const SCRIPTS: [&str; 6] = [
+    include_str!("page.js"),
+    include_str!("parts/tabs.js"),
+    include_str!("parts/matrix.js"),
+    include_str!("parts/ribbons.js"),
+    include_str!("parts/parallel.js"),
+    include_str!("parts/charts.js"),
+];
+/// Style, script and licence of uPlot, which draws the charts of pages that have figures.
+const CHARTS: [&str; 3] = [
+    include_str!("../../assets/uplot/uPlot.min.css"),
+    include_str!("../../assets/uplot/uPlot.iife.min.js"),
+    include_str!("../../assets/uplot/LICENSE"),
+];
 
 /// The language of a page.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -119,12 +132,24 @@ impl Page {
         )
     }
 
+    /// Whether there are figures that respond.
+    fn has_charts(&self) -> bool {
+        self.body.contains("data-plot=")
+    }
+
     fn whole_style(&self) -> String {
-        format!("{}{}{STYLE}{}", theme_rules(), class_rules(), self.style)
+        let [charts, ..] = if self.has_charts() { CHARTS } else { Default::default() };
+        format!("{}{}{charts}{}{}", theme_rules(), class_rules(), STYLES.concat(), self.style)
     }
 
     fn whole_script(&self) -> String {
-        format!("'use strict';\n{SCRIPT}\n{}", self.script)
+        let (mut before, mut after) = (String::new(), "");
+        if self.has_charts() {
+            let [_, library, licence] = CHARTS;
+            before = format!("/*!\n{licence}\n*/\n{library}\n");
+            after = "taper.plots();\n";
+        }
+        format!("'use strict';\n{before}{}\n{after}{}", SCRIPTS.concat(), self.script)
     }
 }
 
