@@ -16,7 +16,8 @@ const taper = {
     const made = taper.element('button', 'small', text);
     made.type = 'button';
     made.title = name;
-    made.setAttribute('aria-label', name);
+    // A sign says nothing to those who hear it.
+    if (!/\p{L}/u.test(text)) made.setAttribute('aria-label', name);
     made.addEventListener('click', act);
     return made;
   },

@@ -147,7 +147,7 @@ taper.chart = (figure, svg, plot) => {
     const limits = given => (given ? { range: () => given } : {});
     const every = Math.ceil(plot.series[0]?.values?.length / Math.max(2, place.clientWidth / 74));
     chart = new uPlot({
-      width: Math.max(200, place.clientWidth),
+      width: Math.max(80, place.clientWidth),
       height: Math.max(120, place.clientHeight),
       padding: [10, 14, small ? 0 : 2, small ? 0 : 2],
       legend: { show: false },
@@ -242,7 +242,7 @@ taper.chart = (figure, svg, plot) => {
   new ResizeObserver(() => {
     if (place.clientWidth === seen) return;
     seen = place.clientWidth;
-    chart.setSize({ width: Math.max(200, seen), height: Math.max(120, place.clientHeight) });
+    chart.setSize({ width: Math.max(80, seen), height: Math.max(120, place.clientHeight) });
   }).observe(place);
   taper.onTheme(() => chart.redraw(false, true));
   return { bars, smooth(share) { state.smooth = share; build(); } };

@@ -6,6 +6,7 @@ taper.matrix = ({ rows, columns, values, rowLabel, columnLabel, strongest, title
   place.setAttribute('role', 'group');
   place.setAttribute('aria-label', title);
   const table = taper.element('table', 'grid');
+  table.style.setProperty('--columns', columns.length);
   const most = strongest ?? Math.max(1e-12, ...values.flat().map(value => Math.abs(value ?? 0)));
   const told = taper.element('output', 'readout');
   // Numbers in a long row would run into each other: every so many are written.
