@@ -19,6 +19,9 @@ fn curve(
                 continue;
             }
             if runs.len() > 1 {
+                // A run has one colour in all charts.
+                let number = runs.iter().position(|run| run.0 == name).unwrap_or(0);
+                line = line.coloured(number);
                 line.name = format!("{name}, {}", line.name);
             }
             series.push(line);
@@ -186,6 +189,32 @@ pub fn layer_figures(record: &Record, language: Language) -> Vec<NamedFigure> {
         figures.push(NamedFigure::new(name, figure));
     }
     figures
+}
+
+/// Chart of each layer, with the norms of its gradients and weights by update; empty if the run has
+/// not recorded them.
+#[must_use]
+pub(crate) fn layer_charts(record: &Record, language: Language) -> Vec<Figure> {
+    let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
+    let mut layers: Vec<&String> =
+        record.logged.last().map(|last| last.layers.keys().collect()).unwrap_or_default();
+    layers.sort_by_key(|name| in_order(name));
+    let chart = |layer: &String| {
+        let norms = |norm: Norm| {
+            record.measured(|one| one.layers.get(layer).map(|norms| f64::from(norm(norms))))
+        };
+        let series = vec![
+            Series::line(say("gradient", "梯度"), norms(|norms| norms.gradient)),
+            Series::dashes(say("weights", "权重"), norms(|norms| norms.weight)),
+        ];
+        let (x, y) = (say("update", "更新次数"), say("norm", "范数"));
+        let chart = Chart::new(Axis::linear(x), Axis::log(y), series);
+        let is_drawn =
+            chart.series.iter().flat_map(|one| &one.points).any(|at| chart.y.takes(at.1));
+        let description = described(&chart, language);
+        is_drawn.then(|| Figure::new(layer, description, chart).sized(360, 220))
+    };
+    layers.into_iter().filter_map(chart).collect()
 }
 
 /// Sort key for names of layers, in which numbers compare as numbers.

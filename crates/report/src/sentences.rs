@@ -2,10 +2,14 @@
 
 use anyhow::{Result, bail};
 use serde::Serialize;
-use taper_metrics::{Bleu, Chrf, Tokenizer};
+use taper_metrics::resampling::{DEFAULT_SEED, confidence};
+use taper_metrics::{Bleu, Chrf, Metric, Statistics, Tokenizer, segments};
 
 use crate::flaws::Flaw;
 use crate::words::{Frequencies, words};
+
+/// Resamples of a bootstrap: sacreBLEU's default.
+pub(crate) const RESAMPLES: usize = 1000;
 
 /// A sentence with its translation, scores and flaw.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -102,6 +106,25 @@ impl SentenceSet {
             });
         }
         Ok(Self { split: split.to_owned(), sentences, scoring })
+    }
+
+    /// What a metric counts in the sentences.
+    ///
+    /// # Errors
+    /// When they cannot be scored.
+    pub(crate) fn statistics(&self, metric: &dyn Metric) -> Result<Statistics> {
+        let text = |field: fn(&Sentence) -> &str| self.sentences.iter().map(field).collect();
+        let translations: Vec<&str> = text(|one| &one.translation);
+        let references = [text(|one| &one.reference)];
+        Ok(Statistics::count(metric, &segments(&translations, &references)?)?)
+    }
+
+    /// Half the width of the 95 % interval of a metric (bootstrap).
+    ///
+    /// # Errors
+    /// When the sentences cannot be scored.
+    pub(crate) fn interval(&self, metric: &dyn Metric) -> Result<f64> {
+        Ok(confidence(metric, &self.statistics(metric)?, RESAMPLES, DEFAULT_SEED)?.half_width)
     }
 
     /// Number of sentences with each flaw.

@@ -71,7 +71,7 @@ def translation(browser, pictures, folder, taper, run):
     rows = browser.wait(sizes)
     check(bool(rows) and all(abs(one - 1) < 0.02 for one in rows[1:]),
           f"attention: {rows and rows[0]} rows of weights that sum to 1")
-    cells = "return [...document.querySelectorAll('.grid td')].map(one => one.title).join();"
+    cells = "return [...document.querySelectorAll('.grid td')].map(one => one.textContent).join();"
     choose = "const list = document.querySelector(`select[data-name=${arguments[0]}]`);" \
              "list.value = arguments[1]; list.dispatchEvent(new Event('change'));"
     seen = {browser.run(cells)}

@@ -16,6 +16,22 @@ fn numbers(value: &Value) -> Vec<f64> {
     value.as_array().expect("a list").iter().map(|one| one.as_f64().expect("a number")).collect()
 }
 
+/// Parts of each view of attention on a page.
+fn parts_of_views(page: &str) -> Vec<Vec<Value>> {
+    let data = page.split("data-parts=\"").skip(1).filter_map(|after| after.split('"').next());
+    let plain = |text: &str| {
+        let text = text.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">");
+        text.replace("&#39;", "'").replace("&amp;", "&")
+    };
+    data.map(|text| serde_json::from_str(&plain(text)).expect("JSON")).collect()
+}
+
+/// Number of heads in all layers of all parts.
+fn heads_of(parts: &[Value]) -> usize {
+    let layers = parts.iter().filter_map(|part| part["layers"].as_array()).flatten();
+    layers.filter_map(|layer| layer["heads"].as_array()).map(Vec::len).sum()
+}
+
 #[test]
 fn attention_lines_words_up() {
     let workspace = Workspace::of_frozen_run();
@@ -62,14 +78,19 @@ fn attention_lines_words_up() {
     let read = |name: &str| std::fs::read_to_string(workspace.path(name)).expect(name);
     let (page, drawing) = (read("a.html"), read("a.svg"));
     assert!(drawing.starts_with("<svg") && drawing.contains("Attention cross, layer 1"));
-    // Each head, the mean, and what rolls out of encoder and decoder.
-    assert_eq!(page.matches("<figure data-part=").count(), 3 * 3 + 2);
-    assert!(page.find("data-part=\"cross\"") < page.find("data-part=\"encoder\""), "cross first");
+    // Each head, and what rolls out of encoder and decoder; attention to the encoder first.
+    let [parts] = &parts_of_views(&page)[..] else { panic!("one view") };
+    let names: Vec<&str> = parts.iter().filter_map(|one| one["part"].as_str()).collect();
+    assert_eq!((names, heads_of(parts)), (vec!["cross", "encoder", "decoder"], 3 * 2 + 2));
     let hostile = "<script>alert(1)</script>";
     workspace.succeed(&["attention", "run", hostile, "--target", "run", "--html", "b.html"]);
     assert!(!read("b.html").contains("<script>alert"));
     workspace.succeed(&["attention", "run", text, "--html", "c.html", "--language", "zh"]);
-    assert!(read("c.html").contains("data-part=\"交叉\" data-layer=\"1\" data-head=\"均值\""));
+    let chinese = parts_of_views(&read("c.html")).remove(0);
+    assert_eq!(
+        (&chinese[0]["part"], &chinese[0]["layers"][0]["layer"]),
+        (&"交叉".into(), &"1".into())
+    );
 
     workspace.fail(&["attention", "run", text, "--layer", "2"], &["layers 1 to 1, not 2"]);
     workspace.fail(&["attention", "run", text, "--head", "3"], &["heads 1 to 2"]);
@@ -101,15 +122,15 @@ fn a_report_shows_where_the_model_looks_in_chosen_sentences() {
     workspace.succeed(&["resume", "run"]);
     workspace.succeed(&chosen);
     let page = std::fs::read_to_string(workspace.path("run/report.html")).expect("a page");
-    assert_eq!(page.matches("<figure data-part=").count(), 2 * (3 * 3 + 2));
+    let views = parts_of_views(&page);
+    assert_eq!(views.iter().map(|parts| heads_of(parts)).collect::<Vec<_>>(), [3 * 2 + 2; 2]);
     assert!(page.contains("<h3>test, line 1</h3>") && page.contains("<h3>test, line 2</h3>"));
     assert!(workspace.path("figures/test-line-2-cross-layer-1-head-2.svg").is_file());
     assert!(workspace.path("figures/test-line-1-encoder-rollout-mean.svg").is_file());
     workspace.succeed(&["report", "run", "-o", "zh.html", "--attention", "1", "--language", "zh"]);
     let chinese = std::fs::read_to_string(workspace.path("zh.html")).expect("a page");
-    assert!(
-        chinese.contains("<h3>test，第 1 行</h3>") && chinese.contains("编码器注意力，第 1 层")
-    );
+    assert!(chinese.contains("<h3>test，第 1 行</h3>"));
+    assert_eq!(parts_of_views(&chinese)[0][1]["part"], "编码器");
 
     workspace.fail(&["report", "run", "--attention", "0"], &["lines are counted from 1"]);
     workspace.fail(&["report", "run", "--attention", "9999"], &["split `test` has lines 1 to"]);

@@ -1,20 +1,20 @@
 //! The report of a run: one HTML file.
 
-mod html;
 mod recipe;
 pub(crate) mod sections;
+mod summary;
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use taper_plots::{Language, Page};
+use taper_plots::parts::{Section, figures, note, panels, small_multiples};
+use taper_plots::{Figure, Language, Page};
 use taper_run::attention::ATTENTION_SCRIPT;
 
-use crate::curves::{curves, layer_figures};
+use crate::curves::{curves, layer_charts, layer_figures};
+use crate::figures::NamedFigure;
 use crate::run_data::chosen;
 use crate::run_data::{RunData, test_set_figures};
 use crate::translated;
-use html::Section;
-pub(crate) use html::{figures, note, table};
 
 /// Style of the sentences.
 pub(crate) const STYLE: &str = include_str!("sentences.css");
@@ -22,17 +22,36 @@ pub(crate) const STYLE: &str = include_str!("sentences.css");
 /// them word by word.
 pub(crate) const SCRIPT: &str = include_str!("sentences.js");
 
+/// The figures without the names of their files.
+pub(crate) fn plain(figures: &[NamedFigure]) -> impl Iterator<Item = &Figure> {
+    figures.iter().map(|one| &one.figure)
+}
+
+/// Figures and tables of training: curves, and layers where they were recorded.
+fn training(run: &RunData, language: Language) -> Result<String> {
+    let mut html = figures(plain(&curves(&[(&run.name, &run.record)], language)))?;
+    html += &sections::skipped(run, language);
+    let layers = layer_charts(&run.record, language);
+    if !layers.is_empty() {
+        let title = language.choose("Layers", "各层");
+        html += &format!("<h3>{title}</h3>\n{}", small_multiples(&layers)?);
+        html += &figures(plain(&layer_figures(&run.record, language)))?;
+    }
+    Ok(html)
+}
+
 /// Scores, figures and flaws of the test sets.
 fn test_sets(run: &RunData, language: Language) -> Result<String> {
-    let mut body = sections::scores(run, language);
+    let mut of_sets = Vec::new();
     for set in &run.sets {
-        body += &figures(&translated::figures(set, language)?)?;
-        body += &sections::flaws(set, language);
+        of_sets.extend(translated::figures(set, language)?);
     }
     for result in &run.scores {
-        body += &figures(&test_set_figures(result, language))?;
+        of_sets.extend(test_set_figures(result, language));
     }
-    Ok(body)
+    let mut tables = sections::scores(run, language);
+    tables.extend(run.sets.iter().map(|set| sections::flaws(set, language)));
+    Ok(figures(plain(&of_sets))? + &panels(&tables))
 }
 
 /// HTML page of a run.
@@ -41,45 +60,39 @@ fn test_sets(run: &RunData, language: Language) -> Result<String> {
 /// When a figure cannot be drawn, or a test set cannot be scored.
 pub fn report(run: &RunData, language: Language) -> Result<String> {
     let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
-    let mut parts = vec![Section {
-        id: "summary",
-        title: say("Summary", "概要"),
-        body: sections::summary(run, language),
-    }];
-    let mut of_training = curves(&[(&run.name, &run.record)], language);
-    of_training.extend(layer_figures(&run.record, language));
-    parts.push(Section {
-        id: "curves",
-        title: say("Training", "训练曲线"),
-        body: figures(&of_training).context("the curves of training")?
-            + &sections::skipped(run, language),
-    });
-    if let Some(data) = &run.data {
-        let (title, body) = (say("Data", "数据"), sections::data(data, language));
-        parts.push(Section { id: "data", title, body });
-    }
-    let (title, body) = (say("Recipe", "配方"), recipe::section(run, language)?);
-    parts.push(Section { id: "recipe", title, body });
+    let mut parts = vec![Section::new(
+        "summary",
+        say("Summary", "概要"),
+        summary::section(run, language).context("the scores of the test sets")?,
+    )];
+    let body = training(run, language).context("the curves of training")?;
+    parts.push(Section::new("curves", say("Training", "训练曲线"), body));
     if !run.scores.is_empty() {
         let body = test_sets(run, language)?;
-        parts.push(Section { id: "test", title: say("Test sets", "测试集"), body });
+        parts.push(Section::new("test", say("Test sets", "测试集"), body));
     }
     let mut data = Vec::new();
     if !run.sets.is_empty() {
-        let (title, body) = (say("Sentences", "句子"), sections::sentences(language, false));
-        parts.push(Section { id: "sentences", title, body });
-        let sets: Vec<_> = run.sets.iter().map(sections::sentence_rows).collect();
+        let body = sections::sentences(language);
+        parts.push(Section::new("sentences", say("Sentences", "句子"), body));
+        let sets: Vec<_> =
+            run.sets.iter().map(|set| sections::sentence_rows(&[set], &[])).collect();
         data.push(("sentence-data".to_owned(), json!({ "sets": sets })));
     }
     if !run.chosen.is_empty() {
-        let body = chosen::views(&run.chosen, language)?;
-        parts.push(Section { id: "attention", title: say("Attention", "注意力"), body });
+        let body = chosen::views(&run.chosen, language);
+        parts.push(Section::new("attention", say("Attention", "注意力"), body));
     }
-    let (title, body) = (say("Commands", "命令"), sections::commands(run, language));
-    parts.push(Section { id: "commands", title, body });
+    parts.push(Section::new("recipe", say("Recipe", "配方"), recipe::section(run, language)?));
+    if let Some(data) = &run.data {
+        let body = sections::data(data, language);
+        parts.push(Section::new("data", say("Data", "数据"), body));
+    }
+    let body = sections::commands(run, language);
+    parts.push(Section::new("commands", say("Commands", "命令"), body));
     if !run.missing.is_empty() {
         let body = run.missing.iter().map(|text| note(text)).collect();
-        parts.push(Section { id: "missing", title: say("Not shown", "未显示"), body });
+        parts.push(Section::new("missing", say("Not shown", "未显示"), body));
     }
     let mut script = String::new();
     if !run.sets.is_empty() {

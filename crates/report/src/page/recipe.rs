@@ -1,11 +1,11 @@
 //! The recipe of a run, and its keys that differ from the defaults.
 
 use anyhow::Result;
+use taper_plots::parts::{note, panel, table};
 use taper_plots::{Language, escape};
 use taper_run::RunConfig;
 use taper_run::config::every_difference;
 
-use super::{note, table};
 use crate::run_data::RunData;
 
 /// Section with the keys that differ from the defaults, then the whole recipe.
@@ -24,11 +24,10 @@ pub(super) fn section(run: &RunData, language: Language) -> Result<String> {
         true => note(say("Every key has its default.", "所有键均为默认值。")),
         false => table(&head, &rows),
     };
-    Ok(format!(
-        "<h3>{}</h3>\n{changed}<details><summary>{}</summary>\
-         <pre tabindex=\"0\">{}</pre></details>",
-        say("What differs from the defaults", "与默认值的差异"),
+    let whole = format!(
+        "{changed}<details><summary>{}</summary><pre tabindex=\"0\">{}</pre></details>\n",
         say("The whole recipe", "完整配方"),
         escape(&run.config.to_toml()?),
-    ))
+    );
+    Ok(panel(say("What differs from the defaults", "与默认值的差异"), &whole))
 }

@@ -1,74 +1,14 @@
 //! Contents of the sections of a report.
 
 use serde_json::{Value, json};
+use taper_plots::parts::{note, panel, panels, table};
 use taper_plots::{Language, escape};
-use taper_run::folder::{RunState, quoted};
-use taper_trainer::ProcessTime;
+use taper_run::folder::quoted;
+use taper_run::numbers::grouped;
 
-use super::{note, table};
 use crate::flaws::Flaw;
 use crate::run_data::RunData;
 use crate::sentences::SentenceSet;
-
-/// Section on state, progress and best validation.
-pub(super) fn summary(run: &RunData, language: Language) -> String {
-    let say = |english: &str, chinese: &str| language.choose(english, chinese).to_owned();
-    let summary = &run.summary;
-    let state = match &summary.state {
-        RunState::Training { process } => {
-            format!("{} ({process})", say("training, process", "训练中，进程"))
-        }
-        RunState::Finished { .. } => say("finished", "已完成"),
-        RunState::Interrupted => say("interrupted", "已中断"),
-        RunState::Damaged { cause } => format!("{}: {cause}", say("damaged", "已损坏")),
-    };
-    let mut rows = vec![
-        [say("folder", "文件夹"), run.folder.root().display().to_string()],
-        [say("task", "任务"), run.config.task.to_string()],
-        [say("state", "状态"), state],
-        [say("updates", "更新次数"), summary.step.to_string()],
-    ];
-    if let Some(last) = run.record.logged.last() {
-        let minutes = format!("{:.1}", last.seconds / 60.0);
-        rows.push([say("minutes of training", "训练分钟数"), minutes]);
-        rows.push([say("target tokens", "目标词元"), last.tokens.to_string()]);
-    }
-    let processes = run.record.processes();
-    let percent = |one: &ProcessTime| format!("{:.0}%", 100.0 * one.waiting());
-    if let Some((rank, slowest)) = ProcessTime::slowest(&processes) {
-        let all = processes.iter().map(percent).collect::<Vec<_>>().join(", ");
-        let text = match language {
-            Language::English => format!(
-                "{rank} on {}, which waits {} of the time (of each process: {all})",
-                slowest.host,
-                percent(slowest)
-            ),
-            Language::Chinese => format!(
-                "{rank}（{}），等待时间占 {}（各进程：{all}）",
-                slowest.host,
-                percent(slowest)
-            ),
-        };
-        rows.push([say("slowest process", "最慢的进程"), text]);
-    }
-    if let Some(best) = &summary.best {
-        let text =
-            format!("{} {:.4} ({} {})", best.metric, best.score, say("update", "更新"), best.step);
-        rows.push([say("best validation", "最佳验证"), text]);
-    }
-    for test in &summary.tests {
-        rows.push([format!("BLEU {}", test.split), format!("{:.2}", test.bleu)]);
-    }
-    let mut html = table(&[language.choose("what", "项目"), ""], &rows);
-    if run.record.unreadable > 0 {
-        html += &note(&format!(
-            "{}: {}",
-            say("lines of metrics.jsonl that are no records", "metrics.jsonl 中无法读取的行"),
-            run.record.unreadable
-        ));
-    }
-    html
-}
 
 /// Section on skipped updates.
 pub(super) fn skipped(run: &RunData, language: Language) -> String {
@@ -84,7 +24,7 @@ pub(super) fn skipped(run: &RunData, language: Language) -> String {
     })
 }
 
-/// Section with every number of the data report, by its path.
+/// Section with every number of the data report, by its path: a panel for each split.
 pub(super) fn data(data: &Value, language: Language) -> String {
     let mut rows = Vec::new();
     flatten("", data, &mut rows);
@@ -92,9 +32,24 @@ pub(super) fn data(data: &Value, language: Language) -> String {
         .into_iter()
         .partition(|[path, _]| !path.contains("histogram") && !path.contains("hash"));
     let head = [language.choose("what", "项目"), language.choose("value", "数值")];
+    let part = |path: &str| path.split_once('.').map_or("", |(part, _)| part).to_owned();
+    let mut parts: Vec<(String, Vec<[String; 2]>)> = Vec::new();
+    for [path, value] in shown {
+        let name = part(&path);
+        let rest = path.strip_prefix(&format!("{name}.")).unwrap_or(&path).to_owned();
+        match parts.iter_mut().find(|one| one.0 == name) {
+            Some((_, rows)) => rows.push([rest, value]),
+            None => parts.push((name, vec![[rest, value]])),
+        }
+    }
+    let all = language.choose("vocabulary", "词表");
+    let of_part = |(name, rows): &(String, Vec<[String; 2]>)| {
+        panel(if name.is_empty() { all } else { name }, &table(&head, rows))
+    };
+    let shown: Vec<String> = parts.iter().map(of_part).collect();
     format!(
         "{}<details><summary>{}</summary>{}</details>",
-        table(&head, &shown),
+        panels(&shown),
         language.choose("Lengths and hashes", "长度分布与哈希"),
         table(&head, &rest),
     )
@@ -110,95 +65,83 @@ fn flatten(path: &str, value: &Value, rows: &mut Vec<[String; 2]>) {
             .for_each(|(index, value)| flatten(&below(&index.to_string()), value, rows)),
         Value::Null => {}
         Value::String(text) => rows.push([path.to_owned(), text.clone()]),
+        Value::Number(number) => rows.push([path.to_owned(), shown(number)]),
         other => rows.push([path.to_owned(), other.to_string()]),
     }
 }
 
-/// Section with the scores of the test sets.
-pub(super) fn scores(run: &RunData, language: Language) -> String {
-    let mut html = String::new();
-    for result in &run.scores {
+/// A number with separators, or with six digits.
+fn shown(number: &serde_json::Number) -> String {
+    match (number.as_u64(), number.as_f64()) {
+        (Some(count), _) => grouped(count),
+        (_, Some(value)) => format!("{value:.5e}").parse::<f64>().unwrap_or(value).to_string(),
+        _ => number.to_string(),
+    }
+}
+
+/// A panel with the scores of each test set.
+pub(super) fn scores(run: &RunData, language: Language) -> Vec<String> {
+    let head = [language.choose("what", "项目"), language.choose("value", "数值")];
+    let of_one = |result: &Value| {
         let mut rows = Vec::new();
         flatten("", result, &mut rows);
         rows.retain(|[path, _]| {
             !["confusion", "labels", "calibration."].iter().any(|table| path.starts_with(table))
         });
-        html += &format!("<h3>{}</h3>\n", escape(result["split"].as_str().unwrap_or("test")));
-        html += &table(&[language.choose("what", "项目"), language.choose("value", "数值")], &rows);
-    }
-    html
+        panel(result["split"].as_str().unwrap_or("test"), &table(&head, &rows))
+    };
+    run.scores.iter().map(of_one).collect()
 }
 
-/// Table of the number of translations with each flaw.
+/// Panel with the number of translations with each flaw.
 pub(super) fn flaws(set: &SentenceSet, language: Language) -> String {
     let rows: Vec<[String; 2]> = set
         .flaws()
         .into_iter()
         .map(|(flaw, count)| {
             let (english, chinese) = flaw.names();
-            [language.choose(english, chinese).to_owned(), count.to_string()]
+            [language.choose(english, chinese).to_owned(), grouped(count as u64)]
         })
         .collect();
     let title = language.choose("Flaws that need no reader", "无需人读即可发现的错误");
     let head = [language.choose("flaw", "错误"), language.choose("sentences", "句数")];
-    format!("<h3>{}: {title}</h3>\n{}", escape(&set.split), table(&head, &rows))
+    panel(&format!("{}: {title}", set.split), &table(&head, &rows))
 }
 
-/// Element that the script fills with the sentences, with the script's labels in this language.
-pub(crate) fn sentences(language: Language, compares: bool) -> String {
-    let say = |english: &str, chinese: &str| language.choose(english, chinese).to_owned();
-    let (worst, best) = match compares {
-        false => (
-            say("lowest chrF2 first", "chrF2 由低到高"),
-            say("highest chrF2 first", "chrF2 由高到低"),
-        ),
-        true => (
-            say("where the second run lost most", "第二个运行输得最多的在前"),
-            say("where the second run won most", "第二个运行赢得最多的在前"),
-        ),
-    };
-    let texts = json!({
-        "set": say("test set", "测试集"), "order": say("order", "排序"),
-        "find": say("find text", "查找文本"), "kind": say("flaw", "错误"), "any": say("any", "不限"),
-        "count": say("sentences", "句"), "source": say("source", "原文"),
-        "reference": say("reference", "参考译文"), "translation": say("translation", "译文"),
-        "rarest": say("rarest word", "最罕见词"), "words": say("words", "词"),
-        "orders": {
-            "worst": worst,
-            "best": best,
-            "file": say("as in the file", "按文件顺序"),
-            "long": say("longest first", "由长到短"),
-            "rare": say("rarest word first", "最罕见词优先"),
-        },
-        "kinds": Flaw::ALL.map(|flaw| {
-            let (english, chinese) = flaw.names();
-            json!([flaw, say(english, chinese)])
-        }),
+/// Element that the script fills with the sentences, with the names of flaws in this language.
+pub(crate) fn sentences(language: Language) -> String {
+    let kinds = Flaw::ALL.map(|flaw| {
+        let (english, chinese) = flaw.names();
+        json!([flaw, language.choose(english, chinese)])
     });
     format!(
-        "<div id=\"sentence-list\" data-texts=\"{}\"></div><noscript>{}</noscript>",
-        escape(&texts.to_string()),
-        say("The sentences need JavaScript.", "句子列表需要 JavaScript。"),
+        "<div id=\"sentence-list\" data-flaws=\"{}\"></div><noscript>{}</noscript>",
+        escape(&json!(kinds).to_string()),
+        language.choose("The sentences need JavaScript.", "句子列表需要 JavaScript。"),
     )
 }
 
-/// Sentences of a set for the script, as arrays without field names.
-pub(super) fn sentence_rows(set: &SentenceSet) -> Value {
+/// Sentences of a set for the script, as arrays without field names, with the translations of each
+/// system; `systems` names them if there are several.
+pub(crate) fn sentence_rows(sets: &[&SentenceSet], systems: &[String]) -> Value {
     let round = |score: f64| (score * 10.0).round() / 10.0;
-    let row = |one: &crate::Sentence| {
+    let row = |index: usize| {
+        let of_each: Vec<&crate::Sentence> = sets.iter().map(|set| &set.sentences[index]).collect();
+        let one = of_each[0];
         json!([
             one.line,
             one.source,
             one.reference,
-            one.translation,
-            round(one.chrf),
-            round(one.bleu),
+            of_each.iter().map(|one| one.translation.as_str()).collect::<Vec<_>>(),
+            of_each.iter().map(|one| round(one.chrf)).collect::<Vec<_>>(),
+            of_each.iter().map(|one| round(one.bleu)).collect::<Vec<_>>(),
             one.length,
             one.rarest,
-            one.flaw,
+            of_each.iter().map(|one| one.flaw).collect::<Vec<_>>(),
         ])
     };
-    json!({ "split": set.split, "rows": set.sentences.iter().map(row).collect::<Vec<_>>() })
+    let rows: Vec<Value> = (0..sets[0].sentences.len()).map(row).collect();
+    json!({ "split": sets[0].split, "systems": systems, "rows": rows })
 }
 
 /// Section with the commands given to the run, and commands that use it.
@@ -221,10 +164,12 @@ pub(super) fn commands(run: &RunData, language: Language) -> String {
         "taper train {folder}/config.toml --run NEW\ntaper evaluate {folder}\n\
          taper report {folder}\n"
     );
-    format!(
-        "<h3>{}</h3>{given}<h3>{}</h3><pre tabindex=\"0\">{}</pre>",
-        say("Given to this run", "本次运行的命令"),
-        say("To do it again, to score it, to make this page", "重新训练、评分、生成本页"),
-        escape(&again),
-    )
+    let again = format!("<pre tabindex=\"0\">{}</pre>", escape(&again));
+    panels(&[
+        panel(&say("Given to this run", "本次运行的命令"), &given),
+        panel(
+            &say("To do it again, to score it, to make this page", "重新训练、评分、生成本页"),
+            &again,
+        ),
+    ])
 }

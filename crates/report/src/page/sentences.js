@@ -1,49 +1,38 @@
-// Test sentences: sorted, sifted, made as they come into view.
+// Test sentences as a table: sorted, sifted, made as they come into view. Of one run, or of several
+// side by side.
 (() => {
   const place = document.getElementById('sentence-list');
-  const say = JSON.parse(place.dataset.texts);
+  const { say } = taper;
+  const flaws = new Map(JSON.parse(place.dataset.flaws));
   const sets = taper.data('sentence-data').sets;
-  const AT = { line: 0, source: 1, reference: 2, systems: 3, chrf: 4, bleu: 5, length: 6, rarest: 7,
-    flaw: 8 };
-  const STEP = 40;
-  const by = (value, sign) => (left, right) => sign * (value(left) - value(right));
-  const chrf = row => row[AT.chrf];
-  const orders = {
-    worst: by(chrf, 1), best: by(chrf, -1), file: by(row => row[AT.line], 1),
-    long: by(row => row[AT.length], -1),
-    rare: by(row => (row[AT.rarest] ? row[AT.rarest][0] : Infinity), 1),
-  };
+  const AT = { line: 0, source: 1, reference: 2, texts: 3, chrf: 4, bleu: 5, length: 6, rarest: 7,
+    flaws: 8 };
+  const STEP = 20;
   const tools = taper.element('div', 'sentence-tools');
-  const labelled = (text, control) => {
-    const label = taper.element('label', '', text);
-    label.append(control);
-    tools.append(label);
-    return control;
-  };
-  const choice = (text, options) => {
-    const select = taper.element('select');
-    for (const [value, name] of options) {
-      const option = taper.element('option', '', name);
-      option.value = value;
-      select.append(option);
-    }
-    select.addEventListener('change', begin);
-    return labelled(text, select);
-  };
-  const list = taper.element('div');
+  const table = taper.element('table', 'sentences');
+  const body = taper.element('tbody');
+  const count = taper.element('output');
   const end = taper.element('div');
-  const count = taper.element('span', 'muted');
-  count.setAttribute('role', 'status');
-  const chosen = choice(say.set, sets.map((set, number) => [number, set.split]));
-  if (sets.length === 1) chosen.parentElement.hidden = true;
-  const order = choice(say.order, Object.entries(say.orders));
-  const kind = choice(say.kind, [['', say.any], ...say.kinds]);
-  const find = labelled(say.find, taper.element('input'));
+  const chosen = taper.select(sets.map((set, number) => [number, set.split]), () => head());
+  const kind = taper.select(
+    [['', say('any', '不限')], ['*', say('with a flaw', '有错误')], ...flaws], () => begin());
+  const find = taper.element('input');
   find.type = 'search';
-  let wait;
-  find.addEventListener('input', () => { clearTimeout(wait); wait = setTimeout(begin, 150); });
-  tools.append(count);
-  place.append(tools, list, end);
+  const length = ['min', 'max'].map(name => {
+    const made = taper.element('input');
+    Object.assign(made, { type: 'number', min: 0, placeholder: name === 'min' ? '0' : '∞' });
+    made.setAttribute('aria-label', name === 'min' ? say('Fewest words', '最少词数')
+      : say('Most words', '最多词数'));
+    made.addEventListener('input', () => begin());
+    return made;
+  });
+  const words = taper.element('span', 'field', say('words', '词数'));
+  words.append(length[0], '–', length[1]);
+  if (sets.length > 1) tools.append(taper.labelled(say('test set', '测试集'), chosen));
+  tools.append(taper.labelled(say('find text', '查找文本'), find),
+    taper.labelled(say('flaw', '错误'), kind), words, count);
+  find.addEventListener('input', () => begin());
+  place.append(tools, table, end);
 
   // Words with the space before them; characters of Chinese and Japanese by themselves.
   const east = '[\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}]';
@@ -71,71 +60,161 @@
     }
     return [[left, marks[0]], [right, marks[1]]];
   };
-  const marked = ([words, marks], name) => {
-    const made = taper.element('dd');
+  const marked = (cell, [words, marks], name) => {
     let text = '';
-    const flush = () => { if (text) made.append(text); text = ''; };
+    const flush = () => { if (text) cell.append(text); text = ''; };
     words.forEach((word, number) => {
       if (!marks.has(number)) { text += word; return; }
       const lead = word.length - word.trimStart().length;
       text += word.slice(0, lead);
       flush();
-      made.append(taper.element(name, '', word.slice(lead)));
+      cell.append(taper.element(name, '', word.slice(lead)));
     });
     flush();
+    return cell;
+  };
+
+  let rows = [], shown = 0, set = sets[0], columns = [], order = 'chrf 0', sign = 1;
+  // The value by which rows are sorted: a column of numbers, the line, or the score of a system.
+  const valued = key => {
+    if (key === 'line') return row => row[AT.line];
+    const at = Number(key.split(' ')[1]);
+    return key.startsWith('chrf') ? row => row[AT.chrf][at]
+      : columns.find(([name]) => name === key)[2];
+  };
+  // Columns of numbers, each with its value in a row.
+  const difference = row => row[AT.chrf][1] - row[AT.chrf][0];
+  const keys = () => {
+    const length = ['length', say('words', '词数'), row => row[AT.length]];
+    if (set.systems.length) return [['apart', 'Δ 2−1', difference], length];
+    return [['chrf 0', 'chrF2', row => row[AT.chrf][0]],
+      ['bleu', 'BLEU', row => row[AT.bleu][0]], length,
+      ['rarest', say('rarest word', '最罕见词'),
+        row => (row[AT.rarest] ? row[AT.rarest][0] : Infinity)]];
+  };
+  const cell = (className, name, text) => {
+    const made = taper.element('td', className);
+    made.append(taper.element('span', 'name', name));
+    if (text !== undefined) made.append(text);
     return made;
   };
-  const render = (row, set) => {
-    const made = taper.element('article', 'sentence');
-    const head = taper.element('div');
-    head.append(taper.element('span', 'muted', `${row[AT.line]}  `),
-      taper.element('span', 'score', `chrF2 ${set.systems ? row[AT.bleu] : row[AT.chrf]}`),
-      taper.element('span', 'muted', (set.systems ? '' : `  BLEU ${row[AT.bleu]}`)
-        + `  ${row[AT.length]} ${say.words}`));
-    if (row[AT.rarest]) {
-      const [times, word] = row[AT.rarest];
-      head.append(taper.element('span', 'muted', `  ${say.rarest}: ${word} (${times})`));
-    }
-    const flaw = say.kinds.find(([name]) => name === row[AT.flaw]);
-    if (flaw) head.append(taper.element('span', 'flaw', `  ${flaw[1]}`));
-    const texts = taper.element('dl');
-    const add = (name, value) => texts.append(taper.element('dt', '', name), value);
-    add(say.source, taper.element('dd', '', row[AT.source]));
-    const systems = set.systems ? row[AT.systems] : [row[AT.systems]];
-    systems.forEach((text, number) => {
-      const [reference, translation] = differ(row[AT.reference], text);
-      if (number === 0) {
-        add(say.reference, systems.length > 1
-          ? taper.element('dd', '', row[AT.reference]) : marked(reference, 'del'));
+  const render = row => {
+    const made = taper.element('tr');
+    const line = taper.element('th', 'line', `${row[AT.line]}`);
+    line.scope = 'row';
+    const texts = row[AT.texts];
+    const compared = texts.map(text => differ(row[AT.reference], text));
+    const source = cell('', say('source', '原文'));
+    const text = (cell, value) => { cell.append(value); cell.dir = 'auto'; return cell; };
+    const reference = cell('', say('reference', '参考译文'));
+    reference.dir = 'auto';
+    if (texts.length > 1) reference.append(row[AT.reference]);
+    else marked(reference, compared[0][0], 'del');
+    made.append(line, text(source, row[AT.source]), reference);
+    const best = Math.max(...row[AT.chrf]);
+    texts.forEach((_, at) => {
+      const own = cell('', set.systems[at] ?? say('translation', '译文'));
+      own.dir = 'auto';
+      marked(own, compared[at][1], 'ins');
+      const flaw = flaws.get(row[AT.flaws][at]);
+      if (set.systems.length) {
+        const score = row[AT.chrf][at];
+        own.append(taper.element('div', score === best ? 'score best' : 'score',
+          `chrF2 ${score.toFixed(1)}`));
       }
-      add(set.systems ? set.systems[number] : say.translation, marked(translation, 'ins'));
+      if (flaw) own.append(taper.element('span', 'flaw', flaw));
+      made.append(own);
     });
-    made.append(head, texts);
+    for (const [name, title, value] of columns) {
+      if (name === 'rarest') {
+        const own = cell('rare', title);
+        if (row[AT.rarest]) own.append(`${row[AT.rarest][1]} (${taper.number(row[AT.rarest][0])})`);
+        made.append(own);
+        continue;
+      }
+      const number = value(row), is = name === 'length' ? String(number) : number.toFixed(1);
+      const own = cell('number', title, name === 'apart' && number > 0 ? `+${is}` : is);
+      if (name === 'chrf 0') own.classList.add('score');
+      made.append(own);
+    }
     return made;
   };
-  let rows = [], shown = 0, set = sets[0];
   const more = () => {
     const part = document.createDocumentFragment();
-    for (const row of rows.slice(shown, shown + STEP)) part.append(render(row, set));
+    for (const row of rows.slice(shown, shown + STEP)) part.append(render(row));
     shown = Math.min(rows.length, shown + STEP);
-    list.append(part);
+    body.append(part);
   };
-  const near = () => end.getBoundingClientRect().top < innerHeight + 800;
-  const fill = () => { while (shown < rows.length && near()) more(); };
+  const fill = () => {
+    while (shown < rows.length && end.getBoundingClientRect().top < innerHeight + 800) more();
+  };
+  // What a search looks at, in lower case; made once for each set.
+  const texts = set => (set.texts ??= set.rows.map(row =>
+    [row[AT.source], row[AT.reference], ...row[AT.texts]].join('\n').toLowerCase()));
   function begin() {
-    set = sets[Number(chosen.value)];
-    const text = find.value.toLowerCase();
-    const has = row => row.slice(AT.source, AT.chrf).flat()
-      .some(part => part.toLowerCase().includes(text));
-    const is = row => !kind.value || row[AT.flaw] === kind.value;
-    rows = set.rows.filter(row => is(row) && (!text || has(row)));
-    rows.sort(orders[order.value]);
-    list.replaceChildren();
+    const text = find.value.toLowerCase(), all = text ? texts(set) : null;
+    const [least, most] = length.map((input, at) => (input.value === '' ? [0, Infinity][at]
+      : Number(input.value)));
+    const own = kind.value;
+    rows = set.rows.filter((row, at) => (!text || all[at].includes(text))
+      && row[AT.length] >= least && row[AT.length] <= most
+      && (!own || row[AT.flaws].some(flaw => (own === '*' ? flaw : flaw === own))));
+    const value = valued(order);
+    rows.sort((left, right) => sign * (value(left) - value(right)) || left[0] - right[0]);
+    body.replaceChildren();
     shown = 0;
-    count.textContent = `${rows.length} ${say.count}`;
+    count.textContent = `${taper.number(rows.length)} / ${taper.number(set.rows.length)} `
+      + say('sentences', '句');
     more();
+  }
+  function head() {
+    set = sets[Number(chosen.value)];
+    columns = keys();
+    if (order !== 'line' && !order.startsWith('chrf')
+      && !columns.some(([name]) => name === order)) order = columns[0][0];
+    const groups = taper.element('colgroup');
+    const top = taper.element('tr');
+    const title = (name, key, className) => {
+      const made = taper.element('th', className);
+      made.scope = 'col';
+      if (!key) made.textContent = name;
+      else {
+        const sort = taper.element('button', '', name);
+        sort.type = 'button';
+        sort.dataset.key = key;
+        sort.addEventListener('click', () => {
+          [order, sign] = [key, order === key ? -sign : 1];
+          mark();
+          begin();
+        });
+        made.append(sort);
+      }
+      groups.append(taper.element('col', className));
+      top.append(made);
+    };
+    const mark = () => {
+      for (const button of top.querySelectorAll('button')) {
+        const cell = button.parentElement;
+        if (button.dataset.key === order) {
+          cell.setAttribute('aria-sort', sign > 0 ? 'ascending' : 'descending');
+        } else cell.removeAttribute('aria-sort');
+      }
+    };
+    title('#', 'line', 'line');
+    title(say('source', '原文'));
+    title(say('reference', '参考译文'));
+    if (set.systems.length) {
+      set.systems.forEach((name, at) => title(`${at + 1} ${name}`, `chrf ${at}`));
+    } else title(say('translation', '译文'));
+    columns.forEach(([key, name]) => title(name, key, key === 'rarest' ? 'rarest' : 'number'));
+    mark();
+    const above = taper.element('thead');
+    above.append(top);
+    table.replaceChildren(groups, above, body);
+    begin();
   }
   addEventListener('scroll', fill, { passive: true });
   addEventListener('resize', fill);
-  begin();
+  if (sets[0]?.systems.length) order = 'apart';
+  head();
 })();

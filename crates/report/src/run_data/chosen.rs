@@ -3,12 +3,12 @@
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
-use taper_plots::{Language, PlotError, escape};
+use taper_plots::parts::note;
+use taper_plots::{Language, escape};
 use taper_run::attention::{AttentionMap, attention_figures, attention_note, attention_view};
 use taper_run::{LoadSettings, LoadedRun};
 
 use crate::figures::NamedFigure;
-use crate::page::note;
 use crate::run_data::RunData;
 
 /// Address of a sentence: `LINE` of the first test set, or `SPLIT:LINE`.
@@ -86,11 +86,8 @@ impl RunData {
     }
 }
 
-/// Views of the weights of each sentence, with lists for choosing a layer and a head.
-///
-/// # Errors
-/// When one cannot be drawn.
-pub(crate) fn views(chosen: &[ChosenSentence], language: Language) -> Result<String, PlotError> {
+/// Views of the weights of each sentence.
+pub(crate) fn views(chosen: &[ChosenSentence], language: Language) -> String {
     let mut html = note(attention_note(language));
     for ChosenSentence { split, line, attention } in chosen {
         let split = escape(split);
@@ -98,9 +95,9 @@ pub(crate) fn views(chosen: &[ChosenSentence], language: Language) -> Result<Str
             Language::English => format!("<h3>{split}, line {line}</h3>\n"),
             Language::Chinese => format!("<h3>{split}，第 {line} 行</h3>\n"),
         };
-        html += &attention_view(attention, language)?;
+        html += &attention_view(attention, language);
     }
-    Ok(html)
+    html
 }
 
 /// Every figure of each sentence.

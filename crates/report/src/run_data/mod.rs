@@ -1,6 +1,7 @@
 //! A run on disk, with everything that a report needs.
 
 pub(crate) mod chosen;
+mod parent;
 
 use std::fs;
 use std::path::Path;
@@ -15,6 +16,7 @@ use taper_run::tasks::entry;
 use taper_run::{RunConfig, RunFolder, one_line};
 
 use self::chosen::ChosenSentence;
+pub use self::parent::Parent;
 use crate::curves::{curves, layer_figures};
 use crate::figures::NamedFigure;
 use crate::record::Record;
@@ -44,6 +46,8 @@ pub struct RunData {
     pub scores: Vec<Value>,
     /// Commands that the run was given.
     pub commands: Vec<Command>,
+    /// Run whose weights this one began with, if it is still there.
+    pub parent: Option<Parent>,
     /// Test sets with a translation of each sentence.
     pub sets: Vec<SentenceSet>,
     /// Sentences whose attention is shown, added by [`RunData::look`].
@@ -72,6 +76,7 @@ impl RunData {
             summary: RunSummary::of(&folder),
             record: Record::read(&folder.metrics())?,
             data: json(&folder.data_report())?,
+            parent: None,
             commands: folder.commands()?,
             sets: Vec::new(),
             chosen: Vec::new(),
@@ -80,6 +85,10 @@ impl RunData {
             config,
             folder,
         };
+        match Parent::of(&data.commands) {
+            Ok(parent) => data.parent = parent,
+            Err(error) => data.missing.push(format!("the run before: {}", one_line(&error))),
+        }
         data.read_sets();
         Ok(data)
     }

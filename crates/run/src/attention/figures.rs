@@ -1,15 +1,8 @@
-//! Attention as figures, and as a page on which every layer and head can be chosen.
+//! Attention as figures.
 
-use taper_plots::{Figure, Heatmap, Language, Page, PlotError, escape};
+use taper_plots::{Figure, Heatmap, Language};
 
 use super::{AttentionLayer, AttentionMap, AttentionPart, Weights};
-
-/// Weights below this are omitted from pages, where they would be invisible: the number of weights
-/// grows with layers, heads and the square of the text length.
-const SEEN: f32 = 0.005;
-
-/// Script of a page with an [`attention_view`], in addition to the script of every page.
-pub const ATTENTION_SCRIPT: &str = include_str!("page.js");
 
 /// Heatmap of the weights of one head, counted from 1, or of the mean over all heads.
 #[must_use]
@@ -120,67 +113,4 @@ pub fn attention_figures(map: &AttentionMap, language: Language) -> Vec<(String,
         (format!("{}-{layer}-{head}", part.name()), figure)
     };
     all_shown(map, language).into_iter().map(named).collect()
-}
-
-/// Weights of each layer and head as a part of a page: lists, and the figure that they choose. The
-/// page needs [`ATTENTION_SCRIPT`].
-///
-/// # Errors
-/// When there is nothing to draw.
-pub fn attention_view(map: &AttentionMap, language: Language) -> Result<String, PlotError> {
-    let mut html = String::from("<div class=\"attention\">\n");
-    for text in [&map.text, &map.translation].into_iter().filter(|text| !text.is_empty()) {
-        html += &format!("<p lang=\"und\">{}</p>\n", escape(text));
-    }
-    let lists = [("part", "Part", "部分"), ("layer", "Layer", "层"), ("head", "Head", "头")];
-    html += "<p>";
-    for (name, english, chinese) in lists {
-        let title = language.choose(english, chinese);
-        html += &format!("<label>{title} <select name=\"{name}\"></select></label> ");
-    }
-    html += "</p>\n";
-    for Shown { part, layer, head, figure } in all_shown(map, language) {
-        html += &format!(
-            "<figure data-part=\"{}\" data-layer=\"{layer}\" data-head=\"{head}\" hidden>{}\
-             </figure>\n",
-            part.title(language),
-            thinned(figure).draw()?.inline()
-        );
-    }
-    Ok(html + "</div>\n")
-}
-
-/// Note for readers of [`attention_view`].
-#[must_use]
-pub const fn attention_note(language: Language) -> &'static str {
-    language.choose(
-        "Choose with the lists; h and l change the head, j and k the layer, p the part. Weights \
-         below half a percent are left out.",
-        "用列表选择；h 与 l 换头，j 与 k 换层，p 换部分。低于百分之零点五的权重不显示。",
-    )
-}
-
-/// Page with the weights of each layer and head, chosen by lists or by keys.
-///
-/// # Errors
-/// When there is nothing to draw.
-pub fn attention_page(map: &AttentionMap, language: Language) -> Result<String, PlotError> {
-    let note = format!("<p class=\"muted\">{}</p>\n", attention_note(language));
-    Ok(Page {
-        language,
-        title: language.choose("Attention", "注意力").to_owned(),
-        body: note + &attention_view(map, language)?,
-        script: ATTENTION_SCRIPT.to_owned(),
-        ..Page::default()
-    }
-    .html())
-}
-
-/// Removes weights too small to be seen.
-fn thinned(mut figure: Figure) -> Figure {
-    if let taper_plots::Plot::Heatmap(map) = &mut figure.plot {
-        let small = map.values.iter_mut().flatten().filter(|value| **value < f64::from(SEEN));
-        small.for_each(|value| *value = f64::NAN);
-    }
-    figure
 }

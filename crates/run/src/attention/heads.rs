@@ -55,6 +55,19 @@ impl HeadProfile {
     }
 }
 
+/// Chinese name of a role that [`HeadProfile::does`] names.
+pub(super) const fn in_chinese(role: &str) -> &'static str {
+    match role.as_bytes() {
+        b"previous token" => "前一词元",
+        b"same token" => "同一位置",
+        b"next token" => "后一词元",
+        b"punctuation" => "标点",
+        b"end" => "末尾",
+        b"beginning" => "开头",
+        _ => "",
+    }
+}
+
 /// Whether a token is punctuation and nothing else.
 fn is_punctuation(token: &str) -> bool {
     let text = token.trim_matches('▁');

@@ -11,12 +11,10 @@ mod positions;
 mod reading;
 mod rolling;
 mod symmetrization;
+mod view;
 mod words;
 
-pub use figures::{
-    ATTENTION_SCRIPT, attention_figure, attention_figures, attention_note, attention_page,
-    attention_view, rollout_figure,
-};
+pub use figures::{attention_figure, attention_figures, rollout_figure};
 pub use heads::{HeadProfile, profiles};
 pub use importance::{HeadImportance, HeadLoss, head_importance};
 pub use journey::{Branch, Choice, Found, Journey, Piece, StackNorms};
@@ -26,4 +24,5 @@ pub use picture::{draw_attention, rolled_out};
 pub use positions::{ByDistance, PositionFigures};
 pub use rolling::rollout;
 pub use symmetrization::Symmetrization;
+pub use view::{ATTENTION_SCRIPT, attention_note, attention_page, attention_view};
 pub use words::{WordAligner, WordAlignerSettings, count_links};

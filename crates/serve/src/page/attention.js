@@ -3,7 +3,7 @@ const makeAttention = card => {
   const details = taper.element('details');
   const choices = taper.element('div', 'choices');
   const caption = taper.element('p', 'muted');
-  const place = taper.element('div', 'wide');
+  const place = taper.element('div');
   const lists = {};
   for (const name of ['part', 'layer', 'head']) {
     const label = taper.element('label', '', `${say(name)} `);
@@ -39,32 +39,11 @@ const makeAttention = card => {
     const weight = (row, column) => head === 'mean'
       ? layer.heads.reduce((sum, one) => sum + one[row][column], 0) / layer.heads.length
       : layer.heads[Number(head) - 1][row][column];
-    const table = taper.element('table', 'grid');
-    const top = taper.element('tr');
-    top.append(taper.element('td', 'corner'), ...layer.keys.map(name => {
-      const made = taper.element('th', '', name);
-      made.scope = 'col';
-      return made;
-    }));
-    const titles = taper.element('thead');
-    titles.append(top);
-    const rows = taper.element('tbody');
-    layer.queries.forEach((name, row) => {
-      const made = taper.element('tr');
-      const title = taper.element('th', '', name);
-      title.scope = 'row';
-      made.append(title, ...layer.keys.map((other, column) => {
-        const value = weight(row, column), cell = taper.element('td');
-        cell.style.setProperty('--weight', value);
-        cell.title = `${name} → ${other}: ${value.toFixed(3)}`;
-        // Colour alone tells nothing to those who do not see it.
-        cell.append(taper.element('span', 'unseen', value.toFixed(2)));
-        return cell;
-      }));
-      rows.append(made);
-    });
-    table.append(titles, rows);
-    place.replaceChildren(table);
+    const matrix = taper.matrix({ rows: layer.queries, columns: layer.keys,
+      values: layer.queries.map((_, row) => layer.keys.map((__, column) => weight(row, column))),
+      rowLabel: '', columnLabel: '→', strongest: 1, title: say('attention') });
+    matrix.told.setAttribute('aria-live', 'polite');
+    place.replaceChildren(matrix.place, matrix.told);
   };
   const load = async () => {
     if (!details.open || !wanted || JSON.stringify(wanted) === shown) return;

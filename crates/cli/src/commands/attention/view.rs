@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &Attention) -> Result<()> {
     }
     let (layer, figure) = chosen(arguments, &map)?;
     if let Some(path) = &arguments.html {
-        write(path, attention_page(&map, arguments.language.into())?.as_bytes())?;
+        write(path, attention_page(&map, arguments.language.into()).as_bytes())?;
     }
     if let Some(path) = &arguments.svg {
         write(path, figure.draw()?.standalone().as_bytes())?;

@@ -1,0 +1,77 @@
+//! The run whose weights this one began with.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use serde_json::Value;
+use taper_run::RunFolder;
+use taper_run::folder::{Command, RunSummary};
+
+use super::json;
+
+/// Results of the run whose weights another began with (`--from`).
+#[derive(Debug, Clone)]
+pub struct Parent {
+    /// Name of its folder.
+    pub name: String,
+    /// Progress and best validation.
+    pub summary: RunSummary,
+    /// Test sets, as in `scores.json`.
+    pub scores: Vec<Value>,
+}
+
+impl Parent {
+    /// Parent of the run that `commands` trained; `None` without one, or if it is no longer there.
+    ///
+    /// # Errors
+    /// When a file of the parent is damaged.
+    pub(super) fn of(commands: &[Command]) -> Result<Option<Self>> {
+        let Some(path) = commands.first().and_then(origin) else { return Ok(None) };
+        let Ok((folder, _)) = RunFolder::of_weights(&path) else { return Ok(None) };
+        let scores = match json(&folder.scores())? {
+            Some(Value::Array(results)) => results,
+            _ => Vec::new(),
+        };
+        let name = folder.root().file_name().unwrap_or(folder.root().as_os_str());
+        let name = name.to_string_lossy().into_owned();
+        Ok(Some(Self { name, summary: RunSummary::of(&folder), scores }))
+    }
+
+    /// A number of a test set, by its JSON pointer.
+    pub(crate) fn score(&self, split: &Value, pointer: &str) -> Option<f64> {
+        let set = self.scores.iter().find(|one| one["split"] == *split)?;
+        set.pointer(pointer)?.as_f64()
+    }
+}
+
+/// Path after `--from`.
+fn origin(command: &Command) -> Option<PathBuf> {
+    let mut arguments = command.arguments.iter();
+    let path = loop {
+        let argument = arguments.next()?;
+        if let Some(path) = argument.strip_prefix("--from=") {
+            break path;
+        }
+        if argument == "--from" {
+            break arguments.next()?;
+        }
+    };
+    Some(PathBuf::from(&command.folder).join(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_origin_is_what_the_command_says() {
+        let of = |arguments: &[&str]| {
+            let arguments = arguments.iter().map(|&one| one.to_owned()).collect();
+            origin(&Command { folder: "/runs".to_owned(), arguments, ..Command::default() })
+        };
+        assert_eq!(of(&["taper", "train", "a.toml"]), None);
+        assert_eq!(of(&["train", "--from", "old", "x"]), Some(PathBuf::from("/runs/old")));
+        assert_eq!(of(&["train", "--from=/else/old"]), Some(PathBuf::from("/else/old")));
+        assert_eq!(of(&["train", "--from"]), None);
+    }
+}

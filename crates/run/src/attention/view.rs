@@ -1,0 +1,93 @@
+//! Attention as a page: ribbons between words, a matrix, and a wall of all heads.
+
+use serde_json::{Value, json};
+use taper_plots::{Language, Page, escape};
+
+use super::heads::in_chinese;
+use super::{AttentionLayer, AttentionMap, AttentionPart, Weights, profiles};
+
+/// Weights below this are omitted from pages, where they would be invisible: the number of weights
+/// grows with layers, heads and the square of the text length.
+const SEEN: f32 = 0.005;
+
+/// Script of a page with an [`attention_view`], in addition to the script of every page.
+pub const ATTENTION_SCRIPT: &str = include_str!("view.js");
+
+/// Weights as columns with thousandths, one after the other, for each row.
+fn sparse(weights: &Weights) -> Value {
+    let row = |row: &Vec<f32>| {
+        let seen = row.iter().enumerate().filter(|(_, weight)| **weight >= SEEN);
+        let numbers = seen.flat_map(|(key, weight)| [key as u64, (weight * 1000.0).round() as u64]);
+        numbers.collect::<Vec<u64>>()
+    };
+    json!(weights.iter().map(row).collect::<Vec<_>>())
+}
+
+/// One layer for the script.
+fn layer(layer: &AttentionLayer, name: &str, roles: &[String]) -> Value {
+    json!({
+        "layer": name, "queries": layer.queries, "keys": layer.keys, "roles": roles,
+        "heads": layer.heads.iter().map(sparse).collect::<Vec<_>>(),
+    })
+}
+
+/// Weights of all parts for the script: attention to an encoder first, and after the layers of a
+/// part what flowed through them.
+fn parts(map: &AttentionMap, language: Language) -> Value {
+    let heads = profiles(std::slice::from_ref(map));
+    let roles = |one: &AttentionLayer| -> Vec<String> {
+        let own = heads.iter().filter(|head| head.part == one.part && head.layer == one.layer);
+        own.map(|head| language.choose(head.does(), in_chinese(head.does())).to_owned()).collect()
+    };
+    let mut parts = map.parts();
+    parts.sort_by_key(|part| *part != AttentionPart::Cross);
+    let of_part = |part: &AttentionPart| {
+        let own = map.layers.iter().filter(|layer| layer.part == *part);
+        let mut layers: Vec<Value> =
+            own.map(|one| layer(one, &one.layer.to_string(), &roles(one))).collect();
+        // Attention to an encoder has no rollout.
+        if let Ok(rolled) = map.rollout(*part) {
+            let all = language.choose("all, rolled out", "全部，累积");
+            layers.push(layer(&rolled, all, &[]));
+        }
+        json!({ "part": part.title(language), "layers": layers })
+    };
+    json!(parts.iter().map(of_part).collect::<Vec<_>>())
+}
+
+/// Weights of each layer and head as a part of a page, which needs [`ATTENTION_SCRIPT`].
+#[must_use]
+pub fn attention_view(map: &AttentionMap, language: Language) -> String {
+    let mut html = format!(
+        "<div class=\"attention\" data-parts=\"{}\">\n",
+        escape(&parts(map, language).to_string())
+    );
+    for text in [&map.text, &map.translation].into_iter().filter(|text| !text.is_empty()) {
+        html += &format!("<p lang=\"und\" dir=\"auto\">{}</p>\n", escape(text));
+    }
+    html + "</div>\n"
+}
+
+/// Note for readers of [`attention_view`].
+#[must_use]
+pub const fn attention_note(language: Language) -> &'static str {
+    language.choose(
+        "Choose with the lists or on the wall of heads; h and l change the head, j and k the layer, \
+         p the part. Weights below half a percent are left out.",
+        "用列表或在各头缩略图上选择；h 与 l 换头，j 与 k 换层，p 换部分。低于百分之零点五的权重不显示。",
+    )
+}
+
+/// Page with the weights of each layer and head.
+#[must_use]
+pub fn attention_page(map: &AttentionMap, language: Language) -> String {
+    let note = format!("<p class=\"muted\">{}</p>\n", attention_note(language));
+    Page {
+        language,
+        title: language.choose("Attention", "注意力").to_owned(),
+        body: note + &attention_view(map, language),
+        script: ATTENTION_SCRIPT.to_owned(),
+        ..Page::default()
+    }
+    .html()
+}

@@ -1,0 +1,176 @@
+"""Every kind of page at four widths, in both themes: pictures, layout, accessibility."""
+
+import base64
+import json
+import subprocess
+import tarfile
+import time
+from pathlib import Path
+
+from browser import check
+
+ROOT = Path(__file__).resolve().parents[2]
+WIDTHS = [360, 800, 1200, 2000]
+HEIGHT = 900
+# Bytes of a page without its data.
+MOST_BYTES = 400_000
+# Share of a window of 1,200 pixels that may be empty.
+MOST_EMPTY = 0.4
+AXE = "axe-core@4"
+
+# What may not lie over each other, in groups of siblings.
+LAYOUT = """
+const box = one => one.getBoundingClientRect();
+const name = one => `${one.tagName.toLowerCase()}.${one.className?.baseVal ?? one.className}`
+  + ` "${one.textContent.trim().slice(0, 30)}"`;
+const isSeen = one => one.checkVisibility() && !one.closest('.unseen, .skip');
+const problems = [];
+const wide = document.documentElement.scrollWidth;
+if (wide > innerWidth) problems.push(`the page is ${wide} pixels wide`);
+const groups = ['.stats', '.figures', '.panels', 'header', '.toolbar', '.tools', '.legend',
+  '.figure-head', '.wall-row', '.tokens', '.live', '.sentence-tools', '.tablist', 'main'];
+for (const group of document.querySelectorAll(groups.join())) {
+  const own = [...group.children].filter(isSeen);
+  own.forEach((one, at) => own.slice(at + 1).forEach(other => {
+    if (getComputedStyle(one).position === 'sticky') return;
+    const [left, right] = [box(one), box(other)];
+    const across = Math.min(left.right, right.right) - Math.max(left.left, right.left);
+    const down = Math.min(left.bottom, right.bottom) - Math.max(left.top, right.top);
+    if (across > 1 && down > 1) problems.push(`${name(one)} lies over ${name(other)}`);
+  }));
+}
+for (const one of document.querySelectorAll('main *, header *')) {
+  const style = getComputedStyle(one);
+  if (!isSeen(one) || !one.clientWidth || style.textOverflow === 'ellipsis') continue;
+  const hides = ['hidden', 'clip'].includes(style.overflowX);
+  if (hides && one.scrollWidth > one.clientWidth + 1) problems.push(`${name(one)} is cut`);
+}
+return problems;
+"""
+# The largest share that is empty of a window's height of the page, in squares of 20 pixels.
+EMPTY = """
+const parts = 'figure, .stat, table, pre, p, header, nav, .toolbar, .sentence-tools, .ribbons,'
+  + '.wall-row, h2, h3, .parallel, .legend, details, .tablist, li';
+const boxes = [...document.querySelectorAll(parts)].filter(one => one.checkVisibility())
+  .map(one => one.getBoundingClientRect());
+const side = 20, high = document.documentElement.scrollHeight;
+const covered = (x, y) => boxes.some(box => x >= box.left - side && x < box.right + side
+  && y >= box.top + scrollY - side && y < box.bottom + scrollY + side);
+let most = [0, 0];
+for (let top = 0; top < Math.min(high, 20000); top += innerHeight) {
+  const end = Math.min(high - 80, top + innerHeight);
+  if (end - top < innerHeight / 2) continue;
+  let empty = 0, all = 0;
+  for (let y = top + side / 2; y < end; y += side) {
+    for (let x = side / 2; x < innerWidth; x += side) { all++; if (!covered(x, y)) empty++; }
+  }
+  if (empty / all > most[0]) most = [empty / all, top];
+}
+return most;
+"""
+
+
+def accessibility_script(folder):
+    """The script of axe-core, from npm."""
+    subprocess.run(["npm", "pack", AXE, "--silent", "--pack-destination", folder], check=True,
+                   stdout=subprocess.DEVNULL)
+    with tarfile.open(next(Path(folder).glob("axe-core-*.tgz"))) as packed:
+        return packed.extractfile("package/axe.min.js").read().decode()
+
+
+def small_run(folder, name, updates, width):
+    """A run as training leaves it, with layers, and three lines that were translated."""
+    text, run = folder / "few", folder / name
+    text.mkdir(exist_ok=True)
+    (run / "translations").mkdir(parents=True)
+    lines = {"train.en": ["a house", "a tree", "I love you"], "train.zh": ["房子", "树", "我爱你"],
+             "test.en": ["I love you.", "<b>Houses</b> & trees", "It is late."] * 20,
+             "test.zh": ["我爱你。", "房子和树", "很晚了。"] * 20}
+    for file, content in lines.items():
+        (text / file).write_text("\n".join(content) + "\n")
+    told = ["我爱你。", "树树树树" if updates < 500 else "房子与树", "很晚" if width < 200 else "很晚了。"]
+    (run / "translations/test.txt").write_text("\n".join(told * 20) + "\n")
+    bleu = 20 + updates / 50
+    (run / "scores.json").write_text(json.dumps([{
+        "split": "test", "sentences": 60, "bleu": {"score": bleu}, "chrf": {"score": bleu + 9}}]))
+    (run / "config.toml").write_text(
+        f'name = "{name}"\n[data]\ndir = "{text}"\nsource_language = "en"\n'
+        f'target_language = "zh"\ntrain = "train"\nvalidation = ""\ntest = ["test"]\n'
+        f'[model]\nd_model = {width}\nheads = 4\n[training]\nmax_updates = {updates}\n'
+        '[evaluation]\ntokenize = "zh"\n')
+    with open(run / "metrics.jsonl", "w") as log:
+        for step in range(10, updates + 1, 10):
+            nll = 0.5 + 8 * step ** -0.5 + 0.1 * (step * 7919 % 13) / 13
+            norms = lambda layer: {"gradient": nll / (layer + 1), "weight": 3 + layer}
+            layers = {f"encoder.layers.{layer}": norms(layer) for layer in range(6)}
+            print(json.dumps({
+                "event": "log", "step": step, "epoch": 0, "loss": nll + 1, "nll": nll,
+                "accuracy": 1 - nll / 9, "learning_rate": 0.1 * step ** -0.5, "gradient_norm": nll,
+                "layers": layers, "tokens": step * 4000, "window_tokens": 40_000,
+                "timing": {"elapsed_seconds": step * width / 100, "tokens_per_second": 4e6 / width}
+            }), file=log)
+            if step % 50 == 0:
+                print(json.dumps({
+                    "event": "validation", "step": step, "epoch": 0, "improved": True,
+                    "scores": {"loss": nll + 1, "nll": nll + 0.1, "bleu": 20 + step / 50,
+                               "chrf": 29 + step / 50, "accuracy": 1 - nll / 9},
+                    "timing": {"elapsed_seconds": step}}), file=log)
+    return run
+
+
+def pages_of_gallery(folder, trained, make):
+    """Pages of each kind: the components, a report, a comparison, and of a trained run more."""
+    subprocess.run(["cargo", "run", "--release", "--offline", "--quiet", "-p", "taper-plots",
+                    "--example", "gallery", "--", folder], check=True, cwd=ROOT)
+    pages = [folder / "gallery-en.html", folder / "gallery-zh.html"]
+    runs = [small_run(folder, *one) for one in
+            [("small", 400, 128), ("wide", 400, 256), ("long", 900, 128), ("large", 900, 256)]]
+    for language in ("en", "zh"):
+        make("report", runs[0], "--language", language, "-o", folder / f"report-{language}.html")
+        make("compare", *runs, "--language", language, "--html",
+             folder / f"compare-{language}.html")
+        pages += [folder / f"report-{language}.html", folder / f"compare-{language}.html"]
+        if trained:
+            text = "I love you."
+            make("attention", trained, text, "--language", language, "--html",
+                 folder / f"attention-{language}.html")
+            make("explain", trained, text, "--language", language, "--html",
+                 folder / f"explain-{language}.html")
+            pages += [folder / f"attention-{language}.html", folder / f"explain-{language}.html"]
+    return pages
+
+
+def hang(browser, page, folder, axe):
+    """Photographs a page, and checks its layout and what axe-core says of it."""
+    size = page.stat().st_size
+    check(size < MOST_BYTES, f"{page.stem} has {size / 1000:.0f} KB")
+    for theme in ("light", "dark"):
+        browser.develop("Emulation.setEmulatedMedia",
+                        features=[{"name": "prefers-color-scheme", "value": theme}])
+        for width in WIDTHS:
+            browser.develop("Emulation.setDeviceMetricsOverride", width=width, height=HEIGHT,
+                            deviceScaleFactor=1, mobile=width < 500)
+            browser.open(page)
+            browser.wait("return !document.querySelector('svg.plot[data-plot]');", seconds=20)
+            time.sleep(0.2)
+            what = f"{page.stem}, {theme}, {width}"
+            problems = browser.run(LAYOUT)
+            check(not problems, f"{what}: {'; '.join(problems[:4]) or 'in its place'}")
+            if width == 1200 and not page.stem.startswith("explain"):
+                share, top = browser.run(EMPTY)
+                check(share <= MOST_EMPTY, f"{what}: {share:.0%} empty at {top}")
+            if axe and width in (360, 1200):
+                said = browser.run(axe + ";return axe.run(document, {resultTypes: ['violations']})"
+                                   ".then(found => found.violations.map(one => one.id + ': ' +"
+                                   "one.nodes.slice(0, 3).map(node => node.html.slice(0, 120) +"
+                                   "' ' + (node.any[0]?.message ?? '')).join(' | ')));")
+                check(not said, f"{what}: {'; '.join(said) or 'axe-core finds nothing'}")
+            high = min(6000, browser.run("return document.documentElement.scrollHeight;"))
+            clip = {"x": 0, "y": 0, "width": width, "height": high, "scale": 1}
+            shot = browser.develop("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
+            (folder / f"{page.stem}-{theme}-{width}.png").write_bytes(
+                base64.b64decode(shot["data"]))
+    browser.desktop()
+    browser.develop("Emulation.setEmulatedMedia", features=[])
+    complaints = browser.complaints()
+    check(not complaints, f"{page.stem}: the browser complains of nothing {complaints}")
