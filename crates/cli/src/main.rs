@@ -11,9 +11,11 @@
 mod arguments;
 mod bars;
 mod commands;
+mod course;
 mod ending;
 mod error;
 mod estimate;
+mod fitted;
 mod items;
 mod processes;
 mod progress;

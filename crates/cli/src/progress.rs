@@ -18,8 +18,10 @@ use taper_trainer::{Event, ProcessTime, Scores, StopReason};
 
 use crate::arguments::TrainOutput;
 use crate::bars::{TICK, bar_style, clock, sentence_bar};
+use crate::course::ScoreCourse;
 use crate::ending::{describe_end, report_next, report_tests};
 use crate::error::Interrupted;
+use crate::fitted::{Way, fitted, terminal_width, way};
 use crate::resident::resident_memory;
 use crate::signals::Signals;
 use crate::style::Style;
@@ -53,10 +55,12 @@ pub(crate) struct Reporter<'a> {
     signals: &'a Signals,
     /// Shown while updates are made.
     bar: ProgressBar,
-    /// Text of the last log event.
-    latest: String,
+    /// Parts of the last log event, each with its importance.
+    latest: Vec<(u8, String)>,
     /// The best validation so far.
     best: String,
+    /// Course of the score in all validations.
+    course: ScoreCourse,
     /// First update of this process, and its time.
     start: Option<(u64, f64)>,
     limits: Option<TrainingLimits>,
@@ -72,7 +76,7 @@ impl<'a> Reporter<'a> {
     /// Makes a reporter that shows events in `style`.
     pub(crate) fn new(style: Style, signals: &'a Signals) -> Self {
         let (bar, tests) = (ProgressBar::hidden(), TestReporter::default());
-        let (latest, best) = (String::new(), String::new());
+        let (latest, best) = (Vec::new(), String::new());
         let (start, limits, further) = (None, None, None);
         let tokenising = TokenisingReporter::default();
         let answers = Task::default().answers();
@@ -82,6 +86,7 @@ impl<'a> Reporter<'a> {
             bar,
             latest,
             best,
+            course: ScoreCourse::default(),
             start,
             limits,
             answers,
@@ -95,14 +100,15 @@ impl<'a> Reporter<'a> {
     fn begin(&mut self, first_step: u64, limits: TrainingLimits) {
         self.signals.training_begins();
         self.limits = Some(limits);
-        self.bar = match (self.style, limits.last_update) {
-            (Style::Bar, Some(updates)) => ProgressBar::new(updates)
-                .with_style(bar_style("{wide_bar} {pos}/{len}{prefix}\n{wide_msg}")),
+        self.bar = match (self.style, way(limits, (first_step, 0.0), None)) {
+            (Style::Bar, Some(_)) => {
+                ProgressBar::new(1).with_style(bar_style("{wide_bar} {prefix}\n{wide_msg}"))
+            }
             (Style::Bar, None) => ProgressBar::new_spinner()
                 .with_style(bar_style("{spinner} {pos}{prefix}\n{wide_msg}")),
             _ => ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()),
         };
-        self.bar.set_position(first_step);
+        self.place(first_step, 0.0);
         if self.style == Style::Bar {
             self.bar.enable_steady_tick(TICK);
         }
@@ -122,26 +128,48 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// Formats the remaining time after `step` updates and `seconds` seconds, at the pace since the
-    /// first update of this process; empty if unknown.
+    /// Seconds an update since the first one of this process; `None` before the second.
+    fn pace(&self, step: u64, seconds: f64) -> Option<f64> {
+        let (first_step, first_seconds) = self.start?;
+        let done = step.checked_sub(first_step).filter(|&done| done > 0)?;
+        Some((seconds - first_seconds) / done as f64)
+    }
+
+    /// Formats the remaining time after `step` updates and `seconds` seconds; empty if unknown.
     fn remaining(&self, step: u64, seconds: f64) -> String {
         let left = || {
-            let (first_step, first_seconds) = self.start?;
-            let done = step.checked_sub(first_step).filter(|&done| done > 0)?;
-            let pace = (seconds - first_seconds) / done as f64;
+            let pace = self.pace(step, seconds)?;
             let left = self.limits?.remaining(step, seconds, pace)?;
             Duration::try_from_secs_f64(left).ok()
         };
         left().map_or_else(String::new, |left| format!("  eta {}", clock(left)))
     }
 
+    /// Moves the bar towards the end that is nearest.
+    fn place(&self, step: u64, seconds: f64) {
+        let eta = self.remaining(step, seconds);
+        let pace = self.pace(step, seconds);
+        match self.limits.and_then(|limits| way(limits, (step, seconds), pace)) {
+            Some(Way { count: (done, all), words }) => {
+                self.bar.set_length(all);
+                self.bar.set_position(done);
+                self.bar.set_prefix(format!("{words}{eta}"));
+            }
+            None => {
+                self.bar.set_position(step);
+                self.bar.set_prefix(eta);
+            }
+        }
+    }
+
     /// Moves the bar.
     fn update(&mut self, step: u64, seconds: f64) {
         self.start.get_or_insert((step, seconds));
         if self.style == Style::Bar {
-            self.bar.set_position(step);
-            self.bar.set_prefix(self.remaining(step, seconds));
-            self.bar.set_message(format!("{}{}", self.latest, self.best));
+            self.place(step, seconds);
+            let mut parts = self.latest.clone();
+            parts.push((3, self.best.clone()));
+            self.bar.set_message(fitted(&parts, terminal_width().saturating_sub(1)));
         }
     }
 
@@ -180,10 +208,18 @@ impl<'a> Reporter<'a> {
         };
         if self.style == Style::Bar {
             let memory = resident_memory("self").map(bytes).unwrap_or_default();
-            self.latest = format!(
-                "epoch {epoch}  {name} {loss:.3}{perplexity}{divergence}{experts}  \
-                 lr {learning_rate:.2e}  |g| {gradient_norm:.2}  {rate}  {memory}"
-            );
+            let trimmed = |text: &str| text.trim_start().to_owned();
+            self.latest = vec![
+                (2, format!("epoch {epoch}")),
+                (0, format!("{name} {loss:.3}")),
+                (1, trimmed(&perplexity)),
+                (5, trimmed(&divergence)),
+                (6, trimmed(&experts)),
+                (4, format!("lr {learning_rate:.2e}")),
+                (7, format!("|g| {gradient_norm:.2}")),
+                (2, rate),
+                (8, memory),
+            ];
             self.update(*step, timing.elapsed_seconds);
         } else {
             let eta = self.remaining(*step, timing.elapsed_seconds);
@@ -205,8 +241,9 @@ impl<'a> Reporter<'a> {
                     clock(Duration::from_secs_f64(timing.elapsed_seconds.max(0.0)))
                 ));
                 if *improved {
-                    self.best = format!("  best {}", describe(scores));
+                    self.best = format!("best {}", describe(scores));
                 }
+                self.course.note(scores);
                 // One line for each event if the output is piped.
                 if let Some(sample) = samples.first().filter(|_| self.style == Style::Bar) {
                     self.say(&format!("  source       {}", sample.source));
@@ -286,6 +323,10 @@ impl RunObserver for Reporter<'_> {
                 self.signals.training_is_saved();
                 if !json {
                     report_line(&ended(*reason, *step, *seconds));
+                }
+                // Piped lines are events.
+                if let Some(course) = self.course.line().filter(|_| self.style == Style::Bar) {
+                    report_line(&course);
                 }
             }
             RunEvent::Tested {
@@ -411,9 +452,10 @@ mod tests {
         let mut reporter = Reporter::new(Style::Bar, &signals);
         reporter.begin(0, TrainingLimits { last_update: Some(100), most_seconds: None });
         reporter.update(1, 3.0);
-        assert_eq!((reporter.bar.position(), reporter.bar.prefix()), (1, String::new()));
+        assert_eq!((reporter.bar.position(), reporter.bar.prefix()), (1, "1/100".into()));
         reporter.update(2, 3.5);
-        assert_eq!((reporter.bar.position(), reporter.bar.prefix()), (2, "  eta 0:49".into()));
+        assert_eq!((reporter.bar.position(), reporter.bar.prefix()), (2, "2/100  eta 0:49".into()));
+        assert_eq!(reporter.bar.length(), Some(100));
     }
 
     #[test]

@@ -76,6 +76,8 @@ fn a_training_shows_its_bar_and_says_how_to_go_on() {
     let workspace = Workspace::new();
     let shown = at_terminal(&workspace, "train tiny.toml --run 'my run'", &[]);
     assert!(shown.contains("smoothed loss"), "{shown}");
+    // Two validations, from the first to the last.
+    assert!(shown.contains("validation BLEU") && shown.contains('█'), "{shown}");
     assert!(shown.contains("taper resume 'my run' --set training.max_updates=24"), "{shown}");
     assert!(shown.contains("taper evaluate 'my run'"), "{shown}");
     let shown = workspace.succeed(&["train", "tiny.toml", "--run", "b", "--set", "data.test="]);

@@ -1,0 +1,100 @@
+//! Lines that fit a terminal, and how far a training is on the way to its nearest end.
+
+use std::time::Duration;
+
+use taper_run::training::TrainingLimits;
+use unicode_width::UnicodeWidthStr;
+
+use crate::bars::clock;
+
+/// Columns of a terminal that does not tell its width.
+const USUAL_WIDTH: usize = 80;
+
+/// Columns of this process's terminal.
+pub(crate) fn terminal_width() -> usize {
+    ratatui::crossterm::terminal::size().map_or(USUAL_WIDTH, |(columns, _)| columns.into())
+}
+
+/// Parts of a line in their order, without the least important ones if `width` columns do not hold
+/// all. Each part comes with its importance: 0 stays longest.
+pub(crate) fn fitted(parts: &[(u8, String)], width: usize) -> String {
+    let mut kept: Vec<&(u8, String)> = parts.iter().filter(|part| !part.1.is_empty()).collect();
+    loop {
+        let line = kept.iter().map(|part| part.1.as_str()).collect::<Vec<_>>().join("  ");
+        let least = kept.iter().map(|part| part.0).max().unwrap_or(0);
+        if least == 0 || line.width() <= width {
+            return line;
+        }
+        let last = kept.iter().rposition(|part| part.0 == least).unwrap_or(0);
+        kept.remove(last);
+    }
+}
+
+/// Place on the way to the nearest end of a training.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Way {
+    /// Done and all, in updates or in seconds.
+    pub(crate) count: (u64, u64),
+    /// Both in words.
+    pub(crate) words: String,
+}
+
+/// Place after update `step` and `seconds` of training on the way to the end that is nearest at
+/// `pace` seconds an update; `None` without an end.
+pub(crate) fn way(
+    limits: TrainingLimits,
+    (step, seconds): (u64, f64),
+    pace: Option<f64>,
+) -> Option<Way> {
+    let of_updates = |last: u64| Way { count: (step, last), words: format!("{step}/{last}") };
+    let of_seconds = |most: f64| {
+        let shown = |seconds: f64| {
+            clock(Duration::try_from_secs_f64(seconds.clamp(0.0, most)).unwrap_or_default())
+        };
+        Way {
+            count: (seconds.clamp(0.0, most) as u64, most.ceil() as u64),
+            words: format!("update {step}  {}/{}", shown(seconds), shown(most)),
+        }
+    };
+    match (limits.last_update, limits.most_seconds) {
+        (Some(last), Some(most)) => {
+            let left = pace.map(|pace| pace * last.saturating_sub(step) as f64);
+            let is_sooner = left.is_some_and(|left| most - seconds < left);
+            Some(if is_sooner { of_seconds(most) } else { of_updates(last) })
+        }
+        (Some(last), None) => Some(of_updates(last)),
+        (None, Some(most)) => Some(of_seconds(most)),
+        (None, None) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_important_parts_go_first() {
+        let parts = [(0, "loss 1.5"), (2, "lr 1e-3"), (1, "5950 tokens/s"), (3, "1.2 GiB")];
+        let parts = parts.map(|(importance, text)| (importance, text.to_owned()));
+        assert_eq!(fitted(&parts, 99), "loss 1.5  lr 1e-3  5950 tokens/s  1.2 GiB");
+        assert_eq!(fitted(&parts, 32), "loss 1.5  lr 1e-3  5950 tokens/s");
+        assert_eq!(fitted(&parts, 31), "loss 1.5  5950 tokens/s");
+        assert_eq!(fitted(&parts, 3), "loss 1.5");
+    }
+
+    #[test]
+    fn the_nearest_end_is_counted_towards() {
+        let limits = |last_update, most_seconds| TrainingLimits { last_update, most_seconds };
+        let words = |limits, at, pace| way(limits, at, pace).map(|way| (way.count, way.words));
+        let both = limits(Some(5000), Some(540.0));
+        assert_eq!(
+            words(both, (700, 524.0), Some(0.7)),
+            Some(((524, 540), "update 700  8:44/9:00".into()))
+        );
+        assert_eq!(words(both, (4990, 100.0), Some(0.7)), Some(((4990, 5000), "4990/5000".into())));
+        assert_eq!(words(both, (1, 1.0), None), Some(((1, 5000), "1/5000".into())));
+        assert_eq!(words(limits(None, None), (1, 1.0), None), None);
+        let minutes = words(limits(None, Some(60.0)), (3, 90.0), None);
+        assert_eq!(minutes, Some(((60, 60), "update 3  1:00/1:00".into())));
+    }
+}
