@@ -27,7 +27,7 @@ pub use figures::NamedFigure;
 pub use flaws::Flaw;
 pub use page::report;
 pub use record::{Logged, Record, Validated};
-pub use run_data::{Parent, RunData};
 pub use run_data::chosen::{ChosenSentence, SentenceAddress};
+pub use run_data::{Parent, RunData};
 pub use scaling::{Point, Study};
 pub use sentences::{Sentence, SentenceSet};
