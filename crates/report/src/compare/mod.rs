@@ -1,27 +1,22 @@
 //! Comparison of runs: scores with significance, recipes, sentences won and lost.
 
+mod page;
+
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
-use serde_json::{Value, json};
 use taper_metrics::resampling::{Comparison as Tested, DEFAULT_SEED, paired_bootstrap};
 use taper_metrics::{Metric, Statistics};
-use taper_plots::parts::{Section, figures, note, panel, parallel_coordinates, table};
-use taper_plots::{Axis, Chart, Figure, Language, Page, Series, escape};
+use taper_plots::Language;
 use taper_run::config::every_difference;
 
 use crate::curves::curves;
 use crate::figures::NamedFigure;
-use crate::page::{SCRIPT, STYLE, plain, sections};
 use crate::record::Record;
 use crate::run_data::RunData;
 use crate::sentences::{RESAMPLES, SentenceSet};
 use crate::translated::systems_by_length;
 
-/// p-value up to which a difference counts as significant.
-const SIGNIFICANT: f64 = 0.05;
-/// Largest number of runs of which every pair is tested.
-const MOST_PAIRED: usize = 12;
 /// Smallest difference in chrF2 by which a sentence counts as won or lost.
 const EVEN: f64 = 1.0;
 
@@ -243,166 +238,6 @@ impl Comparison<'_> {
             .map(|(name, run)| (name.as_str(), &run.record))
             .collect();
         curves(&records, language)
-    }
-
-    /// Minutes of training and the score of each run on a split.
-    fn time_and_score(&self, split: &str, scores: &[SystemScores], language: Language) -> Figure {
-        let say = |english, chinese| language.choose(english, chinese);
-        let series = scores.iter().zip(self.runs).map(|(one, run)| {
-            let minutes = run.record.logged.last().map_or(f64::NAN, |last| last.seconds / 60.0);
-            Series::dots(&one.name, vec![(minutes, one.bleu.score)])
-        });
-        let series: Vec<Series> = series.collect();
-        let described = series.iter().filter_map(|one| {
-            let (minutes, bleu) = one.points.first()?;
-            Some(format!("{}: {minutes:.1} min, BLEU {bleu:.2}", one.name))
-        });
-        let description = described.collect::<Vec<_>>().join("; ");
-        let minutes = Axis::linear(say("minutes of training", "训练分钟数"));
-        let chart = Chart::new(minutes, Axis::linear("BLEU"), series);
-        Figure::new(format!("{}, {split}", say("Time and score", "时间与得分")), description, chart)
-    }
-
-    /// Table of the differences in BLEU between each two runs, with their p-values; empty for two
-    /// runs, which the table of scores has, and for many.
-    fn matrix(&self, split: &str, language: Language) -> Result<String> {
-        if !(3..=MOST_PAIRED).contains(&self.runs.len()) {
-            return Ok(String::new());
-        }
-        let sets: Vec<&SentenceSet> = self.sets(split).collect();
-        let metric = sets[0].scoring.bleu();
-        let mut html = format!(
-            "<div class=\"wide\" tabindex=\"0\"><table><thead><tr><th scope=\"col\">{}</th>",
-            language.choose("run", "运行")
-        );
-        for name in &self.names {
-            html += &format!("<th scope=\"col\" class=\"number\">{}</th>", escape(name));
-        }
-        html += "</tr></thead><tbody>\n";
-        // Columns are compared with the row that is tested first.
-        for (row, name) in self.names.iter().enumerate() {
-            let mut order = vec![sets[row]];
-            order.extend(sets.iter().enumerate().filter(|(at, _)| *at != row).map(|(_, set)| *set));
-            let tested = test(&metric, &order)?;
-            html += &format!("<tr><th scope=\"row\">{}</th>", escape(name));
-            for column in 0..sets.len() {
-                if column == row {
-                    html += "<td class=\"number muted\">–</td>";
-                    continue;
-                }
-                let one = tested[if column < row { column + 1 } else { column }];
-                let apart = tested[0].score - one.score;
-                let chance = one.p_value.unwrap_or(1.0);
-                let class = match (chance <= SIGNIFICANT, apart > 0.0) {
-                    (false, _) => "",
-                    (true, true) => " is-better",
-                    (true, false) => " is-worse",
-                };
-                html += &format!(
-                    "<td class=\"number{class}\">{apart:+.2} <span class=\"muted\">p {chance:.3}\
-                     </span></td>"
-                );
-            }
-            html += "</tr>\n";
-        }
-        html += "</tbody></table></div>\n";
-        html += &note(language.choose(
-            "BLEU of the row less that of the column; in colour where p ≤ 0.05.",
-            "行的 BLEU 减去列的 BLEU；p ≤ 0.05 时着色。",
-        ));
-        Ok(panel(language.choose("Every pair", "两两比较"), &html))
-    }
-
-    /// What differs in the recipes and what came of it, as lines over axes; empty if nothing
-    /// differs.
-    fn coordinates(&self, language: Language) -> String {
-        let mut axes = self.recipes.clone();
-        if axes.is_empty() {
-            return String::new();
-        }
-        // Axes of what a run has to itself say nothing.
-        axes.retain(|(key, _)| key != "name");
-        for (split, scores) in &self.splits {
-            let values = scores.iter().map(|one| format!("{:.2}", one.bleu.score)).collect();
-            axes.push((format!("BLEU {split}"), values));
-        }
-        let title = language.choose("Recipes and their scores", "配方与得分");
-        parallel_coordinates(title, &self.names, &axes)
-    }
-
-    /// Scores of a split.
-    fn split_section(
-        &self,
-        number: usize,
-        (split, scores): &(String, Vec<SystemScores>),
-        language: Language,
-    ) -> Result<Section> {
-        let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
-        let head = [
-            say("run", "运行"),
-            "BLEU",
-            "p",
-            "chrF2",
-            "p",
-            say("won", "胜"),
-            say("lost", "负"),
-            say("even", "平"),
-        ];
-        let words = note(say(
-            "Won and lost: sentences whose chrF2 differs by more than 1 from the first run's. \
-             p: how often a difference as large comes about by chance (paired bootstrap).",
-            "胜负：句子的 chrF2 与第一个运行相差超过 1。p：偶然出现同样大差异的概率（配对自助法）。",
-        ));
-        let beside = match language {
-            Language::English => format!("Beside {}", self.names[0]),
-            Language::Chinese => format!("与 {} 相比", self.names[0]),
-        };
-        let mut body = panel(&beside, &(table(&head, &Self::rows(scores)) + &words));
-        body += &self.matrix(split, language)?;
-        let time = self.time_and_score(split, scores, language);
-        let mut drawn = vec![self.by_length(split, language)?.figure];
-        if time.draw().is_ok() {
-            drawn.push(time);
-        }
-        body += &figures(&drawn)?;
-        Ok(Section::new(format!("split-{number}"), split, body))
-    }
-
-    /// HTML page of the comparison.
-    ///
-    /// # Errors
-    /// When a figure cannot be drawn.
-    pub fn page(&self, language: Language) -> Result<String> {
-        let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
-        let mut parts = Vec::new();
-        for (number, split) in self.splits.iter().enumerate() {
-            parts.push(self.split_section(number, split, language)?);
-        }
-        let mut body = figures(plain(&self.curves(language)))?;
-        body += &self.missing.iter().map(|text| note(text)).collect::<String>();
-        parts.push(Section::new("curves", say("Training", "训练曲线"), body));
-        let head: Vec<&str> = std::iter::once(say("key", "键"))
-            .chain(self.names.iter().map(String::as_str))
-            .collect();
-        let table = table(&head, &self.recipe_rows());
-        let body = self.coordinates(language) + &panel(say("Keys", "键"), &table);
-        parts.push(Section::new("recipes", say("What differs in the recipes", "配方差异"), body));
-        let mut data = Vec::new();
-        if !self.splits.is_empty() {
-            let body = sections::sentences(language);
-            parts.push(Section::new("sentences", say("Sentences", "句子"), body));
-            let rows = |(split, _): &(String, _)| {
-                let sets: Vec<&SentenceSet> = self.sets(split).collect();
-                sections::sentence_rows(&sets, &self.names)
-            };
-            let sets: Vec<Value> = self.splits.iter().map(rows).collect();
-            data.push(("sentence-data".to_owned(), json!({ "sets": sets })));
-        }
-        let script = if data.is_empty() { String::new() } else { SCRIPT.to_owned() };
-        let title = format!("{} · Taper", self.names.join(" / "));
-        let body = Section::all(&parts, language);
-        Ok(Page { language, title, body, style: STYLE.to_owned(), script, data, ..Page::default() }
-            .html())
     }
 }
 
