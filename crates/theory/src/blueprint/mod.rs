@@ -1,0 +1,221 @@
+//! Blueprints of models: columns of the residual stream, and the heads and units that read and
+//! write them.
+//!
+//! A layer is Pre-LN: heads read the columns and add to them, then the units of the feed-forward
+//! layer do. What a column means is up to the construction. Column 0 is the anchor, which makes the
+//! norms identities: with an anchor C = 2^40 and d columns, d a power of 4, the sum of squares of a
+//! row is C² in f32 as long as the other columns' squares sum to less than 2^55, its root mean
+//! square is C/√d, a power of two, and a norm with weights C/√d multiplies by exactly 1.
+//!
+//! ```
+//! use taper_theory::blueprint::{Blueprint, Head, Layer};
+//!
+//! // Each token says how large a share of the tokens so far are of kind 1.
+//! let mut blueprint = Blueprint::new(2, 8);
+//! let (is_one, share) = (blueprint.column(), blueprint.column());
+//! blueprint.token(1, is_one, 1.0);
+//! blueprint.layer(Layer { heads: vec![Head::default().value(is_one, share)], ..Layer::default() });
+//! let states = blueprint.decoder()?.states(&[1, 0, 1, 1])?;
+//! assert_eq!(states[1][share.number()], 0.5);
+//! # Ok::<(), taper_theory::TheoryError>(())
+//! ```
+
+mod assembly;
+mod form;
+
+pub use assembly::{Decoder, Encoder, Regressor};
+pub use form::{Column, Form};
+use taper_model::AttentionConfig;
+
+/// An attention head.
+#[derive(Debug, Clone, Default)]
+pub struct Head {
+    products: Vec<(Form, Form)>,
+    values: Vec<(Form, Column)>,
+}
+
+impl Head {
+    /// Adds the product of a form of the query's columns and one of the key's to the scores. A head
+    /// without products weighs all tokens alike.
+    #[must_use]
+    pub fn score(mut self, query: impl Into<Form>, key: impl Into<Form>) -> Self {
+        self.products.push((query.into(), key.into()));
+        self
+    }
+
+    /// Adds the mean of `value` over the tokens, by the head's weights, to the column `to`.
+    #[must_use]
+    pub fn value(mut self, value: impl Into<Form>, to: Column) -> Self {
+        self.values.push((value.into(), to));
+        self
+    }
+
+    /// Smallest width that holds the head.
+    fn width(&self) -> usize {
+        self.products.len().max(self.values.len())
+    }
+}
+
+/// A hidden unit of a feed-forward layer: `factor · max(gate, 0)`, added to some columns.
+#[derive(Debug, Clone)]
+pub struct Unit {
+    gate: Form,
+    factor: Option<Form>,
+    outputs: Vec<(Column, f64)>,
+}
+
+impl Unit {
+    /// Makes the unit `max(gate, 0)`.
+    #[must_use]
+    pub fn relu(gate: impl Into<Form>) -> Self {
+        Self { gate: gate.into(), factor: None, outputs: Vec::new() }
+    }
+
+    /// Multiplies the unit by a form of the columns: the layers are then gated (Shazeer 2020).
+    #[must_use]
+    pub fn times(mut self, factor: impl Into<Form>) -> Self {
+        self.factor = Some(factor.into());
+        self
+    }
+
+    /// Adds the unit to the column `to`, times `weight`.
+    #[must_use]
+    pub fn adds(mut self, to: Column, weight: f64) -> Self {
+        self.outputs.push((to, weight));
+        self
+    }
+
+    /// Makes the two units that add a form, of either sign, to the column `to`.
+    #[must_use]
+    pub fn linear(form: impl Into<Form>, to: Column, weight: f64) -> [Self; 2] {
+        let form = form.into();
+        [Self::relu(form.clone()).adds(to, weight), Self::relu(-form).adds(to, -weight)]
+    }
+
+    /// Makes the two units that add a ramp of `form`, 0 up to `low` and 1 from `high` on, to columns
+    /// with weights.
+    #[must_use]
+    pub fn rise(form: &Form, (low, high): (f64, f64), to: &[(Column, f64)]) -> [Self; 2] {
+        let slope = 1.0 / (high - low);
+        [(low, slope), (high, -slope)].map(|(at, slope)| Self {
+            gate: form.clone() - at,
+            factor: None,
+            outputs: to.iter().map(|(column, weight)| (*column, slope * weight)).collect(),
+        })
+    }
+
+    /// Makes the two units that add the product of two forms to the column `to`.
+    #[must_use]
+    pub fn product(left: impl Into<Form>, right: impl Into<Form>, to: Column) -> [Self; 2] {
+        let (left, right) = (left.into(), right.into());
+        [
+            Self::relu(left.clone()).times(right.clone()).adds(to, 1.0),
+            Self::relu(-left).times(right).adds(to, -1.0),
+        ]
+    }
+}
+
+/// A layer: heads, then units.
+#[derive(Debug, Clone, Default)]
+pub struct Layer {
+    /// Heads of its attention.
+    pub heads: Vec<Head>,
+    /// Units of its feed-forward layer.
+    pub units: Vec<Unit>,
+}
+
+impl Layer {
+    /// Makes a layer of units alone.
+    #[must_use]
+    pub fn of_units(units: impl IntoIterator<Item = Unit>) -> Self {
+        Self { heads: Vec::new(), units: units.into_iter().collect() }
+    }
+}
+
+/// Values of columns that a token or a position begins with.
+type Row = Vec<(Column, f64)>;
+
+/// Blueprint of a model.
+#[derive(Debug, Clone)]
+pub struct Blueprint {
+    columns: usize,
+    tokens: Vec<Row>,
+    /// Rows of the table of positions; empty for none.
+    positions: Vec<Row>,
+    layers: Vec<Layer>,
+    logits: Vec<Form>,
+    attention: AttentionConfig,
+}
+
+impl Blueprint {
+    /// Makes an empty blueprint of a model with so many tokens and positions; with 0 positions, it
+    /// has none, and no limit of length.
+    #[must_use]
+    pub fn new(vocabulary: usize, positions: usize) -> Self {
+        Self {
+            columns: 1,
+            tokens: vec![Row::new(); vocabulary],
+            positions: vec![Row::new(); positions],
+            layers: Vec::new(),
+            logits: vec![Form::default(); vocabulary],
+            attention: AttentionConfig::default(),
+        }
+    }
+
+    /// Adds a column, which is 0 for all tokens at first.
+    pub fn column(&mut self) -> Column {
+        self.columns += 1;
+        Column::new(self.columns - 1)
+    }
+
+    /// Adds columns side by side.
+    pub fn columns(&mut self, count: usize) -> Vec<Column> {
+        (0..count).map(|_| self.column()).collect()
+    }
+
+    /// Sets the value that a column begins with in the token with this id.
+    ///
+    /// # Panics
+    /// If there is no such token.
+    pub fn token(&mut self, id: usize, column: Column, value: f64) {
+        self.tokens[id].push((column, value));
+    }
+
+    /// Sets the value that a column begins with at a position, which is added to the token's.
+    ///
+    /// # Panics
+    /// If there is no such position.
+    pub fn position(&mut self, at: usize, column: Column, value: f64) {
+        self.positions[at].push((column, value));
+    }
+
+    /// Appends a layer.
+    pub fn layer(&mut self, layer: Layer) {
+        self.layers.push(layer);
+    }
+
+    /// Sets the logit of the token with this id.
+    ///
+    /// # Panics
+    /// If there is no such token.
+    pub fn logit(&mut self, id: usize, form: impl Into<Form>) {
+        self.logits[id] = form.into();
+    }
+
+    /// Sets which tokens a query sees.
+    pub fn attention(&mut self, attention: AttentionConfig) {
+        self.attention = attention;
+    }
+
+    /// Number of columns so far, the anchor included.
+    #[must_use]
+    pub fn width_used(&self) -> usize {
+        self.columns
+    }
+
+    /// Size of the vocabulary.
+    #[must_use]
+    pub fn vocabulary(&self) -> usize {
+        self.tokens.len()
+    }
+}

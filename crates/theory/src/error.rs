@@ -1,0 +1,51 @@
+//! Errors of constructions.
+
+use std::fmt;
+use taper_model::ModelError;
+
+/// Place in a program, counted from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Line.
+    pub line: usize,
+    /// Column, in characters.
+    pub column: usize,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "line {}, column {}", self.line, self.column)
+    }
+}
+
+/// Error of a construction.
+#[derive(Debug, thiserror::Error)]
+pub enum TheoryError {
+    /// A program that cannot be read, or that does something wrong when it runs.
+    #[error("{place}: {message}")]
+    Program {
+        /// Place of the fault.
+        place: Place,
+        /// What is wrong, and what to do.
+        message: String,
+    },
+    /// An input or a size that a construction does not support.
+    #[error("{0}")]
+    Input(String),
+    /// A model could not be built, or run.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+}
+
+impl TheoryError {
+    /// Makes an error of a program.
+    pub(crate) fn program(place: Place, message: impl Into<String>) -> Self {
+        Self::Program { place, message: message.into() }
+    }
+}
+
+impl From<candle_core::Error> for TheoryError {
+    fn from(error: candle_core::Error) -> Self {
+        Self::Model(error.into())
+    }
+}

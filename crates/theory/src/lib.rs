@@ -1,0 +1,26 @@
+//! Models whose weights are set by hand: what attention can compute, as programs that run.
+//!
+//! **Decision.** A construction is written as a [`Blueprint`]: columns of the residual stream,
+//! heads that compare and copy columns, and units of feed-forward layers. A blueprint is assembled
+//! to an ordinary model of `taper-model`, with norms, biases and all, so that what is shown here
+//! holds for the layers that are trained elsewhere. The alternative, attention written once more
+//! for proofs, would prove something about other code.
+//!
+//! **Norms.** A norm changes every column, and constructions need exact values. One column is
+//! therefore a large constant: beside it, the root mean square of a row is that of the constant
+//! alone, and an RMS norm with the matching weight is the identity, exactly, in f32
+//! ([`blueprint`]).
+//!
+//! The constructions: Turing machines ([`turing`]), programs of select and aggregate ([`rasp`]),
+//! and [`studies`], each of which measures a claim and returns a table and figures.
+#![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+pub mod blueprint;
+mod error;
+pub mod rasp;
+pub mod studies;
+pub mod turing;
+
+pub use blueprint::Blueprint;
+pub use error::{Place, TheoryError};

@@ -1,0 +1,174 @@
+//! Compiled programs: an encoder, its vocabulary, and how to read its answers.
+
+use super::emission::{Basis, Emission, HARD};
+use super::graph::Graph;
+use super::parser::Program;
+use crate::TheoryError;
+use crate::blueprint::{Blueprint, Encoder};
+use taper_model::{AttentionRecord, Model, Pass, Sequences};
+use taper_plots::{Figure, Heatmap};
+
+/// Tokens that every vocabulary begins with.
+const SPECIAL: [&str; 7] = ["<pad>", "<unk>", "<s>", "</s>", "<cls>", "<sep>", "<mask>"];
+/// Id of `<cls>`, the first token of every text.
+const CLASS: usize = 4;
+/// Longest input that a program can be compiled for.
+const LONGEST: usize = 512;
+
+/// A program as an encoder of texts.
+#[derive(Debug, Clone)]
+pub struct CompiledProgram {
+    program: Program,
+    longest: usize,
+    vocabulary: Vec<String>,
+    encoder: Encoder,
+}
+
+impl CompiledProgram {
+    /// Compiles a program for inputs of at most `longest` characters.
+    ///
+    /// # Errors
+    /// With the place of an expression whose parts have unsuitable kinds; if values, or columns of
+    /// the stream, are too many.
+    pub fn new(program: &Program, longest: usize) -> Result<Self, TheoryError> {
+        if longest == 0 || longest > LONGEST {
+            let message = format!("programs are compiled for 1 to {LONGEST} characters");
+            return Err(TheoryError::Input(message));
+        }
+        let graph = Graph::new(program, longest)?;
+        let mut vocabulary: Vec<String> = SPECIAL.map(str::to_owned).into();
+        vocabulary.extend(program.alphabet().iter().map(char::to_string));
+        let domain = &graph.nodes[graph.output].domain;
+        let mut answers = Vec::new();
+        for value in &domain.values {
+            let shown = domain.shown(*value, program);
+            let id = vocabulary.iter().position(|one| *one == shown).unwrap_or_else(|| {
+                vocabulary.push(shown);
+                vocabulary.len() - 1
+            });
+            answers.push(id);
+        }
+        // `<cls>`, the input, and room for `<sep>`.
+        let mut blueprint = Blueprint::new(vocabulary.len(), longest + 2);
+        let basis = basis(&mut blueprint, program, longest);
+        let hot = Emission::new(&mut blueprint, basis, longest).write(&graph)?;
+        for (id, form) in answers.into_iter().zip(hot) {
+            blueprint.logit(id, form * HARD);
+        }
+        let encoder = blueprint.encoder()?;
+        Ok(Self { program: program.clone(), longest, vocabulary, encoder })
+    }
+
+    /// The encoder.
+    #[must_use]
+    pub const fn encoder(&self) -> &Encoder {
+        &self.encoder
+    }
+
+    /// Texts of the tokens, by id.
+    #[must_use]
+    pub fn vocabulary(&self) -> &[String] {
+        &self.vocabulary
+    }
+
+    /// Number of layers, of heads of each, and width of the stream.
+    #[must_use]
+    pub fn shape(&self) -> (usize, usize, usize) {
+        let config = self.encoder.0.config();
+        (config.encoder_layers, config.heads, config.d_model)
+    }
+
+    /// Ids of an input, behind `<cls>`.
+    fn ids(&self, input: &str) -> Result<Vec<u32>, TheoryError> {
+        self.program.check(input)?;
+        let length = input.chars().count();
+        if length > self.longest {
+            return Err(TheoryError::Input(format!(
+                "the input has {length} characters, and the program was compiled for {}",
+                self.longest
+            )));
+        }
+        let alphabet = self.program.alphabet();
+        let id = |character| alphabet.iter().position(|one| *one == character).unwrap_or(0);
+        let ids = input.chars().map(|character| (SPECIAL.len() + id(character)) as u32);
+        Ok([CLASS as u32].into_iter().chain(ids).collect())
+    }
+
+    /// Runs the encoder on inputs; a result for each of their characters.
+    ///
+    /// # Errors
+    /// For characters outside of the alphabet and inputs that are too long.
+    pub fn run(&self, inputs: &[&str]) -> Result<Vec<Vec<String>>, TheoryError> {
+        let rows = inputs.iter().map(|input| self.ids(input)).collect::<Result<Vec<_>, _>>()?;
+        let answers = self.encoder.answers(&Sequences::pack(&rows))?;
+        let mut rest = answers.as_slice();
+        let take = |row: &Vec<u32>| {
+            let (own, others) = rest.split_at(row.len());
+            rest = others;
+            own[1..].iter().map(|id| self.vocabulary[*id as usize].clone()).collect()
+        };
+        Ok(rows.iter().map(take).collect())
+    }
+
+    /// Attention weights of every layer on an input behind `<cls>`.
+    ///
+    /// # Errors
+    /// For characters outside of the alphabet and inputs that are too long.
+    pub fn attention(&self, input: &str) -> Result<Vec<AttentionRecord>, TheoryError> {
+        let pass = Pass::evaluate_with_attention();
+        self.encoder.hidden(&Sequences::pack(&[self.ids(input)?]), &pass)?;
+        Ok(pass.into_attention())
+    }
+
+    /// Figures of the attention weights on an input, one for each head that compares.
+    ///
+    /// # Errors
+    /// See [`CompiledProgram::attention`].
+    pub fn figures(&self, input: &str) -> Result<Vec<(String, Figure)>, TheoryError> {
+        let names: Vec<String> =
+            ["<cls>".to_owned()].into_iter().chain(input.chars().map(String::from)).collect();
+        let mut figures = Vec::new();
+        for (layer, record) in (1..).zip(self.attention(input)?) {
+            let heads: Vec<Vec<Vec<f32>>> = record.weights.squeeze(0)?.to_vec3()?;
+            for (head, weights) in (1..).zip(heads) {
+                // Heads that nothing was written for weigh all tokens alike.
+                if weights.iter().flatten().all(|weight| *weight == weights[0][0]) {
+                    continue;
+                }
+                let wide = |row: Vec<f32>| row.into_iter().map(f64::from).collect();
+                let heatmap = Heatmap {
+                    row_label: "query".to_owned(),
+                    column_label: "key".to_owned(),
+                    rows: names.clone(),
+                    columns: names.clone(),
+                    values: weights.into_iter().map(wide).collect(),
+                    strongest: Some(1.0),
+                };
+                let title = format!("Layer {layer}, head {head}");
+                let description = format!("Attention weights on {input:?}.");
+                let figure = Figure::new(title, description, heatmap);
+                figures.push((format!("layer-{layer}-head-{head}"), figure));
+            }
+        }
+        Ok(figures)
+    }
+}
+
+/// Sets the embeddings.
+fn basis(blueprint: &mut Blueprint, program: &Program, longest: usize) -> Basis {
+    let basis = Basis {
+        is_class: blueprint.column(),
+        is_token: blueprint.column(),
+        tokens: blueprint.columns(program.alphabet().len()),
+        indices: blueprint.columns(longest),
+    };
+    blueprint.token(CLASS, basis.is_class, 1.0);
+    for (number, column) in basis.tokens.iter().enumerate() {
+        blueprint.token(SPECIAL.len() + number, *column, 1.0);
+        blueprint.token(SPECIAL.len() + number, basis.is_token, 1.0);
+    }
+    for (index, column) in basis.indices.iter().enumerate() {
+        blueprint.position(index + 1, *column, 1.0);
+    }
+    basis
+}

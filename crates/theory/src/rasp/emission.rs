@@ -1,0 +1,250 @@
+//! Layers for the nodes of a graph.
+//!
+//! A value with a finite domain has a column for each of its values, 1 in one of them. So a relation
+//! of keys and queries is a bilinear form, which a head computes as its score: the number of
+//! relations of a term that hold. The token `<cls>` has a score of its own that only a whole term
+//! exceeds. A head that counts gives `<cls>` the same score as a term that holds: if w keys are
+//! selected, its weight is 1/(w+1), and the feed-forward layer makes w of it.
+
+use super::graph::{Graph, Node, Source};
+use super::selectors::Term;
+use crate::TheoryError;
+use crate::blueprint::{Blueprint, Column, Form, Head, Layer, Unit};
+
+/// Factor of scores: halves of it must leave no weight in f32.
+pub(super) const HARD: f64 = 64.0;
+/// More than any sum of arguments.
+const NEVER: f64 = (1_u64 << 32) as f64;
+/// Largest width of the residual stream.
+const MOST_COLUMNS: usize = 4096;
+
+/// Columns of a node.
+struct Emitted {
+    /// 1 for the value, of all values of its domain.
+    hot: Vec<Form>,
+    /// The value.
+    number: Form,
+    /// First layer that can read them.
+    ready: usize,
+}
+
+/// Columns that all programs have.
+pub(super) struct Basis {
+    pub(super) is_class: Column,
+    pub(super) is_token: Column,
+    pub(super) tokens: Vec<Column>,
+    pub(super) indices: Vec<Column>,
+}
+
+/// Writer of layers.
+pub(super) struct Emission<'a> {
+    pub(super) blueprint: &'a mut Blueprint,
+    pub(super) basis: Basis,
+    layers: Vec<Layer>,
+    longest: usize,
+}
+
+impl<'a> Emission<'a> {
+    pub(super) fn new(blueprint: &'a mut Blueprint, basis: Basis, longest: usize) -> Self {
+        Self { blueprint, basis, layers: Vec::new(), longest }
+    }
+
+    /// Writes all layers; returns the form that is 1 for each value of the result.
+    ///
+    /// # Errors
+    /// If the stream would be too wide.
+    pub(super) fn write(mut self, graph: &Graph) -> Result<Vec<Form>, TheoryError> {
+        let mut emitted: Vec<Emitted> = Vec::new();
+        for node in &graph.nodes {
+            let one = match &node.source {
+                Source::Tokens => self.given(self.basis.tokens.clone(), node),
+                Source::Indices => self.given(self.basis.indices.clone(), node),
+                Source::Constant => Emitted {
+                    hot: vec![self.basis.is_token.into()],
+                    number: (node.domain.values[0] as f64).into(),
+                    ready: 0,
+                },
+                Source::Map { arguments, table } => self.map(arguments, table, node, &emitted),
+                Source::Width(terms) => self.width(terms, node, &emitted),
+                Source::Aggregate { terms, values, default } => {
+                    let default = default.and_then(|value| node.domain.index(value));
+                    self.aggregate(terms, (*values, graph), default, node, &emitted)
+                }
+            };
+            emitted.push(one);
+            if self.blueprint.width_used() > MOST_COLUMNS {
+                return Err(TheoryError::Input(format!(
+                    "the program takes more than {MOST_COLUMNS} columns: choose a smaller length"
+                )));
+            }
+        }
+        let output = emitted.swap_remove(graph.output);
+        self.layers.into_iter().for_each(|layer| self.blueprint.layer(layer));
+        Ok(output.hot)
+    }
+
+    fn layer(&mut self, number: usize) -> &mut Layer {
+        if self.layers.len() <= number {
+            self.layers.resize_with(number + 1, Layer::default);
+        }
+        &mut self.layers[number]
+    }
+
+    /// Columns that the embedding sets.
+    fn given(&self, columns: Vec<Column>, node: &Node) -> Emitted {
+        hot(columns, node, 0)
+    }
+
+    /// A step function of a sum: flat around each of its values, so that small errors vanish.
+    fn map(
+        &mut self,
+        arguments: &[(usize, i64)],
+        table: &[(i64, i64)],
+        node: &Node,
+        emitted: &[Emitted],
+    ) -> Emitted {
+        let sum = arguments.iter().fold(Form::default(), |sum, (node, factor)| {
+            sum + emitted[*node].number.clone() * *factor as f64
+        });
+        let ready = arguments.iter().map(|(node, _)| emitted[*node].ready).max().unwrap_or(0);
+        let columns = self.blueprint.columns(node.domain.values.len());
+        self.steps(&sum, table, (node, &columns), ready);
+        hot(columns, node, ready + 1)
+    }
+
+    /// Adds the units of a step function at a layer.
+    fn steps(
+        &mut self,
+        sum: &Form,
+        table: &[(i64, i64)],
+        (node, columns): (&Node, &[Column]),
+        layer: usize,
+    ) {
+        let sum = self.valued(sum.clone());
+        let column = |value: i64| node.domain.index(value).map(|index| columns[index]);
+        let mut units = Vec::new();
+        if let Some(first) = table.first().and_then(|(_, value)| column(*value)) {
+            units.push(Unit::relu(self.valued(1.0)).adds(first, 1.0));
+        }
+        for pair in table.windows(2) {
+            let [(low, before), (high, after)] = [pair[0], pair[1]];
+            let (Some(before), Some(after)) = (column(before), column(after)) else { continue };
+            if before == after {
+                continue;
+            }
+            // From 0 to 1 in the middle half between two sums.
+            let gap = (high - low) as f64;
+            let between = (low as f64 + 0.25 * gap, low as f64 + 0.75 * gap);
+            units.extend(Unit::rise(&sum, between, &[(after, 1.0), (before, -1.0)]));
+        }
+        self.layer(layer).units.extend(units);
+    }
+
+    /// Makes a form that is far below 0 for `<cls>`, which has no values.
+    fn valued(&self, form: impl Into<Form>) -> Form {
+        form.into() - self.basis.is_class * NEVER
+    }
+
+    /// Units that add 1 for a value near 1 or above, and 0 for one near 0.
+    fn rounded(&self, value: Column, to: Column) -> [Unit; 2] {
+        Unit::rise(&self.valued(value), (0.25, 0.75), &[(to, 1.0)])
+    }
+
+    /// Makes a head whose score is largest for the keys of a term; `<cls>` has the score of
+    /// `class` relations that hold.
+    fn head(&self, term: &Term, class: f64, emitted: &[Emitted]) -> Head {
+        let mut head = Head::default()
+            .score(HARD, self.basis.is_token)
+            .score(HARD * class, self.basis.is_class);
+        for relation in term {
+            let (keys, queries) =
+                (&emitted[relation.between.0].hot, &emitted[relation.between.1].hot);
+            let total =
+                |of: Vec<&Form>| of.into_iter().fold(Form::default(), |sum, one| sum + one.clone());
+            if keys.len() <= queries.len() {
+                for (key, suits) in keys.iter().zip(&relation.suits) {
+                    let suited = queries.iter().zip(suits).filter(|(_, suits)| **suits);
+                    let suited = total(suited.map(|(query, _)| query).collect());
+                    head = head.score(suited * HARD, key.clone());
+                }
+            } else {
+                for (number, query) in queries.iter().enumerate() {
+                    let suited = keys.iter().zip(&relation.suits).filter(|(_, row)| row[number]);
+                    let suited = total(suited.map(|(key, _)| key).collect());
+                    head = head.score(query.clone() * HARD, suited);
+                }
+            }
+        }
+        head
+    }
+
+    /// First layer at which all relations can be computed.
+    fn ready(terms: &[Term], emitted: &[Emitted]) -> usize {
+        let nodes =
+            terms.iter().flatten().flat_map(|relation| [relation.between.0, relation.between.1]);
+        nodes.map(|node| emitted[node].ready).max().unwrap_or(0)
+    }
+
+    /// Counts selected keys.
+    fn width(&mut self, terms: &[Term], node: &Node, emitted: &[Emitted]) -> Emitted {
+        let at = Self::ready(terms, emitted);
+        let number = self.blueprint.column();
+        for term in terms {
+            let share = self.blueprint.column();
+            let head = self.head(term, 1.0 + term.len() as f64, emitted);
+            let head = head.value(self.basis.is_class, share);
+            // The polygon through w at 1/(w+1): its slope grows by 2w at 1/w.
+            let ramp = |w: usize| Unit::relu(-share + 1.0 / w as f64).adds(number, 2.0 * w as f64);
+            let units: Vec<Unit> = (1..=self.longest).map(ramp).collect();
+            let layer = self.layer(at);
+            layer.heads.push(head);
+            layer.units.extend(units);
+        }
+        let raw = self.blueprint.columns(node.domain.values.len());
+        let table: Vec<(i64, i64)> = node.domain.values.iter().map(|w| (*w, *w)).collect();
+        self.steps(&number.into(), &table, (node, &raw), at + 1);
+        let columns = self.blueprint.columns(raw.len());
+        let units = raw.iter().zip(&columns).flat_map(|(raw, clean)| self.rounded(*raw, *clean));
+        let units: Vec<Unit> = units.collect();
+        self.layer(at + 2).units.extend(units);
+        hot(columns, node, at + 3)
+    }
+
+    /// Brings the value of selected keys.
+    fn aggregate(
+        &mut self,
+        terms: &[Term],
+        (values, graph): (usize, &Graph),
+        default: Option<usize>,
+        node: &Node,
+        emitted: &[Emitted],
+    ) -> Emitted {
+        let at = Self::ready(terms, emitted).max(emitted[values].ready);
+        let raw = self.blueprint.columns(node.domain.values.len());
+        for term in terms {
+            let mut head = self.head(term, 0.5 + term.len() as f64, emitted);
+            for (value, hot) in graph.nodes[values].domain.values.iter().zip(&emitted[values].hot) {
+                if let Some(index) = node.domain.index(*value) {
+                    head = head.value(hot.clone(), raw[index]);
+                }
+            }
+            self.layer(at).heads.push(head);
+        }
+        let columns = self.blueprint.columns(raw.len());
+        let mut units: Vec<Unit> =
+            raw.iter().zip(&columns).flat_map(|(raw, clean)| self.rounded(*raw, *clean)).collect();
+        if let Some(default) = default {
+            let found = Form::sum(raw.iter().map(|column| (*column, 2.0)));
+            units.push(Unit::relu(self.valued(-found + 1.0)).adds(columns[default], 1.0));
+        }
+        self.layer(at).units.extend(units);
+        hot(columns, node, at + 1)
+    }
+}
+
+/// Columns of a node's values.
+fn hot(columns: Vec<Column>, node: &Node, ready: usize) -> Emitted {
+    let values = node.domain.values.iter().map(|value| *value as f64);
+    let number = Form::sum(columns.iter().copied().zip(values));
+    Emitted { hot: columns.into_iter().map(Form::from).collect(), number, ready }
+}

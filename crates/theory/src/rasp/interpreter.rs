@@ -1,0 +1,250 @@
+//! Direct interpretation of programs: sequences and selection matrices in memory.
+
+use super::parser::{Expression, Kind, Program};
+use crate::{Place, TheoryError};
+
+/// Longest input.
+const LONGEST: usize = 4096;
+
+/// A value at one place of a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Item {
+    Number(i64),
+    Character(char),
+    Truth(bool),
+}
+
+impl Item {
+    fn shown(self) -> String {
+        match self {
+            Self::Number(number) => number.to_string(),
+            Self::Character(character) => character.to_string(),
+            Self::Truth(truth) => truth.to_string(),
+        }
+    }
+}
+
+/// A value of an expression.
+#[derive(Debug, Clone)]
+enum Value {
+    Sequence(Vec<Item>),
+    /// For each query, which keys are selected.
+    Selector(Vec<Vec<bool>>),
+}
+
+impl Program {
+    /// Interprets the program on an input; a result for each of its characters.
+    ///
+    /// # Errors
+    /// With the place of an expression whose parts have unsuitable kinds, or that aggregates
+    /// several values in one place; for characters outside of the alphabet.
+    pub fn interpret(&self, input: &str) -> Result<Vec<String>, TheoryError> {
+        self.check(input)?;
+        let tokens: Vec<char> = input.chars().collect();
+        if tokens.len() > LONGEST {
+            let message = format!("an input has at most {LONGEST} characters");
+            return Err(TheoryError::Input(message));
+        }
+        let mut interpreter = Interpreter { tokens, defined: Vec::new() };
+        for definition in &self.definitions {
+            let value = interpreter.value(definition)?;
+            interpreter.defined.push(value);
+        }
+        match (interpreter.defined.pop(), self.definitions.last()) {
+            (Some(Value::Sequence(items)), _) => Ok(items.into_iter().map(Item::shown).collect()),
+            (_, Some(last)) => {
+                Err(TheoryError::program(last.place, "the result is a selector, and not a value"))
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+}
+
+struct Interpreter {
+    tokens: Vec<char>,
+    /// Values of definitions so far.
+    defined: Vec<Value>,
+}
+
+/// Error of an expression whose parts have unsuitable kinds.
+fn unsuitable(place: Place, expected: &str) -> TheoryError {
+    TheoryError::program(place, format!("expected {expected}"))
+}
+
+impl Interpreter {
+    fn value(&self, expression: &Expression) -> Result<Value, TheoryError> {
+        let place = expression.place;
+        let everywhere = |item| Value::Sequence(vec![item; self.tokens.len()]);
+        let count = self.tokens.len() as i64;
+        Ok(match &expression.kind {
+            Kind::Tokens => {
+                Value::Sequence(self.tokens.iter().map(|one| Item::Character(*one)).collect())
+            }
+            Kind::Indices => Value::Sequence((0..count).map(Item::Number).collect()),
+            Kind::Length => everywhere(Item::Number(count)),
+            Kind::Number(number) => everywhere(Item::Number(*number)),
+            Kind::Character(character) => everywhere(Item::Character(*character)),
+            Kind::Truth(truth) => everywhere(Item::Truth(*truth)),
+            Kind::Defined(number) => self.defined[*number].clone(),
+            Kind::Add(parts) => self.numbers(parts, place, i64::checked_add)?,
+            Kind::Subtract(parts) => self.numbers(parts, place, i64::checked_sub)?,
+            Kind::Compare(comparison, parts) => {
+                let pairs = self.pairs(parts)?;
+                let compared = pairs.into_iter().map(|(left, right)| {
+                    Ok(Item::Truth(match (left, right) {
+                        (Item::Number(l), Item::Number(r)) => comparison.holds(&l, &r),
+                        (Item::Character(l), Item::Character(r)) => comparison.holds(&l, &r),
+                        (Item::Truth(l), Item::Truth(r)) => comparison.holds(&l, &r),
+                        _ => return Err(unsuitable(place, "values of one kind to compare")),
+                    }))
+                });
+                Value::Sequence(compared.collect::<Result<_, _>>()?)
+            }
+            Kind::And(parts) => self.combined(parts, place, |left, right| left && right)?,
+            Kind::Or(parts) => self.combined(parts, place, |left, right| left || right)?,
+            Kind::Not(inner) => match self.value(inner)? {
+                Value::Sequence(items) => {
+                    let opposite = |item| match item {
+                        Item::Truth(truth) => Ok(Item::Truth(!truth)),
+                        _ => Err(unsuitable(place, "true or false after not")),
+                    };
+                    Value::Sequence(items.into_iter().map(opposite).collect::<Result<_, _>>()?)
+                }
+                Value::Selector(mut rows) => {
+                    rows.iter_mut().flatten().for_each(|selected| *selected = !*selected);
+                    Value::Selector(rows)
+                }
+            },
+            Kind::Choose(parts) => {
+                let [condition, yes, no] = &**parts;
+                let condition = self.sequence(condition)?;
+                let values = self.sequence(yes)?.into_iter().zip(self.sequence(no)?);
+                let chosen = condition.into_iter().zip(values).map(|(truth, (yes, no))| {
+                    let alike = std::mem::discriminant(&yes) == std::mem::discriminant(&no);
+                    match truth {
+                        Item::Truth(truth) if alike => Ok(if truth { yes } else { no }),
+                        _ => Err(unsuitable(place, "a condition, and two values of one kind")),
+                    }
+                });
+                Value::Sequence(chosen.collect::<Result<_, _>>()?)
+            }
+            Kind::Select(comparison, parts) => {
+                let [keys, queries] = &**parts;
+                let (keys, queries) = (self.sequence(keys)?, self.sequence(queries)?);
+                let row = |query: &Item| {
+                    let selected = keys.iter().map(|key| match (key, query) {
+                        (Item::Number(k), Item::Number(q)) => Ok(comparison.holds(k, q)),
+                        (Item::Character(k), Item::Character(q)) => Ok(comparison.holds(k, q)),
+                        (Item::Truth(k), Item::Truth(q)) => Ok(comparison.holds(k, q)),
+                        _ => Err(unsuitable(place, "keys and queries of one kind")),
+                    });
+                    selected.collect()
+                };
+                Value::Selector(queries.iter().map(row).collect::<Result<_, _>>()?)
+            }
+            Kind::Width(selector) => {
+                let rows = self.selector(selector)?;
+                let width = |row: Vec<bool>| row.into_iter().filter(|selected| *selected).count();
+                let items = rows.into_iter().map(|row| Item::Number(width(row) as i64));
+                Value::Sequence(items.collect())
+            }
+            Kind::Aggregate(parts, default) => {
+                let [selector, values] = &**parts;
+                let (rows, values) = (self.selector(selector)?, self.sequence(values)?);
+                let default = default.as_ref().map(|default| self.sequence(default)).transpose()?;
+                let aggregated = rows.iter().enumerate().map(|(at, row)| {
+                    let selected = row.iter().zip(&values).filter(|(selected, _)| **selected);
+                    let default = default.as_ref().map(|default| &default[at]);
+                    one_of(selected.map(|(_, value)| value), default, place, at)
+                });
+                Value::Sequence(aggregated.collect::<Result<_, _>>()?)
+            }
+        })
+    }
+
+    fn sequence(&self, expression: &Expression) -> Result<Vec<Item>, TheoryError> {
+        match self.value(expression)? {
+            Value::Sequence(items) => Ok(items),
+            Value::Selector(_) => Err(unsuitable(expression.place, "a value, and no selector")),
+        }
+    }
+
+    fn selector(&self, expression: &Expression) -> Result<Vec<Vec<bool>>, TheoryError> {
+        match self.value(expression)? {
+            Value::Selector(rows) => Ok(rows),
+            Value::Sequence(_) => Err(unsuitable(expression.place, "a selector, and no value")),
+        }
+    }
+
+    fn pairs(&self, parts: &[Expression; 2]) -> Result<Vec<(Item, Item)>, TheoryError> {
+        let [left, right] = parts;
+        Ok(self.sequence(left)?.into_iter().zip(self.sequence(right)?).collect())
+    }
+
+    fn numbers(
+        &self,
+        parts: &[Expression; 2],
+        place: Place,
+        compute: fn(i64, i64) -> Option<i64>,
+    ) -> Result<Value, TheoryError> {
+        let computed = self.pairs(parts)?.into_iter().map(|pair| match pair {
+            (Item::Number(left), Item::Number(right)) => compute(left, right)
+                .map(Item::Number)
+                .ok_or_else(|| unsuitable(place, "smaller numbers: these overflow")),
+            _ => Err(unsuitable(place, "numbers")),
+        });
+        Ok(Value::Sequence(computed.collect::<Result<_, _>>()?))
+    }
+
+    fn combined(
+        &self,
+        parts: &[Expression; 2],
+        place: Place,
+        combine: fn(bool, bool) -> bool,
+    ) -> Result<Value, TheoryError> {
+        let [left, right] = parts;
+        match (self.value(left)?, self.value(right)?) {
+            (Value::Sequence(left), Value::Sequence(right)) => {
+                let combined = left.into_iter().zip(right).map(|pair| match pair {
+                    (Item::Truth(left), Item::Truth(right)) => {
+                        Ok(Item::Truth(combine(left, right)))
+                    }
+                    _ => Err(unsuitable(place, "true or false on both sides")),
+                });
+                Ok(Value::Sequence(combined.collect::<Result<_, _>>()?))
+            }
+            (Value::Selector(mut left), Value::Selector(right)) => {
+                let cells = left.iter_mut().flatten().zip(right.into_iter().flatten());
+                cells.for_each(|(left, right)| *left = combine(*left, right));
+                Ok(Value::Selector(left))
+            }
+            _ => Err(unsuitable(place, "two values or two selectors")),
+        }
+    }
+}
+
+/// The value that all selected places have, or the default if none is selected.
+fn one_of<'a>(
+    mut selected: impl Iterator<Item = &'a Item>,
+    default: Option<&Item>,
+    place: Place,
+    at: usize,
+) -> Result<Item, TheoryError> {
+    let Some(first) = selected.next() else {
+        return default.copied().ok_or_else(|| {
+            let message = format!(
+                "nothing is selected at place {at}: give aggregate a third argument, the value \
+                 for this case"
+            );
+            TheoryError::program(place, message)
+        });
+    };
+    match selected.find(|other| *other != first) {
+        Some(other) => {
+            let (first, other) = (first.shown(), other.shown());
+            let message = format!("both {first} and {other} are selected at place {at}");
+            Err(TheoryError::program(place, message))
+        }
+        None => Ok(*first),
+    }
+}

@@ -1,0 +1,39 @@
+//! Programs of select and aggregate, compiled to the weights of an encoder (Weiss, Goldberg and
+//! Yahav 2021, "Thinking Like Transformers"; Lindner et al. 2023, "Tracr").
+//!
+//! A program is a list of definitions; the last line is its result.
+//!
+//! ```text
+//! alphabet "abc"
+//! opposite = select(indices, length - indices - 1, ==)
+//! aggregate(opposite, tokens)
+//! ```
+//!
+//! Values are sequences: `tokens`, `indices` (from 0), `length`, numbers, `'c'`, `true` and
+//! `false`; `+`, `-`, comparisons, `and`, `or`, `not` and `x if c else y` work place by place.
+//! `select(keys, queries, ==)` compares the key at each place with the query at each place, and
+//! selectors combine with `and`, `or` and `not`. `selector_width(s)` counts the selected places,
+//! and `aggregate(s, values)` brings their value, which must be one and the same; a third argument
+//! is the value where nothing is selected.
+//!
+//! ```
+//! use taper_theory::rasp::{CompiledProgram, Program};
+//!
+//! let program = Program::parse("alphabet \"ab\"\nselector_width(select(tokens, tokens, ==))")?;
+//! let compiled = CompiledProgram::new(&program, 8)?;
+//! assert_eq!(compiled.run(&["abaa"])?[0], ["3", "1", "3", "3"]);
+//! assert_eq!(program.interpret("abaa")?, compiled.run(&["abaa"])?[0]);
+//! # Ok::<(), taper_theory::TheoryError>(())
+//! ```
+
+mod compiled;
+mod domains;
+mod emission;
+mod graph;
+mod interpreter;
+mod lexer;
+mod parser;
+mod selectors;
+
+pub use compiled::CompiledProgram;
+pub use parser::Program;

@@ -1,0 +1,54 @@
+//! Claims about attention, each with a construction that shows it and a table of what it measures.
+//!
+//! A further study is a file here with a [`Study`], and its name in [`STUDIES`].
+
+mod dictionary;
+mod power_laws;
+mod ridge;
+mod sparse_connections;
+mod universal;
+
+pub use dictionary::{expected_noise, lookup};
+pub use power_laws::{fitted_exponent, nearest_losses, spectrum_tail};
+pub use ridge::{RidgeSetting, ridge_decoder, ridge_predictions};
+pub use sparse_connections::SparseFunction;
+pub use universal::{Point, SetFunction, approximate};
+
+use crate::TheoryError;
+use taper_plots::Figure;
+
+/// What a study found.
+#[derive(Debug, Clone)]
+pub struct Findings {
+    /// Heads of the table's columns.
+    pub columns: Vec<String>,
+    /// Rows of the table.
+    pub rows: Vec<Vec<String>>,
+    /// Figures with their names.
+    pub figures: Vec<(String, Figure)>,
+}
+
+/// A claim that is measured.
+#[derive(Debug, Clone, Copy)]
+pub struct Study {
+    /// Name.
+    pub name: &'static str,
+    /// Claim, in a sentence.
+    pub claim: &'static str,
+    /// Measures it: seconds.
+    pub run: fn() -> Result<Findings, TheoryError>,
+}
+
+/// All studies.
+pub const STUDIES: &[Study] = &[
+    sparse_connections::STUDY,
+    dictionary::STUDY,
+    universal::STUDY,
+    ridge::STUDY,
+    power_laws::STUDY,
+];
+
+/// Heads of columns.
+fn heads(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}

@@ -1,0 +1,126 @@
+//! Any function of a few chosen positions, in one layer.
+//!
+//! A head for each of the k positions brings its bit to every token: the query is a constant β, and
+//! the key is 1 at the position and 0 elsewhere. A unit for each of the 2^k combinations of bits,
+//! `max(Σ ±bit − ones + 1, 0)`, is 1 on its combination and 0 on others; those on which the function
+//! is 1 are summed. So k heads of width 1 and at most 2^k units are enough, whatever n is.
+
+use super::{Findings, Study, heads};
+use crate::TheoryError;
+use crate::blueprint::{Blueprint, Column, Encoder, Form, Head, Layer, Unit};
+use taper_model::{Model, Sequences};
+use taper_ops::rng::{Counter, mix};
+
+/// Factor of scores: beside e^64 the other tokens have no weight in f32.
+const HARD: f64 = 64.0;
+
+pub(super) const STUDY: Study = Study {
+    name: "sparse-connections",
+    claim: "One layer computes any Boolean function of k of n positions, by k heads and 2^k units",
+    run,
+};
+
+/// An encoder of bits, each token of which computes one function of a few positions.
+#[derive(Debug, Clone)]
+pub struct SparseFunction {
+    encoder: Encoder,
+    length: usize,
+}
+
+impl SparseFunction {
+    /// Assembles the encoder for texts of `length` bits, from the chosen `positions`. `table` has
+    /// the values of the function: bit i is its value where the chosen bits, the first the lowest,
+    /// are the binary number i.
+    ///
+    /// # Errors
+    /// If there are more than 6 positions, or one is not in the text.
+    pub fn new(length: usize, positions: &[usize], table: u64) -> Result<Self, TheoryError> {
+        if positions.len() > 6 || positions.iter().any(|at| *at >= length) {
+            let message = format!("at most 6 positions of {length} are chosen");
+            return Err(TheoryError::Input(message));
+        }
+        let mut blueprint = Blueprint::new(2, length);
+        let (bit, result) = (blueprint.column(), blueprint.column());
+        let chosen = blueprint.columns(positions.len());
+        let brought = blueprint.columns(positions.len());
+        blueprint.token(1, bit, 1.0);
+        let mut layer = Layer::default();
+        for ((at, is_chosen), to) in positions.iter().zip(&chosen).zip(&brought) {
+            blueprint.position(*at, *is_chosen, 1.0);
+            layer.heads.push(Head::default().score(HARD, *is_chosen).value(bit, *to));
+        }
+        let combinations = (0..1_u64 << positions.len()).filter(|number| table >> number & 1 == 1);
+        layer.units.extend(combinations.map(|number| combination(&brought, number, result)));
+        blueprint.layer(layer);
+        blueprint.logit(0, 0.5);
+        blueprint.logit(1, result);
+        Ok(Self { encoder: blueprint.encoder()?, length })
+    }
+
+    /// Values that the tokens of texts compute: for each text, one for each token.
+    ///
+    /// # Errors
+    /// If a text does not have the length that the encoder was made for.
+    pub fn values(&self, texts: &[Vec<bool>]) -> Result<Vec<Vec<bool>>, TheoryError> {
+        if texts.iter().any(|text| text.len() != self.length) {
+            return Err(TheoryError::Input(format!("a text has {} bits", self.length)));
+        }
+        let rows = texts.iter().map(|text| text.iter().map(|bit| u32::from(*bit)).collect());
+        let answers = self.encoder.answers(&Sequences::pack(&rows.collect::<Vec<Vec<u32>>>()))?;
+        let values = |row: &[u32]| row.iter().map(|id| *id == 1).collect();
+        Ok(answers.chunks(self.length).map(values).collect())
+    }
+}
+
+/// Makes the unit that is 1 where the bits are the binary number `number`, and 0 elsewhere.
+fn combination(bits: &[Column], number: u64, to: Column) -> Unit {
+    let ones = f64::from(number.count_ones());
+    let signed = bits
+        .iter()
+        .enumerate()
+        .map(|(at, bit)| (*bit, if number >> at & 1 == 1 { 1.0 } else { -1.0 }));
+    Unit::relu(Form::sum(signed) + (1.0 - ones)).adds(to, 1.0)
+}
+
+/// Number of functions that are tried for k = 4, of 65,536.
+const SAMPLED: u64 = 64;
+
+fn run() -> Result<Findings, TheoryError> {
+    let (length, mut rows) = (32, Vec::new());
+    for count in 1..=4_usize {
+        let functions = 1_u64 << (1_u64 << count);
+        let step = functions.div_ceil(SAMPLED.max(256)).max(1);
+        let (mut tried, mut right, mut asked) = (0, 0, 0);
+        let mut shape = (0, 0);
+        for table in (0..functions).step_by(step as usize) {
+            let positions: Vec<usize> = (0..count).map(|at| (7 * at + 3) % length).collect();
+            let function = SparseFunction::new(length, &positions, table)?;
+            let texts: Vec<Vec<bool>> = (0..16).map(|text| bits(length, text)).collect();
+            for (text, values) in texts.iter().zip(function.values(&texts)?) {
+                let number = positions.iter().enumerate();
+                let number = number.map(|(at, position)| usize::from(text[*position]) << at);
+                let value = table >> number.sum::<usize>() & 1 == 1;
+                asked += values.len();
+                right += values.iter().filter(|one| **one == value).count();
+            }
+            let config = function.encoder.0.config();
+            shape = (config.heads, shape.1.max(config.d_ff));
+            tried += 1;
+        }
+        rows.push(vec![
+            count.to_string(),
+            format!("{tried} of {functions}"),
+            shape.0.to_string(),
+            shape.1.to_string(),
+            format!("{right} of {asked}"),
+        ]);
+    }
+    let columns = heads(&["k", "functions tried", "heads", "units, at most", "right answers"]);
+    Ok(Findings { columns, rows, figures: Vec::new() })
+}
+
+/// Random bits.
+fn bits(length: usize, seed: u64) -> Vec<bool> {
+    let counter = Counter::new(mix(1, &[seed]));
+    (0..length as u64).map(|at| counter.u64_at(at) & 1 == 1).collect()
+}

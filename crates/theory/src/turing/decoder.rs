@@ -1,0 +1,327 @@
+//! A decoder that runs a Turing machine.
+//!
+//! The text is the input, symbol by symbol, then the first state, then one token for each step: the
+//! action, that is the next state, the symbol written and the move. Predicting the next token is
+//! making the next step. Three layers are enough, whatever the machine:
+//!
+//! 1. A head without scores averages the moves so far: it gives c/(i+1) at position i, if the head
+//!    of the machine is at cell c. The feed-forward layer takes the token's own move out again,
+//!    which gives the cell that it wrote to, over i + 1.
+//! 2. Heads look these cells up among the positions: query (c/(i+1), 1/(i+1)) and key (2k, −k²)
+//!    give (c² − (c−k)²)/(i+1), largest at k = c. They return k and k², integers again.
+//! 3. A head looks for the last token that wrote to the cell c: −R (c − cell)² + i is largest there
+//!    if R exceeds the number of positions. The token of the first state has a score between those
+//!    of the right cell and of others, and stands for a blank. The feed-forward layer has a unit
+//!    for each pair of a state and a symbol, and adds the action of that rule to the logits.
+
+use super::machine::{Action, Machine, Move};
+use crate::TheoryError;
+use crate::blueprint::{Blueprint, Column, Decoder, Form, Head, Layer, Unit};
+use candle_core::DType;
+use taper_model::AttentionConfig;
+
+/// Ids of `<pad>`, `<unk>`, `<s>` and `</s>`, which every vocabulary begins with.
+pub(crate) const SPECIAL: usize = 4;
+/// Id of `</s>`.
+const END: usize = 3;
+/// Factor of scores that differ by at least 1 where they must differ: e^−32 is no weight in f32.
+const HARD: f64 = 32.0;
+
+/// Decoder of a machine.
+#[derive(Debug, Clone)]
+pub struct TuringDecoder {
+    machine: Machine,
+    positions: usize,
+    decoder: Decoder,
+}
+
+/// Columns of the stream.
+struct Columns {
+    states: Vec<Column>,
+    /// Symbol that the token writes.
+    written: Vec<Column>,
+    is_left: Column,
+    is_right: Column,
+    is_input: Column,
+    is_start: Column,
+    /// 1/(i+1), i, i² and i/(i+1) at position i.
+    inverse: Column,
+    place: Column,
+    square: Column,
+    ratio: Column,
+    /// Cell of the head after the token and cell that the token wrote to, over i + 1.
+    cell_share: Column,
+    written_share: Column,
+    /// The same as integers, with their squares.
+    cell: [Column; 2],
+    written_cell: [Column; 2],
+    /// Time of writing; −1 for the first state, which stands for blanks.
+    time: Column,
+    /// Symbol under the head.
+    read: Vec<Column>,
+    next: Vec<Column>,
+}
+
+impl Columns {
+    fn new(blueprint: &mut Blueprint, machine: &Machine) -> Self {
+        let vocabulary = blueprint.vocabulary();
+        let symbols = machine.symbols().len();
+        let mut one = || blueprint.column();
+        Self {
+            is_left: one(),
+            is_right: one(),
+            is_input: one(),
+            is_start: one(),
+            inverse: one(),
+            place: one(),
+            square: one(),
+            ratio: one(),
+            cell_share: one(),
+            written_share: one(),
+            cell: [one(), one()],
+            written_cell: [one(), one()],
+            time: one(),
+            states: blueprint.columns(machine.states().len()),
+            written: blueprint.columns(symbols),
+            read: blueprint.columns(symbols),
+            next: blueprint.columns(vocabulary),
+        }
+    }
+}
+
+/// Ids of the tokens of a machine: symbols, the first state, actions.
+struct Vocabulary {
+    symbols: usize,
+    actions: Vec<Action>,
+}
+
+impl Vocabulary {
+    fn of(machine: &Machine) -> Self {
+        Self { symbols: machine.symbols().len(), actions: machine.actions() }
+    }
+
+    fn len(&self) -> usize {
+        self.first_action() + self.actions.len()
+    }
+
+    const fn start(&self) -> usize {
+        SPECIAL + self.symbols
+    }
+
+    const fn first_action(&self) -> usize {
+        self.start() + 1
+    }
+
+    fn id(&self, action: Action) -> usize {
+        let number = self.actions.iter().position(|one| *one == action).unwrap_or_default();
+        self.first_action() + number
+    }
+
+    fn action(&self, id: usize) -> Option<Action> {
+        self.actions.get(id.checked_sub(self.first_action())?).copied()
+    }
+}
+
+/// Draws the decoder of a machine, for texts of at most `positions` tokens.
+fn blueprint(machine: &Machine, positions: usize) -> Blueprint {
+    let vocabulary = Vocabulary::of(machine);
+    let mut blueprint = Blueprint::new(vocabulary.len(), positions);
+    let columns = Columns::new(&mut blueprint, machine);
+    for symbol in 0..vocabulary.symbols {
+        blueprint.token(SPECIAL + symbol, columns.written[symbol], 1.0);
+        blueprint.token(SPECIAL + symbol, columns.is_input, 1.0);
+    }
+    blueprint.token(vocabulary.start(), columns.states[machine.start()], 1.0);
+    blueprint.token(vocabulary.start(), columns.written[machine.blank()], 1.0);
+    blueprint.token(vocabulary.start(), columns.is_start, 1.0);
+    for &Action { state, symbol, shift } in &vocabulary.actions {
+        let id = vocabulary.id(Action { state, symbol, shift });
+        blueprint.token(id, columns.states[state], 1.0);
+        blueprint.token(id, columns.written[symbol], 1.0);
+        match shift {
+            Move::Left => blueprint.token(id, columns.is_left, 1.0),
+            Move::Right => blueprint.token(id, columns.is_right, 1.0),
+            Move::Stay => {}
+        }
+    }
+    for at in 0..positions {
+        let place = at as f64;
+        blueprint.position(at, columns.inverse, 1.0 / (place + 1.0));
+        blueprint.position(at, columns.place, place);
+        blueprint.position(at, columns.square, place * place);
+        blueprint.position(at, columns.ratio, place / (place + 1.0));
+    }
+    blueprint.layer(shares(&columns));
+    blueprint.layer(cells(&columns, positions));
+    blueprint.layer(rules(machine, &vocabulary, &columns, positions));
+    for id in 0..vocabulary.len() {
+        blueprint.logit(id, columns.next[id] * HARD);
+    }
+    blueprint
+}
+
+/// Layer 1: cells over i + 1.
+fn shares(columns: &Columns) -> Layer {
+    let Columns { is_left, is_right, is_input, inverse, ratio, cell_share, .. } = *columns;
+    let to = columns.written_share;
+    // `value` where the flag is 1, and 0 where it is 0; values are between 0 and 1.
+    let where_set = |value: Column, flag: Column| Unit::relu(value + flag - 1.0);
+    let mut units = vec![
+        where_set(inverse, is_left).adds(to, 1.0),
+        where_set(inverse, is_right).adds(to, -1.0),
+        where_set(ratio, is_input).adds(to, 1.0),
+    ];
+    units.extend(Unit::linear(cell_share, to, 1.0));
+    Layer { heads: vec![Head::default().value(is_right - is_left, cell_share)], units }
+}
+
+/// Layer 2: cells as integers, found among the positions, one head for each sign.
+fn cells(columns: &Columns, positions: usize) -> Layer {
+    // Two positions differ by 1/(i+1) in their scores.
+    let hard = HARD * 2.0 * positions.next_power_of_two() as f64;
+    let lookup = |(share, [cell, square]): (Column, [Column; 2]), sign: f64| {
+        Head::default()
+            .score(share * (2.0 * sign * hard), columns.place)
+            .score(columns.inverse * -hard, columns.square)
+            .value(columns.place * sign, cell)
+            .value(columns.square, square)
+    };
+    let sought =
+        [(columns.cell_share, columns.cell), (columns.written_share, columns.written_cell)];
+    let heads = sought.into_iter().flat_map(|of| [lookup(of, 1.0), lookup(of, -1.0)]);
+    // No text has more tokens than positions.
+    let time = Unit::relu(columns.place - columns.is_start * positions as f64);
+    let units =
+        [time.adds(columns.time, 1.0), Unit::relu(columns.is_start).adds(columns.time, -1.0)];
+    Layer { heads: heads.collect(), units: units.into() }
+}
+
+/// Layer 3: the symbol under the head, and the rule for it.
+fn rules(machine: &Machine, words: &Vocabulary, columns: &Columns, positions: usize) -> Layer {
+    let weight = HARD * distance_weight(positions);
+    let ([cell, cell_square], [at, at_square]) = (columns.cell, columns.written_cell);
+    let mut recall = Head::default()
+        .score(cell * (2.0 * weight), at)
+        .score(-weight, at_square)
+        .score(cell_square * weight, columns.is_start)
+        .score(HARD, columns.time);
+    for (written, read) in columns.written.iter().zip(&columns.read) {
+        recall = recall.value(*written, *read);
+    }
+    let mut units = Vec::new();
+    for (state, is_state) in columns.states.iter().enumerate() {
+        for (symbol, is_symbol) in columns.read.iter().enumerate() {
+            let next = machine.rule(state, symbol).map_or(END, |action| words.id(action));
+            let gate: Form = *is_state + *is_symbol - 1.0;
+            units.push(Unit::relu(gate).adds(columns.next[next], 1.0));
+        }
+    }
+    Layer { heads: vec![recall], units }
+}
+
+/// Weight of squared distances beside times: one cell counts more than all of the past.
+pub(super) fn distance_weight(positions: usize) -> f64 {
+    positions as f64 + 2.0
+}
+
+impl TuringDecoder {
+    /// Assembles the decoder of a machine, for texts of at most `positions` tokens: input, first
+    /// state and steps.
+    ///
+    /// # Errors
+    /// If there are fewer than 2 positions, or the device has no memory left.
+    pub fn new(machine: &Machine, positions: usize) -> Result<Self, TheoryError> {
+        Self::with(machine, positions, DType::F32, AttentionConfig::default())
+    }
+
+    /// Assembles the decoder with products in `dtype`, and with a pattern of the tokens that are
+    /// seen.
+    ///
+    /// # Errors
+    /// See [`TuringDecoder::new`].
+    pub fn with(
+        machine: &Machine,
+        positions: usize,
+        dtype: DType,
+        attention: AttentionConfig,
+    ) -> Result<Self, TheoryError> {
+        if positions < 2 {
+            let message = "the first state and a step take at least 2 positions";
+            return Err(TheoryError::Input(message.to_owned()));
+        }
+        let mut blueprint = blueprint(machine, positions);
+        blueprint.attention(attention);
+        Ok(Self { machine: machine.clone(), positions, decoder: blueprint.decoder_in(dtype)? })
+    }
+
+    /// The decoder.
+    #[must_use]
+    pub const fn decoder(&self) -> &Decoder {
+        &self.decoder
+    }
+
+    /// Texts of the tokens, by id: symbols by name, the first state as `STATE//`, actions as
+    /// `STATE/SYMBOL/MOVE`.
+    #[must_use]
+    pub fn vocabulary(&self) -> Vec<String> {
+        let words = Vocabulary::of(&self.machine);
+        let (states, symbols) = (self.machine.states(), self.machine.symbols());
+        let special = ["<pad>", "<unk>", "<s>", "</s>"].map(str::to_owned).into_iter();
+        let start = format!("{}//", states[self.machine.start()]);
+        let action = |action: &Action| {
+            let (state, symbol) = (&states[action.state], &symbols[action.symbol]);
+            format!("{state}/{symbol}/{}", action.shift.letter())
+        };
+        let actions = words.actions.iter().map(action);
+        special.chain(symbols.iter().cloned()).chain([start]).chain(actions).collect()
+    }
+
+    /// Ids of the text before the first step.
+    #[must_use]
+    pub fn prompt(&self, input: &[usize]) -> Vec<u32> {
+        let start = Vocabulary::of(&self.machine).start();
+        let symbols = input.iter().map(|symbol| (SPECIAL + symbol) as u32);
+        symbols.chain([start as u32]).collect()
+    }
+
+    /// Ids of the text before the first step and of `steps`.
+    #[must_use]
+    pub fn text(&self, input: &[usize], steps: &[Action]) -> Vec<u32> {
+        let words = Vocabulary::of(&self.machine);
+        let steps = steps.iter().map(|action| words.id(*action) as u32);
+        self.prompt(input).into_iter().chain(steps).collect()
+    }
+
+    /// Generates the steps of the machine, token by token: at most `steps`, or until it halts.
+    ///
+    /// # Errors
+    /// If input and steps have more tokens than there are positions.
+    pub fn run(&self, input: &[usize], steps: usize) -> Result<Vec<Action>, TheoryError> {
+        let needed = input.len() + 1 + steps;
+        if needed > self.positions {
+            return Err(TheoryError::Input(format!(
+                "an input of {} symbols and {steps} steps take {needed} positions, and the \
+                 decoder has {}",
+                input.len(),
+                self.positions
+            )));
+        }
+        let words = Vocabulary::of(&self.machine);
+        let prompt = self.prompt(input);
+        let (last, before) = (prompt[prompt.len() - 1], &prompt[..prompt.len() - 1]);
+        let inference = self.decoder.0.inference(self.positions + 1);
+        let mut state = inference.start(&[before])?;
+        let (mut token, mut made) = (last, Vec::new());
+        while made.len() < steps {
+            let tokens = [token];
+            let logits = inference.step(&mut state, &tokens)?.next();
+            let Some(logits) = logits.transpose()? else { break };
+            token = logits.argmax(1)?.to_vec1::<u32>()?[0];
+            match words.action(token as usize) {
+                Some(action) => made.push(action),
+                None => break,
+            }
+        }
+        Ok(made)
+    }
+}

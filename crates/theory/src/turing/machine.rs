@@ -1,0 +1,265 @@
+//! Turing machines and their text format.
+
+use crate::{Place, TheoryError};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Largest number of rules of a machine.
+const MOST_RULES: usize = 4096;
+
+/// A move of the head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Move {
+    /// One cell to the left.
+    Left,
+    /// None.
+    Stay,
+    /// One cell to the right.
+    Right,
+}
+
+impl Move {
+    /// Cells by which the head moves.
+    #[must_use]
+    pub const fn cells(self) -> i64 {
+        match self {
+            Self::Left => -1,
+            Self::Stay => 0,
+            Self::Right => 1,
+        }
+    }
+
+    /// Letter in texts.
+    #[must_use]
+    pub const fn letter(self) -> &'static str {
+        match self {
+            Self::Left => "L",
+            Self::Stay => "S",
+            Self::Right => "R",
+        }
+    }
+}
+
+/// What a machine does in a step: its next state, the symbol that it writes, and a move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Action {
+    /// Number of the next state.
+    pub state: usize,
+    /// Number of the symbol written.
+    pub symbol: usize,
+    /// Move afterwards.
+    pub shift: Move,
+}
+
+/// A deterministic machine with one head on one tape, which is endless to both sides.
+///
+/// A machine halts in a state and on a symbol without a rule.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    states: Vec<String>,
+    symbols: Vec<String>,
+    /// Symbol of cells that nothing was written to.
+    pub(super) blank: usize,
+    /// First state.
+    pub(super) start: usize,
+    rules: BTreeMap<(usize, usize), Action>,
+}
+
+/// Finds a name in a list, and appends it if it is new.
+fn number(names: &mut Vec<String>, name: &str) -> usize {
+    names.iter().position(|one| one == name).unwrap_or_else(|| {
+        names.push(name.to_owned());
+        names.len() - 1
+    })
+}
+
+/// A word of a line, with its place.
+type Word<'a> = (Place, &'a str);
+
+/// Splits a line into words; `#` begins a comment.
+fn words(line: usize, text: &str) -> Vec<Word<'_>> {
+    let text = text.split('#').next().unwrap_or_default();
+    let place = |start: usize| Place { line, column: text[..start].chars().count() + 1 };
+    let start = |word: &str| word.as_ptr() as usize - text.as_ptr() as usize;
+    text.split_whitespace().map(|word| (place(start(word)), word)).collect()
+}
+
+/// Refuses names that tokens of actions could not be told apart with.
+fn check_name((place, name): Word<'_>) -> Result<(), TheoryError> {
+    if name.contains('/') || name == "->" || name.starts_with('<') {
+        let message = format!("{name:?} is no name: it may not contain / or begin with <");
+        return Err(TheoryError::program(place, message));
+    }
+    Ok(())
+}
+
+impl Machine {
+    /// Reads a machine.
+    ///
+    /// A line is `blank SYMBOL`, `start STATE`, `halt STATE…`, or a rule
+    /// `STATE SYMBOL -> STATE SYMBOL MOVE` with the move L, R or S (stay). `#` begins a comment.
+    ///
+    /// # Errors
+    /// With the place of a line that cannot be read, of a second rule for the same state and
+    /// symbol, of a state without rules that does not halt, and if `blank` or `start` is missing.
+    pub fn parse(text: &str) -> Result<Self, TheoryError> {
+        let mut machine = Self {
+            states: Vec::new(),
+            symbols: Vec::new(),
+            blank: usize::MAX,
+            start: usize::MAX,
+            rules: BTreeMap::new(),
+        };
+        let (mut halting, mut entered) = (BTreeSet::new(), BTreeMap::new());
+        for (number_of_line, line) in (1..).zip(text.lines()) {
+            let line = words(number_of_line, line);
+            match line.as_slice() {
+                [] => {}
+                [(_, "blank"), symbol] => {
+                    check_name(*symbol)?;
+                    machine.blank = number(&mut machine.symbols, symbol.1);
+                }
+                [(_, "start"), state] => {
+                    check_name(*state)?;
+                    machine.start = number(&mut machine.states, state.1);
+                    entered.insert(machine.start, state.0);
+                }
+                [(_, "halt"), states @ ..] if !states.is_empty() => {
+                    for state in states {
+                        check_name(*state)?;
+                        halting.insert(number(&mut machine.states, state.1));
+                    }
+                }
+                [state, symbol, (_, "->"), next, written, shift] => {
+                    for name in [state, symbol, next, written] {
+                        check_name(*name)?;
+                    }
+                    let action = machine.add([state, symbol, next, written, shift])?;
+                    entered.entry(action.state).or_insert(next.0);
+                }
+                [(place, word), ..] => {
+                    let message = format!(
+                        "{word:?} begins neither blank SYMBOL, start STATE or halt STATE, nor a \
+                         rule STATE SYMBOL -> STATE SYMBOL MOVE"
+                    );
+                    return Err(TheoryError::program(*place, message));
+                }
+            }
+        }
+        machine.check(&halting, &entered)?;
+        Ok(machine)
+    }
+
+    /// Adds a rule: state, symbol, next state, symbol written, move.
+    fn add(&mut self, rule: [&Word<'_>; 5]) -> Result<Action, TheoryError> {
+        let [state, symbol, next, written, (place, shift)] = rule;
+        let shift = match *shift {
+            "L" => Move::Left,
+            "R" => Move::Right,
+            "S" => Move::Stay,
+            other => {
+                let message = format!("{other:?} is no move: L, R or S");
+                return Err(TheoryError::program(*place, message));
+            }
+        };
+        let at = (number(&mut self.states, state.1), number(&mut self.symbols, symbol.1));
+        let action = Action {
+            state: number(&mut self.states, next.1),
+            symbol: number(&mut self.symbols, written.1),
+            shift,
+        };
+        if self.rules.insert(at, action).is_some() {
+            let message = format!("a second rule for state {} and symbol {}", state.1, symbol.1);
+            return Err(TheoryError::program(state.0, message));
+        }
+        if self.rules.len() > MOST_RULES {
+            let message = format!("a machine has at most {MOST_RULES} rules");
+            return Err(TheoryError::program(state.0, message));
+        }
+        Ok(action)
+    }
+
+    /// Checks what only the whole text tells.
+    fn check(
+        &self,
+        halting: &BTreeSet<usize>,
+        entered: &BTreeMap<usize, Place>,
+    ) -> Result<(), TheoryError> {
+        let first = Place { line: 1, column: 1 };
+        for (number, line) in [(self.blank, "blank SYMBOL"), (self.start, "start STATE")] {
+            if number == usize::MAX {
+                let message = format!("the machine has no line `{line}`");
+                return Err(TheoryError::program(first, message));
+            }
+        }
+        for (&state, &place) in entered {
+            let acts = self.rules.keys().any(|(from, _)| *from == state);
+            let name = &self.states[state];
+            if !acts && !halting.contains(&state) {
+                let message = format!("state {name} has no rules: add some, or `halt {name}`");
+                return Err(TheoryError::program(place, message));
+            }
+            if acts && halting.contains(&state) {
+                let message = format!("state {name} halts, and has rules");
+                return Err(TheoryError::program(place, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Names of the states.
+    #[must_use]
+    pub fn states(&self) -> &[String] {
+        &self.states
+    }
+
+    /// Names of the symbols.
+    #[must_use]
+    pub fn symbols(&self) -> &[String] {
+        &self.symbols
+    }
+
+    /// Number of the blank symbol.
+    #[must_use]
+    pub const fn blank(&self) -> usize {
+        self.blank
+    }
+
+    /// Number of the first state.
+    #[must_use]
+    pub const fn start(&self) -> usize {
+        self.start
+    }
+
+    /// Action in a state on a symbol; `None` halts.
+    #[must_use]
+    pub fn rule(&self, state: usize, symbol: usize) -> Option<Action> {
+        self.rules.get(&(state, symbol)).copied()
+    }
+
+    /// All actions of rules, each once, in order.
+    #[must_use]
+    pub fn actions(&self) -> Vec<Action> {
+        self.rules.values().copied().collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// Reads a tape: symbols between blanks, or one character each where all symbols are
+    /// characters.
+    ///
+    /// # Errors
+    /// With a symbol that the machine does not have.
+    pub fn read(&self, tape: &str) -> Result<Vec<usize>, TheoryError> {
+        let find = |name: &str| {
+            self.symbols.iter().position(|one| one == name).ok_or_else(|| {
+                let known = self.symbols.join(" ");
+                TheoryError::Input(format!(
+                    "the machine has no symbol {name:?}: its symbols are {known}"
+                ))
+            })
+        };
+        if self.symbols.iter().all(|symbol| symbol.chars().count() == 1) {
+            let symbols = tape.chars().filter(|character| !character.is_whitespace());
+            return symbols.map(|symbol| find(&symbol.to_string())).collect();
+        }
+        tape.split_whitespace().map(find).collect()
+    }
+}

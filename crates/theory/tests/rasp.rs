@@ -1,0 +1,171 @@
+//! Compiled programs of select and aggregate against the interpreter, and both against plain Rust.
+
+use taper_ops::rng::{Counter, mix};
+use taper_theory::TheoryError;
+use taper_theory::rasp::{CompiledProgram, Program};
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+fn program(name: &str) -> Result<Program, Box<dyn std::error::Error>> {
+    let path = format!("{}/../../configs/theory/{name}.rasp", env!("CARGO_MANIFEST_DIR"));
+    Ok(Program::parse(&std::fs::read_to_string(path)?)?)
+}
+
+/// All texts of these characters, up to a length.
+fn texts(alphabet: &[char], longest: u32) -> Vec<String> {
+    let count = alphabet.len();
+    let of_length = |length: u32| {
+        (0..count.pow(length)).map(move |number| {
+            (0..length).map(|at| alphabet[number / count.pow(at) % count]).collect()
+        })
+    };
+    (0..=longest).flat_map(of_length).collect()
+}
+
+/// A random text.
+fn random(alphabet: &[char], length: usize, seed: u64) -> String {
+    let counter = Counter::new(mix(53, &[seed]));
+    let pick = |at| alphabet[counter.u64_at(at) as usize % alphabet.len()];
+    (0..length as u64).map(pick).collect()
+}
+
+/// What a program should compute, in plain Rust.
+fn expected(name: &str, text: &str) -> Vec<String> {
+    let characters: Vec<char> = text.chars().collect();
+    let count = |one: char| characters.iter().filter(|other| **other == one).count();
+    let shown = |characters: Vec<char>| characters.iter().map(char::to_string).collect();
+    match name {
+        "reverse" => shown(characters.iter().rev().copied().collect()),
+        "sort" => {
+            let mut sorted = characters.clone();
+            sorted.sort_unstable();
+            shown(sorted)
+        }
+        "histogram" => characters.iter().map(|one| count(*one).to_string()).collect(),
+        "dyck-depth" => {
+            let mut depth = 0_i32;
+            let after = |one: &char| {
+                depth += if *one == '(' { 1 } else { -1 };
+                depth.to_string()
+            };
+            characters.iter().map(after).collect()
+        }
+        _ => {
+            let mut best = characters.first().copied();
+            for one in &characters {
+                if best.is_some_and(|best| count(*one) > count(best)) {
+                    best = Some(*one);
+                }
+            }
+            characters.iter().map(|_| best.unwrap_or(' ').to_string()).collect()
+        }
+    }
+}
+
+/// Weiss et al. 2021, section 3; Lindner et al. 2023, section 3: every input of up to eight
+/// characters, of an alphabet of three.
+#[test]
+fn compiled_programs_are_interpreted_programs() -> TestResult {
+    for name in ["reverse", "sort", "histogram", "dyck-depth", "most-frequent"] {
+        let program = program(name)?;
+        let alphabet = &program.alphabet()[..program.alphabet().len().min(3)];
+        let texts = texts(alphabet, 8);
+        let compiled = CompiledProgram::new(&program, 8)?;
+        for some in texts.chunks(2000) {
+            let some: Vec<&str> = some.iter().map(String::as_str).collect();
+            for (text, answer) in some.iter().zip(compiled.run(&some)?) {
+                assert_eq!(answer, expected(name, text), "{name} of {text:?}");
+                assert_eq!(answer, program.interpret(text)?, "{name} of {text:?}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn compiled_programs_hold_for_long_inputs() -> TestResult {
+    for name in ["reverse", "sort", "histogram", "dyck-depth", "most-frequent"] {
+        let program = program(name)?;
+        let lengths = [9, 17, 33, 48, 63, 64].into_iter().zip(0..);
+        let texts: Vec<String> =
+            lengths.map(|(length, seed)| random(program.alphabet(), length, seed)).collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let compiled = CompiledProgram::new(&program, 64)?;
+        for (text, answer) in texts.iter().zip(compiled.run(&texts)?) {
+            assert_eq!(answer, expected(name, text), "{name} of {text:?}");
+            assert_eq!(answer, program.interpret(text)?, "{name} of {text:?}");
+        }
+    }
+    Ok(())
+}
+
+/// Every operation of the language, on all inputs of up to five characters.
+#[test]
+fn every_operation_is_compiled() -> TestResult {
+    for text in [
+        "'a' if indices == 1 or tokens == 'b' else tokens",
+        "length - 2 * 1",
+        "not (tokens < 'c') and indices >= 1",
+        "aggregate(select(indices, indices + 1, ==), tokens, 'c')",
+        "aggregate(select(indices, indices - 1, ==) or select(indices, 0, ==) and \
+         select(1, length, ==), indices, -1)",
+        "selector_width(not (select(tokens, tokens, !=) or select(indices, indices, >)))",
+        "indices - length + selector_width(select(true, tokens == 'a', ==))",
+        "selector_width(select(indices, 2, <=) and not select(tokens, 'b', ==)) == 2",
+        "7",
+        "(indices if tokens == 'a' else length) if length > 3 else 0 - indices",
+    ] {
+        let source = format!("alphabet \"abc\"\nx = {}\nx", text.replace(" 2 * 1", " 2"));
+        let program = Program::parse(&source)?;
+        let compiled = CompiledProgram::new(&program, 5)?;
+        let texts = texts(&['a', 'b', 'c'], 5);
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        for (input, answer) in texts.iter().zip(compiled.run(&texts)?) {
+            assert_eq!(answer, program.interpret(input)?, "{text} of {input:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn faults_of_programs_are_told_with_their_place() {
+    let told = |text: &str| {
+        let compiled = Program::parse(text).and_then(|program| CompiledProgram::new(&program, 8));
+        match compiled {
+            Err(TheoryError::Program { place, message }) => {
+                format!("{}:{} {message}", place.line, place.column)
+            }
+            other => panic!("{text:?}: {other:?}"),
+        }
+    };
+    for (text, said) in [
+        ("tokens", "1:1 expected `alphabet"),
+        ("alphabet \"ab\"\n", "1:14 expected `alphabet"),
+        ("alphabet \"ab\"\ntokens +", "2:9 expected a value"),
+        ("alphabet \"ab\"\ntokens + 1", "2:8 expected values of one kind"),
+        ("alphabet \"ab\"\n  x = nothing", "2:7 expected a value or a name"),
+        ("alphabet \"ab\"\nselect(tokens, tokens, ==)", "2:1 the result is a selector"),
+        ("alphabet \"ab\"\nselect(tokens, tokens, +)", "2:24 expected a comparison"),
+        ("alphabet \"ab\"\ntokens == 'c'", "2:11 the alphabet does not have"),
+        ("alphabet \"ab\"\nselector_width(tokens)", "2:16 expected a selector"),
+        ("alphabet \"ab\"\n'ab'", "2:1 a character stands"),
+        ("alphabet \"ab\"\n1 ? 2", "2:3 '?' has no meaning"),
+        ("alphabet \"ab\"\nx = (1 +\n", "2:9 expected"),
+    ] {
+        let message = told(text);
+        assert!(message.starts_with(said), "{text:?}: {message}");
+    }
+    let mut doubled = "alphabet \"a\"\nx0 = indices\n".to_owned();
+    for number in 1..12 {
+        doubled += &format!("x{number} = x{0} + x{0}\n", number - 1);
+    }
+    assert!(told(&doubled).contains("combinations") || told(&doubled).contains("values"));
+    let deep = format!("alphabet \"a\"\n{}1{}", "(".repeat(900), ")".repeat(900));
+    assert!(told(&deep).contains("nested"));
+    let program = Program::parse("alphabet \"ab\"\naggregate(select(0, 0, ==), tokens)").unwrap();
+    let said = program.interpret("ab").unwrap_err().to_string();
+    assert_eq!(said, "line 2, column 1: both a and b are selected at place 0");
+    assert!(program.interpret("ax").unwrap_err().to_string().contains("alphabet is \"ab\""));
+    let compiled = CompiledProgram::new(&program, 2).unwrap();
+    assert!(compiled.run(&["aab"]).unwrap_err().to_string().contains("compiled for 2"));
+}

@@ -1,0 +1,178 @@
+//! Turing machines on decoders, against machines written as functions here, on a tape of strings.
+
+use candle_core::DType;
+use taper_model::{AttentionConfig, AttentionKind};
+use taper_theory::TheoryError;
+use taper_theory::turing::{Action, Machine, TuringDecoder, precision};
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+/// A rule of a machine, as the literature writes it; `None` halts.
+type Rule = fn(&str, &str) -> Option<(&'static str, &'static str, i32)>;
+
+fn increment(state: &str, symbol: &str) -> Option<(&'static str, &'static str, i32)> {
+    Some(match (state, symbol) {
+        ("right", "0") => ("right", "0", 1),
+        ("right", "1") => ("right", "1", 1),
+        ("right", _) => ("carry", "_", -1),
+        (_, "1") => ("carry", "0", -1),
+        _ => ("right", "1", 1),
+    })
+}
+
+fn busy_beaver(state: &str, symbol: &str) -> Option<(&'static str, &'static str, i32)> {
+    match (state, symbol) {
+        ("A", "0") => Some(("B", "1", 1)),
+        ("A", _) => Some(("H", "1", 1)),
+        ("B", "0") => Some(("C", "0", 1)),
+        ("B", _) => Some(("B", "1", 1)),
+        ("C", "0") => Some(("C", "1", -1)),
+        ("C", _) => Some(("A", "1", -1)),
+        _ => None,
+    }
+}
+
+/// Steps of a machine as (state, symbol, move), and its tape in the end.
+fn simulate(
+    rule: Rule,
+    (start, blank): (&'static str, &'static str),
+    input: &[&'static str],
+    steps: usize,
+) -> (Vec<(String, String, i32)>, Vec<&'static str>) {
+    let middle = steps + 1;
+    let mut tape = vec![blank; 2 * middle + input.len()];
+    tape[middle..middle + input.len()].copy_from_slice(input);
+    let (mut state, mut head, mut made) = (start, middle as i32, Vec::new());
+    while made.len() < steps
+        && let Some((next, symbol, shift)) = rule(state, tape[head as usize])
+    {
+        tape[head as usize] = symbol;
+        (state, head) = (next, head + shift);
+        made.push((next.to_owned(), symbol.to_owned(), shift));
+    }
+    (made, tape)
+}
+
+fn named(machine: &Machine, actions: &[Action]) -> Vec<(String, String, i32)> {
+    let name = |action: &Action| {
+        let state = machine.states()[action.state].clone();
+        (state, machine.symbols()[action.symbol].clone(), action.shift.cells() as i32)
+    };
+    actions.iter().map(name).collect()
+}
+
+fn machine(name: &str) -> Result<Machine, Box<dyn std::error::Error>> {
+    let path = format!("{}/../../configs/theory/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    Ok(Machine::parse(&std::fs::read_to_string(path)?)?)
+}
+
+/// Pérez et al. 2021, theorem 4.1: 200 steps of counting, token by token.
+#[test]
+fn a_decoder_counts_in_binary_for_200_steps() -> TestResult {
+    let machine = machine("binary-increment")?;
+    let decoder = TuringDecoder::new(&machine, 256)?;
+    for input in [vec!["1", "0", "1", "1"], vec![], vec!["1"; 48]] {
+        let (steps, _) = simulate(increment, ("right", "_"), &input, 200);
+        let actions = decoder.run(&machine.read(&input.concat())?, 200)?;
+        assert_eq!(named(&machine, &actions), steps, "{input:?}");
+    }
+    Ok(())
+}
+
+/// All words of up to seven letters, with the reversal of strings as the oracle; and a long one.
+#[test]
+fn a_decoder_knows_palindromes() -> TestResult {
+    let machine = machine("palindrome")?;
+    let decoder = TuringDecoder::new(&machine, 256)?;
+    let words = (0..=4).flat_map(|length| {
+        (0..1_u32 << length).map(move |bits| {
+            (0..length).map(|at| if bits >> at & 1 == 1 { 'b' } else { 'a' }).collect::<String>()
+        })
+    });
+    for word in words.chain(["abbabbabbabba".to_owned(), "abbabbabbabab".to_owned()]) {
+        let actions = decoder.run(&machine.read(&word)?, 240 - word.len())?;
+        let state = &machine.states()[actions.last().expect("a step").state];
+        let is_palindrome = word.chars().eq(word.chars().rev());
+        assert_eq!(state, if is_palindrome { "yes" } else { "no" }, "{word}");
+    }
+    Ok(())
+}
+
+/// Radó 1962: six ones in fourteen steps.
+#[test]
+fn a_decoder_runs_the_busy_beaver_of_three_states() -> TestResult {
+    let machine = machine("busy-beaver-3")?;
+    let (steps, tape) = simulate(busy_beaver, ("A", "0"), &[], 200);
+    let actions = TuringDecoder::new(&machine, 64)?.run(&[], 60)?;
+    assert_eq!(named(&machine, &actions), steps);
+    assert_eq!((steps.len(), tape.iter().filter(|symbol| **symbol == "1").count()), (14, 6));
+    let simulated = machine.simulate(&[], 200);
+    assert!(simulated.halted);
+    assert_eq!(simulated.last.shown(&machine), "111[1]11");
+    Ok(())
+}
+
+/// Products of eight bits are wrong where more bits are needed, and not before.
+#[test]
+fn precision_that_is_missing_is_missed() -> TestResult {
+    let machine = machine("binary-increment")?;
+    let input = machine.read(&"1".repeat(48))?;
+    let right = machine.simulate(&input, 200).actions();
+    let narrow = TuringDecoder::with(&machine, 256, DType::BF16, AttentionConfig::default())?;
+    let made = narrow.run(&input, 200)?;
+    let wrong = made.iter().zip(&right).position(|(made, right)| made != right);
+    let wrong = wrong.unwrap_or(made.len());
+    assert!(wrong < 200, "bf16 ran 200 steps");
+    let needed = precision(&machine, &input, 200);
+    assert!(needed[wrong].lookup > 8.0, "{wrong}: {:?}", needed[wrong]);
+    assert!(needed.iter().all(|step| step.bits() < 24.0));
+    let near = machine.read("10")?;
+    assert!(precision(&machine, &near, 20).iter().all(|step| step.lookup < 8.0));
+    let narrow = TuringDecoder::with(&machine, 32, DType::BF16, AttentionConfig::default())?;
+    assert_eq!(narrow.run(&near, 20)?, machine.simulate(&near, 20).actions());
+    Ok(())
+}
+
+#[test]
+fn faults_of_machines_are_told_with_their_place() {
+    for (text, place, said) in [
+        ("blank _\nstart a\na _ -> a _ X\n", (3, 12), "no move"),
+        ("blank _\nstart a\na _ -> a _ R\na _ -> a _ L\n", (4, 1), "second rule"),
+        ("blank _\nstart a\na _ -> b _ R\n", (3, 8), "state b has no rules"),
+        ("blank _\nstart a\nhalt a\na _ -> a _ R", (2, 7), "halts, and has rules"),
+        ("start a\nhalt a\n", (1, 1), "no line `blank SYMBOL`"),
+        ("blank _\nstart a/b\n", (2, 7), "may not contain /"),
+        ("blank _\nstart a\n  a _ => a _ R", (3, 3), "begins neither"),
+    ] {
+        let Err(TheoryError::Program { place: at, message }) = Machine::parse(text) else {
+            panic!("{text:?} was read");
+        };
+        assert_eq!((at.line, at.column), place, "{text:?}: {message}");
+        assert!(message.contains(said), "{text:?}: {message}");
+    }
+    let machine = Machine::parse("blank _\nstart a\nhalt b\na _ -> b _ R").expect("a machine");
+    assert!(machine.read("_ x").is_err_and(|error| error.to_string().contains("\"x\"")));
+    let decoder = TuringDecoder::new(&machine, 4).expect("a decoder");
+    assert!(decoder.run(&[0], 200).is_err_and(|error| error.to_string().contains("positions")));
+}
+
+/// A window in which the whole text is changes nothing; one in which it is not, does.
+#[test]
+fn a_decoder_that_forgets_is_no_machine() -> TestResult {
+    let machine = machine("palindrome")?;
+    let input = machine.read("abba")?;
+    let window = |window| AttentionConfig {
+        kind: AttentionKind::Sparse,
+        block: 1,
+        window,
+        random: 0,
+        ..AttentionConfig::default()
+    };
+    let right = machine.simulate(&input, 40).actions();
+    let run = |attention| -> Result<Vec<Action>, TheoryError> {
+        TuringDecoder::with(&machine, 64, DType::F32, attention)?.run(&input, 40)
+    };
+    assert_eq!(run(window(64))?, right);
+    assert_ne!(run(window(6))?, right);
+    Ok(())
+}
