@@ -8,9 +8,10 @@ use taper_data::split_name;
 use taper_trainer::{AVERAGED, BEST, Checkpoints, LAST, State, read_state};
 
 use super::quoted::quoted;
-use super::run_lock::LOCK_FILE;
+use super::run_lock::{LOCK_FILE, RunLock};
 use crate::config::RunConfig;
 use crate::config::paths::{absolute, moved};
+use crate::event::RunObserver;
 use crate::folder::files::write_atomically;
 
 /// Folder of a run on disk.
@@ -109,6 +110,26 @@ impl RunFolder {
             }
         }
         Ok(())
+    }
+
+    /// Makes a run at once: `write` writes its files, the configuration last. If it fails, no part of
+    /// the run remains.
+    ///
+    /// # Errors
+    /// When the folder cannot be made, or another process has it; those of `write`.
+    pub(crate) fn make(
+        &self,
+        observer: &mut dyn RunObserver,
+        write: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let found = self.root.is_dir();
+        fs::create_dir_all(&self.root)
+            .with_context(|| format!("cannot make {}", self.root.display()))?;
+        let _lock = RunLock::acquire(&self.root, observer)?;
+        write().inspect_err(|_| {
+            // The failure is reported; a part of a run would only take up space.
+            let _ = self.remove(found);
+        })
     }
 
     /// Removes the files of an unsuccessful call, and the folder unless it was `found` before. Only

@@ -1,6 +1,5 @@
 //! Import of a folder of the library Transformers as a run.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -20,7 +19,7 @@ use super::{CONFIG, FAMILIES, adapters, keys, recipe as recipes, tokens};
 use crate::checks::memory;
 use crate::config::{RunConfig, recipe};
 use crate::event::{Notice, RunEvent, RunObserver};
-use crate::folder::{RunFolder, RunLock};
+use crate::folder::RunFolder;
 use crate::tasks::{TaskModel, entry, outline, with_model};
 
 /// Choices of an import.
@@ -216,12 +215,8 @@ fn save(
     read: Read,
     observer: &mut dyn RunObserver,
 ) -> Result<Imported> {
-    let found = folder.root().is_dir();
-    fs::create_dir_all(folder.root())
-        .with_context(|| format!("cannot make {}", folder.root().display()))?;
-    let _lock = RunLock::acquire(folder.root(), observer)?;
     let Read { recipe: config, tokenizers, .. } = &read;
-    let write = || -> Result<()> {
+    folder.make(observer, || {
         tokenizers.save(folder.root())?;
         let identity = Identity {
             tokenizer_hash: tokenizers.hash(),
@@ -243,12 +238,7 @@ fn save(
         })?;
         // Only this makes it a run.
         folder.save_config(config)
-    };
-    if let Err(error) = write() {
-        // The failure is reported; a part of a run would only take up space.
-        let _ = folder.remove(found);
-        return Err(error);
-    }
+    })?;
     let (parameters, vocabulary) = (read.outline.len() as u64, tokenizers.vocabulary_sizes().1);
     Ok(Imported { config: read.recipe, parameters, vocabulary })
 }

@@ -27,6 +27,7 @@ pub use adapters::{export_adapters, import_adapters};
 pub use export::{Exported, export, export_run};
 pub use import::{ImportSettings, Imported, import, import_with};
 pub(crate) use json::write_json;
+pub(crate) use recipe::without_data;
 pub use tokens::sentence_piece_model;
 pub(crate) use tokens::write_sentence_pieces;
 

@@ -18,7 +18,7 @@ use crate::generation::beginning;
 use crate::tasks::{self, ImportedFolder, entry, usual_tokens};
 
 /// Recipe of a run called `name` that receives its weights, without data yet.
-pub(super) fn without_data(name: String, task: Task) -> RunConfig {
+pub(crate) fn without_data(name: String, task: Task) -> RunConfig {
     let mut recipe = RunConfig { name, task, ..RunConfig::default() };
     recipe.dtype = "f32".to_owned();
     recipe.data.validation = Corpora::default();

@@ -14,6 +14,7 @@ pub(crate) mod special;
 pub(crate) mod spelled;
 pub(crate) mod training;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -100,6 +101,41 @@ impl Tokenizer {
         texts: impl Iterator<Item = Result<String>>,
     ) -> Result<Self> {
         Self::train_for(Layout::Sentences, config, nfkc, lowercase, texts)
+    }
+
+    /// Makes a tokenizer of words between blanks, by their ids. The vocabulary begins with the
+    /// special tokens of this project; its words between `<` and `>` are special too.
+    ///
+    /// # Errors
+    ///
+    /// If the special tokens are missing.
+    pub fn of_words(words: &[String]) -> Result<Self> {
+        let special = (0_u32..)
+            .zip(words)
+            .filter(|(_, word)| word.starts_with('<') && word.ends_with('>') && word.len() > 2);
+        let added: Vec<_> = special
+            .map(|(id, word)| {
+                serde_json::json!({
+                    "id": id, "content": word, "single_word": false, "lstrip": false,
+                    "rstrip": false, "normalized": false, "special": true,
+                })
+            })
+            .collect();
+        let ids: BTreeMap<&String, u32> = words.iter().zip(0..).collect();
+        let json = serde_json::json!({
+            "version": "1.0",
+            "truncation": null,
+            "padding": null,
+            "added_tokens": added,
+            "normalizer": null,
+            "pre_tokenizer": { "type": "WhitespaceSplit" },
+            "post_processor": null,
+            "decoder": null,
+            "model": {
+                "type": "WordLevel", "vocab": ids, "unk_token": SPECIAL_TOKENS[UNKNOWN as usize],
+            },
+        });
+        Self::from_json(&json.to_string(), None, Path::new(FILE))
     }
 
     /// Trains a tokenizer like [`Tokenizer::train`], for text of this layout.

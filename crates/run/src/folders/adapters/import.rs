@@ -1,7 +1,6 @@
 //! Import of a folder of PEFT as a run with adapters.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -20,7 +19,7 @@ use super::settings::Settings;
 use super::{ADAPTERS, Module, PREFIX, Part, SETTINGS, adapted, is_within, modules, written};
 use crate::config::{RunConfig, recipe, trained_with};
 use crate::event::RunObserver;
-use crate::folder::{RunFolder, RunLock};
+use crate::folder::RunFolder;
 use crate::tasks::{TaskModel, build_model, outline, with_model, without_adapters};
 
 /// Tensors of the folder by name, without the prefix.
@@ -284,11 +283,7 @@ fn save<M: TaskModel>(
     if let Some(missing) = started.drawn.iter().find(|one| is_base(&one.name)) {
         bail!("{}: has no {}", checkpoint.display(), missing.name);
     }
-    let found = folder.root().is_dir();
-    fs::create_dir_all(folder.root())
-        .with_context(|| format!("cannot make {}", folder.root().display()))?;
-    let _lock = RunLock::acquire(folder.root(), observer)?;
-    let write = || -> Result<()> {
+    folder.make(observer, || {
         tokenizers.save(folder.root())?;
         let identity = Identity {
             tokenizer_hash: hash.clone(),
@@ -301,11 +296,6 @@ fn save<M: TaskModel>(
         Trainer::new(model, training, identity, &folder.checkpoints())?.save_beginning(parent)?;
         // Only this makes it a run.
         folder.save_config(config)
-    };
-    if let Err(error) = write() {
-        // The failure is reported; a part of a run would only take up space.
-        let _ = folder.remove(found);
-        return Err(error);
-    }
+    })?;
     Ok(Imported { config: config.clone(), parameters, vocabulary })
 }

@@ -1,0 +1,58 @@
+//! Runs of models whose weights were set by hand.
+
+use anyhow::{Result, bail};
+use taper_data::{Documents, Task, Tokenizer, TokenizerPair};
+use taper_model::ModelConfig;
+use taper_ops::ParameterStore;
+use taper_trainer::{CheckpointError, Checkpoints, Identity, State};
+
+use crate::config::{RunConfig, recipe};
+use crate::event::RunObserver;
+use crate::folder::RunFolder;
+use crate::folders::without_data;
+
+/// Makes a run in `folder` of the model `model` of the task, whose vocabulary is the words `words`
+/// by id. Its weights become the checkpoint of update 0.
+///
+/// # Errors
+/// When the folder exists already, the words do not make a vocabulary, or a file cannot be written.
+/// Then no part of the run remains.
+pub fn save_by_hand(
+    folder: &RunFolder,
+    (task, model): (Task, &ModelConfig),
+    words: &[String],
+    parameters: &ParameterStore,
+    observer: &mut dyn RunObserver,
+) -> Result<RunConfig> {
+    if folder.exists() {
+        bail!("{} exists already and is left as it is", folder.root().display());
+    }
+    let name = folder.root().file_name().map(|name| name.to_string_lossy().into_owned());
+    let mut config = without_data(name.unwrap_or_else(|| "by-hand".to_owned()), task);
+    config.model = model.clone();
+    config.data.tokenizer.vocabulary_size = words.len();
+    config.data.text.block_length = model.max_positions;
+    config.data.text.documents = Documents::Lines;
+    config.validate()?;
+    let tokenizers = TokenizerPair::joint(Tokenizer::of_words(words)?);
+    folder.make(observer, || {
+        tokenizers.save(folder.root())?;
+        let identity = Identity {
+            tokenizer_hash: tokenizers.hash(),
+            recipe: recipe(&config)?,
+            ..Identity::default()
+        };
+        let state = State { interim: false, ..State::new(config.training.seed, identity) };
+        let parameters = parameters.parameters();
+        let shapes = parameters.iter().map(|one| (one.name().to_owned(), one.shape().to_vec()));
+        Checkpoints::new(&folder.checkpoints()).save_weights(&state, shapes, |name| {
+            let named = parameters.iter().find(|one| one.name() == name);
+            let values = named.map(|one| one.values()).transpose();
+            let values = values.map_err(|error| CheckpointError::Values(error.into()))?;
+            Ok(values.unwrap_or_default().into())
+        })?;
+        // Only this makes it a run.
+        folder.save_config(&config)
+    })?;
+    Ok(config)
+}
