@@ -17,6 +17,7 @@ mod predict;
 mod reports;
 mod search;
 mod setup;
+mod theory;
 mod tokenizer;
 mod train;
 mod translate;
@@ -56,6 +57,7 @@ pub(crate) use reports::Serve;
 pub(crate) use reports::{Compare, Extrapolate, PageLanguage, Pictures, Report, Scaling, Top};
 pub(crate) use search::{Control, Search};
 pub(crate) use setup::{Manual, Quickstart};
+pub(crate) use theory::{TheoryCommand, TheoryRasp, TheoryShow, TheoryTuring};
 pub(crate) use tokenizer::{
     TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerPieces, TokenizerTrain,
 };
@@ -198,6 +200,10 @@ pub(crate) enum Command {
     /// Train and query word vectors
     #[command(subcommand)]
     Embeddings(EmbeddingsCommand),
+    /// Build models whose weights are set by hand, and run them: Turing machines, small programs,
+    /// and claims about what attention can compute
+    #[command(subcommand)]
+    Theory(TheoryCommand),
     /// Show layers, parameters, FLOPs per token and memory of a run or a recipe
     Inspect(Inspect),
     /// Show a recipe with every default written out, or check it

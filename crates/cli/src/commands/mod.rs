@@ -18,6 +18,7 @@ mod resume;
 mod runs;
 mod score;
 mod setup;
+mod theory;
 mod tokenizer;
 mod train;
 mod translate;
@@ -80,6 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Command::Quantize(arguments) => weights::quantize::run(arguments),
         Command::Tokenizer(command) => tokenizer::run(command),
         Command::Embeddings(command) => embeddings::run(command),
+        Command::Theory(command) => theory::run(command),
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Config(command) => config::run(command),
         Command::Bench(BenchCommand::Network(arguments)) => bench::network::run(arguments),

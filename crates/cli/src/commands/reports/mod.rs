@@ -25,7 +25,7 @@ const ZOOM: f32 = 2.0;
 ///
 /// # Errors
 /// When one cannot be drawn or written.
-fn write_pictures(figures: &[NamedFigure], wanted: &Pictures) -> Result<()> {
+pub(super) fn write_pictures(figures: &[NamedFigure], wanted: &Pictures) -> Result<()> {
     let kinds = [("svg", &wanted.svg), ("png", &wanted.png)];
     for (kind, folder) in kinds {
         let Some(folder) = folder else { continue };

@@ -1,0 +1,50 @@
+//! `taper theory`: models whose weights are set by hand.
+
+mod rasp;
+mod show;
+mod turing;
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use taper_data::Task;
+use taper_model::Model;
+use taper_plots::Figure;
+use taper_report::NamedFigure;
+use taper_run::{RunEvent, RunFolder, save_by_hand};
+
+use super::reports::write_pictures;
+use crate::arguments::{Pictures, TheoryCommand};
+use crate::text::print_line;
+
+/// Runs the command.
+pub(crate) fn run(command: &TheoryCommand) -> Result<()> {
+    match command {
+        TheoryCommand::Turing(arguments) => turing::run(arguments),
+        TheoryCommand::Rasp(arguments) => rasp::run(arguments),
+        TheoryCommand::Show(arguments) => show::run(arguments),
+    }
+}
+
+/// Reads the text of a machine or of a program.
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// Saves a model as a run, and reports it.
+fn save(task: Task, model: &impl Model, words: &[String], folder: &Path) -> Result<()> {
+    let mut observer = |_: &RunEvent<'_>| Ok(());
+    let run = RunFolder::new(folder);
+    save_by_hand(&run, (task, model.config()), words, model.parameters(), &mut observer)?;
+    print_line(&format!("saved as {}", folder.display()))
+}
+
+/// Writes figures with their names, if pictures are wanted.
+fn draw(figures: Vec<(String, Figure)>, pictures: &Pictures) -> Result<()> {
+    if pictures.svg.is_none() && pictures.png.is_none() {
+        return Ok(());
+    }
+    let named = |(name, figure): (String, Figure)| NamedFigure { name, figure };
+    write_pictures(&figures.into_iter().map(named).collect::<Vec<_>>(), pictures)
+}
