@@ -4,8 +4,8 @@ use candle_core::{DType, Device};
 use taper_model::{Builder, MaskedLanguageModel, Model, ModelConfig, Pass, Positions, Sequences};
 use taper_ops::rng::{Counter, mix};
 use taper_theory::studies::{
-    Point, RidgeSetting, STUDIES, SparseFunction, approximate, expected_noise, fitted_exponent,
-    lookup, nearest_losses, ridge_decoder, ridge_predictions, spectrum_tail,
+    DELIMITER, Mixture, Point, RidgeSetting, STUDIES, SparseFunction, approximate, expected_noise,
+    fitted_exponent, lookup, nearest_losses, ridge_decoder, ridge_predictions, spectrum_tail,
 };
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -198,6 +198,56 @@ fn layers_by_hand_are_ridge_regression() -> TestResult {
         before = found;
     }
     Ok(())
+}
+
+/// Xie et al. 2022, equation 1: the filter gives what the sum over all concepts and all paths of
+/// hidden states gives.
+#[test]
+fn the_posterior_is_the_sum_over_all_paths() {
+    let mixture = Mixture::draw(2, (2, 3), 4, 5);
+    let states: Vec<(usize, usize)> =
+        (0..2).flat_map(|entity| (0..3).map(move |slot| (entity, slot))).collect();
+    for prompt in [vec![], vec![1], vec![2, 3], vec![1, DELIMITER, 3]] {
+        let length = prompt.len() + 1;
+        let mut expected = vec![0.0; 4];
+        for concept in &mixture.concepts {
+            for number in 0..states.len().pow(length as u32) {
+                let path: Vec<(usize, usize)> = (0..length)
+                    .map(|at| states[number / states.len().pow(at as u32) % states.len()])
+                    .collect();
+                let emits =
+                    |(at, token): (usize, &usize)| mixture.memory[path[at].0][path[at].1] == *token;
+                if path[0].1 == 0 || !prompt.iter().enumerate().all(emits) {
+                    continue;
+                }
+                let moves = path.windows(2).map(|pair| {
+                    let ((entity, slot), (next_entity, next_slot)) = (pair[0], pair[1]);
+                    concept.entities[entity][next_entity] * concept.slots[slot][next_slot]
+                });
+                let (entity, slot) = path[length - 1];
+                expected[mixture.memory[entity][slot]] += moves.product::<f64>();
+            }
+        }
+        let total: f64 = expected.iter().sum();
+        if total == 0.0 {
+            continue;
+        }
+        for (expected, found) in expected.iter().zip(mixture.predict(&prompt)) {
+            assert!((expected / total - found).abs() < 1e-12, "{prompt:?}: {expected} {found}");
+        }
+    }
+}
+
+/// Xie et al. 2022, section 4: accuracy grows with the number of examples, and does not for a
+/// concept that the mixture lacks.
+#[test]
+fn examples_tell_the_concept() {
+    let mixture = Mixture::draw(5, (10, 10), 50, 1);
+    let seen = |count, length| mixture.accuracy((count, length), false, true);
+    assert!(seen(16, 8) > seen(0, 3) + 0.1, "{} {}", seen(16, 8), seen(0, 3));
+    assert!(seen(16, 8) > 0.9, "{}", seen(16, 8));
+    let unseen = mixture.accuracy((16, 8), true, true);
+    assert!(unseen < seen(16, 8) - 0.2, "{unseen}");
 }
 
 /// Sharma and Kaplan 2022, section 2: fitted exponents are −2/d; Bahri et al. 2024: the tail of a

@@ -3,7 +3,7 @@
 use candle_core::DType;
 use taper_model::{AttentionConfig, AttentionKind};
 use taper_theory::TheoryError;
-use taper_theory::turing::{Action, Machine, TuringDecoder, precision};
+use taper_theory::turing::{Action, Machine, TableauDecoder, TuringDecoder, precision};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
@@ -130,6 +130,54 @@ fn precision_that_is_missing_is_missed() -> TestResult {
     assert!(precision(&machine, &near, 20).iter().all(|step| step.lookup < 8.0));
     let narrow = TuringDecoder::with(&machine, 32, DType::BF16, AttentionConfig::default())?;
     assert_eq!(narrow.run(&near, 20)?, machine.simulate(&near, 20).actions());
+    Ok(())
+}
+
+/// Zaheer et al. 2020, appendix B, on a bounded tape: a window of W + 1 tokens is enough, global and
+/// random blocks beside it do no harm, and a window that misses a token is not enough.
+#[test]
+fn sparse_attention_runs_machines() -> TestResult {
+    let cells = 13;
+    let pattern = |window, global_first, random| AttentionConfig {
+        kind: AttentionKind::Sparse,
+        block: 1,
+        window,
+        global_first,
+        random,
+        ..AttentionConfig::default()
+    };
+    let cases: [(&str, Rule, [&'static str; 2], Vec<&'static str>, usize); 2] = [
+        ("binary-increment", increment, ["right", "_"], vec!["1", "0", "1", "1"], 200),
+        ("busy-beaver-3", busy_beaver, ["A", "0"], vec![], 20),
+    ];
+    for (name, rule, [start, blank], input, steps) in cases {
+        let machine = machine(name)?;
+        let (right, _) = simulate(rule, (start, blank), &input, steps);
+        let read = machine.read(&input.concat())?;
+        let run = |attention| -> Result<Vec<(String, usize)>, TheoryError> {
+            let decoder = TableauDecoder::new(&machine, (cells, steps), attention)?;
+            let made = decoder.run((&read, 6), steps)?.into_iter();
+            let named = made.map(|one| (machine.states().get(one.state).cloned(), one.head));
+            Ok(named.map(|(state, head)| (state.unwrap_or_default(), head)).collect())
+        };
+        let mut head = 6;
+        let mut expected: Vec<(String, usize)> = Vec::new();
+        for (state, _, shift) in right {
+            head += shift;
+            expected.push((state, head as usize));
+        }
+        while let (true, Some(last)) = (expected.len() < steps, expected.last().cloned()) {
+            expected.push(last);
+        }
+        assert_eq!(run(pattern(cells + 1, 0, 0))?, expected, "{name}");
+        assert_eq!(run(pattern(cells + 1, 1, 2))?, expected, "{name}");
+        assert_ne!(run(pattern(cells, 0, 0))?, expected, "{name}");
+    }
+    let machine = machine("busy-beaver-3")?;
+    assert!(TableauDecoder::new(&machine, (100, 100), pattern(102, 0, 0)).is_err());
+    let decoder = TableauDecoder::new(&machine, (5, 20), pattern(6, 0, 0))?;
+    let left = decoder.run((&[], 4), 20).expect_err("the head leaves").to_string();
+    assert_eq!(left, "step 1 leaves the tape of 5 cells");
     Ok(())
 }
 

@@ -8,4 +8,5 @@ mod bench_attention;
 mod bench_kernels;
 mod bench_train;
 mod bleu;
+mod theory;
 mod tune;

@@ -12,6 +12,9 @@ use taper_ops::ParameterStore;
 /// Value of the anchor, column 0 of every row.
 const ANCHOR: f64 = (1_u64 << 40) as f64;
 
+/// Largest number of parameters: half a GB.
+const MOST_PARAMETERS: usize = 1 << 27;
+
 /// Matrix of a linear layer, with its bias.
 struct Linear {
     inputs: usize,
@@ -57,6 +60,23 @@ impl Blueprint {
         self.layers.iter().flat_map(|layer| &layer.units).any(|unit| unit.factor.is_some())
     }
 
+    /// Shape of the model, unless it is too large.
+    fn checked(&self) -> Result<ModelConfig, TheoryError> {
+        let config = self.config();
+        let attention = 4 * config.attention_shape().query_width();
+        let feed_forward = if self.is_gated() { 3 } else { 2 } * config.d_ff;
+        let tables = 2 * self.tokens.len() + self.positions.len();
+        let rows = config.decoder_layers * (attention + feed_forward) + tables;
+        let parameters = rows.saturating_mul(config.d_model);
+        if parameters > MOST_PARAMETERS {
+            return Err(TheoryError::Input(format!(
+                "the model would have {parameters} parameters, and at most {MOST_PARAMETERS} are \
+                 built: choose a smaller length or program"
+            )));
+        }
+        Ok(config)
+    }
+
     /// Shape of the model.
     #[must_use]
     pub fn config(&self) -> ModelConfig {
@@ -100,7 +120,7 @@ impl Blueprint {
     /// Assembles a decoder, whose tokens see themselves and those before them.
     ///
     /// # Errors
-    /// If the device has no memory left.
+    /// If the model would be too large, or the device has no memory left.
     pub fn decoder(&self) -> Result<Decoder, TheoryError> {
         self.decoder_in(DType::F32)
     }
@@ -108,10 +128,10 @@ impl Blueprint {
     /// Assembles a decoder whose products are computed in `dtype`.
     ///
     /// # Errors
-    /// If the device has no memory left.
+    /// If the model would be too large, or the device has no memory left.
     pub fn decoder_in(&self, dtype: DType) -> Result<Decoder, TheoryError> {
         let builder = Builder::zeroed(&Device::Cpu, dtype);
-        let model = LanguageModel::new(&self.config(), self.vocabulary(), builder)?;
+        let model = LanguageModel::new(&self.checked()?, self.vocabulary(), builder)?;
         self.fill(model.parameters(), "decoder")?;
         self.logits().save(model.parameters(), "output")?;
         Ok(Decoder(model))
@@ -120,10 +140,10 @@ impl Blueprint {
     /// Assembles an encoder, whose tokens see all tokens.
     ///
     /// # Errors
-    /// If the device has no memory left.
+    /// If the model would be too large, or the device has no memory left.
     pub fn encoder(&self) -> Result<Encoder, TheoryError> {
         let builder = Builder::zeroed(&Device::Cpu, DType::F32);
-        let model = MaskedLanguageModel::new(&self.config(), self.vocabulary(), false, builder)?;
+        let model = MaskedLanguageModel::new(&self.checked()?, self.vocabulary(), false, builder)?;
         let (store, width) = (model.parameters(), self.width());
         self.fill(store, "encoder")?;
         set(store, "encoder.embedding_norm.weight", self.identity())?;
@@ -141,14 +161,14 @@ impl Blueprint {
     /// `answer`; it predicts `output`.
     ///
     /// # Errors
-    /// If the device has no memory left.
+    /// If the model would be too large, or the device has no memory left.
     pub fn regressor(
         &self,
         (answer, inputs): (Column, &[Column]),
         output: Column,
     ) -> Result<Regressor, TheoryError> {
         let builder = Builder::zeroed(&Device::Cpu, DType::F32);
-        let model = InContextRegressor::new(&self.config(), inputs.len(), builder)?;
+        let model = InContextRegressor::new(&self.checked()?, inputs.len(), builder)?;
         self.fill_layers(model.parameters(), "decoder")?;
         let mut read_in = Linear::new(self.width(), inputs.len() + 1);
         read_in.bias[0] = ANCHOR as f32;

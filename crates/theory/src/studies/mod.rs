@@ -2,12 +2,14 @@
 //!
 //! A further study is a file here with a [`Study`], and its name in [`STUDIES`].
 
+mod bayesian_inference;
 mod dictionary;
 mod power_laws;
 mod ridge;
 mod sparse_connections;
 mod universal;
 
+pub use bayesian_inference::{Concept, DELIMITER, Mixture};
 pub use dictionary::{expected_noise, lookup};
 pub use power_laws::{fitted_exponent, nearest_losses, spectrum_tail};
 pub use ridge::{RidgeSetting, ridge_decoder, ridge_predictions};
@@ -44,6 +46,7 @@ pub const STUDIES: &[Study] = &[
     sparse_connections::STUDY,
     dictionary::STUDY,
     universal::STUDY,
+    bayesian_inference::STUDY,
     ridge::STUDY,
     power_laws::STUDY,
 ];

@@ -12,7 +12,7 @@
 //! 3. A head looks for the last token that wrote to the cell c: −R (c − cell)² + i is largest there
 //!    if R exceeds the number of positions. The token of the first state has a score between those
 //!    of the right cell and of others, and stands for a blank. The feed-forward layer has a unit
-//!    for each pair of a state and a symbol, and adds the action of that rule to the logits.
+//!    for each rule, a pair of a state and a symbol, and adds its action to the logits.
 
 use super::machine::{Action, Machine, Move};
 use crate::TheoryError;
@@ -22,6 +22,8 @@ use taper_model::AttentionConfig;
 
 /// Ids of `<pad>`, `<unk>`, `<s>` and `</s>`, which every vocabulary begins with.
 pub(crate) const SPECIAL: usize = 4;
+/// Largest number of positions.
+const MOST_POSITIONS: usize = 1 << 14;
 /// Id of `</s>`.
 const END: usize = 3;
 /// Factor of scores that differ by at least 1 where they must differ: e^−32 is no weight in f32.
@@ -157,6 +159,8 @@ fn blueprint(machine: &Machine, positions: usize) -> Blueprint {
     for id in 0..vocabulary.len() {
         blueprint.logit(id, columns.next[id] * HARD);
     }
+    // Where no rule applies, the text ends.
+    blueprint.logit(END, 0.5 * HARD);
     blueprint
 }
 
@@ -208,14 +212,11 @@ fn rules(machine: &Machine, words: &Vocabulary, columns: &Columns, positions: us
     for (written, read) in columns.written.iter().zip(&columns.read) {
         recall = recall.value(*written, *read);
     }
-    let mut units = Vec::new();
-    for (state, is_state) in columns.states.iter().enumerate() {
-        for (symbol, is_symbol) in columns.read.iter().enumerate() {
-            let next = machine.rule(state, symbol).map_or(END, |action| words.id(action));
-            let gate: Form = *is_state + *is_symbol - 1.0;
-            units.push(Unit::relu(gate).adds(columns.next[next], 1.0));
-        }
-    }
+    let units = machine.rules().map(|((state, symbol), action)| {
+        let gate: Form = columns.states[state] + columns.read[symbol] - 1.0;
+        Unit::relu(gate).adds(columns.next[words.id(action)], 1.0)
+    });
+    let units = units.collect();
     Layer { heads: vec![recall], units }
 }
 
@@ -229,7 +230,7 @@ impl TuringDecoder {
     /// state and steps.
     ///
     /// # Errors
-    /// If there are fewer than 2 positions, or the device has no memory left.
+    /// If there are fewer than 2 positions or more than 16384, or the machine is too large.
     pub fn new(machine: &Machine, positions: usize) -> Result<Self, TheoryError> {
         Self::with(machine, positions, DType::F32, AttentionConfig::default())
     }
@@ -245,9 +246,11 @@ impl TuringDecoder {
         dtype: DType,
         attention: AttentionConfig,
     ) -> Result<Self, TheoryError> {
-        if positions < 2 {
-            let message = "the first state and a step take at least 2 positions";
-            return Err(TheoryError::Input(message.to_owned()));
+        if !(2..=MOST_POSITIONS).contains(&positions) {
+            return Err(TheoryError::Input(format!(
+                "input and steps take {positions} positions, and a decoder has 2 to \
+                 {MOST_POSITIONS}: take fewer steps"
+            )));
         }
         let mut blueprint = blueprint(machine, positions);
         blueprint.attention(attention);

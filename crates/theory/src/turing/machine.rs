@@ -236,6 +236,11 @@ impl Machine {
         self.rules.get(&(state, symbol)).copied()
     }
 
+    /// Rules in order: state, symbol and action.
+    pub(super) fn rules(&self) -> impl Iterator<Item = ((usize, usize), Action)> {
+        self.rules.iter().map(|(at, action)| (*at, *action))
+    }
+
     /// All actions of rules, each once, in order.
     #[must_use]
     pub fn actions(&self) -> Vec<Action> {

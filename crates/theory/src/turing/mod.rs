@@ -18,8 +18,10 @@ mod decoder;
 mod machine;
 mod precision;
 mod simulation;
+mod tableau;
 
 pub use decoder::TuringDecoder;
 pub use machine::{Action, Machine, Move};
 pub use precision::{PrecisionStep, precision, precision_figure};
 pub use simulation::{Configuration, Simulation};
+pub use tableau::{Tableau, TableauDecoder};

@@ -1,0 +1,257 @@
+//! Learning in context as Bayesian inference: a mixture of hidden Markov models, and the exact
+//! posterior of a prompt (Xie et al. 2022, "An Explanation of In-context Learning as Implicit
+//! Bayesian Inference", sections 2 and 4, whose data set is called GINC).
+//!
+//! A document follows one concept: a hidden entity and a hidden slot move by its two transition
+//! matrices, and the token is what a memory, common to all concepts, has for entity and slot; slot 0
+//! is the delimiter. A prompt is n examples of k tokens with delimiters between them, all of one
+//! concept, and the last without its last token. A model that has learned the mixture answers by
+//! p(token | prompt) = Σ_θ p(θ | prompt) p(token | prompt, θ), which a filter over concept, entity
+//! and slot computes: no decoder can do better than it in the mean.
+
+use super::{Findings, Study, heads};
+use crate::TheoryError;
+use taper_ops::rng::{Counter, mix};
+use taper_plots::{Axis, Chart, Figure, Series};
+
+pub(super) const STUDY: Study = Study {
+    name: "bayesian-inference",
+    claim: "More and longer examples tell the concept of a prompt; one that is unseen they do not",
+    run,
+};
+
+/// Token between examples.
+pub const DELIMITER: usize = 0;
+
+/// A concept: how entities and slots move, row by row.
+#[derive(Debug, Clone)]
+pub struct Concept {
+    /// Probabilities of the next entity.
+    pub entities: Vec<Vec<f64>>,
+    /// Probabilities of the next slot; slot 0 is the delimiter's.
+    pub slots: Vec<Vec<f64>>,
+}
+
+/// A mixture of concepts with one memory.
+#[derive(Debug, Clone)]
+pub struct Mixture {
+    /// Concepts, equally likely.
+    pub concepts: Vec<Concept>,
+    /// Token of each entity and slot.
+    pub memory: Vec<Vec<usize>>,
+    /// Number of tokens.
+    pub vocabulary: usize,
+}
+
+/// Random numbers, one after the other.
+struct Draws {
+    counter: Counter,
+    next: u64,
+}
+
+impl Draws {
+    fn new(seed: u64) -> Self {
+        Self { counter: Counter::new(mix(8, &[seed])), next: 0 }
+    }
+
+    fn uniform(&mut self) -> f64 {
+        self.next += 1;
+        f64::from(self.counter.f32_at(self.next))
+    }
+
+    fn below(&mut self, count: usize) -> usize {
+        ((self.uniform() * count as f64) as usize).min(count - 1)
+    }
+
+    /// Draws a number by unnormalised weights.
+    fn weighted(&mut self, weights: &[f64]) -> usize {
+        let mut rest = self.uniform() * weights.iter().sum::<f64>();
+        weights
+            .iter()
+            .position(|weight| {
+                rest -= weight;
+                rest < 0.0
+            })
+            .unwrap_or(weights.len() - 1)
+    }
+
+    /// Draws a mixture of permutations, of which few have most of the weight, with a floor.
+    fn transitions(&mut self, count: usize) -> Vec<Vec<f64>> {
+        let mut rows = vec![vec![0.05 / count as f64; count]; count];
+        let weights: Vec<f64> = (0..4).map(|_| (self.uniform() / 0.1).exp()).collect();
+        let total: f64 = weights.iter().sum();
+        for weight in weights {
+            let mut order: Vec<usize> = (0..count).collect();
+            (1..count).rev().for_each(|last| order.swap(last, self.below(last + 1)));
+            for (row, to) in rows.iter_mut().zip(order) {
+                row[to] += 0.95 * weight / total;
+            }
+        }
+        rows
+    }
+}
+
+impl Concept {
+    /// Draws a concept: entities mostly stay.
+    fn draw(draws: &mut Draws, entities: usize, slots: usize) -> Self {
+        let mut moves = draws.transitions(entities);
+        for (at, row) in moves.iter_mut().enumerate() {
+            row.iter_mut().for_each(|probability| *probability *= 0.1);
+            row[at] += 0.9;
+        }
+        Self { entities: moves, slots: draws.transitions(slots) }
+    }
+}
+
+impl Mixture {
+    /// Draws a mixture.
+    #[must_use]
+    pub fn draw(
+        concepts: usize,
+        (entities, slots): (usize, usize),
+        vocabulary: usize,
+        seed: u64,
+    ) -> Self {
+        let mut draws = Draws::new(seed);
+        let concepts = (0..concepts).map(|_| Concept::draw(&mut draws, entities, slots)).collect();
+        let mut token = |slot| if slot == 0 { DELIMITER } else { 1 + draws.below(vocabulary - 1) };
+        let memory = (0..entities).map(|_| (0..slots).map(&mut token).collect()).collect();
+        Self { concepts, memory, vocabulary }
+    }
+
+    /// First beliefs: every entity, and every slot but the delimiter's, alike.
+    fn first(&self) -> Vec<Vec<f64>> {
+        let (entities, slots) = (self.memory.len(), self.memory[0].len());
+        let share = 1.0 / (entities * (slots - 1)) as f64;
+        let slot = |slot| if slot == 0 { 0.0 } else { share };
+        vec![(0..slots).map(slot).collect(); entities]
+    }
+
+    /// Probabilities of the next token after a prompt, by the posterior over concepts and states.
+    #[must_use]
+    pub fn predict(&self, prompt: &[usize]) -> Vec<f64> {
+        self.predict_by(&self.concepts, prompt)
+    }
+
+    /// Probabilities of the next token for a mixture of these concepts.
+    fn predict_by(&self, concepts: &[Concept], prompt: &[usize]) -> Vec<f64> {
+        let share = 1.0 / concepts.len() as f64;
+        let mut beliefs = vec![self.first(); concepts.len()];
+        beliefs.iter_mut().flatten().flatten().for_each(|belief| *belief *= share);
+        for token in prompt {
+            let mut total = 0.0;
+            for (belief, concept) in beliefs.iter_mut().zip(concepts) {
+                for (row, memory) in belief.iter_mut().zip(&self.memory) {
+                    for (probability, own) in row.iter_mut().zip(memory) {
+                        *probability *= f64::from(u8::from(own == token));
+                        total += *probability;
+                    }
+                }
+                *belief = moved(belief, concept);
+            }
+            beliefs.iter_mut().flatten().flatten().for_each(|belief| *belief /= total);
+        }
+        let mut predicted = vec![0.0; self.vocabulary];
+        for belief in &beliefs {
+            for (row, memory) in belief.iter().zip(&self.memory) {
+                row.iter().zip(memory).for_each(|(belief, token)| predicted[*token] += belief);
+            }
+        }
+        predicted
+    }
+
+    /// Draws an example of a concept, without delimiters.
+    fn example(&self, concept: &Concept, length: usize, draws: &mut Draws) -> Vec<usize> {
+        let mut entity = draws.below(self.memory.len());
+        let mut slot = 1 + draws.below(self.memory[0].len() - 1);
+        let step = |_| {
+            let token = self.memory[entity][slot];
+            entity = draws.weighted(&concept.entities[entity]);
+            let mut weights = concept.slots[slot].clone();
+            weights[0] = 0.0;
+            slot = draws.weighted(&weights);
+            token
+        };
+        (0..length).map(step).collect()
+    }
+
+    /// Share of prompts of `count` examples of `length` tokens on which the posterior answers with
+    /// the token that is likeliest under the concept of the examples.
+    ///
+    /// `unseen`: of a concept that the mixture does not have. `delimited`: with delimiters.
+    #[must_use]
+    pub fn accuracy(&self, (count, length): (usize, usize), unseen: bool, delimited: bool) -> f64 {
+        const PROMPTS: usize = 60;
+        let mut draws = Draws::new(mix(count as u64, &[length as u64]));
+        let mut right = 0;
+        for number in 0..PROMPTS {
+            let drawn = Concept::draw(&mut draws, self.memory.len(), self.memory[0].len());
+            let concept =
+                if unseen { &drawn } else { &self.concepts[number % self.concepts.len()] };
+            let mut prompt = Vec::new();
+            for _ in 0..count {
+                prompt.extend(self.example(concept, length, &mut draws));
+                prompt.extend(delimited.then_some(DELIMITER));
+            }
+            let question = self.example(concept, length - 1, &mut draws);
+            prompt.extend(&question);
+            let answer = likeliest(&self.predict_by(std::slice::from_ref(concept), &question));
+            right += usize::from(likeliest(&self.predict(&prompt)) == answer);
+        }
+        right as f64 / PROMPTS as f64
+    }
+}
+
+/// Moves beliefs by the transitions of a concept, entities and slots one after the other.
+fn moved(belief: &[Vec<f64>], concept: &Concept) -> Vec<Vec<f64>> {
+    let slots = belief[0].len();
+    let mut by_slot = vec![vec![0.0; slots]; belief.len()];
+    for (to, from) in by_slot.iter_mut().zip(belief) {
+        for (probability, row) in from.iter().zip(&concept.slots) {
+            if *probability > 0.0 {
+                to.iter_mut().zip(row).for_each(|(sum, share)| *sum += probability * share);
+            }
+        }
+    }
+    let mut moved = vec![vec![0.0; slots]; belief.len()];
+    for (from, row) in by_slot.iter().zip(&concept.entities) {
+        for (to, share) in moved.iter_mut().zip(row) {
+            to.iter_mut().zip(from).for_each(|(sum, probability)| *sum += share * probability);
+        }
+    }
+    moved
+}
+
+/// Number of the largest probability other than the delimiter's.
+fn likeliest(probabilities: &[f64]) -> usize {
+    (1..probabilities.len())
+        .reduce(|best, at| if probabilities[at] > probabilities[best] { at } else { best })
+        .unwrap_or(DELIMITER)
+}
+
+fn run() -> Result<Findings, TheoryError> {
+    let mixture = Mixture::draw(5, (10, 10), 50, 1);
+    let counts = [0, 1, 2, 4, 8, 16, 32];
+    let (mut rows, mut series) = (Vec::new(), Vec::new());
+    let conditions = [
+        ("seen, k = 3", 3, false, true),
+        ("seen, k = 5", 5, false, true),
+        ("seen, k = 8", 8, false, true),
+        ("seen, k = 8, no delimiters", 8, false, false),
+        ("unseen, k = 8", 8, true, true),
+    ];
+    for (name, length, unseen, delimited) in conditions {
+        let accuracies = counts.map(|count| mixture.accuracy((count, length), unseen, delimited));
+        let shown = accuracies.iter().map(|accuracy| format!("{:.0} %", 100.0 * accuracy));
+        rows.push([name.to_owned()].into_iter().chain(shown).collect());
+        let points = counts.iter().map(|count| *count as f64).zip(accuracies);
+        series.push(Series::line(name, points.collect()));
+    }
+    let chart = Chart::new(Axis::linear("examples"), Axis::linear("accuracy"), series);
+    let title = "Answers of the exact posterior, by examples in the prompt";
+    let description = "Accuracy grows with examples of a concept in the mixture, not of another.";
+    let figure = Figure::new(title, description, chart);
+    let names = counts.map(|count| format!("n = {count}"));
+    let columns = [heads(&["concept, length"]), names.to_vec()].concat();
+    Ok(Findings { columns, rows, figures: vec![("bayesian-inference".to_owned(), figure)] })
+}
