@@ -2,7 +2,7 @@
 
 use crate::objective::LossOutput;
 use crate::routing::Routing;
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::{Device, Result, Tensor};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct Pass {
     dropout_key: Option<u64>,
     /// Number of this pass's update; `None` in evaluation.
     step: Option<u64>,
-    /// Tape of the fused operations, in training.
+    /// Tape of the operations, in training.
     tape: Option<Tape>,
     /// Whether stacks keep only the inputs of some layers, and recompute the rest.
     checkpoints: bool,
@@ -232,7 +232,7 @@ impl Pass {
         self.step
     }
 
-    /// Tape of the fused operations; `None` in evaluation.
+    /// Tape of the operations; `None` in evaluation.
     #[must_use]
     pub fn tape(&self) -> Option<&Tape> {
         self.tape.as_ref()
@@ -258,7 +258,7 @@ impl Pass {
         self.backward_watched(output, store, gradients, None)
     }
 
-    /// Runs [`Pass::backward`]; with fused operations, calls `when_final` as parts of the gradient
+    /// Runs [`Pass::backward`]; on the host with a tape, calls `when_final` as parts of the gradient
     /// become final, see [`Tape::backward_watched`].
     ///
     /// # Errors
@@ -271,28 +271,31 @@ impl Pass {
         when_final: Option<WhenFinal<'_>>,
     ) -> Result<()> {
         let LossOutput { loss, loss_scale, .. } = output;
+        if *loss_scale != 1.0 {
+            let mut scaled = Gradients::new(store)?;
+            self.backward_of(loss, store, &mut scaled, None)?;
+            scaled.scale(1.0 / *loss_scale)?;
+            return gradients.add(&mut scaled);
+        }
+        self.backward_of(loss, store, gradients, when_final)
+    }
+
+    fn backward_of(
+        self,
+        loss: &Tensor,
+        store: &ParameterStore,
+        gradients: &mut Gradients,
+        when_final: Option<WhenFinal<'_>>,
+    ) -> Result<()> {
         match self.tape {
             Some(tape) if tape.knows(loss) => {
                 tape.backward_watched(loss, store, gradients, when_final)
             }
-            // Candle's graph would end at the first fused operation, and earlier gradients would be
-            // lost.
             Some(tape) if !tape.is_empty() => candle_core::bail!(
-                "the loss does not follow from the fused operations before it: use bf16 or f32 \
-                 on the CPU, or composed operations"
+                "the loss does not follow from the operations that were recorded before it"
             ),
-            // Candle has the graph for devices and types without fused operations.
-            _ if *loss_scale == 1.0 => gradients.accumulate_from(store, loss),
-            _ => {
-                let mut by_parameter = loss.backward()?;
-                for parameter in store.parameters() {
-                    if let Some(scaled) = by_parameter.remove(parameter.var()) {
-                        let gradient = (scaled.to_dtype(DType::F32)? / *loss_scale)?;
-                        by_parameter.insert(parameter.var(), gradient);
-                    }
-                }
-                gradients.accumulate(store, &by_parameter)
-            }
+            // Candle has the graph of composed operations.
+            _ => gradients.accumulate(store, &loss.backward()?),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::cost::{LayerCost, PartCost};
 use crate::layers::block::Block;
 use crate::layers::head::picked;
 use crate::layers::linear::Linear;
-use crate::layers::positions::{Added, to_compute};
+use crate::layers::positions::Added;
 use crate::layers::stack::Stack;
 use crate::layers::stack_kind::StackKind;
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
 use candle_core::{DType, Result, Tensor};
 use std::sync::Arc;
 use taper_ops::rng::name_key;
-use taper_ops::{Dropout, EmbeddingSpec, composed};
+use taper_ops::{Dropout, EmbeddingSpec, composed, converted};
 
 /// A model that continues functions, with its parameters: a linear layer in, causal layers, a linear
 /// layer to one number.
@@ -131,8 +131,8 @@ impl InContextRegressor {
         let device = self.read_in.device();
         let rows = Tensor::from_vec(rows, (count, self.dimensions + 1), device)?;
         let activations = self.core.activations;
-        let rows = self.read_in.forward(&to_compute(rows, activations)?, pass)?; // (N, D)
-        let rows = to_compute(rows, DType::F32)?;
+        let rows = self.read_in.forward(&rows.to_dtype(activations)?, pass)?; // (N, D)
+        let rows = converted(pass.tape(), &rows, DType::F32)?;
         let (positions, at) =
             self.positions.table(divided.positions(), divided.longest(), pass, device)?;
         let spec = EmbeddingSpec {
@@ -142,10 +142,10 @@ impl InContextRegressor {
             dropout: pass.dropout(self.config().embedding_dropout, name_key("decoder.embedding")),
         };
         let x = taper_ops::embedding(pass.tape(), &rows, positions.as_ref(), &spec)?;
-        let x = to_compute(x, activations)?;
+        let x = converted(pass.tape(), &x, activations)?;
         let hidden = self.decoder.forward(x, &divided, None, pass)?; // (N, D)
         let asked = picked(&hidden, inputs, Dropout::none(), pass)?; // (P, D)
-        to_compute(self.read_out.forward(&asked, pass)?, DType::F32)
+        converted(pass.tape(), &self.read_out.forward(&asked, pass)?, DType::F32)
     }
 
     /// Predicts y at each x of `functions`, one function after the other; a row has the bits of the

@@ -6,13 +6,12 @@
 //! The alternative, padded `(B, T, D)` tensors with masks, spends up to half of the work on padding
 //! and makes a result depend on its batch.
 //!
-//! **Decision.** On the host, our own tape records the graph ([`Tape`]); elsewhere Candle's
-//! autodiff does, through the composed operations. As custom ops in Candle's graph, the same
-//! kernels spent a third of a step on zeros, copies and additions at its edges, and every
-//! activation lived until the end. The functions are the same in both cases, so that a model is
-//! written once.
+//! **Decision.** Our own tape records the graph ([`Tape`]), on every device. As custom ops in
+//! Candle's graph, the same kernels spent a third of a step on zeros, copies and additions at its
+//! edges, and every activation lived until the end. Without a tape Candle's autodiff has the graph,
+//! through the composed operations, which are the oracle.
 //!
-//! Operations that are not fused yet can be recorded on the tape in plain Candle
+//! Operations that are not fused yet, or not on a device, are recorded on the tape in plain Candle
 //! ([`composed::on_tape`]).
 //!
 //! All `unsafe` of the project is here: raw products, threads that write to disjoint parts of a
@@ -29,6 +28,7 @@ pub mod device;
 mod float;
 
 mod host;
+mod kernels;
 mod loss;
 mod nn;
 mod optim;
@@ -50,7 +50,7 @@ pub use float::all_finite;
 pub use loss::{biased_cross_entropy, loss_bytes, smoothed_cross_entropy};
 pub use nn::{
     Cache, activation, causal_convolution, causal_convolution_after, columns, computed_pairs,
-    cross_attention, decoding_attention, embedding, gated, hierarchical_attention,
+    converted, cross_attention, decoding_attention, embedding, gated, hierarchical_attention,
     hierarchical_attention_arithmetic, keeps_scores, kept_by_attention,
     kept_by_hierarchical_attention, kept_by_linear_attention, linear, linear_attention,
     linear_attention_after, linear_attention_arithmetic, low_rank, norm, norm_columns, normalizer,

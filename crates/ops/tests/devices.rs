@@ -1,17 +1,18 @@
 //! Every operation on the device that TAPER_TEST_DEVICE names (`cpu` by default, `cuda` or
 //! `metal`), in each type, on odd shapes, with its gradients, compared with f64 on the host.
 //!
-//! On the host the composed operations run, as on a GPU. A GPU belongs to one thread, so that
-//! everything is one test.
+//! The device goes back through the tape, as in training, and the host differentiates the composed
+//! operations in Candle. On the host the tape has fused operations in f32, and composed ones in the
+//! other types. A GPU belongs to one thread, so that everything is one test.
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
     Activation, AdamStep, AttentionShape, AttentionSpec, Cache, CachedRows, CrossEntropySpec,
     Dropout, EmbeddingSpec, GatedSpec, LinearSpec, MuonStep, NormSpec, NormedColumns,
-    ParameterStore, Products, Sparse, Turns, VisibleKeys, adam_step, composed, cross_attention,
-    decoding_attention, device, embedding, gated, global_norm, linear, muon_step, norm,
-    norm_columns, relative_bias, rotary, self_attention, smoothed_cross_entropy,
+    ParameterStore, Products, Sparse, Tape, Turns, VisibleKeys, adam_step, composed,
+    cross_attention, decoding_attention, device, embedding, gated, global_norm, linear, muon_step,
+    norm, norm_columns, relative_bias, rotary, self_attention, smoothed_cross_entropy,
 };
 
 fn test_device() -> Result<Device> {
@@ -43,7 +44,7 @@ fn distance(ours: &[f64], exact: &[f64]) -> f64 {
     apart.fold(0.0, |most, apart| if apart <= most { most } else { apart })
 }
 
-type Operation<'a> = &'a dyn Fn(&[Var]) -> Result<Tensor>;
+type Operation<'a> = &'a dyn Fn(Option<&Tape>, &[Var]) -> Result<Tensor>;
 
 /// Runs operations on a device in one type.
 struct Check {
@@ -62,24 +63,37 @@ impl Check {
         halves: usize,
         operation: Operation<'_>,
     ) -> Result<()> {
-        let run = |device: &Device, types: [DType; 2]| -> Result<Vec<Vec<f64>>> {
+        let variables = |device: &Device, types: [DType; 2]| {
             let vars = inputs.iter().enumerate().map(|(index, input)| {
                 let input = input.to_dtype(types[usize::from(index >= halves)])?;
                 Var::from_tensor(&input.to_device(device)?)
             });
-            let vars = vars.collect::<Result<Vec<_>>>()?;
-            let out = operation(&vars)?;
-            // A different weight for each element, so that every gradient matters.
+            vars.collect::<Result<Vec<_>>>()
+        };
+        // A different weight for each element, so that every gradient matters.
+        let weights = |out: &Tensor| {
             let weights: Vec<f32> =
                 (0..out.elem_count()).map(|i| (i as f32 * 0.7).sin() + 0.3).collect();
             let weights = Tensor::from_vec(weights, out.shape(), &Device::Cpu)?;
-            let weights = weights.to_dtype(out.dtype())?.to_device(device)?;
-            let gradients = out.mul(&weights)?.to_dtype(types[1])?.sum_all()?.backward()?;
-            let gradient = |var: &Var| on_host(gradients.get(var).expect("a gradient"));
-            [on_host(&out)].into_iter().chain(vars.iter().map(gradient)).collect()
+            weights.to_dtype(out.dtype())?.to_device(out.device())
         };
-        let ours = run(&self.device, [self.dtype, DType::F32])?;
-        let exact = run(&Device::Cpu, [DType::F64; 2])?;
+        let vars = variables(&self.device, [self.dtype, DType::F32])?;
+        let tape = Tape::new();
+        let out = operation(Some(&tape), &vars)?;
+        assert!(tape.knows(&out) && !out.track_op(), "{name}: not on the tape");
+        let adjoints = tape.differentiate(&out, &weights(&out)?)?;
+        let gradient = |var: &Var| on_host(&adjoints.get(var)?.expect("a gradient"));
+        let ours: Result<Vec<_>> =
+            [on_host(&out)].into_iter().chain(vars.iter().map(gradient)).collect();
+        let ours = ours?;
+
+        let vars = variables(&Device::Cpu, [DType::F64; 2])?;
+        let out = operation(None, &vars)?;
+        let gradients = out.mul(&weights(&out)?)?.sum_all()?.backward()?;
+        let gradient = |var: &Var| on_host(gradients.get(var).expect("a gradient"));
+        let exact: Result<Vec<_>> =
+            [on_host(&out)].into_iter().chain(vars.iter().map(gradient)).collect();
+        let exact = exact?;
         for (place, (ours, exact)) in ours.iter().zip(&exact).enumerate() {
             let error = distance(ours, exact);
             let what = if place == 0 { "result".into() } else { format!("gradient {place}") };
@@ -105,43 +119,52 @@ impl Check {
         ] {
             let spec =
                 LinearSpec { activation, dropout: Dropout::new(0.2, 5), ..Default::default() };
-            self.operation(&format!("linear with {activation:?}"), &inputs, 2, &|v| {
-                linear(None, &v[0], &v[2], Some(&v[3]), Some(&v[1]), &spec)
+            self.operation(&format!("linear with {activation:?}"), &inputs, 2, &|tape, v| {
+                linear(tape, &v[0], &v[2], Some(&v[3]), Some(&v[1]), &spec)
             })?;
             for dropout in [Dropout::none(), spec.dropout] {
                 let spec = LinearSpec { dropout, ..spec };
                 let [x, residual, weight, bias] = &inputs;
                 let plain = [x.clone(), weight.clone()];
-                self.operation(&format!("plain linear with {activation:?}"), &plain, 1, &|v| {
-                    linear(None, &v[0], &v[1], None, None, &spec)
-                })?;
+                self.operation(
+                    &format!("plain linear with {activation:?}"),
+                    &plain,
+                    1,
+                    &|tape, v| linear(tape, &v[0], &v[1], None, None, &spec),
+                )?;
                 let biased = [x.clone(), weight.clone(), bias.clone()];
-                self.operation(&format!("biased linear with {activation:?}"), &biased, 1, &|v| {
-                    linear(None, &v[0], &v[1], Some(&v[2]), None, &spec)
-                })?;
+                self.operation(
+                    &format!("biased linear with {activation:?}"),
+                    &biased,
+                    1,
+                    &|tape, v| linear(tape, &v[0], &v[1], Some(&v[2]), None, &spec),
+                )?;
                 let added = [x.clone(), residual.clone(), weight.clone()];
-                self.operation(&format!("added linear with {activation:?}"), &added, 2, &|v| {
-                    linear(None, &v[0], &v[2], None, Some(&v[1]), &spec)
-                })?;
+                self.operation(
+                    &format!("added linear with {activation:?}"),
+                    &added,
+                    2,
+                    &|tape, v| linear(tape, &v[0], &v[2], None, Some(&v[1]), &spec),
+                )?;
             }
         }
         let inputs = [values(&[rows, inner], 1)?, values(&[inner], 2)?, values(&[inner], 3)?];
         for spec in [NormSpec::layer(1e-5), NormSpec::rms(1e-5)] {
-            self.operation(&format!("{spec:?}"), &inputs, 1, &|v| {
-                norm(None, &v[0], &v[1], Some(&v[2]), &spec)
+            self.operation(&format!("{spec:?}"), &inputs, 1, &|tape, v| {
+                norm(tape, &v[0], &v[1], Some(&v[2]), &spec)
             })?;
-            self.operation(&format!("{spec:?} without bias"), &inputs[..2], 1, &|v| {
-                norm(None, &v[0], &v[1], None, &spec)
+            self.operation(&format!("{spec:?} without bias"), &inputs[..2], 1, &|tape, v| {
+                norm(tape, &v[0], &v[1], None, &spec)
             })?;
         }
         let inputs = [values(&[rows, 3 * inner], 1)?, values(&[inner], 2)?];
-        self.operation("norm of columns", &inputs, 1, &|v| {
+        self.operation("norm of columns", &inputs, 1, &|tape, v| {
             let part = NormedColumns { columns: 2 * inner, weight: &v[1], bias: None };
-            norm_columns(None, &v[0], &[part], &NormSpec::rms(1e-5))
+            norm_columns(tape, &v[0], &[part], &NormSpec::rms(1e-5))
         })?;
         let both = [values(&[rows, 2 * inner], 1)?];
         let spec = GatedSpec { activation: Activation::Swish, dropout: Dropout::new(0.2, 5) };
-        self.operation("gated swish", &both, 1, &|v| gated(None, &v[0], &spec))?;
+        self.operation("gated swish", &both, 1, &|tape, v| gated(tape, &v[0], &spec))?;
         let spec = EmbeddingSpec {
             ids: [3, 0, 7, 3, 3].into(),
             positions: [0, 1, 0, 1, 2].into(),
@@ -149,17 +172,19 @@ impl Check {
             dropout: Dropout::new(0.3, 9),
         };
         let tables = [values(&[11, inner], 1)?, values(&[5, inner], 2)?];
-        self.operation("embedding", &tables, 0, &|v| embedding(None, &v[0], Some(&v[1]), &spec))?;
+        self.operation("embedding", &tables, 0, &|tape, v| {
+            embedding(tape, &v[0], Some(&v[1]), &spec)
+        })?;
         // Rows of activations, to which those of a table are added.
-        self.operation("rows", &tables, 1, &|v| embedding(None, &v[0], Some(&v[1]), &spec))?;
+        self.operation("rows", &tables, 1, &|tape, v| embedding(tape, &v[0], Some(&v[1]), &spec))?;
         let positions = (0..rows as u32).map(|row| row * 13 % 29).collect();
         let turned = [values(&[rows, 3 * 12], 1)?];
-        self.operation("rotary", &turned, 1, &|v| {
-            rotary(None, &v[0], (&positions, Turns::default()), 6, 24)
+        self.operation("rotary", &turned, 1, &|tape, v| {
+            rotary(tape, &v[0], (&positions, Turns::default()), 6, 24)
         })?;
         let buckets: Vec<u32> = (0..35).map(|i| i * 3 % 7).collect();
-        self.operation("relative bias", &[values(&[7, 3], 1)?], 0, &|v| {
-            relative_bias(None, &v[0], &buckets.clone().into(), 5, 7)
+        self.operation("relative bias", &[values(&[7, 3], 1)?], 0, &|tape, v| {
+            relative_bias(tape, &v[0], &buckets.clone().into(), 5, 7)
         })
     }
 
@@ -194,39 +219,40 @@ impl Check {
                 AttentionSpec { sparse: Some(Sparse::window(2)), ..plain.clone() },
             ),
         ] {
-            self.operation(name, std::slice::from_ref(&qkv), 1, &|v| {
-                self_attention(None, &v[0], None, &spec)
+            self.operation(name, std::slice::from_ref(&qkv), 1, &|tape, v| {
+                self_attention(tape, &v[0], None, &spec)
             })?;
         }
         let grouped = AttentionSpec { shape: plain.shape.grouped(1), ..plain.clone() };
         let shared = [values(&[15, grouped.shape.projected_width()], 1)?];
-        self.operation("attention with shared keys", &shared, 1, &|v| {
-            self_attention(None, &v[0], None, &grouped)
+        self.operation("attention with shared keys", &shared, 1, &|tape, v| {
+            self_attention(tape, &v[0], None, &grouped)
         })?;
         let biased = [qkv, values(&[heads, 9, 9], 2)?];
-        self.operation("attention with a bias", &biased, 1, &|v| {
-            self_attention(None, &v[0], Some(&v[1]), &plain)
+        self.operation("attention with a bias", &biased, 1, &|tape, v| {
+            self_attention(tape, &v[0], Some(&v[1]), &plain)
         })?;
         let across = AttentionSpec { key_lengths: others.into(), ..plain };
         let inputs = [values(&[15, width], 3)?, values(&[13, 2 * width], 4)?];
-        self.operation("attention across", &inputs, 2, &|v| {
-            cross_attention(None, &v[0], &v[1], None, &across)
+        self.operation("attention across", &inputs, 2, &|tape, v| {
+            cross_attention(tape, &v[0], &v[1], None, &across)
         })?;
         // Three hypotheses after two steps, the last two with the same parent.
         let inputs =
             [values(&[3, width], 5)?, values(&[2, 2 * width], 6)?, values(&[3, 2 * width], 7)?];
         let history = [vec![0, 1, 1], vec![0, 1, 2]];
-        self.operation("attention to a cache", &inputs, 3, &|v| {
-            let blocks = [v[1].as_tensor().clone(), v[2].as_tensor().clone()];
-            let seen = VisibleKeys::Past {
-                kept: CachedRows::Apart { text: None, steps: &blocks },
-                text: &[],
-                history: &history,
-                bias: None,
-                slopes: None,
-                sparse: None,
-            };
-            decoding_attention(&v[0], seen, AttentionShape::dividing(width, heads))
+        self.operation("attention to a cache", &inputs, 3, &|tape, v| {
+            composed::on_tape(tape, "decoding", &[&v[0], &v[1], &v[2]], |v| {
+                let seen = VisibleKeys::Past {
+                    kept: CachedRows::Apart { text: None, steps: &v[1..] },
+                    text: &[],
+                    history: &history,
+                    bias: None,
+                    slopes: None,
+                    sparse: None,
+                };
+                decoding_attention(&v[0], seen, AttentionShape::dividing(width, heads))
+            })
         })
     }
 
@@ -277,8 +303,8 @@ impl Check {
         for r_drop in [0.0, 1.5] {
             let spec =
                 CrossEntropySpec { smoothing: 0.1, r_drop, scale: 0.25, products: Products::F32 };
-            self.operation(&format!("loss with R-Drop {r_drop}"), &inputs, 1, &|v| {
-                Ok(smoothed_cross_entropy(None, &v[0], &v[1], &targets, &spec)?.0)
+            self.operation(&format!("loss with R-Drop {r_drop}"), &inputs, 1, &|tape, v| {
+                Ok(smoothed_cross_entropy(tape, &v[0], &v[1], &targets, &spec)?.0)
             })?;
         }
         Ok(())

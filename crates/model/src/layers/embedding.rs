@@ -2,14 +2,14 @@
 
 use super::head::scaled;
 use super::norm::Norm;
-use super::positions::{Added, to_compute};
+use super::positions::Added;
 use super::weight::Weight;
 use crate::cost::PartCost;
 use crate::{Builder, ModelConfig, Pass, Sequences};
 use candle_core::{DType, Result, Tensor};
 use std::sync::Arc;
 use taper_ops::rng::name_key;
-use taper_ops::{Dropout, EmbeddingSpec};
+use taper_ops::{Dropout, EmbeddingSpec, converted};
 
 /// Computes `dropout(norm(x))` of embedded tokens (Devlin et al. 2019, section 3).
 #[derive(Debug, Clone)]
@@ -126,7 +126,7 @@ impl TokenEmbedding {
         };
         let spec = EmbeddingSpec { ids, positions: rows, scale: self.scale, dropout };
         let x = taper_ops::embedding(pass.tape(), &table, positions.as_ref(), &spec)?;
-        let x = to_compute(x, self.activations)?;
+        let x = converted(pass.tape(), &x, self.activations)?;
         match &self.norm {
             Some(norm) => norm.forward(&x, pass),
             None => Ok(x),

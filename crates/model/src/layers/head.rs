@@ -1,14 +1,13 @@
 //! The output projection, and the loss of its logits.
 
 use super::linear::Linear;
-use super::positions::to_compute;
 use super::weight::Weight;
 use crate::cost::PartCost;
 use crate::{Batch, Builder, LossOutput, ModelConfig, ModelError, Objective, Pass, Routing};
 use candle_core::{DType, Result, Tensor};
 use std::sync::Arc;
 use taper_ops::rng::name_key;
-use taper_ops::{CrossEntropySpec, Dropout, EmbeddingSpec, LossSums};
+use taper_ops::{CrossEntropySpec, Dropout, EmbeddingSpec, LossSums, converted};
 
 /// Projects rows to classes, such as the tokens of a vocabulary: `W (s · h) + b`. Each class may
 /// have a bias, and the factor s is 1 unless it is set.
@@ -73,7 +72,8 @@ impl Head {
     /// # Shapes
     /// `(R, D)` → `(R, C)`.
     pub(crate) fn logits(&self, rows: &Tensor, pass: &Pass) -> Result<Tensor> {
-        to_compute(self.linear.forward(&self.scaled_rows(rows, pass)?, pass)?, DType::F32)
+        let logits = self.linear.forward(&self.scaled_rows(rows, pass)?, pass)?;
+        converted(pass.tape(), &logits, DType::F32)
     }
 
     /// Computes `scale · Σ` of the objective over the predicted rows of `batch`.

@@ -3,7 +3,7 @@
 use super::weight::Weight;
 use crate::config::{Architecture, ModelConfig, Positions, RelativeBuckets, SinusoidFrequencies};
 use crate::{Builder, Pass, Sequences};
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::{Device, Result, Tensor};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use taper_ops::Turns;
@@ -281,9 +281,4 @@ pub(crate) struct PreparedPositions {
     pub(crate) rotary: Option<(Arc<[u32]>, Turns)>,
     pub(crate) slopes: Option<Arc<[f64]>>,
     pub(crate) bias: Option<Tensor>,
-}
-
-/// Converts to the compute type, if necessary.
-pub(crate) fn to_compute(x: Tensor, dtype: DType) -> Result<Tensor> {
-    if x.dtype() == dtype { Ok(x) } else { x.to_dtype(dtype) }
 }

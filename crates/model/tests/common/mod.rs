@@ -143,7 +143,8 @@ pub(crate) fn backward(
     store: &ParameterStore,
     gradients: &mut Gradients,
 ) -> candle_core::Result<()> {
-    let is_fused = pass.tape().is_some_and(|tape| tape.knows(&output.loss));
+    let is_fused =
+        store.device().is_cpu() && pass.tape().is_some_and(|tape| tape.knows(&output.loss));
     let (mut from, mut told) = (store.len(), Vec::new());
     let mut when_final = |start: usize, values: &[f32]| {
         assert!(start < from, "nothing is told twice");

@@ -5,6 +5,7 @@
 //! 32-bit numbers wrap around on every device, as the hash requires. So the bits equal those of
 //! [`mask_bits`](crate::rng::mask_bits), which the fused operations draw.
 
+use crate::device::kernels_of;
 use crate::rng::ROUNDS;
 use crate::spec::Dropout;
 use candle_core::{DType, Device, Result, Tensor, bail};
@@ -22,10 +23,7 @@ pub fn drop(x: &Tensor, dropout: Dropout) -> Result<Tensor> {
     if !dropout.is_active() {
         return Ok(x.clone());
     }
-    #[cfg(feature = "cuda")]
-    if x.device().is_cuda()
-        && let Some(dropped) = crate::cuda::drop(x, dropout)
-    {
+    if let Some(dropped) = kernels_of(x.device()).drop(x, dropout) {
         return dropped;
     }
     x.mul(&dropout.mask(x.elem_count(), x.dtype(), x.device())?.reshape(x.shape())?)
@@ -42,9 +40,7 @@ impl Dropout {
     /// If the device has no memory for it.
     pub fn mask(&self, count: usize, dtype: DType, device: &Device) -> Result<Tensor> {
         if !device.is_cpu() {
-            #[cfg(feature = "cuda")]
-            if device.is_cuda()
-                && let Some(mask) = crate::cuda::drop(&Tensor::ones(count, dtype, device)?, *self)
+            if let Some(mask) = kernels_of(device).drop(&Tensor::ones(count, dtype, device)?, *self)
             {
                 return mask;
             }

@@ -20,12 +20,6 @@ pub fn embedding(
 ) -> Result<Tensor> {
     let device = table.device();
     let rows = |table: &Tensor, ids: &Arc<[u32]>| {
-        #[cfg(feature = "cuda")]
-        if device.is_cuda()
-            && let Some(found) = crate::cuda::looked_up(table, ids)
-        {
-            return found;
-        }
         table.index_select(&Tensor::from_vec(ids.to_vec(), ids.len(), device)?, 0)
     };
     // The table may itself be activations, of another type than the parameters that are added.

@@ -2,7 +2,6 @@
 
 use super::dropout::drop;
 use super::{CountedProduct, wide, wide_type};
-use crate::device::check_count;
 use crate::spec::{
     Activation, CUBE, Dropout, Factors, LinearSpec, LowRankSpec, NormSpec, NormedColumns, QUICK,
     TWICE_ROOT,
@@ -11,12 +10,6 @@ use candle_core::{D, Result, Tensor};
 
 /// Computes `x · weightᵀ` in the type of `x`.
 fn product(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
-    #[cfg(feature = "cuda")]
-    if x.device().is_cuda()
-        && let Some(product) = crate::cuda::product(x, weight)
-    {
-        return product;
-    }
     x.times(&weight.to_dtype(x.dtype())?.t()?)
 }
 
@@ -28,13 +21,6 @@ fn product(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// If the widths differ.
 pub fn norm(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, spec: &NormSpec) -> Result<Tensor> {
-    #[cfg(feature = "cuda")]
-    if x.device().is_cuda()
-        && spec.is_centred
-        && let Some(normal) = crate::cuda::layer_norm(x, weight, bias, spec.epsilon)
-    {
-        return normal;
-    }
     let (values, wide) = (wide(x)?, wide_type(x.dtype()));
     let centred = match spec.is_centred {
         true => values.broadcast_sub(&values.mean_keepdim(D::Minus1)?)?,
@@ -87,13 +73,6 @@ pub fn linear(
     residual: Option<&Tensor>,
     spec: &LinearSpec,
 ) -> Result<Tensor> {
-    check_count(x.device(), "the result of a layer", x.dim(0)? * weight.dim(0)?)?;
-    #[cfg(feature = "cuda")]
-    if x.device().is_cuda()
-        && let Some(out) = crate::cuda::linear(x, weight, bias, residual, spec)
-    {
-        return out;
-    }
     let product = product(x, weight)?;
     let is_identity = spec.activation == Activation::Identity && !spec.dropout.is_active();
     if is_identity && bias.is_none() && residual.is_none() {

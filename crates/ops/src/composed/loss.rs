@@ -3,11 +3,12 @@
 //! Candle's autodiff would keep all logits, and several tensors of that size, until the backward
 //! pass. So the gradients of `hidden` and `weight` are computed with the loss, block by block, as
 //! in [the fused operation](crate::smoothed_cross_entropy()) if it does not compute logits twice;
-//! the graph gets them through [`with_gradients`].
+//! the tape takes them as they are, and Candle's graph gets them through [`with_gradients`].
 
 use super::{CountedProduct, on_tape, wide};
+use crate::device::kernels_of;
 use crate::spec::{CrossEntropySpec, LossSums};
-use crate::tape::Tape;
+use crate::tape::{Adjoint, Slot, Tape};
 use candle_core::{D, DType, Device, Result, Tensor};
 
 /// Number of logits in a block: 64 MiB in f32; a few blocks exist at a time.
@@ -26,8 +27,8 @@ pub fn smoothed_cross_entropy(
     targets: &[u32],
     spec: &CrossEntropySpec,
 ) -> Result<(Tensor, LossSums)> {
-    let logits = logits_at_once(hidden, spec);
-    blocked(hidden, weight, targets, spec, (logits / weight.dim(0)?.max(1)).max(1))
+    let rows = rows_at_once(hidden, weight, spec)?;
+    differentiable(hidden, weight, targets, spec, rows)
 }
 
 /// Hidden rows with an additional 1, and the matrix with the biases as an additional column, so that
@@ -56,18 +57,60 @@ pub fn with_bias_column(
     Ok((hidden, weight))
 }
 
-/// Number of logits in a block.
-fn logits_at_once(hidden: &Tensor, spec: &CrossEntropySpec) -> usize {
-    #[cfg(feature = "cuda")]
-    if hidden.device().is_cuda() && !spec.is_paired() {
-        return crate::cuda::LOGITS;
+/// Computes the loss, and records it on the tape if there is one.
+///
+/// # Shapes
+/// The shapes of [`crate::smoothed_cross_entropy()`].
+///
+/// # Errors
+/// If the shapes disagree.
+pub(crate) fn cross_entropy_on_tape(
+    tape: Option<&Tape>,
+    hidden: &Tensor,
+    weight: &Tensor,
+    targets: &[u32],
+    spec: &CrossEntropySpec,
+) -> Result<(Tensor, LossSums)> {
+    let Some(tape) = tape else { return smoothed_cross_entropy(hidden, weight, targets, spec) };
+    let rows = rows_at_once(hidden, weight, spec)?;
+    let differentiate = tape.needs(hidden) || tape.needs(weight);
+    let Computed { loss, sums, gradients } =
+        blocked(hidden, weight, targets, spec, (rows, differentiate))?;
+    if let Some(gradients) = gradients {
+        let to = [hidden, weight].map(|tensor| (Slot::from(tensor), tensor.dtype()));
+        let device = hidden.device().clone();
+        tape.record_adjoint(
+            "cross entropy",
+            &[hidden, weight],
+            &loss,
+            move |adjoint, adjoints| {
+                // The loss, the usual root of the graph, has adjoint 1.
+                let factor = match adjoint {
+                    Adjoint::One => None,
+                    other => Some(other.tensor(&().into(), DType::F32, &device)?),
+                };
+                for ((slot, dtype), mut gradient) in to.into_iter().zip(gradients) {
+                    if let Some(factor) = &factor {
+                        gradient = gradient.broadcast_mul(&factor.to_dtype(gradient.dtype())?)?;
+                    }
+                    adjoints.give_tensor(slot, gradient.to_dtype(dtype)?)?;
+                }
+                Ok(())
+            },
+        )?;
     }
-    let _ = (hidden, spec);
-    LOGITS
+    Ok((loss, sums))
 }
 
-/// Computes the loss with this many rows, or pairs of rows, in a block.
-fn blocked(
+/// Number of rows, or pairs of rows, in a block.
+fn rows_at_once(hidden: &Tensor, weight: &Tensor, spec: &CrossEntropySpec) -> Result<usize> {
+    let logits = kernels_of(hidden.device()).logits_at_once(spec).unwrap_or(LOGITS);
+    Ok((logits / weight.dim(0)?.max(1)).max(1))
+}
+
+/// Computes the loss, which Candle differentiates, with this many rows, or pairs of rows, in a
+/// block.
+fn differentiable(
     hidden: &Tensor,
     weight: &Tensor,
     targets: &[u32],
@@ -75,6 +118,32 @@ fn blocked(
     block: usize,
 ) -> Result<(Tensor, LossSums)> {
     let differentiate = hidden.track_op() || weight.track_op();
+    let Computed { loss, sums, gradients } =
+        blocked(hidden, weight, targets, spec, (block, differentiate))?;
+    match gradients {
+        Some([of_hidden, of_weight]) => {
+            Ok((with_gradients(&loss, [(hidden, of_hidden), (weight, of_weight)])?, sums))
+        }
+        None => Ok((loss, sums)),
+    }
+}
+
+/// A loss, its sums, and its gradients by `hidden` and `weight` if they were asked for.
+struct Computed {
+    loss: Tensor,
+    sums: LossSums,
+    gradients: Option<[Tensor; 2]>,
+}
+
+/// Computes the loss, and its gradients if they are asked for, with this many rows, or pairs of
+/// rows, in a block.
+fn blocked(
+    hidden: &Tensor,
+    weight: &Tensor,
+    targets: &[u32],
+    spec: &CrossEntropySpec,
+    (block, differentiate): (usize, bool),
+) -> Result<Computed> {
     let matrix = weight.detach().to_dtype(hidden.dtype())?;
     let rows = Rows { hidden: &hidden.detach(), targets, paired: spec.is_paired() };
     let (mut sums, mut of_hidden, mut of_weight) = (Vec::new(), Vec::new(), None);
@@ -91,13 +160,11 @@ fn blocked(
     let sums = read(&sums)?;
     let loss = Tensor::new(spec.total(&sums), &Device::Cpu)?;
     let loss = loss.to_dtype(super::wide_type(hidden.dtype()))?.to_device(hidden.device())?;
-    match of_weight {
-        Some(of_weight) => {
-            let of_hidden = rows.restored(&of_hidden)?;
-            Ok((with_gradients(&loss, [(hidden, of_hidden), (weight, of_weight)])?, sums))
-        }
-        None => Ok((loss, sums)),
-    }
+    let gradients = match of_weight {
+        Some(of_weight) => Some([rows.restored(&of_hidden)?, of_weight]),
+        None => None,
+    };
+    Ok(Computed { loss, sums, gradients })
 }
 
 /// Rows of a loss; the second half may be the partners of the first.
@@ -150,10 +217,8 @@ fn sums_of_block(
     spec: &CrossEntropySpec,
     differentiate: bool,
 ) -> Result<(Tensor, Option<Tensor>)> {
-    #[cfg(feature = "cuda")]
-    if logits.device().is_cuda()
-        && let Some(computed) = crate::cuda::cross_entropy(&logits, targets, spec, differentiate)
-    {
+    let kernels = kernels_of(logits.device());
+    if let Some(computed) = kernels.block_of_loss(&logits, targets, spec, differentiate) {
         return computed;
     }
     let (sums, gradient) = sums_and_gradient(&wide(&logits)?, targets, spec, differentiate)?;
@@ -163,9 +228,9 @@ fn sums_of_block(
 /// Adds `gradientᵀ · hidden` to the gradient of the weight. Blocks are summed in f32, for any type
 /// of the products.
 fn weight_gradient(gradient: &Tensor, hidden: &Tensor, sum: Option<Tensor>) -> Result<Tensor> {
-    #[cfg(feature = "cuda")]
-    if gradient.device().is_cuda() && gradient.dtype() != DType::F64 {
-        return crate::cuda::weight_gradient(gradient, hidden, sum);
+    let kernels = kernels_of(gradient.device());
+    if let Some(computed) = kernels.weight_gradient(gradient, hidden, sum.as_ref()) {
+        return computed;
     }
     let here = wide(&gradient.t()?.times(hidden)?)?;
     match sum {
@@ -253,11 +318,6 @@ fn read(blocks: &[Tensor]) -> Result<LossSums> {
 /// Makes a tensor with the value `value` and the given gradient by each of the tensors. Candle
 /// differentiates the sum of their products with constants, whose value is subtracted again.
 fn with_gradients(value: &Tensor, gradients: [(&Tensor, Tensor); 2]) -> Result<Tensor> {
-    #[cfg(feature = "cuda")]
-    if value.device().is_cuda() {
-        let [of_hidden, of_weight] = gradients;
-        return crate::cuda::with_gradients(value, of_hidden, of_weight);
-    }
     let mut out = value.clone();
     for (tensor, gradient) in gradients {
         let gradient = wide(&gradient)?.detach();
@@ -288,7 +348,8 @@ mod tests {
             let spec =
                 CrossEntropySpec { smoothing: 0.1, r_drop, scale: 0.3, products: Products::F32 };
             let run = |block: usize| {
-                let (loss, sums) = blocked(&hidden, &weight, &targets, &spec, block).unwrap();
+                let (loss, sums) =
+                    differentiable(&hidden, &weight, &targets, &spec, block).unwrap();
                 let gradients = loss.backward().unwrap();
                 let mut all = vec![loss.to_scalar::<f64>().unwrap(), sums.nll, sums.divergence];
                 for var in [&hidden, &weight] {

@@ -1,7 +1,7 @@
 //! Every operation again, composed of Candle's differentiable primitives.
 //!
-//! These are the oracles of the fused kernels, and they run for devices and types without a kernel
-//! (CUDA, Metal, half precision on those). Parameters of another type than the input are converted
+//! These are the oracles of the fused kernels, and they run for devices and types without a kernel,
+//! where the tape has each as one operation ([`on_tape`]). Parameters of another type than the input are converted
 //! to it, differentiably, so that master weights stay in f32.
 //!
 //! **Decision.** In half precision a result is rounded once: matrix products read and return the
@@ -11,7 +11,7 @@
 //! copies are kept for the backward pass.
 
 mod adam;
-mod attention;
+pub(crate) mod attention;
 mod columns;
 mod counted_product;
 mod decoding;
@@ -23,7 +23,7 @@ mod loss;
 mod muon;
 mod on_tape;
 mod positions;
-mod recent;
+pub(crate) mod recent;
 mod recurrence;
 mod state_space;
 
@@ -43,6 +43,7 @@ pub use dropout::drop;
 pub use embedding::embedding;
 pub use likeliest::{Likeliest, likeliest};
 pub use linear::{activation, linear, low_rank, norm, norm_columns};
+pub(crate) use loss::cross_entropy_on_tape;
 pub use loss::{smoothed_cross_entropy, with_bias_column};
 pub use muon::muon_step;
 pub use on_tape::on_tape;

@@ -1,5 +1,5 @@
-//! Operations in plain Candle as single operations of the tape, for trying an idea in a model
-//! before it is fused.
+//! Operations in plain Candle as single operations of the tape: ideas that are not fused yet, and
+//! operations on a device or of a type without a kernel for them.
 //!
 //! The operation gets copies of its inputs that Candle tracks, and the tape records its result as
 //! that of one operation. In the backward pass Candle differentiates from this result to these
@@ -33,10 +33,11 @@
 //! # }
 //! ```
 
-use crate::float::Float;
-use crate::host::for_float;
-use crate::tape::{Adjoints, Slot, Tape, is_fused};
-use candle_core::{Result, Tensor, TensorId, Var};
+use crate::tape::{Adjoints, Slot, Tape};
+use candle_core::backend::{BackendDevice, BackendStorage};
+use candle_core::{
+    CpuStorage, CudaStorage, CustomOp1, Layout, MetalStorage, Result, Shape, Tensor, TensorId, Var,
+};
 use std::collections::HashMap;
 
 /// Calls `operation` on `inputs`; with a tape, records it there as one operation called `name`.
@@ -56,12 +57,12 @@ pub fn on_tape(
     inputs: &[&Tensor],
     operation: impl FnOnce(&[Tensor]) -> Result<Tensor>,
 ) -> Result<Tensor> {
-    let float: Vec<&Tensor> = inputs.iter().filter(|x| x.dtype().is_float()).copied().collect();
-    let is_fused = is_fused(tape, &float)?;
-    let Some(tape) = tape.filter(|_| is_fused) else {
+    inputs.iter().try_for_each(|x| crate::device::check(x.device()))?;
+    let Some(tape) = tape else {
         let inputs: Vec<Tensor> = inputs.iter().map(|&x| x.clone()).collect();
         return operation(&inputs)?.contiguous();
     };
+    let float: Vec<&Tensor> = inputs.iter().filter(|x| x.dtype().is_float()).copied().collect();
     // One for each distinct input: its gradient is the sum over all uses.
     let mut tracked = HashMap::new();
     for &input in inputs {
@@ -70,10 +71,8 @@ pub fn on_tape(
     let copies: Vec<Tensor> = inputs.iter().map(|x| tracked[&x.id()].1.clone()).collect();
     let result = crate::profile::time(name, || operation(&copies)?.contiguous())?;
     let out = result.detach();
-    for_float!(&out, T => {
-        tape.record::<T>(name, &float, &out, move |adjoint, adjoints| {
-            go_back(name, &result, adjoint, &tracked, adjoints)
-        })
+    tape.record_tensors(name, &float, &out, move |adjoint, adjoints| {
+        go_back(name, &result, adjoint, &tracked, adjoints)
     })?;
     Ok(out)
 }
@@ -88,15 +87,14 @@ fn stand_in(tape: &Tape, input: &Tensor) -> Result<Tensor> {
     }
 }
 
-fn go_back<T: Float>(
+fn go_back(
     name: &str,
     result: &Tensor,
-    adjoint: Vec<T>,
+    adjoint: Tensor,
     tracked: &HashMap<TensorId, (Slot, Tensor)>,
     adjoints: &mut Adjoints<'_>,
 ) -> Result<()> {
-    let adjoint = Tensor::from_vec(adjoint, result.shape(), result.device())?;
-    let gradients = result.mul(&adjoint)?.sum_all()?.backward()?;
+    let mut gradients = result.apply_op1(Root(adjoint))?.backward()?;
     if let Some(lost) =
         gradients.get_ids().find(|&id| adjoints.knows(*id) && !tracked.contains_key(id))
     {
@@ -108,11 +106,46 @@ fn go_back<T: Float>(
     }
     for (slot, copy) in tracked.values() {
         if adjoints.wants(*slot)
-            && let Some(gradient) = gradients.get(copy)
+            && let Some(gradient) = gradients.remove(copy)
         {
-            let gradient = gradient.flatten_all()?;
-            for_float!(&gradient, U => adjoints.give(*slot, gradient.to_vec1::<U>()?))?;
+            adjoints.give_tensor(*slot, gradient.contiguous()?)?;
         }
     }
     Ok(())
+}
+
+/// A scalar whose gradient by the result of an operation is the given one: Candle's backward pass
+/// begins with a scalar.
+struct Root(Tensor);
+
+impl Root {
+    fn zero<S: BackendStorage>(storage: &S) -> Result<(S, Shape)>
+    where
+        S::Device: BackendDevice<Storage = S>,
+    {
+        let shape = Shape::from(());
+        Ok((storage.device().zeros_impl(&shape, storage.dtype())?, shape))
+    }
+}
+
+impl CustomOp1 for Root {
+    fn name(&self) -> &'static str {
+        "root"
+    }
+
+    fn cpu_fwd(&self, storage: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
+        Self::zero(storage)
+    }
+
+    fn cuda_fwd(&self, storage: &CudaStorage, _: &Layout) -> Result<(CudaStorage, Shape)> {
+        Self::zero(storage)
+    }
+
+    fn metal_fwd(&self, storage: &MetalStorage, _: &Layout) -> Result<(MetalStorage, Shape)> {
+        Self::zero(storage)
+    }
+
+    fn bwd(&self, _: &Tensor, _: &Tensor, _: &Tensor) -> Result<Option<Tensor>> {
+        Ok(Some(self.0.clone()))
+    }
 }

@@ -7,18 +7,18 @@ use std::sync::{Mutex, PoisonError};
 
 /// Most recently made tensors, each with its key. A few suffice: a batch has two or three kinds of
 /// sequences, and the next batch has others.
-pub(super) struct Recent<K>(Mutex<VecDeque<(K, Tensor)>>);
+pub(crate) struct Recent<K>(Mutex<VecDeque<(K, Tensor)>>);
 
 /// Number of tensors that are kept.
 const CAPACITY: usize = 4;
 
 impl<K: PartialEq> Recent<K> {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self(Mutex::new(VecDeque::new()))
     }
 
     /// Tensor for `key` on `device`; made by `make` if it is not in the cache.
-    pub(super) fn get(
+    pub(crate) fn get(
         &self,
         key: K,
         device: &Device,

@@ -1,10 +1,13 @@
-//! Adam in place, with a kernel for each parameter.
+//! Adam in place, with one kernel for all parameters.
 
-use super::launch::{address_of, launch, walking};
+use super::launch::{address_of, launch, walking, word};
 use crate::spec::AdamStep;
 use crate::tape::ParameterStore;
 use candle_core::{Result, Tensor};
 use std::ops::Range;
+
+/// Elements of a thread in a piece of the flat buffers: those of `adam_step` in `elements.cuh`.
+const AT_ONCE: usize = 8;
 
 /// See [`crate::adam_step()`], which has checked the lengths.
 ///
@@ -12,50 +15,61 @@ use std::ops::Range;
 /// The shapes of [`crate::adam_step()`].
 ///
 /// # Errors
-/// If a kernel cannot be queued.
-pub(crate) fn adam_step(
+/// If the kernel cannot be queued.
+pub(super) fn adam_step(
     store: &ParameterStore,
-    range: Range<usize>,
+    range: &Range<usize>,
     gradient: &Tensor,
     [first, second]: &mut [Tensor; 2],
     step: &AdamStep,
 ) -> Result<()> {
     let device = store.device().as_cuda_device()?;
     let gradient = gradient.contiguous()?;
-    let flat = [address_of(&gradient)?, address_of(first)?, address_of(second)?];
     let correction1 = 1.0 - step.beta1.powf(step.step as f64);
     let correction2 = 1.0 - step.beta2.powf(step.step as f64);
-    for (parameter, within) in store.within(&range) {
-        if parameter.is_frozen() {
-            continue;
-        }
-        let at = |address: u64, element: usize| address + (element * size_of::<f32>()) as u64;
+    let mut parts: Vec<u32> = Vec::new();
+    for (parameter, within) in store.within(range) {
         let start = parameter.offset() + within.start - range.start;
-        let [gradient, first, second] = flat.map(|address| at(address, start));
-        let weights = at(address_of(&parameter.var().as_detached_tensor())?, within.start);
+        let weights = address_of(&parameter.var().as_detached_tensor())?;
+        // Where element 0 of the flat buffers would be, which may be before all memory.
+        let element = |number: usize| (number * size_of::<f32>()) as u64;
+        let weights = (weights + element(within.start)).wrapping_sub(element(start));
         let rate = step.learning_rate * parameter.rate();
         let decay = if parameter.is_matrix() { step.weight_decay } else { 0.0 };
-        let arguments = [
-            weights.into(),
-            gradient.into(),
-            first.into(),
-            second.into(),
-            (within.len() as u64).into(),
-            step.gradient_scale.into(),
-            step.beta1.into(),
-            step.beta2.into(),
-            (1.0 - step.beta1).into(),
-            (1.0 - step.beta2).into(),
-            (rate / correction1).into(),
-            (1.0 / correction2.sqrt()).into(),
-            step.epsilon.into(),
-            if step.decoupled { 0.0 } else { decay }.into(),
-            if step.decoupled { 1.0 - rate * decay } else { 1.0 }.into(),
+        let numbers = [
+            rate / correction1,
+            if step.decoupled { 0.0 } else { decay },
+            if step.decoupled { 1.0 - rate * decay } else { 1.0 },
         ];
-        // SAFETY: `within` lies in the parameter, and the others have as many elements from `start`
-        // on. Only the caller uses the moments, and operations that read the weights are queued
-        // before or after.
-        unsafe { launch(device, "adam", walking(within.len()), &arguments)? };
+        // `Part` of `elements.cuh`.
+        for long in [weights, (start + within.len()) as u64] {
+            parts.extend([long as u32, (long >> 32) as u32]);
+        }
+        parts.extend(numbers.map(|number| (number as f32).to_bits()));
+        parts.push(u32::from(!parameter.is_frozen()));
     }
-    Ok(())
+    let count = parts.len() / 8;
+    if count == 0 {
+        return Ok(());
+    }
+    let parts = Tensor::from_slice(&parts, parts.len(), store.device())?;
+    let arguments = [
+        address_of(&parts)?.into(),
+        word(count)?.into(),
+        address_of(&gradient)?.into(),
+        address_of(first)?.into(),
+        address_of(second)?.into(),
+        (range.len() as u64).into(),
+        step.gradient_scale.into(),
+        step.beta1.into(),
+        step.beta2.into(),
+        (1.0 - step.beta1).into(),
+        (1.0 - step.beta2).into(),
+        (1.0 / correction2.sqrt()).into(),
+        step.epsilon.into(),
+    ];
+    // SAFETY: parameters follow each other in the layout and fill `range`, which is as long as
+    // gradient and moments. Only the caller uses the moments, and operations that read the weights
+    // are queued before or after.
+    unsafe { launch(device, "adam", walking(range.len().div_ceil(AT_ONCE)), &arguments) }
 }

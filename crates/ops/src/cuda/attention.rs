@@ -1,70 +1,136 @@
-//! Attention of packed sequences as one operation of Candle's graph: the products are the
-//! library's, with kernels of our own between them.
+//! Attention of packed sequences: the products are the library's, with kernels of our own between
+//! them.
 
-use super::launch::{
-    Argument, address, address_of, computes, empty, launch, no_host, room, suffix,
-    walking_in_pieces, word,
-};
+use super::launch::{Argument, address_of, empty, launch, suffix, walking_in_pieces, word};
 use super::softmax::{self, Softmax};
 use crate::composed::CountedProduct;
-use crate::spec::{AttentionShape, Dropout};
-use candle_core::backend::BackendStorage;
-use candle_core::{
-    CpuStorage, CudaDevice, CudaStorage, CustomOp1, CustomOp2, DType, Layout, Result, Shape,
-    Tensor, bail,
-};
-use std::sync::OnceLock;
+use crate::composed::attention::{longest, mask};
+use crate::composed::recent::Recent;
+use crate::spec::{AttentionShape, AttentionSpec, Dropout};
+use crate::tape::{Slot, Tape};
+use candle_core::{CudaDevice, DType, Device, Result, Tensor, bail};
+use std::sync::Arc;
 
-/// Data for the attention of a batch.
+/// Data for the attention of a batch, the same for all its layers.
 #[derive(Debug, Clone)]
-pub(crate) struct Sequences {
-    pub(crate) shape: AttentionShape,
+pub(super) struct Sequences {
+    pub(super) shape: AttentionShape,
     /// Lengths of the longest queries and keys.
-    pub(crate) longest: [usize; 2],
+    pub(super) longest: [usize; 2],
     /// Numbers of packed rows of queries and keys.
-    pub(crate) rows: [usize; 2],
+    pub(super) rows: [usize; 2],
     /// Starts of sequences in the packed rows of queries and of keys, followed by the number of
     /// rows: `(B + 1,)` each, in u32.
-    pub(crate) starts: [Tensor; 2],
+    pub(super) starts: [Tensor; 2],
     /// Numbers added to scores: `(B, H or 1, Tq, Tk)` in f32.
-    pub(crate) mask: Tensor,
-    pub(crate) dropout: Dropout,
+    pub(super) mask: Tensor,
+    pub(super) dropout: Dropout,
 }
 
-/// See [`crate::composed::self_attention`]; without a bias, and `None` for types without a kernel.
-///
-/// # Shapes
-/// `qkv (N, Q + 2·K)` → `(N, Q)`.
-pub(crate) fn self_attention(qkv: &Tensor, sequences: Sequences) -> Option<Result<Tensor>> {
-    let computed = || qkv.contiguous()?.apply_op1(Attention::new(sequences, qkv.dtype())?);
-    computes(qkv.dtype()).then(computed)
+impl Sequences {
+    fn new(spec: &AttentionSpec, device: &Device) -> Result<Self> {
+        static STARTS: Recent<Arc<[usize]>> = Recent::new();
+        let starts = |lengths: &Arc<[usize]>| {
+            STARTS.get(lengths.clone(), device, || {
+                let mut starts = vec![0u32];
+                starts.extend(lengths.iter().scan(0, |end, &length| {
+                    *end += length as u32;
+                    Some(*end)
+                }));
+                Tensor::from_slice(&starts, starts.len(), device)
+            })
+        };
+        let [queries, keys] = longest(spec, device)?;
+        Ok(Self {
+            shape: spec.shape,
+            longest: [queries, keys],
+            rows: [&spec.query_lengths, &spec.key_lengths].map(|lengths| lengths.iter().sum()),
+            starts: [starts(&spec.query_lengths)?, starts(&spec.key_lengths)?],
+            mask: mask(spec, queries, keys, DType::F32, device)?,
+            dropout: spec.dropout,
+        })
+    }
 }
 
-/// See [`crate::composed::cross_attention`]; without a bias, and `None` for types without a kernel.
+/// See [`crate::self_attention()`]; without a bias.
 ///
 /// # Shapes
-/// `query (N, Q)`, `key_value (M, 2·K)` → `(N, Q)`.
-pub(crate) fn cross_attention(
+/// The shapes of [`crate::self_attention()`].
+///
+/// # Errors
+/// If the shapes disagree.
+pub(super) fn self_attention(
+    tape: Option<&Tape>,
+    qkv: &Tensor,
+    spec: &AttentionSpec,
+) -> Result<Tensor> {
+    let attention = Attention::new(Sequences::new(spec, qkv.device())?, qkv.dtype())?;
+    let packed = qkv.detach().contiguous()?;
+    let (rows, row) = packed.dims2()?;
+    let columns = attention.columns_of_parts(address_of(&packed)?, row)?;
+    let (out, saved) = attention.forward(packed.device(), columns, [rows; 2])?;
+    if let Some(tape) = tape {
+        let (of_qkv, shape) = (Slot::from(qkv), qkv.shape().clone());
+        tape.record_tensors("attention", &[qkv], &out, move |gradient, adjoints| {
+            let device = gradient.device().as_cuda_device()?;
+            let of_all = empty(shape, gradient.dtype(), device)?;
+            let columns = attention.columns_of_parts(address_of(&of_all)?, row)?;
+            attention.back(&saved, &gradient, columns)?;
+            adjoints.give_tensor(of_qkv, of_all)
+        })?;
+    }
+    Ok(out)
+}
+
+/// See [`crate::cross_attention()`]; without a bias, and with queries in rows of their own.
+///
+/// # Shapes
+/// The shapes of [`crate::cross_attention()`].
+///
+/// # Errors
+/// If the shapes disagree.
+pub(super) fn cross_attention(
+    tape: Option<&Tape>,
     query: &Tensor,
     key_value: &Tensor,
-    sequences: Sequences,
-) -> Option<Result<Tensor>> {
-    let computed = || {
-        let attention = Attention::new(sequences, query.dtype())?;
-        query.contiguous()?.apply_op2(&key_value.contiguous()?, attention)
+    spec: &AttentionSpec,
+) -> Result<Tensor> {
+    let ((rows, width), (key_rows, row)) = (query.dims2()?, key_value.dims2()?);
+    let (shape, dtype) = (spec.shape, query.dtype());
+    let fits = (width, row) == (shape.query_width(), 2 * shape.key_value_width());
+    if !fits || key_value.dtype() != dtype {
+        bail!("keys and values in rows of {row} for queries of {width} of {shape:?}");
+    }
+    let columns = move |query: &Tensor, key_value: &Tensor| -> Result<[Columns; 3]> {
+        let first = address_of(key_value)?;
+        let part = |index: usize| Columns::new(first, dtype, row, index * (row / 2));
+        Ok([Columns::new(address_of(query)?, dtype, width, 0), part(0), part(1)])
     };
-    computes(query.dtype()).then(computed)
+    let attention = Attention::new(Sequences::new(spec, query.device())?, dtype)?;
+    let (queries, keys) = (query.detach().contiguous()?, key_value.detach().contiguous()?);
+    let given = columns(&queries, &keys)?;
+    let (out, saved) = attention.forward(query.device(), given, [rows, key_rows])?;
+    if let Some(tape) = tape {
+        let slots = [query, key_value].map(Slot::from);
+        tape.record_tensors("attention", &[query, key_value], &out, move |gradient, adjoints| {
+            let device = gradient.device().as_cuda_device()?;
+            let of_query = empty((rows, width), dtype, device)?;
+            let of_key_value = empty((key_rows, row), dtype, device)?;
+            attention.back(&saved, &gradient, columns(&of_query, &of_key_value)?)?;
+            adjoints.give_tensor(slots[0], of_query)?;
+            adjoints.give_tensor(slots[1], of_key_value)
+        })?;
+    }
+    Ok(out)
 }
 
 pub(super) struct Attention {
     sequences: Sequences,
     dtype: DType,
-    /// Tensors for the backward pass.
-    kept: OnceLock<SavedTensors>,
 }
 
 /// Queries (scaled), `(B, H, Tq, Dh)`; keys and values, `(B, K, Tk, Dh)` each; scores, and weights
-/// after dropout, `(B, H, Tq, Tk)` each.
+/// after dropout, `(B, H, Tq, Tk)` each: what the backward pass needs.
 struct SavedTensors {
     query: Tensor,
     key: Tensor,
@@ -88,8 +154,6 @@ impl Columns {
 }
 
 impl Attention {
-    const NAME: &'static str = "attention";
-
     pub(super) fn new(sequences: Sequences, dtype: DType) -> Result<Self> {
         let Sequences { shape, longest: [queries, keys], starts, mask, .. } = &sequences;
         let (batch, mask_heads, mask_queries, mask_keys) = mask.dims4()?;
@@ -99,18 +163,18 @@ impl Attention {
         if !is_one {
             bail!("attention of {queries} queries to {keys} keys by a mask {:?}", mask.shape());
         }
-        Ok(Self { sequences, dtype, kept: OnceLock::new() })
+        Ok(Self { sequences, dtype })
     }
 
     /// Columns of query, key and value in packed rows of length `row`.
-    fn columns_of_parts(&self, (first, dtype): (u64, DType), row: usize) -> Result<[Columns; 3]> {
+    fn columns_of_parts(&self, first: u64, row: usize) -> Result<[Columns; 3]> {
         let shape = self.sequences.shape;
         if row != shape.projected_width() {
             bail!("queries, keys and values of {shape:?} in rows of {row}");
         }
         let key = shape.query_width();
         let columns = [0, key, key + shape.key_value_width()];
-        Ok(columns.map(|column| Columns::new(first, dtype, row, column)))
+        Ok(columns.map(|column| Columns::new(first, self.dtype, row, column)))
     }
 
     fn batch(&self) -> usize {
@@ -205,11 +269,11 @@ impl Attention {
     /// Attends: `(N, Q)`, and tensors for the backward pass.
     fn forward(
         &self,
-        device: &CudaDevice,
+        device: &Device,
         [query, key, value]: [Columns; 3],
         [rows, key_rows]: [usize; 2],
-    ) -> Result<(CudaStorage, Shape)> {
-        let shape = self.sequences.shape;
+    ) -> Result<(Tensor, SavedTensors)> {
+        let (shape, device) = (self.sequences.shape, device.as_cuda_device()?);
         if [rows, key_rows] != self.sequences.rows || shape.fault().is_some() {
             bail!(
                 "attention of {shape:?} of {rows} rows to {key_rows}, for sequences of {:?}",
@@ -224,111 +288,30 @@ impl Attention {
         let Sequences { mask, starts, .. } = &self.sequences;
         let weights = softmax::forward(self.softmax()?, &scores, mask, &starts[0])?;
         let mixed = self.ungrouped(&self.grouped(&weights)?.times(&value)?)?;
-        let out = room(device, self.dtype, rows * width)?;
-        let address = address(&out, &Layout::contiguous(rows * width))?;
-        self.merge(0, &mixed, Columns::new(address, self.dtype, width, 0), 1.0)?;
-        // Set once, since an operation computes once.
-        let _ = self.kept.set(SavedTensors { query, key, value, scores, weights });
-        Ok((out, (rows, width).into()))
+        let out = empty((rows, width), self.dtype, device)?;
+        self.merge(0, &mixed, Columns::new(address_of(&out)?, self.dtype, width, 0), 1.0)?;
+        Ok((out, SavedTensors { query, key, value, scores, weights }))
     }
 
     /// Writes the gradients of queries, keys and values into columns.
-    fn back(&self, gradient: &Tensor, [query, key, value]: [Columns; 3]) -> Result<()> {
-        let Some(kept) = self.kept.get() else {
-            bail!("attention was never computed");
-        };
-        let gradient = gradient.contiguous()?;
+    fn back(
+        &self,
+        saved: &SavedTensors,
+        gradient: &Tensor,
+        [query, key, value]: [Columns; 3],
+    ) -> Result<()> {
         let (shape, width) = (self.sequences.shape, gradient.dim(1)?);
         let device = gradient.device().as_cuda_device()?;
-        let columns = Columns::new(address_of(&gradient)?, self.dtype, width, 0);
+        let columns = Columns::new(address_of(gradient)?, self.dtype, width, 0);
         // Products over the rows of a group are sums over its heads.
         let mixed = self.grouped(&self.split(device, 0, columns, shape.heads, 1.0)?)?;
-        self.merge(1, &self.grouped(&kept.weights)?.t()?.times(&mixed)?, value, 1.0)?;
-        let of_weights = self.ungrouped(&mixed.times(&kept.value.t()?)?)?;
+        self.merge(1, &self.grouped(&saved.weights)?.t()?.times(&mixed)?, value, 1.0)?;
+        let of_weights = self.ungrouped(&mixed.times(&saved.value.t()?)?)?;
         let Sequences { mask, starts, .. } = &self.sequences;
         let of_scores =
-            softmax::back(self.softmax()?, &kept.scores, mask, &starts[0], &of_weights)?;
+            softmax::back(self.softmax()?, &saved.scores, mask, &starts[0], &of_weights)?;
         let of_scores = self.grouped(&of_scores)?;
-        self.merge(0, &self.ungrouped(&of_scores.times(&kept.key)?)?, query, shape.scale)?;
-        self.merge(1, &of_scores.t()?.times(&self.grouped(&kept.query)?)?, key, 1.0)
-    }
-}
-
-impl CustomOp1 for Attention {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
-    fn cpu_fwd(&self, _: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
-        no_host(Self::NAME)
-    }
-
-    fn cuda_fwd(&self, qkv: &CudaStorage, layout: &Layout) -> Result<(CudaStorage, Shape)> {
-        let (rows, row) = layout.shape().dims2()?;
-        let first = address(qkv, layout)?;
-        let columns = self.columns_of_parts((first, qkv.dtype()), row)?;
-        self.forward(&qkv.device, columns, [rows; 2])
-    }
-
-    fn bwd(&self, qkv: &Tensor, _: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
-        let out = empty(qkv.shape(), qkv.dtype(), qkv.device().as_cuda_device()?)?;
-        let (row, first) = (qkv.dim(1)?, address_of(&out)?);
-        self.back(gradient, self.columns_of_parts((first, qkv.dtype()), row)?)?;
-        Ok(Some(out))
-    }
-}
-
-impl CustomOp2 for Attention {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
-    fn cpu_fwd(
-        &self,
-        _: &CpuStorage,
-        _: &Layout,
-        _: &CpuStorage,
-        _: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        no_host(Self::NAME)
-    }
-
-    fn cuda_fwd(
-        &self,
-        query: &CudaStorage,
-        layout: &Layout,
-        key_value: &CudaStorage,
-        key_layout: &Layout,
-    ) -> Result<(CudaStorage, Shape)> {
-        let (rows, width) = layout.shape().dims2()?;
-        let (key_rows, row) = key_layout.shape().dims2()?;
-        let (shape, key_width) = (self.sequences.shape, self.sequences.shape.key_value_width());
-        let fits = (width, row) == (shape.query_width(), 2 * key_width);
-        if !fits || key_value.dtype() != query.dtype() {
-            bail!("keys and values in rows of {row} for queries of {width} of {shape:?}");
-        }
-        let dtype = query.dtype();
-        let first = address(key_value, key_layout)?;
-        let part = |index: usize| Columns::new(first, dtype, row, index * key_width);
-        let query_columns = Columns::new(address(query, layout)?, dtype, width, 0);
-        self.forward(&query.device, [query_columns, part(0), part(1)], [rows, key_rows])
-    }
-
-    fn bwd(
-        &self,
-        query: &Tensor,
-        key_value: &Tensor,
-        _: &Tensor,
-        gradient: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let (device, dtype) = (query.device().as_cuda_device()?, query.dtype());
-        let of_query = empty(query.shape(), dtype, device)?;
-        let of_key_value = empty(key_value.shape(), dtype, device)?;
-        let (width, row) = (query.dim(1)?, key_value.dim(1)?);
-        let first = address_of(&of_key_value)?;
-        let part = |index: usize| Columns::new(first, dtype, row, index * (row / 2));
-        let query_columns = Columns::new(address_of(&of_query)?, dtype, width, 0);
-        self.back(gradient, [query_columns, part(0), part(1)])?;
-        Ok((Some(of_query), Some(of_key_value)))
+        self.merge(0, &self.ungrouped(&of_scores.times(&saved.key)?)?, query, shape.scale)?;
+        self.merge(1, &of_scores.t()?.times(&self.grouped(&saved.query)?)?, key, 1.0)
     }
 }

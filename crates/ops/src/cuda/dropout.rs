@@ -1,21 +1,9 @@
 //! Dropout in one kernel, with its mask drawn as it is used.
 
-use super::launch::{
-    Argument, address, computes, launch, no_host, room, suffix, walking_in_pieces,
-};
+use super::launch::{Argument, address, launch, no_host, room, suffix, walking_in_pieces};
 use crate::spec::Dropout;
 use candle_core::backend::BackendStorage;
 use candle_core::{CpuStorage, CudaStorage, CustomOp1, Layout, Result, Shape, Tensor};
-
-/// Multiplies `x` by the mask of a dropout, see [`crate::composed::drop`]; `None` for types without
-/// a kernel.
-///
-/// # Shapes
-/// `x` → the same.
-pub(crate) fn drop(x: &Tensor, dropout: Dropout) -> Option<Result<Tensor>> {
-    let dropped = || x.contiguous()?.apply_op1(dropout);
-    computes(x.dtype()).then(dropped)
-}
 
 impl Dropout {
     /// Arguments of a kernel for the dropout.

@@ -1,37 +1,44 @@
 //! Layer normalisation: one kernel forward, and three backward.
 
-use super::launch::{
-    WARP, address, address_of, blocks, computes, empty, launch, no_host, room, suffix, word,
-};
+use super::launch::{WARP, address_of, blocks, empty, launch, suffix, word};
 use super::row_sums::{RowBlocks, sum_columns_for};
-use candle_core::backend::BackendStorage;
-use candle_core::{
-    CpuStorage, CudaStorage, CustomOp3, D, DType, Layout, Result, Shape, Tensor, bail,
-};
+use crate::tape::{Adjoints, Slot, Tape};
+use candle_core::{D, DType, Result, Tensor, bail};
 
-/// See [`crate::composed::norm`]; `None` for types without a kernel.
+/// See [`crate::norm()`], with a mean.
 ///
 /// # Shapes
-/// `x (…, D)`, `weight (D,)`, `bias (D,)` → the shape of `x`.
-pub(crate) fn layer_norm(
+/// The shapes of [`crate::norm()`].
+///
+/// # Errors
+/// If the widths differ.
+pub(super) fn layer_norm(
+    tape: Option<&Tape>,
     x: &Tensor,
     weight: &Tensor,
     bias: Option<&Tensor>,
     epsilon: f64,
-) -> Option<Result<Tensor>> {
-    let normal = || {
-        let weight = weight.to_dtype(DType::F32)?;
-        let bias = match bias {
-            Some(bias) => bias.to_dtype(DType::F32)?,
-            None => weight.zeros_like()?,
-        };
-        let norm = LayerNorm { epsilon };
-        x.contiguous()?.apply_op3(&weight.contiguous()?, &bias.contiguous()?, norm)
+) -> Result<Tensor> {
+    let wide = |x: &Tensor| x.detach().to_dtype(DType::F32)?.contiguous();
+    let norm = LayerNorm { x: x.detach().contiguous()?, weight: wide(weight)?, epsilon };
+    let out = match bias {
+        Some(bias) => norm.forward(&wide(bias)?)?,
+        None => norm.forward(&norm.weight.zeros_like()?)?,
     };
-    computes(x.dtype()).then(normal)
+    if let Some(tape) = tape {
+        let inputs: Vec<&Tensor> = [x, weight].into_iter().chain(bias).collect();
+        let (of_x, parameters) = (Slot::from(x), (Slot::from(weight), bias.map(Slot::from)));
+        tape.record_tensors("layer norm", &inputs, &out, move |gradient, adjoints| {
+            let gradient = norm.back(&gradient, parameters, adjoints)?;
+            adjoints.give_tensor(of_x, gradient)
+        })?;
+    }
+    Ok(out)
 }
 
 pub(super) struct LayerNorm {
+    pub(super) x: Tensor,
+    pub(super) weight: Tensor,
     pub(super) epsilon: f64,
 }
 
@@ -40,98 +47,96 @@ fn rows_of_warps(rows: usize) -> (usize, usize) {
     blocks(rows * WARP)
 }
 
-impl CustomOp3 for LayerNorm {
-    fn name(&self) -> &'static str {
-        "layer normalisation"
-    }
-
-    fn cpu_fwd(
-        &self,
-        _: &CpuStorage,
-        _: &Layout,
-        _: &CpuStorage,
-        _: &Layout,
-        _: &CpuStorage,
-        _: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        no_host(self.name())
-    }
-
-    fn cuda_fwd(
-        &self,
-        x: &CudaStorage,
-        layout: &Layout,
-        weight: &CudaStorage,
-        weight_layout: &Layout,
-        bias: &CudaStorage,
-        bias_layout: &Layout,
-    ) -> Result<(CudaStorage, Shape)> {
-        let shape = layout.shape();
-        let (count, width) = (shape.elem_count(), weight_layout.shape().elem_count());
-        if shape.dims().last() != Some(&width) || bias_layout.shape().elem_count() != width {
-            bail!("rows of {shape:?} do not have the norm's width {width}");
+impl LayerNorm {
+    /// Normalises the rows.
+    fn forward(&self, bias: &Tensor) -> Result<Tensor> {
+        let Self { x, weight, epsilon } = self;
+        let (count, width) = (x.elem_count(), weight.elem_count());
+        if x.dims().last() != Some(&width) || bias.elem_count() != width {
+            bail!("rows of {:?} do not have the norm's width {width}", x.shape());
         }
-        let rows = count / width.max(1);
-        let out = room(&x.device, x.dtype(), count)?;
-        let name = format!("layer_norm_{}", suffix(x.dtype())?);
+        let (rows, device) = (count / width.max(1), x.device().as_cuda_device()?);
+        let out = empty(x.shape(), x.dtype(), device)?;
         let arguments = [
-            address(x, layout)?.into(),
-            address(weight, weight_layout)?.into(),
-            address(bias, bias_layout)?.into(),
-            address(&out, &Layout::contiguous(count))?.into(),
-            (rows as u64).into(),
-            word(width)?.into(),
-            self.epsilon.into(),
-        ];
-        // SAFETY: `rows` of `width` elements in and out, and a weight and a bias for each column.
-        unsafe { launch(&x.device, &name, rows_of_warps(rows), &arguments)? };
-        Ok((out, shape.clone()))
-    }
-
-    fn bwd(
-        &self,
-        x: &Tensor,
-        weight: &Tensor,
-        bias: &Tensor,
-        _: &Tensor,
-        gradient: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
-        let device = x.device().as_cuda_device()?;
-        let (gradient, width) = (gradient.contiguous()?, x.dim(D::Minus1)?);
-        let (rows, suffix) = (x.elem_count() / width.max(1), suffix(x.dtype())?);
-        let of_x = empty(x.shape(), x.dtype(), device)?;
-        let statistics = empty((rows, 2), DType::F32, device)?;
-        let [x_at, gradient_at, statistics_at] = [x, &gradient, &statistics].map(address_of);
-        let (x_at, gradient_at, statistics_at) = (x_at?, gradient_at?, statistics_at?);
-        let arguments = [
-            x_at.into(),
+            address_of(x)?.into(),
             address_of(weight)?.into(),
-            gradient_at.into(),
-            address_of(&of_x)?.into(),
-            statistics_at.into(),
+            address_of(bias)?.into(),
+            address_of(&out)?.into(),
             (rows as u64).into(),
             word(width)?.into(),
-            self.epsilon.into(),
+            (*epsilon).into(),
         ];
+        let name = format!("layer_norm_{}", suffix(x.dtype())?);
+        // SAFETY: `rows` of `width` elements in and out, and a weight and a bias for each column.
+        unsafe { launch(device, &name, rows_of_warps(rows), &arguments)? };
+        Ok(out)
+    }
+
+    /// Computes the gradient of `x`, and statistics of its rows: the mean, and the reciprocal of the
+    /// deviation.
+    ///
+    /// # Shapes
+    /// `gradient` as `x` → as `x`, `(rows, 2)`.
+    pub(super) fn back_to_x(&self, gradient: &Tensor) -> Result<(Tensor, Tensor)> {
+        let Self { x, weight, epsilon } = self;
+        let (device, width) = (x.device().as_cuda_device()?, x.dim(D::Minus1)?);
+        let rows = x.elem_count() / width.max(1);
+        let out = empty(x.shape(), x.dtype(), device)?;
+        let statistics = empty((rows, 2), DType::F32, device)?;
+        let arguments = [
+            address_of(x)?.into(),
+            address_of(weight)?.into(),
+            address_of(gradient)?.into(),
+            address_of(&out)?.into(),
+            address_of(&statistics)?.into(),
+            (rows as u64).into(),
+            word(width)?.into(),
+            (*epsilon).into(),
+        ];
+        let name = format!("layer_norm_back_{}", suffix(x.dtype())?);
         // SAFETY: `rows` of `width` elements, a weight for each column, two numbers for each row.
-        unsafe {
-            launch(device, &format!("layer_norm_back_{suffix}"), rows_of_warps(rows), &arguments)?;
-        }
+        unsafe { launch(device, &name, rows_of_warps(rows), &arguments)? };
+        Ok((out, statistics))
+    }
+
+    /// Sums the gradients of weight and bias over blocks of rows: `(blocks, 2·D)`.
+    pub(super) fn parameter_sums(&self, gradient: &Tensor, statistics: &Tensor) -> Result<Tensor> {
+        let x = &self.x;
+        let (device, width) = (x.device().as_cuda_device()?, x.dim(D::Minus1)?);
+        let rows = x.elem_count() / width.max(1);
         let blocks = RowBlocks::new(rows, width, x.dtype())?;
         let sums = blocks.parts(2 * width, device)?;
         let arguments = [
-            x_at.into(),
-            gradient_at.into(),
-            statistics_at.into(),
+            address_of(x)?.into(),
+            address_of(gradient)?.into(),
+            address_of(statistics)?.into(),
             address_of(&sums)?.into(),
             (rows as u64).into(),
             word(width)?.into(),
             blocks.at_once.into(),
         ];
-        // SAFETY: like above, with two rows of sums for each block of rows.
-        unsafe { launch(device, &format!("layer_norm_sums_{suffix}"), blocks.grid, &arguments)? };
-        let (of_weight, of_bias) =
-            (sum_columns_for(weight, &sums, 0)?, sum_columns_for(bias, &sums, width)?);
-        Ok((Some(of_x), of_weight, of_bias))
+        let name = format!("layer_norm_sums_{}", suffix(x.dtype())?);
+        // SAFETY: as in `back_to_x`, with two rows of sums for each block of rows.
+        unsafe { launch(device, &name, blocks.grid, &arguments)? };
+        Ok(sums)
+    }
+
+    /// Computes the gradient of `x`, and gives weight and bias theirs.
+    fn back(
+        &self,
+        gradient: &Tensor,
+        (weight, bias): (Slot, Option<Slot>),
+        adjoints: &mut Adjoints<'_>,
+    ) -> Result<Tensor> {
+        let (of_x, statistics) = self.back_to_x(gradient)?;
+        if adjoints.wants(weight) || bias.is_some_and(|bias| adjoints.wants(bias)) {
+            let sums = self.parameter_sums(gradient, &statistics)?;
+            let width = self.weight.elem_count();
+            sum_columns_for(weight, width, &sums, 0, adjoints)?;
+            if let Some(bias) = bias {
+                sum_columns_for(bias, width, &sums, width, adjoints)?;
+            }
+        }
+        Ok(of_x)
     }
 }

@@ -1,33 +1,145 @@
 //! Kernels of our own for CUDA, for operations that would need many of Candle's kernels.
 //!
-//! The composed operations call these on a CUDA device. They define the result and the gradient of
-//! each, and the device tests compare both with f64. A kernel reads its inputs once and keeps
-//! nothing else for the backward pass; it computes in f32 and rounds once.
+//! Each operation computes its result, and records on the tape how its gradients are computed; the
+//! device tests compare both with the composed operation in f64. A kernel reads its inputs once and
+//! keeps nothing else for the backward pass; it computes in f32 and rounds once. Gradients of
+//! parameters are added where they live: in the flat buffer.
 
 mod adam;
+pub(crate) mod addition;
 mod attention;
 mod dropout;
+mod embedding;
 mod epilogue;
-mod flat_gradients;
 mod launch;
 mod layer_norm;
 mod linear;
 mod loss;
-mod product;
 mod row_sums;
 mod rows;
 mod softmax;
 mod times;
 mod weight_gradient;
 
-pub(crate) use adam::adam_step;
-pub(crate) use attention::{Sequences, cross_attention, self_attention};
-pub(crate) use dropout::drop;
-pub(crate) use flat_gradients::{add_at, adding_to};
-pub(crate) use layer_norm::layer_norm;
-pub(crate) use linear::linear;
-pub(crate) use loss::{LOGITS, cross_entropy, with_gradients};
-pub(crate) use product::product;
-pub(crate) use rows::{looked_up, rows};
-pub(crate) use times::kernel_times;
-pub(crate) use weight_gradient::weight_gradient;
+use crate::device::{KernelSizes, KernelTime};
+use crate::kernels::{BlockOfLoss, Kernels};
+use crate::spec::{
+    AdamStep, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, LinearSpec, NormSpec,
+};
+use crate::tape::{ParameterStore, Tape};
+use candle_core::{Device, Result, Tensor};
+use launch::computes;
+use std::ops::Range;
+
+/// A device of CUDA's.
+pub(crate) struct Cuda;
+
+impl Kernels for Cuda {
+    fn linear(
+        &self,
+        tape: Option<&Tape>,
+        x: &Tensor,
+        weight: &Tensor,
+        bias: Option<&Tensor>,
+        residual: Option<&Tensor>,
+        spec: &LinearSpec,
+    ) -> Option<Result<Tensor>> {
+        linear::linear(tape, x, weight, bias, residual, spec)
+    }
+
+    fn norm(
+        &self,
+        tape: Option<&Tape>,
+        x: &Tensor,
+        weight: &Tensor,
+        bias: Option<&Tensor>,
+        spec: &NormSpec,
+    ) -> Option<Result<Tensor>> {
+        let is_here = spec.is_centred && computes(x.dtype());
+        is_here.then(|| layer_norm::layer_norm(tape, x, weight, bias, spec.epsilon))
+    }
+
+    fn embedding(
+        &self,
+        tape: Option<&Tape>,
+        table: &Tensor,
+        positions: Option<&Tensor>,
+        spec: &EmbeddingSpec,
+    ) -> Option<Result<Tensor>> {
+        computes(table.dtype()).then(|| embedding::embedding(tape, table, positions, spec))
+    }
+
+    fn self_attention(
+        &self,
+        tape: Option<&Tape>,
+        qkv: &Tensor,
+        spec: &AttentionSpec,
+    ) -> Option<Result<Tensor>> {
+        computes(qkv.dtype()).then(|| attention::self_attention(tape, qkv, spec))
+    }
+
+    fn cross_attention(
+        &self,
+        tape: Option<&Tape>,
+        query: &Tensor,
+        key_value: &Tensor,
+        spec: &AttentionSpec,
+    ) -> Option<Result<Tensor>> {
+        // A query within wider rows is composed.
+        let is_here =
+            computes(query.dtype()) && query.dims().last() == Some(&spec.shape.query_width());
+        is_here.then(|| attention::cross_attention(tape, query, key_value, spec))
+    }
+
+    fn drop(&self, x: &Tensor, dropout: Dropout) -> Option<Result<Tensor>> {
+        computes(x.dtype()).then(|| x.contiguous()?.apply_op1(dropout))
+    }
+
+    fn rows(&self, x: &Tensor, index: &Tensor, back: &Tensor) -> Option<Result<Tensor>> {
+        computes(x.dtype()).then(|| rows::rows(x, index, back))
+    }
+
+    fn logits_at_once(&self, spec: &CrossEntropySpec) -> Option<usize> {
+        (!spec.is_paired()).then_some(loss::LOGITS)
+    }
+
+    fn block_of_loss(
+        &self,
+        logits: &Tensor,
+        targets: &Tensor,
+        spec: &CrossEntropySpec,
+        differentiate: bool,
+    ) -> Option<Result<BlockOfLoss>> {
+        let is_here = computes(logits.dtype()) && !spec.is_paired();
+        is_here.then(|| loss::cross_entropy(logits, targets, spec, differentiate))
+    }
+
+    fn weight_gradient(
+        &self,
+        gradient: &Tensor,
+        x: &Tensor,
+        sum: Option<&Tensor>,
+    ) -> Option<Result<Tensor>> {
+        computes(x.dtype()).then(|| weight_gradient::weight_gradient(gradient, x, sum))
+    }
+
+    fn adam_step(
+        &self,
+        store: &ParameterStore,
+        range: &Range<usize>,
+        gradient: &Tensor,
+        moments: &mut [Tensor; 2],
+        step: &AdamStep,
+    ) -> Option<Result<()>> {
+        Some(adam::adam_step(store, range, gradient, moments, step))
+    }
+
+    fn times(
+        &self,
+        device: &Device,
+        sizes: &KernelSizes,
+        repeats: usize,
+    ) -> Option<Result<Vec<KernelTime>>> {
+        Some(times::kernel_times(device, sizes, repeats))
+    }
+}

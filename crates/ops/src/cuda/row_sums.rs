@@ -1,7 +1,7 @@
 //! Sums over rows, in two passes: over blocks of rows, and over the blocks.
 
-use super::flat_gradients::part_of;
 use super::launch::{PIECE, address_of, empty, launch, word};
+use crate::tape::{Adjoints, Slot};
 use candle_core::{CudaDevice, DType, Result, Tensor, bail};
 
 /// Largest number of blocks of rows over which a gradient is summed.
@@ -45,23 +45,27 @@ pub(super) fn sum_rows(x: &Tensor) -> Result<Tensor> {
     Ok(out)
 }
 
-/// Sums the columns of `x` from `first` on: the gradient of `parameter`, which is added to the flat
-/// buffer if its place is there, and otherwise returned.
+/// Sums `width` columns of `x` from `first` on: the gradient of a parameter, which is added to the
+/// flat buffer if its place is there.
 ///
 /// # Shapes
-/// `x (N, …)`, `parameter (D,)` → `(D,)`.
+/// `x (N, …)`.
 pub(super) fn sum_columns_for(
-    parameter: &Tensor,
+    parameter: Slot,
+    width: usize,
     x: &Tensor,
     first: usize,
-) -> Result<Option<Tensor>> {
-    if let Some(part) = part_of(parameter)? {
-        return sum_columns(x, first, &part, true).map(|()| None);
+    adjoints: &mut Adjoints<'_>,
+) -> Result<()> {
+    if !adjoints.wants(parameter) {
+        return Ok(());
     }
-    let device = x.device().as_cuda_device()?;
-    let out = empty(parameter.elem_count(), DType::F32, device)?;
+    if let Some((part, _)) = adjoints.part_of(parameter)? {
+        return sum_columns(x, first, &part, true);
+    }
+    let out = empty(width, DType::F32, x.device().as_cuda_device()?)?;
     sum_columns(x, first, &out, false)?;
-    Ok(Some(out))
+    adjoints.give_tensor(parameter, out)
 }
 
 /// Sums as many columns of `x` as `out` has, from `first` on, or adds the sums to what is there.

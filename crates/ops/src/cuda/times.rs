@@ -1,17 +1,18 @@
 //! Measures kernels one by one: see [`crate::device::kernel_times`].
 
-use super::attention::{Attention, Columns};
+use super::adam::adam_step;
+use super::attention::{Attention, Columns, Sequences};
 use super::epilogue::Epilogue;
 use super::launch::{address_of, empty};
-use super::loss::cross_entropy;
+use super::layer_norm::{LayerNorm, layer_norm};
+use super::loss::{LOGITS, cross_entropy};
+use super::rows::looked_up;
 use super::softmax;
-use super::{Sequences, adam_step, drop, layer_norm, looked_up};
 use crate::device::{KernelSizes, KernelTime};
 use crate::products::Products;
 use crate::spec::{Activation, AdamStep, AttentionShape, CrossEntropySpec, Dropout};
 use crate::tape::ParameterStore;
-use candle_core::{CustomOp3, DType, Device, Result, Tensor};
-use std::sync::Arc;
+use candle_core::{DType, Device, Result, Tensor};
 use std::time::Instant;
 
 /// Launches in a series: long enough for the two synchronisations around it not to count.
@@ -31,7 +32,7 @@ struct Times<'a> {
 ///
 /// # Errors
 /// As there.
-pub(crate) fn kernel_times(
+pub(super) fn kernel_times(
     device: &Device,
     sizes: &KernelSizes,
     repeats: usize,
@@ -91,7 +92,7 @@ impl Times<'_> {
         let shape = [rows, width];
         let end = Epilogue { activation: Activation::Identity, dropout: Dropout::new(0.1, 7) };
         self.measure("bias, dropout, residual", shape, 3 * element, || {
-            x.apply_op3_no_bwd(&bias, &residual, &end).map(|_| ())
+            end.forward(&x, Some(&bias), Some(&residual)).map(|_| ())
         })?;
         self.measure("bias, dropout: gradient", shape, 2 * element, || {
             end.back(&x, Some(&bias), &residual).map(|_| ())
@@ -100,14 +101,17 @@ impl Times<'_> {
         self.measure("bias: gradient", shape, element, || {
             plain.back(&x, Some(&bias), &residual).map(|_| ())
         })?;
-        self.measure("dropout", shape, 2 * element, || done(drop(&x, end.dropout)))?;
-        self.measure("layer norm", shape, 2 * element, || {
-            done(layer_norm(&x, &weight, Some(&bias), 1e-5))
+        self.measure("dropout", shape, 2 * element, || {
+            x.apply_op1_no_bwd(&end.dropout).map(|_| ())
         })?;
-        let norm = super::layer_norm::LayerNorm { epsilon: 1e-5 };
+        self.measure("layer norm", shape, 2 * element, || {
+            layer_norm(None, &x, &weight, Some(&bias), 1e-5).map(|_| ())
+        })?;
+        let norm = LayerNorm { x: x.clone(), weight, epsilon: 1e-5 };
         // Two kernels, each of which reads both inputs.
         self.measure("layer norm: gradients", shape, 5 * element, || {
-            norm.bwd(&x, &weight, &bias, &x, &residual).map(|_| ())
+            let (_, statistics) = norm.back_to_x(&residual)?;
+            norm.parameter_sums(&residual, &statistics).map(|_| ())
         })?;
         let (inner, gradient) =
             (self.activations(rows, feed_forward)?, self.activations(rows, feed_forward)?);
@@ -119,7 +123,7 @@ impl Times<'_> {
         ] {
             let inside = Epilogue { activation, dropout: Dropout::none() };
             self.measure(names[0], shape, 2 * element, || {
-                inside.with_bias(&inner, &bias).map(|_| ())
+                inside.forward(&inner, Some(&bias), None).map(|_| ())
             })?;
             self.measure(names[1], shape, 3 * element, || {
                 inside.back(&inner, Some(&bias), &gradient).map(|_| ())
@@ -169,7 +173,7 @@ impl Times<'_> {
 
     fn loss(&mut self, sizes: &KernelSizes) -> Result<()> {
         let classes = sizes.vocabulary;
-        let rows = (super::LOGITS / classes.max(1)).clamp(1, sizes.rows.max(1));
+        let rows = (LOGITS / classes.max(1)).clamp(1, sizes.rows.max(1));
         let element = self.dtype.size_in_bytes();
         let logits = self.activations(rows, classes)?;
         let targets = Tensor::zeros((rows, 1), DType::U32, self.device)?;
@@ -179,7 +183,7 @@ impl Times<'_> {
             [("loss", false, element), ("loss and gradient", true, 2 * element)]
         {
             self.measure(name, [rows, classes], bytes, || {
-                done(cross_entropy(&logits, &targets, &spec, differentiate))
+                cross_entropy(&logits, &targets, &spec, differentiate).map(|_| ())
             })?;
         }
         Ok(())
@@ -191,9 +195,10 @@ impl Times<'_> {
         let mut store = ParameterStore::new(self.device);
         store.add("table", &[vocabulary, width], vec![0.5; count])?;
         let table = store.parameters()[0].var().as_detached_tensor();
-        let ids: Arc<[u32]> = (0..rows).map(|row| (row * 7919 % vocabulary) as u32).collect();
+        let ids: Vec<u32> = (0..rows).map(|row| (row * 7919 % vocabulary) as u32).collect();
+        let ids = Tensor::from_vec(ids, rows, self.device)?;
         self.measure("rows by number", [rows, width], 2 * size_of::<f32>(), || {
-            done(looked_up(&table, &ids))
+            looked_up(&table, &ids).map(|_| ())
         })?;
         let shape = [vocabulary, width];
         let half = if self.dtype == DType::F32 { DType::BF16 } else { self.dtype };
@@ -213,11 +218,7 @@ impl Times<'_> {
             decoupled: true,
         };
         self.measure("Adam", shape, 7 * size_of::<f32>(), || {
-            adam_step(&store, 0..count, &gradient, &mut moments, &step)
+            adam_step(&store, &(0..count), &gradient, &mut moments, &step)
         })
     }
-}
-
-fn done<T>(result: Option<Result<T>>) -> Result<()> {
-    result.transpose().map(|_| ())
 }

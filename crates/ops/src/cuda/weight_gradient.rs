@@ -16,14 +16,14 @@ use std::ffi::c_void;
 ///
 /// # Errors
 /// If the shapes or types disagree, or the device has no memory left.
-pub(crate) fn weight_gradient(
+pub(super) fn weight_gradient(
     gradient: &Tensor,
     x: &Tensor,
-    sum: Option<Tensor>,
+    sum: Option<&Tensor>,
 ) -> Result<Tensor> {
     let ((rows, outputs), (x_rows, inputs)) = (gradient.dims2()?, x.dims2()?);
     let fits = |sum: &Tensor| sum.dims() == [outputs, inputs] && sum.dtype() == DType::F32;
-    if x_rows != rows || x.dtype() != gradient.dtype() || !sum.as_ref().is_none_or(fits) {
+    if x_rows != rows || x.dtype() != gradient.dtype() || !sum.is_none_or(fits) {
         bail!("a weight's gradient of {:?} and {:?}", gradient.shape(), x.shape());
     }
     let kind = match x.dtype() {
@@ -34,7 +34,7 @@ pub(crate) fn weight_gradient(
     };
     if rows == 0 {
         return match sum {
-            Some(sum) => Ok(sum),
+            Some(sum) => Ok(sum.clone()),
             None => Tensor::zeros((outputs, inputs), DType::F32, x.device()),
         };
     }
@@ -42,7 +42,7 @@ pub(crate) fn weight_gradient(
     crate::profile::count_product(outputs, rows, inputs);
     let (gradient, x) = (gradient.contiguous()?, x.contiguous()?);
     let (kept, out) = match sum {
-        Some(sum) => (1.0_f32, sum),
+        Some(sum) => (1.0_f32, sum.clone()),
         None => (0.0, empty((outputs, inputs), DType::F32, device)?),
     };
     let one = 1.0_f32;

@@ -1,8 +1,39 @@
-//! Time that kernels for CUDA take on the shapes of training, beside the bytes that they move.
+//! Kernels of our own, by device, and the time that they take on the shapes of training, beside the
+//! bytes that they move.
 
-use candle_core::{Device, Result, bail};
+use candle_core::{Device, Result, Tensor, bail};
 
 use super::{KernelSizes, KernelTime};
+use crate::kernels::Kernels;
+
+/// A device without kernels.
+struct Composed;
+
+impl Kernels for Composed {}
+
+/// Kernels of a device.
+pub(crate) fn kernels_of(device: &Device) -> &'static dyn Kernels {
+    #[cfg(feature = "cuda")]
+    if device.is_cuda() {
+        return &crate::cuda::Cuda;
+    }
+    let _ = device;
+    &Composed
+}
+
+/// Kernels for an operation on these inputs, with a tape or without: none if Candle differentiates
+/// it, which it could not do through a kernel.
+///
+/// # Errors
+/// If the calling thread may not use their device.
+pub(crate) fn kernels(is_taped: bool, inputs: &[&Tensor]) -> Result<&'static dyn Kernels> {
+    inputs.iter().try_for_each(|x| super::check(x.device()))?;
+    let is_tracked = !is_taped && inputs.iter().any(|x| x.track_op());
+    Ok(match inputs.first().filter(|_| !is_tracked) {
+        Some(first) => kernels_of(first.device()),
+        None => &Composed,
+    })
+}
 
 /// Measures each kernel on a CUDA device; the first is a copy of 256 MiB, whose bandwidth is what
 /// the others are compared with. Each runs in `repeats` series, the fastest of which counts.
@@ -17,10 +48,8 @@ pub fn kernel_times(
     if sizes.heads == 0 || !sizes.width.is_multiple_of(sizes.heads) || sizes.length == 0 {
         bail!("kernels of {sizes:?}: no sequences of heads of one width");
     }
-    #[cfg(feature = "cuda")]
-    if device.is_cuda() {
-        return crate::cuda::kernel_times(device, sizes, repeats);
-    }
-    let _ = repeats;
-    bail!("kernels of a GPU are measured on a CUDA device, not on {:?}", device.location())
+    let times = kernels_of(device).times(device, sizes, repeats);
+    times.unwrap_or_else(|| {
+        bail!("kernels of a GPU are measured on a CUDA device, not on {:?}", device.location())
+    })
 }

@@ -15,14 +15,17 @@
 //! [`kernel_times`] measures kernels, [`memory`] reports the device's memory according to its
 //! driver, and [`check_count`] keeps tensors within the number of elements that kernels can count.
 
+mod addition;
 mod kernel_time;
 mod kernels;
 mod memory;
 #[cfg(feature = "nccl")]
 pub mod nccl;
 
+pub(crate) use addition::{AddInPlace, add_in_place};
 pub use kernel_time::{KernelSizes, KernelTime};
 pub use kernels::kernel_times;
+pub(crate) use kernels::{kernels, kernels_of};
 pub use memory::{DeviceMemory, memory, most_in_use};
 
 use candle_core::{Device, DeviceLocation, Result, bail};

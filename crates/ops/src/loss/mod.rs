@@ -97,7 +97,7 @@ pub fn biased_cross_entropy(
         return smoothed_cross_entropy(tape, &hidden, &weight, targets, spec);
     }
     if !is_fused {
-        return composed::smoothed_cross_entropy(hidden, weight, targets, spec);
+        return composed::cross_entropy_on_tape(tape, hidden, weight, targets, spec);
     }
     if let Some(packing) = tiles {
         return tiled_cross_entropy(tape, hidden, weight, targets, spec, packing);

@@ -1,6 +1,7 @@
 //! A nonlinearity by itself, with dropout: the end of a linear layer whose product is not computed
 //! in one piece.
 
+use crate::composed::{self, on_tape};
 use crate::float::Float;
 use crate::host::{Host, for_float};
 use crate::nn::linear::{Slopes, activate, deactivate};
@@ -28,7 +29,9 @@ pub fn activation(
         return Ok(x.clone());
     }
     if !is_fused(tape, &[x])? {
-        return crate::composed::activation(x, activation, dropout);
+        return on_tape(tape, "activation", &[x], |v| {
+            composed::activation(&v[0], activation, dropout)
+        });
     }
     crate::profile::time(
         "activation",

@@ -1,5 +1,6 @@
 //! Matrices side by side, with dropout on the result.
 
+use crate::composed::{self, on_tape};
 use crate::float::Float;
 use crate::host::{Host, for_float};
 use crate::nn::dropout::drop_in_place;
@@ -28,7 +29,9 @@ pub fn columns(tape: Option<&Tape>, parts: &[&Tensor], dropout: Dropout) -> Resu
         candle_core::bail!("columns of matrices {shapes:?}");
     }
     if !is_fused(tape, parts)? {
-        return crate::composed::columns(parts, dropout);
+        return on_tape(tape, "columns", parts, |v| {
+            composed::columns(&v.iter().collect::<Vec<_>>(), dropout)
+        });
     }
     for_float!(*first, T => forward::<T>(tape, parts, (rows, &widths), dropout))
 }

@@ -1,6 +1,8 @@
 //! Embedding lookup: `dropout(table[ids] · scale + positions[position])` (Vaswani et al. 2017,
 //! section 3.4).
 
+use crate::composed::{self, on_tape};
+use crate::device::kernels;
 use crate::float::Float;
 use crate::host::{Host, for_float};
 use crate::nn::dropout::drop_in_place;
@@ -47,7 +49,10 @@ pub fn embedding(
     }
     let inputs: Vec<&Tensor> = [table].into_iter().chain(positions).collect();
     if !is_fused(tape, &inputs)? {
-        return crate::composed::embedding(table, positions, spec);
+        let kernels = kernels(tape.is_some(), &inputs)?;
+        return kernels.embedding(tape, table, positions, spec).unwrap_or_else(|| {
+            on_tape(tape, "embedding", &inputs, |v| composed::embedding(&v[0], v.get(1), spec))
+        });
     }
     for_float!(table, T => forward::<T>(tape, table, positions, spec))
 }

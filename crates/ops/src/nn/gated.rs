@@ -2,6 +2,7 @@
 //! f (Dauphin et al. 2017, "Language Modeling with Gated Convolutional Networks"), or others
 //! (Shazeer 2020, "GLU Variants Improve Transformer").
 
+use crate::composed::{self, on_tape};
 use crate::float::{Float, vectorised};
 use crate::host::{Host, for_float};
 use crate::parallel::CHUNK;
@@ -25,7 +26,7 @@ pub fn gated(tape: Option<&Tape>, x: &Tensor, spec: &GatedSpec) -> Result<Tensor
         candle_core::bail!("gated linear unit of rows of {width}, which have no two halves");
     }
     if !is_fused(tape, &[x])? {
-        return crate::composed::gated(x, spec);
+        return on_tape(tape, "gated", &[x], |v| composed::gated(&v[0], spec));
     }
     let shape = (rows, width / 2);
     crate::profile::time("gated", || for_float!(x, T => forward::<T>(tape, x, shape, *spec)))

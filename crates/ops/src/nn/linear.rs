@@ -1,6 +1,8 @@
 //! The linear layer with its epilogue: `residual + dropout(activation(x Wᵀ + b))`, computed while
 //! the product is in cache.
 
+use crate::composed::{self, on_tape};
+use crate::device::kernels;
 use crate::float::{Float, vectorised};
 use crate::host::{Host, for_float};
 use crate::packed_weights::{PackedWeight, PackedWeights};
@@ -58,7 +60,7 @@ fn run(tape: Option<&Tape>, packs: Option<&PackedWeights>, node: Node) -> Result
             Some(packs) => &packs.converted(weight, x.dtype())?,
             None => weight,
         };
-        return crate::composed::linear(x, weight, bias.as_ref(), residual.as_ref(), spec);
+        return node.elsewhere(tape, weight);
     }
     let ((rows, width), (outputs, weight_width)) = (x.dims2()?, weight.dims2()?);
     if width != weight_width
@@ -177,6 +179,22 @@ impl Node {
 
     fn inputs(&self) -> Vec<&Tensor> {
         [&self.x, &self.weight].into_iter().chain(&self.bias).chain(&self.residual).collect()
+    }
+
+    /// Computes the layer, with its weight in this form, with kernels of the device or composed.
+    fn elsewhere(&self, tape: Option<&Tape>, weight: &Tensor) -> Result<Tensor> {
+        let Self { x, bias, residual, spec, .. } = self;
+        let (rows, outputs) = (x.dim(0)?, weight.dim(0)?);
+        crate::device::check_count(x.device(), "the result of a layer", rows * outputs)?;
+        let (bias, residual) = (bias.as_ref(), residual.as_ref());
+        let inputs: Vec<&Tensor> = [x, weight].into_iter().chain(bias).chain(residual).collect();
+        let kernels = kernels(tape.is_some(), &inputs)?;
+        kernels.linear(tape, x, weight, bias, residual, spec).unwrap_or_else(|| {
+            on_tape(tape, "linear", &inputs, |v| {
+                let residual = residual.map(|_| &v[v.len() - 1]);
+                composed::linear(&v[0], &v[1], bias.map(|_| &v[2]), residual, spec)
+            })
+        })
     }
 
     /// Inputs that have the type of the computation: all but a weight that is held in bf16.

@@ -7,6 +7,7 @@
 //! those of queries, keys and values, each have factors of their own; their products with A are
 //! one.
 
+use crate::composed::{self, on_tape};
 use crate::float::Float;
 use crate::host::{Host, for_float};
 use crate::nn::dropout::drop_in_place;
@@ -55,8 +56,15 @@ pub fn low_rank(
             base.shape()
         );
     }
-    if !is_fused(tape, &inputs(x, base, factors))? {
-        return crate::composed::low_rank(x, base, factors, spec);
+    let inputs = inputs(x, base, factors);
+    if !is_fused(tape, &inputs)? {
+        return on_tape(tape, "low rank", &inputs, |v| {
+            let factors: Vec<Factors> = v[2..]
+                .chunks_exact(2)
+                .map(|pair| Factors { down: pair[0].clone(), up: pair[1].clone() })
+                .collect();
+            composed::low_rank(&v[0], &v[1], &factors, spec)
+        });
     }
     crate::profile::time(
         "low rank",

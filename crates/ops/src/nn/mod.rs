@@ -3,6 +3,7 @@
 mod activation;
 mod attention;
 mod columns;
+mod conversion;
 mod dropout;
 mod embedding;
 mod gated;
@@ -25,6 +26,7 @@ pub use attention::{
     sequence_sums,
 };
 pub use columns::columns;
+pub use conversion::converted;
 pub use embedding::embedding;
 pub use gated::gated;
 pub use linear::{linear, packed_linear};

@@ -3,6 +3,8 @@
 //!
 //! Candle's own fused norms cut the gradient silently; this one has a backward pass.
 
+use crate::composed::{self, on_tape};
+use crate::device::kernels;
 use crate::float::{Float, vectorised};
 use crate::host::{Host, for_float};
 use crate::parallel::{ROWS, combined};
@@ -31,7 +33,10 @@ pub fn norm(
 ) -> Result<Tensor> {
     let inputs: Vec<&Tensor> = [x, weight].into_iter().chain(bias).collect();
     if !is_fused(tape, &inputs)? {
-        return crate::composed::norm(x, weight, bias, spec);
+        let kernels = kernels(tape.is_some(), &inputs)?;
+        return kernels.norm(tape, x, weight, bias, spec).unwrap_or_else(|| {
+            on_tape(tape, spec.name(), &inputs, |v| composed::norm(&v[0], &v[1], v.get(2), spec))
+        });
     }
     let width = weight.elem_count();
     if x.dims().last() != Some(&width) || bias.is_some_and(|bias| bias.elem_count() != width) {

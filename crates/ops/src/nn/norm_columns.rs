@@ -1,6 +1,7 @@
 //! Norms of groups of columns, such as the heads of queries and keys in packed projections.
 
 use super::norm::{backward_rows, forward_rows};
+use crate::composed;
 use crate::float::Float;
 use crate::host::{Host, for_float};
 use crate::parallel::{ROWS, add, combined};
@@ -45,7 +46,16 @@ pub fn norm_columns(
     let weights = parts.iter().flat_map(|part| [part.weight].into_iter().chain(part.bias));
     let inputs: Vec<&Tensor> = [x].into_iter().chain(weights).collect();
     if !is_fused(tape, &inputs)? {
-        return crate::composed::norm_columns(x, parts, spec);
+        return composed::on_tape(tape, spec.name(), &inputs, |v| {
+            let mut rest = v[1..].iter();
+            let stand_in = |part: &NormedColumns<'_>| {
+                let weight = rest.next()?;
+                let bias = part.bias.and_then(|_| rest.next());
+                Some(NormedColumns { columns: part.columns, weight, bias })
+            };
+            let parts: Vec<_> = parts.iter().filter_map(stand_in).collect();
+            composed::norm_columns(&v[0], &parts, spec)
+        });
     }
     crate::profile::time(
         spec.name(),

@@ -5,6 +5,7 @@
 //! `position · 10000^(-2i/Dh)`, unless [`Turns`] says otherwise: other pairs, speeds, or rotated
 //! elements that are also multiplied by a number.
 
+use crate::composed::{self, on_tape};
 use crate::float::{Float, vectorised};
 use crate::host::{Host, for_float};
 use crate::profile::{even, region};
@@ -43,7 +44,9 @@ pub fn rotary(
         );
     }
     if !is_fused(tape, &[x])? {
-        return crate::composed::rotary(x, (positions, turns), head, turned);
+        return on_tape(tape, "rotary", &[x], |v| {
+            composed::rotary(&v[0], (positions, turns), head, turned)
+        });
     }
     let turn = Rotary { positions: positions.clone(), turns, head, turned, is_transposed: false };
     for_float!(x, T => forward::<T>(tape, x, turn))

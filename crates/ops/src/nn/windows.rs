@@ -1,6 +1,7 @@
 //! Neighbours of each row in its sequence, side by side, so that a convolution over a sequence
 //! becomes a product.
 
+use crate::composed;
 use crate::float::Float;
 use crate::host::{Host, for_float};
 use crate::parallel::add;
@@ -30,7 +31,9 @@ pub fn windows(
         candle_core::bail!("windows: {rows} rows, but lengths {lengths:?}");
     }
     if !is_fused(tape, &[x])? {
-        return crate::composed::windows(x, lengths, (before, after));
+        return composed::on_tape(tape, "windows", &[x], |v| {
+            composed::windows(&v[0], lengths, (before, after))
+        });
     }
     let time = || for_float!(x, T => forward::<T>(tape, x, lengths, (before, after)));
     crate::profile::time("windows", time)

@@ -5,6 +5,7 @@
 
 use super::pieces::{Piece, check_buffers, update_pieces};
 use crate::composed;
+use crate::device::kernels_of;
 use crate::float::vectorised;
 use crate::spec::AdamStep;
 use crate::tape::ParameterStore;
@@ -29,11 +30,10 @@ pub fn adam_step(
 ) -> Result<()> {
     if !store.device().is_cpu() {
         check_buffers("adam", store, &range, moments.iter().chain([gradient]))?;
-        #[cfg(feature = "cuda")]
-        if store.device().is_cuda() {
-            return crate::cuda::adam_step(store, range, gradient, moments, step);
-        }
-        return composed::adam_step(store, range, gradient, moments, step);
+        let kernels = kernels_of(store.device());
+        return kernels
+            .adam_step(store, &range, gradient, moments, step)
+            .unwrap_or_else(|| composed::adam_step(store, range, gradient, moments, step));
     }
     update_pieces("adam", store, range, gradient, moments, |piece| adam_piece(piece, step))
 }

@@ -2,20 +2,61 @@
 
 use std::collections::{HashMap, HashSet};
 
-use candle_core::{CpuStorage, Result, Tensor, TensorId};
+use candle_core::{CpuStorage, DType, Device, Result, Shape, Tensor, TensorId, bail};
 use rayon::prelude::*;
 
 use super::{Parameter, ParameterStore, Slot};
+use crate::device::AddInPlace;
 use crate::float::Float;
 use crate::host::for_float;
 use crate::parallel::CHUNK;
 use crate::profile::{even, region};
 use crate::shared::Write;
 
+/// Gradient of the root by one tensor.
+pub(crate) enum Adjoint {
+    /// That of the root itself, a scalar: 1.
+    One,
+    /// Elements of an operation on the host, which it may take.
+    Elements(CpuStorage),
+    /// A tensor of any device and type, which nobody writes to.
+    Tensor(Tensor),
+}
+
+impl Adjoint {
+    fn of<T: Float>(elements: Vec<T>) -> Self {
+        Self::Elements(T::to_cpu_storage_owned(elements))
+    }
+
+    /// Elements on the host.
+    pub(super) fn elements<T: Float>(self) -> Result<Vec<T>> {
+        match self {
+            Self::One => Ok(vec![T::of(1.0)]),
+            Self::Elements(storage) => T::cpu_storage_data(storage),
+            Self::Tensor(tensor) => tensor.flatten_all()?.to_vec1(),
+        }
+    }
+
+    /// A contiguous tensor of this shape; elements already have the type, and the device is theirs.
+    pub(crate) fn tensor(self, shape: &Shape, dtype: DType, device: &Device) -> Result<Tensor> {
+        match self {
+            Self::One => Tensor::ones(shape, dtype, device),
+            Self::Elements(storage) => {
+                for_float!(&storage, T => moved::<T>(storage, shape, device))
+            }
+            Self::Tensor(tensor) => tensor.reshape(shape)?.contiguous(),
+        }
+    }
+}
+
+fn moved<T: Float>(storage: CpuStorage, shape: &Shape, device: &Device) -> Result<Tensor> {
+    Tensor::from_vec(T::cpu_storage_data(storage)?, shape, device)
+}
+
 /// Flat gradient buffer while a tape writes to it.
 pub(super) struct Flat<'a> {
     pub(super) store: &'a ParameterStore,
-    pub(super) values: &'a mut [f32],
+    pub(super) values: FlatValues<'a>,
     /// Whether the part of each parameter holds a gradient to add to.
     pub(super) written: &'a mut [bool],
     /// Whether this pass has reached each parameter.
@@ -24,9 +65,26 @@ pub(super) struct Flat<'a> {
     pub(super) final_from: usize,
 }
 
+/// Values of a flat gradient buffer.
+pub(super) enum FlatValues<'a> {
+    Host(&'a mut [f32]),
+    /// Those of a device that adds in place.
+    Device(Tensor, AddInPlace),
+    /// Those of a device that does not: gradients of parameters are kept, and added at the end.
+    Kept,
+}
+
+/// Error of a pass that does not reach a parameter.
+pub(super) fn no_gradient(parameter: &Parameter) -> candle_core::Error {
+    candle_core::Error::Msg(format!(
+        "parameter {} got no gradient: the graph is cut between it and the loss",
+        parameter.name()
+    ))
+}
+
 /// Gradients of the root by the tensors reached so far.
 pub struct Adjoints<'a> {
-    pub(super) values: HashMap<TensorId, CpuStorage>,
+    pub(super) values: HashMap<TensorId, Adjoint>,
     pub(super) outputs: HashSet<TensorId>,
     pub(super) parameters: Option<Flat<'a>>,
 }
@@ -37,10 +95,14 @@ impl Adjoints<'_> {
     /// # Errors
     /// If the device has no memory left.
     pub fn get(&self, variable: &Tensor) -> Result<Option<Tensor>> {
-        fn tensor<T: Float>(storage: &CpuStorage, like: &Tensor) -> Result<Tensor> {
+        fn copied<T: Float>(storage: &CpuStorage, like: &Tensor) -> Result<Tensor> {
             Tensor::from_slice(T::cpu_storage_as_slice(storage)?, like.shape(), like.device())
         }
-        let tensor = |storage| for_float!(storage, T => tensor::<T>(storage, variable));
+        let tensor = |adjoint: &Adjoint| match adjoint {
+            Adjoint::One => variable.ones_like(),
+            Adjoint::Elements(storage) => for_float!(storage, T => copied::<T>(storage, variable)),
+            Adjoint::Tensor(tensor) => tensor.reshape(variable.shape()),
+        };
         self.values.get(&variable.id()).map(tensor).transpose()
     }
 
@@ -68,7 +130,7 @@ impl Adjoints<'_> {
             return Ok(());
         }
         if self.is_first(slot) {
-            self.values.insert(slot.id, T::to_cpu_storage_owned(adjoint));
+            self.values.insert(slot.id, Adjoint::of(adjoint));
             return Ok(());
         }
         self.add_with(slot, |total: &mut [T], write| {
@@ -105,9 +167,12 @@ impl Adjoints<'_> {
                     parameter.name()
                 );
             }
-            let Some(values) = T::from_f32_mut(
-                &mut flat.values[parameter.offset()..parameter.offset() + parameter.len()],
-            ) else {
+            let FlatValues::Host(all) = &mut flat.values else {
+                bail!("parameter {} is not on the host, but its gradient is", parameter.name());
+            };
+            let Some(values) =
+                T::from_f32_mut(&mut all[parameter.offset()..parameter.offset() + parameter.len()])
+            else {
                 candle_core::bail!(
                     "parameter {} is f32, but its gradient is not",
                     parameter.name()
@@ -119,15 +184,82 @@ impl Adjoints<'_> {
         }
         let mut write = Write::Add;
         let mut values = match self.values.remove(&slot.id) {
-            Some(storage) => T::cpu_storage_data(storage)?,
+            Some(adjoint) => adjoint.elements::<T>()?,
             None => {
                 write = Write::Replace;
                 vec![T::default(); slot.count]
             }
         };
         add(&mut values, write)?;
-        self.values.insert(slot.id, T::to_cpu_storage_owned(values));
+        self.values.insert(slot.id, Adjoint::of(values));
         Ok(())
+    }
+
+    /// Hands a gradient of any device and type over to `tensor`, or adds it to what is there.
+    pub(crate) fn give_tensor(&mut self, tensor: impl Into<Slot>, gradient: Tensor) -> Result<()> {
+        let slot = tensor.into();
+        if !self.wants(slot) {
+            return Ok(());
+        }
+        if gradient.device().is_cpu() && matches!(gradient.dtype(), DType::F32 | DType::F64) {
+            let gradient = gradient.flatten_all()?;
+            return for_float!(&gradient, T => self.give(slot, gradient.to_vec1::<T>()?));
+        }
+        if let Some((part, add)) = self.part_of(slot)? {
+            let gradient = gradient.to_dtype(DType::F32)?;
+            return add(&part, &gradient);
+        }
+        let sum = match self.values.remove(&slot.id) {
+            Some(before) => {
+                let before =
+                    before.tensor(gradient.shape(), gradient.dtype(), gradient.device())?;
+                (before + gradient)?
+            }
+            None => gradient,
+        };
+        self.values.insert(slot.id, Adjoint::Tensor(sum));
+        Ok(())
+    }
+
+    /// Part of the flat buffer that the gradient of a parameter is to be added to in place, as the
+    /// caller promises to do, and an addition that does; `None` for other tensors, and on devices
+    /// that do not add in place.
+    ///
+    /// # Shapes
+    /// That of the parameter, in f32.
+    pub(crate) fn part_of(
+        &mut self,
+        tensor: impl Into<Slot>,
+    ) -> Result<Option<(Tensor, AddInPlace)>> {
+        let slot = tensor.into();
+        let Some(flat) = &mut self.parameters else { return Ok(None) };
+        let Some(index) = flat.store.index_of(slot.id) else { return Ok(None) };
+        let FlatValues::Device(values, add) = &flat.values else { return Ok(None) };
+        flat.touched[index] = true;
+        let parameter = &flat.store.parameters()[index];
+        let part = values.narrow(0, parameter.offset(), parameter.len())?;
+        Ok(Some((part.reshape(parameter.shape())?, *add)))
+    }
+
+    /// Ends the backward pass: gradients that were kept for the parameters, in their order; none
+    /// where they were added in place.
+    ///
+    /// # Errors
+    /// If a parameter got no gradient.
+    pub(super) fn into_parts(mut self) -> Result<Vec<Tensor>> {
+        let Some(flat) = self.parameters.take() else { return Ok(Vec::new()) };
+        let mut parts = Vec::new();
+        for (parameter, touched) in flat.store.parameters().iter().zip(&flat.touched) {
+            let kept = self.values.remove(&parameter.var().id());
+            match (kept, &flat.values) {
+                (Some(Adjoint::Tensor(gradient)), FlatValues::Kept) => {
+                    parts.push(gradient.flatten_all()?.to_dtype(DType::F32)?);
+                }
+                (None, FlatValues::Host(_) | FlatValues::Device(..)) if *touched => {}
+                _ => return Err(no_gradient(parameter)),
+            }
+        }
+        Ok(parts)
     }
 
     /// Whether a tensor is a result on the tape, or a parameter.

@@ -1,19 +1,12 @@
 //! Gradients of all parameters in one flat buffer that mirrors the parameter store.
 
+use super::adjoints::{FlatValues, no_gradient};
 use super::parameters::{Parameter, ParameterStore};
 use crate::parallel::CHUNK;
 use crate::profile::{even, region};
 use candle_core::{DType, Result, Tensor, backprop::GradStore};
 use rayon::prelude::*;
 use std::ops::Range;
-
-/// Error of a pass that does not reach a parameter.
-pub(crate) fn no_gradient(parameter: &Parameter) -> candle_core::Error {
-    candle_core::Error::Msg(format!(
-        "parameter {} got no gradient: the graph is cut between it and the loss",
-        parameter.name()
-    ))
-}
 
 /// Gradients of all parameters, accumulated over micro-batches, in one flat buffer.
 #[derive(Debug)]
@@ -69,30 +62,42 @@ impl Gradients {
         crate::host::update_elements(&self.flat, |flat| work(flat, written))
     }
 
-    /// Runs Candle's backward pass from `loss`, and adds its gradients. Operations for CUDA add
-    /// those of parameters where they live.
+    /// Runs a backward pass that adds to the buffer where it lies, or returns the gradients of all
+    /// parameters in their order.
+    pub(super) fn receive(
+        &mut self,
+        store: &ParameterStore,
+        mut backward: impl FnMut(FlatValues<'_>, &mut [bool]) -> Result<Vec<Tensor>>,
+    ) -> Result<()> {
+        if store.device().is_cpu() {
+            return self
+                .update(|flat, written| backward(FlatValues::Host(flat), written).map(|_| ()));
+        }
+        crate::device::check(store.device())?;
+        let values = match crate::device::add_in_place(store.device()) {
+            Some(add) => FlatValues::Device(self.flat.clone(), add),
+            None => FlatValues::Kept,
+        };
+        let parts = backward(values, &mut self.written)?;
+        self.add_parts(&parts)
+    }
+
+    /// Adds gradients of all parameters, or of none, each `(len,)` in f32.
+    fn add_parts(&mut self, parts: &[Tensor]) -> Result<()> {
+        if !parts.is_empty() {
+            self.flat = (&self.flat + Tensor::cat(parts, 0)?)?.detach();
+        }
+        Ok(())
+    }
+
+    /// Multiplies all gradients by a factor.
     ///
     /// # Errors
-    /// As [`Gradients::accumulate`], and those of the operations.
-    pub fn accumulate_from(&mut self, store: &ParameterStore, loss: &Tensor) -> Result<()> {
-        #[cfg(feature = "cuda")]
-        if store.device().is_cuda() {
-            crate::device::check(store.device())?;
-            let (rest, touched) = crate::cuda::adding_to(&self.flat, store, || loss.backward())?;
-            for parameter in store.parameters() {
-                let id = parameter.var().as_tensor().id();
-                match rest.get_id(id) {
-                    Some(gradient) => {
-                        let gradient = gradient.flatten_all()?.to_dtype(DType::F32)?;
-                        crate::cuda::add_at(&self.flat, parameter.offset(), &gradient)?;
-                    }
-                    None if touched.contains(&id) => {}
-                    None => return Err(no_gradient(parameter)),
-                }
-            }
-            return Ok(());
-        }
-        self.accumulate(store, &loss.backward()?)
+    /// If the device has no memory left.
+    pub fn scale(&mut self, factor: f64) -> Result<()> {
+        self.flat()?;
+        self.flat = (&self.flat * factor)?.detach();
+        Ok(())
     }
 
     /// Adds the gradients of one backward pass by Candle.
@@ -122,8 +127,7 @@ impl Gradients {
             });
         }
         let parts = store.parameters().iter().map(gradient).collect::<Result<Vec<_>>>()?;
-        self.flat = (&self.flat + Tensor::cat(&parts, 0)?)?.detach();
-        Ok(())
+        self.add_parts(&parts)
     }
 
     /// Adds the gradients of another buffer of the same store.

@@ -1,36 +1,39 @@
-//! Reverse-mode differentiation of the fused operations on the host.
+//! Reverse-mode differentiation of operations, on every device.
 //!
-//! Candle's own autodiff allocates zeros for every edge of the graph and adds to them on one
-//! thread, keeps every activation until the whole graph is dropped, and stores each parameter's
-//! gradient in a tensor of its own. Here each operation records its backward function;
-//! [`Tape::backward`] calls these in reverse order. Each adds to the adjoints of its inputs *in
-//! place* and then drops the tensors that it kept. The adjoint of a parameter is its part of the
-//! flat gradient buffer. Results that cost little to compute are recomputed instead of kept (Chen
-//! et al. 2016, "Training Deep Nets with Sublinear Memory Cost").
+//! Candle's own autodiff allocates zeros for every edge of the graph and adds to them, keeps every
+//! activation until the whole graph is dropped, and stores each parameter's gradient in a tensor of
+//! its own. Here each operation records its backward function; [`Tape::backward`] calls these in
+//! reverse order. Each hands the adjoints of its inputs over, or adds to them, and then drops the
+//! tensors that it kept. The adjoint of a parameter is its part of the flat gradient buffer. On the
+//! host, results that cost little to compute are recomputed instead of kept (Chen et al. 2016,
+//! "Training Deep Nets with Sublinear Memory Cost").
 //!
-//! Values stay Candle tensors, and operations that Candle differentiates are unaffected: without a
-//! tape, a tensor that Candle tracks takes the composed path.
+//! Fused operations on the host record functions of elements ([`Tape::record`]), all others
+//! functions of tensors ([`Tape::record_tensors`]). Values stay Candle tensors, and operations that
+//! Candle differentiates are unaffected: without a tape, a tensor that Candle tracks takes the
+//! composed path.
 
 mod adjoints;
 mod gradients;
 mod parameters;
 mod watch;
 
+pub(crate) use adjoints::Adjoint;
 pub use adjoints::Adjoints;
-use adjoints::Flat;
+use adjoints::{Flat, FlatValues};
 pub use gradients::Gradients;
 pub use parameters::{Parameter, ParameterStore};
 use watch::Watch;
 pub use watch::WhenFinal;
 
 use crate::float::Float;
-use crate::host::for_float;
-use candle_core::{CpuStorage, DType, Result, Tensor, TensorId, WithDType};
+use candle_core::{DType, Result, Tensor, TensorId};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-/// Whether the fused kernels support these inputs; otherwise the composed operation runs.
+/// Whether the fused kernels of the host support these inputs; otherwise [kernels of a
+/// device](crate::kernels) or the composed operation run.
 ///
 /// They must be on the host, with an element type that has kernels. Without a tape, Candle may not
 /// track any of them, since it could not differentiate a kernel.
@@ -45,7 +48,7 @@ pub(crate) fn is_fused(tape: Option<&Tape>, inputs: &[&Tensor]) -> Result<bool> 
 }
 
 /// Backward function of an operation: from the adjoint of its result to those of its inputs.
-type Backward = Box<dyn FnOnce(CpuStorage, &mut Adjoints<'_>) -> Result<()>>;
+type Backward = Box<dyn FnOnce(Adjoint, &mut Adjoints<'_>) -> Result<()>>;
 
 /// Function that recomputes a tensor.
 type Again = Rc<dyn Fn() -> Result<Tensor>>;
@@ -149,17 +152,52 @@ impl Tape {
     }
 
     /// Records the operation `name`, which computed `output` from `inputs`, with its backward
-    /// function; nothing, if it depends on no variable.
+    /// function of elements on the host; nothing, if it depends on no variable.
     ///
     /// # Errors
-    /// If Candle tracks an input that no recorded operation made: the tape could not follow it, and
-    /// its gradient would be lost.
+    /// The errors of [`Tape::record_adjoint`].
     pub(crate) fn record<T: Float>(
         &self,
         name: &'static str,
         inputs: &[&Tensor],
         output: &Tensor,
         backward: impl FnOnce(Vec<T>, &mut Adjoints<'_>) -> Result<()> + 'static,
+    ) -> Result<()> {
+        self.record_adjoint(name, inputs, output, |adjoint, adjoints| {
+            backward(adjoint.elements::<T>()?, adjoints)
+        })
+    }
+
+    /// Runs [`Tape::record`] with a backward function of tensors, on any device and in any type; its
+    /// adjoint is contiguous and has the shape of `output`.
+    ///
+    /// # Errors
+    /// The errors of [`Tape::record_adjoint`].
+    pub(crate) fn record_tensors(
+        &self,
+        name: &'static str,
+        inputs: &[&Tensor],
+        output: &Tensor,
+        backward: impl FnOnce(Tensor, &mut Adjoints<'_>) -> Result<()> + 'static,
+    ) -> Result<()> {
+        let (shape, dtype, device) =
+            (output.shape().clone(), output.dtype(), output.device().clone());
+        self.record_adjoint(name, inputs, output, move |adjoint, adjoints| {
+            backward(adjoint.tensor(&shape, dtype, &device)?, adjoints)
+        })
+    }
+
+    /// Runs [`Tape::record`] with a backward function of an adjoint in any form.
+    ///
+    /// # Errors
+    /// If Candle tracks an input that no recorded operation made: the tape could not follow it, and
+    /// its gradient would be lost.
+    pub(crate) fn record_adjoint(
+        &self,
+        name: &'static str,
+        inputs: &[&Tensor],
+        output: &Tensor,
+        backward: impl FnOnce(Adjoint, &mut Adjoints<'_>) -> Result<()> + 'static,
     ) -> Result<()> {
         if let Some(lost) = inputs
             .iter()
@@ -177,18 +215,16 @@ impl Tape {
         Ok(())
     }
 
-    fn push<T: Float>(
+    fn push(
         &self,
         name: &'static str,
         inputs: &[&Tensor],
         output: &Tensor,
-        backward: impl FnOnce(Vec<T>, &mut Adjoints<'_>) -> Result<()> + 'static,
+        backward: impl FnOnce(Adjoint, &mut Adjoints<'_>) -> Result<()> + 'static,
     ) {
         self.outputs.borrow_mut().insert(output.id());
         self.use_first(inputs.iter().filter(|input| input.is_variable()).map(|input| input.id()));
-        let backward = Box::new(|adjoint: CpuStorage, adjoints: &mut Adjoints<'_>| {
-            backward(T::cpu_storage_data(adjoint)?, adjoints)
-        });
+        let backward = Box::new(backward);
         self.nodes.borrow_mut().push(Node { name, output: output.id(), backward });
     }
 
@@ -222,28 +258,18 @@ impl Tape {
         first: Self,
         again: impl FnOnce() -> Result<(Self, Tensor)> + 'static,
     ) -> Result<()> {
-        fn note<T: Float>(
-            tape: &Tape,
-            name: &'static str,
-            (inputs, output): (&[&Tensor], &Tensor),
-            again: impl FnOnce() -> Result<(Tape, Tensor)> + 'static,
-        ) {
-            tape.push::<T>(name, inputs, output, move |adjoint, adjoints| {
-                let (inner, output) = again()?;
-                adjoints.outputs.extend(inner.outputs.take());
-                adjoints.values.insert(output.id(), T::to_cpu_storage_owned(adjoint));
-                run(inner.take(), adjoints, None)
-            });
-        }
         // Its inputs may all be constants: it depends on variables that only its operations use.
         if first.is_empty() {
             return Ok(());
         }
         self.use_first(first.first_uses.into_inner().into_keys());
-        for_float!(output, T => {
-            note::<T>(self, name, (inputs, output), again);
-            Ok(())
-        })
+        self.push(name, inputs, output, move |adjoint, adjoints| {
+            let (inner, output) = again()?;
+            adjoints.outputs.extend(inner.outputs.take());
+            adjoints.values.insert(output.id(), adjoint);
+            run(inner.take(), adjoints, None)
+        });
+        Ok(())
     }
 
     /// Keeps `tensor` for the backward pass.
@@ -275,8 +301,8 @@ impl Tape {
         self.backward_watched(root, store, gradients, None)
     }
 
-    /// Runs [`Tape::backward`], and calls `when_final` as growing parts of the flat layout become
-    /// final, from its end on. Parts that no operation of this pass reaches are never reported.
+    /// Runs [`Tape::backward`], and on the host calls `when_final` as growing parts of the flat
+    /// layout become final, from its end on. Parts that no operation of this pass reaches are never reported.
     ///
     /// # Errors
     /// The errors of [`Tape::backward`], and those of `when_final`.
@@ -287,27 +313,20 @@ impl Tape {
         gradients: &mut Gradients,
         mut when_final: Option<WhenFinal<'_>>,
     ) -> Result<()> {
-        gradients.update(|flat, written| {
-            let mut adjoints = Adjoints {
-                values: HashMap::new(),
-                outputs: self.outputs.take(),
-                parameters: Some(Flat {
-                    store,
-                    values: flat,
-                    written,
-                    touched: vec![false; store.parameters().len()],
-                    final_from: store.len(),
-                }),
-            };
-            adjoints.values.insert(root.id(), f32::to_cpu_storage_owned(vec![1.0]));
-            let uses = self.first_uses.take();
-            let watch = when_final.as_mut().map(|tell| Watch::new(store, &uses, &mut **tell));
-            run(self.take(), &mut adjoints, watch)?;
-            let touched = adjoints.parameters.map(|flat| flat.touched).unwrap_or_default();
-            match store.parameters().iter().zip(touched).find(|(_, touched)| !touched) {
-                Some((parameter, _)) => Err(gradients::no_gradient(parameter)),
-                None => Ok(()),
-            }
+        let uses = self.first_uses.take();
+        // The buffer of the host is lent to what could be called again, and is not.
+        let mut recorded = Some((self.outputs.take(), self.take()));
+        gradients.receive(store, |values, written| {
+            let is_watched = matches!(values, FlatValues::Host(_));
+            let touched = vec![false; store.parameters().len()];
+            let flat = Flat { store, values, written, touched, final_from: store.len() };
+            let (outputs, nodes) = recorded.take().unwrap_or_default();
+            let mut adjoints = Adjoints { values: HashMap::new(), outputs, parameters: Some(flat) };
+            adjoints.values.insert(root.id(), Adjoint::One);
+            let tell = when_final.as_mut().filter(|_| is_watched);
+            let watch = tell.map(|tell| Watch::new(store, &uses, &mut **tell));
+            run(nodes, &mut adjoints, watch)?;
+            adjoints.into_parts()
         })
     }
 
@@ -315,7 +334,7 @@ impl Tape {
     /// of single operations.
     ///
     /// # Errors
-    /// If the type or shape of `adjoint` differs from that of `root`.
+    /// If the type or shape of `adjoint` differs from that of `root`; those of the operations.
     pub fn differentiate(self, root: &Tensor, adjoint: &Tensor) -> Result<Adjoints<'static>> {
         if adjoint.shape() != root.shape() {
             candle_core::bail!(
@@ -326,9 +345,7 @@ impl Tape {
         }
         let mut adjoints =
             Adjoints { values: HashMap::new(), outputs: self.outputs.take(), parameters: None };
-        let flat = adjoint.flatten_all()?;
-        let seed = for_float!(root, T => T::to_cpu_storage_owned(flat.to_vec1::<T>()?));
-        adjoints.values.insert(root.id(), seed);
+        adjoints.values.insert(root.id(), Adjoint::Tensor(adjoint.contiguous()?));
         run(self.take(), &mut adjoints, None)?;
         Ok(adjoints)
     }

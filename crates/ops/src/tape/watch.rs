@@ -3,6 +3,7 @@
 //! more. With several processes, it can be sent then (Li et al. 2020, "PyTorch Distributed",
 //! section 3.2.3).
 
+use super::adjoints::FlatValues;
 use super::{Adjoints, Parameter, ParameterStore};
 use candle_core::{Result, TensorId};
 use std::collections::HashMap;
@@ -40,6 +41,9 @@ impl<'a> Watch<'a> {
             return Ok(());
         }
         flat.final_from = flat.store.parameters()[self.first_uses.len()].offset();
-        (self.tell)(flat.final_from, flat.values)
+        match &flat.values {
+            FlatValues::Host(values) => (self.tell)(flat.final_from, values),
+            FlatValues::Device(..) | FlatValues::Kept => Ok(()),
+        }
     }
 }

@@ -116,6 +116,11 @@ impl Array {
         unsafe { self.memory.as_ptr().cast::<u8>().cast_mut().add(self.start) }
     }
 
+    /// Address of its first element, for a kernel that reads it from an array.
+    pub(crate) fn address(&self) -> u64 {
+        self.first() as u64
+    }
+
     fn fill(&self, values: &[f64]) {
         for (index, &value) in values.iter().enumerate() {
             // SAFETY: `count` elements of the type, at addresses that its size divides.

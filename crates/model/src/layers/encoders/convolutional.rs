@@ -9,12 +9,11 @@ use crate::cost::{LayerCost, PartCost};
 use crate::layers::head::picked;
 use crate::layers::linear::Linear;
 use crate::layers::norm::Norm;
-use crate::layers::positions::to_compute;
 use crate::{Builder, ImageShape, ModelConfig, Pass, Sequences};
 use candle_core::{DType, Result, Tensor};
 use std::sync::Arc;
 use taper_ops::rng::name_key;
-use taper_ops::{Activation, Dropout, composed};
+use taper_ops::{Activation, Dropout, composed, converted};
 
 /// Number of neighbours of a place, itself included.
 const NEIGHBOURS: usize = 9;
@@ -103,7 +102,7 @@ impl Convolutions {
             (count * of_pixels.patches(), self.shape.channels),
             self.layers.first().map_or(&candle_core::Device::Cpu, |layer| layer.linear.device()),
         )?;
-        x = to_compute(x, self.activations)?;
+        x = converted(pass.tape(), &x, self.activations)?;
         for layer in &self.layers {
             x = layer.forward(&x, count, pass)?; // (B · to · to, D)
         }

@@ -6,7 +6,6 @@ use crate::cost::PartCost;
 use crate::layers::embedding::{EmbeddingNorm, TokenEmbedding};
 use crate::layers::head::picked;
 use crate::layers::linear::Linear;
-use crate::layers::positions::to_compute;
 use crate::layers::stack::Stack;
 use crate::layers::stack_kind::StackKind;
 use crate::layers::weight::Weight;
@@ -178,10 +177,10 @@ fn mean_of_rows(hidden: &Tensor, lengths: &[usize], pass: &Pass) -> Result<Tenso
     let shares = Tensor::from_vec(shares, (count, 1), &Device::Cpu)?.to_dtype(wide)?;
     let shares = shares.to_device(device)?;
     composed::on_tape(pass.tape(), "mean of tokens", &[hidden], |inputs| {
-        let rows = to_compute(inputs[0].clone(), wide)?;
+        let rows = inputs[0].to_dtype(wide)?;
         let sums = Tensor::zeros((count, width), wide, device)?;
         let sums = sums.index_add(&sequence_of_row, &rows, 0)?; // (B, D)
-        to_compute(sums.broadcast_mul(&shares)?, inputs[0].dtype())
+        sums.broadcast_mul(&shares)?.to_dtype(inputs[0].dtype())
     })
 }
 

@@ -6,14 +6,14 @@ use crate::config::{Pooling, Positions, SinusoidFrequencies};
 use crate::cost::PartCost;
 use crate::layers::head::picked;
 use crate::layers::linear::Linear;
-use crate::layers::positions::{sinusoids, to_compute};
+use crate::layers::positions::sinusoids;
 use crate::layers::stack::Stack;
 use crate::layers::stack_kind::StackKind;
 use crate::layers::weight::Weight;
 use crate::{Builder, ImageShape, ModelConfig, ModelError, Pass, Sequences};
 use candle_core::{DType, Result, Tensor};
 use taper_ops::rng::name_key;
-use taper_ops::{Dropout, EmbeddingSpec, composed};
+use taper_ops::{Dropout, EmbeddingSpec, composed, converted};
 
 /// Computes `stack(dropout([class; W patch + b] + position))`.
 #[derive(Debug, Clone)]
@@ -159,8 +159,8 @@ impl PatchEmbedding {
             (count * patches, self.shape.patch_values()),
             self.patches.device(),
         )?;
-        let rows = self.patches.forward(&to_compute(pixels, self.activations)?, pass)?; // (B·P, D)
-        let rows = to_compute(rows, DType::F32)?;
+        let rows = self.patches.forward(&pixels.to_dtype(self.activations)?, pass)?; // (B·P, D)
+        let rows = converted(pass.tape(), &rows, DType::F32)?;
         let (table, first) = match &self.class_token {
             Some(token) => {
                 let inputs = [token.get(pass), &rows];
@@ -189,7 +189,7 @@ impl PatchEmbedding {
         };
         let x = taper_ops::embedding(pass.tape(), &table, positions, &spec)?;
         let divided = Sequences { ids: Vec::new(), lengths: vec![tokens; count] };
-        Ok((to_compute(x, self.activations)?, divided))
+        Ok((converted(pass.tape(), &x, self.activations)?, divided))
     }
 
     /// Computes the state of each image, from which its class is predicted.

@@ -13,7 +13,7 @@ pub use sequence_sums::sequence_sums;
 
 use super::recent::Recent;
 use super::{CountedProduct, wide};
-use crate::device::check_count;
+use crate::device::{check_count, kernels_of};
 use crate::spec::{AttentionSpec, Sight, Sparse, mask_index};
 use candle_core::{D, DType, Device, Result, Tensor};
 use std::sync::Arc;
@@ -26,13 +26,6 @@ use std::sync::Arc;
 /// # Errors
 /// If the shapes disagree.
 pub fn self_attention(qkv: &Tensor, bias: Option<&Tensor>, spec: &AttentionSpec) -> Result<Tensor> {
-    #[cfg(feature = "cuda")]
-    if bias.is_none()
-        && qkv.device().is_cuda()
-        && let Some(out) = crate::cuda::self_attention(qkv, sequences(spec, qkv.device())?)
-    {
-        return out;
-    }
     let (width, key_width) = (spec.shape.query_width(), spec.shape.key_value_width());
     let query = qkv.narrow(1, 0, width)?;
     let key = qkv.narrow(1, width, key_width)?;
@@ -52,14 +45,6 @@ pub fn cross_attention(
     bias: Option<&Tensor>,
     spec: &AttentionSpec,
 ) -> Result<Tensor> {
-    #[cfg(feature = "cuda")]
-    if bias.is_none()
-        && query.device().is_cuda()
-        && let Some(out) =
-            crate::cuda::cross_attention(query, key_value, sequences(spec, query.device())?)
-    {
-        return out;
-    }
     let width = spec.shape.key_value_width();
     attend(query, &key_value.narrow(1, 0, width)?, &key_value.narrow(1, width, width)?, bias, spec)
 }
@@ -136,7 +121,7 @@ fn shifted_scores(
 }
 
 /// Lengths of the longest queries and keys, checked to have no more scores than a device can count.
-fn longest(spec: &AttentionSpec, device: &Device) -> Result<[usize; 2]> {
+pub(crate) fn longest(spec: &AttentionSpec, device: &Device) -> Result<[usize; 2]> {
     let longest = |lengths: &[usize]| lengths.iter().copied().max().unwrap_or(0);
     let [queries, keys] = [longest(&spec.query_lengths), longest(&spec.key_lengths)];
     let scores = spec.shape.heads * spec.key_lengths.len() * queries * keys;
@@ -167,31 +152,6 @@ fn attend(
     unpad(&out.reshape((batch * queries, shape.query_width()))?, &spec.query_lengths, queries)
 }
 
-/// Data of a batch for the CUDA kernels, the same for all its layers.
-#[cfg(feature = "cuda")]
-fn sequences(spec: &AttentionSpec, device: &Device) -> Result<crate::cuda::Sequences> {
-    static STARTS: Recent<Arc<[usize]>> = Recent::new();
-    let starts = |lengths: &Arc<[usize]>| {
-        STARTS.get(lengths.clone(), device, || {
-            let mut starts = vec![0u32];
-            starts.extend(lengths.iter().scan(0, |end, &length| {
-                *end += length as u32;
-                Some(*end)
-            }));
-            Tensor::from_slice(&starts, starts.len(), device)
-        })
-    };
-    let [queries, keys] = longest(spec, device)?;
-    Ok(crate::cuda::Sequences {
-        shape: spec.shape,
-        longest: [queries, keys],
-        rows: [&spec.query_lengths, &spec.key_lengths].map(|lengths| lengths.iter().sum()),
-        starts: [starts(&spec.query_lengths)?, starts(&spec.key_lengths)?],
-        mask: mask(spec, queries, keys, DType::F32, device)?,
-        dropout: spec.dropout,
-    })
-}
-
 /// Unpacks sequences, each into its own row, followed by zeros.
 ///
 /// # Shapes
@@ -203,11 +163,10 @@ pub fn pad(x: &Tensor, lengths: &[usize]) -> Result<Tensor> {
     let longest = lengths.iter().copied().max().unwrap_or(0);
     let (rows, width) = x.dims2()?;
     let shape = (lengths.len(), longest, width);
-    #[cfg(feature = "cuda")]
-    if x.device().is_cuda() {
+    if !x.device().is_cpu() {
         let index = padded(lengths, longest, crate::ABSENT, x.device())?;
         let back = packed(lengths, longest, x.device())?;
-        if let Some(out) = crate::cuda::rows(x, &index, &back) {
+        if let Some(out) = kernels_of(x.device()).rows(x, &index, &back) {
             return out?.reshape(shape);
         }
     }
@@ -227,10 +186,9 @@ pub fn pad(x: &Tensor, lengths: &[usize]) -> Result<Tensor> {
 /// If there are not `longest` rows for each length.
 pub fn unpad(x: &Tensor, lengths: &[usize], longest: usize) -> Result<Tensor> {
     let index = packed(lengths, longest, x.device())?;
-    #[cfg(feature = "cuda")]
-    if x.device().is_cuda() {
+    if !x.device().is_cpu() {
         let back = padded(lengths, longest, crate::ABSENT, x.device())?;
-        if let Some(out) = crate::cuda::rows(x, &index, &back) {
+        if let Some(out) = kernels_of(x.device()).rows(x, &index, &back) {
             return out;
         }
     }
@@ -282,7 +240,7 @@ struct MaskKey {
 
 /// Mask `(B, H or 1, Tq, Tk)`: [`HIDDEN`] where a key may not be seen, and ALiBi's distances. Made
 /// once for all layers of a pass.
-fn mask(
+pub(crate) fn mask(
     spec: &AttentionSpec,
     queries: usize,
     keys: usize,

@@ -50,17 +50,19 @@ __device__ void rows(const T *x, const uint32_t *index, T *out, uint64_t count, 
         rows_by<1>(x, index, out, count, width);
 }
 
-// Row ids[i] of the result is the sum of the rows order[ends[i - 1]] to order[ends[i]] of x.
+// To row ids[i] of out is added the sum of the rows order[ends[i - 1]] to order[ends[i]] of x, times
+// a scale.
 template <typename T>
 __device__ void row_sums(const T *x, const uint32_t *ids, const uint32_t *ends,
-                         const uint32_t *order, T *out, uint32_t width) {
+                         const uint32_t *order, T *out, uint32_t width, float scale) {
     uint32_t column = blockIdx.x * blockDim.x + threadIdx.x;
     if (column >= width) return;
     float sum = 0.0f;
     uint32_t at = blockIdx.y == 0 ? 0 : ends[blockIdx.y - 1];
     for (; at < ends[blockIdx.y]; at++)
         sum += wide(x[order[at] * (uint64_t)width + column]);
-    round_to(out[ids[blockIdx.y] * (uint64_t)width + column], sum);
+    T &to = out[ids[blockIdx.y] * (uint64_t)width + column];
+    round_to(to, wide(to) + scale * sum);
 }
 
 // Of packed sequences, the rows that each has in which heads: starts has one more than sequences.
@@ -152,18 +154,48 @@ __device__ void add_elements(const float *x, float *out, uint64_t count) {
         add_by<1>(x, out, count);
 }
 
-// A step of Adam on one parameter, in place.
-__device__ void adam_step(float *weights, const float *gradients, float *first_moments,
-                          float *second_moments, uint64_t count, float scale, float beta1,
-                          float beta2, float of_gradient, float of_square, float rate, float root,
-                          float epsilon, float added, float kept) {
-    for (uint64_t i = first(); i < count; i += stride()) {
-        float gradient = gradients[i] * scale + added * weights[i];
-        float mean = beta1 * first_moments[i] + of_gradient * gradient;
-        float square = beta2 * second_moments[i] + of_square * gradient * gradient;
-        first_moments[i] = mean;
-        second_moments[i] = square;
-        weights[i] = kept * weights[i] - rate * mean / (sqrtf(square) * root + epsilon);
+// A parameter in a step of Adam: the address that element 0 of the flat buffers would have among
+// its weights, where it ends in those buffers, and its own numbers.
+struct Part {
+    uint64_t weights, end;
+    float rate, added, kept;
+    uint32_t is_trained;
+};
+
+// The first part that ends after an element.
+__device__ uint32_t part_of(const Part *parts, uint32_t count, uint64_t element) {
+    uint32_t low = 0, high = count - 1;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (parts[middle].end > element)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+// A step of Adam on all parameters, in place: parts follow each other, and fill the buffers.
+__device__ void adam_step(const Part *parts, uint32_t part_count, const float *gradients,
+                          float *first_moments, float *second_moments, uint64_t count, float scale,
+                          float beta1, float beta2, float of_gradient, float of_square, float root,
+                          float epsilon) {
+    const uint64_t piece = 8 * (uint64_t)blockDim.x;
+    for (uint64_t start = blockIdx.x * piece; start < count; start += gridDim.x * piece) {
+        uint32_t number = part_of(parts, part_count, start);
+        Part part = parts[number];
+        uint64_t end = min(start + piece, count);
+        for (uint64_t i = start + threadIdx.x; i < end; i += blockDim.x) {
+            while (i >= part.end) part = parts[++number];
+            if (!part.is_trained) continue;
+            float &weight = *reinterpret_cast<float *>(part.weights + i * sizeof(float));
+            float gradient = gradients[i] * scale + part.added * weight;
+            float mean = beta1 * first_moments[i] + of_gradient * gradient;
+            float square = beta2 * second_moments[i] + of_square * gradient * gradient;
+            first_moments[i] = mean;
+            second_moments[i] = square;
+            weight = part.kept * weight - part.rate * mean / (sqrtf(square) * root + epsilon);
+        }
     }
 }
 

@@ -31,8 +31,8 @@
     }                                                                                              \
     extern "C" __global__ void row_sums_##NAME(const T *x, const uint32_t *ids,                    \
                                                const uint32_t *ends, const uint32_t *order,        \
-                                               T *out, uint32_t width) {                           \
-        row_sums(x, ids, ends, order, out, width);                                                 \
+                                               T *out, uint32_t width, float scale) {              \
+        row_sums(x, ids, ends, order, out, width, scale);                                          \
     }                                                                                              \
     extern "C" __global__ void layer_norm_##NAME(const T *x, const float *weight,                  \
                                                  const float *bias, T *out, uint64_t rows,         \
@@ -98,10 +98,10 @@ extern "C" __global__ void add_to(const float *x, float *out, uint64_t count) {
     add_elements(x, out, count);
 }
 
-extern "C" __global__ void adam(float *weights, const float *gradients, float *first_moments,
-                                float *second_moments, uint64_t count, float scale, float beta1,
-                                float beta2, float of_gradient, float of_square, float rate,
-                                float root, float epsilon, float added, float kept) {
-    adam_step(weights, gradients, first_moments, second_moments, count, scale, beta1, beta2,
-              of_gradient, of_square, rate, root, epsilon, added, kept);
+extern "C" __global__ void adam(const Part *parts, uint32_t part_count, const float *gradients,
+                                float *first_moments, float *second_moments, uint64_t count,
+                                float scale, float beta1, float beta2, float of_gradient,
+                                float of_square, float root, float epsilon) {
+    adam_step(parts, part_count, gradients, first_moments, second_moments, count, scale, beta1,
+              beta2, of_gradient, of_square, root, epsilon);
 }

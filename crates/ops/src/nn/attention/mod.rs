@@ -34,6 +34,7 @@ pub use relative_bias::relative_bias;
 pub use sequence_sums::sequence_sums;
 
 use crate::composed;
+use crate::device::kernels;
 use crate::float::Float;
 use crate::host::{Host, for_float};
 use crate::shared::{Shared, Write, filled};
@@ -68,7 +69,17 @@ pub fn self_attention(
     let at = [columns(0), columns(key), columns(key + spec.shape.key_value_width())];
     let inputs = Inputs { query: qkv.clone(), key_value: qkv.clone(), bias: bias.cloned() };
     if !is_fused(tape, &inputs.tensors())? {
-        return composed::self_attention(qkv, bias, spec);
+        let inputs: Vec<&Tensor> = [qkv].into_iter().chain(bias).collect();
+        let kernels = kernels(tape.is_some(), &inputs)?;
+        let attended = match bias {
+            None => kernels.self_attention(tape, qkv, spec),
+            Some(_) => None,
+        };
+        return attended.unwrap_or_else(|| {
+            composed::on_tape(tape, "attention", &inputs, |v| {
+                composed::self_attention(&v[0], v.get(1), spec)
+            })
+        });
     }
     for_float!(qkv, T => attend::<T>(tape, inputs, at, Layout::new(spec)))
 }
@@ -123,8 +134,18 @@ pub fn cross_attention(
     ];
     let inputs = Inputs { query: query.clone(), key_value: key_value.clone(), bias: bias.cloned() };
     if !is_fused(tape, &inputs.tensors())? {
-        let query = query.narrow(1, 0, width)?.contiguous()?;
-        return composed::cross_attention(&query, key_value, bias, spec);
+        let inputs = inputs.tensors();
+        let kernels = kernels(tape.is_some(), &inputs)?;
+        let attended = match bias {
+            None => kernels.cross_attention(tape, query, key_value, spec),
+            Some(_) => None,
+        };
+        return attended.unwrap_or_else(|| {
+            composed::on_tape(tape, "attention", &inputs, |v| {
+                let query = v[0].narrow(1, 0, width)?.contiguous()?;
+                composed::cross_attention(&query, &v[1], v.get(2), spec)
+            })
+        });
     }
     for_float!(query, T => attend::<T>(tape, inputs, at, Layout::new(spec)))
 }

@@ -1,5 +1,6 @@
 //! A bias of attention scores by buckets of distances (Raffel et al. 2020, section 2.1).
 
+use crate::composed::{self, on_tape};
 use crate::float::Float;
 use crate::host::{Host, for_float};
 use crate::shared::Write;
@@ -30,7 +31,9 @@ pub fn relative_bias(
         );
     }
     if !is_fused(tape, &[table])? {
-        return crate::composed::relative_bias(table, buckets, queries, keys);
+        return on_tape(tape, "relative bias", &[table], |v| {
+            composed::relative_bias(&v[0], buckets, queries, keys)
+        });
     }
     for_float!(table, T => forward::<T>(tape, table, buckets, (heads, queries, keys)))
 }

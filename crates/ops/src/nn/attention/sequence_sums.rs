@@ -32,7 +32,9 @@ pub fn sequence_sums(
 ) -> Result<Tensor> {
     let sums = Sums::new(qkv, weights, lengths, products)?;
     if !is_fused(tape, &[qkv, weights[0], weights[1]])? {
-        return composed::sequence_sums(qkv, weights, lengths);
+        return composed::on_tape(tape, "sums", &[qkv, weights[0], weights[1]], |v| {
+            composed::sequence_sums(&v[0], [&v[1], &v[2]], lengths)
+        });
     }
     for_float!(qkv, T => sums.run::<T>(tape, qkv, weights))
 }

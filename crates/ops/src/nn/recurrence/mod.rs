@@ -13,6 +13,7 @@ mod backward;
 mod cells;
 mod forward;
 
+use crate::composed;
 use crate::float::Float;
 use crate::host::{Host, for_float};
 use crate::packed_weights::{PackedWeight, PackedWeights};
@@ -40,12 +41,40 @@ pub fn recurrence(
 ) -> Result<Recurred> {
     check(given, spec)?;
     if !is_fused(tape, &inputs(given))? {
-        return crate::composed::recurrence(given, spec);
+        return elsewhere(tape, given, spec);
     }
     crate::profile::time(
         "recurrence",
         || for_float!(given.inputs, T => forward::forward::<T>(tape, packs, given, spec)),
     )
+}
+
+/// Computes the layer composed, on the tape if there is one.
+fn elsewhere(
+    tape: Option<&Tape>,
+    given: &Recurrence<'_>,
+    spec: &RecurrenceSpec,
+) -> Result<Recurred> {
+    let Some(tape) = tape else { return composed::recurrence(given, spec) };
+    let (mut last, mut weights) = (None, None);
+    let rows = composed::on_tape(Some(tape), "recurrence", &inputs(given), |v| {
+        let mut rest = v[2..].iter();
+        let bias = given.bias.and_then(|_| rest.next());
+        let initial = given.initial.and_then(|_| rest.next());
+        let attention = match rest.as_slice() {
+            [query, energy, keys, values, context] => {
+                Some(AdditiveAttention { query, energy, keys, values, context })
+            }
+            _ => None,
+        };
+        let given = Recurrence { inputs: &v[0], weight: &v[1], bias, initial, attention };
+        let recurred = composed::recurrence(&given, spec)?;
+        last = Some(recurred.last.detach());
+        weights = recurred.weights.map(|weights| weights.detach());
+        Ok(recurred.rows)
+    })?;
+    let Some(last) = last else { candle_core::bail!("a recurrence without states") };
+    Ok(Recurred { rows, last, weights })
 }
 
 /// Input tensors, in a fixed order.

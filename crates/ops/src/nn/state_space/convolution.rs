@@ -1,6 +1,7 @@
 //! A short convolution over time, with a filter for each channel, followed by a nonlinearity (Gu
 //! and Dao 2023, section 3.4).
 
+use crate::composed;
 use crate::float::{Float, vectorised};
 use crate::host::{Host, for_float};
 use crate::parallel::{ROWS, combined};
@@ -34,7 +35,9 @@ pub fn causal_convolution(
 ) -> Result<Tensor> {
     check(x, weight, bias, spec)?;
     if !is_fused(tape, &[x, weight, bias])? {
-        return crate::composed::causal_convolution(x, weight, bias, spec, None);
+        return composed::on_tape(tape, "convolution", &[x, weight, bias], |v| {
+            composed::causal_convolution(&v[0], &v[1], &v[2], spec, None)
+        });
     }
     crate::profile::time("convolution", || {
         for_float!(x, T => {
@@ -72,7 +75,7 @@ pub fn causal_convolution_after(
         bail!("convolution: {:?} inputs before {} sequences", before.shape(), spec.lengths.len());
     }
     if !is_fused(None, &[x, weight, bias, before])? {
-        return crate::composed::causal_convolution(x, weight, bias, spec, Some(before));
+        return composed::causal_convolution(x, weight, bias, spec, Some(before));
     }
     for_float!(x, T => forward::<T>([x, weight, bias], spec, Some(before)))
 }

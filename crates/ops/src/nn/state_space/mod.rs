@@ -8,6 +8,7 @@ mod lanes;
 
 pub use convolution::{causal_convolution, causal_convolution_after};
 
+use crate::composed;
 use crate::host::{Host, for_float};
 use crate::spec::{ScanInputs, ScanSpec};
 use crate::tape::{Tape, is_fused};
@@ -42,7 +43,17 @@ pub fn selective_scan(
 ) -> Result<Tensor> {
     let shape = inputs.shape(spec)?;
     if !is_fused(tape, &inputs.all())? {
-        return Ok(crate::composed::selective_scan(inputs, spec, None)?.0);
+        return composed::on_tape(tape, "scan", &inputs.all(), |v| {
+            let inputs = ScanInputs {
+                x: &v[0],
+                delta: &v[1],
+                in_out: &v[2],
+                log_decay: &v[3],
+                skip: &v[4],
+                gated: &v[5],
+            };
+            Ok(composed::selective_scan(inputs, spec, None)?.0)
+        });
     }
     crate::profile::time("scan", || {
         let hosts = hosts(&inputs)?;
@@ -77,7 +88,7 @@ pub fn selective_scan_after(
         candle_core::bail!("scan: states {:?}, where {states:?} are wanted", state.shape());
     }
     if !is_fused(None, &inputs.all())? {
-        return crate::composed::selective_scan(inputs, spec, state);
+        return composed::selective_scan(inputs, spec, state);
     }
     let hosts = hosts(&inputs)?;
     let state = state.map(Host::new).transpose()?;

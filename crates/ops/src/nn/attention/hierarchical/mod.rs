@@ -49,7 +49,9 @@ pub fn hierarchical_attention(
 ) -> Result<Tensor> {
     let (_, width) = spec.check(qkv)?;
     if !is_fused(tape, &[qkv])? {
-        return composed::hierarchical_attention(qkv, spec);
+        return composed::on_tape(tape, "hierarchical attention", &[qkv], |v| {
+            composed::hierarchical_attention(&v[0], spec)
+        });
     }
     crate::profile::time(
         "hierarchical attention",

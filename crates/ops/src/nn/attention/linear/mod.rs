@@ -56,7 +56,9 @@ pub fn linear_attention(
 ) -> Result<Tensor> {
     let layout = Layout::new(spec, spec.shape(qkv, vectors)?, vectors.is_some());
     if !is_fused(tape, &[qkv])? {
-        return Ok(composed::linear_attention(qkv, vectors, spec)?.0);
+        return composed::on_tape(tape, "linear attention", &[qkv], |v| {
+            Ok(composed::linear_attention(&v[0], vectors, spec)?.0)
+        });
     }
     crate::profile::time(
         "linear attention",
