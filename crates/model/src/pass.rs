@@ -258,8 +258,8 @@ impl Pass {
         self.backward_watched(output, store, gradients, None)
     }
 
-    /// Runs [`Pass::backward`]; on the host with a tape, calls `when_final` as parts of the gradient
-    /// become final, see [`Tape::backward_watched`].
+    /// Runs [`Pass::backward`]; on the host with a tape, calls `when_final` as parts of the
+    /// gradient become final, see [`Tape::backward_watched`].
     ///
     /// # Errors
     /// The errors of [`Pass::backward`], and of `when_final`.

@@ -1,8 +1,8 @@
 //! Every operation again, composed of Candle's differentiable primitives.
 //!
 //! These are the oracles of the fused kernels, and they run for devices and types without a kernel,
-//! where the tape has each as one operation ([`on_tape`]). Parameters of another type than the input are converted
-//! to it, differentiably, so that master weights stay in f32.
+//! where the tape has each as one operation ([`on_tape`]). Parameters of another type than the
+//! input are converted to it, differentiably, so that master weights stay in f32.
 //!
 //! **Decision.** In half precision a result is rounded once: matrix products read and return the
 //! half type, and everything after one (bias, activation, softmax, loss, dropout) is computed in

@@ -65,9 +65,9 @@ impl Epilogue {
         Ok(out)
     }
 
-    /// Computes the gradient of the product, and sums of blocks of rows, which add up to that of the
-    /// bias. Without an activation the product is not read: any tensor of its shape and type will
-    /// do.
+    /// Computes the gradient of the product, and sums of blocks of rows, which add up to that of
+    /// the bias. Without an activation the product is not read: any tensor of its shape and type
+    /// will do.
     pub(super) fn back(
         &self,
         product: &Tensor,

@@ -72,8 +72,8 @@ impl LayerNorm {
         Ok(out)
     }
 
-    /// Computes the gradient of `x`, and statistics of its rows: the mean, and the reciprocal of the
-    /// deviation.
+    /// Computes the gradient of `x`, and statistics of its rows: the mean, and the reciprocal of
+    /// the deviation.
     ///
     /// # Shapes
     /// `gradient` as `x` → as `x`, `(rows, 2)`.

@@ -168,8 +168,8 @@ impl Tape {
         })
     }
 
-    /// Runs [`Tape::record`] with a backward function of tensors, on any device and in any type; its
-    /// adjoint is contiguous and has the shape of `output`.
+    /// Runs [`Tape::record`] with a backward function of tensors, on any device and in any type;
+    /// its adjoint is contiguous and has the shape of `output`.
     ///
     /// # Errors
     /// The errors of [`Tape::record_adjoint`].
@@ -302,7 +302,8 @@ impl Tape {
     }
 
     /// Runs [`Tape::backward`], and on the host calls `when_final` as growing parts of the flat
-    /// layout become final, from its end on. Parts that no operation of this pass reaches are never reported.
+    /// layout become final, from its end on. Parts that no operation of this pass reaches are never
+    /// reported.
     ///
     /// # Errors
     /// The errors of [`Tape::backward`], and those of `when_final`.

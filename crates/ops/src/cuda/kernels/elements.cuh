@@ -50,8 +50,8 @@ __device__ void rows(const T *x, const uint32_t *index, T *out, uint64_t count, 
         rows_by<1>(x, index, out, count, width);
 }
 
-// To row ids[i] of out is added the sum of the rows order[ends[i - 1]] to order[ends[i]] of x, times
-// a scale.
+// To row ids[i] of out is added the sum of the rows order[ends[i - 1]] to order[ends[i]] of x,
+// times a scale.
 template <typename T>
 __device__ void row_sums(const T *x, const uint32_t *ids, const uint32_t *ends,
                          const uint32_t *order, T *out, uint32_t width, float scale) {
