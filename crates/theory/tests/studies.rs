@@ -135,10 +135,8 @@ fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Vec<f64> {
     for pivot in 0..size {
         for row in pivot + 1..size {
             let factor = matrix[row][pivot] / matrix[pivot][pivot];
-            for column in pivot..size {
-                let above = matrix[pivot][column];
-                matrix[row][column] -= factor * above;
-            }
+            let above = matrix[pivot].clone();
+            matrix[row].iter_mut().zip(above).for_each(|(cell, above)| *cell -= factor * above);
             right[row] -= factor * right[pivot];
         }
     }
@@ -209,7 +207,7 @@ fn the_posterior_is_the_sum_over_all_paths() {
         (0..2).flat_map(|entity| (0..3).map(move |slot| (entity, slot))).collect();
     for prompt in [vec![], vec![1], vec![2, 3], vec![1, DELIMITER, 3]] {
         let length = prompt.len() + 1;
-        let mut expected = vec![0.0; 4];
+        let mut expected = [0.0; 4];
         for concept in &mixture.concepts {
             for number in 0..states.len().pow(length as u32) {
                 let path: Vec<(usize, usize)> = (0..length)

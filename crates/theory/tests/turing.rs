@@ -146,8 +146,8 @@ fn sparse_attention_runs_machines() -> TestResult {
         random,
         ..AttentionConfig::default()
     };
-    let cases: [(&str, Rule, [&'static str; 2], Vec<&'static str>, usize); 2] = [
-        ("binary-increment", increment, ["right", "_"], vec!["1", "0", "1", "1"], 200),
+    let cases = [
+        ("binary-increment", increment as Rule, ["right", "_"], vec!["1", "0", "1", "1"], 200),
         ("busy-beaver-3", busy_beaver, ["A", "0"], vec![], 20),
     ];
     for (name, rule, [start, blank], input, steps) in cases {
