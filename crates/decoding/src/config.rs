@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::lengths::{ExpectedLength, gnmt_penalty};
+use crate::lengths::{ExpectedLength, LengthSettings, gnmt_penalty};
 use crate::{DecodingError, Result};
 
 /// Largest beam size, far beyond any use (Stahlberg and Byrne 2019, "On NMT Search Errors and Model
@@ -361,6 +361,23 @@ impl DecodingConfig {
             max_length,
             expected: self.expected_length.of(source_length),
         }
+    }
+}
+
+impl LengthSettings {
+    /// Settings of `config`.
+    #[must_use]
+    pub fn of(config: &DecodingConfig) -> Self {
+        let &DecodingConfig { length_penalty, length_reward, shortfall_penalty, .. } = config;
+        Self { length_penalty, length_reward, shortfall_penalty }
+    }
+
+    /// Writes the settings to `config`.
+    pub fn apply(self, config: &mut DecodingConfig) {
+        let Self { length_penalty, length_reward, shortfall_penalty } = self;
+        config.length_penalty = length_penalty;
+        config.length_reward = length_reward;
+        config.shortfall_penalty = shortfall_penalty;
     }
 }
 

@@ -4,8 +4,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::DecodingConfig;
-
 /// Expected length of a translation, as a linear function of the length of the source, in tokens
 /// without `</s>`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -75,23 +73,6 @@ pub struct LengthSettings {
     pub length_reward: f64,
     /// Value of `shortfall_penalty`.
     pub shortfall_penalty: f64,
-}
-
-impl LengthSettings {
-    /// Settings of `config`.
-    #[must_use]
-    pub fn of(config: &DecodingConfig) -> Self {
-        let &DecodingConfig { length_penalty, length_reward, shortfall_penalty, .. } = config;
-        Self { length_penalty, length_reward, shortfall_penalty }
-    }
-
-    /// Writes the settings to `config`.
-    pub fn apply(self, config: &mut DecodingConfig) {
-        let Self { length_penalty, length_reward, shortfall_penalty } = self;
-        config.length_penalty = length_penalty;
-        config.length_reward = length_reward;
-        config.shortfall_penalty = shortfall_penalty;
-    }
 }
 
 /// Length penalty `((5 + n) / 6)^α` of Wu et al. 2016, "Google's Neural Machine Translation

@@ -8,6 +8,8 @@ use anyhow::{Context, Result, anyhow};
 use taper_run::processes::{KEY_VARIABLE, Place};
 use taper_trainer::ExchangeError;
 
+use crate::commands::pipeline::STEP_LOCK;
+
 /// Environment variable of child processes, set to the id of their parent.
 pub(super) const VARIABLE: &str = "TAPER_CHILD";
 /// Time for child processes to end after their parent.
@@ -53,6 +55,8 @@ impl Children {
                 .envs(Place::local(rank, size, port).variables())
                 .env(KEY_VARIABLE, &key)
                 .env(VARIABLE, std::process::id().to_string())
+                // They end with this process, not with a pipeline.
+                .env_remove(STEP_LOCK)
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .spawn()

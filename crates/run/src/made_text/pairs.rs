@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use super::cache::checksum;
 use crate::folder::files::{put_in_place, with_suffix, write_atomically};
 use crate::translation::order::hex;
+use crate::translation::single_line;
 
 /// File that says what was made; it appears last.
 const RECORD: &str = "made.json";
@@ -145,6 +146,8 @@ impl PairWriter {
         score: Option<f64>,
     ) -> Result<()> {
         let Some(count) = self.origins.last_mut() else { bail!("pairs without an origin") };
+        // A field of a table may have several lines.
+        let [source, target] = [source, target].map(|text| single_line(text.to_owned()));
         if source.trim().is_empty() || target.trim().is_empty() {
             count.empty += 1;
             return Ok(());
@@ -161,7 +164,7 @@ impl PairWriter {
         count.pairs += 1;
         let score = score.map_or_else(String::new, |score| format!("{score:.4}"));
         let origin = format!("{}\t{line}\t{score}", count.origin);
-        for (to, text) in self.writers.iter_mut().zip([source, target, &origin]) {
+        for (to, text) in self.writers.iter_mut().zip([&source, &target, &origin]) {
             writeln!(to, "{text}").context("cannot write pairs")?;
         }
         Ok(())

@@ -13,7 +13,7 @@ use crate::error::Interrupted;
 use crate::signals::on_signal;
 
 /// Environment variable of the process of a step, with the path of the file that it locks.
-const VARIABLE: &str = "TAPER_STEP_LOCK";
+pub(crate) const STEP_LOCK: &str = "TAPER_STEP_LOCK";
 
 /// Runs one process after another.
 pub(super) struct Child {
@@ -63,7 +63,7 @@ impl Child {
         let program = std::env::current_exe().context("the program's own file is not known")?;
         let mut process = Command::new(&program)
             .args(arguments)
-            .env(VARIABLE, &self.step_lock)
+            .env(STEP_LOCK, &self.step_lock)
             .stdin(Stdio::piped())
             .spawn()
             .with_context(|| format!("cannot start step {name}"))?;
@@ -90,7 +90,7 @@ impl Child {
 /// Ends this process when its standard input closes, if it is a step of a pipeline: in good order if
 /// it is asked to, and at once if the pipeline was killed. Files on disk are complete at any time.
 pub(crate) fn end_with_parent() {
-    let Some(path) = std::env::var_os(VARIABLE) else { return };
+    let Some(path) = std::env::var_os(STEP_LOCK) else { return };
     // Held until the process ends.
     let lock = File::create(path).inspect(|lock| drop(lock.lock()));
     let wait = move || {

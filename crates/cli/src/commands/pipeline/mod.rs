@@ -11,7 +11,7 @@ use crate::arguments;
 use crate::bars::clock;
 use crate::text::{print_line, quoted};
 use child::Child;
-pub(crate) use child::end_with_parent;
+pub(crate) use child::{STEP_LOCK, end_with_parent};
 
 /// Runs the command.
 pub(crate) fn run(arguments: &arguments::Pipeline) -> Result<()> {
