@@ -72,7 +72,6 @@ pub(super) enum Fixed {
     Flag(bool),
     Count(usize),
     Text(&'static str),
-    Nothing,
 }
 
 impl From<Fixed> for Value {
@@ -81,7 +80,6 @@ impl From<Fixed> for Value {
             Fixed::Flag(flag) => flag.into(),
             Fixed::Count(count) => count.into(),
             Fixed::Text(text) => text.into(),
-            Fixed::Nothing => Self::Null,
         }
     }
 }
