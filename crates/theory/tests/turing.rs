@@ -1,7 +1,7 @@
 //! Turing machines on decoders, against machines written as functions here, on a tape of strings.
 
 use candle_core::DType;
-use taper_model::{AttentionConfig, AttentionKind};
+use taper_model::{AttentionConfig, AttentionKind, Pass, Sequences};
 use taper_theory::TheoryError;
 use taper_theory::turing::{Action, Machine, TableauDecoder, TuringDecoder, precision};
 
@@ -130,6 +130,30 @@ fn precision_that_is_missing_is_missed() -> TestResult {
     assert!(precision(&machine, &near, 20).iter().all(|step| step.lookup < 8.0));
     let narrow = TuringDecoder::with(&machine, 32, DType::BF16, AttentionConfig::default())?;
     assert_eq!(narrow.run(&near, 20)?, machine.simulate(&near, 20).actions());
+    Ok(())
+}
+
+/// A document may begin with `</s>`, and is then read as without it; where the machine halts, the
+/// text ends with `</s>`.
+#[test]
+fn texts_may_begin_with_their_mark() -> TestResult {
+    const END: u32 = 3;
+    for (name, input) in [("busy-beaver-3", ""), ("palindrome", "abba"), ("palindrome", "ab")] {
+        let machine = machine(name)?;
+        let input = machine.read(input)?;
+        let decoder = TuringDecoder::new(&machine, 64)?;
+        let text = decoder.text(&input, &machine.simulate(&input, 50).actions());
+        let marked: Vec<u32> = [END].into_iter().chain(text.iter().copied()).collect();
+        for (before, text) in [(0, &text), (1, &marked)] {
+            let model = &decoder.decoder().0;
+            let (pass, texts) = (Pass::evaluate(), Sequences::pack(&[text]));
+            let logits = model.logits(&model.hidden(&texts, &pass)?, &pass)?;
+            let next: Vec<u32> = logits.argmax(1)?.to_vec1()?;
+            let first = input.len() + before;
+            let expected: Vec<u32> = text[first + 1..].iter().copied().chain([END]).collect();
+            assert_eq!(next[first..], expected, "{name} {input:?}");
+        }
+    }
     Ok(())
 }
 

@@ -46,6 +46,10 @@ struct Columns {
     is_right: Column,
     is_input: Column,
     is_start: Column,
+    /// The mark `</s>`, with which a document may begin.
+    is_end: Column,
+    /// Share of marks in the tokens so far.
+    end_share: Column,
     /// 1/(i+1), i, i² and i/(i+1) at position i.
     inverse: Column,
     place: Column,
@@ -57,7 +61,7 @@ struct Columns {
     /// The same as integers, with their squares.
     cell: [Column; 2],
     written_cell: [Column; 2],
-    /// Time of writing; −1 for the first state, which stands for blanks.
+    /// Time of writing; −1 for the first state, which stands for blanks, and −2 for a mark.
     time: Column,
     /// Symbol under the head.
     read: Vec<Column>,
@@ -74,6 +78,8 @@ impl Columns {
             is_right: one(),
             is_input: one(),
             is_start: one(),
+            is_end: one(),
+            end_share: one(),
             inverse: one(),
             place: one(),
             square: one(),
@@ -136,6 +142,7 @@ fn blueprint(machine: &Machine, positions: usize) -> Blueprint {
     blueprint.token(vocabulary.start(), columns.states[machine.start()], 1.0);
     blueprint.token(vocabulary.start(), columns.written[machine.blank()], 1.0);
     blueprint.token(vocabulary.start(), columns.is_start, 1.0);
+    blueprint.token(END, columns.is_end, 1.0);
     for &Action { state, symbol, shift } in &vocabulary.actions {
         let id = vocabulary.id(Action { state, symbol, shift });
         blueprint.token(id, columns.states[state], 1.0);
@@ -167,16 +174,18 @@ fn blueprint(machine: &Machine, positions: usize) -> Blueprint {
 /// Layer 1: cells over i + 1.
 fn shares(columns: &Columns) -> Layer {
     let Columns { is_left, is_right, is_input, inverse, ratio, cell_share, .. } = *columns;
+    let end_share = columns.end_share;
     let to = columns.written_share;
     // `value` where the flag is 1, and 0 where it is 0; values are between 0 and 1.
-    let where_set = |value: Column, flag: Column| Unit::relu(value + flag - 1.0);
+    let where_set = |value: Form, flag: Column| Unit::relu(value + flag - 1.0);
     let mut units = vec![
-        where_set(inverse, is_left).adds(to, 1.0),
-        where_set(inverse, is_right).adds(to, -1.0),
-        where_set(ratio, is_input).adds(to, 1.0),
+        where_set(inverse.into(), is_left).adds(to, 1.0),
+        where_set(inverse.into(), is_right).adds(to, -1.0),
+        where_set(ratio - end_share, is_input).adds(to, 1.0),
     ];
     units.extend(Unit::linear(cell_share, to, 1.0));
-    Layer { heads: vec![Head::default().value(is_right - is_left, cell_share)], units }
+    let head = Head::default().value(is_right - is_left, cell_share);
+    Layer { heads: vec![head.value(columns.is_end, end_share)], units }
 }
 
 /// Layer 2: cells as integers, found among the positions, one head for each sign.
@@ -194,9 +203,12 @@ fn cells(columns: &Columns, positions: usize) -> Layer {
         [(columns.cell_share, columns.cell), (columns.written_share, columns.written_cell)];
     let heads = sought.into_iter().flat_map(|of| [lookup(of, 1.0), lookup(of, -1.0)]);
     // No text has more tokens than positions.
-    let time = Unit::relu(columns.place - columns.is_start * positions as f64);
-    let units =
-        [time.adds(columns.time, 1.0), Unit::relu(columns.is_start).adds(columns.time, -1.0)];
+    let no_write = columns.is_start + columns.is_end;
+    let units = [
+        Unit::relu(columns.place - no_write * positions as f64).adds(columns.time, 1.0),
+        Unit::relu(columns.is_start).adds(columns.time, -1.0),
+        Unit::relu(columns.is_end).adds(columns.time, -2.0),
+    ];
     Layer { heads: heads.collect(), units: units.into() }
 }
 
