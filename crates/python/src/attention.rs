@@ -6,7 +6,7 @@ use taper_plots::Language;
 use taper_run::attention::{self, attention_page};
 
 use crate::array::Array;
-use crate::error::{TaperError, exception};
+use crate::error::TaperError;
 
 /// Attention of every layer and head on one text.
 #[pyclass(frozen, module = "taper._native")]
@@ -57,6 +57,6 @@ impl AttentionMap {
                 return Err(TaperError::new_err(format!("language is {other:?}: it is en or zh")));
             }
         };
-        attention_page(&self.0, language).map_err(|error| exception(&error.into()))
+        Ok(attention_page(&self.0, language))
     }
 }
