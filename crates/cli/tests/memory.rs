@@ -280,8 +280,8 @@ fn the_estimate_of_a_large_vocabulary_is_what_a_training_takes() {
         let record: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
         let estimate = record["cost"]["peak_bytes"].as_u64().expect("an estimate");
         println!("{run}: {} MiB, estimated {} MiB", peak >> 20, estimate >> 20);
-        // The program itself with a tokenizer of this size.
-        let own = 200 << 20;
+        // The program itself, and two tokenizers of this size: the run's and its parent's.
+        let own = 300 << 20;
         assert!(peak < estimate + estimate / 10 + own, "{run}: {peak}, estimated {estimate}");
         assert!(peak > estimate - estimate / 10, "{run}: {peak}, estimated {estimate}");
     }
