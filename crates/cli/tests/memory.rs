@@ -281,7 +281,7 @@ fn the_estimate_of_a_large_vocabulary_is_what_a_training_takes() {
         let estimate = record["cost"]["peak_bytes"].as_u64().expect("an estimate");
         println!("{run}: {} MiB, estimated {} MiB", peak >> 20, estimate >> 20);
         // The program itself, and two tokenizers of this size: the run's and its parent's.
-        let own = 300 << 20;
+        let own = 400 << 20;
         assert!(peak < estimate + estimate / 10 + own, "{run}: {peak}, estimated {estimate}");
         assert!(peak > estimate - estimate / 10, "{run}: {peak}, estimated {estimate}");
     }
