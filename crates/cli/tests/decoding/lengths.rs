@@ -64,7 +64,7 @@ fn an_earlier_run_is_told_how_to_measure_and_is_tuned() {
     let given = [&with[..], &["--set", "decoding.expected_length.ratio=1.1"]].concat();
     workspace.succeed(&given);
     let tune = ["tune", "run", "--shortfall-penalties", "0,4", "--length-penalties", "1"];
-    let tune = [&tune[..], &["--beams", "3", "--dry-run", "--json"]].concat();
+    let tune = [&tune[..], &["--beams", "3", "--split", "val", "--dry-run", "--json"]].concat();
     let tuning: Value = serde_json::from_str(&workspace.succeed(&tune)).expect("JSON");
     let ratio = tuning["expected_length"]["ratio"].as_f64().expect("a number");
     assert!((ratio - 1.0).abs() < 0.1, "{ratio}");

@@ -3,8 +3,7 @@
 use super::common::{Workspace, refused, stderr, stdout};
 use super::{best, records};
 
-/// The run's task is to reverse the order of words, so that a term with another word as its
-/// translation is one that the model would never choose.
+/// The run has seen few updates, so that it has no term's translation by itself.
 pub(super) fn terms_are_used(workspace: &Workspace) {
     let input = "Red cat sees\ntwo big dogs run here\n\nred cat sees\nredcat\n";
     let plain = records(workspace, &[], input);
@@ -12,8 +11,9 @@ pub(super) fn terms_are_used(workspace: &Workspace) {
     let found = records(workspace, &["--terms", "terms"], input);
     assert!(best(&found[0]).contains("here here"), "{found:?}");
     assert!(best(&found[3]).contains("here here"), "{found:?}");
-    // This one has it by itself, and the others have no term.
-    for line in [1, 2, 4] {
+    assert!(best(&found[1]).contains("two"), "{found:?}");
+    // The others have no term.
+    for line in [2, 4] {
         assert_eq!(best(&found[line]), best(&plain[line]));
     }
     assert!(found.iter().all(|record| record.get("missing_terms").is_none()), "{found:?}");

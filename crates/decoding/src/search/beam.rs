@@ -13,9 +13,10 @@
 //! list, running to the maximum length would give the same list. With `patience` a sentence stops
 //! earlier, once enough hypotheses have finished.
 //!
-//! A sentence with phrases has a beam that is [shared out](super::phrases), and stops once as many
-//! hypotheses as its beam holds have finished: hypotheses that lack a phrase stay likelier than
-//! finished ones until the maximum length.
+//! A sentence with phrases has a beam that is [shared out](super::phrases). Hypotheses that lack a
+//! phrase stay likelier than finished ones until the maximum length, so that no exact bound stops
+//! it. It stops once as many hypotheses as its beam holds have finished, and no live one that has all
+//! phrases would score better if it ended.
 //!
 //! These settings of lengths do not affect which hypotheses live; they only affect the order of
 //! finished ones, and the time at which it is final. So one search can find the lists under several
@@ -225,7 +226,7 @@ impl<'a> Search<'a> {
             }
             let wanted = (config.beam_size as f64 * config.patience).round();
             let enough = (config.patience > 0.0 && self.finished_count as f64 >= wanted)
-                || (!self.sentence.phrases.is_empty() && self.finished_count >= config.beam_size);
+                || self.has_best_with_phrases(list, config);
             let bound = match config.rules {
                 SearchRules::Exact => config.score(best_live.rank, longest, self.limits),
                 SearchRules::Transformers | SearchRules::TransformersOpen => {
@@ -235,6 +236,23 @@ impl<'a> Search<'a> {
             };
             enough || list.last().is_some_and(|worst| bound <= worst.score)
         })
+    }
+
+    /// Whether the search for a sentence with phrases has enough finished hypotheses, and no live one
+    /// with all phrases that would enter the list if it ended.
+    fn has_best_with_phrases(&self, list: &[Hypothesis], config: &DecodingConfig) -> bool {
+        let phrases = self.sentence.phrases;
+        if phrases.is_empty() || self.finished_count < config.beam_size {
+            return false;
+        }
+        let whole = self.live.iter().find(|live| live.progress.is_complete(phrases));
+        let score = |live: &Live| {
+            config.score(live.rank, self.back_from(live.node).count() + 1, self.limits)
+        };
+        match (whole, list.last()) {
+            (Some(live), Some(worst)) => score(live) <= worst.score,
+            _ => true,
+        }
     }
 
     /// Leaves the best `n_best` in each list.

@@ -140,6 +140,7 @@ impl LineLimit {
         let within = self.fitting(text, |end| {
             if end > begun.text().len() {
                 begun = tokenizer.encode_part(whole, at..at + end)?;
+                return Ok(begun.len());
             }
             tokens_until(tokenizer, &begun, end)
         })?;

@@ -51,6 +51,7 @@ impl TrainingConfig {
         let (kind, peak) = (self.schedule.kind, self.schedule.learning_rate);
         require!(self.optimizer.beta1, is_share, SHARE);
         require!(self.optimizer.beta2, is_share, SHARE);
+        require!(self.optimizer.momentum, is_share, SHARE);
         // Smaller values would be 0 in f32, and divide zero by zero.
         let divides = |x| (f64::from(f32::MIN_POSITIVE)..=1.0).contains(&x);
         let requirement = "it must be at least 1.2e-38, the least number of f32, and at most 1";
