@@ -51,12 +51,15 @@ fn refusals(workspace: &Workspace) {
     for (file, told) in [
         ("red\there\nred cat\n", "terms, line 2"),
         ("red\there\nred\ttwo\n", "has another translation before, \"here\""),
-        ("red\tZÜRICH\n", "cannot spell \"ZÜRICH\""),
         ("\n", "no terms"),
     ] {
         workspace.write("terms", file);
         refused(&workspace.run_with_input(&terms, b"red\n"), &[told]);
     }
+    // A vocabulary without bytes.
+    let frozen = Workspace::of_frozen_run();
+    frozen.write("terms", "red\tZÜRICH\n");
+    refused(&frozen.run_with_input(&terms, b"red\n"), &["line 1", "cannot spell \"ZÜRICH\""]);
     let missing = ["translate", "run", "--terms", "missing"];
     refused(&workspace.run_with_input(&missing, b"red\n"), &["missing"]);
 }
