@@ -168,8 +168,10 @@ def decoders_of_today(saved):
     saved.decodes(
         "mistral-window", (MistralConfig, MistralForCausalLM), plain, 1,
         keys={"num_key_value_heads": 2, "sliding_window": 5})
-    saved.decodes("qwen2-window", qwen2, plain, [1, 0], keys={
-        "use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1})
+    saved.decodes(
+        "qwen2-window", qwen2, plain, [1, 0],
+        keys={"num_key_value_heads": 2, "use_sliding_window": True, "sliding_window": 4,
+              "max_window_layers": 1})
 
 
 def robertas(saved):
