@@ -108,7 +108,7 @@ impl SentenceSet {
         Ok(Self { split: split.to_owned(), sentences, scoring })
     }
 
-    /// What a metric counts in the sentences.
+    /// Counts of a metric in the sentences.
     ///
     /// # Errors
     /// When they cannot be scored.

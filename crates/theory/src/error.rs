@@ -26,7 +26,7 @@ pub enum TheoryError {
     Program {
         /// Place of the fault.
         place: Place,
-        /// What is wrong, and what to do.
+        /// Message: the fault, and a remedy.
         message: String,
     },
     /// An input or a size that a construction does not support.

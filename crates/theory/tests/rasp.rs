@@ -29,7 +29,7 @@ fn random(alphabet: &[char], length: usize, seed: u64) -> String {
     (0..length as u64).map(pick).collect()
 }
 
-/// What a program should compute, in plain Rust.
+/// Result that a program should compute, in plain Rust.
 fn expected(name: &str, text: &str) -> Vec<String> {
     let characters: Vec<char> = text.chars().collect();
     let count = |one: char| characters.iter().filter(|other| **other == one).count();

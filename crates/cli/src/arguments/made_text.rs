@@ -82,7 +82,7 @@ pub(crate) struct Distill {
     /// Split of the first run's data whose sources are translated
     #[arg(long, value_name = "NAME", default_value = "train")]
     pub(crate) data: String,
-    /// Of each n-best list, take the translation that is nearest to the reference by BLEU
+    /// Take the translation of each n-best list that is nearest to the reference by BLEU
     #[arg(long)]
     pub(crate) interpolate: bool,
     #[command(flatten)]

@@ -83,7 +83,7 @@ impl Comparison<'_> {
         Ok(panel(language.choose("Every pair", "两两比较"), &html))
     }
 
-    /// What differs in the recipes and what came of it, as lines over axes; empty if nothing
+    /// Differences of the recipes and their results, as lines over axes; empty if nothing
     /// differs.
     fn coordinates(&self, language: Language) -> String {
         let mut axes = self.recipes.clone();

@@ -60,7 +60,7 @@ struct Line {
     translations: Vec<Choice>,
 }
 
-/// What is known of a complete entry.
+/// Facts about a complete entry.
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
     order: Order,

@@ -7,7 +7,7 @@ const LEFT_OUT: f32 = 0.1;
 const BLANKED: f32 = 0.1;
 /// Farthest that a word moves.
 const FARTHEST: f32 = 3.0;
-/// What stands for a blanked word.
+/// Text in place of a blanked word.
 const BLANK: &str = "_";
 
 /// Purposes of draws.

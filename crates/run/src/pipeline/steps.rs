@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// What a step does; the table of a step has one of these keys.
+/// Verb of a step; the table of a step has one of these keys.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub(super) enum Verb {
@@ -87,7 +87,7 @@ pub(super) struct Evaluate {
     pub(super) splits: Vec<String>,
 }
 
-/// What a step needs from another.
+/// Need of a step for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
     /// A trained model.
@@ -97,7 +97,7 @@ pub(super) enum Need {
 }
 
 impl Verb {
-    /// What the step gives to others; `None` for scores.
+    /// Product that the step gives to others; `None` for scores.
     pub(super) fn gives(&self) -> Option<Need> {
         match self {
             Self::Train(_) => Some(Need::Model),

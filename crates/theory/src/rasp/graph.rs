@@ -47,7 +47,7 @@ pub(super) struct Graph {
     pub(super) output: usize,
 }
 
-/// What an expression is: the number of a node, or a selector.
+/// Value of an expression: the number of a node, or a selector.
 #[derive(Debug, Clone)]
 enum Lowered {
     Value(usize),

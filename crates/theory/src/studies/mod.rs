@@ -19,7 +19,7 @@ pub use universal::{Point, SetFunction, approximate};
 use crate::TheoryError;
 use taper_plots::Figure;
 
-/// What a study found.
+/// Findings of a study.
 #[derive(Debug, Clone)]
 pub struct Findings {
     /// Heads of the table's columns.

@@ -39,7 +39,7 @@ impl Move {
     }
 }
 
-/// What a machine does in a step: its next state, the symbol that it writes, and a move.
+/// Action of a machine in a step: its next state, the symbol that it writes, and a move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Action {
     /// Number of the next state.
