@@ -7,11 +7,13 @@ use std::sync::LazyLock;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use libfuzzer_sys::fuzz_target;
-use taper_hostile::corpora::{Split, TEXT};
 use taper_data::Format;
+use taper_hostile::corpora::{Split, TEXT};
 
-static SPLITS: LazyLock<[Split; 2]> =
-    LazyLock::new(|| ["train.en.gz", "train.en.zst"].map(|name| Split::new(Format::Text, name, "eins\nzwei\n", ["", ""])));
+static SPLITS: LazyLock<[Split; 2]> = LazyLock::new(|| {
+    ["train.en.gz", "train.en.zst"]
+        .map(|name| Split::new(Format::Text, name, "eins\nzwei\n", ["", ""]))
+});
 
 fuzz_target!(
     init: {

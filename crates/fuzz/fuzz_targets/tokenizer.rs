@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use taper_hostile::corpora::tokenizer_file;
 use taper_data::{Tokenizer, TokenizerConfig, TokenizerKind};
+use taper_hostile::corpora::tokenizer_file;
 
 static FILE: LazyLock<PathBuf> = LazyLock::new(|| taper_fuzz::folder().join("tokenizer.json"));
 
