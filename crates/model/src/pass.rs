@@ -1,6 +1,9 @@
 //! One pass through the model: training, with dropout and gradients, or evaluation.
 
 use crate::objective::LossOutput;
+use crate::recorder::{
+    AttentionRecord, ProjectionRecord, Recorder, Records, StatePoint, StateRecord,
+};
 use crate::routing::Routing;
 use candle_core::{Device, Result, Tensor};
 use std::cell::RefCell;
@@ -31,38 +34,6 @@ pub struct Pass {
     masked: HashMap<String, Vec<usize>>,
     /// Losses that layers add, as scalars, and their routing of tokens.
     auxiliary: RefCell<(Vec<Tensor>, Routing)>,
-}
-
-/// Recorder of attention weights and states.
-#[derive(Debug, Default)]
-struct Recorder {
-    /// The only layer whose weights are kept; `None` for all.
-    only: Option<String>,
-    records: RefCell<Vec<AttentionRecord>>,
-    /// Whether states of tokens are kept as well.
-    keeps_states: bool,
-    states: RefCell<Vec<StateRecord>>,
-}
-
-/// States of all tokens before or after a layer.
-#[derive(Debug, Clone)]
-pub struct StateRecord {
-    /// Name of the stack, such as `encoder`.
-    pub stack: String,
-    /// Number of layers of the stack that they have passed.
-    pub layers: usize,
-    /// The states, `(N, D)`.
-    pub rows: Tensor,
-}
-
-/// Attention weights of one layer.
-#[derive(Debug, Clone)]
-pub struct AttentionRecord {
-    /// Full name of the layer, such as `decoder.layers.0.cross_attention`.
-    pub layer: String,
-    /// `(B, H, Tq, Tk)`, zero for keys beyond the end of their sequence; rows of queries beyond the
-    /// end are meaningless.
-    pub weights: Tensor,
 }
 
 impl Pass {
@@ -181,27 +152,61 @@ impl Pass {
         })
     }
 
-    /// Makes an evaluation pass that keeps every layer's attention weights, and the states of
-    /// tokens before and after every layer.
+    /// Makes an evaluation pass that keeps every layer's attention weights, its queries, keys and
+    /// values, and the states of tokens before, within and after every layer.
     #[must_use]
     pub fn evaluate_with_states() -> Self {
         let recorder = Recorder { keeps_states: true, ..Recorder::default() };
         Self { recorder: Some(recorder), ..Self::default() }
     }
 
-    /// Recorded attention weights and states, in the order in which layers ran.
+    /// Everything recorded, in the order in which layers ran.
     #[must_use]
-    pub fn into_records(self) -> (Vec<AttentionRecord>, Vec<StateRecord>) {
-        let recorder = self.recorder.unwrap_or_default();
-        (recorder.records.into_inner(), recorder.states.into_inner())
+    pub fn into_records(self) -> Records {
+        self.recorder.unwrap_or_default().records.into_inner()
     }
 
-    /// Keeps states of tokens, if the pass records them.
-    pub(crate) fn record_state(&self, stack: &str, layers: usize, rows: &Tensor) {
-        if let Some(recorder) = self.recorder.as_ref().filter(|recorder| recorder.keeps_states) {
-            let record = StateRecord { stack: stack.to_owned(), layers, rows: rows.clone() };
-            recorder.states.borrow_mut().push(record);
+    /// Recorder of states, if the pass has one.
+    fn state_recorder(&self) -> Option<&Recorder> {
+        self.recorder.as_ref().filter(|recorder| recorder.keeps_states)
+    }
+
+    /// Whether the pass records states of tokens.
+    pub(crate) fn records_states(&self) -> bool {
+        self.state_recorder().is_some()
+    }
+
+    /// Keeps states of tokens of a stack, if the pass records them.
+    pub(crate) fn record_state(
+        &self,
+        stack: &str,
+        layers: usize,
+        point: StatePoint,
+        rows: &Tensor,
+    ) {
+        if let Some(recorder) = self.state_recorder() {
+            let record = StateRecord { stack: stack.to_owned(), layers, point, rows: rows.clone() };
+            recorder.records.borrow_mut().states.push(record);
         }
+    }
+
+    /// Keeps states of tokens within the layer that runs, if the pass records them.
+    pub(crate) fn record_within(&self, point: StatePoint, rows: &Tensor) {
+        if let Some(recorder) = self.state_recorder() {
+            recorder.keep_within(point, rows);
+        }
+    }
+
+    /// Keeps queries, keys and values of a layer, if the pass records states.
+    pub(crate) fn record_projections(
+        &self,
+        projections: impl FnOnce() -> Result<ProjectionRecord>,
+    ) -> Result<()> {
+        if let Some(recorder) = self.state_recorder() {
+            let record = projections()?;
+            recorder.records.borrow_mut().projections.push(record);
+        }
+        Ok(())
     }
 
     /// Whether this is a training pass, with gradients.
@@ -302,21 +307,17 @@ impl Pass {
     /// Recorded attention weights, in the order in which layers ran.
     #[must_use]
     pub fn into_attention(self) -> Vec<AttentionRecord> {
-        self.recorder.map(|recorder| recorder.records.into_inner()).unwrap_or_default()
+        self.into_records().attention
     }
 
     pub(crate) fn records_attention(&self, layer: &str) -> bool {
-        self.recorder
-            .as_ref()
-            .is_some_and(|recorder| recorder.only.as_deref().is_none_or(|only| only == layer))
+        self.recorder.as_ref().is_some_and(|recorder| recorder.wants(layer))
     }
 
     pub(crate) fn record(&self, layer: &str, weights: Tensor) {
         if let Some(recorder) = &self.recorder {
-            recorder
-                .records
-                .borrow_mut()
-                .push(AttentionRecord { layer: layer.to_owned(), weights });
+            let record = AttentionRecord { layer: layer.to_owned(), weights };
+            recorder.records.borrow_mut().attention.push(record);
         }
     }
 

@@ -164,7 +164,7 @@ pub(crate) enum Command {
     Attention(Box<Attention>),
     /// Measure the loss of a model without each of its heads
     PruneHeads(PruneHeads),
-    /// Show the path of one sentence through a translation model, step by step
+    /// Show the path of one text through a model: pieces, vectors, attention, beam, probabilities
     Explain(Explain),
     /// Show position encodings in numbers and figures
     Positions(PositionsArguments),

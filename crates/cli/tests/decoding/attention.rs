@@ -26,6 +26,13 @@ fn parts_of_views(page: &str) -> Vec<Vec<Value>> {
     data.map(|text| serde_json::from_str(&plain(text)).expect("JSON")).collect()
 }
 
+/// Data that a page keeps for its scripts.
+fn page_data(page: &str, id: &str) -> Value {
+    let begin = format!("id=\"{id}\">");
+    let json = page.split(&begin).nth(1).and_then(|after| after.split("</script>").next());
+    serde_json::from_str(json.expect("data")).expect("JSON")
+}
+
 /// Number of heads in all layers of all parts.
 fn heads_of(parts: &[Value]) -> usize {
     let layers = parts.iter().filter_map(|part| part["layers"].as_array()).flatten();
@@ -173,7 +180,16 @@ fn a_sentence_is_followed_step_by_step() {
     }
     workspace.succeed(&["explain", "run", "red dogs sees", "--html", "journey.html"]);
     let page = std::fs::read_to_string(workspace.path("journey.html")).expect("a page");
-    assert_eq!(page.matches("<section class=\"step\"").count(), 2 + 3 + 2);
+    let drawn = page_data(&page, "journey-data");
+    assert_eq!(drawn["choices"].as_array().expect("choices").len(), choices.len());
+    // Every point of a layer has its strips; every head is explained by its queries and keys.
+    let points = |stack: usize| {
+        let steps = drawn["stacks"][stack]["steps"].as_array().expect("steps");
+        steps.iter().map(|step| step["point"].as_str().expect("a point")).collect::<Vec<_>>()
+    };
+    assert_eq!(points(0), ["token", "position", "layer", "self-attention", "layer"]);
+    assert_eq!(points(1)[3..], ["self-attention", "cross-attention", "layer"]);
+    assert_eq!(drawn["heads"].as_array().expect("heads").len(), 3);
     workspace.succeed(&[
         "explain",
         "run",
@@ -184,7 +200,13 @@ fn a_sentence_is_followed_step_by_step() {
         "zh",
     ]);
     let chinese = std::fs::read_to_string(workspace.path("zh.html")).expect("a page");
-    assert!(chinese.contains("lang=\"zh-Hans\"") && chinese.contains("<h2>7. 每个下一词元</h2>"));
+    assert!(chinese.contains("lang=\"zh-Hans\"") && chinese.contains("的旅程"));
+    // The sum of tokens and positions is what enters the first layer.
+    let steps = journey["vectors"][0]["steps"].as_array().expect("steps");
+    let rows = |step: usize| numbers(&steps[step]["rows"][1]);
+    for ((token, position), sum) in rows(0).iter().zip(rows(1)).zip(rows(2)) {
+        assert!((token + position - sum).abs() < 1e-4, "{token} {position} {sum}");
+    }
     workspace.fail(&["explain", "run", "  "], &["the text is empty"]);
 
     let numbers = workspace.succeed(&["positions", "tiny.toml"]);

@@ -106,7 +106,16 @@ fn a_masked_model_trains_resumes_and_becomes_a_classifier() {
         assert!(grid.contains("<cls>") && grid.contains("<sep>"), "{grid}");
         workspace.fail(&["attention", run, "red", "--part", "cross"], &["no attention cross"]);
     }
-    workspace.fail(&["explain", "whole", "red"], &["this command is for translation"]);
+    workspace.fail(&["explain", "whole", "red"], &["this command explains translation"]);
+    let journey = workspace.succeed(&["explain", "classes", "red birds sing", "--json"]);
+    let journey: serde_json::Value = serde_json::from_str(&journey).expect("JSON");
+    let label = &journey["choices"][0];
+    assert_eq!(
+        (&label["token"], label["alternatives"].as_array().expect("labels").len()),
+        (&"yes".into(), 2)
+    );
+    assert!(journey["heads"].as_array().is_some_and(|heads| !heads.is_empty()));
+    workspace.succeed(&["explain", "classes", "red birds sing", "--html", "label.html"]);
     workspace.fail(
         &["train", "tiny.toml", "--run", "refused", "--from", "whole"],
         &["its task is masked-language-model"],

@@ -8,6 +8,7 @@ use super::norm::Norm;
 use super::stack_kind::StackKind;
 use crate::config::NormPlacement;
 use crate::cost::{LayerCost, PartCost};
+use crate::recorder::StatePoint;
 use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use std::ops::Range;
@@ -119,8 +120,10 @@ impl Block {
     ) -> Result<Tensor> {
         let ((frame, mixer), pass) = (&self.mixer, within.pass);
         let mut x = frame.run(x, pass, |x, residual| mixer.forward(x, residual, within))?;
+        pass.record_within(StatePoint::SelfAttention, &x);
         if let (Some((frame, attention)), Some(to)) = (&self.cross_attention, attended) {
             x = frame.run(&x, pass, |x, residual| attention.attend(x, residual, to, pass))?;
+            pass.record_within(StatePoint::CrossAttention, &x);
         }
         self.fed_forward(x, pass)
     }

@@ -5,6 +5,7 @@ use super::norm::Norm;
 use super::positions::Added;
 use super::weight::Weight;
 use crate::cost::PartCost;
+use crate::recorder::StatePoint;
 use crate::{Builder, ModelConfig, Pass, Sequences};
 use candle_core::{DType, Result, Tensor};
 use std::sync::Arc;
@@ -47,6 +48,8 @@ impl EmbeddingNorm {
 /// `embedding_norm` normalised before the dropout.
 #[derive(Debug, Clone)]
 pub(crate) struct TokenEmbedding {
+    /// Name of the stack that reads the tokens.
+    stack: Arc<str>,
     table: Weight,
     positions: Added,
     norm: Option<EmbeddingNorm>,
@@ -72,6 +75,7 @@ impl TokenEmbedding {
             false => None,
         };
         Ok(Self {
+            stack: stack.into(),
             table,
             positions,
             norm,
@@ -111,6 +115,25 @@ impl TokenEmbedding {
         Ok(((0..ids.len() as u32).collect(), rows))
     }
 
+    /// Records the vectors of tokens and of positions.
+    fn record(
+        &self,
+        table: &Tensor,
+        ids: &[u32],
+        positions: Option<(&Tensor, &Arc<[u32]>)>,
+        pass: &Pass,
+    ) -> Result<()> {
+        let rows = |table: &Tensor, numbers: &[u32]| {
+            table.index_select(&Tensor::from_slice(numbers, numbers.len(), table.device())?, 0)
+        };
+        let tokens = (rows(table, ids)? * self.scale)?;
+        pass.record_state(&self.stack, 0, StatePoint::Token, &tokens);
+        if let Some((table, numbers)) = positions {
+            pass.record_state(&self.stack, 0, StatePoint::Position, &rows(table, numbers)?);
+        }
+        Ok(())
+    }
+
     fn embed(
         &self,
         ids: Arc<[u32]>,
@@ -124,6 +147,9 @@ impl TokenEmbedding {
             Some(_) => Dropout::none(),
             None => pass.dropout(self.dropout, self.site),
         };
+        if pass.records_states() {
+            self.record(&table, &ids, positions.as_ref().map(|table| (table, &rows)), pass)?;
+        }
         let spec = EmbeddingSpec { ids, positions: rows, scale: self.scale, dropout };
         let x = taper_ops::embedding(pass.tape(), &table, positions.as_ref(), &spec)?;
         let x = converted(pass.tape(), &x, self.activations)?;

@@ -9,6 +9,7 @@ use super::positions::{PreparedPositions, Relative};
 use super::stack_kind::StackKind;
 use crate::config::NormPlacement;
 use crate::cost::PartCost;
+use crate::recorder::StatePoint;
 use crate::tally::Stream;
 use crate::{Builder, ModelConfig, Pass, Sequences};
 use candle_core::{Result, Tensor};
@@ -104,7 +105,7 @@ impl Stack {
         let encoded = encoded.map(|encoded| {
             (encoded.hidden.clone(), encoded.lengths.clone(), encoded.guide.cloned())
         });
-        pass.record_state(&self.name, 0, &x);
+        pass.record_state(&self.name, 0, StatePoint::Layer, &x);
         let length = segment_length(self.blocks.len()).max(1);
         for (number, blocks) in self.blocks.chunks(length).enumerate() {
             let segment = Segment {
@@ -171,7 +172,7 @@ impl Segment {
             });
             let within = Within { lengths: &self.lengths, positions: &self.positions, pass };
             x = block.forward(&x, within, attended.as_ref())?;
-            pass.record_state(&self.stack, layer + 1, &x);
+            pass.record_state(&self.stack, layer + 1, StatePoint::Layer, &x);
         }
         Ok(x)
     }

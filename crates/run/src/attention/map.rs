@@ -102,7 +102,7 @@ impl AttentionLayer {
 }
 
 /// Attention of a model on a text.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct AttentionMap {
     /// Text that was read; for a translation model, the source.
     pub text: String,

@@ -4,7 +4,6 @@ mod figures;
 mod heads;
 mod importance;
 mod journey;
-mod journey_page;
 mod map;
 mod picture;
 mod positions;
@@ -17,8 +16,10 @@ mod words;
 pub use figures::{attention_figure, attention_figures, rollout_figure};
 pub use heads::{HeadProfile, profiles};
 pub use importance::{HeadImportance, HeadLoss, head_importance};
-pub use journey::{Branch, Choice, Found, Journey, Piece, StackNorms};
-pub use journey_page::journey_page;
+pub use journey::{
+    Branch, Choice, Found, HeadInputs, Journey, Piece, StackNorms, StackVectors, VectorStep,
+    journey_page,
+};
 pub use map::{AttentionLayer, AttentionMap, AttentionPart, Weights, shown_tokens};
 pub use picture::{draw_attention, rolled_out};
 pub use positions::{ByDistance, PositionFigures};

@@ -181,7 +181,7 @@ impl AttentionMap {
 }
 
 /// Text between its marks, as an encoder reads it, or a pair of texts.
-fn marked(tokenizer: &Tokenizer, text: &str, config: &LabelledConfig) -> Result<Row> {
+pub(super) fn marked(tokenizer: &Tokenizer, text: &str, config: &LabelledConfig) -> Result<Row> {
     let rows = rows_of(tokenizer, &[text.to_owned()], config)?;
     rows.into_iter().next().context("the text is empty")
 }

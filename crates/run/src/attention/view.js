@@ -5,14 +5,7 @@ const views = [...document.querySelectorAll('.attention')].map(view => {
   const parts = JSON.parse(view.dataset.parts);
   delete view.dataset.parts;
   const [MEAN, EACH] = ['mean', 'each'];
-  // Rows hold columns with thousandths, one after the other.
-  const dense = layer => (layer.dense ??= layer.heads.map(head => head.map(row => {
-    const made = new Array(layer.keys.length).fill(0);
-    for (let at = 0; at < row.length; at += 2) made[row[at]] = row[at + 1] / 1000;
-    return made;
-  })));
-  const mean = layer => (layer.mean ??= layer.queries.map((_, query) => layer.keys.map((__, key) =>
-    dense(layer).reduce((sum, head) => sum + head[query][key], 0) / layer.heads.length)));
+  const { weights: dense, meanWeights: mean } = taper;
   const changed = () => choose();
   const lists = {
     part: taper.select(parts.map(({ part }, at) => [at, part]), changed),

@@ -33,7 +33,7 @@ fn layer(layer: &AttentionLayer, name: &str, roles: &[String]) -> Value {
 
 /// Weights of all parts for the script: attention to an encoder first, and after the layers of a
 /// part what flowed through them.
-fn parts(map: &AttentionMap, language: Language) -> Value {
+pub(super) fn parts(map: &AttentionMap, language: Language) -> Value {
     let heads = profiles(std::slice::from_ref(map));
     let roles = |one: &AttentionLayer| -> Vec<String> {
         let own = heads.iter().filter(|head| head.part == one.part && head.layer == one.layer);
@@ -50,7 +50,7 @@ fn parts(map: &AttentionMap, language: Language) -> Value {
             let all = language.choose("all, rolled out", "全部，累积");
             layers.push(layer(&rolled, all, &[]));
         }
-        json!({ "part": part.title(language), "layers": layers })
+        json!({ "name": part.name(), "part": part.title(language), "layers": layers })
     };
     json!(parts.iter().map(of_part).collect::<Vec<_>>())
 }

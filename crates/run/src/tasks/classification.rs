@@ -8,7 +8,7 @@ use taper_data::{LabelOf, Pairs, Task, first_with_tab};
 use taper_model::{Builder, TextClassifier};
 
 use super::{Answered, Built, Done, ImportedFolder, Items, Predictions, TaskModel, Vocabularies};
-use crate::attention::AttentionMap;
+use crate::attention::{AttentionMap, Journey};
 use crate::config::RunConfig;
 use crate::evaluation::{Batches, ClassifiedTestSet, Split, TestSetResult};
 use crate::event::RunObserver;
@@ -28,6 +28,10 @@ impl TaskModel for TextClassifier {
 
     fn labels(config: &RunConfig) -> Option<(&[String], &'static str)> {
         Some((&config.data.labelled.labels, "labels"))
+    }
+
+    fn journey(run: &LoadedRun<Self>, text: &str) -> Result<Journey> {
+        Journey::of_labelled(run, text)
     }
 
     fn attention(run: &LoadedRun<Self>, text: &str, _target: Option<&str>) -> Result<AttentionMap> {

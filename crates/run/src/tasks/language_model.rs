@@ -7,7 +7,7 @@ use taper_model::{Builder, LanguageModel};
 
 use super::{Built, ImportedFolder, TaskModel, Vocabularies};
 use crate::LoadedRun;
-use crate::attention::AttentionMap;
+use crate::attention::{AttentionMap, Journey};
 use crate::config::RunConfig;
 use crate::evaluation::{Batches, ReadTestSet, Split, TestSetResult};
 use crate::event::RunObserver;
@@ -31,6 +31,10 @@ impl TaskModel for LanguageModel {
 
     fn usual_tokens(config: &RunConfig) -> usize {
         config.data.text.block_length
+    }
+
+    fn journey(run: &LoadedRun<Self>, text: &str) -> Result<Journey> {
+        Journey::of_text(run, text)
     }
 
     fn attention(run: &LoadedRun<Self>, text: &str, _target: Option<&str>) -> Result<AttentionMap> {

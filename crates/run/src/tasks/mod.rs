@@ -36,7 +36,7 @@ use taper_trainer::{Sample, Validate};
 
 use loss::LossValidation;
 
-use crate::attention::AttentionMap;
+use crate::attention::{AttentionMap, Journey};
 use crate::config::RunConfig;
 use crate::evaluation::{Batches, Split, TestSetResult};
 use crate::event::RunObserver;
@@ -184,6 +184,18 @@ pub trait TaskModel: Model + Sized + 'static {
         _target: Option<&str>,
     ) -> Result<AttentionMap> {
         bail!("attention of the task {} is not shown over words", Self::TASK)
+    }
+
+    /// Journey of a text through the model.
+    ///
+    /// # Errors
+    /// When the text cannot be read, or the task has no journey.
+    fn journey(_run: &LoadedRun<Self>, _text: &str) -> Result<Journey> {
+        bail!(
+            "the run's task is {}, and this command explains translation, language models and \
+             classifiers of texts",
+            Self::TASK
+        )
     }
 
     /// Draws attention on an image to the file `to`.

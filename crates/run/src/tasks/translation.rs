@@ -11,7 +11,7 @@ use taper_trainer::{BoxError, Sample, Validate, evaluate};
 
 use super::{Built, ImportedFolder, TaskModel, Vocabularies};
 use crate::LoadedRun;
-use crate::attention::AttentionMap;
+use crate::attention::{AttentionMap, Journey};
 use crate::config::{EvaluationConfig, RunConfig};
 use crate::evaluation::{
     Batches, ParallelText, Split, TestSetResult, TextScores, TranslatedTestSet,
@@ -50,6 +50,10 @@ impl TaskModel for TranslationModel {
 
     fn inputs(_: &RunConfig, (source, target): Vocabularies) -> Vec<(&'static str, String)> {
         vec![("vocabulary", format!("{source} source, {target} target"))]
+    }
+
+    fn journey(run: &LoadedRun<Self>, text: &str) -> Result<Journey> {
+        Journey::of_translation(run, text)
     }
 
     fn attention(run: &LoadedRun<Self>, text: &str, target: Option<&str>) -> Result<AttentionMap> {

@@ -9,11 +9,11 @@ use crate::arguments::{Overrides, PageLanguage, Weights};
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
-    /// Folder of the run, whose task is translation
+    /// Folder of the run: translation, a language model or a classifier of texts
     pub(crate) run: PathBuf,
-    /// The sentence
+    /// The text
     pub(crate) text: String,
-    /// Write a page to step through
+    /// Write a page: one diagram from the text to the answer
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     /// The language of pages and figures

@@ -1,7 +1,6 @@
-//! `taper explain`: the path of one sentence through a model, station by station.
+//! `taper explain`: the path of one text through a model, station by station.
 
 use anyhow::Result;
-use taper_run::LoadedRun;
 use taper_run::attention::{AttentionPart, Branch, Journey, journey_page};
 
 use super::grid::grid;
@@ -11,10 +10,10 @@ use crate::text::print_line;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Explain) -> Result<()> {
-    let run: LoadedRun = arguments.weights.load(&arguments.run, &arguments.overrides.set)?;
-    let journey = Journey::of(&run, &arguments.text)?;
+    let load = arguments.weights.settings(&arguments.overrides.set);
+    let journey = Journey::of(&arguments.run, &load, &arguments.text)?;
     if let Some(path) = &arguments.html {
-        write(path, journey_page(&journey, arguments.language.into())?.as_bytes())?;
+        write(path, journey_page(&journey, arguments.language.into()).as_bytes())?;
     }
     if arguments.json {
         return print_line(&serde_json::to_string(&journey)?);
@@ -49,13 +48,18 @@ fn lines(journey: &Journey) -> Vec<String> {
             lines.extend(grid.into_iter().map(|line| format!("   {line}").trim_end().to_owned()));
         }
     }
-    lines.push("4. The beam: * the best, x dropped, . finished; log-probabilities".to_owned());
-    lines.extend(tree(&journey.beam));
-    for found in &journey.found {
-        let (score, sum) = (found.score, found.log_probability);
-        lines.push(format!("   {score:.4}  {sum:.4}  {}", found.text));
+    let mut last = 4;
+    if !journey.beam.is_empty() {
+        lines.push("4. The beam: * the best, x dropped, . finished; log-probabilities".to_owned());
+        lines.extend(tree(&journey.beam));
+        for found in &journey.found {
+            let (score, sum) = (found.score, found.log_probability);
+            lines.push(format!("   {score:.4}  {sum:.4}  {}", found.text));
+        }
+        last += 1;
     }
-    lines.push("5. Each next token, and the likeliest there".to_owned());
+    let answer = if journey.task == "classification" { "The label" } else { "Each next token" };
+    lines.push(format!("{last}. {answer}, and the likeliest there"));
     for choice in &journey.choices {
         let percent = |probability: f64| format!("{:.1} %", 100.0 * probability);
         let others: Vec<String> = choice

@@ -5,6 +5,7 @@ use super::attended::Attended;
 use super::projections::Projection;
 use super::query_key_norm::{Normed, QueryKeyNorms};
 use crate::cost::PartCost;
+use crate::recorder::ProjectionRecord;
 use crate::tally::Stream;
 use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};
@@ -120,6 +121,16 @@ impl CrossAttention {
                     &spec,
                 )?,
             );
+            pass.record_projections(|| {
+                let width = self.shape.key_value_width();
+                Ok(ProjectionRecord {
+                    layer: self.name.clone(),
+                    shape: self.shape,
+                    queries: query.clone(),
+                    keys: key_value.narrow(1, 0, width)?,
+                    values: key_value.narrow(1, width, width)?,
+                })
+            })?;
         }
         let attended = cross_attention(pass.tape(), &query, key_value, None, &spec)?;
         self.out.onto(&pass.unmasked(&self.name, attended, self.shape.heads)?, residual, pass)

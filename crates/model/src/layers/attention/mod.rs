@@ -32,6 +32,7 @@ use super::positions::PreparedPositions;
 use super::state_space::StateSpaceMechanism;
 use crate::config::{AttentionKind, ModelConfig};
 use crate::cost::PartCost;
+use crate::recorder::ProjectionRecord;
 use crate::{Builder, ModelError, Pass};
 use candle_core::{DType, Device, Result, Tensor};
 use hierarchical::Hierarchical;
@@ -309,6 +310,20 @@ impl SelfAttention {
         }
     }
 
+    /// Query, key and value of each token, apart: from `qkv (N, W)`.
+    fn projections(&self, qkv: &Tensor) -> Result<ProjectionRecord> {
+        let (query, width) = (self.shape.query_width(), self.shape.key_value_width());
+        // With two projections, the query is also the key.
+        let keys = if self.parts == 2 { 0 } else { query };
+        Ok(ProjectionRecord {
+            layer: self.name.clone(),
+            shape: self.shape,
+            queries: qkv.narrow(1, 0, query)?,
+            keys: qkv.narrow(1, keys, width)?,
+            values: qkv.narrow(1, keys + width, width)?,
+        })
+    }
+
     /// Attends, and adds the result to the residual: `(N, D)` → `(N, D)`.
     pub(crate) fn forward(
         &self,
@@ -320,6 +335,7 @@ impl SelfAttention {
         let qkv = self.project(x, within.positions, pass)?;
         if pass.records_attention(&self.name) {
             pass.record(&self.name, self.mechanism.weights(&qkv, within)?);
+            pass.record_projections(|| self.projections(&qkv))?;
         }
         let attended = self.mechanism.attend(&qkv, within)?;
         self.out.onto(&pass.unmasked(&self.name, attended, self.shape.heads)?, residual, pass)

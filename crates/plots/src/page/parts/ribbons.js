@@ -1,3 +1,14 @@
+// Weights of all heads of a layer, as tables; rows hold columns with thousandths, one after the
+// other.
+taper.weights = layer => (layer.dense ??= layer.heads.map(head => head.map(row => {
+  const made = new Array(layer.keys.length).fill(0);
+  for (let at = 0; at < row.length; at += 2) made[row[at]] = row[at + 1] / 1000;
+  return made;
+})));
+// Their mean.
+taper.meanWeights = layer => (layer.mean ??= layer.queries.map((_, query) => layer.keys.map((__,
+  key) => taper.weights(layer).reduce((sum, head) => sum + head[query][key], 0)
+    / layer.heads.length)));
 // Two rows of tokens, and ribbons between them as wide as their weights. `heads` is a list of
 // tables [query][key], each with a colour. The row above attends to the row below.
 taper.ribbons = ({ queries, keys, heads, title, chosen }) => {

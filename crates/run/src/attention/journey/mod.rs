@@ -1,0 +1,98 @@
+//! Journey of one text through a model: its pieces, their vectors, the attention of each layer, the
+//! hypotheses of a beam, and the probability of each next token or label.
+
+mod page;
+mod reading;
+mod stations;
+mod translation;
+
+pub use page::journey_page;
+pub use stations::{Choice, HeadInputs, Piece, StackVectors, VectorStep};
+
+use std::path::Path;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::AttentionLayer;
+use crate::tasks::{TaskModel, with_model};
+use crate::{LoadSettings, LoadedRun, RunFolder};
+
+/// Lengths of the vectors of a stack's tokens.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StackNorms {
+    /// Name of the stack: `encoder` or `decoder`.
+    pub stack: String,
+    /// Tokens of the stack.
+    pub tokens: Vec<String>,
+    /// Euclidean norms of each token's state: before the first layer, as the sum of token and
+    /// position, and after each layer.
+    pub norms: Vec<Vec<f32>>,
+}
+
+/// Token that the beam considered.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Branch {
+    /// Index of the branch that it continues.
+    pub parent: Option<usize>,
+    /// Token of this branch.
+    pub token: String,
+    /// Log-probability of all tokens up to this one.
+    pub log_probability: f64,
+    /// Fate of the branch: `kept`, `finished` or `dropped`.
+    pub fate: &'static str,
+    /// Whether the best translation contains this branch.
+    pub is_best: bool,
+}
+
+/// Translation found by the search.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Found {
+    /// Text of the translation.
+    pub text: String,
+    /// Length-normalised log-probability.
+    pub score: f64,
+    /// Log-probability.
+    pub log_probability: f64,
+}
+
+/// All stations of a text.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Journey {
+    /// Task of the model, such as `translation`.
+    pub task: String,
+    /// Original text.
+    pub text: String,
+    /// Text after the tokenizer's normalisation.
+    pub normalized: String,
+    /// Pieces of the text, with the special tokens that the model reads.
+    pub pieces: Vec<Piece>,
+    /// Kind of position encoding: the recipe's `model.positions`.
+    pub positions: String,
+    /// Norms of the vectors of each token, in encoder and decoder.
+    pub norms: Vec<StackNorms>,
+    /// Vectors of each token, in encoder and decoder.
+    pub vectors: Vec<StackVectors>,
+    /// Attention of each layer.
+    pub attention: Vec<AttentionLayer>,
+    /// Queries, keys and values of heads whose weights are `softmax(Q·Kᵀ·scale)`.
+    pub heads: Vec<HeadInputs>,
+    /// Branches of the beam, in the order of positions; empty without a search.
+    pub beam: Vec<Branch>,
+    /// Translations of the search, best first; empty without a search.
+    pub found: Vec<Found>,
+    /// Choices: of the tokens of the best translation, `</s>` last; of each next token of a text,
+    /// the one after its end last; or of the label.
+    pub choices: Vec<Choice>,
+}
+
+impl Journey {
+    /// Traces the journey of `text` through the model of the run at `root`.
+    ///
+    /// # Errors
+    /// When the run cannot be loaded or its task has no journey, or the text is empty or too long.
+    pub fn of(root: &Path, load: &LoadSettings, text: &str) -> Result<Self> {
+        let task = RunFolder::open(root)?.load_config(&load.overrides)?.task;
+        with_model!(task, M => <M as TaskModel>::journey(&LoadedRun::open(root, load)?, text))
+    }
+}

@@ -1,0 +1,102 @@
+//! Journeys through models of one text: language models and classifiers.
+
+use anyhow::{Context, Result};
+use taper_model::{
+    Batch, LanguageModel, Model, ModelError, Objective, Pass, Records, Sequences, TextClassifier,
+};
+use taper_ops::threads::in_pool;
+
+use super::stations::{HeadInputs, StackVectors};
+use super::{Choice, Journey, Piece};
+use crate::LoadedRun;
+use crate::attention::AttentionLayer;
+use crate::attention::map::{layers, shown_tokens};
+use crate::attention::reading::marked;
+use crate::config::RunConfig;
+use crate::generation::TextScorer;
+
+impl Journey {
+    /// Traces the journey of `text` through a language model, up to the token after its end.
+    ///
+    /// # Errors
+    /// When the text is empty or too long, or the model cannot be run on it.
+    pub fn of_text(run: &LoadedRun<LanguageModel>, text: &str) -> Result<Self> {
+        let tokenizer = run.tokenizers.target();
+        let ids = TextScorer::new(run)?.read(text)?;
+        let (mut records, logits) = in_pool(run.model.device(), || {
+            let pass = Pass::evaluate_with_states();
+            let hidden = run.model.hidden(&Sequences::pack(&[&ids]), &pass)?;
+            let logits = run.model.logits(&hidden, &pass)?;
+            Ok::<_, ModelError>((pass.into_records(), logits))
+        })
+        .context("the text cannot be read")?;
+        let tokens = shown_tokens(tokenizer, &ids);
+        let attention =
+            layers(std::mem::take(&mut records.attention), |_| (tokens.clone(), tokens.clone()))?;
+        let answers = ids.iter().skip(1).copied().map(Some).chain([None]);
+        let name = |id| shown_tokens(tokenizer, &[id]).concat();
+        Ok(Self {
+            normalized: tokenizer.normalize(text)?,
+            pieces: pieces(&tokens, &ids),
+            choices: Choice::of(&logits, answers, name)?,
+            ..journey_of((&run.config, text), &records, attention, &[("decoder", &tokens)])?
+        })
+    }
+
+    /// Traces the journey of `text` through a classifier, to its label.
+    ///
+    /// # Errors
+    /// When the text is empty, or the model cannot be run on it.
+    pub fn of_labelled(run: &LoadedRun<TextClassifier>, text: &str) -> Result<Self> {
+        let (tokenizer, labelled) = (run.tokenizers.target(), &run.config.data.labelled);
+        let row = marked(tokenizer, text, labelled)?;
+        let segments: Vec<u32> = row.segments().collect();
+        let ids = row.ids;
+        let streams = [&segments, &ids].map(|ids| Sequences::pack(&[ids]));
+        let (mut records, logits) = in_pool(run.model.device(), || {
+            let logits = run.model.logits(&streams[0], &streams[1])?;
+            let batch = Batch { asked: Some(vec![0]), ..Batch::new(streams.to_vec(), vec![0]) };
+            let pass = Pass::evaluate_with_states();
+            run.model.loss(&batch, &Objective::default(), 1.0, &pass)?;
+            Ok::<_, ModelError>((pass.into_records(), logits))
+        })
+        .context("the text cannot be read")?;
+        let tokens = shown_tokens(tokenizer, &ids);
+        let attention =
+            layers(std::mem::take(&mut records.attention), |_| (tokens.clone(), tokens.clone()))?;
+        Ok(Self {
+            normalized: tokenizer.normalize(text)?,
+            pieces: pieces(&tokens, &ids),
+            choices: Choice::of(&logits, [None], |id| labelled.labels[id as usize].clone())?,
+            ..journey_of((&run.config, text), &records, attention, &[("encoder", &tokens)])?
+        })
+    }
+}
+
+/// Pieces of a text, by name and number.
+pub(super) fn pieces(tokens: &[String], ids: &[u32]) -> Vec<Piece> {
+    tokens.iter().zip(ids).map(|(token, id)| Piece { token: token.clone(), id: *id }).collect()
+}
+
+/// Journey with what the layers of any model record; `stacks` has the tokens of each.
+pub(super) fn journey_of(
+    (config, text): (&RunConfig, &str),
+    records: &Records,
+    attention: Vec<AttentionLayer>,
+    stacks: &[(&str, &[String])],
+) -> Result<Journey> {
+    let vectors = StackVectors::of(&records.states, stacks)?;
+    Ok(Journey {
+        task: config.task.to_string(),
+        text: text.to_owned(),
+        positions: serde_json::to_value(config.model.positions)?
+            .as_str()
+            .unwrap_or_default()
+            .to_owned(),
+        norms: vectors.iter().map(StackVectors::norms).collect(),
+        vectors,
+        heads: HeadInputs::of(&records.projections, &attention)?,
+        attention,
+        ..Journey::default()
+    })
+}

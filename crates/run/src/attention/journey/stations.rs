@@ -1,0 +1,225 @@
+//! Stations of a journey that every model has: pieces, vectors, inputs of heads, and choices.
+
+use anyhow::Result;
+use candle_core::{DType, Device, Tensor};
+use serde::Serialize;
+use taper_model::{ProjectionRecord, StatePoint, StateRecord};
+
+use super::StackNorms;
+use crate::attention::AttentionLayer;
+use crate::attention::map::AttentionPart;
+use crate::finite::require_finite;
+
+/// Alternatives of each choice.
+const ALTERNATIVES: usize = 5;
+/// Temperatures of a choice: a tenth, two tenths and so on.
+const TEMPERATURES: usize = 20;
+/// Largest difference of a weight from the softmax that it should be.
+const TOLERANCE: f64 = 2e-3;
+
+/// Piece of a text.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Piece {
+    /// Readable form.
+    pub token: String,
+    /// Id in the vocabulary.
+    pub id: u32,
+}
+
+/// Vectors of a stack's tokens at one point.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct VectorStep {
+    /// Number of layers that they have passed.
+    pub layers: usize,
+    /// Point: `token` and `position`, whose sum enters the first layer, `self-attention` and
+    /// `cross-attention` within the next layer, or `layer` after a whole one.
+    pub point: &'static str,
+    /// Vector of each token.
+    pub rows: Vec<Vec<f32>>,
+}
+
+/// Vectors of a stack's tokens, from the first to the last layer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StackVectors {
+    /// Name of the stack: `encoder` or `decoder`.
+    pub stack: String,
+    /// Tokens of the stack.
+    pub tokens: Vec<String>,
+    /// Points in the order in which the model computes them.
+    pub steps: Vec<VectorStep>,
+}
+
+impl StackVectors {
+    /// Vectors that were recorded, by stack; `stacks` has the tokens of each.
+    ///
+    /// # Errors
+    /// When a number is not finite.
+    pub(super) fn of(states: &[StateRecord], stacks: &[(&str, &[String])]) -> Result<Vec<Self>> {
+        let mut found: Vec<Self> = stacks
+            .iter()
+            .map(|(stack, tokens)| Self {
+                stack: (*stack).to_owned(),
+                tokens: tokens.to_vec(),
+                steps: Vec::new(),
+            })
+            .collect();
+        for StateRecord { stack, layers, point, rows } in states {
+            let rows = on_host(rows)?;
+            require_finite("the states", rows.iter().flatten().copied())?;
+            let point = match point {
+                StatePoint::Token => "token",
+                StatePoint::Position => "position",
+                StatePoint::Layer => "layer",
+                StatePoint::SelfAttention => "self-attention",
+                StatePoint::CrossAttention => "cross-attention",
+            };
+            if let Some(own) = found.iter_mut().find(|own| own.stack == *stack) {
+                own.steps.push(VectorStep { layers: *layers, point, rows });
+            }
+        }
+        // Layers older than the Transformer keep no states.
+        found.retain(|stack| stack.steps.iter().any(|step| step.point == "layer"));
+        Ok(found)
+    }
+
+    /// Norms before the first layer and after each.
+    pub(super) fn norms(&self) -> StackNorms {
+        let whole = self.steps.iter().filter(|step| step.point == "layer");
+        let norm = |row: &Vec<f32>| row.iter().map(|x| x * x).sum::<f32>().sqrt();
+        StackNorms {
+            stack: self.stack.clone(),
+            tokens: self.tokens.clone(),
+            norms: whole.map(|step| step.rows.iter().map(norm).collect()).collect(),
+        }
+    }
+}
+
+/// Inputs of one attention layer's heads, whose weights are `softmax(Q·Kᵀ·scale)`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HeadInputs {
+    /// Kind of attention.
+    pub part: AttentionPart,
+    /// Number of the layer in its stack, from 1.
+    pub layer: usize,
+    /// Factor of the products: usually `1/√head_width`.
+    pub scale: f64,
+    /// Width of a head.
+    pub width: usize,
+    /// Queries of all heads, one row a token.
+    pub queries: Vec<Vec<f32>>,
+    /// Keys, one row a token; heads may share them.
+    pub keys: Vec<Vec<f32>>,
+    /// Values, like the keys.
+    pub values: Vec<Vec<f32>>,
+}
+
+impl HeadInputs {
+    /// Inputs of the layers whose recorded weights they explain.
+    ///
+    /// # Errors
+    /// When a tensor cannot be read.
+    pub(super) fn of(records: &[ProjectionRecord], layers: &[AttentionLayer]) -> Result<Vec<Self>> {
+        let mut found = Vec::new();
+        for record in records {
+            let layer =
+                layers.iter().find(|layer| layer.part.layer_name(layer.layer - 1) == record.layer);
+            let Some(layer) = layer else { continue };
+            let inputs = Self {
+                part: layer.part,
+                layer: layer.layer,
+                scale: record.shape.scale,
+                width: record.shape.head_width,
+                queries: on_host(&record.queries)?,
+                keys: on_host(&record.keys)?,
+                values: on_host(&record.values)?,
+            };
+            if inputs.explain(layer) {
+                found.push(inputs);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether the softmax of the products is what the layer recorded. Other kinds of attention,
+    /// biases and caps of scores make others of them.
+    fn explain(&self, layer: &AttentionLayer) -> bool {
+        let (heads, width) = (layer.heads.len(), self.width);
+        let shared = self.keys.first().map_or(0, Vec::len) / width;
+        if shared == 0 || self.keys.len() != layer.keys.len() || heads % shared != 0 {
+            return false;
+        }
+        layer.heads.iter().enumerate().all(|(head, weights)| {
+            let (from, at) = (head * width, head / (heads / shared) * width);
+            weights.iter().zip(&self.queries).all(|(weights, query)| {
+                let Some(query) = query.get(from..from + width) else { return false };
+                let score = |key: &Vec<f32>| {
+                    let products = query.iter().zip(&key[at..at + width]).map(|(q, k)| q * k);
+                    f64::from(products.sum::<f32>()) * self.scale
+                };
+                // Keys that a query does not see have no weight.
+                let seen = self.keys.iter().zip(weights).filter(|(_, weight)| **weight > 0.0);
+                let seen: Vec<(f64, f32)> =
+                    seen.map(|(key, weight)| (score(key), *weight)).collect();
+                let largest =
+                    seen.iter().fold(f64::NEG_INFINITY, |most, (score, _)| most.max(*score));
+                let sum: f64 = seen.iter().map(|(score, _)| (score - largest).exp()).sum();
+                seen.iter().all(|(score, weight)| {
+                    ((score - largest).exp() / sum - f64::from(*weight)).abs() < TOLERANCE
+                })
+            })
+        })
+    }
+}
+
+/// Choice of one token, or of a label.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Choice {
+    /// Token that was chosen.
+    pub token: String,
+    /// Probability of the token, given its predecessors.
+    pub probability: f64,
+    /// Likeliest tokens at this place, with their probabilities.
+    pub alternatives: Vec<(String, f64)>,
+    /// `Σ exp((x - x_max) / t)` over the logits x, for the temperatures t = 0.1, 0.2, … 2.
+    pub partition: Vec<f64>,
+}
+
+impl Choice {
+    /// Choices of `answers` by the softmax of each row of `logits (N, V)`; an answer of `None` is
+    /// the likeliest one.
+    ///
+    /// # Errors
+    /// When a logit is not finite.
+    pub(super) fn of(
+        logits: &Tensor,
+        answers: impl IntoIterator<Item = Option<u32>>,
+        name: impl Fn(u32) -> String,
+    ) -> Result<Vec<Self>> {
+        let rows = on_host(logits)?;
+        require_finite("the logits", rows.iter().flatten().copied())?;
+        let choice = |(row, answer): (&Vec<f32>, Option<u32>)| {
+            let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let sum_at = |temperature: f64| -> f64 {
+                row.iter().map(|logit| (f64::from(logit - largest) / temperature).exp()).sum()
+            };
+            let sum = sum_at(1.0);
+            let probability = |id: u32| f64::from(row[id as usize] - largest).exp() / sum;
+            let mut order: Vec<u32> = (0..row.len() as u32).collect();
+            order.sort_by(|a, b| row[*b as usize].total_cmp(&row[*a as usize]));
+            let answer = answer.unwrap_or(order[0]);
+            let likeliest = order.iter().take(ALTERNATIVES);
+            Self {
+                token: name(answer),
+                probability: probability(answer),
+                alternatives: likeliest.map(|id| (name(*id), probability(*id))).collect(),
+                partition: (1..=TEMPERATURES).map(|tenths| sum_at(tenths as f64 / 10.0)).collect(),
+            }
+        };
+        Ok(rows.iter().zip(answers).map(choice).collect())
+    }
+}
+
+/// Rows of a tensor `(N, D)` in f32.
+fn on_host(rows: &Tensor) -> Result<Vec<Vec<f32>>> {
+    Ok(rows.to_device(&Device::Cpu)?.to_dtype(DType::F32)?.to_vec2()?)
+}
