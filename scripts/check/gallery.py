@@ -28,7 +28,8 @@ const problems = [];
 const wide = document.documentElement.scrollWidth;
 if (wide > innerWidth) problems.push(`the page is ${wide} pixels wide`);
 const groups = ['.stats', '.figures', '.panels', 'header', '.toolbar', '.tools', '.legend',
-  '.figure-head', '.wall-row', '.tokens', '.live', '.sentence-tools', '.tablist', 'main'];
+  '.figure-head', '.wall-row', '.tokens', '.live', '.sentence-tools', '.tablist', 'main',
+  '.transport', '.heads', '.lane', '.drawn', '.sides', '.cards'];
 for (const group of document.querySelectorAll(groups.join())) {
   const own = [...group.children].filter(isSeen);
   own.forEach((one, at) => own.slice(at + 1).forEach(other => {
@@ -50,7 +51,7 @@ return problems;
 # The largest share that is empty of a window's height of the page, in squares of 20 pixels.
 EMPTY = """
 const parts = 'figure, .stat, table, pre, p, header, nav, .toolbar, .sentence-tools, .ribbons,'
-  + '.wall-row, h2, h3, .parallel, .legend, details, .tablist, li';
+  + '.wall-row, h2, h3, .parallel, .legend, details, .tablist, li, .drawn';
 const boxes = [...document.querySelectorAll(parts)].filter(one => one.checkVisibility())
   .map(one => one.getBoundingClientRect());
 const side = 20, high = document.documentElement.scrollHeight;
@@ -156,7 +157,7 @@ def hang(browser, page, folder, axe):
             what = f"{page.stem}, {theme}, {width}"
             problems = browser.run(LAYOUT)
             check(not problems, f"{what}: {'; '.join(problems[:4]) or 'in its place'}")
-            if width == 1200 and not page.stem.startswith("explain"):
+            if width == 1200:
                 share, top = browser.run(EMPTY)
                 check(share <= MOST_EMPTY, f"{what}: {share:.0%} empty at {top}")
             if axe and width in (360, 1200):

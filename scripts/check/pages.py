@@ -9,7 +9,7 @@ Checks that the page is painted within half a second, that its policy blocks not
 sentences come as they are scrolled to, are sorted, sifted and found, that figures tell their values
 under a pointer and by keys, that the theme changes, and that nothing is wider than a telephone.
 With a translation run, whose test sets were translated, it also looks at the attention of two
-sentences. A machine whose cores are busy takes longer.
+sentences, and travels with another through the model. A machine whose cores are busy takes longer.
 
 With --gallery it photographs every kind of page at four widths in both themes, and checks the
 layout and, with axe-core, that everybody can use them (gallery.py).
@@ -34,7 +34,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SENTENCES = 10_000
 # Milliseconds to the first paint, and of a search.
 PAINT, FILTER = 500, 50
-ENTER, END, HOME = "\ue007", "\ue010", "\ue011"
+ENTER, END, HOME, ESCAPE = "\ue007", "\ue010", "\ue011", "\ue00c"
+ARROW_LEFT, ARROW_RIGHT = "\ue012", "\ue014"
 
 
 def make_run(folder):
@@ -181,6 +182,57 @@ def look(browser, page, pictures):
     check(not complaints, f"the browser complains of nothing {complaints}")
 
 
+def travel(browser, page, pictures):
+    """The journey of a sentence: played, scrubbed, and followed by the keyboard alone."""
+    browser.open(page)
+    place = "return document.querySelector('.where').textContent;"
+    count = int(browser.run(place).split("/")[1])
+    shown = "return document.querySelectorAll('.station:not(.is-ahead)').length;"
+    check(count > 8 and browser.run(shown) == count, f"{count} stations, all drawn at first")
+    slide = ("const one = document.querySelector(arguments[0]); one.value = arguments[1];"
+             "one.dispatchEvent(new Event('input', {bubbles: true}));")
+    browser.run(slide, ".transport input", 0)
+    check(browser.run(shown) == 1, "drawn up to where it is")
+    browser.run("document.activeElement.blur();")
+    browser.keys(ARROW_RIGHT, ARROW_RIGHT, ARROW_LEFT)
+    check(browser.run(place).startswith("2 /"), f"stepped by keys: {browser.run(place)}")
+    browser.keys(" ")
+    moved = browser.wait(place.replace("return", "return arguments[0] !==", 1), "2 / " + str(count),
+                         seconds=10)
+    browser.keys(" ")
+    check(moved and browser.run("return document.querySelector('.play').textContent;") == "▶",
+          "played and paused by the space bar")
+    browser.run("document.querySelector('.station:has(.attention-field) .station-name').click();"
+                "document.activeElement.blur();")
+    browser.keys("l")
+    head = "return document.querySelector('.station.is-now .heads [aria-pressed=true]').textContent;"
+    check(browser.run(head).startswith("1"), f"a head by its key: {browser.run(head)}")
+    sums = browser.run(
+        "const rows = [...document.querySelectorAll('.inside tbody tr')];"
+        "return [rows.length, rows.reduce((sum, row) => sum + Number(row.querySelector('.meter')"
+        ".style.getPropertyValue('--share')), 0)];")
+    check(sums[0] > 2 and abs(sums[1] - 1) < 0.01, f"softmax of q·k over {sums[0]} keys is 1")
+    browser.run("document.querySelector('button.token').focus();")
+    browser.keys(ENTER)
+    followed = "return document.querySelectorAll('.ribbon.is-own').length;"
+    check(browser.run(followed) > 1, "a token is followed")
+    browser.keys(ESCAPE)
+    check(browser.run(followed) == 0, "and no more")
+    best = "return document.querySelector('.choice .is-chosen small').textContent;"
+    before = browser.run(best)
+    browser.run(slide, ".station:has(.choices) input", 20)
+    hot = browser.run(best)
+    check(hot != before and float(hot.split()[0]) < float(before.split()[0]),
+          f"at a higher temperature {before} is {hot}")
+    dropped = "return document.querySelectorAll('.beam text.is-dropped').length;"
+    few = browser.run(dropped)
+    browser.run(slide, ".station:has(.beam) input", 1)
+    check(browser.run(dropped) > few, "a narrower beam drops more")
+    pictures and browser.picture(pictures / "explain.png")
+    complaints = browser.complaints()
+    check(not complaints, f"the browser complains of nothing {complaints}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("taper", nargs="?", default=ROOT / "target/release/taper", type=Path)
@@ -213,6 +265,9 @@ def main():
                     page = folder / "attention.html"
                     make("report", arguments.run, "--attention", "1,2", "-o", page)
                     look(browser, page, arguments.screenshots)
+                    page = folder / "explain.html"
+                    make("explain", arguments.run, "I love you.", "--html", page)
+                    travel(browser, page, arguments.screenshots)
         finally:
             browser.close()
     sys.exit(1 if check.failed else 0)

@@ -53,7 +53,7 @@ impl AttentionMap {
         }
         let settings = TranslationSettings::of(&run.config);
         let translator = LineTranslator::new(run, &settings)?;
-        let line = translator.translate_encoded(&[&source], 1, |_| {})?.next();
+        let line = translator.translate_encoded(&[&source], &[], 1, |_| {})?.next();
         let line = line.context("no translation was found")??;
         let best = line.translations.into_iter().next().context("no translation")?;
         Self::of_pair(&run.model, &run.tokenizers, &source, (&best.text, &best.tokens))?

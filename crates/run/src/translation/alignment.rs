@@ -254,6 +254,7 @@ mod tests {
                 length: 0,
                 truncated: false,
                 tokens: vec![4; target],
+                token_log_probabilities: vec![0.0; target + 1],
                 alignment: None,
             };
             SearchedLine {

@@ -231,10 +231,24 @@ impl<'a> LineTranslator<'a> {
     pub fn translate_encoded(
         &self,
         lines: &[&EncodedText],
+        prefixes: &[String],
         first: usize,
         progress: impl FnMut(usize),
     ) -> Result<impl Iterator<Item = Result<TranslatedLine>>> {
-        self.translate_divided(self.divider().divide_encoded(lines, first)?, first, progress)
+        self.translate_divided(
+            self.divider().divide_encoded(lines, prefixes, first)?,
+            first,
+            progress,
+        )
+    }
+
+    /// Refuses a prefix that no translation can have.
+    ///
+    /// # Errors
+    /// When it has special tokens, or characters that the target vocabulary cannot spell, or is
+    /// longer than translations are.
+    pub fn check_prefix(&self, prefix: &str) -> Result<()> {
+        self.divider().prefix(prefix.trim(), 1).map(drop)
     }
 
     fn aligner(&self) -> LineAligner<'_> {
@@ -364,6 +378,10 @@ fn merge(mut parts: Vec<Vec<Translation>>) -> Vec<Translation> {
                 length: chosen.iter().map(|part| part.length).sum(),
                 truncated: chosen.iter().any(|part| part.truncated),
                 tokens: chosen.iter().flat_map(|part| part.tokens.iter().copied()).collect(),
+                token_log_probabilities: chosen
+                    .iter()
+                    .flat_map(|part| part.token_log_probabilities.iter().copied())
+                    .collect(),
                 alignment: None,
             }
         })

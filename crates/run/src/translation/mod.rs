@@ -45,6 +45,10 @@ pub struct Translation {
     /// Its tokens.
     #[serde(skip)]
     pub tokens: Vec<u32>,
+    /// Natural logarithm of the probability of each token given those before it, with that of the
+    /// `</s>` of each part.
+    #[serde(skip)]
+    pub token_log_probabilities: Vec<f64>,
     /// Alignment with source tokens, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alignment: Option<AlignedTokens>,

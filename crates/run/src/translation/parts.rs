@@ -111,11 +111,12 @@ impl LineDivider<'_> {
     pub(super) fn divide_encoded(
         &self,
         lines: &[&EncodedText],
+        prefixes: &[String],
         first: usize,
     ) -> Result<DividedLines> {
         let mut divided = DividedLines::default();
         for &line in lines {
-            self.push(&mut divided, Ok(line), &[], first)?;
+            self.push(&mut divided, Ok(line), prefixes, first)?;
         }
         Ok(divided)
     }
@@ -192,7 +193,7 @@ impl LineDivider<'_> {
     ///
     /// # Errors
     /// [`BadItem`] for a prefix that no translation of line `number` can have.
-    fn prefix(&self, prefix: &str, number: usize) -> Result<Vec<u32>> {
+    pub(super) fn prefix(&self, prefix: &str, number: usize) -> Result<Vec<u32>> {
         if prefix.is_empty() {
             return Ok(Vec::new());
         }

@@ -87,6 +87,7 @@ pub(crate) fn as_text(hypothesis: Hypothesis, tokenizers: &TokenizerPair) -> Res
         length: hypothesis.length,
         truncated: hypothesis.truncated,
         tokens: hypothesis.tokens,
+        token_log_probabilities: hypothesis.token_log_probabilities,
         alignment: None,
     })
 }

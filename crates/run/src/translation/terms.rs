@@ -53,6 +53,17 @@ impl Terms {
     /// target vocabulary cannot spell one.
     pub fn read(path: &Path, tokenizers: &TokenizerPair) -> Result<Self> {
         let text = read_text(path, LARGEST)?;
+        let found = Self::parse(&text, &format!("{}, ", path.display()), tokenizers)?;
+        found.with_context(|| {
+            format!("{}: no terms: each line is a term, a tab and its translation", path.display())
+        })
+    }
+
+    /// Terms of a text like that of [`Self::read`]; `None` if it has none.
+    ///
+    /// # Errors
+    /// With the line, after `place`, like [`Self::read`].
+    pub fn parse(text: &str, place: &str, tokenizers: &TokenizerPair) -> Result<Option<Self>> {
         let mut terms: Vec<Term> = Vec::new();
         let mut lines: HashMap<String, usize> = HashMap::new();
         for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
@@ -69,18 +80,19 @@ impl Terms {
                 }
                 Term::new(source, target, tokenizers.target()).map(Some)
             };
-            let added = add().with_context(|| format!("{}, line {number}", path.display()))?;
+            let added = add().with_context(|| format!("{place}line {number}"))?;
             if let Some(term) = added {
                 lines.insert(term.source.clone(), terms.len());
                 terms.push(term);
             }
         }
         if terms.is_empty() {
-            bail!("{}: no terms: each line is a term, a tab and its translation", path.display());
+            return Ok(None);
         }
         let finder = AhoCorasick::new(terms.iter().map(|term| folded(&term.source)))
-            .with_context(|| format!("{}: too many terms", path.display()))?;
-        Ok(Self { terms, finder, hash: hexadecimal(&Sha256::digest(text.as_bytes())) })
+            .with_context(|| format!("{place}too many terms"))?;
+        let hash = hexadecimal(&Sha256::digest(text.as_bytes()));
+        Ok(Some(Self { terms, finder, hash }))
     }
 
     /// Numbers of the terms in a text, each once, in the order of the text.

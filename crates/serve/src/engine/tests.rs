@@ -156,8 +156,8 @@ fn each_text_of_a_request_is_tokenised_once() {
     let lines = ["run cat", "", "big sees"].map(str::to_owned).to_vec();
     let translate = |alignment| {
         let lines = lines.clone();
-        let (alternatives, beam, length_penalty) = (2, None, None);
-        let options = TranslateOptions { alternatives, beam, length_penalty, alignment };
+        let options =
+            TranslateOptions { alternatives: 2, alignment, ..TranslateOptions::default() };
         submit(&worker.queue, &worker.load, Translate { lines, options })
     };
     // Two that are searched together, and one by itself.

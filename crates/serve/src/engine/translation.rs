@@ -1,5 +1,7 @@
 //! Translation models, for clients.
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result};
 use serde::Serialize;
 use taper_data::{EncodedText, Tokenizer, TokenizerPair};
@@ -9,19 +11,19 @@ use taper_run::LoadedRun;
 use taper_run::attention::AttentionMap;
 use taper_run::generation::pieces_of;
 use taper_run::translation::{
-    AlignedTokens, Detail, LineTranslator, TranslatedLine, Translation, TranslationSettings,
+    AlignedTokens, Detail, LineTranslator, Terms, TranslatedLine, Translation, TranslationSettings,
 };
 
 use super::attention::{Attend, AttendPair};
 use super::handlers::{Answers, Handlers, Opening, Serve, Service};
 use super::limits::encoded;
 use super::work::{Fit, Verb, weight_of, weight_of_all};
-use crate::error::Refusal;
+use crate::error::{Refusal, refusal};
 use crate::run_info::{RunInfo, TranslationInfo};
 use crate::settings::Limits;
 
 /// Options of a client for translation.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TranslateOptions {
     /// Number of translations of each line, best first.
     pub(crate) alternatives: usize,
@@ -31,6 +33,19 @@ pub(crate) struct TranslateOptions {
     pub(crate) length_penalty: Option<f64>,
     /// Whether to align tokens.
     pub(crate) alignment: bool,
+    /// Beginning of the translation of the only line; empty for none.
+    pub(crate) prefix: String,
+    /// Terms with their translations: lines of a term, a tab and its translation.
+    pub(crate) terms: String,
+}
+
+impl Default for TranslateOptions {
+    /// The best translation by the run's own search.
+    fn default() -> Self {
+        let (prefix, terms) = (String::new(), String::new());
+        let (beam, length_penalty) = (None, None);
+        Self { alternatives: 1, beam, length_penalty, alignment: false, prefix, terms }
+    }
 }
 
 /// Translations of one line.
@@ -43,6 +58,9 @@ pub(crate) struct LineAnswer {
     /// Number of parts of a line with more tokens than in training.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) parts: Option<usize>,
+    /// Translations of terms that the best translation lacks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) missing_terms: Vec<String>,
 }
 
 /// Single translation.
@@ -66,6 +84,8 @@ pub(crate) struct AlignedText {
     /// Weight of each source token for each token of the translation; the remainder up to 1 belongs
     /// to the end of the line.
     pub(crate) weights: Vec<Vec<f64>>,
+    /// Probability of each token of the translation, given those before it.
+    pub(crate) probabilities: Vec<f64>,
 }
 
 /// Translate lines.
@@ -85,7 +105,9 @@ impl Verb for Translate {
 
     fn weight(&self, beam: usize) -> usize {
         let hypotheses = self.options.beam.unwrap_or(beam).max(self.options.alternatives);
-        weight_of_all(&self.lines) * hypotheses.div_ceil(beam.max(1))
+        // Lines that lack a term are searched again.
+        let searches = if self.options.terms.is_empty() { 1 } else { 2 };
+        weight_of_all(&self.lines) * hypotheses.div_ceil(beam.max(1)) * searches
     }
 }
 
@@ -170,6 +192,7 @@ impl Translates<'_> {
         decoding.validate()?;
         settings.detail =
             Detail { all: true, alignments: options.alignment, weights: options.alignment };
+        settings.terms = Terms::parse(&options.terms, "", &self.run.tokenizers)?.map(Arc::new);
         Ok(settings)
     }
 }
@@ -184,6 +207,10 @@ impl Answers<Translate> for Translates<'_> {
                 "the model has no attention to the source, so there is no alignment".to_owned(),
             ));
         }
+        let TranslateOptions { prefix, terms, .. } = &request.options;
+        let checked = Terms::parse(terms, "terms, ", &self.run.tokenizers);
+        checked.map_err(|error| refusal(&error))?;
+        self.translator.check_prefix(prefix).map_err(|error| refusal(&error))?;
         encoded(self.run.tokenizers.source(), &request.lines, self.limits.tokens)
     }
 
@@ -204,7 +231,8 @@ impl Answers<Translate> for Translates<'_> {
         let numbers: Vec<usize> = numbers.collect();
         let control = Renumbered::new(control, &numbers);
         let translator = self.translator.under(&self.settings(options)?, &control);
-        let mut translated = translator.translate_encoded(&lines, 1, |_| {})?;
+        let prefixes = vec![options.prefix.clone(); lines.len()];
+        let mut translated = translator.translate_encoded(&lines, &prefixes, 1, |_| {})?;
         let mut answers = Vec::with_capacity(requests.len());
         for (_, lines) in requests {
             let mut answer = Vec::new();
@@ -276,14 +304,9 @@ impl Translates<'_> {
 
     /// Best translation of a line by the run's own search.
     fn best(&self, line: &EncodedText, control: &dyn Control) -> Result<String> {
-        let options = TranslateOptions {
-            alternatives: 1,
-            beam: None,
-            length_penalty: None,
-            alignment: false,
-        };
+        let options = TranslateOptions::default();
         let translator = self.translator.under(&self.settings(&options)?, control);
-        let translated = translator.translate_encoded(&[line], 1, |_| {})?.next();
+        let translated = translator.translate_encoded(&[line], &[], 1, |_| {})?.next();
         let best = translated.context("no translation")??.translations.into_iter().next();
         Ok(best.context("no translation")?.text)
     }
@@ -312,6 +335,7 @@ fn line_answer(
     translated: TranslatedLine,
 ) -> Result<LineAnswer> {
     let parts = translated.overlong.map(|overlong| overlong.parts);
+    let missing_terms = translated.missing_terms;
     let translations = translated
         .translations
         .into_iter()
@@ -329,7 +353,7 @@ fn line_answer(
             })
         })
         .collect::<Result<_>>()?;
-    Ok(LineAnswer { source: line.text().to_owned(), translations, parts })
+    Ok(LineAnswer { source: line.text().to_owned(), translations, parts, missing_terms })
 }
 
 fn aligned(
@@ -351,7 +375,9 @@ fn aligned(
         .iter()
         .map(|row| row.iter().take(words).map(|&weight| rounded(weight)).collect())
         .collect();
-    Ok(AlignedText { source, target, weights })
+    let probabilities = translation.token_log_probabilities.iter().take(target.len());
+    let probabilities = probabilities.map(|one| rounded(one.exp() as f32)).collect();
+    Ok(AlignedText { source, target, weights, probabilities })
 }
 
 /// Weight to three decimals, as shown on pages.

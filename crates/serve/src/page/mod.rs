@@ -10,9 +10,11 @@ const TEXTS: &str = include_str!("texts.json");
 const BODY: &str = include_str!("body.html");
 const STYLE: &str = include_str!("style.css");
 /// Scripts of the page, in this order.
-const SCRIPTS: [&str; 6] = [
+const SCRIPTS: [&str; 8] = [
     include_str!("ask.js"),
     include_str!("attention.js"),
+    include_str!("words.js"),
+    include_str!("keep.js"),
     include_str!("translate.js"),
     include_str!("prompts.js"),
     include_str!("labels.js"),

@@ -22,6 +22,31 @@ const startPrompts = runs => {
       for (const part of parts) yield JSON.parse(part.slice('data: '.length));
     }
   };
+  // Every token of the text in the shade of its probability; the more surprising, the darker.
+  const score = async (card, prompt, signal) => {
+    const text = card.text.textContent;
+    const answer = await ask('v1/completions', { model: card.run.name, prompt: text, max_tokens: 1,
+      echo: true, logprobs: 5 }, { signal });
+    const { tokens, token_logprobs: scores, top_logprobs: likeliest }
+      = (await answer.json()).choices[0].logprobs;
+    // One more token is made than asked for.
+    if (signal.aborted || !tokens.join('').startsWith(text)) return;
+    let at = 0;
+    let length = 0;
+    const own = tokens.filter(token => (length += token.length) - token.length < text.length);
+    card.text.replaceChildren(...own.map((token, number) => {
+      const made = taper.element('span', at < prompt.length ? 'given' : 'written', token);
+      at += token.length;
+      if (scores[number] === null) return made;
+      const share = Math.exp(scores[number]);
+      made.style.setProperty('--unsure', (1 - share).toFixed(3));
+      const others = Object.entries(likeliest[number] ?? {})
+        .sort((one, other) => other[1] - one[1])
+        .map(([other, score]) => `${other} ${percent(Math.exp(score))}`).join(', ');
+      made.title = say('sure-of', { token, percent: percent(share), others });
+      return made;
+    }));
+  };
   const write = async (card, asked, signal) => {
     card.text.replaceChildren(taper.element('span', 'given', asked.prompt));
     card.text.setAttribute('aria-busy', 'true');
@@ -35,6 +60,10 @@ const startPrompts = runs => {
         if (event.done) {
           const [{ tokens, log_probability: probability }] = event.texts;
           card.say(say('tokens-in', { tokens, probability: probability.toFixed(1) }));
+          // Without the probabilities there is still the text.
+          await score(card, asked.prompt, signal).catch(error => {
+            if (error.name === 'AbortError') throw error;
+          });
         }
       }
     } catch (error) {

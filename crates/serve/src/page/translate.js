@@ -1,7 +1,7 @@
 // Translations that follow what is typed.
 const startTranslation = runs => {
   // So many lines are asked for at a time, and so many are aligned.
-  const CHUNK = 16, ALIGNED = 40, ALTERNATIVES = 4;
+  const CHUNK = 16, ALIGNED = 40, ALTERNATIVES = 4, OFFERS = 6;
   const source = byId('source'), save = byId('save');
   const cards = runs.map(run => {
     const { source: from, target: to } = run.translation;
@@ -16,86 +16,63 @@ const startTranslation = runs => {
   });
   source.lang = runs[0].translation.source;
 
-  const named = (tokens, weights, limit) => tokens
-    .map((token, number) => [token.textContent.trim(), weights[number]])
-    .filter(([text, weight]) => text && weight >= limit)
-    .sort((one, other) => other[1] - one[1]).slice(0, 3)
-    .map(([text, weight]) => `${text} (${weight.toFixed(2)})`).join(', ') || say('nothing');
-  // Tokens as words: those that follow each other without a blank, unless they are of a language
-  // without blanks. A word has the weights of its tokens: those of the source added, of the
-  // translation on average.
-  const asWords = ({ source, target, weights }) => {
-    const begins = /^[\p{L}\p{M}\p{N}'’-]/u, ends = /[\p{L}\p{M}\p{N}'’-]$/u;
-    const east = /\p{Script=Han}|\p{Script=Hiragana}|\p{Script=Katakana}/u;
-    const groups = tokens => tokens.reduce((words, token, number) => {
-      const last = words.at(-1);
-      const text = last && last.map(one => tokens[one]).join('');
-      const isPart = token === '' || text?.trim() === ''
-        || (begins.test(token) && ends.test(text) && !east.test(text + token));
-      if (last && isPart) last.push(number);
-      else words.push([number]);
-      return words;
-    }, []);
-    const [from, to] = [groups(source), groups(target)];
-    const sum = numbers => numbers.reduce((one, other) => one + other, 0);
-    return {
-      source: from.map(word => word.map(one => source[one]).join('')),
-      target: to.map(word => word.map(one => target[one]).join('')),
-      weights: to.map(word => from.map(own =>
-        sum(word.map(row => sum(own.map(column => weights[row][column])))) / word.length)),
-    };
-  };
-  // Words of a line, of which the chosen one shows what it belongs to.
-  const aligned = (alignment, target, read) => {
-    const make = (texts, place) => texts.map(text => {
-      const made = taper.element('span', 'token', text);
-      place.append(made);
-      return made;
+  const kept = keepTexts(source, () => again());
+  // What could stand in the place of a word: the search goes on from the words before it.
+  const offer = async (card, result, words, number, place) => {
+    const before = words.target.slice(0, number).join('').trimEnd();
+    const list = taper.element('ul', 'offers');
+    list.setAttribute('aria-label', say('instead', { token: words.target[number].trim() }));
+    list.append(taper.element('li', 'muted', say('working')));
+    place.querySelector('.offers')?.remove();
+    place.querySelector('.target').after(list);
+    const found = new Map();
+    await onCard(card, async () => {
+      const asked = { run: card.run.name, text: [result.source], alternatives: OFFERS,
+        prefix: before, alignment: true, terms: kept.terms() };
+      const answer = await (await ask('api/translate', asked)).json();
+      for (const one of answer.translations[0].translations) {
+        // The words after the prefix, of which the first is offered.
+        const own = asWords(one.alignment).target, rest = [];
+        while (own.length && own.join('').trim().length > one.text.length - before.length) {
+          own.shift();
+        }
+        rest.push(...own);
+        const first = rest[0]?.trim();
+        if (first && !found.has(first)) found.set(first, one);
+      }
     });
-    const targets = make(alignment.target, target), sources = make(alignment.source, read);
-    const shade = (tokens, weights) => tokens.forEach((token, number) =>
-      token.style.setProperty('--weight', weights ? weights[number] : 0));
-    let chosen = -1;
-    const clear = () => {
-      shade(targets);
-      shade(sources);
-      for (const token of [...targets, ...sources]) token.classList.remove('chosen');
-      chosen = -1;
+    const choose = one => {
+      const others = result.translations.filter(other => other.text !== one.text);
+      const next = { ...result, translations: [one, ...others] };
+      const at = card.results.indexOf(result), line = render(card, next, result);
+      if (at >= 0) card.results[at] = next;
+      place.replaceWith(line);
+      line.querySelector('.target').focus();
     };
-    const choose = (tokens, number) => {
-      clear();
-      const isTarget = tokens === targets;
-      const others = isTarget ? sources : targets;
-      const weights = isTarget ? alignment.weights[number]
-        : alignment.weights.map(row => row[number]);
-      if (isTarget) chosen = number;
-      tokens[number].classList.add('chosen');
-      shade(others, weights);
-      const list = named(others, weights, 0.1), token = tokens[number].textContent.trim();
-      byId('spoken').textContent = isTarget ? say('comes-from', { token, sources: list })
-        : say('goes-to', { token, targets: list });
-      tokens[number].title = byId('spoken').textContent;
-    };
-    for (const tokens of [targets, sources]) {
-      tokens.forEach((token, number) => {
-        token.addEventListener('pointerenter', () => choose(tokens, number));
-        token.addEventListener('pointerleave', clear);
-      });
-    }
-    target.tabIndex = 0;
-    target.setAttribute('role', 'group');
-    target.setAttribute('aria-label', `${say('tokens')}: ${target.textContent}`);
-    target.addEventListener('keydown', event => {
-      const moves = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
-      if (event.key === 'Escape') return clear();
-      if (!(event.key in moves) || !targets.length) return;
-      event.preventDefault();
-      const next = chosen < 0 && moves[event.key] > 0 ? 0 : chosen + moves[event.key];
-      choose(targets, Math.min(targets.length - 1, Math.max(0, next)));
+    list.replaceChildren(...[...found].map(([first, one]) => {
+      const item = taper.element('li'), button = taper.element('button', '', first);
+      button.type = 'button';
+      button.lang = card.run.translation.target;
+      button.append(taper.element('small', 'muted', ` ${one.text}`));
+      button.addEventListener('click', () => choose(one));
+      item.append(button);
+      return item;
+    }));
+    if (!found.size) list.replaceChildren(taper.element('li', 'muted', say('nothing')));
+    list.querySelector('button')?.focus();
+    list.addEventListener('keydown', event => {
+      const buttons = [...list.querySelectorAll('button')];
+      const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+      if (event.key === 'Escape') {
+        list.remove();
+        place.querySelector('.target').focus();
+      } else if (step) {
+        event.preventDefault();
+        buttons.at((buttons.indexOf(document.activeElement) + step) % buttons.length)?.focus();
+      }
     });
-    target.addEventListener('blur', clear);
   };
-  const render = (card, result) => {
+  const render = (card, result, before) => {
     const line = taper.element('div', 'line');
     const [best, ...others] = result.translations;
     const target = taper.element('p', 'target');
@@ -106,13 +83,25 @@ const startTranslation = runs => {
       const read = taper.element('p', 'read');
       read.lang = card.run.translation.source;
       read.title = say('read-as');
-      aligned(asWords(alignment), target, read);
+      const words = asWords(alignment);
+      const tokens = aligned(words, target, read, number =>
+        offer(card, result, words, number, line));
+      const old = before?.translations[0]?.alignment;
+      if (old) {
+        for (const at of newWords(asWords(old).target, words.target)) {
+          tokens[at].classList.add('is-new');
+        }
+      }
       line.append(read);
       line.addEventListener('pointerenter', () => card.attention.of(result.source, best.text));
     } else {
       target.textContent = best.text;
     }
     if (result.parts) line.append(taper.element('p', 'muted', say('in-parts', result)));
+    if (result.missing_terms) {
+      line.append(taper.element('p', 'error', say('missing-terms',
+        { terms: result.missing_terms.join(', ') })));
+    }
     if (best.truncated) line.append(taper.element('p', 'muted', say('cut-short')));
     if (others.length) {
       const details = taper.element('details');
@@ -133,14 +122,14 @@ const startTranslation = runs => {
     return line;
   };
   const translate = async (card, lines, signal) => {
-    const begun = performance.now(), results = [], isShort = lines.length <= ALIGNED;
+    const begun = performance.now(), results = [], old = card.results, isShort = lines.length <= ALIGNED;
     card.card.classList.add('is-old');
     card.say(say('working'));
     for (let at = 0; at < lines.length; at += CHUNK) {
       const answer = await ask('api/translate', {
         run: card.run.name, text: lines.slice(at, at + CHUNK),
         alternatives: lines.length === 1 ? ALTERNATIVES : 1,
-        alignment: isShort && card.run.translation.aligns,
+        alignment: isShort && card.run.translation.aligns, terms: kept.terms(),
       }, { signal, told: card.say });
       const found = await answer.json();
       // What has become stale meanwhile is nobody's.
@@ -150,7 +139,8 @@ const startTranslation = runs => {
         card.card.classList.remove('is-old');
       }
       results.push(...found.translations);
-      card.lines.append(...found.translations.map(result => render(card, result)));
+      card.lines.append(...found.translations.map((result, number) =>
+        render(card, result, old[at + number])));
       if (lines.length > CHUNK) {
         card.say(say('lines-done', { done: results.length, all: lines.length }));
       }
@@ -158,7 +148,11 @@ const startTranslation = runs => {
     card.results = results;
     if (lines.length <= CHUNK) {
       const milliseconds = Math.round(performance.now() - begun);
-      card.say(say('done-in', { milliseconds }));
+      const tokens = results.reduce((sum, one) =>
+        sum + (one.translations[0].alignment?.target.length ?? 0), 0);
+      const speed = Math.round(1000 * tokens / Math.max(1, milliseconds));
+      card.say(tokens ? say('tokens-done', { milliseconds, tokens, speed })
+        : say('done-in', { milliseconds }));
     }
     if (results.length && results[0].translations[0].alignment) {
       card.attention.of(results[0].source, results[0].translations[0].text);
@@ -180,7 +174,24 @@ const startTranslation = runs => {
     const lines = text.split(/\r\n|\r|\n/);
     const chosen = cards.filter(card => card.isChosen());
     await Promise.all(chosen.map(card => onCard(card, () => translate(card, lines, signal))));
-    if (!signal.aborted) save.disabled = !chosen.some(card => card.results.length);
+    if (signal.aborted) return;
+    save.disabled = !chosen.some(card => card.results.length);
+    compare(chosen);
+    kept.remember(text);
+  };
+  // Marks the words of other runs that differ from those of the first.
+  const compare = ([first, ...others]) => {
+    const words = (card, line) => [...card.lines.querySelectorAll('.target')[line]
+      ?.querySelectorAll('.token') ?? []];
+    for (const card of others) {
+      card.results.forEach((_, line) => {
+        const own = words(card, line);
+        const texts = tokens => tokens.map(token => token.textContent.trim());
+        for (const at of newWords(texts(words(first, line)), texts(own))) {
+          own[at].classList.add('is-other');
+        }
+      });
+    }
   };
   const again = latest(250, begin);
   source.addEventListener('input', again);
@@ -193,6 +204,7 @@ const startTranslation = runs => {
     source.value = await file.text();
     again();
   };
+  kept.restore();
   byId('file').addEventListener('change', event => {
     const [file] = event.target.files;
     if (file) open(file);

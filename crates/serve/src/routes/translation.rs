@@ -1,5 +1,6 @@
 //! `POST /api/translate`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -45,7 +46,14 @@ struct Asked {
     length_penalty: Option<f64>,
     #[serde(default)]
     alignment: bool,
+    #[serde(default)]
+    prefix: String,
+    #[serde(default)]
+    terms: BTreeMap<String, String>,
 }
+
+/// Largest number of terms of a request, and of bytes of all.
+const MOST_TERMS: (usize, usize) = (256, 1 << 14);
 
 fn one() -> usize {
     1
@@ -63,10 +71,35 @@ pub(super) async fn translate(
         beam: asked.beam,
         length_penalty: asked.length_penalty,
         alignment: asked.alignment,
+        terms: term_lines(&asked.terms)?,
+        prefix: asked.prefix,
     };
     let lines = lines(asked.text)?;
+    if !options.prefix.trim().is_empty() && lines.len() != 1 {
+        return Err(Refusal::Unfit("a prefix is for one line".to_owned()));
+    }
     let translations = translated(&app, engine, lines, options).await?;
     Ok(json(200, &json!({ "run": engine.info.name, "translations": translations })))
+}
+
+/// Terms with their translations, as lines.
+///
+/// # Errors
+/// For too many, and for those with tabs or line breaks.
+pub(super) fn term_lines(terms: &BTreeMap<String, String>) -> Result<String, Refusal> {
+    let lines: String =
+        terms.iter().map(|(source, target)| format!("{source}\t{target}\n")).collect();
+    let (most, bytes) = MOST_TERMS;
+    if terms.len() > most || lines.len() > bytes {
+        return Err(Refusal::Large(format!("at most {most} terms with {bytes} bytes are taken")));
+    }
+    let is_divided = |text: &String| text.contains(['\t', '\n', '\r']);
+    match terms.iter().find(|(source, target)| is_divided(source) || is_divided(target)) {
+        Some((source, _)) => {
+            Err(Refusal::Unfit(format!("the term {source:?} has a tab or a line break")))
+        }
+        None => Ok(lines),
+    }
 }
 
 /// Lines of a text, or of a list of lines. A line end at the end of a text does not begin a line.

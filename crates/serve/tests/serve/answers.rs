@@ -51,6 +51,10 @@ fn alternatives_come_best_first_and_tokens_are_aligned() {
         let weights: Vec<Vec<f64>> =
             serde_json::from_value(alignment["weights"].clone()).expect("weights");
         assert_eq!(weights.len(), target.len());
+        let probabilities: Vec<f64> =
+            serde_json::from_value(alignment["probabilities"].clone()).expect("probabilities");
+        assert_eq!(probabilities.len(), target.len());
+        assert!(probabilities.iter().all(|one| (0.0..=1.0).contains(one)), "{probabilities:?}");
         for row in weights {
             assert_eq!(row.len(), source.len());
             let sum: f64 = row.iter().sum();
@@ -70,6 +74,41 @@ fn alternatives_come_best_first_and_tokens_are_aligned() {
     // Without a target the model's own translation is used.
     let own = server.post("/api/attention", &json!({ "text": line })).expect(200);
     assert_eq!(own["translation"], singly(std::slice::from_ref(line))[0].as_str());
+}
+
+#[test]
+fn a_translation_goes_on_from_a_prefix_and_has_its_terms() {
+    let server = Running::of(vec![frozen()]);
+    let line = &lines()[0];
+    let asked = json!({ "text": [line], "alternatives": 4 });
+    let found = server.post("/api/translate", &asked).expect(200);
+    let text = |found: &Value, rank: usize| -> String {
+        found["translations"][0]["translations"][rank]["text"].as_str().expect("text").to_owned()
+    };
+    let (best, other) = (text(&found, 0), text(&found, 3));
+    let begin = other.split(' ').next().expect("a word");
+    for prefix in [begin, best.as_str()] {
+        let asked = json!({ "text": [line], "alternatives": 2, "prefix": prefix });
+        let found = server.post("/api/translate", &asked).expect(200);
+        assert!((0..2).all(|rank| text(&found, rank).starts_with(prefix)), "{prefix}: {found}");
+    }
+    let refused = |asked: Value, status: u16| server.post("/api/translate", &asked).expect(status);
+    refused(json!({ "text": "a\nb", "prefix": begin }), 422);
+    refused(json!({ "text": line, "prefix": "Ü" }), 422);
+
+    // A word of the source as one that the best translation lacks.
+    let word = line.split(' ').next().expect("a word");
+    let goal = ["house", "two", "big", "red", "here"].into_iter().find(|goal| {
+        let asked = json!({ "text": line, "terms": { word: goal } });
+        let answer = server.post("/api/translate", &asked);
+        !best.contains(goal) && answer.status == 200 && text(&answer.expect(200), 0).contains(goal)
+    });
+    assert!(goal.is_some(), "{best}");
+    let many: serde_json::Map<String, Value> =
+        (0..300).map(|number| (format!("a{number}"), "b".into())).collect();
+    refused(json!({ "text": line, "terms": many }), 413);
+    refused(json!({ "text": line, "terms": { "a\tb": "c" } }), 422);
+    refused(json!({ "text": line, "terms": { "a": "Ü" } }), 422);
 }
 
 #[test]

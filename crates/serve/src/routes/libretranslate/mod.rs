@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use taper_data::split_lines;
 
 use self::detect::{Detected, languages_of};
-use super::translation::{Texts, translated};
+use super::translation::{Texts, term_lines, translated};
 use crate::app::App;
 use crate::engine::{Engine, LineAnswer, TranslateOptions};
 use crate::error::Refusal;
@@ -35,6 +35,9 @@ struct Asked {
     #[serde(default)]
     alternatives: usize,
     api_key: Option<String>,
+    /// Terms with their translations, which LibreTranslate does not know.
+    #[serde(default)]
+    terms: BTreeMap<String, String>,
 }
 
 /// Request as a form, in which a number is text and there is one `q`.
@@ -52,7 +55,8 @@ struct AskedByForm {
 impl From<AskedByForm> for Asked {
     fn from(form: AskedByForm) -> Self {
         let AskedByForm { q, source, target, format, alternatives, api_key } = form;
-        Self { q: Texts::One(q), source, target, format, alternatives, api_key }
+        let terms = BTreeMap::new();
+        Self { q: Texts::One(q), source, target, format, alternatives, api_key, terms }
     }
 }
 
@@ -89,7 +93,7 @@ fn allowed(app: &App, headers: &HeaderMap, key: Option<&str>) -> Result<(), Refu
 
 /// Options for translations by the run's own search.
 fn plain(alternatives: usize) -> TranslateOptions {
-    TranslateOptions { alternatives, beam: None, length_penalty: None, alignment: false }
+    TranslateOptions { alternatives, ..TranslateOptions::default() }
 }
 
 /// Translates a text, or several.
@@ -113,7 +117,8 @@ pub(super) async fn translate(
     let lines_of =
         |text: &String| split_lines(text).into_iter().map(str::to_owned).collect::<Vec<_>>();
     let lines: Vec<Vec<String>> = texts.iter().map(lines_of).collect();
-    let options = plain(asked.alternatives.saturating_add(1));
+    let terms = term_lines(&asked.terms)?;
+    let options = TranslateOptions { terms, ..plain(asked.alternatives.saturating_add(1)) };
     let found = translated(&app, choice.engine, lines.concat(), options).await?;
     let mut found = found.into_iter();
     let (mut best, mut others) = (Vec::new(), Vec::new());

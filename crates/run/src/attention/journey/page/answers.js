@@ -4,6 +4,14 @@ const labelled = (text, control, output) => {
   label.append(output);
   return label;
 };
+// A part that may be wider than the page, which keys scroll.
+const scrolled = (className, name) => {
+  const made = taper.element('div', className);
+  made.tabIndex = 0;
+  made.setAttribute('role', 'group');
+  made.setAttribute('aria-label', name);
+  return made;
+};
 const slider = (name, least, most, step, value, word, changed) => {
   const range = taper.element('input'), output = taper.element('output');
   Object.assign(range, { type: 'range', min: least, max: most, step, value });
@@ -57,7 +65,7 @@ const answersStation = () => {
     const bar_ = taper.element('div', 'toolbar');
     bar_.append(slider(say('Temperature', '温度'), 1, 20, 1, 10, one => (one / 10).toFixed(1), draw));
     draw(10);
-    const wide = taper.element('div', 'wide');
+    const wide = scrolled('wide', say('Next tokens', '下一词元'));
     wide.append(cards);
     return [bar_, wide];
   });
@@ -140,10 +148,7 @@ const beamStation = () => station('decoder', say('The beam', '集束搜索'), sa
   if (widest > 1) {
     bar_.append(slider(say('Beam', '集束宽度'), 1, widest, 1, widest, String, draw));
   }
-  const around = taper.element('div', 'wide grows');
-  around.tabIndex = 0;
-  around.setAttribute('role', 'group');
-  around.setAttribute('aria-label', say('The beam', '集束搜索'));
+  const around = scrolled('wide grows', say('The beam', '集束搜索'));
   around.append(drawing);
   return [bar_, around];
 });

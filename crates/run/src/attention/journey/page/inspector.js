@@ -2,8 +2,8 @@
 const table = (heads, rows) => {
   const made = taper.element('table', 'inside'), top = taper.element('tr');
   top.append(...heads.map(text => {
-    const cell = taper.element('th', '', text);
-    cell.scope = 'col';
+    const cell = taper.element(text ? 'th' : 'td', '', text);
+    if (text) cell.scope = 'col';
     return cell;
   }));
   const head = taper.element('thead'), body = taper.element('tbody');
