@@ -52,21 +52,25 @@ return problems;
 EMPTY = """
 const parts = 'figure, .stat, table, pre, p, header, nav, .toolbar, .sentence-tools, .ribbons,'
   + '.wall-row, h2, h3, .parallel, .legend, details, .tablist, li, .drawn';
-const boxes = [...document.querySelectorAll(parts)].filter(one => one.checkVisibility())
-  .map(one => one.getBoundingClientRect());
+const seen = [...document.querySelectorAll(parts)].filter(one => one.checkVisibility());
 const side = 20, high = document.documentElement.scrollHeight;
+let boxes = [];
 const covered = (x, y) => boxes.some(box => x >= box.left - side && x < box.right + side
   && y >= box.top + scrollY - side && y < box.bottom + scrollY + side);
 let most = [0, 0];
 for (let top = 0; top < Math.min(high, 20000); top += innerHeight) {
   const end = Math.min(high - 80, top + innerHeight);
   if (end - top < innerHeight / 2) continue;
+  // Some parts follow the window.
+  scrollTo({ top, behavior: 'instant' });
+  boxes = seen.map(one => one.getBoundingClientRect());
   let empty = 0, all = 0;
   for (let y = top + side / 2; y < end; y += side) {
     for (let x = side / 2; x < innerWidth; x += side) { all++; if (!covered(x, y)) empty++; }
   }
   if (empty / all > most[0]) most = [empty / all, top];
 }
+scrollTo({ top: 0, behavior: 'instant' });
 return most;
 """
 

@@ -82,7 +82,7 @@ def use(browser, page, pictures):
     check(paint < PAINT, f"{SENTENCES} sentences are painted after {paint:.0f} ms, loaded after "
           f"{loaded:.0f} ms ({page.stat().st_size / 1e6:.1f} MB)")
     shown = "return document.querySelectorAll('.sentences tbody tr').length;"
-    first = browser.run(shown)
+    first = browser.wait(shown)
     check(0 < first < 200, f"{first} sentences are made at first")
     browser.run("document.querySelector('.sentences tbody').lastElementChild.scrollIntoView();")
     # Scrolling is smooth, and takes a while.

@@ -72,6 +72,10 @@ const taper = {
     taper.probe.style.color = `var(${variable})`;
     return getComputedStyle(taper.probe).color;
   },
+  // Calls back once the page has been painted.
+  later(act) {
+    requestAnimationFrame(() => setTimeout(act));
+  },
   // Calls back whenever the theme has changed.
   onTheme(act) {
     document.addEventListener('taper-theme', act);

@@ -1,6 +1,6 @@
 // Test sentences as a table: sorted, sifted, made as they come into view. Of one run, or of several
 // side by side.
-(() => {
+taper.later(() => {
   const place = document.getElementById('sentence-list');
   const { say } = taper;
   const flaws = new Map(JSON.parse(place.dataset.flaws));
@@ -148,19 +148,28 @@
   const fill = () => {
     while (shown < rows.length && end.getBoundingClientRect().top < innerHeight + 800) more();
   };
-  // What a search looks at, in lower case; made once for each set.
-  const texts = set => (set.texts ??= set.rows.map(row =>
-    [row[AT.source], row[AT.reference], ...row[AT.texts]].join('\n').toLowerCase()));
+  // What a search looks at, in lower case; made once.
+  const lower = row => (row.lower ??=
+    [row[AT.source], row[AT.reference], ...row[AT.texts]].join('\n').toLowerCase());
+  // All rows in the chosen order, which a search sifts.
+  let sorted = null;
+  const ordered = () => {
+    const key = `${chosen.value} ${order} ${sign}`;
+    if (sorted?.key === key) return sorted.rows;
+    const value = valued(order);
+    const all = set.rows.toSorted((left, right) =>
+      sign * (value(left) - value(right)) || left[0] - right[0]);
+    sorted = { key, rows: all };
+    return all;
+  };
   function begin() {
-    const text = find.value.toLowerCase(), all = text ? texts(set) : null;
+    const text = find.value.toLowerCase();
     const [least, most] = length.map((input, at) => (input.value === '' ? [0, Infinity][at]
       : Number(input.value)));
     const own = kind.value;
-    rows = set.rows.filter((row, at) => (!text || all[at].includes(text))
+    rows = ordered().filter(row => (!text || lower(row).includes(text))
       && row[AT.length] >= least && row[AT.length] <= most
       && (!own || row[AT.flaws].some(flaw => (own === '*' ? flaw : flaw === own))));
-    const value = valued(order);
-    rows.sort((left, right) => sign * (value(left) - value(right)) || left[0] - right[0]);
     body.replaceChildren();
     shown = 0;
     count.textContent = `${taper.number(rows.length)} / ${taper.number(set.rows.length)} `
@@ -217,4 +226,4 @@
   addEventListener('resize', fill);
   if (sets[0]?.systems.length) order = 'apart';
   head();
-})();
+});
