@@ -3,11 +3,16 @@
 import base64
 import json
 import subprocess
+import sys
 import tarfile
 import time
+import urllib.request
 from pathlib import Path
 
 from browser import check
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "serve"))
+from server import Serving
 
 ROOT = Path(__file__).resolve().parents[2]
 WIDTHS = [360, 800, 1200, 2000]
@@ -51,7 +56,7 @@ return problems;
 # The largest share that is empty of a window's height of the page, in squares of 20 pixels.
 EMPTY = """
 const parts = 'figure, .stat, table, pre, p, header, nav, .toolbar, .sentence-tools, .ribbons,'
-  + '.wall-row, h2, h3, .parallel, .legend, details, .tablist, li, .drawn';
+  + '.wall-row, h2, h3, .parallel, .legend, details, .tablist, li, .drawn, textarea';
 const seen = [...document.querySelectorAll(parts)].filter(one => one.checkVisibility());
 const side = 20, high = document.documentElement.scrollHeight;
 let boxes = [];
@@ -145,20 +150,45 @@ def pages_of_gallery(folder, trained, make):
     return pages
 
 
-def hang(browser, page, folder, axe):
-    """Photographs a page, and checks its layout and what axe-core says of it."""
+def hang_file(browser, page, folder, axe):
+    """Hangs a page that is a file."""
     size = page.stat().st_size
     check(size < MOST_BYTES, f"{page.stem} has {size / 1000:.0f} KB")
+    hang(browser, page.stem, lambda: browser.open(page), folder, axe)
+
+
+def hang_served(browser, taper, run, folder, axe):
+    """Hangs the page of `taper serve` in both languages, with a text that was translated."""
+    server = Serving(taper, [run])
+
+    def opening(language):
+        # The same address again would only scroll.
+        browser.open("about:blank")
+        browser.open(f"{server.url}/?lang={language}#text=I+love+you.&terms=tea+%3D+%E8%8C%B6")
+        browser.wait("return document.querySelector('.card:not(.is-old) .target .token');")
+
+    try:
+        for language in ("en", "zh"):
+            with urllib.request.urlopen(f"{server.url}/?lang={language}") as answer:
+                size = len(answer.read())
+            check(size < MOST_BYTES, f"serve-{language} has {size / 1000:.0f} KB")
+            hang(browser, f"serve-{language}", lambda: opening(language), folder, axe)
+    finally:
+        server.end()
+
+
+def hang(browser, name, opening, folder, axe):
+    """Photographs a page, and checks its layout and what axe-core says of it."""
     for theme in ("light", "dark"):
         browser.develop("Emulation.setEmulatedMedia",
                         features=[{"name": "prefers-color-scheme", "value": theme}])
         for width in WIDTHS:
             browser.develop("Emulation.setDeviceMetricsOverride", width=width, height=HEIGHT,
                             deviceScaleFactor=1, mobile=width < 500)
-            browser.open(page)
+            opening()
             browser.wait("return !document.querySelector('svg.plot[data-plot]');", seconds=20)
             time.sleep(0.2)
-            what = f"{page.stem}, {theme}, {width}"
+            what = f"{name}, {theme}, {width}"
             problems = browser.run(LAYOUT)
             check(not problems, f"{what}: {'; '.join(problems[:4]) or 'in its place'}")
             if width == 1200:
@@ -173,9 +203,9 @@ def hang(browser, page, folder, axe):
             high = min(6000, browser.run("return document.documentElement.scrollHeight;"))
             clip = {"x": 0, "y": 0, "width": width, "height": high, "scale": 1}
             shot = browser.develop("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
-            (folder / f"{page.stem}-{theme}-{width}.png").write_bytes(
+            (folder / f"{name}-{theme}-{width}.png").write_bytes(
                 base64.b64decode(shot["data"]))
     browser.desktop()
     browser.develop("Emulation.setEmulatedMedia", features=[])
     complaints = browser.complaints()
-    check(not complaints, f"{page.stem}: the browser complains of nothing {complaints}")
+    check(not complaints, f"{name}: the browser complains of nothing {complaints}")

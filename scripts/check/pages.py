@@ -28,7 +28,7 @@ import time
 from pathlib import Path
 
 from browser import Browser, check
-from gallery import accessibility_script, hang, pages_of_gallery
+from gallery import accessibility_script, hang_file, hang_served, pages_of_gallery
 
 ROOT = Path(__file__).resolve().parents[2]
 SENTENCES = 10_000
@@ -258,7 +258,9 @@ def main():
         try:
             if arguments.gallery:
                 for page in made:
-                    hang(browser, page, arguments.gallery, axe)
+                    hang_file(browser, page, arguments.gallery, axe)
+                if arguments.run:
+                    hang_served(browser, arguments.taper, arguments.run, arguments.gallery, axe)
             else:
                 use(browser, run / "report.html", arguments.screenshots)
                 if arguments.run:

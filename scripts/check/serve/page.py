@@ -26,7 +26,7 @@ from server import TAPER, Serving, copy_of, make_runs
 TARGET = "return [...document.querySelectorAll(`#translations .card`)].map(card =>" \
          "card.classList.contains('is-old') ? null :" \
          "[...card.querySelectorAll('.target')].map(one => one.textContent).join('\\n'));"
-RIGHT, HOME = "\ue014", "\ue011"
+RIGHT, HOME, ENTER = "\ue014", "\ue011", "\ue007"
 
 
 def shown(browser, expected, cards=1, seconds=60):
@@ -117,6 +117,46 @@ def translation(browser, pictures, folder, taper, run):
     browser.run("document.querySelectorAll('#runs input')[1].click();")
 
 
+def words(browser, url, pictures):
+    """Words of a translation that are replaced, terms, history and shared addresses."""
+    browser.open("about:blank")
+    browser.open(f"{url}/?lang=en#text=I+love+you.")
+    texts = shown(browser, "我爱你。", 2)
+    check(texts == ["我爱你。"] * 2, f"the text of an address is translated: {texts}")
+    first = "document.querySelector('#translations .card:first-child {}')"
+    browser.run(first.format(".target") + ".focus();")
+    browser.keys(HOME, RIGHT, ENTER)
+    offers = browser.wait("return [...document.querySelectorAll('.offers button')].map(one =>"
+                          "one.firstChild.textContent);")
+    check("爱" in offers and len(offers) > 1, f"words that could stand there: {offers}")
+    pictures and browser.picture(pictures / "offers.png")
+    browser.run("[...document.querySelectorAll('.offers button')].find(one =>"
+                "one.firstChild.textContent !== '爱').click();")
+    chosen = browser.run(f"return {first.format('.target')}.textContent;")
+    check(chosen.startswith("我") and chosen != "我爱你。", f"the search goes on from there: {chosen}")
+    marked = browser.run(f"return {first.format('.target')}.querySelectorAll('.is-new').length;")
+    check(marked > 0, "and what is new is marked")
+    browser.run("document.querySelector('details:has(#glossary)').open = true;")
+    browser.type("#glossary", "you = 他们")
+    texts = browser.wait("const texts = [...document.querySelectorAll('#translations .card:not("
+                         ".is-old) .target')].map(one => one.textContent);"
+                         "return texts.length === 2 && texts.every(one => one.includes('他们'))"
+                         " && texts;", seconds=20)
+    check(texts, f"a term is in the translation: {texts}")
+    browser.click("#share")
+    hash_ = browser.wait("return location.hash.includes('terms') && location.hash;")
+    check(hash_ and "I+love+you." in hash_, f"an address is shared: {hash_}")
+    kept = browser.wait("return document.querySelectorAll('#history li').length;", seconds=5)
+    check(kept == 1, "what was translated is in the history")
+    browser.run("document.querySelector('#history-of').open = true;")
+    browser.click("#forget")
+    check(browser.run("return document.querySelectorAll('#history li').length;") == 0,
+          "and is forgotten")
+    browser.open("about:blank")
+    browser.open(f"{url}/?lang=en")
+    browser.wait("return !document.getElementById('translation').hidden;")
+
+
 def growing(browser, pictures):
     browser.run("document.querySelector('#tasks button[value=language-model]').click();")
     browser.type("#prompt", "the quick")
@@ -131,6 +171,8 @@ def growing(browser, pictures):
     text = browser.run("return document.querySelector('#texts .text').textContent;")
     check(len(lengths) > 2 and text.startswith("the quick brown fox") and len(text) == 409,
           f"a text grows: {len(text)} characters, seen at {len(lengths)} lengths")
+    shades = browser.run("return document.querySelectorAll('#texts .written').length;")
+    check(shades > 99, f"{shades} tokens in the shade of their probability")
     pictures and browser.picture(pictures / "text.png")
     browser.run("document.getElementById('max-tokens').value = 1000;")
     browser.click("#go")
@@ -139,6 +181,7 @@ def growing(browser, pictures):
     stopped = browser.wait("return document.querySelector('#texts [role=status]').textContent"
                            " === 'stopped';")
     check(stopped, "and is stopped")
+
 
 
 def labels(browser, pictures, folder):
@@ -217,6 +260,7 @@ def main():
                 figure(browser, arguments.figure)
             else:
                 translation(browser, pictures, folder, arguments.taper, runs[0])
+                words(browser, server.url, pictures)
                 growing(browser, pictures)
                 labels(browser, pictures, folder)
                 looks(browser, pictures)
