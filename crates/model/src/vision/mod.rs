@@ -19,7 +19,7 @@ use crate::layers::encoders::vision::{VisionEncoder, validate};
 use crate::layers::head::Head;
 use crate::{
     AttentionRecord, Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass,
-    Sequences,
+    Records, Sequences,
 };
 use candle_core::Tensor;
 
@@ -135,6 +135,21 @@ impl ImageClassifier {
         self.shape.check(images)?;
         let pass = Pass::evaluate();
         Ok(self.head.logits(&self.pooled(images, &pass)?, &pass)?)
+    }
+
+    /// Computes the logits of the classes of each image, and records attention, its projections and
+    /// the states of tokens.
+    ///
+    /// # Shapes
+    /// B images → `(B, C)`.
+    ///
+    /// # Errors
+    /// The errors of [`ImageClassifier::logits`].
+    pub fn traced(&self, images: &Sequences) -> Result<(Records, Tensor), ModelError> {
+        self.shape.check(images)?;
+        let pass = Pass::evaluate_with_states();
+        let logits = self.head.logits(&self.pooled(images, &pass)?, &pass)?;
+        Ok((pass.into_records(), logits))
     }
 
     /// Computes the attention weights of all layers over the tokens of each image.

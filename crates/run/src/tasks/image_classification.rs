@@ -9,7 +9,7 @@ use taper_model::{Builder, ImageClassifier, ImageShape, LayerCost};
 
 use super::{Answered, Built, Done, ImportedFolder, Items, Predictions, TaskModel, Vocabularies};
 use crate::LoadedRun;
-use crate::attention::draw_attention;
+use crate::attention::{Journey, draw_attention};
 use crate::config::RunConfig;
 use crate::evaluation::{Batches, ClassifiedTestSet, Split, TestSetResult};
 use crate::event::RunObserver;
@@ -72,6 +72,10 @@ impl TaskModel for ImageClassifier {
 
     fn predict_each(run: &LoadedRun<Self>, items: &Items<'_>, done: Done<'_>) -> Predictions {
         Answered::each(predict_images(run, items.images, done)?, Prediction::to_text)
+    }
+
+    fn journey(run: &LoadedRun<Self>, image: &str) -> Result<Journey> {
+        Journey::of_image(run, Path::new(image))
     }
 
     fn draw_attention(run: &LoadedRun<Self>, image: &Path, to: &Path) -> Result<()> {

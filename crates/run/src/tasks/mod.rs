@@ -186,14 +186,14 @@ pub trait TaskModel: Model + Sized + 'static {
         bail!("attention of the task {} is not shown over words", Self::TASK)
     }
 
-    /// Journey of a text through the model.
+    /// Journey of a text through the model, or of the image file with this path.
     ///
     /// # Errors
     /// When the text cannot be read, or the task has no journey.
     fn journey(_run: &LoadedRun<Self>, _text: &str) -> Result<Journey> {
         bail!(
             "the run's task is {}, and this command explains translation, language models and \
-             classifiers of texts",
+             classifiers of texts and images",
             Self::TASK
         )
     }

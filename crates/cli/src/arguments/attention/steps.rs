@@ -9,9 +9,9 @@ use crate::arguments::{Overrides, PageLanguage, Weights};
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
-    /// Folder of the run: translation, a language model or a classifier of texts
+    /// Folder of the run: translation, a language model or a classifier of texts or images
     pub(crate) run: PathBuf,
-    /// The text
+    /// The text, or the image file
     pub(crate) text: String,
     /// Write a page: one diagram from the text to the answer
     #[arg(long, value_name = "FILE")]

@@ -58,7 +58,8 @@ fn lines(journey: &Journey) -> Vec<String> {
         }
         last += 1;
     }
-    let answer = if journey.task == "classification" { "The label" } else { "Each next token" };
+    let answer =
+        if journey.task.ends_with("classification") { "The label" } else { "Each next token" };
     lines.push(format!("{last}. {answer}, and the likeliest there"));
     for choice in &journey.choices {
         let percent = |probability: f64| format!("{:.1} %", 100.0 * probability);

@@ -2,11 +2,13 @@
 //! hypotheses of a beam, and the probability of each next token or label.
 
 mod page;
+mod picture;
 mod reading;
 mod stations;
 mod translation;
 
 pub use page::journey_page;
+pub use picture::Picture;
 pub use stations::{Choice, HeadInputs, Piece, StackVectors, VectorStep};
 
 use std::path::Path;
@@ -65,6 +67,9 @@ pub struct Journey {
     pub text: String,
     /// Text after the tokenizer's normalisation.
     pub normalized: String,
+    /// Image, if the tokens are patches of one; the text is its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub picture: Option<Picture>,
     /// Pieces of the text, with the special tokens that the model reads.
     pub pieces: Vec<Piece>,
     /// Kind of position encoding: the recipe's `model.positions`.
@@ -87,7 +92,8 @@ pub struct Journey {
 }
 
 impl Journey {
-    /// Traces the journey of `text` through the model of the run at `root`.
+    /// Traces the journey of `text`, or of the image file with this path, through the model of the
+    /// run at `root`.
     ///
     /// # Errors
     /// When the run cannot be loaded or its task has no journey, or the text is empty or too long.

@@ -10,9 +10,10 @@ use crate::attention::AttentionMap;
 use crate::attention::view::parts;
 
 /// Scripts of this page, in addition to the script of every page.
-const SCRIPTS: [&str; 7] = [
+const SCRIPTS: [&str; 8] = [
     include_str!("page/numbers.js"),
     include_str!("page/drawing.js"),
+    include_str!("page/picture.js"),
     include_str!("page/vectors.js"),
     include_str!("page/attention.js"),
     include_str!("page/answers.js"),
@@ -55,6 +56,10 @@ fn data(journey: &Journey, language: Language) -> Value {
         "stacks": journey.vectors.iter().map(stack).collect::<Vec<_>>(),
         "attention": parts(&map, language),
         "heads": heads.iter().map(head).collect::<Vec<_>>(),
+        "picture": journey.picture.as_ref().map(|picture| json!({
+            "size": picture.size, "patch": picture.patch, "channels": picture.channels,
+            "before": picture.before, "pixels": STANDARD.encode(&picture.pixels),
+        })),
         "beam": journey.beam, "found": journey.found, "choices": journey.choices,
     })
 }

@@ -22,11 +22,13 @@ const table = (heads, rows) => {
   made.append(head, body);
   return made;
 };
+const MOST_KEYS = 24;
 // How one token reads: Q·K/√d, softmax, V.
 const insideTold = (layer, name, number, head, column) => {
   const shown = taper.element('div'), query = layer.queries[column];
   const inside = insideOf(name, number, head, column);
   const names = layer.keys;
+  if (picture) shown.append(seenImage(weightsOf(layer, head)[column]));
   if (!inside) {
     const weights = weightsOf(layer, head)[column];
     shown.append(taper.element('p', '', say(`What “${query}” reads, by weight:`, `“${query}”读取的内容及权重：`)),
@@ -39,11 +41,16 @@ const insideTold = (layer, name, number, head, column) => {
     }
     return shown;
   }
-  const { q, rows, out, width } = inside;
+  const { q, out, width } = inside;
+  // Of many keys those with the most weight are shown.
+  const keys = [...inside.rows.keys()].sort((one, other) =>
+    inside.rows[other].weight - inside.rows[one].weight).slice(0, MOST_KEYS)
+    .sort((one, other) => one - other);
+  const rows = keys.map(key => ({ key, ...inside.rows[key] }));
   shown.append(taper.element('p', 'formula', `softmax(q·kᵀ / √${width}) · v`),
     taper.element('p', 'small-head', `q: ${query}`), strips([q], 0),
-    table(['', 'k', 'q·k', `/√${width}`, 'softmax', '', 'v'], rows.map((row, key) =>
-      [names[key], strips([row.k], 0), row.isHidden ? '–' : fixed(row.product, 1),
+    table(['', 'k', 'q·k', `/√${width}`, 'softmax', '', 'v'], rows.map(row =>
+      [names[row.key], strips([row.k], 0), row.isHidden ? '–' : fixed(row.product, 1),
         row.isHidden ? '−∞' : fixed(row.score), row.isHidden ? '0' : percent(row.weight),
         bar(row.isHidden ? 0 : row.weight), strips([row.v], 0)])),
     taper.element('p', 'small-head', say('Sum of v by weight', '按权重相加的 v')), strips([out], 0));

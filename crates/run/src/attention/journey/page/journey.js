@@ -48,6 +48,7 @@ for (const one of stations) {
     group.dataset.stack = one.stack;
     // Long texts are scrolled sideways.
     const counts = model.stacks.map(other => other.tokens.length);
+    if (picture) group.style.setProperty('--cell', '2rem');
     group.style.setProperty('--most', one.stack === 'encoder' ? counts[0] : Math.max(1, ...counts));
     diagram.append(group);
   }
@@ -124,7 +125,9 @@ function show(one, isMoved = false) {
   const stack = model.stacks.find(stack => stack.stack === one.stack);
   const isOwn = followed.stack === one.stack || (one.part && followed.stack === null);
   const tokens = one.layer?.queries ?? stack?.tokens ?? [];
-  const column = isOwn && followed.column !== null ? followed.column : tokens.length - 1;
+  // Classifiers predict from their first token, other models from their last.
+  const usual = model.task.endsWith('classification') ? 0 : tokens.length - 1;
+  const column = isOwn && followed.column !== null ? followed.column : usual;
   const parts = [taper.element('p', 'muted', stackNames[one.stack]), taper.element('h2', '', one.name),
     taper.element('p', '', one.words)];
   if (one.told && tokens.length) {

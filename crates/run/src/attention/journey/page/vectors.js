@@ -11,6 +11,11 @@ const tokenRow = (stack, tokens, below) => {
     button.dataset.stack = stack;
     button.dataset.column = column;
     button.title = token;
+    const patch = picture && patchOf(column);
+    if (patch) {
+      button.setAttribute('aria-label', token);
+      button.replaceChildren(patch);
+    }
     cell.append(button);
     if (below) cell.append(taper.element('small', 'muted', below[column]));
     row.append(cell);
@@ -48,14 +53,18 @@ const vectorTold = (stack, step) => column => {
   }
   return shown;
 };
-const piecesStation = stack => station(stack.stack, say('Pieces', '子词'), say(
+const piecesStation = stack => station(stack.stack, picture ? say('Patches', '图块')
+  : say('Pieces', '子词'), picture ? say(
+  'The image is cut into patches, which are read like words. Click one to follow it through the '
+  + 'model.', '图像被切成小块，像词一样被读取。点击一块，跟随它穿过模型。') : say(
   `The tokenizer cuts the text into ${model.pieces.length} pieces, each of which has a number in `
   + 'the vocabulary. Click a piece to follow it through the model.',
   `分词器把文本切成 ${model.pieces.length} 个子词，每个在词表中都有编号。点击一个子词，跟随它穿过模型。`), () => {
-  const text = taper.element('p', 'the-text', model.normalized);
+  const text = taper.element('p', 'the-text', picture ? '' : model.normalized);
   text.dir = 'auto';
+  if (picture) text.append(seenImage(model.pieces.map(() => 1)));
   return [text, tokenRow(stack.stack, model.pieces.map(one => one.token),
-    model.pieces.map(one => one.id))];
+    picture ? null : model.pieces.map(one => one.id))];
 });
 // Positions as curves over the numbers of their vectors.
 const waves = step => {
