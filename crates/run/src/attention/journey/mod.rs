@@ -11,14 +11,9 @@ pub use page::journey_page;
 pub use picture::Picture;
 pub use stations::{Choice, HeadInputs, Piece, StackVectors, VectorStep};
 
-use std::path::Path;
-
-use anyhow::Result;
 use serde::Serialize;
 
 use super::AttentionLayer;
-use crate::tasks::{TaskModel, with_model};
-use crate::{LoadSettings, LoadedRun, RunFolder};
 
 /// Lengths of the vectors of a stack's tokens.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -89,16 +84,4 @@ pub struct Journey {
     /// Choices: of the tokens of the best translation, `</s>` last; of each next token of a text,
     /// the one after its end last; or of the label.
     pub choices: Vec<Choice>,
-}
-
-impl Journey {
-    /// Traces the journey of `text`, or of the image file with this path, through the model of the
-    /// run at `root`.
-    ///
-    /// # Errors
-    /// When the run cannot be loaded or its task has no journey, or the text is empty or too long.
-    pub fn of(root: &Path, load: &LoadSettings, text: &str) -> Result<Self> {
-        let task = RunFolder::open(root)?.load_config(&load.overrides)?.task;
-        with_model!(task, M => <M as TaskModel>::journey(&LoadedRun::open(root, load)?, text))
-    }
 }

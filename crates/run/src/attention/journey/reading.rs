@@ -1,5 +1,7 @@
 //! Journeys through models of one text: language models and classifiers.
 
+use std::path::Path;
+
 use anyhow::{Context, Result};
 use taper_model::{
     Batch, LanguageModel, Model, ModelError, Objective, Pass, Records, Sequences, TextClassifier,
@@ -8,14 +10,25 @@ use taper_ops::threads::in_pool;
 
 use super::stations::{HeadInputs, StackVectors};
 use super::{Choice, Journey, Piece};
-use crate::LoadedRun;
 use crate::attention::AttentionLayer;
 use crate::attention::map::{layers, shown_tokens};
 use crate::attention::reading::marked;
 use crate::config::RunConfig;
 use crate::generation::TextScorer;
+use crate::tasks::{TaskModel, with_model};
+use crate::{LoadSettings, LoadedRun, RunFolder};
 
 impl Journey {
+    /// Traces the journey of `text`, or of the image file with this path, through the model of the
+    /// run at `root`.
+    ///
+    /// # Errors
+    /// When the run cannot be loaded or its task has no journey, or the text is empty or too long.
+    pub fn of(root: &Path, load: &LoadSettings, text: &str) -> Result<Self> {
+        let task = RunFolder::open(root)?.load_config(&load.overrides)?.task;
+        with_model!(task, M => <M as TaskModel>::journey(&LoadedRun::open(root, load)?, text))
+    }
+
     /// Traces the journey of `text` through a language model, up to the token after its end.
     ///
     /// # Errors
