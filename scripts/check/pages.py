@@ -205,7 +205,8 @@ def travel(browser, page, pictures):
     browser.run("document.querySelector('.station:has(.attention-field) .station-name').click();"
                 "document.activeElement.blur();")
     browser.keys("l")
-    head = "return document.querySelector('.station.is-now .heads [aria-pressed=true]').textContent;"
+    head = ("return document.querySelector('.station.is-now .heads [aria-pressed=true]')"
+            ".textContent;")
     check(browser.run(head).startswith("1"), f"a head by its key: {browser.run(head)}")
     sums = browser.run(
         "const rows = [...document.querySelectorAll('.inside tbody tr')];"

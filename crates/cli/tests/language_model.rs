@@ -45,6 +45,13 @@ fn a_text_that_repeats_itself_is_known_by_heart() {
     // Where it looks, and what each of its heads is worth.
     let table = workspace.succeed(&["attention", "run", "the quick", "--heads"]);
     assert!(table.lines().skip(1).all(|line| line.starts_with("decoder")), "{table}");
+    // Its path through the model ends with the token after the text.
+    let journey = workspace.succeed(&["explain", "run", "the quick", "--json"]);
+    let journey: serde_json::Value = serde_json::from_str(&journey).expect("JSON");
+    let count = |key: &str| journey[key].as_array().expect("a list").len();
+    assert_eq!(count("choices"), count("pieces"), "{journey}");
+    assert_eq!((count("vectors"), count("beam")), (1, 0));
+    workspace.succeed(&["explain", "run", "the quick", "--html", "journey.html"]);
     let worth = workspace.succeed(&["prune-heads", "run", "--dry-run", "--split", "held-out"]);
     assert_eq!(worth.lines().count(), table.lines().count(), "{worth}");
 

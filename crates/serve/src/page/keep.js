@@ -10,7 +10,8 @@ const keepTexts = (source, changed) => {
     try { return JSON.parse(localStorage.getItem('taper-history')) ?? []; } catch { return []; }
   };
   const store = texts => {
-    try { localStorage.setItem('taper-history', JSON.stringify(texts)); } catch { /* kept nowhere */ }
+    // Where nothing may be kept, there is no history.
+    try { localStorage.setItem('taper-history', JSON.stringify(texts)); } catch { /* as above */ }
     draw(texts);
   };
   const draw = texts => {

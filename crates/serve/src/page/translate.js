@@ -122,7 +122,8 @@ const startTranslation = runs => {
     return line;
   };
   const translate = async (card, lines, signal) => {
-    const begun = performance.now(), results = [], old = card.results, isShort = lines.length <= ALIGNED;
+    const begun = performance.now(), results = [], old = card.results;
+    const isShort = lines.length <= ALIGNED;
     card.card.classList.add('is-old');
     card.say(say('working'));
     for (let at = 0; at < lines.length; at += CHUNK) {

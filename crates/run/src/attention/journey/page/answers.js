@@ -29,9 +29,9 @@ const answersStation = () => {
   const isLabel = model.task.endsWith('classification'), isText = model.task === 'language-model';
   const words = isLabel ? say('The vector of the first token becomes a number for each label, and '
     + 'the softmax makes probabilities of them.', '第一个词元的向量给每个标签一个数，softmax 把它们变成概率。')
-    : say('The last vectors become a number for each token of the vocabulary, and the softmax makes '
-      + 'probabilities of them. Marked is what was chosen. Draw the temperature up, and the unlikely '
-      + 'gains.', '最后的向量给词表中每个词元一个数，softmax 把它们变成概率。标出的是所选的词元。温度越高，不常见的越有机会。');
+    : say('The last vectors become a number for each token of the vocabulary, and the softmax '
+      + 'makes probabilities of them. Marked is what was chosen. Draw the temperature up, and the '
+      + 'unlikely gains.', '最后的向量给词表中每个词元一个数，softmax 把它们变成概率。标出的是所选的词元。温度越高，不常见的越有机会。');
   return station(model.stacks.at(-1)?.stack ?? 'decoder', isLabel ? say('Label', '标签')
     : say('Next tokens', '下一词元'), words, () => {
     const cards = lane('choices', model.choices.length), lists = [];

@@ -7,8 +7,8 @@ const attentionStation = (stack, name, number, before, after) => {
   const words = isCross ? say('Each token that is to be written reads the source: from above come '
     + 'the encoder’s last vectors, as wide as their weight.',
   '每个将要写出的词元读取原文：上方是编码器的最终向量，带宽即权重。')
-    : name === 'decoder' ? say('Each token gathers from itself and those before it, never from those '
-      + 'after it.', '每个词元从自身和之前的词元收集信息，从不看之后的词元。')
+    : name === 'decoder' ? say('Each token gathers from itself and those before it, never '
+      + 'from those after it.', '每个词元从自身和之前的词元收集信息，从不看之后的词元。')
       : say('Each token gathers from all others. A ribbon is as wide as its weight.',
         '每个词元从所有词元收集信息，带宽即权重。');
   const own = { drawing: null, chips: [] };
@@ -49,7 +49,8 @@ const attentionStation = (stack, name, number, before, after) => {
     show(made);
   };
   const told = column => insideTold(layer, name, number, heads[key], column);
-  const title = isCross ? say(`Layer ${number} · attention to the source`, `第 ${number} 层 · 对原文的注意力`)
+  const title = isCross
+    ? say(`Layer ${number} · attention to the source`, `第 ${number} 层 · 对原文的注意力`)
     : say(`Layer ${number} · attention`, `第 ${number} 层 · 注意力`);
   const made = station(stack.stack, title, words, draw, { told, own, layer, part: name,
     turn: by => choose(heads[key] + by) });

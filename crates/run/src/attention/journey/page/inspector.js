@@ -31,7 +31,8 @@ const insideTold = (layer, name, number, head, column) => {
   if (picture) shown.append(seenImage(weightsOf(layer, head)[column]));
   if (!inside) {
     const weights = weightsOf(layer, head)[column];
-    shown.append(taper.element('p', '', say(`What “${query}” reads, by weight:`, `“${query}”读取的内容及权重：`)),
+    shown.append(taper.element('p', '', say(`What “${query}” reads, by weight:`,
+      `“${query}”读取的内容及权重：`)),
       table([say('token', '词元'), say('weight', '权重'), ''], weights
         .map((weight, key) => [names[key], percent(weight), bar(weight)])
         .sort((one, two) => parseFloat(two[1]) - parseFloat(one[1])).slice(0, 12)));
@@ -63,7 +64,8 @@ const lengthTold = (stack, column) => {
   const shown = taper.element('div');
   const most = Math.max(...steps.map(step => step.norms[column]));
   shown.append(taper.element('p', 'small-head', say('Length, layer by layer', '逐层长度')),
-    table(['', '', ''], steps.map(step => [step.layers ? say(`after ${step.layers}`, `${step.layers} 层后`)
+    table(['', '', ''], steps.map(step => [step.layers
+      ? say(`after ${step.layers}`, `${step.layers} 层后`)
       : say('first', '开始'), taper.number(step.norms[column]), bar(step.norms[column] / most)])));
   shown.querySelector('thead').remove();
   return shown;

@@ -31,14 +31,16 @@ if (!model.stacks.length) {
   // Models older than the Transformer have attention alone.
   const first = model.attention[0].layers[0];
   stations.push(piecesStation({ stack: 'encoder' }),
-    attentionStation({ stack: 'decoder', tokens: first.queries, steps: [] }, model.attention[0].name, 1));
+    attentionStation({ stack: 'decoder', tokens: first.queries, steps: [] },
+      model.attention[0].name, 1));
 }
 stations.push(answersStation());
 if (model.beam.length) stations.push(beamStation());
 if (model.found.length) stations.push(textStation());
 
 // A station in the diagram: its name at the side, its drawing beside it.
-const diagram = taper.element('div', 'diagram'), inspector = taper.element('aside', 'panel inspector');
+const diagram = taper.element('div', 'diagram');
+const inspector = taper.element('aside', 'panel inspector');
 inspector.tabIndex = 0;
 inspector.setAttribute('aria-label', say('The station in numbers', '此站的数值'));
 let group = null;
@@ -117,7 +119,8 @@ function show(one, isMoved = false) {
   on.disabled = now === stations.length - 1;
   stations.forEach((other, number) => {
     other.element.classList.toggle('is-now', number === now);
-    other.element.querySelector('.station-name').setAttribute('aria-current', String(number === now));
+    other.element.querySelector('.station-name')
+      .setAttribute('aria-current', String(number === now));
     if (isMoved) other.element.classList.toggle('is-ahead', number > now);
   });
   if (narrow.matches) one.element.append(inspector);
@@ -128,7 +131,8 @@ function show(one, isMoved = false) {
   // Classifiers predict from their first token, other models from their last.
   const usual = model.task.endsWith('classification') ? 0 : tokens.length - 1;
   const column = isOwn && followed.column !== null ? followed.column : usual;
-  const parts = [taper.element('p', 'muted', stackNames[one.stack]), taper.element('h2', '', one.name),
+  const parts = [taper.element('p', 'muted', stackNames[one.stack]),
+    taper.element('h2', '', one.name),
     taper.element('p', '', one.words)];
   if (one.told && tokens.length) {
     const name = taper.element('p', 'small-head', tokens[column]);
@@ -142,7 +146,8 @@ function show(one, isMoved = false) {
 function go(number, isMoved) {
   const one = stations[Math.min(stations.length - 1, Math.max(0, number))];
   show(one, isMoved);
-  one.element.scrollIntoView({ block: one.element.offsetHeight > innerHeight * 0.6 ? 'start' : 'center',
+  const isHigh = one.element.offsetHeight > innerHeight * 0.6;
+  one.element.scrollIntoView({ block: isHigh ? 'start' : 'center',
     behavior: isStill() ? 'auto' : 'smooth' });
 }
 function step(by) {

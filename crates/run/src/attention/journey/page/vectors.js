@@ -95,8 +95,8 @@ const vectorStations = stack => {
   }
   const sum = token && position ? '+' : '';
   made.push(station(stack.stack, position ? say('Positions', '位置') : say('First states', '初始状态'),
-    position ? say('A vector that tells the place is added: its numbers are waves, fast ones on the '
-      + 'left and slow ones on the right where they are sinusoids.',
+    position ? say('A vector that tells the place is added: its numbers are waves, fast ones on '
+      + 'the left and slow ones on the right where they are sinusoids.',
     '加上表示位置的向量：若为正弦编码，左边的波快，右边的波慢。')
       : say(`Positions are told apart within attention: ${model.positions}.`,
         `位置在注意力之内区分：${model.positions}。`),
@@ -115,7 +115,8 @@ const feedForwardStation = (stack, layer, before, after) => station(stack.stack,
     after.moved.forEach((moved, column) => {
       const x = middle(column, count), half = Math.min(90, 400 / count) * moved / far;
       drawing.append(taper.drawn('path', { class: 'lens', 'data-column': column,
-        d: `M${x} 6C${x + half} 30 ${x + half} 70 ${x} 94C${x - half} 70 ${x - half} 30 ${x} 6Z` }));
+        d: `M${x} 6C${x + half} 30 ${x + half} 70 ${x} 94`
+          + `C${x - half} 70 ${x - half} 30 ${x} 6Z` }));
     });
     return [drawing, vectorRow(after)];
   }, { told: vectorTold(stack, after) });
