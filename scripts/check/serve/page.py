@@ -149,7 +149,7 @@ def words(browser, url, pictures):
     kept = browser.wait("return document.querySelectorAll('#history li').length;", seconds=5)
     check(kept == 1, "what was translated is in the history")
     browser.run("document.querySelector('#history-of').open = true;")
-    browser.click("#forget")
+    browser.run("document.querySelector('#forget').click();")
     check(browser.run("return document.querySelectorAll('#history li').length;") == 0,
           "and is forgotten")
     browser.open("about:blank")
@@ -281,9 +281,8 @@ def figure(browser, path):
     browser.wait("return !document.getElementById('translation').hidden;")
     browser.type("#source", "I love you.")
     browser.wait("return document.querySelector('.card:not(.is-old) .others li');")
-    browser.run("document.querySelector('#translations .card:first-child "
-                "details:has(.choices) summary').click();")
-    browser.wait("return document.querySelectorAll('.grid td').length;")
+    browser.click("#translations .card:first-child .target .token:nth-child(2)")
+    browser.wait("return document.querySelectorAll('.offers button').length;")
     browser.hover("#translations .card:first-child .target .token:nth-child(3)")
     time.sleep(0.5)
     browser.picture(path)
