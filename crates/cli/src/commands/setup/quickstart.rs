@@ -15,7 +15,7 @@ use crate::text::print_line;
 /// Embeds files of the repository, with their names in it and their contents.
 macro_rules! bundled {
     ($($name:literal,)*) => {
-        [$(($name, include_bytes!(concat!("../../../../../", $name)))),*]
+        [$(($name, include_bytes!(concat!(env!("TAPER_BUNDLED"), "/", $name)))),*]
     };
 }
 
