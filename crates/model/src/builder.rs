@@ -43,6 +43,19 @@ pub struct ModelCore {
     pub(crate) cost: Cost,
 }
 
+impl ModelCore {
+    /// Parts of a model whose layers are not of this crate: its parameters in `store`, computed with
+    /// in f32, and the names of the streams that it reads. Its cost is that of the parameters.
+    #[must_use]
+    pub fn new(store: ParameterStore, config: &ModelConfig, streams: &[&'static str]) -> Self {
+        let costs = store.parameters().iter().map(|one| PartCost::parameter(one.shape()));
+        let cost = costs.fold(PartCost::default(), |sum, one| sum + one);
+        let mut builder = Builder::over(store, None, DType::F32);
+        builder.count(cost);
+        builder.finish(config, streams)
+    }
+}
+
 impl Builder {
     /// Builder whose parameters are drawn from `seed`.
     #[must_use]

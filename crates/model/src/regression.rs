@@ -14,9 +14,7 @@ use crate::layers::linear::Linear;
 use crate::layers::positions::Added;
 use crate::layers::stack::Stack;
 use crate::layers::stack_kind::StackKind;
-use crate::{
-    Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Routing, Sequences,
-};
+use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{DType, Result, Tensor};
 use std::sync::Arc;
 use taper_ops::rng::name_key;
@@ -201,17 +199,7 @@ impl Model for InContextRegressor {
         let loss = composed::on_tape(pass.tape(), "squared error", &[&predicted], |inputs| {
             (&inputs[0] - &answers)?.sqr()?.sum_all()? * scale
         })?;
-        Ok(LossOutput {
-            loss,
-            loss_scale: 1.0,
-            smoothed_sum: sum,
-            nll_sum: sum,
-            divergence_sum: 0.0,
-            objective_sum: sum,
-            routing: Routing::default(),
-            correct: 0,
-            tokens: count,
-        })
+        Ok(LossOutput::of_sum(loss, sum, 0, count))
     }
 }
 

@@ -1,0 +1,114 @@
+//! Training and translating from Rust: a phrase book of eight lines, learned by heart.
+//!
+//!     cargo run --release -p taper-run --example train
+//!
+//! A recipe makes a run on disk, which `taper resume`, `taper translate` and `taper serve` know as
+//! well; a folder that is kept in place of the temporary one is theirs to open.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Result;
+use taper_run::{
+    LineTranslator, LoadSettings, LoadedRun, RunConfig, RunEvent, RunFolder, TrainSettings,
+    TranslationSettings, training,
+};
+use taper_trainer::Event;
+
+/// Phrases with their translations.
+const PHRASES: [(&str, &str); 8] = [
+    ("good morning", "guten Morgen"),
+    ("good evening", "guten Abend"),
+    ("good night", "gute Nacht"),
+    ("good luck", "viel Glück"),
+    ("many thanks", "vielen Dank"),
+    ("many years", "viele Jahre"),
+    ("see you soon", "bis bald"),
+    ("see you tomorrow", "bis morgen"),
+];
+
+/// Keys that differ from their defaults, as in a file.
+const RECIPE: &str = r#"
+device = "cpu"
+dtype = "f32"
+
+[data]
+dir = "."
+source_language = "en"
+target_language = "de"
+train = "phrases"
+validation = "phrases"
+test = []
+
+[data.tokenizer]
+kind = "char"
+
+[data.batching]
+max_tokens = 512
+
+[model]
+d_model = 64
+d_ff = 128
+heads = 4
+encoder_layers = 1
+decoder_layers = 1
+embedding_dropout = 0.0
+residual_dropout = 0.0
+
+[training]
+label_smoothing = 0.0
+max_updates = 300
+log_every = 50
+validate_every = 300
+
+[training.schedule]
+kind = "cosine"
+learning_rate = 3e-3
+warmup = 20
+
+[decoding]
+beam_size = 2
+max_length = 30
+"#;
+
+/// Trains in `folder`, and returns what the model makes of `lines`.
+fn run(folder: &Path, lines: &[String]) -> Result<Vec<String>> {
+    let side = |of: fn(&(&str, &str)) -> String| PHRASES.iter().map(of).collect::<String>();
+    fs::write(folder.join("phrases.en"), side(|(source, _)| format!("{source}\n")))?;
+    fs::write(folder.join("phrases.de"), side(|(_, target)| format!("{target}\n")))?;
+    let config = RunConfig::parse(RECIPE, &folder.join("recipe.toml"), &[], None)?;
+
+    let run = RunFolder::new(&folder.join("run"));
+    let mut observer = |event: &RunEvent<'_>| {
+        if let RunEvent::Training(Event::Log { step, nll, .. }) = event {
+            println!("update {step}: {nll:.3} nats for each letter");
+        }
+        Ok(())
+    };
+    // A program sets this flag to stop: the run is then saved, to be resumed.
+    let stop = AtomicBool::new(false);
+    training::start(&run, &config, &TrainSettings::default(), &mut observer, &stop)?;
+
+    let loaded = LoadedRun::open(run.root(), &LoadSettings::default())?;
+    let translator = LineTranslator::new(&loaded, &TranslationSettings::of(&loaded.config))?;
+    let translated = translator.translate(lines, &[], 1, |_| {})?;
+    translated.map(|line| Ok(line?.translations[0].text.clone())).collect()
+}
+
+fn main() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let lines = PHRASES.map(|(source, _)| source.to_owned());
+    for (source, target) in lines.iter().zip(run(folder.path(), &lines)?) {
+        println!("{source} → {target}");
+    }
+    Ok(())
+}
+
+#[test]
+fn it_learns_its_phrases() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let lines = PHRASES.map(|(source, _)| source.to_owned());
+    let targets = PHRASES.map(|(_, target)| target.to_owned());
+    assert_eq!(run(folder.path(), &lines).expect("trained"), targets);
+}
