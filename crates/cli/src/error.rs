@@ -24,6 +24,18 @@ impl std::fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
+/// Failure of this machine, and of no argument or file.
+#[derive(Debug)]
+pub(crate) struct Unfit(pub(crate) String);
+
+impl std::fmt::Display for Unfit {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unfit {}
+
 /// Reaction of the program to an error.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
@@ -58,7 +70,7 @@ pub(crate) fn ending(error: &anyhow::Error) -> Ending {
         }
         // The transparent variant itself is not among the causes.
         let is_of_model = matches!(cause.downcast_ref::<ModelError>(), Some(ModelError::Tensor(_)));
-        if is_of_model || cause.is::<candle_core::Error>() {
+        if is_of_model || cause.is::<candle_core::Error>() || cause.is::<Unfit>() {
             return Ending::Fail(EXIT_INTERNAL);
         }
     }

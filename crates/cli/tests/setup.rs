@@ -5,6 +5,7 @@ mod common;
 use std::fs;
 
 use common::Workspace;
+use serde_json::Value;
 
 #[test]
 fn the_quickstart_needs_nothing_but_the_program() {
@@ -31,10 +32,66 @@ fn the_quickstart_needs_nothing_but_the_program() {
 }
 
 #[test]
-fn the_doctor_knows_what_a_short_training_comes_to() {
+fn the_doctor_knows_what_is_computed_here() {
     let workspace = Workspace::new();
     let said = workspace.succeed(&["doctor"]);
-    assert!(said.contains("check      passed"), "{said}");
+    for topic in ["program", "processor", "memory", "folders"] {
+        assert!(said.lines().any(|line| line[6..].starts_with(topic)), "{topic}: {said}");
+    }
+    for checked in ["ok    products   exact by", "ok    decoding", "20 updates in bf16"] {
+        assert!(said.contains(checked), "{said}");
+    }
+    // Any other kernel comes to the same.
+    let output = workspace.command(&["doctor", "--json"]).env("TAPER_KERNEL", "gemm").output();
+    let output = output.expect("the binary runs");
+    assert_eq!(output.status.code(), Some(0), "{}", common::stderr(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["passed"], true);
+}
+
+#[test]
+fn the_doctor_says_what_is_amiss() {
+    let workspace = Workspace::new();
+    let mut command = workspace.command(&["doctor", "--json"]);
+    command.env("TAPER_KERNEL", "abacus").env("TMPDIR", workspace.path("tiny.toml"));
+    let output = command.output().expect("the binary runs");
+    assert_eq!(output.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["passed"], false);
+    let findings = report["findings"].as_array().expect("findings");
+    let failures: Vec<_> = findings.iter().filter(|one| one["verdict"] == "fail").collect();
+    let topics: Vec<_> = failures.iter().filter_map(|one| one["topic"].as_str()).collect();
+    assert_eq!(topics, ["kernels", "folders", "training", "training"]);
+    assert!(failures.iter().all(|one| one["advice"].is_string()), "{failures:?}");
+}
+
+#[test]
+fn the_manual_lies_beside_the_program() {
+    let workspace = Workspace::new();
+    workspace.fail(&["docs"], &["no manual is installed", "docs/README.md"]);
+    // Installed, as an archive or a wheel has it.
+    let program = workspace.path("bin/taper");
+    fs::create_dir(workspace.path("bin")).expect("a folder");
+    fs::copy(env!("CARGO_BIN_EXE_taper"), &program).expect("a copy");
+    let book = workspace.path("share/taper/book");
+    fs::create_dir_all(book.join("docs/models")).expect("a folder");
+    for page in ["index", "docs/scores", "docs/models/images"] {
+        fs::write(book.join(format!("{page}.html")), "a page").expect("a page");
+    }
+    let run = |page: &[&str]| {
+        let mut command = std::process::Command::new(&program);
+        command.arg("docs").args(page).output().expect("the binary runs")
+    };
+    for (page, file) in [(&[][..], "index"), (&["scores"], "docs/scores"), (&["images"], "images")]
+    {
+        let said = common::stdout(&run(page));
+        assert!(said.starts_with("file://") && said.ends_with(&format!("{file}.html\n")), "{said}");
+    }
+    for wrong in ["score", "../index", "../../../bin/taper"] {
+        let output = run(&[wrong]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(common::stderr(&output).contains("has no page"), "{}", common::stderr(&output));
+    }
 }
 
 #[test]

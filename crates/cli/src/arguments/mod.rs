@@ -56,7 +56,7 @@ pub(crate) use predict::Predict;
 pub(crate) use reports::Serve;
 pub(crate) use reports::{Compare, Extrapolate, PageLanguage, Pictures, Report, Scaling, Top};
 pub(crate) use search::{Control, Search};
-pub(crate) use setup::{Manual, Quickstart};
+pub(crate) use setup::{Docs, Doctor, Manual, Quickstart};
 pub(crate) use theory::{TheoryCommand, TheoryRasp, TheoryShow, TheoryTuring};
 pub(crate) use tokenizer::{
     TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerPieces, TokenizerTrain,
@@ -209,8 +209,11 @@ pub(crate) enum Command {
     /// Show a recipe with every default written out, or check it
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Show the hardware of this machine, and check that it computes correctly
-    Doctor,
+    /// Open the manual, where one is installed beside the program
+    Docs(Docs),
+    /// Show what this machine has and what training on it needs, and check that it computes
+    /// correctly; ends with 1 if something fails
+    Doctor(Doctor),
     /// Print a completion script for a shell
     Completions(Completions),
     /// Write the manual's pages, for `man`

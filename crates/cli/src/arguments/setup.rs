@@ -22,3 +22,18 @@ pub(crate) struct Manual {
     /// Folder for the pages, one for each command
     pub(crate) folder: PathBuf,
 }
+
+/// Arguments of `doctor`.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `docs`.
+#[derive(Debug, Args)]
+pub(crate) struct Docs {
+    /// Page, for example scores or language-models [default: the list of all]
+    pub(crate) page: Option<String>,
+}

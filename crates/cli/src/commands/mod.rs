@@ -34,7 +34,9 @@ use crate::arguments::{Arguments, BenchCommand, Command};
 /// # Errors
 /// Any error of the command, with its context.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    taper_ops::Kernel::chosen()?;
+    if !matches!(arguments.command, Command::Doctor(_)) {
+        taper_ops::Kernel::chosen()?;
+    }
     let threads = arguments.threads;
     match &arguments.command {
         // These commands divide threads among processes.
@@ -86,7 +88,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Command::Config(command) => config::run(command),
         Command::Bench(BenchCommand::Network(arguments)) => bench::network::run(arguments),
         Command::Bench(BenchCommand::Train(arguments)) => bench::train::run(arguments),
-        Command::Doctor => setup::doctor::run(),
+        Command::Docs(arguments) => setup::docs::run(arguments),
+        Command::Doctor(arguments) => setup::doctor::run(arguments),
         Command::Completions(arguments) => setup::completions::run(arguments),
         Command::Manual(arguments) => setup::manual::run(arguments),
     }

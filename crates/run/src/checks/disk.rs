@@ -62,15 +62,19 @@ pub(crate) fn check(
 }
 
 /// Bytes that a process of this user may still write to the disk of `path`, which need not exist.
+/// `None` if the system does not report it.
 #[cfg(unix)]
-fn available(path: &Path) -> Option<u64> {
+#[must_use]
+pub fn available(path: &Path) -> Option<u64> {
     let folder = path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
     let figures = rustix::fs::statvfs(folder).ok()?;
     figures.f_bavail.checked_mul(figures.f_frsize)
 }
 
+/// `None`: the system does not report it.
 #[cfg(not(unix))]
-fn available(_path: &Path) -> Option<u64> {
+#[must_use]
+pub fn available(_path: &Path) -> Option<u64> {
     None
 }
 

@@ -4,8 +4,9 @@ pub mod computation;
 pub mod cost;
 pub mod counting;
 pub mod device;
-pub(crate) mod disk;
+pub mod disk;
 pub(crate) mod dtype_choice;
+pub mod limits;
 pub mod memory;
 mod threads;
 

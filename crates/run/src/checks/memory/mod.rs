@@ -21,7 +21,7 @@ use crate::tasks::{TaskModel, Vocabularies, cost_of, vocabularies};
 use system::resident;
 use trial::{LEAST_TOKENS, Trial};
 
-pub use system::{available, peak};
+pub use system::{available, peak, total};
 
 /// Largest budget that is tried: the batches of Vaswani et al. 2017, section 5.1. Larger ones are a
 /// decision about the training, not about memory.

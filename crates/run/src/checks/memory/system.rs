@@ -20,6 +20,11 @@ pub(super) fn resident() -> Option<u64> {
     status("VmRSS:")
 }
 
+/// Memory of the machine, in bytes; `None` if the system does not report it.
+pub fn total() -> Option<u64> {
+    figure("/proc/meminfo", "MemTotal:")
+}
+
 /// Memory available without swapping, and without exceeding the limit of a container, a batch
 /// system or `ulimit -v`.
 pub fn available() -> Option<u64> {

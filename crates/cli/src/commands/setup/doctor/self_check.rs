@@ -1,29 +1,28 @@
-//! `taper doctor`: the hardware of this machine, and a check that it computes correctly.
+//! Computations whose results are known: products of whole numbers, a Turing machine on a decoder,
+//! and a short training.
 
-use std::num::NonZero;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use taper_ops::products::{Factor, multiply};
 use taper_ops::{Kernel, Products};
-use taper_run::checks::{device, memory};
-use taper_run::numbers::bytes;
 use taper_run::training::{self, Outcome};
 use taper_run::{RunConfig, RunEvent, RunFolder, TrainSettings};
+use taper_theory::turing::{Machine, TuringDecoder};
 
-use super::quickstart::{FILES, unpack};
-use crate::text::print_line;
+use super::super::quickstart::{FILES, unpack};
+use super::finding::Finding;
 
-/// Loss of the reduced quickstart after its last update in f32. Kernels add in different orders, so
-/// the loss differs between them in its last digits.
-const LOSS: f64 = 6.4177;
-/// Largest difference from this loss.
+/// Loss of the reduced quickstart after its last update, by type. Kernels add in different orders,
+/// so the loss differs between them in its last digits.
+const LOSSES: [(&str, f64); 2] = [("f32", 6.4177), ("bf16", 6.4177)];
+/// Largest difference from these losses.
 const MOST: f64 = 0.01;
 
 /// Changes of the quickstart that reduce it to seconds.
-const SMALL: [&str; 9] = [
+const SMALL: [&str; 8] = [
     "device=cpu",
-    "dtype=f32",
     "model.d_model=64",
     "model.d_ff=128",
     "training.max_updates=20",
@@ -33,38 +32,107 @@ const SMALL: [&str; 9] = [
     "evaluation.test_after_training=false",
 ];
 
-/// Runs the command: prints a line for each fact, and the check at the end.
-pub(crate) fn run() -> Result<()> {
-    print_line(&format!("taper      {}", crate::arguments::about_build()))?;
-    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    print_line(&format!("processor  {}, {cores} cores", std::env::consts::ARCH))?;
+/// Rows, summed dimension and columns of the products: whole blocks of each kernel, and parts.
+const SHAPE: (usize, usize, usize) = (97, 211, 131);
+
+/// A machine that adds one to a binary number, as its last state is told by its tape.
+const COUNTER: &str = "blank _\nstart right\nhalt done
+right 0 -> right 0 R\nright 1 -> right 1 R\nright _ -> carry _ L
+carry 1 -> carry 0 L\ncarry 0 -> done 1 S\ncarry _ -> done 1 S\n";
+/// Its input.
+const INPUT: &str = "1011011111";
+/// Its tape at the end.
+const COUNTED: &str = "1011100000";
+
+/// Advice for a machine that computes wrongly.
+const REPORT: &str = "another kernel may compute correctly (TAPER_KERNEL=gemm taper doctor); \
+                      report it, with all of these lines";
+
+/// Multiplies matrices of small whole numbers by each kernel of this processor, which is exact in
+/// f32 and in bf16.
+pub(super) fn products() -> Vec<Finding> {
+    let (m, k, n) = SHAPE;
+    let whole = |count: usize, step: usize| -> Vec<i32> {
+        (0..count).map(|at| (at * step % 9) as i32 - 4).collect()
+    };
+    let (a, b) = (whole(m * k, 7), whole(k * n, 5));
+    let cell = |at: usize| -> i32 {
+        let (row, column) = (at / n, at % n);
+        (0..k).map(|inner| a[row * k + inner] * b[inner * n + column]).sum()
+    };
+    let right: Vec<f32> = (0..m * n).map(|at| cell(at) as f32).collect();
+    let as_f32 = |values: &[i32]| values.iter().map(|value| *value as f32).collect::<Vec<_>>();
+    let (a, b) = (as_f32(&a), as_f32(&b));
+    let (mut exact, mut wrong) = (Vec::new(), Vec::new());
     for (name, products) in [("f32", Products::F32), ("bf16", Products::Bf16)] {
-        let kernel = Kernel::best(products);
-        print_line(&format!("{name:<9}  by {}", kernel.instructions()))?;
+        for kernel in Kernel::ALL.into_iter().filter(|kernel| kernel.serves(products)) {
+            let mut out = vec![f32::NAN; m * n];
+            let [left, right_factor] = [&a, &b].map(|values| Factor { values, transposed: false });
+            let served = multiply((kernel, products), SHAPE, left, right_factor, &mut out);
+            let list = if served && out == right { &mut exact } else { &mut wrong };
+            list.push(format!("{} {name}", kernel.name()));
+        }
     }
-    let free = memory::available().map_or_else(|| "unknown".to_owned(), bytes);
-    print_line(&format!("memory     {free} available"))?;
-    let chosen = device::open("auto")?;
-    print_line(&format!("device     {} (device = \"auto\")", device::describe(&chosen)))?;
+    vec![if wrong.is_empty() {
+        Finding::ok("products", format!("exact by {}", exact.join(", ")))
+    } else {
+        Finding::fail("products", format!("wrong by {}", wrong.join(", ")), REPORT)
+    }]
+}
+
+/// Decodes and trains.
+pub(super) fn models() -> Vec<Finding> {
+    let mut findings = vec![timed("decoding", || {
+        let tape = counted()?;
+        if tape != COUNTED {
+            bail!("a Turing machine on a decoder wrote {tape}, which should be {COUNTED}");
+        }
+        Ok("a Turing machine on a decoder, every step as it should be".to_owned())
+    })];
+    findings.extend(LOSSES.map(|(dtype, right)| {
+        timed("training", || {
+            let loss = trained(dtype)?;
+            if loss.is_nan() || (loss - right).abs() > MOST {
+                bail!("in {dtype} the loss is {loss:.4}, and should be {right:.4}");
+            }
+            Ok(format!("20 updates in {dtype}, loss {loss:.4}"))
+        })
+    }));
+    findings
+}
+
+/// Runs a check, and says how long it took.
+fn timed(topic: &'static str, check: impl FnOnce() -> Result<String>) -> Finding {
     let began = Instant::now();
-    let loss = trained().context("the check failed: this machine cannot train")?;
-    let seconds = began.elapsed().as_secs_f64();
-    if (loss - LOSS).abs() > MOST {
-        bail!(
-            "the check failed: after a short training the loss is {loss:.4}, and should be \
-             {LOSS:.4}; report it, with the lines above"
-        );
+    match check() {
+        Ok(found) => {
+            Finding::ok(topic, format!("{found} ({:.1} s)", began.elapsed().as_secs_f64()))
+        }
+        Err(error) => Finding::fail(topic, taper_run::one_line(&error), REPORT),
     }
-    print_line(&format!("check      passed: loss {loss:.4} after {seconds:.1} s of training"))
+}
+
+/// Returns the tape of the counter, run by a decoder, from its first written cell on.
+fn counted() -> Result<String> {
+    let machine = Machine::parse(COUNTER)?;
+    let input = machine.read(INPUT)?;
+    let steps = 3 * INPUT.len();
+    let decoder = TuringDecoder::new(&machine, input.len() + steps + 2)?;
+    let mut now = taper_theory::turing::Configuration::first(&machine, &input);
+    for action in decoder.run(&input, steps)? {
+        now.act(action);
+    }
+    Ok(now.shown(&machine).chars().filter(|symbol| matches!(symbol, '0' | '1')).collect())
 }
 
 /// Returns the loss after a short training, in a folder that is removed afterwards.
-fn trained() -> Result<f64> {
+fn trained(dtype: &str) -> Result<f64> {
     let folder = std::env::temp_dir().join(format!("taper-doctor-{}", std::process::id()));
     let mut loss = f64::NAN;
     let mut train = || -> Result<()> {
         unpack(&folder)?;
-        let set = SMALL.map(str::to_owned);
+        let mut set = SMALL.map(str::to_owned).to_vec();
+        set.push(format!("dtype={dtype}"));
         let config = RunConfig::load(&folder.join(FILES[0].0), &set)?;
         let run = RunFolder::new(&folder.join("run"));
         let mut observe = |event: &RunEvent<'_>| {
@@ -79,7 +147,7 @@ fn trained() -> Result<f64> {
             Outcome::Interrupted { .. } => bail!("interrupted"),
         }
     };
-    let done = train();
+    let done = train().context("a short training failed");
     let _ = std::fs::remove_dir_all(&folder);
     done.map(|()| loss)
 }

@@ -1,0 +1,71 @@
+//! `taper doctor`: what this machine has, what is amiss and what to do about it, and a check that
+//! it computes correctly.
+
+mod computing;
+mod finding;
+mod places;
+mod self_check;
+
+use anyhow::Result;
+use serde_json::json;
+
+use crate::arguments::{Doctor, about_build};
+use crate::error::Unfit;
+use crate::text::print_line;
+use finding::{Finding, Verdict};
+
+/// Examinations, in the order in which they are shown.
+const EXAMINATIONS: [fn() -> Vec<Finding>; 12] = [
+    program,
+    computing::processor,
+    computing::kernels,
+    computing::cores,
+    computing::memory,
+    computing::limits,
+    computing::devices,
+    places::libraries,
+    places::folders,
+    places::terminal,
+    self_check::products,
+    self_check::models,
+];
+
+/// Runs the command: shows each finding as soon as it is made.
+///
+/// # Errors
+/// When something fails.
+pub(crate) fn run(arguments: &Doctor) -> Result<()> {
+    let mut findings = Vec::new();
+    for examine in EXAMINATIONS {
+        for finding in examine() {
+            if !arguments.json {
+                print_line(&finding.to_string())?;
+            }
+            findings.push(finding);
+        }
+    }
+    let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
+    let (failed, warned) = (count(Verdict::Fail), count(Verdict::Warn));
+    if arguments.json {
+        let report = json!({ "passed": failed == 0, "findings": findings });
+        print_line(&serde_json::to_string_pretty(&report)?)?;
+    }
+    if failed > 0 {
+        return Err(Unfit(format!("{failed} of {} findings are failures", findings.len())).into());
+    }
+    match (arguments.json, warned) {
+        (true, _) => Ok(()),
+        (false, 0) => print_line("all is well"),
+        (false, _) => print_line(&format!("fit to train; warnings: {warned}")),
+    }
+}
+
+/// Version, commit and features, and whether the build is optimised.
+fn program() -> Vec<Finding> {
+    let about = about_build();
+    vec![if cfg!(debug_assertions) {
+        Finding::warn("program", about, "not optimised: build with `cargo build --release`")
+    } else {
+        Finding::ok("program", about)
+    }]
+}

@@ -1,0 +1,126 @@
+//! Libraries, folders and the terminal.
+
+use std::ffi::OsStr;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use taper_run::checks::disk;
+use taper_run::numbers::bytes;
+
+use super::finding::Finding;
+use crate::fitted::terminal_width;
+
+/// Room that a small run needs.
+const LITTLE: u64 = 1 << 30;
+
+/// Programs of MPI and CUDA on the path, which processes and builds with these features need.
+pub(super) fn libraries() -> Vec<Finding> {
+    let of_kind = |name: &str, is_built: bool, program: &str, advice: &str| {
+        let built = if is_built { "" } else { " (not used by this build)" };
+        match on_path(program) {
+            Some(path) => Finding::ok("libraries", format!("{name}: {}{built}", path.display())),
+            None if is_built => {
+                Finding::warn("libraries", format!("{name}: no `{program}` on the path"), advice)
+            }
+            None => Finding::ok("libraries", format!("{name}: none, and this build needs none")),
+        }
+    };
+    vec![
+        of_kind(
+            "MPI",
+            cfg!(feature = "mpi"),
+            "mpirun",
+            "trainings of many processes by MPI need it: install openmpi-bin",
+        ),
+        // A program that was built needs the driver alone, which is looked for among the devices.
+        of_kind("CUDA's toolkit", false, "nvcc", ""),
+    ]
+}
+
+/// First program of this name in the folders of `PATH`.
+fn on_path(program: &str) -> Option<PathBuf> {
+    let folders = env::var_os("PATH").unwrap_or_default();
+    let mut paths = env::split_paths(&folders)
+        .map(|folder| folder.join(program).with_extension(env::consts::EXE_EXTENSION));
+    paths.find(|path| path.is_file())
+}
+
+/// Folders that are written to: the current one, the one for temporary files, and that of
+/// downloaded models.
+pub(super) fn folders() -> Vec<Finding> {
+    let current = env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
+    let mut findings = vec![
+        folder(
+            "current folder",
+            &current,
+            "runs go to `runs` there: change to a folder of your own, or give --run",
+        ),
+        folder("temporary files", &env::temp_dir(), "set TMPDIR to a folder of your own"),
+    ];
+    if cfg!(feature = "hub") {
+        let home = env::var_os("HF_HOME").map(PathBuf::from).or_else(|| {
+            env::var_os("HOME").map(|home| Path::new(&home).join(".cache/huggingface"))
+        });
+        if let Some(home) = home {
+            let advice = "set HF_HOME to a folder of your own";
+            findings.push(folder("downloaded models", &home, advice));
+        }
+    }
+    findings
+}
+
+/// Writes a file into a folder, or into the nearest one above it that exists, and removes it.
+fn folder(name: &str, path: &Path, advice: &str) -> Finding {
+    let at = path.ancestors().find(|path| path.exists()).unwrap_or(path);
+    let probe = at.join(format!(".taper-doctor-{}", std::process::id()));
+    let written =
+        fs::write(&probe, "written by taper doctor").and_then(|()| fs::remove_file(&probe));
+    let shown = format!("{name}: {}", path.display());
+    if let Err(error) = written {
+        let _ = fs::remove_file(&probe);
+        return Finding::fail("folders", format!("{shown}: {error}"), advice);
+    }
+    match disk::available(at) {
+        Some(free) if free < LITTLE => Finding::warn(
+            "folders",
+            format!("{shown}: {} free", bytes(free)),
+            format!("checkpoints of all but small models need more: make room, or {advice}"),
+        ),
+        Some(free) => Finding::ok("folders", format!("{shown}: {} free", bytes(free))),
+        None => Finding::ok("folders", shown),
+    }
+}
+
+/// Whether output goes to a terminal, and what it can show.
+pub(super) fn terminal() -> Vec<Finding> {
+    if !std::io::stdout().is_terminal() {
+        return vec![Finding::ok("terminal", "output goes to a file or a program")];
+    }
+    let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
+    let is_dumb = variable("TERM").is_none_or(|term| term == "dumb") && cfg!(unix);
+    let colours = match variable("COLORTERM") {
+        _ if is_dumb => "no colours",
+        Some(_) => "all colours",
+        None => "colours",
+    };
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(variable);
+    let speaks_unicode = !cfg!(unix) || locale.as_deref().is_some_and(is_utf8);
+    let found = format!("{} columns, {colours}", terminal_width());
+    vec![if speaks_unicode {
+        Finding::ok("terminal", format!("{found}, Unicode"))
+    } else {
+        let locale = locale.map_or_else(|| "none".to_owned(), |name| name.display().to_string());
+        Finding::warn(
+            "terminal",
+            format!("{found}, the locale is {locale}"),
+            "set LC_ALL to a locale of UTF-8, such as C.UTF-8, so that all letters are shown",
+        )
+    }]
+}
+
+/// Whether a locale's name says that text is UTF-8.
+fn is_utf8(locale: &OsStr) -> bool {
+    let locale = locale.to_string_lossy().to_ascii_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
+}

@@ -1,0 +1,31 @@
+//! Limits that the system sets for the process, apart from memory.
+
+/// A limit of `ulimit`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// Number of files open at a time, `ulimit -n`.
+    OpenFiles,
+    /// Bytes of a file, `ulimit -f`.
+    FileSize,
+    /// Bytes of addresses, `ulimit -v`.
+    Addresses,
+}
+
+impl Limit {
+    /// Value of the limit; `None` if there is none, or the system has none of this kind.
+    #[must_use]
+    pub fn value(self) -> Option<u64> {
+        #[cfg(unix)]
+        {
+            use rustix::process::{Resource, getrlimit};
+            let resource = match self {
+                Self::OpenFiles => Resource::Nofile,
+                Self::FileSize => Resource::Fsize,
+                Self::Addresses => Resource::As,
+            };
+            getrlimit(resource).current
+        }
+        #[cfg(not(unix))]
+        None
+    }
+}
