@@ -1,31 +1,38 @@
 #!/usr/bin/env bash
-# Packs the program with its manual pages, completions, recipes and licence: dist/taper-VERSION-TARGET.tar.gz
+# Packs the program with what share.sh puts beside it: dist/taper-VERSION-TARGET.tar.gz
 #
-#   scripts/package/archive.sh [OPTIONS OF CARGO'S]
+#   scripts/package/archive.sh [OPTIONS OF build.sh]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-TAPER_COMMIT=$(git rev-parse --short HEAD)
-export TAPER_COMMIT
-cargo build --release "$@"
+built=$(scripts/package/build.sh "$@" -p taper)
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
-name=taper-$version-$(rustc -vV | sed -n 's/^host: //p')
+case $built in
+  target/release) triple=$(rustc -vV | sed -n 's/^host: //p') ;;
+  *) triple=$(basename "$(dirname "$built")") ;;
+esac
+name=taper-$version-$triple
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 root=$folder/$name
-mkdir -p "$root"/{bin,share/taper,share/bash-completion/completions,share/zsh/site-functions,share/fish/vendor_completions.d}
-cp target/release/taper "$root/bin/"
+mkdir -p "$root/bin"
+cp "$built/taper" "$root/bin/"
 cp LICENSE-MIT README.md README.zh.md "$root/"
-cp -r docs "$root/share/taper/"
-mkdir "$root/share/taper/configs"
-cp configs/*.toml "$root/share/taper/configs/"
-cp scripts/package/taper@.service "$root/share/taper/"
-"$root/bin/taper" manual "$root/share/man/man1" >/dev/null
-"$root/bin/taper" completions bash > "$root/share/bash-completion/completions/taper"
-"$root/bin/taper" completions zsh > "$root/share/zsh/site-functions/_taper"
-"$root/bin/taper" completions fish > "$root/share/fish/vendor_completions.d/taper.fish"
+scripts/package/share.sh "$root/bin/taper" "$root/share"
 mkdir -p dist
-# The same bytes for the same files.
-tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$folder" -cf - "$name" |
-  gzip -9n > "dist/$name.tar.gz"
+# The same bytes for the same files: whatever the day, and whoever packs them.
+python3 - "$folder" "$name" "dist/$name.tar.gz" <<'PACK'
+import gzip, os, sys, tarfile
+folder, name, to = sys.argv[1:]
+def plain(member):
+    member.uid = member.gid = member.mtime = 0
+    member.uname = member.gname = ""
+    return member
+paths = sorted(os.path.relpath(os.path.join(at, file), folder)
+               for at, _, files in os.walk(os.path.join(folder, name)) for file in files)
+with open(to, "wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as packed:
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for path in paths:
+            archive.add(os.path.join(folder, path), path, filter=plain)
+PACK
 ls -l "dist/$name.tar.gz"

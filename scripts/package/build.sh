@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Builds crates for others' machines, and prints the folder that they are in.
+#
+#   scripts/package/build.sh [--glibc 2.28 | --target TRIPLE] [OPTIONS OF CARGO'S]
+#
+# `--glibc` is for Linux with that version of the C library or a later one, by cargo-zigbuild (on
+# PyPI, with ziglang); without it, the program needs this machine's or a later one.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+build=(cargo build --release --locked)
+built=target/release
+case ${1:-} in
+  --glibc)
+    triple=$(rustc -vV | sed -n 's/^host: //p')
+    build=(cargo zigbuild --release --locked --target "$triple.$2")
+    built=target/$triple/release
+    shift 2 ;;
+  --target)
+    build+=(--target "$2")
+    built=target/$2/release
+    shift 2 ;;
+esac
+TAPER_COMMIT=$(git rev-parse --short HEAD)
+export TAPER_COMMIT
+"${build[@]}" "$@" >&2
+echo "$built"

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Fills a folder with what is installed beside the program: manual pages, completions, the manual as
+# a site, recipes with their schema, licences of what it is built from.
+#
+#   scripts/package/share.sh PROGRAM FOLDER
+#
+# The site is left out where there is no mdBook (scripts/package/book.py says how to get it).
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+program=$1
+to=$2
+mkdir -p "$to"/{taper/configs,man,bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}
+"$program" manual "$to/man/man1" >/dev/null
+"$program" completions bash > "$to/bash-completion/completions/taper"
+"$program" completions zsh > "$to/zsh/site-functions/_taper"
+"$program" completions fish > "$to/fish/vendor_completions.d/taper.fish"
+"$program" config explain --json > "$to/taper/recipe.schema.json"
+cp configs/*.toml "$to/taper/configs/"
+cp scripts/package/taper@.service "$to/taper/"
+python3 scripts/package/third_parties.py --to "$to/taper"
+if command -v mdbook >/dev/null; then
+  python3 scripts/package/book.py --to "$to/taper/book"
+else
+  echo "no mdbook: the manual is left out" >&2
+fi
