@@ -81,6 +81,12 @@ fn two_files_become_a_recipe_that_trains() {
     assert!(lines("val") >= 5 && lines("test") >= 5);
     assert!(!workspace.path("runs").exists(), "the estimate leaves no run");
     workspace.succeed(&["config", "check", "here-aa-bb.toml"]);
+    // Editors find the schema that the first line names.
+    let recipe = fs::read_to_string(workspace.path("here-aa-bb.toml")).expect("a recipe");
+    let named_schema = recipe.lines().next().and_then(|line| line.strip_prefix("#:schema ./"));
+    let schema = fs::read(workspace.path(named_schema.expect("a schema"))).expect("a file");
+    let schema: Value = serde_json::from_slice(&schema).expect("JSON");
+    assert!(schema["properties"]["training"].is_object());
     let few = ["--set", "training.max_updates=2", "--set", "decoding.max_length=4"];
     let shown = workspace.succeed(&[["train", "here-aa-bb.toml"].as_slice(), &few].concat());
     assert!(shown.contains("test scores"), "{shown}");

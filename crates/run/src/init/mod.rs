@@ -11,14 +11,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::config::RunConfig;
 use crate::config::paths::seen_from;
+use crate::config::{RunConfig, schema};
 use crate::folder::files::write_atomically;
 use proposal::propose;
 
 pub use corpus::{Corpus, CorpusFacts};
 pub use fine_tuning::{ExampleCounts, FineTuneSettings, FineTuning, fine_tune, run_of};
 pub use proposal::Machine;
+
+/// Schema of recipes, beside the recipe, whose first line names it: editors complete and check keys
+/// by it.
+const SCHEMA: &str = "taper.schema.json";
 
 /// Settings of a new recipe.
 #[derive(Debug, Clone)]
@@ -49,7 +53,8 @@ pub struct Written {
     pub divided: Option<PathBuf>,
 }
 
-/// Reads the text and writes a recipe for it, with comments and ready to train on `machine`.
+/// Reads the text and writes a recipe for it, with comments and ready to train on `machine`, and
+/// the schema of recipes beside it.
 ///
 /// If there is no validation set next to the text, a validation and a test set are split off; the
 /// files named by the user stay unchanged.
@@ -76,9 +81,11 @@ pub fn init(settings: &InitSettings, machine: &Machine) -> Result<Written> {
             (held_out::divide(corpus, &facts, languages, &folder)?, Some(folder))
         }
     };
-    data.dir = seen_from(recipe.parent().unwrap_or(Path::new("")), &data.dir);
+    let folder = recipe.parent().unwrap_or(Path::new(""));
+    data.dir = seen_from(folder, &data.dir);
     let proposal = propose(name, &data, &facts, machine);
     let text = recipe_text::text(&proposal, &facts, machine);
+    write_atomically(&folder.join(SCHEMA), serde_json::to_string(&schema())?.as_bytes())?;
     write_atomically(&recipe, text.as_bytes())?;
     let config = RunConfig::load(&recipe, &[])?;
     Ok(Written { recipe, config, facts, machine: recipe_text::describe(machine), divided })
