@@ -2,6 +2,8 @@
 
 import inspect
 import json
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -11,6 +13,14 @@ from conftest import FROZEN, program
 import taper
 
 LINES = ["red dog runs", "the cat sleeps here now", "", "blue blue blue green"]
+
+
+def test_numpy_is_loaded_with_the_first_array(run):
+    code = (
+        "import sys, taper; run = taper.Run.load(sys.argv[1]); run.translate(['red dog']); "
+        "assert 'numpy' not in sys.modules; run.weights(); assert 'numpy' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code, run.path], check=True)
 
 
 def test_translations_are_the_programs(run):

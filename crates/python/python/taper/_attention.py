@@ -5,12 +5,14 @@ from __future__ import annotations
 import html
 import json
 from dataclasses import dataclass, field
-from typing import Literal
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Literal
 
 from . import _native
+from ._arrays import array
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Attention:
         record = json.loads(native.record)
         self.text, self.translation = record["text"], record["translation"]
         self.layers = [
-            AttentionLayer(**layer, weights=np.asarray(native.weights(index)))
+            AttentionLayer(**layer, weights=array(native.weights(index)))
             for index, layer in enumerate(record["layers"])
         ]
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Literal
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, Literal
 
 from . import _native
+from ._arrays import array
 from ._attention import Attention
 from ._records import (
     Alignment,
@@ -26,6 +25,10 @@ from ._records import (
 )
 from ._tokenizer import Tokenizer
 from ._toml import value_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 
 def set_threads(threads: int) -> None:
@@ -95,7 +98,7 @@ def _translation(record: dict[str, Any]) -> Translation:
         return Translation(**record)
     size = (len(aligned["target_tokens"]), len(aligned["source_tokens"]))
     has_weights = len(aligned["weights"]) == size[0]
-    weights = np.asarray(aligned["weights"] if has_weights else [], dtype=np.float32)
+    weights = array(aligned["weights"] if has_weights else [])
     aligned["weights"] = weights.reshape(size if has_weights else (0, size[1]))
     aligned["pairs"] = [(source, target) for source, target in aligned["pairs"]]
     return Translation(**record, alignment=Alignment(**aligned))
@@ -370,7 +373,7 @@ class Run:
         Raises:
             TaperError: The run's model has no such states, or a text is empty or too long.
         """
-        return np.asarray(self._native.embed(_texts(texts)))
+        return array(self._native.embed(_texts(texts)))
 
     def attention(self, text: str, target: str | None = None) -> Attention:
         """Attention of every layer and head on a text; a translation model reads it together with
@@ -384,7 +387,7 @@ class Run:
     def weights(self) -> dict[str, npt.NDArray[np.float32]]:
         """A copy of every parameter in f32, by its full name, in order. The arrays cannot be
         written to."""
-        return {name: np.asarray(array) for name, array in self._native.weights()}
+        return {name: array(values) for name, values in self._native.weights()}
 
 
 def _answer(task: str, record: dict[str, Any]) -> Answer:
@@ -396,7 +399,7 @@ def _answer(task: str, record: dict[str, Any]) -> Answer:
         none = {"answer": "", "start": None, "end": None, "probability": float("nan")}
         return SpanAnswer(**{**none, **record})
     if task == "captions":
-        probability = float(np.exp(record.get("log_probability", float("nan"))))
+        probability = math.exp(record.get("log_probability", float("nan")))
         return Prediction(record.get("text", ""), probability, error=record.get("error"))
     none = {"label": "", "probability": float("nan")}
     return Prediction(**{**none, **record})
