@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Has CTranslate2 read what `taper export --format ctranslate2` writes.
+"""Has CTranslate2 and ONNX Runtime read what `taper export` writes for them.
 
     scripts/check/engines.py [TAPER] [--run RUN] [--python PYTHON] [--keep FOLDER]
 
-Small runs of many shapes are trained for a few updates and exported: the engine has to give the
-log-probabilities of tokens that Taper gives. A run of translations that is really trained, RUN or
+Small runs of many shapes are trained for a few updates and exported: each engine has to give the
+log-probabilities of tokens that Taper gives; ONNX Runtime for padded batches, for texts alone, and
+step by step with past keys and values. A run of translations that is really trained, RUN or
 one of configs/quickstart.toml, must also be translated alike, greedily and with beams, and after
 export in 16 and 8 bits almost alike. A run that was imported as a MarianMT is one of the shapes. The
 model cards are read as Hugging Face's hub reads them.
@@ -26,7 +27,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TAPER = ROOT / "target/release/taper"
 CORPUS = ROOT / "data/everyday-en-zh"
-PACKAGES = ["ctranslate2==4.8.5", "tokenizers==0.23.3", "sacrebleu==2.6.0",
+PACKAGES = ["ctranslate2==4.8.5", "onnxruntime==1.32.0", "tokenizers==0.23.3", "sacrebleu==2.6.0",
             "huggingface_hub==2.4.0", "pyyaml==6.0.4"]
 
 RECIPE = """
@@ -90,6 +91,8 @@ LANGUAGE_MODELS = {
 # Largest difference between log-probabilities of a token. Tokens that an imported MarianMT forbids
 # have no share of the probability there.
 CLOSE, CLOSE_WITHOUT_FORBIDDEN = 1e-4, 2e-3
+# The same for graphs of ONNX, and for logits of tokens one by one.
+CLOSE_GRAPH = 1e-5
 # Of 500 translations in f32 so many may differ: sums are in another order, and hypotheses can be
 # equally likely.
 MOST_OTHERS = 2
@@ -144,7 +147,9 @@ def case_of(program, folder, run, task):
     """Exports a run, and says what Taper gives for it."""
     exported = folder / "exported" / run.name
     taper(program, "export", run, exported, "--format", "ctranslate2")
-    case = {"name": run.name, "task": task, "folder": str(exported)}
+    graph = folder / "onnx" / run.name
+    taper(program, "export", run, graph, "--format", "onnx")
+    case = {"name": run.name, "task": task, "folder": str(exported), "graph": str(graph)}
     sources, targets = pairs(50)
     if task == "translation":
         for name, side in [("sources", sources), ("targets", targets)]:
@@ -171,7 +176,135 @@ def translated(program, folder, run):
         exported = folder / "exported" / f"{run.name}-{kind}"
         taper(program, "export", run, exported, "--format", "ctranslate2", "--quantize", kind)
         case["folders"][kind] = str(exported)
+    case["graph"] = str(folder / "onnx" / run.name)
+    taper(program, "export", run, case["graph"], "--format", "onnx")
     return case
+
+
+class Graphs:
+    """A folder of ONNX in ONNX Runtime."""
+
+    def __init__(self, folder):
+        import numpy
+        import onnxruntime
+
+        self.numpy, self.folder = numpy, Path(folder)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.log_severity_level = 3
+        paths = sorted(self.folder.glob("*.onnx"))
+        self.sessions = {path.stem: onnxruntime.InferenceSession(str(path), options) for path in paths}
+        self.config = json.loads((self.folder / "config.json").read_text())
+
+    def run(self, name, **inputs):
+        session = self.sessions[name]
+        names = [one.name for one in session.get_outputs()]
+        return dict(zip(names, session.run(names, inputs)))
+
+    def padded(self, rows, left=False):
+        """Ids and mask of rows; what is hidden has the id 1."""
+        most = max(map(len, rows))
+        ids, mask = (self.numpy.full((len(rows), most), fill, "int64") for fill in (1, 0))
+        for row, one, seen in zip(rows, ids, mask):
+            place = slice(most - len(row), most) if left else slice(len(row))
+            one[place], seen[place] = row, 1
+        return ids, mask
+
+    def past(self, name, count):
+        """No keys and values yet, for so many rows."""
+        return {one.name: self.numpy.zeros((count, one.shape[1], 0, one.shape[3]), "float32")
+                for one in self.sessions[name].get_inputs() if one.name.startswith("past")}
+
+    def encoded(self, sources):
+        ids, mask = self.padded(sources)
+        states = self.run("encoder_model", input_ids=ids, attention_mask=mask)["last_hidden_state"]
+        return states, mask
+
+    def continued(self, ids, mask, kept):
+        """A step of the decoder with what it and the encoder have kept."""
+        given = {name.replace("present", "past_key_values"): value for name, value in kept.items()}
+        made = self.run("decoder_with_past_model", input_ids=ids, encoder_attention_mask=mask, **given)
+        logits = made.pop("logits")
+        return logits, {**kept, **made}
+
+    def log_probabilities(self, logits, answers):
+        logits = logits.astype("float64")
+        logits = logits - logits.max(-1, keepdims=True)
+        logits -= self.numpy.log(self.numpy.exp(logits).sum(-1, keepdims=True))
+        return self.numpy.take_along_axis(logits, answers[..., None], -1)[..., 0]
+
+    def greedy(self, sources, forbidden, most):
+        """Likeliest token after likeliest token, for all rows at once."""
+        states, mask = self.encoded(sources)
+        start, end = self.config["decoder_start_token_id"], self.config["eos_token_id"]
+        ids = self.numpy.full((len(sources), 1), start, "int64")
+        kept = self.run("decoder_model", input_ids=ids, encoder_attention_mask=mask,
+                        encoder_hidden_states=states)
+        logits, found = kept.pop("logits"), []
+        for _ in range(most):
+            logits[:, :, forbidden] = -1e9
+            ids = logits[:, -1:].argmax(-1)
+            found.append(ids[:, 0])
+            logits, kept = self.continued(ids, mask, kept)
+            if all(end in row for row in zip(*found)):
+                break
+        rows = [list(map(int, row)) + [end] for row in zip(*found)]
+        return [row[:row.index(end)] for row in rows]
+
+
+def check_translation_graphs(graphs, rows, scores, check, name):
+    """Compares the scores of pairs, in one batch with padding, and step by step."""
+    numpy, config = graphs.numpy, graphs.config
+    sources, targets = rows
+    end, start = config["eos_token_id"], config["decoder_start_token_id"]
+    sources = [[*row, end] for row in sources]
+    states, mask = graphs.encoded(sources)
+    ids, _ = graphs.padded([[start, *row] for row in targets])
+    answers, seen = graphs.padded([[*row, end] for row in targets])
+    made = graphs.run("decoder_model", input_ids=ids, encoder_attention_mask=mask,
+                      encoder_hidden_states=states)
+    ours = (graphs.log_probabilities(made["logits"], answers) * seen).sum(1)
+    gap = numpy.abs((ours - scores) / seen.sum(1)).max()
+    check(f"{name}: ONNX, log-probabilities within {gap:.1e}", gap < CLOSE_GRAPH)
+    # The first token, then two at once, then one by one.
+    kept = graphs.run("decoder_model", input_ids=ids[:, :1], encoder_attention_mask=mask,
+                      encoder_hidden_states=states)
+    logits = [kept.pop("logits")]
+    for first, last in [(1, 3), *((at, at + 1) for at in range(3, min(9, ids.shape[1])))]:
+        some, kept = graphs.continued(ids[:, first:last], mask, kept)
+        logits.append(some)
+    logits = numpy.concatenate(logits, 1)
+    gap = numpy.abs(logits - made["logits"][:, :logits.shape[1]]).max()
+    check(f"{name}: ONNX, logits with past within {gap:.1e}", gap < 1e-4)
+    states, mask = graphs.encoded(sources[:1])
+    alone = graphs.run("decoder_model", input_ids=ids[:1], encoder_attention_mask=mask,
+                       encoder_hidden_states=states)["logits"]
+    gap = numpy.abs(alone - made["logits"][:1]).max()
+    check(f"{name}: ONNX, a line alone within {gap:.1e}", gap < 1e-4)
+
+
+def check_language_model_graph(graphs, rows, scores, start, check, name):
+    """Compares the scores of texts, padded on either side, and in two parts."""
+    numpy = graphs.numpy
+    gaps = []
+    answers, seen = graphs.padded(rows, left=True)
+    for left in (False, True):
+        ids, mask = graphs.padded([[start, *row][:-1] for row in rows], left)
+        answers, _ = graphs.padded(rows, left)
+        at = numpy.maximum(mask.cumsum(1) - 1, 0)
+        past = graphs.past("model", len(rows))
+        cut = ids.shape[1] // 2
+        first = graphs.run("model", input_ids=ids[:, :cut], attention_mask=mask[:, :cut],
+                           position_ids=at[:, :cut], **past)
+        logits = first.pop("logits")
+        past = {one.replace("present", "past_key_values"): value for one, value in first.items()}
+        second = graphs.run("model", input_ids=ids[:, cut:], attention_mask=mask,
+                            position_ids=at[:, cut:], **past)
+        logits = numpy.concatenate([logits, second["logits"]], 1)
+        found = graphs.log_probabilities(logits, answers)
+        for row, theirs, is_text in zip(scores, found, mask):
+            gaps.append(numpy.abs(theirs[is_text == 1] - row).max())
+    check(f"{name}: ONNX, log-probabilities within {max(gaps):.1e}", max(gaps) < 5 * CLOSE_GRAPH)
 
 
 def main():
@@ -256,6 +389,16 @@ def compare(path):
             scored = model.score_batch([[start, *row] for row, _ in case["scores"]])
             gaps = [abs(one - other) for theirs, (_, ours) in zip(scored, case["scores"])
                     for one, other in zip(theirs.log_probs, ours, strict=True)]
+        graphs = Graphs(case["graph"])
+        if translates:
+            ids = [[tokenizer.token_to_id(token) for token in row] for tokenizer, side
+                   in zip((source, target), rows) for row in side]
+            half = len(ids) // 2
+            check_translation_graphs(graphs, (ids[:half], ids[half:]), case["scores"], check, case["name"])
+        else:
+            texts = [[target.token_to_id(token) for token in row] for row, _ in case["scores"]]
+            check_language_model_graph(graphs, texts, [row for _, row in case["scores"]],
+                                       target.token_to_id(start), check, case["name"])
         most = CLOSE_WITHOUT_FORBIDDEN if case["name"] == "of-marian" else CLOSE
         check(f"{case['name']}: log-probabilities within {max(gaps):.1e}", max(gaps) < most)
 
@@ -280,6 +423,19 @@ def compare(path):
                 scores = [sacrebleu.corpus_bleu(texts, references, **zh).score for texts in (ours, theirs)]
                 check(f"beam {beam}, {kind}: BLEU {scores[1]:.2f} beside {scores[0]:.2f}",
                       abs(scores[0] - scores[1]) < CLOSE_BLEU[kind.split("_")[0]])
+
+    graphs = Graphs(case["graph"])
+    source, target = tokenizers(case["folders"]["float32"])
+    end = graphs.config["eos_token_id"]
+    generation = json.loads((graphs.folder / "generation_config.json").read_text())
+    forbidden = [one[0] for one in generation["bad_words_ids"] if one[0] != 1]
+    encoded = source.encode_batch(case["sources"], add_special_tokens=False)
+    rows, theirs = [[*one.ids, end] for one in encoded], []
+    for first in range(0, len(rows), 100):
+        theirs += target.decode_batch(graphs.greedy(rows[first:first + 100], forbidden, 100))
+    ours = case["texts"]["1"]
+    same = sum(one == other for one, other in zip(theirs, ours, strict=True))
+    check(f"ONNX: {same} of {len(ours)} greedy translations are the same", len(ours) - same <= MOST_OTHERS)
 
     for folder in [*found["cards"], case["folders"]["int8"]]:
         card = ModelCard.load(Path(folder) / "README.md")

@@ -66,6 +66,7 @@ mod parameter_groups;
 pub mod pipeline;
 pub mod prediction;
 pub mod processes;
+mod protobuf;
 mod quantization;
 pub mod scaling;
 pub mod sentence_vectors;

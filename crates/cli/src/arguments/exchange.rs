@@ -55,6 +55,8 @@ pub(crate) enum Format {
     Transformers,
     /// The engine CTranslate2: translation and language models
     Ctranslate2,
+    /// Graphs of ONNX, for ONNX Runtime and Optimum: translation and language models
+    Onnx,
 }
 
 /// Type of the weights in a folder for CTranslate2.

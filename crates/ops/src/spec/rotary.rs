@@ -125,10 +125,7 @@ impl Turns {
     pub(crate) fn angles(self, positions: Range<usize>, head: usize) -> (Vec<f64>, Vec<f64>) {
         let half = head / 2;
         let speeds: Vec<f64> = (0..half).map(|pair| self.speed(pair, head)).collect();
-        let stretch = match self.scaling {
-            Scaling::Even(factor) => factor,
-            Scaling::ByRotations(..) => 1.0,
-        };
+        let stretch = self.stretch();
         let angle = |n: usize| (n / half) as f64 / stretch * speeds[n % half];
         let places = positions.start * half..positions.end * half;
         let magnitude = self.magnitude;
@@ -136,6 +133,21 @@ impl Turns {
             places.clone().map(|n| magnitude * angle(n).cos()).collect(),
             places.map(|n| magnitude * angle(n).sin()).collect(),
         )
+    }
+
+    /// Angles of all pairs of a head at position 1, and the factor of rotated queries and keys.
+    #[must_use]
+    pub fn speeds(self, head: usize) -> (Vec<f64>, f64) {
+        let speed = |pair| self.speed(pair, head) / self.stretch();
+        ((0..head / 2).map(speed).collect(), self.magnitude)
+    }
+
+    /// Number by which an even scaling divides all angles.
+    fn stretch(self) -> f64 {
+        match self.scaling {
+            Scaling::Even(factor) => factor,
+            Scaling::ByRotations(..) => 1.0,
+        }
     }
 
     /// Angle of a pair at position 1, before an even scaling.

@@ -1,3 +1,70 @@
 //! Models of runs in the formats of other engines, written without Python.
+//!
+//! An engine is one implementation of [`Engine`]; which tasks it has, and what it refuses by the
+//! name of its key, is shared.
 
 pub mod ctranslate2;
+mod limits;
+pub mod onnx;
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use taper_data::{Tokenizer, TokenizerPair};
+use taper_model::{LanguageModel, TranslationModel};
+
+use crate::folder::RunFolder;
+use crate::folders::Exported;
+use crate::tasks::{TaskEntry, TaskModel, entry};
+use crate::{LoadSettings, LoadedRun};
+
+/// Engine that translates or generates with models of runs.
+pub trait Engine {
+    /// Name, for people.
+    const NAME: &'static str;
+
+    /// Writes a loaded run into `folder`, which must be empty or not exist.
+    ///
+    /// # Errors
+    /// When the engine has no such model, or the folder cannot be written.
+    fn export<M: TaskModel>(&self, run: &LoadedRun<M>, folder: &Path) -> Result<Exported>;
+}
+
+/// Writes the run at `root`, with the weights that `settings` name, into `folder`, which must be
+/// empty or not exist.
+///
+/// # Errors
+/// When the run cannot be loaded, the engine has no such model, or the folder cannot be written.
+pub fn export_run<E: Engine>(
+    root: &Path,
+    settings: &LoadSettings,
+    engine: &E,
+    folder: &Path,
+) -> Result<Exported> {
+    let task = RunFolder::open(root)?.load_config(&settings.overrides)?.task;
+    match entry(task) {
+        TaskEntry { translates: true, .. } => {
+            engine.export::<TranslationModel>(&LoadedRun::open(root, settings)?, folder)
+        }
+        TaskEntry { generates: true, .. } => {
+            engine.export::<LanguageModel>(&LoadedRun::open(root, settings)?, folder)
+        }
+        _ => bail!(
+            "a run of the task {task} cannot be exported for {}: runs can of the tasks {} and {}",
+            E::NAME,
+            TranslationModel::TASK,
+            LanguageModel::TASK
+        ),
+    }
+}
+
+/// Tokenizers of a run for the package `tokenizers`, by the names of their files.
+fn tokenizer_files(tokenizers: &TokenizerPair) -> Vec<(&'static str, &Tokenizer)> {
+    match tokenizers.is_joint() {
+        true => vec![("tokenizer.json", tokenizers.target())],
+        false => vec![
+            ("tokenizer.source.json", tokenizers.source()),
+            ("tokenizer.target.json", tokenizers.target()),
+        ],
+    }
+}

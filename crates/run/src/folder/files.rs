@@ -1,7 +1,7 @@
 //! Atomic writing of files, first under another name.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -11,11 +11,23 @@ use anyhow::{Context, Result, bail};
 /// # Errors
 /// When the folder cannot be written to.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
+    write_whole(path, |file| Ok(file.write_all(bytes)?))
+}
+
+/// Writes a file durably, part by part; it appears only when it is complete.
+///
+/// # Errors
+/// When the folder cannot be written to, or `write` fails.
+pub fn write_whole(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> Result<()>,
+) -> Result<()> {
     let partial = with_suffix(path, ".partial");
-    let write = || -> std::io::Result<()> {
-        let mut file = File::create(&partial)?;
-        file.write_all(bytes)?;
-        put_in_place(&file, &partial, path)
+    let write = || -> Result<()> {
+        let mut file = BufWriter::new(File::create(&partial)?);
+        write(&mut file)?;
+        file.flush()?;
+        Ok(put_in_place(file.get_ref(), &partial, path)?)
     };
     let written = write();
     if written.is_err() {

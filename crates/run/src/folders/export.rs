@@ -164,30 +164,66 @@ fn write<M: TaskModel>(
     fs::rename(&partial, &path).with_context(|| format!("cannot write {}", path.display()))?;
     match M::TASK.reads_text() {
         true => {
-            let tokenizer = run.tokenizers.target();
-            let exported = recipes::tokens_of(&run.config, tokenizer);
             let is_written = tokens::write_sides(folder, &run.tokenizers)?;
             if !is_written {
-                tokens::write(folder, tokenizer, exported, recipes::longest(&run.config))?;
-                write_pieces(folder, family, tokenizer)?;
+                write_tokenizer(run, folder)?;
+                write_pieces(folder, family, run.tokenizers.target())?;
             }
-            config.insert("vocab_size".to_owned(), json!(tokenizer.vocabulary_size()));
-            for (key, id) in exported.ids(tokenizer) {
-                if let Some(shape) = config.get(&key).filter(|&shape| *shape != id) {
-                    bail!(
-                        "cannot be exported as a {}: its shape has {key} = {shape}, and its \
-                         tokenizer {id}",
-                        family.name
-                    );
-                }
-                config.insert(key, id);
-            }
+            let keys = &mut config;
+            add_ids(run, keys)
+                .with_context(|| format!("cannot be exported as a {}", family.name))?;
         }
         false => write_preprocessor(&run.config.data.images, folder)?,
     }
     let library = model_card::Library { name: "transformers", usage: String::new() };
     model_card::write(run, folder, &library)?;
     write_json(&folder.join(CONFIG), &config)
+}
+
+/// Writes the tokenizer of a run with one vocabulary.
+fn write_tokenizer<M: TaskModel>(run: &LoadedRun<M>, folder: &Path) -> Result<()> {
+    let tokenizer = run.tokenizers.target();
+    let exported = recipes::tokens_of(&run.config, tokenizer);
+    tokens::write(folder, tokenizer, exported, recipes::longest(&run.config))
+}
+
+/// Adds the size of the vocabulary and the ids of tokens to the keys of `config.json`.
+fn add_ids<M: TaskModel>(run: &LoadedRun<M>, config: &mut Map<String, Value>) -> Result<()> {
+    let tokenizer = run.tokenizers.target();
+    config.insert("vocab_size".to_owned(), json!(tokenizer.vocabulary_size()));
+    for (key, id) in recipes::tokens_of(&run.config, tokenizer).ids(tokenizer) {
+        if let Some(shape) = config.get(&key).filter(|&shape| *shape != id) {
+            bail!("its shape has {key} = {shape}, and its tokenizer {id}");
+        }
+        config.insert(key, id);
+    }
+    Ok(())
+}
+
+/// Writes the tokenizer of a run as [`export`] does, and gives the keys of its `config.json`: those
+/// of the family that has the model, or `usual`. A run with two vocabularies and no models of
+/// SentencePiece gets no tokenizer, which the answer tells: Transformers has none with two.
+///
+/// # Errors
+/// When a file cannot be written.
+pub(crate) fn described<M: TaskModel>(
+    run: &LoadedRun<M>,
+    folder: &Path,
+    usual: Map<String, Value>,
+) -> Result<(Map<String, Value>, bool)> {
+    let of_family = family_of(&run.config, run.model.parameters());
+    let mut config = of_family.map_or(usual, |(_, keys)| keys);
+    let mut has_tokenizer = tokens::write_sides(folder, &run.tokenizers)?;
+    if !has_tokenizer && run.tokenizers.is_joint() {
+        write_tokenizer(run, folder)?;
+        has_tokenizer = true;
+    }
+    if !has_tokenizer {
+        let tokenizer = run.tokenizers.target();
+        tokens::write_generation(folder, tokenizer, recipes::tokens_of(&run.config, tokenizer))?;
+    }
+    add_ids(run, &mut config)?;
+    Ok((config, has_tokenizer))
 }
 
 /// Writes models of SentencePiece for a tokenizer that was trained here, if the family has such

@@ -24,10 +24,12 @@ mod tokens;
 mod weights;
 
 pub use adapters::{export_adapters, import_adapters};
+pub(crate) use export::described;
 pub use export::{Exported, export, export_run};
 pub use import::{ImportSettings, Imported, import, import_with};
 pub(crate) use json::write_json;
 pub(crate) use recipe::without_data;
+pub(crate) use sources::transposed;
 pub use tokens::sentence_piece_model;
 pub(crate) use tokens::write_sentence_pieces;
 

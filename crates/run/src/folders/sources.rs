@@ -190,7 +190,7 @@ fn draw(
 
 /// Transposes a matrix with `columns` columns, some rows at a time, so that the output stays in the
 /// cache.
-pub(super) fn transposed(values: &[f32], columns: usize) -> Vec<f32> {
+pub(crate) fn transposed(values: &[f32], columns: usize) -> Vec<f32> {
     const ROWS: usize = 16;
     let rows = values.len() / columns.max(1);
     let mut turned = vec![0.0; values.len()];

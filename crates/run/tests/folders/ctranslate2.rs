@@ -11,7 +11,8 @@ use taper_model::{
     RotaryScaling, TranslationModel,
 };
 use taper_run::LoadedRun;
-use taper_run::engines::ctranslate2::{Quantization, export};
+use taper_run::engines::Engine;
+use taper_run::engines::ctranslate2::{Ctranslate2, Quantization};
 use taper_run::tasks::TaskModel;
 
 use super::{golden, imported, json_of};
@@ -92,7 +93,7 @@ fn exported<M: TaskModel>(name: &str, quantization: Quantization) -> (LoadedRun<
     let folder = tempfile::tempdir().unwrap();
     let run: LoadedRun<M> = imported(&golden(name), &folder.path().join("run")).unwrap();
     let out = folder.path().join("out");
-    export(&run, quantization, &out).unwrap();
+    Ctranslate2(quantization).export(&run, &out).unwrap();
     (run, Stored::read(&out))
 }
 
@@ -157,7 +158,7 @@ fn a_translation_model_that_was_imported_has_its_files_and_forbids_its_padding()
     let source = golden("marian");
     let run: LoadedRun<TranslationModel> = imported(&source, &folder.path().join("run")).unwrap();
     let out = folder.path().join("out");
-    export(&run, Quantization::Float32, &out).unwrap();
+    Ctranslate2(Quantization::Float32).export(&run, &out).unwrap();
     let model = Stored::read(&out);
     assert_eq!(model.specification, "TransformerSpec");
     for file in ["source.spm", "target.spm"] {
@@ -195,7 +196,7 @@ fn a_translation_model_that_was_imported_has_its_files_and_forbids_its_padding()
         "{card}"
     );
     assert!(!card.contains("model-index") && !card.contains("license"), "{card}");
-    let taken = export(&run, Quantization::Float32, &out).unwrap_err();
+    let taken = Ctranslate2(Quantization::Float32).export(&run, &out).unwrap_err();
     assert!(taken.to_string().contains("exists already"), "{taken}");
 }
 
@@ -228,7 +229,7 @@ fn models_that_the_engine_does_not_compute_are_refused_by_their_key() {
             run.config.model = model.clone();
             change(&mut run.config.model);
             let out = folder.path().join("out");
-            let error = export(&run, Quantization::Int8, &out).unwrap_err().to_string();
+            let error = Ctranslate2(Quantization::Int8).export(&run, &out).unwrap_err().to_string();
             assert!(error.starts_with(&format!("{said} cannot be exported")), "{error}");
             assert!(!out.exists());
         }

@@ -9,6 +9,7 @@ mod files;
 mod gpt2;
 mod llama;
 mod marian;
+mod onnx;
 mod roberta;
 mod t5;
 mod tokens;

@@ -1,7 +1,7 @@
 //! `taper import` and `taper export`: models of the library Transformers, and for other engines.
 
 use anyhow::{Result, bail};
-use taper_run::engines::ctranslate2;
+use taper_run::engines::{self, ctranslate2::Ctranslate2, onnx::Onnx};
 use taper_run::numbers::grouped;
 use taper_run::tasks::{Predicts, Reads, entry, labels};
 use taper_run::{RunConfig, RunEvent, RunFolder, folders};
@@ -64,16 +64,17 @@ pub(crate) fn export(arguments: &Export) -> Result<()> {
             folders::export_adapters(run, &settings, folder)?
         }
         (Format::Transformers, None) => folders::export_run(run, &settings, folder)?,
-        (Format::Transformers, Some(_)) => {
+        (Format::Transformers | Format::Onnx, Some(_)) => {
             bail!("--quantize is for --format ctranslate2: add it, or leave --quantize out")
         }
-        (Format::Ctranslate2, _) if arguments.adapters => {
-            bail!("--adapters writes for PEFT: leave it or --format ctranslate2 out")
+        _ if arguments.adapters => {
+            bail!("--adapters writes for PEFT: leave it or --format out")
         }
         (Format::Ctranslate2, quantize) => {
-            let quantization = quantize.map(Into::into).unwrap_or_default();
-            ctranslate2::export_run(run, &settings, quantization, folder)?
+            let engine = Ctranslate2(quantize.map(Into::into).unwrap_or_default());
+            engines::export_run(run, &settings, &engine, folder)?
         }
+        (Format::Onnx, None) => engines::export_run(run, &settings, &Onnx, folder)?,
     };
     print_line(&format!(
         "{}: the {} of step {}, {}",

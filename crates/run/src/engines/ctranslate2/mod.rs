@@ -11,18 +11,17 @@ mod layers;
 mod limits;
 mod tokens;
 
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
-use taper_model::{LanguageModel, TranslationModel};
+use anyhow::{Context, Result};
 
-use crate::folder::RunFolder;
-use crate::folder::files::{put_in_place, require_free, with_suffix};
+use super::Engine;
+use super::limits::require_expressed;
+use crate::folder::files::{require_free, write_whole};
 use crate::folders::Exported;
-use crate::tasks::{TaskEntry, TaskModel, entry, without_adapters};
-use crate::{LoadSettings, LoadedRun, model_card};
+use crate::tasks::{TaskModel, without_adapters};
+use crate::{LoadedRun, model_card};
 
 /// File of the weights and the shape.
 const MODEL: &str = "model.bin";
@@ -48,65 +47,26 @@ pub enum Quantization {
     Int8Bfloat16,
 }
 
-/// Writes the run at `root`, with the weights that `settings` name, into `folder`, which must be
-/// empty or not exist.
-///
-/// # Errors
-/// When the run cannot be loaded, CTranslate2 has no such model, or the folder cannot be written.
-pub fn export_run(
-    root: &Path,
-    settings: &LoadSettings,
-    quantization: Quantization,
-    folder: &Path,
-) -> Result<Exported> {
-    let task = RunFolder::open(root)?.load_config(&settings.overrides)?.task;
-    match entry(task) {
-        TaskEntry { translates: true, .. } => {
-            export::<TranslationModel>(&LoadedRun::open(root, settings)?, quantization, folder)
-        }
-        TaskEntry { generates: true, .. } => {
-            export::<LanguageModel>(&LoadedRun::open(root, settings)?, quantization, folder)
-        }
-        _ => bail!(
-            "a run of the task {task} cannot be exported for CTranslate2: runs can of the tasks {} \
-             and {}",
-            TranslationModel::TASK,
-            LanguageModel::TASK
-        ),
-    }
-}
+/// CTranslate2, with weights of a type.
+#[derive(Debug, Clone, Copy)]
+pub struct Ctranslate2(pub Quantization);
 
-/// Writes a loaded run like [`export_run`].
-///
-/// # Errors
-/// See [`export_run`].
-pub fn export<M: TaskModel>(
-    run: &LoadedRun<M>,
-    quantization: Quantization,
-    folder: &Path,
-) -> Result<Exported> {
-    limits::require_expressed(&without_adapters(&run.config))?;
-    let tokens = tokens::Tokens::of(&run.config, &run.tokenizers)?;
-    let variables = layers::variables(&run.config, run.model.parameters(), &tokens.never_written)?;
-    require_free(folder)?;
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let path = folder.join(MODEL);
-    let partial = with_suffix(&path, ".partial");
-    let shown = || format!("cannot write {}", path.display());
-    let write = || -> Result<()> {
-        let mut file = BufWriter::new(File::create(&partial).with_context(shown)?);
-        variables.write(quantization, &mut file).with_context(shown)?;
-        file.flush().with_context(shown)?;
-        put_in_place(file.get_ref(), &partial, &path).with_context(shown)
-    };
-    if let Err(error) = write() {
-        // The failure is reported; the part that was written would only take up space.
-        let _ = fs::remove_file(&partial);
-        return Err(error);
+impl Engine for Ctranslate2 {
+    const NAME: &'static str = "CTranslate2";
+
+    fn export<M: TaskModel>(&self, run: &LoadedRun<M>, folder: &Path) -> Result<Exported> {
+        let config = &without_adapters(&run.config);
+        require_expressed(config, Self::NAME, &[], limits::refused(config))?;
+        let tokens = tokens::Tokens::of(&run.config, &run.tokenizers)?;
+        let parameters = run.model.parameters();
+        let variables = layers::variables(&run.config, parameters, &tokens.never_written)?;
+        require_free(folder)?;
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        write_whole(&folder.join(MODEL), |file| variables.write(self.0, file))?;
+        tokens.write(folder, &run.tokenizers)?;
+        let usage = tokens.usage(&run.config, &run.tokenizers);
+        model_card::write(run, folder, &model_card::Library { name: "ctranslate2", usage })?;
+        tokens.write_config(&run.config, &folder.join(CONFIG))?;
+        Ok(Exported { checkpoint: run.checkpoint.clone(), step: run.state.step })
     }
-    tokens.write(folder, &run.tokenizers)?;
-    let usage = tokens.usage(&run.config, &run.tokenizers);
-    model_card::write(run, folder, &model_card::Library { name: "ctranslate2", usage })?;
-    tokens.write_config(&run.config, &folder.join(CONFIG))?;
-    Ok(Exported { checkpoint: run.checkpoint.clone(), step: run.state.step })
 }

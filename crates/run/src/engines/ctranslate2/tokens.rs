@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use taper_data::{Tokenizer, TokenizerPair};
 use taper_decoding::LengthPenaltyForm;
 
+use super::super::tokenizer_files;
 use crate::config::RunConfig;
 use crate::folders::{write_json, write_sentence_pieces};
 use crate::generation::beginning;
@@ -76,7 +77,7 @@ impl Tokens {
         for (file, tokens) in &self.vocabularies {
             write_json(&folder.join(file), tokens)?;
         }
-        for (file, tokenizer) in files(tokenizers) {
+        for (file, tokenizer) in tokenizer_files(tokenizers) {
             tokenizer.save_file(&folder.join(file))?;
         }
         write_sentence_pieces(folder, tokenizers)
@@ -106,7 +107,7 @@ impl Tokens {
 
     /// Program in Python that uses the folder.
     pub(super) fn usage(&self, config: &RunConfig, tokenizers: &TokenizerPair) -> String {
-        let files: Vec<&str> = files(tokenizers).iter().map(|(file, _)| *file).collect();
+        let files: Vec<&str> = tokenizer_files(tokenizers).iter().map(|(file, _)| *file).collect();
         let (source, target) = (files[0], files[files.len() - 1]);
         let names = |tokenizer: &Tokenizer| -> Vec<String> {
             let before = tokenizer.special_tokens().before.iter();
@@ -164,17 +165,6 @@ impl Tokens {
             options.join(", ")
         );
         text
-    }
-}
-
-/// Tokenizers by the names of their files.
-fn files(tokenizers: &TokenizerPair) -> Vec<(&'static str, &Tokenizer)> {
-    match tokenizers.is_joint() {
-        true => vec![("tokenizer.json", tokenizers.target())],
-        false => vec![
-            ("tokenizer.source.json", tokenizers.source()),
-            ("tokenizer.target.json", tokenizers.target()),
-        ],
     }
 }
 

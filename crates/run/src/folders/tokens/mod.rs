@@ -27,7 +27,7 @@ pub use own_pieces::sentence_piece_model;
 pub(super) use read::read;
 pub(crate) use sides::write_sentence_pieces;
 pub(super) use sides::{has_sides, read_sides, write_sides};
-pub(super) use write::{Exported, write};
+pub(super) use write::{Exported, write, write_generation};
 
 /// Class of Transformers that uses a `tokenizer.json` unchanged, for any model.
 const CLASS: &str = "PreTrainedTokenizerFast";

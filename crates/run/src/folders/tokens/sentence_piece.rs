@@ -4,6 +4,8 @@
 
 use anyhow::{Context, Result, bail};
 
+use crate::protobuf::{Message, Value, each_field};
+
 /// Model that divides text into pieces.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct SentencePieceModel {
@@ -137,36 +139,6 @@ impl PieceKind {
     }
 }
 
-/// Message that is written.
-#[derive(Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    fn variable(&mut self, mut number: u64) {
-        while number > 0x7f {
-            self.0.push(number as u8 | 0x80);
-            number >>= 7;
-        }
-        self.0.push(number as u8);
-    }
-
-    fn number(&mut self, field: u64, number: u64) {
-        self.variable(field << 3);
-        self.variable(number);
-    }
-
-    fn float(&mut self, field: u64, number: f32) {
-        self.variable(field << 3 | 5);
-        self.0.extend(number.to_le_bytes());
-    }
-
-    fn bytes(&mut self, field: u64, bytes: &[u8]) {
-        self.variable(field << 3 | 2);
-        self.variable(bytes.len() as u64);
-        self.0.extend(bytes);
-    }
-}
-
 impl Piece {
     fn read(bytes: &[u8]) -> Result<Self> {
         let mut piece = Self { text: String::new(), score: 0.0, kind: PieceKind::Normal };
@@ -196,58 +168,6 @@ impl Piece {
         }
         Ok(piece)
     }
-}
-
-/// Value of a field of a message.
-enum Value<'a> {
-    Number(u64),
-    Float(f32),
-    Bytes(&'a [u8]),
-}
-
-/// Calls `each` with the number and the value of every field of a message.
-fn each_field(mut bytes: &[u8], mut each: impl FnMut(u64, Value<'_>) -> Result<()>) -> Result<()> {
-    while !bytes.is_empty() {
-        let key = number(&mut bytes)?;
-        let value = match key & 7 {
-            0 => Value::Number(number(&mut bytes)?),
-            1 => {
-                taken(&mut bytes, 8)?;
-                continue;
-            }
-            2 => {
-                let length = number(&mut bytes)?;
-                Value::Bytes(taken(&mut bytes, usize::try_from(length)?)?)
-            }
-            5 => {
-                let four = taken(&mut bytes, 4)?;
-                Value::Float(f32::from_le_bytes(four.try_into()?))
-            }
-            other => bail!("a field has the wire type {other}"),
-        };
-        each(key >> 3, value)?;
-    }
-    Ok(())
-}
-
-/// Splits off the first bytes.
-fn taken<'a>(bytes: &mut &'a [u8], count: usize) -> Result<&'a [u8]> {
-    let (first, rest) = bytes.split_at_checked(count).context("cut short")?;
-    *bytes = rest;
-    Ok(first)
-}
-
-/// Splits off a number of variable length: seven bits a byte, the lowest first.
-fn number(bytes: &mut &[u8]) -> Result<u64> {
-    let mut number = 0;
-    for place in 0..10 {
-        let byte = taken(bytes, 1)?[0];
-        number |= u64::from(byte & 0x7f) << (7 * place);
-        if byte < 0x80 {
-            return Ok(number);
-        }
-    }
-    bail!("a number has more than ten bytes")
 }
 
 #[cfg(test)]

@@ -97,20 +97,7 @@ pub(in super::super) fn write(
         let is_text = !matches!(exported, Exported::Reads { hidden: true });
         config.insert("split_special_tokens".to_owned(), json!(is_text));
         write_json(&folder.join(SPECIAL_TOKENS_MAP), &names)?;
-        let mut generation = exported.ids(tokenizer);
-        match exported {
-            Exported::Writes { sampling, .. } => {
-                generation.extend(draws(sampling));
-                generation.insert("suppress_tokens".to_owned(), json!(never_written(tokenizer)));
-            }
-            Exported::Translates { decoding, longest, .. } => {
-                generation.extend(searches(tokenizer, decoding, longest));
-            }
-            Exported::Reads { .. } => {}
-        }
-        if !matches!(exported, Exported::Reads { .. }) {
-            write_json(&folder.join(GENERATION_CONFIG), &generation)?;
-        }
+        write_generation(folder, tokenizer, exported)?;
     }
     write_json(&folder.join(TOKENIZER_CONFIG), &config)?;
     let path = folder.join(TOKENIZER);
@@ -118,6 +105,29 @@ pub(in super::super) fn write(
         Some(json) => write_atomically(&path, json.as_bytes()),
         None => Ok(tokenizer.save_file(&path)?),
     }
+}
+
+/// Writes the settings of generation with a tokenizer that was trained here.
+///
+/// # Errors
+/// When the file cannot be written.
+pub(in super::super) fn write_generation(
+    folder: &Path,
+    tokenizer: &Tokenizer,
+    exported: Exported<'_>,
+) -> Result<()> {
+    let mut generation = exported.ids(tokenizer);
+    match exported {
+        Exported::Writes { sampling, .. } => {
+            generation.extend(draws(sampling));
+            generation.insert("suppress_tokens".to_owned(), json!(never_written(tokenizer)));
+        }
+        Exported::Translates { decoding, longest, .. } => {
+            generation.extend(searches(tokenizer, decoding, longest));
+        }
+        Exported::Reads { .. } => return Ok(()),
+    }
+    write_json(&folder.join(GENERATION_CONFIG), &generation)
 }
 
 /// Spellings of the special tokens, by their roles in Transformers.

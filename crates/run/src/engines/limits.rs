@@ -1,0 +1,89 @@
+//! Refusal of models that an engine does not compute like Taper.
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+use taper_model::ModelConfig;
+
+use crate::config::RunConfig;
+
+/// Keys of `[model]` whose values all have a counterpart in every engine, are checked one by one,
+/// or play no part in such a model. Any other key must be at its default.
+const EXPRESSED: &[&str] = &[
+    "d_model",
+    "d_ff",
+    "heads",
+    "key_value_heads",
+    "head_width",
+    "attention_scale",
+    "encoder_layers",
+    "decoder_layers",
+    "activation",
+    "feed_forward",
+    "norm",
+    "norm_kind",
+    "norm_epsilon",
+    "positions",
+    "rotary",
+    "max_positions",
+    "position_offset",
+    "sinusoid_frequencies",
+    "relative_buckets",
+    "relative_distance",
+    "segments",
+    "image_encoder",
+    "pooling",
+    "tied",
+    "scale_embeddings",
+    "embedding_norm",
+    "biases",
+    "attention_biases",
+    "feed_forward_biases",
+    "query_key_value_biases",
+    "attention_output_biases",
+    "output_bias",
+    "embedding_dropout",
+    "attention_dropout",
+    "feed_forward_dropout",
+    "residual_dropout",
+    "final_dropout",
+    "encoder_attention",
+    "decoder_attention",
+    "recurrent",
+    "convolutional",
+    "state_space",
+    "embeddings",
+    "contrastive",
+];
+
+/// Refuses a model with `refused`, a key whose value an engine does not compute, or with another
+/// key that is not at its default and neither in [`EXPRESSED`] nor in `more`.
+///
+/// # Errors
+/// With the key.
+pub(super) fn require_expressed(
+    config: &RunConfig,
+    engine: &str,
+    more: &[&str],
+    refused: Option<&'static str>,
+) -> Result<()> {
+    let (ours, usual) = (serde_json::to_value(&config.model)?, ModelConfig::default());
+    let usual = serde_json::to_value(&usual)?;
+    let others = ours.as_object().into_iter().flatten();
+    let is_expressed = |key: &str| EXPRESSED.contains(&key) || more.contains(&key);
+    let mut others = others
+        .filter(|(key, value)| !is_expressed(key) && usual[*key] != **value)
+        .map(|(key, _)| key.as_str());
+    let Some(key) = refused.or_else(|| others.next()) else { return Ok(()) };
+    let mut value = &ours;
+    for part in key.split('.') {
+        value = &value[part];
+    }
+    let value = match value {
+        Value::Object(section) if section.contains_key("kind") => section
+            .get("kinds")
+            .filter(|kinds| **kinds != Value::Array(Vec::new()))
+            .unwrap_or(&section["kind"]),
+        value => value,
+    };
+    bail!("model.{key} = {value} cannot be exported for {engine}, which has no such models")
+}

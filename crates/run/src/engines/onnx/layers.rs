@@ -1,0 +1,197 @@
+//! Layers as nodes. The parameters of the run decide what there is: a bias where one is stored, a
+//! norm of queries where it has weights.
+
+use anyhow::{Context, Result};
+use taper_model::{ActivationKind, FeedForwardKind, ModelConfig, NormKind, NormPlacement};
+use taper_ops::{Parameter, ParameterStore};
+
+use super::graph::{Attribute, Graph};
+
+/// Graph of a model, with the model.
+pub(super) struct Writer<'a> {
+    pub(super) graph: Graph<'a>,
+    pub(super) model: &'a ModelConfig,
+    pub(super) parameters: &'a ParameterStore,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(model: &'a ModelConfig, parameters: &'a ParameterStore) -> Self {
+        Self { graph: Graph::default(), model, parameters }
+    }
+
+    pub(super) fn get(&self, name: &str) -> Result<&'a Parameter> {
+        self.parameters.get(name).with_context(|| format!("the model has no parameter {name}"))
+    }
+
+    /// Adds the parameter `name` to `value`, if there is one.
+    fn with_bias(&mut self, value: String, name: &str) -> String {
+        let Some(bias) = self.parameters.get(name) else { return value };
+        let bias = self.graph.parameter(bias, 0);
+        self.graph.node("Add", &[&value, &bias])
+    }
+
+    /// Linear layer: `(…, In)` → `(…, Out)`.
+    pub(super) fn linear(&mut self, x: &str, name: &str) -> Result<String> {
+        let weight = self.graph.transposed(self.get(&format!("{name}.weight"))?);
+        let product = self.graph.node("MatMul", &[x, &weight]);
+        Ok(self.with_bias(product, &format!("{name}.bias")))
+    }
+
+    /// Norm of the last dimension.
+    pub(super) fn norm(&mut self, x: &str, name: &str) -> Result<String> {
+        let (weight, bias) = (format!("{name}.weight"), format!("{name}.bias"));
+        let gamma = self.graph.parameter(self.get(&weight)?, 0);
+        let epsilon = self.model.norm_epsilon as f32;
+        match self.model.norm_kind {
+            NormKind::Layer | NormKind::LayerWithoutBias => {
+                let beta = self.parameters.get(&bias).map(|beta| self.graph.parameter(beta, 0));
+                let inputs: Vec<&str> = [x, &gamma].into_iter().chain(beta.as_deref()).collect();
+                let attributes =
+                    [("axis", Attribute::Integer(-1)), ("epsilon", Attribute::Float(epsilon))];
+                Ok(self.graph.node_with("LayerNormalization", &inputs, &attributes))
+            }
+            NormKind::Rms | NormKind::RmsWithBias => {
+                let graph = &mut self.graph;
+                let square = graph.node("Mul", &[x, x]);
+                let axes = [("axes", Attribute::Integers(vec![-1]))];
+                let mean = graph.node_with("ReduceMean", &[&square], &axes);
+                let epsilon = graph.number(epsilon);
+                let mean = graph.node("Add", &[&mean, &epsilon]);
+                let root = graph.node("Sqrt", &[&mean]);
+                let normed = graph.node("Div", &[x, &root]);
+                let scaled = graph.node("Mul", &[&normed, &gamma]);
+                Ok(self.with_bias(scaled, &bias))
+            }
+        }
+    }
+
+    /// Norm, if the model has weights for it.
+    pub(super) fn norm_if_any(&mut self, x: String, name: &str) -> Result<String> {
+        match self.parameters.get(&format!("{name}.weight")) {
+            Some(_) => self.norm(&x, name),
+            None => Ok(x),
+        }
+    }
+
+    /// Product with a number.
+    pub(super) fn scaled(&mut self, x: String, factor: f64) -> String {
+        if factor == 1.0 {
+            return x;
+        }
+        let factor = self.graph.number(factor as f32);
+        self.graph.node("Mul", &[&x, &factor])
+    }
+
+    /// A sublayer with its norm, before or after, and the residual connection.
+    pub(super) fn sublayer(
+        &mut self,
+        x: String,
+        name: &str,
+        run: impl FnOnce(&mut Self, &str) -> Result<String>,
+    ) -> Result<String> {
+        let norm = format!("{name}_norm");
+        match self.model.norm {
+            NormPlacement::Pre => {
+                let normed = self.norm(&x, &norm)?;
+                let result = run(self, &normed)?;
+                Ok(self.graph.node("Add", &[&x, &result]))
+            }
+            NormPlacement::Post => {
+                let result = run(self, &x)?;
+                let sum = self.graph.node("Add", &[&x, &result]);
+                self.norm(&sum, &norm)
+            }
+        }
+    }
+
+    /// Feed-forward layer, plain or gated: `(…, D)` → `(…, D)`.
+    pub(super) fn feed_forward(&mut self, x: &str, name: &str) -> Result<String> {
+        let up = self.linear(x, &format!("{name}.up"))?;
+        let inner = match self.model.feed_forward {
+            FeedForwardKind::Plain => self.activated(&up),
+            FeedForwardKind::Gated => {
+                // The rows without a nonlinearity come first.
+                let parts = self.graph.split(&up, &[self.model.d_ff; 2]);
+                let gate = self.activated(&parts[1]);
+                self.graph.node("Mul", &[&parts[0], &gate])
+            }
+        };
+        self.linear(&inner, &format!("{name}.down"))
+    }
+
+    fn activated(&mut self, x: &str) -> String {
+        let graph = &mut self.graph;
+        let times = |graph: &mut Graph<'a>, x: &str, factor: f64| {
+            let factor = graph.number(factor as f32);
+            graph.node("Mul", &[x, &factor])
+        };
+        // x / 2 · (1 + y)
+        let half = |graph: &mut Graph<'a>, y: &str| {
+            let one = graph.number(1.0);
+            let share = graph.node("Add", &[y, &one]);
+            let product = graph.node("Mul", &[x, &share]);
+            times(graph, &product, 0.5)
+        };
+        match self.model.activation {
+            ActivationKind::Relu => graph.node("Relu", &[x]),
+            ActivationKind::Gelu => {
+                let argument = times(graph, x, std::f64::consts::FRAC_1_SQRT_2);
+                let erf = graph.node("Erf", &[&argument]);
+                half(graph, &erf)
+            }
+            ActivationKind::GeluTanh => {
+                let square = graph.node("Mul", &[x, x]);
+                let cube = graph.node("Mul", &[&square, x]);
+                let cube = times(graph, &cube, 0.044_715);
+                let sum = graph.node("Add", &[x, &cube]);
+                let argument = times(graph, &sum, (2.0 / std::f64::consts::PI).sqrt());
+                let tanh = graph.node("Tanh", &[&argument]);
+                half(graph, &tanh)
+            }
+            ActivationKind::Swish | ActivationKind::QuickGelu => {
+                let steep = match self.model.activation {
+                    ActivationKind::QuickGelu => times(graph, x, 1.702),
+                    _ => x.to_owned(),
+                };
+                let share = graph.node("Sigmoid", &[&steep]);
+                graph.node("Mul", &[x, &share])
+            }
+        }
+    }
+
+    /// Embedded tokens `(B, T)` → `(B, T, D)`, with the positions that are added to them. `table`
+    /// is a parameter, and `stack` the name of the stack that reads them.
+    pub(super) fn embedded(
+        &mut self,
+        (ids, positions): (&str, &str),
+        table: &str,
+        stack: &str,
+    ) -> Result<String> {
+        let table = self.graph.parameter(self.get(table)?, 0);
+        let tokens = self.graph.node("Gather", &[&table, ids]);
+        let scale = if self.model.scale_embeddings { self.model.d_model as f64 } else { 1.0 };
+        let mut x = self.scaled(tokens, scale.sqrt());
+        if let Some(table) = self.position_table(stack)? {
+            let added = self.graph.node("Gather", &[&table, positions]);
+            x = self.graph.node("Add", &[&x, &added]);
+        }
+        self.norm_if_any(x, &format!("{stack}.embedding_norm"))
+    }
+
+    /// Logits `(B, T, D)` → `(B, T, V)`; `embedding` is the parameter that an output without a
+    /// matrix of its own shares.
+    pub(super) fn logits(&mut self, x: String, embedding: &str) -> Result<String> {
+        let x = self.scaled(x, self.model.output_scale.unwrap_or(1.0));
+        let weight = match self.parameters.get("output.weight") {
+            Some(weight) => self.graph.transposed(weight),
+            None => {
+                // The table is in the file once.
+                let table = self.graph.parameter(self.get(embedding)?, 0);
+                let exchanged = [("perm", Attribute::Integers(vec![1, 0]))];
+                self.graph.node_with("Transpose", &[&table], &exchanged)
+            }
+        };
+        let logits = self.graph.node("MatMul", &[&x, &weight]);
+        Ok(self.with_bias(logits, "output.bias"))
+    }
+}

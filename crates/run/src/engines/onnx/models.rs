@@ -1,0 +1,222 @@
+//! Graphs of a model, with the inputs and outputs that Optimum expects: an encoder, its decoder
+//! without and with past keys and values, and a decoder by itself.
+
+use anyhow::{Context, Result};
+use taper_model::ModelConfig;
+use taper_ops::ParameterStore;
+
+use super::attention::KeyValue;
+use super::graph::{Graph, Length, Type};
+use super::layers::Writer;
+use super::positions::Angles;
+
+const BATCH: Length = Length::Named("batch_size");
+const SOURCE: Length = Length::Named("encoder_sequence_length");
+const TARGET: Length = Length::Named("decoder_sequence_length");
+const PAST: Length = Length::Named("past_sequence_length");
+const ALL: Length = Length::Named("past_sequence_length + sequence_length");
+
+/// Makes the encoder of a translation model.
+///
+/// # Errors
+/// When the model lacks a parameter.
+pub(super) fn encoder<'a>(
+    model: &'a ModelConfig,
+    parameters: &'a ParameterStore,
+) -> Result<Graph<'a>> {
+    let mut writer = Writer::new(model, parameters);
+    let ids = writer.graph.input("input_ids", Type::Integer, &[BATCH, SOURCE]);
+    let mask = writer.graph.input("attention_mask", Type::Integer, &[BATCH, SOURCE]);
+    let positions = writer.counted(&mask);
+    let table = embedding(parameters, "source_embedding.weight");
+    let mut x = writer.embedded((&ids, &positions), table, "encoder")?;
+    let (zero, length) = (writer.graph.integer(0), writer.length(&ids, 1));
+    let places = writer.range(&zero, &length);
+    let padding = writer.padding(&mask);
+    let biases = writer.biases("encoder", (&places, &places), false)?;
+    let biases = match biases {
+        Some(biases) => writer.graph.node("Add", &[&padding, &biases]),
+        None => padding,
+    };
+    let angles = writer.angles(&positions);
+    for layer in 0..model.encoder_layers {
+        let name = format!("encoder.layers.{layer}.self_attention");
+        x = writer.sublayer(x, &name, |writer, x| {
+            let seen = (angles.as_ref(), Some(&*biases));
+            Ok(writer.self_attention(x, &name, seen, None)?.0)
+        })?;
+        let name = format!("encoder.layers.{layer}.feed_forward");
+        x = writer.sublayer(x, &name, |writer, x| writer.feed_forward(x, &name))?;
+    }
+    let x = writer.norm_if_any(x, "encoder.final_norm")?;
+    let shape = [BATCH, SOURCE, Length::Fixed(model.d_model)];
+    writer.graph.output("last_hidden_state", &x, &shape);
+    Ok(writer.graph)
+}
+
+/// Makes the decoder of a translation model, which begins a text, or continues one if it `has_past`.
+///
+/// # Errors
+/// When the model lacks a parameter.
+pub(super) fn decoder<'a>(
+    model: &'a ModelConfig,
+    parameters: &'a ParameterStore,
+    has_past: bool,
+) -> Result<Graph<'a>> {
+    let mut writer = Writer::new(model, parameters);
+    let mask = writer.graph.input("encoder_attention_mask", Type::Integer, &[BATCH, SOURCE]);
+    let ids = writer.graph.input("input_ids", Type::Integer, &[BATCH, TARGET]);
+    let encoded = (!has_past).then(|| {
+        let shape = [BATCH, SOURCE, Length::Fixed(model.d_model)];
+        writer.graph.input("encoder_hidden_states", Type::Float, &shape)
+    });
+    let past: Vec<Option<[KeyValue; 2]>> = (0..model.decoder_layers)
+        .map(|layer| {
+            has_past.then(|| {
+                [("decoder", PAST), ("encoder", SOURCE)].map(|(of, length)| {
+                    writer.past(&format!("past_key_values.{layer}.{of}"), length)
+                })
+            })
+        })
+        .collect();
+    let of_past = past.first().and_then(Option::as_ref).map(|[own, _]| own.key.as_str());
+    let (queries, keys) = writer.places(&ids, of_past);
+    let positions = writer.unsqueezed(&queries, &[0]);
+    let table = embedding(parameters, "target_embedding.weight");
+    let mut x = writer.embedded((&ids, &positions), table, "decoder")?;
+    let biases = writer.biases("decoder", (&queries, &keys), true)?;
+    let padding = writer.padding(&mask);
+    let angles = writer.angles(&positions);
+    for (layer, past) in past.into_iter().enumerate() {
+        let [own, of_encoder] = past.map_or([None, None], |[own, other]| [Some(own), Some(other)]);
+        let seen = (angles.as_ref(), biases.as_deref());
+        x = writer.own_attention((x, layer), seen, own.as_ref(), TARGET)?;
+        let name = format!("decoder.layers.{layer}.cross_attention");
+        let seen = match (of_encoder, &encoded) {
+            (None, Some(encoded)) => {
+                let made = writer.encoder_key_value(encoded, &name)?;
+                writer.present(&format!("present.{layer}.encoder"), &made, SOURCE);
+                made
+            }
+            (of_encoder, _) => of_encoder.context("neither an encoder nor its past")?,
+        };
+        x = writer
+            .sublayer(x, &name, |writer, x| writer.cross_attention(x, &name, &seen, &padding))?;
+        let name = format!("decoder.layers.{layer}.feed_forward");
+        x = writer.sublayer(x, &name, |writer, x| writer.feed_forward(x, &name))?;
+    }
+    writer.written(x, table, TARGET)
+}
+
+/// Makes a decoder without an encoder, which continues the past.
+///
+/// # Errors
+/// When the model lacks a parameter.
+pub(super) fn language_model<'a>(
+    model: &'a ModelConfig,
+    parameters: &'a ParameterStore,
+) -> Result<Graph<'a>> {
+    const LENGTH: Length = Length::Named("sequence_length");
+    let mut writer = Writer::new(model, parameters);
+    let ids = writer.graph.input("input_ids", Type::Integer, &[BATCH, LENGTH]);
+    let mask = writer.graph.input("attention_mask", Type::Integer, &[BATCH, ALL]);
+    let positions = writer.graph.input("position_ids", Type::Integer, &[BATCH, LENGTH]);
+    let past: Vec<KeyValue> = (0..model.decoder_layers)
+        .map(|layer| writer.past(&format!("past_key_values.{layer}"), PAST))
+        .collect();
+    let of_past = past.first().map(|past| past.key.as_str());
+    let (queries, keys) = writer.places(&ids, of_past);
+    let table = embedding(parameters, "embedding.weight");
+    let mut x = writer.embedded((&ids, &positions), table, "decoder")?;
+    let padding = writer.padding(&mask);
+    let biases = writer.biases("decoder", (&queries, &keys), true)?;
+    let biases = match biases {
+        Some(biases) => writer.graph.node("Add", &[&padding, &biases]),
+        None => padding,
+    };
+    let angles = writer.angles(&positions);
+    for (layer, past) in past.iter().enumerate() {
+        let seen = (angles.as_ref(), Some(&*biases));
+        x = writer.own_attention((x, layer), seen, Some(past), ALL)?;
+        let name = format!("decoder.layers.{layer}.feed_forward");
+        x = writer.sublayer(x, &name, |writer, x| writer.feed_forward(x, &name))?;
+    }
+    writer.written(x, table, LENGTH)
+}
+
+/// Name of the embedding: its own, or the one that is shared.
+fn embedding(parameters: &ParameterStore, name: &'static str) -> &'static str {
+    if parameters.get(name).is_some() { name } else { "embedding.weight" }
+}
+
+impl<'a> Writer<'a> {
+    /// Shape of keys and values of so many tokens.
+    fn shape_of_keys(&self, length: Length) -> [Length; 4] {
+        let shape = self.model.attention_shape();
+        let (heads, width) =
+            (Length::Fixed(shape.key_value_heads), Length::Fixed(shape.head_width));
+        [BATCH, heads, length, width]
+    }
+
+    /// Adds inputs for keys and values.
+    fn past(&mut self, name: &str, length: Length) -> KeyValue {
+        let shape = self.shape_of_keys(length);
+        let [key, value] = ["key", "value"]
+            .map(|part| self.graph.input(&format!("{name}.{part}"), Type::Float, &shape));
+        KeyValue { key, value }
+    }
+
+    /// Makes keys and values outputs.
+    fn present(&mut self, name: &str, made: &KeyValue, length: Length) {
+        let shape = self.shape_of_keys(length);
+        for (part, value) in [("key", &made.key), ("value", &made.value)] {
+            self.graph.output(&format!("{name}.{part}"), value, &shape);
+        }
+    }
+
+    /// Numbers of the queries and of all keys, those of the past first.
+    fn places(&mut self, ids: &str, past: Option<&str>) -> (String, String) {
+        let (zero, new) = (self.graph.integer(0), self.length(ids, 1));
+        let Some(past) = past else {
+            let all = self.range(&zero, &new);
+            return (all.clone(), all);
+        };
+        let past = self.length(past, 2);
+        let all = self.graph.node("Add", &[&past, &new]);
+        (self.range(&past, &all), self.range(&zero, &all))
+    }
+
+    /// Adds the sublayer of a decoder's attention to itself.
+    fn own_attention(
+        &mut self,
+        (x, layer): (String, usize),
+        seen: (Option<&Angles>, Option<&str>),
+        past: Option<&KeyValue>,
+        length: Length,
+    ) -> Result<String> {
+        let name = format!("decoder.layers.{layer}.self_attention");
+        let mut made = None;
+        let x = self.sublayer(x, &name, |writer, x| {
+            let (x, all) = writer.self_attention(x, &name, seen, past)?;
+            made = Some(all);
+            Ok(x)
+        })?;
+        if let Some(made) = made {
+            let of_encoder = format!("decoder.layers.{layer}.cross_attention.q.weight");
+            let part = if self.parameters.get(&of_encoder).is_some() { ".decoder" } else { "" };
+            let length = if past.is_some() { ALL } else { length };
+            self.present(&format!("present.{layer}{part}"), &made, length);
+        }
+        Ok(x)
+    }
+
+    /// Ends a decoder: its final norm and the logits.
+    fn written(mut self, x: String, table: &str, length: Length) -> Result<Graph<'a>> {
+        let x = self.norm_if_any(x, "decoder.final_norm")?;
+        let logits = self.logits(x, table)?;
+        let rows = self.parameters.get("output.weight");
+        let rows = rows.map_or_else(|| self.get(table), Ok)?.shape()[0];
+        self.graph.output("logits", &logits, &[BATCH, length, Length::Fixed(rows)]);
+        Ok(self.graph)
+    }
+}

@@ -1,0 +1,194 @@
+//! Positions as nodes: tables that are added to embeddings, rotations, and biases of scores.
+
+use anyhow::Result;
+use taper_model::positions::{alibi_slopes, sinusoids, t5_bucket};
+use taper_model::{Positions, RotaryPairs};
+
+use super::graph::{Attribute, Type};
+use super::layers::Writer;
+
+/// Smallest number of rows of a table of sinusoids, which limits the length of sequences.
+const LEAST_POSITIONS: usize = 1024;
+
+/// Score of a key that a query does not see. Two of them have a finite sum.
+const HIDDEN: f32 = -1e30;
+
+/// Cosines and sines of angles, `(B or 1, 1, T, Dh/2)` each.
+pub(super) struct Angles {
+    pub(super) cosines: String,
+    pub(super) sines: String,
+}
+
+impl Writer<'_> {
+    /// Numbers from `start` to `end`, without `end`, each a number without dimensions.
+    pub(super) fn range(&mut self, start: &str, end: &str) -> String {
+        let one = self.graph.integer(1);
+        self.graph.node("Range", &[start, end, &one])
+    }
+
+    /// Length of a value along a dimension, without dimensions.
+    pub(super) fn length(&mut self, value: &str, dimension: i64) -> String {
+        let attributes =
+            [("start", Attribute::Integer(dimension)), ("end", Attribute::Integer(dimension + 1))];
+        let shape = self.graph.node_with("Shape", &[value], &attributes);
+        let axis = self.graph.integers(&[0]);
+        self.graph.node("Squeeze", &[&shape, &axis])
+    }
+
+    /// Adds dimensions of length 1.
+    pub(super) fn unsqueezed(&mut self, value: &str, axes: &[i64]) -> String {
+        let axes = self.graph.integers(axes);
+        self.graph.node("Unsqueeze", &[value, &axes])
+    }
+
+    /// Position of each token among those that `mask` does not hide, from 0: `(B, T)` → `(B, T)`.
+    pub(super) fn counted(&mut self, mask: &str) -> String {
+        let (axis, one, zero) =
+            (self.graph.integer(1), self.graph.integer(1), self.graph.integer(0));
+        let sum = self.graph.node("CumSum", &[mask, &axis]);
+        let from_zero = self.graph.node("Sub", &[&sum, &one]);
+        self.graph.node("Max", &[&from_zero, &zero])
+    }
+
+    /// Table of the positions that are added to the embeddings of a stack; `None` if none are.
+    pub(super) fn position_table(&mut self, stack: &str) -> Result<Option<String>> {
+        let model = self.model;
+        if !model.positions.are_added() {
+            return Ok(None);
+        }
+        if model.positions == Positions::Learned {
+            let table = self.get(&format!("{stack}.positions.weight"))?;
+            return Ok(Some(self.graph.parameter(table, model.position_offset)));
+        }
+        let rows = model.max_positions.max(LEAST_POSITIONS);
+        let at = model.position_offset..model.position_offset + rows;
+        let halves = model.positions == Positions::SinusoidalHalves;
+        let values = sinusoids(at, model.d_model, halves, model.sinusoid_frequencies);
+        Ok(Some(self.graph.table("sinusoids", vec![rows, model.d_model], values)))
+    }
+
+    /// Angles of rotary positions `(B or 1, T)`; `None` with other positions.
+    pub(super) fn angles(&mut self, positions: &str) -> Option<Angles> {
+        let model = self.model;
+        if model.positions != Positions::Rotary {
+            return None;
+        }
+        let head = model.attention_shape().head_width;
+        let (speeds, magnitude) = model.rotary.turns(head).speeds(head);
+        let speeds = speeds.iter().map(|&speed| speed as f32).collect();
+        let speeds = self.graph.table("rotary_speeds", vec![head / 2], speeds);
+        let to_float = [("to", Attribute::Integer(Type::Float as i64))];
+        let positions = self.graph.node_with("Cast", &[positions], &to_float);
+        let positions = self.unsqueezed(&positions, &[1, -1]); // (B, 1, T, 1)
+        let angles = self.graph.node("Mul", &[&positions, &speeds]);
+        let [cosines, sines] = ["Cos", "Sin"].map(|operator| {
+            let values = self.graph.node(operator, &[&angles]);
+            self.scaled(values, magnitude)
+        });
+        Some(Angles { cosines, sines })
+    }
+
+    /// Rotates heads: `(B, H, T, Dh)` → the same.
+    pub(super) fn rotated(&mut self, x: &str, angles: &Angles) -> String {
+        let half = self.model.attention_shape().head_width / 2;
+        let is_halves = self.model.rotary.pairs == RotaryPairs::Halves;
+        let [first, second] = if is_halves {
+            let parts = self.graph.split(x, &[half; 2]);
+            [parts[0].clone(), parts[1].clone()]
+        } else {
+            let shape = self.graph.integers(&[0, 0, 0, half as i64, 2]);
+            let pairs = self.graph.node("Reshape", &[x, &shape]);
+            [0, 1].map(|place| {
+                let place = self.graph.integer(place);
+                let axis = [("axis", Attribute::Integer(4))];
+                self.graph.node_with("Gather", &[&pairs, &place], &axis)
+            })
+        };
+        let Angles { cosines, sines } = angles;
+        let graph = &mut self.graph;
+        let mut product = |x: &str, y: &str| graph.node("Mul", &[x, y]);
+        let parts = [
+            product(&first, cosines),
+            product(&second, sines),
+            product(&second, cosines),
+            product(&first, sines),
+        ];
+        let first = graph.node("Sub", &[&parts[0], &parts[1]]);
+        let second = graph.node("Add", &[&parts[2], &parts[3]]);
+        let axis = [("axis", Attribute::Integer(-1))];
+        if is_halves {
+            return graph.node_with("Concat", &[&first, &second], &axis);
+        }
+        let [first, second] = [first, second].map(|part| self.unsqueezed(&part, &[-1]));
+        let pairs = self.graph.node_with("Concat", &[&first, &second], &axis);
+        let shape = self.graph.integers(&[0, 0, 0, 2 * half as i64]);
+        self.graph.node("Reshape", &[&pairs, &shape])
+    }
+
+    /// Scores that hide the padding of `mask`: `(B, T)` → `(B, 1, 1, T)`.
+    pub(super) fn padding(&mut self, mask: &str) -> String {
+        let truth = [("to", Attribute::Integer(Type::Truth as i64))];
+        let is_seen = self.graph.node_with("Cast", &[mask], &truth);
+        let (zero, hidden) = (self.graph.number(0.0), self.graph.number(HIDDEN));
+        let scores = self.graph.node("Where", &[&is_seen, &zero, &hidden]);
+        self.unsqueezed(&scores, &[1, 2])
+    }
+
+    /// Biases of scores by position, of queries and keys with these numbers, which broadcast to
+    /// `(B, H, Tq, Tk)`: what a causal stack hides, T5's biases, ALiBi's distances.
+    pub(super) fn biases(
+        &mut self,
+        stack: &str,
+        (queries, keys): (&str, &str),
+        is_causal: bool,
+    ) -> Result<Option<String>> {
+        let queries = self.unsqueezed(queries, &[1]);
+        let keys = self.unsqueezed(keys, &[0]);
+        let mut all = Vec::new();
+        if is_causal {
+            let is_later = self.graph.node("Greater", &[&keys, &queries]);
+            let (zero, hidden) = (self.graph.number(0.0), self.graph.number(HIDDEN));
+            all.push(self.graph.node("Where", &[&is_later, &hidden, &zero]));
+        }
+        let heads = self.model.heads;
+        match self.model.positions {
+            Positions::Alibi => {
+                let distances = self.graph.node("Sub", &[&keys, &queries]);
+                let distances = self.graph.node("Abs", &[&distances]);
+                let to_float = [("to", Attribute::Integer(Type::Float as i64))];
+                let distances = self.graph.node_with("Cast", &[&distances], &to_float);
+                let slopes = alibi_slopes(heads).iter().map(|&slope| -slope as f32).collect();
+                let slopes = self.graph.table("alibi_slopes", vec![heads, 1, 1], slopes);
+                all.push(self.graph.node("Mul", &[&slopes, &distances]));
+            }
+            Positions::T5 => {
+                let distances = self.graph.node("Sub", &[&keys, &queries]);
+                let table = self.t5_table(stack, is_causal)?;
+                let most = self.model.relative_distance as i64;
+                let (low, high) = (self.graph.integer(-most), self.graph.integer(most));
+                let clipped = self.graph.node("Clip", &[&distances, &low, &high]);
+                let rows = self.graph.node("Add", &[&clipped, &high]);
+                let biases = self.graph.node("Gather", &[&table, &rows]); // (Tq, Tk, H)
+                let order = [("perm", Attribute::Integers(vec![2, 0, 1]))];
+                all.push(self.graph.node_with("Transpose", &[&biases], &order));
+            }
+            _ => {}
+        }
+        let mut all = all.into_iter();
+        let Some(first) = all.next() else { return Ok(None) };
+        Ok(Some(all.fold(first, |sum, one| self.graph.node("Add", &[&sum, &one]))))
+    }
+
+    /// T5's biases by distance from a query to a key, from the largest before it to the largest
+    /// after it: `(2 · distance + 1, H)`.
+    fn t5_table(&mut self, stack: &str, is_causal: bool) -> Result<String> {
+        let (name, heads) = (format!("{stack}.relative_bias.weight"), self.model.heads);
+        let (values, most) = (self.get(&name)?.values()?, self.model.relative_distance);
+        let rows = (0..=2 * most).flat_map(|key| {
+            let bucket = t5_bucket(most, key, is_causal, self.model.relative());
+            &values[bucket * heads..(bucket + 1) * heads]
+        });
+        let rows = rows.copied().collect();
+        Ok(self.graph.table(&format!("{name}.by_distance"), vec![2 * most + 1, heads], rows))
+    }
+}

@@ -1,0 +1,53 @@
+//! Graphs of ONNX, of models of the golden folders. `scripts/check/engines.py` has ONNX Runtime
+//! compute them.
+
+use std::fs;
+
+use taper_model::{AttentionKind, LanguageModel, TranslationModel};
+use taper_run::LoadedRun;
+use taper_run::engines::Engine;
+use taper_run::engines::onnx::Onnx;
+
+use super::{golden, imported, json_of};
+
+#[test]
+fn a_translation_model_has_three_graphs_with_its_weights() {
+    let folder = tempfile::tempdir().unwrap();
+    let run: LoadedRun<TranslationModel> =
+        imported(&golden("marian"), &folder.path().join("run")).unwrap();
+    let out = folder.path().join("out");
+    Onnx.export(&run, &out).unwrap();
+    let weights = run.model.parameters().get("encoder.layers.0.feed_forward.up.bias").unwrap();
+    let values = weights.values().unwrap();
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    for (name, parts, has_weights) in [
+        ("encoder_model.onnx", ["attention_mask", "last_hidden_state"], true),
+        ("decoder_model.onnx", ["encoder_hidden_states", "present.0.encoder.key"], false),
+        (
+            "decoder_with_past_model.onnx",
+            ["past_key_values.0.encoder.value", "present.0.decoder.key"],
+            false,
+        ),
+    ] {
+        let file = fs::read(out.join(name)).unwrap();
+        let has = |part: &[u8]| file.windows(part.len()).any(|window| window == part);
+        assert!(parts.iter().all(|part| has(part.as_bytes())), "{name}");
+        assert_eq!(has(&bytes), has_weights, "{name}");
+    }
+    assert_eq!(json_of(out.join("config.json"))["model_type"], "marian");
+    assert!(fs::read_to_string(out.join("README.md")).unwrap().contains("ORTModelForSeq2SeqLM"));
+    let taken = Onnx.export(&run, &out).unwrap_err();
+    assert!(taken.to_string().contains("exists already"), "{taken}");
+}
+
+#[test]
+fn a_model_that_no_graph_expresses_is_refused_by_its_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run: LoadedRun<LanguageModel> =
+        imported(&golden("llama"), &folder.path().join("run")).unwrap();
+    run.config.model.decoder_attention.kind = AttentionKind::Linear;
+    let out = folder.path().join("out");
+    let error = Onnx.export(&run, &out).unwrap_err().to_string();
+    assert!(error.starts_with("model.decoder_attention = \"linear\" cannot be exported for ONNX"));
+    assert!(!out.exists());
+}
