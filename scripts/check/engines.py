@@ -176,7 +176,7 @@ def translated(program, folder, run):
         exported = folder / "exported" / f"{run.name}-{kind}"
         taper(program, "export", run, exported, "--format", "ctranslate2", "--quantize", kind)
         case["folders"][kind] = str(exported)
-    case["graph"] = str(folder / "onnx" / run.name)
+    case["graph"] = str(folder / "onnx" / f"{run.name}-trained")
     taper(program, "export", run, case["graph"], "--format", "onnx")
     return case
 

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use taper_model::{AttentionKind, LanguageModel, TranslationModel};
+use taper_model::{AttentionKind, LanguageModel, Model, TranslationModel};
 use taper_run::LoadedRun;
 use taper_run::engines::Engine;
 use taper_run::engines::onnx::Onnx;
