@@ -65,6 +65,13 @@ fn lines(measured: &DryRun, task: Task) -> Vec<String> {
         },
         bytes(measured.checkpoint_bytes),
     )];
+    if let Some(share) = measured.arithmetic.share_of_peak {
+        lines.push(format!(
+            "arithmetic: {:.0} GFLOP/s in matrix products, {:.0} % of what multiply-adds reach here",
+            measured.arithmetic.gflops,
+            100.0 * share
+        ));
+    }
     let time = |seconds: f64| {
         Duration::try_from_secs_f64(seconds)
             .map_or_else(|_| "longer than a clock shows".to_owned(), clock)

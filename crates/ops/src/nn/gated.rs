@@ -8,7 +8,7 @@ use crate::host::{Host, for_float};
 use crate::parallel::CHUNK;
 use crate::profile::{even, region};
 use crate::shared::filled;
-use crate::spec::{Activation, GatedSpec};
+use crate::spec::{Activation, GatedSpec, for_activation};
 use crate::tape::{Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
@@ -87,9 +87,11 @@ vectorised! {
         let (first, width) = at;
         for (out, row) in out.chunks_exact_mut(width).zip(x.chunks_exact(2 * width)) {
             let (a, b) = row.split_at(width);
-            for (out, (a, b)) in out.iter_mut().zip(a.iter().zip(b)) {
-                *out = *a * spec.activation.value(*b);
-            }
+            for_activation!(spec.activation, ACTIVATION => {
+                for (out, (a, b)) in out.iter_mut().zip(a.iter().zip(b)) {
+                    *out = *a * ACTIVATION.value(*b);
+                }
+            });
         }
         mask(out, first, spec);
     }
@@ -125,15 +127,17 @@ vectorised! {
             mask(&mut masked, first + number * width, spec);
             let ((a, b), (by_a, by_b)) = (row.split_at(width), grad.split_at_mut(width));
             let given = masked.iter().zip(a.iter().zip(b));
-            for ((by_a, by_b), (adjoint, (a, b))) in by_a.iter_mut().zip(by_b).zip(given) {
-                let (gate, slope) = spec.activation.value_and_derivative(*b);
-                *by_a = *adjoint * gate;
-                *by_b = match spec.activation {
-                    // In this order, which keeps the rounding of earlier versions.
-                    Activation::Sigmoid => *adjoint * *a * gate * (T::of(1.0) - gate),
-                    _ => *adjoint * *a * slope,
-                };
-            }
+            for_activation!(spec.activation, ACTIVATION => {
+                for ((by_a, by_b), (adjoint, (a, b))) in by_a.iter_mut().zip(by_b).zip(given) {
+                    let (gate, slope) = ACTIVATION.value_and_derivative(*b);
+                    *by_a = *adjoint * gate;
+                    *by_b = match ACTIVATION {
+                        // In this order, which keeps the rounding of earlier versions.
+                        Activation::Sigmoid => *adjoint * *a * gate * (T::of(1.0) - gate),
+                        _ => *adjoint * *a * slope,
+                    };
+                }
+            });
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::parallel::{ROWS, add, add_rows, column_sums, combined};
 use crate::products::{Matrix, Right, Threads, is_held, product, product_onto, product_then};
 use crate::profile::{even, region};
 use crate::shared::{Shared, filled};
-use crate::spec::{Activation, Dropout, LinearSpec};
+use crate::spec::{Activation, Dropout, LinearSpec, for_activation};
 use crate::tape::{Adjoints, SavedTensor, Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
@@ -352,15 +352,17 @@ vectorised! {
         activation: Activation,
         dropout: Dropout,
     ) {
-        if slopes.is_empty() {
-            for value in out.iter_mut() {
-                *value = activation.value(*value);
+        for_activation!(activation, ACTIVATION => {
+            if slopes.is_empty() {
+                for value in out.iter_mut() {
+                    *value = ACTIVATION.value(*value);
+                }
+            } else {
+                for (value, slope) in out.iter_mut().zip(slopes) {
+                    (*value, *slope) = ACTIVATION.value_and_derivative(*value);
+                }
             }
-        } else {
-            for (value, slope) in out.iter_mut().zip(slopes) {
-                (*value, *slope) = activation.value_and_derivative(*value);
-            }
-        }
+        });
         if dropout.is_active() {
             let factor = dropout.kernel::<T>();
             for (i, value) in out.iter_mut().enumerate() {

@@ -58,7 +58,7 @@ use operand::Operand;
 pub(crate) use operand::{DEPTH, PANEL, fetch};
 pub(crate) use packed::{Packed, PackedProducts};
 pub(crate) use packing::Packing;
-pub use peak::multiply_adds_on_registers;
+pub use peak::{multiply_adds_on_registers, peak_rate, products_in_one};
 use rayon::prelude::*;
 
 /// Rounding of the operands of matrix products. Sums, and everything that is not a product, are

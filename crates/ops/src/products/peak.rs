@@ -1,6 +1,7 @@
 //! Peak speed of a processor: multiply-adds on registers only.
 
-use super::Kernel;
+use super::{Kernel, Products};
+use std::time::Instant;
 
 /// Number of registers with a sum each: at least the latency of a multiply-add in cycles, times the
 /// number that begin per cycle.
@@ -33,4 +34,31 @@ pub fn multiply_adds_on_registers(kernel: Kernel, rounds: usize) -> Option<usize
         }
     };
     Some(rounds * each)
+}
+
+/// Multiplications and additions a second that all threads of the pool reach together, at this
+/// moment and on registers only, in the instructions that limit `kernel`: its own, or the fastest
+/// f32 multiply-adds for the `gemm` crate. `None` if the processor has none of these. A thread runs
+/// `rounds` iterations, of about 2 ns each.
+#[must_use]
+pub fn peak_rate(kernel: Kernel, rounds: usize) -> Option<f64> {
+    let limits = [Kernel::Fma512, Kernel::Fma256, Kernel::Neon];
+    let limit = match kernel {
+        Kernel::Gemm => limits.into_iter().find(|kernel| kernel.is_here())?,
+        kernel => kernel,
+    };
+    let began = Instant::now();
+    let done = rayon::broadcast(|_| multiply_adds_on_registers(limit, rounds));
+    let done = done.into_iter().sum::<Option<usize>>()?;
+    Some(2.0 * done as f64 / began.elapsed().as_secs_f64())
+}
+
+/// Products of `kernel` that one product is made of.
+#[must_use]
+pub const fn products_in_one(kernel: Kernel, products: Products) -> u32 {
+    match (kernel, products) {
+        // Three bf16 parts of each f32 operand.
+        (Kernel::Tiles, Products::F32) => 6,
+        _ => 1,
+    }
 }

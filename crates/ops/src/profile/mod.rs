@@ -14,13 +14,22 @@ use std::time::{Duration, Instant};
 
 static ENABLED: AtomicBool = AtomicBool::new(false);
 static FLOPS: AtomicU64 = AtomicU64::new(0);
-static TIMES: Mutex<BTreeMap<&'static str, Duration>> = Mutex::new(BTreeMap::new());
+static OPERATIONS: Mutex<BTreeMap<&'static str, Operation>> = Mutex::new(BTreeMap::new());
+
+/// Measurements of one operation, forward and backward together.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Operation {
+    /// Time that it took.
+    pub time: Duration,
+    /// Its part of [`Profile::flops`].
+    pub flops: u64,
+}
 
 /// Measurements since [`start`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Profile {
-    /// Time of each operation, in the order of their names.
-    pub times: Vec<(&'static str, Duration)>,
+    /// Each operation, in the order of their names.
+    pub operations: Vec<(&'static str, Operation)>,
     /// Multiplications and additions of all matrix products and scans, except those that the tiled
     /// loss and scans recompute, and those of Candle's backward pass.
     pub flops: u64,
@@ -29,8 +38,8 @@ pub struct Profile {
 /// Starts measuring, from zero.
 pub fn start() {
     FLOPS.store(0, Ordering::Relaxed);
-    if let Ok(mut times) = TIMES.lock() {
-        times.clear();
+    if let Ok(mut operations) = OPERATIONS.lock() {
+        operations.clear();
     }
     ENABLED.store(true, Ordering::Relaxed);
 }
@@ -39,19 +48,22 @@ pub fn start() {
 #[must_use]
 pub fn stop() -> Profile {
     ENABLED.store(false, Ordering::Relaxed);
-    let times = TIMES.lock().map(|mut times| std::mem::take(&mut *times)).unwrap_or_default();
-    Profile { times: times.into_iter().collect(), flops: FLOPS.load(Ordering::Relaxed) }
+    let operations = OPERATIONS.lock().map(|mut all| std::mem::take(&mut *all)).unwrap_or_default();
+    Profile { operations: operations.into_iter().collect(), flops: FLOPS.load(Ordering::Relaxed) }
 }
 
-/// Runs `work`, and adds its time to `name`.
+/// Runs `work`, and adds its time and its arithmetic to `name`.
 pub(crate) fn time<R>(name: &'static str, work: impl FnOnce() -> R) -> R {
     if !ENABLED.load(Ordering::Relaxed) {
         return work();
     }
-    let start = Instant::now();
+    let (start, before) = (Instant::now(), FLOPS.load(Ordering::Relaxed));
     let result = regions::within(name, work);
-    if let Ok(mut times) = TIMES.lock() {
-        *times.entry(name).or_default() += start.elapsed();
+    let flops = FLOPS.load(Ordering::Relaxed).saturating_sub(before);
+    if let Ok(mut operations) = OPERATIONS.lock() {
+        let operation = operations.entry(name).or_default();
+        operation.time += start.elapsed();
+        operation.flops += flops;
     }
     result
 }

@@ -100,6 +100,26 @@ impl Activation {
     }
 }
 
+/// Runs a loop over elements with an activation as a constant. Loops in which each element looks
+/// the activation up are not always vectorised.
+macro_rules! for_activation {
+    ($activation:expr, $constant:ident => $body:expr) => {
+        $crate::spec::for_activation!(
+            $activation, $constant => $body,
+            Identity Relu Gelu GeluTanh Swish QuickGelu Tanh Sigmoid
+        )
+    };
+    ($activation:expr, $constant:ident => $body:expr, $($kind:ident)*) => {
+        match $activation {
+            $($crate::spec::Activation::$kind => {
+                const $constant: $crate::spec::Activation = $crate::spec::Activation::$kind;
+                $body
+            })*
+        }
+    };
+}
+pub(crate) use for_activation;
+
 /// Computes `1 / (1 + e^-x)`.
 #[inline(always)]
 pub(crate) fn sigmoid<T: Float>(x: T) -> T {

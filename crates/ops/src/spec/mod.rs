@@ -28,7 +28,7 @@ pub use embedding::EmbeddingSpec;
 pub use hierarchical::HierarchicalSpec;
 pub(crate) use hierarchical::Hierarchy;
 pub use linear::{Activation, GatedSpec, LinearSpec};
-pub(crate) use linear::{CUBE, QUICK, TWICE_ROOT, sigmoid};
+pub(crate) use linear::{CUBE, QUICK, TWICE_ROOT, for_activation, sigmoid};
 pub(crate) use linear_attention::LinearAttentionShape;
 pub use linear_attention::LinearAttentionSpec;
 pub use loss::{CrossEntropySpec, LossSums};

@@ -3,7 +3,7 @@
 //! Candle's `VarMap` is a hash map whose order changes from process to process; a flat layout needs
 //! a fixed order, with which clipping, averaging and the optimizer are single passes.
 
-use crate::host::Host;
+use crate::host::{Host, replace_elements};
 use crate::products::int8::Int8Matrix;
 use candle_core::{DType, Device, Result, Tensor, TensorId, Var};
 use half::bf16;
@@ -100,6 +100,9 @@ impl Parameter {
     /// When they do not fill the shape, or the device has no memory left.
     pub fn set(&self, values: Vec<f32>) -> Result<()> {
         crate::device::check(self.var.device())?;
+        if self.var.device().is_cpu() && self.dtype() == DType::F32 {
+            return replace_elements(self.var.as_tensor(), values);
+        }
         let values = Tensor::from_vec(values, self.shape(), self.var.device())?;
         self.var.set(&values.to_dtype(self.var.dtype())?)
     }
@@ -190,11 +193,11 @@ impl ParameterStore {
         // Gradients and optimizer state are flat buffers, as long as all parameters together.
         let total = self.total + shape.iter().product::<usize>();
         crate::device::check_count(&self.device, "the parameters", total)?;
-        let values = match self.is_outline {
-            true => Tensor::zeros(0, DType::F32, &self.device)?,
-            false => Tensor::from_vec(values, shape, &self.device)?,
+        let var = match self.is_outline {
+            true => Var::zeros(0, DType::F32, &self.device)?,
+            false => Var::from_vec(values, shape, &self.device)?,
         };
-        let parameter = self.make(name, shape, &values)?;
+        let parameter = self.make(name, shape, var)?;
         let tensor = parameter.var.as_tensor().clone();
         self.matrices = Arc::default();
         self.total = total;
@@ -210,22 +213,21 @@ impl ParameterStore {
     /// As [`ParameterStore::add`].
     pub fn add_to_base(&mut self, name: &str, shape: &[usize], dtype: DType) -> Result<Tensor> {
         crate::device::check_count(&self.device, "a parameter", shape.iter().product())?;
-        let values = match self.is_outline {
-            true => Tensor::zeros(0, dtype, &self.device)?,
-            false => Tensor::zeros(shape, dtype, &self.device)?,
+        let var = match self.is_outline {
+            true => Var::zeros(0, dtype, &self.device)?,
+            false => Var::zeros(shape, dtype, &self.device)?,
         };
-        let parameter = self.make(name, shape, &values)?;
+        let parameter = self.make(name, shape, var)?;
         parameter.freeze();
         let tensor = parameter.var.as_detached_tensor();
         self.base.push(parameter);
         Ok(tensor)
     }
 
-    fn make(&self, name: &str, shape: &[usize], values: &Tensor) -> Result<Parameter> {
+    fn make(&self, name: &str, shape: &[usize], var: Var) -> Result<Parameter> {
         if self.get(name).is_some() {
             candle_core::bail!("parameter {name} exists already");
         }
-        let var = Var::from_tensor(values)?;
         let (name, shape, offset) = (name.to_owned(), shape.to_vec(), self.total);
         let (frozen, rate) = (Arc::default(), Arc::new(AtomicU64::new(1.0_f64.to_bits())));
         Ok(Parameter { name, shape, var, offset, projections: Vec::new(), frozen, rate })

@@ -6,14 +6,15 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
+use taper_ops::profile;
 use taper_trainer::{Position, Source};
 
 use super::batches::TrainingBatches;
 use super::parent_run::ParentRun;
 use super::preparation::{ReadyRun, preflight};
-use super::{DataSummary, TimedUpdates, TrainSettings, TrainingLimits};
+use super::{Arithmetic, DataSummary, Peak, TimedUpdates, TrainSettings, TrainingLimits};
 use crate::checks::cost::Cost;
-use crate::checks::{disk, memory};
+use crate::checks::{device, disk, memory};
 use crate::config::{RunConfig, without_effect};
 use crate::event::{Notice, RunEvent, RunObserver};
 use crate::folder::RunFolder;
@@ -36,6 +37,8 @@ pub struct DryRun {
     pub seconds_per_update: f64,
     /// Target tokens trained on in a second.
     pub tokens_per_second: f64,
+    /// Arithmetic of the updates.
+    pub arithmetic: Arithmetic,
     /// Token budget of a batch on either side, also if the recipe leaves it open.
     pub max_tokens: usize,
     /// Limits of the training.
@@ -95,14 +98,16 @@ fn dry_run_with<M: TaskModel>(
         &config.data.batching,
         config.training.seed,
     );
-    let (measured, tokens, seconds) = measure(&ready.model, config, &mut batches)?;
+    let Measurement { updates, tokens, seconds, arithmetic } =
+        measure(&ready.model, config, &mut batches)?;
     let limits = TrainingLimits::of(&config.training, ready.prepared.train.batching());
-    let seconds_per_update = seconds / measured as f64;
+    let seconds_per_update = seconds / updates as f64;
     let parameters = ready.model.parameters().len() as u64;
     Ok(DryRun {
-        measured_updates: measured,
+        measured_updates: updates,
         seconds_per_update,
         tokens_per_second: tokens as f64 / seconds,
+        arithmetic,
         max_tokens: config.data.batching.max_tokens,
         limits,
         estimated_seconds: limits.remaining(0, 0.0, seconds_per_update),
@@ -111,30 +116,45 @@ fn dry_run_with<M: TaskModel>(
     })
 }
 
-/// Makes a few updates: their number, their tokens and their seconds.
+/// Updates that were made to measure them.
+struct Measurement {
+    updates: u64,
+    tokens: u64,
+    seconds: f64,
+    arithmetic: Arithmetic,
+}
+
+/// Makes a few updates, and measures the peak of the processor after each.
 fn measure<M: TaskModel>(
     model: &M,
     config: &RunConfig,
     batches: &mut TrainingBatches,
-) -> Result<(u64, u64, f64)> {
+) -> Result<Measurement> {
     let mut updates = TimedUpdates::new(model, &config.training, 0.0)?;
+    let device = model.parameters().device();
+    let mut peak = Peak::new(device::dtype(&config.dtype, device)?, device);
     let (mut position, mut measured, mut tokens) = (Position::default(), 0, 0);
-    let mut began = Instant::now();
+    let mut seconds = 0.0;
     for number in 0..WARM_UP + MOST_UPDATES {
         if number == WARM_UP {
-            (began, tokens) = (Instant::now(), 0);
+            (seconds, tokens) = (0.0, 0);
+            profile::start();
         }
         measured = number.saturating_sub(WARM_UP);
-        if measured >= FEWEST_UPDATES && began.elapsed().as_secs_f64() > LONG_ENOUGH {
+        if measured >= FEWEST_UPDATES && seconds > LONG_ENOUGH {
             break;
         }
+        let began = Instant::now();
         let gathered = gather(batches, &mut position, config.training.accumulation)
             .map_err(|error| anyhow!(error))?;
         tokens += updates.make(&gathered)?.tokens;
-        model.parameters().device().synchronize().context("cannot wait for the device")?;
+        device.synchronize().context("cannot wait for the device")?;
+        seconds += began.elapsed().as_secs_f64();
         measured += u64::from(number >= WARM_UP);
+        peak.measure();
     }
-    Ok((measured, tokens, began.elapsed().as_secs_f64()))
+    let arithmetic = Arithmetic::of(&profile::stop(), seconds, Some(&peak));
+    Ok(Measurement { updates: measured, tokens, seconds, arithmetic })
 }
 
 /// The next micro-batches of an update.

@@ -1,5 +1,6 @@
 //! A run from its recipe to its scores: data, model, training loop, final test.
 
+mod arithmetic;
 mod batches;
 mod data_report;
 mod data_summary;
@@ -45,6 +46,7 @@ use preparation::{ReadyRun, preflight};
 use recorder::Recorder;
 use tensorboard::Watched;
 
+pub use arithmetic::{Arithmetic, OperationShare, Peak};
 pub(crate) use batches::{in_order, packed};
 pub use data_summary::DataSummary;
 pub use dry_run::{DryRun, dry_run};

@@ -92,12 +92,11 @@ impl Table<'_> {
     fn rows(&self) -> Vec<Row<'_>> {
         let regions: BTreeMap<_, _> =
             self.regions.iter().map(|(name, found)| (*name, found)).collect();
-        let known: f64 = self.profile.times.iter().map(|(_, time)| time.as_secs_f64()).sum();
+        let operations =
+            self.profile.operations.iter().map(|(name, one)| (*name, one.time.as_secs_f64()));
+        let known: f64 = operations.clone().map(|(_, seconds)| seconds).sum();
         let between = ("other", (self.seconds - known).max(0.0));
-        self.profile
-            .times
-            .iter()
-            .map(|(name, time)| (*name, time.as_secs_f64()))
+        operations
             .chain([between])
             .map(|(name, seconds)| Row { name, seconds, regions: regions.get(name).copied() })
             .collect()

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
-use taper_ops::products::{Factor, multiply, multiply_adds_on_registers};
+use taper_ops::products::{Factor, multiply, peak_rate};
 use taper_ops::rng::Counter;
 use taper_ops::{Kernel, Products};
 
@@ -129,7 +129,7 @@ fn measure(layer: &Layer, threads: usize, arguments: &BenchKernels) -> Vec<Measu
     let (mut peaks, mut rates) = (vec![0.0_f64; ways.len()], vec![[0.0_f64; 3]; ways.len()]);
     for _ in 0..arguments.repeats {
         for (way, (peak, rates)) in ways.iter().zip(peaks.iter_mut().zip(&mut rates)) {
-            *peak = peak.max(limit(way.0).map_or(0.0, peak_now));
+            *peak = peak.max(peak_rate(way.0, ROUNDS).map_or(0.0, |rate| 1e-9 * rate));
             for (pass, rate) in rates.iter_mut().enumerate() {
                 let ([m, k, n], plain) = (shapes[pass], |values| factor(values, false));
                 let (a, b) = match pass {
@@ -170,13 +170,6 @@ fn measure(layer: &Layer, threads: usize, arguments: &BenchKernels) -> Vec<Measu
 
 fn factor(values: &[f32], transposed: bool) -> Factor<'_> {
     Factor { values, transposed }
-}
-
-/// Measures the rate of all threads of the pool on registers at the same time.
-fn peak_now(kernel: Kernel) -> f64 {
-    let began = Instant::now();
-    let done = rayon::broadcast(|_| multiply_adds_on_registers(kernel, ROUNDS).unwrap_or(0));
-    giga(done.iter().sum(), began.elapsed().as_secs_f64())
 }
 
 /// Billions of multiplications and additions a second.

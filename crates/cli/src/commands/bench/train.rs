@@ -19,7 +19,7 @@ use taper_run::checks::memory;
 use taper_run::config::RunConfig;
 use taper_run::numbers::bytes;
 use taper_run::tasks::{TaskModel, require_task};
-use taper_run::training::TimedUpdates;
+use taper_run::training::{Arithmetic, Peak, TimedUpdates};
 
 /// The learning rate, constant.
 const LEARNING_RATE: f64 = 1e-4;
@@ -52,24 +52,28 @@ pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
     for index in 0..arguments.warmup {
         step(index)?;
     }
-    cores::start(&arguments.cores);
-    profile::start();
-    let start = Instant::now();
-    let (mut loss, mut tokens) = (0.0, 0);
-    for index in 0..arguments.steps {
-        let (step_loss, step_tokens) = step(arguments.warmup + index)?;
-        loss = step_loss;
-        tokens += step_tokens;
-    }
-    device.synchronize().context("cannot wait for the device")?;
-    let seconds = start.elapsed().as_secs_f64();
     let kernel = (device.is_cpu() && !arguments.composed)
         .then(|| Kernel::best(Products::for_model(dtype, &device)));
+    let mut peak = kernel.map(|_| Peak::new(dtype, &device));
+    cores::start(&arguments.cores);
+    profile::start();
+    let (mut loss, mut tokens, mut seconds) = (0.0, 0, 0.0);
+    for index in 0..arguments.steps {
+        let start = Instant::now();
+        let (step_loss, step_tokens) = step(arguments.warmup + index)?;
+        device.synchronize().context("cannot wait for the device")?;
+        seconds += start.elapsed().as_secs_f64();
+        loss = step_loss;
+        tokens += step_tokens;
+        peak.iter_mut().for_each(Peak::measure);
+    }
+    let profile = profile::stop();
     let report = Report {
         seconds,
         loss,
         tokens,
-        profile: profile::stop(),
+        arithmetic: Arithmetic::of(&profile, seconds, peak.as_ref()),
+        profile,
         regions: profile::predicted(),
         meeting: if arguments.cores.is_empty() { 0.0 } else { cores::meeting() },
         parameters: model.parameters().len(),
@@ -102,6 +106,7 @@ struct Report {
     /// Target tokens of all steps.
     tokens: u64,
     profile: Profile,
+    arithmetic: Arithmetic,
     /// Parallel regions, if numbers of cores are given.
     regions: Prediction,
     /// Seconds for threads to begin and end a region, if numbers of cores are given.
@@ -116,9 +121,17 @@ struct Report {
 impl Report {
     fn json(&self, arguments: &BenchTrain) -> serde_json::Value {
         let steps = arguments.steps as f64;
-        let shares: Vec<_> = self
-            .shares()
-            .map(|(name, share)| serde_json::json!({ "name": name, "share": round(share, 4) }))
+        let rounded = |share: Option<f64>| share.map(|share| round(share, 4));
+        let Arithmetic { gflops, peak_gflops, share_of_peak, operations } = &self.arithmetic;
+        let shares: Vec<_> = operations
+            .iter()
+            .map(|one| {
+                serde_json::json!({
+                    "name": one.name,
+                    "share": round(one.share, 4),
+                    "of_peak": rounded(one.of_peak),
+                })
+            })
             .collect();
         serde_json::json!({
             "program": format!("taper {}", env!("CARGO_PKG_VERSION")),
@@ -133,7 +146,9 @@ impl Report {
             "steps": arguments.steps,
             "target_tokens_per_s": round(self.tokens as f64 / self.seconds, 1),
             "s_per_step": round(self.seconds / steps, 4),
-            "gflops": round(self.profile.flops as f64 / self.seconds / 1e9, 1),
+            "gflops": round(*gflops, 1),
+            "peak_gflops": peak_gflops.map(|peak| round(peak, 1)),
+            "share_of_peak": rounded(*share_of_peak),
             "peak_memory_mib": memory::peak().map(|bytes| bytes >> 20),
             "last_loss": round(self.loss, 6),
             "time": shares,
@@ -152,7 +167,7 @@ impl Report {
             ),
             format!(
                 "arithmetic   {:.0} GFLOP/s in matrix products ({})",
-                self.profile.flops as f64 / self.seconds / 1e9,
+                self.arithmetic.gflops,
                 self.kernel.map_or_else(
                     || "composed operations".to_owned(),
                     |kernel| format!("{} kernel", kernel.name())
@@ -163,8 +178,23 @@ impl Report {
         ] {
             print_line(&line)?;
         }
-        for (name, share) in self.shares() {
-            print_line(&format!("  {name:<16} {:>5.1} %", 100.0 * share))?;
+        if let (Some(peak), Some(share)) =
+            (self.arithmetic.peak_gflops, self.arithmetic.share_of_peak)
+        {
+            print_line(&format!(
+                "peak         {:.1} % of the {peak:.0} GFLOP/s that multiply-adds on registers have \
+                 on {} threads",
+                100.0 * share,
+                rayon::current_num_threads()
+            ))?;
+            print_line("                      time  of peak     lost")?;
+        }
+        for one in &self.arithmetic.operations {
+            let percent = |share: f64| format!("{:>7.1} %", 100.0 * share);
+            let rest = one.of_peak.zip(one.lost()).map_or_else(String::new, |(of_peak, lost)| {
+                format!("{}{}", percent(of_peak), percent(lost))
+            });
+            print_line(&format!("  {:<16}{}{rest}", one.name, percent(one.share)))?;
         }
         self.cores(arguments).print()
     }
@@ -178,17 +208,6 @@ impl Report {
             steps: arguments.steps,
             meeting: self.meeting,
         }
-    }
-
-    /// Share of each operation in the time, and of the time between operations.
-    fn shares(&self) -> impl Iterator<Item = (&'static str, f64)> {
-        let share = |time: &std::time::Duration| time.as_secs_f64() / self.seconds;
-        let known: f64 = self.profile.times.iter().map(|(_, time)| share(time)).sum();
-        self.profile
-            .times
-            .iter()
-            .map(move |(name, time)| (*name, share(time)))
-            .chain([("other", (1.0 - known).max(0.0))])
     }
 }
 

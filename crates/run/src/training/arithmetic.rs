@@ -1,0 +1,101 @@
+//! Arithmetic of training steps, as a share of what the processor can do.
+
+use candle_core::{DType, Device};
+use serde::Serialize;
+use taper_ops::products::{peak_rate, products_in_one};
+use taper_ops::profile::Profile;
+use taper_ops::{Kernel, Products};
+
+/// Iterations of the loop that measures the peak: a few milliseconds.
+const ROUNDS: usize = 1_000_000;
+
+/// Arithmetic of steps in matrix products and scans.
+#[derive(Debug, Clone, Serialize)]
+pub struct Arithmetic {
+    /// Billions of multiplications and additions a second.
+    pub gflops: f64,
+    /// Rate of multiply-adds on registers alone, measured in turn with the steps on as many
+    /// threads, in the instructions of the kernel; `None` if there is no such kernel.
+    pub peak_gflops: Option<f64>,
+    /// Share of this peak; `None` without one.
+    pub share_of_peak: Option<f64>,
+    /// Every operation, forward and backward together, and the time between operations.
+    pub operations: Vec<OperationShare>,
+}
+
+/// One operation's part of the steps.
+#[derive(Debug, Clone, Serialize)]
+pub struct OperationShare {
+    /// Name of the operation; `other` is what lies between operations.
+    pub name: &'static str,
+    /// Share of the time.
+    pub share: f64,
+    /// Share of the peak in this time; `None` without a peak.
+    pub of_peak: Option<f64>,
+}
+
+impl OperationShare {
+    /// Share of the time of all steps that this operation would not take at the peak.
+    #[must_use]
+    pub fn lost(&self) -> Option<f64> {
+        Some(self.share * (1.0 - self.of_peak?))
+    }
+}
+
+/// Peak of the processor, measured in turn with steps.
+#[derive(Debug)]
+pub struct Peak {
+    kernel: Option<Kernel>,
+    /// Products of the kernel for each product of the model.
+    parts: f64,
+    rates: Vec<f64>,
+}
+
+impl Peak {
+    /// Prepares the measurement for a model that computes in `dtype` on `device`; there is no peak
+    /// on a device other than the CPU.
+    #[must_use]
+    pub fn new(dtype: DType, device: &Device) -> Self {
+        let products = Products::for_model(dtype, device);
+        let kernel = device.is_cpu().then(|| Kernel::best(products));
+        let parts = kernel.map_or(1, |kernel| products_in_one(kernel, products));
+        Self { kernel, parts: f64::from(parts), rates: Vec::new() }
+    }
+
+    /// Measures once.
+    pub fn measure(&mut self) {
+        self.rates.extend(self.kernel.and_then(|kernel| peak_rate(kernel, ROUNDS)));
+    }
+
+    /// Billions of multiplications and additions a second: the median of the measurements.
+    #[must_use]
+    pub fn gflops(&self) -> Option<f64> {
+        let mut rates = self.rates.clone();
+        rates.sort_by(f64::total_cmp);
+        rates.get(rates.len() / 2).map(|rate| 1e-9 * rate / self.parts)
+    }
+}
+
+impl Arithmetic {
+    /// Arithmetic of steps that took `seconds` together.
+    #[must_use]
+    pub fn of(profile: &Profile, seconds: f64, peak: Option<&Peak>) -> Self {
+        let rate = |flops: u64, seconds: f64| 1e-9 * flops as f64 / seconds;
+        let peak_gflops = peak.and_then(Peak::gflops);
+        let share = |gflops: f64| peak_gflops.map(|peak| gflops / peak);
+        let operation = |&(name, one): &(&'static str, taper_ops::profile::Operation)| {
+            let time = one.time.as_secs_f64();
+            OperationShare {
+                name,
+                share: time / seconds,
+                of_peak: share(if time > 0.0 { rate(one.flops, time) } else { 0.0 }),
+            }
+        };
+        let mut operations: Vec<_> = profile.operations.iter().map(operation).collect();
+        let known: f64 = operations.iter().map(|one| one.share).sum();
+        let other = (1.0 - known).max(0.0);
+        operations.push(OperationShare { name: "other", share: other, of_peak: share(0.0) });
+        let gflops = rate(profile.flops, seconds);
+        Self { gflops, peak_gflops, share_of_peak: share(gflops), operations }
+    }
+}
