@@ -30,14 +30,6 @@ pub fn return_freed_pages() {
     let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 
-/// Uses huge pages again, for a model with so many weights that its process grows by little: half a
-/// gigabyte in pages of 4 KiB faults 130,000 times, which takes longer than reading it.
-pub fn use_huge_pages() {
-    // A kernel without this call never stopped using them.
-    #[cfg(target_os = "linux")]
-    let _ = rustix::thread::disable_transparent_huge_pages(false);
-}
-
 /// Makes memory that this thread and those of the pool have freed available for other uses; called
 /// between batches of different shapes.
 ///

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use candle_core::Device;
 use taper_model::ModelConfig;
-use taper_trainer::{MODEL_FILE, State, load_model, read_state};
+use taper_trainer::{State, load_model, read_state};
 
 use super::building::{build_model, without_adapters};
 use super::{TaskModel, require_decoding, require_task};
@@ -15,9 +15,6 @@ use crate::config::{
 };
 use crate::folder::{RunFolder, quoted};
 use crate::{LoadSettings, LoadedRun, WeightType};
-
-/// Bytes of a file of weights from which huge pages are used.
-const LARGE: u64 = 128 << 20;
 
 impl<M: TaskModel> LoadedRun<M> {
     /// Loads the run at `root` with the weights that `settings` name.
@@ -52,11 +49,7 @@ impl<M: TaskModel> LoadedRun<M> {
         }
         let device = device::open(&config.device)?;
         let mut config = without_adapters(&config);
-        let state = read_state(&checkpoint)?;
-        if state.files.get(MODEL_FILE).is_some_and(|file| file.bytes >= LARGE) {
-            taper_ops::allocator::use_huge_pages();
-        }
-        let is_int8 = choose_weights(&mut config, settings, &state, &device)?;
+        let is_int8 = choose_weights(&mut config, settings, &read_state(&checkpoint)?, &device)?;
         let mut model: M = build_model(&config, &tokenizers, &device, None)?;
         let state = load_model(&checkpoint, &model, &tokenizers.hash())?;
         if is_int8 {
