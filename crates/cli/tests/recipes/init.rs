@@ -44,6 +44,16 @@ fn a_dry_run_says_what_training_takes_and_keeps_nothing() {
     let estimated = 12.0 * seconds("seconds_per_update");
     assert!((seconds("estimated_seconds") - estimated).abs() < 1e-6, "{record}");
     assert!(record["max_tokens"].as_u64().expect("found") > 200, "{record}");
+    // Shares of operations, and the time between them, are the whole time.
+    let arithmetic = &record["arithmetic"];
+    let operations = arithmetic["operations"].as_array().expect("operations");
+    let share = |one: &Value| one["share"].as_f64().expect("a share");
+    let all: f64 = operations.iter().map(share).sum();
+    assert!((all - 1.0).abs() < 1e-6, "{arithmetic}");
+    let reached = |one: &Value| share(one) * one["of_peak"].as_f64().unwrap_or(0.0);
+    let of_all = arithmetic["share_of_peak"].as_f64().unwrap_or(0.0);
+    let of_each: f64 = operations.iter().map(reached).sum();
+    assert!((of_each - of_all).abs() < 1e-6, "{arithmetic}");
     // What would end a training before it begins ends a dry run.
     let output = dry_run(&["--set", "data.train=nothing"]);
     refused(&output, &["nothing.aa"]);
