@@ -22,7 +22,7 @@ cp -r --parents configs/quickstart.toml data/everyday-en-zh "$folder/crates/cli/
 # What tests need, and what Python loads, are no libraries of others.
 cd "$folder"
 CARGO_TARGET_DIR=$folder/target cargo "$@" --workspace --exclude taper-hostile \
-  --exclude taper-python --allow-dirty
+  --exclude taper-fuzz --exclude taper-python --allow-dirty
 
 python3 - target/package/*.crate <<'CHECK'
 import sys, tarfile, tomllib
