@@ -100,11 +100,22 @@ impl Parameter {
     /// When they do not fill the shape, or the device has no memory left.
     pub fn set(&self, values: Vec<f32>) -> Result<()> {
         crate::device::check(self.var.device())?;
-        if self.var.device().is_cpu() && self.dtype() == DType::F32 {
-            return replace_elements(self.var.as_tensor(), values);
-        }
         let values = Tensor::from_vec(values, self.shape(), self.var.device())?;
         self.var.set(&values.to_dtype(self.var.dtype())?)
+    }
+
+    /// Sets its values like [`Parameter::set`], without a copy where they are f32 on the host: the
+    /// memory of the values takes the place of its own. So does a model that is loaded once, and
+    /// whose own memory was never touched.
+    ///
+    /// # Errors
+    /// The errors of [`Parameter::set`].
+    pub fn replace(&self, values: Vec<f32>) -> Result<()> {
+        if !self.var.device().is_cpu() || self.dtype() != DType::F32 {
+            return self.set(values);
+        }
+        crate::device::check(self.var.device())?;
+        replace_elements(self.var.as_tensor(), values)
     }
 
     /// Copies its values, in row-major order.

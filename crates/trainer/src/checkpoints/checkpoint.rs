@@ -126,7 +126,7 @@ pub fn load_model(
     })?;
     load_base(checkpoint, &state, store)?;
     for (parameter, values) in read {
-        parameter.set(values).map_err(failed)?;
+        parameter.replace(values).map_err(failed)?;
     }
     Ok(state)
 }
