@@ -102,28 +102,3 @@ impl<F: FnMut(&mut [f32]) -> Result<()>> InplaceOp1 for Update<F> {
         }
     }
 }
-
-/// Replaces all elements of an f32 tensor on the host that has its storage to itself, without a
-/// copy: every tensor with the same storage has the new ones.
-pub(crate) fn replace_elements(tensor: &Tensor, values: Vec<f32>) -> Result<()> {
-    tensor.inplace_op1(&Replace(RefCell::new(values)))
-}
-
-struct Replace(RefCell<Vec<f32>>);
-
-impl InplaceOp1 for Replace {
-    fn name(&self) -> &'static str {
-        "replace-elements"
-    }
-
-    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> Result<()> {
-        let (CpuStorage::F32(old), new) = (storage, &mut *self.0.borrow_mut()) else {
-            bail!("expected f32")
-        };
-        if layout.contiguous_offsets() != Some((0, old.len())) || new.len() != old.len() {
-            bail!("{} values for {} of shape {:?}", new.len(), old.len(), layout.shape());
-        }
-        std::mem::swap(old, new);
-        Ok(())
-    }
-}

@@ -3,7 +3,7 @@
 //! Candle's `VarMap` is a hash map whose order changes from process to process; a flat layout needs
 //! a fixed order, with which clipping, averaging and the optimizer are single passes.
 
-use crate::host::{Host, replace_elements};
+use crate::host::Host;
 use crate::products::int8::Int8Matrix;
 use candle_core::{DType, Device, Result, Tensor, TensorId, Var};
 use half::bf16;
@@ -102,20 +102,6 @@ impl Parameter {
         crate::device::check(self.var.device())?;
         let values = Tensor::from_vec(values, self.shape(), self.var.device())?;
         self.var.set(&values.to_dtype(self.var.dtype())?)
-    }
-
-    /// Sets its values like [`Parameter::set`], without a copy where they are f32 on the host: the
-    /// memory of the values takes the place of its own. So does a model that is loaded once, and
-    /// whose own memory was never touched.
-    ///
-    /// # Errors
-    /// The errors of [`Parameter::set`].
-    pub fn replace(&self, values: Vec<f32>) -> Result<()> {
-        if !self.var.device().is_cpu() || self.dtype() != DType::F32 {
-            return self.set(values);
-        }
-        crate::device::check(self.var.device())?;
-        replace_elements(self.var.as_tensor(), values)
     }
 
     /// Copies its values, in row-major order.

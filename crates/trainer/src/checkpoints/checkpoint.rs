@@ -4,7 +4,7 @@ use std::path::Path;
 
 use candle_core::Tensor;
 use taper_model::Model;
-use taper_ops::ParameterStore;
+use taper_ops::{Parameter, ParameterStore};
 
 use super::state::{ADAPTERS_FORMAT_VERSION, FileEntry, State};
 use super::tensors::{self, Named, Reader, Written};
@@ -91,8 +91,8 @@ pub fn read_state(checkpoint: &Path) -> Result<State, CheckpointError> {
 ///
 /// # Errors
 /// A file is missing, truncated or corrupt; a tensor does not fit the model; the checkpoint was
-/// trained with a tokenizer of another hash than `tokenizer_hash`; a value is not finite. Unless
-/// adapters are involved, the model is then unchanged.
+/// trained with a tokenizer of another hash than `tokenizer_hash`. The model is then unchanged. Or
+/// a value is not finite: the model then has the values of the tensors before it.
 pub fn load_model(
     checkpoint: &Path,
     model: &impl Model,
@@ -112,22 +112,10 @@ pub fn load_model(
         })?;
         return Ok(state);
     }
-    let read = files::read_verified(&path, entry(checkpoint, &state, MODEL_FILE)?, |file| {
-        let mut all = Vec::with_capacity(store.parameters().len());
-        Reader::new(&path, file)?.parameters(
-            store.parameters(),
-            &[""],
-            |_, parameter, values| {
-                all.push((parameter.clone(), values));
-                Ok(())
-            },
-        )?;
-        Ok(all)
-    })?;
+    let set = |_, parameter: &Parameter, values| parameter.set(values).map_err(failed);
+    let reader = open_tensors(checkpoint, &state, MODEL_FILE)?;
     load_base(checkpoint, &state, store)?;
-    for (parameter, values) in read {
-        parameter.replace(values).map_err(failed)?;
-    }
+    reader.parameters(store.parameters(), &[""], set)?;
     Ok(state)
 }
 
@@ -168,16 +156,9 @@ pub(crate) fn open_tensors(
     name: &str,
 ) -> Result<Reader, CheckpointError> {
     let path = checkpoint.join(name);
-    Reader::new(&path, files::open_verified(&path, entry(checkpoint, state, name)?)?)
-}
-
-/// What a checkpoint's state says of one of its files.
-fn entry<'a>(
-    checkpoint: &Path,
-    state: &'a State,
-    name: &str,
-) -> Result<&'a FileEntry, CheckpointError> {
-    state.files.get(name).ok_or_else(|| CheckpointError::Missing { path: checkpoint.join(name) })
+    let entry =
+        state.files.get(name).ok_or_else(|| CheckpointError::Missing { path: path.clone() })?;
+    Reader::new(&path, files::open_verified(&path, entry)?)
 }
 
 fn encode_state(path: &Path, state: &State) -> Result<Vec<u8>, CheckpointError> {

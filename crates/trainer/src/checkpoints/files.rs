@@ -216,33 +216,7 @@ fn cannot_read(path: &Path, error: io::Error) -> CheckpointError {
 
 /// Opens a file, and verifies that its content is as it was written.
 pub(crate) fn open_verified(path: &Path, entry: &FileEntry) -> Result<File, CheckpointError> {
-    let mut file = open_complete(path, entry)?;
-    verify(&file, path, entry)?;
-    file.rewind().map_err(failed("read", path))?;
-    Ok(file)
-}
-
-/// Opens a file, and runs `read` on it while another thread verifies its content: hashing takes
-/// longer than reading. `read` may get damaged content, and then its result is dropped.
-pub(crate) fn read_verified<T>(
-    path: &Path,
-    entry: &FileEntry,
-    read: impl FnOnce(File) -> Result<T, CheckpointError>,
-) -> Result<T, CheckpointError> {
-    let (file, to_verify) = (open_complete(path, entry)?, open_complete(path, entry)?);
-    std::thread::scope(|scope| {
-        let verified = scope.spawn(|| verify(&to_verify, path, entry));
-        let result = read(file);
-        match verified.join() {
-            Ok(verified) => verified.and(result),
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-    })
-}
-
-/// Opens a file that is not shorter than it was written.
-fn open_complete(path: &Path, entry: &FileEntry) -> Result<File, CheckpointError> {
-    let file = open_regular(path)?;
+    let mut file = open_regular(path)?;
     let got = file.metadata().map_err(failed("read", path))?.len();
     if got < entry.bytes {
         return Err(CheckpointError::Truncated {
@@ -251,13 +225,8 @@ fn open_complete(path: &Path, entry: &FileEntry) -> Result<File, CheckpointError
             got,
         });
     }
-    Ok(file)
-}
-
-/// Verifies the content of a file whose position is at its beginning.
-fn verify(file: &File, path: &Path, entry: &FileEntry) -> Result<(), CheckpointError> {
     let (mut hash, mut piece) = (Sha256::new(), Vec::new());
-    while file.take(PIECE).read_to_end(&mut piece).map_err(failed("read", path))? > 0 {
+    while (&file).take(PIECE).read_to_end(&mut piece).map_err(failed("read", path))? > 0 {
         hash.update(&piece);
         piece.clear();
     }
@@ -266,7 +235,8 @@ fn verify(file: &File, path: &Path, entry: &FileEntry) -> Result<(), CheckpointE
         let reason = format!("its SHA-256 is {hash}, but {} was saved", entry.sha256);
         return Err(CheckpointError::Corrupt { path: path.to_owned(), reason });
     }
-    Ok(())
+    file.rewind().map_err(failed("read", path))?;
+    Ok(file)
 }
 
 /// A hidden name beside `path`, on the same file system so that a rename is atomic.
