@@ -19,7 +19,7 @@ rm "$folder/Cargo.toml.before"
 mkdir "$folder/crates/cli/bundled"
 cp -r --parents configs/quickstart.toml data/everyday-en-zh "$folder/crates/cli/bundled/"
 
-# What tests need, and what Python loads, are no libraries of others.
+# Crates that tests and fuzzers need, and the extension for Python, are no libraries for others.
 cd "$folder"
 CARGO_TARGET_DIR=$folder/target cargo "$@" --workspace --exclude taper-hostile \
   --exclude taper-fuzz --exclude taper-python --allow-dirty

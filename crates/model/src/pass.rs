@@ -171,7 +171,7 @@ impl Pass {
         self.recorder.as_ref().filter(|recorder| recorder.keeps_states)
     }
 
-    /// Whether the pass records states of tokens.
+    /// True for a pass that records states of tokens.
     pub(crate) fn records_states(&self) -> bool {
         self.state_recorder().is_some()
     }

@@ -74,13 +74,13 @@ pub struct Records {
 pub(crate) struct Recorder {
     /// The only layer whose weights are kept; `None` for all.
     pub(crate) only: Option<String>,
-    /// Whether projections and states of tokens are kept as well.
+    /// True if projections and states of tokens are kept as well.
     pub(crate) keeps_states: bool,
     pub(crate) records: RefCell<Records>,
 }
 
 impl Recorder {
-    /// Whether the weights of this layer are kept.
+    /// True if the weights of this layer are kept.
     pub(crate) fn wants(&self, layer: &str) -> bool {
         self.only.as_deref().is_none_or(|only| only == layer)
     }

@@ -148,7 +148,7 @@ taper.later(() => {
   const fill = () => {
     while (shown < rows.length && end.getBoundingClientRect().top < innerHeight + 800) more();
   };
-  // What a search looks at, in lower case; made once.
+  // Text for searches, in lower case; made once.
   const lower = row => (row.lower ??=
     [row[AT.source], row[AT.reference], ...row[AT.texts]].join('\n').toLowerCase());
   // All rows in the chosen order, which a search sifts.

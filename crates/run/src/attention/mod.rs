@@ -17,7 +17,7 @@ pub use figures::{attention_figure, attention_figures, rollout_figure};
 pub use heads::{HeadProfile, profiles};
 pub use importance::{HeadImportance, HeadLoss, head_importance};
 pub use journey::{
-    Branch, Choice, Found, HeadInputs, Journey, Picture, Piece, StackNorms, StackVectors,
+    Answer, Branch, Choice, Found, HeadInputs, Journey, Picture, Piece, StackNorms, StackVectors,
     VectorStep, journey_page,
 };
 pub use map::{AttentionLayer, AttentionMap, AttentionPart, Weights, shown_tokens};

@@ -33,7 +33,7 @@ const keepTexts = (source, changed) => {
     clearTimeout(timer);
     timer = setTimeout(() => {
       if (source.value.trim() !== text.trim() || text.length > LONGEST_KEPT) return;
-      // What was typed on is one text.
+      // A text that was typed on stays one.
       const others = stored().filter(one => !text.startsWith(one));
       store([text, ...others].slice(0, MOST_KEPT));
     }, SETTLED);

@@ -17,7 +17,7 @@ const startTranslation = runs => {
   source.lang = runs[0].translation.source;
 
   const kept = keepTexts(source, () => again());
-  // What could stand in the place of a word: the search goes on from the words before it.
+  // Alternatives for a word: the search goes on from the words before it.
   const offer = async (card, result, words, number, place) => {
     const before = words.target.slice(0, number).join('').trimEnd();
     const list = taper.element('ul', 'offers');

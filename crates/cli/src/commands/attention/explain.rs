@@ -1,7 +1,7 @@
 //! `taper explain`: the path of one text through a model, station by station.
 
 use anyhow::Result;
-use taper_run::attention::{AttentionPart, Branch, Journey, journey_page};
+use taper_run::attention::{Answer, AttentionPart, Branch, Journey, journey_page};
 
 use super::grid::grid;
 use super::view::write;
@@ -58,8 +58,7 @@ fn lines(journey: &Journey) -> Vec<String> {
         }
         last += 1;
     }
-    let answer =
-        if journey.task.ends_with("classification") { "The label" } else { "Each next token" };
+    let answer = if journey.answer == Answer::Label { "The label" } else { "Each next token" };
     lines.push(format!("{last}. {answer}, and the likeliest there"));
     for choice in &journey.choices {
         let percent = |probability: f64| format!("{:.1} %", 100.0 * probability);

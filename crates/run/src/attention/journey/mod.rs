@@ -38,7 +38,7 @@ pub struct Branch {
     pub log_probability: f64,
     /// Fate of the branch: `kept`, `finished` or `dropped`.
     pub fate: &'static str,
-    /// Whether the best translation contains this branch.
+    /// True for a branch of the best translation.
     pub is_best: bool,
 }
 
@@ -53,11 +53,26 @@ pub struct Found {
     pub log_probability: f64,
 }
 
+/// Kind of what a model chooses at the end of a journey.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Answer {
+    /// Tokens of a translation, found by a search.
+    #[default]
+    Translation,
+    /// Next token after each of a text.
+    Text,
+    /// Label of a text or an image.
+    Label,
+}
+
 /// All stations of a text.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Journey {
     /// Task of the model, such as `translation`.
     pub task: String,
+    /// Kind of the choices at its end.
+    pub answer: Answer,
     /// Original text.
     pub text: String,
     /// Text after the tokenizer's normalisation.

@@ -51,7 +51,7 @@ fn data(journey: &Journey, language: Language) -> Value {
     let heads = if tokens <= MOST_TOKENS { &journey.heads[..] } else { &[] };
     let map = AttentionMap { layers: journey.attention.clone(), ..AttentionMap::default() };
     json!({
-        "task": journey.task, "text": journey.text, "normalized": journey.normalized,
+        "answer": journey.answer, "text": journey.text, "normalized": journey.normalized,
         "pieces": journey.pieces, "positions": journey.positions,
         "stacks": journey.vectors.iter().map(stack).collect::<Vec<_>>(),
         "attention": parts(&map, language),

@@ -9,7 +9,7 @@ use taper_model::{ImageClassifier, Model, Sequences};
 use taper_ops::threads::in_pool;
 
 use super::reading::{journey_of, pieces};
-use super::{Choice, Journey};
+use super::{Answer, Choice, Journey};
 use crate::LoadedRun;
 use crate::attention::map::layers;
 
@@ -52,6 +52,7 @@ impl Journey {
         let text = path.file_name().context("the image has no name")?.to_string_lossy();
         let (size, patch, channels) = (settings.size, settings.patch, settings.channels);
         Ok(Self {
+            answer: Answer::Label,
             normalized: text.to_string(),
             pieces: pieces(&names, &ids),
             choices: Choice::of(&logits, [None], |id| settings.labels[id as usize].clone())?,

@@ -9,7 +9,7 @@ use taper_model::{
 use taper_ops::threads::in_pool;
 
 use super::stations::{HeadInputs, StackVectors};
-use super::{Choice, Journey, Piece};
+use super::{Answer, Choice, Journey, Piece};
 use crate::attention::AttentionLayer;
 use crate::attention::map::{layers, shown_tokens};
 use crate::attention::reading::marked;
@@ -49,6 +49,7 @@ impl Journey {
         let answers = ids.iter().skip(1).copied().map(Some).chain([None]);
         let name = |id| shown_tokens(tokenizer, &[id]).concat();
         Ok(Self {
+            answer: Answer::Text,
             normalized: tokenizer.normalize(text)?,
             pieces: pieces(&tokens, &ids),
             choices: Choice::of(&logits, answers, name)?,
@@ -78,6 +79,7 @@ impl Journey {
         let attention =
             layers(std::mem::take(&mut records.attention), |_| (tokens.clone(), tokens.clone()))?;
         Ok(Self {
+            answer: Answer::Label,
             normalized: tokenizer.normalize(text)?,
             pieces: pieces(&tokens, &ids),
             choices: Choice::of(&logits, [None], |id| labelled.labels[id as usize].clone())?,

@@ -140,7 +140,7 @@ impl HeadInputs {
         Ok(found)
     }
 
-    /// Whether the softmax of the products is what the layer recorded. Other kinds of attention,
+    /// Compares the softmax of the products with what the layer recorded. Other kinds of attention,
     /// biases and caps of scores make others of them.
     fn explain(&self, layer: &AttentionLayer) -> bool {
         let (heads, width) = (layer.heads.len(), self.width);

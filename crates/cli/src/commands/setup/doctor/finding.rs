@@ -23,7 +23,7 @@ pub(super) struct Finding {
     pub(super) topic: &'static str,
     pub(super) verdict: Verdict,
     pub(super) found: String,
-    /// What to do, unless all is well.
+    /// Advice, unless all is well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) advice: Option<String>,
 }

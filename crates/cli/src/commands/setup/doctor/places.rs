@@ -92,7 +92,7 @@ fn folder(name: &str, path: &Path, advice: &str) -> Finding {
     }
 }
 
-/// Whether output goes to a terminal, and what it can show.
+/// Finds what a terminal can show, if output goes to one.
 pub(super) fn terminal() -> Vec<Finding> {
     if !std::io::stdout().is_terminal() {
         return vec![Finding::ok("terminal", "output goes to a file or a program")];
@@ -119,7 +119,7 @@ pub(super) fn terminal() -> Vec<Finding> {
     }]
 }
 
-/// Whether a locale's name says that text is UTF-8.
+/// Looks in a locale's name for UTF-8.
 fn is_utf8(locale: &OsStr) -> bool {
     let locale = locale.to_string_lossy().to_ascii_lowercase();
     locale.contains("utf-8") || locale.contains("utf8")

@@ -26,7 +26,7 @@ const at = (choice, probability, tenths) => {
   return (probability / most) ** (10 / tenths) / choice.partition[tenths - 1];
 };
 const answersStation = () => {
-  const isLabel = model.task.endsWith('classification'), isText = model.task === 'language-model';
+  const isLabel = model.answer === 'label', isText = model.answer === 'text';
   const words = isLabel ? say('The vector of the first token becomes a number for each label, and '
     + 'the softmax makes probabilities of them.', '第一个词元的向量给每个标签一个数，softmax 把它们变成概率。')
     : say('The last vectors become a number for each token of the vocabulary, and the softmax '

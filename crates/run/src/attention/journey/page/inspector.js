@@ -43,7 +43,7 @@ const insideTold = (layer, name, number, head, column) => {
     return shown;
   }
   const { q, out, width } = inside;
-  // Of many keys those with the most weight are shown.
+  // Among many keys those with the most weight are shown.
   const keys = [...inside.rows.keys()].sort((one, other) =>
     inside.rows[other].weight - inside.rows[one].weight).slice(0, MOST_KEYS)
     .sort((one, other) => one - other);

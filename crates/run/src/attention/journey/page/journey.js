@@ -129,7 +129,7 @@ function show(one, isMoved = false) {
   const isOwn = followed.stack === one.stack || (one.part && followed.stack === null);
   const tokens = one.layer?.queries ?? stack?.tokens ?? [];
   // Classifiers predict from their first token, other models from their last.
-  const usual = model.task.endsWith('classification') ? 0 : tokens.length - 1;
+  const usual = model.answer === 'label' ? 0 : tokens.length - 1;
   const column = isOwn && followed.column !== null ? followed.column : usual;
   const parts = [taper.element('p', 'muted', stackNames[one.stack]),
     taper.element('h2', '', one.name),

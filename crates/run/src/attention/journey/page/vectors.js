@@ -37,7 +37,7 @@ const vectorRow = step => {
 const stepOf = (stack, point, layers) =>
   stack.steps.find(step => step.point === point && step.layers === layers);
 const longest = stack => Math.max(...stack.steps.flatMap(step => step.norms));
-// What a token's vector is at a point, among the inspector's words.
+// A token's vector at a point, among the inspector's words.
 const vectorTold = (stack, step) => column => {
   const row = unpacked(step.strips)[column], shown = taper.element('div');
   shown.append(taper.element('p', 'formula', [...row.slice(0, 6)].map(one => fixed(one)).join('  ')
