@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::lengths::{ExpectedLength, LengthSettings, gnmt_penalty};
+use crate::reranking::RerankingConfig;
 use crate::{DecodingError, Result};
 
 /// Largest beam size, far beyond any use (Stahlberg and Byrne 2019, "On NMT Search Errors and Model
@@ -109,6 +110,10 @@ pub struct DecodingConfig {
     pub no_repeat_ngram: usize,
     /// Random sampling of translations in place of search.
     pub sampling: SamplingConfig,
+    /// Choice among several translations of each text.
+    #[serde(skip_serializing_if = "RerankingConfig::is_default")]
+    #[schemars(extend("x-idle" = ["not-translation"]))]
+    pub reranking: RerankingConfig,
     /// Largest number of source tokens decoded at a time, each counted once per hypothesis: in one
     /// batch, or on a CPU in the batches of all threads together. A longer sentence is a batch by
     /// itself.
@@ -142,6 +147,7 @@ impl Default for DecodingConfig {
             frequency_penalty: 0.0,
             no_repeat_ngram: 0,
             sampling: SamplingConfig::default(),
+            reranking: RerankingConfig::default(),
             batch_tokens: 4096,
             batch_rows: 256,
         }
@@ -201,6 +207,17 @@ pub struct SamplingConfig {
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
     #[schemars(extend("x-names" = "topp nucleus sampling_topp"), extend("x-idle" = ["not-drawn"]))]
     pub top_p: f64,
+    /// Smallest probability of a token to draw, among those that `top_k` and `top_p` leave: less
+    /// likely ones are never drawn (Hewitt et al. 2022, "Truncation Sampling as Language Model
+    /// Desmoothing"; 0.02 for candidates of reranking in Freitag et al. 2023, "Epsilon Sampling
+    /// Rocks"); 0 for all.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
+    #[schemars(
+        extend("x-names" = "epsilon_cutoff min_prob"),
+        extend("x-idle" = ["not-drawn"])
+    )]
+    pub epsilon: f64,
     /// Seed of draws, which depend on it, the sentence's number, the sample and the position.
     #[schemars(extend("x-idle" = ["not-drawn"]))]
     pub seed: u64,
@@ -208,7 +225,7 @@ pub struct SamplingConfig {
 
 impl Default for SamplingConfig {
     fn default() -> Self {
-        Self { temperature: 0.0, top_k: 0, top_p: 1.0, seed: 1 }
+        Self { temperature: 0.0, top_k: 0, top_p: 1.0, epsilon: 0.0, seed: 1 }
     }
 }
 
@@ -267,6 +284,11 @@ impl DecodingConfig {
                 "above 0 and at most 1".to_owned(),
             ));
         }
+        if !(0.0..1.0).contains(&self.sampling.epsilon) {
+            let expected = "from 0 to below 1".to_owned();
+            return Err(refused("sampling.epsilon", self.sampling.epsilon, expected));
+        }
+        self.validate_reranking()?;
         // Beyond these bounds, logits would overflow a float.
         if !(0.01..=100.0).contains(&self.repetition_penalty) {
             return Err(refused(
@@ -292,6 +314,28 @@ impl DecodingConfig {
             return Err(refused("min_length", self.min_length, expected));
         }
         Ok(())
+    }
+
+    fn validate_reranking(&self) -> Result<()> {
+        let RerankingConfig { candidates, utility_weight, model_weight, .. } = self.reranking;
+        if candidates == 1 || candidates > WIDEST_BEAM {
+            let expected = format!("0 for none, or from 2 to {WIDEST_BEAM}");
+            return Err(refused("reranking.candidates", candidates, expected));
+        }
+        from_0("reranking.utility_weight", utility_weight, MOST)?;
+        from_0("reranking.model_weight", model_weight, MOST)
+    }
+
+    /// Search for as many candidates as the choice among them needs: drawn, or by a beam as wide.
+    #[must_use]
+    pub fn with_candidates(self) -> Self {
+        if !self.reranking.is_active() {
+            return self;
+        }
+        let n_best = self.n_best.max(self.reranking.candidates);
+        let is_drawn = self.sampling.is_active();
+        let beam_size = if is_drawn { self.beam_size } else { self.beam_size.max(n_best) };
+        Self { n_best, beam_size, ..self }
     }
 
     /// Checks every value, as for [`validate`](Self::validate), and that what a search needs to know

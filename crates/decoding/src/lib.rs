@@ -83,6 +83,7 @@ mod error;
 mod forced;
 mod lengths;
 mod model;
+mod reranking;
 mod search;
 mod sentence;
 mod tokens;
@@ -95,6 +96,7 @@ pub use error::DecodingError;
 pub use forced::{ForcedScore, forced_scores};
 pub use lengths::{ExpectedLength, LengthSettings, length_penalty};
 pub use model::{Ensemble, NumberedSources, StepModel, WithSpecialIds};
+pub use reranking::{RerankingConfig, Utility};
 pub use search::{
     BeamFate, BeamNode, Hypothesis, NewToken, beam_search, beam_tree, generate, greedy_search,
 };

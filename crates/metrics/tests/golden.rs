@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use taper_metrics::{
     AnswerReport, AnswerScore, Bleu, Chrf, EntityReport, SIGNATURE_VERSION, Statistics, Ter,
-    Tokenizer, entities, normalized_answer, ragged_segments,
+    Tokenizer, WeightedReference, entities, expected_scores, normalized_answer, ragged_segments,
 };
 
 use common::{TestResult, golden};
@@ -222,5 +222,54 @@ fn answers_are_scored_as_by_the_official_script() -> TestResult {
         assert!((found.f1 - f1).abs() < 1e-10, "{name}: {found:?}");
     }
     assert_eq!(AnswerReport::default().all(), AnswerReport::default().without_answer());
+    Ok(())
+}
+
+#[derive(Deserialize)]
+struct Expected {
+    cases: Vec<ExpectedCase>,
+}
+
+/// Alternatives that are references of each other.
+#[derive(Deserialize)]
+struct ExpectedCase {
+    hypotheses: Vec<String>,
+    weights: Vec<f64>,
+    chrf: Vec<ExpectedChrf>,
+    bleu: Vec<f64>,
+}
+
+#[derive(Deserialize)]
+struct ExpectedChrf {
+    options: Chrf,
+    exact: Vec<f64>,
+    aggregated: Vec<f64>,
+}
+
+/// Made by `scripts/golden/scores/expected.py`.
+#[test]
+fn expected_scores_are_means_of_sacrebleus() -> TestResult {
+    let near = |own: &[f64], golden: &[f64]| {
+        assert_eq!(own.len(), golden.len());
+        for (own, golden) in own.iter().zip(golden) {
+            assert!((own - golden).abs() < 1e-9, "{own} for {golden}");
+        }
+    };
+    for case in golden::<Expected>("expected.json.gz")?.cases {
+        let hypotheses: Vec<&str> = case.hypotheses.iter().map(String::as_str).collect();
+        let references: Vec<WeightedReference<'_>> = hypotheses
+            .iter()
+            .zip(&case.weights)
+            .map(|(&text, &weight)| WeightedReference { text, weight })
+            .collect();
+        let bleu = Bleu { effective_order: true, ..Bleu::default() };
+        near(&expected_scores(&bleu, &hypotheses, &references)?, &case.bleu);
+        for ExpectedChrf { options, exact, aggregated } in case.chrf {
+            near(&expected_scores(&options, &hypotheses, &references)?, &exact);
+            near(&options.aggregated_expected_scores(&hypotheses, &references)?, &aggregated);
+        }
+    }
+    assert!(expected_scores(&Chrf::default(), &["a"], &[]).is_err());
+    assert!(Chrf::default().aggregated_expected_scores(&["a"], &[]).is_err());
     Ok(())
 }

@@ -13,6 +13,11 @@ pub(crate) struct Search {
     /// Exponent of the length penalty [default: the run's]
     #[arg(long, value_name = "ALPHA")]
     pub(crate) length_penalty: Option<f64>,
+    /// Choose the one of N translations that has most in common with all of them (minimum Bayes
+    /// risk). They are drawn, each token with a probability of at least 0.02, unless options of
+    /// drawing say otherwise; with --beam, they are the best N of the beam [default: the run's]
+    #[arg(long, value_name = "N")]
+    pub(crate) mbr: Option<usize>,
 }
 
 impl Search {
@@ -39,18 +44,43 @@ impl Search {
                 config.beam_size = config.beam_size.max(n_best);
             }
         }
+        if let Some(candidates) = self.mbr {
+            self.choose_among(candidates, config)?;
+        }
         if let Some(alpha) = self.length_penalty {
             config.length_penalty = alpha;
         }
         config.validate()?;
         Ok(())
     }
+
+    /// Makes `config` draw that many candidates, or find them in the beam that is given, and choose
+    /// among them.
+    fn choose_among(&self, candidates: usize, config: &mut DecodingConfig) -> Result<()> {
+        config.reranking.candidates = candidates;
+        match self.beam {
+            Some(beam) if beam < candidates => bail!(
+                "a beam of {beam} does not find the {candidates} translations of --mbr: widen \
+                 --beam, or leave it out to draw them"
+            ),
+            Some(_) => {}
+            None if config.sampling.is_active() => {}
+            None => {
+                config.sampling.temperature = 1.0;
+                config.sampling.epsilon = EPSILON_OF_CANDIDATES;
+            }
+        }
+        Ok(())
+    }
 }
+
+/// Smallest probability of a token of candidates (Freitag et al. 2023, "Epsilon Sampling Rocks").
+const EPSILON_OF_CANDIDATES: f64 = 0.02;
 
 /// Options of sampling and of repetition control.
 #[derive(Debug, Args)]
 pub(crate) struct Control {
-    /// Draw translations at random instead of searching for the best; implied by the next three
+    /// Draw translations at random instead of searching for the best; implied by the next four
     /// options
     #[arg(long)]
     pub(crate) sample: bool,
@@ -64,6 +94,9 @@ pub(crate) struct Control {
     /// Draw from the fewest likeliest tokens with total probability of at least P
     #[arg(long, value_name = "P")]
     pub(crate) top_p: Option<f64>,
+    /// Draw from the tokens with a probability of at least E
+    #[arg(long, value_name = "E")]
+    pub(crate) epsilon: Option<f64>,
     /// Seed of the draws; one seed gives one output, however lines are batched [default: the
     /// run's]
     #[arg(long)]
@@ -88,18 +121,21 @@ impl Control {
         let wanted = self.sample
             || self.temperature.is_some()
             || self.top_k.is_some()
-            || self.top_p.is_some();
+            || self.top_p.is_some()
+            || self.epsilon.is_some();
         if wanted && !sampling.is_active() {
             sampling.temperature = 1.0;
         }
         set(&mut sampling.temperature, self.temperature);
         set(&mut sampling.top_k, self.top_k);
         set(&mut sampling.top_p, self.top_p);
+        set(&mut sampling.epsilon, self.epsilon);
         set(&mut sampling.seed, self.seed);
         let of_drawing = [
             ("--sample", self.sample),
             ("--top-k", self.top_k.is_some()),
             ("--top-p", self.top_p.is_some()),
+            ("--epsilon", self.epsilon.is_some()),
             ("--seed", self.seed.is_some()),
         ];
         if let Some((name, _)) =

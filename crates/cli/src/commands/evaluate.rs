@@ -13,6 +13,9 @@ use crate::text::print_line;
 pub(crate) fn run(arguments: &Evaluate) -> Result<()> {
     let load = arguments.weights.settings(&arguments.overrides.set);
     let search = |config: &mut RunConfig| match config.task {
+        task if arguments.search.mbr.is_some() && !entry(task).translates => {
+            bail!("--mbr is for translations: leave it out")
+        }
         task if entry(task).writes => arguments.search.apply(&mut config.decoding, None),
         _ if arguments.search.beam.is_some() || arguments.search.length_penalty.is_some() => {
             bail!("--beam and --length-penalty are for what is written: leave them out")

@@ -42,6 +42,7 @@ fn decoding_options() {
     #[cfg(target_os = "linux")]
     long_lines::alignments_of_long_lines_take_little_memory(&workspace);
     options::bench(&workspace, input);
+    options::choosing_among_candidates(&workspace, input);
     options::options_without_effect(&workspace, input);
     options::evaluation_draws_as_translate(&workspace);
     streams::marks_and_pipes(&workspace, input);

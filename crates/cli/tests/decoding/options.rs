@@ -212,6 +212,61 @@ pub(super) fn options_without_effect(workspace: &Workspace, input: &str) {
     workspace.fail(&["evaluate", "run", "--split", "test", "--split", "tset"], &["tset"]);
 }
 
+pub(super) fn choosing_among_candidates(workspace: &Workspace, input: &str) {
+    let text = |one: &Value| one["text"].as_str().expect("text").to_owned();
+    let translations = |record: &Value| record["translations"].as_array().expect("a list").clone();
+    let chosen = records(workspace, &["--mbr", "8"], input);
+    assert_eq!(records(workspace, &["--mbr", "8", "--threads", "3"], input), chosen);
+    // Candidates are drawn as without a choice, and the one chosen is that of the best total.
+    let drawing = ["--sample", "--epsilon", "0.02"];
+    let drawn = records(workspace, &[&drawing[..], &["--n-best", "8"]].concat(), input);
+    let all = records(workspace, &["--mbr", "8", "--n-best", "8"], input);
+    for ((drawn, all), chosen) in drawn.iter().zip(&all).zip(&chosen) {
+        let (drawn, all) = (translations(drawn), translations(all));
+        assert_eq!(translations(chosen), all[..1]);
+        let sorted = |list: &[Value]| {
+            let mut texts: Vec<String> = list.iter().map(text).collect();
+            texts.sort();
+            texts
+        };
+        assert_eq!(sorted(&drawn), sorted(&all));
+        let totals: Vec<f64> =
+            all.iter().map(|one| one["total"].as_f64().expect("a total")).collect();
+        assert!(totals.is_sorted_by(|a, b| a >= b), "{totals:?}");
+        assert!(drawn.iter().all(|one| one.get("total").is_none()), "{drawn:?}");
+    }
+    // The model's own score alone gives the order of a search.
+    let own = ["decoding.reranking.utility_weight=0", "decoding.reranking.model_weight=1"];
+    let own = ["--beam", "4", "--mbr", "4", "--set", own[0], "--set", own[1]];
+    let best = |list: &[Value]| -> Vec<String> {
+        list.iter().map(|record| text(&translations(record)[0])).collect()
+    };
+    let searched = records(workspace, &["--beam", "4", "--n-best", "4"], input);
+    assert_eq!(best(&records(workspace, &own, input)), best(&searched));
+    for utility in ["aggregated-chrf", "bleu"] {
+        let utility = format!("decoding.reranking.utility={utility}");
+        assert_eq!(records(workspace, &["--mbr", "4", "--set", &utility], input).len(), 4);
+    }
+    // Terms are in the one that is chosen.
+    workspace.write("terms.tsv", "red\tscarlet\n");
+    for record in records(workspace, &["--mbr", "4", "--terms", "terms.tsv"], "red cat sees\n") {
+        assert!(text(&translations(&record)[0]).contains("scarlet"), "{record}");
+    }
+    for (arguments, parts) in [
+        (&["--mbr", "8", "--beam", "4"][..], &["a beam of 4", "the 8 translations of --mbr"][..]),
+        (&["--mbr", "1"], &["decoding.reranking.candidates = 1", "from 2"]),
+        (&["--sample", "--epsilon", "1"], &["decoding.sampling.epsilon = 1", "below 1"]),
+    ] {
+        let output = workspace
+            .run_with_input(&[&["translate", "run"], arguments].concat(), input.as_bytes());
+        refused(&output, parts);
+    }
+    // Tests of the recipe choose too.
+    let shown = workspace.succeed(&["evaluate", "run", "--mbr", "8", "--json"]);
+    let record: Value = serde_json::from_str(&shown).expect("JSON");
+    assert_eq!(record["decoding"]["reranking"]["candidates"], 8, "{shown}");
+}
+
 /// One line has one number, whichever command draws its translation.
 pub(super) fn evaluation_draws_as_translate(workspace: &Workspace) {
     let drawing = ["--set", "decoding.sampling.temperature=0.7"];

@@ -88,6 +88,13 @@ fn draw_of(
         let enough = sampling.top_p * total;
         tokens.truncate(reached(&tokens, |sum| sum >= enough) + 1);
     }
+    if sampling.epsilon > 0.0 {
+        let total: f64 = tokens.iter().map(|entry| entry.weight).sum();
+        let likeliest = tokens.iter().fold(0.0, |most: f64, entry| most.max(entry.weight));
+        // The likeliest may always be drawn.
+        let least = (sampling.epsilon * total).min(likeliest);
+        tokens.retain(|entry| entry.weight >= least);
+    }
     if is_cut || sampling.top_p < 1.0 {
         // The same order for any cut, so that settings without a cut change nothing.
         tokens.sort_unstable_by_key(|entry| entry.token);
@@ -190,6 +197,12 @@ mod tests {
         assert_eq!(all(&with(0, 0.8)), [4, 5, 7]);
         assert_eq!(all(&with(2, 0.99)), [4, 5]);
         assert_eq!(all(&with(0, 1.0 - f64::EPSILON)), [4, 5, 6, 7]);
+        let epsilon = |epsilon| SamplingConfig { epsilon, ..with(0, 1.0) };
+        assert_eq!(all(&epsilon(0.07)), [4, 5, 6, 7]);
+        assert_eq!(all(&epsilon(0.1)), [4, 5, 7]);
+        assert_eq!(all(&epsilon(0.9)), [4]);
+        // Of those that are left, each has a larger share.
+        assert_eq!(all(&SamplingConfig { epsilon: 0.2, ..with(3, 1.0) }), [4, 5, 7]);
         // Each of two equally likely tokens has exactly half of the probability.
         for uniform in [0.0, 0.5, 1.0 - f64::EPSILON] {
             assert_eq!(drawn_from(&[9.0, 9.0, 9.0, -50.0, 2.0, 2.0], &with(0, 0.5), uniform), 4);

@@ -7,9 +7,9 @@ use crate::text::ngrams::{NgramMatcher, Vocabulary, ngram_total};
 
 /// A line as numbers: its characters, and its words if they are counted.
 #[derive(Debug, Default)]
-struct Symbols {
-    characters: Vec<u32>,
-    words: Vec<u32>,
+pub(super) struct Symbols {
+    pub(super) characters: Vec<u32>,
+    pub(super) words: Vec<u32>,
 }
 
 /// Counter of n-grams of characters and words.
@@ -87,7 +87,12 @@ impl SegmentCounter for ChrfCounter<'_> {
 }
 
 /// Reads a line into numbers under these options.
-fn read_symbols(line: &str, options: &Chrf, vocabulary: &mut Vocabulary, symbols: &mut Symbols) {
+pub(super) fn read_symbols(
+    line: &str,
+    options: &Chrf,
+    vocabulary: &mut Vocabulary,
+    symbols: &mut Symbols,
+) {
     let line = text::fold_case(line, options.lowercase);
     let kept = |character: &char| options.whitespace || !text::is_space(*character);
     symbols.characters.clear();

@@ -1,6 +1,7 @@
 //! chrF (Popović, 2015) and chrF++ (Popović, 2017): options, and the score from the counts.
 
 mod counter;
+mod expected;
 mod score;
 
 pub use score::ChrfScore;

@@ -72,6 +72,13 @@ impl NgramMatcher {
         self.identifiers.clear();
         self.orders.clear();
         self.hypothesis.clear();
+        self.count_more(symbols, max_order);
+        self.best.clear();
+        self.best.resize(self.orders.len(), 0);
+    }
+
+    /// Adds n-grams of orders 1 to `max_order` to those of the hypothesis.
+    fn count_more(&mut self, symbols: &[u32], max_order: usize) {
         for start in 0..symbols.len() {
             let mut prefix = ROOT;
             for (order, &symbol) in symbols[start..].iter().take(max_order).enumerate() {
@@ -85,8 +92,6 @@ impl NgramMatcher {
                 prefix = identifier;
             }
         }
-        self.best.clear();
-        self.best.resize(self.orders.len(), 0);
     }
 
     /// Counts one reference, over the n-grams that the hypothesis has.
@@ -128,6 +133,33 @@ impl NgramMatcher {
     fn add_clipped(&self, limits: &[u32], matches: &mut [f64]) {
         for ((&order, &count), &limit) in self.orders.iter().zip(&self.hypothesis).zip(limits) {
             matches[order] += f64::from(count.min(limit));
+        }
+    }
+}
+
+/// N-grams of several texts, with the weighted mean of their counts.
+#[derive(Default, Clone)]
+pub(crate) struct MeanNgrams {
+    ngrams: NgramMatcher,
+    means: Vec<f64>,
+}
+
+impl MeanNgrams {
+    /// Adds the n-grams of a text of this share of the whole weight, from 0 to 1.
+    pub(crate) fn add(&mut self, symbols: &[u32], max_order: usize, share: f64) {
+        self.ngrams.count_more(symbols, max_order);
+        self.means.resize(self.ngrams.orders.len(), 0.0);
+        for (mean, count) in self.means.iter_mut().zip(&mut self.ngrams.hypothesis) {
+            *mean += share * f64::from(std::mem::take(count));
+        }
+    }
+
+    /// Adds the matches of another text, clipped by the means, to `matches`, by order.
+    pub(crate) fn add_matches(&mut self, symbols: &[u32], max_order: usize, matches: &mut [f64]) {
+        self.ngrams.count_reference(symbols, max_order);
+        let counts = self.ngrams.orders.iter().zip(&self.ngrams.reference);
+        for ((&order, &count), &mean) in counts.zip(&self.means) {
+            matches[order] += mean.min(f64::from(count));
         }
     }
 }

@@ -158,6 +158,8 @@ conditions! { |config, section|
         config.decoding.sampling.is_active();
     "not-drawn": "decoding.sampling.temperature is 0, so that nothing is drawn",
         !config.decoding.sampling.is_active();
+    "no-reranking": "decoding.reranking.candidates is 0, so that there is no choice",
+        !config.decoding.reranking.is_active();
     "no-length-penalty": "decoding.length_penalty is 0",
         config.decoding.length_penalty == 0.0;
     "no-test": "no test set is decoded after the training",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use serde_json::Value;
 use taper_data::{BatchingConfig, Dataset, RawPair, Task, TokenizerPair, read_pairs};
-use taper_decoding::{DecodingConfig, SamplingConfig};
+use taper_decoding::{DecodingConfig, RerankingConfig, SamplingConfig};
 use taper_model::{Batch, Builder, Sequences, TranslationModel};
 use taper_trainer::{BoxError, Sample, Validate, evaluate};
 
@@ -73,7 +73,7 @@ impl TaskModel for TranslationModel {
     }
 
     fn measured_by(config: &RunConfig) -> Value {
-        let decoding = for_the_best(&config.decoding);
+        let decoding = for_the_best(&config.decoding).with_candidates();
         serde_json::json!({
             // No text is written if translations are sampled.
             "beam_size": (!decoding.sampling.is_active()).then_some(decoding.beam_size),
@@ -180,6 +180,7 @@ impl Validation {
                     beam_size: 1,
                     n_best: 1,
                     sampling: SamplingConfig::default(),
+                    reranking: RerankingConfig::default(),
                     ..config.decoding.clone()
                 },
                 ..TranslationSettings::of(config)

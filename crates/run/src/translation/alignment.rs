@@ -250,6 +250,7 @@ mod tests {
             let translation = Translation {
                 text: String::new(),
                 score: 0.0,
+                total: None,
                 log_probability: 0.0,
                 length: 0,
                 truncated: false,

@@ -16,6 +16,7 @@ use super::alignment::{LineAligner, SearchedLine, by_weight};
 use super::overlong::{LineLimit, Overlong};
 use super::parts::{DividedLine, DividedLines, LineDivider, TextPart};
 use super::punctuation::join;
+use super::reranking::Reranker;
 use super::search::{speaking, translate, translate_under};
 use super::{Detail, Terms, Translation, TranslationSettings, for_the_best};
 use crate::LoadedRun;
@@ -33,12 +34,17 @@ pub struct TranslatedLine {
     pub overlong: Option<Overlong>,
 }
 
-/// Settings of the search for the requested detail.
+/// Settings of the search for the requested detail, with the candidates to choose among.
 fn decoding(settings: &TranslationSettings) -> DecodingConfig {
     match settings.detail.all {
-        true => settings.decoding.clone(),
-        false => for_the_best(&settings.decoding),
+        true => settings.decoding.clone().with_candidates(),
+        false => for_the_best(&settings.decoding).with_candidates(),
     }
+}
+
+/// Number of translations of a line to return.
+fn wanted(settings: &TranslationSettings) -> usize {
+    if settings.detail.all { settings.decoding.n_best } else { 1 }
 }
 
 /// Best translation of each line of a text.
@@ -65,6 +71,9 @@ pub struct LineTranslator<'a> {
     /// Models that search.
     members: Arc<[WithSpecialIds<Inference>]>,
     decoding: DecodingConfig,
+    reranker: Reranker,
+    /// Number of translations of a line to return.
+    wanted: usize,
     limit: LineLimit,
     aligned_by: AlignedAttention,
     terms: Option<Arc<Terms>>,
@@ -116,6 +125,8 @@ impl<'a> LineTranslator<'a> {
         LineTranslator {
             members: Arc::clone(&self.members),
             decoding: decoding(settings),
+            reranker: Reranker::new(&settings.decoding, settings.tokenizer),
+            wanted: wanted(settings),
             aligned_by: settings.aligned_by,
             terms: settings.terms.clone(),
             detail: settings.detail,
@@ -139,6 +150,8 @@ impl<'a> LineTranslator<'a> {
             model,
             members: Arc::new([speaking(model, tokenizers.target())]),
             decoding: decoding(settings),
+            reranker: Reranker::new(&settings.decoding, settings.tokenizer),
+            wanted: wanted(settings),
             limit,
             aligned_by: *aligned_by,
             terms: terms.clone(),
@@ -271,7 +284,7 @@ impl<'a> LineTranslator<'a> {
         let mut found = self.search(&texts, first, progress)?.into_iter();
         let to_align = texts.into_iter().filter(|_| self.detail.alignments);
         let mut sources = to_align.map(|text| text.source);
-        let most = if self.detail.all { usize::MAX } else { 1 };
+        let most = self.wanted;
         let found = lines.into_iter().map(|DividedLine { parts, whole, terms, overlong }| {
             let mut translations: Vec<Vec<Translation>> = found.by_ref().take(parts).collect();
             // A translation of the line consists of one translation of each part.
@@ -323,12 +336,14 @@ impl<'a> LineTranslator<'a> {
         let (tokenizers, config) = (self.tokenizers, &self.decoding);
         let lines: Vec<usize> = texts.iter().map(|text| text.line - first).collect();
         let control = &Renumbered::new(self.control, &lines);
-        match &*self.members {
-            [one] => translate(one, tokenizers, config, texts, control, progress),
+        let mut found = match &*self.members {
+            [one] => translate(one, tokenizers, config, texts, control, progress)?,
             several => {
-                translate(&Ensemble::new(several)?, tokenizers, config, texts, control, progress)
+                translate(&Ensemble::new(several)?, tokenizers, config, texts, control, progress)?
             }
-        }
+        };
+        self.reranker.rank(&mut found)?;
+        Ok(found)
     }
 
     /// Joins parts to lines, and aligns their translations if requested.
@@ -361,7 +376,7 @@ impl<'a> LineTranslator<'a> {
 }
 
 /// Joins the translations of a line's parts into one list: rank by rank, with log-probabilities
-/// added and scores averaged.
+/// and totals added and scores averaged.
 fn merge(mut parts: Vec<Vec<Translation>>) -> Vec<Translation> {
     if parts.len() == 1 {
         return parts.swap_remove(0);
@@ -374,6 +389,7 @@ fn merge(mut parts: Vec<Vec<Translation>>) -> Vec<Translation> {
             Translation {
                 text: join(&texts),
                 score: chosen.iter().map(|part| part.score).sum::<f64>() / chosen.len() as f64,
+                total: chosen.iter().map(|part| part.total).sum(),
                 log_probability: chosen.iter().map(|part| part.log_probability).sum(),
                 length: chosen.iter().map(|part| part.length).sum(),
                 truncated: chosen.iter().any(|part| part.truncated),

@@ -8,6 +8,7 @@ mod overlong;
 mod pairs;
 mod parts;
 mod punctuation;
+mod reranking;
 mod search;
 mod settings;
 mod terms;
@@ -34,6 +35,9 @@ pub struct Translation {
     pub text: String,
     /// Length-normalised log-probability, which orders n-best lists.
     pub score: f64,
+    /// Total of the choice among candidates, if there was one, which then orders n-best lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<f64>,
     /// Log-probability.
     pub log_probability: f64,
     /// Number of its tokens, with the `</s>` of each part.

@@ -83,6 +83,7 @@ pub(crate) fn as_text(hypothesis: Hypothesis, tokenizers: &TokenizerPair) -> Res
     Ok(Translation {
         text: single_line(tokenizers.target().decode(&hypothesis.tokens)?),
         score: hypothesis.score,
+        total: None,
         log_probability: hypothesis.log_probability,
         length: hypothesis.length,
         truncated: hypothesis.truncated,

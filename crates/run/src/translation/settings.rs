@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use taper_decoding::{AlignedAttention, DecodingConfig};
+use taper_metrics::Tokenizer;
 
 use super::{OverlongRule, Terms};
 use crate::config::RunConfig;
@@ -23,6 +24,8 @@ pub struct TranslationSettings {
     pub aligned_by: AlignedAttention,
     /// Terms whose translation is given.
     pub terms: Option<Arc<Terms>>,
+    /// BLEU's tokenizer, for the choice among candidates.
+    pub tokenizer: Tokenizer,
     /// Results that are computed in addition to the text of the best translation.
     pub detail: Detail,
 }
@@ -39,6 +42,7 @@ impl TranslationSettings {
             ensemble: Vec::new(),
             aligned_by: aligned_by(config),
             terms: None,
+            tokenizer: config.evaluation.tokenize,
             detail: Detail::default(),
         }
     }

@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &BenchDecode) -> Result<()> {
     let run = arguments.weights.load(&arguments.run, &arguments.set)?;
     let mut settings = TranslationSettings::of(&run.config);
     arguments.search.apply(&mut settings.decoding, None)?;
-    let decoding = for_the_best(&settings.decoding);
+    let decoding = for_the_best(&settings.decoding).with_candidates();
     let translator = LineTranslator::new(&run, &settings)?;
     decode(&translator, first_to_translate(&lines))?;
     let first_translation_seconds = began.elapsed().as_secs_f64();

@@ -1,0 +1,64 @@
+//! Settings of the choice among several translations of a text. A search gives the candidates;
+//! who has their texts chooses.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Choice among several candidates, which are drawn or found by a beam that is as wide.
+///
+/// A candidate's total is the weighted sum of its score by the model, a log-probability over the
+/// length penalty, and its utility, the share from 0 to 1 that it has in common with all candidates
+/// on average. With the default weights, this is minimum Bayes risk decoding (Kumar and Byrne 2004;
+/// Eikema and Aziz 2022, "Sampling-Based Approximations to Minimum Bayes Risk Decoding for Neural
+/// Machine Translation").
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RerankingConfig {
+    /// Number of candidates for each text, at least 2; 0 takes what the search finds best.
+    #[schemars(range(max = 65_536))]
+    #[schemars(extend("x-names" = "mbr num_samples"))]
+    pub candidates: usize,
+    /// Measure of what a candidate has in common with another.
+    #[schemars(extend("x-idle" = ["no-reranking"]))]
+    pub utility: Utility,
+    /// Weight of the utility.
+    #[schemars(range(min = 0.0))]
+    #[schemars(extend("x-idle" = ["no-reranking"]))]
+    pub utility_weight: f64,
+    /// Weight of the model's score.
+    #[schemars(range(min = 0.0))]
+    #[schemars(extend("x-idle" = ["no-reranking"]))]
+    pub model_weight: f64,
+}
+
+/// Measure of what two translations have in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Utility {
+    /// chrF of each pair of candidates.
+    #[default]
+    Chrf,
+    /// chrF with the mean counts of all candidates: nearly the same choice in a time that grows with
+    /// the candidates, not with their square (Vamvas and Sennrich 2024, "Linear-time Minimum Bayes
+    /// Risk Decoding with Reference Aggregation").
+    AggregatedChrf,
+    /// BLEU of each pair of candidates, with the tokenizer of `evaluation.tokenize`.
+    Bleu,
+}
+
+impl Default for RerankingConfig {
+    fn default() -> Self {
+        Self { candidates: 0, utility: Utility::Chrf, utility_weight: 1.0, model_weight: 0.0 }
+    }
+}
+
+impl RerankingConfig {
+    /// Whether candidates are chosen among.
+    pub fn is_active(&self) -> bool {
+        self.candidates > 0
+    }
+
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
