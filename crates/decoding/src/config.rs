@@ -318,12 +318,15 @@ impl DecodingConfig {
 
     fn validate_reranking(&self) -> Result<()> {
         let RerankingConfig { candidates, utility_weight, model_weight, .. } = self.reranking;
+        let RerankingConfig { reverse_weight, language_model_weight, .. } = self.reranking;
         if candidates == 1 || candidates > WIDEST_BEAM {
             let expected = format!("0 for none, or from 2 to {WIDEST_BEAM}");
             return Err(refused("reranking.candidates", candidates, expected));
         }
         from_0("reranking.utility_weight", utility_weight, MOST)?;
-        from_0("reranking.model_weight", model_weight, MOST)
+        from_0("reranking.model_weight", model_weight, MOST)?;
+        from_0("reranking.reverse_weight", reverse_weight, MOST)?;
+        from_0("reranking.language_model_weight", language_model_weight, MOST)
     }
 
     /// Search for as many candidates as the choice among them needs: drawn, or by a beam as wide.

@@ -1,16 +1,20 @@
 //! Settings of the choice among several translations of a text. A search gives the candidates;
 //! who has their texts chooses.
 
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Choice among several candidates, which are drawn or found by a beam that is as wide.
 ///
 /// A candidate's total is the weighted sum of its score by the model, a log-probability over the
-/// length penalty, and its utility, the share from 0 to 1 that it has in common with all candidates
-/// on average. With the default weights, this is minimum Bayes risk decoding (Kumar and Byrne 2004;
-/// Eikema and Aziz 2022, "Sampling-Based Approximations to Minimum Bayes Risk Decoding for Neural
-/// Machine Translation").
+/// length penalty; its utility, the share from 0 to 1 that it has in common with all candidates on
+/// average; and mean log-probabilities of a token by other models. Utility alone is minimum Bayes
+/// risk decoding (Kumar and Byrne 2004; Eikema and Aziz 2022, "Sampling-Based Approximations to
+/// Minimum Bayes Risk Decoding for Neural Machine Translation"), the models together are a noisy
+/// channel (Yee et al. 2019, "Simple and Effective Noisy Channel Modeling for Neural Machine
+/// Translation").
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RerankingConfig {
@@ -29,6 +33,22 @@ pub struct RerankingConfig {
     #[schemars(range(min = 0.0))]
     #[schemars(extend("x-idle" = ["no-reranking"]))]
     pub model_weight: f64,
+    /// Run that translates in the other direction; without any, candidates are not translated back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-idle" = ["no-reranking"]))]
+    pub reverse: Option<PathBuf>,
+    /// Weight of the mean log-probability of a token of the source, given the candidate, by `reverse`.
+    #[schemars(range(min = 0.0))]
+    #[schemars(extend("x-idle" = ["no-reranking", "no-reverse"]))]
+    pub reverse_weight: f64,
+    /// Run of a language model of the target language.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-idle" = ["no-reranking"]))]
+    pub language_model: Option<PathBuf>,
+    /// Weight of the mean log-probability of a token of the candidate by `language_model`.
+    #[schemars(range(min = 0.0))]
+    #[schemars(extend("x-idle" = ["no-reranking", "no-language-model"]))]
+    pub language_model_weight: f64,
 }
 
 /// Measure of what two translations have in common.
@@ -48,7 +68,16 @@ pub enum Utility {
 
 impl Default for RerankingConfig {
     fn default() -> Self {
-        Self { candidates: 0, utility: Utility::Chrf, utility_weight: 1.0, model_weight: 0.0 }
+        Self {
+            candidates: 0,
+            utility: Utility::Chrf,
+            utility_weight: 1.0,
+            model_weight: 0.0,
+            reverse: None,
+            reverse_weight: 1.0,
+            language_model: None,
+            language_model_weight: 1.0,
+        }
     }
 }
 

@@ -117,7 +117,7 @@ pub(crate) fn translate(
     }
     let translator = match packed.get() {
         Some(models) if settings.ensemble.is_empty() => {
-            LineTranslator::with_models(run, &settings, models)
+            LineTranslator::with_models(run, &settings, models)?
         }
         _ => LineTranslator::new(run, &settings)?,
     };

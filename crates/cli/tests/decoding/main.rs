@@ -43,6 +43,7 @@ fn decoding_options() {
     long_lines::alignments_of_long_lines_take_little_memory(&workspace);
     options::bench(&workspace, input);
     options::choosing_among_candidates(&workspace, input);
+    options::reranking_by_other_models(&workspace, input);
     options::options_without_effect(&workspace, input);
     options::evaluation_draws_as_translate(&workspace);
     streams::marks_and_pipes(&workspace, input);

@@ -267,6 +267,59 @@ pub(super) fn choosing_among_candidates(workspace: &Workspace, input: &str) {
     assert_eq!(record["decoding"]["reranking"]["candidates"], 8, "{shown}");
 }
 
+/// Other models count with their weights, by the log-probabilities that `score` gives.
+pub(super) fn reranking_by_other_models(workspace: &Workspace, input: &str) {
+    let languages = ["data.source_language=bb", "data.target_language=aa"];
+    let swapped = [
+        "data.train=[{ source = 'data/train.bb', target = 'data/train.aa' }]",
+        "data.validation=[]",
+        "data.test=[]",
+    ];
+    let swapped = languages.iter().chain(&swapped).flat_map(|one| ["--set", one]);
+    let train = ["train", "tiny.toml", "--run", "back"];
+    workspace.succeed(&train.into_iter().chain(swapped).collect::<Vec<_>>());
+    let weights = [
+        "decoding.reranking.reverse=back",
+        "decoding.reranking.reverse_weight=0.7",
+        "decoding.reranking.utility_weight=0",
+        "decoding.reranking.model_weight=0.5",
+    ];
+    let options = ["--beam", "3", "--mbr", "3", "--n-best", "3"];
+    let options: Vec<&str> =
+        options.into_iter().chain(weights.iter().flat_map(|one| ["--set", one])).collect();
+    let found = records(workspace, &options, input);
+    let (mut sources, mut candidates) = (String::new(), String::new());
+    let mut totals = Vec::new();
+    for record in &found {
+        for one in record["translations"].as_array().expect("a list") {
+            sources += &format!("{}\n", record["source"].as_str().expect("a source"));
+            candidates += &format!("{}\n", one["text"].as_str().expect("text"));
+            totals.push((one["total"].as_f64().expect("a total"), one["score"].as_f64()));
+        }
+    }
+    workspace.write("sources", sources);
+    workspace.write("candidates", candidates);
+    let score = ["score", "back", "--source", "candidates", "--target", "sources", "--json"];
+    let scored = workspace.succeed(&score);
+    assert_eq!(scored.lines().count(), totals.len());
+    for (line, (total, score)) in scored.lines().zip(totals) {
+        let record: Value = serde_json::from_str(line).expect("JSON");
+        let length = record["token_log_probabilities"].as_array().expect("a list").len();
+        let back = record["log_probability"].as_f64().expect("a number") / length.max(1) as f64;
+        let expected = 0.5 * score.expect("a score") + 0.7 * back;
+        assert!((total - expected).abs() < 1e-4, "{total} and not {expected}: {line}");
+    }
+    let run = ["translate", "run", "--mbr", "3", "--set"];
+    for (set, parts) in [
+        ("decoding.reranking.reverse=run", &["translates aa to bb", "bb back to aa"][..]),
+        ("decoding.reranking.reverse=nowhere", &["decoding.reranking.reverse", "nowhere"]),
+        ("decoding.reranking.language_model=run", &["decoding.reranking.language_model", "run"]),
+    ] {
+        let output = workspace.run_with_input(&[&run[..], &[set]].concat(), input.as_bytes());
+        refused(&output, parts);
+    }
+}
+
 /// One line has one number, whichever command draws its translation.
 pub(super) fn evaluation_draws_as_translate(workspace: &Workspace) {
     let drawing = ["--set", "decoding.sampling.temperature=0.7"];

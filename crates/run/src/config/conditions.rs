@@ -160,6 +160,10 @@ conditions! { |config, section|
         !config.decoding.sampling.is_active();
     "no-reranking": "decoding.reranking.candidates is 0, so that there is no choice",
         !config.decoding.reranking.is_active();
+    "no-reverse": "decoding.reranking.reverse names no run",
+        config.decoding.reranking.reverse.is_none();
+    "no-language-model": "decoding.reranking.language_model names no run",
+        config.decoding.reranking.language_model.is_none();
     "no-length-penalty": "decoding.length_penalty is 0",
         config.decoding.length_penalty == 0.0;
     "no-test": "no test set is decoded after the training",

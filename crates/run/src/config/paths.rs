@@ -16,17 +16,21 @@ const PATHS: [&[&str]; 3] = [&["dir"], &["tokenizer", "path"], &["tokenizer", "t
 const CORPORA: [&str; 3] = ["train", "validation", "test"];
 const OF_CORPUS: [&str; 4] = ["source", "target", "file", "links"];
 
-/// Keys of [model.embeddings] that are a path.
-const OF_EMBEDDINGS: [&str; 2] = ["file", "target_file"];
+/// Other sections, and their keys that are a path.
+const OF_SECTIONS: [([&str; 2], [&str; 2]); 2] = [
+    (["model", "embeddings"], ["file", "target_file"]),
+    (["decoding", "reranking"], ["reverse", "language_model"]),
+];
 
 /// Makes the relative paths of `table` absolute, from `base`.
 pub(super) fn resolve(table: &mut Table, base: &Path) {
-    let embeddings = ["model", "embeddings"]
-        .into_iter()
-        .try_fold(&mut *table, |table, name| table.get_mut(name).and_then(Value::as_table_mut));
-    if let Some(embeddings) = embeddings {
-        for key in OF_EMBEDDINGS {
-            if let Some(value) = embeddings.get_mut(key) {
+    for (path, keys) in OF_SECTIONS {
+        let section = path
+            .into_iter()
+            .try_fold(&mut *table, |table, name| table.get_mut(name).and_then(Value::as_table_mut));
+        let Some(section) = section else { continue };
+        for key in keys {
+            if let Some(value) = section.get_mut(key) {
                 resolve_value(value, base);
             }
         }

@@ -20,7 +20,7 @@ impl TranslatedTestSet {
     ) -> Result<Self> {
         let Split { config, tokenizers, .. } = split;
         let text = ParallelText::read(&config.data, split.corpora())?;
-        let translator = LineTranslator::of(model, tokenizers, &TranslationSettings::of(config));
+        let translator = LineTranslator::of(model, tokenizers, &TranslationSettings::of(config))?;
         let BestTranslations { texts: translations, overlong, truncated } =
             split.observed(text.sources.len(), observer, |progress| {
                 translator.best(&text.sources, progress)

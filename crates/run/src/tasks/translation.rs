@@ -216,7 +216,7 @@ impl Validate<TranslationModel> for Validation {
         let batches = in_order(&self.dataset, &self.batching);
         let mut scores = evaluate(model, batches, self.label_smoothing)?.scores();
         if !self.text.sources.is_empty() {
-            let translator = LineTranslator::of(model, &self.tokenizers, &self.settings);
+            let translator = LineTranslator::of(model, &self.tokenizers, &self.settings)?;
             let translations = translator.best(&self.text.sources, |_| {})?.texts;
             let text = TextScores::new(&translations, &self.text.references, &self.evaluation)?;
             self.samples = self.samples_of(&translations);

@@ -87,7 +87,7 @@ impl<'a> LineTranslator<'a> {
     /// # Errors
     /// When a member cannot be loaded, or has another tokenizer.
     pub fn new(run: &'a LoadedRun, settings: &TranslationSettings) -> Result<Self> {
-        let mut translator = Self::of(&run.model, &run.tokenizers, settings);
+        let mut translator = Self::of(&run.model, &run.tokenizers, settings)?;
         let mut members = vec![speaking(&run.model, run.tokenizers.target())];
         for member in &settings.ensemble {
             let member = run.load_member(member)?;
@@ -99,13 +99,16 @@ impl<'a> LineTranslator<'a> {
 
     /// Translator with the model of `run` alone, like [`Self::new`], which shares the packed weights
     /// of an earlier one.
-    #[must_use]
+    ///
+    /// # Errors
+    /// When a model that chooses among candidates cannot be loaded.
     pub fn with_models(
         run: &'a LoadedRun,
         settings: &TranslationSettings,
         models: &PackedModels,
-    ) -> Self {
-        Self { members: Arc::clone(&models.0), ..Self::of(&run.model, &run.tokenizers, settings) }
+    ) -> Result<Self> {
+        let translator = Self::of(&run.model, &run.tokenizers, settings)?;
+        Ok(Self { members: Arc::clone(&models.0), ..translator })
     }
 
     /// Models that search, for [`Self::with_models`].
@@ -125,7 +128,7 @@ impl<'a> LineTranslator<'a> {
         LineTranslator {
             members: Arc::clone(&self.members),
             decoding: decoding(settings),
-            reranker: Reranker::new(&settings.decoding, settings.tokenizer),
+            reranker: self.reranker.under(&settings.decoding, settings.tokenizer),
             wanted: wanted(settings),
             aligned_by: settings.aligned_by,
             terms: settings.terms.clone(),
@@ -136,28 +139,33 @@ impl<'a> LineTranslator<'a> {
     }
 
     /// Translator with `model` alone.
+    ///
+    /// # Errors
+    /// When a model that chooses among candidates cannot be loaded.
     pub(crate) fn of(
         model: &'a TranslationModel,
         tokenizers: &'a TokenizerPair,
         settings: &TranslationSettings,
-    ) -> Self {
+    ) -> Result<Self> {
         let TranslationSettings { overlong, max_source_tokens, aligned_by, terms, detail, .. } =
             settings;
         let limit = LineLimit::new(*overlong, *max_source_tokens)
             .within(model.config(), tokenizers.source());
-        Self {
+        let [source, target] = &settings.languages;
+        let languages = [source.as_str(), target.as_str()];
+        Ok(Self {
             tokenizers,
             model,
             members: Arc::new([speaking(model, tokenizers.target())]),
             decoding: decoding(settings),
-            reranker: Reranker::new(&settings.decoding, settings.tokenizer),
+            reranker: Reranker::new(&settings.decoding, settings.tokenizer, languages)?,
             wanted: wanted(settings),
             limit,
             aligned_by: *aligned_by,
             terms: terms.clone(),
             detail: *detail,
             control: &(),
-        }
+        })
     }
 
     /// Best translation of each line.
@@ -342,7 +350,7 @@ impl<'a> LineTranslator<'a> {
                 translate(&Ensemble::new(several)?, tokenizers, config, texts, control, progress)?
             }
         };
-        self.reranker.rank(&mut found)?;
+        self.reranker.rank(texts, &mut found)?;
         Ok(found)
     }
 

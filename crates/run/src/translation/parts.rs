@@ -15,8 +15,10 @@ use crate::items::BadItem;
 const AT_ONCE: usize = 1024;
 
 /// Text to translate: a line, or a part of one that is too long.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct TextPart {
+    /// The text.
+    pub(super) text: String,
     /// Row that the encoder reads.
     pub(crate) source: Vec<u32>,
     /// Tokens with which all its translations begin; may be empty.
@@ -179,10 +181,15 @@ impl LineDivider<'_> {
                 prefix.splice(0..0, target.special_tokens().before.iter().copied());
             }
             let source = source_row(source, part.text(), part.ids());
-            let phrases = Vec::new();
-            let text =
-                TextPart { source, prefix, terms: of_part, phrases, line: number, part: index };
-            texts.push(text);
+            texts.push(TextPart {
+                text: part.text().to_owned(),
+                source,
+                prefix,
+                terms: of_part,
+                phrases: Vec::new(),
+                line: number,
+                part: index,
+            });
         }
         let whole = if parts.len() > 1 { line.ids().to_vec() } else { Vec::new() };
         Ok(DividedLine { parts: parts.len(), whole, terms, overlong: Ok(overlong) })

@@ -24,6 +24,8 @@ pub struct TranslationSettings {
     pub aligned_by: AlignedAttention,
     /// Terms whose translation is given.
     pub terms: Option<Arc<Terms>>,
+    /// Languages from and into which it translates.
+    pub languages: [String; 2],
     /// BLEU's tokenizer, for the choice among candidates.
     pub tokenizer: Tokenizer,
     /// Results that are computed in addition to the text of the best translation.
@@ -42,6 +44,8 @@ impl TranslationSettings {
             ensemble: Vec::new(),
             aligned_by: aligned_by(config),
             terms: None,
+            languages: [&config.data.source_language, &config.data.target_language]
+                .map(Clone::clone),
             tokenizer: config.evaluation.tokenize,
             detail: Detail::default(),
         }

@@ -1,11 +1,17 @@
 //! Choice among the translations that a search found.
 
+mod models;
+
+use std::sync::Arc;
+
 use anyhow::Result;
 use rayon::prelude::*;
 use taper_decoding::{DecodingConfig, RerankingConfig, Utility};
 use taper_metrics::{Bleu, Chrf, Tokenizer, WeightedReference, expected_scores};
 
+use self::models::RerankingModels;
 use super::Translation;
+use super::parts::TextPart;
 
 /// Chooser among candidates, by the recipe's weights.
 #[derive(Debug, Clone)]
@@ -15,13 +21,36 @@ pub(super) struct Reranker {
     tokenizer: Tokenizer,
     /// Whether candidates are drawn, so that each stands for as much of the probability.
     are_drawn: bool,
+    models: Arc<RerankingModels>,
 }
 
+/// Weighted sums of what is known of each candidate of one text, so far.
+type Totals = Vec<f64>;
+
 impl Reranker {
-    /// Chooser for the search `config`, with BLEU's `tokenizer`.
-    pub(super) fn new(config: &DecodingConfig, tokenizer: Tokenizer) -> Self {
+    /// Chooser for the search `config` of translations from and into `languages`, with BLEU's
+    /// `tokenizer`.
+    ///
+    /// # Errors
+    /// When a model that the recipe names cannot be loaded.
+    pub(super) fn new(
+        config: &DecodingConfig,
+        tokenizer: Tokenizer,
+        languages: [&str; 2],
+    ) -> Result<Self> {
+        let models = RerankingModels::load(&config.reranking, languages)?;
+        Ok(Self { models, ..Self::alone(config, tokenizer) })
+    }
+
+    /// Chooser without models beside the one that translates.
+    fn alone(config: &DecodingConfig, tokenizer: Tokenizer) -> Self {
         let are_drawn = config.sampling.is_active();
-        Self { settings: config.reranking.clone(), tokenizer, are_drawn }
+        Self { settings: config.reranking.clone(), tokenizer, are_drawn, models: Arc::default() }
+    }
+
+    /// Chooser for another search with the same models.
+    pub(super) fn under(&self, config: &DecodingConfig, tokenizer: Tokenizer) -> Self {
+        Self { models: Arc::clone(&self.models), ..Self::alone(config, tokenizer) }
     }
 
     /// Orders the candidates of each text, the best total first. Candidates with the same text have
@@ -29,23 +58,54 @@ impl Reranker {
     ///
     /// # Errors
     /// When a candidate cannot be scored.
-    pub(super) fn rank(&self, texts: &mut [Vec<Translation>]) -> Result<()> {
+    pub(super) fn rank(&self, texts: &[TextPart], found: &mut [Vec<Translation>]) -> Result<()> {
         if !self.settings.is_active() {
             return Ok(());
         }
-        texts.par_iter_mut().filter(|candidates| !candidates.is_empty()).try_for_each(
-            |candidates| {
-                let utilities = self.utilities(candidates)?;
+        let by_models = self.by_models(texts, found)?;
+        found
+            .par_iter_mut()
+            .zip(by_models)
+            .filter(|(candidates, _)| !candidates.is_empty())
+            .try_for_each(|(candidates, by_models)| {
                 let RerankingConfig { utility_weight, model_weight, .. } = self.settings;
-                for (candidate, utility) in candidates.iter_mut().zip(utilities) {
-                    let total = utility_weight * utility + model_weight * candidate.score;
-                    candidate.total = Some(total);
+                let utilities = match utility_weight == 0.0 {
+                    true => vec![0.0; candidates.len()],
+                    false => self.utilities(candidates)?,
+                };
+                let known = utilities.into_iter().zip(by_models);
+                for (candidate, (utility, by_models)) in candidates.iter_mut().zip(known) {
+                    let own = utility_weight * utility + model_weight * candidate.score;
+                    candidate.total = Some(own + by_models);
                 }
                 let total = |one: &Translation| one.total.unwrap_or(f64::NEG_INFINITY);
                 candidates.sort_by(|one, other| total(other).total_cmp(&total(one)));
                 Ok(())
-            },
-        )
+            })
+    }
+
+    /// Weighted scores of the candidates of each text by the other models.
+    fn by_models(&self, texts: &[TextPart], found: &[Vec<Translation>]) -> Result<Vec<Totals>> {
+        let each = || {
+            texts
+                .iter()
+                .zip(found)
+                .flat_map(|(text, found)| found.iter().map(move |one| (text, one)))
+        };
+        let mut totals = vec![0.0; each().count()];
+        let mut add = |weight: f64, scores: Option<Vec<f64>>| {
+            for (total, score) in totals.iter_mut().zip(scores.into_iter().flatten()) {
+                *total += weight * score;
+            }
+        };
+        if self.models.are_any() {
+            let candidates: Vec<String> = each().map(|(_, one)| one.text.clone()).collect();
+            let sources: Vec<String> = each().map(|(text, _)| text.text.clone()).collect();
+            add(self.settings.reverse_weight, self.models.back(&sources, &candidates)?);
+            add(self.settings.language_model_weight, self.models.fluency(&candidates)?);
+        }
+        let mut totals = totals.into_iter();
+        Ok(found.iter().map(|found| totals.by_ref().take(found.len()).collect()).collect())
     }
 
     /// Utility of each candidate, from 0 to 1.
@@ -109,10 +169,11 @@ mod tests {
     }
 
     fn ranked(config: &DecodingConfig, candidates: &[(&str, f64)]) -> Vec<String> {
-        let reranker = Reranker::new(config, Tokenizer::default());
-        let mut texts = [candidates.iter().map(|&(text, score)| candidate(text, score)).collect()];
-        reranker.rank(&mut texts).expect("scored");
-        let [candidates]: [Vec<Translation>; 1] = texts;
+        let reranker = Reranker::alone(config, Tokenizer::default());
+        let text = TextPart::default();
+        let mut found = [candidates.iter().map(|&(text, score)| candidate(text, score)).collect()];
+        reranker.rank(&[text], &mut found).expect("scored");
+        let [candidates]: [Vec<Translation>; 1] = found;
         candidates.into_iter().map(|one| one.text).collect()
     }
 

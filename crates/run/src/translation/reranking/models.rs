@@ -1,0 +1,97 @@
+//! Models beside the one that translates: one that translates back, and one of the target language.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use taper_decoding::RerankingConfig;
+use taper_model::LanguageModel;
+
+use super::super::{Side, score_pairs};
+use crate::generation::TextScorer;
+use crate::{LoadSettings, LoadedRun};
+
+/// Models by which candidates are scored.
+#[derive(Debug, Default)]
+pub(super) struct RerankingModels {
+    reverse: Option<LoadedRun>,
+    language_model: Option<LoadedRun<LanguageModel>>,
+}
+
+impl RerankingModels {
+    /// Loads the models that `settings` name, if candidates are chosen among, for translations from
+    /// and into `languages`.
+    ///
+    /// # Errors
+    /// When one cannot be loaded, or translates other languages.
+    pub(super) fn load(settings: &RerankingConfig, languages: [&str; 2]) -> Result<Arc<Self>> {
+        if !settings.is_active() {
+            return Ok(Arc::default());
+        }
+        let reverse = settings.reverse.as_deref().map(|path| reverse_of(path, languages));
+        let language_model = settings.language_model.as_deref().map(|path| {
+            let loaded = LoadedRun::open(path, &LoadSettings::default());
+            loaded.with_context(|| format!("decoding.reranking.language_model {}", path.display()))
+        });
+        let (reverse, language_model) = (reverse.transpose()?, language_model.transpose()?);
+        Ok(Arc::new(Self { reverse, language_model }))
+    }
+
+    /// Whether there is any.
+    pub(super) fn are_any(&self) -> bool {
+        self.reverse.is_some() || self.language_model.is_some()
+    }
+
+    /// Logarithm of the probability of each source given its candidate, a token; `None` without such
+    /// a model.
+    pub(super) fn back(
+        &self,
+        sources: &[String],
+        candidates: &[String],
+    ) -> Result<Option<Vec<f64>>> {
+        let Some(run) = &self.reverse else { return Ok(None) };
+        let place = |side, index: usize| match side {
+            Side::Source => format!("candidate {}", index + 1),
+            Side::Target => format!("the source of candidate {}", index + 1),
+        };
+        let scores = score_pairs(run, candidates, sources, None, place, |_| {})?;
+        let by_token =
+            |score: taper_decoding::ForcedScore| score.log_probability / score.length.max(1) as f64;
+        Ok(Some(or_worst(scores.into_iter().map(|score| score.ok().map(by_token)))))
+    }
+
+    /// Logarithm of the probability of each candidate in its language, a token; `None` without such
+    /// a model.
+    pub(super) fn fluency(&self, candidates: &[String]) -> Result<Option<Vec<f64>>> {
+        let Some(run) = &self.language_model else { return Ok(None) };
+        let scores = TextScorer::new(run)?.texts(candidates, |_| {})?;
+        let by_token = |score: crate::generation::TextScore| {
+            score.log_probability / score.token_log_probabilities.len().max(1) as f64
+        };
+        Ok(Some(or_worst(scores.into_iter().map(|score| score.ok().map(by_token)))))
+    }
+}
+
+/// Loads the run at `path`, which must translate back what is translated from and into `languages`.
+fn reverse_of(path: &Path, [source, target]: [&str; 2]) -> Result<LoadedRun> {
+    let key = || format!("decoding.reranking.reverse {}", path.display());
+    let run: LoadedRun = LoadedRun::open(path, &LoadSettings::default()).with_context(key)?;
+    let data = &run.config.data;
+    let [from, to] = [data.source_language.as_str(), data.target_language.as_str()];
+    let differs = |one: &str, other: &str| !one.is_empty() && !other.is_empty() && one != other;
+    if differs(from, target) || differs(to, source) {
+        bail!(
+            "{}: it translates {from} to {to}, and not {target} back to {source}: name a run of \
+             the other direction",
+            key()
+        );
+    }
+    Ok(run)
+}
+
+/// Scores with those that are missing as the worst: texts that a model cannot read.
+fn or_worst(scores: impl Iterator<Item = Option<f64>>) -> Vec<f64> {
+    let scores: Vec<Option<f64>> = scores.collect();
+    let worst = scores.iter().flatten().copied().fold(0.0, f64::min);
+    scores.into_iter().map(|score| score.unwrap_or(worst)).collect()
+}
