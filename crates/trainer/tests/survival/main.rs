@@ -2,18 +2,20 @@
 //! process that was killed in the middle of a rename, interruptions that must leave no trace in the
 //! result.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod divergence;
 
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Generated, HeldOut, Task, contents, model, record, short_run, tiny};
-use taper_model::{Batch, Model, Transformer};
+use taper_model::{Batch, Transformer};
 use taper_trainer::{
     BoxError, CheckpointError, Checkpoints, Event, Identity, MODEL_FILE, Metric, NoValidation,
-    OPTIMIZER_FILE, Observer, Position, ScheduleConfig, ScheduleKind, Scores, Source, StopReason,
-    TrainError, Trainer, TrainingConfig, Validate, load_model, read_state,
+    OPTIMIZER_FILE, Observer, Position, Scores, Source, StopReason, TrainError, Trainer,
+    TrainingConfig, Validate, load_model, read_state,
 };
 
 const UPDATES: u64 = 20;
@@ -363,136 +365,4 @@ fn another_metric_begins_its_own_comparison() {
     let kept: Vec<u64> =
         Checkpoints::new(folder.path()).list().unwrap().iter().map(|saved| saved.step).collect();
     assert!(kept.iter().all(|&step| step > 20), "{kept:?}");
-}
-
-/// Scores that grow worse and worse, whatever the model.
-struct Confident(f64);
-
-impl Validate<Transformer> for Confident {
-    fn validate(&mut self, _: &Transformer, _: u64) -> Result<Scores, BoxError> {
-        self.0 += 5.0;
-        let mut scores = Scores::default();
-        scores.insert("loss", self.0);
-        scores.insert("nll", self.0);
-        Ok(scores)
-    }
-}
-
-#[test]
-fn training_that_goes_astray_ends_with_its_checkpoints() {
-    let train = |rate: f64, updates: u64, validate: &mut dyn Validate<Transformer>| {
-        let folder = tempfile::tempdir().unwrap();
-        let config = TrainingConfig {
-            schedule: ScheduleConfig {
-                kind: ScheduleKind::Constant,
-                learning_rate: rate,
-                warmup: 0,
-                ..ScheduleConfig::default()
-            },
-            clip_norm: 0.0,
-            ema_decay: 0.0,
-            validate_every: 4,
-            checkpoint_every: 4,
-            ..short_run(updates)
-        };
-        let mut trainer =
-            Trainer::new(model(&tiny(0.0)), config, Identity::default(), folder.path()).unwrap();
-        let mut improved = Vec::new();
-        let mut observer = |event: &Event| -> Result<(), BoxError> {
-            if let Event::Validation { improved: best, .. } = event {
-                improved.push(*best);
-            }
-            Ok(())
-        };
-        let (mut data, stop) = (Generated::new(Task::Copy), AtomicBool::new(false));
-        let ended = trainer.train(&mut data, validate, &mut observer, &stop);
-        assert!(!trainer.needs_rescue());
-        let saved = Checkpoints::new(folder.path()).find("last").unwrap();
-        (ended, improved, saved.is_some())
-    };
-    let held_out = || HeldOut(Generated::new(Task::Copy));
-    // In the midst of it, after three validations, and at the end after one.
-    for (updates, validations) in [(100, 3), (4, 1)] {
-        let (ended, improved, is_saved) = train(30.0, updates, &mut held_out());
-        let Err(TrainError::Astray { loss, best: None, .. }) = &ended else { panic!("{ended:?}") };
-        assert!(*loss > 5.0 && is_saved, "{loss}");
-        assert!(improved.len() >= validations && !improved.contains(&true), "{improved:?}");
-        let said = ended.unwrap_err().to_string();
-        for part in ["diverged", "far above the 2.64 of guessing among 14 classes", "lower"] {
-            assert!(said.contains(part), "{said}");
-        }
-    }
-    // A model that is only too sure of itself has a low loss in training, and is none of these.
-    let (ended, improved, _) = train(3e-3, 20, &mut Confident(0.0));
-    assert!(ended.is_ok() && improved[0], "{ended:?} {improved:?}");
-    // One that is no number is no validation.
-    let (ended, ..) = train(3e-3, 20, &mut Confident(f64::NAN));
-    assert!(matches!(ended, Err(TrainError::Astray { .. })), "{ended:?}");
-}
-
-/// Multiplies a parameter by all `factors`, trains until it diverges and returns where that was
-/// found.
-fn place_of_divergence(name: &str, factors: &[f64]) -> String {
-    let folder = tempfile::tempdir().unwrap();
-    let broken = model(&tiny(0.0));
-    let parameter = broken
-        .parameters()
-        .parameters()
-        .iter()
-        .find(|parameter| parameter.name() == name)
-        .expect("a parameter of that name");
-    for &factor in factors {
-        let poisoned = (parameter.var().as_tensor() * factor).unwrap();
-        parameter.var().set(&poisoned).unwrap();
-    }
-    let config = TrainingConfig { max_skipped_in_a_row: 2, ..short_run(10) };
-    let mut trainer = Trainer::new(broken, config, Identity::default(), folder.path()).unwrap();
-    let mut events = Vec::new();
-    let mut observer = |event: &Event| -> Result<(), BoxError> {
-        events.push(event.clone());
-        Ok(())
-    };
-    let error = trainer
-        .train(
-            &mut Generated::new(Task::Copy),
-            &mut NoValidation,
-            &mut observer,
-            &AtomicBool::new(false),
-        )
-        .unwrap_err();
-    assert!(error.to_string().contains("there is no checkpoint from before"), "{error}");
-    let TrainError::Diverged { in_a_row: 2, place, .. } = error else { panic!("{error}") };
-    assert!(events.iter().any(
-        |event| matches!(event, Event::Skipped { place: named, total: 1, .. } if *named == place)
-    ));
-    assert!(!trainer.needs_rescue(), "a diverged state is not worth keeping");
-    place
-}
-
-#[test]
-fn divergence_names_where_it_began() {
-    // A factor of 1e39 would itself be infinite in f32.
-    let huge = [1e38, 12.0];
-    for (layer, factors, place) in [
-        (
-            "decoder.layers.0.feed_forward.down",
-            &[f64::NAN][..],
-            "the parameter decoder.layers.0.feed_forward.down.weight",
-        ),
-        (
-            "encoder.layers.0.feed_forward.up",
-            &huge,
-            "the output of encoder.layers.0.feed_forward.up",
-        ),
-        (
-            "decoder.layers.0.feed_forward.up",
-            &huge,
-            "the output of decoder.layers.0.feed_forward.up",
-        ),
-    ] {
-        assert_eq!(
-            place_of_divergence(&format!("{layer}.weight"), factors),
-            format!("first in {place}")
-        );
-    }
 }
