@@ -12,8 +12,8 @@ use taper_model::{
     TextInference, TextState, Transformer,
 };
 use taper_ops::{
-    AttentionShape, AttentionSpec, Dropout, Gradients, LinearSpec, Products, Sparse, Tape,
-    composed, linear, self_attention,
+    AttentionShape, AttentionSpec, Gradients, LinearSpec, Sparse, Tape, composed, linear,
+    self_attention,
 };
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -175,15 +175,8 @@ fn longformer_and_big_bird_agree() -> TestResult {
         let (input, weight, bias) = (var("input"), var("qkv.weight"), var("qkv.bias"));
         let length = input.dim(0)?;
         let spec = AttentionSpec {
-            shape: AttentionShape::dividing(weight.dim(0)? / 3, 4),
-            query_lengths: [length].into(),
-            key_lengths: [length].into(),
-            causal: false,
             sparse: Some(sparse),
-            query_start: 0,
-            slopes: None,
-            dropout: Dropout::none(),
-            products: Products::F32,
+            ..AttentionSpec::new(AttentionShape::dividing(weight.dim(0)? / 3, 4), [length])
         };
         let tape = Tape::new();
         let qkv = linear(Some(&tape), &input, &weight, Some(&bias), None, &LinearSpec::default())?;

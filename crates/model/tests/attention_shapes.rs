@@ -12,8 +12,8 @@ use taper_model::{
     Transformer, UnprojectedAttention,
 };
 use taper_ops::{
-    AttentionShape, AttentionSpec, Dropout, Gradients, LinearSpec, NormSpec, NormedColumns,
-    Products, Tape, Turns, composed, cross_attention, linear, norm_columns, rotary, self_attention,
+    AttentionShape, AttentionSpec, Gradients, LinearSpec, NormSpec, NormedColumns, Tape, Turns,
+    composed, cross_attention, linear, norm_columns, rotary, self_attention,
 };
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -39,15 +39,9 @@ fn grouped_attention_is_pytorchs() -> TestResult {
         let key_lengths =
             if is_cross { lengths(&tensor("key_lengths")) } else { query_lengths.clone() };
         let spec = AttentionSpec {
-            shape,
-            query_lengths: query_lengths.clone().into(),
             key_lengths: key_lengths.into(),
             causal: !is_cross && case != "multi_query",
-            sparse: None,
-            query_start: 0,
-            slopes: None,
-            dropout: Dropout::none(),
-            products: Products::F32,
+            ..AttentionSpec::new(shape, query_lengths.clone())
         };
         let differentiated = format!("{case}.grad.");
         let names = file.keys().filter_map(|name| name.strip_prefix(&differentiated));

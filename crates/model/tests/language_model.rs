@@ -23,12 +23,8 @@ fn small(positions: Positions) -> ModelConfig {
         heads: 4,
         decoder_layers: 2,
         max_positions: 16,
-        embedding_dropout: 0.0,
-        attention_dropout: 0.0,
-        feed_forward_dropout: 0.0,
-        residual_dropout: 0.0,
         positions,
-        ..Default::default()
+        ..ModelConfig::default().with_dropout(0.0)
     }
 }
 

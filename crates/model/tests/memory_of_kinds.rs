@@ -52,11 +52,7 @@ fn shape(own: AttentionConfig, causal: bool, dropout: f64) -> ModelConfig {
         positions,
         encoder_attention,
         decoder_attention,
-        embedding_dropout: dropout,
-        attention_dropout: dropout,
-        feed_forward_dropout: dropout,
-        residual_dropout: dropout,
-        ..ModelConfig::default()
+        ..ModelConfig::default().with_dropout(dropout)
     }
 }
 

@@ -56,11 +56,7 @@ fn shapes() -> Vec<ModelConfig> {
                     decoder_layers: 2,
                     activation,
                     norm,
-                    embedding_dropout: dropout,
-                    attention_dropout: dropout,
-                    feed_forward_dropout: dropout,
-                    residual_dropout: dropout,
-                    ..ModelConfig::default()
+                    ..ModelConfig::default().with_dropout(dropout)
                 });
             }
         }

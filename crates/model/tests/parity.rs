@@ -59,11 +59,7 @@ fn small() -> ModelConfig {
         heads: 4,
         encoder_layers: 2,
         decoder_layers: 2,
-        embedding_dropout: 0.0,
-        attention_dropout: 0.0,
-        feed_forward_dropout: 0.0,
-        residual_dropout: 0.0,
-        ..Default::default()
+        ..ModelConfig::default().with_dropout(0.0)
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use taper_model::positions::{alibi_slopes, sinusoids, t5_bucket};
 use taper_model::{RelativeBuckets, RotaryConfig, RotaryPairs, RotaryScaling, SinusoidFrequencies};
 use taper_ops::{
-    AttentionShape, AttentionSpec, Dropout, LinearSpec, Products, Tape, Turns, cross_attention,
-    linear, rotary, self_attention,
+    AttentionShape, AttentionSpec, LinearSpec, Tape, Turns, cross_attention, linear, rotary,
+    self_attention,
 };
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -180,15 +180,9 @@ fn spec(file: &HashMap<String, Tensor>, queries: &str, keys: &str, causal: bool)
         file[key].to_vec1::<u32>().unwrap().into_iter().map(|length| length as usize).collect()
     };
     AttentionSpec {
-        shape: AttentionShape::dividing(16, 4),
-        query_lengths: lengths(queries),
         key_lengths: lengths(keys),
         causal,
-        sparse: None,
-        query_start: 0,
-        slopes: None,
-        dropout: Dropout::none(),
-        products: Products::F32,
+        ..AttentionSpec::new(AttentionShape::dividing(16, 4), lengths(queries))
     }
 }
 

@@ -7,8 +7,8 @@ use taper_model::positions::sinusoids;
 use taper_model::{Builder, Model, ModelConfig, Pass, Sequences, SinusoidFrequencies, Transformer};
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
-    Activation, AttentionShape, AttentionSpec, Dropout, LinearSpec, NormSpec, Products, Tape,
-    Turns, composed, cross_attention, linear, norm, rotary, self_attention,
+    Activation, AttentionShape, AttentionSpec, LinearSpec, NormSpec, Tape, Turns, composed,
+    cross_attention, linear, norm, rotary, self_attention,
 };
 
 type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
@@ -46,17 +46,7 @@ fn variance(values: &[f64]) -> f64 {
 }
 
 fn spec(shape: AttentionShape, queries: &[usize], keys: &[usize], causal: bool) -> AttentionSpec {
-    AttentionSpec {
-        shape,
-        query_lengths: queries.into(),
-        key_lengths: keys.into(),
-        causal,
-        sparse: None,
-        query_start: 0,
-        slopes: None,
-        dropout: Dropout::none(),
-        products: Products::F32,
-    }
+    AttentionSpec { key_lengths: keys.into(), causal, ..AttentionSpec::new(shape, queries) }
 }
 
 /// Applies one head of attention of `query (n, d)` to `key` and `value (m, d)`.

@@ -69,15 +69,10 @@ fn measure(length: usize) -> Result<()> {
         _ => Products::F32,
     };
     let spec = AttentionSpec {
-        shape: AttentionShape::with_heads(heads, head_width),
-        query_lengths: lengths.clone(),
-        key_lengths: lengths,
         causal,
-        sparse: None,
-        query_start: 0,
-        slopes: None,
         dropout: Dropout::new(number("--dropout", 0.0), 1),
         products,
+        ..AttentionSpec::new(AttentionShape::with_heads(heads, head_width), lengths)
     };
     let (rows, width) = (sequences * length, heads * head_width);
     let qkv = Var::from_tensor(&random(&[rows, 3 * width], 1))?;

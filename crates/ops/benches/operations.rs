@@ -173,15 +173,10 @@ fn layer_norm(bencher: Bencher<'_, '_>, case: &Case) {
 fn self_attention(bencher: Bencher<'_, '_>, case: &Case) {
     let qkv = random(&[TOKENS, 3 * case.size.width], 1);
     let spec = AttentionSpec {
-        shape: AttentionShape::dividing(case.size.width, case.size.heads),
-        query_lengths: lengths(),
-        key_lengths: lengths(),
         causal: true,
-        sparse: None,
-        query_start: 0,
-        slopes: None,
         dropout: Dropout::new(0.1, 1),
         products: case.products(),
+        ..AttentionSpec::new(AttentionShape::dividing(case.size.width, case.size.heads), lengths())
     };
     let fused = |tape: &Tape| taper_ops::self_attention(Some(tape), &qkv, None, &spec);
     run(bencher, case, fused, || composed::self_attention(&qkv, None, &spec));

@@ -109,17 +109,7 @@ fn an_embedding_is_that_of_candle_nn() {
 #[test]
 fn attention_of_one_sequence_is_a_softmax_of_candle_nn() {
     let (length, heads, width) = (7, 2, 6);
-    let spec = AttentionSpec {
-        shape: AttentionShape::dividing(width, heads),
-        query_lengths: [length].into(),
-        key_lengths: [length].into(),
-        causal: false,
-        sparse: None,
-        query_start: 0,
-        slopes: None,
-        dropout: Dropout::none(),
-        products: Products::F32,
-    };
+    let spec = AttentionSpec::new(AttentionShape::dividing(width, heads), [length]);
     agree(
         "attention",
         &[random(&[length, 3 * width], 1)],

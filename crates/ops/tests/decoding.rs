@@ -8,9 +8,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
-    ABSENT, Activation, AttentionShape, AttentionSpec, Cache, CachedRows, Dropout, Int8Matrix,
-    LinearSpec, PackedWeights, Products, Sparse, VisibleKeys, composed, cross_attention,
-    decoding_attention, packed_linear,
+    ABSENT, Activation, AttentionShape, AttentionSpec, Cache, CachedRows, Int8Matrix, LinearSpec,
+    PackedWeights, Products, Sparse, VisibleKeys, composed, cross_attention, decoding_attention,
+    packed_linear,
 };
 
 fn random(shape: &[usize], key: u64, dtype: DType) -> Tensor {
@@ -232,15 +232,11 @@ fn queries_see_a_part_of_their_past() -> Result<()> {
         for rule in rules {
             let keys = text.narrow(0, 2, 7)?.contiguous()?;
             let spec = AttentionSpec {
-                shape: shape(&query),
-                query_lengths: [1].into(),
                 key_lengths: [7].into(),
                 causal: true,
                 sparse: Some(rule),
                 query_start: 6,
-                slopes: None,
-                dropout: Dropout::none(),
-                products: Products::F32,
+                ..AttentionSpec::new(shape(&query), [1])
             };
             let query = query.narrow(0, 0, 1)?.contiguous()?;
             let whole = cross_attention(None, &query, &keys, None, &spec)?;

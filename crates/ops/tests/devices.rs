@@ -191,17 +191,7 @@ impl Check {
     fn attention(&self) -> Result<()> {
         let (heads, width) = (3, 21);
         let (lengths, others) = ([5, 1, 9], [4, 7, 2]);
-        let plain = AttentionSpec {
-            shape: AttentionShape::dividing(width, heads),
-            query_lengths: lengths.into(),
-            key_lengths: lengths.into(),
-            causal: false,
-            sparse: None,
-            query_start: 0,
-            slopes: None,
-            dropout: Dropout::none(),
-            products: Products::F32,
-        };
+        let plain = AttentionSpec::new(AttentionShape::dividing(width, heads), lengths);
         let qkv = values(&[15, 3 * width], 1)?;
         for (name, spec) in [
             ("attention", plain.clone()),

@@ -119,15 +119,8 @@ fn a_softmax_over_many_keys_sums_to_one() -> Result<()> {
     let (tokens, width, heads) = (700, 8, 2);
     let inputs = [values(&[tokens, 3 * width], 0.0, 1)?, values(&[heads, tokens, tokens], 0.0, 2)?];
     let spec = AttentionSpec {
-        shape: AttentionShape::dividing(width, heads),
-        query_lengths: [tokens].into(),
-        key_lengths: [tokens].into(),
-        causal: false,
-        sparse: None,
-        query_start: 0,
         slopes: Some([0.001, 0.002].into()),
-        dropout: Dropout::none(),
-        products: Products::F32,
+        ..AttentionSpec::new(AttentionShape::dividing(width, heads), [tokens])
     };
     for dtype in HALVES {
         let qkv = inputs[0].to_dtype(dtype)?;

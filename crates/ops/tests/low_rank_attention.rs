@@ -24,15 +24,9 @@ fn inputs(tokens: usize, longest: usize, rank: usize) -> [Var; 3] {
 
 fn to_sums(lengths: &[usize], rank: usize, dropout: Dropout) -> AttentionSpec {
     AttentionSpec {
-        shape: AttentionShape::dividing(WIDTH, HEADS),
-        query_lengths: lengths.into(),
         key_lengths: vec![rank; lengths.len()].into(),
-        causal: false,
-        sparse: None,
-        query_start: 0,
-        slopes: None,
         dropout,
-        products: Products::F32,
+        ..AttentionSpec::new(AttentionShape::dividing(WIDTH, HEADS), lengths)
     }
 }
 

@@ -8,20 +8,14 @@ use candle_core::{D, DType, Device, Result, Tensor, Var};
 use common::{Fused, check, random, values};
 use taper_ops::{
     Activation, AttentionShape, AttentionSpec, Dropout, Gradients, LinearSpec, ParameterStore,
-    Products, Tape, composed,
+    Tape, composed,
 };
 
 fn spec() -> AttentionSpec {
     AttentionSpec {
-        shape: AttentionShape::with_heads(2, 3),
-        query_lengths: [3, 2].into(),
-        key_lengths: [3, 2].into(),
         causal: true,
-        sparse: None,
-        query_start: 0,
-        slopes: None,
         dropout: Dropout::new(0.3, 5),
-        products: Products::F32,
+        ..AttentionSpec::new(AttentionShape::with_heads(2, 3), [3, 2])
     }
 }
 

@@ -55,11 +55,7 @@ fn encoder() -> MaskedLanguageModel {
         d_ff: 64,
         heads: 4,
         encoder_layers: 2,
-        embedding_dropout: 0.0,
-        attention_dropout: 0.0,
-        feed_forward_dropout: 0.0,
-        residual_dropout: 0.0,
-        ..ModelConfig::default()
+        ..ModelConfig::default().with_dropout(0.0)
     };
     let (cpu, dtype) = (Device::Cpu, DType::F32);
     let model =

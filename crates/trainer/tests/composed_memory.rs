@@ -72,11 +72,7 @@ fn the_estimate_of_a_gpu_is_what_the_composed_operations_take() {
                 decoder_layers: 2,
                 norm,
                 positions,
-                embedding_dropout: dropout,
-                attention_dropout: dropout,
-                feed_forward_dropout: dropout,
-                residual_dropout: dropout,
-                ..Default::default()
+                ..ModelConfig::default().with_dropout(dropout)
             };
             let builder = || Builder::seeded(3, &Device::Cpu, DType::F32);
             let (text, tokens) = (texts(rows, length), rows * length);

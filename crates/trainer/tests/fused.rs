@@ -27,11 +27,7 @@ fn losses(norm: NormPlacement, positions: Positions, compute: DType, composed: b
         decoder_layers: 2,
         norm,
         positions,
-        embedding_dropout: 0.0,
-        attention_dropout: 0.0,
-        feed_forward_dropout: 0.0,
-        residual_dropout: 0.0,
-        ..Default::default()
+        ..ModelConfig::default().with_dropout(0.0)
     };
     losses_of(&config, compute, composed)
 }

@@ -85,11 +85,7 @@ impl Lesson {
             positions: self.positions,
             max_positions: 2 * WORDS,
             scale_embeddings: false,
-            embedding_dropout: 0.0,
-            attention_dropout: 0.0,
-            feed_forward_dropout: 0.0,
-            residual_dropout: 0.0,
-            ..ModelConfig::default()
+            ..ModelConfig::default().with_dropout(0.0)
         };
         let builder = Builder::seeded(1, &Device::Cpu, DType::F32);
         let model = LanguageModel::new(&shape, VOCABULARY, builder).unwrap();

@@ -111,12 +111,8 @@ fn shape(decoder_attention: AttentionConfig, d_model: usize, decoder_layers: usi
         heads: 2,
         decoder_layers,
         decoder_attention,
-        embedding_dropout: 0.0,
-        attention_dropout: 0.0,
-        feed_forward_dropout: 0.0,
-        residual_dropout: 0.0,
         max_positions: 2048,
-        ..ModelConfig::default()
+        ..ModelConfig::default().with_dropout(0.0)
     }
 }
 

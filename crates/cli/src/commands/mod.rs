@@ -27,7 +27,7 @@ mod weights;
 
 use anyhow::Result;
 
-use crate::arguments::{Arguments, BenchCommand, Command};
+use crate::arguments::{Arguments, Command};
 
 /// Runs the command of `arguments`.
 ///
@@ -67,9 +67,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Command::Explain(arguments) => attention::explain::run(arguments),
         Command::Positions(arguments) => attention::positions::run(arguments),
         Command::Bleu(arguments) => bleu::run(arguments),
-        Command::Bench(BenchCommand::Attention(arguments)) => bench::attention::run(arguments),
-        Command::Bench(BenchCommand::Decode(arguments)) => bench::decode::run(arguments),
-        Command::Bench(BenchCommand::Kernels(arguments)) => bench::kernels::run(arguments),
+        Command::Bench(command) => bench::run(command),
         Command::Runs(arguments) => runs::run(arguments),
         Command::Report(arguments) => reports::report::run(arguments),
         Command::Compare(arguments) => reports::compare::run(arguments),
@@ -86,8 +84,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Command::Theory(command) => theory::run(command),
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Config(command) => config::run(command),
-        Command::Bench(BenchCommand::Network(arguments)) => bench::network::run(arguments),
-        Command::Bench(BenchCommand::Train(arguments)) => bench::train::run(arguments),
         Command::Docs(arguments) => setup::docs::run(arguments),
         Command::Doctor(arguments) => setup::doctor::run(arguments),
         Command::Completions(arguments) => setup::completions::run(arguments),

@@ -437,36 +437,23 @@ fn is_zero_rate(rate: &f64) -> bool {
 }
 
 impl ModelConfig {
-    /// Number of rows of a learned position table.
-    #[must_use]
-    pub fn position_rows(&self) -> usize {
-        self.max_positions.saturating_add(self.position_offset)
-    }
-
     /// Whether feed-forward layers have biases.
     #[must_use]
     pub fn has_feed_forward_biases(&self) -> bool {
         self.biases && self.feed_forward_biases
     }
 
-    /// Largest number of tokens of a sequence, including `<s>` or `</s>`; `None` if positions have
-    /// no limit.
+    /// This shape with one dropout rate for embeddings, attention, feed-forward layers and results
+    /// of layers.
     #[must_use]
-    pub fn longest_sequence(&self) -> Option<usize> {
-        let has_positions = self.architecture != Architecture::Recurrent;
-        (has_positions && self.positions == Positions::Learned).then_some(self.max_positions)
-    }
-
-    /// Largest number of tokens of a sequence that an encoder reads, with the key that limits it:
-    /// Linformer has a limit of its own.
-    #[must_use]
-    pub fn longest_encoded(&self) -> Option<(usize, &'static str)> {
-        let attention = &self.encoder_attention;
-        let has_end = self.architecture == Architecture::Transformer
-            && attention.has(AttentionKind::Linformer);
-        let of_kind = has_end.then_some((attention.length, "model.encoder_attention.length"));
-        let of_positions = self.longest_sequence().map(|most| (most, "model.max_positions"));
-        of_positions.into_iter().chain(of_kind).min_by_key(|&(most, _)| most)
+    pub fn with_dropout(self, rate: f64) -> Self {
+        Self {
+            embedding_dropout: rate,
+            attention_dropout: rate,
+            feed_forward_dropout: rate,
+            residual_dropout: rate,
+            ..self
+        }
     }
 
     /// Self-attention of the decoder if `causal`, otherwise of the encoder.

@@ -116,15 +116,10 @@ impl ConvolutionalLayers {
         dropout: Dropout,
     ) -> AttentionSpec {
         AttentionSpec {
-            shape: AttentionShape::with_heads(1, width),
-            query_lengths: queries.clone(),
             key_lengths: keys.clone(),
-            causal: false,
-            sparse: None,
-            query_start: 0,
-            slopes: None,
             dropout,
             products: self.products,
+            ..AttentionSpec::new(AttentionShape::with_heads(1, width), queries.clone())
         }
     }
 }

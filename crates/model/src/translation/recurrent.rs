@@ -292,15 +292,9 @@ impl EncoderDecoder for RecurrentLayers {
         let from = From { initial: &initial, of_sources: &of_sources, ranges: &ranges };
         let attend = |query: &Tensor, key_value: &Tensor| {
             let spec = AttentionSpec {
-                shape: AttentionShape::with_heads(1, query.dim(1)?),
-                query_lengths: lengths.clone(),
                 key_lengths: encoded.lengths.clone(),
-                causal: false,
-                sparse: None,
-                query_start: 0,
-                slopes: None,
-                dropout: Dropout::none(),
                 products: self.products,
+                ..AttentionSpec::new(AttentionShape::with_heads(1, query.dim(1)?), lengths.clone())
             };
             if pass.records_attention(BEHIND) {
                 let keys = key_value.narrow(1, 0, query.dim(1)?)?;

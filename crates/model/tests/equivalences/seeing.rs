@@ -16,13 +16,7 @@ fn a_masked_head_is_one_that_is_not_read() -> TestResult {
     let answers: Vec<u32> = (0..15).map(|i| i % 19).collect();
     let streams = vec![Sequences::pack(&SOURCES), Sequences::pack(&TARGETS)];
     let batch = Batch::new(streams, answers);
-    let plain = ModelConfig {
-        embedding_dropout: 0.0,
-        attention_dropout: 0.0,
-        feed_forward_dropout: 0.0,
-        residual_dropout: 0.0,
-        ..config(NormPlacement::Pre, Positions::Rotary)
-    };
+    let plain = ModelConfig { ..config(NormPlacement::Pre, Positions::Rotary).with_dropout(0.0) };
     let layers = [
         "encoder.layers.1.self_attention",
         "decoder.layers.0.self_attention",

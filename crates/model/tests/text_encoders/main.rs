@@ -33,11 +33,7 @@ fn small() -> ModelConfig {
         positions: Positions::Learned,
         max_positions: 16,
         scale_embeddings: false,
-        embedding_dropout: 0.0,
-        attention_dropout: 0.0,
-        feed_forward_dropout: 0.0,
-        residual_dropout: 0.0,
-        ..Default::default()
+        ..ModelConfig::default().with_dropout(0.0)
     }
 }
 

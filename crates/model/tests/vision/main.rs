@@ -28,11 +28,7 @@ fn small() -> ModelConfig {
         norm_epsilon: 1e-12,
         positions: Positions::SinusoidalHalves,
         pooling: Pooling::Mean,
-        embedding_dropout: 0.0,
-        attention_dropout: 0.0,
-        feed_forward_dropout: 0.0,
-        residual_dropout: 0.0,
-        ..Default::default()
+        ..ModelConfig::default().with_dropout(0.0)
     }
 }
 

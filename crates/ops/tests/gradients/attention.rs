@@ -2,7 +2,7 @@
 
 use candle_core::{Tensor, Var};
 use std::sync::Arc;
-use taper_ops::{AttentionShape, AttentionSpec, Dropout, Products, Sparse, Tape, composed};
+use taper_ops::{AttentionShape, AttentionSpec, Dropout, Sparse, Tape, composed};
 
 use super::common::{adjoint, check, random, values};
 
@@ -14,15 +14,11 @@ pub(crate) fn attention(
     rate: f64,
 ) -> AttentionSpec {
     AttentionSpec {
-        shape: AttentionShape::with_heads(2, 3),
-        query_lengths: queries.into(),
         key_lengths: keys.into(),
         causal,
-        sparse: None,
-        query_start: 0,
         slopes: alibi.then(|| Arc::from([0.5, 0.25])),
         dropout: Dropout::new(rate, 9),
-        products: Products::F32,
+        ..AttentionSpec::new(AttentionShape::with_heads(2, 3), queries)
     }
 }
 

@@ -107,13 +107,9 @@ impl Blueprint {
             tied: Tied::None,
             scale_embeddings: false,
             output_bias: true,
-            embedding_dropout: 0.0,
-            attention_dropout: 0.0,
-            feed_forward_dropout: 0.0,
-            residual_dropout: 0.0,
             encoder_attention: self.attention.clone(),
             decoder_attention: self.attention.clone(),
-            ..ModelConfig::default()
+            ..ModelConfig::default().with_dropout(0.0)
         }
     }
 

@@ -121,11 +121,7 @@ pub fn tiny(dropout: f64) -> ModelConfig {
         encoder_layers: 1,
         decoder_layers: 1,
         max_positions: 16,
-        embedding_dropout: dropout,
-        attention_dropout: dropout,
-        feed_forward_dropout: dropout,
-        residual_dropout: dropout,
-        ..ModelConfig::default()
+        ..ModelConfig::default().with_dropout(dropout)
     }
 }
 

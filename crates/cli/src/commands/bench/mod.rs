@@ -1,13 +1,28 @@
 //! `taper bench`: speed and memory of training, decoding, attention, the matrix kernels, and
 //! training over a network.
 
-pub(crate) mod attention;
+mod attention;
 mod cores;
-pub(crate) mod decode;
+mod decode;
 mod gpu_kernels;
-pub(crate) mod kernels;
-pub(crate) mod network;
-pub(crate) mod train;
+mod kernels;
+mod network;
+mod train;
+
+use anyhow::Result;
+
+use crate::arguments::BenchCommand;
+
+/// Runs the command.
+pub(crate) fn run(command: &BenchCommand) -> Result<()> {
+    match command {
+        BenchCommand::Attention(arguments) => attention::run(arguments),
+        BenchCommand::Decode(arguments) => decode::run(arguments),
+        BenchCommand::Kernels(arguments) => kernels::run(arguments),
+        BenchCommand::Network(arguments) => network::run(arguments),
+        BenchCommand::Train(arguments) => train::run(arguments),
+    }
+}
 
 /// Rounds to a number of decimal digits.
 fn round(value: f64, digits: i32) -> f64 {

@@ -80,11 +80,7 @@ pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
         dtype,
         kernel,
     };
-    if arguments.json {
-        print_line(&report.json(arguments).to_string())
-    } else {
-        report.print(arguments)
-    }
+    report.show(arguments)
 }
 
 /// The settings of the updates.
@@ -119,6 +115,14 @@ struct Report {
 }
 
 impl Report {
+    /// Prints the report, as JSON or for a reader.
+    fn show(&self, arguments: &BenchTrain) -> Result<()> {
+        match arguments.json {
+            true => print_line(&self.json(arguments).to_string()),
+            false => self.print(arguments),
+        }
+    }
+
     fn json(&self, arguments: &BenchTrain) -> serde_json::Value {
         let steps = arguments.steps as f64;
         let rounded = |share: Option<f64>| share.map(|share| round(share, 4));
@@ -250,13 +254,7 @@ fn of_preset(preset: Preset) -> (ModelConfig, f64) {
 }
 
 fn with_dropout(shape: ModelConfig, rate: f64) -> ModelConfig {
-    ModelConfig {
-        embedding_dropout: rate,
-        attention_dropout: rate,
-        feed_forward_dropout: rate,
-        residual_dropout: rate,
-        ..shape
-    }
+    ModelConfig { ..shape.with_dropout(rate) }
 }
 
 /// Reads `src.N` and `tgt.N` for N from 0 on, and packs them.

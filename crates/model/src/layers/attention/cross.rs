@@ -98,15 +98,10 @@ impl CrossAttention {
         let Attended { key_value, query_lengths, key_lengths, guide } = *to;
         let query = self.query(x, pass)?;
         let spec = AttentionSpec {
-            shape: self.shape,
-            query_lengths: query_lengths.clone(),
             key_lengths: key_lengths.clone(),
-            causal: false,
-            sparse: None,
-            query_start: 0,
-            slopes: None,
             dropout: pass.dropout(self.dropout, self.site),
             products: self.products,
+            ..AttentionSpec::new(self.shape, query_lengths.clone())
         };
         if let Some(guide) = guide {
             guide.add_loss(&query, key_value, &spec, pass)?;

@@ -74,15 +74,10 @@ pub(super) fn to_sums(
     products: Products,
 ) -> AttentionSpec {
     AttentionSpec {
-        shape,
-        query_lengths: lengths.clone(),
         key_lengths: vec![rank; lengths.len()].into(),
-        causal: false,
-        sparse: None,
-        query_start: 0,
-        slopes: None,
         dropout,
         products,
+        ..AttentionSpec::new(shape, lengths.clone())
     }
 }
 

@@ -224,17 +224,7 @@ fn a_linformer_that_sums_nothing_is_full_attention() {
     let identity = Tensor::eye(length, DType::F64, &Device::Cpu).unwrap();
     let given = [&qkv.detach(), &identity, &identity];
     let attended = linformer(None, given, &lengths, heads).unwrap();
-    let spec = AttentionSpec {
-        shape: AttentionShape::dividing(12, heads),
-        query_lengths: lengths.into(),
-        key_lengths: lengths.into(),
-        causal: false,
-        sparse: None,
-        query_start: 0,
-        slopes: None,
-        dropout: Dropout::none(),
-        products: Products::F32,
-    };
+    let spec = AttentionSpec::new(AttentionShape::dividing(12, heads), lengths);
     let full = composed::self_attention(&qkv, None, &spec).unwrap();
     let error = relative(&attended, &full);
     assert!(error < 1e-12, "{error}");
@@ -247,15 +237,8 @@ fn a_performer_nears_full_attention() {
     let qkv = (random(40, 24, 9).as_tensor() * 0.5).unwrap();
     let lengths = [40];
     let spec = AttentionSpec {
-        shape: AttentionShape::dividing(8, HEADS),
-        query_lengths: lengths.into(),
-        key_lengths: lengths.into(),
         causal: true,
-        sparse: None,
-        query_start: 0,
-        slopes: None,
-        dropout: Dropout::none(),
-        products: Products::F32,
+        ..AttentionSpec::new(AttentionShape::dividing(8, HEADS), lengths)
     };
     let full = composed::self_attention(&qkv, None, &spec).unwrap();
     let error = |features| {
@@ -329,15 +312,8 @@ fn hierarchical_attention_of_single_tokens_or_one_chunk_is_full_attention() {
     let qkv = random(24, 18, 21);
     for causal in [false, true] {
         let spec = AttentionSpec {
-            shape: AttentionShape::dividing(6, HEADS),
-            query_lengths: lengths.into(),
-            key_lengths: lengths.into(),
             causal,
-            sparse: None,
-            query_start: 0,
-            slopes: None,
-            dropout: Dropout::none(),
-            products: Products::F32,
+            ..AttentionSpec::new(AttentionShape::dividing(6, HEADS), lengths)
         };
         let full = composed::self_attention(&qkv, None, &spec).unwrap();
         let run_levels = |qkv: &Tensor, chunk, levels| {
@@ -364,15 +340,8 @@ fn a_transformer_xl_without_distances_is_full_attention() {
     let nothing = |rows, columns| Tensor::zeros((rows, columns), DType::F64, &Device::Cpu).unwrap();
     let (matrix, bias) = (nothing(6, 6), nothing(HEADS, 3));
     let spec = AttentionSpec {
-        shape: AttentionShape::dividing(6, HEADS),
-        query_lengths: lengths.into(),
-        key_lengths: lengths.into(),
         causal: true,
-        sparse: None,
-        query_start: 0,
-        slopes: None,
-        dropout: Dropout::none(),
-        products: Products::F32,
+        ..AttentionSpec::new(AttentionShape::dividing(6, HEADS), lengths)
     };
     let full = composed::self_attention(&qkv, None, &spec).unwrap();
     // A memory of all earlier tokens makes no difference.

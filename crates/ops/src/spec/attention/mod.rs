@@ -37,6 +37,23 @@ pub struct AttentionSpec {
 }
 
 impl AttentionSpec {
+    /// Full self-attention over sequences of these lengths, in f32 and without dropout.
+    #[must_use]
+    pub fn new(shape: AttentionShape, lengths: impl Into<Arc<[usize]>>) -> Self {
+        let lengths = lengths.into();
+        Self {
+            shape,
+            key_lengths: Arc::clone(&lengths),
+            query_lengths: lengths,
+            causal: false,
+            sparse: None,
+            query_start: 0,
+            slopes: None,
+            dropout: Dropout::none(),
+            products: Products::F32,
+        }
+    }
+
     /// Number of visible pairs of a query and a key, over all sequences and heads: each takes one
     /// product of the width of a head for its score, and one to weight the value.
     #[must_use]
@@ -67,17 +84,7 @@ impl AttentionSpec {
 impl AttentionSpec {
     /// Spec with one head and no sequences.
     pub(crate) fn single_head() -> Self {
-        Self {
-            shape: AttentionShape::with_heads(1, 1),
-            query_lengths: [].into(),
-            key_lengths: [].into(),
-            causal: false,
-            sparse: None,
-            query_start: 0,
-            slopes: None,
-            dropout: Dropout::none(),
-            products: Products::F32,
-        }
+        Self::new(AttentionShape::with_heads(1, 1), [])
     }
 }
 
