@@ -45,8 +45,7 @@ pub(crate) fn run(arguments: &Tune) -> Result<()> {
         )?;
     }
     let tuning = search(&run, &split, arguments)?;
-    let improved = tuning.best != tuning.before;
-    let written = improved && !arguments.dry_run;
+    let written = tuning.best != tuning.before && !arguments.dry_run;
     if written {
         // Overrides of the command line apply to this command alone.
         let mut config = folder.load_config(&[])?;
@@ -62,6 +61,11 @@ pub(crate) fn run(arguments: &Tune) -> Result<()> {
         record["written"] = written.into();
         return print_line(&serde_json::to_string_pretty(&record)?);
     }
+    print_line(&conclusion(&tuning, written.then(|| quoted(&folder.config()))))
+}
+
+/// Best settings, and the file that they were written to.
+fn conclusion(tuning: &Tuning, written: Option<String>) -> String {
     let Trial { beam_size, lengths, .. } = tuning.best;
     let LengthSettings { length_penalty, length_reward, shortfall_penalty } = lengths;
     let settings = format!(
@@ -69,13 +73,11 @@ pub(crate) fn run(arguments: &Tune) -> Result<()> {
          {length_reward}, shortfall_penalty = {shortfall_penalty}"
     );
     let tried = tuning.trials.len();
-    print_line(&match (improved, written) {
+    match (tuning.best != tuning.before, written) {
         (false, _) => format!("the run's settings are the best of {tried}: {settings}"),
-        (true, true) => {
-            format!("best of {tried}: {settings}; written into {}", quoted(&folder.config()))
-        }
-        (true, false) => format!("best of {tried}: {settings}; the run is left as it is"),
-    })
+        (true, Some(file)) => format!("best of {tried}: {settings}; written into {file}"),
+        (true, None) => format!("best of {tried}: {settings}; the run is left as it is"),
+    }
 }
 
 /// Tries the settings, and shows the best of each beam.

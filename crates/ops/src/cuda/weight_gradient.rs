@@ -26,12 +26,7 @@ pub(super) fn weight_gradient(
     if x_rows != rows || x.dtype() != gradient.dtype() || !sum.is_none_or(fits) {
         bail!("a weight's gradient of {:?} and {:?}", gradient.shape(), x.shape());
     }
-    let kind = match x.dtype() {
-        DType::F32 => sys::cudaDataType_t::CUDA_R_32F,
-        DType::F16 => sys::cudaDataType_t::CUDA_R_16F,
-        DType::BF16 => sys::cudaDataType_t::CUDA_R_16BF,
-        other => bail!("no product for CUDA in {other:?}"),
-    };
+    let kind = library_type(x.dtype())?;
     if rows == 0 {
         return match sum {
             Some(sum) => Ok(sum.clone()),
@@ -79,4 +74,14 @@ pub(super) fn weight_gradient(
         .w()?;
     }
     Ok(out)
+}
+
+/// The library's name of a type.
+fn library_type(dtype: DType) -> Result<sys::cudaDataType_t> {
+    match dtype {
+        DType::F32 => Ok(sys::cudaDataType_t::CUDA_R_32F),
+        DType::F16 => Ok(sys::cudaDataType_t::CUDA_R_16F),
+        DType::BF16 => Ok(sys::cudaDataType_t::CUDA_R_16BF),
+        other => bail!("no product for CUDA in {other:?}"),
+    }
 }

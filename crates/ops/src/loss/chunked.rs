@@ -157,9 +157,8 @@ pub(super) fn compute<T: Float>(
             );
         }
         if wanted.weight {
-            let shape = (classes, chunk, width);
             product(
-                shape,
+                (classes, chunk, width),
                 (logits, logits_at.transposed()),
                 (hidden, hidden_at),
                 (&mut gradients.weight, Matrix::rows(width)),

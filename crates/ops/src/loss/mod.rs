@@ -20,8 +20,9 @@ use crate::host::{Host, for_float};
 use crate::products::{LARGEST_PACK, Packing, Products, is_held};
 use crate::shared::Write;
 use crate::spec::{CrossEntropySpec, LossSums};
-use crate::tape::{Tape, is_fused};
+use crate::tape::{Adjoints, Tape, is_fused};
 use candle_core::{DType, Result, Tensor};
+use online::Softmax;
 use pairs::{arranged, restored};
 use std::borrow::Cow;
 use tiled::Tiled;
@@ -147,38 +148,45 @@ fn tiled_cross_entropy(
             &[&hidden.clone(), &weight.clone()],
             &loss,
             move |adjoint, adjoints| {
-                let (hidden_host, weight_host) = (Host::new(&hidden)?, Host::new(&weight)?);
-                let (hidden_values, weight_values) =
-                    (hidden_host.elements::<f32>()?, weight_host.elements::<f32>()?);
                 let scale = scale * f64::from(adjoint[0]);
-                let blocks = if paired {
-                    Cow::Owned(arranged(hidden_values, width))
-                } else {
-                    Cow::Borrowed(hidden_values)
-                };
-                adjoints.add_with(&weight, |out: &mut [f32], write| {
-                    tiled.add_weight_gradient(&blocks, &softmaxes, scale, out, write);
-                    Ok(())
-                })?;
-                if paired {
-                    let mut gradient = vec![0.0; blocks.len()];
-                    tiled.add_hidden_gradient(
-                        weight_values,
-                        &softmaxes,
-                        scale,
-                        &mut gradient,
-                        Write::Replace,
-                    );
-                    return adjoints.give(&hidden, restored(&gradient, width));
-                }
-                adjoints.add_with(&hidden, |out: &mut [f32], write| {
-                    tiled.add_hidden_gradient(weight_values, &softmaxes, scale, out, write);
-                    Ok(())
-                })
+                give_gradients(&tiled, &softmaxes, (&hidden, &weight), (scale, paired), adjoints)
             },
         )?;
     }
     Ok((loss, sums))
+}
+
+/// Adds the gradients of the hidden states and of the weights, times `scale`; `paired` says whether
+/// rows were arranged in pairs.
+fn give_gradients(
+    tiled: &Tiled,
+    softmaxes: &[Softmax<f32>],
+    (hidden, weight): (&Tensor, &Tensor),
+    (scale, paired): (f64, bool),
+    adjoints: &mut Adjoints<'_>,
+) -> Result<()> {
+    let (hidden_host, weight_host, width) =
+        (Host::new(hidden)?, Host::new(weight)?, hidden.dim(1)?);
+    let (hidden_values, weight_values) =
+        (hidden_host.elements::<f32>()?, weight_host.elements::<f32>()?);
+    let blocks = if paired {
+        Cow::Owned(arranged(hidden_values, width))
+    } else {
+        Cow::Borrowed(hidden_values)
+    };
+    adjoints.add_with(weight, |out: &mut [f32], write| {
+        tiled.add_weight_gradient(&blocks, softmaxes, scale, out, write);
+        Ok(())
+    })?;
+    if paired {
+        let mut gradient = vec![0.0; blocks.len()];
+        tiled.add_hidden_gradient(weight_values, softmaxes, scale, &mut gradient, Write::Replace);
+        return adjoints.give(hidden, restored(&gradient, width));
+    }
+    adjoints.add_with(hidden, |out: &mut [f32], write| {
+        tiled.add_hidden_gradient(weight_values, softmaxes, scale, out, write);
+        Ok(())
+    })
 }
 
 #[cfg(test)]

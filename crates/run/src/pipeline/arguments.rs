@@ -9,6 +9,23 @@ use super::file::{Graph, absolute};
 use super::steps::{Train, Verb};
 use crate::config::RunConfig;
 
+/// Arguments in order.
+#[derive(Default)]
+struct Line(Vec<String>);
+
+impl Line {
+    fn words(&mut self, words: impl IntoIterator<Item: ToString>) {
+        self.0.extend(words.into_iter().map(|word| word.to_string()));
+    }
+
+    /// Adds an option with each of its values.
+    fn option(&mut self, key: &str, values: impl IntoIterator<Item: ToString>) {
+        for value in values {
+            self.0.extend([key.to_owned(), value.to_string()]);
+        }
+    }
+}
+
 impl Graph<'_> {
     /// Folder of a step or a run.
     fn folder_of(&self, name: &str) -> Result<String> {
@@ -20,81 +37,54 @@ impl Graph<'_> {
 
     /// Arguments of the program for a step.
     pub(super) fn arguments(&self, verb: &Verb, folder: &Path) -> Result<Vec<String>> {
-        let mut all: Vec<String> = Vec::new();
+        let mut line = Line::default();
         let file = |path: &Path| -> Result<String> {
             Ok(absolute(&self.base.join(path))?.display().to_string())
         };
         let folders = |names: &[String]| -> Result<Vec<String>> {
             names.iter().map(|name| self.folder_of(name)).collect()
         };
-        let add = |all: &mut Vec<String>, key: &str, value: String| {
-            all.extend([key.to_owned(), value]);
-        };
-        let shown = folder.display().to_string();
-        let cache = self.folder.join("cache").display().to_string();
-        let makes_text = !matches!(verb, Verb::Train(_) | Verb::Evaluate(_));
         match verb {
-            Verb::Train(train) => {
-                all.extend(["train".to_owned(), file(&train.recipe)?, "--resume".to_owned()]);
-                add(&mut all, "--run", shown.clone());
-                for set in &train.set {
-                    add(&mut all, "--set", set.clone());
+            Verb::Train(step) => {
+                line.words(["train", &file(&step.recipe)?, "--resume"]);
+                line.option("--run", [folder.display()]);
+                line.option("--set", &step.set);
+                if !step.text.is_empty() {
+                    line.option("--set", self.data_of(step)?);
                 }
-                if !train.text.is_empty() {
-                    for set in self.data_of(train)? {
-                        add(&mut all, "--set", set);
-                    }
-                }
-                if let Some(from) = &train.from {
-                    add(&mut all, "--from", self.folder_of(from)?);
-                }
+                line.option("--from", step.from.as_ref().map(|of| self.folder_of(of)).transpose()?);
             }
             Verb::Backtranslate(step) => {
-                all.extend(["backtranslate".to_owned(), self.folder_of(&step.run)?]);
-                all.push(file(&step.text)?);
-                if let Some(method) = &step.method {
-                    add(&mut all, "--method", method.clone());
-                }
-                if let Some(seed) = step.seed {
-                    add(&mut all, "--seed", seed.to_string());
-                }
+                line.words(["backtranslate", &self.folder_of(&step.run)?, &file(&step.text)?]);
+                line.option("--method", &step.method);
+                line.option("--seed", step.seed);
             }
             Verb::Distill(step) => {
-                all.push("distill".to_owned());
-                all.extend(folders(&step.runs)?);
-                if step.interpolate {
-                    all.push("--interpolate".to_owned());
-                }
-                if let Some(beam) = step.beam {
-                    add(&mut all, "--beam", beam.to_string());
-                }
+                line.words(["distill"]);
+                line.words(folders(&step.runs)?);
+                line.words(step.interpolate.then_some("--interpolate"));
+                line.option("--beam", step.beam);
             }
             Verb::Diversify(step) => {
-                all.extend(["diversify".to_owned(), "--forward".to_owned()]);
-                all.extend(folders(&step.forward)?);
+                line.words(["diversify", "--forward"]);
+                line.words(folders(&step.forward)?);
                 if !step.backward.is_empty() {
-                    all.push("--backward".to_owned());
-                    all.extend(folders(&step.backward)?);
+                    line.words(["--backward"]);
+                    line.words(folders(&step.backward)?);
                 }
-                if let Some(beam) = step.beam {
-                    add(&mut all, "--beam", beam.to_string());
-                }
+                line.option("--beam", step.beam);
             }
             Verb::Evaluate(step) => {
-                all.extend(["evaluate".to_owned(), self.folder_of(&step.run)?]);
-                for set in &step.set {
-                    add(&mut all, "--set", set.clone());
-                }
-                for split in &step.splits {
-                    add(&mut all, "--split", split.clone());
-                }
+                line.words(["evaluate", &self.folder_of(&step.run)?]);
+                line.option("--set", &step.set);
+                line.option("--split", &step.splits);
             }
         }
-        if makes_text {
-            add(&mut all, "--output", shown);
-            add(&mut all, "--cache", cache);
+        if !matches!(verb, Verb::Train(_) | Verb::Evaluate(_)) {
+            line.option("--output", [folder.display()]);
+            line.option("--cache", [self.folder.join("cache").display()]);
         }
-        Ok(all)
+        Ok(line.0)
     }
 
     /// Overrides of `[data]` with which a recipe reads the text of other steps, and its own

@@ -1,6 +1,6 @@
 //! Direct interpretation of programs: sequences and selection matrices in memory.
 
-use super::parser::{Expression, Kind, Program};
+use super::parser::{Comparison, Expression, Kind, Program};
 use crate::{Place, TheoryError};
 
 /// Longest input.
@@ -71,6 +71,16 @@ fn unsuitable(place: Place, expected: &str) -> TheoryError {
     TheoryError::program(place, format!("expected {expected}"))
 }
 
+/// Whether a comparison of two items of one kind holds; `None` for two kinds.
+fn holds(comparison: Comparison, left: &Item, right: &Item) -> Option<bool> {
+    match (left, right) {
+        (Item::Number(left), Item::Number(right)) => Some(comparison.holds(left, right)),
+        (Item::Character(left), Item::Character(right)) => Some(comparison.holds(left, right)),
+        (Item::Truth(left), Item::Truth(right)) => Some(comparison.holds(left, right)),
+        _ => None,
+    }
+}
+
 impl Interpreter {
     fn value(&self, expression: &Expression) -> Result<Value, TheoryError> {
         let place = expression.place;
@@ -90,13 +100,9 @@ impl Interpreter {
             Kind::Subtract(parts) => self.numbers(parts, place, i64::checked_sub)?,
             Kind::Compare(comparison, parts) => {
                 let pairs = self.pairs(parts)?;
-                let compared = pairs.into_iter().map(|(left, right)| {
-                    Ok(Item::Truth(match (left, right) {
-                        (Item::Number(l), Item::Number(r)) => comparison.holds(&l, &r),
-                        (Item::Character(l), Item::Character(r)) => comparison.holds(&l, &r),
-                        (Item::Truth(l), Item::Truth(r)) => comparison.holds(&l, &r),
-                        _ => return Err(unsuitable(place, "values of one kind to compare")),
-                    }))
+                let compared = pairs.iter().map(|(left, right)| {
+                    let holds = holds(*comparison, left, right).map(Item::Truth);
+                    holds.ok_or_else(|| unsuitable(place, "values of one kind to compare"))
                 });
                 Value::Sequence(compared.collect::<Result<_, _>>()?)
             }
@@ -115,51 +121,65 @@ impl Interpreter {
                     Value::Selector(rows)
                 }
             },
-            Kind::Choose(parts) => {
-                let [condition, yes, no] = &**parts;
-                let condition = self.sequence(condition)?;
-                let values = self.sequence(yes)?.into_iter().zip(self.sequence(no)?);
-                let chosen = condition.into_iter().zip(values).map(|(truth, (yes, no))| {
-                    let alike = std::mem::discriminant(&yes) == std::mem::discriminant(&no);
-                    match truth {
-                        Item::Truth(truth) if alike => Ok(if truth { yes } else { no }),
-                        _ => Err(unsuitable(place, "a condition, and two values of one kind")),
-                    }
-                });
-                Value::Sequence(chosen.collect::<Result<_, _>>()?)
-            }
-            Kind::Select(comparison, parts) => {
-                let [keys, queries] = &**parts;
-                let (keys, queries) = (self.sequence(keys)?, self.sequence(queries)?);
-                let row = |query: &Item| {
-                    let selected = keys.iter().map(|key| match (key, query) {
-                        (Item::Number(k), Item::Number(q)) => Ok(comparison.holds(k, q)),
-                        (Item::Character(k), Item::Character(q)) => Ok(comparison.holds(k, q)),
-                        (Item::Truth(k), Item::Truth(q)) => Ok(comparison.holds(k, q)),
-                        _ => Err(unsuitable(place, "keys and queries of one kind")),
-                    });
-                    selected.collect()
-                };
-                Value::Selector(queries.iter().map(row).collect::<Result<_, _>>()?)
-            }
+            Kind::Choose(parts) => self.choose(parts, place)?,
+            Kind::Select(comparison, parts) => self.select(*comparison, parts, place)?,
             Kind::Width(selector) => {
                 let rows = self.selector(selector)?;
                 let width = |row: Vec<bool>| row.into_iter().filter(|selected| *selected).count();
                 let items = rows.into_iter().map(|row| Item::Number(width(row) as i64));
                 Value::Sequence(items.collect())
             }
-            Kind::Aggregate(parts, default) => {
-                let [selector, values] = &**parts;
-                let (rows, values) = (self.selector(selector)?, self.sequence(values)?);
-                let default = default.as_ref().map(|default| self.sequence(default)).transpose()?;
-                let aggregated = rows.iter().enumerate().map(|(at, row)| {
-                    let selected = row.iter().zip(&values).filter(|(selected, _)| **selected);
-                    let default = default.as_ref().map(|default| &default[at]);
-                    one_of(selected.map(|(_, value)| value), default, place, at)
-                });
-                Value::Sequence(aggregated.collect::<Result<_, _>>()?)
-            }
+            Kind::Aggregate(parts, default) => self.aggregate(parts, default.as_deref(), place)?,
         })
+    }
+
+    fn choose(&self, parts: &[Expression; 3], place: Place) -> Result<Value, TheoryError> {
+        let [condition, yes, no] = parts;
+        let condition = self.sequence(condition)?;
+        let values = self.sequence(yes)?.into_iter().zip(self.sequence(no)?);
+        let chosen = condition.into_iter().zip(values).map(|(truth, (yes, no))| {
+            let alike = std::mem::discriminant(&yes) == std::mem::discriminant(&no);
+            match truth {
+                Item::Truth(truth) if alike => Ok(if truth { yes } else { no }),
+                _ => Err(unsuitable(place, "a condition, and two values of one kind")),
+            }
+        });
+        Ok(Value::Sequence(chosen.collect::<Result<_, _>>()?))
+    }
+
+    fn select(
+        &self,
+        comparison: Comparison,
+        parts: &[Expression; 2],
+        place: Place,
+    ) -> Result<Value, TheoryError> {
+        let [keys, queries] = parts;
+        let (keys, queries) = (self.sequence(keys)?, self.sequence(queries)?);
+        let row = |query: &Item| {
+            let selected = keys.iter().map(|key| {
+                holds(comparison, key, query)
+                    .ok_or_else(|| unsuitable(place, "keys and queries of one kind"))
+            });
+            selected.collect()
+        };
+        Ok(Value::Selector(queries.iter().map(row).collect::<Result<_, _>>()?))
+    }
+
+    fn aggregate(
+        &self,
+        parts: &[Expression; 2],
+        default: Option<&Expression>,
+        place: Place,
+    ) -> Result<Value, TheoryError> {
+        let [selector, values] = parts;
+        let (rows, values) = (self.selector(selector)?, self.sequence(values)?);
+        let default = default.map(|default| self.sequence(default)).transpose()?;
+        let aggregated = rows.iter().enumerate().map(|(at, row)| {
+            let selected = row.iter().zip(&values).filter(|(selected, _)| **selected);
+            let default = default.as_ref().map(|default| &default[at]);
+            one_of(selected.map(|(_, value)| value), default, place, at)
+        });
+        Ok(Value::Sequence(aggregated.collect::<Result<_, _>>()?))
     }
 
     fn sequence(&self, expression: &Expression) -> Result<Vec<Item>, TheoryError> {

@@ -52,6 +52,11 @@ impl Matrix<'_> {
     }
 }
 
+/// Row and column of each number of a square matrix.
+fn places(size: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..size).flat_map(move |row| (0..size).map(move |column| (row, column)))
+}
+
 /// Assembles the decoder.
 ///
 /// # Errors
@@ -83,14 +88,7 @@ pub fn ridge_decoder(setting: &RidgeSetting) -> Result<Regressor, TheoryError> {
     for (input, before) in inputs.iter().zip(&before) {
         head = head.value(*input, *before);
     }
-    let mut units = Vec::new();
-    for (row, left) in before.iter().enumerate() {
-        for (column, right) in before.iter().enumerate() {
-            units.extend(Unit::product(*left, *right, products[row * size + column]));
-        }
-        units.extend(Unit::product(*left, answer, products[size * size + row]));
-    }
-    blueprint.layer(Layer { heads: vec![head], units });
+    blueprint.layer(Layer { heads: vec![head], units: moments_of(&before, answer, &products) });
     // 2. The first x sees no y, and its products with an answer are 0.
     let mut head = Head::default().score(HARD, is_answer);
     for (product, moment) in products.iter().zip(&moments) {
@@ -98,10 +96,9 @@ pub fn ridge_decoder(setting: &RidgeSetting) -> Result<Regressor, TheoryError> {
     }
     blueprint.layer(Layer { heads: vec![head], ..Layer::default() });
     // 3.
-    let of_all = || (0..size).flat_map(|row| (0..size).map(move |column| (row, column)));
     for _ in 0..setting.steps {
         let (mut multiply, mut step) = (Vec::new(), Vec::new());
-        for (row, column) in of_all() {
+        for (row, column) in places(size) {
             multiply.extend(Unit::linear(az.at(row, column), az.at(row, column), -1.0));
             step.extend(Unit::linear(z.at(row, column), z.at(row, column), 1.0));
             for inner in 0..size {
@@ -115,13 +112,25 @@ pub fn ridge_decoder(setting: &RidgeSetting) -> Result<Regressor, TheoryError> {
         blueprint.layer(Layer::of_units(step));
     }
     // 4.
-    let apply = of_all()
+    let apply = places(size)
         .flat_map(|(row, column)| Unit::product(z.at(row, column), b[column], weights[row]));
     blueprint.layer(Layer::of_units(apply));
     let multiply = weights.iter().zip(&inputs);
     let multiply = multiply.flat_map(|(weight, input)| Unit::product(*weight, *input, output));
     blueprint.layer(Layer::of_units(multiply));
     blueprint.regressor((answer, &inputs), output)
+}
+
+/// Units that multiply `x xᵀ`, and then `x y`, into `products`, row by row.
+fn moments_of(x: &[Column], y: Column, products: &[Column]) -> Vec<Unit> {
+    let mut units = Vec::new();
+    for (row, left) in x.iter().enumerate() {
+        for (column, right) in x.iter().enumerate() {
+            units.extend(Unit::product(*left, *right, products[row * x.len() + column]));
+        }
+        units.extend(Unit::product(*left, y, products[x.len() * x.len() + row]));
+    }
+    units
 }
 
 /// Predictions at each x of a function, from the points before it.

@@ -116,16 +116,8 @@ pub fn tune(
     mut observe: impl FnMut(TuningEvent<'_>) -> Result<()>,
 ) -> Result<Tuning> {
     let config = &run.config;
-    if config.decoding.sampling.is_active() {
-        bail!(
-            "translations of this run are drawn, not searched for: set \
-             decoding.sampling.temperature=0 to tune the search"
-        );
-    }
     let grid = grid.with(&config.decoding);
-    for &beam_size in &grid.beam_sizes.list {
-        DecodingConfig { beam_size, n_best: 1, ..config.decoding.clone() }.validate()?;
-    }
+    check(&grid, &config.decoding)?;
     let text = ParallelText::read(&config.data, config.data.split(split))?.spread(sentences);
     let mut settings = TranslationSettings::of(config);
     if grid.expects_lengths() && settings.decoding.expected_length.is_unknown() {
@@ -170,6 +162,20 @@ pub fn tune(
     }
     let expected_length = settings.decoding.expected_length;
     Ok(Tuning { sentences: text.sources.len(), before, best, trials, expected_length })
+}
+
+/// Refuses a grid for a run that samples its translations, and beams that are not possible.
+fn check(grid: &TuningGrid, config: &DecodingConfig) -> Result<()> {
+    if config.sampling.is_active() {
+        bail!(
+            "translations of this run are drawn, not searched for: set \
+             decoding.sampling.temperature=0 to tune the search"
+        );
+    }
+    for &beam_size in &grid.beam_sizes.list {
+        DecodingConfig { beam_size, n_best: 1, ..config.clone() }.validate()?;
+    }
+    Ok(())
 }
 
 /// Length of translations for a run that has not measured it: that of the references.
