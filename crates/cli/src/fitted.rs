@@ -32,7 +32,7 @@ pub(crate) fn fitted(parts: &[(u8, String)], width: usize) -> String {
 
 /// Place on the way to the nearest end of a training.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Way {
+pub(crate) struct Progress {
     /// Done and all, in updates or in seconds.
     pub(crate) count: (u64, u64),
     /// Both in words.
@@ -41,17 +41,17 @@ pub(crate) struct Way {
 
 /// Place after update `step` and `seconds` of training on the way to the end that is nearest at
 /// `pace` seconds an update; `None` without an end.
-pub(crate) fn way(
+pub(crate) fn progress(
     limits: TrainingLimits,
     (step, seconds): (u64, f64),
     pace: Option<f64>,
-) -> Option<Way> {
-    let of_updates = |last: u64| Way { count: (step, last), words: format!("{step}/{last}") };
+) -> Option<Progress> {
+    let of_updates = |last: u64| Progress { count: (step, last), words: format!("{step}/{last}") };
     let of_seconds = |most: f64| {
         let shown = |seconds: f64| {
             clock(Duration::try_from_secs_f64(seconds.clamp(0.0, most)).unwrap_or_default())
         };
-        Way {
+        Progress {
             count: (seconds.clamp(0.0, most) as u64, most.ceil() as u64),
             words: format!("update {step}  {}/{}", shown(seconds), shown(most)),
         }
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn the_nearest_end_is_counted_towards() {
         let limits = |last_update, most_seconds| TrainingLimits { last_update, most_seconds };
-        let words = |limits, at, pace| way(limits, at, pace).map(|way| (way.count, way.words));
+        let words = |limits, at, pace| progress(limits, at, pace).map(|one| (one.count, one.words));
         let both = limits(Some(5000), Some(540.0));
         assert_eq!(
             words(both, (700, 524.0), Some(0.7)),

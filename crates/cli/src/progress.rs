@@ -21,7 +21,7 @@ use crate::bars::{TICK, bar_style, clock, sentence_bar};
 use crate::course::ScoreCourse;
 use crate::ending::{describe_end, report_next, report_tests};
 use crate::error::Interrupted;
-use crate::fitted::{Way, fitted, terminal_width, way};
+use crate::fitted::{Progress, fitted, progress, terminal_width};
 use crate::resident::resident_memory;
 use crate::signals::Signals;
 use crate::style::Style;
@@ -100,7 +100,7 @@ impl<'a> Reporter<'a> {
     fn begin(&mut self, first_step: u64, limits: TrainingLimits) {
         self.signals.training_begins();
         self.limits = Some(limits);
-        self.bar = match (self.style, way(limits, (first_step, 0.0), None)) {
+        self.bar = match (self.style, progress(limits, (first_step, 0.0), None)) {
             (Style::Bar, Some(_)) => {
                 ProgressBar::new(1).with_style(bar_style("{wide_bar} {prefix}\n{wide_msg}"))
             }
@@ -149,8 +149,8 @@ impl<'a> Reporter<'a> {
     fn place(&self, step: u64, seconds: f64) {
         let eta = self.remaining(step, seconds);
         let pace = self.pace(step, seconds);
-        match self.limits.and_then(|limits| way(limits, (step, seconds), pace)) {
-            Some(Way { count: (done, all), words }) => {
+        match self.limits.and_then(|limits| progress(limits, (step, seconds), pace)) {
+            Some(Progress { count: (done, all), words }) => {
                 self.bar.set_length(all);
                 self.bar.set_position(done);
                 self.bar.set_prefix(format!("{words}{eta}"));
@@ -277,6 +277,21 @@ impl<'a> Reporter<'a> {
     }
 }
 
+impl Reporter<'_> {
+    /// Ends the bar, and reports the end of a training with the course of its scores.
+    fn end_training(&mut self, reason: &str) {
+        self.finish();
+        self.signals.training_is_saved();
+        if self.style != Style::Json {
+            report_line(reason);
+        }
+        // Piped lines are events.
+        if let Some(course) = self.course.line().filter(|_| self.style == Style::Bar) {
+            report_line(&course);
+        }
+    }
+}
+
 impl RunObserver for Reporter<'_> {
     fn observe(&mut self, event: &RunEvent<'_>) -> Result<()> {
         if let RunEvent::Locked { folder } = event {
@@ -318,16 +333,8 @@ impl RunObserver for Reporter<'_> {
                 say(&interrupted(folder, *step));
             }
             RunEvent::Trained { reason, step, seconds, further } => {
-                self.finish();
                 self.further = Some(*further);
-                self.signals.training_is_saved();
-                if !json {
-                    report_line(&ended(*reason, *step, *seconds));
-                }
-                // Piped lines are events.
-                if let Some(course) = self.course.line().filter(|_| self.style == Style::Bar) {
-                    report_line(&course);
-                }
+                self.end_training(&ended(*reason, *step, *seconds));
             }
             RunEvent::Tested {
                 folder, task, checkpoint, results, samples, has_test_sets, ..

@@ -61,7 +61,7 @@ pub(crate) use theory::{TheoryCommand, TheoryRasp, TheoryShow, TheoryTuring};
 pub(crate) use tokenizer::{
     TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerPieces, TokenizerTrain,
 };
-pub(crate) use train::{Resume, Train, TrainOutput, Way};
+pub(crate) use train::{Resume, Train, TrainOutput, Transport};
 pub(crate) use translate::{Form, TextArguments, Translate};
 pub(crate) use tune::Tune;
 

@@ -61,7 +61,7 @@ pub(crate) struct Resume {
 
 /// Means of communication between processes that train together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Way {
+pub(crate) enum Transport {
     /// TCP, between each pair
     Sockets,
     /// The MPI that has started the processes, in a program built with it
@@ -70,7 +70,7 @@ pub(crate) enum Way {
     Nccl,
 }
 
-impl Way {
+impl Transport {
     /// Default means, depending on whether MPI's program has started the processes.
     pub(crate) const fn usual(by_mpi: bool) -> Self {
         if by_mpi && cfg!(feature = "mpi") { Self::Mpi } else { Self::Sockets }
@@ -90,7 +90,7 @@ pub(crate) struct TrainOutput {
     /// Means of communication between several processes [default: mpi where mpirun has started them
     /// and the program knows it, otherwise sockets]
     #[arg(long, value_name = "WAY", value_enum)]
-    pub(crate) exchange: Option<Way>,
+    pub(crate) exchange: Option<Transport>,
     /// Report as JSON lines on standard output
     #[arg(long)]
     pub(crate) json: bool,

@@ -13,7 +13,7 @@ use taper_run::training::Outcome;
 use taper_run::{RunObserver, TrainSettings};
 use taper_trainer::{Alone, Exchange, ExchangeError, Sockets};
 
-use crate::arguments::{TrainOutput, Way};
+use crate::arguments::{TrainOutput, Transport};
 use crate::error::EXIT_USER;
 use crate::progress;
 use crate::text::say;
@@ -58,7 +58,7 @@ impl Processes {
     /// # Errors
     /// The others do not connect, or cannot be started.
     pub(crate) fn join(output: &TrainOutput, threads: Option<usize>, usual: usize) -> Result<Self> {
-        let &TrainOutput { processes: wanted, exchange: way, .. } = output;
+        let &TrainOutput { processes: wanted, exchange: transport, .. } = output;
         let get = |name: &str| std::env::var(name).ok();
         let place = Place::of_environment(&get)?;
         let is_child = get(children::VARIABLE).is_some();
@@ -71,14 +71,14 @@ impl Processes {
             ),
             (Some(place), _) => {
                 divide_threads(&place, threads.unwrap_or(usual))?;
-                let way = way.unwrap_or(Way::usual(place.by_mpi));
-                if way == Way::Mpi {
+                let transport = transport.unwrap_or(Transport::usual(place.by_mpi));
+                if transport == Transport::Mpi {
                     return Self::by_mpi(&place);
                 }
                 let key = get(KEY_VARIABLE).unwrap_or_default();
-                Self::meet(&place, key, None, Children::default())?.over(way)
+                Self::meet(&place, key, None, Children::default())?.over(transport)
             }
-            (None, _) if way == Some(Way::Mpi) => bail!(
+            (None, _) if transport == Some(Transport::Mpi) => bail!(
                 "--exchange mpi: neither mpirun nor srun has started this process as one of \
                  several"
             ),
@@ -91,7 +91,8 @@ impl Processes {
                 let port = listener.local_addr().context("no port of this machine")?.port();
                 let place = Place::local(0, wanted, port);
                 divide_threads(&place, threads.unwrap_or(usual))?;
-                Self::meet(&place, key, Some(listener), children)?.over(way.unwrap_or(Way::Sockets))
+                Self::meet(&place, key, Some(listener), children)?
+                    .over(transport.unwrap_or(Transport::Sockets))
             }
             (None, _) => {
                 if let Some(threads) = threads {
@@ -105,18 +106,18 @@ impl Processes {
 
     /// Exchanges computed values by another means than messages.
     #[cfg(feature = "nccl")]
-    fn over(self, way: Way) -> Result<Self> {
-        Ok(match way {
-            Way::Nccl => {
+    fn over(self, transport: Transport) -> Result<Self> {
+        Ok(match transport {
+            Transport::Nccl => {
                 Self { exchange: Box::new(taper_trainer::Nccl::over(self.exchange)), ..self }
             }
-            Way::Sockets | Way::Mpi => self,
+            Transport::Sockets | Transport::Mpi => self,
         })
     }
 
     #[cfg(not(feature = "nccl"))]
-    fn over(self, way: Way) -> Result<Self> {
-        if way == Way::Nccl {
+    fn over(self, transport: Transport) -> Result<Self> {
+        if transport == Transport::Nccl {
             bail!(
                 "--exchange nccl: this program was built without NCCL; build it with \
                  `cargo build --release --features nccl`, or leave the option out"

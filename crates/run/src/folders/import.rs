@@ -44,7 +44,7 @@ pub struct Imported {
 }
 
 /// Model of a folder before it becomes a run.
-struct Read {
+struct ReadFolder {
     recipe: RunConfig,
     tokenizers: TokenizerPair,
     weights: Weights,
@@ -127,7 +127,7 @@ fn read(
     (family, architecture): (&Family, &Architecture),
     keys: &Value,
     settings: &ImportSettings,
-) -> Result<Read> {
+) -> Result<ReadFolder> {
     let shown = || source.join(CONFIG).display().to_string();
     let mut recipe = recipes::without_data(name, architecture.task);
     (family.base)(&mut recipe);
@@ -170,7 +170,7 @@ fn read(
     let outline = outline(&recipe, vocabularies)?;
     let of = (family, architecture);
     let sources = Sources::of(of, &recipe, &outline, &tokenizers, &weights, &mut notices)?;
-    Ok(Read { recipe, tokenizers, weights, outline, sources, notices })
+    Ok(ReadFolder { recipe, tokenizers, weights, outline, sources, notices })
 }
 
 /// Unties the output projection of a model that is declared tied, if the folder has a projection
@@ -212,10 +212,10 @@ fn untie(
 fn save(
     source: &Path,
     folder: &RunFolder,
-    read: Read,
+    read: ReadFolder,
     observer: &mut dyn RunObserver,
 ) -> Result<Imported> {
-    let Read { recipe: config, tokenizers, .. } = &read;
+    let ReadFolder { recipe: config, tokenizers, .. } = &read;
     folder.make(observer, || {
         tokenizers.save(folder.root())?;
         let identity = Identity {

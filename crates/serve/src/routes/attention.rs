@@ -16,7 +16,7 @@ use crate::http::{json, json_of};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct AttentionRequest {
     run: Option<String>,
     text: String,
     target: Option<String>,
@@ -27,7 +27,7 @@ pub(super) async fn attention(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let Asked { run, text, target } = json_of(request, app.limits()).await?;
+    let AttentionRequest { run, text, target } = json_of(request, app.limits()).await?;
     for text in std::iter::once(&text).chain(&target) {
         lines(Texts::Several(vec![text.clone()]))?;
     }

@@ -20,7 +20,7 @@ const STOPS: usize = 16;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct GenerateRequest {
     run: Option<String>,
     #[serde(default)]
     prompt: String,
@@ -58,7 +58,7 @@ pub(super) async fn generate(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let asked: Asked = json_of(request, app.limits()).await?;
+    let asked: GenerateRequest = json_of(request, app.limits()).await?;
     let name = app.engine::<Generate>(asked.run.as_deref())?.info.name.clone();
     let options = GenerateOptions {
         max_tokens: asked.max_tokens,
@@ -78,11 +78,13 @@ pub(super) async fn generate(
     let prompts = prompts(&app, vec![text_prompt(&asked.prompt)], &options)?;
     if asked.stream {
         return stream(app, name, prompts, options, |piece, sender| match piece {
-            Told::Piece(piece) => {
+            StreamEvent::Piece(piece) => {
                 sender.send(&json!({ "sample": piece.sample, "text": piece.text }))
             }
-            Told::End(found) => sender.send(&json!({ "done": true, "texts": found[0].texts })),
-            Told::Failed(refusal) => sender.send(&json!({ "error": refusal.message() })),
+            StreamEvent::End(found) => {
+                sender.send(&json!({ "done": true, "texts": found[0].texts }))
+            }
+            StreamEvent::Failed(refusal) => sender.send(&json!({ "error": refusal.message() })),
         })
         .await;
     }
@@ -153,7 +155,7 @@ pub(super) async fn generated(
 }
 
 /// Parts of a growing answer.
-pub(super) enum Told {
+pub(super) enum StreamEvent {
     Piece(Piece),
     End(Vec<Continued>),
     Failed(Refusal),
@@ -168,7 +170,7 @@ pub(super) async fn stream(
     run: String,
     prompts: Vec<PromptText>,
     options: GenerateOptions,
-    mut tell: impl FnMut(Told, &EventSender) -> bool + Send + 'static,
+    mut tell: impl FnMut(StreamEvent, &EventSender) -> bool + Send + 'static,
 ) -> Result<Response, Refusal> {
     let (pieces, mut told) = unbounded_channel();
     let request = Generate { prompts, options, pieces: Some(pieces) };
@@ -183,7 +185,7 @@ pub(super) async fn stream(
     if first.is_none() {
         // Nothing was added: the answer is complete.
         return match finished(&mut answer).await {
-            Told::Failed(refusal) => Err(refusal),
+            StreamEvent::Failed(refusal) => Err(refusal),
             end => {
                 let (sender, response) = event_stream();
                 tell(end, &sender);
@@ -196,13 +198,13 @@ pub(super) async fn stream(
         let mut piece = first;
         while let Some(new) = piece {
             // Dropping the receivers informs the run that nobody reads.
-            if !tell(Told::Piece(new), &sender) {
+            if !tell(StreamEvent::Piece(new), &sender) {
                 return;
             }
             piece = tokio::select! {
                 piece = told.recv() => piece,
                 () = &mut late => {
-                    tell(Told::Failed(Refusal::Late), &sender);
+                    tell(StreamEvent::Failed(Refusal::Late), &sender);
                     return;
                 }
             };
@@ -212,10 +214,10 @@ pub(super) async fn stream(
     Ok(response)
 }
 
-async fn finished(answer: &mut oneshot::Receiver<Result<Vec<Continued>, Refusal>>) -> Told {
+async fn finished(answer: &mut oneshot::Receiver<Result<Vec<Continued>, Refusal>>) -> StreamEvent {
     match answer.await {
-        Ok(Ok(found)) => Told::End(found),
-        Ok(Err(refusal)) => Told::Failed(refusal),
-        Err(_) => Told::Failed(Refusal::Failed("the run's thread has ended".to_owned())),
+        Ok(Ok(found)) => StreamEvent::End(found),
+        Ok(Err(refusal)) => StreamEvent::Failed(refusal),
+        Err(_) => StreamEvent::Failed(Refusal::Failed("the run's thread has ended".to_owned())),
     }
 }

@@ -18,7 +18,7 @@ use crate::http::{file_of, json, json_of};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct LabelRequest {
     run: Option<String>,
     text: Texts,
 }
@@ -28,7 +28,7 @@ pub(super) async fn classify(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let asked: Asked = json_of(request, app.limits()).await?;
+    let asked: LabelRequest = json_of(request, app.limits()).await?;
     let engine = app.engine::<LabelTexts>(asked.run.as_deref())?;
     let texts = lines(asked.text)?;
     app.check_lines(texts.len())?;

@@ -36,7 +36,7 @@ impl Texts {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct TranslationRequest {
     run: Option<String>,
     /// Text with lines, or list of lines.
     text: Texts,
@@ -64,7 +64,7 @@ pub(super) async fn translate(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let asked: Asked = json_of(request, app.limits()).await?;
+    let asked: TranslationRequest = json_of(request, app.limits()).await?;
     let engine = app.engine::<Translate>(asked.run.as_deref())?;
     let options = TranslateOptions {
         alternatives: asked.alternatives,

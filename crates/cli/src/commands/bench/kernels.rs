@@ -49,7 +49,7 @@ const fn layer(name: &'static str, inputs: usize, outputs: usize) -> Layer {
 const PASSES: [&str; 3] = ["forward", "gradient of the input", "gradient of the weight"];
 
 /// A kernel and its rounding.
-type Way = (Kernel, Products);
+type Variant = (Kernel, Products);
 
 /// Measurement of one product by one kernel.
 #[derive(Debug, Serialize)]
@@ -101,7 +101,7 @@ pub(crate) fn run(arguments: &BenchKernels) -> Result<()> {
 }
 
 /// Returns the kernels of this machine, each with its roundings.
-fn ways() -> Vec<Way> {
+fn variants() -> Vec<Variant> {
     let all = Kernel::ALL.into_iter();
     all.flat_map(|kernel| [Products::F32, Products::Bf16].map(|products| (kernel, products)))
         .filter(|(kernel, products)| kernel.serves(*products))
@@ -125,11 +125,12 @@ fn measure(layer: &Layer, threads: usize, arguments: &BenchKernels) -> Vec<Measu
     let (x, weight) = (random(1, rows * inputs), random(2, inputs * outputs));
     let (gradient, mut out) = (random(3, rows * outputs), vec![0.0; rows * inputs.max(outputs)]);
     out.resize(out.len().max(inputs * outputs), 0.0);
-    let ways = ways();
-    let (mut peaks, mut rates) = (vec![0.0_f64; ways.len()], vec![[0.0_f64; 3]; ways.len()]);
+    let variants = variants();
+    let (mut peaks, mut rates) =
+        (vec![0.0_f64; variants.len()], vec![[0.0_f64; 3]; variants.len()]);
     for _ in 0..arguments.repeats {
-        for (way, (peak, rates)) in ways.iter().zip(peaks.iter_mut().zip(&mut rates)) {
-            *peak = peak.max(peak_rate(way.0, ROUNDS).map_or(0.0, |rate| 1e-9 * rate));
+        for (variant, (peak, rates)) in variants.iter().zip(peaks.iter_mut().zip(&mut rates)) {
+            *peak = peak.max(peak_rate(variant.0, ROUNDS).map_or(0.0, |rate| 1e-9 * rate));
             for (pass, rate) in rates.iter_mut().enumerate() {
                 let ([m, k, n], plain) = (shapes[pass], |values| factor(values, false));
                 let (a, b) = match pass {
@@ -138,7 +139,7 @@ fn measure(layer: &Layer, threads: usize, arguments: &BenchKernels) -> Vec<Measu
                     _ => (factor(&gradient, true), plain(&x)),
                 };
                 let began = Instant::now();
-                let served = multiply(*way, (m, k, n), a, b, &mut out[..m * n]);
+                let served = multiply(*variant, (m, k, n), a, b, &mut out[..m * n]);
                 let seconds = began.elapsed().as_secs_f64();
                 *rate = rate.max(if served { giga(m * k * n, seconds) } else { 0.0 });
             }
@@ -146,14 +147,14 @@ fn measure(layer: &Layer, threads: usize, arguments: &BenchKernels) -> Vec<Measu
     }
     // Kernels of the same instructions share one peak, the highest: a processor that comes from
     // other work does not reach its full rate at once.
-    let limits = ways.iter().map(|way| limit(way.0));
+    let limits = variants.iter().map(|variant| limit(variant.0));
     let limits: Vec<_> = limits.zip(&peaks).map(|(kernel, &peak)| (kernel, peak)).collect();
     let highest = |kernel| {
         limits.iter().filter(|(other, _)| *other == kernel).map(|one| one.1).fold(0.0, f64::max)
     };
     let peaks = limits.iter().map(|(kernel, _)| highest(*kernel));
-    let of_way = |((way, peak), rates): ((&Way, f64), [f64; 3])| {
-        let (kernel, dtype) = names(*way);
+    let of_variant = |((variant, peak), rates): ((&Variant, f64), [f64; 3])| {
+        let (kernel, dtype) = names(*variant);
         std::array::from_fn::<_, 3, _>(|pass| Measurement {
             threads,
             layer: name,
@@ -165,7 +166,7 @@ fn measure(layer: &Layer, threads: usize, arguments: &BenchKernels) -> Vec<Measu
             peak,
         })
     };
-    ways.iter().zip(peaks).zip(rates).flat_map(of_way).collect()
+    variants.iter().zip(peaks).zip(rates).flat_map(of_variant).collect()
 }
 
 fn factor(values: &[f32], transposed: bool) -> Factor<'_> {
@@ -182,7 +183,7 @@ fn random(key: u64, count: usize) -> Vec<f32> {
     (0..count as u64).map(|i| counter.normal_at(i) as f32).collect()
 }
 
-fn names((kernel, products): Way) -> (&'static str, &'static str) {
+fn names((kernel, products): Variant) -> (&'static str, &'static str) {
     (kernel.name(), if products == Products::Bf16 { "bf16" } else { "f32" })
 }
 
@@ -201,8 +202,8 @@ fn print(layer: &Layer, found: &[Measurement]) -> Result<()> {
             .iter()
             .map(|one| format!(" {:>7.0} ({:>3.0} %)", one.rate, 100.0 * one.rate / one.peak))
             .collect();
-        let way = format!("{kernel} {dtype}");
-        print_line(&format!("  {way:<12} {peak:>8.0}{cells}"))?;
+        let variant = format!("{kernel} {dtype}");
+        print_line(&format!("  {variant:<12} {peak:>8.0}{cells}"))?;
     }
     Ok(())
 }

@@ -35,7 +35,7 @@ pub struct ExampleCounts {
 }
 
 /// Examples that were read.
-pub(super) struct Read {
+pub(super) struct ReadExamples {
     /// Part of a recipe that reads them.
     pub(super) data: DataConfig,
     pub(super) counts: ExampleCounts,
@@ -113,7 +113,7 @@ pub(super) fn pairs(
     parent: &Parent,
     task: Task,
     recipe: &Path,
-) -> Result<Read> {
+) -> Result<ReadExamples> {
     let columns = columns(&settings.columns, &["the source", "the target"], 2)?;
     let fields = match columns {
         [source, target] => FieldsConfig {
@@ -154,7 +154,7 @@ pub(super) fn pairs(
         counts.tokens += counts.tokens * counts.home / counts.examples.max(1);
         data.train.0.push(mixed);
     }
-    Ok(Read { data, counts, divided })
+    Ok(ReadExamples { data, counts, divided })
 }
 
 /// Corpus of home, of which an epoch has as many pairs as there are examples, and its number of
@@ -190,7 +190,7 @@ pub(super) fn texts(
     parent: &Parent,
     task: Task,
     recipe: &Path,
-) -> Result<Read> {
+) -> Result<ReadExamples> {
     let mut data = of_parent(parent, task);
     if let [text] = columns(&settings.columns, &["the text"], 1)? {
         data.fields.text.clone_from(text);
@@ -210,7 +210,11 @@ pub(super) fn texts(
     data.train = Corpora(vec![CorpusConfig { file, name, ..CorpusConfig::default() }]);
     data.text.hold_out = HELD_OUT;
     task.files(&data, &absolute(&data.train, folder_of(recipe)))?;
-    Ok(Read { data, counts: ExampleCounts { tokens, ..ExampleCounts::default() }, divided: None })
+    Ok(ReadExamples {
+        data,
+        counts: ExampleCounts { tokens, ..ExampleCounts::default() },
+        divided: None,
+    })
 }
 
 /// Corpora whose files are named from the current folder.
@@ -226,7 +230,7 @@ pub(super) fn labelled_texts(
     parent: &Parent,
     task: Task,
     recipe: &Path,
-) -> Result<Read> {
+) -> Result<ReadExamples> {
     let mut data = of_parent(parent, task);
     if let [label, text, second @ ..] =
         columns(&settings.columns, &["the label", "the text", "a second text"], 2)?
@@ -278,5 +282,5 @@ pub(super) fn labelled_texts(
     let examples = rows.len() as u64;
     let tokens = tokens * examples / examples.clamp(1, SAMPLE as u64);
     let counts = ExampleCounts { examples, tokens, home: 0 };
-    Ok(Read { data, counts, divided: Some(folder) })
+    Ok(ReadExamples { data, counts, divided: Some(folder) })
 }

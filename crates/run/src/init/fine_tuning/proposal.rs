@@ -11,7 +11,7 @@ use taper_decoding::ExpectedLength;
 use taper_model::{BaseDtype, EmbeddingsConfig, LoraConfig};
 use taper_trainer::{EarlyStoppingConfig, Metric, ScheduleConfig, ScheduleKind, TrainingConfig};
 
-use super::examples::{ExampleCounts, Read};
+use super::examples::{ExampleCounts, ReadExamples};
 use super::parent::Parent;
 use crate::checks::cost::Cost;
 use crate::config::RunConfig;
@@ -54,7 +54,7 @@ pub(super) struct Proposal {
 pub(super) fn propose(
     name: &str,
     (parent, task, kind): (&Parent, Task, Examples),
-    read: &Read,
+    read: &ReadExamples,
     machine: &Machine,
 ) -> Proposal {
     let mut config = RunConfig {

@@ -7,7 +7,7 @@ use taper_data::Corpus;
 use taper_model::{EmbeddingsConfig, LoraConfig};
 use toml::{Table, Value};
 
-use super::examples::Read;
+use super::examples::ReadExamples;
 use super::parent::Parent;
 use super::proposal::Proposal;
 use crate::config::RunConfig;
@@ -21,7 +21,7 @@ use crate::numbers::{bytes, grouped};
 pub(super) fn text(
     proposal: &Proposal,
     parent: &Parent,
-    read: &Read,
+    read: &ReadExamples,
     machine: &str,
 ) -> Result<String> {
     let table = |config: &RunConfig| {
@@ -49,7 +49,7 @@ pub(super) fn text(
 }
 
 /// Description of the examples, with their number.
-fn counted(read: &Read) -> String {
+fn counted(read: &ReadExamples) -> String {
     let counts = &read.counts;
     let tokens = grouped(counts.tokens);
     match (counts.examples, counts.home) {
@@ -102,7 +102,7 @@ fn different(table: Table, usual: &Table) -> Table {
 }
 
 /// Comments for keys.
-fn reasons(proposal: &Proposal, read: &Read) -> Vec<(&'static str, String)> {
+fn reasons(proposal: &Proposal, read: &ReadExamples) -> Vec<(&'static str, String)> {
     let config = &proposal.config;
     let mut all = vec![
         (

@@ -39,20 +39,20 @@ pub(super) struct Detected {
 
 /// Request in JSON.
 #[derive(Debug, Deserialize)]
-struct Asked {
+struct DetectRequest {
     q: Texts,
     api_key: Option<String>,
 }
 
 /// Request as a form.
 #[derive(Debug, Deserialize)]
-struct AskedByForm {
+struct DetectForm {
     q: String,
     api_key: Option<String>,
 }
 
-impl From<AskedByForm> for Asked {
-    fn from(form: AskedByForm) -> Self {
+impl From<DetectForm> for DetectRequest {
+    fn from(form: DetectForm) -> Self {
         Self { q: Texts::One(form.q), api_key: form.api_key }
     }
 }
@@ -63,7 +63,8 @@ pub(in crate::routes) async fn detect(
     request: Request,
 ) -> Result<Response, Refusal> {
     let headers = request.headers().clone();
-    let asked: Asked = form_or_json_of::<Asked, AskedByForm>(request, app.limits()).await?;
+    let asked: DetectRequest =
+        form_or_json_of::<DetectRequest, DetectForm>(request, app.limits()).await?;
     allowed(&app, &headers, asked.api_key.as_deref())?;
     let texts = asked.q.into_vec();
     if texts.iter().all(String::is_empty) {

@@ -27,7 +27,7 @@ pub(super) use files::{download_file, translate_file};
 
 /// Request in JSON.
 #[derive(Debug, Deserialize)]
-struct Asked {
+struct TranslateRequest {
     q: Texts,
     source: String,
     target: String,
@@ -42,7 +42,7 @@ struct Asked {
 
 /// Request as a form, in which a number is text and there is one `q`.
 #[derive(Debug, Deserialize)]
-struct AskedByForm {
+struct TranslateForm {
     q: String,
     source: String,
     target: String,
@@ -52,9 +52,9 @@ struct AskedByForm {
     api_key: Option<String>,
 }
 
-impl From<AskedByForm> for Asked {
-    fn from(form: AskedByForm) -> Self {
-        let AskedByForm { q, source, target, format, alternatives, api_key } = form;
+impl From<TranslateForm> for TranslateRequest {
+    fn from(form: TranslateForm) -> Self {
+        let TranslateForm { q, source, target, format, alternatives, api_key } = form;
         let terms = BTreeMap::new();
         Self { q: Texts::One(q), source, target, format, alternatives, api_key, terms }
     }
@@ -103,7 +103,8 @@ pub(super) async fn translate(
 ) -> Result<Response, Refusal> {
     let headers = request.headers().clone();
     // Without a key, only a body that may contain it is read.
-    let asked: Asked = form_or_json_of::<Asked, AskedByForm>(request, app.limits()).await?;
+    let asked: TranslateRequest =
+        form_or_json_of::<TranslateRequest, TranslateForm>(request, app.limits()).await?;
     allowed(&app, &headers, asked.api_key.as_deref())?;
     if asked.format.as_deref().is_some_and(|format| format != "text") {
         return Err(Refusal::Malformed("format must be text".to_owned()));

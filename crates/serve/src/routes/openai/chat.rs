@@ -14,12 +14,12 @@ use crate::app::App;
 use crate::engine::{Continued, Generate, GenerateOptions, OwnPrompt, PromptText, Scoring};
 use crate::error::Refusal;
 use crate::http::{EventSender, json, json_of, openai_refusal};
-use crate::routes::generation::{Told, check, generated, prompts, stream};
+use crate::routes::generation::{StreamEvent, check, generated, prompts, stream};
 use crate::run_info::RunInfo;
 
 /// A request.
 #[derive(Debug, Deserialize)]
-struct Asked {
+struct ChatRequest {
     messages: Vec<Said>,
     max_completion_tokens: Option<usize>,
     logprobs: Option<bool>,
@@ -125,7 +125,7 @@ const UNSUPPORTED: [&str; 10] = [
 ];
 
 async fn answered(app: Arc<App>, request: Request) -> Result<Response, Refusal> {
-    let Asked { messages, max_completion_tokens, logprobs, top_logprobs, shared, others } =
+    let ChatRequest { messages, max_completion_tokens, logprobs, top_logprobs, shared, others } =
         json_of(request, app.limits()).await?;
     refuse(&others, &UNSUPPORTED)?;
     let is_stream = shared.is_stream();
@@ -212,12 +212,12 @@ async fn streamed(
         delta
     };
     let choice = |delta: Map<String, Value>, reason: Option<&str>| json!({ "index": 0, "delta": delta, "logprobs": null, "finish_reason": reason });
-    let tell = move |told: Told, sender: &EventSender| match told {
-        Told::Piece(piece) => {
+    let tell = move |event: StreamEvent, sender: &EventSender| match event {
+        StreamEvent::Piece(piece) => {
             let choice = choice(delta(Some(&piece.text)), None);
             sender.send(&head.with(CHUNK, vec![choice], None))
         }
-        Told::End(found) => {
+        StreamEvent::End(found) => {
             let reason = found.iter().flat_map(|one| &one.texts).next().map(reason);
             sender.send(&head.with(CHUNK, vec![choice(delta(None), reason)], None));
             if with_usage {
@@ -225,7 +225,7 @@ async fn streamed(
             }
             sender.send_text("[DONE]")
         }
-        Told::Failed(refusal) => sender.send(&json!({
+        StreamEvent::Failed(refusal) => sender.send(&json!({
             "error": { "message": refusal.message(), "type": "server_error" }
         })),
     };

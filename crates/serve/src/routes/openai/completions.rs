@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::engine::{Continued, Generate, GenerateOptions, OwnPrompt, PromptText, Scoring};
 use crate::error::Refusal;
 use crate::http::{EventSender, json, json_of, openai_refusal};
-use crate::routes::generation::{Told, check, generated, prompts, stream, text_prompt};
+use crate::routes::generation::{StreamEvent, check, generated, prompts, stream, text_prompt};
 
 /// Prompts: a text, tokens, or several of them.
 #[derive(Debug, Deserialize)]
@@ -38,7 +38,7 @@ impl Asking {
 
 /// A request.
 #[derive(Debug, Deserialize)]
-struct Asked {
+struct CompletionRequest {
     prompt: Option<Asking>,
     echo: Option<bool>,
     best_of: Option<usize>,
@@ -67,7 +67,7 @@ pub(in crate::routes) async fn completions(
 }
 
 async fn completed(app: Arc<App>, request: Request) -> Result<Response, Refusal> {
-    let Asked { prompt, echo, best_of, logprobs, shared, others } =
+    let CompletionRequest { prompt, echo, best_of, logprobs, shared, others } =
         json_of(request, app.limits()).await?;
     refuse(&others, &["suffix", "logit_bias"])?;
     if best_of.is_some_and(|best| best != shared.samples()) {
@@ -162,12 +162,12 @@ async fn streamed(
         _ => String::new(),
     };
     let model = head.model.clone();
-    let tell = move |told: Told, sender: &EventSender| match told {
-        Told::Piece(piece) => {
+    let tell = move |event: StreamEvent, sender: &EventSender| match event {
+        StreamEvent::Piece(piece) => {
             let text = std::mem::take(&mut before) + &piece.text;
             sender.send(&head.with(OBJECT, vec![choice(0, &text, Value::Null, None)], None))
         }
-        Told::End(found) => {
+        StreamEvent::End(found) => {
             let text = std::mem::take(&mut before);
             let reason = found.iter().flat_map(|one| &one.texts).next().map(reason);
             let last = choice(0, &text, Value::Null, reason);
@@ -177,7 +177,7 @@ async fn streamed(
             }
             sender.send_text("[DONE]")
         }
-        Told::Failed(refusal) => sender.send(&json!({
+        StreamEvent::Failed(refusal) => sender.send(&json!({
             "error": { "message": refusal.message(), "type": "server_error" }
         })),
     };

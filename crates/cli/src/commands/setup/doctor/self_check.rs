@@ -127,10 +127,11 @@ fn counted() -> Result<String> {
 
 /// Returns the loss after a short training, in a folder that is removed afterwards.
 fn trained(dtype: &str) -> Result<f64> {
-    let folder = std::env::temp_dir().join(format!("taper-doctor-{}", std::process::id()));
-    let mut loss = f64::NAN;
+    let folder = tempfile::Builder::new().prefix("taper-doctor-").tempdir();
+    let folder = folder.context("no temporary folder")?;
+    let (folder, mut loss) = (folder.path(), f64::NAN);
     let mut train = || -> Result<()> {
-        unpack(&folder)?;
+        unpack(folder)?;
         let mut set = SMALL.map(str::to_owned).to_vec();
         set.push(format!("dtype={dtype}"));
         let config = RunConfig::load(&folder.join(FILES[0].0), &set)?;
@@ -147,7 +148,6 @@ fn trained(dtype: &str) -> Result<f64> {
             Outcome::Interrupted { .. } => bail!("interrupted"),
         }
     };
-    let done = train().context("a short training failed");
-    let _ = std::fs::remove_dir_all(&folder);
-    done.map(|()| loss)
+    train().context("a short training failed")?;
+    Ok(loss)
 }

@@ -62,12 +62,12 @@ const answersStation = () => {
       one.meter.style.setProperty('--share', share.toFixed(4));
       one.value.textContent = percent(share);
     }));
-    const bar_ = taper.element('div', 'toolbar');
-    bar_.append(slider(say('Temperature', '温度'), 1, 20, 1, 10, one => (one / 10).toFixed(1), draw));
+    const toolbar = taper.element('div', 'toolbar');
+    toolbar.append(slider(say('Temperature', '温度'), 1, 20, 1, 10, one => (one / 10).toFixed(1), draw));
     draw(10);
     const wide = scrolled('wide', say('Next tokens', '下一词元'));
     wide.append(cards);
-    return [bar_, wide];
+    return [toolbar, wide];
   });
 };
 // Branches that a beam of this width would have kept, of those that were recorded.
@@ -144,13 +144,13 @@ const beamStation = () => station('decoder', say('The beam', '集束搜索'), sa
     });
   };
   draw(widest);
-  const bar_ = taper.element('div', 'toolbar');
+  const toolbar = taper.element('div', 'toolbar');
   if (widest > 1) {
-    bar_.append(slider(say('Beam', '集束宽度'), 1, widest, 1, widest, String, draw));
+    toolbar.append(slider(say('Beam', '集束宽度'), 1, widest, 1, widest, String, draw));
   }
   const around = scrolled('wide grows', say('The beam', '集束搜索'));
   around.append(drawing);
-  return [bar_, around];
+  return [toolbar, around];
 });
 const textStation = () => station('decoder', say('Text', '文本'), say(
   'The pieces are put together. The score is the log-probability for its length.',
