@@ -97,7 +97,7 @@ pub use tasks::pairs::reader::{PairReader, RawPair, read_pairs, split_files};
 pub use tasks::pairs::report::{BatchingReport, CorpusReport, DataReport, LengthBin, SideReport};
 pub use tasks::questions::config::QuestionsConfig;
 pub use tasks::questions::squad::{Answer, Paragraph, Question, read_questions};
-pub use tasks::questions::windows::{Context, QuestionWindow, best_windows, windows};
+pub use tasks::questions::windows::{Context, QuestionWindow, best_windows, windows, windows_of};
 pub use tasks::regression::config::RegressionConfig;
 pub use tasks::regression::dataset::{RegressionDataset, batch_of_functions};
 pub use tasks::regression::functions::LinearFunction;

@@ -235,12 +235,17 @@ pub(crate) fn generate_all(
 }
 
 /// Writes a JSON list of answers, with an error in the place of each missing one.
-pub(crate) fn records<T: serde::Serialize>(found: Vec<Result<T>>) -> Result<String> {
-    let record = |one: Result<T>| match one {
-        Ok(one) => Ok(serde_json::to_string(&one)?),
-        Err(error) => Ok(fault(&error)),
-    };
-    Ok(list(found.into_iter().map(record).collect::<Result<_>>()?))
+pub(crate) fn records<T: serde::Serialize>(answers: Vec<Result<T>>) -> Result<String> {
+    list_of(answers, |one| Ok(serde_json::to_string(&one)?))
+}
+
+/// Writes a JSON list of answers by `record`, with an error in the place of each missing one.
+pub(crate) fn list_of<T>(
+    answers: Vec<Result<T>>,
+    record: impl Fn(T) -> Result<String>,
+) -> Result<String> {
+    let record = |one: Result<T>| one.map_or_else(|error| Ok(fault(&error)), &record);
+    Ok(list(answers.into_iter().map(record).collect::<Result<_>>()?))
 }
 
 fn fault(error: &anyhow::Error) -> String {

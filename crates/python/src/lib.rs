@@ -12,7 +12,6 @@ mod attention;
 mod decoding;
 mod engine;
 mod error;
-mod loaded;
 mod metrics;
 mod prediction;
 mod run;

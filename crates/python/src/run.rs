@@ -3,19 +3,17 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use pyo3::prelude::*;
 use serde::Deserialize;
-use taper_data::Task;
-use taper_run::attention;
-use taper_run::{LoadSettings, WeightType};
+use taper_run::tasks::{self, AnyRun};
+use taper_run::{LoadSettings, RunFolder, WeightType};
 
 use crate::array::Array;
 use crate::attention::AttentionMap;
 use crate::decoding::{GenerateOptions, Packed, TranslateOptions, generate_all, translate};
 use crate::engine::compute;
 use crate::error::{exception, options};
-use crate::loaded::Loaded;
 use crate::prediction::{embed, predict, score};
 use crate::stream::Stream;
 use crate::tokenizer::Tokenizer;
@@ -23,10 +21,8 @@ use crate::tokenizer::Tokenizer;
 /// A trained run with its model in memory.
 #[pyclass(frozen, module = "taper._native")]
 pub(crate) struct Run {
-    loaded: Arc<Loaded>,
+    loaded: Arc<dyn AnyRun>,
     packed: Arc<Packed>,
-    root: PathBuf,
-    settings: LoadSettings,
 }
 
 /// Choice of weights.
@@ -40,7 +36,7 @@ struct LoadOptions {
 }
 
 impl LoadOptions {
-    fn settings(self) -> anyhow::Result<LoadSettings> {
+    fn settings(self) -> Result<LoadSettings> {
         let Self { checkpoint, device, weights, overrides } = self;
         let weights = match weights.as_deref() {
             None => None,
@@ -65,9 +61,11 @@ impl Run {
     fn load(py: Python<'_>, root: PathBuf, settings: &str) -> PyResult<Self> {
         let settings: LoadOptions = options(settings)?;
         let settings = settings.settings().map_err(|error| exception(&error))?;
-        let (path, how) = (root.clone(), settings.clone());
-        let loaded = compute(py, move |_| Loaded::open(&path, &how))?;
-        Ok(Self { loaded: Arc::new(loaded), packed: Arc::default(), root, settings })
+        let loaded = compute(py, move |_| {
+            let task = RunFolder::open(&root)?.load_config(&settings.overrides)?.task;
+            tasks::open(task, &root, &settings)
+        })?;
+        Ok(Self { loaded: loaded.into(), packed: Arc::default() })
     }
 
     #[getter]
@@ -103,9 +101,8 @@ impl Run {
     fn translate(&self, py: Python<'_>, lines: Vec<String>, settings: &str) -> PyResult<String> {
         let settings: TranslateOptions = options(settings)?;
         let (loaded, packed) = (Arc::clone(&self.loaded), Arc::clone(&self.packed));
-        compute(py, move |cancelled| match &*loaded {
-            Loaded::Translation(run) => translate(run, &packed, &lines, &settings, cancelled),
-            other => other.refuse(Task::Translation),
+        compute(py, move |cancelled| {
+            translate(loaded.with_model()?, &packed, &lines, &settings, cancelled)
         })
     }
 
@@ -121,9 +118,8 @@ impl Run {
     ) -> PyResult<String> {
         let settings: GenerateOptions = options(settings)?;
         let loaded = Arc::clone(&self.loaded);
-        compute(py, move |cancelled| match &*loaded {
-            Loaded::LanguageModel(run) => generate_all(run, &prompts, &settings, cancelled),
-            other => other.refuse(Task::LanguageModel),
+        compute(py, move |cancelled| {
+            generate_all(loaded.with_model()?, &prompts, &settings, cancelled)
         })
     }
 
@@ -134,7 +130,7 @@ impl Run {
         targets: Option<Vec<String>>,
     ) -> PyResult<String> {
         let loaded = Arc::clone(&self.loaded);
-        compute(py, move |_| score(&loaded, &texts, targets.as_deref()))
+        compute(py, move |_| score(&*loaded, &texts, targets.as_deref()))
     }
 
     fn predict(
@@ -144,12 +140,12 @@ impl Run {
         prompts: Vec<String>,
     ) -> PyResult<String> {
         let loaded = Arc::clone(&self.loaded);
-        compute(py, move |cancelled| predict(&loaded, &items, &prompts, cancelled))
+        compute(py, move |cancelled| predict(&*loaded, &items, &prompts, cancelled))
     }
 
     fn embed(&self, py: Python<'_>, texts: Vec<String>) -> PyResult<Array> {
         let (loaded, rows) = (Arc::clone(&self.loaded), texts.len());
-        let (values, width) = compute(py, move |_| embed(&loaded, &texts))?;
+        let (values, width) = compute(py, move |_| embed(&*loaded, &texts))?;
         Ok(Array::new(values, vec![rows, width]))
     }
 
@@ -160,16 +156,7 @@ impl Run {
         target: Option<String>,
     ) -> PyResult<AttentionMap> {
         let loaded = Arc::clone(&self.loaded);
-        let (root, settings) = (self.root.clone(), self.settings.clone());
-        let map = compute(py, move |_| match (&*loaded, target.as_deref()) {
-            (Loaded::Translation(run), target) => {
-                attention::AttentionMap::of_translation(run, &text, target)
-            }
-            (Loaded::LanguageModel(run), None) => attention::AttentionMap::of_text(run, &text),
-            (Loaded::Classification(run), None) => attention::AttentionMap::of_labelled(run, &text),
-            // It loads the run again, or returns an error that explains why not.
-            (_, target) => attention::AttentionMap::of(&root, &settings, &text, target),
-        })?;
+        let map = compute(py, move |_| loaded.attention(&text, target.as_deref()))?;
         Ok(AttentionMap::new(map))
     }
 

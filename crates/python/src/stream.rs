@@ -5,12 +5,11 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::Result;
 use pyo3::prelude::*;
-use taper_data::Task;
+use taper_run::tasks::AnyRun;
 
 use crate::decoding::{GenerateOptions, generate};
 use crate::engine::{Cancelled, Work, broken};
 use crate::error::exception;
-use crate::loaded::Loaded;
 
 /// A message of a generation.
 enum Message {
@@ -27,20 +26,17 @@ pub(crate) struct Stream {
 
 impl Stream {
     pub(crate) fn start(
-        loaded: Arc<Loaded>,
+        run: Arc<dyn AnyRun>,
         prompt: Option<String>,
         settings: GenerateOptions,
     ) -> PyResult<Self> {
         let work = Work::start(move |messages: Sender<Message>, cancelled: &Cancelled| {
-            let found = match &*loaded {
-                Loaded::LanguageModel(run) => {
-                    generate(run, prompt.as_deref(), &settings, cancelled, |piece| {
-                        let _ = messages.send(Message::Piece(piece.to_owned()));
-                    })
-                }
-                other => other.refuse(Task::LanguageModel),
-            };
-            let _ = messages.send(Message::End(found));
+            let generated = run.with_model().and_then(|run| {
+                generate(run, prompt.as_deref(), &settings, cancelled, |piece| {
+                    let _ = messages.send(Message::Piece(piece.to_owned()));
+                })
+            });
+            let _ = messages.send(Message::End(generated));
         })?;
         Ok(Self { work, record: OnceLock::new() })
     }

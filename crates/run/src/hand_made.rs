@@ -1,37 +1,35 @@
 //! Runs of models whose weights were set by hand.
 
 use anyhow::{Result, bail};
-use taper_data::{Documents, Task, Tokenizer, TokenizerPair};
-use taper_model::ModelConfig;
-use taper_ops::ParameterStore;
+use taper_data::{Documents, Tokenizer, TokenizerPair};
 use taper_trainer::{CheckpointError, Checkpoints, Identity, State};
 
 use crate::config::{RunConfig, recipe};
 use crate::event::RunObserver;
 use crate::folder::RunFolder;
 use crate::folders::without_data;
+use crate::tasks::TaskModel;
 
-/// Makes a run in `folder` of the model `model` of the task, whose vocabulary is the words `words`
-/// by id. Its weights become the checkpoint of update 0.
+/// Makes a run in `folder` of `model`, whose vocabulary is the words `words` by id. Its weights
+/// become the checkpoint of update 0.
 ///
 /// # Errors
 /// When the folder exists already, the words do not make a vocabulary, or a file cannot be written.
 /// Then no part of the run remains.
-pub fn save_by_hand(
+pub fn save_by_hand<M: TaskModel>(
     folder: &RunFolder,
-    (task, model): (Task, &ModelConfig),
+    model: &M,
     words: &[String],
-    parameters: &ParameterStore,
     observer: &mut dyn RunObserver,
 ) -> Result<RunConfig> {
     if folder.exists() {
         bail!("{} exists already and is left as it is", folder.root().display());
     }
     let name = folder.root().file_name().map(|name| name.to_string_lossy().into_owned());
-    let mut config = without_data(name.unwrap_or_else(|| "by-hand".to_owned()), task);
-    config.model = model.clone();
+    let mut config = without_data(name.unwrap_or_else(|| "by-hand".to_owned()), M::TASK);
+    config.model = model.config().clone();
     config.data.tokenizer.vocabulary_size = words.len();
-    config.data.text.block_length = model.max_positions;
+    config.data.text.block_length = config.model.max_positions;
     config.data.text.documents = Documents::Lines;
     config.validate()?;
     let tokenizers = TokenizerPair::joint(Tokenizer::of_words(words)?);
@@ -43,7 +41,7 @@ pub fn save_by_hand(
             ..Identity::default()
         };
         let state = State { interim: false, ..State::new(config.training.seed, identity) };
-        let parameters = parameters.parameters();
+        let parameters = model.parameters().parameters();
         let shapes = parameters.iter().map(|one| (one.name().to_owned(), one.shape().to_vec()));
         Checkpoints::new(&folder.checkpoints()).save_weights(&state, shapes, |name| {
             let named = parameters.iter().find(|one| one.name() == name);

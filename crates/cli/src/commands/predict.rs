@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use taper_run::tasks::{
-    self, Answered, AnyRun, Items, Predicts, Reads, require_predictions, tasks_that,
+    self, Answered, AnyRun, Items, Predicts, Reads, predictions_that, require_predictions,
 };
 use taper_run::{RunConfig, RunFolder};
 
@@ -23,14 +23,14 @@ pub(crate) fn run(arguments: &Predict) -> Result<()> {
         tasks::entry(task).predicts.as_ref().is_some_and(property)
     };
     if let (Some(prompt), false) = (arguments.prompt.first(), has(|it| it.takes_prompts)) {
-        let others = tasks_that(|it| it.takes_prompts);
+        let others = predictions_that(|it| it.takes_prompts);
         bail!("--prompt {prompt:?} is for a run of the task {others}; this one's is {task}");
     }
     if let (Some(folder), false) = (&arguments.attention, has(|it| it.draws_attention)) {
         bail!(
             "--attention {} is for a run of the task {}; this one's is {task}",
             folder.display(),
-            tasks_that(|it| it.draws_attention)
+            predictions_that(|it| it.draws_attention)
         );
     }
     let predicts =

@@ -23,6 +23,8 @@ pub use journey::{
 pub use map::{AttentionLayer, AttentionMap, AttentionPart, Weights, shown_tokens};
 pub use picture::{draw_attention, rolled_out};
 pub use positions::{ByDistance, PositionFigures};
+pub use reading::labelled_row;
+pub(crate) use reading::require_words;
 pub use rolling::rollout;
 pub use symmetrization::Symmetrization;
 pub use view::{ATTENTION_SCRIPT, attention_note, attention_page, attention_view};

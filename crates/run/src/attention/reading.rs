@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use taper_data::{EncodedText, LabelledConfig, Row, Tokenizer, TokenizerPair, rows_of};
+use taper_data::{EncodedText, LabelledConfig, Row, Task, Tokenizer, TokenizerPair, rows_of};
 use taper_model::{
     AttentionRecord, Batch, LanguageModel, MaskedLanguageModel, Model, ModelError, Objective, Pass,
     Sequences, TextClassifier, TranslationModel,
@@ -13,13 +13,29 @@ use taper_ops::threads::in_pool;
 use super::map::{layers, shown_tokens};
 use super::{AttentionMap, AttentionPart};
 use crate::generation::TextScorer;
-use crate::tasks::{TaskEntry, TaskModel, entry, with_model};
+use crate::tasks::{TaskEntry, TaskModel, entry, tasks_that, with_model};
 use crate::translation::{LineTranslator, TranslationSettings};
 use crate::{LoadSettings, LoadedRun, RunFolder};
 
 /// Reason why a translation model has no attention map.
 const NO_WEIGHTS: &str =
     "no layer has attention weights: the model's attention is linear, or it has none";
+
+/// Refuses to show attention over words of a run whose task has none, or over a target that its
+/// models do not read.
+///
+/// # Errors
+/// With the reason.
+pub(crate) fn require_words(task: Task, target: Option<&str>) -> Result<()> {
+    let TaskEntry { translates, hides_attention, .. } = entry(task);
+    if target.is_some() && !translates {
+        bail!("a target is for {}; the run's task is {task}", tasks_that(|one| one.translates));
+    }
+    match hides_attention {
+        Some(reason) => bail!("{reason}"),
+        None => Ok(()),
+    }
+}
 
 impl AttentionMap {
     /// Attention of the run at `root` on `text`; a translation model reads it together with
@@ -30,13 +46,7 @@ impl AttentionMap {
     /// has attention weights.
     pub fn of(root: &Path, load: &LoadSettings, text: &str, target: Option<&str>) -> Result<Self> {
         let task = RunFolder::open(root)?.load_config(&load.overrides)?.task;
-        let TaskEntry { translates, hides_attention, .. } = entry(task);
-        if target.is_some() && !translates {
-            bail!("a target is for translation; the run's task is {task}");
-        }
-        if let Some(reason) = hides_attention {
-            bail!("{reason}");
-        }
+        require_words(task, target)?;
         with_model!(task, M => <M as TaskModel>::attention(
             &LoadedRun::open(root, load)?, text, target
         ))
@@ -122,12 +132,13 @@ impl AttentionMap {
         Self::of_pair(model, tokenizers, &source, (target, &ids))
     }
 
-    /// Attention of a language model, like [`AttentionMap::of`].
+    /// Attention of a language model on a text that its tokenizer has encoded, like
+    /// [`AttentionMap::of`].
     ///
     /// # Errors
     /// See [`AttentionMap::of`].
-    pub fn of_text(run: &LoadedRun<LanguageModel>, text: &str) -> Result<Self> {
-        let ids = TextScorer::new(run)?.read(text)?;
+    pub fn of_text(run: &LoadedRun<LanguageModel>, text: &EncodedText) -> Result<Self> {
+        let ids = TextScorer::new(run)?.row(text.text(), text.ids())?;
         let sequences = Sequences::pack(&[&ids]);
         let records = in_pool(run.model.device(), || {
             let pass = Pass::evaluate_with_attention();
@@ -135,7 +146,7 @@ impl AttentionMap {
             Ok::<_, ModelError>(pass.into_attention())
         })
         .context("the text cannot be read")?;
-        Self::of_one(text, records, &shown_tokens(run.tokenizers.target(), &ids))
+        Self::of_one(text.text(), records, &shown_tokens(run.tokenizers.target(), &ids))
     }
 
     /// Attention of a masked language model, like [`AttentionMap::of`].
@@ -160,10 +171,17 @@ impl AttentionMap {
     /// # Errors
     /// See [`AttentionMap::of`].
     pub fn of_labelled(run: &LoadedRun<TextClassifier>, text: &str) -> Result<Self> {
-        let row = marked(run.tokenizers.target(), text, &run.config.data.labelled)?;
+        Self::of_row(run, text, &labelled_row(run, text)?)
+    }
+
+    /// Attention of a classifier on a text with this row, like [`AttentionMap::of`].
+    ///
+    /// # Errors
+    /// See [`AttentionMap::of`].
+    pub fn of_row(run: &LoadedRun<TextClassifier>, text: &str, row: &Row) -> Result<Self> {
         let segments: Vec<u32> = row.segments().collect();
-        let ids = row.ids;
-        let streams = vec![Sequences::pack(&[segments]), Sequences::pack(&[&ids])];
+        let ids = &row.ids;
+        let streams = vec![Sequences::pack(&[segments]), Sequences::pack(&[ids])];
         let batch = Batch { asked: Some(vec![0]), ..Batch::new(streams, vec![0]) };
         let records = in_pool(run.model.device(), || {
             let pass = Pass::evaluate_with_attention();
@@ -171,13 +189,21 @@ impl AttentionMap {
             Ok::<_, ModelError>(pass.into_attention())
         })
         .context("the text cannot be read")?;
-        Self::of_one(text, records, &shown_tokens(run.tokenizers.target(), &ids))
+        Self::of_one(text, records, &shown_tokens(run.tokenizers.target(), ids))
     }
 
     fn of_one(text: &str, records: Vec<AttentionRecord>, tokens: &[String]) -> Result<Self> {
         let layers = layers(records, |_| (tokens.to_vec(), tokens.to_vec()))?;
         Ok(Self { text: text.to_owned(), translation: String::new(), layers })
     }
+}
+
+/// Row that a classifier reads for a text or a pair of texts.
+///
+/// # Errors
+/// When the text is empty, or the tokenizer refuses it.
+pub fn labelled_row(run: &LoadedRun<TextClassifier>, text: &str) -> Result<Row> {
+    marked(run.tokenizers.target(), text, &run.config.data.labelled)
 }
 
 /// Text between its marks, as an encoder reads it, or a pair of texts.

@@ -13,6 +13,9 @@ use crate::items::{BadItem, answer_each};
 /// Approximate number of tokens in one batch.
 const TOKENS: usize = 4096;
 
+/// Fault of a text without characters.
+const EMPTY: &str = "is empty: there is nothing to score";
+
 /// Score of a text by a model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TextScore {
@@ -73,6 +76,32 @@ impl<'a> TextScorer<'a> {
     /// For an empty text, and for one longer than the model's positions.
     pub fn read(&self, text: &str) -> Result<Vec<u32>> {
         Ok(self.scored("", &[], text).context("the text")?.ids)
+    }
+
+    /// Ids that the model reads for a text of the tokens `ids`, like [`TextScorer::read`].
+    ///
+    /// # Errors
+    /// See [`TextScorer::read`].
+    pub fn row(&self, text: &str, ids: &[u32]) -> Result<Vec<u32>> {
+        if text.is_empty() {
+            bail!("the text: {EMPTY}");
+        }
+        self.after_beginning(ids).context("the text")
+    }
+
+    /// Tokens before a text with its own, if they are within the model's positions.
+    fn after_beginning(&self, text: &[u32]) -> Result<Vec<u32>> {
+        let ids = [self.before.as_slice(), text].concat();
+        let most = self.model.config().longest_sequence().unwrap_or(usize::MAX);
+        // The last token is predicted but not read.
+        if ids.len() - 1 > most {
+            bail!(
+                "has {} tokens, but positions end at model.max_positions = {most}: score it in \
+                 parts",
+                ids.len() - 1
+            );
+        }
+        Ok(ids)
     }
 
     /// Scores each text as the beginning of a document, and reports the number done to `done`. An
@@ -143,23 +172,13 @@ impl<'a> TextScorer<'a> {
     /// Prepares `text` after `prompt`, which has the tokens `alone` by itself.
     fn scored(&self, prompt: &str, alone: &[u32], text: &str) -> Result<Scored> {
         if text.is_empty() {
-            bail!("is empty: there is nothing to score");
+            bail!("{EMPTY}");
         }
         let whole = self.tokenizer.encode(&format!("{prompt}{text}"))?;
         let shared = whole.iter().zip(alone).take_while(|(a, b)| a == b).count();
         // A token may contain the end of the prompt and the beginning of the text.
         let from = self.before.len() + shared.min(whole.len().saturating_sub(1));
-        let ids = [self.before.as_slice(), &whole].concat();
-        let most = self.model.config().longest_sequence().unwrap_or(usize::MAX);
-        // The last token is predicted but not read.
-        if ids.len() - 1 > most {
-            bail!(
-                "has {} tokens, but positions end at model.max_positions = {most}: score it in \
-                 parts",
-                ids.len() - 1
-            );
-        }
-        Ok(Scored { ids, from })
+        Ok(Scored { ids: self.after_beginning(&whole)?, from })
     }
 
     fn log_probabilities(

@@ -65,10 +65,17 @@ impl Placed {
         tokenizer: &Tokenizer,
         texts: &[String],
     ) -> Result<Self> {
+        Self::encoded(model, texts, &tokenizer.encode_batch(texts)?)
+    }
+
+    /// Embeds texts of the tokens `ids`.
+    ///
+    /// # Errors
+    /// For a text with too many tokens, and when the model fails.
+    fn encoded(model: &ContrastiveModel, texts: &[String], ids: &[Vec<u32>]) -> Result<Self> {
         let most = model.config().longest_sequence().unwrap_or(usize::MAX);
         let mut rows = Vec::new();
-        for texts in texts.chunks(TOGETHER) {
-            let ids = tokenizer.encode_batch(texts)?;
+        for (texts, ids) in texts.chunks(TOGETHER).zip(ids.chunks(TOGETHER)) {
             let mut marked = Vec::with_capacity(ids.len());
             for (ids, text) in ids.iter().zip(texts) {
                 if ids.len() + 2 > most {
@@ -206,7 +213,8 @@ pub fn match_images(
     prompts: &[String],
     mut progress: impl FnMut(usize),
 ) -> Result<Vec<Result<Prediction>>> {
-    let choice = Choice::of(run, prompts)?;
+    let ids = run.tokenizers.target().encode_batch(prompts)?;
+    let choice = Choice::of(run, prompts, &ids)?;
     let mut found = Vec::with_capacity(files.len());
     for files in files.chunks(TOGETHER) {
         let images = files.iter().map(|file| values_of(file, &run.config.data.images));
@@ -216,7 +224,8 @@ pub fn match_images(
     Ok(found)
 }
 
-/// Finds the best of `prompts` for each image, or without prompts the best of the recipe's labels.
+/// Finds the best of `prompts`, which have the tokens `ids`, for each image, or without prompts the
+/// best of the recipe's labels.
 ///
 /// # Errors
 /// Without prompts if the recipe has no labels, and when the model fails.
@@ -224,9 +233,10 @@ pub fn match_pixels(
     run: &LoadedRun<ContrastiveModel>,
     images: Vec<Pixels>,
     prompts: &[String],
+    ids: &[Vec<u32>],
 ) -> Result<Vec<Prediction>> {
     let images: Vec<Vec<u32>> = images.into_iter().map(values).collect();
-    Choice::of(run, prompts)?.among(&images)
+    Choice::of(run, prompts, ids)?.among(&images)
 }
 
 /// Candidates that images are compared with.
@@ -238,8 +248,12 @@ struct Choice<'a> {
 }
 
 impl<'a> Choice<'a> {
-    /// Uses `prompts`, or without any the recipe's labels.
-    fn of(run: &'a LoadedRun<ContrastiveModel>, prompts: &'a [String]) -> Result<Self> {
+    /// Uses `prompts`, which have the tokens `ids`, or without any the recipe's labels.
+    fn of(
+        run: &'a LoadedRun<ContrastiveModel>,
+        prompts: &'a [String],
+        ids: &[Vec<u32>],
+    ) -> Result<Self> {
         let (data, tokenizer) = (&run.config.data, run.tokenizers.target());
         if prompts.is_empty() && data.images.format == taper_data::ImageFormat::Table {
             bail!("the run has no labels: name the texts to choose from with --prompt");
@@ -247,7 +261,7 @@ impl<'a> Choice<'a> {
         let (names, labels) = if prompts.is_empty() {
             (&data.images.labels[..], PlacedLabels::of(&run.model, tokenizer, &run.config)?)
         } else {
-            (prompts, PlacedLabels::named(Placed::texts(&run.model, tokenizer, prompts)?)?)
+            (prompts, PlacedLabels::named(Placed::encoded(&run.model, prompts, ids)?)?)
         };
         Ok(Self { model: &run.model, names, labels, scale: run.model.scale()? })
     }

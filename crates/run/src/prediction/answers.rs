@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use taper_data::{Context, QuestionWindow, QuestionsConfig, Tokenizer, best_windows, windows};
+use taper_data::{Context, QuestionWindow, QuestionsConfig, Tokenizer, best_windows, windows_of};
 use taper_model::{Model, SpanExtractor};
 
 use super::{packed, together};
@@ -77,14 +78,75 @@ pub fn predict_answers(
     questions: &[QuestionInContext],
     done: impl FnMut(usize),
 ) -> Result<Vec<SpanAnswer>> {
-    let asked: Vec<(&str, &str)> =
-        questions.iter().map(|one| (one.context.as_str(), one.question.as_str())).collect();
-    let settings = &run.config.data.questions;
-    let mut found = answers_of(&run.model, run.tokenizers.target(), settings, &asked, done)?;
-    for (answer, question) in found.iter_mut().zip(questions) {
+    let (tokenizer, settings) = (run.tokenizers.target(), &run.config.data.questions);
+    let mut answers = answers_of(&run.model, tokenizer, settings, &texts_of(questions), done)?;
+    for (answer, question) in answers.iter_mut().zip(questions) {
         answer.id.clone_from(&question.id);
     }
-    Ok(found)
+    Ok(answers)
+}
+
+/// Tokens of a question, and its context.
+#[derive(Debug, Clone)]
+pub struct EncodedQuestion {
+    question: Vec<u32>,
+    /// Context, which questions about one text share.
+    context: Arc<Context>,
+}
+
+impl EncodedQuestion {
+    /// Number of tokens of the question and its context.
+    #[must_use]
+    pub fn tokens(&self) -> usize {
+        self.question.len() + self.context.tokens()
+    }
+
+    /// Tokenises questions.
+    ///
+    /// # Errors
+    /// When the tokenizer refuses a text.
+    pub fn of(questions: &[QuestionInContext], tokenizer: &Tokenizer) -> Result<Vec<Self>> {
+        Self::each(&texts_of(questions), tokenizer)
+    }
+
+    /// Tokenises questions, each given after its context.
+    fn each(asked: &[(&str, &str)], tokenizer: &Tokenizer) -> Result<Vec<Self>> {
+        let mut texts: Vec<&str> = asked.iter().map(|&(text, _)| text).collect();
+        texts.dedup();
+        let contexts = texts.par_iter().map(|text| Ok(Context::new(tokenizer, text)?.into()));
+        let contexts = contexts.collect::<Result<Vec<Arc<Context>>>>()?;
+        let contexts: BTreeMap<&str, Arc<Context>> = texts.into_iter().zip(contexts).collect();
+        let encode = |&(text, question): &(&str, &str)| {
+            let question = tokenizer.encode(question)?;
+            Ok(Self { question, context: Arc::clone(&contexts[text]) })
+        };
+        asked.par_iter().map(encode).collect()
+    }
+}
+
+/// Contexts and questions, as texts.
+fn texts_of(questions: &[QuestionInContext]) -> Vec<(&str, &str)> {
+    questions.iter().map(|one| (one.context.as_str(), one.question.as_str())).collect()
+}
+
+/// Answers questions that were tokenised, and reports the number done to `done`.
+///
+/// # Errors
+/// When the model fails.
+pub fn answer_encoded(
+    run: &LoadedRun<SpanExtractor>,
+    questions: &[(&QuestionInContext, &EncodedQuestion)],
+    mut done: impl FnMut(usize),
+) -> Result<Vec<SpanAnswer>> {
+    let (tokenizer, settings) = (run.tokenizers.target(), &run.config.data.questions);
+    let mut answers = Vec::with_capacity(questions.len());
+    for chunk in questions.chunks(CHUNK) {
+        let encoded: Vec<&EncodedQuestion> = chunk.iter().map(|&(_, encoded)| encoded).collect();
+        let chunk = chunk.iter().zip(answers_of_chunk(&run.model, tokenizer, settings, &encoded)?);
+        answers.extend(chunk.map(|((one, _), answer)| SpanAnswer { id: one.id.clone(), ..answer }));
+        done(answers.len());
+    }
+    Ok(answers)
 }
 
 /// Answers questions, each given after its context.
@@ -98,26 +160,31 @@ pub(crate) fn answers_of(
     asked: &[(&str, &str)],
     mut done: impl FnMut(usize),
 ) -> Result<Vec<SpanAnswer>> {
-    let mut found = Vec::with_capacity(asked.len());
+    let mut answers = Vec::with_capacity(asked.len());
     for chunk in asked.chunks(CHUNK) {
-        // Questions about one text share its tokens.
-        let mut contexts: BTreeMap<&str, Context> = BTreeMap::new();
-        let mut texts: Vec<&str> = chunk.iter().map(|&(text, _)| text).collect();
-        texts.dedup();
-        let made = texts.par_iter().map(|text| Context::new(tokenizer, text));
-        contexts.extend(texts.iter().copied().zip(made.collect::<Result<Vec<_>, _>>()?));
-        let read: Vec<Vec<QuestionWindow>> = chunk
-            .par_iter()
-            .map(|&(text, question)| windows(tokenizer, question, &contexts[text], settings))
-            .collect::<Result<_, _>>()?;
-        let mut logits = logits_of(model, &read)?.into_iter();
-        for (&(text, _), windows) in chunk.iter().zip(&read) {
-            let logits: Vec<Vec<[f32; 2]>> = logits.by_ref().take(windows.len()).collect();
-            found.push(best_span(windows, &logits, settings).answer(text, &contexts[text]));
-        }
-        done(found.len());
+        let encoded = EncodedQuestion::each(chunk, tokenizer)?;
+        let encoded: Vec<&EncodedQuestion> = encoded.iter().collect();
+        answers.extend(answers_of_chunk(model, tokenizer, settings, &encoded)?);
+        done(answers.len());
     }
-    Ok(found)
+    Ok(answers)
+}
+
+fn answers_of_chunk(
+    model: &SpanExtractor,
+    tokenizer: &Tokenizer,
+    settings: &QuestionsConfig,
+    chunk: &[&EncodedQuestion],
+) -> Result<Vec<SpanAnswer>> {
+    let windows =
+        |one: &&EncodedQuestion| Ok(windows_of(tokenizer, &one.question, &one.context, settings)?);
+    let read = chunk.par_iter().map(windows).collect::<Result<Vec<Vec<QuestionWindow>>>>()?;
+    let mut logits = logits_of(model, &read)?.into_iter();
+    let answer = |(one, windows): (&&EncodedQuestion, &Vec<QuestionWindow>)| {
+        let logits: Vec<Vec<[f32; 2]>> = logits.by_ref().take(windows.len()).collect();
+        best_span(windows, &logits, settings).answer(&one.context)
+    };
+    Ok(chunk.iter().zip(&read).map(answer).collect())
 }
 
 /// Logits of start and end of each token of each window, window after window.
@@ -144,7 +211,8 @@ struct BestSpan {
 }
 
 impl BestSpan {
-    fn answer(&self, text: &str, context: &Context) -> SpanAnswer {
+    fn answer(&self, context: &Context) -> SpanAnswer {
+        let text = context.text();
         let bytes = self.tokens.map(|tokens| context.bytes_of(text, tokens));
         let characters = |at: usize| text[..at].chars().count();
         SpanAnswer {
@@ -194,8 +262,8 @@ mod tests {
 
     /// Window of these tokens of a context, after a question of one token.
     fn window(tokens: Range<usize>) -> QuestionWindow {
-        let row =
-            Row { ids: vec![0; 4 + tokens.len()], second: 3, asked: vec![0, 0], words: Vec::new() };
+        let (ids, asked) = (vec![0; 4 + tokens.len()], vec![0, 0]);
+        let row = Row { ids, second: 3, asked, words: Vec::new(), tokens: 1 + tokens.len() };
         QuestionWindow { row, tokens }
     }
 

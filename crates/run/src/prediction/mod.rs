@@ -17,7 +17,9 @@ use crate::items::answer_each;
 use crate::numbers::highest;
 
 pub(crate) use answers::answers_of;
-pub use answers::{QuestionInContext, SpanAnswer, predict_answers};
+pub use answers::{
+    EncodedQuestion, QuestionInContext, SpanAnswer, answer_encoded, predict_answers,
+};
 
 /// Approximate number of tokens in one batch.
 const TOKENS: usize = 4096;
@@ -45,21 +47,43 @@ pub struct Prediction {
 pub fn predict(
     run: &LoadedRun<TextClassifier>,
     texts: &[String],
-    mut done: impl FnMut(usize),
+    done: impl FnMut(usize),
+) -> Result<Vec<Result<Prediction>>> {
+    predict_after(0, run, texts, done)
+}
+
+/// Labels texts like [`predict`], of which the first has the number `before + 1`.
+pub(crate) fn predict_after(
+    before: usize,
+    run: &LoadedRun<TextClassifier>,
+    texts: &[String],
+    done: impl FnMut(usize),
 ) -> Result<Vec<Result<Prediction>>> {
     let settings = &run.config.data.labelled;
-    let rows = rows_of_each(run.tokenizers.target(), texts, settings)?;
+    let rows = rows_of_each(run.tokenizers.target(), texts, before, settings)?;
     answer_each(rows.into_iter().map(|row| Ok(row?)), |rows| {
-        let mut found = Vec::with_capacity(rows.len());
-        while found.len() < rows.len() {
-            let (segments, text) = packed(&together(&rows[found.len()..]));
-            for probabilities in probabilities(&run.model, &segments, &text)? {
-                found.push(Prediction::of(probabilities, &settings.labels));
-            }
-            done(found.len());
-        }
-        Ok(found)
+        predict_rows(run, &rows.iter().collect::<Vec<_>>(), done)
     })
+}
+
+/// Labels the rows of texts, and reports the number done to `done`.
+///
+/// # Errors
+/// When the model fails.
+pub fn predict_rows(
+    run: &LoadedRun<TextClassifier>,
+    rows: &[&Row],
+    mut done: impl FnMut(usize),
+) -> Result<Vec<Prediction>> {
+    let labels = &run.config.data.labelled.labels;
+    let mut predictions = Vec::with_capacity(rows.len());
+    while predictions.len() < rows.len() {
+        let (segments, text) = packed(&together(rows[predictions.len()..].iter().copied()));
+        let probabilities = probabilities(&run.model, &segments, &text)?;
+        predictions.extend(probabilities.into_iter().map(|of| Prediction::of(of, labels)));
+        done(predictions.len());
+    }
+    Ok(predictions)
 }
 
 /// Words of a text, with a tag for each.
@@ -83,15 +107,53 @@ pub fn predict_tags(
     texts: &[String],
     done: impl FnMut(usize),
 ) -> Result<Vec<TaggedText>> {
-    let of = |text: &String| words(text).map(str::to_owned).collect();
-    let words: Vec<Vec<String>> = texts.iter().map(of).collect();
-    let labels = &run.config.data.labelled;
-    let found = tags_of(&run.model, run.tokenizers.target(), labels, &words, done)?;
-    let tagged = |(words, tags): (Vec<String>, Vec<String>)| {
-        let of = entities(&tags).into_iter().map(|(kind, a, b)| (kind.to_owned(), a, b)).collect();
-        TaggedText { words, tags, entities: of }
+    let encoded = EncodedWords::of(run, texts)?;
+    tag_encoded(run, &encoded.iter().collect::<Vec<_>>(), done)
+}
+
+/// Words of a text, and the row of their tokens.
+#[derive(Debug, Clone)]
+pub struct EncodedWords {
+    words: Vec<String>,
+    row: Row,
+}
+
+impl EncodedWords {
+    /// Divides texts into words, and tokenises them.
+    ///
+    /// # Errors
+    /// When the tokenizer refuses a word.
+    pub fn of(run: &LoadedRun<TokenTagger>, texts: &[String]) -> Result<Vec<Self>> {
+        let words = |text: &String| words(text).map(str::to_owned).collect();
+        let words: Vec<Vec<String>> = texts.iter().map(words).collect();
+        let rows = rows_of_words(run.tokenizers.target(), &words, &run.config.data.labelled)?;
+        Ok(words.into_iter().zip(rows).map(|(words, row)| Self { words, row }).collect())
+    }
+
+    /// Number of tokens that were made; words beyond those that the model reads have none.
+    #[must_use]
+    pub fn tokens(&self) -> usize {
+        self.row.tokens
+    }
+}
+
+/// Tags words that were tokenised, and reports the number of texts done to `done`.
+///
+/// # Errors
+/// When the model fails.
+pub fn tag_encoded(
+    run: &LoadedRun<TokenTagger>,
+    texts: &[&EncodedWords],
+    done: impl FnMut(usize),
+) -> Result<Vec<TaggedText>> {
+    let rows: Vec<(usize, &Row)> = texts.iter().map(|text| (text.words.len(), &text.row)).collect();
+    let all = tags_of_rows(&run.model, &run.config.data.labelled.labels, &rows, done)?;
+    let tagged = |(text, tags): (&&EncodedWords, Vec<String>)| {
+        let entities = entities(&tags).into_iter();
+        let entities = entities.map(|(kind, a, b)| (kind.to_owned(), a, b)).collect();
+        TaggedText { words: text.words.clone(), tags, entities }
     };
-    Ok(words.into_iter().zip(found).map(tagged).collect())
+    Ok(texts.iter().zip(all).map(tagged).collect())
 }
 
 /// Likeliest tag of each word, `O` if it is not predicted.
@@ -103,12 +165,23 @@ pub(crate) fn tags_of(
     tokenizer: &Tokenizer,
     settings: &LabelledConfig,
     sentences: &[Vec<String>],
-    mut done: impl FnMut(usize),
+    done: impl FnMut(usize),
 ) -> Result<Vec<Vec<String>>> {
     let rows = rows_of_words(tokenizer, sentences, settings)?;
+    let rows: Vec<(usize, &Row)> = sentences.iter().map(Vec::len).zip(&rows).collect();
+    tags_of_rows(model, &settings.labels, &rows, done)
+}
+
+/// Likeliest tag of each word of rows, which are given with the number of their words.
+fn tags_of_rows(
+    model: &TokenTagger,
+    labels: &[String],
+    rows: &[(usize, &Row)],
+    mut done: impl FnMut(usize),
+) -> Result<Vec<Vec<String>>> {
     let mut found: Vec<Vec<String>> = Vec::with_capacity(rows.len());
     while found.len() < rows.len() {
-        let batch = together(&rows[found.len()..]);
+        let batch = together(rows[found.len()..].iter().map(|&(_, row)| row));
         let (segments, text) = packed(&batch);
         let (mut asked, mut start) = (Vec::new(), 0);
         for row in &batch {
@@ -121,9 +194,9 @@ pub(crate) fn tags_of(
             false => normalised(&taper_ops::threads::in_pool(model.device(), tell)?)?.into_iter(),
         };
         for row in batch {
-            let mut tags = vec![OUTSIDE.to_owned(); sentences[found.len()].len()];
+            let mut tags = vec![OUTSIDE.to_owned(); rows[found.len()].0];
             for (&word, probabilities) in row.words.iter().zip(told.by_ref()) {
-                tags[word].clone_from(&settings.labels[highest(&probabilities)]);
+                tags[word].clone_from(&labels[highest(&probabilities)]);
             }
             found.push(tags);
         }

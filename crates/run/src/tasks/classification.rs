@@ -12,7 +12,7 @@ use crate::attention::{AttentionMap, Journey};
 use crate::config::RunConfig;
 use crate::evaluation::{Batches, ClassifiedTestSet, Split, TestSetResult};
 use crate::event::RunObserver;
-use crate::prediction::{Prediction, predict};
+use crate::prediction::{Prediction, predict_after};
 use crate::{LoadedRun, Notice};
 
 impl TaskModel for TextClassifier {
@@ -44,7 +44,7 @@ impl TaskModel for TextClassifier {
     }
 
     fn predict_each(run: &LoadedRun<Self>, items: &Items<'_>, done: Done<'_>) -> Predictions {
-        Answered::each(predict(run, items.lines, done)?, Prediction::to_text)
+        Answered::each(predict_after(items.before, run, items.lines, done)?, Prediction::to_text)
     }
 
     fn describe_import(recipe: &mut RunConfig, folder: &dyn ImportedFolder) -> Result<()> {

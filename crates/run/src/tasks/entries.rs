@@ -31,6 +31,7 @@ const USUAL: TaskEntry = TaskEntry {
     hides_tokens: false,
     reads_pairs: false,
     predicts_classes: true,
+    embeds: false,
     begins_with: &[],
     reads: &[],
     learns_from: None,
@@ -47,6 +48,7 @@ const TRANSLATION: TaskEntry = TaskEntry {
     stacks: Stacks::EncoderDecoder,
     translates: true,
     writes: true,
+    embeds: true,
     hub_name: Some("translation"),
     peft_name: Some("SEQ_2_SEQ_LM"),
     learns_from: Some(Examples::Pairs),
@@ -58,6 +60,7 @@ const TRANSLATION: TaskEntry = TaskEntry {
 const LANGUAGE_MODEL: TaskEntry = TaskEntry {
     stacks: Stacks::Decoder,
     generates: true,
+    embeds: true,
     reads: &["data.text", "data.fields.text"],
     hub_name: Some("text-generation"),
     peft_name: Some("CAUSAL_LM"),
@@ -71,6 +74,7 @@ const LANGUAGE_MODEL: TaskEntry = TaskEntry {
 const MASKED_LANGUAGE_MODEL: TaskEntry = TaskEntry {
     stacks: Stacks::Encoder,
     pretrains: true,
+    embeds: true,
     reads: &["data.text", "data.masked", "data.fields.text"],
     learns_from: Some(Examples::Texts),
     not_served: Some(

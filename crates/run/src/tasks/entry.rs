@@ -25,6 +25,8 @@ pub struct TaskEntry {
     pub reads_pairs: bool,
     /// Whether an answer is one of several classes, so that it is right or wrong.
     pub predicts_classes: bool,
+    /// Whether a text has a vector by its models.
+    pub embeds: bool,
     /// Tasks whose models contain, trained, all parts that a model of this task shares with them.
     pub begins_with: &'static [Task],
     /// Sections and keys of recipes that only this task and perhaps a few others read.
@@ -121,6 +123,8 @@ pub struct Items<'i> {
     pub images: &'i [PathBuf],
     /// Texts that may belong to an image.
     pub prompts: &'i [String],
+    /// Number of lines before these, for messages that number them.
+    pub before: usize,
 }
 
 /// Predictions for items; a bad item has an error in its place.

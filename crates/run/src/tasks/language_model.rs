@@ -6,12 +6,12 @@ use taper_data::{Corpus, Task, TextBlocks};
 use taper_model::{Builder, LanguageModel};
 
 use super::{Built, ImportedFolder, TaskModel, Vocabularies};
-use crate::LoadedRun;
 use crate::attention::{AttentionMap, Journey};
 use crate::config::RunConfig;
 use crate::evaluation::{Batches, ReadTestSet, Split, TestSetResult};
 use crate::event::RunObserver;
 use crate::training::packed;
+use crate::{LoadedRun, sentence_vectors};
 
 impl TaskModel for LanguageModel {
     const TASK: Task = Task::LanguageModel;
@@ -38,7 +38,11 @@ impl TaskModel for LanguageModel {
     }
 
     fn attention(run: &LoadedRun<Self>, text: &str, _target: Option<&str>) -> Result<AttentionMap> {
-        AttentionMap::of_text(run, text)
+        AttentionMap::of_text(run, &run.tokenizers.target().encode_text(text)?)
+    }
+
+    fn sentence_vectors(run: &LoadedRun<Self>, texts: &[String]) -> Result<Vec<Vec<f32>>> {
+        sentence_vectors::of_texts(run, texts)
     }
 
     fn describe_import(recipe: &mut RunConfig, _folder: &dyn ImportedFolder) -> Result<()> {

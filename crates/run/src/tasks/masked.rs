@@ -8,11 +8,11 @@ use taper_trainer::evaluate;
 
 use super::language_model::{held_out, require_text, text_test_sets};
 use super::{Built, ImportedFolder, TaskModel, Vocabularies};
-use crate::LoadedRun;
 use crate::attention::AttentionMap;
 use crate::config::RunConfig;
 use crate::evaluation::{Batches, MaskedTestSet, Split, TestSetResult};
 use crate::event::RunObserver;
+use crate::{LoadedRun, sentence_vectors};
 
 impl TaskModel for MaskedLanguageModel {
     const TASK: Task = Task::MaskedLanguageModel;
@@ -39,6 +39,10 @@ impl TaskModel for MaskedLanguageModel {
 
     fn attention(run: &LoadedRun<Self>, text: &str, _target: Option<&str>) -> Result<AttentionMap> {
         AttentionMap::of_masked(run, text)
+    }
+
+    fn sentence_vectors(run: &LoadedRun<Self>, texts: &[String]) -> Result<Vec<Vec<f32>>> {
+        sentence_vectors::of_masked(run, texts)
     }
 
     fn describe_import(recipe: &mut RunConfig, folder: &dyn ImportedFolder) -> Result<()> {

@@ -220,6 +220,15 @@ pub trait TaskModel: Model + Sized + 'static {
         bail!("a model of the task {} predicts nothing for a text or an image", Self::TASK)
     }
 
+    /// Vectors of texts, if the task [has them](TaskEntry::embeds), each of the model's width.
+    ///
+    /// # Errors
+    /// When a text is empty or too long, the model fails, or the task has no vectors.
+    fn sentence_vectors(_run: &LoadedRun<Self>, _texts: &[String]) -> Result<Vec<Vec<f32>>> {
+        let (task, others) = (Self::TASK, tasks_that(|entry| entry.embeds));
+        bail!("the run's task is {task}: vectors of texts are those of {others}")
+    }
+
     /// Batches of a split, in order, for measuring its loss.
     ///
     /// # Errors
@@ -387,8 +396,17 @@ pub fn require_predictions(config: &RunConfig) -> Result<&'static Predicts> {
     Err(another_task(config, TextClassifier::TASK))
 }
 
-/// Names of tasks whose predictions have a property.
-pub fn tasks_that(has: impl Fn(&Predicts) -> bool) -> String {
-    let tasks = ENTRIES.iter().filter(|(_, entry)| entry.predicts.as_ref().is_some_and(&has));
-    tasks.map(|(task, _)| task.to_string()).collect::<Vec<_>>().join(" or ")
+/// Names of the tasks that a fact is true of, as in "a, b or c".
+pub fn tasks_that(has: impl Fn(&TaskEntry) -> bool) -> String {
+    let names = ENTRIES.iter().filter(|(_, entry)| has(entry)).map(|(task, _)| task.to_string());
+    let names: Vec<String> = names.collect();
+    match names.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+/// Names of the tasks whose predictions have a property.
+pub fn predictions_that(have: impl Fn(&Predicts) -> bool) -> String {
+    tasks_that(|entry| entry.predicts.as_ref().is_some_and(&have))
 }

@@ -26,7 +26,7 @@ impl TaskModel for SpanExtractor {
     fn predict_each(run: &LoadedRun<Self>, items: &Items<'_>, done: Done<'_>) -> Predictions {
         let tokenizer = run.tokenizers.target();
         let question = |(index, line): (usize, &String)| {
-            QuestionInContext::from_line(index + 1, line, tokenizer)
+            QuestionInContext::from_line(items.before + index + 1, line, tokenizer)
         };
         let answers = answer_each(items.lines.iter().enumerate().map(question), |questions| {
             predict_answers(run, &questions, done)

@@ -30,7 +30,9 @@ impl TaskModel for TokenTagger {
     fn predict_each(run: &LoadedRun<Self>, items: &Items<'_>, done: Done<'_>) -> Predictions {
         let tokenizer = run.tokenizers.target();
         let fit = |(index, text): (usize, &String)| {
-            tokenizer.check_spelled(text).with_context(|| format!("line {}", index + 1))?;
+            tokenizer
+                .check_spelled(text)
+                .with_context(|| format!("line {}", items.before + index + 1))?;
             Ok(text.clone())
         };
         let tagged = answer_each(items.lines.iter().enumerate().map(fit), |texts| {

@@ -10,7 +10,6 @@ use taper_model::{Batch, Builder, Sequences, TranslationModel};
 use taper_trainer::{BoxError, Sample, Validate, evaluate};
 
 use super::{Built, ImportedFolder, TaskModel, Vocabularies};
-use crate::LoadedRun;
 use crate::attention::{AttentionMap, Journey};
 use crate::config::{EvaluationConfig, RunConfig};
 use crate::evaluation::{
@@ -19,6 +18,7 @@ use crate::evaluation::{
 use crate::event::RunObserver;
 use crate::training::in_order;
 use crate::translation::{LineTranslator, TranslationSettings, for_the_best};
+use crate::{LoadedRun, sentence_vectors};
 
 /// Number of pairs whose loss is measured in one batch.
 const MEASURED_TOGETHER: usize = 64;
@@ -58,6 +58,10 @@ impl TaskModel for TranslationModel {
 
     fn attention(run: &LoadedRun<Self>, text: &str, target: Option<&str>) -> Result<AttentionMap> {
         AttentionMap::of_translation(run, text, target)
+    }
+
+    fn sentence_vectors(run: &LoadedRun<Self>, texts: &[String]) -> Result<Vec<Vec<f32>>> {
+        sentence_vectors::of_sources(run, texts)
     }
 
     fn describe_import(recipe: &mut RunConfig, folder: &dyn ImportedFolder) -> Result<()> {

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use taper_data::{SpelledSpecial, Tokenizer};
+use taper_data::{EncodedText, SpelledSpecial, Tokenizer};
 use taper_decoding::{Control, Renumbered};
 use taper_model::LanguageModel;
 use taper_run::LoadedRun;
@@ -12,10 +12,10 @@ use taper_run::attention::AttentionMap;
 use taper_run::generation::{GeneratedText, GenerationSettings, Generator, Prompt, PromptContent};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::attention::{Attend, attends};
+use super::attention::Attend;
 use super::chat::ChatTemplate;
 use super::handlers::{Answers, Handlers, Opening, Serve, Service};
-use super::limits::within_limit;
+use super::limits::{encoded_text, within_limit};
 use super::work::{Continued, OwnPrompt, Piece, PromptText, TOKEN_BYTES, Verb, weight_of};
 use crate::error::{Refusal, refusal};
 use crate::run_info::RunInfo;
@@ -324,18 +324,22 @@ impl Answers<Generate> for Generates<'_> {
 }
 
 impl Answers<Attend> for Generates<'_> {
-    type Encoded = ();
+    type Encoded = EncodedText;
 
-    fn check(&self, request: &Attend) -> Result<(), Refusal> {
-        attends(self.run.tokenizers.target(), request, &self.limits)
+    fn check(&self, Attend { text }: &Attend) -> Result<EncodedText, Refusal> {
+        encoded_text(self.run.tokenizers.target(), text, self.limits.attention_tokens)
     }
 
     fn goes_with(&self, _: &Attend, _: &Attend) -> bool {
         false
     }
 
-    fn answer(&self, requests: &[(&Attend, &())], _: &dyn Control) -> Result<Vec<AttentionMap>> {
-        requests.iter().map(|(one, ())| AttentionMap::of_text(self.run, &one.text)).collect()
+    fn answer(
+        &self,
+        requests: &[(&Attend, &EncodedText)],
+        _: &dyn Control,
+    ) -> Result<Vec<AttentionMap>> {
+        requests.iter().map(|(_, text)| AttentionMap::of_text(self.run, text)).collect()
     }
 }
 

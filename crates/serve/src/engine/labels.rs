@@ -1,18 +1,18 @@
 //! Classifiers, for clients.
 
 use anyhow::Result;
-use taper_data::{ImagesConfig, Pairs, Pixels};
+use taper_data::{ImagesConfig, Pairs, Pixels, Row, rows_of};
 use taper_decoding::Control;
 use taper_model::{ImageClassifier, TextClassifier};
 use taper_run::LoadedRun;
-use taper_run::attention::AttentionMap;
-use taper_run::prediction::{Prediction, predict, predict_pixels};
+use taper_run::attention::{AttentionMap, labelled_row};
+use taper_run::prediction::{Prediction, predict_pixels, predict_rows};
 
-use super::attention::{Attend, attends};
+use super::attention::Attend;
 use super::handlers::{Answers, Handlers, Opening, Serve, Service};
-use super::limits::within;
+use super::limits::within_limit;
 use super::work::{Verb, weight_of_all};
-use crate::error::Refusal;
+use crate::error::{Refusal, refusal};
 use crate::run_info::RunInfo;
 use crate::settings::Limits;
 
@@ -70,39 +70,43 @@ impl Service for LabelsTexts<'_> {
 }
 
 impl Answers<LabelTexts> for LabelsTexts<'_> {
-    type Encoded = ();
+    type Encoded = Vec<Row>;
 
-    fn check(&self, request: &LabelTexts) -> Result<(), Refusal> {
-        within(self.run.tokenizers.target(), &request.texts, self.limits.tokens)
+    fn check(&self, request: &LabelTexts) -> Result<Vec<Row>, Refusal> {
+        let tokenizer = self.run.tokenizers.target();
+        let rows = rows_of(tokenizer, &request.texts, &self.run.config.data.labelled);
+        let rows = rows.map_err(|error| refusal(&error.into()))?;
+        within_limit(rows.iter().map(|row| row.tokens).sum(), self.limits.tokens)?;
+        Ok(rows)
     }
 
     fn answer(
         &self,
-        requests: &[(&LabelTexts, &())],
+        requests: &[(&LabelTexts, &Vec<Row>)],
         control: &dyn Control,
     ) -> Result<Vec<Vec<Prediction>>> {
-        let texts: Vec<String> =
-            requests.iter().flat_map(|(one, ())| &one.texts).cloned().collect();
-        let mut labelled = predict(self.run, &texts, |_| control.between_steps())?.into_iter();
-        let own =
-            |&(one, ()): &(&LabelTexts, &())| labelled.by_ref().take(one.texts.len()).collect();
-        requests.iter().map(own).collect()
+        let rows: Vec<&Row> = requests.iter().flat_map(|&(_, rows)| rows).collect();
+        let mut labelled = predict_rows(self.run, &rows, |_| control.between_steps())?.into_iter();
+        let own = requests.iter().map(|(_, rows)| labelled.by_ref().take(rows.len()).collect());
+        Ok(own.collect())
     }
 }
 
 impl Answers<Attend> for LabelsTexts<'_> {
-    type Encoded = ();
+    type Encoded = Row;
 
-    fn check(&self, request: &Attend) -> Result<(), Refusal> {
-        attends(self.run.tokenizers.target(), request, &self.limits)
+    fn check(&self, Attend { text }: &Attend) -> Result<Row, Refusal> {
+        let row = labelled_row(self.run, text).map_err(|error| refusal(&error))?;
+        within_limit(row.tokens, self.limits.attention_tokens)?;
+        Ok(row)
     }
 
     fn goes_with(&self, _: &Attend, _: &Attend) -> bool {
         false
     }
 
-    fn answer(&self, requests: &[(&Attend, &())], _: &dyn Control) -> Result<Vec<AttentionMap>> {
-        requests.iter().map(|(one, ())| AttentionMap::of_labelled(self.run, &one.text)).collect()
+    fn answer(&self, requests: &[(&Attend, &Row)], _: &dyn Control) -> Result<Vec<AttentionMap>> {
+        requests.iter().map(|(one, row)| AttentionMap::of_row(self.run, &one.text, row)).collect()
     }
 }
 

@@ -22,19 +22,13 @@ pub(super) fn encoded(
     Ok(encoded)
 }
 
-/// Refuses texts with more than `most` tokens together. They are counted only if they may have
-/// more: a token spells at least one byte, normalisation makes at most eleven of one (NFKC, of
-/// U+FDFA), and the beginning of a text may be marked.
-pub(super) fn within(tokenizer: &Tokenizer, texts: &[String], most: usize) -> Result<(), Refusal> {
-    let bytes: usize = texts.iter().map(|text| text.len().saturating_mul(11) + 1).sum();
-    if bytes <= most {
-        return Ok(());
-    }
-    let count = |text: &String| {
-        tokenizer.count_tokens(text).map_err(|error| refusal(&anyhow::Error::new(error)))
-    };
-    let tokens = texts.iter().try_fold(0, |sum, text| Ok(sum + count(text)?))?;
-    within_limit(tokens, most)
+/// Tokens of a text, which has at most `most`.
+pub(super) fn encoded_text(
+    tokenizer: &Tokenizer,
+    text: &str,
+    most: usize,
+) -> Result<EncodedText, Refusal> {
+    Ok(encoded(tokenizer, &[text], most)?.pop().unwrap_or_default())
 }
 
 /// Refuses more than `most` tokens.

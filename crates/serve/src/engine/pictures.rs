@@ -10,9 +10,9 @@ use taper_run::prediction::Prediction;
 use taper_run::translation::Translation;
 
 use super::handlers::{Answers, Handlers, Opening, Serve, Service};
-use super::limits::within;
+use super::limits::within_limit;
 use super::work::{Verb, weight_of_all};
-use crate::error::Refusal;
+use crate::error::{Refusal, refusal};
 use crate::run_info::RunInfo;
 use crate::settings::Limits;
 
@@ -99,24 +99,32 @@ impl Service for MatchesImages<'_> {
 }
 
 impl Answers<Match> for MatchesImages<'_> {
-    type Encoded = ();
+    /// Tokens of each text.
+    type Encoded = Vec<Vec<u32>>;
 
-    fn check(&self, Match { texts, .. }: &Match) -> Result<(), Refusal> {
+    fn check(&self, Match { texts, .. }: &Match) -> Result<Vec<Vec<u32>>, Refusal> {
         if texts.is_empty() && self.run.config.data.images.format == ImageFormat::Table {
             let message = "the run has no labels: name the texts to choose from as `text`";
             return Err(Refusal::Unfit(message.to_owned()));
         }
-        within(self.run.tokenizers.target(), texts, self.limits.tokens)
+        let ids = self.run.tokenizers.target().encode_batch(texts);
+        let ids = ids.map_err(|error| refusal(&error.into()))?;
+        within_limit(ids.iter().map(Vec::len).sum(), self.limits.tokens)?;
+        Ok(ids)
     }
 
     fn goes_with(&self, one: &Match, other: &Match) -> bool {
         one.texts == other.texts
     }
 
-    fn answer(&self, requests: &[(&Match, &())], _: &dyn Control) -> Result<Vec<Prediction>> {
-        let Some((Match { texts, .. }, ())) = requests.first() else { return Ok(Vec::new()) };
+    fn answer(
+        &self,
+        requests: &[(&Match, &Vec<Vec<u32>>)],
+        _: &dyn Control,
+    ) -> Result<Vec<Prediction>> {
+        let Some((Match { texts, .. }, ids)) = requests.first() else { return Ok(Vec::new()) };
         let settings = &self.run.config.data.images;
-        let images = requests.iter().map(|(one, ())| Pixels::of_bytes(&one.file, settings));
-        match_pixels(self.run, images.collect::<Result<_, _>>()?, texts)
+        let images = requests.iter().map(|(one, _)| Pixels::of_bytes(&one.file, settings));
+        match_pixels(self.run, images.collect::<Result<_, _>>()?, texts, ids)
     }
 }

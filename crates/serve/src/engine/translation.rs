@@ -16,7 +16,7 @@ use taper_run::translation::{
 
 use super::attention::{Attend, AttendPair};
 use super::handlers::{Answers, Handlers, Opening, Serve, Service};
-use super::limits::encoded;
+use super::limits::{encoded, encoded_text};
 use super::work::{Fit, Verb, weight_of, weight_of_all};
 use crate::error::{Refusal, refusal};
 use crate::run_info::{RunInfo, TranslationInfo};
@@ -297,9 +297,7 @@ impl Answers<AttendPair> for Translates<'_> {
 impl Translates<'_> {
     /// Tokens of a text whose attention is requested.
     fn attended(&self, tokenizer: &Tokenizer, text: &str) -> Result<EncodedText, Refusal> {
-        let most = self.limits.attention_tokens;
-        let encoded = encoded(tokenizer, &[text], most)?.pop();
-        Ok(encoded.unwrap_or_default())
+        encoded_text(tokenizer, text, self.limits.attention_tokens)
     }
 
     /// Best translation of a line by the run's own search.

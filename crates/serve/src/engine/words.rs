@@ -5,13 +5,14 @@ use taper_decoding::Control;
 use taper_model::{SpanExtractor, TokenTagger};
 use taper_run::LoadedRun;
 use taper_run::prediction::{
-    QuestionInContext, SpanAnswer, TaggedText, predict_answers, predict_tags,
+    EncodedQuestion, EncodedWords, QuestionInContext, SpanAnswer, TaggedText, answer_encoded,
+    tag_encoded,
 };
 
 use super::handlers::{Answers, Handlers, Opening, Serve, Service};
-use super::limits::within;
+use super::limits::within_limit;
 use super::work::{Verb, weight_of, weight_of_all};
-use crate::error::Refusal;
+use crate::error::{Refusal, refusal};
 use crate::run_info::RunInfo;
 use crate::settings::Limits;
 
@@ -74,22 +75,24 @@ impl Service for TagsWords<'_> {
 }
 
 impl Answers<Tag> for TagsWords<'_> {
-    type Encoded = ();
+    type Encoded = Vec<EncodedWords>;
 
-    fn check(&self, request: &Tag) -> Result<(), Refusal> {
-        within(self.run.tokenizers.target(), &request.texts, self.limits.tokens)
+    fn check(&self, request: &Tag) -> Result<Vec<EncodedWords>, Refusal> {
+        let texts = EncodedWords::of(self.run, &request.texts);
+        let texts = texts.map_err(|error| refusal(&error))?;
+        within_limit(texts.iter().map(EncodedWords::tokens).sum(), self.limits.tokens)?;
+        Ok(texts)
     }
 
     fn answer(
         &self,
-        requests: &[(&Tag, &())],
+        requests: &[(&Tag, &Vec<EncodedWords>)],
         control: &dyn Control,
     ) -> Result<Vec<Vec<TaggedText>>> {
-        let texts: Vec<String> =
-            requests.iter().flat_map(|(one, ())| &one.texts).cloned().collect();
-        let mut tagged = predict_tags(self.run, &texts, |_| control.between_steps())?.into_iter();
-        let own = |&(one, ()): &(&Tag, &())| tagged.by_ref().take(one.texts.len()).collect();
-        Ok(requests.iter().map(own).collect())
+        let texts: Vec<&EncodedWords> = requests.iter().flat_map(|&(_, texts)| texts).collect();
+        let mut tagged = tag_encoded(self.run, &texts, |_| control.between_steps())?.into_iter();
+        let own = requests.iter().map(|(_, texts)| tagged.by_ref().take(texts.len()).collect());
+        Ok(own.collect())
     }
 }
 
@@ -112,26 +115,25 @@ impl Service for AnswersQuestions<'_> {
 }
 
 impl Answers<Question> for AnswersQuestions<'_> {
-    type Encoded = ();
+    type Encoded = Vec<EncodedQuestion>;
 
-    fn check(&self, request: &Question) -> Result<(), Refusal> {
-        let texts = request.questions.iter();
-        let texts: Vec<String> =
-            texts.flat_map(|one| [one.question.clone(), one.context.clone()]).collect();
-        within(self.run.tokenizers.target(), &texts, self.limits.tokens)
+    fn check(&self, request: &Question) -> Result<Vec<EncodedQuestion>, Refusal> {
+        let questions = EncodedQuestion::of(&request.questions, self.run.tokenizers.target());
+        let questions = questions.map_err(|error| refusal(&error))?;
+        within_limit(questions.iter().map(EncodedQuestion::tokens).sum(), self.limits.tokens)?;
+        Ok(questions)
     }
 
     fn answer(
         &self,
-        requests: &[(&Question, &())],
+        requests: &[(&Question, &Vec<EncodedQuestion>)],
         control: &dyn Control,
     ) -> Result<Vec<Vec<SpanAnswer>>> {
-        let questions = requests.iter().flat_map(|(one, ())| &one.questions);
-        let questions: Vec<QuestionInContext> = questions.cloned().collect();
-        let answers = predict_answers(self.run, &questions, |_| control.between_steps())?;
+        let questions = requests.iter().flat_map(|&(one, all)| one.questions.iter().zip(all));
+        let questions: Vec<(&QuestionInContext, &EncodedQuestion)> = questions.collect();
+        let answers = answer_encoded(self.run, &questions, |_| control.between_steps())?;
         let mut answers = answers.into_iter();
-        let own =
-            |&(one, ()): &(&Question, &())| answers.by_ref().take(one.questions.len()).collect();
-        Ok(requests.iter().map(own).collect())
+        let own = requests.iter().map(|(_, all)| answers.by_ref().take(all.len()).collect());
+        Ok(own.collect())
     }
 }

@@ -8,10 +8,9 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use taper_data::Task;
-use taper_model::Model;
 use taper_plots::Figure;
 use taper_report::NamedFigure;
+use taper_run::tasks::TaskModel;
 use taper_run::{RunEvent, RunFolder, save_by_hand};
 
 use super::reports::write_pictures;
@@ -33,10 +32,9 @@ fn read(path: &Path) -> Result<String> {
 }
 
 /// Saves a model as a run, and reports it.
-fn save(task: Task, model: &impl Model, words: &[String], folder: &Path) -> Result<()> {
+fn save(model: &impl TaskModel, words: &[String], folder: &Path) -> Result<()> {
     let mut observer = |_: &RunEvent<'_>| Ok(());
-    let run = RunFolder::new(folder);
-    save_by_hand(&run, (task, model.config()), words, model.parameters(), &mut observer)?;
+    save_by_hand(&RunFolder::new(folder), model, words, &mut observer)?;
     print_line(&format!("saved as {}", folder.display()))
 }
 

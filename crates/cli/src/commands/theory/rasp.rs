@@ -2,7 +2,6 @@
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
-use taper_data::Task;
 use taper_theory::rasp::{CompiledProgram, Program};
 
 use super::{draw, read, save};
@@ -43,10 +42,7 @@ pub(crate) fn run(arguments: &TheoryRasp) -> Result<()> {
         print_line(&record.to_string())?;
     }
     match &arguments.save {
-        Some(folder) => {
-            let model = &compiled.encoder().0;
-            save(Task::MaskedLanguageModel, model, compiled.vocabulary(), folder)
-        }
+        Some(folder) => save(&compiled.encoder().0, compiled.vocabulary(), folder),
         None => Ok(()),
     }
 }

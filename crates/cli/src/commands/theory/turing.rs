@@ -2,7 +2,6 @@
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
-use taper_data::Task;
 use taper_theory::turing::{Configuration, Machine, TuringDecoder, precision, precision_figure};
 
 use super::{draw, read, save};
@@ -62,7 +61,7 @@ pub(crate) fn run(arguments: &TheoryTuring) -> Result<()> {
     }
     if let Some(folder) = &arguments.save {
         let model = &decoder.decoder().0;
-        save(Task::LanguageModel, model, &decoder.vocabulary(), folder)?;
+        save(model, &decoder.vocabulary(), folder)?;
     }
     draw(vec![("precision".to_owned(), precision_figure(&needed))], &arguments.pictures)
 }

@@ -19,6 +19,8 @@ pub struct Row {
     pub asked: Vec<u32>,
     /// Word of each predicted token, if words are predicted.
     pub words: Vec<usize>,
+    /// Number of tokens that were made of its texts, with those that were cut off, without marks.
+    pub tokens: usize,
 }
 
 impl Row {
@@ -41,10 +43,11 @@ pub fn rows_of(
     lines: &[String],
     config: &LabelledConfig,
 ) -> Result<Vec<Row>> {
-    rows_of_each(tokenizer, lines, config)?.into_iter().collect()
+    rows_of_each(tokenizer, lines, 0, config)?.into_iter().collect()
 }
 
-/// Rows like those of [`rows_of`]; a line of another form has its error in its place.
+/// Rows like those of [`rows_of`]; a line of another form has its error in its place, with its
+/// number from `before + 1`.
 ///
 /// # Errors
 ///
@@ -52,20 +55,23 @@ pub fn rows_of(
 pub fn rows_of_each(
     tokenizer: &Tokenizer,
     lines: &[String],
+    before: usize,
     config: &LabelledConfig,
 ) -> Result<Vec<Result<Row>>> {
     let marks = tokenizer.row_marks()?;
     let row = |(index, line): (usize, &String)| -> Result<Row> {
-        let of_line = |message: String| Error::Line { line: index as u64 + 1, message };
+        let line_number = (before + index + 1) as u64;
+        let of_line = |message: String| Error::Line { line: line_number, message };
         let (first, second) = texts_of(line, config.pairs).map_err(of_line)?;
         let encode =
             |text: &str| tokenizer.encode(text).map_err(|error| of_line(error.to_string()));
         let (mut ids, second) = (encode(first)?, second.map(encode).transpose()?);
+        let tokens = ids.len() + second.as_ref().map_or(0, Vec::len);
         let Some(mut second) = second else {
             ids.truncate(config.max_tokens.saturating_sub(RowMarks::SINGLE));
             ids.insert(0, marks.class);
             ids.push(marks.separator);
-            return Ok(Row { second: ids.len(), ids, asked: vec![0], words: Vec::new() });
+            return Ok(Row { second: ids.len(), ids, asked: vec![0], words: Vec::new(), tokens });
         };
         let room = config.max_tokens.saturating_sub(marks.in_pair());
         let (of_first, of_second) = shares((ids.len(), second.len()), room);
@@ -75,7 +81,7 @@ pub fn rows_of_each(
         let start = ids.len();
         ids.append(&mut second);
         ids.push(marks.separator);
-        Ok(Row { ids, second: start, asked: vec![0], words: Vec::new() })
+        Ok(Row { ids, second: start, asked: vec![0], words: Vec::new(), tokens })
     };
     Ok(lines.par_iter().enumerate().map(row).collect())
 }
@@ -96,8 +102,10 @@ pub fn rows_of_words<S: AsRef<[String]> + Sync>(
     let room = config.max_tokens.saturating_sub(1);
     let row = |words: &S| -> Result<Row> {
         let (mut ids, mut asked, mut of) = (vec![class], Vec::new(), Vec::new());
+        let mut all = 0;
         for (number, word) in words.as_ref().iter().enumerate() {
             let tokens = tokenizer.encode(word)?;
+            all += tokens.len();
             if ids.len() >= room {
                 break;
             }
@@ -109,7 +117,7 @@ pub fn rows_of_words<S: AsRef<[String]> + Sync>(
             ids.truncate(room);
         }
         ids.push(separator);
-        Ok(Row { second: ids.len(), ids, asked, words: of })
+        Ok(Row { second: ids.len(), ids, asked, words: of, tokens: all })
     };
     sentences.par_iter().map(row).collect()
 }

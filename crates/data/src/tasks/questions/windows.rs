@@ -25,6 +25,16 @@ impl Context {
         Ok(Self(tokenizer.encode_text(text)?))
     }
 
+    /// The text.
+    pub fn text(&self) -> &str {
+        self.0.text()
+    }
+
+    /// Number of its tokens.
+    pub fn tokens(&self) -> usize {
+        self.0.len()
+    }
+
     /// First and last token, counted from 0, of these bytes of the text; `None` if no token covers
     /// them.
     pub fn tokens_of(&self, bytes: &Range<usize>) -> Option<(usize, usize)> {
@@ -86,19 +96,34 @@ pub fn windows(
     context: &Context,
     config: &QuestionsConfig,
 ) -> Result<Vec<QuestionWindow>> {
+    windows_of(tokenizer, &tokenizer.encode(question)?, context, config)
+}
+
+/// Windows of a context, like [`windows`], for a question of these tokens.
+///
+/// # Errors
+///
+/// If the tokenizer has no marks.
+pub fn windows_of(
+    tokenizer: &Tokenizer,
+    question: &[u32],
+    context: &Context,
+    config: &QuestionsConfig,
+) -> Result<Vec<QuestionWindow>> {
     let marks = tokenizer.row_marks()?;
-    let mut question = tokenizer.encode(question)?;
     // One token of the context must fit too.
     let room = config.max_tokens.saturating_sub(marks.in_pair() + 1);
-    question.truncate(config.max_question_tokens.min(room));
-    let begin = marks.before_second(&question);
+    let asked = &question[..question.len().min(config.max_question_tokens.min(room))];
+    let begin = marks.before_second(asked);
     let room = config.max_tokens.saturating_sub(begin.len() + 1).max(1);
     let (mut windows, mut first, all) = (Vec::new(), 0, context.0.len());
     loop {
         let tokens = first..all.min(first + room);
         let ids = [&begin, &context.0.ids()[tokens.clone()], &[marks.separator]].concat();
         // Predicted twice: the start of an answer, and its end.
-        let row = Row { ids, second: begin.len(), asked: vec![0, 0], words: Vec::new() };
+        let count = question.len() + tokens.len();
+        let (second, asked) = (begin.len(), vec![0, 0]);
+        let row = Row { ids, second, asked, words: Vec::new(), tokens: count };
         let is_last = tokens.end == all;
         windows.push(QuestionWindow { row, tokens });
         if is_last {

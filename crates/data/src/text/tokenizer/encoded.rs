@@ -162,15 +162,6 @@ impl Tokenizer {
         })
     }
 
-    /// Number of tokens of a text of any length, which is read piece by piece.
-    ///
-    /// # Errors
-    ///
-    /// See [`Tokenizer::encode`].
-    pub fn count_tokens(&self, text: &str) -> Result<usize> {
-        pieces_of_text(text).try_fold(0, |tokens, piece| Ok(tokens + self.encode(piece)?.len()))
-    }
-
     /// Number of texts that this tokenizer, and those that were made of it, have encoded.
     pub fn encodings(&self) -> u64 {
         self.encodings.load(Ordering::Relaxed)
@@ -264,6 +255,5 @@ mod tests {
         let before = tokenizer.encodings();
         assert!(tokenizer.encode_long_text(&words).expect("encoded") == whole);
         assert_eq!(tokenizer.encodings() - before, 3);
-        assert_eq!(tokenizer.count_tokens(&words).expect("counted"), whole.len());
     }
 }
