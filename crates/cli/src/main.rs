@@ -11,11 +11,8 @@
 mod arguments;
 mod bars;
 mod commands;
-mod course;
-mod ending;
 mod error;
 mod estimate;
-mod fitted;
 mod items;
 mod processes;
 mod progress;
@@ -23,8 +20,6 @@ mod resident;
 mod signals;
 mod style;
 mod text;
-mod tokenising;
-mod warm_start;
 
 use std::process::ExitCode;
 

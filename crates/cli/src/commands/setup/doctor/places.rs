@@ -9,7 +9,7 @@ use taper_run::checks::disk;
 use taper_run::numbers::bytes;
 
 use super::finding::Finding;
-use crate::fitted::terminal_width;
+use crate::progress::terminal_width;
 
 /// Room that a small run needs.
 const LITTLE: u64 = 1 << 30;

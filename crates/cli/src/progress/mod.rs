@@ -1,33 +1,40 @@
 //! Progress of a training run: a progress bar at a terminal, plain lines if piped, JSON lines on
 //! request.
 
-use std::path::Path;
+mod course;
+mod ending;
+mod fitted;
+mod lines;
+mod test_sets;
+mod tokenising;
+mod warm_start;
+
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Result;
-use candle_core::Device;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use taper_data::Task;
-use taper_run::checks::computation::describe_operations;
-use taper_run::checks::device;
 use taper_run::numbers::bytes;
 use taper_run::training::{Further, Outcome, TrainingLimits};
 use taper_run::{RunEvent, RunObserver};
-use taper_trainer::{Event, ProcessTime, Scores, StopReason};
+use taper_trainer::{Event, ProcessTime};
 
 use crate::arguments::TrainOutput;
-use crate::bars::{TICK, bar_style, clock, sentence_bar};
-use crate::course::ScoreCourse;
-use crate::ending::{describe_end, report_next, report_tests};
+use crate::bars::{TICK, bar_style, clock};
 use crate::error::Interrupted;
-use crate::fitted::{Progress, fitted, progress, terminal_width};
 use crate::resident::resident_memory;
 use crate::signals::Signals;
 use crate::style::Style;
 use crate::text::{quoted, report_line, say};
-use crate::tokenising::{TokenisingReporter, describe_files};
-use crate::warm_start;
+use course::ScoreCourse;
+use ending::{report_next, report_tests};
+use fitted::{Progress, fitted, progress};
+use lines::{begun, describe, ended, interrupted, json_line, loss_name};
+use tokenising::{TokenisingReporter, describe_files};
+
+pub(crate) use fitted::terminal_width;
+pub(crate) use test_sets::TestReporter;
 
 /// Runs `train`, shows its progress if this process `is_first`, and lets signals stop it.
 ///
@@ -351,102 +358,8 @@ impl RunObserver for Reporter<'_> {
     }
 }
 
-fn begun(folder: &Path, step: u64, device: &Device, dtype: &str) -> [String; 2] {
-    let operations = format!("operations: {}", describe_operations(device, dtype));
-    let (folder, device) = (folder.display(), device::describe(device));
-    [operations, format!("training in {folder} from step {step}, on {device}")]
-}
-
-fn interrupted(folder: &Path, step: u64) -> String {
-    let folder = quoted(folder);
-    format!("interrupted at step {step}; continue with: taper resume {folder}")
-}
-
-fn ended(reason: StopReason, step: u64, seconds: f64) -> String {
-    let time = clock(Duration::from_secs_f64(seconds.max(0.0)));
-    format!("{} at step {step} after {time}", describe_end(reason))
-}
-
 fn report_lines(lines: &[String]) {
     lines.iter().for_each(|line| report_line(line));
-}
-
-/// Line of JSON for an event; `None` if it has none.
-fn json_line(event: &RunEvent<'_>) -> Result<Option<String>> {
-    let record = match event {
-        RunEvent::Files { corpus, files } => serde_json::json!({
-            "event": "files", "corpus": corpus, "files": files,
-        }),
-        RunEvent::WarmStart { started, replaced, .. } => serde_json::json!({
-            "event": "warm_start", "replaced": replaced, "weights": started,
-        }),
-        RunEvent::WordVectors(taken) => {
-            serde_json::json!({ "event": "embeddings", "tables": taken })
-        }
-        RunEvent::Prepared { data, .. } => {
-            let mut record = serde_json::to_value(data)?;
-            record["event"] = "data".into();
-            record
-        }
-        RunEvent::Training(event) => return Ok(Some(serde_json::to_string(event)?)),
-        RunEvent::Tested { checkpoint, step, results, .. } => serde_json::json!({
-            "event": "test", "checkpoint": checkpoint, "step": step, "results": results,
-        }),
-        _ => return Ok(None),
-    };
-    Ok(Some(record.to_string()))
-}
-
-/// Reporter that shows the progress of decoding test sets, and notices.
-#[derive(Default)]
-pub(crate) struct TestReporter {
-    bar: Option<ProgressBar>,
-}
-
-impl RunObserver for TestReporter {
-    fn observe(&mut self, event: &RunEvent<'_>) -> Result<()> {
-        match event {
-            RunEvent::Decoding { split, done, total } => {
-                let bar = self.bar.get_or_insert_with(|| sentence_bar(Some(*total as u64), split));
-                bar.set_position(*done as u64);
-            }
-            RunEvent::Decoded => {
-                if let Some(bar) = self.bar.take() {
-                    bar.finish_and_clear();
-                }
-            }
-            RunEvent::Notice(notice) => say(&notice.to_string()),
-            _ => {}
-        }
-        Ok(())
-    }
-}
-
-/// Returns the name of a loss printed next to the perplexity, whose logarithm is `nll`: label
-/// smoothing makes the two differ.
-fn loss_name(loss: f64, nll: f64) -> &'static str {
-    if (loss - nll).abs() <= 1e-9 * loss.abs() { "loss" } else { "smoothed loss" }
-}
-
-/// Formats scores on one line, text scores last, because they take longest to change.
-fn describe(scores: &Scores) -> String {
-    let mut parts = Vec::new();
-    let loss = match (scores.get("loss"), scores.get("perplexity")) {
-        (Some(loss), Some(perplexity)) => loss_name(loss, perplexity.ln()),
-        _ => "loss",
-    };
-    for (name, label, decimals, factor, unit) in [
-        ("loss", loss, 4, 1.0, ""),
-        ("perplexity", "ppl", 2, 1.0, ""),
-        ("accuracy", "accuracy", 1, 100.0, "%"),
-        ("bleu", "BLEU", 2, 1.0, ""),
-        ("chrf", "chrF2", 2, 1.0, ""),
-    ] {
-        if let Some(value) = scores.get(name) {
-            parts.push(format!("{label} {:.decimals$}{unit}", value * factor));
-        }
-    }
-    parts.join("  ")
 }
 
 #[cfg(test)]
@@ -463,11 +376,5 @@ mod tests {
         reporter.update(2, 3.5);
         assert_eq!((reporter.bar.position(), reporter.bar.prefix()), (2, "2/100  eta 0:49".into()));
         assert_eq!(reporter.bar.length(), Some(100));
-    }
-
-    #[test]
-    fn a_loss_that_is_no_logarithm_of_the_perplexity_says_so() {
-        assert_eq!(loss_name(1.25, 1.25), "loss");
-        assert_eq!(loss_name(1.25, 1.0), "smoothed loss");
     }
 }
