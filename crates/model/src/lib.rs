@@ -49,6 +49,9 @@ mod sequences;
 mod span;
 mod tagger;
 mod tally;
+#[cfg(test)]
+#[path = "../tests/common/tensors.rs"]
+mod tensors;
 mod text_inference;
 mod translation;
 mod vision;

@@ -1,7 +1,10 @@
 //! Position encodings and single attention layers against direct formulas and PyTorch
 //! (`scripts/golden/{layers/positions,attention/attention}.py`).
 
+mod common;
+
 use candle_core::{DType, Device, Tensor, Var};
+use common::golden;
 use std::collections::HashMap;
 use std::sync::Arc;
 use taper_model::positions::{alibi_slopes, sinusoids, t5_bucket};
@@ -12,12 +15,6 @@ use taper_ops::{
 };
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
-
-fn golden(name: &str) -> HashMap<String, Tensor> {
-    let path = format!("{}/tests/golden/{name}.safetensors", env!("CARGO_MANIFEST_DIR"));
-    candle_core::safetensors::load(&path, &Device::Cpu)
-        .unwrap_or_else(|error| panic!("{path}: {error}"))
-}
 
 /// ‖ours - theirs‖, absolute.
 fn distance(ours: &Tensor, theirs: &Tensor) -> f64 {

@@ -6,8 +6,8 @@ mod common;
 
 use candle_core::{D, DType, Device, Result, Tensor, Var};
 use common::{
-    Rows, adjoint, again_through_every_kernel, check, check_threads_and_neighbours, random, scalar,
-    values,
+    Rows, adjoint, again_through_every_kernel, check, check_threads_and_neighbours, random,
+    relative, scalar, values,
 };
 use taper_ops::{Dropout, HierarchicalSpec, Products, Tape, composed, hierarchical_attention};
 
@@ -37,12 +37,6 @@ fn kinds() -> impl Iterator<Item = (bool, (usize, usize))> {
 
 fn input(tokens: usize) -> Var {
     random(&[tokens, 3 * HEADS * WIDTH], 1)
-}
-
-fn relative(ours: &Tensor, theirs: &Tensor) -> f64 {
-    let (ours, theirs) = (ours.to_dtype(DType::F64).unwrap(), theirs.to_dtype(DType::F64).unwrap());
-    let square = |x: &Tensor| x.sqr().unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap();
-    (square(&(&ours - &theirs).unwrap()) / square(&theirs)).sqrt()
 }
 
 /// Computes one query at a time: from its own token outwards, each further token joins the summary

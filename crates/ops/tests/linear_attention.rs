@@ -6,8 +6,8 @@ mod common;
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 use common::{
-    Rows, adjoint, again_through_every_kernel, check, check_threads_and_neighbours, random, scalar,
-    values,
+    Rows, adjoint, again_through_every_kernel, check, check_threads_and_neighbours, random,
+    relative, scalar, values,
 };
 use taper_ops::{
     LinearAttentionSpec, Products, Tape, composed, linear_attention, linear_attention_after,
@@ -31,12 +31,6 @@ fn kinds() -> Vec<(&'static str, Option<Tensor>)> {
 
 fn input(tokens: usize) -> Var {
     random(&[tokens, 3 * HEADS * WIDTH], 1)
-}
-
-fn relative(ours: &Tensor, theirs: &Tensor) -> f64 {
-    let (ours, theirs) = (ours.to_dtype(DType::F64).unwrap(), theirs.to_dtype(DType::F64).unwrap());
-    let square = |x: &Tensor| x.sqr().unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap();
-    (square(&(&ours - &theirs).unwrap()) / square(&theirs)).sqrt()
 }
 
 /// Computes the result and the gradient of the input.

@@ -5,7 +5,7 @@
 mod common;
 
 use candle_core::{DType, Result, Tensor, Var};
-use common::{adjoint, again_through_every_kernel, check, random, scalar};
+use common::{adjoint, again_through_every_kernel, check, random, relative, scalar};
 use std::sync::Arc;
 use taper_ops::{
     AttentionShape, AttentionSpec, Dropout, Products, Tape, composed, cross_attention,
@@ -64,12 +64,6 @@ fn attention_to_sums_has_its_gradients() {
             &|x| attend_composed([&x[0], &x[1], &x[2]], &spec),
         );
     }
-}
-
-fn relative(ours: &Tensor, theirs: &Tensor) -> f64 {
-    let (ours, theirs) = (ours.to_dtype(DType::F64).unwrap(), theirs.to_dtype(DType::F64).unwrap());
-    let square = |x: &Tensor| x.sqr().unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap();
-    (square(&(&ours - &theirs).unwrap()) / square(&theirs)).sqrt()
 }
 
 /// Long enough for tiles, and for several pieces of a sum: in f64, f32 and with bf16 products, and

@@ -1,10 +1,14 @@
 //! Golden files, and distances of tensors.
-#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(dead_code, unused_imports, reason = "each test file uses a part")]
+
+mod tensors;
 
 use candle_core::{DType, Device, Tensor};
 use std::collections::HashMap;
 use taper_model::{Batch, LossOutput, Model, Objective, Pass, Positions};
 use taper_ops::{Gradients, Parameter, ParameterStore};
+
+pub(crate) use tensors::{golden, relative};
 
 /// All position encodings.
 pub(crate) const ALL_POSITIONS: [Positions; 6] = [
@@ -15,32 +19,6 @@ pub(crate) const ALL_POSITIONS: [Positions; 6] = [
     Positions::Rotary,
     Positions::Alibi,
 ];
-
-/// Reads the tensors of a golden file.
-pub(crate) fn golden(name: &str) -> HashMap<String, Tensor> {
-    let path = format!("{}/tests/golden/{name}.safetensors", env!("CARGO_MANIFEST_DIR"));
-    candle_core::safetensors::load(&path, &Device::Cpu)
-        .unwrap_or_else(|error| panic!("{path}: {error}"))
-}
-
-/// Distance of two tensors, relative to the size of the second.
-pub(crate) fn relative(ours: &Tensor, theirs: &Tensor) -> f64 {
-    assert_eq!(ours.dims(), theirs.dims());
-    let norm = |x: &Tensor| {
-        x.to_dtype(DType::F64)
-            .unwrap()
-            .sqr()
-            .unwrap()
-            .sum_all()
-            .unwrap()
-            .to_scalar::<f64>()
-            .unwrap()
-            .sqrt()
-    };
-    let difference =
-        (ours.to_dtype(DType::F64).unwrap() - theirs.to_dtype(DType::F64).unwrap()).unwrap();
-    norm(&difference) / norm(theirs).max(1e-12)
-}
 
 pub(crate) fn ids(tensor: &Tensor) -> Vec<u32> {
     tensor.to_vec1().unwrap()

@@ -3,7 +3,7 @@
 // Each test program uses only a part of it.
 #![allow(dead_code)]
 
-use candle_core::{Device, Result, Tensor, Var};
+use candle_core::{DType, Device, Result, Tensor, Var};
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{Kernel, Tape};
 
@@ -133,4 +133,11 @@ pub(crate) fn has_fused_multiply_adds() -> bool {
     return is_x86_feature_detected!("fma");
     #[cfg(not(target_arch = "x86_64"))]
     return cfg!(target_arch = "aarch64");
+}
+
+/// Distance of two tensors in f64, relative to the size of the second.
+pub(crate) fn relative(ours: &Tensor, theirs: &Tensor) -> f64 {
+    let (ours, theirs) = (ours.to_dtype(DType::F64).unwrap(), theirs.to_dtype(DType::F64).unwrap());
+    let square = |x: &Tensor| x.sqr().unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap();
+    (square(&(&ours - &theirs).unwrap()) / square(&theirs)).sqrt()
 }

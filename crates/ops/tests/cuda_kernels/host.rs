@@ -69,7 +69,7 @@ pub(crate) enum Argument<'a> {
 }
 
 impl Argument<'_> {
-    /// Its bytes, from the lowest on.
+    /// Bytes, from the lowest on.
     fn word(&self) -> u64 {
         match *self {
             Self::At(array) => array.first() as u64,
@@ -137,7 +137,7 @@ impl Array {
         }
     }
 
-    /// Its elements; an error if its margins were written.
+    /// Elements; an error if its margins were written.
     pub(crate) fn values(&self) -> Vec<f64> {
         let size = self.count * self.dtype.size_in_bytes();
         for at in 0..self.memory.len() * 16 {
@@ -160,7 +160,7 @@ impl Array {
         (0..self.count).map(value).collect()
     }
 
-    /// Its elements as a tensor in f64.
+    /// Elements as a tensor in f64.
     pub(crate) fn tensor(&self, shape: &[usize]) -> Tensor {
         Tensor::from_vec(self.values(), shape, &Device::Cpu).expect("as many elements")
     }

@@ -8,6 +8,7 @@ use super::linformer::{attended, to_sums};
 use super::performer::RandomFeatures;
 use super::reformer::{Chunks, Reformer, Rotations};
 use super::transformer_xl::Segments;
+use crate::tensors::relative;
 use candle_core::{DType, Device, Result, Tensor, Var};
 use std::collections::HashMap;
 use taper_ops::rng::Counter;
@@ -50,11 +51,6 @@ fn on_tape(
 
 fn inner(left: &Tensor, right: &Tensor) -> f64 {
     left.mul(right).unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap()
-}
-
-fn relative(ours: &Tensor, theirs: &Tensor) -> f64 {
-    let difference = (ours - theirs).unwrap();
-    (inner(&difference, &difference) / inner(theirs, theirs)).sqrt()
 }
 
 /// Compares chunks and sums, composed and fused, with all weights computed one by one in plain
@@ -151,9 +147,7 @@ fn linformer(
 
 /// Reads a file of `tests/golden`, in f64.
 fn golden(name: &str) -> HashMap<String, Tensor> {
-    let path = format!("{}/tests/golden/{name}.safetensors", env!("CARGO_MANIFEST_DIR"));
-    let file = candle_core::safetensors::load(&path, &Device::Cpu)
-        .unwrap_or_else(|error| panic!("{path}: {error}"));
+    let file = crate::tensors::golden(name);
     file.into_iter().map(|(name, x)| (name, x.to_dtype(DType::F64).unwrap())).collect()
 }
 

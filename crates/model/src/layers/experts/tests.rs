@@ -4,23 +4,9 @@
 use super::*;
 use crate::FeedForwardKind;
 use crate::layers::linear::Residual;
+use crate::tensors::{golden, relative};
 use candle_core::Var;
-use std::collections::HashMap;
 use taper_ops::ParameterStore;
-
-fn golden() -> HashMap<String, Tensor> {
-    let path = format!("{}/tests/golden/layers/experts.safetensors", env!("CARGO_MANIFEST_DIR"));
-    candle_core::safetensors::load(&path, &Device::Cpu)
-        .unwrap_or_else(|error| panic!("{path}: {error}"))
-}
-
-fn relative(ours: &Tensor, theirs: &Tensor) -> f64 {
-    let norm = |x: &Tensor| {
-        let sum = x.to_dtype(DType::F64).unwrap().sqr().unwrap().sum_all().unwrap();
-        sum.to_scalar::<f64>().unwrap().sqrt()
-    };
-    norm(&(ours - theirs).unwrap()) / norm(theirs)
-}
 
 fn config(d_model: usize, d_ff: usize, experts: ExpertsConfig) -> ModelConfig {
     ModelConfig {
@@ -47,7 +33,7 @@ fn run(experts: &Experts, x: &Tensor, residual: &Tensor, pass: &Pass) -> Tensor 
 
 #[test]
 fn switch_transformers_agree() {
-    let file = golden();
+    let file = golden("layers/experts");
     // Capacity: 5 of 18 tokens.
     let own = ExpertsConfig {
         count: 4,

@@ -3,24 +3,9 @@
 
 use super::*;
 use crate::AttentionConfig;
+use crate::tensors::{golden, relative};
 use candle_core::{Device, Var};
-use std::collections::HashMap;
 use taper_ops::{Dropout, ParameterStore};
-
-fn golden() -> HashMap<String, Tensor> {
-    let path =
-        format!("{}/tests/golden/layers/state-space.safetensors", env!("CARGO_MANIFEST_DIR"));
-    candle_core::safetensors::load(&path, &Device::Cpu)
-        .unwrap_or_else(|error| panic!("{path}: {error}"))
-}
-
-fn relative(ours: &Tensor, theirs: &Tensor) -> f64 {
-    let norm = |x: &Tensor| {
-        let sum = x.to_dtype(DType::F64).unwrap().sqr().unwrap().sum_all().unwrap();
-        sum.to_scalar::<f64>().unwrap().sqrt()
-    };
-    norm(&(ours - theirs).unwrap()) / norm(theirs)
-}
 
 fn layer(d_model: usize, kind: AttentionKind, causal: bool) -> (StateSpace, ParameterStore) {
     let attention = AttentionConfig { kind, ..AttentionConfig::default() };
@@ -41,7 +26,7 @@ fn layer(d_model: usize, kind: AttentionKind, causal: bool) -> (StateSpace, Para
 
 #[test]
 fn mamba_of_transformers_agrees() {
-    let file = golden();
+    let file = golden("layers/state-space");
     for (case, kind, causal) in [
         ("mamba", AttentionKind::Mamba, true),
         ("both", AttentionKind::Mamba, false),
