@@ -1,5 +1,5 @@
-//! What is answered one by one: a bad item costs itself alone, special tokens are what is asked
-//! for, a probability is that of the text, and no answer is made of numbers that are not finite.
+//! Answers one by one: a bad item costs itself alone, special tokens follow the chosen rule, a
+//! probability is that of the text, and no answer is made of numbers that are not finite.
 
 mod common;
 

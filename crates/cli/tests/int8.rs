@@ -8,7 +8,7 @@ use common::{Workspace, refused, stderr, stdout};
 
 const INPUT: &str = "red cat sees\ntwo big dogs run here\n\ncat cat red here two dogs\n";
 
-/// What `translate` gives for [`INPUT`], scores included, to the last digit.
+/// Output of `translate` for [`INPUT`], with scores, to the last digit.
 fn translated(workspace: &Workspace, run: &str, arguments: &[&str]) -> String {
     let all = [&["translate", run, "--json"], arguments].concat();
     let output = workspace.run_with_input(&all, INPUT.as_bytes());

@@ -87,7 +87,7 @@ fn harness(workspace: &Workspace, settings: &[&str], wanted: usize) {
     println!("{} kills over {runs} runs: {kills:?}", kills.values().sum::<usize>());
 }
 
-/// What a process was doing when it was killed.
+/// Work of a process when it was killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Moment {
     /// Nothing was trained yet.

@@ -1,4 +1,4 @@
-//! What fits into memory is known before training, and training does not grow.
+//! Memory of a training: it is known beforehand, and does not grow.
 
 mod common;
 
@@ -118,7 +118,7 @@ fn auto_fits_where_addresses_are_limited() {
     assert!(output.status.success(), "{}", stderr(&output));
 }
 
-/// Whatever there is too little for, a sentence says so.
+/// Too little memory for a part of the work is reported in a sentence that names the part.
 #[cfg(target_os = "linux")]
 #[test]
 fn too_little_memory_is_an_error_and_no_abort() {
@@ -174,7 +174,7 @@ fn auto_finds_no_less_where_there_is_more() {
     assert!(before > 1024, "{before}");
 }
 
-/// What the text does not have is not tried.
+/// Batches that the text does not have are not tried.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_largest_batch_that_exists_is_tried_and_no_larger_one() {

@@ -1,5 +1,5 @@
-//! What must change no number: the number of threads, the sentences that
-//! happen to be decoded together, the way of reporting.
+//! Results do not depend on the number of threads, on sentences decoded together, or on the form of
+//! reports.
 
 mod common;
 

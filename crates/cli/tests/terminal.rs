@@ -6,8 +6,8 @@ mod common;
 
 use common::{Workspace, stderr, stdout};
 
-/// What `taper arguments` shows at a terminal where something is typed, piece by piece: each once
-/// the words before it have been shown.
+/// Output of `taper arguments` at a terminal where `typed` is typed piece by piece, each after the
+/// words before it have been shown.
 fn at_terminal(workspace: &Workspace, arguments: &str, typed: &[(&str, &str)]) -> String {
     let piece = |(shown, text): &(&str, &str)| {
         let wait = "for _ in $(seq 600)";

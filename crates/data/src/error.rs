@@ -48,11 +48,11 @@ pub enum Error {
     UnequalLines {
         /// The source side.
         source_path: PathBuf,
-        /// Its number of lines.
+        /// Number of lines.
         source_lines: u64,
         /// The target side.
         target_path: PathBuf,
-        /// Its number of lines.
+        /// Number of lines.
         target_lines: u64,
     },
     /// A split has no pairs at all.

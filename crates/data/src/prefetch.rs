@@ -20,7 +20,7 @@ const MOST_AHEAD: usize = 1024;
 
 /// Yields the batches at a sequence of positions, until its end or a failure to read.
 ///
-/// Its output depends on its arguments alone, not on the thread's timing. Dropping it stops the
+/// Output depends on its arguments alone, not on the thread's timing. Dropping it stops the
 /// thread.
 pub struct Prefetcher {
     receiver: Option<Receiver<Result<Prefetched>>>,

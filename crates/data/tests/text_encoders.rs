@@ -1,4 +1,4 @@
-//! What encoders of texts get: rows with hidden tokens, and texts with labels.
+//! Input of encoders of texts: rows with hidden tokens, and texts with labels.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -35,7 +35,7 @@ pub enum DecodingError {
     SourceWithoutEnd {
         /// Index of the source.
         sentence: usize,
-        /// Its last token.
+        /// Last token.
         last: u32,
         /// End of the vocabulary.
         end: u32,

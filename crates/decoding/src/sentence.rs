@@ -6,7 +6,7 @@ use crate::{DecodingConfig, OutputLimits};
 /// One sentence to translate.
 #[derive(Clone, Copy, Debug)]
 pub struct Sentence<'a> {
-    /// Its tokens, `</s>` last; empty or only `</s>` for an empty line.
+    /// Tokens, `</s>` last; empty or only `</s>` for an empty line.
     pub source: &'a [u32],
     /// Tokens with which every translation must begin, without `<s>`; empty for no constraint.
     pub prefix: &'a [u32],

@@ -1,4 +1,4 @@
-//! How a document writes text between its markup.
+//! Syntax of the text between the markup of a document.
 
 /// Rules of a format for escaping characters that have a meaning there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

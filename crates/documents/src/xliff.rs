@@ -20,7 +20,7 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    /// Its text without tags and codes.
+    /// Text without tags and codes.
     pub(crate) fn text(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {
             Piece::Text(text, _) => Some(text.as_str()),

@@ -1,4 +1,4 @@
-//! What the fuzz targets share: the valid input that the fuzzer begins with.
+//! Valid input that the fuzzer begins with, for all targets.
 
 use std::fs;
 use std::path::Path;

@@ -5,11 +5,11 @@ use std::fmt;
 /// One field of a signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// Its name in short signatures.
+    /// Name in short signatures.
     pub short: &'static str,
-    /// Its value.
+    /// Value.
     pub value: String,
 }
 

@@ -31,12 +31,12 @@ impl Colour {
         Self { variable, light, dark }
     }
 
-    /// Its light value, which drawings are made with.
+    /// Light value, which drawings are made with.
     pub(crate) const fn drawn(&self) -> RGBColor {
         self.light
     }
 
-    /// Its value in a theme, as `#RRGGBB`.
+    /// Value in a theme, as `#RRGGBB`.
     pub(crate) fn hex(&self, theme: Theme) -> String {
         let RGBColor(red, green, blue) = match theme {
             Theme::Light => self.light,

@@ -49,7 +49,7 @@ impl Flaw {
         (length > 2 * expected && length >= expected + 4).then_some(Self::TooLong)
     }
 
-    /// Its name in English and in Chinese.
+    /// Name in English and in Chinese.
     #[must_use]
     pub const fn names(self) -> (&'static str, &'static str) {
         match self {

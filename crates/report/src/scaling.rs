@@ -33,7 +33,7 @@ pub struct Point {
     pub parameters: f64,
     /// D, the number of tokens that it was trained on.
     pub tokens: f64,
-    /// Its loss on held-out text, in nats per token.
+    /// Loss on held-out text, in nats per token.
     pub loss: f64,
 }
 

@@ -28,7 +28,7 @@ pub enum TrainError {
     Seed {
         /// The checkpoint.
         path: PathBuf,
-        /// Its seed.
+        /// Seed.
         saved: u64,
         /// The configured seed.
         configured: u64,
@@ -224,9 +224,9 @@ pub enum CheckpointError {
     Truncated {
         /// The file.
         path: PathBuf,
-        /// Its size when it was saved.
+        /// Size when it was saved.
         expected: u64,
-        /// Its size now.
+        /// Size now.
         got: u64,
     },
     /// A file differs from what was saved.
@@ -242,7 +242,7 @@ pub enum CheckpointError {
     NewerFormat {
         /// The file.
         path: PathBuf,
-        /// Its format.
+        /// Format.
         found: u32,
         /// The newest format that can be read.
         supported: u32,
@@ -270,7 +270,7 @@ pub enum CheckpointError {
         path: PathBuf,
         /// The tensor.
         name: String,
-        /// Its shape in the model.
+        /// Shape in the model.
         expected: Vec<usize>,
     },
     /// The file has a tensor that the model does not.
@@ -280,7 +280,7 @@ pub enum CheckpointError {
         path: PathBuf,
         /// The tensor.
         name: String,
-        /// Its shape in the file.
+        /// Shape in the file.
         got: Vec<usize>,
     },
     /// A tensor has another shape than in the model.
@@ -290,9 +290,9 @@ pub enum CheckpointError {
         path: PathBuf,
         /// The tensor.
         name: String,
-        /// Its shape in the model.
+        /// Shape in the model.
         expected: Vec<usize>,
-        /// Its shape in the file.
+        /// Shape in the file.
         got: Vec<usize>,
     },
     /// The checkpoint was trained with another tokenizer, so that its embeddings belong to other

@@ -145,7 +145,7 @@ pub enum Event {
     Checkpoint {
         /// Updates made.
         step: u64,
-        /// Its directory.
+        /// Directory.
         path: PathBuf,
         /// Whether it is the best so far.
         best: bool,

@@ -37,7 +37,7 @@ pub struct TeacherForced {
     pub loss: f64,
     /// Cross entropy in nats.
     pub nll: f64,
-    /// Its exponential.
+    /// Exponential.
     pub perplexity: f64,
     /// Share of target tokens predicted correctly.
     pub accuracy: f64,

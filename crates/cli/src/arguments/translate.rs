@@ -32,8 +32,8 @@ pub(crate) struct Translate {
     /// positions from 0
     #[arg(long)]
     pub(crate) alignments: bool,
-    /// File of terms, each on a line with a tab and its translation, which translations of lines
-    /// with the term have
+    /// File of terms, one a line: a term, a tab and its translation. Translations of lines with a
+    /// term contain its translation
     #[arg(long, value_name = "FILE")]
     pub(crate) terms: Option<PathBuf>,
     #[command(flatten)]

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 pub(crate) const LONG: [&str; 4] =
     ["--set", "training.max_updates=100000", "--set", "training.validate_every=20"];
 
-/// What earlier versions have left for the tests.
+/// Files that earlier versions have left for the tests.
 pub(crate) fn frozen(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/frozen").join(name)
 }

@@ -1,4 +1,4 @@
-//! Where the frozen run looks, which turns words round: in the terminal, as a page and as numbers.
+//! Attention of the frozen run, which reverses words: in the terminal, as a page and as numbers.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! What options of a search change, and which ones are refused.
+//! Effects of the options of a search, and refusals of some.
 
 use serde_json::Value;
 

@@ -29,7 +29,7 @@ pub(super) fn marks_and_pipes(workspace: &Workspace, input: &str) {
     }
 }
 
-/// What makes translations of thousands of lines a matter of a second.
+/// Arguments with which thousands of lines are translated in a second.
 const QUICK: [&str; 6] = ["translate", "run", "--beam", "1", "--set", "decoding.max_length=4"];
 
 /// More lines than a window has, the same four again and again.

@@ -65,7 +65,7 @@ fn pixels(image: usize) -> Vec<u8> {
     (0..64).map(|at| if is_line(at) { value } else { (image * 7 + at) as u8 % 15 }).collect()
 }
 
-/// What is said of an image.
+/// Caption of an image.
 fn caption(image: usize) -> String {
     let brightness = if (image / 2).is_multiple_of(2) { "bright" } else { "dark" };
     format!("a {brightness} {}", ["row", "column"][image % 2])

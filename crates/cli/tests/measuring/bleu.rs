@@ -18,13 +18,13 @@ fn workspace() -> Workspace {
     workspace
 }
 
-/// What the command prints, the version in signatures replaced by sacreBLEU's.
+/// Output of the command, with the version in signatures replaced by sacreBLEU's.
 fn printed(workspace: &Workspace, arguments: &str) -> String {
     let arguments: Vec<&str> = std::iter::once("bleu").chain(arguments.split(' ')).collect();
     workspace.succeed(&arguments).replace(concat!("taper-", env!("CARGO_PKG_VERSION")), "2.6.0")
 }
 
-/// What the command prints, as JSON.
+/// Output of the command, as JSON.
 fn parsed(workspace: &Workspace, arguments: &str) -> Value {
     serde_json::from_str(&printed(workspace, arguments)).expect("JSON")
 }

@@ -188,7 +188,7 @@ fn divergence_ends_training_with_advice_that_works() {
     assert_eq!(record.last().expect("lines")["step"], 20);
 }
 
-/// What was best on other text is not what is best now.
+/// The best score on other text does not count for the new text.
 #[test]
 fn a_run_that_goes_on_with_other_text_forgets_the_old_best() {
     let workspace = Workspace::new();
@@ -240,7 +240,7 @@ fn a_run_that_goes_on_with_other_text_forgets_the_old_best() {
     assert!(said.contains("evaluation.tokenize"), "{said}");
 }
 
-/// What more updates do to a learning rate is told where they are proposed.
+/// A proposal of more updates says what they do to the learning rate.
 #[test]
 fn a_schedule_that_has_fallen_to_its_end_jumps_when_the_run_goes_on() {
     let workspace = Workspace::new();

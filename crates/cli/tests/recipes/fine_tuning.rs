@@ -89,7 +89,7 @@ fn what_fits_another_model_is_taken_where_that_is_meant() {
     workspace.succeed(&[&["train", "tiny.toml", "--from", "parent"], &dropout[..]].concat());
 }
 
-/// What a recipe does not say of the model, the run that it begins with does.
+/// Keys of the model that a recipe does not set have the values of the run that it begins with.
 #[test]
 fn the_model_of_the_parent_holds_where_the_recipe_sets_no_key() {
     let workspace = Workspace::new();

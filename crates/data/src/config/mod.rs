@@ -26,7 +26,7 @@ use crate::{
 /// Name of a validation set drawn from the training text, in reports and as a split.
 pub(crate) const HELD_OUT: &str = "held-out";
 
-/// Where the text is and what becomes of it on the way to the model.
+/// Place of the text, and its processing on the way to the model.
 ///
 /// With `format = "text"` a corpus named `train` is the pair of files
 /// `{dir}/train.{source_language}` and `{dir}/train.{target_language}`; each file may end in `.gz`,

@@ -78,7 +78,7 @@ impl Deref for Corpora {
 }
 
 impl From<&str> for Corpora {
-    /// Single corpus of this stem; none if it is empty.
+    /// Single corpus of this stem; no corpus if the stem is empty.
     fn from(stem: &str) -> Self {
         Self(if stem.is_empty() { Vec::new() } else { vec![Corpus::of_stem(stem)] })
     }

@@ -54,7 +54,7 @@ struct Live {
     /// Number by which beams are ordered: the log-probability, after the repetition penalty if
     /// there is one.
     rank: f64,
-    /// Its part of the sentence's phrases.
+    /// Progress through the phrases of the sentence.
     progress: Progress,
 }
 
@@ -92,7 +92,7 @@ pub struct BeamNode {
     pub token: u32,
     /// Log-probability of all tokens up to this one.
     pub log_probability: f64,
-    /// Its fate.
+    /// Fate in the search.
     pub fate: BeamFate,
 }
 

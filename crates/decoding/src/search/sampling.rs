@@ -111,7 +111,7 @@ fn draw_of(
 struct Weight {
     token: u32,
     logit: f32,
-    /// Its probability at the temperature, up to a common factor.
+    /// Probability at the temperature, up to a common factor.
     weight: f64,
 }
 

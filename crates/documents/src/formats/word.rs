@@ -22,7 +22,7 @@ struct Run {
     open: Range<usize>,
     close: Range<usize>,
     text: Vec<(String, Range<usize>)>,
-    /// Its formatting, as it is written.
+    /// Formatting, as it is written.
     formatting: String,
     is_link: bool,
 }

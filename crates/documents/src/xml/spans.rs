@@ -13,7 +13,7 @@ use crate::{Error, Result};
 pub(crate) struct Spanned {
     /// The token.
     pub(crate) token: Token,
-    /// Its bytes in the text.
+    /// Bytes in the text.
     pub(crate) range: Range<usize>,
 }
 

@@ -50,7 +50,7 @@ pub struct Comparison {
     /// Probability of a difference from the baseline at least this large by chance; `None` for the
     /// baseline itself.
     pub p_value: Option<f64>,
-    /// Its confidence interval, if the test draws bootstrap resamples.
+    /// Confidence interval, if the test draws bootstrap resamples.
     pub confidence: Option<Confidence>,
 }
 

@@ -21,8 +21,8 @@ pub(crate) fn kernels_of(device: &Device) -> &'static dyn Kernels {
     &Composed
 }
 
-/// Kernels for an operation on these inputs, with a tape or without: none if Candle differentiates
-/// it, which it could not do through a kernel.
+/// Kernels for an operation on these inputs, with a tape or without; `None` if Candle differentiates
+/// the operation, since it cannot do so through a kernel.
 ///
 /// # Errors
 /// If the calling thread may not use their device.

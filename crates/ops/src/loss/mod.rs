@@ -52,8 +52,8 @@ pub fn smoothed_cross_entropy(
 
 /// Computes [`smoothed_cross_entropy`] of `softmax(hidden weightᵀ + bias)`.
 ///
-/// Where logits do not exist chunk by chunk, or all operands are rounded, biases are a column of the
-/// matrix, which is copied.
+/// If logits do not exist chunk by chunk, or all operands are rounded, the matrix is copied with the
+/// biases as a column.
 ///
 /// # Shapes
 /// `hidden (N, D)`, `weight (V, D)`, `bias (V,)`, `targets` N class numbers → scalar.

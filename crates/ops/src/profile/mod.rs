@@ -21,7 +21,7 @@ static OPERATIONS: Mutex<BTreeMap<&'static str, Operation>> = Mutex::new(BTreeMa
 pub struct Operation {
     /// Time that it took.
     pub time: Duration,
-    /// Its part of [`Profile::flops`].
+    /// Part of [`Profile::flops`].
     pub flops: u64,
 }
 

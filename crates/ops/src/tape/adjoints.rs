@@ -68,9 +68,9 @@ pub(super) struct Flat<'a> {
 /// Values of a flat gradient buffer.
 pub(super) enum FlatValues<'a> {
     Host(&'a mut [f32]),
-    /// Those of a device that adds in place.
+    /// Flat gradients of a device that adds in place.
     Device(Tensor, AddInPlace),
-    /// Those of a device that does not: gradients of parameters are kept, and added at the end.
+    /// On other devices: gradients of parameters are kept, and added at the end.
     Kept,
 }
 

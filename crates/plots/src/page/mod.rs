@@ -40,7 +40,7 @@ pub enum Language {
 }
 
 impl Language {
-    /// Its code in HTML.
+    /// Code in HTML.
     #[must_use]
     pub const fn code(self) -> &'static str {
         match self {
@@ -63,7 +63,7 @@ impl Language {
 /// (Content Security Policy Level 3) names both by their hashes.
 #[derive(Debug, Clone, Default)]
 pub struct Page {
-    /// Its language.
+    /// Language.
     pub language: Language,
     /// Title and heading, as plain text.
     pub title: String,

@@ -20,7 +20,7 @@ pub type Batches<'a> = Box<dyn Iterator<Item = Result<Batch, BoxError>> + 'a>;
 /// Split that a model is measured on, with the recipe and the tokenizers that read it.
 #[derive(Debug, Clone, Copy)]
 pub struct Split<'a> {
-    /// Its name.
+    /// Name.
     pub name: &'a str,
     /// Recipe of the run.
     pub config: &'a RunConfig,
@@ -39,13 +39,13 @@ impl<'a> Split<'a> {
         self.tokenizers.target()
     }
 
-    /// Its texts with labels.
+    /// Texts with labels.
     pub(crate) fn labelled(self, label_of: LabelOf) -> Result<LabelledDataset> {
         let data = &self.config.data;
         Ok(LabelledDataset::read(label_of, data, self.tokenizer(), &self.corpora())?)
     }
 
-    /// Its images with captions.
+    /// Images with captions.
     pub(crate) fn captioned_images(self, usage: CaptionUse) -> Result<CaptionedDataset> {
         let data = &self.config.data;
         Ok(CaptionedDataset::read(usage, data, self.tokenizer(), &self.corpora())?)

@@ -26,12 +26,12 @@ pub enum RunState {
         /// Id of that process.
         process: String,
     },
-    /// Its training has ended.
+    /// Training has ended.
     Finished {
         /// Reason of the end.
         reason: StopReason,
     },
-    /// Its training has not ended, and no process is training it.
+    /// Training has not ended, and no process is training it.
     Interrupted,
     /// It cannot be read.
     Damaged {
@@ -45,7 +45,7 @@ pub enum RunState {
 pub struct BestValidation {
     /// Watched metric.
     pub metric: Metric,
-    /// Its score.
+    /// Score.
     pub score: f64,
     /// Update after which it was measured.
     pub step: u64,

@@ -38,7 +38,7 @@ pub use objective::Scale;
 pub struct Observation<const K: usize> {
     /// The inputs of the law, such as parameters and training tokens.
     pub inputs: [f64; K],
-    /// Its loss on text that it was not trained on, in nats per token.
+    /// Loss on text that it was not trained on, in nats per token.
     pub loss: f64,
 }
 

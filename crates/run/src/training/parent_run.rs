@@ -58,7 +58,7 @@ pub(crate) struct ParentRun {
     checkpoint: PathBuf,
     /// Hash of its tokenizers.
     hash: String,
-    /// Its tokenizers, or those of the new run.
+    /// Tokenizers: its own, or those of the new run.
     pub(crate) tokenizers: TokenizerPair,
     /// Rows that the new run's token tables, of source and target, share with this run's; `None` if
     /// the tokenizers are the same.

@@ -46,7 +46,7 @@ pub struct Translation {
     /// Whether it, or a part of it, ends only because it reached the maximum length.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// Its tokens.
+    /// Tokens.
     #[serde(skip)]
     pub tokens: Vec<u32>,
     /// Natural logarithm of the probability of each token given those before it, with that of the

@@ -12,7 +12,7 @@ use crate::items::answer_each;
 pub enum Side {
     /// Translated text.
     Source,
-    /// Its translation.
+    /// Translation.
     Target,
 }
 

@@ -1,5 +1,5 @@
-//! What ends nothing but itself: texts that cannot be read, clients that leave, long work, threads
-//! that fail.
+//! Survival of the server: texts that cannot be read, clients that leave, long work and threads that
+//! fail do not affect other requests.
 
 use std::io::Write;
 use std::net::TcpStream;

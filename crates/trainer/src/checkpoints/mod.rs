@@ -79,7 +79,7 @@ pub struct Saved {
     pub validation: Map<String, Value>,
     /// Whether an uninterrupted run would not have saved it; see [`State::interim`].
     pub interim: bool,
-    /// Its directory.
+    /// Directory.
     pub path: PathBuf,
 }
 

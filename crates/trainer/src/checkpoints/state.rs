@@ -43,7 +43,7 @@ pub struct Identity {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parent {
-    /// Its directory, as it was then.
+    /// Directory, as it was then.
     pub path: PathBuf,
     /// Number of updates made so far.
     pub step: u64,
@@ -66,9 +66,9 @@ pub struct Base {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileEntry {
-    /// Its SHA-256 in hexadecimal.
+    /// SHA-256 in hexadecimal.
     pub sha256: String,
-    /// Its size.
+    /// Size.
     pub bytes: u64,
 }
 

@@ -28,13 +28,13 @@ pub(crate) struct Named {
 
 /// A named tensor that can be written.
 pub(crate) trait Written {
-    /// Its name.
+    /// Name.
     fn name(&self) -> &str;
 
-    /// Its shape.
+    /// Shape.
     fn shape(&self) -> &[usize];
 
-    /// Its values, in row-major order.
+    /// Values, in row-major order.
     fn values(&self) -> CandleResult<Cow<'_, [f32]>>;
 }
 
@@ -73,7 +73,7 @@ impl Written for Live {
 
     fn values(&self) -> CandleResult<Cow<'_, [f32]>> {
         let copy = |part: &Tensor| {
-            // Of a view on another device, Candle would copy all that is under it to the host.
+            // Candle would copy the whole buffer under a view on another device to the host.
             let part = if part.device().is_cpu() { part } else { &part.force_contiguous()? };
             part.to_vec1::<f32>()
         };

@@ -37,7 +37,7 @@ pub struct WarmStart {
 /// Table of tokens that took the rows of tokens in both vocabularies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PartlyTaken {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// Rows that were taken.
     pub rows: usize,
@@ -70,9 +70,9 @@ impl std::fmt::Debug for Taking<'_> {
 /// A parameter that took no values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NotTaken {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its shape in the model.
+    /// Shape in the model.
     pub shape: Vec<usize>,
     /// Shape of the checkpoint's tensor of that name; `None` if there is none.
     pub found: Option<Vec<usize>>,

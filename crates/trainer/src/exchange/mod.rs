@@ -42,13 +42,13 @@ pub enum ExchangeError {
     /// A process has failed, and reports the reason itself.
     #[error("process {rank} of the training has ended: see what it says")]
     Failed {
-        /// Its rank.
+        /// Rank.
         rank: usize,
     },
     /// A process is gone, and cannot report anything.
     #[error("process {rank} of the training is gone: {why}; a training needs all of its processes")]
     Lost {
-        /// Its rank.
+        /// Rank.
         rank: usize,
         /// Rank of the process that noticed it.
         here: usize,
@@ -58,7 +58,7 @@ pub enum ExchangeError {
     /// A process was started with another setting.
     #[error("process {rank} of the training has another {what} than process 0{details}")]
     Differs {
-        /// Its rank.
+        /// Rank.
         rank: usize,
         /// Rank of the process that noticed it.
         here: usize,
@@ -75,7 +75,7 @@ pub enum ExchangeError {
         "process {rank} sent what this one does not understand: start the same program on each"
     )]
     Garbled {
-        /// Its rank.
+        /// Rank.
         rank: usize,
     },
     /// A tensor could not be moved.

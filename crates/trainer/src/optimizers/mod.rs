@@ -53,18 +53,18 @@ pub struct Part<'a> {
     pub store: &'a ParameterStore,
     /// Range of the part.
     pub range: Range<usize>,
-    /// Its gradient.
+    /// Gradient.
     pub gradient: &'a Tensor,
-    /// Its buffers, in the order of [`Optimizer::buffers`].
+    /// Buffers, in the order of [`Optimizer::buffers`].
     pub state: &'a mut [Tensor],
 }
 
 /// The numbers of one step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
-    /// Its number, from 1.
+    /// Number, from 1.
     pub number: u64,
-    /// Its learning rate.
+    /// Learning rate.
     pub learning_rate: f64,
     /// Factor of the gradient: below 1 if it is clipped.
     pub gradient_scale: f64,

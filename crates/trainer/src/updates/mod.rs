@@ -32,9 +32,9 @@ use roll::Roll;
 /// The next update.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DueUpdate {
-    /// Its number, from 1.
+    /// Number, from 1.
     pub step: u64,
-    /// Its learning rate.
+    /// Learning rate.
     pub learning_rate: f64,
     /// Largest loss, in nats a token, with which it is made; infinite for no limit.
     pub loss_limit: f64,

@@ -1,5 +1,4 @@
-//! Distribution of the micro-batches of an update among processes, and the number of answers in all
-//! of them.
+//! Distribution of the micro-batches of an update among processes, and the number of their answers.
 
 use std::ops::Range;
 
@@ -16,7 +15,7 @@ pub(crate) struct Roll {
     pub(crate) rank: usize,
     /// Number of micro-batches of the update.
     pub(crate) leaves: usize,
-    /// Number of answers in all of them.
+    /// Number of answers in all micro-batches.
     pub(crate) total: usize,
     /// Micro-batches of each process.
     shares: Vec<Range<usize>>,

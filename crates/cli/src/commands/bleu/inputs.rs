@@ -13,7 +13,7 @@ use crate::text::{is_standard_stream, read_lines, standard_input};
 pub(super) struct System {
     /// Name of the system in reports.
     pub(super) name: String,
-    /// Its translations, one sentence a line, without whitespace at their ends.
+    /// Translations, one sentence a line, without whitespace at their ends.
     pub(super) lines: Vec<String>,
 }
 

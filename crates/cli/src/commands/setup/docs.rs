@@ -49,7 +49,7 @@ fn page(book: &Path, name: Option<&str>) -> Result<PathBuf> {
         .with_context(|| format!("the manual has no page `{name}`; {}", listed(&book)))
 }
 
-/// Where all pages are listed.
+/// Sentence that names the list of all pages.
 fn listed(book: &Path) -> String {
     format!("file://{} lists them", book.join("index.html").display())
 }

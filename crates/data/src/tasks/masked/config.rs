@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Prediction task of a masked language model (Devlin et al. 2019, section 3.1).
 ///
-/// Its text is like a language model's, cut into rows within one document.
+/// Text is like a language model's, cut into rows within one document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MaskedConfig {

@@ -17,13 +17,13 @@ const HEAD_BYTES: usize = 16;
 /// A sentence pair as ids without special tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pair {
-    /// Its line in the corpus, counted from 1.
+    /// Line in the corpus, counted from 1.
     pub line: u64,
     /// Ids of the sentence to translate.
     pub source: Vec<u32>,
     /// Ids of its translation.
     pub target: Vec<u32>,
-    /// Its word links; `None` in a split without any.
+    /// Word links; `None` in a split without any.
     pub links: Option<PairLinks>,
 }
 

@@ -49,7 +49,7 @@ pub struct Question {
     /// Text of the question.
     #[serde(rename = "question")]
     pub text: String,
-    /// Its answers, any of which is right; empty if the text has none.
+    /// Answers, any of which is right; empty if the text has none.
     #[serde(default)]
     pub answers: Vec<Answer>,
     /// Whether the file says that it has no answer.

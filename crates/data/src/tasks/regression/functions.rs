@@ -10,7 +10,7 @@ const MEASURED: u64 = 13;
 /// A linear function and some of its points.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinearFunction {
-    /// Its weights, w.
+    /// Weights, w.
     pub weights: Vec<f64>,
     /// Points, each of as many numbers as there are weights.
     pub inputs: Vec<Vec<f32>>,

@@ -28,7 +28,7 @@ struct Caller {
     deadline: Instant,
     /// Bytes received: a hello and a proof, or the beginning of them.
     heard: Vec<u8>,
-    /// Its hello, and the challenge that was sent; `None` until the hello is complete.
+    /// Hello, and the challenge that was sent; `None` until the hello is complete.
     greeted: Option<(Hello, Challenge)>,
 }
 

@@ -25,7 +25,7 @@ pub struct Meeting {
     pub size: usize,
     /// The machine of process 0.
     pub host: String,
-    /// Its port.
+    /// Port.
     pub port: u16,
     /// Secret of the processes of this training, which is proved and never sent. It may be empty if
     /// they meet at a loopback address, which other machines cannot reach.

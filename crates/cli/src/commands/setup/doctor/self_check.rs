@@ -39,9 +39,9 @@ const SHAPE: (usize, usize, usize) = (97, 211, 131);
 const COUNTER: &str = "blank _\nstart right\nhalt done
 right 0 -> right 0 R\nright 1 -> right 1 R\nright _ -> carry _ L
 carry 1 -> carry 0 L\ncarry 0 -> done 1 S\ncarry _ -> done 1 S\n";
-/// Its input.
+/// Input.
 const INPUT: &str = "1011011111";
-/// Its tape at the end.
+/// Tape at the end.
 const COUNTED: &str = "1011100000";
 
 /// Advice for a machine that computes wrongly.

@@ -26,7 +26,7 @@ pub struct RawPair {
     pub line: u64,
     /// The sentence to translate.
     pub source: String,
-    /// Its translation.
+    /// Translation.
     pub target: String,
     /// Links of their words, if the corpus has a file of them.
     pub links: Vec<WordLink>,
