@@ -1,6 +1,6 @@
-//! Checks of a configuration as a whole.
+//! Checks of a configuration as a whole, and the lengths that it limits.
 
-use super::{Architecture, ModelConfig, bounds};
+use super::{Architecture, AttentionKind, ModelConfig, Positions, bounds};
 use crate::ModelError;
 
 impl ModelConfig {
@@ -92,5 +92,31 @@ impl ModelConfig {
         self.contrastive.validate()?;
         self.lora.validate()?;
         self.embeddings.validate()
+    }
+
+    /// Number of rows of a learned position table.
+    #[must_use]
+    pub fn position_rows(&self) -> usize {
+        self.max_positions.saturating_add(self.position_offset)
+    }
+
+    /// Largest number of tokens of a sequence, including `<s>` or `</s>`; `None` if positions have
+    /// no limit.
+    #[must_use]
+    pub fn longest_sequence(&self) -> Option<usize> {
+        let has_positions = self.architecture != Architecture::Recurrent;
+        (has_positions && self.positions == Positions::Learned).then_some(self.max_positions)
+    }
+
+    /// Largest number of tokens of a sequence that an encoder reads, with the key that limits it:
+    /// Linformer has a limit of its own.
+    #[must_use]
+    pub fn longest_encoded(&self) -> Option<(usize, &'static str)> {
+        let attention = &self.encoder_attention;
+        let has_end = self.architecture == Architecture::Transformer
+            && attention.has(AttentionKind::Linformer);
+        let of_kind = has_end.then_some((attention.length, "model.encoder_attention.length"));
+        let of_positions = self.longest_sequence().map(|most| (most, "model.max_positions"));
+        of_positions.into_iter().chain(of_kind).min_by_key(|&(most, _)| most)
     }
 }
