@@ -73,14 +73,8 @@ impl ModelConfig {
         // In a stack of one kind, the first layer stands for all.
         let counted = if attention.kinds.is_empty() { layers.min(1) } else { layers };
         let is_state_space = |layer| attention.kind_of(layer).is_state_space();
-        let acts = match self.positions {
-            Positions::T5 | Positions::Rotary | Positions::Alibi => true,
-            Positions::Sinusoidal
-            | Positions::SinusoidalHalves
-            | Positions::Learned
-            | Positions::None => false,
-        };
-        if acts && counted > 0 && (0..counted).all(is_state_space) {
+        let acts_on_scores = self.positions != Positions::None && !self.positions.are_added();
+        if acts_on_scores && counted > 0 && (0..counted).all(is_state_space) {
             return refuse(format!(
                 "all layers of {section} are state-space layers, which have no scores for \
                  model.positions = \"{}\" to act on: use \"none\", as they know the order of \

@@ -52,7 +52,7 @@ pub(crate) fn validate(config: &ModelConfig) -> std::result::Result<(), ModelErr
     let refuse = |message: String| Err(ModelError::Config(message));
     match config.positions {
         Positions::Learned | Positions::None => Ok(()),
-        Positions::Sinusoidal | Positions::SinusoidalHalves => {
+        positions if positions.are_sinusoids() => {
             if config.d_model.is_multiple_of(4) {
                 return Ok(());
             }
@@ -61,7 +61,7 @@ pub(crate) fn validate(config: &ModelConfig) -> std::result::Result<(), ModelErr
                 config.d_model
             ))
         }
-        Positions::T5 | Positions::Rotary | Positions::Alibi => refuse(
+        _ => refuse(
             "model.positions of images must be \"learned\", \"sinusoidal\", \
              \"sinusoidal-halves\" or \"none\": the others are for sequences"
                 .to_owned(),
