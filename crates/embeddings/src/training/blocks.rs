@@ -1,4 +1,4 @@
-//! A matrix of rows dealt to blocks, and gradient descent on pairs of rows, block against block.
+//! Matrix whose rows are divided among blocks, and gradient descent on pairs of rows.
 
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;

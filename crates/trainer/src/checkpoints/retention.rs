@@ -7,7 +7,7 @@ use crate::Metric;
 /// Facts about one checkpoint for this choice.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Candidate {
-    /// The update it was saved after.
+    /// Update after which it was saved.
     pub(crate) step: u64,
     /// Validation score; `None` if it was not validated.
     pub(crate) score: Option<f64>,
