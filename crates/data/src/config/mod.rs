@@ -4,6 +4,7 @@ mod batching;
 mod cleaning;
 mod columns;
 mod format;
+mod modifiers;
 mod tokenizer;
 
 use std::path::PathBuf;
@@ -15,12 +16,13 @@ pub use batching::{AUTO, BatchingConfig};
 pub use cleaning::CleaningConfig;
 pub use columns::FieldsConfig;
 pub use format::Format;
+pub use modifiers::ModifiersConfig;
 pub use tokenizer::{TokenizerConfig, TokenizerKind};
 
 use crate::file_names::split_name;
 use crate::{
-    CaptionsConfig, Corpora, Error, ImagesConfig, LabelledConfig, MaskedConfig, QuestionsConfig,
-    RegressionConfig, Result, RunningTextConfig,
+    CaptionsConfig, Corpora, Corpus, Error, ImagesConfig, LabelledConfig, MaskedConfig,
+    QuestionsConfig, RegressionConfig, Result, RunningTextConfig,
 };
 
 /// Name of a validation set drawn from the training text, in reports and as a split.
@@ -131,6 +133,9 @@ pub struct DataConfig {
     /// Rules by which pairs are dropped.
     #[schemars(extend("x-idle" = ["not-translation"]))]
     pub cleaning: CleaningConfig,
+    /// Changes to training pairs that make a model robust.
+    #[schemars(extend("x-idle" = ["not-translation"]))]
+    pub modifiers: ModifiersConfig,
     /// Conversion of text to ids.
     #[schemars(extend("x-change" = "never"))]
     pub tokenizer: TokenizerConfig,
@@ -163,6 +168,7 @@ impl Default for DataConfig {
             captions: CaptionsConfig::default(),
             regression: RegressionConfig::default(),
             cleaning: CleaningConfig::default(),
+            modifiers: ModifiersConfig::default(),
             tokenizer: TokenizerConfig::default(),
             batching: BatchingConfig::default(),
         }
@@ -265,6 +271,8 @@ impl DataConfig {
         self.images.validate()?;
         self.regression.validate()?;
         self.questions.validate()?;
+        let has_links = self.train.iter().any(Corpus::has_links);
+        self.modifiers.validate(self.lowercase, has_links)?;
         self.tokenizer.validate(self.nfkc || self.lowercase)
     }
 

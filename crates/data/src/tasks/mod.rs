@@ -425,7 +425,7 @@ pub trait Dataset: fmt::Debug + Send + Sync {
     fn report(&self) -> Report<'_>;
 
     /// Largest factor by which batches exceed the tokens that they were planned with, because text
-    /// is segmented at random in each epoch; 1 without sampling.
+    /// is varied in each epoch; 1 without variation.
     ///
     /// # Errors
     ///

@@ -9,15 +9,15 @@ use std::sync::Arc;
 use crate::draws::Draws;
 use crate::tasks::pairs::cache::{Pair, PairCache};
 use crate::tasks::pairs::largest::Rows;
-use crate::tasks::pairs::subwords::PairSampler;
+use crate::tasks::pairs::variation::PairVariation;
 use crate::text::cache::Key;
 use crate::{
     Batch, BatchingConfig, BatchingReport, DataReport, Dataset, END, Epoch, EpochPlan, PairLinks,
     PairPlan, Report, Result, Stream, TokenizerPair,
 };
 
-/// Number of batches from which the growth by subword sampling is estimated; since draws differ,
-/// the growth is assumed to be slightly larger.
+/// Number of batches from which the growth by variation is estimated; since draws differ, the growth
+/// is assumed to be slightly larger.
 const SAMPLED_BATCHES: usize = 32;
 const SAMPLING_MARGIN: f64 = 1.05;
 
@@ -36,8 +36,8 @@ pub struct PairDataset {
     report: DataReport,
     /// Tokenizers, whose special tokens surround texts.
     tokenizers: TokenizerPair,
-    /// Sampler that segments pairs differently in each epoch; `None` without sampling.
-    sampler: Option<PairSampler>,
+    /// Variation of pairs between epochs; `None`: all epochs have the same.
+    variation: Option<PairVariation>,
     /// Number of first epochs that go in both directions.
     bidirectional_epochs: u64,
     /// The corpora in order: the end of each among the pairs, and the number of its passes in an
@@ -67,9 +67,9 @@ impl PairDataset {
             });
             let corpora = corpora.collect();
             let tokenizers = tokenizers.clone();
-            let sampler = None;
+            let variation = None;
             let mut dataset =
-                Self { cache, report, tokenizers, sampler, bidirectional_epochs, corpora };
+                Self { cache, report, tokenizers, variation, bidirectional_epochs, corpora };
             // Batching settings are no part of the cache, so that changing them costs no
             // tokenising.
             let of = |epoch| PairPlan::new(&dataset, batching, EXAMPLE, epoch).report(&dataset);
@@ -82,9 +82,9 @@ impl PairDataset {
         }))
     }
 
-    /// Segments the same pairs at random in the batches of an epoch.
-    pub(crate) fn with_sampler(self, sampler: Option<PairSampler>) -> Self {
-        Self { sampler, ..self }
+    /// Varies the same pairs in the batches of an epoch.
+    pub(crate) fn with_variation(self, variation: Option<PairVariation>) -> Self {
+        Self { variation, ..self }
     }
 
     /// The number of pairs.
@@ -191,19 +191,35 @@ impl PairDataset {
         }
     }
 
-    /// Whether pairs are segmented at random.
-    pub fn samples_subwords(&self) -> bool {
-        self.sampler.is_some()
+    /// Whether pairs differ between epochs.
+    pub fn varies(&self) -> bool {
+        self.variation.is_some()
+    }
+
+    /// Pair behind another in its corpus, in the same direction; after the last, the first.
+    fn next_pair(&self, pair: usize) -> Result<Option<Pair>> {
+        let (place, turned) = self.locate(pair);
+        let corpus = self.corpus_of(place);
+        let begin = corpus.checked_sub(1).map_or(0, |before| self.corpora[before].0);
+        let end = self.corpora.get(corpus).map_or(self.len(), |(end, _)| *end);
+        let next = if place + 1 < end { place + 1 } else { begin };
+        let turn = if turned { self.len() } else { 0 };
+        if next == place { Ok(None) } else { self.pair(next + turn).map(Some) }
+    }
+
+    /// Number of the corpus of a pair that is not turned.
+    fn corpus_of(&self, pair: usize) -> usize {
+        self.corpora.partition_point(|(end, _)| *end <= pair)
     }
 
     /// Lengths of the longest rows of a source and of a target, end marks included, for any
-    /// segmentation.
+    /// variation.
     fn longest_rows(&self) -> (usize, usize) {
         let BatchingReport { longest_source, longest_target, .. } = self.report.batching;
-        match &self.sampler {
-            Some(sampler) => {
+        match &self.variation {
+            Some(variation) => {
                 let around = self.around();
-                (sampler.max_tokens + around.0, sampler.max_tokens + around.1)
+                (variation.max_tokens + around.0, variation.max_tokens + around.1)
             }
             None => (longest_source, longest_target),
         }
@@ -240,8 +256,8 @@ impl PairDataset {
     }
 
     /// Batch of these pairs, in this order: the sources, each with `</s>`, and the targets, each
-    /// after `<s>`; the rest of the target and `</s>` are predicted. They are segmented as in
-    /// `epoch`; if it is `None`, or without subword sampling, as by the tokenizer.
+    /// after `<s>`; the rest of the target and `</s>` are predicted. They are varied as in
+    /// `epoch`, or not if it is `None`.
     ///
     /// # Errors
     ///
@@ -253,10 +269,14 @@ impl PairDataset {
         let (of_source, of_target) = (self.tokenizers.source(), self.tokenizers.target());
         let of_links = [of_target.special_tokens().before.len(), of_source.tokens_before_source()];
         let before = of_links.map(|count| count as u32);
-        for &pair in pairs {
-            let mut pair = self.pair(pair as usize)?;
-            if let (Some(sampler), Some(epoch)) = (&self.sampler, epoch) {
-                pair = sampler.segment(pair, epoch);
+        for &number in pairs {
+            let number = number as usize;
+            let mut pair = self.pair(number)?;
+            if let (Some(variation), Some(epoch)) = (&self.variation, epoch) {
+                let corpus = self.report.corpora.get(self.corpus_of(self.locate(number).0));
+                let tag = corpus.map_or("", |corpus| corpus.tag.as_str());
+                let next = || self.next_pair(number);
+                pair = variation.vary(pair, next, (&self.tokenizers, tag), epoch)?;
             }
             let Pair { line, source, target, links: of_pair } = pair;
             // The row before a token predicts it: `<s>` compensates for that.
@@ -289,7 +309,7 @@ impl Dataset for PairDataset {
     }
 
     fn growth(self: Arc<Self>, batching: &BatchingConfig, seed: u64) -> Result<f64> {
-        if !self.samples_subwords() {
+        if !self.varies() {
             return Ok(1.0);
         }
         let mut most: f64 = 1.0;
@@ -331,7 +351,7 @@ impl Dataset for PairDataset {
     /// Takes the longest rows of each side, as many as the budget holds and as there are: a pair
     /// may be long on one side and short on the other, so both sides are filled.
     fn largest_batch(&self, tokens: usize) -> Batch {
-        let longest = self.sampler.as_ref().map(|_| self.longest_row());
+        let longest = self.variation.as_ref().map(|_| self.longest_row());
         let lengths = self.rows(longest).map(|rows| rows.longest(tokens));
         let count = lengths.iter().map(Vec::len).max().unwrap_or(0);
         let streams = lengths.map(|mut lengths| {

@@ -7,7 +7,7 @@ use crate::{Batch, BatchingConfig, BatchingReport, Epoch, PairDataset, Result};
 /// any batch can be requested without those before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PairPlan {
-    /// Epoch for which subwords are sampled; `None` without sampling.
+    /// Epoch for which pairs are varied; `None` if all epochs have the same.
     epoch: Option<Epoch>,
     /// Pairs of the epoch, batch after batch.
     order: Vec<u32>,
@@ -54,11 +54,7 @@ impl PairPlan {
         if config.shuffle {
             Draws::new(seed, epoch, purpose::BATCHES).shuffle(&mut batches);
         }
-        Self {
-            epoch: dataset.samples_subwords().then_some(Epoch { seed, number: epoch }),
-            order,
-            batches,
-        }
+        Self { epoch: dataset.varies().then_some(Epoch { seed, number: epoch }), order, batches }
     }
 
     /// The number of batches.

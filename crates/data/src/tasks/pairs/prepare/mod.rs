@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use self::shards::PairShards;
 use crate::tasks::pairs::reader::empty_corpus;
-use crate::tasks::pairs::subwords::PairSampler;
+use crate::tasks::pairs::variation::PairVariation;
 use crate::text::cache::{CACHE_FOLDER, Cache, Key};
 use crate::text::fingerprint::Fingerprint;
 use crate::text::shards::Shards;
@@ -83,10 +83,9 @@ pub(crate) fn prepare_observed(
 ) -> Result<Prepared<PairDataset>> {
     let ready = Ready::obtain(config, run)?;
     // An unsuitable tokenizer for sampling is found before the text is tokenised.
-    let limit = config.cleaning.max_tokens;
-    let sampler = PairSampler::new(&ready.tokenizers, &config.tokenizer, limit)?;
+    let variation = PairVariation::new(config, &ready.tokenizers)?;
     let mut open = |part: &Part<'_>| prepare_split(config, &ready.tokenizers, part, run, observe);
-    let train = open(&Part::of_training(config, &ready))?.with_sampler(sampler);
+    let train = open(&Part::of_training(config, &ready))?.with_variation(variation);
     let validation = match &ready.validation {
         Some(text) => Some(Arc::new(open(&Part::of_validation(config, text))?)),
         None => None,

@@ -1,0 +1,104 @@
+//! The `[data.modifiers]` table.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// Changes to training pairs that make a model robust: each is the probability with which a pair
+/// has it, redrawn in each epoch. Batches are filled by the tokens of unchanged text, validation and
+/// test sets stay as they are, and a pair that would exceed `data.cleaning.max_tokens` is not
+/// changed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ModifiersConfig {
+    /// Capitals throughout on both sides, if the source has letters with a case.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    #[schemars(extend("x-names" = "uppercase upper"), extend("x-change" = "accepted"))]
+    pub upper_case: f64,
+    /// A capital at the beginning of each word on both sides, if the source has letters with a
+    /// case.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    #[schemars(extend("x-names" = "titlecase title"), extend("x-change" = "accepted"))]
+    pub title_case: f64,
+    /// Typing errors in the source, one in about 25 letters and at least one: keys beside the right
+    /// one, letters exchanged, left out or doubled, and letters of other scripts that look alike.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    #[schemars(extend("x-names" = "typo noise"), extend("x-change" = "accepted"))]
+    pub typos: f64,
+    /// No punctuation at the end of either side, if both have some.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    #[schemars(extend("x-names" = "remove_end_punct"), extend("x-change" = "accepted"))]
+    pub no_end_punctuation: f64,
+    /// Another sentence behind the first on both sides: the next pair of the corpus.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    #[schemars(extend("x-names" = "merge concatenated"), extend("x-change" = "accepted"))]
+    pub merged_sentences: f64,
+    /// The same one to three emoji on both sides, at the beginning or the end.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    #[schemars(extend("x-change" = "accepted"))]
+    pub emoji: f64,
+    /// The same text that no model knows on both sides, at the beginning or the end: codes, numbers,
+    /// addresses and words in drawn letters, which are to be copied.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    #[schemars(extend("x-names" = "inline_noise copied_spans"), extend("x-change" = "accepted"))]
+    pub unknown_spans: f64,
+    /// Other spaces between Chinese characters and Japanese letters of the source: without those
+    /// that it has, or else with some.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    #[schemars(extend("x-change" = "accepted"))]
+    pub spaces: f64,
+}
+
+impl ModifiersConfig {
+    /// Keys with their probabilities.
+    fn probabilities(&self) -> [(&'static str, f64); 8] {
+        [
+            ("data.modifiers.upper_case", self.upper_case),
+            ("data.modifiers.title_case", self.title_case),
+            ("data.modifiers.typos", self.typos),
+            ("data.modifiers.no_end_punctuation", self.no_end_punctuation),
+            ("data.modifiers.merged_sentences", self.merged_sentences),
+            ("data.modifiers.emoji", self.emoji),
+            ("data.modifiers.unknown_spans", self.unknown_spans),
+            ("data.modifiers.spaces", self.spaces),
+        ]
+    }
+
+    /// Whether any pair may be changed.
+    pub fn is_active(&self) -> bool {
+        self.probabilities().iter().any(|(_, probability)| *probability > 0.0)
+    }
+
+    /// Refuses what is no probability, and capitals of text that is lowercased; `is_lowercased` and
+    /// `has_links` say whether the recipe lowercases text and has word links.
+    pub(super) fn validate(&self, is_lowercased: bool, has_links: bool) -> Result<()> {
+        let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
+        for (key, probability) in self.probabilities() {
+            if !(0.0..=1.0).contains(&probability) {
+                return wrong(key, "is a probability: it must lie between 0 and 1");
+            }
+        }
+        if self.upper_case + self.title_case > 1.0 {
+            return wrong(
+                "data.modifiers.title_case",
+                "and data.modifiers.upper_case exclude each other: together they must be at most 1",
+            );
+        }
+        if is_lowercased && self.upper_case + self.title_case > 0.0 {
+            return wrong(
+                "data.modifiers.upper_case",
+                "and data.modifiers.title_case are lost in text that data.lowercase lowercases: \
+                 set them to 0",
+            );
+        }
+        if has_links && self.is_active() {
+            return wrong(
+                "data.modifiers",
+                "changes words, to which the word links of data.train would no longer belong: \
+                 leave out the links, or the modifiers",
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,72 @@
+//! Letters and marks of many scripts, as far as changes to text need to distinguish them.
+
+/// Marks that end a sentence.
+const SENTENCE_ENDS: &str = ".!?…。．！？｡।؟۔";
+
+/// Whether words in its script are written without spaces between them: Chinese characters and
+/// Japanese letters, with their punctuation.
+pub(crate) fn is_ideographic(character: char) -> bool {
+    matches!(character,
+        '\u{3000}'..='\u{30ff}'
+        | '\u{31f0}'..='\u{31ff}'
+        | '\u{3400}'..='\u{4dbf}'
+        | '\u{4e00}'..='\u{9fff}'
+        | '\u{f900}'..='\u{faff}'
+        | '\u{ff00}'..='\u{ffef}'
+        | '\u{20000}'..='\u{3ffff}')
+}
+
+/// Text without the marks at its end; `None` if it ends otherwise, or has nothing else.
+pub(crate) fn without_end_punctuation(text: &str) -> Option<&str> {
+    let text = text.trim_end();
+    let shorter = text.trim_end_matches(|mark| SENTENCE_ENDS.contains(mark)).trim_end();
+    (shorter.len() < text.len() && !shorter.is_empty()).then_some(shorter)
+}
+
+/// One text behind another, with a space between them unless both are written without spaces.
+pub(crate) fn joined(first: &str, second: &str) -> String {
+    let (first, second) = (first.trim_end(), second.trim_start());
+    let is_close = first.chars().next_back().is_some_and(is_ideographic)
+        && second.chars().next().is_some_and(is_ideographic);
+    let between = if is_close || first.is_empty() || second.is_empty() { "" } else { " " };
+    format!("{first}{between}{second}")
+}
+
+/// Text with a capital at the beginning of each word.
+pub(crate) fn title_case(text: &str) -> String {
+    let mut is_inside = false;
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match is_inside {
+            true => out.push(character),
+            false => out.extend(character.to_uppercase()),
+        }
+        is_inside =
+            character.is_alphanumeric() || (is_inside && (character == '\'' || character == '’'));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_lose_their_ends_and_join_as_their_script_does() {
+        assert_eq!(without_end_punctuation("Really?! "), Some("Really"));
+        assert_eq!(without_end_punctuation("真的吗？"), Some("真的吗"));
+        for unchanged in ["no end", "...", "", "a) "] {
+            assert_eq!(without_end_punctuation(unchanged), None, "{unchanged}");
+        }
+        assert_eq!(joined("One. ", " Two."), "One. Two.");
+        assert_eq!(joined("一。", "二。"), "一。二。");
+        assert_eq!(joined("一。", "Two."), "一。 Two.");
+        assert_eq!(joined("", "Two."), "Two.");
+    }
+
+    #[test]
+    fn words_of_a_title_have_a_capital_each() {
+        assert_eq!(title_case("the dog's über-bone isn’t 3d"), "The Dog's Über-Bone Isn’t 3d");
+        assert_eq!(title_case("我是 iOS"), "我是 IOS");
+    }
+}

@@ -1,0 +1,201 @@
+//! Changes to training pairs that make a model robust: capitals, typing errors, lost punctuation,
+//! two sentences in one, text that is copied.
+//!
+//! Case, merged sentences and copied emoji follow OpusTrainer (Bogoychev et al. 2023,
+//! "OpusCleaner and OpusTrainer", section 4), typing errors Belinkov and Bisk 2018, "Synthetic and
+//! Natural Noise Both Break Neural Machine Translation".
+//!
+//! **Decision.** A pair is changed when a batch is made: its ids are decoded, the text is changed
+//! and tokenised again. So the tokenised cache stays as it is, whatever is drawn, and a draw is a
+//! function of (seed, epoch, line), so that resuming is exact. Texts with a token for unknown
+//! characters are not changed, since they could not be decoded.
+
+pub(crate) mod letters;
+mod spans;
+mod typos;
+
+use self::letters::{joined, title_case, without_end_punctuation};
+use self::spans::{with_emoji, with_other_spaces, with_unknown_span};
+use self::typos::with_typos;
+use crate::draws::Draws;
+use crate::{Epoch, ModifiersConfig, Pair, Result, Tokenizer, TokenizerPair};
+
+/// Key of these draws, distinct from those that order batches or segment text.
+const PURPOSE: u64 = 10;
+
+/// Changes in order; the number of each is part of the key of its draws, so that the probability of
+/// one does not alter the others.
+#[derive(Debug, Clone, Copy)]
+enum Change {
+    Merged = 0,
+    EndPunctuation = 1,
+    UnknownSpan = 2,
+    Emoji = 3,
+    Case = 4,
+    Typos = 5,
+    Spaces = 6,
+}
+
+/// Texts of both sides.
+type Texts = (String, String);
+
+/// Changes the pairs of a training split at random.
+#[derive(Debug)]
+pub(crate) struct PairModifiers {
+    config: ModifiersConfig,
+    /// Largest number of tokens of a side; a pair that would get more stays as it is.
+    max_tokens: usize,
+}
+
+/// Draws for a pair in an epoch.
+#[derive(Debug, Clone, Copy)]
+struct PairDraws {
+    draws: Draws,
+    line: u64,
+}
+
+impl PairDraws {
+    fn new(epoch: Epoch, line: u64) -> Self {
+        Self { draws: Draws::new(epoch.seed, epoch.number, PURPOSE), line }
+    }
+
+    fn of(self, change: Change) -> Draws {
+        self.draws.within(self.line, change as u64)
+    }
+
+    /// Draw that decides about a change.
+    fn decides(self, change: Change) -> f64 {
+        self.of(change).unit(0)
+    }
+
+    /// Draws for the choices within a change.
+    fn choices(self, change: Change) -> Draws {
+        self.of(change).within(1, 0)
+    }
+}
+
+impl PairModifiers {
+    /// Modifiers of this configuration; `None` if it changes nothing.
+    pub(crate) fn new(config: &ModifiersConfig, max_tokens: usize) -> Option<Self> {
+        config.is_active().then(|| Self { config: config.clone(), max_tokens })
+    }
+
+    /// The pair as it is in an epoch. `next` gives the pair that may be put behind it; `tag` stays
+    /// before its source.
+    ///
+    /// # Errors
+    ///
+    /// If `next` fails, or the tokenizer.
+    pub(crate) fn modify(
+        &self,
+        pair: Pair,
+        next: impl FnOnce() -> Result<Option<Pair>>,
+        (tokenizers, tag): (&TokenizerPair, &str),
+        epoch: Epoch,
+    ) -> Result<Pair> {
+        let draws = PairDraws::new(epoch, pair.line);
+        if !self.changes(draws) {
+            return Ok(pair);
+        }
+        let Some((mut source, mut target)) = texts(&pair, tokenizers)? else { return Ok(pair) };
+        let is_tagged = strip_tag(&mut source, tag);
+        if draws.decides(Change::Merged) < self.config.merged_sentences
+            && let Some(next) = next()?
+            && let Some((mut source_behind, target_behind)) = texts(&next, tokenizers)?
+        {
+            strip_tag(&mut source_behind, tag);
+            source = joined(&source, &source_behind);
+            target = joined(&target, &target_behind);
+        }
+        (source, target) = self.changed((source, target), draws);
+        if is_tagged {
+            source = format!("{tag} {source}");
+        }
+        let (source, target) =
+            (tokenizers.source().encode(&source)?, tokenizers.target().encode(&target)?);
+        let fits = |ids: &Vec<u32>| (1..=self.max_tokens).contains(&ids.len());
+        Ok(if fits(&source) && fits(&target) { Pair { source, target, ..pair } } else { pair })
+    }
+
+    /// Whether anything is drawn for a pair: most pairs have not to be decoded.
+    fn changes(&self, draws: PairDraws) -> bool {
+        let config = &self.config;
+        let probabilities = [
+            (Change::Merged, config.merged_sentences),
+            (Change::EndPunctuation, config.no_end_punctuation),
+            (Change::UnknownSpan, config.unknown_spans),
+            (Change::Emoji, config.emoji),
+            (Change::Case, config.upper_case + config.title_case),
+            (Change::Typos, config.typos),
+            (Change::Spaces, config.spaces),
+        ];
+        probabilities.into_iter().any(|(change, probability)| draws.decides(change) < probability)
+    }
+
+    /// Texts with all changes within a line.
+    fn changed(&self, (mut source, mut target): Texts, draws: PairDraws) -> Texts {
+        let config = &self.config;
+        let is_drawn = |change, probability| draws.decides(change) < probability;
+        if is_drawn(Change::EndPunctuation, config.no_end_punctuation)
+            && let (Some(short_source), Some(short_target)) =
+                (without_end_punctuation(&source), without_end_punctuation(&target))
+        {
+            (source, target) = (short_source.to_owned(), short_target.to_owned());
+        }
+        if is_drawn(Change::UnknownSpan, config.unknown_spans) {
+            (source, target) =
+                with_unknown_span(&source, &target, draws.choices(Change::UnknownSpan));
+        }
+        if is_drawn(Change::Emoji, config.emoji) {
+            (source, target) = with_emoji(&source, &target, draws.choices(Change::Emoji));
+        }
+        (source, target) = self.in_case((source, target), draws.decides(Change::Case));
+        if is_drawn(Change::Typos, config.typos)
+            && let Some(changed) = with_typos(&source, draws.choices(Change::Typos))
+        {
+            source = changed;
+        }
+        if is_drawn(Change::Spaces, config.spaces)
+            && let Some(changed) = with_other_spaces(&source, draws.choices(Change::Spaces))
+        {
+            source = changed;
+        }
+        (source, target)
+    }
+
+    /// Texts in the drawn case. A target whose source has no case stays as it is: nothing would
+    /// tell the model when to write capitals.
+    fn in_case(&self, (source, target): Texts, drawn: f64) -> Texts {
+        let ModifiersConfig { upper_case, title_case: title, .. } = self.config;
+        let change: fn(&str) -> String = match drawn {
+            drawn if drawn < upper_case => str::to_uppercase,
+            drawn if drawn < upper_case + title => title_case,
+            _ => return (source, target),
+        };
+        let changed = change(&source);
+        if changed == source { (source, target) } else { (changed, change(&target)) }
+    }
+}
+
+/// Texts of a pair; `None` if they cannot be known from its ids.
+fn texts(pair: &Pair, tokenizers: &TokenizerPair) -> Result<Option<Texts>> {
+    let text =
+        |tokenizer: &Tokenizer, ids: &[u32]| match ids.iter().any(|&id| tokenizer.is_unknown(id)) {
+            true => Ok(None),
+            false => tokenizer.decode(ids).map(Some),
+        };
+    let source = text(tokenizers.source(), &pair.source)?;
+    let target = text(tokenizers.target(), &pair.target)?;
+    Ok(source.zip(target))
+}
+
+/// Removes `tag` from the beginning of a source; returns whether it was there.
+fn strip_tag(source: &mut String, tag: &str) -> bool {
+    if tag.is_empty() {
+        return false;
+    }
+    let plain = source.trim_start().strip_prefix(tag).map(|rest| rest.trim_start().to_owned());
+    let is_tagged = plain.is_some();
+    *source = plain.unwrap_or_else(|| std::mem::take(source));
+    is_tagged
+}

@@ -1,0 +1,52 @@
+//! Training pairs that differ between epochs: by modifiers of their text, and by their
+//! segmentation.
+
+use crate::tasks::pairs::modifiers::PairModifiers;
+use crate::tasks::pairs::subwords::PairSampler;
+use crate::{DataConfig, Epoch, Pair, Result, TokenizerPair};
+
+/// Varies the pairs of a training split.
+#[derive(Debug)]
+pub(crate) struct PairVariation {
+    modifiers: Option<PairModifiers>,
+    sampler: Option<PairSampler>,
+    /// Largest number of tokens of a side of a pair that is varied.
+    pub(crate) max_tokens: usize,
+}
+
+impl PairVariation {
+    /// Configured variation; `None` if pairs are the same in all epochs.
+    ///
+    /// # Errors
+    ///
+    /// If the tokenizers do not fit the settings of sampling.
+    pub(crate) fn new(config: &DataConfig, tokenizers: &TokenizerPair) -> Result<Option<Self>> {
+        let max_tokens = config.cleaning.max_tokens;
+        let sampler = PairSampler::new(tokenizers, &config.tokenizer, max_tokens)?;
+        let modifiers = PairModifiers::new(&config.modifiers, max_tokens);
+        let varies = sampler.is_some() || modifiers.is_some();
+        Ok(varies.then_some(Self { modifiers, sampler, max_tokens }))
+    }
+
+    /// The pair as it is in an epoch: with changed text, then segmented. `next` gives the pair that
+    /// may be put behind it; `tag` stays before its source.
+    ///
+    /// # Errors
+    ///
+    /// If `next` or a tokenizer fails.
+    pub(crate) fn vary(
+        &self,
+        mut pair: Pair,
+        next: impl FnOnce() -> Result<Option<Pair>>,
+        (tokenizers, tag): (&TokenizerPair, &str),
+        epoch: Epoch,
+    ) -> Result<Pair> {
+        if let Some(modifiers) = &self.modifiers {
+            pair = modifiers.modify(pair, next, (tokenizers, tag), epoch)?;
+        }
+        Ok(match &self.sampler {
+            Some(sampler) => sampler.segment(pair, epoch),
+            None => pair,
+        })
+    }
+}
