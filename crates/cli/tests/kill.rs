@@ -45,6 +45,25 @@ fn so_does_a_language_model() {
     harness(&Workspace::of_text(), &SETTINGS[..10], 4);
 }
 
+/// Directions mixed by a temperature, and pairs that are changed at random.
+#[test]
+fn so_does_a_run_of_two_directions() {
+    let settings = [
+        "--set",
+        "data.train=[{stem=\"train\", from=\"aa\", to=\"bb\"}, \
+         {stem=\"val\", from=\"bb\", to=\"aa\"}]",
+        "--set",
+        "data.test=[{stem=\"test\", from=\"aa\", to=\"bb\"}]",
+        "--set",
+        "data.languages.temperature=5",
+        "--set",
+        "data.modifiers.typos=0.3",
+        "--set",
+        "data.modifiers.merged_sentences=0.2",
+    ];
+    harness(&Workspace::new(), &[&SETTINGS[..10], &settings].concat(), 4);
+}
+
 #[test]
 #[ignore = "minutes; the full harness, see the head of this file"]
 fn runs_that_are_killed_hundreds_of_times_end_like_any_other() {

@@ -150,6 +150,12 @@ pub enum Error {
         /// Fault of its value, and possible values.
         message: String,
     },
+    /// A model does not translate in a direction.
+    #[error("the run {message}")]
+    Direction {
+        /// What it does not do, and what it does.
+        message: String,
+    },
     /// Training, encoding or decoding failed inside the tokenizer.
     #[error("tokenizer: could not {action}: {message}")]
     Tokenizer {

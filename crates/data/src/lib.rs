@@ -59,8 +59,8 @@ mod text;
 
 pub use batch::{Batch, Position, Stream};
 pub use config::{
-    AUTO, BatchingConfig, CleaningConfig, DataConfig, FieldsConfig, Format, HubConfig,
-    ModifiersConfig, Side, TokenizerConfig, TokenizerKind,
+    AUTO, BatchingConfig, CleaningConfig, DataConfig, Direction, FieldsConfig, Format, HubConfig,
+    LanguageTag, LanguagesConfig, ModifiersConfig, Side, TokenizerConfig, TokenizerKind,
 };
 pub use corpora::{Corpora, Corpus, FileList};
 pub use draws::Draws;

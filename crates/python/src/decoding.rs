@@ -57,6 +57,9 @@ pub(crate) struct TranslateOptions {
     ensemble: Vec<PathBuf>,
     /// Prefixes, one for each line; empty: none.
     prefixes: Vec<String>,
+    /// Languages, for a run of several directions.
+    from: Option<String>,
+    to: Option<String>,
 }
 
 impl TranslateOptions {
@@ -124,6 +127,17 @@ pub(crate) fn translate(
     if settings.ensemble.is_empty() {
         let _ = packed.set(translator.models());
     }
+    let (from, to) = (options.from.as_deref(), options.to.as_deref());
+    let direction = match (from, to) {
+        (None, None) => {
+            run.require_direction()?;
+            None
+        }
+        _ => Some(run.config.data.choose_direction(from, to)?),
+    };
+    let spoken = direction.map(|direction| run.in_direction(&direction)).transpose()?;
+    let tokenizers = spoken.as_ref().map_or(&run.tokenizers, |(_, tokenizers)| tokenizers);
+    let translator = translator.with_tokenizers(tokenizers);
     let translator = translator.under(&settings, cancelled);
     let mut records = Vec::with_capacity(lines.len());
     for (window, first) in lines.chunks(WINDOW).zip((0..).step_by(WINDOW)) {

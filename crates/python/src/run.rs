@@ -33,11 +33,13 @@ struct LoadOptions {
     device: Option<String>,
     weights: Option<String>,
     overrides: Vec<String>,
+    from: Option<String>,
+    to: Option<String>,
 }
 
 impl LoadOptions {
     fn settings(self) -> Result<LoadSettings> {
-        let Self { checkpoint, device, weights, overrides } = self;
+        let Self { checkpoint, device, weights, overrides, from, to } = self;
         let weights = match weights.as_deref() {
             None => None,
             Some("f32") => Some(WeightType::F32),
@@ -45,7 +47,9 @@ impl LoadOptions {
             Some("int8") => Some(WeightType::Int8),
             Some(other) => bail!("weights is {other:?}: it is f32, bf16 or int8"),
         };
-        Ok(LoadSettings { checkpoint, device, weights, overrides })
+        // A call may choose a direction by itself.
+        let every_direction = true;
+        Ok(LoadSettings { checkpoint, device, weights, overrides, from, to, every_direction })
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use taper_data::TokenizerPair;
+use anyhow::{Result, bail};
+use taper_data::{Direction, TokenizerPair};
 use taper_model::TranslationModel;
 use taper_trainer::State;
 
@@ -49,6 +50,14 @@ pub struct LoadSettings {
     pub weights: Option<WeightType>,
     /// Changed keys of the recipe, as `key=value`.
     pub overrides: Vec<String>,
+    /// Language to translate from, for a run of several directions. `None`: the first that goes with
+    /// `to`.
+    pub from: Option<String>,
+    /// Language to translate into. `None`: the only one.
+    pub to: Option<String>,
+    /// Whether to load a run of several directions without a choice if `to` is `None`: its
+    /// tokenizers then name no language, and each use has to choose.
+    pub every_direction: bool,
 }
 
 /// Trained run, loaded for commands that use a model.
@@ -69,9 +78,42 @@ pub struct LoadedRun<M = TranslationModel> {
 }
 
 impl<M> LoadedRun<M> {
+    /// Refuses a run of several directions of which none is chosen.
+    ///
+    /// # Errors
+    /// When its rows would name no language.
+    pub fn require_direction(&self) -> Result<()> {
+        if self.config.data.is_multilingual() && !self.tokenizers.names_language() {
+            self.config.data.choose_direction(None, None)?;
+            bail!("the run has several directions of translation: choose one (from, to)");
+        }
+        Ok(())
+    }
+
+    /// Recipe and tokenizers of one of the run's directions.
+    ///
+    /// # Errors
+    /// When the vocabulary lacks the token of the target language.
+    pub fn in_direction(&self, direction: &Direction) -> Result<(RunConfig, TokenizerPair)> {
+        in_direction(&self.config, &self.tokenizers, direction)
+    }
+
     /// Name of the type of the weights of matrix products.
     #[must_use]
     pub fn weights(&self) -> &str {
         if self.is_int8 { WeightType::Int8.name() } else { &self.config.dtype }
     }
+}
+
+/// Recipe and tokenizers of a run for one of its directions: with the languages of the data, the
+/// usual tokenizer of scores of the target language, and rows that name it.
+///
+/// # Errors
+/// When the vocabulary lacks the token of the target language.
+pub(crate) fn in_direction(
+    config: &RunConfig,
+    tokenizers: &TokenizerPair,
+    direction: &Direction,
+) -> Result<(RunConfig, TokenizerPair)> {
+    Ok((config.in_direction(direction), tokenizers.toward(&config.data, direction)?))
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use serde::Serialize;
+use taper_data::Direction;
 use taper_run::LoadedRun;
 use taper_run::tasks::TaskModel;
 
@@ -49,10 +50,23 @@ pub struct TranslationInfo {
     pub source: String,
     /// Code of the target language.
     pub target: String,
+    /// Directions of a run of several; empty if it has one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub directions: Vec<Direction>,
     /// Whether it aligns words.
     pub aligns: bool,
     /// Number of hypotheses of its search.
     pub beam: usize,
+}
+
+impl TranslationInfo {
+    /// All directions, of which a run has at least one.
+    pub(crate) fn all(&self) -> Vec<Direction> {
+        match self.directions.as_slice() {
+            [] => vec![Direction::new(&self.source, &self.target)],
+            several => several.to_vec(),
+        }
+    }
 }
 
 impl RunInfo {

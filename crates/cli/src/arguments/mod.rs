@@ -242,6 +242,13 @@ pub(crate) struct Weights {
     /// the run's dtype]
     #[arg(long = "weights", value_enum, value_name = "TYPE")]
     pub(crate) weight_type: Option<WeightChoice>,
+    /// Language to translate into, of a run of several
+    #[arg(long, value_name = "LANGUAGE")]
+    pub(crate) to: Option<String>,
+    /// Language to translate from, of a run of several [default: the first that is translated into
+    /// --to]
+    #[arg(long, value_name = "LANGUAGE")]
+    pub(crate) from: Option<String>,
 }
 
 /// Type in which matrices are multiplied.
@@ -286,6 +293,9 @@ impl Weights {
             device: self.device.clone(),
             weights: self.weight_type.map(WeightType::from),
             overrides: overrides.to_vec(),
+            from: self.from.clone(),
+            to: self.to.clone(),
+            every_direction: false,
         }
     }
 }

@@ -11,6 +11,7 @@ mod explain;
 mod fine_tuning;
 mod finetune;
 mod init;
+mod languages;
 mod lora;
 mod own_files;
 mod regression;

@@ -4,6 +4,7 @@ mod batching;
 mod cleaning;
 mod columns;
 mod format;
+mod languages;
 mod modifiers;
 mod tokenizer;
 
@@ -16,13 +17,15 @@ pub use batching::{AUTO, BatchingConfig};
 pub use cleaning::CleaningConfig;
 pub use columns::FieldsConfig;
 pub use format::Format;
+pub(crate) use languages::language_mark;
+pub use languages::{Direction, LanguageTag, LanguagesConfig};
 pub use modifiers::ModifiersConfig;
 pub use tokenizer::{TokenizerConfig, TokenizerKind};
 
 use crate::file_names::split_name;
 use crate::{
-    CaptionsConfig, Corpora, Corpus, Error, ImagesConfig, LabelledConfig, MaskedConfig,
-    QuestionsConfig, RegressionConfig, Result, RunningTextConfig,
+    CaptionsConfig, Corpora, Error, ImagesConfig, LabelledConfig, MaskedConfig, QuestionsConfig,
+    RegressionConfig, Result, RunningTextConfig,
 };
 
 /// Name of a validation set drawn from the training text, in reports and as a split.
@@ -133,6 +136,9 @@ pub struct DataConfig {
     /// Rules by which pairs are dropped.
     #[schemars(extend("x-idle" = ["not-translation"]))]
     pub cleaning: CleaningConfig,
+    /// Several directions in one model.
+    #[schemars(extend("x-idle" = ["not-translation"]))]
+    pub languages: LanguagesConfig,
     /// Changes to training pairs that make a model robust.
     #[schemars(extend("x-idle" = ["not-translation"]))]
     pub modifiers: ModifiersConfig,
@@ -168,6 +174,7 @@ impl Default for DataConfig {
             captions: CaptionsConfig::default(),
             regression: RegressionConfig::default(),
             cleaning: CleaningConfig::default(),
+            languages: LanguagesConfig::default(),
             modifiers: ModifiersConfig::default(),
             tokenizer: TokenizerConfig::default(),
             batching: BatchingConfig::default(),
@@ -215,14 +222,20 @@ impl DataConfig {
         self.hold_out > 0 && self.validation.name() == HELD_OUT
     }
 
-    /// Corpora of the split called `name`: a test set, the training or the validation split, or
-    /// else files of that stem in the corpus folder.
+    /// Corpora of the split called `name`: a test set, the training or the validation split, one of
+    /// their corpora, or else files of that stem in the corpus folder.
     pub fn split(&self, name: &str) -> Corpora {
-        if let Some(corpus) = self.test.iter().find(|corpus| corpus.name() == name) {
-            return corpus.into();
+        let named = |split: &Corpora| split.iter().find(|corpus| corpus.name() == name).cloned();
+        if let Some(corpus) = named(&self.test) {
+            return (&corpus).into();
         }
-        let known = [&self.validation, &self.train].into_iter().find(|split| split.name() == name);
-        known.cloned().unwrap_or_else(|| name.into())
+        let splits = [&self.validation, &self.train];
+        if let Some(known) = splits.into_iter().find(|split| split.name() == name) {
+            return known.clone();
+        }
+        // One of several directions.
+        let one = splits.into_iter().find_map(named);
+        one.as_ref().map_or_else(|| name.into(), Corpora::from)
     }
 
     /// Every tag, each once.
@@ -271,7 +284,7 @@ impl DataConfig {
         self.images.validate()?;
         self.regression.validate()?;
         self.questions.validate()?;
-        let has_links = self.train.iter().any(Corpus::has_links);
+        let has_links = self.train.iter().any(|corpus| corpus.has_links());
         self.modifiers.validate(self.lowercase, has_links)?;
         self.tokenizer.validate(self.nfkc || self.lowercase)
     }

@@ -43,9 +43,19 @@ pub struct Corpus {
     #[serde(skip_serializing_if = "FieldsConfig::is_default")]
     pub fields: FieldsConfig,
     /// The name in reports, and of its translations. Empty: the stem, or the name of the table or
-    /// of the source file.
+    /// of the source file, with `from` and `to` behind it if they are set.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
+    /// The language translated from, in a model of several directions; if empty,
+    /// `data.source_language`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(extend("x-idle" = ["not-translation"]))]
+    pub from: String,
+    /// The language translated into, in a model of several directions; if empty,
+    /// `data.target_language`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(extend("x-idle" = ["not-translation"]))]
+    pub to: String,
     /// Number of passes over this corpus in an epoch of training: 2 takes each pair twice, 0.25 a
     /// quarter of them, redrawn in each epoch.
     #[serde(skip_serializing_if = "is_once")]
@@ -74,6 +84,8 @@ impl Default for Corpus {
             file: FileList::default(),
             fields: FieldsConfig::default(),
             name: String::new(),
+            from: String::new(),
+            to: String::new(),
             weight: ONCE,
             tag: String::new(),
             links: FileList::default(),
@@ -100,6 +112,16 @@ impl Corpus {
         if !self.name.is_empty() {
             return self.name.clone();
         }
+        // The same files may be there for both directions.
+        match (self.from.as_str(), self.to.as_str()) {
+            ("", "") => self.name_of_files(),
+            ("", to) => format!("{}.to-{to}", self.name_of_files()),
+            (from, "") => format!("{}.from-{from}", self.name_of_files()),
+            (from, to) => format!("{}.{from}-{to}", self.name_of_files()),
+        }
+    }
+
+    fn name_of_files(&self) -> String {
         if !self.stem.is_empty() {
             return self.stem.clone();
         }

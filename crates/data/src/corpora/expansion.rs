@@ -44,6 +44,7 @@ pub(crate) fn expand_texts(
 
 fn expand_stem_of_pairs(config: &DataConfig, corpus: &mut Corpus) -> Result<()> {
     let path = |ending: &str| config.dir.join(format!("{}.{ending}", corpus.stem));
+    let config = &config.in_languages(&config.direction_of(corpus));
     let side = |side| FileList::from(path(config.language(side)));
     let mut named = without_stem(corpus);
     match config.format {

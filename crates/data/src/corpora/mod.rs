@@ -2,6 +2,7 @@
 //! these.
 
 mod corpus;
+mod directions;
 mod expansion;
 mod files;
 mod patterns;

@@ -14,7 +14,7 @@ use crate::corpora::{expand_pairs, expand_texts};
 use crate::text::fingerprint;
 use crate::{
     Batch, BatchingConfig, BatchingReport, CaptionReport, CaptionUse, Corpora, DataConfig,
-    DataReport, ImageReport, LabelOf, RegressionReport, Result, Share, TextReport,
+    DataReport, Direction, ImageReport, LabelOf, RegressionReport, Result, Share, TextReport,
     TokenisingProgress, TokenizerPair,
 };
 
@@ -436,6 +436,12 @@ pub trait Dataset: fmt::Debug + Send + Sync {
 
     /// Largest number of ids of a row, end marks included, for any segmentation of the text.
     fn longest_row(&self) -> usize;
+
+    /// Parts of the data that are measured by themselves, with their directions of translation; empty
+    /// if there is one direction or none.
+    fn directions(&self) -> Vec<(Direction, Arc<dyn Dataset>)> {
+        Vec::new()
+    }
 
     /// Lengths of each example's source as a model reads it and of its target, without end marks;
     /// `None` for data that is not translated.

@@ -122,6 +122,8 @@ class Run:
         device: str | None = None,
         weights: Literal["f32", "bf16", "int8"] | None = None,
         overrides: Mapping[str, Any] | None = None,
+        to: str | None = None,
+        from_: str | None = None,
     ) -> Run:
         """Loads a run.
 
@@ -134,6 +136,8 @@ class Run:
             weights: Type that matrices are multiplied in; ``None``: int8 if the weights were saved
                 so, else the run's.
             overrides: Keys of the recipe with other values, such as ``{"threads": 2}``.
+            to: Language to translate into, of a run of several; ``None``: each call names one.
+            from_: Language to translate from, of a run of several.
 
         Raises:
             TaperError: A file is missing or damaged.
@@ -143,6 +147,8 @@ class Run:
             "device": device,
             "weights": weights,
             "overrides": overrides_of(overrides),
+            "to": to,
+            "from": from_,
         }
         return cls(_native.Run.load(fspath(path), json.dumps(settings)), Path(path))
 
@@ -200,6 +206,8 @@ class Run:
         overlong: Literal["split", "cut", "error"] = "split",
         max_source_tokens: int | None = None,
         decoding: Mapping[str, Any] | None = None,
+        to: str | None = None,
+        from_: str | None = None,
         strict: bool = True,
     ) -> list[LineTranslations]:
         """Translates lines, as ``taper translate`` does.
@@ -216,6 +224,9 @@ class Run:
             max_source_tokens: Largest number of tokens of a line. ``None``: as in training.
             decoding: Keys of the recipe's ``[decoding]`` with other values, such as
                 ``{"sampling": {"temperature": 0.8, "seed": 7}}``.
+            to: Language to translate into, of a run of several. ``None``: that of the loading, or
+                the only one.
+            from_: Language to translate from, of a run of several.
             strict: Whether a line that cannot be translated is an exception; else it has an
                 ``error``.
 
@@ -238,6 +249,8 @@ class Run:
             "max_source_tokens": max_source_tokens,
             "ensemble": [fspath(path) for path in ensemble],
             "prefixes": [] if prefixes is None else _texts(prefixes, "prefixes"),
+            "to": to,
+            "from": from_,
         }
         sources = _texts(lines, "lines")
         records = _records(self._native.translate(sources, json.dumps(settings)), strict)

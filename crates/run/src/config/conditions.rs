@@ -150,6 +150,8 @@ conditions! { |config, section|
         config.training.schedule.kind != ScheduleKind::Noam;
     "constant-rate": "training.schedule.kind is \"constant\", which does not fall",
         config.training.schedule.kind == ScheduleKind::Constant;
+    "one-direction": "the corpora of data.train have one direction of translation",
+        !config.data.is_multilingual();
     "no-validation": "nothing is validated",
         !config.task.validates(&config.data);
     "validations-not-compared": "no two validations are compared",

@@ -21,7 +21,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taper_data::{Corpora, DataConfig, Task, read_regular, text_of};
+use taper_data::{Corpora, Corpus, DataConfig, Direction, Task, read_regular, text_of};
 use taper_decoding::DecodingConfig;
 use taper_model::{Architecture, ModelConfig};
 use taper_trainer::{Metric, TrainingConfig};
@@ -208,6 +208,9 @@ impl RunConfig {
         if !names_test && !has_stem {
             data.test = Corpora::default();
         }
+        if entry(config.task).translates && has_stem {
+            name_directions(data, !names_validation, !names_test);
+        }
         config.task.expand(&mut config.data).with_context(|| path.display().to_string())?;
         config.validate().with_context(|| path.display().to_string())?;
         Ok(config)
@@ -321,12 +324,48 @@ impl RunConfig {
         }
     }
 
+    /// Recipe with the languages of `direction`, and the usual tokenizer of scores of its target
+    /// language unless the recipe has another than is usual for its own.
+    #[must_use]
+    pub(crate) fn in_direction(&self, direction: &Direction) -> Self {
+        let mut config = Self { data: self.data.toward(direction), ..self.clone() };
+        if self.evaluation.tokenize == usual_tokenizer(&self.data.target_language) {
+            config.evaluation.tokenize = usual_tokenizer(&direction.to);
+        }
+        config
+    }
+
     /// Whole configuration as TOML, with every default written out.
     ///
     /// # Errors
     /// When a value cannot be written as TOML (an integer above 2^63).
     pub fn to_toml(&self) -> Result<String> {
         toml::to_string_pretty(self).context("the configuration cannot be written as TOML")
+    }
+}
+
+/// Replaces the usual validation and test sets, where a recipe of several directions names none, by
+/// the usual files of each direction.
+fn name_directions(data: &mut DataConfig, validation: bool, test: bool) {
+    let directions = data.trained_directions();
+    let is_of_data =
+        |one: &Direction| (&one.from, &one.to) == (&data.source_language, &data.target_language);
+    if directions.iter().all(is_of_data) {
+        return;
+    }
+    let of_each = |split: &Corpora| {
+        let of = |corpus: &Corpus, Direction { from, to }: &Direction| Corpus {
+            from: from.clone(),
+            to: to.clone(),
+            ..corpus.clone()
+        };
+        let each = |corpus| directions.iter().map(move |direction| of(corpus, direction));
+        Corpora(split.iter().flat_map(each).collect())
+    };
+    for (split, is_usual) in [(&mut data.validation, validation), (&mut data.test, test)] {
+        if is_usual {
+            *split = of_each(split);
+        }
     }
 }
 

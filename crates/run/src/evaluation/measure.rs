@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use taper_data::{Corpus, TokenizerPair};
 
 use super::{Split, TestSetResult};
 use crate::config::RunConfig;
 use crate::event::{RunEvent, RunObserver};
 use crate::folder::RunFolder;
-use crate::loaded_run::{LoadSettings, LoadedRun};
-use crate::tasks::{TaskModel, with_model};
+use crate::loaded_run::{LoadSettings, LoadedRun, in_direction};
+use crate::tasks::{TaskModel, entry, require_languages, with_model};
 
 /// Results of evaluating a run.
 #[derive(Debug)]
@@ -39,32 +40,42 @@ pub fn evaluate(
 ) -> Result<Evaluation> {
     let task = RunFolder::open(root)?.load_config(&load.overrides)?.task;
     with_model!(task, M => {
-        let mut run = LoadedRun::<M>::open(root, load)?;
+        let every =
+            LoadSettings { every_direction: true, from: None, to: None, ..load.clone() };
+        let mut run = LoadedRun::<M>::open(root, &every)?;
         change(&mut run.config)?;
-        measure(run, splits, observer)
+        measure(run, splits, load, observer)
     })
 }
 
 fn measure<M: TaskModel>(
     run: LoadedRun<M>,
     splits: &[String],
+    load: &LoadSettings,
     observer: &mut dyn RunObserver,
 ) -> Result<Evaluation> {
+    if load.from.is_some() || load.to.is_some() {
+        require_direction(&run.config, load)?;
+    }
     let splits = match splits {
-        [] => M::test_sets(&run.config),
+        [] => asked_test_sets::<M>(&run.config, load),
         named => named.to_vec(),
     };
     if splits.is_empty() {
-        bail!("the run has no test sets (data.test is empty): name a split with --split");
+        let asked = load.from.is_some() || load.to.is_some();
+        let of = if asked { " from or to this language" } else { "" };
+        bail!("the run has no test sets{of} (data.test): name a split with --split");
     }
     for split in &splits {
         // Fails now rather than after the other splits.
-        M::require_test_set(&run.config, split)?;
+        let (config, _) = of_split(&run.config, &run.tokenizers, split)?;
+        M::require_test_set(&config, split)?;
     }
     let LoadedRun { config, tokenizers, model, checkpoint, state, .. } = run;
     observer.observe(&RunEvent::Measuring { checkpoint: &checkpoint, step: state.step })?;
     let mut results = Vec::with_capacity(splits.len());
     for split in &splits {
+        let (config, tokenizers) = of_split(&config, &tokenizers, split)?;
         let named = Split { name: split, config: &config, tokenizers: &tokenizers };
         let result = model.test(named, observer)?;
         result.require_finite().with_context(|| format!("split {split:?}"))?;
@@ -72,4 +83,68 @@ fn measure<M: TaskModel>(
         results.push(result);
     }
     Ok(Evaluation { checkpoint, step: state.step, settings: M::measured_by(&config), results })
+}
+
+/// Refuses languages of `load` that the run does not have.
+///
+/// # Errors
+/// When its task has none, or it has others.
+fn require_direction(config: &RunConfig, load: &LoadSettings) -> Result<()> {
+    let (from, to) = (load.from.as_deref(), load.to.as_deref());
+    require_languages(config)?;
+    for direction in config.data.trained_directions() {
+        // One of them goes with each language that is left open.
+        let to = to.unwrap_or(&direction.to);
+        if config.data.choose_direction(from, Some(to)).is_ok() {
+            return Ok(());
+        }
+    }
+    config.data.choose_direction(from, to)?;
+    Ok(())
+}
+
+/// Test sets of the directions that `load` asks for.
+fn asked_test_sets<M: TaskModel>(config: &RunConfig, load: &LoadSettings) -> Vec<String> {
+    let mut sets = M::test_sets(config);
+    let is_asked = |asked: &Option<String>, own: &str| asked.as_ref().is_none_or(|one| one == own);
+    if load.from.is_some() || load.to.is_some() {
+        sets.retain(|name| {
+            let directions = config.data.directions_of(&config.data.split(name));
+            directions
+                .iter()
+                .all(|one| is_asked(&load.from, &one.from) && is_asked(&load.to, &one.to))
+        });
+    }
+    sets
+}
+
+/// Recipe and tokenizers for a split: for translation, those of its direction.
+///
+/// # Errors
+/// When the split has several directions, or the vocabulary does not know its target language.
+pub(crate) fn of_split(
+    config: &RunConfig,
+    tokenizers: &TokenizerPair,
+    split: &str,
+) -> Result<(RunConfig, TokenizerPair)> {
+    if !entry(config.task).translates || !config.data.is_multilingual() {
+        return Ok((config.clone(), tokenizers.clone()));
+    }
+    match config.data.directions_of(&config.data.split(split)).as_slice() {
+        [one] => {
+            let direction = config.data.choose_direction(Some(&one.from), Some(&one.to));
+            let direction = direction.with_context(|| format!("split {split:?}"))?;
+            in_direction(config, tokenizers, &direction)
+        }
+        several => {
+            let names = config.data.split(split);
+            let names: Vec<String> = names.iter().map(Corpus::name).collect();
+            bail!(
+                "split {split:?} has {} directions of translation, which are scored one by one: \
+                 name {}",
+                several.len(),
+                names.join(" or ")
+            )
+        }
+    }
 }

@@ -18,6 +18,7 @@ mod translations;
 mod tuning;
 
 pub use extrapolation::{AtLength, Extrapolation, extrapolate, extrapolation_figure};
+pub(crate) use measure::of_split;
 pub use measure::{Evaluation, evaluate};
 pub use parallel_text::ParallelText;
 pub use results::{

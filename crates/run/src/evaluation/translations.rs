@@ -1,6 +1,7 @@
 //! Translations of test sets, after training and by `evaluate`.
 
 use anyhow::{Context, Result};
+use taper_data::Direction;
 use taper_metrics::Tokenizer;
 use taper_model::TranslationModel;
 
@@ -26,6 +27,8 @@ impl TranslatedTestSet {
                 translator.best(&text.sources, progress)
             })?;
         let split = split.name;
+        let of_data = || Direction::new(&config.data.source_language, &config.data.target_language);
+        let direction = config.data.is_multilingual().then(|| of_data().to_string());
         if truncated > 0 {
             let (split, of) = (split.to_owned(), translations.len());
             observer.observe(&RunEvent::Notice(Notice::Truncated { split, truncated, of }))?;
@@ -38,6 +41,7 @@ impl TranslatedTestSet {
         }
         Ok(Self {
             split: split.to_owned(),
+            direction,
             sentences: translations.len(),
             overlong,
             truncated,

@@ -4,16 +4,18 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use candle_core::Device;
+use taper_data::Direction;
 use taper_model::ModelConfig;
 use taper_trainer::{State, load_model, read_state};
 
 use super::building::{build_model, without_adapters};
-use super::{TaskModel, require_decoding, require_task};
+use super::{TaskModel, entry, require_decoding, require_task};
 use crate::checks::{device, use_threads};
 use crate::config::{
     Change, Difference, Override, RunConfig, Weights, described, differences, keys, trained_with,
 };
 use crate::folder::{RunFolder, quoted};
+use crate::loaded_run::in_direction;
 use crate::{LoadSettings, LoadedRun, WeightType};
 
 impl<M: TaskModel> LoadedRun<M> {
@@ -55,6 +57,10 @@ impl<M: TaskModel> LoadedRun<M> {
         if is_int8 {
             model.round_to_int8().with_context(|| checkpoint.display().to_string())?;
         }
+        let (config, tokenizers) = match chosen_direction(&config, settings)? {
+            Some(direction) => in_direction(&config, &tokenizers, &direction)?,
+            None => (config, tokenizers),
+        };
         // Memory that only loading used.
         taper_ops::allocator::collect();
         Ok(Self { config, tokenizers, model, checkpoint, state, is_int8 })
@@ -91,6 +97,37 @@ impl<M: TaskModel> LoadedRun<M> {
         };
         load().with_context(|| format!("--ensemble {}", path.display()))
     }
+}
+
+/// Direction that `settings` choose; `None` if the run has one direction or none, or keeps all.
+///
+/// # Errors
+/// When the run has no such direction, or has to have one chosen.
+fn chosen_direction(config: &RunConfig, settings: &LoadSettings) -> Result<Option<Direction>> {
+    let (from, to) = (settings.from.as_deref(), settings.to.as_deref());
+    let is_asked = from.is_some() || to.is_some();
+    if !entry(config.task).translates {
+        return if is_asked { require_languages(config).map(|()| None) } else { Ok(None) };
+    }
+    let is_kept = settings.every_direction || !config.data.is_multilingual();
+    if !is_asked && is_kept {
+        return Ok(None);
+    }
+    Ok(Some(config.data.choose_direction(from, to)?))
+}
+
+/// Refuses a choice of languages for a task without any.
+///
+/// # Errors
+/// When the task does not translate.
+pub(crate) fn require_languages(config: &RunConfig) -> Result<()> {
+    if !entry(config.task).translates {
+        bail!(
+            "the run's task is {}, which has no languages to choose: leave out --from and --to",
+            config.task
+        );
+    }
+    Ok(())
 }
 
 /// Decides whether decoding multiplies in int8; if not, `config` gets the type of the products.

@@ -47,6 +47,7 @@ pub use building::{build_model, without_adapters};
 pub use entries::entry;
 pub use entry::{Answered, Done, Examples, Items, Predictions, Predicts, Reads, Stacks, TaskEntry};
 pub use imported_folder::ImportedFolder;
+pub(crate) use loading::require_languages;
 pub use loading::require_unedited;
 
 /// Sizes of the vocabularies of source and target; for a single text, the same size twice; 0

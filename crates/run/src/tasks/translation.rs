@@ -1,13 +1,16 @@
 //! Translation: an encoder-decoder, measured by its loss and its translations.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Result;
 use serde_json::Value;
-use taper_data::{BatchingConfig, Dataset, RawPair, Task, TokenizerPair, read_pairs};
+use taper_data::{
+    BatchingConfig, Corpora, Corpus, Dataset, Direction, RawPair, Task, TokenizerPair, read_pairs,
+};
 use taper_decoding::{DecodingConfig, RerankingConfig, SamplingConfig};
 use taper_model::{Batch, Builder, Sequences, TranslationModel};
-use taper_trainer::{BoxError, Sample, Validate, evaluate};
+use taper_trainer::{BoxError, Sample, Scores, TeacherForced, Validate, evaluate};
 
 use super::{Built, ImportedFolder, TaskModel, Vocabularies};
 use crate::attention::{AttentionMap, Journey};
@@ -16,6 +19,7 @@ use crate::evaluation::{
     Batches, ParallelText, Split, TestSetResult, TextScores, TranslatedTestSet,
 };
 use crate::event::RunObserver;
+use crate::loaded_run::in_direction;
 use crate::training::in_order;
 use crate::translation::{LineTranslator, TranslationSettings, for_the_best};
 use crate::{LoadedRun, sentence_vectors};
@@ -57,6 +61,7 @@ impl TaskModel for TranslationModel {
     }
 
     fn attention(run: &LoadedRun<Self>, text: &str, target: Option<&str>) -> Result<AttentionMap> {
+        run.require_direction()?;
         AttentionMap::of_translation(run, text, target)
     }
 
@@ -144,8 +149,15 @@ impl TaskModel for TranslationModel {
 /// Largest number of translations of a validation that are kept.
 const MOST_SAMPLES: usize = 3;
 
-/// Validation of a model on the validation split.
+/// Validation of a model on the validation split: in each of its directions, with the means of all.
 struct Validation {
+    directions: Vec<(Direction, DirectionValidation)>,
+    /// Samples of the last validation.
+    samples: Vec<Sample>,
+}
+
+/// Validation of a model in one direction.
+struct DirectionValidation {
     dataset: Arc<dyn Dataset>,
     batching: BatchingConfig,
     label_smoothing: f64,
@@ -153,8 +165,6 @@ struct Validation {
     tokenizers: TokenizerPair,
     settings: TranslationSettings,
     evaluation: EvaluationConfig,
-    /// Samples of the last validation.
-    samples: Vec<Sample>,
 }
 
 impl Validation {
@@ -167,18 +177,47 @@ impl Validation {
         dataset: Arc<dyn Dataset>,
         tokenizers: &TokenizerPair,
     ) -> Result<Self> {
+        let parts = match dataset.directions() {
+            parts if parts.is_empty() => {
+                let directions = config.data.directions_of(&config.data.validation);
+                directions.into_iter().map(|one| (one, Arc::clone(&dataset))).collect()
+            }
+            parts => parts,
+        };
+        let of_part = |(direction, dataset)| {
+            let (config, tokenizers) = in_direction(config, tokenizers, &direction)?;
+            Ok((direction, DirectionValidation::new(&config, dataset, tokenizers)?))
+        };
+        let directions = parts.into_iter().map(of_part).collect::<Result<_>>()?;
+        Ok(Self { directions, samples: Vec::new() })
+    }
+}
+
+impl DirectionValidation {
+    /// Reads the text that will be decoded, given the recipe and the tokenizers of the direction.
+    ///
+    /// # Errors
+    /// When the split cannot be read.
+    fn new(
+        config: &RunConfig,
+        dataset: Arc<dyn Dataset>,
+        tokenizers: TokenizerPair,
+    ) -> Result<Self> {
+        let data = &config.data;
+        let languages = Direction::new(&data.source_language, &data.target_language);
+        let is_own = |corpus: &&Corpus| data.direction_of(corpus) == languages;
+        let split = Corpora(data.validation.iter().filter(is_own).cloned().collect());
         let text = if config.evaluation.validation_sentences == 0 {
             ParallelText::default()
         } else {
-            ParallelText::read(&config.data, &config.data.validation)?
-                .spread(config.evaluation.validation_sentences)
+            ParallelText::read(data, split)?.spread(config.evaluation.validation_sentences)
         };
         Ok(Self {
             dataset,
             batching: config.data.batching.clone(),
             label_smoothing: config.training.label_smoothing,
             text,
-            tokenizers: tokenizers.clone(),
+            tokenizers,
             settings: TranslationSettings {
                 decoding: DecodingConfig {
                     beam_size: 1,
@@ -190,12 +229,26 @@ impl Validation {
                 ..TranslationSettings::of(config)
             },
             evaluation: config.scoring(),
-            samples: Vec::new(),
         })
     }
-}
 
-impl Validation {
+    /// Scores of a model, and samples of its translations.
+    fn measure(
+        &self,
+        model: &TranslationModel,
+    ) -> Result<(TeacherForced, Option<TextScores>, Vec<Sample>), BoxError> {
+        let batches = in_order(&self.dataset, &self.batching);
+        let read = evaluate(model, batches, self.label_smoothing)?;
+        if self.text.sources.is_empty() {
+            return Ok((read, None, Vec::new()));
+        }
+        let translator = LineTranslator::of(model, &self.tokenizers, &self.settings)?;
+        let translations = translator.best(&self.text.sources, |_| {})?.texts;
+        let text = TextScores::new(&translations, &self.text.references, &self.evaluation)?;
+        let samples = self.samples_of(&translations);
+        Ok((read, Some(text), samples))
+    }
+
     /// Some of the translations with their sources and references, evenly spread.
     fn samples_of(&self, translations: &[String]) -> Vec<Sample> {
         let count = self.evaluation.samples.min(MOST_SAMPLES).min(translations.len());
@@ -211,22 +264,43 @@ impl Validation {
     }
 }
 
+/// Samples of several directions, from each in turn, at most as many as of one.
+fn in_turn(samples: Vec<Vec<Sample>>) -> Vec<Sample> {
+    let mut samples: Vec<_> = samples.into_iter().map(Vec::into_iter).collect();
+    let mut chosen = Vec::with_capacity(MOST_SAMPLES);
+    for _ in 0..MOST_SAMPLES {
+        chosen.extend(samples.iter_mut().filter_map(Iterator::next));
+    }
+    chosen.truncate(MOST_SAMPLES);
+    chosen
+}
+
 impl Validate<TranslationModel> for Validation {
-    fn validate(
-        &mut self,
-        model: &TranslationModel,
-        _step: u64,
-    ) -> Result<taper_trainer::Scores, BoxError> {
-        let batches = in_order(&self.dataset, &self.batching);
-        let mut scores = evaluate(model, batches, self.label_smoothing)?.scores();
-        if !self.text.sources.is_empty() {
-            let translator = LineTranslator::of(model, &self.tokenizers, &self.settings)?;
-            let translations = translator.best(&self.text.sources, |_| {})?.texts;
-            let text = TextScores::new(&translations, &self.text.references, &self.evaluation)?;
-            self.samples = self.samples_of(&translations);
-            scores.insert("bleu", text.bleu.score);
-            scores.insert("chrf", text.chrf.score);
+    fn validate(&mut self, model: &TranslationModel, _step: u64) -> Result<Scores, BoxError> {
+        let is_single = self.directions.len() == 1;
+        let mut scores = Scores::default();
+        let (mut sums, mut samples) = (BTreeMap::<&str, f64>::new(), Vec::new());
+        for (direction, validation) in &self.directions {
+            let (read, text, of_direction) = validation.measure(model)?;
+            let mut own = vec![("loss", read.loss), ("nll", read.nll), ("accuracy", read.accuracy)];
+            let text = text.iter();
+            own.extend(
+                text.flat_map(|text| [("bleu", text.bleu.score), ("chrf", text.chrf.score)]),
+            );
+            for (name, score) in own {
+                *sums.entry(name).or_default() += score;
+                if !is_single && matches!(name, "loss" | "bleu" | "chrf") {
+                    scores.insert(&format!("{name}.{direction}"), score);
+                }
+            }
+            samples.push(of_direction);
         }
+        for (name, sum) in sums {
+            scores.insert(name, sum / self.directions.len() as f64);
+        }
+        // Of the mean, as of one direction.
+        scores.insert("perplexity", scores.get("nll").unwrap_or(f64::NAN).exp());
+        self.samples = in_turn(samples);
         Ok(scores)
     }
 

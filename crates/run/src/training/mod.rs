@@ -324,7 +324,8 @@ fn test<M: TaskModel>(
     let mut results = Vec::new();
     if config.evaluation.test_after_training {
         for split in config.data.test.iter().map(Corpus::name) {
-            let split = Split { name: &split, config, tokenizers };
+            let (config, tokenizers) = evaluation::of_split(config, tokenizers, &split)?;
+            let split = Split { name: &split, config: &config, tokenizers: &tokenizers };
             results.push(model.test(split, recorder.observer)?);
         }
         evaluation::save(folder, &results)?;

@@ -138,6 +138,20 @@ impl<'a> LineTranslator<'a> {
         }
     }
 
+    /// Translator with the same models and other tokenizers of their run: those of one of its
+    /// directions.
+    #[must_use]
+    pub fn with_tokenizers<'t>(&'t self, tokenizers: &'t TokenizerPair) -> LineTranslator<'t> {
+        LineTranslator {
+            tokenizers,
+            limit: self.limit.within(self.model.config(), tokenizers.source()),
+            members: Arc::clone(&self.members),
+            decoding: self.decoding.clone(),
+            terms: self.terms.clone(),
+            ..*self
+        }
+    }
+
     /// Translator with `model` alone.
     ///
     /// # Errors

@@ -38,6 +38,7 @@ pub fn score_pairs(
             targets.len()
         );
     }
+    run.require_direction()?;
     let most = max_tokens.unwrap_or(run.config.data.cleaning.max_tokens);
     let limit = LineLimit::new(OverlongRule::Error, most)
         .within(&run.config.model, run.tokenizers.source());

@@ -178,7 +178,7 @@ impl LineDivider<'_> {
             let mut prefix = std::mem::take(&mut prefix);
             // The translation of a blank line is empty.
             if !prefix.is_empty() || !part.is_blank() {
-                prefix.splice(0..0, target.special_tokens().before.iter().copied());
+                prefix.splice(0..0, target.before_target());
             }
             let source = source_row(source, part.text(), part.ids());
             texts.push(TextPart {

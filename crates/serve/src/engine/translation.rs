@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
-use taper_data::{EncodedText, Tokenizer, TokenizerPair};
+use taper_data::{Direction, EncodedText, Tokenizer, TokenizerPair};
 use taper_decoding::{AlignedAttention, Control, Renumbered};
 use taper_model::TranslationModel;
-use taper_run::LoadedRun;
 use taper_run::attention::AttentionMap;
 use taper_run::generation::pieces_of;
 use taper_run::translation::{
     AlignedTokens, Detail, LineTranslator, Terms, TranslatedLine, Translation, TranslationSettings,
 };
+use taper_run::{LoadSettings, LoadedRun};
 
 use super::attention::{Attend, AttendPair};
 use super::handlers::{Answers, Handlers, Opening, Serve, Service};
@@ -25,6 +25,8 @@ use crate::settings::Limits;
 /// Options of a client for translation.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TranslateOptions {
+    /// Direction, for a run of several.
+    pub(crate) direction: Option<Direction>,
     /// Number of translations of each line, best first.
     pub(crate) alternatives: usize,
     /// Hypotheses of the search. `None`: the run's.
@@ -43,8 +45,8 @@ impl Default for TranslateOptions {
     /// The best translation by the run's own search.
     fn default() -> Self {
         let (prefix, terms) = (String::new(), String::new());
-        let (beam, length_penalty) = (None, None);
-        Self { alternatives: 1, beam, length_penalty, alignment: false, prefix, terms }
+        let (direction, beam, length_penalty) = (None, None, None);
+        Self { direction, alternatives: 1, beam, length_penalty, alignment: false, prefix, terms }
     }
 }
 
@@ -129,6 +131,8 @@ impl Verb for Measure {
 /// Translation model with its search.
 pub(super) struct Translates<'a> {
     run: &'a LoadedRun,
+    /// Tokenizers of each direction, for a run of several.
+    spoken: Vec<(Direction, TokenizerPair)>,
     translator: LineTranslator<'a>,
     settings: TranslationSettings,
     limits: Limits,
@@ -139,12 +143,18 @@ impl Service for Translates<'_> {
     type Model = TranslationModel;
 
     fn open(opening: &Opening<'_>, serve: Serve<'_>) -> Result<()> {
-        let run: LoadedRun = LoadedRun::open(opening.root, opening.load)?;
-        let own = Translates::new(&run, opening.limits)?;
+        let every = LoadSettings { every_direction: true, ..opening.load.clone() };
+        let run: LoadedRun = LoadedRun::open(opening.root, &every)?;
+        let is_one = opening.load.from.is_some() || opening.load.to.is_some();
+        let mut own = Translates::new(&run, opening.limits)?;
+        if run.config.data.is_multilingual() && !is_one {
+            own.speak()?;
+        }
         let info = RunInfo {
             translation: Some(TranslationInfo {
-                source: run.config.data.source_language.clone(),
-                target: run.config.data.target_language.clone(),
+                source: own.first().from,
+                target: own.first().to,
+                directions: own.spoken.iter().map(|(direction, _)| direction.clone()).collect(),
                 aligns: own.aligns,
                 beam: own.settings.decoding.beam_size,
             }),
@@ -164,7 +174,52 @@ impl<'a> Translates<'a> {
         let settings = TranslationSettings::of(&run.config);
         let translator = LineTranslator::new(run, &settings)?;
         let aligns = AlignedAttention::check(settings.aligned_by, &run.model).is_ok();
-        Ok(Self { run, translator, settings, limits, aligns })
+        Ok(Self { run, spoken: Vec::new(), translator, settings, limits, aligns })
+    }
+
+    /// Takes requests in every direction of the run.
+    ///
+    /// # Errors
+    /// When the vocabulary lacks a language.
+    fn speak(&mut self) -> Result<()> {
+        for direction in self.run.config.data.directions() {
+            let (_, tokenizers) = self.run.in_direction(&direction)?;
+            self.spoken.push((direction, tokenizers));
+        }
+        Ok(())
+    }
+
+    /// The first direction, or the only one.
+    fn first(&self) -> Direction {
+        let data = &self.run.config.data;
+        let first = self.spoken.first().map(|(direction, _)| direction.clone());
+        first.unwrap_or_else(|| Direction::new(&data.source_language, &data.target_language))
+    }
+
+    /// Tokenizers for a request in `direction`.
+    fn tokenizers(&self, direction: Option<&Direction>) -> Result<&TokenizerPair, Refusal> {
+        let of = |direction: &Direction| {
+            self.spoken.iter().find(|(known, _)| known == direction).map(|(_, own)| own)
+        };
+        match (direction, self.spoken.as_slice()) {
+            (None, []) => Ok(&self.run.tokenizers),
+            (Some(asked), []) if *asked == self.first() => Ok(&self.run.tokenizers),
+            (Some(asked), _) if of(asked).is_some() => {
+                Ok(of(asked).unwrap_or(&self.run.tokenizers))
+            }
+            (asked, _) => {
+                let known: Vec<String> = match self.spoken.as_slice() {
+                    [] => vec![self.first().to_string()],
+                    spoken => spoken.iter().map(|(one, _)| one.to_string()).collect(),
+                };
+                let asked = asked.map_or("no direction".to_owned(), Direction::to_string);
+                Err(Refusal::Unfit(format!(
+                    "the run translates {}, and the request names {asked}: name one by \"from\" and \
+                     \"to\"",
+                    known.join(", ")
+                )))
+            }
+        }
     }
 
     /// Handlers of all requests to a translation model.
@@ -192,7 +247,9 @@ impl Translates<'_> {
         decoding.validate()?;
         settings.detail =
             Detail { all: true, alignments: options.alignment, weights: options.alignment };
-        settings.terms = Terms::parse(&options.terms, "", &self.run.tokenizers)?.map(Arc::new);
+        let tokenizers = self.tokenizers(options.direction.as_ref());
+        let tokenizers = tokenizers.map_err(|refusal| anyhow!("{refusal:?}"))?;
+        settings.terms = Terms::parse(&options.terms, "", tokenizers)?.map(Arc::new);
         Ok(settings)
     }
 }
@@ -207,11 +264,12 @@ impl Answers<Translate> for Translates<'_> {
                 "the model has no attention to the source, so there is no alignment".to_owned(),
             ));
         }
-        let TranslateOptions { prefix, terms, .. } = &request.options;
-        let checked = Terms::parse(terms, "terms, ", &self.run.tokenizers);
-        checked.map_err(|error| refusal(&error))?;
-        self.translator.check_prefix(prefix).map_err(|error| refusal(&error))?;
-        encoded(self.run.tokenizers.source(), &request.lines, self.limits.tokens)
+        let TranslateOptions { direction, prefix, terms, .. } = &request.options;
+        let tokenizers = self.tokenizers(direction.as_ref())?;
+        Terms::parse(terms, "terms, ", tokenizers).map_err(|error| refusal(&error))?;
+        let translator = self.translator.with_tokenizers(tokenizers);
+        translator.check_prefix(prefix).map_err(|error| refusal(&error))?;
+        encoded(tokenizers.source(), &request.lines, self.limits.tokens)
     }
 
     fn goes_with(&self, one: &Translate, other: &Translate) -> bool {
@@ -230,7 +288,10 @@ impl Answers<Translate> for Translates<'_> {
         let numbers = numbers.flat_map(|(number, (_, lines))| lines.iter().map(move |_| number));
         let numbers: Vec<usize> = numbers.collect();
         let control = Renumbered::new(control, &numbers);
-        let translator = self.translator.under(&self.settings(options)?, &control);
+        let tokenizers = self.tokenizers(options.direction.as_ref());
+        let tokenizers = tokenizers.map_err(|refusal| anyhow!("{refusal:?}"))?;
+        let spoken = self.translator.with_tokenizers(tokenizers);
+        let translator = spoken.under(&self.settings(options)?, &control);
         let prefixes = vec![options.prefix.clone(); lines.len()];
         let mut translated = translator.translate_encoded(&lines, &prefixes, 1, |_| {})?;
         let mut answers = Vec::with_capacity(requests.len());
@@ -238,7 +299,7 @@ impl Answers<Translate> for Translates<'_> {
             let mut answer = Vec::new();
             for line in *lines {
                 let translated = translated.next().context("a line has no translation")??;
-                answer.push(line_answer(&self.run.tokenizers, line, translated)?);
+                answer.push(line_answer(tokenizers, line, translated)?);
             }
             answers.push(answer);
         }
@@ -297,6 +358,8 @@ impl Answers<AttendPair> for Translates<'_> {
 impl Translates<'_> {
     /// Tokens of a text whose attention is requested.
     fn attended(&self, tokenizer: &Tokenizer, text: &str) -> Result<EncodedText, Refusal> {
+        // Tokens of a text that names no language would show another computation.
+        self.tokenizers(None)?;
         encoded_text(tokenizer, text, self.limits.attention_tokens)
     }
 

@@ -7,7 +7,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::json;
-use taper_data::split_lines;
+use taper_data::{Direction, split_lines};
 
 use crate::app::App;
 use crate::engine::{Engine, LineAnswer, Translate, TranslateOptions};
@@ -38,6 +38,10 @@ impl Texts {
 #[serde(deny_unknown_fields)]
 struct TranslationRequest {
     run: Option<String>,
+    /// Language to translate from, of a run of several.
+    from: Option<String>,
+    /// Language to translate into, of a run of several.
+    to: Option<String>,
     /// Text with lines, or list of lines.
     text: Texts,
     #[serde(default = "one")]
@@ -67,6 +71,7 @@ pub(super) async fn translate(
     let asked: TranslationRequest = json_of(request, app.limits()).await?;
     let engine = app.engine::<Translate>(asked.run.as_deref())?;
     let options = TranslateOptions {
+        direction: direction(engine, asked.from.as_deref(), asked.to.as_deref())?,
         alternatives: asked.alternatives,
         beam: asked.beam,
         length_penalty: asked.length_penalty,
@@ -80,6 +85,35 @@ pub(super) async fn translate(
     }
     let translations = translated(&app, engine, lines, options).await?;
     Ok(json(200, &json!({ "run": engine.info.name, "translations": translations })))
+}
+
+/// Direction of a run that `from` and `to` name; `None` if they name none.
+///
+/// # Errors
+/// When the run has no such direction.
+fn direction(
+    engine: &Engine,
+    from: Option<&str>,
+    to: Option<&str>,
+) -> Result<Option<Direction>, Refusal> {
+    let Some(info) = &engine.info.translation else { return Ok(None) };
+    if from.is_none() && to.is_none() {
+        return Ok(None);
+    }
+    let is_asked = |asked: Option<&str>, own: &str| asked.is_none_or(|asked| asked == own);
+    let all = info.all();
+    let mut fitting = all.iter().filter(|one| is_asked(from, &one.from) && is_asked(to, &one.to));
+    match (fitting.next(), to) {
+        (Some(one), Some(_)) => Ok(Some(one.clone())),
+        (Some(one), None) if fitting.all(|other| other.to == one.to) => Ok(Some(one.clone())),
+        _ => {
+            let all: Vec<String> = all.iter().map(Direction::to_string).collect();
+            Err(Refusal::Unfit(format!(
+                "from and to name none of the directions of the run, {}, or several",
+                all.join(", ")
+            )))
+        }
+    }
 }
 
 /// Terms with their translations, as lines.

@@ -3,6 +3,7 @@
 pub(crate) mod cache;
 pub(crate) mod cleaning;
 pub(crate) mod dataset;
+pub(crate) mod directions;
 pub(crate) mod hold_out;
 pub(crate) mod largest;
 pub(crate) mod links;

@@ -2,7 +2,18 @@
 
 use std::path::Path;
 
-use crate::{Cleaner, DataConfig, PairReader, Result, Tokenizer, TokenizerConfig, TokenizerPair};
+use crate::draws::Draws;
+use crate::tasks::pairs::directions::mix;
+use crate::{
+    Cleaner, Corpora, DataConfig, Direction, LanguageTag, PairReader, RawPair, Result, Tokenizer,
+    TokenizerConfig, TokenizerPair,
+};
+
+/// Key of the draws of the pairs that train a vocabulary of several directions.
+const PURPOSE: u64 = 11;
+
+/// Texts of both sides of a pair.
+type PairTexts = Result<(String, String)>;
 
 impl TokenizerPair {
     /// Trains on the training split, or loads the configured files.
@@ -11,18 +22,30 @@ impl TokenizerPair {
     ///
     /// Errors of [`Tokenizer::train`], [`Tokenizer::load`] and [`PairReader`].
     pub fn train(config: &DataConfig) -> Result<Self> {
-        // Each tag takes a place in the vocabulary of its texts.
-        let tags = config.tags();
-        let room = config.tokenizer.vocabulary_size.saturating_sub(tags.len());
-        let source = &TokenizerConfig { vocabulary_size: room, ..config.tokenizer.clone() };
+        // Each tag takes a place in the vocabulary of its texts, and so does a language in that of
+        // the side that names it.
+        let (tags, languages) = (config.tags(), config.language_marks());
         let settings = &config.tokenizer;
+        let (of_source, of_target) = match config.languages.tag {
+            _ if settings.joint => (languages.as_slice(), [].as_slice()),
+            LanguageTag::Source => (languages.as_slice(), [].as_slice()),
+            LanguageTag::Target => ([].as_slice(), languages.as_slice()),
+        };
+        let with_room = |taken: usize| TokenizerConfig {
+            vocabulary_size: settings.vocabulary_size.saturating_sub(taken),
+            ..settings.clone()
+        };
+        let (source, target) =
+            (&with_room(tags.len() + of_source.len()), &with_room(of_target.len()));
         match (&settings.path, &settings.target_path) {
             (Some(source), Some(target)) => {
                 let load = |path: &Path| Tokenizer::load(path)?.with_special_tokens(path);
-                Ok(Self::separate(load(source)?, load(target)?))
+                let source = load(source)?.with_language_marks(of_source)?;
+                Ok(Self::separate(source, load(target)?.with_language_marks(of_target)?))
             }
             (Some(path), None) => {
-                Ok(Self::joint(Tokenizer::load(path)?.with_special_tokens(path)?))
+                let loaded = Tokenizer::load(path)?.with_special_tokens(path)?;
+                loaded.with_language_marks(of_source).map(Self::joint)
             }
             (None, _) if settings.joint => {
                 let texts = training_pairs(config)?.flat_map(|pair| match pair {
@@ -30,7 +53,7 @@ impl TokenizerPair {
                     Err(error) => vec![Err(error)],
                 });
                 let trained = Tokenizer::train(source, config.nfkc, config.lowercase, texts)?;
-                trained.with_tags(&tags).map(Self::joint)
+                trained.with_tags(&tags)?.with_language_marks(of_source).map(Self::joint)
             }
             (None, _) => {
                 type Texts<'a> = &'a mut dyn Iterator<Item = Result<String>>;
@@ -40,8 +63,10 @@ impl TokenizerPair {
                 // The corpus is read once for each side rather than kept in memory.
                 Ok(Self::separate(
                     train(source, &mut training_pairs(config)?.map(|pair| Ok(pair?.0)))?
-                        .with_tags(&tags)?,
-                    train(settings, &mut training_pairs(config)?.map(|pair| Ok(pair?.1)))?,
+                        .with_tags(&tags)?
+                        .with_language_marks(of_source)?,
+                    train(target, &mut training_pairs(config)?.map(|pair| Ok(pair?.1)))?
+                        .with_language_marks(of_target)?,
                 ))
             }
         }
@@ -74,18 +99,60 @@ impl TokenizerPair {
     }
 }
 
-/// Texts of the training pairs that cleaning keeps before tokens are known.
-fn training_pairs(
-    config: &DataConfig,
-) -> Result<impl Iterator<Item = Result<(String, String)>> + use<>> {
-    let cleaner = Cleaner::new(&config.cleaning);
+/// Texts of the training pairs that cleaning keeps before tokens are known: the first of them, or
+/// of several directions a sample by their temperature.
+fn training_pairs(config: &DataConfig) -> Result<Box<dyn Iterator<Item = PairTexts>>> {
     let limit = usize::try_from(config.tokenizer.max_pairs).unwrap_or(usize::MAX);
-    Ok(PairReader::open(config, &config.train)?
-        .without_tags()
-        .filter(move |pair| match pair {
-            Ok(pair) => cleaner.check_text(&pair.source, &pair.target).is_ok(),
-            Err(_) => true,
-        })
-        .take(limit)
-        .map(|pair| pair.map(|pair| (pair.source, pair.target))))
+    match config.is_multilingual() {
+        true => Ok(Box::new(mixed_pairs(config, limit)?)),
+        false => Ok(Box::new(clean_pairs(config, &config.train)?.take(limit))),
+    }
+}
+
+/// Texts of the pairs of `split` that cleaning keeps before tokens are known.
+fn clean_pairs(
+    config: &DataConfig,
+    split: &Corpora,
+) -> Result<impl Iterator<Item = PairTexts> + use<>> {
+    let cleaner = Cleaner::new(&config.cleaning);
+    let pairs = PairReader::open(config, split)?.without_tags();
+    let is_clean = move |pair: &Result<RawPair>| {
+        pair.as_ref().map_or(true, |pair| cleaner.check_text(&pair.source, &pair.target).is_ok())
+    };
+    Ok(pairs.filter(is_clean).map(|pair| pair.map(|pair| (pair.source, pair.target))))
+}
+
+/// Texts of about `limit` pairs at most, of each direction as many as its share of an epoch.
+fn mixed_pairs(
+    config: &DataConfig,
+    limit: usize,
+) -> Result<impl Iterator<Item = PairTexts> + use<>> {
+    let mut sizes = Vec::with_capacity(config.train.len());
+    for corpus in config.train.iter() {
+        let mut pairs = 0_usize;
+        for pair in clean_pairs(config, &corpus.into())? {
+            pair?;
+            pairs += 1;
+        }
+        sizes.push((config.direction_of(corpus), corpus.weight * pairs as f64));
+    }
+    let sizes: Vec<(&Direction, f64)> = sizes.iter().map(|(one, size)| (one, *size)).collect();
+    let factors = mix(&sizes, config.languages.temperature);
+    let all: f64 = sizes.iter().map(|(_, size)| size).sum();
+    let scale = (limit as f64 / all.max(1.0)).min(1.0);
+    let mut corpora = Vec::with_capacity(config.train.len());
+    for (number, (corpus, factor)) in config.train.iter().zip(factors).enumerate() {
+        let times = corpus.weight * factor * scale;
+        let draws = Draws::new(0, number as u64, PURPOSE);
+        let pairs = clean_pairs(config, &corpus.into())?;
+        corpora.push(pairs.zip(0..).flat_map(move |(pair, place)| {
+            let often = times.trunc() as usize + usize::from(draws.unit(place) < times.fract());
+            // An error is met once.
+            match pair {
+                Ok(pair) => vec![pair; often].into_iter().map(Ok).collect::<Vec<_>>(),
+                Err(error) => vec![Err(error)],
+            }
+        }));
+    }
+    Ok(corpora.into_iter().flatten())
 }

@@ -60,6 +60,10 @@ pub struct Tokenizer {
     folder: Option<Arc<Folder>>,
     /// Tokens before the text of every source of a translation.
     source_prefix: Arc<[u32]>,
+    /// Tokens before the text of every target of a translation.
+    target_prefix: Arc<[u32]>,
+    /// Whether one of these prefixes begins with the token of a target language.
+    names_language: bool,
     /// Number of encoded texts, shared by clones.
     encodings: Arc<AtomicU64>,
 }
@@ -186,6 +190,21 @@ impl Tokenizer {
         self.replaced(&inner)
     }
 
+    /// Adds a token for each of `marks` of languages, which no text spells, unless it has them.
+    ///
+    /// # Errors
+    ///
+    /// If the library refuses one.
+    pub(crate) fn with_language_marks(self, marks: &[String]) -> Result<Self> {
+        if marks.iter().all(|mark| self.id(mark).is_some()) {
+            return Ok(self);
+        }
+        let mut inner = (*self.inner).clone();
+        let added = marks.iter().map(|mark| AddedToken::from(mark.as_str(), true));
+        inner.add_special_tokens(added.collect::<Vec<_>>()).map_err(fault("add languages"))?;
+        self.replaced(&inner)
+    }
+
     /// Replaces the library's tokenizer by one with more tokens.
     fn replaced(&self, inner: &tokenizers::Tokenizer) -> Result<Self> {
         let json = inner.to_string(true).map_err(fault("write its file"))?;
@@ -275,6 +294,8 @@ impl Tokenizer {
             spelling: Spelling::default(),
             folder: folder.map(Arc::new),
             source_prefix: [].into(),
+            target_prefix: [].into(),
+            names_language: false,
             encodings: Arc::default(),
         })
     }

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use crate::file_names::hexadecimal;
 use crate::text::tokenizer::FILE;
-use crate::{Error, Result, Tokenizer};
+use crate::{DataConfig, Direction, Error, LanguageTag, Result, Tokenizer};
 
 const SOURCE_FILE: &str = "tokenizer.source.json";
 const TARGET_FILE: &str = "tokenizer.target.json";
@@ -46,6 +46,35 @@ impl TokenizerPair {
     pub fn with_source_prefix(self, text: &str) -> Result<Self> {
         let source = self.source.map(|source| source.with_source_prefix(text)).transpose()?;
         Ok(Self { source, ..self })
+    }
+
+    /// Tokenizers whose rows name the target language of `direction`, if the recipe has several
+    /// directions.
+    ///
+    /// # Errors
+    ///
+    /// If the vocabulary lacks its token.
+    pub fn toward(&self, config: &DataConfig, direction: &Direction) -> Result<Self> {
+        if !config.is_multilingual() {
+            return Ok(self.clone());
+        }
+        let tag = config.languages.tag;
+        let marked = |tokenizer: &Tokenizer| tokenizer.with_target_language(&direction.to, tag);
+        let (source, target) = (self.source.as_ref(), self.target.as_ref());
+        Ok(match (tag, target) {
+            // The other side of two vocabularies has no such token.
+            (LanguageTag::Source, Some(_)) | (_, None) => {
+                Self { source: source.map(marked).transpose()?, target: self.target.clone() }
+            }
+            (LanguageTag::Target, Some(target)) => {
+                Self { source: self.source.clone(), target: Some(marked(target)?) }
+            }
+        })
+    }
+
+    /// Whether rows name a target language: those of a run of several directions in one of them.
+    pub fn names_language(&self) -> bool {
+        [&self.source, &self.target].into_iter().flatten().any(Tokenizer::names_language)
     }
 
     /// Applies `change` to both.

@@ -1,8 +1,9 @@
 //! Rows of translation models: the tokens of a text with those around them.
 
-use crate::Result;
+use crate::config::language_mark;
 use crate::text::tokenizer::Tokenizer;
 use crate::text::tokenizer::special::SpecialTokens;
+use crate::{Error, LanguageTag, Result};
 
 impl Tokenizer {
     /// Adds the tokens of `text` before every source of a translation, such as the name of a task.
@@ -18,6 +19,46 @@ impl Tokenizer {
             text => self.encode(text)?.into(),
         };
         Ok(Self { source_prefix, ..self.clone() })
+    }
+
+    /// Puts the token of a target language, `<2de>` of `de`, before every source, or before every
+    /// target, in place of another language's. It is not part of the tokenizer's identity.
+    ///
+    /// # Errors
+    ///
+    /// If the vocabulary lacks it.
+    pub(in crate::text) fn with_target_language(
+        &self,
+        language: &str,
+        tag: LanguageTag,
+    ) -> Result<Self> {
+        let mark = language_mark(language);
+        let id = self.id(&mark).ok_or_else(|| Error::Tokenizer {
+            action: "mark the target language",
+            message: format!(
+                "the vocabulary has no token {mark}: it was trained without this language"
+            ),
+        })?;
+        let mut marked = Self { names_language: true, ..self.clone() };
+        let named = usize::from(self.names_language && tag == LanguageTag::Source);
+        match tag {
+            // Before a prefix of the recipe.
+            LanguageTag::Source => {
+                marked.source_prefix = [&[id], &self.source_prefix[named..]].concat().into();
+            }
+            LanguageTag::Target => marked.target_prefix = [id].into(),
+        }
+        Ok(marked)
+    }
+
+    /// Whether rows name a target language.
+    pub(in crate::text) fn names_language(&self) -> bool {
+        self.names_language
+    }
+
+    /// Tokens before the text of every target of a translation, behind the start.
+    pub fn before_target(&self) -> Vec<u32> {
+        [&self.special.before, &*self.target_prefix].concat()
     }
 
     /// Number of tokens before the text in the row of a source.
@@ -40,19 +81,18 @@ impl Tokenizer {
 
     /// Number of tokens around the text in a [row of answers](Self::answer_row).
     pub(crate) fn tokens_around_answer(&self) -> usize {
-        self.special.before.len() + 1
+        self.special.before.len() + self.target_prefix.len() + 1
     }
 
     /// Row of answers of a translation decoder for the ids of a text: the tokens before every text,
     /// those of the text, and the end.
     pub fn answer_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
-        self.special.before.iter().copied().chain(ids).chain([self.end()]).collect()
+        self.before_target().into_iter().chain(ids).chain([self.end()]).collect()
     }
 
     /// Input row of a translation decoder for the ids of a text. Its predictions are the [row of
     /// answers](Self::answer_row).
     pub fn target_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
-        let before = self.special.before.iter().copied();
-        [self.decoder_start()].into_iter().chain(before).chain(ids).collect()
+        [self.decoder_start()].into_iter().chain(self.before_target()).chain(ids).collect()
     }
 }

@@ -9,6 +9,9 @@ use super::super::{ParallelText, TextScores};
 pub struct TranslatedTestSet {
     /// The split's name.
     pub split: String,
+    /// Direction such as `en-de`, in a run of several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub direction: Option<String>,
     /// Number of sentences.
     pub sentences: usize,
     /// Number of sentences longer than in training, which were translated in parts, as `translate`

@@ -15,15 +15,15 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
+use taper_data::Direction;
 
 use super::languages::own_letters;
-use super::{allowed, translators};
+use super::{allowed, directions};
 use crate::app::App;
 use crate::engine::{Engine, Fit, Measure};
 use crate::error::Refusal;
 use crate::http::{form_or_json_of, json};
 use crate::routes::translation::Texts;
-use crate::run_info::TranslationInfo;
 
 /// Number of characters of a text that are examined.
 const LOOKED_AT: usize = 2000;
@@ -70,7 +70,7 @@ pub(in crate::routes) async fn detect(
     if texts.iter().all(String::is_empty) {
         return Err(Refusal::Malformed("q is empty: there is nothing to detect".to_owned()));
     }
-    Ok(json(200, &languages_of(&app, &texts, translators(&app)).await?))
+    Ok(json(200, &languages_of(&app, &texts, directions(&app)).await?))
 }
 
 /// Possible languages of some texts together, among those that `runs` read, the likeliest first; at
@@ -81,13 +81,13 @@ pub(in crate::routes) async fn detect(
 pub(super) async fn languages_of<'a>(
     app: &App,
     texts: &[String],
-    runs: impl Iterator<Item = (&'a Engine, &'a TranslationInfo)>,
+    runs: impl Iterator<Item = (&'a Engine, Direction)>,
 ) -> Result<Vec<Detected>, Refusal> {
     let text: String = texts.join("\n").chars().take(LOOKED_AT).collect();
-    let mut fits: BTreeMap<&str, Fit> = BTreeMap::new();
-    for (engine, info) in runs {
+    let mut fits: BTreeMap<String, Fit> = BTreeMap::new();
+    for (engine, Direction { from, .. }) in runs {
         let fit = app.ask(engine, Measure { text: text.clone() }).await?;
-        let best = fits.entry(&info.source).or_insert(fit);
+        let best = fits.entry(from).or_insert(fit);
         if fit.cost < best.cost {
             *best = fit;
         }
@@ -99,15 +99,15 @@ pub(super) async fn languages_of<'a>(
 }
 
 /// Confidence in each language.
-fn judged(text: &str, fits: &BTreeMap<&str, Fit>) -> Vec<Detected> {
+fn judged(text: &str, fits: &BTreeMap<String, Fit>) -> Vec<Detected> {
     let letters = |language: &str| own_letters(language, text);
     let costs = fits.iter().filter(|(language, _)| letters(language) > 0.0);
     let least = costs.map(|(_, fit)| fit.cost).fold(f64::INFINITY, f64::min);
     let mut weighed: Vec<(&str, f64, f64)> = fits
         .iter()
-        .map(|(&language, fit)| match letters(language) {
-            0.0 => (language, 0.0, 0.0),
-            letters => (language, letters * (least - fit.cost).exp(), letters * fit.known),
+        .map(|(language, fit)| match letters(language) {
+            0.0 => (language.as_str(), 0.0, 0.0),
+            letters => (language.as_str(), letters * (least - fit.cost).exp(), letters * fit.known),
         })
         .collect();
     // If no character is known, scripts still count.
@@ -136,7 +136,8 @@ mod tests {
     #[test]
     fn a_text_is_in_the_language_whose_vocabulary_spells_it_shortest() {
         let told = |text: &str, fits: &[(&'static str, Fit)]| -> Vec<(String, f64)> {
-            let found = judged(text, &fits.iter().copied().collect());
+            let owned = fits.iter().map(|&(language, fit)| (language.to_owned(), fit));
+            let found = judged(text, &owned.collect());
             found.into_iter().map(|one| (one.language, one.confidence)).collect()
         };
         let of = |language: &str, confidence: f64| (language.to_owned(), confidence);

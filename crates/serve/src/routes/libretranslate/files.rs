@@ -50,7 +50,7 @@ pub(in crate::routes) async fn translate_file(
     let translate = async {
         let mut found = Vec::with_capacity(lines.len());
         for lines in lines.chunks(TOGETHER.min(app.limits().lines)) {
-            let lines = translated(&app, choice.engine, lines.to_vec(), plain(1)).await?;
+            let lines = translated(&app, choice.engine, lines.to_vec(), plain(&choice, 1)).await?;
             found.extend(lines.into_iter().map(|line| {
                 line.translations.into_iter().next().map(|best| best.text).unwrap_or_default()
             }));

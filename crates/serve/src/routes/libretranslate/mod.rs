@@ -13,7 +13,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use taper_data::split_lines;
+use taper_data::{Direction, split_lines};
 
 use self::detect::{Detected, languages_of};
 use super::translation::{Texts, term_lines, translated};
@@ -21,7 +21,6 @@ use crate::app::App;
 use crate::engine::{Engine, LineAnswer, TranslateOptions};
 use crate::error::Refusal;
 use crate::http::{form_or_json_of, is_key, json};
-use crate::run_info::TranslationInfo;
 pub(super) use detect::detect;
 pub(super) use files::{download_file, translate_file};
 
@@ -60,23 +59,27 @@ impl From<TranslateForm> for TranslateRequest {
     }
 }
 
-/// Runs that translate.
-fn translators(app: &App) -> impl Iterator<Item = (&Engine, &TranslationInfo)> {
-    app.engines.iter().filter_map(|engine| Some((engine, engine.info.translation.as_ref()?)))
+/// Runs that translate, with each of their directions.
+fn directions(app: &App) -> impl Iterator<Item = (&Engine, Direction)> {
+    let of =
+        |engine: &Engine| engine.info.translation.as_ref().map_or(Vec::new(), |info| info.all());
+    app.engines
+        .iter()
+        .flat_map(move |engine| of(engine).into_iter().map(move |direction| (engine, direction)))
 }
 
 /// Source languages with their target languages.
 pub(super) async fn languages(State(app): State<Arc<App>>) -> Response {
-    let mut targets: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (_, info) in translators(&app) {
-        targets.entry(&info.source).or_default().push(&info.target);
+    let mut targets: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (_, Direction { from, to }) in directions(&app) {
         // Clients look up the name of a target too.
-        targets.entry(&info.target).or_default();
+        targets.entry(to.clone()).or_default();
+        targets.entry(from).or_default().push(to);
     }
-    let language = |(code, mut targets): (&str, Vec<&str>)| -> Value {
+    let language = |(code, mut targets): (String, Vec<String>)| -> Value {
         targets.sort_unstable();
         targets.dedup();
-        json!({ "code": code, "name": languages::name(code), "targets": targets })
+        json!({ "code": code, "name": languages::name(&code), "targets": targets })
     };
     json(200, &targets.into_iter().map(language).collect::<Vec<_>>())
 }
@@ -92,8 +95,9 @@ fn allowed(app: &App, headers: &HeaderMap, key: Option<&str>) -> Result<(), Refu
 }
 
 /// Options for translations by the run's own search.
-fn plain(alternatives: usize) -> TranslateOptions {
-    TranslateOptions { alternatives, ..TranslateOptions::default() }
+fn plain(choice: &Choice<'_>, alternatives: usize) -> TranslateOptions {
+    let direction = Some(choice.direction.clone());
+    TranslateOptions { direction, alternatives, ..TranslateOptions::default() }
 }
 
 /// Translates a text, or several.
@@ -119,7 +123,8 @@ pub(super) async fn translate(
         |text: &String| split_lines(text).into_iter().map(str::to_owned).collect::<Vec<_>>();
     let lines: Vec<Vec<String>> = texts.iter().map(lines_of).collect();
     let terms = term_lines(&asked.terms)?;
-    let options = TranslateOptions { terms, ..plain(asked.alternatives.saturating_add(1)) };
+    let options =
+        TranslateOptions { terms, ..plain(&choice, asked.alternatives.saturating_add(1)) };
     let found = translated(&app, choice.engine, lines.concat(), options).await?;
     let mut found = found.into_iter();
     let (mut best, mut others) = (Vec::new(), Vec::new());
@@ -156,6 +161,7 @@ pub(super) async fn translate(
 /// Run that translates from one language into another.
 struct Choice<'a> {
     engine: &'a Engine,
+    direction: Direction,
     /// Detected source language, if detection was requested.
     detected: Option<Detected>,
 }
@@ -171,8 +177,8 @@ async fn chosen<'a>(
     target: &str,
     texts: &[String],
 ) -> Result<Choice<'a>, Refusal> {
-    let into = move |info: &TranslationInfo| languages::answers_to(&info.target, target);
-    let own = || translators(app).filter(move |(_, info)| into(info).is_some());
+    let into = move |one: &Direction| languages::answers_to(&one.to, target);
+    let own = || directions(app).filter(move |(_, one)| into(one).is_some());
     let none = || {
         let message = format!("nothing here translates {source} into {target}: see /languages");
         Refusal::Malformed(message)
@@ -184,8 +190,8 @@ async fn chosen<'a>(
         false => None,
     };
     let source = detected.as_ref().map_or(source, |detected| detected.language.as_str());
-    let from = |info: &TranslationInfo| languages::answers_to(&info.source, source);
-    let ranked = own().filter_map(|(engine, info)| Some((from(info)? + into(info)?, engine)));
-    let (_, engine) = ranked.min_by_key(|(rank, _)| *rank).ok_or_else(none)?;
-    Ok(Choice { engine, detected })
+    let from = |one: &Direction| languages::answers_to(&one.from, source);
+    let ranked = own().filter_map(|(engine, one)| Some((from(&one)? + into(&one)?, engine, one)));
+    let (_, engine, direction) = ranked.min_by_key(|(rank, ..)| *rank).ok_or_else(none)?;
+    Ok(Choice { engine, direction, detected })
 }

@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use crate::draws::Draws;
 use crate::tasks::pairs::cache::{Pair, PairCache};
+use crate::tasks::pairs::directions::{SplitCorpora, SplitCorpus};
 use crate::tasks::pairs::largest::Rows;
 use crate::tasks::pairs::variation::PairVariation;
 use crate::text::cache::Key;
 use crate::{
-    Batch, BatchingConfig, BatchingReport, DataReport, Dataset, END, Epoch, EpochPlan, PairLinks,
-    PairPlan, Report, Result, Stream, TokenizerPair,
+    Batch, BatchingConfig, BatchingReport, DataReport, Dataset, Direction, END, Epoch, EpochPlan,
+    PairLinks, PairPlan, Report, Result, Stream, TokenizerPair,
 };
 
 /// Number of batches from which the growth by variation is estimated; since draws differ, the growth
@@ -30,14 +31,16 @@ const EXAMPLE: u64 = 0;
 /// Pairs of a split that cleaning kept, as ids without special tokens.
 ///
 /// The ids stay on disk until they are used, so a data set may be larger than memory.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct PairDataset {
-    cache: PairCache,
+    cache: Arc<PairCache>,
     report: DataReport,
-    /// Tokenizers, whose special tokens surround texts.
-    tokenizers: TokenizerPair,
+    /// Direction of each corpus, with the tokenizers whose special tokens surround its texts.
+    directions: Arc<[SplitCorpus]>,
+    /// Pairs that the data set has, if they are those of one direction alone.
+    part: Option<Arc<[u32]>>,
     /// Variation of pairs between epochs; `None`: all epochs have the same.
-    variation: Option<PairVariation>,
+    variation: Option<Arc<PairVariation>>,
     /// Number of first epochs that go in both directions.
     bidirectional_epochs: u64,
     /// The corpora in order: the end of each among the pairs, and the number of its passes in an
@@ -46,30 +49,38 @@ pub struct PairDataset {
 }
 
 impl PairDataset {
-    /// Opens the cache at `path`, if it is complete and has this key, with these weights of the
-    /// corpora and this number of bidirectional first epochs, and with or without word links.
+    /// Opens the cache at `path`, if it is complete and has this key, with these corpora and this
+    /// number of bidirectional first epochs, and with or without word links.
     pub(crate) fn open(
         path: &Path,
         key: &Key,
-        (batching, tokenizers): (&BatchingConfig, &TokenizerPair),
-        weights: &[f64],
+        batching: &BatchingConfig,
+        split: &SplitCorpora,
         bidirectional_epochs: u64,
         has_links: bool,
     ) -> Result<Option<Self>> {
         let opened = PairCache::open(path, key, has_links)?;
         Ok(opened.map(|(cache, mut report): (PairCache, DataReport)| {
             let mut end = 0;
+            let kept: Vec<usize> =
+                report.corpora.iter().map(|corpus| corpus.pairs_kept as usize).collect();
+            let weights = split.passes(&kept);
             let corpora = report.corpora.iter_mut().zip(weights).map(|(corpus, weight)| {
                 // Weights are no part of the cache either.
-                corpus.weight = *weight;
+                corpus.weight = weight;
                 end += corpus.pairs_kept as usize;
-                (end, *weight)
+                (end, weight)
             });
             let corpora = corpora.collect();
-            let tokenizers = tokenizers.clone();
-            let variation = None;
-            let mut dataset =
-                Self { cache, report, tokenizers, variation, bidirectional_epochs, corpora };
+            let mut dataset = Self {
+                cache: Arc::new(cache),
+                report,
+                directions: split.corpora.clone().into(),
+                part: None,
+                variation: None,
+                bidirectional_epochs,
+                corpora,
+            };
             // Batching settings are no part of the cache, so that changing them costs no
             // tokenising.
             let of = |epoch| PairPlan::new(&dataset, batching, EXAMPLE, epoch).report(&dataset);
@@ -84,7 +95,7 @@ impl PairDataset {
 
     /// Varies the same pairs in the batches of an epoch.
     pub(crate) fn with_variation(self, variation: Option<PairVariation>) -> Self {
-        Self { variation, ..self }
+        Self { variation: variation.map(Arc::new), ..self }
     }
 
     /// The number of pairs.
@@ -106,6 +117,9 @@ impl PairDataset {
     /// corpus says, and in a bidirectional epoch each of them also with its sides exchanged.
     /// `None`: those of the data set, each once.
     pub(crate) fn pairs_in(&self, seed: u64, epoch: u64) -> Option<Vec<u32>> {
+        if let Some(part) = &self.part {
+            return Some(part.to_vec());
+        }
         let is_once = self.corpora.iter().all(|(_, weight)| *weight == 1.0);
         if is_once && epoch >= self.bidirectional_epochs {
             return None;
@@ -177,9 +191,17 @@ impl PairDataset {
         (source + around.0, target + around.1)
     }
 
-    /// Numbers of tokens around the text in a row of the source, and in one of the target.
+    /// Tokenizers of a pair, with the special tokens around its texts.
+    fn tokenizers_of(&self, pair: usize) -> &TokenizerPair {
+        &self.directions[self.corpus_of(self.locate(pair).0).min(self.directions.len() - 1)]
+            .tokenizers
+    }
+
+    /// Numbers of tokens around the text in a row of the source, and in one of the target: the same
+    /// in all directions.
     fn around(&self) -> (usize, usize) {
-        let (source, target) = (self.tokenizers.source(), self.tokenizers.target());
+        let tokenizers = &self.directions[0].tokenizers;
+        let (source, target) = (tokenizers.source(), tokenizers.target());
         (source.tokens_around_source(), target.tokens_around_answer())
     }
 
@@ -266,17 +288,18 @@ impl PairDataset {
         let [mut sources, mut targets] = [Stream::default(), Stream::default()];
         let (mut answers, mut indices) = (Vec::new(), Vec::with_capacity(pairs.len()));
         let mut links = Vec::new();
-        let (of_source, of_target) = (self.tokenizers.source(), self.tokenizers.target());
-        let of_links = [of_target.special_tokens().before.len(), of_source.tokens_before_source()];
-        let before = of_links.map(|count| count as u32);
         for &number in pairs {
             let number = number as usize;
+            let tokenizers = self.tokenizers_of(number);
+            let (of_source, of_target) = (tokenizers.source(), tokenizers.target());
+            let of_links = [of_target.before_target().len(), of_source.tokens_before_source()];
+            let before = of_links.map(|count| count as u32);
             let mut pair = self.pair(number)?;
             if let (Some(variation), Some(epoch)) = (&self.variation, epoch) {
                 let corpus = self.report.corpora.get(self.corpus_of(self.locate(number).0));
                 let tag = corpus.map_or("", |corpus| corpus.tag.as_str());
                 let next = || self.next_pair(number);
-                pair = variation.vary(pair, next, (&self.tokenizers, tag), epoch)?;
+                pair = variation.vary(pair, next, (tokenizers, tag), epoch)?;
             }
             let Pair { line, source, target, links: of_pair } = pair;
             // The row before a token predicts it: `<s>` compensates for that.
@@ -328,6 +351,28 @@ impl Dataset for PairDataset {
             }
         }
         Ok(most * SAMPLING_MARGIN)
+    }
+
+    /// Has one part for each direction, of which none varies.
+    fn directions(&self) -> Vec<(Direction, Arc<dyn Dataset>)> {
+        let mut parts: Vec<(Direction, Vec<u32>)> = Vec::new();
+        let mut first = 0;
+        for ((end, _), SplitCorpus { direction, .. }) in self.corpora.iter().zip(&*self.directions)
+        {
+            let pairs = first as u32..*end as u32;
+            match parts.iter_mut().find(|(known, _)| known == direction) {
+                Some((_, known)) => known.extend(pairs),
+                None => parts.push((direction.clone(), pairs.collect())),
+            }
+            first = *end;
+        }
+        if parts.len() < 2 {
+            return Vec::new();
+        }
+        parts.retain(|(_, pairs)| !pairs.is_empty());
+        let part = |pairs: Vec<u32>| Self { part: Some(pairs.into()), ..self.clone() };
+        let parts = parts.into_iter();
+        parts.map(|(direction, pairs)| (direction, Arc::new(part(pairs)) as _)).collect()
     }
 
     fn longest_row(&self) -> usize {

@@ -8,14 +8,16 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use self::shards::PairShards;
+use crate::tasks::pairs::directions::SplitCorpora;
 use crate::tasks::pairs::reader::empty_corpus;
 use crate::tasks::pairs::variation::PairVariation;
 use crate::text::cache::{CACHE_FOLDER, Cache, Key};
 use crate::text::fingerprint::Fingerprint;
 use crate::text::shards::Shards;
 use crate::{
-    Cleaner, Corpora, Corpus, DataConfig, Dropped, Error, Format, PairDataset, PairReader,
-    Prepared, Result, Share, TokenisingProgress, TokenizerPair, split_files, split_name,
+    Cleaner, Corpora, Corpus, DataConfig, Direction, Dropped, Error, Format, PairDataset,
+    PairReader, Prepared, Result, Share, TokenisingProgress, TokenizerPair, split_files,
+    split_name,
 };
 
 /// Refuses settings that are impossible for pairs.
@@ -25,13 +27,17 @@ use crate::{
 /// [`Error::Config`] with the offending key.
 pub(crate) fn validate(config: &DataConfig) -> Result<()> {
     let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
-    let has_stems = [&config.train, &config.validation, &config.test]
-        .iter()
-        .any(|corpora| corpora.iter().any(|corpus| !corpus.stem.is_empty()));
-    if has_stems
-        && config.format == Format::Text
-        && config.source_language == config.target_language
-    {
+    config.validate_directions()?;
+    let stems = || {
+        let splits = [&config.train, &config.validation, &config.test].into_iter();
+        splits.flat_map(|split| split.iter()).filter(|corpus| !corpus.stem.is_empty())
+    };
+    let has_stems = stems().next().is_some();
+    let is_alike = |corpus: &Corpus| {
+        let Direction { from, to } = config.direction_of(corpus);
+        from == to
+    };
+    if config.format == Format::Text && stems().any(is_alike) {
         return wrong(
             "data.target_language",
             "is the source language too, so both sides would be the same file",
@@ -259,11 +265,10 @@ fn prepare_split(
     observe: &mut dyn FnMut(&TokenisingProgress),
 ) -> Result<PairDataset> {
     let (path, key) = (part.cache(run), cache_key(config, tokenizers, part));
-    let weights: Vec<f64> = part.split.iter().map(|corpus| corpus.weight).collect();
+    let corpora = SplitCorpora::new(config, tokenizers, part.split, part.is_training)?;
     let has_links = part.has_links();
     let epochs = part.bidirectional_epochs;
-    let of = (&config.batching, tokenizers);
-    let open = || PairDataset::open(&path, &key, of, &weights, epochs, has_links);
+    let open = || PairDataset::open(&path, &key, &config.batching, &corpora, epochs, has_links);
     let shards = Shards::of(&path, &key);
     let make = || {
         let made = PairShards::new(config, tokenizers, part, shards.clone())?;
@@ -286,6 +291,10 @@ fn cache_key(config: &DataConfig, tokenizers: &TokenizerPair, part: &Part<'_>) -
         "corpora": part.split.iter().map(each).collect::<Vec<_>>(),
         "languages": [config.source_language, config.target_language],
     });
+    if part.split.iter().any(|corpus| !corpus.from.is_empty() || !corpus.to.is_empty()) {
+        let directions = part.split.iter().map(|corpus| config.direction_of(corpus));
+        facts["directions"] = directions.map(|one| one.to_string()).collect();
+    }
     if part.has_links() {
         let has_links: Vec<bool> = part.split.iter().map(Corpus::has_links).collect();
         facts["links"] = has_links.into();

@@ -17,7 +17,7 @@ use crate::tasks::pairs::reader::held_out::{fingerprint, held_out_sentences};
 use crate::tasks::pairs::reader::linked::LinkReader;
 use crate::text::archive::open_sides;
 use crate::text::hub::hub_files;
-use crate::{Corpora, Corpus, DataConfig, Error, Format, LineReader, Result, Side, WordLink};
+use crate::{Corpora, Corpus, DataConfig, Direction, Error, Format, LineReader, Result, WordLink};
 
 /// A pair as in the corpus: not cleaned, not normalised.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,6 +119,7 @@ impl FileReader {
     /// If one cannot be opened, or lacks the columns that the configuration names.
     pub(crate) fn open(config: &DataConfig, corpus: &Corpus, files: &PairFiles) -> Result<Self> {
         let links = files.links.as_deref();
+        let config = &config.in_languages(&config.direction_of(corpus));
         Ok(Self {
             sides: Sides::open(config, corpus, files)?,
             links: links.map(|path| LinkReader::open(path, corpus.name())).transpose()?,
@@ -373,8 +374,8 @@ fn corpus_files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<Vec<PathBuf>
     let single = |ending: &str| Ok(vec![vec![find(&path(ending))?]]);
     match format {
         Format::Text => {
-            let [source, target] =
-                [Side::Source, Side::Target].map(|side| path(config.language(side)));
+            let Direction { from, to } = config.direction_of(corpus);
+            let [source, target] = [from, to].map(|language| path(&language));
             Ok(vec![both(&source, &target)?])
         }
         format => match format.ending() {

@@ -8,7 +8,7 @@ use crate::tasks::pairs::reader::empty_corpus;
 use crate::tasks::pairs::report::SideCounter;
 use crate::text::cache::{CacheWriter, Items, Key};
 use crate::{
-    BatchingReport, Corpus, CorpusReport, DataReport, DropReason, Dropped, Error, Result, Side,
+    BatchingReport, Corpus, CorpusReport, DataReport, Direction, DropReason, Dropped, Error, Result,
 };
 
 /// The cache while it is joined.
@@ -114,6 +114,13 @@ impl<'a> Merged<'a> {
             });
         }
         let [source, target] = self.sides;
+        let languages = |side: fn(Direction) -> String| {
+            let directions = config.directions_of(self.of.part.split);
+            let mut languages: Vec<String> = directions.into_iter().map(side).collect();
+            languages.sort_unstable();
+            languages.dedup();
+            languages.join("+")
+        };
         let report = DataReport {
             split,
             pairs_read: read,
@@ -121,8 +128,8 @@ impl<'a> Merged<'a> {
             dropped: self.dropped,
             held_out: self.held_out,
             corpora: self.corpora,
-            source: source.finish(config.language(Side::Source)),
-            target: target.finish(config.language(Side::Target)),
+            source: source.finish(&languages(|one| one.from)),
+            target: target.finish(&languages(|one| one.to)),
             // Filled in when the cache is opened, from the current settings.
             batching: BatchingReport::default(),
             text_hash: self.of.part.text.text_hash.clone(),

@@ -1,0 +1,154 @@
+//! Several directions in one model, through the program: it learns them apart by the token of the
+//! target language, measures each, and is refused what it does not translate.
+
+use std::fs;
+
+use crate::common::{Workspace, metrics, stderr, stdout};
+
+/// `aa` into `bb` turns words round, and into `cc` keeps them: the same sources in two directions,
+/// and both back. From `bb` into `cc` there is a test set alone.
+fn workspace() -> Workspace {
+    let workspace = Workspace::new();
+    for stem in ["train", "val", "test"] {
+        let path = |language: &str| workspace.path(&format!("data/{stem}.{language}"));
+        fs::copy(path("aa"), path("cc")).expect("copied");
+    }
+    let tiny = fs::read_to_string(workspace.path("tiny.toml")).expect("recipe");
+    let (_, rest) = tiny.split_once("test = [\"test\"]\n").expect("a test set");
+    let corpus = |stem: &str, from: &str, to: &str| {
+        format!("{{ stem = \"{stem}\", from = \"{from}\", to = \"{to}\" }}")
+    };
+    let each = |stem: &str, directions: &[(&str, &str)]| {
+        let corpora = directions.iter().map(|(from, to)| corpus(stem, from, to));
+        corpora.collect::<Vec<_>>().join(", ")
+    };
+    let trained = [("aa", "bb"), ("aa", "cc"), ("bb", "aa")];
+    let tested = [("aa", "bb"), ("aa", "cc"), ("bb", "aa"), ("bb", "cc")];
+    workspace.write(
+        "many.toml",
+        format!(
+            "device = \"cpu\"\ndtype = \"f32\"\n[data]\ndir = \"data\"\ntrain = [{}]\ntest = [{}]\n\
+             languages.temperature = 2\n{rest}",
+            each("train", &trained),
+            each("test", &tested),
+        ),
+    );
+    workspace
+}
+
+const LEARN: [&str; 16] = [
+    "--set",
+    "training.schedule.warmup=50",
+    "--set",
+    "training.max_updates=1000",
+    "--set",
+    "training.validate_every=500",
+    "--set",
+    "training.log_every=200",
+    "--set",
+    "model.d_model=64",
+    "--set",
+    "model.d_ff=128",
+    "--set",
+    "model.heads=4",
+    "--set",
+    "data.batching.max_tokens=600",
+];
+
+#[test]
+fn one_model_learns_directions_apart() {
+    let workspace = workspace();
+    for tag in ["source", "target"] {
+        let tagged = format!("data.languages.tag=\"{tag}\"");
+        let said = workspace.succeed(
+            &[&["train", "many.toml", "--run", tag, "--set", &tagged][..], &LEARN].concat(),
+        );
+        assert!(said.contains("test.bb-cc (12 sentences)"), "{said}");
+        let translated = |to: &str| {
+            let output =
+                workspace.run_with_input(&["translate", tag, "--to", to], b"red cat sees two\n");
+            assert!(output.status.success(), "{}", stderr(&output));
+            stdout(&output).trim().to_owned()
+        };
+        assert_eq!(translated("bb"), "two sees cat red", "{tag}");
+        assert_eq!(translated("cc"), "red cat sees two", "{tag}");
+        // Each direction is measured, and the mean of all decides.
+        let records = metrics(&workspace.path(tag));
+        let scores = &records.iter().rfind(|one| one["event"] == "validation").unwrap()["scores"];
+        let score = |name: &str| scores[name].as_f64().unwrap();
+        for name in ["loss", "bleu", "chrf"] {
+            let each = ["aa-bb", "aa-cc", "bb-aa"].map(|one| score(&format!("{name}.{one}")));
+            let mean = each.iter().sum::<f64>() / 3.0;
+            assert!((mean - score(name)).abs() < 1e-9, "{name}: {each:?}");
+        }
+        let scores = fs::read(workspace.path(&format!("{tag}/scores.json"))).expect("scores");
+        let scores: serde_json::Value = serde_json::from_slice(&scores).expect("JSON");
+        let directions = scores.as_array().unwrap().iter().map(|set| set["direction"].as_str());
+        assert!(directions.eq(["aa-bb", "aa-cc", "bb-aa", "bb-cc"].map(Some)));
+        // The same scores afterwards, all or those into a language.
+        let again = |options: &[&str]| -> Vec<serde_json::Value> {
+            let json = workspace.succeed(&[&["evaluate", tag, "--json"], options].concat());
+            let record: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+            record["results"].as_array().expect("results").clone()
+        };
+        assert_eq!(again(&[]), *scores.as_array().unwrap());
+        let into = again(&["--to", "cc"]);
+        assert_eq!(into[..], [scores[1].clone(), scores[3].clone()]);
+        assert_eq!(again(&["--split", "test.bb-aa"]), [scores[2].clone()]);
+        // What was searched for has the score that was told.
+        workspace.write("source", "red cat sees two\n");
+        workspace.write("target", "two sees cat red\n");
+        let pair = ["score", tag, "--source", "source", "--target", "target", "--to"];
+        let score = |to: &str| -> f64 {
+            let said = workspace.succeed(&[&pair[..], &[to]].concat());
+            said.split('\t').next().unwrap().parse().expect("a number")
+        };
+        assert!(score("bb") > score("cc") + 1.0);
+    }
+}
+
+#[test]
+fn what_is_not_translated_is_refused() {
+    let workspace = workspace();
+    workspace.succeed(&["train", "many.toml", "--run", "run"]);
+    let translate = |options: &[&str], fragments: &[&str]| {
+        workspace.write("in", "red cat\n");
+        let all = [&["translate", "run", "--input", "in"], options].concat();
+        workspace.fail(&all, fragments);
+    };
+    translate(&[], &["several languages", "bb, cc, aa", "choose one"]);
+    translate(&["--to", "dd"], &["does not translate into \"dd\"", "bb, cc, aa"]);
+    translate(&["--to", "bb", "--from", "cc"], &["does not read \"cc\"", "aa, bb"]);
+    translate(&["--to", "bb", "--from", "bb"], &["from bb into bb"]);
+    workspace.succeed(&["translate", "run", "--input", "in", "--from", "bb", "--to", "cc"]);
+    workspace.fail(&["evaluate", "run", "--to", "dd"], &["does not translate into \"dd\""]);
+    let mixed = "val.aa-bb+val.aa-cc+val.bb-aa";
+    workspace.fail(&["evaluate", "run", "--split", mixed], &["3 directions", "val.aa-cc"]);
+    // A run of one direction has that one.
+    workspace.train("one");
+    workspace.succeed(&["translate", "one", "--input", "in", "--to", "bb"]);
+    workspace.fail(
+        &["translate", "one", "--input", "in", "--to", "cc"],
+        &["does not translate into \"cc\"", "bb"],
+    );
+    let train = |setting: &str, fragments: &[&str]| {
+        workspace.fail(&["train", "many.toml", "--run", "new", "--set", setting], fragments);
+    };
+    train("data.languages.temperature=0.5", &["data.languages.temperature", "from 1"]);
+    train(
+        "data.test=[{stem=\"test\", from=\"aa\", to=\"dd\"}]",
+        &["data.test", "from aa to dd", "train on some"],
+    );
+    train("data.hold_out=5", &["data.hold_out", "each direction"]);
+    train("data.bidirectional_epochs=1", &["data.bidirectional_epochs", "exchanged"]);
+    let train = "data.train=[{stem=\"train\", from=\"aa\", to=\"bb\"}, \
+                 {stem=\"none\", from=\"bb\", to=\"aa\"}]";
+    let settings = ["--set", train, "--set", "data.test=[]"];
+    workspace.fail(
+        &[&["train", "many.toml", "--run", "new"][..], &settings].concat(),
+        &["none.bb", "no such file"],
+    );
+    let text = Workspace::of_text();
+    text.train("run");
+    text.fail(&["generate", "run", "--to", "bb"], &["language-model", "no languages"]);
+}

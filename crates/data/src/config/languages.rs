@@ -1,0 +1,75 @@
+//! The `[data.languages]` table, and directions of translation.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Side whose rows name the target language.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LanguageTag {
+    /// A token such as `<2de>` before each source (Johnson et al. 2017, section 3).
+    #[default]
+    Source,
+    /// The token is the first of each target, and search begins with it.
+    Target,
+}
+
+/// Several directions in one model: those of `data.train`, whose corpora say `from` which language
+/// they go `to` which.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LanguagesConfig {
+    /// Temperature T of the mix of directions: one of n pairs, weights included, takes a share of
+    /// each epoch that is proportional to n^(1/T) (Arivazhagan et al. 2019, section 4.2). 1 takes
+    /// pairs as they are, 5 is usual, and with larger values all directions have nearly the same
+    /// share. The vocabulary is trained on the same mix.
+    #[schemars(range(min = 1.0))]
+    #[schemars(
+        extend("x-names" = "sampling_temperature temperature_sampling"),
+        extend("x-change" = "accepted"),
+        extend("x-idle" = ["one-direction"])
+    )]
+    pub temperature: f64,
+    /// Side whose rows begin with the token of the target language, such as `<2de>`.
+    #[schemars(
+        extend("x-names" = "lang_tok encoder_langtok decoder_langtok"),
+        extend("x-change" = "never"),
+        extend("x-idle" = ["one-direction"])
+    )]
+    pub tag: LanguageTag,
+}
+
+impl Default for LanguagesConfig {
+    fn default() -> Self {
+        Self { temperature: 1.0, tag: LanguageTag::default() }
+    }
+}
+
+/// Direction of translation, shown as `en-de`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Direction {
+    /// The language translated from.
+    pub from: String,
+    /// The language translated into.
+    pub to: String,
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}-{}", self.from, self.to)
+    }
+}
+
+impl Direction {
+    /// Direction of these languages.
+    pub fn new(from: &str, to: &str) -> Self {
+        Self { from: from.to_owned(), to: to.to_owned() }
+    }
+}
+
+/// Token of a target language in rows: `<2de>`.
+pub(crate) fn language_mark(language: &str) -> String {
+    format!("<2{language}>")
+}

@@ -1,0 +1,274 @@
+//! Directions of translation of the corpora of a recipe.
+
+use crate::config::language_mark;
+use crate::{Corpora, Corpus, DataConfig, Direction, Error, Result};
+
+/// Items in order, each once.
+fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut once: Vec<T> = Vec::new();
+    for item in items {
+        if !once.contains(&item) {
+            once.push(item);
+        }
+    }
+    once
+}
+
+impl DataConfig {
+    /// Direction of a corpus.
+    pub fn direction_of(&self, corpus: &Corpus) -> Direction {
+        let or = |own: &String, usual: &String| if own.is_empty() { usual } else { own }.clone();
+        Direction {
+            from: or(&corpus.from, &self.source_language),
+            to: or(&corpus.to, &self.target_language),
+        }
+    }
+
+    /// Directions of the corpora of a split, each once, in order.
+    pub fn directions_of(&self, split: &Corpora) -> Vec<Direction> {
+        distinct(split.iter().map(|corpus| self.direction_of(corpus)))
+    }
+
+    /// Directions that the model is trained in, each once, in order.
+    pub fn trained_directions(&self) -> Vec<Direction> {
+        self.directions_of(&self.train)
+    }
+
+    /// Directions that the model is trained or measured in: those of training come first, the
+    /// others are zero-shot.
+    pub fn directions(&self) -> Vec<Direction> {
+        let splits = [&self.train, &self.validation, &self.test];
+        distinct(splits.into_iter().flat_map(|split| self.directions_of(split)))
+    }
+
+    /// Whether the model is trained in several directions, so that rows name the target language.
+    pub fn is_multilingual(&self) -> bool {
+        self.trained_directions().len() > 1
+    }
+
+    /// Tokens of the target languages, if rows name them.
+    pub(crate) fn language_marks(&self) -> Vec<String> {
+        match self.is_multilingual() {
+            true => distinct(self.trained_directions().into_iter().map(|one| one.to))
+                .iter()
+                .map(|language| language_mark(language))
+                .collect(),
+            false => Vec::new(),
+        }
+    }
+
+    /// Copy with the languages of `direction` as those of the data. Corpora keep their directions
+    /// and their names.
+    #[must_use]
+    pub fn toward(&self, direction: &Direction) -> Self {
+        let mut data = self.in_languages(direction);
+        for split in [&mut data.train, &mut data.validation, &mut data.test] {
+            for corpus in &mut split.0 {
+                let Direction { from, to } = self.direction_of(corpus);
+                corpus.name = corpus.name();
+                (corpus.from, corpus.to) = (from, to);
+            }
+        }
+        data
+    }
+
+    /// Copy to read files of one direction with.
+    pub(crate) fn in_languages(&self, direction: &Direction) -> Self {
+        Self {
+            source_language: direction.from.clone(),
+            target_language: direction.to.clone(),
+            ..self.clone()
+        }
+    }
+
+    /// The direction for which `from` and `to` ask, where either may be left open.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Direction`] if the model does not read or write such a language, or if `to` is left
+    /// open and it writes several.
+    pub fn choose_direction(&self, from: Option<&str>, to: Option<&str>) -> Result<Direction> {
+        let trained = self.trained_directions();
+        let listed = |languages: Vec<&String>| {
+            languages.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+        };
+        let read = distinct(trained.iter().map(|one| &one.from));
+        let written = distinct(trained.iter().map(|one| &one.to));
+        let is_open_or = |asked: Option<&str>, own: &str| asked.is_none_or(|asked| asked == own);
+        if let Some(from) = from
+            && !read.iter().any(|language| *language == from)
+        {
+            let message = format!("does not read {from:?}: it reads {}", listed(read));
+            return Err(Error::Direction { message });
+        }
+        if let Some(to) = to
+            && !written.iter().any(|language| *language == to)
+        {
+            let message =
+                format!("does not translate into {to:?}: it does into {}", listed(written));
+            return Err(Error::Direction { message });
+        }
+        let fitting: Vec<&Direction> = trained
+            .iter()
+            .filter(|one| is_open_or(from, &one.from) && is_open_or(to, &one.to))
+            .collect();
+        let into = distinct(fitting.iter().map(|one| &one.to));
+        match (fitting.first(), from, to) {
+            (Some(_), _, None) if into.len() > 1 => {
+                let message =
+                    format!("translates into several languages, {}: choose one (to)", listed(into));
+                Err(Error::Direction { message })
+            }
+            (Some(&first), ..) => Ok(first.clone()),
+            // Both are known, though not with each other: zero-shot translation.
+            (None, Some(from), Some(to)) if from != to => Ok(Direction::new(from, to)),
+            _ => Err(Error::Direction {
+                message: format!(
+                    "does not translate from {} into {}",
+                    from.unwrap_or_default(),
+                    to.unwrap_or_default()
+                ),
+            }),
+        }
+    }
+
+    /// Refuses directions that no model can have, or that none is trained for.
+    pub(crate) fn validate_directions(&self) -> Result<()> {
+        let wrong = |key, message: String| Err(Error::Config { key, message });
+        let trained = self.trained_directions();
+        let is_several = trained.len() > 1;
+        if !(self.languages.temperature >= 1.0 && self.languages.temperature.is_finite()) {
+            return wrong("data.languages.temperature", "must be a number from 1".to_owned());
+        }
+        let splits = [
+            ("data.train", &self.train),
+            ("data.validation", &self.validation),
+            ("data.test", &self.test),
+        ];
+        for (key, split) in splits {
+            let own = |corpus: &&Corpus| !corpus.from.is_empty() || !corpus.to.is_empty();
+            for corpus in split.iter().filter(|corpus| is_several || own(corpus)) {
+                let direction = self.direction_of(corpus);
+                let is_name = |name: &String| {
+                    !name.is_empty()
+                        && name.chars().all(|one| one.is_alphanumeric() || "-_".contains(one))
+                };
+                if !is_name(&direction.from) || !is_name(&direction.to) {
+                    return wrong(
+                        key,
+                        format!(
+                            "from = {:?}, to = {:?}: the name of a language has letters, digits, \
+                             - and _",
+                            direction.from, direction.to
+                        ),
+                    );
+                }
+                let knows = |pick: fn(&Direction) -> &String| {
+                    trained.iter().any(|one| pick(one) == pick(&direction))
+                };
+                if !knows(|one| &one.to) || !knows(|one| &one.from) {
+                    return wrong(
+                        key,
+                        format!(
+                            "has text from {} to {}, and no corpus of data.train is from the one, \
+                             or none is to the other: leave it out, or train on some",
+                            direction.from, direction.to
+                        ),
+                    );
+                }
+            }
+        }
+        if is_several && self.bidirectional_epochs > 0 {
+            return wrong(
+                "data.bidirectional_epochs",
+                "turns pairs of one direction round: set it to 0, and name the corpus for each \
+                 direction, from and to exchanged"
+                    .to_owned(),
+            );
+        }
+        if is_several && self.hold_out > 0 {
+            return wrong(
+                "data.hold_out",
+                "draws a validation set of one direction: set it to 0, and name one for each \
+                 direction in data.validation"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(train: serde_json::Value, test: serde_json::Value) -> DataConfig {
+        DataConfig {
+            train: serde_json::from_value(train).expect("corpora"),
+            validation: Corpora::default(),
+            test: serde_json::from_value(test).expect("corpora"),
+            ..DataConfig::default()
+        }
+    }
+
+    fn european() -> DataConfig {
+        config(
+            serde_json::json!([
+                { "stem": "a", "from": "en", "to": "de" },
+                { "stem": "b", "from": "en", "to": "fr" },
+                { "stem": "a", "from": "de", "to": "en" },
+            ]),
+            serde_json::json!({ "stem": "t", "from": "de", "to": "fr" }),
+        )
+    }
+
+    #[test]
+    fn directions_are_those_of_the_corpora() {
+        let config = european();
+        config.validate_directions().expect("possible");
+        let shown = |directions: Vec<Direction>| {
+            directions.iter().map(Direction::to_string).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(shown(config.trained_directions()), "en-de en-fr de-en");
+        assert_eq!(shown(config.directions()), "en-de en-fr de-en de-fr");
+        assert_eq!(config.language_marks(), ["<2de>", "<2fr>", "<2en>"]);
+        assert_eq!(config.train.name(), "a.en-de+b.en-fr+a.de-en");
+        let one = DataConfig::default();
+        assert_eq!(shown(one.directions()), "en-de");
+        assert!(one.language_marks().is_empty() && one.train.name() == "train");
+    }
+
+    #[test]
+    fn a_direction_is_chosen_by_what_is_known_of_it() {
+        let config = european();
+        let chosen = |from, to| config.choose_direction(from, to).map(|one| one.to_string());
+        assert_eq!(chosen(None, Some("fr")).expect("one"), "en-fr");
+        assert_eq!(chosen(Some("de"), None).expect("one"), "de-en");
+        assert_eq!(chosen(Some("de"), Some("fr")).expect("zero-shot"), "de-fr");
+        let refused = |from, to| chosen(from, to).expect_err("refused").to_string();
+        assert!(refused(None, None).contains("de, fr, en: choose one (to)"));
+        assert!(refused(Some("en"), None).contains("de, fr: choose"));
+        assert!(refused(None, Some("zh")).contains("does not translate into \"zh\""));
+        assert!(refused(Some("fr"), None).contains("does not read \"fr\""));
+        assert!(refused(Some("en"), Some("en")).contains("from en into en"));
+    }
+
+    #[test]
+    fn impossible_directions_are_refused() {
+        let refused = |change: &dyn Fn(&mut DataConfig), said: &str| {
+            let mut config = european();
+            change(&mut config);
+            let error = config.validate_directions().expect_err("refused").to_string();
+            assert!(error.contains(said), "{error}");
+        };
+        refused(&|config| config.languages.temperature = 0.5, "data.languages.temperature");
+        refused(&|config| config.languages.temperature = f64::NAN, "data.languages.temperature");
+        refused(
+            &|config| config.test.0[0].to = "zh".to_owned(),
+            "data.test: has text from de to zh",
+        );
+        refused(&|config| config.train.0[0].to = "a/b".to_owned(), "letters, digits");
+        refused(&|config| config.bidirectional_epochs = 1, "data.bidirectional_epochs");
+        refused(&|config| config.hold_out = 5, "data.hold_out");
+    }
+}

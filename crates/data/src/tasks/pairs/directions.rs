@@ -1,0 +1,110 @@
+//! Directions of the corpora of a split: the tokenizers of each, and its share of an epoch.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use crate::{Corpora, DataConfig, Direction, Result, TokenizerPair};
+
+/// Corpora of a split, as a data set needs them.
+pub(crate) struct SplitCorpora {
+    /// Corpora in order.
+    pub(crate) corpora: Vec<SplitCorpus>,
+    /// Temperature of the mix of directions; 1 leaves weights as they are.
+    temperature: f64,
+}
+
+/// Corpus of a split.
+#[derive(Debug, Clone)]
+pub(crate) struct SplitCorpus {
+    /// Direction of its pairs.
+    pub(crate) direction: Direction,
+    /// Tokenizers whose rows name the target language, if rows do.
+    pub(crate) tokenizers: TokenizerPair,
+    /// Number of passes over it in an epoch, before directions are mixed.
+    weight: f64,
+}
+
+impl SplitCorpora {
+    /// Corpora of `split`; only those of training are mixed by the temperature.
+    ///
+    /// # Errors
+    ///
+    /// If a vocabulary lacks the token of a language.
+    pub(crate) fn new(
+        config: &DataConfig,
+        tokenizers: &TokenizerPair,
+        split: &Corpora,
+        is_training: bool,
+    ) -> Result<Self> {
+        let corpora = split.iter().map(|corpus| {
+            let direction = config.direction_of(corpus);
+            let tokenizers = tokenizers.toward(config, &direction)?;
+            Ok(SplitCorpus { direction, tokenizers, weight: corpus.weight })
+        });
+        let corpora = corpora.collect::<Result<Vec<_>>>()?;
+        let is_mixed = is_training && config.is_multilingual();
+        Ok(Self { corpora, temperature: if is_mixed { config.languages.temperature } else { 1.0 } })
+    }
+
+    /// Number of passes over each corpus in an epoch, given the number of its pairs.
+    pub(crate) fn passes(&self, pairs: &[usize]) -> Vec<f64> {
+        let sizes = self.corpora.iter().zip(pairs);
+        let sizes: Vec<(&Direction, f64)> =
+            sizes.map(|(one, &pairs)| (&one.direction, one.weight * pairs as f64)).collect();
+        let factors = mix(&sizes, self.temperature);
+        self.corpora.iter().zip(factors).map(|(one, factor)| one.weight * factor).collect()
+    }
+}
+
+/// Factors of corpora by which a direction of n pairs gets a share proportional to n^(1/T) of the
+/// same total, given the direction and the size of each corpus.
+///
+/// Arivazhagan et al. 2019, "Massively Multilingual Neural Machine Translation in the Wild",
+/// section 4.2.
+pub(crate) fn mix<D: Copy + Eq + Hash>(corpora: &[(D, f64)], temperature: f64) -> Vec<f64> {
+    if temperature == 1.0 {
+        return vec![1.0; corpora.len()];
+    }
+    let mut sizes: HashMap<D, f64> = HashMap::new();
+    for (direction, size) in corpora {
+        *sizes.entry(*direction).or_default() += size;
+    }
+    let all: f64 = corpora.iter().map(|(_, size)| size).sum();
+    let share = |size: f64| if size > 0.0 { (size / all).powf(1.0 / temperature) } else { 0.0 };
+    // In the order of the corpora: sums must not depend on a map's.
+    let mut summed = Vec::new();
+    let mut shares = 0.0;
+    for (direction, _) in corpora {
+        if !summed.contains(direction) {
+            summed.push(*direction);
+            shares += share(sizes[direction]);
+        }
+    }
+    let factor = |(direction, _): &(D, f64)| {
+        let size = sizes[direction];
+        if size > 0.0 { share(size) / shares * all / size } else { 1.0 }
+    };
+    corpora.iter().map(factor).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_follow_the_root_of_sizes() {
+        let near = |factors: Vec<f64>, expected: &[f64]| {
+            for (factor, expected) in factors.iter().zip(expected) {
+                assert!((factor - expected).abs() < 1e-12, "{factors:?}");
+            }
+            assert_eq!(factors.len(), expected.len());
+        };
+        near(mix(&[("a", 9.0), ("b", 1.0)], 1.0), &[1.0, 1.0]);
+        // √9 : √1 of 10 pairs.
+        near(mix(&[("a", 9.0), ("b", 1.0)], 2.0), &[7.5 / 9.0, 2.5]);
+        // Corpora of a direction keep their relation.
+        near(mix(&[("a", 6.0), ("b", 1.0), ("a", 3.0)], 2.0), &[7.5 / 9.0, 2.5, 7.5 / 9.0]);
+        near(mix(&[("a", 9.0), ("b", 1.0)], 1e9), &[5.0 / 9.0, 5.0]);
+        near(mix(&[("a", 4.0), ("b", 0.0)], 2.0), &[1.0, 1.0]);
+    }
+}
