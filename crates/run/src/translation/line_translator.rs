@@ -147,6 +147,7 @@ impl<'a> LineTranslator<'a> {
             limit: self.limit.within(self.model.config(), tokenizers.source()),
             members: Arc::clone(&self.members),
             decoding: self.decoding.clone(),
+            reranker: self.reranker.clone(),
             terms: self.terms.clone(),
             ..*self
         }
