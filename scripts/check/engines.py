@@ -7,8 +7,9 @@ Small runs of many shapes are trained for a few updates and exported: each engin
 log-probabilities of tokens that Taper gives; ONNX Runtime for padded batches, for texts alone, and
 step by step with past keys and values. A run of translations that is really trained, RUN or
 one of configs/quickstart.toml, must also be translated alike, greedily and with beams, and after
-export in 16 and 8 bits almost alike. A run that was imported as a MarianMT is one of the shapes. The
-model cards are read as Hugging Face's hub reads them.
+export in 16 and 8 bits almost alike. A run that was imported as a MarianMT is one of the shapes. A run
+that is made of an exported folder again must give the same log-probabilities and translations as
+the run before. The model cards are read as Hugging Face's hub reads them.
 
 TAPER is the program, by default target/release/taper. PYTHON has the PACKAGES already; without it
 they are installed from PyPI into a virtual environment that is made for the check.
@@ -93,6 +94,8 @@ LANGUAGE_MODELS = {
 CLOSE, CLOSE_WITHOUT_FORBIDDEN = 1e-4, 2e-3
 # The same for graphs of ONNX, and for logits of tokens one by one.
 CLOSE_GRAPH = 1e-5
+# The same for lines scored by a run of what was exported.
+CLOSE_READ_BACK = 1e-4
 # Of 500 translations in f32 so many may differ: sums are in another order, and hypotheses can be
 # equally likely.
 MOST_OTHERS = 2
@@ -162,6 +165,24 @@ def case_of(program, folder, run, task):
         found = taper(program, "score", run, "--text", folder / "lines", "--json")
         case["scores"] = [[one["tokens"], one["token_log_probabilities"]] for one in records(found)]
     return case
+
+
+def read_back(program, folder, run, case):
+    """Makes a run of what was exported of a run, which has to give the same."""
+    back = folder / "back" / run.name
+    languages = ["--source", "en", "--target", "zh"] if case["task"] == "translation" else []
+    taper(program, "import", case["folder"], back, *languages)
+    if case["task"] == "translation":
+        found = taper(program, "score", back, "--source", folder / "sources", "--target",
+                      folder / "targets", "--json")
+        scores = [one["log_probability"] for one in records(found)]
+        gaps = [abs(one - other) for one, other in zip(scores, case["scores"], strict=True)]
+    else:
+        found = taper(program, "score", back, "--text", folder / "lines", "--json")
+        gaps = [abs(one - other) for row, (_, ours) in zip(records(found), case["scores"], strict=True)
+                for one, other in zip(row["token_log_probabilities"], ours, strict=True)]
+    if max(gaps) > CLOSE_READ_BACK:
+        sys.exit(f"{run.name}: read back, log-probabilities differ by {max(gaps):.1e}")
 
 
 def translated(program, folder, run):
@@ -328,6 +349,7 @@ def main():
             for name, shape in shapes.items():
                 run = train(program, folder, name, shape, task)
                 cases.append(case_of(program, folder, run, task))
+                read_back(program, folder, run, cases[-1])
         # What was exported as a MarianMT and imported forbids tokens.
         taper(program, "export", folder / "marian", folder / "transformers")
         taper(program, "import", folder / "transformers", folder / "of-marian")

@@ -11,7 +11,7 @@ use super::Weights;
 #[derive(Debug, Args)]
 pub(crate) struct Import {
     /// Folder with config.json, model.safetensors or pytorch_model.bin, whole or in shards, and, if
-    /// the model reads text, tokenizer.json
+    /// the model reads text, tokenizer.json; or a folder of CTranslate2 with model.bin
     pub(crate) folder: PathBuf,
     /// Folder of the run to make
     pub(crate) run: PathBuf,

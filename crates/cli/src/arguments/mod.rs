@@ -8,6 +8,7 @@ mod evaluate;
 mod exchange;
 mod finetune;
 mod generate;
+mod hub;
 mod init;
 mod inspect;
 mod items;
@@ -46,6 +47,7 @@ pub(crate) use evaluate::{Evaluate, Score};
 pub(crate) use exchange::{Export, Format, Import};
 pub(crate) use finetune::Finetune;
 pub(crate) use generate::Generate;
+pub(crate) use hub::{Pull, Push};
 pub(crate) use init::Init;
 pub(crate) use inspect::{Average, Completions, ConfigCommand, Inspect, Merge, Quantize, Runs};
 pub(crate) use items::{SpecialTokenRule, SpecialTokens, Strict};
@@ -152,11 +154,15 @@ pub(crate) enum Command {
     /// Label texts or images, describe images, or choose the text that belongs to an image,
     /// depending on the run's task
     Predict(Predict),
-    /// Make a run from a GPT-2, BERT or ViT in a folder of the library Transformers
+    /// Make a run from a model in a folder of the library Transformers, or of the engine CTranslate2
     Import(Import),
     /// Write a run's model for other programs: as a model of the library Transformers, or for the
     /// engine CTranslate2
     Export(Export),
+    /// Upload a folder of a model to the Hugging Face hub
+    Push(Push),
+    /// Download a folder of a model from the Hugging Face hub
+    Pull(Pull),
     /// Align words of sentences and their translations, by attention
     Align(Box<Align>),
     /// Show the attention of a model on a text, by layer and head: in the terminal, as a page or a

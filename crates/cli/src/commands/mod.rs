@@ -61,6 +61,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Command::Predict(arguments) => predict::run(arguments),
         Command::Import(arguments) => weights::exchange::import(arguments),
         Command::Export(arguments) => weights::exchange::export(arguments),
+        Command::Push(arguments) => weights::hub::push(arguments),
+        Command::Pull(arguments) => weights::hub::pull(arguments),
         Command::Align(arguments) => attention::align::run(arguments),
         Command::Attention(arguments) => attention::view::run(arguments),
         Command::PruneHeads(arguments) => attention::prune::run(arguments),

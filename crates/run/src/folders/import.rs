@@ -15,7 +15,7 @@ use super::json::read_keys;
 use super::sources::Sources;
 use super::tokens::TokenizerFiles;
 use super::weights::Weights;
-use super::{CONFIG, FAMILIES, adapters, keys, recipe as recipes, tokens};
+use super::{CONFIG, FAMILIES, adapters, ctranslate2, keys, recipe as recipes, tokens};
 use crate::checks::memory;
 use crate::config::{RunConfig, recipe};
 use crate::event::{Notice, RunEvent, RunObserver};
@@ -94,6 +94,12 @@ pub fn import_with(
             source.display()
         );
     }
+    let name = folder.root().file_name().map(|name| name.to_string_lossy().into_owned());
+    if ctranslate2::is_in(source) {
+        let name = name.unwrap_or_else(|| ctranslate2::FAMILY.model_type.to_owned());
+        let read = read_for_engine(source, name, settings)?;
+        return save(source, folder, read, observer);
+    }
     let shown = || path.display().to_string();
     let keys = read_keys(&path)?;
     if !keys["quantization_config"].is_null() {
@@ -105,12 +111,8 @@ pub fn import_with(
         Ok(name.is_some_and(|name| weights.has(&name)))
     };
     let (family, architecture) = chosen(FAMILIES, &keys, has).with_context(shown)?;
-    let name = folder.root().file_name().map(|name| name.to_string_lossy().into_owned());
     let name = name.unwrap_or_else(|| family.model_type.to_owned());
     let read = read(source, name, (family, architecture), &keys, settings)?;
-    for notice in &read.notices {
-        observer.observe(&RunEvent::Notice(notice.clone()))?;
-    }
     save(source, folder, read, observer)
 }
 
@@ -148,10 +150,11 @@ fn read(
             recipe.data.tokenizer.vocabulary_size = size;
             match family.tokens {
                 TokenizerFiles::Sides | TokenizerFiles::Languages if tokens::has_sides(source) => {
-                    tokens::read_sides(source, size)?
+                    tokens::read_sides((source, keys), size, None)?
                 }
                 _ => {
-                    tokens::read(source, size, (recipe.task, recipe.model.segments), &mut notices)?
+                    let of = (recipe.task, recipe.model.segments);
+                    tokens::read((source, keys), size, of, &mut notices)?
                 }
             }
         }
@@ -159,16 +162,40 @@ fn read(
     };
     if entry(recipe.task).translates {
         let asked = [&settings.source_language, &settings.target_language];
-        let (marked, languages) =
-            tokens::with_languages(tokenizers, source, family.tokens, asked.map(Option::as_deref))?;
+        let (marked, languages) = tokens::with_languages(
+            tokenizers,
+            (source, keys),
+            family.tokens,
+            asked.map(Option::as_deref),
+        )?;
         recipes::speak(&mut recipe, languages);
         tokenizers = marked;
     }
     recipe.validate().with_context(shown)?;
+    with_sources((family, architecture), recipe, tokenizers, weights, notices)
+}
+
+/// Reads a folder of CTranslate2 and checks everything but the values of tensors.
+fn read_for_engine(source: &Path, name: String, settings: &ImportSettings) -> Result<Read> {
+    let mut notices = Vec::new();
+    let asked = [&settings.source_language, &settings.target_language].map(Option::as_deref);
+    let read = ctranslate2::read(source, name, asked, &mut notices)?;
+    let ctranslate2::Model { recipe, tokenizers, weights, architecture } = read;
+    recipe.validate().with_context(|| source.display().to_string())?;
+    with_sources((&ctranslate2::FAMILY, architecture), recipe, tokenizers, weights, notices)
+}
+
+/// Finds the source of each parameter.
+fn with_sources(
+    of: (&Family, &Architecture),
+    recipe: RunConfig,
+    tokenizers: TokenizerPair,
+    weights: Weights,
+    mut notices: Vec<Notice>,
+) -> Result<Read> {
     let vocabularies = tokenizers.vocabulary_sizes();
     memory::require_weights(&recipe, vocabularies, &Device::Cpu)?;
     let outline = outline(&recipe, vocabularies)?;
-    let of = (family, architecture);
     let sources = Sources::of(of, &recipe, &outline, &tokenizers, &weights, &mut notices)?;
     Ok(ReadFolder { recipe, tokenizers, weights, outline, sources, notices })
 }
@@ -215,6 +242,9 @@ fn save(
     read: ReadFolder,
     observer: &mut dyn RunObserver,
 ) -> Result<Imported> {
+    for notice in &read.notices {
+        observer.observe(&RunEvent::Notice(notice.clone()))?;
+    }
     let ReadFolder { recipe: config, tokenizers, .. } = &read;
     folder.make(observer, || {
         tokenizers.save(folder.root())?;

@@ -1,5 +1,5 @@
 //! Folders of the library Transformers: `config.json`, weights, and a tokenizer or the settings of
-//! an image processor.
+//! an image processor. Folders of CTranslate2 are read like those of one more family.
 //!
 //! A folder can become a run, and a run of a supported shape a folder. Weights are copied,
 //! transposed or joined, without changing a bit in either direction. Each family of models has a
@@ -8,6 +8,7 @@
 //! `decoders/gpt2.rs`, and its name in the list of families below.
 
 mod adapters;
+mod ctranslate2;
 mod decoders;
 mod encoder_decoders;
 mod encoders;

@@ -156,9 +156,10 @@ fn left_out(
         }
         if weights.is_float(name) && !is_one_of(family.unused) && !is_one_of(&BUFFERS) {
             bail!(
-                "{}: has a tensor {name}, which a {} of this config.json does not have",
+                "{}: has a tensor {name}, which a {} of this {} does not have",
                 weights.path_of(name),
-                family.name
+                family.name,
+                weights.described_by()
             );
         }
         left.push(name.to_owned());

@@ -6,6 +6,7 @@ mod bart;
 mod bert;
 mod ctranslate2;
 mod files;
+mod from_ctranslate2;
 mod gpt2;
 mod llama;
 mod marian;

@@ -2,5 +2,6 @@
 
 pub(super) mod average;
 pub(super) mod exchange;
+pub(super) mod hub;
 pub(super) mod merge;
 pub(super) mod quantize;

@@ -52,6 +52,8 @@ pub struct Tokenizer {
     pub(super) inner: Arc<tokenizers::Tokenizer>,
     json: Arc<str>,
     hash: Arc<str>,
+    /// One more than the largest id of the library's tokenizer.
+    ids: usize,
     vocabulary_size: usize,
     pub(super) special: Arc<SpecialTokens>,
     spelling: Spelling,
@@ -270,25 +272,37 @@ impl Tokenizer {
         // Padding and truncation stored in an imported file would break packed batches.
         inner.with_padding(None);
         inner.with_truncation(None).map_err(fault("switch truncation off"))?;
+        // An id may exceed the number of tokens if an imported file has gaps.
+        let ids = inner.get_vocab(true).values().max().map_or(0, |id| *id as usize + 1);
+        Ok(Self::of_parts(Arc::new(inner), json.into(), ids, special, folder))
+    }
+
+    /// Makes a tokenizer from the library's, with the content `json` of its file and the number of
+    /// its `ids`.
+    fn of_parts(
+        inner: Arc<tokenizers::Tokenizer>,
+        json: Arc<str>,
+        ids: usize,
+        special: SpecialTokens,
+        folder: Option<Folder>,
+    ) -> Self {
         let mut hash = Sha256::new();
-        hash.update(json);
+        hash.update(&*json);
         if let Some(folder) = &folder {
             hash.update("\n");
             hash.update(&folder.json);
         }
-        // An id may exceed the number of tokens if an imported file has gaps, and the rows of a
-        // model may exceed all ids.
-        let ids = inner.get_vocab(true).values().max().map_or(0, |id| *id as usize + 1);
+        // The rows of a model may exceed all ids.
         let rows = folder.as_ref().map_or(0, |folder| folder.tokens.vocabulary_size);
         let without_row = folder.as_ref().map_or(0, |folder| folder.tokens.without_row);
-        let ids = ids.saturating_sub(without_row);
-        Ok(Self {
-            vocabulary_size: ids.max(rows),
+        Self {
+            vocabulary_size: ids.saturating_sub(without_row).max(rows),
             is_ours: (0..)
                 .zip(SPECIAL_TOKENS)
                 .all(|(id, token)| inner.token_to_id(token) == Some(id)),
-            inner: Arc::new(inner),
-            json: json.into(),
+            inner,
+            json,
+            ids,
             hash: hexadecimal(&hash.finalize()).into(),
             special: Arc::new(special),
             spelling: Spelling::default(),
@@ -297,7 +311,7 @@ impl Tokenizer {
             target_prefix: [].into(),
             names_language: false,
             encodings: Arc::default(),
-        })
+        }
     }
 
     /// The content of the `tokenizer.json`.

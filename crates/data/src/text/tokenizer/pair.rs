@@ -101,7 +101,9 @@ impl TokenizerPair {
         let source = directory.join(SOURCE_FILE);
         if source.exists() {
             let target = directory.join(TARGET_FILE);
-            return Ok(Self::separate(Tokenizer::load(&source)?, Tokenizer::load(&target)?));
+            let source = Tokenizer::load(&source)?;
+            let target = Tokenizer::load_beside(&source, &target)?;
+            return Ok(Self::separate(source, target));
         }
         Tokenizer::load(&directory.join(FILE)).map(Self::joint)
     }

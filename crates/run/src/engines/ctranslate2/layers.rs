@@ -104,6 +104,9 @@ pub(super) fn variables<'a>(
     }
     let attentions = if translates { OF_BOTH } else { OF_SELF };
     stack(&mut variables, model, ("decoder", model.decoder_layers), attentions);
+    if let Some(scale) = model.output_scale {
+        variables.attribute("decoder/scale_outputs".to_owned(), Attribute::Float(scale as f32));
+    }
     let stacks: &[&str] = if translates { &["decoder", "encoder"] } else { &["decoder"] };
     positions(&mut variables, model, stacks);
     Ok(variables)

@@ -8,7 +8,7 @@ use serde_json::Value;
 use taper_data::{Tokenizer, read_regular};
 
 use super::super::CONFIG;
-use super::super::json::{read_keys, without_mark};
+use super::super::json::without_mark;
 use super::{ADDED_TOKENS, KEPT, SPECIAL_TOKENS_MAP, TOKENIZER_CONFIG, added_token};
 
 /// Largest size of the file of a tokenizer.
@@ -32,7 +32,9 @@ pub(super) struct Files {
 }
 
 impl Files {
-    pub(super) fn read(source: &Path) -> Result<Self> {
+    /// Reads the files of the folder `source`, whose `config.json` says `config` in the terms of
+    /// Transformers.
+    pub(super) fn read(source: &Path, config: &Value) -> Result<Self> {
         let (mut texts, mut keys) = (BTreeMap::new(), BTreeMap::new());
         for name in KEPT.into_iter().chain([ADDED_TOKENS]) {
             let path = source.join(name);
@@ -47,7 +49,7 @@ impl Files {
             }
             texts.insert(name, text);
         }
-        keys.insert(CONFIG, read_keys(&source.join(CONFIG))?);
+        keys.insert(CONFIG, config.clone());
         Ok(Self { texts, keys })
     }
 

@@ -35,7 +35,8 @@ pub(super) fn of_m2m100(files: &Files) -> Result<Vec<String>> {
     Ok(codes.split(' ').map(|code| format!("__{code}__")).collect())
 }
 
-/// Adds to the tokenizers of the folder `source` the tokens around texts, and returns the names of
+/// Adds to the tokenizers of the folder `source`, whose `config.json` says `config`, the tokens
+/// around texts, and returns the names of
 /// the languages: those in `asked`, or those of the folder, or `source` and `target` if the folder
 /// has no names that can be part of a file name.
 ///
@@ -43,11 +44,11 @@ pub(super) fn of_m2m100(files: &Files) -> Result<Vec<String>> {
 /// When a file is damaged, or a model of several languages has no such language.
 pub(in super::super) fn with_languages(
     tokenizers: TokenizerPair,
-    source: &Path,
+    (source, config): (&Path, &Value),
     kind: TokenizerFiles,
     asked: [Option<&str>; 2],
 ) -> Result<(TokenizerPair, [String; 2])> {
-    let files = Files::read(source)?;
+    let files = Files::read(source, config)?;
     let places = [("source_lang", "src_lang", "source"), ("target_lang", "tgt_lang", "target")];
     let keys = files.keys(TOKENIZER_CONFIG);
     let named = |(key, other, _): (&str, &str, &str)| {
@@ -85,6 +86,28 @@ pub(in super::super) fn with_languages(
             Ok((pair, [read, written].map(Option::unwrap_or_default)))
         }
     }
+}
+
+/// Kind of the tokenizer of a folder that does not name its family: by the class of its tokenizer,
+/// or by languages that are asked for and have tokens.
+///
+/// # Errors
+/// When a file is damaged.
+pub(in super::super) fn kind_of(
+    (source, config): (&Path, &Value),
+    tokenizer: &Tokenizer,
+    asked: [Option<&str>; 2],
+) -> Result<TokenizerFiles> {
+    let files = Files::read(source, config)?;
+    let spoken = Spoken::of(tokenizer, &files);
+    let are_spoken = asked.iter().all(|name| name.is_some_and(|name| spoken.0.contains_key(name)));
+    let is_of = |class: &&str| files.class().starts_with(class);
+    Ok(match ["Nllb", "M2M100", "MBart"].iter().any(is_of) {
+        true => TokenizerFiles::Languages,
+        false if files.class().starts_with("Bart") => TokenizerFiles::Begun,
+        false if are_spoken => TokenizerFiles::Languages,
+        false => TokenizerFiles::Pieces,
+    })
 }
 
 /// Whether a language can have this name, which becomes the extension of file names.

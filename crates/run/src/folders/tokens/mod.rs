@@ -22,9 +22,9 @@ mod write;
 
 use serde_json::{Value, json};
 
-pub(super) use languages::with_languages;
+pub(super) use languages::{kind_of, with_languages};
 pub use own_pieces::sentence_piece_model;
-pub(super) use read::read;
+pub(super) use read::{read, read_file};
 pub(crate) use sides::write_sentence_pieces;
 pub(super) use sides::{has_sides, read_sides, write_sides};
 pub(super) use write::{Exported, write, write_generation};

@@ -20,20 +20,36 @@ const PADS: [&str; 2] = ["[PAD]", "<pad>"];
 const ENDS: [&str; 2] = ["<|endoftext|>", "</s>"];
 
 /// Reads the tokenizer of the folder `source` for a model with `size` rows in its embedding, at
-/// least as many as tokens, and with `segments` segments. Notes go to `notices`.
+/// least as many as tokens, and with `segments` segments; `config` is what its `config.json` says.
+/// Notes go to `notices`.
 ///
 /// # Errors
 /// When it is missing or damaged, has more tokens than the model has rows, or lacks a token that
 /// the task needs.
 pub(in super::super) fn read(
-    source: &Path,
+    (source, config): (&Path, &Value),
+    size: usize,
+    of: (Task, usize),
+    notices: &mut Vec<Notice>,
+) -> Result<TokenizerPair> {
+    let tokenizer = read_file((source, config), TOKENIZER, size, of, notices)?;
+    Ok(TokenizerPair::joint(tokenizer))
+}
+
+/// Reads a tokenizer like [`read`], from the file `name`, or else from the vocabulary of a slow one.
+///
+/// # Errors
+/// Errors of [`read`].
+pub(in super::super) fn read_file(
+    (source, config): (&Path, &Value),
+    name: &str,
     size: usize,
     (task, segments): (Task, usize),
     notices: &mut Vec<Notice>,
-) -> Result<TokenizerPair> {
-    let files = Files::read(source)?;
-    let (path, json) = match read_text(&source.join(TOKENIZER))? {
-        Some(json) => (source.join(TOKENIZER), json),
+) -> Result<Tokenizer> {
+    let files = Files::read(source, config)?;
+    let (path, json) = match read_text(&source.join(name))? {
+        Some(json) => (source.join(name), json),
         None => vocabulary::of(source, &files)?,
     };
     let (mut kept, binary_files) = (files.kept(), vocabulary::kept(source)?);
@@ -78,7 +94,7 @@ pub(in super::super) fn read(
         files: kept,
         binary_files,
     };
-    Ok(TokenizerPair::joint(tokenizer.with_folder(&folder)?))
+    Ok(tokenizer.with_folder(&folder)?)
 }
 
 /// Sources for the roles of tokens.
@@ -144,6 +160,7 @@ impl Names<'_> {
             mask,
             no_text,
             never_written: match entry(self.task).translates {
+                true if generation.is_null() => never_written(&keys["bad_words_ids"], self.size)?,
                 true => never_written(&generation["bad_words_ids"], self.size)?,
                 false => Vec::new(),
             },

@@ -45,16 +45,25 @@ fn has_one(source: &Path) -> bool {
 }
 
 /// Reads the tokenizers of the folder `source`, with models of SentencePiece, for a model with `size`
-/// rows in its embedding.
+/// rows in its embedding; `config` is what its `config.json` says, and `vocabulary` the content of
+/// `vocab.json`, if it does not come from that file.
 ///
 /// # Errors
 /// When a file is missing or damaged, or names no token that begins or ends a text.
-pub(in super::super) fn read_sides(source: &Path, size: usize) -> Result<TokenizerPair> {
-    let files = Files::read(source)?;
+pub(in super::super) fn read_sides(
+    (source, config): (&Path, &Value),
+    size: usize,
+    vocabulary: Option<String>,
+) -> Result<TokenizerPair> {
+    let files = Files::read(source, config)?;
     let path = source.join(VOCABULARY);
     let shown = || path.display().to_string();
-    let text = read_text(&path)?
-        .with_context(|| format!("{}: no such file, with the ids of all pieces", shown()))?;
+    let text = match vocabulary {
+        Some(text) => Some(text),
+        None => read_text(&path)?,
+    };
+    let text =
+        text.with_context(|| format!("{}: no such file, with the ids of all pieces", shown()))?;
     let mut vocabulary: BTreeMap<String, u32> = serde_json::from_str(&text)
         .with_context(|| format!("{}: not an object of tokens and their ids", shown()))?;
     let is_one = has_one(source);

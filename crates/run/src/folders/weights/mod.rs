@@ -1,13 +1,15 @@
 //! Weights of a folder: one file, or several with an index. Headers of files are read when it is
 //! opened, values tensor by tensor on demand, so that only one tensor is in memory.
 
+mod model_bin;
 mod pickle;
+mod pieces;
 mod safetensors;
 mod stored;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Read, Seek};
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -17,9 +19,11 @@ use sha2::{Digest, Sha256};
 use taper_data::{hexadecimal, not_a_file, read_regular};
 
 use super::json::without_mark;
-use super::{MOST_BYTES, WEIGHTS};
+use super::{CONFIG, MOST_BYTES, WEIGHTS};
+pub(super) use model_bin::{Attribute, MODEL_BIN, ModelBin};
+use pieces::Pieces;
 use safetensors::{Unique, heads};
-use stored::{Stored, width};
+use stored::Stored;
 
 /// File names of weights, in the order of the search; an index names several files.
 const FILES: [&str; 4] =
@@ -37,6 +41,8 @@ pub(super) struct Weights {
     files: Vec<(PathBuf, File)>,
     /// Tensors by name, each with the number of its file.
     tensors: BTreeMap<String, (usize, Stored)>,
+    /// File that describes the shapes, for errors.
+    described_by: &'static str,
 }
 
 impl Weights {
@@ -56,7 +62,7 @@ impl Weights {
             );
         };
         let (files, tensors) = (Vec::new(), BTreeMap::new());
-        let mut weights = Self { path: path.clone(), files, tensors };
+        let mut weights = Self { path: path.clone(), files, tensors, described_by: CONFIG };
         if !path.to_string_lossy().ends_with(INDEX) {
             weights.add(path)?;
             return Ok(weights);
@@ -80,6 +86,55 @@ impl Weights {
             }
         }
         Ok(weights)
+    }
+
+    /// Whether the folder `source` has weights of Transformers.
+    pub(super) fn are_in(source: &Path) -> bool {
+        FILES.iter().any(|name| source.join(name).exists())
+    }
+
+    /// Opens the `model.bin` of a folder for CTranslate2; its variables have names with dots.
+    ///
+    /// # Errors
+    /// When it is missing or damaged.
+    pub(super) fn open_model_bin(source: &Path) -> Result<(Self, ModelBin)> {
+        let path = source.join(MODEL_BIN);
+        if let Some(what) = not_a_file(&path) {
+            bail!("{}: {what}, where a file of weights is expected", path.display());
+        }
+        let file = File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let read = model_bin::read(&file).with_context(|| path.display().to_string())?;
+        let (described, stored) = read;
+        let tensors = stored.into_iter().map(|(name, stored)| (name, (0, stored))).collect();
+        let files = vec![(path.clone(), file)];
+        Ok((Self { path, files, tensors, described_by: MODEL_BIN }, described))
+    }
+
+    /// Appends a row of zeros to a matrix, or `value` to a vector, if there is such a tensor.
+    pub(super) fn append_row(&mut self, name: &str, value: f32) {
+        let Some((_, stored)) = self.tensors.get_mut(name) else { return };
+        let [rows, columns @ ..] = stored.shape.as_mut_slice() else { return };
+        *rows += 1;
+        let row = vec![value; columns.iter().product()];
+        stored.appended.extend(row);
+    }
+
+    /// Adds a vector that no file has.
+    pub(super) fn add_vector(&mut self, name: &str, values: Vec<f32>) {
+        let shape = vec![values.len()];
+        let stored = Stored { appended: values, ..Stored::new("F32".to_owned(), shape, 0) };
+        self.tensors.insert(name.to_owned(), (0, stored));
+    }
+
+    /// Name of the type of a tensor in safetensors, such as `F32`; `None` if there is no such
+    /// tensor.
+    pub(super) fn dtype(&self, name: &str) -> Option<&str> {
+        self.tensors.get(name).map(|(_, stored)| stored.dtype.as_str())
+    }
+
+    /// File that describes the shapes of the tensors.
+    pub(super) fn described_by(&self) -> &'static str {
+        self.described_by
     }
 
     /// Opens a file of weights.
@@ -137,7 +192,7 @@ impl Weights {
 
     /// Whether a tensor has a type that weights can have.
     pub(super) fn is_float(&self, name: &str) -> bool {
-        self.tensors.get(name).is_some_and(|(_, stored)| width(&stored.dtype).is_some())
+        self.tensors.get(name).is_some_and(|(_, stored)| stored.width().is_some())
     }
 
     /// File of a tensor; for a missing one, the file or index of all.
@@ -152,15 +207,16 @@ impl Weights {
     /// With the name of the tensor.
     pub(super) fn require(&self, name: &str, expected: &[usize]) -> Result<()> {
         let Some((_, stored)) = self.tensors.get(name) else {
-            bail!("has no tensor {name}, which config.json asks for");
+            bail!("has no tensor {name}, which {} asks for", self.described_by);
         };
         if stored.shape != expected {
             bail!(
-                "tensor {name} has shape {:?}, but config.json asks for {expected:?}",
-                stored.shape
+                "tensor {name} has shape {:?}, but {} asks for {expected:?}",
+                stored.shape,
+                self.described_by
             );
         }
-        if width(&stored.dtype).is_none() {
+        if stored.width().is_none() {
             bail!(
                 "tensor {name} has type {}: weights are read in F32, F16, BF16 and F64",
                 stored.dtype
@@ -176,7 +232,7 @@ impl Weights {
     pub(super) fn values(&self, name: &str) -> Result<Vec<f32>> {
         let mut values = Vec::new();
         let mut pieces = self.pieces(name)?;
-        values.reserve_exact(pieces.left);
+        values.reserve_exact(pieces.remaining());
         while pieces.next(&mut values)? {}
         if !taper_ops::all_finite(&values) {
             bail!(
@@ -194,6 +250,9 @@ impl Weights {
         if self.shape(one) != self.shape(other) {
             return Ok(false);
         }
+        if self.tensors.get(one) == self.tensors.get(other) {
+            return Ok(true);
+        }
         let (mut one, mut other) = (self.pieces(one)?, self.pieces(other)?);
         let (mut left, mut right) = (Vec::new(), Vec::new());
         while one.next(&mut left)? && other.next(&mut right)? {
@@ -209,9 +268,7 @@ impl Weights {
     fn pieces(&self, name: &str) -> Result<Pieces<'_>> {
         let (number, stored) =
             self.tensors.get(name).with_context(|| format!("has no tensor {name}"))?;
-        let file = &self.files[*number].1;
-        let left = stored.shape.iter().product();
-        Ok(Pieces { file, dtype: &stored.dtype, at: stored.start, left, bytes: Vec::new() })
+        Pieces::new(&self.files[*number].1, stored)
     }
 
     /// SHA-256 of the file in hexadecimal; for several files, the SHA-256 of the list that
@@ -242,51 +299,6 @@ fn sha256_of(mut file: &File) -> std::io::Result<String> {
             0 => return Ok(hexadecimal(&hash.finalize())),
             count => hash.update(&piece[..count]),
         }
-    }
-}
-
-/// Number of values that are read at once.
-const PIECE: usize = 1 << 14;
-
-/// Values of a tensor, piece by piece.
-struct Pieces<'a> {
-    file: &'a File,
-    dtype: &'a str,
-    /// Next byte.
-    at: u64,
-    /// Number of values left.
-    left: usize,
-    bytes: Vec<u8>,
-}
-
-impl Pieces<'_> {
-    /// Replaces `values` by the next values; `false` after the last.
-    fn next(&mut self, values: &mut Vec<f32>) -> Result<bool> {
-        let width = width(self.dtype).context("no type of weights")?;
-        let count = self.left.min(PIECE);
-        self.bytes.resize(count * width, 0);
-        // Another tensor of the same file may be read in between.
-        self.file.seek(SeekFrom::Start(self.at))?;
-        self.file.read_exact(&mut self.bytes)?;
-        self.at += self.bytes.len() as u64;
-        self.left -= count;
-        let bytes = &self.bytes;
-        match self.dtype {
-            "F32" => values.extend(bytes.as_chunks().0.iter().map(|&one| f32::from_le_bytes(one))),
-            "F64" => {
-                values
-                    .extend(bytes.as_chunks().0.iter().map(|&one| f64::from_le_bytes(one) as f32));
-            }
-            "F16" => {
-                let wide = |&one: &[u8; 2]| half::f16::from_le_bytes(one).to_f32();
-                values.extend(bytes.as_chunks().0.iter().map(wide));
-            }
-            _ => {
-                let wide = |&one: &[u8; 2]| half::bf16::from_le_bytes(one).to_f32();
-                values.extend(bytes.as_chunks().0.iter().map(wide));
-            }
-        }
-        Ok(count > 0)
     }
 }
 

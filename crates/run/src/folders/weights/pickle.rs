@@ -86,7 +86,7 @@ pub(super) fn heads(file: &File) -> Result<Vec<(String, Stored)>> {
 /// When its values are not in order, or not all there.
 fn stored(name: &str, tensor: Tensor<'_>, start: u64, length: u64) -> Result<Stored> {
     let Tensor { dtype, offset, shape, strides, .. } = tensor;
-    let mut stored = Stored { dtype: dtype.to_owned(), shape, start };
+    let mut stored = Stored::new(dtype.to_owned(), shape, start);
     if let Some(width) = width(dtype) {
         if strides != row_major(&stored.shape) {
             bail!("the values of tensor {name} do not lie in order: call .contiguous() on it");

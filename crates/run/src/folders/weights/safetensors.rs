@@ -67,7 +67,7 @@ pub(super) fn heads(mut file: &File) -> Result<Vec<(String, Stored)>> {
             );
         }
         places.push((start, end));
-        tensors.push((name, Stored { dtype, shape, start: first + start }));
+        tensors.push((name, Stored::new(dtype, shape, first + start)));
     }
     // The format has neither holes nor values that two tensors share.
     places.sort_unstable();

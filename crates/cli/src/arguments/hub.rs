@@ -1,0 +1,37 @@
+//! Arguments of `push` and `pull`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Arguments of `push`.
+#[derive(Debug, Args)]
+#[cfg_attr(not(feature = "hub"), allow(dead_code))]
+pub(crate) struct Push {
+    /// Folder to upload, as `taper export` makes it; hidden files stay behind
+    pub(crate) folder: PathBuf,
+    /// Repository, which is made if there is none: owner/name
+    pub(crate) repository: String,
+    /// Branch, which is made if there is none
+    #[arg(long, default_value = "main")]
+    pub(crate) revision: String,
+    /// Make a repository that others cannot see; one that is there stays as it is
+    #[arg(long)]
+    pub(crate) private: bool,
+    /// First line of the commit
+    #[arg(long, default_value = "Upload a folder of taper export")]
+    pub(crate) message: String,
+}
+
+/// Arguments of `pull`.
+#[derive(Debug, Args)]
+#[cfg_attr(not(feature = "hub"), allow(dead_code))]
+pub(crate) struct Pull {
+    /// Repository: owner/name
+    pub(crate) repository: String,
+    /// Folder for the files; those that are there already with the same content stay
+    pub(crate) folder: PathBuf,
+    /// Branch, tag or commit
+    #[arg(long, default_value = "main")]
+    pub(crate) revision: String,
+}

@@ -1,0 +1,205 @@
+//! Connection to a hub: its address, the token, and requests whose failures are errors.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use reqwest::blocking::{Client, RequestBuilder, Response};
+use reqwest::redirect::Policy;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::{HubError, Result};
+
+/// Address of the hub.
+const ENDPOINT: &str = "https://huggingface.co";
+/// Time for a connection, and for an answer without a file.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Bytes a second below which a transfer is given up.
+const SLOWEST: u64 = 10_000;
+/// Largest part of an error's message that is shown, in characters.
+const MOST_SHOWN: usize = 200;
+
+/// Connection to a hub.
+#[derive(Debug, Clone)]
+pub struct Hub {
+    endpoint: String,
+    token: Option<String>,
+    client: Client,
+}
+
+impl Hub {
+    /// Connection to the hub at `HF_ENDPOINT`, or else to huggingface.co, with the token of
+    /// `HF_TOKEN`, or of the file that `HF_TOKEN_PATH` names, or of the file `token` in `HF_HOME`,
+    /// by default `~/.cache/huggingface`.
+    ///
+    /// # Errors
+    /// When the file of the token cannot be read.
+    pub fn from_environment() -> Result<Self> {
+        let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+        let endpoint = set("HF_ENDPOINT").unwrap_or_else(|| ENDPOINT.to_owned());
+        let token = match set("HF_TOKEN") {
+            Some(token) => Some(token),
+            None => token_of_file(set)?,
+        };
+        Self::new(&endpoint, token)
+    }
+
+    /// Connection to the hub at an address.
+    ///
+    /// # Errors
+    /// When this process cannot make connections.
+    pub fn new(endpoint: &str, token: Option<String>) -> Result<Self> {
+        let endpoint = endpoint.trim_end_matches('/').to_owned();
+        let client = Client::builder()
+            .user_agent(concat!("taper/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(PATIENCE)
+            .timeout(None)
+            .redirect(Policy::limited(10))
+            .build();
+        let client = client.map_err(|error| HubError::Network {
+            what: "connection".to_owned(),
+            endpoint: endpoint.clone(),
+            message: whole(&error),
+        })?;
+        let token = token.map(|token| token.trim().to_owned()).filter(|token| !token.is_empty());
+        Ok(Self { endpoint, token, client })
+    }
+
+    /// Address, without a slash at its end.
+    #[must_use]
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Request to a place of the hub, with the token.
+    pub(crate) fn request(&self, method: reqwest::Method, place: &str) -> RequestBuilder {
+        let request = self.client.request(method, format!("{}{place}", self.endpoint));
+        match &self.token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        }
+    }
+
+    pub(crate) fn get(&self, place: &str) -> RequestBuilder {
+        self.request(reqwest::Method::GET, place)
+    }
+
+    pub(crate) fn post(&self, place: &str) -> RequestBuilder {
+        self.request(reqwest::Method::POST, place)
+    }
+
+    /// Sends a request that transfers so many bytes, and waits for the head of the answer.
+    ///
+    /// # Errors
+    /// When there is no answer, or its status is none of `accepted` and no success; `what` names
+    /// the request.
+    pub(crate) fn send(
+        &self,
+        what: &str,
+        request: RequestBuilder,
+        bytes: u64,
+        accepted: &[u16],
+    ) -> Result<Response> {
+        let patience = PATIENCE + Duration::from_secs(bytes / SLOWEST);
+        let answer = request.timeout(patience).send();
+        let answer = answer.map_err(|error| self.unreachable(what, &error))?;
+        let status = answer.status().as_u16();
+        if answer.status().is_success() || accepted.contains(&status) {
+            return Ok(answer);
+        }
+        let said = answer.headers().get("x-error-message").and_then(|said| said.to_str().ok());
+        let message = match said {
+            Some(said) => said.to_owned(),
+            None => message_of(&answer.text().unwrap_or_default()),
+        };
+        let message: String = message.chars().take(MOST_SHOWN).collect();
+        Err(HubError::status(what, status, &message, self.token.is_some()))
+    }
+
+    /// Sends a request and reads the JSON of its answer.
+    ///
+    /// # Errors
+    /// Errors of [`Self::send`], and when the answer is another.
+    pub(crate) fn ask<T: DeserializeOwned>(
+        &self,
+        what: &str,
+        request: RequestBuilder,
+        bytes: u64,
+    ) -> Result<T> {
+        let text = self.send(what, request, bytes, &[])?.text();
+        let text = text.map_err(|error| self.unreachable(what, &error))?;
+        let read = serde_json::from_str(&text);
+        read.map_err(|error| HubError::Answer { what: what.to_owned(), message: error.to_string() })
+    }
+
+    pub(crate) fn unreachable(&self, what: &str, error: &reqwest::Error) -> HubError {
+        HubError::Network {
+            what: what.to_owned(),
+            endpoint: self.endpoint.clone(),
+            message: whole(error),
+        }
+    }
+}
+
+/// Message of an error with those of its causes, without addresses, which may have signatures.
+fn whole(error: &reqwest::Error) -> String {
+    let mut causes = std::iter::successors(std::error::Error::source(error), |one| one.source());
+    let last = causes.by_ref().last().map(ToString::to_string);
+    last.unwrap_or_else(|| if error.is_timeout() { "too slow" } else { "it failed" }.to_owned())
+}
+
+/// Message in the answer of a failed request.
+fn message_of(text: &str) -> String {
+    let read: Value = serde_json::from_str(text).unwrap_or_default();
+    let said = read["error"].as_str().or(read["message"].as_str()).unwrap_or_default();
+    said.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Token in the file of Hugging Face's own programs; `None` if there is no such file.
+fn token_of_file(set: impl Fn(&str) -> Option<String>) -> Result<Option<String>> {
+    let home = || {
+        let cache = set("XDG_CACHE_HOME").map(PathBuf::from);
+        let cache = cache.or_else(|| set("HOME").map(|home| PathBuf::from(home).join(".cache")));
+        set("HF_HOME").map(PathBuf::from).or_else(|| Some(cache?.join("huggingface")))
+    };
+    let path = set("HF_TOKEN_PATH").map(PathBuf::from).or_else(|| Some(home()?.join("token")));
+    let Some(path) = path else { return Ok(None) };
+    match std::fs::read_to_string(&path) {
+        Ok(token) => Ok(Some(token)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(HubError::file(&path, format!("cannot read the token: {error}"))),
+    }
+}
+
+/// Checks the name of a repository.
+///
+/// # Errors
+/// When it is no `owner/name`.
+pub(crate) fn owner_and_name(repository: &str) -> Result<(&str, &str)> {
+    let is_name = |name: &str| {
+        let is_allowed = |one: char| one.is_ascii_alphanumeric() || "-_.".contains(one);
+        !name.is_empty() && !name.starts_with('.') && name.chars().all(is_allowed)
+    };
+    match repository.split_once('/') {
+        Some((owner, name)) if is_name(owner) && is_name(name) => Ok((owner, name)),
+        _ => Err(HubError::Repository(repository.to_owned())),
+    }
+}
+
+/// A revision or path within an address: everything but letters, digits and `-_.~` is escaped, and
+/// slashes if `is_whole`.
+pub(crate) fn escaped(text: &str, is_whole: bool) -> String {
+    let mut escaped = String::new();
+    for byte in text.bytes() {
+        let is_plain = byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+        match is_plain || (byte == b'/' && !is_whole) {
+            true => escaped.push(byte.into()),
+            false => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,141 @@
+//! Errors of transfers, each with what to do.
+
+use std::path::{Path, PathBuf};
+
+/// Error of a transfer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HubError {
+    /// The name of a repository is no `owner/name`.
+    #[error("{0:?} is no repository: expected owner/name, with letters, digits, -, _ and .")]
+    Repository(String),
+    /// Status 401 without a token.
+    #[error(
+        "{what}: the hub asks for a token (401): set HF_TOKEN, or write it to the file that \
+         HF_TOKEN_PATH names; https://huggingface.co/settings/tokens makes one"
+    )]
+    NoToken {
+        /// Request or file.
+        what: String,
+    },
+    /// Status 401 with a token.
+    #[error("{what}: the hub does not accept the token (401): it may have expired, make another")]
+    Token {
+        /// Request or file.
+        what: String,
+    },
+    /// Status 403.
+    #[error(
+        "{what}: the token may not do this (403){message}: it needs the right to write there, or \
+         for a gated model your consent on its page"
+    )]
+    Forbidden {
+        /// Request or file.
+        what: String,
+        /// The hub's own message, or the cause.
+        message: String,
+    },
+    /// Status 404.
+    #[error(
+        "{what}: not there (404){message}: check the name and --revision; a private repository \
+         is there with a token alone (HF_TOKEN)"
+    )]
+    Missing {
+        /// Request or file.
+        what: String,
+        /// The hub's own message, or the cause.
+        message: String,
+    },
+    /// Status 409 or 412.
+    #[error(
+        "{what}: another change came first ({status}){message}: look at it, and run the same \
+         command again"
+    )]
+    Conflict {
+        /// Request or file.
+        what: String,
+        /// Status of the answer.
+        status: u16,
+        /// The hub's own message, or the cause.
+        message: String,
+    },
+    /// Any other status that is no success.
+    #[error("{what}: the hub answers {status}{message}{}", advice(*.status))]
+    Refused {
+        /// Request or file.
+        what: String,
+        /// Status of the answer.
+        status: u16,
+        /// The hub's own message, or the cause.
+        message: String,
+    },
+    /// No answer.
+    #[error(
+        "{what}: no answer from {endpoint} ({message}): check the network and HF_ENDPOINT; the \
+         same command goes on where it stopped"
+    )]
+    Network {
+        /// Request or file.
+        what: String,
+        /// Address of the hub.
+        endpoint: String,
+        /// The hub's own message, or the cause.
+        message: String,
+    },
+    /// An answer that is none of the API.
+    #[error("{what}: not an answer of the hub's API ({message}): check HF_ENDPOINT")]
+    Answer {
+        /// Request or file.
+        what: String,
+        /// The hub's own message, or the cause.
+        message: String,
+    },
+    /// A file of the folder.
+    #[error("{}: {message}", .path.display())]
+    File {
+        /// File.
+        path: PathBuf,
+        /// The hub's own message, or the cause.
+        message: String,
+    },
+    /// A file has another content than the hub says.
+    #[error(
+        "{path}: the bytes that came have another checksum than the hub names; they are removed: \
+         run the same command again"
+    )]
+    Damaged {
+        /// File.
+        path: String,
+    },
+}
+
+impl HubError {
+    pub(crate) fn file(path: &Path, error: impl std::fmt::Display) -> Self {
+        Self::File { path: path.to_owned(), message: error.to_string() }
+    }
+
+    /// Error of a status, with the hub's own message.
+    pub(crate) fn status(what: &str, status: u16, message: &str, has_token: bool) -> Self {
+        let what = what.to_owned();
+        let message = match message {
+            "" => String::new(),
+            message => format!(", {message:?}"),
+        };
+        match status {
+            401 if has_token => Self::Token { what },
+            401 => Self::NoToken { what },
+            403 => Self::Forbidden { what, message },
+            404 => Self::Missing { what, message },
+            409 | 412 => Self::Conflict { what, status, message },
+            _ => Self::Refused { what, status, message },
+        }
+    }
+}
+
+fn advice(status: u16) -> &'static str {
+    match status {
+        429 => ": too many requests, try again later",
+        500.. => ": it has a fault of its own, try again later",
+        _ => "",
+    }
+}

@@ -1,0 +1,167 @@
+//! Upload of large files by Git LFS: at once, or in the parts that the hub asks for.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::PathBuf;
+
+use reqwest::blocking::Body;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::connection::escaped;
+use crate::{Hub, HubError, HubEvent, Result};
+
+/// Type of the messages of Git LFS.
+const KIND: &str = "application/vnd.git-lfs+json";
+
+/// Large file.
+pub(crate) struct LargeFile {
+    /// Path in the repository.
+    pub(crate) path: String,
+    pub(crate) file: PathBuf,
+    pub(crate) bytes: u64,
+    /// SHA-256 in hexadecimal.
+    pub(crate) oid: String,
+}
+
+#[derive(Deserialize)]
+struct Batch {
+    objects: Vec<Object>,
+}
+
+#[derive(Deserialize)]
+struct Object {
+    oid: String,
+    #[serde(default)]
+    actions: Option<Actions>,
+    #[serde(default)]
+    error: Option<Fault>,
+}
+
+#[derive(Deserialize)]
+struct Fault {
+    #[serde(default)]
+    code: u16,
+    #[serde(default)]
+    message: String,
+}
+
+#[derive(Deserialize)]
+struct Actions {
+    upload: Action,
+    #[serde(default)]
+    verify: Option<Action>,
+}
+
+#[derive(Deserialize)]
+struct Action {
+    href: String,
+    #[serde(default)]
+    header: Map<String, Value>,
+}
+
+/// Uploads files that the repository does not have yet.
+pub(crate) fn upload(
+    hub: &Hub,
+    repository: &str,
+    revision: &str,
+    files: &[LargeFile],
+    observer: &mut dyn FnMut(HubEvent<'_>),
+) -> Result<()> {
+    let objects: Vec<Value> =
+        files.iter().map(|file| json!({"oid": file.oid, "size": file.bytes})).collect();
+    let asked = json!({
+        "operation": "upload", "transfers": ["basic", "multipart"], "objects": objects,
+        "hash_algo": "sha256", "ref": {"name": revision},
+    });
+    let place = format!("/{repository}.git/info/lfs/objects/batch");
+    let request = hub.post(&place).header("Accept", KIND).header("Content-Type", KIND);
+    let batch: Batch = hub.ask(repository, request.body(asked.to_string()), 0)?;
+    for file in files {
+        let Some(object) = batch.objects.iter().find(|object| object.oid == file.oid) else {
+            let message = format!("it says nothing of {}", file.path);
+            return Err(HubError::Answer { what: repository.to_owned(), message });
+        };
+        if let Some(Fault { code, message }) = &object.error {
+            return Err(HubError::status(&file.path, *code, message, true));
+        }
+        let Some(actions) = &object.actions else {
+            observer(HubEvent::IsThere { path: &file.path });
+            continue;
+        };
+        observer(HubEvent::Transfers { path: &file.path, from: 0, bytes: file.bytes });
+        match actions.upload.header.get("chunk_size") {
+            Some(size) => in_parts(hub, file, &actions.upload, size)?,
+            None => at_once(hub, file, &actions.upload)?,
+        }
+        if let Some(verify) = &actions.verify {
+            let said = json!({"oid": file.oid, "size": file.bytes});
+            // The address is the hub's own, in full.
+            let request = match verify.href.strip_prefix(hub.endpoint()) {
+                Some(place) => hub.post(place),
+                None => hub.client().post(&verify.href),
+            };
+            hub.send(
+                &file.path,
+                request.header("Content-Type", KIND).body(said.to_string()),
+                0,
+                &[],
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Part of a file, to be sent.
+fn part(file: &LargeFile, from: u64, bytes: u64) -> Result<Body> {
+    let fault = |error| HubError::file(&file.file, error);
+    let mut reader = File::open(&file.file).map_err(fault)?;
+    reader.seek(SeekFrom::Start(from)).map_err(fault)?;
+    Ok(Body::sized(reader.take(bytes), bytes))
+}
+
+fn at_once(hub: &Hub, file: &LargeFile, upload: &Action) -> Result<()> {
+    let mut request = hub.client().put(&upload.href);
+    for (name, value) in &upload.header {
+        request = request.header(name, value.as_str().unwrap_or_default());
+    }
+    hub.send(&file.path, request.body(part(file, 0, file.bytes)?), file.bytes, &[])?;
+    Ok(())
+}
+
+/// Uploads parts of `size` bytes to the addresses that the header has by their numbers.
+fn in_parts(hub: &Hub, file: &LargeFile, upload: &Action, size: &Value) -> Result<()> {
+    let fault =
+        |message: &str| HubError::Answer { what: file.path.clone(), message: message.to_owned() };
+    let size = size.as_str().and_then(|size| size.parse().ok()).or(size.as_u64());
+    let size = size.filter(|&size| size > 0).ok_or_else(|| fault("chunk_size is no size"))?;
+    let numbered = upload
+        .header
+        .iter()
+        .filter_map(|(number, place)| Some((number.parse::<u64>().ok()?, place.as_str()?)));
+    let mut places: Vec<(u64, &str)> = numbered.collect();
+    places.sort_unstable();
+    if places.len() as u64 != file.bytes.div_ceil(size) {
+        return Err(fault("it has another number of parts"));
+    }
+    let mut parts = Vec::with_capacity(places.len());
+    for (at, (number, place)) in places.into_iter().enumerate() {
+        let from = at as u64 * size;
+        let bytes = size.min(file.bytes - from);
+        let request = hub.client().put(place).body(part(file, from, bytes)?);
+        let answer = hub.send(&file.path, request, bytes, &[])?;
+        let tag = answer.headers().get("etag").and_then(|tag| tag.to_str().ok());
+        let tag = tag.ok_or_else(|| fault("a part has no etag"))?;
+        parts.push(json!({"partNumber": number, "etag": tag}));
+    }
+    let whole = json!({"oid": file.oid, "parts": parts});
+    let request =
+        hub.client().post(&upload.href).header("Accept", KIND).header("Content-Type", KIND);
+    hub.send(&file.path, request.body(whole.to_string()), 0, &[])?;
+    Ok(())
+}
+
+/// Place of a commit on a revision of a repository.
+pub(crate) fn of_models(repository: &str, verb: &str, revision: &str) -> String {
+    format!("/api/models/{repository}/{verb}/{}", escaped(revision, true))
+}

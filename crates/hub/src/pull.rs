@@ -1,0 +1,177 @@
+//! Download of a folder of one revision, which goes on where an earlier call stopped.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Component, Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::checksums::{git_blob_of, sha256_of};
+use crate::connection::{escaped, owner_and_name};
+use crate::lfs::of_models;
+use crate::push::INCOMPLETE;
+use crate::{Hub, HubError, HubEvent, Result};
+
+/// Number of characters of a checksum in the name of an incomplete file.
+const SHOWN: usize = 12;
+
+/// Result of a download.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pulled {
+    /// Commit.
+    pub commit: String,
+    /// Number of files.
+    pub files: usize,
+    /// Number of their bytes.
+    pub bytes: u64,
+}
+
+#[derive(Deserialize)]
+struct Info {
+    sha: String,
+    siblings: Vec<Sibling>,
+}
+
+/// File of a revision.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Sibling {
+    rfilename: String,
+    size: u64,
+    blob_id: String,
+    #[serde(default)]
+    lfs: Option<Lfs>,
+}
+
+#[derive(Deserialize)]
+struct Lfs {
+    sha256: String,
+    size: u64,
+}
+
+impl Sibling {
+    fn bytes(&self) -> u64 {
+        self.lfs.as_ref().map_or(self.size, |lfs| lfs.size)
+    }
+
+    /// Checksum: SHA-256 of a large file, Git's of a small one.
+    fn checksum(&self) -> &str {
+        self.lfs.as_ref().map_or(&self.blob_id, |lfs| &lfs.sha256)
+    }
+
+    /// Whether a file has the size and the checksum.
+    fn is(&self, path: &Path) -> Result<bool> {
+        let facts = fs::metadata(path).map_err(|error| HubError::file(path, error))?;
+        if facts.len() != self.bytes() {
+            return Ok(false);
+        }
+        Ok(match self.lfs {
+            Some(_) => sha256_of(path)?,
+            None => git_blob_of(path, facts.len())?,
+        } == self.checksum())
+    }
+}
+
+/// Downloads the files of `repository`, an `owner/name`, at a branch, tag or commit into `folder`.
+/// Files that are there already with the same content stay.
+///
+/// # Errors
+/// When the hub does not answer or refuses, a file of another content is there already, or a file
+/// that came has another checksum.
+pub fn pull(
+    hub: &Hub,
+    repository: &str,
+    folder: &Path,
+    revision: &str,
+    observer: &mut dyn FnMut(HubEvent<'_>),
+) -> Result<Pulled> {
+    owner_and_name(repository)?;
+    let what = format!("{repository} at {revision}");
+    let place = of_models(repository, "revision", revision);
+    let info: Info = hub.ask(&what, hub.get(&format!("{place}?blobs=true")), 0)?;
+    let places = info.siblings.iter().map(|file| within(folder, &file.rfilename));
+    let places = places.collect::<Result<Vec<PathBuf>>>()?;
+    let mut missing = Vec::new();
+    for (file, place) in info.siblings.iter().zip(&places) {
+        if !place.exists() {
+            missing.push((file, place));
+        } else if file.is(place)? {
+            observer(HubEvent::IsThere { path: &file.rfilename });
+        } else {
+            let message =
+                "it has another content than the hub's: remove it, or name another folder";
+            return Err(HubError::file(place, message));
+        }
+    }
+    for (file, place) in missing {
+        download(hub, (repository, &info.sha), file, place, observer)?;
+    }
+    let bytes = info.siblings.iter().map(Sibling::bytes).sum();
+    Ok(Pulled { commit: info.sha, files: places.len(), bytes })
+}
+
+/// Path of a file in the folder, never outside of it.
+fn within(folder: &Path, name: &str) -> Result<PathBuf> {
+    let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
+    let is_inside = !name.is_empty() && Path::new(name).components().all(is_plain);
+    if !is_inside || name.contains(['\\', ':', '\0']) {
+        let message = format!("the repository has a file {name:?}, which leads out of the folder");
+        return Err(HubError::file(folder, message));
+    }
+    Ok(folder.join(name))
+}
+
+/// Downloads a file, from where an earlier call stopped.
+fn download(
+    hub: &Hub,
+    (repository, commit): (&str, &str),
+    file: &Sibling,
+    place: &Path,
+    observer: &mut dyn FnMut(HubEvent<'_>),
+) -> Result<()> {
+    let (path, bytes) = (file.rfilename.as_str(), file.bytes());
+    let fault = |error| HubError::file(place, error);
+    let parent = place.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(parent).map_err(|error| HubError::file(parent, error))?;
+    let name = place.file_name().unwrap_or_default().to_string_lossy();
+    let checksum: String = file.checksum().chars().take(SHOWN).collect();
+    let begun = parent.join(format!(".{name}.{checksum}{INCOMPLETE}"));
+    let from = fs::metadata(&begun).map_or(0, |facts| facts.len()).min(bytes);
+    if from < bytes || bytes == 0 {
+        observer(HubEvent::Transfers { path, from, bytes });
+        let from_hub = hub.get(&format!("/{repository}/resolve/{commit}/{}", escaped(path, false)));
+        let request = match from {
+            0 => from_hub,
+            from => from_hub.header("Range", format!("bytes={from}-")),
+        };
+        let mut answer = hub.send(path, request, bytes - from, &[416])?;
+        // 206: only what is missing. Servers may send all.
+        let goes_on = answer.status().as_u16() == 206;
+        let mut options = OpenOptions::new();
+        options.create(true).write(true).append(goes_on).truncate(!goes_on);
+        let mut out = options.open(&begun).map_err(fault)?;
+        copy(hub, path, &mut answer, &mut out)?;
+        out.sync_all().map_err(fault)?;
+    }
+    if !file.is(&begun)? {
+        fs::remove_file(&begun).map_err(fault)?;
+        return Err(HubError::Damaged { path: path.to_owned() });
+    }
+    fs::rename(&begun, place).map_err(fault)
+}
+
+/// Writes the body of an answer to a file; what has come stays if the connection breaks.
+fn copy(
+    hub: &Hub,
+    path: &str,
+    answer: &mut reqwest::blocking::Response,
+    out: &mut File,
+) -> Result<()> {
+    let copied = io::copy(answer, out);
+    out.flush().ok();
+    copied.map(|_| ()).map_err(|error| HubError::Network {
+        what: path.to_owned(),
+        endpoint: hub.endpoint().to_owned(),
+        message: error.to_string(),
+    })
+}

@@ -1,0 +1,189 @@
+//! Transfers to and from a server on this machine that speaks the hub's API.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use common::{LARGE, Server, State};
+use taper_hub::{Hub, HubError, HubEvent, PushSettings, pull, push};
+
+/// Files of every kind: small, large, in parts, empty, in folders, with unusual names.
+fn contents() -> BTreeMap<String, Vec<u8>> {
+    let bytes =
+        |count: usize, seed: usize| (0..count).map(|at| (at * at / 7 + seed) as u8).collect();
+    [
+        ("README.md", bytes(300, 1)),
+        ("config.json", b"{}\n".to_vec()),
+        ("empty.txt", Vec::new()),
+        ("model.safetensors", bytes(5 * LARGE + 17, 2)),
+        ("onnx/encoder model.onnx", bytes(LARGE, 3)),
+        ("onnx/größe+50%.json", bytes(40, 4)),
+    ]
+    .map(|(path, bytes)| (path.to_owned(), bytes))
+    .into()
+}
+
+fn write(folder: &Path, contents: &BTreeMap<String, Vec<u8>>) {
+    for (path, bytes) in contents {
+        fs::create_dir_all(folder.join(path).parent().unwrap()).unwrap();
+        fs::write(folder.join(path), bytes).unwrap();
+    }
+}
+
+fn settings() -> PushSettings {
+    PushSettings { revision: "main".to_owned(), private: true, message: "A model".to_owned() }
+}
+
+fn hub(server: &Server, token: Option<&str>) -> Hub {
+    Hub::new(&server.endpoint, token.map(str::to_owned)).unwrap()
+}
+
+#[test]
+fn a_folder_comes_back_with_every_byte() {
+    let server = Server::start();
+    server.state.lock().unwrap().token = Some("hf_secret".to_owned());
+    let (hub, folder) = (hub(&server, Some("hf_secret\n")), tempfile::tempdir().unwrap());
+    let source = folder.path().join("source");
+    write(&source, &contents());
+    fs::write(source.join(".hidden"), "not for others").unwrap();
+    let pushed = push(&hub, &source, "me/model", &settings(), &mut |_| {}).unwrap();
+    assert_eq!(server.files("me/model", "main"), contents());
+    let bytes: usize = contents().values().map(Vec::len).sum();
+    assert_eq!((pushed.files, pushed.bytes), (contents().len(), bytes as u64));
+    let target = folder.path().join("target");
+    let pulled = pull(&hub, "me/model", &target, "main", &mut |_| {}).unwrap();
+    assert_eq!(
+        (&pulled.commit, pulled.files, pulled.bytes),
+        (&pushed.commit, pushed.files, pushed.bytes)
+    );
+    for (path, bytes) in contents() {
+        assert_eq!(fs::read(target.join(&path)).unwrap(), bytes, "{path}");
+    }
+    // A large file that is there is not sent again; a new branch and a commit can be named.
+    let mut changed = contents();
+    changed.insert("config.json".to_owned(), b"{\"a\": 1}".to_vec());
+    write(&source, &changed);
+    let other = PushSettings { revision: "other/branch".to_owned(), ..settings() };
+    let mut sent = Vec::new();
+    let observer = &mut |event: HubEvent<'_>| {
+        if let HubEvent::Transfers { path, .. } = event {
+            sent.push(path.to_owned());
+        }
+    };
+    let again = push(&hub, &source, "me/model", &other, observer).unwrap();
+    assert!(!sent.iter().any(|path| path.ends_with(".safetensors")), "{sent:?}");
+    assert_eq!(server.files("me/model", "main"), contents());
+    let at_commit = folder.path().join("at-commit");
+    pull(&hub, "me/model", &at_commit, &again.commit, &mut |_| {}).unwrap();
+    assert_eq!(fs::read(at_commit.join("config.json")).unwrap(), b"{\"a\": 1}");
+}
+
+#[test]
+fn a_download_goes_on_where_it_broke() {
+    let server = Server::start();
+    let (hub, folder) = (hub(&server, None), tempfile::tempdir().unwrap());
+    let [source, target] = ["source", "target"].map(|name| folder.path().join(name));
+    write(&source, &contents());
+    push(&hub, &source, "me/model", &settings(), &mut |_| {}).unwrap();
+    server.state.lock().unwrap().breaks_after = Some(LARGE + 1);
+    let error = pull(&hub, "me/model", &target, "main", &mut |_| {}).unwrap_err();
+    assert!(matches!(error, HubError::Network { .. }), "{error}");
+    assert!(!target.join("model.safetensors").exists());
+    let mut seen = Vec::new();
+    let observer = &mut |event: HubEvent<'_>| match event {
+        HubEvent::Transfers { path, from, .. } => seen.push((path.to_owned(), from)),
+        HubEvent::IsThere { path } => seen.push((path.to_owned(), u64::MAX)),
+        _ => {}
+    };
+    pull(&hub, "me/model", &target, "main", observer).unwrap();
+    assert!(seen.contains(&("model.safetensors".to_owned(), LARGE as u64 + 1)), "{seen:?}");
+    assert!(seen.contains(&("README.md".to_owned(), u64::MAX)), "{seen:?}");
+    assert_eq!(server.state.lock().unwrap().ranges, [format!("bytes={}-", LARGE + 1)]);
+    for (path, bytes) in contents() {
+        assert_eq!(fs::read(target.join(&path)).unwrap(), bytes, "{path}");
+    }
+    let names = fs::read_dir(&target).unwrap().map(|file| file.unwrap().file_name());
+    assert!(names.into_iter().all(|name| !name.to_string_lossy().starts_with('.')));
+}
+
+#[test]
+fn damaged_and_other_files_are_refused() {
+    let server = Server::start();
+    let (hub, folder) = (hub(&server, None), tempfile::tempdir().unwrap());
+    let [source, target] = ["source", "target"].map(|name| folder.path().join(name));
+    write(&source, &contents());
+    push(&hub, &source, "me/model", &settings(), &mut |_| {}).unwrap();
+    server.state.lock().unwrap().damages = true;
+    for _ in 0..2 {
+        let error = pull(&hub, "me/model", &target, "main", &mut |_| {}).unwrap_err();
+        assert!(matches!(&error, HubError::Damaged { path } if path == "README.md"), "{error}");
+    }
+    server.state.lock().unwrap().damages = false;
+    fs::write(target.join("config.json"), "mine").unwrap();
+    let error = pull(&hub, "me/model", &target, "main", &mut |_| {}).unwrap_err().to_string();
+    assert!(error.contains("config.json") && error.contains("another content"), "{error}");
+    assert_eq!(fs::read(target.join("config.json")).unwrap(), b"mine");
+    // Paths that lead out of the folder.
+    for path in ["../out", "/etc/out", "a/../../out", "a\\out"] {
+        let mut state = server.state.lock().unwrap();
+        let key = ("me/model".to_owned(), "main".to_owned());
+        let files = state.repositories.get_mut(&key).unwrap();
+        files.clear();
+        files.insert(path.to_owned(), (b"x".to_vec(), false));
+        drop(state);
+        let other = folder.path().join("other");
+        let error = pull(&hub, "me/model", &other, "main", &mut |_| {}).unwrap_err().to_string();
+        assert!(error.contains("leads out of the folder"), "{error}");
+        assert!(!folder.path().join("out").exists());
+    }
+}
+
+#[test]
+fn each_refusal_says_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("source");
+    write(&source, &contents());
+    type Change = fn(&mut State);
+    let cases: [(Change, Option<&str>, &str); 8] = [
+        (|state| state.token = Some("right".to_owned()), None, "set HF_TOKEN"),
+        (
+            |state| state.token = Some("right".to_owned()),
+            Some("wrong"),
+            "does not accept the token",
+        ),
+        (|state| state.refuses = Some(("/create", 403)), Some("read"), "right to write"),
+        (|state| state.refuses = Some(("/preupload", 404)), None, "--revision"),
+        (|state| state.refuses = Some(("/commit", 409)), None, "run the same command again"),
+        (|state| state.refuses = Some(("/commit", 412)), None, "run the same command again"),
+        (|state| state.refuses = Some(("/batch", 503)), None, "try again later"),
+        (
+            |state| state.refuses = Some(("/stored", 400)),
+            None,
+            "the hub answers 400, \"the reason\"",
+        ),
+    ];
+    for (change, token, said) in cases {
+        let server = Server::start();
+        change(&mut server.state.lock().unwrap());
+        let hub = hub(&server, token);
+        let error = push(&hub, &source, "me/model", &settings(), &mut |_| {}).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains(said) && !error.contains('\n'), "{said}: {error}");
+        assert!(token.is_none_or(|token| !error.contains(token) || token == "read"), "{error}");
+    }
+    let server = Server::start();
+    let missing = pull(&hub(&server, None), "me/none", folder.path(), "main", &mut |_| {});
+    let missing = missing.unwrap_err().to_string();
+    assert!(missing.contains("me/none at main") && missing.contains("404"), "{missing}");
+    for name in ["model", "a/b/c", "/x", "me/", "me/.git", "me/größe", "../x"] {
+        let error = push(&hub(&server, None), &source, name, &settings(), &mut |_| {}).unwrap_err();
+        assert!(matches!(error, HubError::Repository(_)), "{error}");
+    }
+    // Nothing listens at this port: it was free a moment ago.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let hub = Hub::new(&format!("http://{free}"), None).unwrap();
+    let error = pull(&hub, "me/model", folder.path(), "main", &mut |_| {}).unwrap_err().to_string();
+    assert!(error.contains("check the network and HF_ENDPOINT"), "{error}");
+}
